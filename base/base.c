@@ -1,0 +1,182 @@
+#include "base/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static _Atomic int64_t allocations;
+
+static void complain(const char *prefix, const char *format, va_list arguments) {
+    fflush(stdout);
+    fprintf(stderr, "%s: %s", program_invocation_short_name, prefix);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+}
+
+void die(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    complain("", format, arguments);
+    va_end(arguments);
+    exit(1);
+}
+
+void die_usage(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    complain("", format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "%s: see --help\n", program_invocation_short_name);
+    exit(2);
+}
+
+void warn(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    complain("warning: ", format, arguments);
+    va_end(arguments);
+}
+
+bool fail(Error *error, const char *format, ...) {
+    if (error) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(error->text, sizeof error->text, format, arguments);
+        va_end(arguments);
+    }
+    return false;
+}
+
+static void *counted(void *memory, size_t bytes) {
+    if (!memory && bytes) die("out of memory: %zu bytes were asked for", bytes);
+    atomic_fetch_add(&allocations, 1);
+    return memory;
+}
+
+void *xmalloc(size_t bytes) { return counted(malloc(bytes ? bytes : 1), bytes); }
+void *xcalloc(size_t count, size_t bytes) {
+    return counted(calloc(count ? count : 1, bytes ? bytes : 1), count * bytes);
+}
+void *xrealloc(void *old, size_t bytes) { return counted(realloc(old, bytes ? bytes : 1), bytes); }
+
+void *xaligned(size_t bytes) {
+    size_t rounded = (bytes + 63) / 64 * 64;
+    void *memory = counted(aligned_alloc(64, rounded ? rounded : 64), bytes);
+    return memset(memory, 0, rounded);
+}
+
+char *xstrdup(const char *text) {
+    size_t bytes = strlen(text) + 1;
+    return memcpy(xmalloc(bytes), text, bytes);
+}
+
+char *xformat(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char *text;
+    int length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    return counted(length < 0 ? NULL : text, 1);
+}
+
+int64_t allocation_count(void) { return atomic_load(&allocations); }
+
+double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+char *path_join(const char *directory, const char *relative) {
+    if (relative[0] == '/' || !strcmp(directory, ".") || !directory[0]) return xstrdup(relative);
+    size_t n = strlen(directory);
+    return xformat(directory[n - 1] == '/' ? "%s%s" : "%s/%s", directory, relative);
+}
+
+char *path_directory(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) return xstrdup(".");
+    return xformat("%.*s", slash == path ? 1 : (int)(slash - path), path);
+}
+
+void make_directories(const char *path) {
+    char *partial = xstrdup(path);
+    for (char *p = partial + 1;; p++) {
+        if (*p && *p != '/') continue;
+        char end = *p;
+        *p = 0;
+        if (mkdir(partial, 0777) && errno != EEXIST) die("cannot make the directory %s: %s", partial, strerror(errno));
+        if (!end) break;
+        *p = end;
+    }
+    free(partial);
+}
+
+bool read_file(const char *path, char **bytes, size_t *size, Error *error) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    if (file < 0) return fail(error, "cannot open: %s", strerror(errno));
+    if (fstat(file, &status) || !S_ISREG(status.st_mode)) {
+        close(file);
+        return fail(error, "not a regular file");
+    }
+    size_t want = (size_t)status.st_size, got = 0;
+    char *buffer = xmalloc(want + 1);
+    while (got < want) {
+        ssize_t n = read(file, buffer + got, want - got);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) {
+            fail(error, "read error after %zu of %zu bytes: %s", got, want,
+                 n ? strerror(errno) : "the file got shorter");
+            close(file);
+            free(buffer);
+            return false;
+        }
+        got += (size_t)n;
+    }
+    close(file);
+    buffer[got] = 0;
+    *bytes = buffer;
+    *size = got;
+    return true;
+}
+
+/* Levenshtein distance of two short names. */
+static int edit_distance(const char *a, const char *b) {
+    enum { LONGEST = 64 };
+    int row[LONGEST + 1], n = (int)strlen(b);
+    if (n > LONGEST || strlen(a) > LONGEST) return LONGEST;
+    for (int j = 0; j <= n; j++) row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int change = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            if (row[j - 1] + 1 < change) change = row[j - 1] + 1;
+            if (diagonal + 1 < change) change = diagonal + 1;
+            row[j] = change;
+        }
+    }
+    return row[n];
+}
+
+const char *nearest_name(const char *name, const char *const *names, int count) {
+    const char *best = NULL;
+    int least = 2 + (int)strlen(name) / 3;
+    for (int i = 0; i < count; i++) {
+        int distance = edit_distance(name, names[i]);
+        if (distance < least) {
+            least = distance;
+            best = names[i];
+        }
+    }
+    return best;
+}

@@ -1,0 +1,48 @@
+/* What every part of the project uses: one way to fail, counted allocation, time and paths.
+ *
+ * Two kinds of failure. A program stops with die() (exit 1) or die_usage() (exit 2) and one line that says what was
+ * found, what was expected and what to do. A reader of untrusted bytes never stops the program: it returns false and
+ * fills an Error, so that its caller can add the file and line, and so that a fuzzer can run it for hours. */
+#ifndef BASE_H
+#define BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    char text[512];
+} Error;
+
+#define PRINTF_LIKE(at, first) __attribute__((format(printf, at, first)))
+
+_Noreturn void die(const char *format, ...) PRINTF_LIKE(1, 2);       /* "PROGRAM: message", exit 1 */
+_Noreturn void die_usage(const char *format, ...) PRINTF_LIKE(1, 2); /* the same and "see --help", exit 2 */
+void warn(const char *format, ...) PRINTF_LIKE(1, 2);                /* "PROGRAM: warning: message" */
+bool fail(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);  /* fills error (if any), returns false */
+
+/* Allocation that cannot return NULL (it dies, saying how much was asked for) and is counted, so that a test can see
+ * that nothing is allocated after the first step. Release with free(). */
+void *xmalloc(size_t bytes);
+void *xcalloc(size_t count, size_t bytes);
+void *xrealloc(void *old, size_t bytes);
+void *xaligned(size_t bytes); /* 64-byte aligned, zeroed */
+char *xstrdup(const char *text);
+char *xformat(const char *format, ...) PRINTF_LIKE(1, 2);
+int64_t allocation_count(void); /* calls to the five above so far, all threads */
+
+double seconds_now(void); /* monotonic */
+
+/* `relative` seen from the directory `directory` (absolute paths stay as they are); release with free(). */
+char *path_join(const char *directory, const char *relative);
+char *path_directory(const char *path);  /* "a/b" -> "a", "b" -> "."; release with free() */
+void make_directories(const char *path); /* mkdir -p, dies with the reason */
+
+/* The whole file, with a zero byte behind its end; release with free(). */
+bool read_file(const char *path, char **bytes, size_t *size, Error *error);
+
+/* The entry of names[0..count-1] closest to `name` in edit distance, or NULL if none is near enough to be a typo of it.
+ */
+const char *nearest_name(const char *name, const char *const *names, int count);
+
+#endif

@@ -1,0 +1,21 @@
+/* What the loader needs of a data set, whatever its format. All calls but close must be safe from several threads. */
+#ifndef DATA_DATASET_H
+#define DATA_DATASET_H
+
+#include "base/base.h"
+#include "data/batch.h"
+
+typedef struct Dataset Dataset;
+struct Dataset {
+    int64_t n_samples;
+    int64_t (*tokens)(const Dataset *dataset, int64_t sample);               /* rows of its packed sequence */
+    void (*counts)(const Dataset *dataset, int64_t sample, int64_t *counts); /* adds to counts[BATCH_MAX_COUNTS] */
+    const char *(*sample_id)(const Dataset *dataset, int64_t sample);
+    /* Fills an empty batch with these samples, in this order. False with a reason that names file and field. */
+    bool (*fill)(const Dataset *dataset, Batch *batch, const int32_t *samples, int n, Error *error);
+    size_t (*batch_bytes)(const Dataset *dataset, const int32_t *samples, int n); /* capacity that fill needs */
+    void (*close)(Dataset *dataset);
+    void *state;
+};
+
+#endif

@@ -1,0 +1,38 @@
+/* From a data set to a stream of micro-batches, built ahead of need by worker threads.
+ *
+ * The stream is a pure function of (data set, options): epoch e visits the samples in an order drawn from (seed, e);
+ * inside pools of that order samples are sorted by length, so that the sequences of a micro-batch are alike, and the
+ * order of the micro-batches is shuffled again. Neither the number of workers nor the moment of a restart can change
+ * it. */
+#ifndef DATA_LOADER_H
+#define DATA_LOADER_H
+
+#include "data/dataset.h"
+
+typedef struct {
+    int batch_size;       /* sequences a micro-batch; with token_budget, at most (0: no limit) */
+    int64_t token_budget; /* rows a micro-batch, 0: none. A sample longer than it is a micro-batch of its own */
+    int accumulate;       /* micro-batches an optimizer step: for group_counts */
+    bool shuffle, bucket;
+    uint64_t seed;
+    int n_workers;
+    int64_t start_epoch, start_index; /* the first micro-batch delivered */
+    int64_t group_position; /* how many micro-batches of the current group come before it (0 at a step boundary) */
+    int64_t stop_after;     /* deliver so many micro-batches, then NULL; < 0: endless, epoch after epoch */
+    bool one_epoch;         /* NULL at the end of the epoch (validation) */
+} LoaderOptions;
+
+typedef struct Loader Loader;
+
+Loader *loader_open(const Dataset *dataset, const LoaderOptions *options);
+/* The next micro-batch, or NULL at the end; valid until the next call. Dies with the reason a worker met. */
+const Batch *loader_next(Loader *loader);
+void loader_close(Loader *loader);
+
+/* How many micro-batches epoch `epoch` has. */
+int64_t loader_epoch_batches(const Dataset *dataset, const LoaderOptions *options, int64_t epoch);
+/* Samples that would make the largest micro-batch these options can ever form (for memory): writes indices, returns n.
+ */
+int loader_worst_batch(const Dataset *dataset, const LoaderOptions *options, int32_t **samples);
+
+#endif

@@ -1,0 +1,27 @@
+/* NumPy's .npy files: format 1.0, 2.0, 3.0; every bool, integer and float dtype of 1 to 8 bytes, both byte orders, C
+ * and Fortran order. Object arrays (pickles) are refused. */
+#ifndef DATA_NPY_H
+#define DATA_NPY_H
+
+#include "base/base.h"
+
+typedef struct {
+    char kind; /* 'b' bool, 'i' signed, 'u' unsigned, 'f' float (2, 4, 8 bytes) */
+    int item_size;
+    bool big_endian, fortran_order;
+    int rank;
+    int64_t dims[8];
+    int64_t count;             /* elements; 0 is legal */
+    const unsigned char *data; /* inside the bytes that were parsed */
+} Npy;
+
+bool npy_parse(const void *bytes, size_t size, Npy *out, Error *error);
+/* Elements in C order, converted. Fails on a value that does not fit (a fraction, or out of range, for i32). */
+bool npy_to_i32(const Npy *npy, int32_t *out, Error *error);
+bool npy_to_f32(const Npy *npy, float *out, Error *error);
+
+/* Format 1.0, little-endian, C order, as np.save writes it; to a temporary name, flushed, renamed. dtype "<i4" or
+ * "<f4". */
+bool npy_write(const char *path, const char *dtype, const void *data, int rank, const int64_t *dims, Error *error);
+
+#endif

@@ -1,0 +1,54 @@
+/* The TTS data set: JSONL manifests (specs: single utterances, or prompt/target pairs) and the npy files they name. */
+#ifndef DATA_TTS_DATASET_H
+#define DATA_TTS_DATASET_H
+
+#include "data/dataset.h"
+
+/* What the model fixes and the data must obey. */
+typedef struct {
+    int d_model;
+    int n_conditioning;      /* 32 latents a prompt */
+    int max_text, max_codes; /* 600, 1816: longest text_len and code_len (position tables less start and stop) */
+    int text_vocabulary;     /* V: valid text ids are 0 .. V-1 */
+    int audio_vocabulary;    /* 8192: valid codes are 0 .. 8191 */
+    int start_text, stop_text, start_mel, stop_mel;
+} TtsLayout;
+
+typedef enum { SPLIT_ALL, SPLIT_TRAIN, SPLIT_VALIDATION } Split;
+
+typedef struct {
+    TtsLayout layout;
+    Split split; /* by the hash rule on the (target) id: sha1(id) mod 10^6 / 10^6 < ratio is validation */
+    double val_ratio;
+    int n_threads;     /* for the check of every line */
+    bool repair_codes; /* truncate codes that padding made longer than the audio, instead of only counting them */
+} TtsDatasetOptions;
+
+/* What the check of the manifests found; printed by the caller, one line. */
+typedef struct {
+    int64_t lines, samples, paired, single;
+    int64_t other_split;     /* lines that belong to the other half of the split */
+    int64_t padded_codes;    /* |code_len - expected(duration)| > 3 */
+    int64_t equal_code_runs; /* runs of >= 4 consecutive lines with one code_len: the mark of batch padding */
+    int64_t repaired;
+    int64_t text_tokens, codes;
+    int64_t unknown_tokens;  /* text ids equal to unk_id 2 */
+    double seconds_of_audio; /* code_len / 50 */
+    int64_t longest_text, longest_codes;
+    int64_t text_length_quantiles[5], code_length_quantiles[5]; /* 0, 25, 50, 75, 100 % */
+} TtsDatasetReport;
+
+/* Reads and checks every line and every file named (existence, dtype, shape, lengths, ranges, finite vectors). Dies
+ * with "PATH:LINE[:COLUMN]: ..." on the first bad line, listing how many lines are bad in all. `specs` are manifest
+ * paths with an optional "::lang" hint (also "@lang", "=lang" when what precedes it is an existing file). */
+Dataset *tts_dataset_open(const char *const *specs, int n_specs, const TtsDatasetOptions *options,
+                          TtsDatasetReport *report);
+/* A data set without files, for the dry device and for benchmarks: sample i has these lengths, contents are seeded. */
+Dataset *tts_dataset_synthetic(const TtsLayout *layout, const int32_t *text_lengths, const int32_t *code_lengths,
+                               int64_t n_samples);
+/* Lengths of one sample. */
+void tts_sample_lengths(const Dataset *dataset, int64_t sample, int32_t *text_length, int32_t *code_length);
+/* Counts of each audio code in the targets (stop code included): counts[audio_vocabulary + 2]; for unigram entropy. */
+void tts_code_histogram(const Dataset *dataset, int64_t *counts);
+
+#endif

@@ -1,0 +1,71 @@
+/* A device: memory, a stream of operations, and the counters that make every claim of speed an exact one.
+ *
+ * cpu   computes (C, OpenMP, oneDNN GEMM)
+ * dry   computes nothing: operations only check shapes and count, so a whole training step runs in microseconds and
+ *       yields its exact memory, FLOPs and bytes
+ *
+ * Models never ask which device they are on: they call the operations of ops.h. */
+#ifndef KERNELS_DEVICE_H
+#define KERNELS_DEVICE_H
+
+#include "kernels/tensor.h"
+
+typedef struct Device Device;
+typedef struct DeviceOps DeviceOps; /* the device's implementations, one pointer an operation: kernels/ops_table.h */
+
+enum { DEVICE_MAX_OPS = 64 };
+
+typedef struct {
+    int64_t calls;
+    double flops; /* exact arithmetic of the operation, a multiply-add counted as two */
+    double bytes; /* what the operation must move to and from memory: each input read once, each output written once */
+    double seconds; /* only with Device.profile */
+} OpCounter;
+
+struct Device {
+    const char *name;     /* "cpu", "dry" */
+    char description[96]; /* "cpu: 2 threads, avx512, oneDNN 2.6.3" */
+    int n_threads;
+    const DeviceOps *ops; /* NULL: the dry device */
+    bool profile;         /* time every operation */
+    OpCounter counters[DEVICE_MAX_OPS];
+
+    /* Memory. Allocations are few and large (one a group); arenas divide them. */
+    void *(*allocate)(Device *device, size_t bytes); /* zeroed; dies, naming the size, when there is not enough */
+    void (*release)(Device *device, void *memory, size_t bytes);
+    void (*upload)(Device *device, void *to, const void *from_host, size_t bytes);
+    void (*download)(Device *device, void *to_host, const void *from, size_t bytes); /* waits for what was queued */
+    void (*clear)(Device *device, void *memory, size_t bytes);                       /* to zero */
+    void (*synchronize)(Device *device);
+    void (*close)(Device *device);
+
+    size_t allocated, peak_allocated; /* bytes, now and at most */
+    int64_t allocation_calls;
+    void *state; /* the device's own */
+};
+
+Device *cpu_device_open(int n_threads); /* 0: all cores */
+Device *dry_device_open(void);
+void device_close(Device *device);
+
+void device_reset_counters(Device *device);
+void device_totals(const Device *device, double *flops, double *bytes);
+/* One line an operation, most FLOPs first: calls, FLOPs, bytes, and with `profile` time and achieved rates. */
+void device_print_counters(const Device *device, void *stdio_file);
+
+/* A stack of tensors in one allocation. On the dry device it has no limit and only its peak matters. */
+typedef struct {
+    Device *device;
+    char *base;
+    size_t capacity, used, peak;
+    const char *what; /* "activations", for the message when it is full */
+} Arena;
+
+Arena arena_open(Device *device, size_t capacity, const char *what);
+void arena_close(Arena *arena);
+Tensor arena_1d(Arena *arena, DType dtype, int64_t n); /* uninitialised, 64-byte aligned */
+Tensor arena_2d(Arena *arena, DType dtype, int64_t rows, int64_t columns);
+static inline size_t arena_mark(const Arena *arena) { return arena->used; }
+void arena_release(Arena *arena, size_t mark); /* pops all that was pushed since the mark */
+
+#endif

@@ -1,0 +1,117 @@
+/* THE DOOR: every operation that a model may ask of a device.
+ *
+ * Each door function does three things, in order, and nothing else: it checks shapes and dtypes (a wrong call dies at
+ * once, naming the operation and the shapes), it adds the operation's exact FLOPs and bytes to the device's counters,
+ * and it calls the device's implementation. Outputs come first. N is the number of rows: the tokens of all sequences of
+ * the batch laid end to end, never a padding token. C is channels, V classes. "accumulated" means +=, all else is
+ * overwritten. A Tensor argument marked optional may be tensor_none(). */
+#ifndef KERNELS_OPS_H
+#define KERNELS_OPS_H
+
+#include "kernels/device.h"
+
+/* How a weight matrix is stored: GPT-2's Conv1D is [in, out] (y = x W), nn.Linear is [out, in] (y = x W^T). */
+typedef enum { WEIGHT_IN_OUT, WEIGHT_OUT_IN } WeightLayout;
+typedef enum { GELU_TANH, GELU_ERF } GeluKind; /* gelu_new of GPT-2; the exact one */
+
+/* Inverted dropout: element e is kept, times 1/(1-p), iff philox_bits(seed, purpose, step, e) >= p 2^32.
+ * p = 0 switches it off. Nothing is stored: the backward draws the same numbers again. */
+typedef struct {
+    float p;
+    uint64_t seed;
+    uint32_t purpose; /* PURPOSE_DROPOUT | site << 8 */
+    uint32_t step;
+} Dropout;
+
+/* The sequences of a packed batch: sequence s is rows offsets[s] .. offsets[s+1]-1. */
+typedef struct {
+    Tensor offsets;              /* i32 [count + 1], on the device */
+    const int32_t *host_offsets; /* the same on the host: exact FLOPs, and grids, without a sync */
+    int count;
+} Sequences;
+
+typedef struct {
+    int n_heads;
+    bool causal;
+    float scale; /* of the scores, 1/sqrt(head size) */
+} Attention;
+
+/* A stretch of the flat parameter buffer that the optimizer treats alike. What no segment covers (frozen rows, padding
+ * between tensors) takes no part in the norm and is never changed. */
+typedef struct {
+    int64_t begin, end; /* elements */
+    float weight_decay;
+} Segment;
+
+typedef struct {
+    float learning_rate, beta1, beta2, epsilon;
+    float clip;   /* gradients are scaled by min(1, clip / (norm + 1e-6)); <= 0: never */
+    int64_t step; /* 1 for the first update: the bias corrections' exponent */
+} AdamW;
+
+/* x[rows[i]] = table[ids[i]] + position_table[positions[i]], i < n. x f32 [N, C], rows/ids/positions i32 [n].
+ * rows is optional (i itself, n = N), so are positions and position_table (together). */
+void embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor table, Tensor positions,
+                       Tensor position_table);
+/* dtable[ids[i]] += dx[rows[i]], dposition_table[positions[i]] += dx[rows[i]]; fixed order of summation. */
+void embedding_backward(Device *device, Tensor dtable, Tensor dposition_table, Tensor dx, Tensor rows, Tensor ids,
+                        Tensor positions);
+
+/* y[i] = x[rows[i]] and x[rows[i]] = y[i], rows distinct: each is the other's backward (clear dx first). */
+void gather_rows(Device *device, Tensor y, Tensor x, Tensor rows);
+void scatter_rows(Device *device, Tensor x, Tensor y, Tensor rows);
+
+/* y = dropout(x); also its own backward (dx = dropout(dy)). y may be x. */
+void dropout(Device *device, Tensor y, Tensor x, Dropout drop);
+
+/* sum = x + dropout(branch), all [N, C]; the element number of the dropout is row * C + column. sum may be x. */
+void residual_forward(Device *device, Tensor sum, Tensor x, Tensor branch, Dropout drop);
+
+/* y = (x - mean) rstd gain + bias per row, eps 1e-5, biased variance. x, y [N, C]; mean, rstd f32 [N]; gain, bias [C];
+ * bias optional. */
+void layernorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain, Tensor bias);
+/* dx = dresidual + d(layernorm)/dx dy; dresidual [N, C] is the gradient that arrives past the layernorm, optional, and
+ * may be dx. dgain and dbias (optional) are accumulated. */
+void layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dresidual, Tensor dy, Tensor x,
+                        Tensor mean, Tensor rstd, Tensor gain);
+/* residual_forward, then layernorm_forward of the sum, in one pass. */
+void residual_layernorm_forward(Device *device, Tensor sum, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor branch,
+                                Tensor gain, Tensor bias, Dropout drop);
+
+/* y = x W + bias. x [N, in], y [N, out], w [in, out] or [out, in] as `layout` says, bias [out] optional. */
+void linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout);
+/* dx = dy W^T (optional), dw += x^T dy in w's layout, dbias += column sums of dy (optional). */
+void linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
+                     WeightLayout layout);
+
+/* y = gelu(x) and dx = dy gelu'(x), elementwise. y may be x; dx may be dy. */
+void gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind);
+void gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind);
+
+/* Scaled dot-product attention inside each sequence. qkv [N, 3C] holds q | k | v, each C wide, heads contiguous; out
+ * [N, C]; lse f32 [n_heads, N] is the log-sum-exp of each row's scores, all that the backward needs of the softmax.
+ * Dropout is on the probabilities; the element number of (head h, query row i, key row j) is (h N + i) 2^20 + (j -
+ * first row of the sequence), rows counted in the packed batch: sequences are shorter than 2^20. */
+void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences, Attention attention,
+                       Dropout drop);
+void attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse,
+                        Sequences sequences, Attention attention, Dropout drop);
+
+/* Softmax cross-entropy of logits [N, V] against targets i32 [N]; a negative target is a row without a loss. loss f32
+ * [N]; correct f32 [N]: 1 where the first largest logit is the target, else 0. */
+void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets);
+/* The same, and the logits become the gradient of scale * sum(loss), in place. */
+void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
+                                    float scale);
+
+/* out[0] = sum of x f32 [n], in a fixed order, accumulated in a wider type or pairwise. */
+void sum_forward(Device *device, Tensor out, Tensor x);
+
+/* norm[0] = L2 norm of the gradients that the segments cover. grads f32 [P]. */
+void global_norm(Device *device, Tensor norm, Tensor grads, const Segment *segments, int n_segments);
+/* Decoupled AdamW (Loshchilov and Hutter, 2019) over the segments: p *= 1 - lr wd; m, v moving averages of the clipped
+ * gradient; p -= lr m^ / (sqrt(v^) + eps). params, m, v, grads f32 [P]; norm f32 [1] from global_norm. */
+void adamw_update(Device *device, Tensor params, Tensor m, Tensor v, Tensor grads, Tensor norm, const Segment *segments,
+                  int n_segments, AdamW options);
+
+#endif

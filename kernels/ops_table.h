@@ -1,0 +1,44 @@
+/* The list of operations: the one place from which a device's table, the counters' names and the tests' coverage come.
+ * A new operation is declared in ops.h, named here, given its door in ops.c, and implemented by every device. */
+#ifndef KERNELS_OPS_TABLE_H
+#define KERNELS_OPS_TABLE_H
+
+#include "kernels/ops.h"
+
+#define FOR_EACH_OP(X)                                                                                                 \
+    X(embedding_forward)                                                                                               \
+    X(embedding_backward)                                                                                              \
+    X(gather_rows)                                                                                                     \
+    X(scatter_rows)                                                                                                    \
+    X(dropout)                                                                                                         \
+    X(residual_forward)                                                                                                \
+    X(layernorm_forward)                                                                                               \
+    X(layernorm_backward)                                                                                              \
+    X(residual_layernorm_forward)                                                                                      \
+    X(linear_forward)                                                                                                  \
+    X(linear_backward)                                                                                                 \
+    X(gelu_forward)                                                                                                    \
+    X(gelu_backward)                                                                                                   \
+    X(attention_forward)                                                                                               \
+    X(attention_backward)                                                                                              \
+    X(cross_entropy_forward)                                                                                           \
+    X(cross_entropy_forward_backward)                                                                                  \
+    X(sum_forward)                                                                                                     \
+    X(global_norm)                                                                                                     \
+    X(adamw_update)
+
+#define OP_ENUM(op) OP_##op,
+enum { FOR_EACH_OP(OP_ENUM) OP_COUNT };
+#undef OP_ENUM
+
+_Static_assert((int)OP_COUNT <= (int)DEVICE_MAX_OPS, "raise DEVICE_MAX_OPS");
+
+#define OP_FIELD(op) __typeof__(op) *op;
+struct DeviceOps {
+    FOR_EACH_OP(OP_FIELD)
+};
+#undef OP_FIELD
+
+extern const char *const op_names[OP_COUNT];
+
+#endif

@@ -1,0 +1,66 @@
+/* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a counter-based generator.
+ *
+ * Every random number of the project is a pure function of (seed, purpose, step, element): nothing is stored, nothing
+ * depends on the order of evaluation, and the CPU and the GPU draw the same numbers. */
+#ifndef KERNELS_PHILOX_H
+#define KERNELS_PHILOX_H
+
+#include <math.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define PHILOX_FUNCTION static __host__ __device__ inline
+#else
+#define PHILOX_FUNCTION static inline
+#endif
+
+/* The low byte of a purpose. The upper 24 bits tell apart the places that share one (a dropout's site, a parameter). */
+enum {
+    PURPOSE_INIT = 1,
+    PURPOSE_DROPOUT = 2,
+    PURPOSE_SHUFFLE = 3,
+    PURPOSE_KMEANS = 4,
+    PURPOSE_PROJECTION = 5,
+    PURPOSE_PAIRS = 6,
+    PURPOSE_TEST = 7
+};
+
+typedef struct {
+    uint32_t x[4];
+} Philox;
+
+PHILOX_FUNCTION Philox philox(uint64_t seed, uint32_t purpose, uint32_t step, uint64_t index) {
+    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = step, c3 = purpose;
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    Philox out = {{c0, c1, c2, c3}};
+    return out;
+}
+
+/* The 32 bits that belong to element number `element`: word element % 4 of block element / 4. */
+PHILOX_FUNCTION uint32_t philox_bits(uint64_t seed, uint32_t purpose, uint32_t step, uint64_t element) {
+    return philox(seed, purpose, step, element >> 2).x[element & 3];
+}
+
+/* Uniform in [0, 1), 24 bits. */
+PHILOX_FUNCTION float philox_uniform(uint64_t seed, uint32_t purpose, uint32_t step, uint64_t element) {
+    return (float)(philox_bits(seed, purpose, step, element) >> 8) * 0x1p-24f;
+}
+
+/* Standard normal by Box-Muller: words 0,1 of block element / 2 for even elements, words 2,3 for odd ones. */
+PHILOX_FUNCTION float philox_normal(uint64_t seed, uint32_t purpose, uint32_t step, uint64_t element) {
+    Philox r = philox(seed, purpose, step, element >> 1);
+    int half = 2 * (int)(element & 1);
+    double u = ((double)r.x[half] + 1.0) * 0x1p-32, v = (double)r.x[half + 1] * 0x1p-32;
+    return (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v));
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* A network as the training loop sees it: its parameters, what it measures, and one function for a micro-batch. */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include "data/batch.h"
+#include "model/params.h"
+
+enum { MODEL_MAX_METRICS = 8 };
+
+/* A metric is a sum over rows divided by how many rows there are (Batch.counts[count]). */
+typedef struct {
+    const char *name; /* "text_loss" */
+    int count;        /* which of Batch.counts divides it */
+    float weight;     /* its weight in the objective; 0: only reported */
+} Metric;
+
+/* What one call is to do. */
+typedef struct {
+    bool train;                          /* forward, and backward into the gradients; else forward without dropout */
+    bool recompute;                      /* keep only block inputs, compute the rest again in the backward */
+    float loss_scale[MODEL_MAX_METRICS]; /* the backward starts from sum_i loss_scale[i] * (sum of metric i) */
+    uint64_t seed;                       /* of dropout */
+    uint32_t step;                       /* counts micro-batches since the start of the training: dropout's step */
+    Tensor sums;                         /* out: f32 [n_metrics] on the device, overwritten */
+    void (*dump)(void *context, const char *name, Tensor tensor); /* debug: shown each named activation; or NULL */
+    void *dump_context;
+} Pass;
+
+typedef struct Model Model;
+struct Model {
+    const char *name;
+    ParamTable params;
+    Tensor weights, gradients; /* flat f32 [flat_count] on the device; the loop allocates and sets them */
+    Metric metrics[MODEL_MAX_METRICS];
+    int n_metrics;
+    /* One micro-batch. fields[] are the batch's on the device (offsets also needed on the host: batch->fields). All
+     * activations come from the arena and are popped again before it returns. Gradients are accumulated. */
+    void (*run)(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
+                const Pass *pass);
+    void (*close)(Model *model);
+};
+
+#endif

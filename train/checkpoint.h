@@ -1,0 +1,69 @@
+/* Checkpoints of a run: DIR/step_00001000/{model.safetensors, optimizer.safetensors, state.json}, and the links
+ * DIR/last and DIR/best. A checkpoint is written under a temporary name by a thread, flushed, then renamed: a crash or
+ * a full disk at any moment leaves the earlier ones whole. Only what this program wrote in this directory is ever
+ * deleted. */
+#ifndef TRAIN_CHECKPOINT_H
+#define TRAIN_CHECKPOINT_H
+
+#include "data/safetensors.h"
+#include "model/params.h"
+
+/* All that a run needs to go on as if it had never stopped. */
+typedef struct {
+    int64_t step;               /* optimizer steps taken */
+    int64_t micro_step;         /* micro-batches since the start: dropout's step */
+    int64_t epoch, batch_index; /* the NEXT micro-batch */
+    uint64_t seed;
+    int64_t samples_seen, tokens_seen;
+    double seconds; /* trained so far */
+    double best;    /* smallest validation objective so far; INFINITY: none */
+    int64_t best_step;
+    char revision[48];  /* git revision of the program */
+    char *options_json; /* the options of the run (owned by the caller) */
+    int n_metrics;
+    char metric_names[16][32]; /* last train and validation values */
+    double metric_values[16];
+} TrainState;
+
+typedef struct Checkpointer Checkpointer;
+
+/* keep: newest checkpoints kept (best and last are always kept). Removes temporary leftovers of a killed run of ours.
+ */
+Checkpointer *checkpointer_open(const char *directory, int keep);
+/* Tensors of the base checkpoint that the model does not train: written into every checkpoint, byte for byte, in their
+ * place. They must stay valid. */
+void checkpointer_carry(Checkpointer *checkpointer, const StoredTensor *tensors, int count);
+
+/* Begins to write a checkpoint of host buffers laid out by `table` (flat weights, m, v; they must not change before
+ * checkpointer_wait returns). is_best moves the link `best` too. */
+void checkpointer_save(Checkpointer *checkpointer, const ParamTable *table, const float *weights, const float *m,
+                       const float *v, const TrainState *state, bool is_best);
+/* Waits for the write. False with the reason when it failed (the earlier checkpoints are whole). */
+bool checkpointer_wait(Checkpointer *checkpointer, Error *error);
+void checkpointer_close(Checkpointer *checkpointer);
+
+/* The checkpoint directory that `resume` means: "auto" = DIR/last if there is one (else NULL: a fresh start), otherwise
+ * a path to a checkpoint directory or its state.json. Dies with the reason when the path given has none. free(). */
+char *checkpoint_resolve(const char *directory, const char *resume);
+/* Reads all three files into flat host buffers; the model's names and shapes must match exactly. options_json: free().
+ * carried (optional): tensors of model.safetensors that the table does not know, for checkpointer_carry; they live as
+ * long as `file`. */
+bool checkpoint_load(const char *path, const ParamTable *table, float *weights, float *m, float *v, TrainState *state,
+                     TensorFile *file, StoredTensor **carried, int *n_carried, Error *error);
+
+/* Weights of a base checkpoint (safetensors or .pth) into a freshly initialised flat buffer (spec 2.6): a state dict,
+ * bare or under "model."; keys "inference_model.*", "*.lora_*" and gpt.wte.weight skipped; ".base_layer." dropped; the
+ * tables named in `resizable` take the overlapping leading rows; for `copy_last_row` the base's last row (V_base) also
+ * becomes row V_base of a grown table as it already lies there. Every other shape must match (dies listing all that do
+ * not). Reports what was loaded, missing, extra (carried), resized, skipped in the counts. base_text_rows: rows of the
+ * base's first resizable table. */
+typedef struct {
+    int loaded, missing, carried, resized, skipped;
+    int64_t base_rows;
+    char *missing_names; /* comma-separated, the first few; free() */
+} ImportReport;
+bool checkpoint_import(const char *path, const ParamTable *table, const char *const *resizable, int n_resizable,
+                       float *weights, TensorFile *file, StoredTensor **carried, int *n_carried, ImportReport *report,
+                       Error *error);
+
+#endif

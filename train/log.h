@@ -1,0 +1,33 @@
+/* Where a run's numbers go: lines and a progress line on the terminal, log.jsonl, and a TensorBoard event file. */
+#ifndef TRAIN_LOG_H
+#define TRAIN_LOG_H
+
+#include "base/base.h"
+
+typedef struct Log Log;
+
+/* Opens DIR/log.jsonl (appending; a resumed run first drops lines of steps after `resume_step`, kept whole by an atomic
+ * rewrite) and DIR/logs/run_YYYYmmdd_HHMMSS/events.out.tfevents.*. */
+Log *log_open(const char *directory, int64_t resume_step);
+void log_close(Log *log);
+
+typedef struct {
+    const char *name; /* "train/text_loss" */
+    double value;
+} LogValue;
+
+/* One JSON line {"step": N, "time": seconds, "kind": "train", name: value, ...} and one TensorBoard scalar a value. The
+ * values named "train/..." and "val/..." go to TensorBoard under that name. No allocation. */
+void log_values(Log *log, const char *kind, int64_t step, double wall_time, const LogValue *values, int count);
+
+/* Terminal. A line scrolls; the progress line stays at the bottom of a terminal, and is silent when stdout is none. */
+void log_line(Log *log, const char *format, ...) PRINTF_LIKE(2, 3);
+void log_progress(Log *log, const char *format, ...) PRINTF_LIKE(2, 3);
+bool log_is_terminal(const Log *log);
+
+/* "3h12m", "45.2 s"; "1.23 GB"; "4.5 TFLOP": into text, which is returned. */
+const char *format_duration(double seconds, char text[32]);
+const char *format_bytes(double bytes, char text[32]);
+const char *format_count(double count, const char *unit, char text[32]); /* k, M, G, T */
+
+#endif
