@@ -1,0 +1,132 @@
+#include "tests/helpers.h"
+
+#include <errno.h>
+#include <math.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char *scratch[64];
+static int n_scratch;
+static pid_t owner;
+
+static void remove_scratch(void) {
+    if (getpid() != owner) return;
+    for (int i = 0; i < n_scratch; i++) {
+        char *command = xformat("chmod -R u+w '%s' 2>/dev/null; rm -rf '%s'", scratch[i], scratch[i]);
+        if (system(command)) fprintf(stderr, "cannot remove %s\n", scratch[i]);
+        free(command);
+        free(scratch[i]);
+    }
+}
+
+char *scratch_directory(void) {
+    const char *root = getenv("TMPDIR");
+    char *path = xformat("%s/trainc_test_XXXXXX", root ? root : "/tmp");
+    assert_non_null(mkdtemp(path));
+    if (!n_scratch) {
+        owner = getpid();
+        atexit(remove_scratch);
+    }
+    assert_true(n_scratch < 64);
+    scratch[n_scratch++] = path;
+    return xstrdup(path);
+}
+
+void write_bytes(const char *path, const void *bytes, size_t size) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+void write_text(const char *path, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char *text;
+    int length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    assert_true(length >= 0);
+    write_bytes(path, text, (size_t)length);
+    free(text);
+}
+
+char *read_text(const char *path) {
+    char *bytes;
+    size_t size;
+    Error error;
+    if (!read_file(path, &bytes, &size, &error)) fail_msg("%s: %s", path, error.text);
+    return bytes;
+}
+
+static int collect(int from, pid_t child, char *output, size_t size) {
+    size_t used = 0;
+    char rest[4096];
+    for (;;) {
+        bool room = used + 1 < size;
+        ssize_t n = read(from, room ? output + used : rest, room ? size - 1 - used : sizeof rest);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) break;
+        if (room) used += (size_t)n;
+    }
+    output[used] = 0;
+    close(from);
+    int status;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int run_function(char *output, size_t size, void (*function)(void *), void *argument) {
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        dup2(ends[1], 1);
+        dup2(ends[1], 2);
+        close(ends[0]);
+        close(ends[1]);
+        function(argument);
+        fflush(NULL);
+        _exit(0);
+    }
+    close(ends[1]);
+    return collect(ends[0], child, output, size);
+}
+
+static void run_shell(void *command) {
+    execl("/bin/sh", "sh", "-c", (const char *)command, (char *)NULL);
+    _exit(127);
+}
+
+int run_command(char *output, size_t size, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char *command;
+    int length = vasprintf(&command, format, arguments);
+    va_end(arguments);
+    assert_true(length >= 0);
+    int status = run_function(output, size, run_shell, command);
+    free(command);
+    return status;
+}
+
+void assert_contains(const char *text, const char *part) {
+    if (!strstr(text, part)) fail_msg("expected to find\n  %s\nin\n%s", part, text);
+}
+
+double relative_error(const float *got, const float *want, int64_t n) {
+    double difference = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double d = (double)got[i] - (double)want[i];
+        if (!isfinite(d)) return INFINITY;
+        difference += d * d;
+        norm += (double)want[i] * (double)want[i];
+    }
+    return difference == 0 ? 0 : sqrt(difference / norm);
+}
+
+void assert_close(const char *what, const float *got, const float *want, int64_t n, double tolerance) {
+    double error = relative_error(got, want, n);
+    if (!(error <= tolerance)) fail_msg("%s: relative error %.3g, allowed %.3g", what, error, tolerance);
+}

@@ -1,0 +1,33 @@
+/* What the tests share: cmocka's includes in their order, scratch directories, programs and functions run in a child. */
+#ifndef TESTS_HELPERS_H
+#define TESTS_HELPERS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+
+/* A fresh directory under $TMPDIR or /tmp, removed when the test program ends. free() the name if you like. */
+char *scratch_directory(void);
+void write_text(const char *path, const char *format, ...) PRINTF_LIKE(2, 3);
+void write_bytes(const char *path, const void *bytes, size_t size);
+char *read_text(const char *path); /* fails the test if it cannot */
+
+/* Runs a shell command, or a function in a forked child; stdout and stderr, together, go to `output` (cut at size - 1).
+ * Returns the exit status, 128 + signal if it was killed. */
+int run_command(char *output, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
+int run_function(char *output, size_t size, void (*function)(void *), void *argument);
+
+void assert_contains(const char *text, const char *part);
+/* |got - want|_2 / |want|_2 in double; norm-wise, 0 if both are 0. */
+double relative_error(const float *got, const float *want, int64_t n);
+void assert_close(const char *what, const float *got, const float *want, int64_t n, double tolerance);
+
+#endif
