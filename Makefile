@@ -55,7 +55,7 @@ $(BUILD)/libtrain.a: $(LIBRARY_OBJECTS)
 $(PROGRAMS:%=$(BUILD)/%): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ $(LDLIBS)
 
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libtrain.a
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/helpers.o $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
 
 clean:

@@ -44,7 +44,7 @@ void warn(const char *format, ...) {
     va_end(arguments);
 }
 
-bool fail(Error *error, const char *format, ...) {
+bool error_set(Error *error, const char *format, ...) {
     if (error) {
         va_list arguments;
         va_start(arguments, format);
@@ -122,10 +122,10 @@ void make_directories(const char *path) {
 bool read_file(const char *path, char **bytes, size_t *size, Error *error) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     struct stat status;
-    if (file < 0) return fail(error, "cannot open: %s", strerror(errno));
+    if (file < 0) return error_set(error, "cannot open: %s", strerror(errno));
     if (fstat(file, &status) || !S_ISREG(status.st_mode)) {
         close(file);
-        return fail(error, "not a regular file");
+        return error_set(error, "not a regular file");
     }
     size_t want = (size_t)status.st_size, got = 0;
     char *buffer = xmalloc(want + 1);
@@ -133,8 +133,8 @@ bool read_file(const char *path, char **bytes, size_t *size, Error *error) {
         ssize_t n = read(file, buffer + got, want - got);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) {
-            fail(error, "read error after %zu of %zu bytes: %s", got, want,
-                 n ? strerror(errno) : "the file got shorter");
+            error_set(error, "read error after %zu of %zu bytes: %s", got, want,
+                      n ? strerror(errno) : "the file got shorter");
             close(file);
             free(buffer);
             return false;

@@ -16,10 +16,10 @@ typedef struct {
 
 #define PRINTF_LIKE(at, first) __attribute__((format(printf, at, first)))
 
-_Noreturn void die(const char *format, ...) PRINTF_LIKE(1, 2);       /* "PROGRAM: message", exit 1 */
-_Noreturn void die_usage(const char *format, ...) PRINTF_LIKE(1, 2); /* the same and "see --help", exit 2 */
-void warn(const char *format, ...) PRINTF_LIKE(1, 2);                /* "PROGRAM: warning: message" */
-bool fail(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);  /* fills error (if any), returns false */
+_Noreturn void die(const char *format, ...) PRINTF_LIKE(1, 2);           /* "PROGRAM: message", exit 1 */
+_Noreturn void die_usage(const char *format, ...) PRINTF_LIKE(1, 2);     /* the same and "see --help", exit 2 */
+void warn(const char *format, ...) PRINTF_LIKE(1, 2);                    /* "PROGRAM: warning: message" */
+bool error_set(Error *error, const char *format, ...) PRINTF_LIKE(2, 3); /* fills error (if any), returns false */
 
 /* Allocation that cannot return NULL (it dies, saying how much was asked for) and is counted, so that a test can see
  * that nothing is allocated after the first step. Release with free(). */

@@ -71,7 +71,8 @@ static int collect(int from, pid_t child, char *output, size_t size) {
     output[used] = 0;
     close(from);
     int status;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

@@ -1,4 +1,5 @@
-/* What the tests share: cmocka's includes in their order, scratch directories, programs and functions run in a child. */
+/* What the tests share: cmocka's includes in their order, scratch directories, programs and functions run in a child.
+ */
 #ifndef TESTS_HELPERS_H
 #define TESTS_HELPERS_H
 
