@@ -27,6 +27,7 @@ struct Device {
     char description[96]; /* "cpu: 2 threads, avx512, oneDNN 2.6.3" */
     int n_threads;
     const DeviceOps *ops; /* NULL: the dry device */
+    bool host_memory;     /* the host can read its memory in place */
     bool profile;         /* time every operation */
     OpCounter counters[DEVICE_MAX_OPS];
 

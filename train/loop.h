@@ -3,23 +3,69 @@
 #ifndef TRAIN_LOOP_H
 #define TRAIN_LOOP_H
 
-#include "data/dataset.h"
 #include "data/loader.h"
 #include "model/model.h"
+#include "train/checkpoint.h"
 #include "train/options.h"
 
-/* The options every program shares; its own rows are appended. Filled by options_parse. */
+/* The options that all programs share. */
 typedef struct {
-    OptionList manifest, train_manifest, val_manifest; /* paths */
-    const char *output_dir, *base_checkpoint, *resume, *device, *debug_dump, *loss_norm, *checkpoint_metric;
+    OptionList manifest, val_manifest;
+    const char *config, *output_dir, *base_checkpoint, *resume, *device, *debug_dump, *loss_norm, *bucketing;
     int64_t batch_size, grad_accumulation, epochs, warmup_steps, max_steps, log_interval, val_interval, val_batch_size;
     int64_t max_val_batches, num_workers, threads, save_interval, keep_checkpoints, seed, token_budget;
     double learning_rate, weight_decay, grad_clip, val_ratio;
-    bool amp, grad_checkpointing, no_bucketing, skip_nonfinite, profile, dry_run;
+    bool amp, grad_checkpointing, skip_nonfinite, profile, dry_run;
 } TrainOptions;
+
+enum { TRAIN_MAX_OPTIONS = 64 };
+/* Writes the shared rows of the option table; a program appends its own. Returns how many. */
+int train_option_rows(TrainOptions *options, Option *rows);
+/* Replaces 0 = auto by its value, and refuses combinations that make no sense. */
+void train_options_resolve(TrainOptions *options);
+
+/* What a program hands to the loop. */
+typedef struct {
+    const TrainOptions *options;
+    const Option *rows; /* the whole table, for the checkpoint's record */
+    int n_rows;
+    Model *model;
+    Device *device;
+    Dataset *train, *validation; /* validation may be NULL */
+    const char *floor_name;      /* a known loss to compare with, drawn into the plot: "unigram entropy"; or NULL */
+    double floor_value;
+    int floor_metric; /* the metric that it belongs to */
+
+    /* Set by train_prepare. */
+    Tensor m, v;
+    Arena activations;
+    TrainState state;
+    TensorFile source; /* the base checkpoint, or the one resumed from: owns the carried tensors */
+    StoredTensor *carried;
+    int n_carried;
+    char *resumed_from;  /* NULL: a fresh start */
+    ImportReport import; /* of the base checkpoint */
+} Training;
+
+/* Plans the memory on the dry device, prints it by group, dies with the smallest change that fits if it does not, then
+ * allocates; initialises the weights, or imports the base checkpoint, or resumes. */
+void train_prepare(Training *training);
+/* Trains until the last step or a signal; the exit status of the program. */
+int train_run(Training *training);
+void train_close(Training *training);
+
+/* One optimizer step of the largest micro-batches on the dry device: prints memory by group, FLOPs and bytes. */
+void train_dry_run(Model *model, const TrainOptions *options, const Dataset *dataset);
 
 /* The learning rate's multiplier after k updates: k / max(1, w) for k < w, then 0.5 (1 + cos(pi (k-w) / max(1, n-w))).
  */
 double schedule_cosine(int64_t k, int64_t warmup, int64_t total);
+
+/* --debug-dump: collects copies of named tensors, then writes them as one safetensors file. */
+typedef struct Dump Dump;
+Dump *dump_open(Device *device);
+void dump_add(Dump *dump, const char *name, Tensor tensor);      /* on the device */
+void dump_add_host(Dump *dump, const char *name, Tensor tensor); /* on the host */
+void dump_write_close(Dump *dump, const char *path, int64_t micro_batches);
 
 #endif
