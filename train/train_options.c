@@ -1,0 +1,89 @@
+/* The rows of the option table that all programs share. Names and defaults are those of the reference trainers. */
+#include "train/loop.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define ROW(option_name, key, kind, target, default_text, low, high, metavar, text)                                    \
+    {                                                                                                                  \
+        .name = option_name, .letter = key, .type = kind, .value = target, .preset = default_text, .least = low,       \
+        .most = high, .argument = metavar, .help = text                                                                \
+    }
+
+int train_option_rows(TrainOptions *o, Option *rows) {
+    const Option shared[] = {
+        ROW("manifest", 'm', OPTION_LIST, &o->manifest, NULL, 0, 0, "PATH",
+            "training manifest (JSONL), repeatable, optionally PATH::LANGUAGE"),
+        ROW("train-manifest", 0, OPTION_LIST, &o->manifest, NULL, 0, 0, "PATH", "the same as --manifest"),
+        ROW("val-manifest", 0, OPTION_LIST, &o->val_manifest, NULL, 0, 0, "PATH",
+            "validation manifest, repeatable; without one --val-ratio splits the training manifest"),
+        ROW("val-ratio", 0, OPTION_FLOAT, &o->val_ratio, "0.01", 0, 0.9, "X",
+            "share of the samples held out, by the hash of their id, when there is no --val-manifest"),
+        ROW("config", 0, OPTION_TEXT, &o->config, NULL, 0, 0, "PATH",
+            "YAML file with any of these options; the command line wins"),
+        ROW("base-checkpoint", 0, OPTION_TEXT, &o->base_checkpoint, NULL, 0, 0, "PATH",
+            "weights to start from (.safetensors or .pth); none: random initialisation"),
+        ROW("output-dir", 'o', OPTION_TEXT, &o->output_dir, "trained_ckpts", 0, 0, "DIR", "checkpoints and logs"),
+        ROW("batch-size", 'b', OPTION_INT, &o->batch_size, "0", 0, 65536, "N", "sequences a micro-batch; 0: 8"),
+        ROW("grad-accumulation", 'g', OPTION_INT, &o->grad_accumulation, "0", 0, 65536, "N",
+            "micro-batches an optimizer step; 0: 4"),
+        ROW("token-budget", 0, OPTION_INT, &o->token_budget, "0", 0, 1e9, "N",
+            "tokens a micro-batch at most, instead of a fixed number of sequences; 0: off"),
+        ROW("bucketing", 0, OPTION_CHOICE, &o->bucketing, "on", 0, 0, "on|off",
+            "put sequences of similar length into one micro-batch"),
+        ROW("epochs", 0, OPTION_INT, &o->epochs, "10", 1, 1e6, "N", "passes over the data"),
+        ROW("max-steps", 0, OPTION_INT, &o->max_steps, "0", 0, 1e12, "N",
+            "stop after so many optimizer steps; 0: no cap"),
+        ROW("learning-rate", 0, OPTION_FLOAT, &o->learning_rate, "2e-5", 0, 10, "X", "peak learning rate of AdamW"),
+        ROW("weight-decay", 0, OPTION_FLOAT, &o->weight_decay, "0.01", 0, 10, "X", "decoupled weight decay"),
+        ROW("warmup-steps", 0, OPTION_INT, &o->warmup_steps, "1000", 0, 1e12, "N",
+            "steps of linear warm-up before the cosine decay to 0"),
+        ROW("grad-clip", 0, OPTION_FLOAT, &o->grad_clip, "1.0", -1, 1e9, "X",
+            "largest global L2 norm of the gradient; 0 or less: no clipping"),
+        ROW("loss-norm", 0, OPTION_CHOICE, &o->loss_norm, "micro", 0, 0, "micro|batch",
+            "divide the loss by the tokens of each micro-batch, or of the whole effective batch"),
+        ROW("log-interval", 0, OPTION_INT, &o->log_interval, "100", 1, 1e9, "N", "steps between log lines"),
+        ROW("val-interval", 0, OPTION_INT, &o->val_interval, "1000", 0, 1e9, "N",
+            "steps between validations; 0: once an epoch"),
+        ROW("val-batch-size", 0, OPTION_INT, &o->val_batch_size, "0", 0, 65536, "N",
+            "sequences a validation batch; 0: twice --batch-size"),
+        ROW("max-val-batches", 0, OPTION_INT, &o->max_val_batches, "200", 0, 1e9, "N",
+            "batches a validation, the first in file order; 0: all"),
+        ROW("save-interval", 0, OPTION_INT, &o->save_interval, "1000", 0, 1e9, "N",
+            "steps between checkpoints; 0: only at the end"),
+        ROW("keep-checkpoints", 0, OPTION_INT, &o->keep_checkpoints, "3", 1, 1e6, "N",
+            "newest checkpoints to keep; best and last are always kept"),
+        ROW("resume", 0, OPTION_TEXT, &o->resume, NULL, 0, 0, "auto|PATH",
+            "go on from a checkpoint as if never stopped; auto: from OUTPUT-DIR/last, if there is one"),
+        ROW("seed", 0, OPTION_INT, &o->seed, "1234", 0, 9e15, "N", "of everything random"),
+        ROW("num-workers", 0, OPTION_INT, &o->num_workers, "0", 0, 1024, "N",
+            "threads that prepare batches; 0: half the cores, at most 4"),
+        ROW("device", 0, OPTION_CHOICE, &o->device, "auto", 0, 0, "auto|cpu", "what computes"),
+        ROW("threads", 0, OPTION_INT, &o->threads, "0", 0, 4096, "N", "threads of the cpu device; 0: all cores"),
+        ROW("amp", 0, OPTION_FLAG, &o->amp, "false", 0, 0, NULL,
+            "16-bit matmuls and activations on a GPU; the cpu device computes in float32"),
+        ROW("grad-checkpointing", 0, OPTION_FLAG, &o->grad_checkpointing, "false", 0, 0, NULL,
+            "keep only the inputs of the blocks and compute the rest again: less memory, a third more work"),
+        ROW("skip-nonfinite", 0, OPTION_FLAG, &o->skip_nonfinite, "false", 0, 0, NULL,
+            "skip and count a step whose loss or gradient is not finite, instead of stopping"),
+        ROW("profile", 0, OPTION_FLAG, &o->profile, "false", 0, 0, NULL,
+            "time every operation and print the table at the end"),
+        ROW("dry-run", 0, OPTION_FLAG, &o->dry_run, "false", 0, 0, NULL,
+            "train nothing: print memory, FLOPs and bytes of a step"),
+        ROW("debug-dump", 0, OPTION_TEXT, &o->debug_dump, NULL, 0, 0, "PATH",
+            "write the first step's batch, losses, activations and gradients as safetensors"),
+    };
+    memcpy(rows, shared, sizeof shared);
+    return (int)(sizeof shared / sizeof *shared);
+}
+
+void train_options_resolve(TrainOptions *o) {
+    if (!o->batch_size) o->batch_size = 8;
+    if (!o->grad_accumulation) o->grad_accumulation = 4;
+    if (!o->val_batch_size) o->val_batch_size = 2 * o->batch_size;
+    if (!o->num_workers) {
+        long cores = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+        o->num_workers = cores < 1 ? 1 : cores > 4 ? 4 : cores;
+    }
+    if (!o->manifest.count && !o->dry_run) die_usage("no data: give a training manifest with -m manifest.jsonl");
+}
