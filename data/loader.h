@@ -18,8 +18,9 @@ typedef struct {
     int n_workers;
     int64_t start_epoch, start_index; /* the first micro-batch delivered */
     int64_t group_position; /* how many micro-batches of the current group come before it (0 at a step boundary) */
-    int64_t stop_after;     /* deliver so many micro-batches, then NULL; < 0: endless, epoch after epoch */
-    bool one_epoch;         /* NULL at the end of the epoch (validation) */
+    int64_t epoch_limit; /* an epoch is only its first so many micro-batches; 0: all (loader_epoch_batches obeys it) */
+    int64_t stop_after;  /* deliver so many micro-batches, then NULL; < 0: endless, epoch after epoch */
+    bool one_epoch;      /* NULL at the end of the epoch (validation) */
 } LoaderOptions;
 
 typedef struct Loader Loader;

@@ -15,8 +15,10 @@ typedef struct {
     int64_t epoch, batch_index; /* the NEXT micro-batch */
     uint64_t seed;
     int64_t samples_seen, tokens_seen;
-    double seconds; /* trained so far */
-    double best;    /* smallest validation objective so far; INFINITY: none */
+    int64_t n_samples;     /* of the training data: a resumed run must see the same */
+    int64_t skipped_steps; /* with a loss that was not finite */
+    double seconds;        /* trained so far */
+    double best;           /* smallest validation objective so far; INFINITY: none */
     int64_t best_step;
     char revision[48];  /* git revision of the program */
     char *options_json; /* the options of the run (owned by the caller) */

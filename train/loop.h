@@ -35,10 +35,17 @@ typedef struct {
     const char *floor_name;      /* a known loss to compare with, drawn into the plot: "unigram entropy"; or NULL */
     double floor_value;
     int floor_metric; /* the metric that it belongs to */
+    /* A batch that dominates every micro-batch of `batch_size` sequences (or of `token_budget` tokens), for the memory.
+     */
+    Batch (*largest_batch)(const Dataset *dataset, int64_t batch_size, int64_t token_budget);
+    const char *const *resizable; /* tables of which a base checkpoint may have another number of rows */
+    int n_resizable;
 
     /* Set by train_prepare. */
     Tensor m, v;
     Arena activations;
+    size_t batch_bytes; /* of the largest batch */
+    float *staging[3];  /* weights, m, v on the host, where the device's memory cannot be read in place */
     TrainState state;
     TensorFile source; /* the base checkpoint, or the one resumed from: owns the carried tensors */
     StoredTensor *carried;
@@ -54,8 +61,8 @@ void train_prepare(Training *training);
 int train_run(Training *training);
 void train_close(Training *training);
 
-/* One optimizer step of the largest micro-batches on the dry device: prints memory by group, FLOPs and bytes. */
-void train_dry_run(Model *model, const TrainOptions *options, const Dataset *dataset);
+/* One optimizer step of such micro-batches on the dry device: prints parameters, memory by group, FLOPs and bytes. */
+void train_dry_run(Model *model, const TrainOptions *options, const Batch *batch);
 
 /* The learning rate's multiplier after k updates: k / max(1, w) for k < w, then 0.5 (1 + cos(pi (k-w) / max(1, n-w))).
  */

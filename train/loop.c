@@ -1,0 +1,498 @@
+/* The loop itself. Read train_step first: it is the whole training; the rest is what happens around it.
+ *
+ * A run is a pure function of (options, data, seed): batches come in an order that depends on the seed and the epoch
+ * only, dropout on the seed and the number of the micro-batch. That is why a run that was stopped anywhere goes on bit
+ * by bit as if it had not been: the checkpoint holds weights, moments and these counters. */
+#include "train/loop.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "train/log.h"
+#include "train/memory.h"
+#include "train/report.h"
+
+typedef struct {
+    Training *t;
+    Log *log;
+    Loader *loader, *validation;
+    Checkpointer *checkpointer;
+    Segment *segments;
+    int n_segments;
+    char *options_json;
+
+    int64_t total_steps, batches_an_epoch, validation_batches, val_interval;
+    Tensor sums, norm;  /* device: f32 [g, n_metrics], [1] */
+    float *host_sums;   /* the same on the host, read once a step */
+    char *batch_memory; /* device: the fields of one batch; unused where the device reads host memory */
+    int32_t *samples;   /* of the current step, for the message about a loss that is not finite */
+    int n_samples, max_samples;
+    int64_t *counts; /* [g, BATCH_MAX_COUNTS] */
+
+    double window_sums[MODEL_MAX_METRICS], window_counts[BATCH_MAX_COUNTS]; /* since the last log line */
+    int64_t window_tokens, window_steps;
+    double window_start, run_start, seconds_before;
+    float grad_norm;
+    int64_t first_step, saved_step, allocations_at_first_step, allocations_at_last_step;
+    bool save_failed;
+} Run;
+
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number) {
+    if (stop_signal) _exit(128 + number);
+    stop_signal = number;
+}
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static LoaderOptions loader_options(const TrainOptions *o, const TrainState *from, int64_t group_position) {
+    return (LoaderOptions){.batch_size = (int)o->batch_size,
+                           .token_budget = o->token_budget,
+                           .accumulate = (int)o->grad_accumulation,
+                           .shuffle = true,
+                           .bucket = !strcmp(o->bucketing, "on"),
+                           .seed = (uint64_t)o->seed,
+                           .n_workers = (int)o->num_workers,
+                           .start_epoch = from ? from->epoch : 0,
+                           .start_index = from ? from->batch_index : 0,
+                           .group_position = group_position,
+                           .stop_after = -1};
+}
+
+/* Validation visits the first max_val_batches batches in file order, again and again. */
+static LoaderOptions validation_options(const TrainOptions *o) {
+    return (LoaderOptions){.batch_size = (int)o->val_batch_size,
+                           .accumulate = 1,
+                           .n_workers = 1,
+                           .epoch_limit = o->max_val_batches,
+                           .stop_after = -1};
+}
+
+/* How many optimizer steps the run has: --max-steps, or floor(micro-batches of all epochs / accumulation). */
+static int64_t count_steps(const Training *t, const LoaderOptions *options) {
+    const TrainOptions *o = t->options;
+    if (o->max_steps) return o->max_steps;
+    int64_t batches = 0, first = loader_epoch_batches(t->train, options, 0);
+    if (!o->token_budget)
+        batches = first * o->epochs;
+    else
+        for (int64_t epoch = 0; epoch < o->epochs; epoch++) batches += loader_epoch_batches(t->train, options, epoch);
+    int64_t steps = batches / o->grad_accumulation;
+    if (!steps)
+        die("nothing to do: %lld epochs have %lld micro-batches, fewer than the %lld of one optimizer step; lower -g "
+            "or -b",
+            (long long)o->epochs, (long long)batches, (long long)o->grad_accumulation);
+    return steps;
+}
+
+/* The fields of a batch where the device can read them: one copy, or none. */
+static void fields_on_device(Run *run, const Batch *batch, Tensor *fields) {
+    Device *device = run->t->device;
+    for (int i = 0; i < batch->n_fields; i++) fields[i] = batch->fields[i];
+    if (device->host_memory) return;
+    device->upload(device, run->batch_memory, batch->buffer, batch->size);
+    for (int i = 0; i < batch->n_fields; i++)
+        if (fields[i].data) fields[i].data = run->batch_memory + ((char *)fields[i].data - batch->buffer);
+}
+
+typedef struct {
+    Dump *dump;
+    int64_t micro;
+} DumpContext;
+
+static void dump_activation(void *context, const char *name, Tensor tensor) {
+    DumpContext *to = context;
+    char full[128];
+    snprintf(full, sizeof full, "micro%lld.%s", (long long)to->micro, name);
+    dump_add(to->dump, full, tensor);
+}
+
+static void dump_batch(Dump *dump, const Batch *batch, int64_t micro) {
+    char name[64];
+    for (int i = 0; i < batch->n_fields; i++) {
+        if (!batch->fields[i].data) continue;
+        snprintf(name, sizeof name, "micro%lld.batch.%d", (long long)micro, i);
+        dump_add_host(dump, name, batch->fields[i]);
+    }
+}
+
+/* Forward and backward of one micro-batch; gradients are accumulated, sums of the metrics go to row `micro`. */
+static void train_micro_batch(Run *run, const Batch *batch, int64_t micro, Dump *dump) {
+    Training *t = run->t;
+    const TrainOptions *o = t->options;
+    Model *model = t->model;
+    DumpContext dump_context = {dump, micro};
+    Pass pass = {.train = true,
+                 .recompute = o->grad_checkpointing,
+                 .seed = (uint64_t)o->seed,
+                 .step = (uint32_t)t->state.micro_step,
+                 .sums = tensor_1d((float *)run->sums.data + micro * model->n_metrics, DTYPE_F32, model->n_metrics),
+                 .dump = dump ? dump_activation : NULL,
+                 .dump_context = &dump_context};
+    bool over_batch = !strcmp(o->loss_norm, "batch");
+    for (int i = 0; i < model->n_metrics; i++) {
+        int count = model->metrics[i].count;
+        double rows = over_batch ? (double)batch->group_counts[count]
+                                 : fmax(1, (double)batch->counts[count]) * (double)o->grad_accumulation;
+        pass.loss_scale[i] = (float)(model->metrics[i].weight / fmax(1, rows));
+    }
+    if (dump) dump_batch(dump, batch, micro);
+    Tensor fields[BATCH_MAX_FIELDS] = {{0}};
+    fields_on_device(run, batch, fields);
+    model->run(model, t->device, &t->activations, batch, fields, &pass);
+
+    memcpy(run->counts + micro * BATCH_MAX_COUNTS, batch->counts, sizeof batch->counts);
+    for (int i = 0; i < batch->n_sequences && run->n_samples < run->max_samples; i++)
+        run->samples[run->n_samples++] = batch->samples[i];
+    t->state.micro_step++;
+    t->state.samples_seen += batch->n_sequences;
+    t->state.tokens_seen += batch->n_tokens;
+    run->window_tokens += batch->n_tokens;
+}
+
+static void dump_step(Run *run, Dump *dump) {
+    Training *t = run->t;
+    char name[128];
+    for (int i = 0; i < t->model->n_metrics; i++) {
+        snprintf(name, sizeof name, "sum.%s", t->model->metrics[i].name);
+        float sum = 0;
+        for (int64_t micro = 0; micro < t->options->grad_accumulation; micro++)
+            sum += run->host_sums[micro * t->model->n_metrics + i];
+        dump_add_host(dump, name, tensor_1d(&sum, DTYPE_F32, 1));
+    }
+    dump_add_host(dump, "grad_norm", tensor_1d(&run->grad_norm, DTYPE_F32, 1));
+    for (int i = 0; i < t->model->params.count; i++) {
+        snprintf(name, sizeof name, "grad.%s", t->model->params.items[i].name);
+        dump_add(dump, name, param_view(&t->model->params, t->model->gradients, i));
+    }
+    dump_write_close(dump, t->options->debug_dump, t->options->grad_accumulation);
+    log_line(run->log, "[Debug] wrote %s: the first step's batch, activations and gradients", t->options->debug_dump);
+}
+
+/* Reads the step's sums and its gradient norm: the one place where the loop waits for the device. */
+static bool read_step(Run *run) {
+    Training *t = run->t;
+    Device *device = t->device;
+    int n = t->model->n_metrics;
+    device->download(device, run->host_sums, run->sums.data, tensor_bytes(run->sums));
+    device->download(device, &run->grad_norm, run->norm.data, sizeof run->grad_norm);
+    bool finite = isfinite(run->grad_norm);
+    for (int64_t i = 0; i < t->options->grad_accumulation * n; i++) finite = finite && isfinite(run->host_sums[i]);
+    return finite;
+}
+
+static void collect_step(Run *run) {
+    Training *t = run->t;
+    for (int64_t micro = 0; micro < t->options->grad_accumulation; micro++) {
+        for (int i = 0; i < t->model->n_metrics; i++)
+            run->window_sums[i] += run->host_sums[micro * t->model->n_metrics + i];
+        for (int i = 0; i < BATCH_MAX_COUNTS; i++)
+            run->window_counts[i] += (double)run->counts[micro * BATCH_MAX_COUNTS + i];
+    }
+    run->window_steps++;
+}
+
+static void wait_for_checkpoint(Run *run) {
+    Error error;
+    run->save_failed = !checkpointer_wait(run->checkpointer, &error);
+    if (run->save_failed) {
+        warn("the checkpoint could not be written: %s; the earlier ones are whole, training goes on", error.text);
+        run->saved_step = -1;
+    }
+}
+
+static void save(Run *run, bool is_best) {
+    Training *t = run->t;
+    Device *device = t->device;
+    wait_for_checkpoint(run);
+    Tensor parts[] = {t->model->weights, t->m, t->v};
+    const float *host[3];
+    for (int i = 0; i < 3; i++) {
+        if (!device->host_memory) device->download(device, t->staging[i], parts[i].data, tensor_bytes(parts[i]));
+        host[i] = device->host_memory ? parts[i].data : t->staging[i];
+    }
+    t->state.seconds = run->seconds_before + seconds_now() - run->run_start;
+    t->state.options_json = run->options_json;
+    run->saved_step = t->state.step;
+    checkpointer_save(run->checkpointer, &t->model->params, host[0], host[1], host[2], &t->state, is_best);
+}
+
+/* A loss or a gradient that is not a number: nothing was changed by this step yet. Stops with a checkpoint from before
+ * it. */
+static void stop_nonfinite(Run *run, const TrainState *before) {
+    Training *t = run->t;
+    char ids[2048] = "";
+    size_t used = 0;
+    for (int i = 0; i < run->n_samples && used < sizeof ids - 128; i++)
+        used += (size_t)snprintf(ids + used, 128, " %.100s", t->train->sample_id(t->train, run->samples[i]));
+    char *options = t->state.options_json;
+    t->state = *before;
+    t->state.options_json = options;
+    save(run, false);
+    wait_for_checkpoint(run);
+    die("step %lld: the loss or its gradient is not finite (grad_norm %g); samples of this step:%s. The checkpoint in "
+        "%s/last is from before it. Look at these samples, lower --learning-rate, or go on with --skip-nonfinite",
+        (long long)before->step + 1, (double)run->grad_norm, ids, t->options->output_dir);
+}
+
+/* One optimizer step: g micro-batches forward and backward, norm, clip, AdamW. */
+static void train_step(Run *run) {
+    Training *t = run->t;
+    const TrainOptions *o = t->options;
+    Device *device = t->device;
+    const TrainState before = t->state;
+    Dump *dump = o->debug_dump && t->state.step == run->first_step ? dump_open(device) : NULL;
+
+    device->clear(device, t->model->gradients.data, tensor_bytes(t->model->gradients));
+    run->n_samples = 0;
+    for (int64_t micro = 0; micro < o->grad_accumulation; micro++) {
+        const Batch *batch = loader_next(run->loader);
+        train_micro_batch(run, batch, micro, dump);
+        t->state.epoch = batch->epoch;
+        t->state.batch_index = batch->index + 1;
+    }
+    global_norm(device, run->norm, t->model->gradients, run->segments, run->n_segments);
+    bool finite = read_step(run);
+    if (dump) dump_step(run, dump);
+    if (finite) {
+        wait_for_checkpoint(run); /* it reads the weights that are about to change */
+        AdamW adamw = {.learning_rate = (float)(o->learning_rate *
+                                                schedule_cosine(t->state.step, o->warmup_steps, run->total_steps)),
+                       .beta1 = 0.9f,
+                       .beta2 = 0.999f,
+                       .epsilon = 1e-8f,
+                       .clip = (float)o->grad_clip,
+                       .step = t->state.step + 1 - t->state.skipped_steps};
+        adamw_update(device, t->model->weights, t->m, t->v, t->model->gradients, run->norm, run->segments,
+                     run->n_segments, adamw);
+        collect_step(run);
+    } else if (o->skip_nonfinite) {
+        t->state.skipped_steps++;
+        log_line(run->log, "[Train] step=%lld skipped: the loss or its gradient is not finite (%lld skipped so far)",
+                 (long long)t->state.step + 1, (long long)t->state.skipped_steps);
+    } else {
+        stop_nonfinite(run, &before);
+    }
+    t->state.step++;
+}
+
+static double learning_rate_of_step(const Run *run) {
+    const TrainOptions *o = run->t->options;
+    return o->learning_rate * schedule_cosine(run->t->state.step - 1, o->warmup_steps, run->total_steps);
+}
+
+static double remaining_seconds(const Run *run) {
+    double done = (double)(run->t->state.step - run->first_step);
+    return (seconds_now() - run->run_start) / done * (double)(run->total_steps - run->t->state.step);
+}
+
+/* "text_loss=5.1234 mel_loss=..." of sums over counts; also into values[] as "PREFIX/name". */
+static double metrics_text(const Model *model, const double *sums, const double *counts, char *text, size_t size,
+                           double *values) {
+    double objective = 0;
+    size_t used = 0;
+    for (int i = 0; i < model->n_metrics; i++) {
+        values[i] = sums[i] / fmax(1, counts[model->metrics[i].count]);
+        objective += model->metrics[i].weight * values[i];
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%s=%.4f", i ? " " : "", model->metrics[i].name, values[i]);
+        if (used >= size) break;
+    }
+    return objective;
+}
+
+static void remember_metrics(Run *run, const char *prefix, int at, const double *values) {
+    TrainState *state = &run->t->state;
+    for (int i = 0; i < run->t->model->n_metrics && at + i < 16; i++) {
+        snprintf(state->metric_names[at + i], sizeof state->metric_names[0], "%s/%s", prefix,
+                 run->t->model->metrics[i].name);
+        state->metric_values[at + i] = values[i];
+        if (state->n_metrics < at + i + 1) state->n_metrics = at + i + 1;
+    }
+}
+
+static void log_metrics(Run *run, const char *kind, const double *values, const LogValue *more, int n_more) {
+    char names[MODEL_MAX_METRICS][48];
+    LogValue rows[MODEL_MAX_METRICS + 8];
+    int n = run->t->model->n_metrics;
+    for (int i = 0; i < n; i++) {
+        snprintf(names[i], sizeof names[i], "%s/%s", kind, run->t->model->metrics[i].name);
+        rows[i] = (LogValue){names[i], values[i]};
+    }
+    for (int i = 0; i < n_more; i++) rows[n + i] = more[i];
+    log_values(run->log, kind, run->t->state.step, run->seconds_before + seconds_now() - run->run_start, rows,
+               n + n_more);
+}
+
+static void show_progress(Run *run, const char *text) {
+    char eta[32];
+    double elapsed = seconds_now() - run->window_start;
+    log_progress(run->log, "step %lld/%lld  %s  %.3g step/s  %.0f tokens/s  ETA %s", (long long)run->t->state.step,
+                 (long long)run->total_steps, text, (double)run->window_steps / elapsed,
+                 (double)run->window_tokens / elapsed, format_duration(remaining_seconds(run), eta));
+}
+
+static void log_train(Run *run) {
+    Training *t = run->t;
+    char text[256], eta[32];
+    double values[MODEL_MAX_METRICS], elapsed = seconds_now() - run->window_start;
+    metrics_text(t->model, run->window_sums, run->window_counts, text, sizeof text, values);
+    bool due = t->state.step % t->options->log_interval == 0 || t->state.step == run->total_steps || stop_signal;
+    if (!due || !run->window_steps) {
+        if (log_is_terminal(run->log) && run->window_steps) show_progress(run, text);
+        return;
+    }
+    double rate = (double)run->window_steps / elapsed, tokens = (double)run->window_tokens / elapsed;
+    log_line(run->log, "[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f step/s=%.3g tokens/s=%.0f ETA %s",
+             (long long)t->state.epoch, (long long)t->state.step, text, learning_rate_of_step(run),
+             (double)run->grad_norm, rate, tokens, format_duration(remaining_seconds(run), eta));
+    LogValue more[] = {{"train/lr", learning_rate_of_step(run)},
+                       {"train/grad_norm", (double)run->grad_norm},
+                       {"train/steps_per_second", rate},
+                       {"train/tokens_per_second", tokens},
+                       {"train/epoch", (double)t->state.epoch}};
+    log_metrics(run, "train", values, more, 5);
+    remember_metrics(run, "train", 0, values);
+    memset(run->window_sums, 0, sizeof run->window_sums);
+    memset(run->window_counts, 0, sizeof run->window_counts);
+    run->window_tokens = run->window_steps = 0;
+    run->window_start = seconds_now();
+}
+
+/* Metrics over the validation subset, each a mean over all its rows. True if the objective is the best so far. */
+static bool validate(Run *run) {
+    Training *t = run->t;
+    double sums[MODEL_MAX_METRICS] = {0}, counts[BATCH_MAX_COUNTS] = {0}, values[MODEL_MAX_METRICS];
+    double start = seconds_now();
+    for (int64_t b = 0; b < run->validation_batches; b++) {
+        const Batch *batch = loader_next(run->validation);
+        Tensor fields[BATCH_MAX_FIELDS] = {{0}};
+        Pass pass = {.sums = tensor_1d(run->sums.data, DTYPE_F32, t->model->n_metrics)};
+        fields_on_device(run, batch, fields);
+        t->model->run(t->model, t->device, &t->activations, batch, fields, &pass);
+        t->device->download(t->device, run->host_sums, run->sums.data, tensor_bytes(pass.sums));
+        for (int i = 0; i < t->model->n_metrics; i++) sums[i] += run->host_sums[i];
+        for (int i = 0; i < BATCH_MAX_COUNTS; i++) counts[i] += (double)batch->counts[i];
+    }
+    char text[256];
+    double objective = metrics_text(t->model, sums, counts, text, sizeof text, values);
+    log_line(run->log, "[Val] epoch=%lld step=%lld %s (%lld batches, %.1f s)", (long long)t->state.epoch,
+             (long long)t->state.step, text, (long long)run->validation_batches, seconds_now() - start);
+    LogValue more[] = {{"val/objective", objective}};
+    log_metrics(run, "val", values, more, 1);
+    remember_metrics(run, "val", t->model->n_metrics, values);
+    run->window_start += seconds_now() - start; /* not the training's time */
+    if (!(objective < t->state.best)) return false;
+    t->state.best = objective;
+    t->state.best_step = t->state.step;
+    return true;
+}
+
+static Run run_open(Training *t) {
+    const TrainOptions *o = t->options;
+    Run run = {.t = t, .saved_step = -1, .first_step = t->state.step, .seconds_before = t->state.seconds};
+    int64_t g = o->grad_accumulation;
+    int n = t->model->n_metrics;
+    LoaderOptions options = loader_options(o, &t->state, 0);
+    run.total_steps = count_steps(t, &options);
+    run.batches_an_epoch = loader_epoch_batches(t->train, &options, 0);
+    run.val_interval = o->val_interval ? o->val_interval : run.batches_an_epoch / g > 1 ? run.batches_an_epoch / g : 1;
+    run.options_json = options_to_json(t->rows, t->n_rows);
+    run.n_segments = params_segments(&t->model->params, (float)o->weight_decay, &run.segments);
+    run.sums = tensor_2d(t->device->allocate(t->device, (size_t)(g * n) * 4), DTYPE_F32, g, n);
+    run.norm = tensor_1d(t->device->allocate(t->device, 4), DTYPE_F32, 1);
+    run.host_sums = xcalloc((size_t)(g * n), sizeof(float));
+    run.counts = xcalloc((size_t)g * BATCH_MAX_COUNTS, sizeof(int64_t));
+    run.max_samples = (int)(g * (o->token_budget ? o->token_budget / 8 + 1 : o->batch_size));
+    run.samples = xcalloc((size_t)run.max_samples, sizeof(int32_t));
+    if (!t->device->host_memory) run.batch_memory = t->device->allocate(t->device, t->batch_bytes);
+    make_directories(o->output_dir);
+    run.checkpointer = checkpointer_open(o->output_dir, (int)o->keep_checkpoints);
+    if (t->n_carried) checkpointer_carry(run.checkpointer, t->carried, t->n_carried);
+    run.log = log_open(o->output_dir, t->state.step);
+    run.loader = loader_open(t->train, &options);
+    if (t->validation) {
+        LoaderOptions val = validation_options(o);
+        run.validation_batches = loader_epoch_batches(t->validation, &val, 0);
+        run.validation = loader_open(t->validation, &val);
+    }
+    return run;
+}
+
+static void run_close(Run *run) {
+    Device *device = run->t->device;
+    loader_close(run->loader);
+    if (run->validation) loader_close(run->validation);
+    checkpointer_close(run->checkpointer);
+    log_close(run->log);
+    device->release(device, run->sums.data, tensor_bytes(run->sums));
+    device->release(device, run->norm.data, 4);
+    if (run->batch_memory) device->release(device, run->batch_memory, run->t->batch_bytes);
+    free(run->host_sums);
+    free(run->counts);
+    free(run->samples);
+    free(run->segments);
+    free(run->options_json);
+}
+
+/* The last lines of a run. Returns the exit status. */
+static int finish(Run *run) {
+    Training *t = run->t;
+    const TrainOptions *o = t->options;
+    if (run->saved_step != t->state.step) save(run, false);
+    wait_for_checkpoint(run);
+    double elapsed = seconds_now() - run->run_start, flops, bytes;
+    char text[2][32];
+    device_totals(t->device, &flops, &bytes);
+    LogValue summary[] = {{"summary/seconds", elapsed},
+                          {"summary/flops", flops},
+                          {"summary/allocations_after_first_step",
+                           (double)(run->allocations_at_last_step - run->allocations_at_first_step)},
+                          {"summary/skipped_steps", (double)t->state.skipped_steps}};
+    log_values(run->log, "summary", t->state.step, run->seconds_before + elapsed, summary, 4);
+    log_line(run->log, "[Done] step %lld of %lld in %s, %s/s", (long long)t->state.step, (long long)run->total_steps,
+             format_duration(elapsed, text[0]), format_count(flops / elapsed, "FLOP", text[1]));
+    if (o->profile) device_print_counters(t->device, stdout);
+    if (run->save_failed) {
+        warn("the last checkpoint was not written; %s/last is an earlier one", o->output_dir);
+        return 1;
+    }
+    if (t->state.step < run->total_steps)
+        log_line(run->log,
+                 "[Stopped] by signal %d after step %lld; the same command with --resume auto goes on from %s/last",
+                 (int)stop_signal, (long long)t->state.step, o->output_dir);
+    else
+        report_plot(o->output_dir, t->model, t->floor_name, t->floor_value, t->floor_metric);
+    return 0;
+}
+
+int train_run(Training *t) {
+    Run run = run_open(t);
+    const TrainOptions *o = t->options;
+    catch_signals();
+    report_start(t, run.total_steps, run.batches_an_epoch, run.validation_batches);
+    device_reset_counters(t->device);
+    run.run_start = run.window_start = seconds_now();
+    while (t->state.step < run.total_steps && !stop_signal) {
+        train_step(&run);
+        bool last = t->state.step == run.total_steps, best = false;
+        log_train(&run);
+        if (run.validation && (t->state.step % run.val_interval == 0 || last)) best = validate(&run);
+        run.allocations_at_last_step = allocation_count() + t->device->allocation_calls;
+        if (t->state.step == run.first_step + 1) run.allocations_at_first_step = run.allocations_at_last_step;
+        if (best || (o->save_interval && t->state.step % o->save_interval == 0)) save(&run, best);
+    }
+    int status = finish(&run);
+    run_close(&run);
+    return status;
+}

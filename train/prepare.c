@@ -1,0 +1,190 @@
+/* What happens before the first step: memory planned and allocated, weights initialised, imported or resumed; and
+ * --dry-run, which ends there. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/log.h"
+#include "train/loop.h"
+#include "train/memory.h"
+
+/* Options that decide which samples a micro-batch holds: a run cannot go on bit by bit if one of them has changed. */
+static const char *const stream_options[] = {"batch-size", "grad-accumulation", "token-budget", "bucketing",
+                                             "seed",       "val-ratio"};
+
+static MemoryPlan plan_for(Training *t, int64_t batch_size, bool recompute) {
+    const TrainOptions *o = t->options;
+    Batch train = t->largest_batch(t->train, batch_size, o->token_budget), validation;
+    if (t->validation) validation = t->largest_batch(t->validation, o->val_batch_size, 0);
+    MemoryPlan plan = memory_plan(t->model, &train, t->validation ? &validation : NULL, recompute);
+    batch_close(&train);
+    if (t->validation) batch_close(&validation);
+    return plan;
+}
+
+/* It does not fit: says by how much, and the smallest change that would. */
+static _Noreturn void die_too_large(Training *t, const MemoryPlan *plan, size_t available) {
+    const TrainOptions *o = t->options;
+    char need[32], have[32];
+    format_bytes((double)memory_total(plan), need);
+    format_bytes((double)available, have);
+    if (!o->grad_checkpointing) {
+        MemoryPlan less = plan_for(t, o->batch_size, true);
+        if (memory_total(&less) <= available)
+            die("the run needs %s and %s are available; --grad-checkpointing makes it fit", need, have);
+    }
+    for (int64_t b = o->batch_size - 1; b > 0 && !o->token_budget; b--) {
+        MemoryPlan less = plan_for(t, b, o->grad_checkpointing);
+        if (memory_total(&less) > available) continue;
+        int64_t g = (o->batch_size * o->grad_accumulation + b - 1) / b;
+        die("the run needs %s and %s are available; -b %lld -g %lld makes it fit", need, have, (long long)b,
+            (long long)g);
+    }
+    die("the run needs %s and %s are available; no batch size makes it fit%s", need, have,
+        o->token_budget ? " with this --token-budget" : "");
+}
+
+static Tensor flat_tensor(Training *t) {
+    int64_t n = t->model->params.flat_count;
+    return tensor_1d(t->device->allocate(t->device, (size_t)n * sizeof(float)), DTYPE_F32, n);
+}
+
+static void allocate(Training *t) {
+    MemoryPlan plan = plan_for(t, t->options->batch_size, t->options->grad_checkpointing);
+    size_t available = memory_available();
+    memory_print(&plan);
+    if (memory_total(&plan) > available) die_too_large(t, &plan, available);
+    t->model->weights = flat_tensor(t);
+    t->model->gradients = flat_tensor(t);
+    t->m = flat_tensor(t);
+    t->v = flat_tensor(t);
+    t->activations = arena_open(t->device, plan.activations, "activations");
+    t->batch_bytes = plan.batches;
+    for (int i = 0; i < 3; i++)
+        t->staging[i] = t->device->host_memory ? NULL : xaligned((size_t)t->model->params.flat_count * sizeof(float));
+}
+
+/* The three flat buffers on the host: in place where the device allows it. */
+static float *host_view(Training *t, int part) {
+    Tensor parts[] = {t->model->weights, t->m, t->v};
+    return t->device->host_memory ? parts[part].data : t->staging[part];
+}
+
+static void upload_parts(Training *t, int count) {
+    Tensor parts[] = {t->model->weights, t->m, t->v};
+    for (int i = 0; i < count && !t->device->host_memory; i++)
+        t->device->upload(t->device, parts[i].data, t->staging[i], tensor_bytes(parts[i]));
+}
+
+/* Compares the options of the checkpoint with today's: refuses what would change the stream of batches, reports the
+ * rest. */
+static void compare_options(const Training *t, const char *before_text) {
+    json_error_t error;
+    json_t *before = json_loads(before_text ? before_text : "{}", JSON_DECODE_ANY, &error);
+    char *now_text = options_to_json(t->rows, t->n_rows);
+    json_t *now = json_loads(now_text, JSON_DECODE_ANY, &error), *value;
+    const char *name;
+    if (!json_is_object(before) || !json_is_object(now))
+        die("%s: the record of the options is damaged", t->resumed_from);
+    json_object_foreach(before, name, value) {
+        json_t *other = json_object_get(now, name);
+        if (!strcmp(name, "resume") || !other || json_equal(value, other)) continue;
+        char *old = json_dumps(value, JSON_ENCODE_ANY), *new = json_dumps(other, JSON_ENCODE_ANY);
+        for (size_t i = 0; i < sizeof stream_options / sizeof *stream_options; i++)
+            if (!strcmp(name, stream_options[i]))
+                die("--resume: --%s was %s and is now %s, so the place in the data would be lost; give the old value, "
+                    "or start "
+                    "a new run from the weights with --base-checkpoint %s/model.safetensors",
+                    name, old, new, t->resumed_from);
+        printf("[Resume] --%s has changed from %s to %s\n", name, old, new);
+        free(old);
+        free(new);
+    }
+    json_decref(before);
+    json_decref(now);
+    free(now_text);
+}
+
+static void resume(Training *t) {
+    Error error;
+    if (!checkpoint_load(t->resumed_from, &t->model->params, host_view(t, 0), host_view(t, 1), host_view(t, 2),
+                         &t->state, &t->source, &t->carried, &t->n_carried, &error))
+        die("--resume %s: %s", t->resumed_from, error.text);
+    upload_parts(t, 3);
+    compare_options(t, t->state.options_json);
+    if (t->state.n_samples != t->train->n_samples)
+        die("--resume %s: the data had %lld samples and now has %lld, so the place in the data would be lost",
+            t->resumed_from, (long long)t->state.n_samples, (long long)t->train->n_samples);
+    printf("[Resume] %s: step %lld, epoch %lld, next micro-batch %lld\n", t->resumed_from, (long long)t->state.step,
+           (long long)t->state.epoch, (long long)t->state.batch_index);
+}
+
+static void start_fresh(Training *t) {
+    const TrainOptions *o = t->options;
+    ParamTable *table = &t->model->params;
+    Error error;
+    params_initialize(table, host_view(t, 0), (uint64_t)o->seed);
+    if (o->base_checkpoint) {
+        ImportReport *r = &t->import;
+        if (!checkpoint_import(o->base_checkpoint, table, t->resizable, t->n_resizable, host_view(t, 0), &t->source,
+                               &t->carried, &t->n_carried, r, &error))
+            die("--base-checkpoint %s: %s", o->base_checkpoint, error.text);
+        printf("[Base] %s: %d tensors loaded, %d resized, %d carried along untouched, %d skipped, %d missing%s%s\n",
+               o->base_checkpoint, r->loaded, r->resized, r->carried, r->skipped, r->missing, r->missing ? ": " : "",
+               r->missing ? r->missing_names : "");
+    }
+    upload_parts(t, 1);
+    t->state = (TrainState){.seed = (uint64_t)o->seed, .best = INFINITY, .n_samples = t->train->n_samples};
+    snprintf(t->state.revision, sizeof t->state.revision, "%s", GIT_REVISION);
+}
+
+void train_prepare(Training *t) {
+    allocate(t);
+    t->resumed_from = t->options->resume ? checkpoint_resolve(t->options->output_dir, t->options->resume) : NULL;
+    if (t->resumed_from) {
+        resume(t);
+        return;
+    }
+    if (t->options->resume) printf("[Resume] %s has no checkpoint yet: a fresh start\n", t->options->output_dir);
+    start_fresh(t);
+}
+
+void train_close(Training *t) {
+    Device *device = t->device;
+    Tensor parts[] = {t->model->weights, t->model->gradients, t->m, t->v};
+    for (int i = 0; i < 4; i++) device->release(device, parts[i].data, tensor_bytes(parts[i]));
+    arena_close(&t->activations);
+    tensor_file_close(&t->source);
+    for (int i = 0; i < 3; i++) free(t->staging[i]);
+    free(t->carried);
+    free(t->resumed_from);
+    free(t->import.missing_names);
+}
+
+void train_dry_run(Model *model, const TrainOptions *o, const Batch *batch) {
+    Device *dry = dry_device_open();
+    MemoryPlan plan = memory_plan(model, batch, NULL, o->grad_checkpointing);
+    int64_t n = model->params.flat_count;
+    Tensor flat = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
+    Tensor norm = tensor_1d(dry->allocate(dry, 4), DTYPE_F32, 1), fields[BATCH_MAX_FIELDS] = {{0}};
+    Segment *segments;
+    int n_segments = params_segments(&model->params, (float)o->weight_decay, &segments);
+    Arena arena = arena_open(dry, 0, "activations");
+    Pass pass = {.train = true, .recompute = o->grad_checkpointing, .sums = norm};
+    pass.sums = tensor_1d(flat.data, DTYPE_F32, model->n_metrics);
+    model->weights = model->gradients = flat;
+    for (int i = 0; i < batch->n_fields; i++) fields[i] = batch->fields[i];
+    for (int64_t micro = 0; micro < o->grad_accumulation; micro++) model->run(model, dry, &arena, batch, fields, &pass);
+    global_norm(dry, norm, flat, segments, n_segments);
+    adamw_update(dry, flat, flat, flat, flat, norm, segments, n_segments, (AdamW){.step = 1});
+    printf("%lld parameters in %d tensors; one step = %lld micro-batches of %d sequences, %lld tokens\n",
+           (long long)params_count(&model->params), model->params.count, (long long)o->grad_accumulation,
+           batch->n_sequences, (long long)batch->n_tokens);
+    memory_print(&plan);
+    device_print_counters(dry, stdout);
+    free(segments);
+    arena_close(&arena);
+    device_close(dry);
+}
