@@ -46,6 +46,10 @@ Dataset *tts_dataset_open(const char *const *specs, int n_specs, const TtsDatase
 /* A data set without files, for the dry device and for benchmarks: sample i has these lengths, contents are seeded. */
 Dataset *tts_dataset_synthetic(const TtsLayout *layout, const int32_t *text_lengths, const int32_t *code_lengths,
                                int64_t n_samples);
+/* A synthetic micro-batch that dominates, in rows of each kind, every one that a loader can form of `batch_size`
+ * samples (or of `token_budget` rows): it pairs the i-th longest text with the i-th longest codes. For planning memory.
+ */
+Batch tts_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget);
 /* Lengths of one sample. */
 void tts_sample_lengths(const Dataset *dataset, int64_t sample, int32_t *text_length, int32_t *code_length);
 /* Counts of each audio code in the targets (stop code included): counts[audio_vocabulary + 2]; for unigram entropy. */

@@ -1,0 +1,88 @@
+/* What a run says at its start, and the picture of its loss at its end. */
+#include "train/report.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/log.h"
+#include "train/plot.h"
+
+void report_start(const Training *t, int64_t total_steps, int64_t batches_an_epoch, int64_t validation_batches) {
+    const TrainOptions *o = t->options;
+    char count[32];
+    printf("[Device] %s\n", t->device->description);
+    if (o->amp) printf("[Device] --amp has no effect on the cpu device: it computes in float32\n");
+    printf("[Model] %s: %s in %d tensors, %lld bytes of weights, gradients and AdamW state a parameter\n",
+           t->model->name, format_count((double)params_count(&t->model->params), "parameters", count),
+           t->model->params.count, 16LL);
+    if (o->token_budget)
+        printf("[Run] up to %lld tokens x %lld micro-batches a step", (long long)o->token_budget,
+               (long long)o->grad_accumulation);
+    else
+        printf("[Run] effective batch %lld x %lld = %lld", (long long)o->batch_size, (long long)o->grad_accumulation,
+               (long long)(o->batch_size * o->grad_accumulation));
+    printf("; %lld samples, %lld micro-batches an epoch, %lld steps; validation on %lld batches\n",
+           (long long)t->train->n_samples, (long long)batches_an_epoch, (long long)total_steps,
+           (long long)validation_batches);
+}
+
+typedef struct {
+    double *x, *y;
+    int n;
+} Curve;
+
+static void curve_add(Curve *curve, double x, double y) {
+    curve->x = xrealloc(curve->x, (size_t)(curve->n + 1) * sizeof(double));
+    curve->y = xrealloc(curve->y, (size_t)(curve->n + 1) * sizeof(double));
+    curve->x[curve->n] = x;
+    curve->y[curve->n++] = y;
+}
+
+/* The values of `name` in a log.jsonl. */
+static Curve curve_read(const char *path, const char *name) {
+    Curve curve = {0};
+    FILE *file = fopen(path, "r");
+    char *line = NULL;
+    size_t capacity = 0;
+    while (file && getline(&line, &capacity, file) > 0) {
+        json_t *record = json_loads(line, 0, NULL), *value = json_object_get(record, name);
+        if (json_is_number(value))
+            curve_add(&curve, json_number_value(json_object_get(record, "step")), json_number_value(value));
+        json_decref(record);
+    }
+    free(line);
+    if (file) fclose(file);
+    return curve;
+}
+
+void report_plot(const char *directory, const Model *model, const char *floor_name, double floor_value, int metric) {
+    char *log = path_join(directory, "log.jsonl"), *picture = path_join(directory, "loss.svg"), *floor = NULL;
+    char train_name[64], val_name[64];
+    snprintf(train_name, sizeof train_name, "train/%s", model->metrics[metric].name);
+    snprintf(val_name, sizeof val_name, "val/%s", model->metrics[metric].name);
+    Curve train = curve_read(log, train_name), val = curve_read(log, val_name);
+    PlotSeries series[3] = {{.name = train_name, .x = train.x, .y = train.y, .n = train.n},
+                            {.name = val_name, .x = val.x, .y = val.y, .n = val.n}};
+    double ends[2] = {0, train.n ? train.x[train.n - 1] : 0}, level[2] = {floor_value, floor_value};
+    int n_series = 2;
+    if (floor_name) {
+        floor = xformat("%s %.3f", floor_name, floor_value);
+        series[n_series++] = (PlotSeries){.name = floor, .x = ends, .y = level, .n = 2, .dashed = true};
+    }
+    Error error;
+    if (!plot_write_svg(picture, series, n_series, model->name, "optimizer step", model->metrics[metric].name, &error))
+        warn("%s: %s", picture, error.text);
+    else
+        printf("[Done] loss curve: %s\n", picture);
+    if (floor_name && val.n)
+        printf("[Done] last %s %.4f; %s %.4f\n", val_name, val.y[val.n - 1], floor_name, floor_value);
+    free(floor);
+    free(train.x);
+    free(train.y);
+    free(val.x);
+    free(val.y);
+    free(log);
+    free(picture);
+}

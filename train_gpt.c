@@ -1,0 +1,247 @@
+/* train_gpt: trains the Amharic TTS GPT (IndexTTS2's UnifiedVoice).
+ *
+ *   ./train_gpt -m manifest.jsonl -b 8 -g 4 --amp
+ *
+ * The whole training, top to bottom: options, data, model, loop, report. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data/tokenizer.h"
+#include "data/tts_dataset.h"
+#include "model/gpt.h"
+#include "train/log.h"
+#include "train/loop.h"
+
+typedef struct {
+    TrainOptions train;
+    const char *tokenizer, *freeze;
+    double text_loss_weight, mel_loss_weight, dropout;
+    int64_t model_dim, layers, heads, max_text_tokens, max_mel_tokens, number_text_tokens, number_mel_codes;
+    int64_t frozen_text_rows;
+    bool repair_codes;
+} GptOptions;
+
+enum { CONDITIONING_LATENTS = 32, START_TEXT = 0, STOP_TEXT = 1, SPECIAL_MEL_CODES = 2 };
+
+static int gpt_option_rows(GptOptions *o, Option *rows) {
+    int n = train_option_rows(&o->train, rows);
+    const Option own[] = {
+        {"tokenizer", 0, NULL, OPTION_TEXT, &o->tokenizer, NULL, 0, 0, "PATH",
+         "SentencePiece model, for the size of the vocabulary; without one: bpe.model beside the manifest, else "
+         "number-text-tokens",
+         false, false},
+        {"text-loss-weight", 0, NULL, OPTION_FLOAT, &o->text_loss_weight, "0.2", 0, 1e6, "X", "weight of the text loss",
+         false, false},
+        {"mel-loss-weight", 0, NULL, OPTION_FLOAT, &o->mel_loss_weight, "0.8", 0, 1e6, "X",
+         "weight of the loss on the audio codes", false, false},
+        {"repair-codes", 0, NULL, OPTION_FLAG, &o->repair_codes, "false", 0, 0, NULL,
+         "cut codes that go on behind the end of the audio (padding stored as data)", false, false},
+        {"freeze", 0, NULL, OPTION_CHOICE, &o->freeze, "both", 0, 0, "both|embedding|head|none",
+         "which text tables keep the base vocabulary's rows when it is extended", false, false},
+        {"frozen-text-rows", 0, NULL, OPTION_INT, &o->frozen_text_rows, "-1", -1, 1e9, "N",
+         "rows that --freeze keeps; -1: the base checkpoint's, if the vocabulary is larger", false, false},
+        {"model-dim", 0, "gpt", OPTION_INT, &o->model_dim, "1280", 8, 65536, "N", "width of the model", false, false},
+        {"layers", 0, "gpt", OPTION_INT, &o->layers, "24", 1, 1000, "N", "transformer blocks", false, false},
+        {"heads", 0, "gpt", OPTION_INT, &o->heads, "20", 1, 1000, "N", "attention heads", false, false},
+        {"max-text-tokens", 0, "gpt", OPTION_INT, &o->max_text_tokens, "600", 1, 1e6, "N", "longest text", false,
+         false},
+        {"max-mel-tokens", 0, "gpt", OPTION_INT, &o->max_mel_tokens, "1815", 1, 1e6, "N",
+         "longest row of audio codes, less one", false, false},
+        {"number-text-tokens", 0, "gpt", OPTION_INT, &o->number_text_tokens, "12000", 2, 1e9, "N",
+         "pieces of the tokenizer, when there is none to ask", false, false},
+        {"number-mel-codes", 0, "gpt", OPTION_INT, &o->number_mel_codes, "8194", 3, 1e9, "N",
+         "audio codes, start and stop included", false, false},
+        {"dropout", 0, "gpt", OPTION_FLOAT, &o->dropout, "0.1", 0, 0.99, "X",
+         "on embeddings, attention probabilities, attention and MLP outputs", false, false},
+    };
+    memcpy(rows + n, own, sizeof own);
+    return n + (int)(sizeof own / sizeof *own);
+}
+
+/* V: from --tokenizer, from bpe.model beside the first manifest, or as configured. */
+static void resolve_vocabulary(GptOptions *o) {
+    char *beside = NULL;
+    if (!o->tokenizer && o->train.manifest.count) {
+        char *directory = path_directory(o->train.manifest.text[0]);
+        beside = path_join(directory, "bpe.model");
+        free(directory);
+        if (!access(beside, R_OK)) o->tokenizer = beside;
+    }
+    if (o->tokenizer) {
+        Error error;
+        Tokenizer *tokenizer = tokenizer_open(o->tokenizer, &error);
+        if (!tokenizer) die("--tokenizer %s: %s", o->tokenizer, error.text);
+        o->number_text_tokens = tokenizer_vocabulary(tokenizer);
+        tokenizer_close(tokenizer);
+    }
+    printf("[Text] %lld pieces (%s)\n", (long long)o->number_text_tokens,
+           o->tokenizer ? o->tokenizer : "number-text-tokens");
+    if (o->tokenizer != beside) free(beside);
+}
+
+static TtsLayout layout_of(const GptOptions *o) {
+    return (TtsLayout){.d_model = (int)o->model_dim,
+                       .n_conditioning = CONDITIONING_LATENTS,
+                       .max_text = (int)o->max_text_tokens,
+                       .max_codes = (int)o->max_mel_tokens + 1,
+                       .text_vocabulary = (int)o->number_text_tokens,
+                       .audio_vocabulary = (int)o->number_mel_codes - SPECIAL_MEL_CODES,
+                       .start_text = START_TEXT,
+                       .stop_text = STOP_TEXT,
+                       .start_mel = (int)o->number_mel_codes - 2,
+                       .stop_mel = (int)o->number_mel_codes - 1};
+}
+
+static Model *model_of(const GptOptions *o) {
+    TtsGptConfig config = {.d_model = (int)o->model_dim,
+                           .n_layers = (int)o->layers,
+                           .n_heads = (int)o->heads,
+                           .text_vocabulary = (int)o->number_text_tokens,
+                           .mel_codes = (int)o->number_mel_codes,
+                           .max_text_tokens = (int)o->max_text_tokens,
+                           .max_mel_tokens = (int)o->max_mel_tokens,
+                           .dropout = (float)o->dropout,
+                           .text_weight = (float)o->text_loss_weight,
+                           .mel_weight = (float)o->mel_loss_weight};
+    return tts_gpt_open(&config);
+}
+
+static void print_report(const char *what, const TtsDatasetReport *r) {
+    char duration[32];
+    printf("[Data] %s: %lld samples (%lld paired, %lld single) of %lld lines, %s of audio, %lld text tokens (%.2f %% "
+           "unknown), %lld codes; text %lld..%lld..%lld, codes %lld..%lld..%lld\n",
+           what, (long long)r->samples, (long long)r->paired, (long long)r->single, (long long)r->lines,
+           format_duration(r->seconds_of_audio, duration), (long long)r->text_tokens,
+           r->text_tokens ? 100.0 * (double)r->unknown_tokens / (double)r->text_tokens : 0.0, (long long)r->codes,
+           (long long)r->text_length_quantiles[0], (long long)r->text_length_quantiles[2],
+           (long long)r->text_length_quantiles[4], (long long)r->code_length_quantiles[0],
+           (long long)r->code_length_quantiles[2], (long long)r->code_length_quantiles[4]);
+    if (r->padded_codes || r->equal_code_runs)
+        printf("[Data] %s: %lld lines have more or fewer codes than their duration says, %lld runs of equal code_len: "
+               "the mark "
+               "of padding stored as data; %lld repaired%s\n",
+               what, (long long)r->padded_codes, (long long)r->equal_code_runs, (long long)r->repaired,
+               r->repaired ? "" : " (--repair-codes cuts them)");
+}
+
+static Dataset *open_data(const GptOptions *o, const OptionList *manifests, Split split, const char *what) {
+    TtsDatasetOptions options = {.layout = layout_of(o),
+                                 .split = split,
+                                 .val_ratio = o->train.val_ratio,
+                                 .n_threads = (int)o->train.num_workers,
+                                 .repair_codes = o->repair_codes};
+    TtsDatasetReport report;
+    Dataset *dataset = tts_dataset_open(manifests->text, manifests->count, &options, &report);
+    print_report(what, &report);
+    return dataset;
+}
+
+/* The entropy of the codes' frequencies in nats: the loss of a model that has learned nothing else. */
+static double unigram_entropy(const Dataset *dataset, int64_t classes) {
+    int64_t *counts = xcalloc((size_t)classes, sizeof *counts), total = 0;
+    double entropy = 0;
+    tts_code_histogram(dataset, counts);
+    for (int64_t i = 0; i < classes; i++) total += counts[i];
+    for (int64_t i = 0; i < classes; i++)
+        if (counts[i]) entropy -= (double)counts[i] / (double)total * log((double)counts[i] / (double)total);
+    free(counts);
+    return entropy;
+}
+
+/* Rows of the base vocabulary: known from the base checkpoint at a fresh start, from the checkpoint when resuming. */
+static void freeze_base_rows(const GptOptions *o, Training *training) {
+    static const char *const names[] = {"text_embedding.weight", "text_head.weight", "text_head.bias"};
+    ParamTable *table = &training->model->params;
+    int64_t base = training->import.base_rows - 1; /* the last row is no token */
+    if (o->frozen_text_rows >= 0)
+        training->state.frozen_rows = o->frozen_text_rows;
+    else if (!training->resumed_from)
+        training->state.frozen_rows = base > 0 && base < o->number_text_tokens ? base : 0;
+    for (int i = 0; i < 3; i++) {
+        bool chosen = !strcmp(o->freeze, "both") || !strcmp(o->freeze, i ? "head" : "embedding");
+        table->items[params_find(table, names[i])].frozen_rows = chosen ? training->state.frozen_rows : 0;
+    }
+    if (training->state.frozen_rows && strcmp(o->freeze, "none"))
+        printf("[Freeze] %s: rows 0..%lld of the text tables stay as they are\n", o->freeze,
+               (long long)training->state.frozen_rows - 1);
+}
+
+/* -b sequences of the manifest's largest lengths, or of 100 text tokens and 5 s of audio if there is no manifest. */
+static int dry_run(GptOptions *o) {
+    TtsLayout layout = layout_of(o);
+    Batch batch;
+    if (o->train.manifest.count) {
+        Dataset *data = open_data(o, &o->train.manifest, SPLIT_ALL, "all");
+        batch = tts_largest_batch(data, o->train.batch_size, o->train.token_budget);
+        data->close(data);
+    } else {
+        int32_t *text = xcalloc((size_t)o->train.batch_size, 4), *codes = xcalloc((size_t)o->train.batch_size, 4);
+        for (int64_t i = 0; i < o->train.batch_size; i++) {
+            text[i] = 100;
+            codes[i] = 250;
+        }
+        Dataset *data = tts_dataset_synthetic(&layout, text, codes, o->train.batch_size);
+        batch = tts_largest_batch(data, o->train.batch_size, 0);
+        data->close(data);
+        free(text);
+        free(codes);
+    }
+    Model *model = model_of(o);
+    train_dry_run(model, &o->train, &batch);
+    batch_close(&batch);
+    model->close(model);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    static const OptionsHeader header = {"train_gpt", "./train_gpt -m manifest.jsonl -b 8 -g 4 [options]",
+                                         "Trains the Amharic TTS GPT on text ids and audio codes."};
+    static const char *const text_tables[] = {"text_embedding.weight", "text_head.weight", "text_head.bias"};
+    GptOptions o = {0};
+    Option rows[TRAIN_MAX_OPTIONS];
+    int n_rows = gpt_option_rows(&o, rows);
+    options_parse(&header, rows, n_rows, argc, argv);
+    train_options_resolve(&o.train);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    resolve_vocabulary(&o);
+    if (o.train.dry_run) return dry_run(&o);
+
+    bool own_validation = o.train.val_manifest.count > 0, split = !own_validation && o.train.val_ratio > 0;
+    Dataset *train = open_data(&o, &o.train.manifest, split ? SPLIT_TRAIN : SPLIT_ALL, "train");
+    Dataset *validation = own_validation ? open_data(&o, &o.train.val_manifest, SPLIT_ALL, "val")
+                          : split        ? open_data(&o, &o.train.manifest, SPLIT_VALIDATION, "val")
+                                         : NULL;
+    if (!train->n_samples) die("no sample to train on: all of them fall to the validation; lower --val-ratio");
+    if (validation && !validation->n_samples) {
+        printf("[Data] no sample falls to the validation: none will be done (raise --val-ratio, or give "
+               "--val-manifest)\n");
+        validation->close(validation);
+        validation = NULL;
+    }
+    Training training = {.options = &o.train,
+                         .rows = rows,
+                         .n_rows = n_rows,
+                         .model = model_of(&o),
+                         .device = cpu_device_open((int)o.train.threads),
+                         .train = train,
+                         .validation = validation,
+                         .floor_name = "unigram entropy of the codes",
+                         .floor_value = unigram_entropy(validation ? validation : train, o.number_mel_codes),
+                         .floor_metric = 1,
+                         .largest_batch = tts_largest_batch,
+                         .resizable = text_tables,
+                         .n_resizable = 3};
+    train_prepare(&training);
+    freeze_base_rows(&o, &training);
+    int status = train_run(&training);
+
+    train_close(&training);
+    training.model->close(training.model);
+    device_close(training.device);
+    train->close(train);
+    if (validation) validation->close(validation);
+    return status;
+}
