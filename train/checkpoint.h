@@ -17,6 +17,7 @@ typedef struct {
     int64_t samples_seen, tokens_seen;
     int64_t n_samples;     /* of the training data: a resumed run must see the same */
     int64_t skipped_steps; /* with a loss that was not finite */
+    int64_t frozen_rows;   /* of the base vocabulary, kept as they are */
     double seconds;        /* trained so far */
     double best;           /* smallest validation objective so far; INFINITY: none */
     int64_t best_step;
