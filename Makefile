@@ -1,18 +1,16 @@
 # make            builds the programs            make demo   installs what is missing, then trains a small TTS GPT
-# make test       all tests                      make test-asan, make fuzz, make lint, make bench-cpu
-# Objects go to build/NAME/, one folder a kind of build; nothing else is written outside build/ but the programs.
+# make test       installs, builds, all tests    make test-asan, make fuzz, make lint, make bench-cpu, make readme
+# Objects go to build/NAME/, one folder a kind of build; outside build/ only the programs and demo/work are written.
 
-CC ?= gcc
-CXX ?= g++
 BUILD ?= build/release
 PROGRAMS = train_gpt prepare_tts decode_tts
+REVISION := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
-PACKAGES = dnnl yaml-0.1 jansson libzip sndfile samplerate fftw3f sentencepiece libcrypto
 WARNINGS = -Wall -Wextra -Wpedantic -Werror
 OPTIMIZE = -O3 -g
-INCLUDE = -I. -D_GNU_SOURCE
-CFLAGS = -std=c11 $(WARNINGS) $(OPTIMIZE) $(INCLUDE) -fopenmp -ffp-contract=fast -fno-math-errno -MMD -MP $(EXTRA)
-CXXFLAGS = -std=c++17 $(WARNINGS) $(OPTIMIZE) $(INCLUDE) -fopenmp -MMD -MP $(EXTRA)
+COMMON = $(WARNINGS) $(OPTIMIZE) -I. -D_GNU_SOURCE -fopenmp -MMD -MP $(EXTRA)
+CFLAGS = -std=c11 -fno-math-errno $(COMMON)
+CXXFLAGS = -std=c++17 $(COMMON)
 LDLIBS = -ldnnl -lyaml -ljansson -lzip -lsndfile -lsamplerate -lfftw3f -lsentencepiece -lsentencepiece_train \
          -lunistring -lcrypto -lstdc++ -lm -lpthread
 
@@ -26,10 +24,11 @@ else
 CPU_SETS = baseline
 endif
 
-LIBRARY = $(filter-out %_main.c,$(wildcard base/*.c kernels/*.c kernels/cpu/device.c model/*.c data/*.c train/*.c))
-LIBRARY_OBJECTS = $(LIBRARY:%.c=$(BUILD)/%.o) $(patsubst %.cc,$(BUILD)/%.o,$(wildcard data/*.cc)) \
+LIBRARY = $(wildcard base/*.c kernels/*.c kernels/cpu/device.c model/*.c data/*.c data/*.cc train/*.c)
+LIBRARY_OBJECTS = $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(LIBRARY)))) \
                   $(CPU_SETS:%=$(BUILD)/kernels/cpu/operations_%.o)
 TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+FUZZERS = $(patsubst tests/%.c,%,$(wildcard tests/fuzz_*.c))
 
 all: $(PROGRAMS)
 
@@ -48,19 +47,75 @@ $(BUILD)/kernels/cpu/operations_%.o: kernels/cpu/operations.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(CPU_FLAGS_$*) -DCPU_TABLE=cpu_operations_$* -c $< -o $@
 
+# The revision is written into checkpoints: recompile the one file that names it when it changes.
+$(BUILD)/revision: FORCE
+	@mkdir -p $(@D)
+	@echo $(REVISION) | cmp -s - $@ || echo $(REVISION) > $@
+$(BUILD)/train/prepare.o: CFLAGS += -DGIT_REVISION='"$(REVISION)"'
+$(BUILD)/train/prepare.o: $(BUILD)/revision
+
 $(BUILD)/libtrain.a: $(LIBRARY_OBJECTS)
 	@rm -f $@
 	@ar rcs $@ $^
 
-$(PROGRAMS:%=$(BUILD)/%): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libtrain.a
+$(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tests/bench_cpu: $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ $(LDLIBS)
 
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/helpers.o $(BUILD)/libtrain.a
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/helpers.o $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
 
-clean:
-	rm -rf build $(PROGRAMS)
+packages-%:
+	@tools/install_packages.sh $(subst +, ,$*)
 
-.PHONY: all clean
+# Installation first, then a second make: what is built depends on what has just been installed.
+demo: packages-build+demo
+	@$(MAKE) --no-print-directory all
+	@demo/demo.sh
+
+test: packages-build+test
+	@$(MAKE) --no-print-directory -j$(shell nproc) all tests
+	@BUILD=$(BUILD) tools/run_tests.sh $(TESTS)
+
+tests: $(TESTS) $(PROGRAMS:%=$(BUILD)/%)
+
+# The same tests under AddressSanitizer and UndefinedBehaviorSanitizer.
+test-asan:
+	@$(MAKE) --no-print-directory test BUILD=build/asan OPTIMIZE="-O1 -g" \
+	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+
+# Every reader of untrusted bytes under libFuzzer, FUZZ_SECONDS each.
+FUZZ_SECONDS ?= 60
+fuzz: packages-build+fuzz
+	@$(MAKE) --no-print-directory -j$(shell nproc) BUILD=build/fuzz CC=clang CXX=clang++ OPTIMIZE="-O1 -g" \
+	    EXTRA="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" $(FUZZERS:%=build/fuzz/%)
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/run_fuzzers.sh $(FUZZERS:%=build/fuzz/%)
+
+build/fuzz/fuzz_%: build/fuzz/tests/fuzz_%.o build/fuzz/libtrain.a
+	$(CXX) -fopenmp -fsanitize=fuzzer,address,undefined $^ -o $@ $(LDLIBS)
+
+SOURCES = $(shell git ls-files '*.c' '*.h' '*.cc')
+lint: packages-build+lint
+	clang-format --dry-run -Werror $(SOURCES)
+	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+	    --suppress=missingIncludeSystem -I. $(filter %.c,$(filter-out tests/%,$(SOURCES)))
+	clang-tidy --quiet $(filter %.c,$(filter-out tests/% kernels/cpu/%,$(SOURCES))) -- -std=c11 -I. -D_GNU_SOURCE \
+	    -DGIT_REVISION='""'
+	shellcheck $(shell git ls-files '*.sh')
+
+# One training step, ours and PyTorch's in one run: PYTHON must have torch.
+PYTHON ?= python3
+bench-cpu: packages-build
+	@$(MAKE) --no-print-directory $(BUILD)/tests/bench_cpu
+	@$(PYTHON) tests/reference/bench_cpu.py $(BUILD)/tests/bench_cpu
+
+# The option tables of README.md, from the programs' own.
+readme: all
+	@tools/readme_options.sh
+
+clean:
+	rm -rf build $(PROGRAMS) demo/work
+
+FORCE:
+.PHONY: all demo test tests test-asan fuzz lint bench-cpu readme clean FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

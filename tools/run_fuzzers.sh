@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Runs each fuzzer for FUZZ_SECONDS; stops at the first finding, whose input stays in build/fuzz/.
+set -eu
+for fuzzer in "$@"; do
+    corpus=$fuzzer.corpus
+    mkdir -p "$corpus"
+    echo "$(basename "$fuzzer"): ${FUZZ_SECONDS:-60} s"
+    "$fuzzer" -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=4096 -timeout=20 -print_final_stats=1 \
+        -artifact_prefix="$fuzzer." "$corpus" >"$fuzzer.log" 2>&1 || { tail -n 50 "$fuzzer.log"; exit 1; }
+    grep -h 'stat::number_of_executed_units' "$fuzzer.log"
+done
+echo "no finding"
