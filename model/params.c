@@ -1,0 +1,109 @@
+/* The parameter table: rows are appended once, when a model is opened; everything else about parameters is read off it.
+ *
+ * The one idea: a parameter is a range [offset, offset + count) of a flat buffer, and every such buffer (weights,
+ * gradients, both moments) has the same ranges. Offsets are multiples of 16 numbers = 64 bytes. */
+#include "model/params.h"
+
+#include "kernels/philox.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 16 };
+
+static int64_t aligned(int64_t count) { return (count + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+int param_add(ParamTable *table, InitKind init, float init_scale, bool decay, int64_t rows, int64_t columns,
+              const char *name_format, ...) {
+    if (table->count == table->capacity) {
+        table->capacity = table->capacity ? 2 * table->capacity : 64;
+        table->items = xrealloc(table->items, (size_t)table->capacity * sizeof *table->items);
+    }
+    Param *param = &table->items[table->count];
+    *param = (Param){.rank = columns ? 2 : 1,
+                     .dims = {rows, columns},
+                     .init = init,
+                     .init_scale = init_scale,
+                     .decay = decay,
+                     .offset = table->flat_count,
+                     .count = rows * (columns ? columns : 1)};
+    va_list arguments;
+    va_start(arguments, name_format);
+    int length = vsnprintf(param->name, sizeof param->name, name_format, arguments);
+    va_end(arguments);
+    if (length < 0 || length >= (int)sizeof param->name) die("parameter name too long: %s", param->name);
+    if (rows < 1 || columns < 0) die("parameter %s: %lld x %lld", param->name, (long long)rows, (long long)columns);
+    table->flat_count += aligned(param->count);
+    return table->count++;
+}
+
+void params_free(ParamTable *table) {
+    free(table->items);
+    *table = (ParamTable){0};
+}
+
+int64_t params_count(const ParamTable *table) {
+    int64_t count = 0;
+    for (int i = 0; i < table->count; i++) count += table->items[i].count;
+    return count;
+}
+
+int params_find(const ParamTable *table, const char *name) {
+    for (int i = 0; i < table->count; i++) {
+        if (!strcmp(table->items[i].name, name)) return i;
+    }
+    return -1;
+}
+
+Tensor param_view(const ParamTable *table, Tensor flat, int index) {
+    if (!tensor_given(flat)) return flat;
+    const Param *param = &table->items[index];
+    Tensor view = {.data = (float *)flat.data + param->offset, .dtype = flat.dtype, .rank = param->rank};
+    memcpy(view.dims, param->dims, sizeof view.dims);
+    return view;
+}
+
+static void fill(const Param *param, float *out, uint64_t seed, uint32_t number) {
+    const float scale = param->init_scale;
+    const InitKind init = param->init;
+#pragma omp parallel for schedule(static)
+    for (int64_t e = 0; e < param->count; e++) {
+        uint64_t element = (uint64_t)e;
+        if (init == INIT_NORMAL)
+            out[e] = scale * philox_normal(seed, PURPOSE_INIT, number, element);
+        else if (init == INIT_UNIFORM)
+            out[e] = scale * (2 * philox_uniform(seed, PURPOSE_INIT, number, element) - 1);
+        else
+            out[e] = init == INIT_ONE;
+    }
+}
+
+void params_initialize(const ParamTable *table, float *flat, uint64_t seed) {
+    for (int i = 0; i < table->count; i++) {
+        const Param *param = &table->items[i];
+        fill(param, flat + param->offset, seed, (uint32_t)i);
+        for (int64_t e = param->count; e < aligned(param->count); e++) flat[param->offset + e] = 0;
+    }
+}
+
+int params_segments(const ParamTable *table, float weight_decay, Segment **segments) {
+    Segment *out = xmalloc((size_t)(table->count + 1) * sizeof *out);
+    int n = 0;
+    for (int i = 0; i < table->count; i++) {
+        const Param *param = &table->items[i];
+        int64_t row = param->rank == 2 ? param->dims[1] : 1;
+        Segment segment = {.begin = param->offset + param->frozen_rows * row,
+                           .end = param->offset + param->count,
+                           .weight_decay = param->decay ? weight_decay : 0};
+        if (segment.begin == segment.end) continue;
+        if (n && out[n - 1].end == segment.begin && out[n - 1].weight_decay == segment.weight_decay) {
+            out[n - 1].end = segment.end;
+        } else {
+            out[n++] = segment;
+        }
+    }
+    *segments = out;
+    return n;
+}
