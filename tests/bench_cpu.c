@@ -1,0 +1,201 @@
+/* Whole training steps on the cpu device, timed: forward, backward, gradient norm, AdamW. tests/reference/bench_cpu.py
+ * runs this beside PyTorch and prints both.
+ *
+ *   bench_cpu THREADS REPEATS gpt2 B T        GPT-2 124M: 12 layers, 768 wide, 12 heads, 50257 classes, head tied
+ *   bench_cpu THREADS REPEATS tts FILE.yaml-like sizes: D L H V K  then TEXT,CODES lengths, one pair a sample
+ *
+ * Prints the seconds of each repeat, one a line, then lines "name value" with what limits the step. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/tts_dataset.h"
+#include "model/block.h"
+#include "model/gpt.h"
+
+typedef struct {
+    Device *device;
+    Model *model;
+    Tensor m, v, norm, sums;
+    Segment *segments;
+    int n_segments;
+    Arena arena;
+} Bench;
+
+static Tensor flat(Device *device, int64_t n) {
+    return tensor_1d(device->allocate(device, (size_t)n * 4), DTYPE_F32, n);
+}
+
+static Bench bench_open(Model *model, int threads, size_t activations) {
+    Device *device = cpu_device_open(threads);
+    int64_t n = model->params.flat_count;
+    Bench b = {.device = device, .model = model, .m = flat(device, n), .v = flat(device, n)};
+    model->weights = flat(device, n);
+    model->gradients = flat(device, n);
+    b.norm = flat(device, 1);
+    b.sums = flat(device, MODEL_MAX_METRICS);
+    b.n_segments = params_segments(&model->params, 0.01f, &b.segments);
+    b.arena = arena_open(device, activations, "activations");
+    params_initialize(&model->params, model->weights.data, 1);
+    return b;
+}
+
+static double bench_step(Bench *b, const Batch *batch, int64_t step) {
+    Model *model = b->model;
+    Pass pass = {.train = true, .seed = 1, .step = (uint32_t)step, .sums = b->sums};
+    pass.sums.dims[0] = model->n_metrics;
+    for (int i = 0; i < model->n_metrics; i++)
+        pass.loss_scale[i] = model->metrics[i].weight / (float)batch->counts[model->metrics[i].count];
+    double start = seconds_now();
+    b->device->clear(b->device, model->gradients.data, tensor_bytes(model->gradients));
+    model->run(model, b->device, &b->arena, batch, batch->fields, &pass);
+    global_norm(b->device, b->norm, model->gradients, b->segments, b->n_segments);
+    adamw_update(b->device, model->weights, b->m, b->v, model->gradients, b->norm, b->segments, b->n_segments,
+                 (AdamW){1e-4f, 0.9f, 0.999f, 1e-8f, 1.0f, step + 1});
+    return seconds_now() - start;
+}
+
+/* GPT-2 as llm.c trains it: dropout off, one head tied to the token table. Only here: a yardstick, not a product. */
+enum { GPT2_IDS, GPT2_POSITIONS, GPT2_TARGETS, GPT2_OFFSETS };
+typedef struct {
+    Model model;
+    BlockStack blocks;
+    int wte, wpe, gain, bias;
+} Gpt2;
+
+static void gpt2_run(Model *model, Device *device, Arena *arena, const Batch *batch, const Tensor *fields,
+                     const Pass *pass) {
+    Gpt2 *g = (Gpt2 *)model;
+    ParamTable *table = &model->params;
+    Tensor w = model->weights, dw = model->gradients, none = tensor_none();
+    Tensor wte = param_view(table, w, g->wte), gain = param_view(table, w, g->gain),
+           bias = param_view(table, w, g->bias);
+    int64_t n = fields[GPT2_IDS].dims[0], c = wte.dims[1];
+    size_t mark = arena_mark(arena);
+    BlockRun run = {device, arena, table,
+                    w,      dw,    {fields[GPT2_OFFSETS], batch->fields[GPT2_OFFSETS].data, batch->n_sequences},
+                    pass};
+    Tensor x = arena_2d(arena, DTYPE_F32, n, c);
+    embedding_forward(device, x, none, fields[GPT2_IDS], wte, fields[GPT2_POSITIONS], param_view(table, w, g->wpe));
+    Tensor out = blocks_forward(&g->blocks, &run, x);
+    Tensor y = arena_2d(arena, DTYPE_F32, n, c), mean = arena_1d(arena, DTYPE_F32, n),
+           rstd = arena_1d(arena, DTYPE_F32, n);
+    Tensor dy = arena_2d(arena, DTYPE_F32, n, c), dx = arena_2d(arena, DTYPE_F32, n, c);
+    Tensor logits = arena_2d(arena, DTYPE_F32, n, wte.dims[0]);
+    Tensor loss = arena_1d(arena, DTYPE_F32, n), correct = arena_1d(arena, DTYPE_F32, n);
+    layernorm_forward(device, y, mean, rstd, out, gain, bias);
+    linear_forward(device, logits, y, wte, none, WEIGHT_OUT_IN);
+    cross_entropy_forward_backward(device, loss, correct, logits, fields[GPT2_TARGETS], pass->loss_scale[0]);
+    sum_forward(device, tensor_1d(pass->sums.data, DTYPE_F32, 1), loss);
+    linear_backward(device, dy, param_view(table, dw, g->wte), none, logits, y, wte, WEIGHT_OUT_IN);
+    layernorm_backward(device, dx, param_view(table, dw, g->gain), param_view(table, dw, g->bias), none, dy, out, mean,
+                       rstd, gain);
+    blocks_backward(&g->blocks, &run, dx);
+    embedding_backward(device, param_view(table, dw, g->wte), param_view(table, dw, g->wpe), dx, none, fields[GPT2_IDS],
+                       fields[GPT2_POSITIONS]);
+    arena_release(arena, mark);
+}
+
+static Gpt2 *gpt2_open(int64_t vocabulary, int d, int layers, int heads, int positions) {
+    static const BlockNames names = {{"h.%d.ln_1.weight", "h.%d.ln_1.bias", "h.%d.attn.c_attn.weight",
+                                      "h.%d.attn.c_attn.bias", "h.%d.attn.c_proj.weight", "h.%d.attn.c_proj.bias",
+                                      "h.%d.ln_2.weight", "h.%d.ln_2.bias", "h.%d.mlp.c_fc.weight",
+                                      "h.%d.mlp.c_fc.bias", "h.%d.mlp.c_proj.weight", "h.%d.mlp.c_proj.bias"},
+                                     {NULL}};
+    BlockConfig config = {.d_model = d,
+                          .n_heads = heads,
+                          .d_ff = 4 * d,
+                          .pre_norm = true,
+                          .biases = true,
+                          .causal = true,
+                          .gelu = GELU_TANH,
+                          .layout = WEIGHT_IN_OUT,
+                          .init_scale = 0.02f,
+                          .init_output_scale = 0.004f,
+                          .decay_vectors = true,
+                          .first_site = 1};
+    Gpt2 *g = xcalloc(1, sizeof *g);
+    ParamTable *table = &g->model.params;
+    g->wte = param_add(table, INIT_NORMAL, 0.02f, true, vocabulary, d, "wte.weight");
+    g->wpe = param_add(table, INIT_NORMAL, 0.02f, true, positions, d, "wpe.weight");
+    g->blocks = block_stack_open("gpt2", table, &config, layers, &names);
+    g->gain = param_add(table, INIT_ONE, 0, true, d, 0, "ln_f.weight");
+    g->bias = param_add(table, INIT_ZERO, 0, true, d, 0, "ln_f.bias");
+    g->model.name = "gpt2";
+    g->model.metrics[0] = (Metric){"loss", 0, 1.0f};
+    g->model.n_metrics = 1;
+    g->model.run = gpt2_run;
+    return g;
+}
+
+static Batch gpt2_batch(int b, int t, int vocabulary) {
+    int64_t n = (int64_t)b * t;
+    Batch batch = batch_open((size_t)n * 16 + 4096, b);
+    int32_t *ids = batch_push_1d(&batch, GPT2_IDS, DTYPE_I32, n).data;
+    int32_t *positions = batch_push_1d(&batch, GPT2_POSITIONS, DTYPE_I32, n).data;
+    int32_t *targets = batch_push_1d(&batch, GPT2_TARGETS, DTYPE_I32, n).data;
+    int32_t *offsets = batch_push_1d(&batch, GPT2_OFFSETS, DTYPE_I32, b + 1).data;
+    for (int64_t i = 0; i < n; i++) {
+        ids[i] = (int32_t)((uint64_t)i * 2654435761u % (uint64_t)vocabulary);
+        targets[i] = (int32_t)((uint64_t)(i + 7) * 2246822519u % (uint64_t)vocabulary);
+        positions[i] = (int32_t)(i % t);
+    }
+    for (int i = 0; i <= b; i++) offsets[i] = i * t;
+    batch.n_sequences = b;
+    batch.n_tokens = batch.counts[0] = n;
+    return batch;
+}
+
+static Batch tts_batch(const TtsLayout *layout, char **lengths, int n) {
+    int32_t *text = xcalloc((size_t)n, 4), *codes = xcalloc((size_t)n, 4), *samples = xcalloc((size_t)n, 4);
+    for (int i = 0; i < n; i++) {
+        if (sscanf(lengths[i], "%d,%d", &text[i], &codes[i]) != 2) die("expected TEXT,CODES, found %s", lengths[i]);
+        samples[i] = i;
+    }
+    Error error;
+    Dataset *data = tts_dataset_synthetic(layout, text, codes, n);
+    Batch batch = batch_open(data->batch_bytes(data, samples, n), n);
+    if (!data->fill(data, &batch, samples, n, &error)) die("%s", error.text);
+    data->close(data);
+    return batch;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 6)
+        die("usage: bench_cpu THREADS REPEATS gpt2 B T | bench_cpu THREADS REPEATS tts D L H V K TEXT,CODES...");
+    int threads = atoi(argv[1]), repeats = atoi(argv[2]);
+    Batch batch;
+    Model *model;
+    if (!strcmp(argv[3], "gpt2")) {
+        int t = atoi(argv[5]);
+        batch = gpt2_batch(atoi(argv[4]), t, 50257);
+        model = &gpt2_open(50257, 768, 12, 12, t)->model;
+    } else {
+        int d = atoi(argv[4]), v = atoi(argv[7]), k = atoi(argv[8]);
+        TtsLayout layout = {d, 32, 600, 1816, v, k, 0, 1, k, k + 1};
+        batch = tts_batch(&layout, argv + 9, argc - 9);
+        model = tts_gpt_open(&(TtsGptConfig){.d_model = d,
+                                             .n_layers = atoi(argv[5]),
+                                             .n_heads = atoi(argv[6]),
+                                             .text_vocabulary = v,
+                                             .mel_codes = k + 2,
+                                             .max_text_tokens = 600,
+                                             .max_mel_tokens = 1815,
+                                             .text_weight = 0.2f,
+                                             .mel_weight = 0.8f});
+    }
+    Bench bench = bench_open(model, threads, (size_t)4 << 30);
+    for (int i = 0; i <= repeats; i++) {
+        double seconds = bench_step(&bench, &batch, i);
+        if (i) printf("%.6f\n", seconds);
+        if (!i) device_reset_counters(bench.device);
+    }
+    double flops, bytes;
+    device_totals(bench.device, &flops, &bytes);
+    printf("flops %.6g\nbytes %.6g\nactivations %zu\n", flops / repeats, bytes / repeats, bench.arena.peak);
+    device_reset_counters(bench.device);
+    bench.device->profile = true;
+    bench_step(&bench, &batch, repeats + 1);
+    device_print_counters(bench.device, stdout);
+    return 0;
+}
