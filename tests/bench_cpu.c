@@ -2,7 +2,7 @@
  * runs this beside PyTorch and prints both.
  *
  *   bench_cpu THREADS REPEATS gpt2 B T        GPT-2 124M: 12 layers, 768 wide, 12 heads, 50257 classes, head tied
- *   bench_cpu THREADS REPEATS tts FILE.yaml-like sizes: D L H V K  then TEXT,CODES lengths, one pair a sample
+ *   bench_cpu THREADS REPEATS tts D L H V K TEXT,CODES...  the TTS GPT, a pair of lengths a sample
  *
  * Prints the seconds of each repeat, one a line, then lines "name value" with what limits the step. */
 #include <stdio.h>

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""One training step on the CPU, ours and PyTorch's (eager, float32, the same threads), in one run.
+
+    python3 tests/reference/bench_cpu.py build/release/tests/bench_cpu [threads] [repeats]
+
+A step is forward, backward, gradient norm and clip, AdamW. Ours and theirs take turns, so that both see the same machine.
+The TTS batch is padded for PyTorch as the reference implementation pads it; ours packs it.
+"""
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self, d, heads):
+        super().__init__()
+        self.heads = heads
+        self.ln_1, self.ln_2 = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.attn, self.proj = nn.Linear(d, 3 * d), nn.Linear(d, d)
+        self.fc, self.out = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+
+    def forward(self, x):
+        b, t, d = x.shape
+        q, k, v = (z.view(b, t, self.heads, d // self.heads).transpose(1, 2) for z in self.attn(self.ln_1(x)).split(d, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.proj(y.transpose(1, 2).reshape(b, t, d))
+        return x + self.out(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
+
+
+class Gpt2(nn.Module):
+    def __init__(self, vocabulary, d, layers, heads, positions):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(vocabulary, d), nn.Embedding(positions, d)
+        self.blocks = nn.ModuleList(Block(d, heads) for _ in range(layers))
+        self.ln_f = nn.LayerNorm(d)
+
+    def loss(self, ids, targets):
+        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        logits = F.linear(self.ln_f(x), self.wte.weight)
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+
+class Tts(nn.Module):
+    def __init__(self, d, layers, heads, v, k):
+        super().__init__()
+        self.text, self.mel = nn.Embedding(v + 1, d), nn.Embedding(k + 2, d)
+        self.text_pos, self.mel_pos = nn.Embedding(602, d), nn.Embedding(1818, d)
+        self.blocks = nn.ModuleList(Block(d, heads) for _ in range(layers))
+        self.ln_f, self.norm = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.text_head, self.mel_head = nn.Linear(d, v + 1), nn.Linear(d, k + 2)
+
+    def loss(self, cond, text, text_target, text_mask, mel, mel_target, mel_mask):
+        t, m = text.shape[1], mel.shape[1]
+        x = torch.cat([cond, self.text(text) + self.text_pos(torch.arange(t)), self.mel(mel) + self.mel_pos(torch.arange(m))], 1)
+        for block in self.blocks:
+            x = block(x)
+        x = self.norm(self.ln_f(x)[:, cond.shape[1] :])
+        total = 0
+        for head, hidden, target, mask, weight in (
+            (self.text_head, x[:, :t], text_target, text_mask, 0.2),
+            (self.mel_head, x[:, t:], mel_target, mel_mask, 0.8),
+        ):
+            ce = F.cross_entropy(head(hidden).transpose(1, 2), target, reduction="none")
+            total = total + weight * (ce * mask).sum() / mask.sum()
+        return total
+
+
+def tts_batch(d, v, k, lengths):
+    lt, lm = max(a for a, _ in lengths) + 2, max(b for _, b in lengths) + 2
+    text, mel = torch.randint(v, (len(lengths), lt)), torch.randint(k, (len(lengths), lm))
+    masks = [torch.tensor([[float(i <= n[w]) for i in range(size)] for n in lengths]) for w, size in ((0, lt), (1, lm))]
+    cond = torch.randn(len(lengths), 34, d)
+    return cond, text, text.roll(-1, 1), masks[0], mel, mel.roll(-1, 1), masks[1]
+
+
+def stepper(model, batch):
+    for p in model.parameters():
+        if p.dim() > 1:
+            nn.init.normal_(p, std=0.02)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
+
+    def step():
+        start = time.perf_counter()
+        optimizer.zero_grad(set_to_none=True)
+        model.loss(*batch).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return time.perf_counter() - start
+
+    return step
+
+
+def main():
+    program = sys.argv[1]
+    threads = int(sys.argv[2]) if len(sys.argv) > 2 else os.cpu_count()
+    repeats = int(sys.argv[3]) if len(sys.argv) > 3 else 5
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    # The demo's model (demo/demo.yaml) on a batch of eight utterances of 2 to 5 seconds.
+    d, layers, heads, v, k = 128, 4, 4, 500, 256
+    lengths = [(14, 100), (18, 130), (20, 140), (22, 160), (24, 170), (28, 200), (30, 220), (34, 250)]
+    cases = [
+        ("GPT-2 124M, B=4 T=64", "gpt2 4 64", lambda: (Gpt2(50257, 768, 12, 12, 64), [torch.randint(50257, (4, 64))] * 2)),
+        ("GPT-2 124M, B=1 T=1024", "gpt2 1 1024", lambda: (Gpt2(50257, 768, 12, 12, 1024), [torch.randint(50257, (1, 1024))] * 2)),
+        (
+            "demo TTS GPT, 8 utterances",
+            f"tts {d} {layers} {heads} {v} {k} " + " ".join(f"{a},{b}" for a, b in lengths),
+            lambda: (Tts(d, layers, heads, v, k), tts_batch(d, v, k, lengths)),
+        ),
+    ]
+    model_name = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
+    print(f"{model_name}, {threads} threads, PyTorch {torch.__version__} eager float32, median of {repeats} steps after a warm-up")
+    print(f"{'step':28} {'ours s':>9} {'PyTorch s':>10} {'PyTorch/ours':>13} {'GFLOP/s':>8}")
+    details = []
+    for name, arguments, build in cases:
+        model, batch = build()
+        step = stepper(model, batch)
+        step()
+        ours, theirs = [], []
+        for _ in range(2):
+            run = subprocess.run([program, str(threads), str(repeats), *arguments.split()], capture_output=True, text=True, check=True)
+            lines = run.stdout.splitlines()
+            ours += [float(x) for x in lines[:repeats]]
+            theirs += [step() for _ in range(repeats)]
+        flops = float(next(l.split()[1] for l in lines if l.startswith("flops ")))
+        a, b = statistics.median(ours), statistics.median(theirs)
+        print(f"{name:28} {a:9.4f} {b:10.4f} {b / a:13.2f} {flops / a * 1e-9:8.0f}")
+        details.append(name + ", where our time goes:\n" + "\n".join(lines[repeats + 3 :]))
+        del model, batch, step
+    print("\n" + "\n\n".join(details))
+
+
+if __name__ == "__main__":
+    main()
