@@ -99,7 +99,7 @@ static void block_add_params(ParamTable *table, const BlockConfig *c, const Bloc
 BlockStack block_stack_open(const char *model, ParamTable *table, const BlockConfig *config, int n_blocks,
                             const BlockNames *names) {
     check_config(model, config, n_blocks, names);
-    BlockStack stack = {.config = *config, .n_blocks = n_blocks};
+    BlockStack stack = {.config = *config, .n_blocks = n_blocks, .qkv_parts = names->parts[0] != NULL};
     stack.params = xmalloc((size_t)n_blocks * BLOCK_TENSORS * sizeof *stack.params);
     stack.kept = xcalloc((size_t)n_blocks, sizeof *stack.kept);
     for (int l = 0; l < n_blocks; l++) {
@@ -119,8 +119,7 @@ static Tensor view(const BlockStack *stack, const BlockRun *run, Tensor flat, in
     int index = stack->params[l * BLOCK_TENSORS + which];
     if (index < 0) return tensor_none();
     Tensor t = param_view(run->table, flat, index);
-    bool thirds = which == QKV_WEIGHT || which == QKV_BIAS;
-    if (thirds && tensor_numel(t) == (int64_t)stack->config.d_model * (t.rank == 2 ? t.dims[1] : 1)) t.dims[0] *= 3;
+    if (stack->qkv_parts && (which == QKV_WEIGHT || which == QKV_BIAS)) t.dims[0] *= 3;
     return t;
 }
 

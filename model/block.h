@@ -62,6 +62,7 @@ typedef struct {
 typedef struct {
     BlockConfig config;
     int n_blocks;
+    bool qkv_parts;         /* q, k, v are three parameters, side by side in the flat buffer */
     int *params;            /* [n_blocks][BLOCK_TENSORS] rows of the parameter table, -1: absent. Of q|k|v, the first */
     BlockActivations *kept; /* [n_blocks] of the pass that is under way */
 } BlockStack;

@@ -1,0 +1,246 @@
+/* The Amharic TTS GPT: 34 conditioning rows, text and audio codes in one causal sequence; two heads, one for each.
+ *
+ *   x       = drop(conditioning + emotion | speed 1, speed 0 | text + position | mel + position)
+ *   h       = final_norm(ln_f(blocks(x)))        two norms, one after the other
+ *   logits  = h head^T + bias                    text rows through text_head, mel rows through mel_head
+ *
+ * The one idea: rows are packed (no padding), and behind the last block only rows with a target are worked on, one head
+ * after the other, so that the two heads' logits never exist at the same time. */
+#include "model/gpt.h"
+
+#include "model/block.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { TEXT_LOSS, MEL_LOSS, MEL_TOP1, TEXT_TOP1, METRICS };
+enum { SITE_EMBEDDING, SITE_BLOCKS };
+
+typedef struct {
+    Model base; /* first: a Model * of ours is a TtsGpt * */
+    TtsGptConfig config;
+    BlockStack blocks;
+    /* Rows of the parameter table. Of a norm and of a head the weight's; the bias is the next row. */
+    int text_embedding, mel_embedding, ln_f, mel_positions, text_positions, final_norm, text_head, mel_head, speed;
+} TtsGpt;
+
+/* What differs between the two heads. */
+typedef struct {
+    const char *name;
+    int weight, rows, targets; /* a row of the table, two fields of the batch */
+    int loss, top1;            /* metrics */
+} Head;
+
+static const BlockNames gpt2_names = {
+    .tensor = {"gpt.h.%d.ln_1.weight", "gpt.h.%d.ln_1.bias", "gpt.h.%d.attn.c_attn.weight", "gpt.h.%d.attn.c_attn.bias",
+               "gpt.h.%d.attn.c_proj.weight", "gpt.h.%d.attn.c_proj.bias", "gpt.h.%d.ln_2.weight", "gpt.h.%d.ln_2.bias",
+               "gpt.h.%d.mlp.c_fc.weight", "gpt.h.%d.mlp.c_fc.bias", "gpt.h.%d.mlp.c_proj.weight",
+               "gpt.h.%d.mlp.c_proj.bias"}};
+
+/* ---- parameters ---- */
+
+static int add_table(ParamTable *table, int64_t rows, int64_t width, const char *name) {
+    return param_add(table, INIT_NORMAL, 0.02f, true, rows, width, "%s", name);
+}
+
+static int add_norm(ParamTable *table, int64_t width, const char *name) {
+    int index = param_add(table, INIT_ONE, 0, true, width, 0, "%s.weight", name);
+    param_add(table, INIT_ZERO, 0, true, width, 0, "%s.bias", name);
+    return index;
+}
+
+/* As torch initialises nn.Linear: weight and bias U(-1/sqrt(in), 1/sqrt(in)). */
+static int add_head(ParamTable *table, int64_t classes, int64_t width, const char *name) {
+    float scale = 1 / sqrtf((float)width);
+    int index = param_add(table, INIT_UNIFORM, scale, true, classes, width, "%s.weight", name);
+    param_add(table, INIT_UNIFORM, scale, true, classes, 0, "%s.bias", name);
+    return index;
+}
+
+static BlockConfig block_config(const TtsGptConfig *c) {
+    return (BlockConfig){.d_model = c->d_model,
+                         .n_heads = c->n_heads,
+                         .d_ff = 4 * c->d_model,
+                         .pre_norm = true,
+                         .biases = true,
+                         .causal = true,
+                         .gelu = GELU_TANH,
+                         .layout = WEIGHT_IN_OUT,
+                         .drop_attention = c->dropout,
+                         .drop_projection = c->dropout,
+                         .drop_mlp = c->dropout,
+                         .first_site = SITE_BLOCKS,
+                         .init_scale = 0.02f,
+                         .init_output_scale = 0.02f / sqrtf(2 * (float)c->n_layers),
+                         .decay_vectors = true};
+}
+
+/* In the reference's order, names and shapes. Weight decay is for all of them. */
+static void add_params(TtsGpt *gpt) {
+    const TtsGptConfig *c = &gpt->config;
+    ParamTable *table = &gpt->base.params;
+    BlockConfig blocks = block_config(c);
+    int C = c->d_model;
+    gpt->text_embedding = add_table(table, c->text_vocabulary + 1, C, "text_embedding.weight");
+    gpt->mel_embedding = add_table(table, c->mel_codes, C, "mel_embedding.weight");
+    gpt->blocks = block_stack_open("gpt", table, &blocks, c->n_layers, &gpt2_names);
+    gpt->ln_f = add_norm(table, C, "gpt.ln_f");
+    gpt->mel_positions = add_table(table, c->max_mel_tokens + 3, C, "mel_pos_embedding.emb.weight");
+    gpt->text_positions = add_table(table, c->max_text_tokens + 2, C, "text_pos_embedding.emb.weight");
+    gpt->final_norm = add_norm(table, C, "final_norm");
+    gpt->text_head = add_head(table, c->text_vocabulary + 1, C, "text_head");
+    gpt->mel_head = add_head(table, c->mel_codes, C, "mel_head");
+    gpt->speed = param_add(table, INIT_ZERO, 0, true, 2, C, "speed_emb.weight");
+    if (c->freeze_text_embedding) table->items[gpt->text_embedding].frozen_rows = c->frozen_text_rows;
+    if (c->freeze_text_head) {
+        table->items[gpt->text_head].frozen_rows = c->frozen_text_rows;
+        table->items[gpt->text_head + 1].frozen_rows = c->frozen_text_rows;
+    }
+}
+
+/* The width, heads, layers and dropout are the block's to check. */
+static void check_config(const TtsGptConfig *c) {
+    if (c->text_vocabulary < 3) die_usage("gpt: a text vocabulary of %d pieces; at least 3", c->text_vocabulary);
+    if (c->mel_codes < 3) die_usage("gpt: %d mel codes; at least 3: one code, start and stop", c->mel_codes);
+    if (c->max_text_tokens < 1) die_usage("gpt: max text tokens %d; at least 1", c->max_text_tokens);
+    if (c->max_mel_tokens < 1) die_usage("gpt: max mel tokens %d; at least 1", c->max_mel_tokens);
+    if (c->frozen_text_rows < 0 || c->frozen_text_rows > c->text_vocabulary + 1) {
+        die_usage("gpt: %d frozen text rows; the tables have %d", c->frozen_text_rows, c->text_vocabulary + 1);
+    }
+    if (!(c->text_weight >= 0 && c->mel_weight >= 0 && c->text_weight + c->mel_weight > 0)) {
+        die_usage("gpt: loss weights %g (text) and %g (mel) must not be negative, nor both 0", (double)c->text_weight,
+                  (double)c->mel_weight);
+    }
+}
+
+/* ---- one micro-batch ---- */
+
+static Tensor weight(const BlockRun *run, int index) { return param_view(run->table, run->weights, index); }
+static Tensor gradient(const BlockRun *run, int index) { return param_view(run->table, run->gradients, index); }
+
+static Tensor push(const BlockRun *run, int64_t rows, int64_t columns) {
+    return arena_2d(run->arena, DTYPE_F32, rows, columns);
+}
+
+/* x [N, C]; every row is written by exactly one of the four. */
+static void embed(const TtsGpt *gpt, const BlockRun *run, const Tensor *fields, Tensor x) {
+    Device *device = run->device;
+    Tensor none = tensor_none();
+    scatter_rows(device, x, fields[TTS_CONDITIONING], fields[TTS_CONDITIONING_ROWS]);
+    embedding_forward(device, x, fields[TTS_SPEED_ROWS], fields[TTS_SPEED_IDS], weight(run, gpt->speed), none, none);
+    embedding_forward(device, x, fields[TTS_TEXT_ROWS], fields[TTS_TEXT_IDS], weight(run, gpt->text_embedding),
+                      fields[TTS_TEXT_POSITIONS], weight(run, gpt->text_positions));
+    embedding_forward(device, x, fields[TTS_MEL_ROWS], fields[TTS_MEL_IDS], weight(run, gpt->mel_embedding),
+                      fields[TTS_MEL_POSITIONS], weight(run, gpt->mel_positions));
+    dropout(device, x, x, pass_dropout(run->pass, gpt->config.dropout, SITE_EMBEDDING));
+    pass_dump(run->pass, x, "embedded");
+}
+
+static void embed_backward(const TtsGpt *gpt, const BlockRun *run, const Tensor *fields, Tensor dx) {
+    Device *device = run->device;
+    Tensor none = tensor_none();
+    dropout(device, dx, dx, pass_dropout(run->pass, gpt->config.dropout, SITE_EMBEDDING));
+    embedding_backward(device, gradient(run, gpt->mel_embedding), gradient(run, gpt->mel_positions), dx,
+                       fields[TTS_MEL_ROWS], fields[TTS_MEL_IDS], fields[TTS_MEL_POSITIONS]);
+    embedding_backward(device, gradient(run, gpt->text_embedding), gradient(run, gpt->text_positions), dx,
+                       fields[TTS_TEXT_ROWS], fields[TTS_TEXT_IDS], fields[TTS_TEXT_POSITIONS]);
+    embedding_backward(device, gradient(run, gpt->speed), none, dx, fields[TTS_SPEED_ROWS], fields[TTS_SPEED_IDS],
+                       none);
+}
+
+static void norm_forward(const BlockRun *run, int index, Tensor y, Tensor mean, Tensor rstd, Tensor x) {
+    layernorm_forward(run->device, y, mean, rstd, x, weight(run, index), weight(run, index + 1));
+}
+
+static void norm_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x, Tensor mean, Tensor rstd) {
+    layernorm_backward(run->device, dx, gradient(run, index), gradient(run, index + 1), tensor_none(), dy, x, mean,
+                       rstd, weight(run, index));
+}
+
+/* Sums of the loss and of the hits over the n rows of one head; and in training the gradient: the logits, of which
+ * there may be more than of anything else, become their own gradient in place, and rows of dx [N, C] are written. */
+static void head_run(const TtsGpt *gpt, const BlockRun *run, const Tensor *fields, Head head, Tensor x, Tensor dx) {
+    const Pass *pass = run->pass;
+    Device *device = run->device;
+    Tensor rows = fields[head.rows], targets = fields[head.targets];
+    Tensor w = weight(run, head.weight), bias = weight(run, head.weight + 1);
+    int64_t n = rows.dims[0], width = x.dims[1];
+    size_t mark = arena_mark(run->arena);
+
+    Tensor hidden = push(run, n, width), middle = push(run, n, width), final = push(run, n, width);
+    Tensor stat[6]; /* mean and rstd of ln_f, of final_norm; loss, hit */
+    for (int i = 0; i < 6; i++) stat[i] = arena_1d(run->arena, DTYPE_F32, n);
+    Tensor loss = stat[4], correct = stat[5];
+
+    gather_rows(device, hidden, x, rows);
+    norm_forward(run, gpt->ln_f, middle, stat[0], stat[1], hidden);
+    norm_forward(run, gpt->final_norm, final, stat[2], stat[3], middle);
+    pass_dump(pass, final, "%s.final", head.name);
+    Tensor logits = push(run, n, w.dims[0]);
+    linear_forward(device, logits, final, w, bias, WEIGHT_OUT_IN);
+    pass_dump(pass, logits, "%s.logits", head.name);
+    if (pass->train) {
+        cross_entropy_forward_backward(device, loss, correct, logits, targets, pass->loss_scale[head.loss]);
+    } else {
+        cross_entropy_forward(device, loss, correct, logits, targets);
+    }
+    sum_forward(device, tensor_rows(pass->sums, head.loss, 1), loss);
+    sum_forward(device, tensor_rows(pass->sums, head.top1, 1), correct);
+    if (pass->train) {
+        Tensor dfinal = push(run, n, width), dmiddle = push(run, n, width), dhidden = dfinal;
+        linear_backward(device, dfinal, gradient(run, head.weight), gradient(run, head.weight + 1), logits, final, w,
+                        WEIGHT_OUT_IN);
+        norm_backward(run, gpt->final_norm, dmiddle, dfinal, middle, stat[2], stat[3]);
+        norm_backward(run, gpt->ln_f, dhidden, dmiddle, hidden, stat[0], stat[1]);
+        scatter_rows(device, dx, dhidden, rows);
+    }
+    arena_release(run->arena, mark);
+}
+
+static void tts_gpt_run(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
+                        const Pass *pass) {
+    TtsGpt *gpt = (TtsGpt *)model;
+    Sequences sequences = {fields[TTS_OFFSETS], batch->fields[TTS_OFFSETS].data, batch->n_sequences};
+    BlockRun run = {device, activations, &model->params, model->weights, model->gradients, sequences, pass};
+    Head text = {"text", gpt->text_head, TTS_TEXT_TARGET_ROWS, TTS_TEXT_TARGETS, TEXT_LOSS, TEXT_TOP1};
+    Head mel = {"mel", gpt->mel_head, TTS_MEL_ROWS, TTS_MEL_TARGETS, MEL_LOSS, MEL_TOP1};
+    size_t mark = arena_mark(activations);
+
+    Tensor x = push(&run, batch->n_tokens, gpt->config.d_model), dx = tensor_none();
+    embed(gpt, &run, fields, x);
+    x = blocks_forward(&gpt->blocks, &run, x);
+    if (pass->train) {
+        dx = push(&run, x.dims[0], x.dims[1]);
+        device->clear(device, dx.data, tensor_bytes(dx));
+    }
+    head_run(gpt, &run, fields, text, x, dx);
+    head_run(gpt, &run, fields, mel, x, dx);
+    if (pass->train) {
+        blocks_backward(&gpt->blocks, &run, dx);
+        embed_backward(gpt, &run, fields, dx);
+    }
+    arena_release(activations, mark);
+}
+
+static void tts_gpt_close(Model *model) {
+    TtsGpt *gpt = (TtsGpt *)model;
+    block_stack_close(&gpt->blocks);
+    params_free(&model->params);
+    free(gpt);
+}
+
+Model *tts_gpt_open(const TtsGptConfig *config) {
+    check_config(config);
+    TtsGpt *gpt = xcalloc(1, sizeof *gpt);
+    gpt->config = *config;
+    gpt->base = (Model){.name = "tts_gpt",
+                        .metrics = {[TEXT_LOSS] = {"text_loss", TTS_COUNT_TEXT, config->text_weight},
+                                    [MEL_LOSS] = {"mel_loss", TTS_COUNT_MEL, config->mel_weight},
+                                    [MEL_TOP1] = {"mel_top1", TTS_COUNT_MEL, 0},
+                                    [TEXT_TOP1] = {"text_top1", TTS_COUNT_TEXT, 0}},
+                        .n_metrics = METRICS,
+                        .run = tts_gpt_run,
+                        .close = tts_gpt_close};
+    add_params(gpt);
+    return &gpt->base;
+}
