@@ -1,0 +1,303 @@
+/* The door functions: check, count, dispatch. See ops.h for what each operation computes.
+ *
+ * FLOPs: a multiply-add is two; an exponential, a square root or a random number is one. Bytes: each tensor that is
+ * read or written counts once, one that is accumulated into counts twice. */
+#include "kernels/ops.h"
+
+#include <stdio.h>
+
+#include "base/base.h"
+#include "kernels/ops_table.h"
+
+/* Dies unless t is `dtype` [rows, columns]; columns 0: rank 1; -1: any size. */
+static void expect(const char *op, const char *name, Tensor t, DType dtype, int64_t rows, int64_t columns) {
+    int rank = columns ? 2 : 1;
+    bool fits = t.data && t.dtype == dtype && t.rank == rank && (rows < 0 || t.dims[0] == rows) &&
+                (columns <= 0 || t.dims[1] == columns);
+    if (fits) return;
+    char found[96], wanted_rows[24] = "any", wanted_columns[24] = "any";
+    if (rows >= 0) snprintf(wanted_rows, sizeof wanted_rows, "%lld", (long long)rows);
+    if (columns >= 0) snprintf(wanted_columns, sizeof wanted_columns, "%lld", (long long)columns);
+    die("%s: %s is %s, expected %s [%s%s%s]", op, name, tensor_shape_text(t, found), dtype_name(dtype), wanted_rows,
+        columns ? ", " : "", columns ? wanted_columns : "");
+}
+
+static void expect_optional(const char *op, const char *name, Tensor t, DType dtype, int64_t rows, int64_t columns) {
+    if (tensor_given(t)) expect(op, name, t, dtype, rows, columns);
+}
+
+static double bytes_of(Tensor t) { return (double)tensor_bytes(t); }
+
+static OpCounter *count(Device *device, int op, double flops, double bytes) {
+    OpCounter *counter = &device->counters[op];
+    counter->calls++;
+    counter->flops += flops;
+    counter->bytes += bytes;
+    return counter;
+}
+
+/* Counts and dispatches one call; with Device.profile also times it. */
+#define DISPATCH(op, flops, bytes, ...)                                                                                \
+    do {                                                                                                               \
+        OpCounter *counter = count(device, OP_##op, flops, bytes);                                                     \
+        if (!device->ops) break;                                                                                       \
+        double start = device->profile ? seconds_now() : 0;                                                            \
+        device->ops->op(__VA_ARGS__);                                                                                  \
+        if (!device->profile) break;                                                                                   \
+        device->synchronize(device);                                                                                   \
+        counter->seconds += seconds_now() - start;                                                                     \
+    } while (0)
+
+void embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor table, Tensor positions,
+                       Tensor position_table) {
+    const char *op = "embedding_forward";
+    expect(op, "x", x, DTYPE_F32, -1, -1);
+    expect(op, "ids", ids, DTYPE_I32, tensor_given(rows) ? -1 : x.dims[0], 0);
+    int64_t n = ids.dims[0], c = x.dims[1];
+    expect_optional(op, "rows", rows, DTYPE_I32, n, 0);
+    expect(op, "table", table, DTYPE_F32, -1, c);
+    expect_optional(op, "positions", positions, DTYPE_I32, n, 0);
+    if (tensor_given(positions)) expect(op, "position_table", position_table, DTYPE_F32, -1, c);
+    double one = (double)n * (double)c, with = tensor_given(positions) ? 1 : 0;
+    DISPATCH(embedding_forward, with * one, 4 * one * (2 + with) + bytes_of(ids) + bytes_of(rows) + bytes_of(positions),
+             device, x, rows, ids, table, positions, position_table);
+}
+
+void embedding_backward(Device *device, Tensor dtable, Tensor dposition_table, Tensor dx, Tensor rows, Tensor ids,
+                        Tensor positions) {
+    const char *op = "embedding_backward";
+    expect(op, "dx", dx, DTYPE_F32, -1, -1);
+    expect(op, "ids", ids, DTYPE_I32, tensor_given(rows) ? -1 : dx.dims[0], 0);
+    int64_t n = ids.dims[0], c = dx.dims[1];
+    expect_optional(op, "rows", rows, DTYPE_I32, n, 0);
+    expect(op, "dtable", dtable, DTYPE_F32, -1, c);
+    expect_optional(op, "positions", positions, DTYPE_I32, n, 0);
+    if (tensor_given(positions)) expect(op, "dposition_table", dposition_table, DTYPE_F32, -1, c);
+    double one = (double)n * (double)c, with = tensor_given(positions) ? 1 : 0;
+    DISPATCH(embedding_backward, (1 + with) * one,
+             4 * one * (3 + 2 * with) + bytes_of(ids) + bytes_of(rows) + bytes_of(positions), device, dtable,
+             dposition_table, dx, rows, ids, positions);
+}
+
+static void check_rows(const char *op, Tensor packed, Tensor wide, Tensor rows) {
+    expect(op, "x", wide, DTYPE_F32, -1, -1);
+    expect(op, "y", packed, DTYPE_F32, -1, wide.dims[1]);
+    expect(op, "rows", rows, DTYPE_I32, packed.dims[0], 0);
+}
+
+void gather_rows(Device *device, Tensor y, Tensor x, Tensor rows) {
+    check_rows("gather_rows", y, x, rows);
+    DISPATCH(gather_rows, 0, 2 * bytes_of(y) + bytes_of(rows), device, y, x, rows);
+}
+
+void scatter_rows(Device *device, Tensor x, Tensor y, Tensor rows) {
+    check_rows("scatter_rows", y, x, rows);
+    DISPATCH(scatter_rows, 0, 2 * bytes_of(y) + bytes_of(rows), device, x, y, rows);
+}
+
+void dropout(Device *device, Tensor y, Tensor x, Dropout drop) {
+    expect("dropout", "x", x, DTYPE_F32, -1, -1);
+    expect("dropout", "y", y, DTYPE_F32, x.dims[0], x.dims[1]);
+    DISPATCH(dropout, 2 * (double)tensor_numel(x), 2 * bytes_of(x), device, y, x, drop);
+}
+
+void residual_forward(Device *device, Tensor sum, Tensor x, Tensor branch, Dropout drop) {
+    const char *op = "residual_forward";
+    expect(op, "x", x, DTYPE_F32, -1, -1);
+    expect(op, "branch", branch, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect(op, "sum", sum, DTYPE_F32, x.dims[0], x.dims[1]);
+    DISPATCH(residual_forward, (drop.p > 0 ? 3 : 1) * (double)tensor_numel(x), 3 * bytes_of(x), device, sum, x, branch,
+             drop);
+}
+
+static void check_layernorm(const char *op, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain) {
+    expect(op, "x", x, DTYPE_F32, -1, -1);
+    expect(op, "y", y, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect(op, "mean", mean, DTYPE_F32, x.dims[0], 0);
+    expect(op, "rstd", rstd, DTYPE_F32, x.dims[0], 0);
+    expect(op, "gain", gain, DTYPE_F32, x.dims[1], 0);
+}
+
+void layernorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain, Tensor bias) {
+    check_layernorm("layernorm_forward", y, mean, rstd, x, gain);
+    expect_optional("layernorm_forward", "bias", bias, DTYPE_F32, x.dims[1], 0);
+    DISPATCH(layernorm_forward, 8 * (double)tensor_numel(x),
+             2 * bytes_of(x) + 2 * bytes_of(mean) + bytes_of(gain) + bytes_of(bias), device, y, mean, rstd, x, gain,
+             bias);
+}
+
+void layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dresidual, Tensor dy, Tensor x,
+                        Tensor mean, Tensor rstd, Tensor gain) {
+    const char *op = "layernorm_backward";
+    check_layernorm(op, dy, mean, rstd, x, gain);
+    expect(op, "dx", dx, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect(op, "dgain", dgain, DTYPE_F32, x.dims[1], 0);
+    expect_optional(op, "dbias", dbias, DTYPE_F32, x.dims[1], 0);
+    expect_optional(op, "dresidual", dresidual, DTYPE_F32, x.dims[0], x.dims[1]);
+    DISPATCH(layernorm_backward, 15 * (double)tensor_numel(x),
+             3 * bytes_of(x) + bytes_of(dresidual) + 2 * bytes_of(mean) + 3 * bytes_of(gain) + 2 * bytes_of(dbias),
+             device, dx, dgain, dbias, dresidual, dy, x, mean, rstd, gain);
+}
+
+void residual_layernorm_forward(Device *device, Tensor sum, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor branch,
+                                Tensor gain, Tensor bias, Dropout drop) {
+    const char *op = "residual_layernorm_forward";
+    check_layernorm(op, y, mean, rstd, x, gain);
+    expect(op, "branch", branch, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect(op, "sum", sum, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect_optional(op, "bias", bias, DTYPE_F32, x.dims[1], 0);
+    DISPATCH(residual_layernorm_forward, (drop.p > 0 ? 11 : 9) * (double)tensor_numel(x),
+             4 * bytes_of(x) + 2 * bytes_of(mean) + bytes_of(gain) + bytes_of(bias), device, sum, y, mean, rstd, x,
+             branch, gain, bias, drop);
+}
+
+static void check_linear(const char *op, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
+    expect(op, "x", x, DTYPE_F32, -1, -1);
+    expect(op, "y", y, DTYPE_F32, x.dims[0], -1);
+    if (layout == WEIGHT_IN_OUT)
+        expect(op, "w", w, DTYPE_F32, x.dims[1], y.dims[1]);
+    else
+        expect(op, "w", w, DTYPE_F32, y.dims[1], x.dims[1]);
+    expect_optional(op, "bias", bias, DTYPE_F32, y.dims[1], 0);
+}
+
+void linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
+    check_linear("linear_forward", y, x, w, bias, layout);
+    double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)y.dims[1];
+    DISPATCH(linear_forward, 2 * n * in * out + (tensor_given(bias) ? n * out : 0),
+             bytes_of(x) + bytes_of(w) + bytes_of(y) + bytes_of(bias), device, y, x, w, bias, layout);
+}
+
+void linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
+                     WeightLayout layout) {
+    const char *op = "linear_backward";
+    check_linear(op, dy, x, w, dbias, layout);
+    expect_optional(op, "dx", dx, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect(op, "dw", dw, DTYPE_F32, w.dims[0], w.dims[1]);
+    double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)dy.dims[1], gemms = tensor_given(dx) ? 2 : 1;
+    DISPATCH(linear_backward, gemms * 2 * n * in * out + (tensor_given(dbias) ? n * out : 0),
+             bytes_of(x) + bytes_of(dy) + 2 * bytes_of(dw) + bytes_of(dx) + (tensor_given(dx) ? bytes_of(w) : 0) +
+                 2 * bytes_of(dbias),
+             device, dx, dw, dbias, dy, x, w, layout);
+}
+
+void gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) {
+    expect("gelu_forward", "x", x, DTYPE_F32, -1, -1);
+    expect("gelu_forward", "y", y, DTYPE_F32, x.dims[0], x.dims[1]);
+    DISPATCH(gelu_forward, 9 * (double)tensor_numel(x), 2 * bytes_of(x), device, y, x, kind);
+}
+
+void gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind) {
+    const char *op = "gelu_backward";
+    expect(op, "x", x, DTYPE_F32, -1, -1);
+    expect(op, "dy", dy, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect(op, "dx", dx, DTYPE_F32, x.dims[0], x.dims[1]);
+    DISPATCH(gelu_backward, 18 * (double)tensor_numel(x), 3 * bytes_of(x), device, dx, dy, x, kind);
+}
+
+/* Pairs of a query and a key it sees, over all sequences. */
+static double attention_pairs(const char *op, Tensor qkv, Sequences sequences, Attention attention) {
+    double pairs = 0;
+    expect(op, "offsets", sequences.offsets, DTYPE_I32, sequences.count + 1, 0);
+    const int32_t *at = sequences.host_offsets;
+    if (at[0] != 0 || at[sequences.count] != qkv.dims[0])
+        die("%s: the sequences are rows %d .. %d, qkv has %lld", op, at[0], at[sequences.count],
+            (long long)qkv.dims[0]);
+    for (int s = 0; s < sequences.count; s++) {
+        int32_t length = at[s + 1] - at[s];
+        if (length < 0 || length >= 1 << 20) die("%s: sequence %d has %d rows, expected 0 .. 2^20 - 1", op, s, length);
+        double t = length;
+        pairs += attention.causal ? t * (t + 1) / 2 : t * t;
+    }
+    return pairs;
+}
+
+static void check_attention(const char *op, Tensor out, Tensor lse, Tensor qkv, Attention attention) {
+    expect(op, "qkv", qkv, DTYPE_F32, -1, -1);
+    int64_t n = qkv.dims[0], c = qkv.dims[1] / 3;
+    expect(op, "out", out, DTYPE_F32, n, c);
+    expect(op, "lse", lse, DTYPE_F32, attention.n_heads, n);
+    if (qkv.dims[1] != 3 * c || c % attention.n_heads)
+        die("%s: %lld columns are not q, k and v of %d heads", op, (long long)qkv.dims[1], attention.n_heads);
+}
+
+void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences, Attention attention,
+                       Dropout drop) {
+    const char *op = "attention_forward";
+    check_attention(op, out, lse, qkv, attention);
+    double pairs = attention_pairs(op, qkv, sequences, attention), c = (double)out.dims[1], h = attention.n_heads;
+    /* Two GEMMs of the head size a pair and head; scale, maximum, exponential, sum, normalisation: 5. */
+    DISPATCH(attention_forward, pairs * (4 * c + 5 * h + (drop.p > 0 ? 2 * h : 0)),
+             bytes_of(qkv) + bytes_of(out) + bytes_of(lse) + bytes_of(sequences.offsets), device, out, lse, qkv,
+             sequences, attention, drop);
+}
+
+void attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse,
+                        Sequences sequences, Attention attention, Dropout drop) {
+    const char *op = "attention_backward";
+    check_attention(op, out, lse, qkv, attention);
+    expect(op, "dqkv", dqkv, DTYPE_F32, qkv.dims[0], qkv.dims[1]);
+    expect(op, "dout", dout, DTYPE_F32, out.dims[0], out.dims[1]);
+    double pairs = attention_pairs(op, qkv, sequences, attention), c = (double)out.dims[1], h = attention.n_heads;
+    /* Five GEMMs (the scores again, dP, dV, dK, dQ) and about 6 for P and dS. */
+    DISPATCH(attention_backward, pairs * (10 * c + 6 * h + (drop.p > 0 ? 3 * h : 0)) + 2 * (double)tensor_numel(out),
+             bytes_of(qkv) + bytes_of(dqkv) + bytes_of(out) + bytes_of(dout) + bytes_of(lse) +
+                 bytes_of(sequences.offsets),
+             device, dqkv, dout, qkv, out, lse, sequences, attention, drop);
+}
+
+static void check_cross_entropy(const char *op, Tensor loss, Tensor correct, Tensor logits, Tensor targets) {
+    expect(op, "logits", logits, DTYPE_F32, -1, -1);
+    expect(op, "loss", loss, DTYPE_F32, logits.dims[0], 0);
+    expect(op, "correct", correct, DTYPE_F32, logits.dims[0], 0);
+    expect(op, "targets", targets, DTYPE_I32, logits.dims[0], 0);
+}
+
+void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets) {
+    check_cross_entropy("cross_entropy_forward", loss, correct, logits, targets);
+    DISPATCH(cross_entropy_forward, 4 * (double)tensor_numel(logits), bytes_of(logits) + 3 * bytes_of(loss), device,
+             loss, correct, logits, targets);
+}
+
+void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
+                                    float scale) {
+    check_cross_entropy("cross_entropy_forward_backward", loss, correct, logits, targets);
+    DISPATCH(cross_entropy_forward_backward, 5 * (double)tensor_numel(logits),
+             2 * bytes_of(logits) + 3 * bytes_of(loss), device, loss, correct, logits, targets, scale);
+}
+
+void sum_forward(Device *device, Tensor out, Tensor x) {
+    expect("sum_forward", "out", out, DTYPE_F32, 1, 0);
+    expect("sum_forward", "x", x, DTYPE_F32, -1, 0);
+    DISPATCH(sum_forward, (double)tensor_numel(x), bytes_of(x) + 4, device, out, x);
+}
+
+static double segment_elements(const char *op, Tensor grads, const Segment *segments, int n_segments) {
+    double n = 0;
+    for (int i = 0; i < n_segments; i++) {
+        if (segments[i].begin < 0 || segments[i].begin > segments[i].end || segments[i].end > grads.dims[0])
+            die("%s: segment %d is %lld .. %lld, the buffer has %lld elements", op, i, (long long)segments[i].begin,
+                (long long)segments[i].end, (long long)grads.dims[0]);
+        n += (double)(segments[i].end - segments[i].begin);
+    }
+    return n;
+}
+
+void global_norm(Device *device, Tensor norm, Tensor grads, const Segment *segments, int n_segments) {
+    expect("global_norm", "norm", norm, DTYPE_F32, 1, 0);
+    expect("global_norm", "grads", grads, DTYPE_F32, -1, 0);
+    double n = segment_elements("global_norm", grads, segments, n_segments);
+    DISPATCH(global_norm, 2 * n, 4 * n + 4, device, norm, grads, segments, n_segments);
+}
+
+void adamw_update(Device *device, Tensor params, Tensor m, Tensor v, Tensor grads, Tensor norm, const Segment *segments,
+                  int n_segments, AdamW options) {
+    const char *op = "adamw_update";
+    expect(op, "params", params, DTYPE_F32, -1, 0);
+    expect(op, "m", m, DTYPE_F32, params.dims[0], 0);
+    expect(op, "v", v, DTYPE_F32, params.dims[0], 0);
+    expect(op, "grads", grads, DTYPE_F32, params.dims[0], 0);
+    expect(op, "norm", norm, DTYPE_F32, 1, 0);
+    double n = segment_elements(op, grads, segments, n_segments);
+    DISPATCH(adamw_update, 14 * n, 28 * n + 4, device, params, m, v, grads, norm, segments, n_segments, options);
+}
