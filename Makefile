@@ -45,7 +45,7 @@ $(BUILD)/%.o: %.cc
 
 $(BUILD)/kernels/cpu/operations_%.o: kernels/cpu/operations.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(CPU_FLAGS_$*) -DCPU_TABLE=cpu_operations_$* -c $< -o $@
+	$(CC) $(CFLAGS) -ffp-contract=fast $(CPU_FLAGS_$*) -DCPU_TABLE=cpu_operations_$* -c $< -o $@
 
 # The revision is written into checkpoints: recompile the one file that names it when it changes.
 $(BUILD)/revision: FORCE

@@ -1,0 +1,70 @@
+/* Softmax cross-entropy, a row at a time: loss = log(sum exp(z - max)) + max - z[target]; its gradient, softmax(z)
+ * minus one at the target, replaces the logits while the row is still in cache. */
+#ifndef KERNELS_CPU_CROSS_ENTROPY_H
+#define KERNELS_CPU_CROSS_ENTROPY_H
+
+#include "kernels/cpu/simd.h"
+
+/* Returns whether the row has a loss; the row holds exp(z - max) afterwards if `keep`, and *sum their sum. */
+static inline void cross_entropy_row(float *z, int64_t classes, int32_t target, float *loss, float *correct, bool keep,
+                                     float *sum) {
+    float largest = z[0], total = 0;
+#pragma omp simd reduction(max : largest)
+    for (int64_t j = 0; j < classes; j++) largest = z[j] > largest ? z[j] : largest;
+    float wanted = target < 0 ? largest : z[target];
+    *correct = 0;
+    if (target >= 0 && wanted == largest) {
+        int64_t first = 0;
+        while (z[first] != largest) first++;
+        *correct = first == target;
+    }
+    if (keep) {
+#pragma omp simd reduction(+ : total)
+        for (int64_t j = 0; j < classes; j++) {
+            z[j] = exp_approximate(z[j] - largest);
+            total += z[j];
+        }
+    } else {
+#pragma omp simd reduction(+ : total)
+        for (int64_t j = 0; j < classes; j++) total += exp_approximate(z[j] - largest);
+    }
+    *loss = target < 0 ? 0 : logf(total) + largest - wanted;
+    *sum = total;
+}
+
+static void check_targets(const int32_t *target, int64_t n, int64_t classes) {
+    for (int64_t i = 0; i < n; i++)
+        if (target[i] >= classes)
+            die("cross_entropy: target %d of row %ld, there are %ld classes", target[i], (long)i, (long)classes);
+}
+
+static void cpu_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets) {
+    (void)device;
+    const int32_t *target = targets.data;
+    int64_t n = logits.dims[0], classes = logits.dims[1];
+    check_targets(target, n, classes);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float sum;
+        cross_entropy_row((float *)logits.data + i * classes, classes, target[i], (float *)loss.data + i,
+                          (float *)correct.data + i, false, &sum);
+    }
+}
+
+static void cpu_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits,
+                                               Tensor targets, float scale) {
+    (void)device;
+    const int32_t *target = targets.data;
+    int64_t n = logits.dims[0], classes = logits.dims[1];
+    check_targets(target, n, classes);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float *z = (float *)logits.data + i * classes, sum;
+        cross_entropy_row(z, classes, target[i], (float *)loss.data + i, (float *)correct.data + i, true, &sum);
+        float factor = target[i] < 0 ? 0 : scale / sum;
+        for (int64_t j = 0; j < classes; j++) z[j] *= factor;
+        if (target[i] >= 0) z[target[i]] -= scale;
+    }
+}
+
+#endif

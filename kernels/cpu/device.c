@@ -1,0 +1,113 @@
+/* The cpu device: its memory, its threads, and the choice of the instruction set. */
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "kernels/cpu/cpu.h"
+
+extern const DeviceOps cpu_operations_avx512, cpu_operations_avx2, cpu_operations_sse4, cpu_operations_baseline;
+
+typedef struct {
+    const char *name;
+    const DeviceOps *ops;
+    bool supported;
+} CpuSet;
+
+/* The best instruction set that this processor has; TRAINC_CPU_SET names another one, for tests. */
+static CpuSet choose_set(void) {
+#if defined __x86_64__
+    CpuSet sets[] = {
+        {"avx512", &cpu_operations_avx512,
+         __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512cd")},
+        {"avx2", &cpu_operations_avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
+        {"sse4", &cpu_operations_sse4, __builtin_cpu_supports("sse4.2")},
+    };
+#else
+    CpuSet sets[] = {{"baseline", &cpu_operations_baseline, true}};
+#endif
+    const char *wanted = getenv("TRAINC_CPU_SET");
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        if (sets[i].supported && (!wanted || !strcmp(wanted, sets[i].name))) return sets[i];
+    if (wanted) die("TRAINC_CPU_SET=%s: this processor does not have it (avx512, avx2 or sse4 are built)", wanted);
+    die("this processor has none of the instruction sets that were built (SSE4.2 at least)");
+}
+
+/* Pages come from the system as they are first touched, zeroed; a large buffer costs nothing until it is used. */
+static void *cpu_allocate(Device *device, size_t bytes) {
+    size_t size = (bytes ? bytes : 1);
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        die("out of memory: the cpu device was asked for %zu bytes more than its %zu", bytes, device->allocated);
+    if (size >= (size_t)4 << 20) madvise(memory, size, MADV_HUGEPAGE);
+    device->allocated += bytes;
+    device->allocation_calls++;
+    if (device->allocated > device->peak_allocated) device->peak_allocated = device->allocated;
+    return memory;
+}
+
+static void cpu_release(Device *device, void *memory, size_t bytes) {
+    munmap(memory, bytes ? bytes : 1);
+    device->allocated -= bytes;
+}
+
+static void cpu_upload(Device *device, void *to, const void *from, size_t bytes) {
+    (void)device;
+    memcpy(to, from, bytes);
+}
+
+static void cpu_clear(Device *device, void *memory, size_t bytes) {
+    (void)device;
+    char *at = memory;
+    size_t piece = (size_t)1 << 20, pieces = (bytes + piece - 1) / piece;
+#pragma omp parallel for
+    for (size_t i = 0; i < pieces; i++) memset(at + i * piece, 0, i + 1 < pieces ? piece : bytes - i * piece);
+}
+
+static void cpu_synchronize(Device *device) { (void)device; }
+
+static void cpu_close(Device *device) {
+    CpuState *state = device->state;
+    if (state->scratch)
+        cpu_release(device, state->scratch, state->scratch_floats * (size_t)device->n_threads * sizeof(float));
+    free(state);
+    free(device);
+}
+
+float *cpu_scratch(Device *device, size_t floats) {
+    CpuState *state = device->state;
+    size_t threads = (size_t)device->n_threads;
+    if (floats > state->scratch_floats) {
+        if (state->scratch) cpu_release(device, state->scratch, state->scratch_floats * threads * sizeof(float));
+        state->scratch_floats = (floats + 1023) / 1024 * 1024;
+        state->scratch = cpu_allocate(device, state->scratch_floats * threads * sizeof(float));
+    }
+    return state->scratch;
+}
+
+Device *cpu_device_open(int n_threads) {
+    Device *device = xcalloc(1, sizeof *device);
+    CpuSet set = choose_set();
+    if (n_threads <= 0) n_threads = omp_get_num_procs();
+    omp_set_dynamic(0);
+    omp_set_num_threads(n_threads);
+    *device = (Device){.name = "cpu",
+                       .n_threads = n_threads,
+                       .ops = set.ops,
+                       .host_memory = true,
+                       .allocate = cpu_allocate,
+                       .release = cpu_release,
+                       .upload = cpu_upload,
+                       .download = cpu_upload,
+                       .clear = cpu_clear,
+                       .synchronize = cpu_synchronize,
+                       .close = cpu_close,
+                       .state = xcalloc(1, sizeof(CpuState))};
+    const dnnl_version_t *version = dnnl_version();
+    snprintf(device->description, sizeof device->description, "cpu: %d threads, %s, oneDNN %d.%d.%d", n_threads,
+             set.name, version->major, version->minor, version->patch);
+    return device;
+}

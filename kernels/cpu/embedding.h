@@ -1,0 +1,45 @@
+/* Embedding: a gather of rows; its backward adds rows in their order, each thread to its own columns, so that a token
+ * that occurs many times always sums in the same order. */
+#ifndef KERNELS_CPU_EMBEDDING_H
+#define KERNELS_CPU_EMBEDDING_H
+
+#include "kernels/cpu/simd.h"
+
+static void cpu_embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor table, Tensor positions,
+                                  Tensor position_table) {
+    (void)device;
+    const int32_t *row = rows.data, *id = ids.data, *position = positions.data;
+    int64_t c = x.dims[1];
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < ids.dims[0]; i++) {
+        float *to = (float *)x.data + (row ? row[i] : i) * c;
+        const float *token = (const float *)table.data + id[i] * c;
+        if (!position) {
+            memcpy(to, token, (size_t)c * sizeof(float));
+            continue;
+        }
+        const float *place = (const float *)position_table.data + position[i] * c;
+        for (int64_t j = 0; j < c; j++) to[j] = token[j] + place[j];
+    }
+}
+
+static void cpu_embedding_backward(Device *device, Tensor dtable, Tensor dposition_table, Tensor dx, Tensor rows,
+                                   Tensor ids, Tensor positions) {
+    (void)device;
+    const int32_t *row = rows.data, *id = ids.data, *position = positions.data;
+    int64_t c = dx.dims[1], blocks = (c + COLUMNS - 1) / COLUMNS;
+#pragma omp parallel for schedule(static)
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t at = block * COLUMNS, width = c - at < COLUMNS ? c - at : COLUMNS;
+        for (int64_t i = 0; i < ids.dims[0]; i++) {
+            const float *from = (const float *)dx.data + (row ? row[i] : i) * c + at;
+            float *token = (float *)dtable.data + id[i] * c + at;
+            for (int64_t j = 0; j < width; j++) token[j] += from[j];
+            if (!position) continue;
+            float *place = (float *)dposition_table.data + position[i] * c + at;
+            for (int64_t j = 0; j < width; j++) place[j] += from[j];
+        }
+    }
+}
+
+#endif
