@@ -132,14 +132,16 @@ static void embed(const TtsGpt *gpt, const BlockRun *run, const Tensor *fields, 
                       fields[TTS_TEXT_POSITIONS], weight(run, gpt->text_positions));
     embedding_forward(device, x, fields[TTS_MEL_ROWS], fields[TTS_MEL_IDS], weight(run, gpt->mel_embedding),
                       fields[TTS_MEL_POSITIONS], weight(run, gpt->mel_positions));
-    dropout(device, x, x, pass_dropout(run->pass, gpt->config.dropout, SITE_EMBEDDING));
+    Dropout drop = pass_dropout(run->pass, gpt->config.dropout, SITE_EMBEDDING);
+    if (drop.p > 0) dropout(device, x, x, drop);
     pass_dump(run->pass, x, "embedded");
 }
 
 static void embed_backward(const TtsGpt *gpt, const BlockRun *run, const Tensor *fields, Tensor dx) {
     Device *device = run->device;
     Tensor none = tensor_none();
-    dropout(device, dx, dx, pass_dropout(run->pass, gpt->config.dropout, SITE_EMBEDDING));
+    Dropout drop = pass_dropout(run->pass, gpt->config.dropout, SITE_EMBEDDING);
+    if (drop.p > 0) dropout(device, dx, dx, drop);
     embedding_backward(device, gradient(run, gpt->mel_embedding), gradient(run, gpt->mel_positions), dx,
                        fields[TTS_MEL_ROWS], fields[TTS_MEL_IDS], fields[TTS_MEL_POSITIONS]);
     embedding_backward(device, gradient(run, gpt->text_embedding), gradient(run, gpt->text_positions), dx,

@@ -1,0 +1,317 @@
+/* Losses, every gradient and five optimizer steps against an independent implementation in float64
+ * (tests/reference/make_golden.py), and the block's other forms against torch's own encoder layer.
+ *
+ * The tolerance, 2e-5 norm-wise per tensor, is what float32 leaves: 6e-8 a rounding, some hundred roundings deep. */
+#include "tests/tts_rig.h"
+
+#include "data/safetensors.h"
+#include "model/block.h"
+#include "train/loop.h"
+
+#include <math.h>
+
+static const double tolerance = 2e-5;
+static const float learning_rate = 1e-3f, weight_decay = 0.01f;
+enum { STEPS = 5, WARMUP = 2, TOTAL = 10, FROZEN_ROWS = 20 };
+
+static const TtsGptConfig golden_config = {.d_model = 32,
+                                           .n_layers = 3,
+                                           .n_heads = 2,
+                                           .text_vocabulary = 50,
+                                           .mel_codes = 42,
+                                           .max_text_tokens = 14,
+                                           .max_mel_tokens = 20,
+                                           .text_weight = 0.2f,
+                                           .mel_weight = 0.8f};
+
+static TensorFile open_golden(const char *name) {
+    char *path = xformat("tests/reference/golden/%s.safetensors", name);
+    TensorFile file;
+    Error error;
+    if (!tensor_file_open(path, &file, &error)) fail_msg("%s: %s", path, error.text);
+    free(path);
+    return file;
+}
+
+static const StoredTensor *find(const TensorFile *file, const char *prefix, const char *name) {
+    char *full = xformat("%s%s", prefix, name);
+    const StoredTensor *tensor = tensor_file_find(file, full);
+    if (!tensor) fail_msg("%s: no tensor %s", file->path, full);
+    free(full);
+    return tensor;
+}
+
+static float *read_floats(const TensorFile *file, const char *prefix, const char *name) {
+    const StoredTensor *tensor = find(file, prefix, name);
+    float *out = xmalloc((size_t)(tensor->count + 1) * sizeof *out);
+    Error error;
+    if (!stored_to_f32(tensor, out, &error)) fail_msg("%s: %s", tensor->name, error.text);
+    return out;
+}
+
+static void read_parameters(const TensorFile *file, const char *prefix, const ParamTable *table, float *flat) {
+    for (int i = 0; i < table->count; i++) {
+        const Param *param = &table->items[i];
+        const StoredTensor *tensor = find(file, prefix, param->name);
+        assert_int_equal(tensor->rank, param->rank);
+        for (int k = 0; k < param->rank; k++) assert_int_equal(tensor->dims[k], param->dims[k]);
+        float *values = read_floats(file, prefix, param->name);
+        memcpy(flat + param->offset, values, (size_t)param->count * sizeof *flat);
+        free(values);
+    }
+}
+
+static Batch read_batch(const TensorFile *file) {
+    const StoredTensor *ids = find(file, "batch.", "text_ids"), *codes = find(file, "batch.", "codes");
+    float *conditioning = read_floats(file, "batch.", "condition"), *emotion = read_floats(file, "batch.", "emotion");
+    int n = (int)ids->dims[0], width = golden_config.d_model;
+    for (int i = 0; i < n * RIG_CONDITIONING * width; i++) {
+        conditioning[i] += emotion[i / (RIG_CONDITIONING * width) * width + i % width];
+    }
+    assert_string_equal(ids->dtype, "I32");
+    Batch batch =
+        tts_batch_pack(&golden_config, (TtsSamples){.n = n,
+                                                    .text_stride = (int)ids->dims[1],
+                                                    .code_stride = (int)codes->dims[1],
+                                                    .text_lengths = find(file, "batch.", "text_lengths")->data,
+                                                    .code_lengths = find(file, "batch.", "code_lengths")->data,
+                                                    .text_ids = ids->data,
+                                                    .codes = codes->data,
+                                                    .conditioning = conditioning});
+    free(conditioning);
+    free(emotion);
+    return batch;
+}
+
+static TtsRig open_rig(int frozen_rows) {
+    TtsGptConfig config = golden_config;
+    config.frozen_text_rows = frozen_rows;
+    config.freeze_text_embedding = config.freeze_text_head = frozen_rows > 0;
+    TtsRig rig = rig_open(&config, cpu_device_open(0), 16 << 20);
+    TensorFile weights = open_golden("weights");
+    assert_int_equal(weights.n_tensors, rig.model->params.count);
+    read_parameters(&weights, "", &rig.model->params, rig.model->weights.data);
+    tensor_file_close(&weights);
+    return rig;
+}
+
+/* Norm-wise for every tensor; prints the largest error. */
+static void compare_parameters(const char *what, const TensorFile *file, const char *prefix, const ParamTable *table,
+                               const float *flat, bool key_bias) {
+    double worst = 0;
+    const char *where = "";
+    for (int i = 0; i < table->count; i++) {
+        const Param *param = &table->items[i];
+        float *want = read_floats(file, prefix, param->name), *got = xmalloc((size_t)param->count * sizeof *got);
+        memcpy(got, flat + param->offset, (size_t)param->count * sizeof *got);
+        if (!key_bias && strstr(param->name, "c_attn.bias")) {
+            int64_t third = param->count / 3;
+            memcpy(got + third, want + third, (size_t)third * sizeof *got);
+        }
+        double error = relative_error(got, want, param->count);
+        if (!(error <= worst)) {
+            worst = error;
+            where = param->name;
+        }
+        if (!(error <= tolerance)) fail_msg("%s %s: relative error %.3g", what, param->name, error);
+        free(want);
+        free(got);
+    }
+    print_message("%s: largest relative error %.2g, in %s\n", what, worst, where);
+}
+
+static void compare_loss_and_gradients(const char *name) {
+    TensorFile file = open_golden(name);
+    TtsRig rig = open_rig(0);
+    Batch batch = read_batch(&file);
+    float *means = read_floats(&file, "", "means");
+    for (int recompute = 0; recompute < 2; recompute++) {
+        Pass pass = rig_pass(&rig, batch.counts, 1);
+        pass.recompute = recompute;
+        rig_clear_gradients(&rig);
+        rig_run(&rig, &batch, &pass);
+        for (int i = 0; i < rig.model->n_metrics; i++) {
+            float mean = ((float *)rig.sums.data)[i] / (float)batch.counts[rig.model->metrics[i].count];
+            assert_close(rig.model->metrics[i].name, &mean, &means[i], 1, 1e-5);
+        }
+        compare_parameters(name, &file, "grad.", &rig.model->params, rig.model->gradients.data, true);
+    }
+    free(means);
+    batch_close(&batch);
+    rig_close(&rig);
+    tensor_file_close(&file);
+}
+
+static void equal_text_lengths_match_the_padded_reference(void **state) {
+    (void)state;
+    compare_loss_and_gradients("equal");
+}
+
+static void unequal_lengths_match_the_samples_one_by_one(void **state) {
+    (void)state;
+    compare_loss_and_gradients("unequal");
+}
+
+/* The gradient of the keys' bias is zero in exact arithmetic (it adds the same to all scores of a row), so that Adam
+ * divides rounding noise by its own size. All that can be known is the size of a step: with bias-corrected moments
+ * |m^| <= 1.02 sqrt(v^) for t <= 5 (Cauchy-Schwarz on the two sets of averaging weights), so it is below 1.02 lr. */
+static void check_key_bias(const TensorFile *file, const ParamTable *table, const float *flat, double rates) {
+    for (int i = 0; i < table->count; i++) {
+        const Param *param = &table->items[i];
+        if (!strstr(param->name, "c_attn.bias")) continue;
+        float *want = read_floats(file, "after.", param->name);
+        for (int64_t e = param->count / 3; e < 2 * param->count / 3; e++) {
+            double moved = fabs((double)flat[param->offset + e] - (double)want[e]);
+            if (!(moved <= 1.02 * rates)) fail_msg("%s[%d] is off by %.3g", param->name, (int)e, moved);
+        }
+        free(want);
+    }
+}
+
+static void take_five_steps(const char *name, const char *const *micro_batches, int n_micro, float clip, int frozen) {
+    TensorFile golden = open_golden(name), files[2];
+    TtsRig rig = open_rig(frozen);
+    Model *model = rig.model;
+    Batch batches[2];
+    for (int i = 0; i < n_micro; i++) {
+        files[i] = open_golden(micro_batches[i]);
+        batches[i] = read_batch(&files[i]);
+    }
+    Tensor m = rig_flat(&rig), v = rig_flat(&rig), norm = tensor_1d(rig.device->allocate(rig.device, 64), DTYPE_F32, 1);
+    float *norms = read_floats(&golden, "", "norms"), *start = xmalloc(tensor_bytes(model->weights));
+    memcpy(start, model->weights.data, tensor_bytes(model->weights));
+    Segment *segments;
+    int n_segments = params_segments(&model->params, weight_decay, &segments);
+    double rates = 0;
+    for (int k = 0; k < STEPS; k++) {
+        rig_clear_gradients(&rig);
+        for (int i = 0; i < n_micro; i++) {
+            Pass pass = rig_pass(&rig, batches[i].counts, 1.0 / n_micro);
+            rig_run(&rig, &batches[i], &pass);
+        }
+        AdamW options = {.learning_rate = learning_rate * (float)schedule_cosine(k, WARMUP, TOTAL),
+                         .beta1 = 0.9f,
+                         .beta2 = 0.999f,
+                         .epsilon = 1e-8f,
+                         .clip = clip,
+                         .step = k + 1};
+        global_norm(rig.device, norm, model->gradients, segments, n_segments);
+        assert_close("gradient norm", norm.data, &norms[k], 1, tolerance);
+        adamw_update(rig.device, model->weights, m, v, model->gradients, norm, segments, n_segments, options);
+        if (k == 0) assert_memory_equal(start, model->weights.data, tensor_bytes(model->weights)); /* rate 0 */
+        rates += (double)options.learning_rate;
+    }
+    compare_parameters("five steps", &golden, "after.", &model->params, model->weights.data, false);
+    check_key_bias(&golden, &model->params, model->weights.data, rates);
+    const Param *frozen_table = &model->params.items[params_find(&model->params, "text_head.weight")];
+    size_t frozen_bytes = (size_t)frozen * (size_t)frozen_table->dims[1] * sizeof(float);
+    if (frozen)
+        assert_memory_equal(start + frozen_table->offset, (float *)model->weights.data + frozen_table->offset,
+                            frozen_bytes);
+    rig.device->release(rig.device, m.data, tensor_bytes(m));
+    rig.device->release(rig.device, v.data, tensor_bytes(v));
+    rig.device->release(rig.device, norm.data, 64);
+    for (int i = 0; i < n_micro; i++) {
+        batch_close(&batches[i]);
+        tensor_file_close(&files[i]);
+    }
+    free(segments);
+    free(norms);
+    free(start);
+    rig_close(&rig);
+    tensor_file_close(&golden);
+}
+
+static void five_steps_match(void **state) {
+    (void)state;
+    take_five_steps("equal", (const char *const[]){"equal"}, 1, 1.0f, 0);
+}
+
+static void five_accumulated_steps_with_frozen_rows_match(void **state) {
+    (void)state;
+    take_five_steps("unequal", (const char *const[]){"equal", "unequal"}, 2, 0.25f, FROZEN_ROWS);
+}
+
+/* ---- the block's other forms ---- */
+
+static const BlockNames torch_names = {
+    .tensor = {"layers.%d.norm1.weight", "layers.%d.norm1.bias", "layers.%d.self_attn.in_proj_weight",
+               "layers.%d.self_attn.in_proj_bias", "layers.%d.self_attn.out_proj.weight",
+               "layers.%d.self_attn.out_proj.bias", "layers.%d.norm2.weight", "layers.%d.norm2.bias",
+               "layers.%d.linear1.weight", "layers.%d.linear1.bias", "layers.%d.linear2.weight",
+               "layers.%d.linear2.bias"}};
+
+static void compare_blocks(const char *name, bool pre_norm, bool biases, bool causal) {
+    TensorFile file = open_golden("blocks");
+    char *prefix = xformat("%s.", name), *grad_prefix = xformat("%s.grad.", name);
+    BlockConfig config = {.d_model = 32,
+                          .n_heads = 2,
+                          .d_ff = 40,
+                          .pre_norm = pre_norm,
+                          .biases = biases,
+                          .causal = causal,
+                          .gelu = GELU_ERF,
+                          .layout = WEIGHT_OUT_IN};
+    ParamTable table = {0};
+    BlockStack stack = block_stack_open(name, &table, &config, 2, &torch_names);
+    int32_t offsets[] = {0, 5, 6, 15};
+    Device *device = cpu_device_open(0);
+    Arena arena = arena_open(device, 4 << 20, "activations");
+    float *weights = xaligned((size_t)table.flat_count * 4), *gradients = xaligned((size_t)table.flat_count * 4);
+    read_parameters(&file, prefix, &table, weights);
+    Pass pass = {.train = true};
+    BlockRun run = {device,
+                    &arena,
+                    &table,
+                    tensor_1d(weights, DTYPE_F32, table.flat_count),
+                    tensor_1d(gradients, DTYPE_F32, table.flat_count),
+                    {tensor_1d(offsets, DTYPE_I32, 4), offsets, 3},
+                    &pass};
+    float *x = read_floats(&file, prefix, "x"), *y = read_floats(&file, prefix, "y");
+    float *dy = read_floats(&file, prefix, "dy"), *dx = read_floats(&file, prefix, "dx");
+    Tensor got = blocks_forward(&stack, &run, tensor_2d(x, DTYPE_F32, 15, 32));
+    assert_close("output", got.data, y, 15 * 32, tolerance);
+    blocks_backward(&stack, &run, tensor_2d(dy, DTYPE_F32, 15, 32));
+    assert_close("gradient of the input", dy, dx, 15 * 32, tolerance);
+    compare_parameters(name, &file, grad_prefix, &table, gradients, true);
+    pass.train = false;
+    arena_release(&arena, 0);
+    got = blocks_forward(&stack, &run, tensor_2d(x, DTYPE_F32, 15, 32));
+    assert_close("output without a backward", got.data, y, 15 * 32, tolerance);
+    assert_int_equal(arena.used, 0);
+    void *owned[] = {weights, gradients, x, y, dy, dx, prefix, grad_prefix};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+    arena_close(&arena);
+    device_close(device);
+    block_stack_close(&stack);
+    params_free(&table);
+    tensor_file_close(&file);
+}
+
+static void post_norm_blocks_match(void **state) {
+    (void)state;
+    compare_blocks("post", false, true, false);
+}
+
+static void causal_blocks_without_biases_match(void **state) {
+    (void)state;
+    compare_blocks("plain", true, false, true);
+}
+
+static void pre_norm_bidirectional_blocks_match(void **state) {
+    (void)state;
+    compare_blocks("pre", true, true, false);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_text_lengths_match_the_padded_reference),
+        cmocka_unit_test(unequal_lengths_match_the_samples_one_by_one),
+        cmocka_unit_test(five_steps_match),
+        cmocka_unit_test(five_accumulated_steps_with_frozen_rows_match),
+        cmocka_unit_test(post_norm_blocks_match),
+        cmocka_unit_test(causal_blocks_without_biases_match),
+        cmocka_unit_test(pre_norm_bidirectional_blocks_match),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
