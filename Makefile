@@ -2,6 +2,8 @@
 # make test       installs, builds, all tests    make test-asan, make fuzz, make lint, make bench-cpu, make readme
 # Objects go to build/NAME/, one folder a kind of build; outside build/ only the programs and demo/work are written.
 
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
 BUILD ?= build/release
 PROGRAMS = train_gpt prepare_tts decode_tts
 REVISION := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)

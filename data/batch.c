@@ -1,0 +1,43 @@
+#include "data/batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+enum { ALIGNMENT = 64 };
+
+Batch batch_open(size_t capacity, int max_sequences) {
+    size_t rounded = capacity + (size_t)BATCH_MAX_FIELDS * ALIGNMENT;
+    return (Batch){
+        .buffer = xaligned(rounded), .capacity = rounded, .samples = xcalloc((size_t)max_sequences, sizeof(int32_t))};
+}
+
+void batch_close(Batch *batch) {
+    free(batch->buffer);
+    free(batch->samples);
+    *batch = (Batch){0};
+}
+
+void batch_clear(Batch *batch) {
+    *batch = (Batch){.buffer = batch->buffer, .capacity = batch->capacity, .samples = batch->samples};
+}
+
+static Tensor batch_push(Batch *batch, int field, Tensor shape) {
+    shape.data = batch->buffer + batch->size;
+    size_t bytes = (tensor_bytes(shape) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (field >= BATCH_MAX_FIELDS || bytes > batch->capacity - batch->size)
+        die("batch: field %d needs %zu bytes, %zu of %zu are in use", field, bytes, batch->size, batch->capacity);
+    batch->size += bytes;
+    batch->fields[field] = shape;
+    if (batch->n_fields <= field) batch->n_fields = field + 1;
+    return shape;
+}
+
+Tensor batch_push_1d(Batch *batch, int field, DType dtype, int64_t n) {
+    return batch_push(batch, field, tensor_1d(NULL, dtype, n));
+}
+
+Tensor batch_push_2d(Batch *batch, int field, DType dtype, int64_t rows, int64_t columns) {
+    return batch_push(batch, field, tensor_2d(NULL, dtype, rows, columns));
+}
