@@ -248,6 +248,70 @@ static void dropout_is_drawn_from_seed_and_step(void **state) {
     rig_close(&rig);
 }
 
+/* A cpu whose operations note which dropout they were given. */
+static const DeviceOps *real;
+static uint32_t noted[64];
+static int n_noted;
+
+static void note(Dropout drop) {
+    if (drop.p > 0 && n_noted < 64) noted[n_noted++] = drop.purpose;
+}
+
+static void note_dropout(Device *device, Tensor y, Tensor x, Dropout drop) {
+    note(drop);
+    real->dropout(device, y, x, drop);
+}
+
+static void note_residual(Device *device, Tensor sum, Tensor x, Tensor branch, Dropout drop) {
+    note(drop);
+    real->residual_forward(device, sum, x, branch, drop);
+}
+
+static void note_residual_layernorm(Device *device, Tensor sum, Tensor y, Tensor mean, Tensor rstd, Tensor x,
+                                    Tensor branch, Tensor gain, Tensor bias, Dropout drop) {
+    note(drop);
+    real->residual_layernorm_forward(device, sum, y, mean, rstd, x, branch, gain, bias, drop);
+}
+
+static void note_attention(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences, Attention attention,
+                           Dropout drop) {
+    note(drop);
+    real->attention_forward(device, out, lse, qkv, sequences, attention, drop);
+}
+
+static void note_attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse,
+                                    Sequences sequences, Attention attention, Dropout drop) {
+    note(drop);
+    real->attention_backward(device, dqkv, dout, qkv, out, lse, sequences, attention, drop);
+}
+
+/* Embedding 0; block l: attention 1 + 4l, projection 2 + 4l, MLP 4 + 4l (3 + 4l, behind the GELU, is not GPT-2's). The
+ * backward draws the same ones in reverse. */
+static void every_dropout_has_its_own_site(void **state) {
+    (void)state;
+    TtsRig rig = open_small(0.1f);
+    Batch batch = small_batch(&rig, 0, 2);
+    real = rig.device->ops;
+    DeviceOps spy = *real;
+    spy.dropout = note_dropout;
+    spy.residual_forward = note_residual;
+    spy.residual_layernorm_forward = note_residual_layernorm;
+    spy.attention_forward = note_attention;
+    spy.attention_backward = note_attention_backward;
+    rig.device->ops = &spy;
+    n_noted = 0;
+    Pass pass = rig_pass(&rig, batch.counts, 1);
+    rig_run(&rig, &batch, &pass);
+    const uint32_t sites[] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12};
+    assert_int_equal(n_noted, 20);
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(noted[i], PURPOSE_DROPOUT | sites[i] << 8);
+        assert_int_equal(noted[19 - i], noted[i]);
+    }
+    batch_close(&batch);
+    rig_close(&rig);
+}
+
 typedef struct {
     char names[1024];
     int64_t text_logits;
@@ -593,6 +657,7 @@ int main(void) {
         cmocka_unit_test(recomputing_gives_the_same_bits),
         cmocka_unit_test(evaluation_drops_nothing_and_touches_no_gradient),
         cmocka_unit_test(dropout_is_drawn_from_seed_and_step),
+        cmocka_unit_test(every_dropout_has_its_own_site),
         cmocka_unit_test(named_activations_are_shown_once),
         cmocka_unit_test(dry_device_counts_what_the_cpu_does),
         cmocka_unit_test(full_model_runs_dry_and_its_work_is_known),
