@@ -10,20 +10,22 @@ enum { STORED_MAX_RANK = 8 };
 
 typedef struct {
     char *name;
-    char dtype[8]; /* safetensors' names: "F32", "F16", "BF16", "F64", "I64", "I32", "I16", "I8", "U8", "BOOL" */
+    char dtype[8]; /* safetensors' names: "F32", "F16", "BF16", "F64", "I64", "I32", "I16", "I8", "U8", "BOOL", ... */
     int rank;
     int64_t dims[STORED_MAX_RANK];
     int64_t count;
-    const void *data; /* little-endian, C order, in memory or mapped */
+    const void *data; /* little-endian, C order, in memory or mapped; not always aligned to its element */
     size_t bytes;
 } StoredTensor;
 
 typedef struct {
     int n_tensors;
     StoredTensor *tensors; /* in file order */
+    int *by_name;          /* indices of tensors in the order of their names */
     int n_metadata;        /* safetensors' __metadata__ */
     char **metadata_keys, **metadata_values;
-    void *owner; /* mapping or buffers; released by tensor_file_close */
+    int n_ignored; /* of a .pth: values that are not tensors */
+    void *owner;   /* the mapping that holds the data; released by tensor_file_close */
     size_t owner_bytes;
     char *path;
 } TensorFile;
@@ -33,15 +35,21 @@ typedef struct {
  * a .pth the tensors of a nested dict get dotted names ("model.gpt.ln_f.weight"). */
 bool tensor_file_open(const char *path, TensorFile *file, Error *error);
 bool safetensors_parse(const void *bytes, size_t size, TensorFile *file, Error *error); /* views into bytes */
-bool torch_pickle_parse(const void *bytes, size_t size, TensorFile *file,
-                        Error *error); /* data.pkl alone, for fuzzing */
-void tensor_file_close(TensorFile *file);
+/* data.pkl alone, for fuzzing: the numbers that lie beside it in a .pth are taken as zeros. */
+bool torch_pickle_parse(const void *bytes, size_t size, TensorFile *file, Error *error);
+void tensor_file_close(TensorFile *file); /* a zeroed or closed one stays as it is */
 const StoredTensor *tensor_file_find(const TensorFile *file, const char *name); /* NULL: absent. Binary search. */
+/* Sorts by_name, after names were set or changed. False: a name is empty, not plain UTF-8, or there twice. */
+bool tensor_file_index(TensorFile *file, Error *error);
 
 /* Converts to f32 (from F64, F32, F16, BF16). False with a reason for another dtype. */
 bool stored_to_f32(const StoredTensor *tensor, float *out, Error *error);
 
-/* Where the bytes of a tensor to write come from: memory, or a device, in pieces. */
+size_t stored_element_size(const char *dtype); /* bytes; 0: not a dtype of the format */
+/* "F32 [12, 768]"; returns text. */
+const char *shape_text(const char *dtype, int rank, const int64_t *dims, char text[128]);
+
+/* A tensor to write. */
 typedef struct {
     const char *name;
     const char *dtype;
@@ -51,11 +59,14 @@ typedef struct {
 } TensorToWrite;
 
 /* Writes the file to `path` under a temporary name, flushes (fsync), renames, flushes the directory. On any failure
- * (full disk) the temporary file is removed, what was at `path` before is whole, and the reason says how much was
- * written. 64-byte aligned data; tensors in the order given; deterministic bytes. */
+ * (full disk) the temporary file is removed, what was at `path` before is whole, and the reason names the file and says
+ * how much was written. The data begin at a multiple of 64 bytes; larger elements come first, so that every tensor is
+ * aligned to its element, otherwise the order is the one given. The same input gives the same bytes. Allocates nothing.
+ */
 bool safetensors_write(const char *path, const TensorToWrite *tensors, int n_tensors, const char *const *metadata_keys,
                        const char *const *metadata_values, int n_metadata, Error *error);
 /* The same safety for any small file (JSON). */
 bool file_write_atomic(const char *path, const void *bytes, size_t size, Error *error);
+bool directory_flush(const char *path, Error *error); /* fsync: its entries (new, renamed) outlive a power cut */
 
 #endif
