@@ -1,0 +1,233 @@
+/* log.jsonl is written a line at a time with one write(), so that a killed run leaves at most one torn line, at the
+ * end. A TensorBoard event file is a TFRecord file of protobuf messages; the few that scalars need are encoded here by
+ * hand. */
+#include "train/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "data/safetensors.h"
+
+struct Log {
+    int lines, events; /* file descriptors */
+    bool terminal, progress_shown, broken;
+    char progress[512];
+};
+
+/* CRC-32C (Castagnoli), reflected polynomial 0x82F63B78, and TFRecord's mask of it. */
+static uint32_t masked_crc32c(const unsigned char *bytes, size_t n) {
+    uint32_t crc = ~0u;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78u : 0);
+    }
+    crc = ~crc;
+    return (crc >> 15 | crc << 17) + 0xA282EAD8u;
+}
+
+static void write_whole(Log *log, int file, const void *bytes, size_t n) {
+    if (file < 0) return;
+    ssize_t written;
+    do written = write(file, bytes, n);
+    while (written < 0 && errno == EINTR);
+    if (written == (ssize_t)n || log->broken) return;
+    log->broken = true;
+    warn("the log could not be written (%s); training goes on without it", written < 0 ? strerror(errno) : "disk full");
+}
+
+/* A protobuf message under construction. */
+typedef struct {
+    unsigned char bytes[4096];
+    size_t n;
+} Message;
+
+static void put_varint(Message *m, uint64_t value) {
+    for (; value > 127; value >>= 7) m->bytes[m->n++] = (unsigned char)(value | 128);
+    m->bytes[m->n++] = (unsigned char)value;
+}
+
+static void put_fixed(Message *m, int field, const void *value, size_t size) {
+    put_varint(m, (uint64_t)field << 3 | (size == 8 ? 1 : 5));
+    memcpy(m->bytes + m->n, value, size);
+    m->n += size;
+}
+
+static void put_bytes(Message *m, int field, const void *bytes, size_t n) {
+    put_varint(m, (uint64_t)field << 3 | 2);
+    put_varint(m, n);
+    memcpy(m->bytes + m->n, bytes, n);
+    m->n += n;
+}
+
+static void write_record(Log *log, const Message *event) {
+    unsigned char record[sizeof event->bytes + 16];
+    uint64_t length = event->n;
+    uint32_t crc;
+    memcpy(record, &length, 8);
+    crc = masked_crc32c(record, 8);
+    memcpy(record + 8, &crc, 4);
+    memcpy(record + 12, event->bytes, event->n);
+    crc = masked_crc32c(event->bytes, event->n);
+    memcpy(record + 12 + event->n, &crc, 4);
+    write_whole(log, log->events, record, event->n + 16);
+}
+
+static double wall_clock(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Event {1: wall_time, 2: step, 5: Summary {1: Value {1: tag, 2: simple_value}}} */
+static void write_scalar(Log *log, int64_t step, const char *name, double value) {
+    Message scalar = {.n = 0}, summary = {.n = 0}, event = {.n = 0};
+    double now = wall_clock();
+    float single = (float)value;
+    put_bytes(&scalar, 1, name, strlen(name));
+    put_fixed(&scalar, 2, &single, sizeof single);
+    put_bytes(&summary, 1, scalar.bytes, scalar.n);
+    put_fixed(&event, 1, &now, sizeof now);
+    put_varint(&event, 2 << 3);
+    put_varint(&event, (uint64_t)step);
+    put_bytes(&event, 5, summary.bytes, summary.n);
+    write_record(log, &event);
+}
+
+static int open_events(Log *log, const char *directory) {
+    char run[64], host[64] = "localhost";
+    time_t now = time(NULL);
+    struct tm local;
+    localtime_r(&now, &local);
+    strftime(run, sizeof run, "run_%Y%m%d_%H%M%S", &local);
+    const char *name = getenv("INDEXTTS_RUN_NAME");
+    char *folder = xformat("%s/logs/%s", directory, name && *name ? name : run);
+    make_directories(folder);
+    gethostname(host, sizeof host - 1);
+    char *path = xformat("%s/events.out.tfevents.%lld.%s.%d", folder, (long long)now, host, (int)getpid());
+    log->events = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (log->events < 0) die("cannot open %s: %s", path, strerror(errno));
+    Message event = {.n = 0};
+    double seconds = wall_clock();
+    put_fixed(&event, 1, &seconds, sizeof seconds);
+    put_bytes(&event, 3, "brain.Event:2", 13);
+    write_record(log, &event);
+    free(path);
+    free(folder);
+    return log->events;
+}
+
+/* Keeps the lines of steps up to `step`; a torn last line and what a resumed run will do again go. */
+static void drop_later_lines(const char *path, int64_t step) {
+    char *text;
+    size_t size, kept = 0;
+    Error error;
+    if (access(path, F_OK)) return;
+    if (!read_file(path, &text, &size, &error)) die("%s: %s", path, error.text);
+    for (char *line = text, *end; line < text + size; line = end) {
+        char *newline = memchr(line, '\n', (size_t)(text + size - line));
+        if (!newline) break;
+        end = newline + 1;
+        json_t *record = json_loadb(line, (size_t)(newline - line), 0, NULL);
+        json_t *at = json_object_get(record, "step");
+        if (json_is_integer(at) && json_integer_value(at) <= step) {
+            memmove(text + kept, line, (size_t)(end - line));
+            kept += (size_t)(end - line);
+        }
+        json_decref(record);
+    }
+    if (kept != size && !file_write_atomic(path, text, kept, &error)) die("%s: %s", path, error.text);
+    free(text);
+}
+
+Log *log_open(const char *directory, int64_t resume_step) {
+    Log *log = xcalloc(1, sizeof *log);
+    char *path = path_join(directory, "log.jsonl");
+    log->terminal = isatty(STDOUT_FILENO);
+    drop_later_lines(path, resume_step);
+    log->lines = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (log->lines < 0) die("cannot open %s: %s", path, strerror(errno));
+    open_events(log, directory);
+    free(path);
+    return log;
+}
+
+void log_close(Log *log) {
+    if (log->progress_shown) printf("\n");
+    close(log->lines);
+    close(log->events);
+    free(log);
+}
+
+void log_values(Log *log, const char *kind, int64_t step, double wall_time, const LogValue *values, int count) {
+    char line[4096];
+    int n = snprintf(line, sizeof line, "{\"kind\": \"%s\", \"step\": %lld, \"time\": %.3f", kind, (long long)step,
+                     wall_time);
+    for (int i = 0; i < count && n < (int)sizeof line - 128; i++) {
+        /* JSON has no NaN and no infinity. */
+        if (isfinite(values[i].value))
+            n += snprintf(line + n, sizeof line - (size_t)n, ", \"%.64s\": %.9g", values[i].name, values[i].value);
+        else
+            n += snprintf(line + n, sizeof line - (size_t)n, ", \"%.64s\": null", values[i].name);
+        write_scalar(log, step, values[i].name, values[i].value);
+    }
+    n += snprintf(line + n, sizeof line - (size_t)n, "}\n");
+    write_whole(log, log->lines, line, (size_t)n);
+}
+
+bool log_is_terminal(const Log *log) { return log->terminal; }
+
+void log_line(Log *log, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    if (log->progress_shown) printf("\r\033[K");
+    vprintf(format, arguments);
+    printf("\n");
+    if (log->progress_shown) printf("%s", log->progress);
+    fflush(stdout);
+    va_end(arguments);
+}
+
+void log_progress(Log *log, const char *format, ...) {
+    if (!log->terminal) return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(log->progress, sizeof log->progress, format, arguments);
+    va_end(arguments);
+    printf("\r\033[K%s", log->progress);
+    fflush(stdout);
+    log->progress_shown = true;
+}
+
+const char *format_duration(double seconds, char text[32]) {
+    if (!isfinite(seconds) || seconds < 0)
+        snprintf(text, 32, "?");
+    else if (seconds < 100)
+        snprintf(text, 32, "%.1f s", seconds);
+    else if (seconds < 6000)
+        snprintf(text, 32, "%dm%02ds", (int)seconds / 60, (int)seconds % 60);
+    else
+        snprintf(text, 32, "%.0fh%02dm", floor(seconds / 3600), (int)fmod(seconds / 60, 60));
+    return text;
+}
+
+const char *format_count(double count, const char *unit, char text[32]) {
+    static const char prefixes[] = " kMGTPE";
+    int p = 0;
+    for (; fabs(count) >= 999.5 && prefixes[p + 1]; p++) count /= 1000;
+    if (p)
+        snprintf(text, 32, "%.*f %c%s", count < 9.995 ? 2 : count < 99.95 ? 1 : 0, count, prefixes[p], unit);
+    else
+        snprintf(text, 32, "%.0f %s", count, unit);
+    return text;
+}
+
+const char *format_bytes(double bytes, char text[32]) { return format_count(bytes, "B", text); }
