@@ -1,0 +1,240 @@
+/* NumPy's .npy: magic, version, the length of a header, a Python dictionary literal with three keys, the numbers. */
+#include "data/npy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data/safetensors.h"
+
+/* A cursor over the header's text. */
+typedef struct {
+    const char *at, *end;
+} Text;
+
+static void skip_space(Text *t) {
+    while (t->at < t->end && (*t->at == ' ' || *t->at == '\n' || *t->at == '\t')) t->at++;
+}
+
+static bool accept(Text *t, const char *word) {
+    size_t n = strlen(word);
+    skip_space(t);
+    if ((size_t)(t->end - t->at) < n || memcmp(t->at, word, n)) return false;
+    t->at += n;
+    return true;
+}
+
+/* 'text' or "text" into out. */
+static bool quoted(Text *t, char *out, size_t size) {
+    skip_space(t);
+    if (t->at == t->end || (*t->at != '\'' && *t->at != '"')) return false;
+    char quote = *t->at++;
+    const char *close = memchr(t->at, quote, (size_t)(t->end - t->at));
+    if (!close || (size_t)(close - t->at) >= size) return false;
+    memcpy(out, t->at, (size_t)(close - t->at));
+    out[close - t->at] = 0;
+    t->at = close + 1;
+    return true;
+}
+
+static bool parse_descr(Text *t, Npy *npy, Error *error) {
+    char descr[32];
+    skip_space(t);
+    if (t->at < t->end && *t->at == '[') return error_set(error, "is an array of records; expected plain numbers");
+    if (!quoted(t, descr, sizeof descr)) return error_set(error, "the header's descr is not a text");
+    if (strchr(descr, 'O'))
+        return error_set(error, "holds Python objects (dtype %s): a pickle, which is not read", descr);
+    char *end;
+    const char *rest = strchr("<>|=", descr[0]) && descr[0] ? descr + 1 : descr;
+    npy->big_endian = descr[0] == '>';
+    npy->kind = rest[0];
+    npy->item_size = (int)strtol(rest[0] ? rest + 1 : rest, &end, 10);
+    int n = npy->item_size;
+    bool known = (npy->kind == 'b' && n == 1) || (npy->kind == 'f' && (n == 2 || n == 4 || n == 8)) ||
+                 ((npy->kind == 'i' || npy->kind == 'u') && (n == 1 || n == 2 || n == 4 || n == 8));
+    if (!known || *end)
+        return error_set(error, "has dtype '%s'; expected bool, integers or floats of at most 8 bytes", descr);
+    return true;
+}
+
+static bool parse_shape(Text *t, Npy *npy, Error *error) {
+    if (!accept(t, "(")) return error_set(error, "the header's shape is not a tuple");
+    npy->count = 1;
+    for (npy->rank = 0; !accept(t, ")"); npy->rank++) {
+        if (npy->rank == 8) return error_set(error, "has more than 8 dimensions");
+        skip_space(t);
+        int64_t n = 0;
+        const char *start = t->at;
+        for (; t->at < t->end && *t->at >= '0' && *t->at <= '9'; t->at++)
+            if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, *t->at - '0', &n))
+                return error_set(error, "has a dimension that is too large");
+        if (t->at == start) return error_set(error, "the header's shape is not a tuple of sizes");
+        accept(t, "L");
+        npy->dims[npy->rank] = n;
+        if (__builtin_mul_overflow(npy->count, n, &npy->count))
+            return error_set(error, "has a shape that is too large");
+        if (!accept(t, ",")) {
+            if (!accept(t, ")")) return error_set(error, "the header's shape is not a tuple");
+            npy->rank++;
+            break;
+        }
+    }
+    return true;
+}
+
+static bool parse_header(Text t, Npy *npy, Error *error) {
+    bool descr = false, order = false, shape = false;
+    if (!accept(&t, "{")) return error_set(error, "the header is not a dictionary");
+    while (!accept(&t, "}")) {
+        char key[32];
+        if (!quoted(&t, key, sizeof key) || !accept(&t, ":"))
+            return error_set(error, "the header is not a dictionary of three keys");
+        if (!strcmp(key, "descr") && !descr) {
+            if (!parse_descr(&t, npy, error)) return false;
+            descr = true;
+        } else if (!strcmp(key, "fortran_order") && !order) {
+            npy->fortran_order = accept(&t, "True");
+            if (!npy->fortran_order && !accept(&t, "False"))
+                return error_set(error, "fortran_order is neither True nor False");
+            order = true;
+        } else if (!strcmp(key, "shape") && !shape) {
+            if (!parse_shape(&t, npy, error)) return false;
+            shape = true;
+        } else {
+            return error_set(error, "the header has an unexpected key '%s'", key);
+        }
+        if (accept(&t, ",")) continue;
+        if (!accept(&t, "}")) return error_set(error, "the header's dictionary is not closed");
+        break;
+    }
+    skip_space(&t);
+    if (!descr || !order || !shape || t.at != t.end)
+        return error_set(error, "the header is not a dictionary of descr, fortran_order and shape");
+    return true;
+}
+
+bool npy_parse(const void *bytes, size_t size, Npy *out, Error *error) {
+    const unsigned char *b = bytes;
+    *out = (Npy){0};
+    if (size < 10 || memcmp(b, "\x93NUMPY", 6)) return error_set(error, "is not an npy file");
+    if (b[6] < 1 || b[6] > 3) return error_set(error, "has npy version %d; expected 1 to 3", b[6]);
+    size_t start = b[6] == 1 ? 10 : 12;
+    if (size < start) return error_set(error, "is cut off in its header");
+    size_t length = b[6] == 1 ? (size_t)b[8] | (size_t)b[9] << 8
+                              : (size_t)b[8] | (size_t)b[9] << 8 | (size_t)b[10] << 16 | (size_t)b[11] << 24;
+    if (length > size - start) return error_set(error, "is cut off in its header");
+    Text text = {(const char *)b + start, (const char *)b + start + length};
+    if (!parse_header(text, out, error)) return false;
+    size_t have = size - start - length;
+    int64_t want;
+    if (__builtin_mul_overflow(out->count, (int64_t)out->item_size, &want))
+        return error_set(error, "has a shape that is too large");
+    if ((uint64_t)want > have)
+        return error_set(error, "is truncated: it holds %zu bytes of numbers, its shape needs %lld", have,
+                         (long long)want);
+    if ((uint64_t)want < have)
+        return error_set(error, "holds %zu bytes of numbers, its shape needs only %lld", have, (long long)want);
+    out->data = b + start + length;
+    return true;
+}
+
+/* Element i in storage order, in a type that holds any of them but the largest unsigned ones. */
+static double element(const Npy *npy, int64_t i, int64_t *integer) {
+    unsigned char raw[8] = {0};
+    int n = npy->item_size;
+    for (int k = 0; k < n; k++) raw[k] = npy->data[i * n + (npy->big_endian ? n - 1 - k : k)];
+    uint64_t u = 0;
+    for (int k = n - 1; k >= 0; k--) u = u << 8 | raw[k];
+    *integer = 0;
+    if (npy->kind == 'f') {
+        float f;
+        double d;
+        uint32_t low = (uint32_t)u;
+        if (n == 8) return memcpy(&d, &u, 8), d;
+        if (n == 4) return memcpy(&f, &low, 4), (double)f;
+        int exponent = (int)(u >> 10 & 31), fraction = (int)(u & 1023);
+        double value = exponent == 31 ? (fraction ? (double)NAN : (double)INFINITY)
+                       : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                                      : ldexp(fraction, -24);
+        return u >> 15 ? -value : value;
+    }
+    if (npy->kind == 'i') {
+        int shift = 64 - 8 * n;
+        *integer = (int64_t)(u << shift) >> shift;
+    } else {
+        *integer = u > INT64_MAX ? INT64_MAX : (int64_t)u;
+    }
+    return (double)*integer;
+}
+
+/* Where element number i in C order lies: the same place, or its transposed one. */
+static int64_t place(const Npy *npy, int64_t i) {
+    if (!npy->fortran_order) return i;
+    int64_t index[8], at = 0;
+    for (int d = npy->rank - 1; d >= 0; d--) {
+        index[d] = i % npy->dims[d];
+        i /= npy->dims[d];
+    }
+    for (int d = npy->rank - 1; d >= 0; d--) at = at * npy->dims[d] + index[d];
+    return at;
+}
+
+bool npy_to_i32(const Npy *npy, int32_t *out, Error *error) {
+    for (int64_t i = 0; i < npy->count; i++) {
+        int64_t integer;
+        double value = element(npy, place(npy, i), &integer);
+        if (npy->kind == 'f') {
+            if (!(value >= INT32_MIN && value <= INT32_MAX) || value != floor(value))
+                return error_set(error, "element %lld is %g, which is no 32-bit integer", (long long)i, value);
+            integer = (int64_t)value;
+        }
+        if (integer < INT32_MIN || integer > INT32_MAX)
+            return error_set(error, "element %lld is %lld, which is no 32-bit integer", (long long)i,
+                             (long long)integer);
+        out[i] = (int32_t)integer;
+    }
+    return true;
+}
+
+bool npy_to_f32(const Npy *npy, float *out, Error *error) {
+    (void)error;
+    if (npy->kind == 'f' && npy->item_size == 4 && !npy->big_endian && !npy->fortran_order) {
+        memcpy(out, npy->data, (size_t)npy->count * sizeof *out);
+        return true;
+    }
+    for (int64_t i = 0; i < npy->count; i++) {
+        int64_t integer;
+        out[i] = (float)element(npy, place(npy, i), &integer);
+    }
+    return true;
+}
+
+bool npy_write(const char *path, const char *dtype, const void *data, int rank, const int64_t *dims, Error *error) {
+    char header[512];
+    size_t count = 1;
+    int n = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (", dtype);
+    for (int i = 0; i < rank; i++) {
+        n += snprintf(header + n, sizeof header - (size_t)n, "%lld%s", (long long)dims[i],
+                      i + 1 < rank ? ", "
+                      : rank == 1  ? ","
+                                   : "");
+        count *= (size_t)dims[i];
+    }
+    n += snprintf(header + n, sizeof header - (size_t)n, "), }");
+    size_t total = (10 + (size_t)n + 1 + 63) / 64 * 64, bytes = count * (size_t)(dtype[2] - '0');
+    unsigned char *file = xcalloc(1, total + bytes);
+    memcpy(file, "\x93NUMPY\x01\x00", 8);
+    file[8] = (unsigned char)((total - 10) & 255);
+    file[9] = (unsigned char)((total - 10) >> 8);
+    memset(file + 10, ' ', total - 10);
+    memcpy(file + 10, header, (size_t)n);
+    file[total - 1] = '\n';
+    memcpy(file + total, data, bytes);
+    bool fine = file_write_atomic(path, file, total + bytes, error);
+    free(file);
+    return fine;
+}
