@@ -32,8 +32,4 @@ void loader_close(Loader *loader);
 
 /* How many micro-batches epoch `epoch` has. */
 int64_t loader_epoch_batches(const Dataset *dataset, const LoaderOptions *options, int64_t epoch);
-/* Samples that would make the largest micro-batch these options can ever form (for memory): writes indices, returns n.
- */
-int loader_worst_batch(const Dataset *dataset, const LoaderOptions *options, int32_t **samples);
-
 #endif

@@ -1,0 +1,335 @@
+/* The plan and the workers.
+ *
+ * An epoch's plan is the list of its micro-batches, made from (seed, epoch) alone. Workers take the next position of
+ * the stream, look it up in the plan of its epoch, and fill the slot of the ring that belongs to it; the consumer takes
+ * the slots in order. What a slot holds therefore never depends on who filled it, or when. */
+#include "data/loader.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/philox.h"
+
+enum { POOL_BATCHES = 64, MAX_PLANS = 3 };
+
+typedef struct {
+    int64_t tokens, rank;
+    int32_t sample;
+} Keyed;
+
+/* Micro-batch b of the epoch is samples[begin[b]] .. samples[begin[b + 1] - 1]. The other buffers are for making it. */
+typedef struct {
+    int64_t epoch, n_batches;
+    int32_t *samples, *unshuffled;
+    int64_t *begin, *unshuffled_begin, *which;
+    Keyed *keyed;
+} Plan;
+
+typedef struct {
+    Batch batch;
+    int64_t position; /* of the stream */
+    bool ready;
+} Slot;
+
+struct Loader {
+    const Dataset *dataset;
+    LoaderOptions options;
+    Plan plans[MAX_PLANS];
+    int next_plan;
+    Slot *slots;
+    int n_slots, max_sequences;     /* of any micro-batch */
+    int64_t produced, consumed;     /* positions handed to workers; to the consumer */
+    int64_t walk_epoch, walk_index; /* of position `produced` */
+    bool stop, failed;
+    Error error;
+    pthread_t *threads;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+};
+
+static int by_tokens(const void *a, const void *b) {
+    const Keyed *x = a, *y = b;
+    if (x->tokens != y->tokens) return x->tokens < y->tokens ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* A number below n from the bits of (seed, epoch, stream, i). */
+static int64_t draw(const LoaderOptions *o, int64_t epoch, uint64_t stream, int64_t i, int64_t n) {
+    uint64_t element = (stream << 40) + 2 * (uint64_t)i;
+    uint64_t bits = (uint64_t)philox_bits(o->seed, PURPOSE_SHUFFLE, (uint32_t)epoch, element) << 32 |
+                    philox_bits(o->seed, PURPOSE_SHUFFLE, (uint32_t)epoch, element + 1);
+    return (int64_t)(bits % (uint64_t)n);
+}
+
+/* Fisher-Yates. */
+static void shuffle_samples(const LoaderOptions *o, int64_t epoch, int32_t *items, int64_t n) {
+    for (int64_t i = n - 1; i > 0; i--) {
+        int64_t j = draw(o, epoch, 0, i, i + 1);
+        int32_t swap = items[i];
+        items[i] = items[j];
+        items[j] = swap;
+    }
+}
+
+/* Sorts each pool of the order by length; ties keep their order. */
+static void sort_pools(const Dataset *dataset, const LoaderOptions *o, Plan *plan) {
+    int64_t n = dataset->n_samples, pool = (int64_t)POOL_BATCHES * (o->batch_size > 0 ? o->batch_size : 16);
+    int32_t *order = plan->samples;
+    for (int64_t at = 0; at < n; at += pool) {
+        int64_t count = n - at < pool ? n - at : pool;
+        for (int64_t i = 0; i < count; i++)
+            plan->keyed[i] = (Keyed){dataset->tokens(dataset, order[at + i]), i, order[at + i]};
+        qsort(plan->keyed, (size_t)count, sizeof *plan->keyed, by_tokens);
+        for (int64_t i = 0; i < count; i++) order[at + i] = plan->keyed[i].sample;
+    }
+}
+
+/* Where the micro-batch that starts at sample i ends. */
+static int64_t batch_end(const Dataset *dataset, const LoaderOptions *o, const int32_t *order, int64_t i) {
+    int64_t tokens = 0, end = i;
+    for (; end < dataset->n_samples; end++) {
+        if (o->batch_size > 0 && end - i == o->batch_size) break;
+        tokens += dataset->tokens(dataset, order[end]);
+        if (o->token_budget > 0 && end > i && tokens > o->token_budget) break;
+    }
+    return end;
+}
+
+/* The order of the batches: shuffled, after sorting has made neighbours alike. */
+static void shuffle_batches(const LoaderOptions *o, Plan *plan, int64_t n_samples) {
+    memcpy(plan->unshuffled, plan->samples, (size_t)n_samples * sizeof *plan->samples);
+    memcpy(plan->unshuffled_begin, plan->begin, (size_t)(plan->n_batches + 1) * sizeof *plan->begin);
+    for (int64_t i = 0; i < plan->n_batches; i++) plan->which[i] = i;
+    for (int64_t i = plan->n_batches - 1; i > 0; i--) {
+        int64_t j = draw(o, plan->epoch, 1, i, i + 1), swap = plan->which[i];
+        plan->which[i] = plan->which[j];
+        plan->which[j] = swap;
+    }
+    int64_t at = 0;
+    for (int64_t i = 0; i < plan->n_batches; i++) {
+        const int64_t *from = plan->unshuffled_begin + plan->which[i];
+        memcpy(plan->samples + at, plan->unshuffled + from[0], (size_t)(from[1] - from[0]) * sizeof *plan->samples);
+        plan->begin[i] = at;
+        at += from[1] - from[0];
+    }
+}
+
+static void plan_open(Plan *plan, int64_t n) {
+    size_t count = (size_t)n + 1;
+    *plan = (Plan){.epoch = -1,
+                   .samples = xmalloc(count * sizeof(int32_t)),
+                   .unshuffled = xmalloc(count * sizeof(int32_t)),
+                   .begin = xmalloc(count * sizeof(int64_t)),
+                   .unshuffled_begin = xmalloc(count * sizeof(int64_t)),
+                   .which = xmalloc(count * sizeof(int64_t)),
+                   .keyed = xmalloc(count * sizeof(Keyed))};
+}
+
+static void plan_close(Plan *plan) {
+    free(plan->samples);
+    free(plan->unshuffled);
+    free(plan->begin);
+    free(plan->unshuffled_begin);
+    free(plan->which);
+    free(plan->keyed);
+}
+
+static void plan_epoch(const Dataset *dataset, const LoaderOptions *o, int64_t epoch, Plan *plan) {
+    int64_t n = dataset->n_samples;
+    plan->epoch = epoch;
+    plan->n_batches = 0;
+    for (int64_t i = 0; i < n; i++) plan->samples[i] = (int32_t)i;
+    if (o->shuffle) shuffle_samples(o, epoch, plan->samples, n);
+    if (o->bucket) sort_pools(dataset, o, plan);
+    for (int64_t i = 0; i < n; i = plan->begin[plan->n_batches]) {
+        plan->begin[plan->n_batches++] = i;
+        plan->begin[plan->n_batches] = batch_end(dataset, o, plan->samples, i);
+    }
+    if (o->bucket && o->shuffle) shuffle_batches(o, plan, n);
+    if (o->epoch_limit > 0 && plan->n_batches > o->epoch_limit) plan->n_batches = o->epoch_limit;
+}
+
+/* The plan of an epoch, kept for the few that are in use at once. Call with the lock held. */
+static const Plan *loader_plan(Loader *loader, int64_t epoch) {
+    for (int i = 0; i < MAX_PLANS; i++)
+        if (loader->plans[i].epoch == epoch) return &loader->plans[i];
+    Plan *plan = &loader->plans[loader->next_plan++ % MAX_PLANS];
+    plan_epoch(loader->dataset, &loader->options, epoch, plan);
+    return plan;
+}
+
+int64_t loader_epoch_batches(const Dataset *dataset, const LoaderOptions *options, int64_t epoch) {
+    if (!dataset->n_samples) return 0;
+    if (!options->token_budget) {
+        int64_t batches = (dataset->n_samples + options->batch_size - 1) / options->batch_size;
+        return options->epoch_limit > 0 && batches > options->epoch_limit ? options->epoch_limit : batches;
+    }
+    Plan plan;
+    plan_open(&plan, dataset->n_samples);
+    plan_epoch(dataset, options, epoch, &plan);
+    plan_close(&plan);
+    return plan.n_batches;
+}
+
+/* Moves (epoch, index) on by `steps` micro-batches, back or forth. */
+static void walk(Loader *loader, int64_t *epoch, int64_t *index, int64_t steps) {
+    *index += steps;
+    while (*index < 0) *index += loader_plan(loader, --*epoch)->n_batches;
+    for (int64_t n; *index >= (n = loader_plan(loader, *epoch)->n_batches); ++*epoch) *index -= n;
+}
+
+/* What worker or consumer needs to fill one slot: copied out of the plan under the lock. */
+typedef struct {
+    int64_t epoch, index, group_counts[BATCH_MAX_COUNTS];
+    int n;
+} Work;
+
+static Work take_work(Loader *loader, int32_t *samples) {
+    const LoaderOptions *o = &loader->options;
+    int64_t position = loader->produced++, epoch = loader->walk_epoch, index = loader->walk_index;
+    Work work = {.epoch = epoch, .index = index};
+    int accumulate = o->accumulate > 0 ? o->accumulate : 1;
+    int64_t before = (position + o->group_position) % accumulate;
+    int64_t e = epoch, i = index;
+    walk(loader, &e, &i, -before);
+    for (int k = 0; k < accumulate; k++) {
+        const Plan *plan = loader_plan(loader, e);
+        for (int64_t s = plan->begin[i]; s < plan->begin[i + 1]; s++)
+            loader->dataset->counts(loader->dataset, plan->samples[s], work.group_counts);
+        walk(loader, &e, &i, 1);
+    }
+    const Plan *plan = loader_plan(loader, epoch);
+    work.n = (int)(plan->begin[index + 1] - plan->begin[index]);
+    memcpy(samples, plan->samples + plan->begin[index], (size_t)work.n * sizeof *samples);
+    walk(loader, &loader->walk_epoch, &loader->walk_index, 1);
+    return work;
+}
+
+static bool fill_slot(Loader *loader, Slot *slot, const Work *work, const int32_t *samples, Error *error) {
+    Batch *batch = &slot->batch;
+    batch_clear(batch);
+    if (!loader->dataset->fill(loader->dataset, batch, samples, work->n, error)) return false;
+    memcpy(batch->group_counts, work->group_counts, sizeof batch->group_counts);
+    batch->epoch = work->epoch;
+    batch->index = work->index;
+    return true;
+}
+
+static bool may_produce(const Loader *loader) {
+    return loader->produced - loader->consumed < loader->n_slots - 1 && /* one slot is the consumer's */
+           (loader->options.stop_after < 0 || loader->produced < loader->options.stop_after);
+}
+
+static void *worker(void *argument) {
+    Loader *loader = argument;
+    int32_t *samples = xmalloc((size_t)loader->max_sequences * sizeof *samples);
+    pthread_mutex_lock(&loader->lock);
+    for (;;) {
+        while (!loader->stop && !may_produce(loader)) pthread_cond_wait(&loader->changed, &loader->lock);
+        if (loader->stop) break;
+        int64_t position = loader->produced;
+        Work work = take_work(loader, samples);
+        Slot *slot = &loader->slots[position % loader->n_slots];
+        pthread_mutex_unlock(&loader->lock);
+        Error error;
+        bool fine = fill_slot(loader, slot, &work, samples, &error);
+        pthread_mutex_lock(&loader->lock);
+        if (!fine && !loader->failed) {
+            loader->failed = true;
+            loader->error = error;
+        }
+        slot->position = position;
+        slot->ready = true;
+        pthread_cond_broadcast(&loader->changed);
+    }
+    pthread_mutex_unlock(&loader->lock);
+    free(samples);
+    return NULL;
+}
+
+/* A bound on the sequences of any micro-batch, and the bytes of the largest: the longest samples together. */
+static void largest_batch(const Dataset *dataset, const LoaderOptions *o, int *sequences, size_t *bytes) {
+    int64_t n = dataset->n_samples;
+    Keyed *keyed = xmalloc((size_t)n * sizeof *keyed);
+    int32_t *samples = xmalloc((size_t)n * sizeof *samples);
+    for (int64_t i = 0; i < n; i++) keyed[i] = (Keyed){dataset->tokens(dataset, i), i, (int32_t)i};
+    qsort(keyed, (size_t)n, sizeof *keyed, by_tokens);
+    int64_t most = o->batch_size > 0 && o->batch_size < n ? o->batch_size : n, tokens = 0, fit = 0;
+    if (o->token_budget > 0) {
+        while (fit < most && (fit == 0 || tokens + keyed[fit].tokens <= o->token_budget)) tokens += keyed[fit++].tokens;
+        most = fit;
+    }
+    for (int64_t i = 0; i < most; i++) samples[i] = keyed[n - 1 - i].sample;
+    *sequences = (int)most;
+    *bytes = dataset->batch_bytes(dataset, samples, (int)most);
+    free(samples);
+    free(keyed);
+}
+
+Loader *loader_open(const Dataset *dataset, const LoaderOptions *options) {
+    Loader *loader = xcalloc(1, sizeof *loader);
+    loader->dataset = dataset;
+    loader->options = *options;
+    for (int i = 0; i < MAX_PLANS; i++) plan_open(&loader->plans[i], dataset->n_samples);
+    loader->walk_epoch = options->start_epoch;
+    loader->walk_index = options->start_index;
+    walk(loader, &loader->walk_epoch, &loader->walk_index, 0);
+    if (options->one_epoch)
+        loader->options.stop_after = loader_plan(loader, loader->walk_epoch)->n_batches - loader->walk_index;
+    size_t bytes;
+    largest_batch(dataset, options, &loader->max_sequences, &bytes);
+    int sequences = loader->max_sequences;
+    loader->n_slots = options->n_workers + 2;
+    loader->slots = xcalloc((size_t)loader->n_slots, sizeof *loader->slots);
+    for (int i = 0; i < loader->n_slots; i++) loader->slots[i].batch = batch_open(bytes, sequences);
+    pthread_mutex_init(&loader->lock, NULL);
+    pthread_cond_init(&loader->changed, NULL);
+    loader->threads = xcalloc((size_t)options->n_workers + 1, sizeof *loader->threads);
+    for (int i = 0; i < options->n_workers; i++)
+        if (pthread_create(&loader->threads[i], NULL, worker, loader)) die("cannot start a loader thread");
+    return loader;
+}
+
+/* Without workers the consumer fills the slot itself. */
+static void produce_here(Loader *loader, Slot *slot) {
+    int32_t *samples = xmalloc((size_t)loader->max_sequences * sizeof *samples);
+    Work work = take_work(loader, samples);
+    loader->failed = !fill_slot(loader, slot, &work, samples, &loader->error);
+    slot->ready = true;
+    free(samples);
+}
+
+const Batch *loader_next(Loader *loader) {
+    pthread_mutex_lock(&loader->lock);
+    int64_t position = loader->consumed;
+    Slot *slot = &loader->slots[position % loader->n_slots];
+    if (loader->options.stop_after >= 0 && position >= loader->options.stop_after) {
+        pthread_mutex_unlock(&loader->lock);
+        return NULL;
+    }
+    if (!loader->options.n_workers) produce_here(loader, slot);
+    while (!slot->ready || (loader->options.n_workers && slot->position != position))
+        pthread_cond_wait(&loader->changed, &loader->lock);
+    if (loader->failed) die("%s", loader->error.text);
+    slot->ready = false;
+    loader->consumed = position + 1;
+    pthread_cond_broadcast(&loader->changed);
+    pthread_mutex_unlock(&loader->lock);
+    return &slot->batch;
+}
+
+void loader_close(Loader *loader) {
+    pthread_mutex_lock(&loader->lock);
+    loader->stop = true;
+    pthread_cond_broadcast(&loader->changed);
+    pthread_mutex_unlock(&loader->lock);
+    for (int i = 0; i < loader->options.n_workers; i++) pthread_join(loader->threads[i], NULL);
+    for (int i = 0; i < loader->n_slots; i++) batch_close(&loader->slots[i].batch);
+    for (int i = 0; i < MAX_PLANS; i++) plan_close(&loader->plans[i]);
+    pthread_mutex_destroy(&loader->lock);
+    pthread_cond_destroy(&loader->changed);
+    free(loader->threads);
+    free(loader->slots);
+    free(loader);
+}
