@@ -31,10 +31,10 @@ typedef struct {
 typedef struct Checkpointer Checkpointer;
 
 /* keep: newest checkpoints kept (best and last are always kept). Removes temporary leftovers of a killed run of ours.
- */
+ * One program at a time writes into a directory: dies if another one does. */
 Checkpointer *checkpointer_open(const char *directory, int keep);
-/* Tensors of the base checkpoint that the model does not train: written into every checkpoint, byte for byte, in their
- * place. They must stay valid. */
+/* Tensors of the base checkpoint that the model does not train: written into every checkpoint behind the model's own,
+ * byte for byte. The array is copied; names and data must stay valid. */
 void checkpointer_carry(Checkpointer *checkpointer, const StoredTensor *tensors, int count);
 
 /* Begins to write a checkpoint of host buffers laid out by `table` (flat weights, m, v; they must not change before
@@ -45,26 +45,29 @@ void checkpointer_save(Checkpointer *checkpointer, const ParamTable *table, cons
 bool checkpointer_wait(Checkpointer *checkpointer, Error *error);
 void checkpointer_close(Checkpointer *checkpointer);
 
-/* The checkpoint directory that `resume` means: "auto" = DIR/last if there is one (else NULL: a fresh start), otherwise
- * a path to a checkpoint directory or its state.json. Dies with the reason when the path given has none. free(). */
+/* The checkpoint directory that `resume` means: "auto" = where DIR/last points, or the newest whole checkpoint when the
+ * link is missing or broken (NULL if there is none: a fresh start); otherwise a path to a checkpoint directory, a link
+ * to one, or its state.json. Dies with the reason when the path given is none. free(). */
 char *checkpoint_resolve(const char *directory, const char *resume);
-/* Reads all three files into flat host buffers; the model's names and shapes must match exactly. options_json: free().
- * carried (optional): tensors of model.safetensors that the table does not know, for checkpointer_carry; they live as
- * long as `file`. */
+/* Reads all three files into flat host buffers; the model's names and shapes must match exactly (the error lists those
+ * that do not, with both shapes). options_json: free(). carried: tensors of model.safetensors that the table does not
+ * know, for checkpointer_carry; free() the array, its names and data live as long as `file`, which the caller closes.
+ */
 bool checkpoint_load(const char *path, const ParamTable *table, float *weights, float *m, float *v, TrainState *state,
                      TensorFile *file, StoredTensor **carried, int *n_carried, Error *error);
 
-/* Weights of a base checkpoint (safetensors or .pth) into a freshly initialised flat buffer (spec 2.6): a state dict,
- * bare or under "model."; keys "inference_model.*", "*.lora_*" and gpt.wte.weight skipped; ".base_layer." dropped; the
- * tables named in `resizable` take the overlapping leading rows; for `copy_last_row` the base's last row (V_base) also
- * becomes row V_base of a grown table as it already lies there. Every other shape must match (dies listing all that do
- * not). Reports what was loaded, missing, extra (carried), resized, skipped in the counts. base_text_rows: rows of the
- * base's first resizable table. */
+/* What an import did, in tensors of the base checkpoint; missing: of the model. */
 typedef struct {
-    int loaded, missing, carried, resized, skipped;
-    int64_t base_rows;
+    int loaded, resized, carried, skipped, missing;
+    int64_t base_rows;   /* of the base's first resizable table; 0: it has none */
     char *missing_names; /* comma-separated, the first few; free() */
 } ImportReport;
+/* Weights of a base checkpoint (safetensors or .pth) into a freshly initialised flat buffer. It is a state dict, bare
+ * or under "model."; keys "inference_model.*", "*.lora_*" and gpt.wte.weight are skipped, ".base_layer." is dropped
+ * from names. The tables named in `resizable` may have another number of rows: the leading rows that both have are
+ * taken, the others keep their initial values (so the base's last row becomes that row of a grown table). Every other
+ * shape must match; the error lists all that do not. Tensors that the table does not know are carried, as in
+ * checkpoint_load. */
 bool checkpoint_import(const char *path, const ParamTable *table, const char *const *resizable, int n_resizable,
                        float *weights, TensorFile *file, StoredTensor **carried, int *n_carried, ImportReport *report,
                        Error *error);

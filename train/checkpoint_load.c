@@ -1,0 +1,254 @@
+/* Reads checkpoints back: exactly, to go on with a run, or by the rules for a base checkpoint, to start one from it.
+ *
+ * The mismatches of all tensors are collected before anything fails, so that one message shows the whole difference
+ * (usually a wrong number of layers or another vocabulary). */
+#include "train/checkpoint.h"
+
+#include "train/checkpoint_state.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Complaints about tensors: the first few as text, the rest as a number. */
+typedef struct {
+    char text[400];
+    size_t used;
+    int count, listed;
+} Complaints;
+
+PRINTF_LIKE(2, 3) static void complain(Complaints *c, const char *format, ...) {
+    char line[300];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    c->count++;
+    if (c->used + strlen(line) + 24 > sizeof c->text) return;
+    c->used += (size_t)snprintf(c->text + c->used, sizeof c->text - c->used, "%s%s", c->used ? "; " : "", line);
+    c->listed++;
+}
+
+static bool no_complaints(const Complaints *c, const char *what, Error *error) {
+    if (!c->count) return true;
+    return error_set(error, "%s: %d tensor%s not fit: %s%s", what, c->count, c->count == 1 ? " does" : "s do", c->text,
+                     c->count > c->listed ? "; ..." : "");
+}
+
+static bool same_shape(const StoredTensor *tensor, const Param *param) {
+    bool same = tensor->rank == param->rank;
+    for (int i = 0; same && i < param->rank; i++) same = tensor->dims[i] == param->dims[i];
+    return same;
+}
+
+static void complain_shape(Complaints *complaints, const StoredTensor *tensor, const Param *param) {
+    char there[128], here[128];
+    complain(complaints, "%s is %s there, %s in the model", tensor->name,
+             shape_text(tensor->dtype, tensor->rank, tensor->dims, there),
+             shape_text("F32", param->rank, param->dims, here));
+}
+
+/* ---- a run's own checkpoint ---- */
+
+/* Copies the tensors PREFIX + parameter into a flat buffer (zero between parameters). */
+static void take_exactly(const TensorFile *file, const char *prefix, const ParamTable *table, float *flat,
+                         Complaints *complaints) {
+    memset(flat, 0, (size_t)table->flat_count * sizeof *flat);
+    for (int i = 0; i < table->count; i++) {
+        const Param *param = &table->items[i];
+        char name[128];
+        snprintf(name, sizeof name, "%s%s", prefix, param->name);
+        const StoredTensor *tensor = tensor_file_find(file, name);
+        if (!tensor)
+            complain(complaints, "%s is not there", name);
+        else if (!same_shape(tensor, param) || strcmp(tensor->dtype, "F32"))
+            complain_shape(complaints, tensor, param);
+        else
+            memcpy(flat + param->offset, tensor->data, tensor->bytes);
+    }
+}
+
+static bool open_part(const char *path, const char *name, int64_t step, TensorFile *file, Error *error) {
+    char part[PATH_MAX], text[24];
+    Error reason;
+    if (snprintf(part, sizeof part, "%s/%s", path, name) >= (int)sizeof part)
+        return error_set(error, "the path is too long");
+    if (!tensor_file_open(part, file, &reason)) return error_set(error, "%s: %s", name, reason.text);
+    snprintf(text, sizeof text, "%lld", (long long)step);
+    for (int i = 0; i < file->n_metadata; i++)
+        if (!strcmp(file->metadata_keys[i], "step") && !strcmp(file->metadata_values[i], text)) return true;
+    tensor_file_close(file);
+    return error_set(error, "%s is not of step %lld, as state.json is: files of different checkpoints", name,
+                     (long long)step);
+}
+
+static bool load_optimizer(const char *path, int64_t step, const ParamTable *table, float *m, float *v, Error *error) {
+    TensorFile file;
+    Complaints complaints = {.count = 0};
+    if (!open_part(path, "optimizer.safetensors", step, &file, error)) return false;
+    take_exactly(&file, "exp_avg.", table, m, &complaints);
+    take_exactly(&file, "exp_avg_sq.", table, v, &complaints);
+    bool good = no_complaints(&complaints, "optimizer.safetensors", error);
+    if (good && file.n_tensors != 2 * table->count)
+        good = error_set(error, "optimizer.safetensors has %d tensors; the model has %d parameters with two each",
+                         file.n_tensors, table->count);
+    tensor_file_close(&file);
+    return good;
+}
+
+/* Shallow copies of the tensors that the table does not know. */
+static StoredTensor *list_carried(const TensorFile *file, const ParamTable *table, int *count) {
+    StoredTensor *carried = xcalloc((size_t)file->n_tensors, sizeof *carried);
+    *count = 0;
+    for (int i = 0; i < file->n_tensors; i++)
+        if (params_find(table, file->tensors[i].name) < 0) carried[(*count)++] = file->tensors[i];
+    return carried;
+}
+
+bool checkpoint_load(const char *path, const ParamTable *table, float *weights, float *m, float *v, TrainState *state,
+                     TensorFile *file, StoredTensor **carried, int *n_carried, Error *error) {
+    Complaints complaints = {.count = 0};
+    *file = (TensorFile){0};
+    *state = (TrainState){0};
+    bool good = state_read(path, state, error) && open_part(path, "model.safetensors", state->step, file, error);
+    if (good) {
+        take_exactly(file, "", table, weights, &complaints);
+        good = no_complaints(&complaints, "model.safetensors", error) &&
+               load_optimizer(path, state->step, table, m, v, error);
+    }
+    if (!good) {
+        tensor_file_close(file);
+        free(state->options_json);
+        state->options_json = NULL;
+        return false;
+    }
+    if (carried) *carried = list_carried(file, table, n_carried);
+    return true;
+}
+
+/* ---- a base checkpoint ---- */
+
+typedef struct {
+    const ParamTable *table;
+    const char *const *resizable;
+    int n_resizable;
+    float *weights;
+    bool *seen; /* [table->count] */
+    ImportReport *report;
+    Complaints complaints;
+} Import;
+
+/* "model." if the state dict lies under that key of a larger dictionary. */
+static const char *find_prefix(const TensorFile *file, const ParamTable *table) {
+    for (int i = 0; i < table->count; i++)
+        if (tensor_file_find(file, table->items[i].name)) return "";
+    for (int i = 0; i < file->n_tensors; i++)
+        if (!strncmp(file->tensors[i].name, "model.", 6)) return "model.";
+    return "";
+}
+
+/* Changes the name to the reference's: without the prefix, without the layers that LoRA puts in between. False: skip.
+ */
+static bool normalize_name(char *name, const char *prefix) {
+    size_t length = strlen(prefix);
+    if (strncmp(name, prefix, length)) return false;
+    memmove(name, name + length, strlen(name) - length + 1);
+    if (!strncmp(name, "inference_model.", 16) || strstr(name, ".lora_") || !strcmp(name, "gpt.wte.weight"))
+        return false;
+    for (char *part; (part = strstr(name, ".base_layer."));) memmove(part, part + 11, strlen(part + 11) + 1);
+    return true;
+}
+
+/* Keeps the tensors of the state dict, under the reference's names. Returns how many are skipped. */
+static int normalize_names(TensorFile *file, const char *prefix) {
+    int kept = 0, skipped = 0;
+    for (int i = 0; i < file->n_tensors; i++) {
+        if (normalize_name(file->tensors[i].name, prefix)) {
+            file->tensors[kept++] = file->tensors[i];
+        } else {
+            free(file->tensors[i].name);
+            skipped++;
+        }
+    }
+    file->n_tensors = kept;
+    return skipped;
+}
+
+static bool is_resizable(const Import *import, const StoredTensor *tensor, const Param *param, int *which) {
+    for (*which = 0; *which < import->n_resizable; ++*which)
+        if (!strcmp(import->resizable[*which], param->name)) break;
+    if (*which == import->n_resizable || tensor->rank != param->rank) return false;
+    for (int d = 1; d < param->rank; d++)
+        if (tensor->dims[d] != param->dims[d]) return false;
+    return true;
+}
+
+static bool import_tensor(Import *import, const StoredTensor *tensor, int index, Error *error) {
+    const Param *param = &import->table->items[index];
+    int which = 0;
+    bool resizable = is_resizable(import, tensor, param, &which), same = same_shape(tensor, param);
+    import->seen[index] = true;
+    if (!same && !resizable) {
+        complain_shape(&import->complaints, tensor, param);
+        return true;
+    }
+    if (resizable && which == 0) import->report->base_rows = tensor->dims[0];
+    StoredTensor rows = *tensor; /* the leading rows that both have */
+    if (!same && tensor->dims[0] > param->dims[0]) {
+        rows.dims[0] = param->dims[0];
+        rows.count = param->count;
+    }
+    *(same ? &import->report->loaded : &import->report->resized) += 1;
+    return stored_to_f32(&rows, import->weights + param->offset, error);
+}
+
+static bool import_tensors(Import *import, TensorFile *file, Error *error) {
+    ImportReport *report = import->report;
+    report->skipped = normalize_names(file, find_prefix(file, import->table));
+    if (!tensor_file_index(file, error)) return false;
+    for (int i = 0; i < file->n_tensors; i++) {
+        int index = params_find(import->table, file->tensors[i].name);
+        if (index >= 0 && !import_tensor(import, &file->tensors[i], index, error)) return false;
+    }
+    if (!no_complaints(&import->complaints, "shapes", error)) return false;
+    return report->loaded + report->resized > 0 ||
+           error_set(error, "none of its %d tensors is one of the model's (%s, ...)", file->n_tensors + report->skipped,
+                     import->table->items[0].name);
+}
+
+static char *list_missing(const Import *import) {
+    char text[400] = "";
+    size_t used = 0;
+    int listed = 0;
+    for (int i = 0; i < import->table->count; i++) {
+        if (import->seen[i]) continue;
+        const char *name = import->table->items[i].name;
+        import->report->missing++;
+        if (used + strlen(name) + 8 > sizeof text) continue;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "", name);
+        listed++;
+    }
+    return xformat("%s%s", text, listed < import->report->missing ? ", ..." : "");
+}
+
+bool checkpoint_import(const char *path, const ParamTable *table, const char *const *resizable, int n_resizable,
+                       float *weights, TensorFile *file, StoredTensor **carried, int *n_carried, ImportReport *report,
+                       Error *error) {
+    *report = (ImportReport){0};
+    if (!tensor_file_open(path, file, error)) return false;
+    Import import = {
+        .table = table, .resizable = resizable, .n_resizable = n_resizable, .weights = weights, .report = report};
+    import.seen = xcalloc((size_t)table->count, sizeof(bool));
+    bool good = import_tensors(&import, file, error);
+    if (good) {
+        report->missing_names = list_missing(&import);
+        *carried = list_carried(file, table, n_carried);
+        report->carried = *n_carried;
+    } else {
+        tensor_file_close(file);
+    }
+    free(import.seen);
+    return good;
+}
