@@ -1,0 +1,126 @@
+#include "data/manifest.h"
+
+#include <math.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool take_text(const ManifestRecord *r, const char *key, bool required, const char **out, Error *error) {
+    json_t *value = json_object_get(r->json, key);
+    *out = NULL;
+    if (!value || json_is_null(value)) return !required || error_set(error, "%s is missing", key);
+    if (!json_is_string(value)) return error_set(error, "%s is not a text", key);
+    *out = json_string_value(value);
+    if (required && !**out) return error_set(error, "%s is empty", key);
+    return true;
+}
+
+static bool take_count(const ManifestRecord *r, const char *key, int64_t preset, int64_t *out, Error *error) {
+    json_t *value = json_object_get(r->json, key);
+    *out = preset;
+    if (!value) return preset >= 0 || error_set(error, "%s is missing", key);
+    if (!json_is_integer(value) || json_integer_value(value) < 0) return error_set(error, "%s is not a count", key);
+    *out = json_integer_value(value);
+    return true;
+}
+
+static bool take_duration(ManifestRecord *r, const char *key, Error *error) {
+    json_t *value = json_object_get(r->json, key);
+    r->duration = (double)NAN;
+    if (!value || json_is_null(value)) return true;
+    if (!json_is_number(value) || !(json_number_value(value) >= 0))
+        return error_set(error, "%s is not a number of seconds", key);
+    r->duration = json_number_value(value);
+    return true;
+}
+
+static bool parse_paired(ManifestRecord *r, Error *error) {
+    const char *target;
+    r->text_ids_key = "target_text_ids_path";
+    r->codes_key = "target_codes_path";
+    r->condition_key = "prompt_condition_path";
+    r->emo_vec_key = "prompt_emo_vec_path";
+    if (!take_text(r, "target_id", false, &target, error) ||
+        !take_text(r, r->text_ids_key, true, &r->text_ids_path, error) ||
+        !take_text(r, r->codes_key, true, &r->codes_path, error) ||
+        !take_text(r, r->condition_key, true, &r->condition_path, error) ||
+        !take_text(r, r->emo_vec_key, false, &r->emo_vec_path, error) ||
+        !take_count(r, "target_text_len", -1, &r->text_len, error) ||
+        !take_count(r, "target_code_len", -1, &r->code_len, error) ||
+        !take_count(r, "prompt_condition_len", 32, &r->condition_len, error) ||
+        !take_duration(r, "target_duration", error))
+        return false;
+    r->target_id = target && *target ? target : r->id;
+    if (r->emo_vec_path && *r->emo_vec_path) return true;
+    r->emo_vec_key = "target_emo_vec_path";
+    return take_text(r, r->emo_vec_key, true, &r->emo_vec_path, error) ||
+           error_set(error, "neither prompt_emo_vec_path nor target_emo_vec_path is given");
+}
+
+static bool parse_single(ManifestRecord *r, Error *error) {
+    r->text_ids_key = "text_ids_path";
+    r->codes_key = "codes_path";
+    r->condition_key = "condition_path";
+    r->emo_vec_key = "emo_vec_path";
+    r->target_id = r->id;
+    return take_text(r, r->text_ids_key, true, &r->text_ids_path, error) &&
+           take_text(r, r->codes_key, true, &r->codes_path, error) &&
+           take_text(r, r->condition_key, true, &r->condition_path, error) &&
+           take_text(r, r->emo_vec_key, true, &r->emo_vec_path, error) &&
+           take_count(r, "text_len", -1, &r->text_len, error) && take_count(r, "code_len", -1, &r->code_len, error) &&
+           take_count(r, "condition_len", 32, &r->condition_len, error) && take_duration(r, "duration", error);
+}
+
+bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int *column, Error *error) {
+    json_error_t problem;
+    *record = (ManifestRecord){0};
+    *column = 0;
+    record->json = json_loadb(line, n, JSON_REJECT_DUPLICATES, &problem);
+    if (!record->json) {
+        *column = problem.column > 0 ? problem.column : 1;
+        return error_set(error, "invalid JSON: %s", problem.text);
+    }
+    bool fine = json_is_object(record->json) || error_set(error, "expected a JSON object");
+    fine = fine && take_text(record, "id", true, &record->id, error);
+    record->paired =
+        json_object_get(record->json, "prompt_condition_path") && json_object_get(record->json, "target_codes_path");
+    fine = fine && (record->paired ? parse_paired(record, error) : parse_single(record, error));
+    if (!fine) manifest_record_close(record);
+    return fine;
+}
+
+void manifest_record_close(ManifestRecord *record) {
+    json_decref(record->json);
+    *record = (ManifestRecord){0};
+}
+
+void manifest_spec_split(const char *spec, char **path, char **language) {
+    static const char *const separators[] = {"::", "@", "="};
+    *language = NULL;
+    *path = xstrdup(spec);
+    if (!access(spec, F_OK)) return;
+    for (int i = 0; i < 3; i++) {
+        char *last = NULL;
+        for (char *at = *path; (at = strstr(at, separators[i])); at++) last = at;
+        if (!last || !last[strlen(separators[i])]) continue;
+        char *before = xformat("%.*s", (int)(last - *path), *path);
+        if (!access(before, F_OK)) {
+            *language = xstrdup(last + strlen(separators[i]));
+            free(*path);
+            *path = before;
+            return;
+        }
+        free(before);
+    }
+}
+
+bool split_is_validation(const char *id, double ratio) {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned int size;
+    if (!EVP_Digest(id, strlen(id), digest, &size, EVP_sha1(), NULL)) die("the library's SHA-1 failed");
+    uint64_t remainder = 0;
+    for (unsigned int i = 0; i < size; i++) remainder = (remainder * 256 + digest[i]) % 1000000;
+    return (double)remainder / 1e6 < ratio;
+}
