@@ -1,0 +1,252 @@
+/* The reader of torch's .pth files: against files that torch wrote (tests/reference/make_pth.py), and against files
+ * that it would never write. */
+#include "tests/helpers.h"
+
+#include <zip.h>
+
+#include "data/safetensors.h"
+
+static const char golden[] = "tests/reference/golden";
+
+static char *golden_path(const char *name) { return path_join(golden, name); }
+
+static void open_good(const char *path, TensorFile *file) {
+    Error error;
+    if (!tensor_file_open(path, file, &error)) fail_msg("%s: %s", path, error.text);
+}
+
+static void torch_files_hold_what_torch_put_in(void **unused) {
+    (void)unused;
+    TensorFile want;
+    open_good(golden_path("torch_expected.safetensors"), &want);
+    for (int protocol = 2; protocol <= 4; protocol += 2) {
+        TensorFile file;
+        char name[32];
+        snprintf(name, sizeof name, "torch_protocol%d.pth", protocol);
+        open_good(golden_path(name), &file);
+        assert_int_equal(file.n_tensors, want.n_tensors);
+        assert_true(want.n_tensors >= 35);
+        assert_int_equal(file.n_ignored, 31);
+        for (int i = 0; i < want.n_tensors; i++) {
+            const StoredTensor *expected = &want.tensors[i], *got = tensor_file_find(&file, expected->name);
+            if (!got) fail_msg("%s: %s is not there", name, expected->name);
+            assert_string_equal(got->dtype, expected->dtype);
+            assert_int_equal(got->rank, expected->rank);
+            for (int d = 0; d < got->rank; d++) assert_int_equal(got->dims[d], expected->dims[d]);
+            assert_int_equal(got->bytes, expected->bytes);
+            if (memcmp(got->data, expected->data, got->bytes)) fail_msg("%s: %s differs", name, got->name);
+        }
+        tensor_file_close(&file);
+    }
+    tensor_file_close(&want);
+}
+
+/* ---- pickles by hand ---- */
+
+typedef struct {
+    char bytes[4096];
+    size_t size;
+} Bytes;
+
+static void add(Bytes *b, const char *bytes, size_t size) {
+    assert_true(b->size + size <= sizeof b->bytes);
+    memcpy(b->bytes + b->size, bytes, size);
+    b->size += size;
+}
+
+#define ADD(b, literal) add(b, literal, sizeof(literal) - 1)
+
+static void add_integer(Bytes *b, int64_t value) {
+    ADD(b, "\x8a\x08");
+    for (int i = 0; i < 8; i++) add(b, (char[]){(char)((uint64_t)value >> 8 * i)}, 1);
+}
+
+static void add_pair(Bytes *b, int64_t x, int64_t y) {
+    add_integer(b, x);
+    add_integer(b, y);
+    ADD(b, "\x86");
+}
+
+/* {"w": f32 view [rows, columns] of a storage "0" of `count` elements} */
+static Bytes tensor_pickle(int64_t count, int64_t offset, int64_t rows, int64_t columns, int64_t row_stride,
+                           int64_t column_stride) {
+    Bytes b = {.size = 0};
+    ADD(&b, "\x80\x02}X\1\0\0\0w"
+            "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"
+            "0X\3\0\0\0cpu");
+    add_integer(&b, count);
+    ADD(&b, "tQ");
+    add_integer(&b, offset);
+    add_pair(&b, rows, columns);
+    add_pair(&b, row_stride, column_stride);
+    ADD(&b, "\x89NtRs.");
+    return b;
+}
+
+static void assert_pickle(const Bytes *pickle, const char *message) {
+    TensorFile file;
+    Error error = {"nothing"};
+    bool good = torch_pickle_parse(pickle->bytes, pickle->size, &file, &error);
+    if (good) tensor_file_close(&file);
+    if (good != !message) fail_msg("%s: %s", message ? message : "good", good ? "was accepted" : error.text);
+    if (message) assert_contains(error.text, message);
+}
+
+static void assert_literal(const char *bytes, size_t size, const char *message) {
+    Bytes pickle = {.size = 0};
+    add(&pickle, bytes, size);
+    assert_pickle(&pickle, message);
+}
+
+#define PICKLE(literal, message) assert_literal(literal, sizeof(literal) - 1, message)
+
+static void nothing_is_ever_called(void **unused) {
+    (void)unused;
+    PICKLE("\x80\2cos\nsystem\nX\4\0\0\0true\x85R.", "byte 2: refuses to call os.system");
+    PICKLE("\x80\4\x8c\5posix\x8c\6system\x93\x8c\4true\x85R.", "refuses to call posix.system");
+    PICKLE("\x80\2}X\1\0\0\0acbuiltins\neval\nX\1\0\0\0001\x85Rs.", "refuses to call builtins.eval");
+    PICKLE("\x80\2ctorch\nFloatStorage\n)R.", "refuses to call torch.FloatStorage");
+    PICKLE("\x80\2(icollections\nOrderedDict\n.", "opcode 0x69 (i) at byte 3 is not one that a state dict needs");
+    PICKLE("\x80\2ccollections\nOrderedDict\n)\x81.", "opcode 0x81 at byte 28 is not one");
+}
+
+static void broken_pickles_are_refused(void **unused) {
+    (void)unused;
+    PICKLE("\x80\2}.", NULL);
+    PICKLE("", "ends in the middle");
+    PICKLE(".", "nothing is on the stack");
+    PICKLE("\x80\2].", "holds no dictionary of tensors");
+    PICKLE("(.", "nothing is on the stack");
+    PICKLE("t.", "no mark");
+    PICKLE("}(X\1\0\0\0au.", "a key without a value");
+    PICKLE("](u.", "items without a dictionary");
+    PICKLE("}K\1a.", "items without a list");
+    PICKLE("h\0.", "a memo number that was never given");
+    PICKLE("}r\377\377\377\377.", "a memo number larger than the pickle");
+    PICKLE("}X\377\377\377\377.", "ends in the middle of a value");
+    PICKLE("}}X\1\0\0\0as.", "a key of '' is neither text nor a number");
+    PICKLE("X\1\0\0\0aX\1\0\0\0bs.", "items without a dictionary");
+    PICKLE("}NNs.", "a key of '' is neither text nor a number");
+    PICKLE("}X\3\0\0\0a\0bNs.", "holds a zero byte");
+    PICKLE("}q\0X\1\0\0\0ah\0s.", "nested deeper"); /* a dictionary that holds itself */
+    PICKLE("K\1K\2R.", "a call of what is no function");
+    PICKLE("}K\1b.", NULL);
+    PICKLE("]K\1b.", "attributes of what has none");
+    PICKLE("K\1Q.", "a storage that is no tuple");
+}
+
+static void impossible_tensors_are_refused(void **unused) {
+    (void)unused;
+    static const struct {
+        int64_t count, offset, rows, columns, row_stride, column_stride;
+        const char *message;
+    } cases[] = {
+        {6, 0, 2, 3, 3, 1, NULL},
+        {6, 0, 3, 2, 1, 3, NULL},
+        {9, 3, 3, 2, 1, 3, NULL},
+        {6, 99, 0, 3, 3, 1, NULL},        /* no elements: nowhere */
+        {6, 0, 1, 6, INT64_MAX, 1, NULL}, /* the stride of a single row means nothing */
+        {6, 1, 2, 3, 3, 1, "tensor 'w': it reaches beyond its storage"},
+        {6, 0, 2, 3, 4, 1, "it reaches beyond its storage"},
+        {6, 0, 1000, 1000, 0, 0, "an expanded view, larger than its storage"},
+        {6, -1, 2, 3, 3, 1, "not made from (storage, offset, size, stride)"},
+        {6, 0, -2, 3, 3, 1, "no number >= 0"},
+        {6, 0, 2, 3, -3, 1, "no number >= 0"},
+        {6, 0, INT64_MAX, INT64_MAX, 0, 0, "its shape is impossible"},
+        {6, 0, 2, 3, INT64_MAX, INT64_MAX, "its shape is impossible"},
+        {-6, 0, 2, 3, 3, 1, "its storage has an impossible size"},
+        {INT64_MAX / 2, 0, 2, 3, 3, 1, "its storage has an impossible size"},
+        {1LL << 40, 0, 2, 3, 3, 1, "need more bytes than the file has"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Bytes pickle = tensor_pickle(cases[i].count, cases[i].offset, cases[i].rows, cases[i].columns,
+                                     cases[i].row_stride, cases[i].column_stride);
+        assert_pickle(&pickle, cases[i].message);
+    }
+}
+
+static void a_pickle_cut_anywhere_is_refused(void **unused) {
+    (void)unused;
+    Bytes pickle = tensor_pickle(6, 0, 3, 2, 1, 3);
+    for (size_t length = 0; length < pickle.size; length++) {
+        char *exact = xmalloc(length);
+        TensorFile file;
+        memcpy(exact, pickle.bytes, length);
+        assert_false(torch_pickle_parse(exact, length, &file, NULL));
+        free(exact);
+    }
+}
+
+/* ---- zips by hand ---- */
+
+static void add_entry(zip_t *zip, const char *name, const void *bytes, size_t size, int method) {
+    zip_source_t *source = zip_source_buffer(zip, bytes, size, 0);
+    zip_int64_t index = zip_file_add(zip, name, source, 0);
+    assert_true(index >= 0);
+    assert_int_equal(zip_set_file_compression(zip, (zip_uint64_t)index, method, 0), 0);
+}
+
+/* A .pth with this pickle and this storage "0" (NULL: none). */
+static char *make_pth(const Bytes *pickle, const float *storage, size_t bytes, const char *order, int method) {
+    char *path = path_join(scratch_directory(), "hand.pth");
+    int code;
+    zip_t *zip = zip_open(path, ZIP_CREATE | ZIP_TRUNCATE, &code);
+    assert_non_null(zip);
+    if (pickle) add_entry(zip, "hand/data.pkl", pickle->bytes, pickle->size, ZIP_CM_STORE);
+    if (order) add_entry(zip, "hand/byteorder", order, strlen(order), ZIP_CM_STORE);
+    if (storage) add_entry(zip, "hand/data/0", storage, bytes, method);
+    add_entry(zip, "hand/version", "3\n", 2, ZIP_CM_STORE);
+    assert_int_equal(zip_close(zip), 0);
+    return path;
+}
+
+static void assert_refused(const char *path, const char *message) {
+    TensorFile file;
+    Error error;
+    if (tensor_file_open(path, &file, &error)) fail_msg("accepted, not refused with: %s", message);
+    assert_contains(error.text, message);
+}
+
+static void broken_archives_are_refused(void **unused) {
+    (void)unused;
+    const float numbers[6] = {0, 1, 2, 3, 4, 5};
+    Bytes pickle = tensor_pickle(6, 0, 3, 2, 1, 3);
+    TensorFile file;
+    char *path = make_pth(&pickle, numbers, sizeof numbers, "little", ZIP_CM_STORE), *bytes;
+    open_good(path, &file);
+    assert_memory_equal(tensor_file_find(&file, "w")->data, ((float[]){0, 3, 1, 4, 2, 5}), 24);
+    tensor_file_close(&file);
+
+    size_t size;
+    assert_true(read_file(path, &bytes, &size, NULL));
+    char *place = memmem(bytes, size, numbers, sizeof numbers);
+    assert_non_null(place);
+    place[5] ^= 1;
+    write_bytes(path, bytes, size);
+    assert_refused(path, "data/0: CRC error after 24 of 24 bytes");
+    write_bytes(path, bytes, size / 2);
+    assert_refused(path, "not a whole zip file");
+
+    assert_refused(make_pth(&pickle, numbers, 20, NULL, ZIP_CM_STORE), "data/0 has 20 bytes; data.pkl says 24");
+    assert_refused(make_pth(&pickle, NULL, 0, NULL, ZIP_CM_STORE), "the zip has no hand/data/0; is the file complete?");
+    assert_refused(make_pth(NULL, numbers, 24, NULL, ZIP_CM_STORE), "a zip without data.pkl");
+    assert_refused(make_pth(&pickle, numbers, 24, "big", ZIP_CM_STORE), "its numbers are big-endian");
+    static const float many[6000]; /* zeros: worth compressing */
+    Bytes large = tensor_pickle(6000, 0, 3, 2, 1, 3);
+    assert_refused(make_pth(&large, many, sizeof many, NULL, ZIP_CM_DEFLATE),
+                   "the tensors need more bytes than the file");
+    pickle = tensor_pickle(64, 0, 3, 2, 1, 3);
+    assert_refused(make_pth(&pickle, many, 256, NULL, ZIP_CM_DEFLATE), "data/0 is compressed");
+    path = path_join(scratch_directory(), "old.pth");
+    write_bytes(path, "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.", 16);
+    assert_refused(path, "a torch older than 1.6");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(torch_files_hold_what_torch_put_in), cmocka_unit_test(nothing_is_ever_called),
+        cmocka_unit_test(broken_pickles_are_refused),         cmocka_unit_test(impossible_tensors_are_refused),
+        cmocka_unit_test(a_pickle_cut_anywhere_is_refused),   cmocka_unit_test(broken_archives_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
