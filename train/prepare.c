@@ -147,6 +147,10 @@ void train_prepare(Training *t) {
         resume(t);
         return;
     }
+    char *earlier = checkpoint_resolve(t->options->output_dir, "auto");
+    if (earlier)
+        die("%s already holds a run (%s): give --resume auto to go on with it, or another --output-dir",
+            t->options->output_dir, earlier);
     if (t->options->resume) printf("[Resume] %s has no checkpoint yet: a fresh start\n", t->options->output_dir);
     start_fresh(t);
 }

@@ -1,0 +1,556 @@
+/* The program itself, run as a user runs it, on a data set of a few npy files: the same bits whatever the workers, the
+ * signals and the crashes; memory as planned; and a clear line for everything that can be wrong. */
+#include "tests/helpers.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "data/npy.h"
+#include "data/safetensors.h"
+#include "kernels/philox.h"
+
+enum { SAMPLES = 24, D_MODEL = 64, TEXT_PIECES = 50, CODES = 40 };
+
+static const char *const model_options =
+    "--model-dim 64 --layers 2 --heads 4 --number-text-tokens 50 --number-mel-codes 42 --max-text-tokens 40 "
+    "--max-mel-tokens 80 --warmup-steps 2 --learning-rate 1e-3 --threads 2";
+
+static const char *program(void) {
+    static char path[256];
+    const char *build = getenv("BUILD");
+    snprintf(path, sizeof path, "%s/train_gpt", build ? build : "build/release");
+    return path;
+}
+
+static uint32_t draw(uint64_t sample, uint64_t element, uint32_t below) {
+    return philox_bits(sample, PURPOSE_TEST, 9, element) % below;
+}
+
+static void write_npy(const char *directory, const char *name, const char *dtype, const void *data, int rank,
+                      int64_t d0, int64_t d1) {
+    char *path = path_join(directory, name);
+    int64_t dims[2] = {d0, d1};
+    Error error;
+    if (!npy_write(path, dtype, data, rank, dims, &error)) fail_msg("%s: %s", path, error.text);
+    free(path);
+}
+
+/* One utterance's four files and its manifest line. */
+static void write_sample(FILE *manifest, const char *directory, int i) {
+    int32_t text[30], codes[60];
+    float condition[32 * D_MODEL], emotion[D_MODEL];
+    int text_len = 3 + (int)draw((uint64_t)i, 0, 20), code_len = 10 + (int)draw((uint64_t)i, 1, 50);
+    for (int t = 0; t < text_len; t++) text[t] = 3 + (int32_t)draw((uint64_t)i, 100 + (uint64_t)t, TEXT_PIECES - 3);
+    for (int t = 0; t < code_len; t++) codes[t] = (text[t % text_len] * 7 + t / 8) % CODES;
+    for (int t = 0; t < 32 * D_MODEL; t++)
+        condition[t] = philox_normal((uint64_t)i, PURPOSE_TEST, 1, (uint64_t)t) * 0.1f;
+    for (int t = 0; t < D_MODEL; t++) emotion[t] = philox_normal((uint64_t)i, PURPOSE_TEST, 2, (uint64_t)t) * 0.1f;
+    char name[32];
+    snprintf(name, sizeof name, "t%d.npy", i);
+    write_npy(directory, name, "<i4", text, 1, text_len, 0);
+    snprintf(name, sizeof name, "c%d.npy", i);
+    write_npy(directory, name, "<i4", codes, 1, code_len, 0);
+    snprintf(name, sizeof name, "k%d.npy", i);
+    write_npy(directory, name, "<f4", condition, 2, 32, D_MODEL);
+    snprintf(name, sizeof name, "e%d.npy", i);
+    write_npy(directory, name, "<f4", emotion, 1, D_MODEL, 0);
+    fprintf(manifest,
+            "{\"id\": \"utterance_%d\", \"audio_path\": \"a%d.wav\", \"text\": \"x\", \"speaker\": \"s\", "
+            "\"language\": \"am\", "
+            "\"duration\": %.3f, \"text_ids_path\": \"t%d.npy\", \"text_len\": %d, \"codes_path\": \"c%d.npy\", "
+            "\"code_len\": %d, "
+            "\"condition_path\": \"k%d.npy\", \"condition_len\": 32, \"emo_vec_path\": \"e%d.npy\"}\n",
+            i, i, (code_len + 1) / 50.0, i, text_len, i, code_len, i, i);
+}
+
+/* A directory with manifest.jsonl and its files. */
+static char *make_data(void) {
+    char *directory = scratch_directory(), *path = path_join(directory, "manifest.jsonl");
+    FILE *manifest = fopen(path, "w");
+    assert_non_null(manifest);
+    for (int i = 0; i < SAMPLES; i++) write_sample(manifest, directory, i);
+    assert_int_equal(fclose(manifest), 0);
+    free(path);
+    return directory;
+}
+
+typedef struct {
+    char *data, *manifest;
+    char output[1 << 16];
+} Fixture;
+
+static Fixture fixture;
+
+/* Trains into `run` with extra options; the exit status; what it said is in fixture.output. */
+static int train(const char *run, const char *extra, ...) __attribute__((format(printf, 2, 3)));
+static int train(const char *run, const char *extra, ...) {
+    char more[2048];
+    va_list arguments;
+    va_start(arguments, extra);
+    vsnprintf(more, sizeof more, extra, arguments);
+    va_end(arguments);
+    return run_command(fixture.output, sizeof fixture.output, "%s -m %s %s --output-dir %s -b 3 -g 2 %s", program(),
+                       fixture.manifest, model_options, run, more);
+}
+
+static void must_train(const char *run, const char *extra) {
+    int status = train(run, "%s", extra);
+    if (status) fail_msg("exit status %d:\n%s", status, fixture.output);
+}
+
+/* The files of the run's last checkpoint are the same bytes. */
+static void assert_same_result(const char *a, const char *b) {
+    const char *const names[] = {"last/model.safetensors", "last/optimizer.safetensors"};
+    for (int i = 0; i < 2; i++) {
+        int status = run_command(fixture.output, sizeof fixture.output, "cmp %s/%s %s/%s", a, names[i], b, names[i]);
+        if (status) fail_msg("%s", fixture.output);
+    }
+}
+
+/* The values of one key in log.jsonl, without the ones that time measures. */
+static int logged(const char *run, const char *kind, const char *key, double *values, int capacity) {
+    char *path = path_join(run, "log.jsonl"), *text = read_text(path);
+    int n = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        json_t *record = json_loads(line, 0, NULL);
+        assert_non_null(record);
+        json_t *value = json_object_get(record, key);
+        if (!strcmp(json_string_value(json_object_get(record, "kind")), kind) && value && n < capacity)
+            values[n++] = json_number_value(value);
+        json_decref(record);
+    }
+    free(text);
+    free(path);
+    return n;
+}
+
+static void assert_same_losses(const char *a, const char *b) {
+    double x[64], y[64];
+    int n = logged(a, "train", "train/mel_loss", x, 64);
+    assert_true(n > 0);
+    assert_int_equal(n, logged(b, "train", "train/mel_loss", y, 64));
+    for (int i = 0; i < n; i++) assert_true(x[i] == y[i]);
+}
+
+static const char *const short_run =
+    "--max-steps 12 --log-interval 1 --save-interval 3 --val-interval 4 --val-ratio 0.2";
+
+/* The run that all others are compared with, made once. */
+static const char *reference_run(void) {
+    static char *run;
+    if (!run) {
+        run = scratch_directory();
+        must_train(run, short_run);
+    }
+    return run;
+}
+
+static void two_runs_give_the_same_bits(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    must_train(run, short_run);
+    assert_same_result(run, reference_run());
+    assert_same_losses(run, reference_run());
+    free(run);
+}
+
+static void one_and_eight_workers_give_the_same_bits(void **state) {
+    (void)state;
+    const char *const workers[] = {"1", "8"};
+    for (int i = 0; i < 2; i++) {
+        char *run = scratch_directory(), *options = xformat("%s --num-workers %s", short_run, workers[i]);
+        must_train(run, options);
+        assert_same_result(run, reference_run());
+        assert_same_losses(run, reference_run());
+        free(options);
+        free(run);
+    }
+}
+
+static void recomputing_gives_the_same_bits(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *options = xformat("%s --grad-checkpointing", short_run);
+    must_train(run, options);
+    assert_same_result(run, reference_run());
+    free(options);
+    free(run);
+}
+
+/* Starts the program in the background, and sends it a signal once log.jsonl has a line of step `step`. */
+static int train_and_signal(const char *run, const char *options, int step, int number) {
+    char *command = xformat("exec %s -m %s %s --output-dir %s -b 3 -g 2 %s >%s/output 2>&1", program(),
+                            fixture.manifest, model_options, run, options, run);
+    char *log = path_join(run, "log.jsonl"), *wanted = xformat("\"step\": %d,", step);
+    pid_t child = fork();
+    if (!child) {
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    int status;
+    for (int tries = 0; tries < 60000; tries++) {
+        char *text = access(log, R_OK) ? xstrdup("") : read_text(log);
+        bool there = strstr(text, wanted) != NULL;
+        free(text);
+        if (there) kill(child, number);
+        if (waitpid(child, &status, there ? 0 : WNOHANG) == child) break;
+        usleep(1000);
+    }
+    free(command);
+    free(log);
+    free(wanted);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void sigterm_and_resume_is_never_stopped(void **state) {
+    (void)state;
+    for (int step = 1; step < 12; step += 4) {
+        char *run = scratch_directory(), *output = path_join(run, "output");
+        assert_int_equal(train_and_signal(run, short_run, step, SIGTERM), 0);
+        char *said = read_text(output), *options = xformat("%s --resume auto", short_run);
+        if (!strstr(said, "[Done] step 12 of 12")) assert_contains(said, "--resume auto");
+        must_train(run, options);
+        assert_same_result(run, reference_run());
+        assert_same_losses(run, reference_run());
+        free(said);
+        free(options);
+        free(output);
+        free(run);
+    }
+}
+
+static void kill_and_resume_is_never_stopped(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *options = xformat("%s --save-interval 1 --resume auto", short_run);
+    for (int step = 1; step < 12; step += 2) {
+        int status = train_and_signal(run, options, step, SIGKILL);
+        assert_true(status == 128 + SIGKILL || status == 0);
+    }
+    must_train(run, options);
+    assert_same_result(run, reference_run());
+    assert_same_losses(run, reference_run());
+    free(options);
+    free(run);
+}
+
+static void a_changed_batch_is_refused_on_resume(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    must_train(run, short_run);
+    assert_int_equal(train(run, "%s --resume auto -b 4", short_run), 1);
+    assert_contains(fixture.output, "--batch-size was 3 and is now 4");
+    assert_int_equal(train(run, "%s", short_run), 1);
+    assert_contains(fixture.output, "already holds a run");
+    free(run);
+}
+
+static void the_loss_falls_and_best_is_kept(void **state) {
+    (void)state;
+    char *run = scratch_directory(),
+         *options = xformat("%s --max-steps 80 --log-interval 20 --dropout 0 --keep-checkpoints 1", short_run);
+    double losses[16];
+    must_train(run, options);
+    int n = logged(run, "train", "train/mel_loss", losses, 16);
+    assert_true(n == 4 && losses[3] < 0.7 * losses[0]);
+    char *best = path_join(run, "best/model.safetensors"), *picture = path_join(run, "loss.svg");
+    assert_int_equal(access(best, R_OK), 0);
+    assert_int_equal(access(picture, R_OK), 0);
+    free(best);
+    free(picture);
+    free(options);
+    free(run);
+}
+
+static void nothing_is_allocated_after_the_first_step(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    double count;
+    must_train(run,
+               "--max-steps 30 --log-interval 1 --save-interval 0 --val-ratio 0 --num-workers 2");
+    assert_int_equal(logged(run, "summary", "summary/allocations_after_first_step", &count, 1), 1);
+    assert_true(count == 0);
+    free(run);
+}
+
+/* A model large enough that the program and its libraries do not count. */
+static void peak_memory_is_what_the_plan_said(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    double planned;
+    struct rusage before, after;
+    getrusage(RUSAGE_CHILDREN, &before);
+    must_train(run, "--model-dim 64 --layers 1000 --max-steps 2 --save-interval 0 --num-workers 1 --val-ratio 0 "
+                    "--grad-checkpointing");
+    getrusage(RUSAGE_CHILDREN, &after);
+    const char *total = strrchr(strtok(strstr(fixture.output, "[Memory]"), "\n"), '=');
+    char unit[8];
+    assert_int_equal(sscanf(total, "= %lf %7s", &planned, unit), 2);
+    planned *= !strcmp(unit, "GB") ? 1e9 : 1e6;
+    double peak = (double)after.ru_maxrss * 1024;
+    assert_true(after.ru_maxrss > before.ru_maxrss);
+    print_message("planned %.0f MB, peak %.0f MB\n", planned * 1e-6, peak * 1e-6);
+    assert_true(fabs(peak / planned - 1) < 0.1);
+    free(run);
+}
+
+static void a_full_disk_leaves_the_earlier_checkpoint(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    must_train(run, "--max-steps 3 --save-interval 3 --val-ratio 0");
+    /* 100 KB a file: the log fits, the next checkpoint does not. */
+    int status = run_command(fixture.output, sizeof fixture.output,
+                             "trap '' XFSZ; ulimit -f 100; exec %s -m %s %s --output-dir %s -b 3 -g 2 --max-steps 6 "
+                             "--val-ratio 0 --resume auto",
+                             program(), fixture.manifest, model_options, run);
+    assert_int_equal(status, 1);
+    assert_contains(fixture.output, "the checkpoint could not be written");
+    assert_contains(fixture.output, "the earlier ones are whole");
+    must_train(run, "--max-steps 6 --val-ratio 0 --resume auto");
+    assert_contains(fixture.output, "step 3");
+    free(run);
+}
+
+/* Weights from a checkpoint of ours under the reference's names, with a smaller vocabulary, and tensors of its own. */
+static void a_base_checkpoint_grows_is_frozen_and_carried(void **state) {
+    (void)state;
+    char *small = scratch_directory(), *run = scratch_directory(), *base = path_join(small, "base.safetensors");
+    char *path = path_join(small, "last/model.safetensors");
+    Error error;
+    TensorFile file, result;
+    must_train(small, "--max-steps 2 --val-ratio 0");
+    assert_true(tensor_file_open(path, &file, &error));
+    TensorToWrite tensors[64];
+    float extra[6] = {1, 2, 3, 4, 5, 6};
+    int n = 0;
+    for (; n < file.n_tensors; n++) {
+        const StoredTensor *t = &file.tensors[n];
+        tensors[n] = (TensorToWrite){.name = t->name, .dtype = t->dtype, .rank = t->rank, .data = t->data};
+        memcpy(tensors[n].dims, t->dims, sizeof t->dims);
+        if (!strncmp(t->name, "text_embedding", 14) || !strncmp(t->name, "text_head", 9))
+            tensors[n].dims[0] = 31; /* V = 30 */
+    }
+    tensors[n++] =
+        (TensorToWrite){.name = "conditioning_encoder.extra", .dtype = "F32", .rank = 2, .dims = {2, 3}, .data = extra};
+    assert_true(safetensors_write(base, tensors, n, NULL, NULL, 0, &error));
+    char *options = xformat("--max-steps 4 --val-ratio 0 --base-checkpoint %s", base);
+    must_train(run, options);
+    assert_contains(fixture.output, "3 resized, 1 carried");
+    assert_contains(fixture.output, "rows 0..29");
+    free(path);
+    path = path_join(run, "last/model.safetensors");
+    assert_true(tensor_file_open(path, &result, &error));
+    const StoredTensor *carried = tensor_file_find(&result, "conditioning_encoder.extra");
+    assert_non_null(carried);
+    assert_memory_equal(carried->data, extra, sizeof extra);
+    const char *const frozen[] = {"text_embedding.weight", "text_head.weight", "text_head.bias"};
+    for (int i = 0; i < 3; i++) {
+        const StoredTensor *was = tensor_file_find(&file, frozen[i]), *is = tensor_file_find(&result, frozen[i]);
+        size_t row = was->bytes / (size_t)was->dims[0];
+        assert_memory_equal(is->data, was->data, 30 * row);
+        assert_true(memcmp((const char *)is->data + 31 * row, (const char *)was->data + 31 * row, row) != 0);
+    }
+    tensor_file_close(&file);
+    tensor_file_close(&result);
+    /* The same file as a base for another shape is refused, with both shapes. */
+    assert_int_equal(
+        train(small, "--base-checkpoint %s --model-dim 64 --layers 3 --max-mel-tokens 70 --resume ''", base), 1);
+    free(options);
+    free(path);
+    free(base);
+    free(small);
+    free(run);
+}
+
+static void a_wrong_checkpoint_shape_is_told(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    assert_int_equal(
+        train(run, "--max-steps 2 --base-checkpoint %s/last/model.safetensors --max-mel-tokens 70", reference_run()),
+        1);
+    assert_contains(fixture.output, "mel_pos_embedding.emb.weight");
+    assert_contains(fixture.output, "83");
+    assert_contains(fixture.output, "73");
+    free(run);
+}
+
+static void a_nan_stops_the_run_and_names_the_samples(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *base = path_join(run, "base.safetensors");
+    char *path = path_join(reference_run(), "last/model.safetensors");
+    Error error;
+    TensorFile file;
+    assert_true(tensor_file_open(path, &file, &error));
+    TensorToWrite tensors[64];
+    float *bad = NULL;
+    for (int i = 0; i < file.n_tensors; i++) {
+        const StoredTensor *t = &file.tensors[i];
+        tensors[i] = (TensorToWrite){.name = t->name, .dtype = t->dtype, .rank = t->rank, .data = t->data};
+        memcpy(tensors[i].dims, t->dims, sizeof t->dims);
+        if (strcmp(t->name, "gpt.ln_f.weight")) continue;
+        bad = xmalloc(t->bytes);
+        memcpy(bad, t->data, t->bytes);
+        bad[5] = (float)NAN;
+        tensors[i].data = bad;
+    }
+    assert_non_null(bad);
+    assert_true(safetensors_write(base, tensors, file.n_tensors, NULL, NULL, 0, &error));
+    char *into = path_join(run, "a"), *skipping = path_join(run, "b");
+    assert_int_equal(train(into, "--max-steps 3 --val-ratio 0 --base-checkpoint %s", base), 1);
+    assert_contains(fixture.output, "step 1: the loss or its gradient is not finite");
+    assert_contains(fixture.output, "utterance_");
+    assert_int_equal(train(skipping, "--max-steps 3 --val-ratio 0 --skip-nonfinite --base-checkpoint %s", base), 0);
+    assert_contains(fixture.output, "3 skipped so far");
+    tensor_file_close(&file);
+    free(bad);
+    free(into);
+    free(skipping);
+    free(base);
+    free(path);
+    free(run);
+}
+
+static void the_debug_dump_has_every_gradient(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *path = path_join(run, "dump.safetensors"), *options;
+    Error error;
+    TensorFile file;
+    options = xformat("--max-steps 1 --val-ratio 0 --debug-dump %s", path);
+    must_train(run, options);
+    assert_true(tensor_file_open(path, &file, &error));
+    int gradients = 0;
+    for (int i = 0; i < file.n_tensors; i++) gradients += !strncmp(file.tensors[i].name, "grad.", 5);
+    assert_int_equal(gradients, 2 * 12 + 13);
+    assert_non_null(tensor_file_find(&file, "micro1.block.1.output"));
+    assert_non_null(tensor_file_find(&file, "sum.mel_loss"));
+    tensor_file_close(&file);
+    free(options);
+    free(path);
+    free(run);
+}
+
+static void other_ways_to_form_batches_work(void **state) {
+    (void)state;
+    const char *const ways[] = {"--token-budget 300 -b 0", "--bucketing off", "--loss-norm batch", "--grad-clip 0"};
+    for (int i = 0; i < 4; i++) {
+        char *run = scratch_directory(), *options = xformat("--max-steps 6 --val-ratio 0 %s", ways[i]);
+        must_train(run, options);
+        free(options);
+        free(run);
+    }
+}
+
+/* Bad input. Each makes a copy of the manifest's directory's names with one thing wrong. */
+
+static void expect_refusal(const char *options, const char *message) {
+    char *run = scratch_directory();
+    int status = run_command(fixture.output, sizeof fixture.output, "%s %s --output-dir %s %s", program(),
+                             model_options, run, options);
+    if (status != 1 && status != 2) fail_msg("exit status %d:\n%s", status, fixture.output);
+    assert_contains(fixture.output, message);
+    free(run);
+}
+
+/* The manifest with line `line` replaced through sed; its name: free(). */
+static char *spoiled_manifest(int line, const char *sed) {
+    static int count;
+    char *path = xformat("%s/spoiled%d.jsonl", fixture.data, count++);
+    int status =
+        run_command(fixture.output, sizeof fixture.output, "sed '%d%s' %s > %s", line, sed, fixture.manifest, path);
+    assert_int_equal(status, 0);
+    return path;
+}
+
+static void expect_bad_line(int line, const char *sed, const char *message) {
+    char *manifest = spoiled_manifest(line, sed), *options = xformat("-m %s", manifest),
+         *expected = xformat("%s:%d", manifest, line);
+    expect_refusal(options, message);
+    assert_contains(fixture.output, expected);
+    free(manifest);
+    free(options);
+    free(expected);
+}
+
+static void bad_manifests_are_told_with_their_line(void **state) {
+    (void)state;
+    expect_bad_line(7, "s/c6.npy/gone.npy/", "codes_path gone.npy: cannot open: No such file or directory");
+    expect_bad_line(3, "s/\"id\"/id/", ":3:");
+    expect_bad_line(4, "s/\"text_len\": [0-9]*/\"text_len\": 0/", "the text is empty");
+    expect_bad_line(5, "s/\"text_len\": [0-9]*/\"text_len\": 41/", "takes at most 40");
+    expect_bad_line(6, "s/\"code_len\": [0-9]*/\"code_len\": 5/", "the manifest says 5");
+    expect_bad_line(2, "s/, \"codes_path\": \"[a-z0-9.]*\"//", "codes_path is missing");
+}
+
+static void bad_arrays_are_told(void **state) {
+    (void)state;
+    int32_t large[20];
+    float nan[32 * D_MODEL] = {0};
+    for (int i = 0; i < 20; i++) large[i] = i == 11 ? CODES : 1;
+    nan[77] = (float)NAN;
+    write_npy(fixture.data, "large.npy", "<i4", large, 1, 20, 0);
+    write_npy(fixture.data, "nan.npy", "<f4", nan, 2, 32, D_MODEL);
+    char *object = path_join(fixture.data, "object.npy"), *cut = path_join(fixture.data, "cut.npy");
+    char header[128] = "\x93NUMPY\x01\x00\x46\x00{'descr': '|O', 'fortran_order': False, 'shape': (20,), }";
+    memset(header + strlen(header + 10) + 10, ' ', 30);
+    header[79] = '\n';
+    write_bytes(object, header, 80 + 20);
+    int status = run_command(fixture.output, sizeof fixture.output, "head -c 150 %s/large.npy > %s", fixture.data, cut);
+    assert_int_equal(status, 0);
+    expect_bad_line(8, "s/c7.npy\", \"code_len\": [0-9]*/large.npy\", \"code_len\": 20/",
+                    "element 11 is 40, expected 0 to 39");
+    expect_bad_line(9, "s/k8.npy/nan.npy/", "element 77 is not finite");
+    expect_bad_line(10, "s/c9.npy\", \"code_len\": [0-9]*/object.npy\", \"code_len\": 20/", "Python objects");
+    expect_bad_line(11, "s/c10.npy\", \"code_len\": [0-9]*/cut.npy\", \"code_len\": 20/", "is truncated");
+    free(object);
+    free(cut);
+}
+
+static void bad_options_are_told(void **state) {
+    (void)state;
+    char *yaml = path_join(fixture.data, "bad.yaml"), *options = xformat("-m %s --config %s", fixture.manifest, yaml);
+    write_text(yaml, "epochs: 3\ngrad-acumulation: 2\n");
+    expect_refusal(options, "bad.yaml:2: unknown key 'grad-acumulation'; did you mean 'grad-accumulation'?");
+    write_text(yaml, "gpt:\n  layers: many\n");
+    expect_refusal(options, "bad.yaml:2: layers: expected an integer, found 'many'");
+    expect_refusal("", "give a training manifest");
+    expect_refusal("-m nowhere.jsonl", "nowhere.jsonl");
+    free(options);
+    options = xformat("-m %s --heads 7", fixture.manifest);
+    expect_refusal(options, "heads");
+    free(yaml);
+    free(options);
+}
+
+static int open_fixture(void **state) {
+    (void)state;
+    fixture.data = make_data();
+    fixture.manifest = path_join(fixture.data, "manifest.jsonl");
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_runs_give_the_same_bits),
+        cmocka_unit_test(one_and_eight_workers_give_the_same_bits),
+        cmocka_unit_test(recomputing_gives_the_same_bits),
+        cmocka_unit_test(sigterm_and_resume_is_never_stopped),
+        cmocka_unit_test(kill_and_resume_is_never_stopped),
+        cmocka_unit_test(a_changed_batch_is_refused_on_resume),
+        cmocka_unit_test(the_loss_falls_and_best_is_kept),
+        cmocka_unit_test(nothing_is_allocated_after_the_first_step),
+        cmocka_unit_test(peak_memory_is_what_the_plan_said),
+        cmocka_unit_test(a_full_disk_leaves_the_earlier_checkpoint),
+        cmocka_unit_test(a_base_checkpoint_grows_is_frozen_and_carried),
+        cmocka_unit_test(a_wrong_checkpoint_shape_is_told),
+        cmocka_unit_test(a_nan_stops_the_run_and_names_the_samples),
+        cmocka_unit_test(the_debug_dump_has_every_gradient),
+        cmocka_unit_test(other_ways_to_form_batches_work),
+        cmocka_unit_test(bad_manifests_are_told_with_their_line),
+        cmocka_unit_test(bad_arrays_are_told),
+        cmocka_unit_test(bad_options_are_told),
+    };
+    return cmocka_run_group_tests(tests, open_fixture, NULL);
+}
