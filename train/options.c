@@ -1,8 +1,10 @@
 /* The option table at work: the command line, the YAML file, --help, --help-markdown, and the record in JSON. A value
- * is set by one function, option_set, whoever it comes from, and each source is tried in the order default, YAML,
- * command line. */
+ * is set by one function, option_set, whoever it comes from; sources are applied in the order default, YAML, command
+ * line. Two rows may set the same value (a second name for it): `value` decides which value was given, not the row. */
 #include "train/options.h"
 
+#include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -18,29 +20,21 @@ static bool same_name(const char *a, const char *b) {
     return *a == *b;
 }
 
-static Option *option_find(Option *options, int count, const char *section, const char *name) {
-    for (int i = 0; i < count; i++) {
-        bool in_section = section ? options[i].section && !strcmp(section, options[i].section) : !options[i].section;
-        if (in_section && same_name(options[i].name, name)) return &options[i];
-    }
-    return NULL;
+static bool holds_text(const Option *option) {
+    return option->type == OPTION_TEXT || option->type == OPTION_LIST || option->type == OPTION_CHOICE;
 }
 
-/* "; did you mean 'epochs'?", or nothing. */
-static const char *suggestion(const Option *options, int count, const char *name, char text[96]) {
-    const char *names[128];
-    int n = 0;
-    for (int i = 0; i < count && n < 128; i++) names[n++] = options[i].name;
-    const char *nearest = nearest_name(name, names, n);
-    text[0] = 0;
-    if (nearest) snprintf(text, 96, "; did you mean '%.60s'?", nearest);
-    return text;
+/* Whether a row with this value was given. */
+static bool value_given(const Option *options, int count, const void *value) {
+    for (int i = 0; i < count; i++)
+        if (options[i].value == value && options[i].given) return true;
+    return false;
 }
 
 static bool in_range(const Option *option, double value, const char *text, Error *error) {
     if (option->least == 0 && option->most == 0) return true;
     if (value >= option->least && value <= option->most) return true;
-    return error_set(error, "%s: expected %.10g to %.10g, found %.64s", option->name, option->least, option->most,
+    return error_set(error, "%s: expected %.15g to %.15g, found %.64s", option->name, option->least, option->most,
                      text);
 }
 
@@ -51,52 +45,86 @@ static bool choice_allowed(const Option *option, const char *text) {
     return false;
 }
 
-/* `text` must live as long as the options for TEXT, LIST and CHOICE. */
-static bool option_set(Option *option, const char *text, Error *error) {
+/* Decimal only: no spaces, hexadecimal, infinity or NaN, which strtod would take. */
+static bool parse_int(const char *text, int64_t *value) {
     char *end;
     errno = 0;
+    *value = strtoll(text, &end, 10);
+    return end != text && !*end && !errno && !text[strspn(text, "+-0123456789")];
+}
+
+static bool parse_float(const char *text, double *value) {
+    char *end;
+    *value = strtod(text, &end);
+    return end != text && !*end && isfinite(*value) && !text[strspn(text, "+-.0123456789eE")];
+}
+
+/* Sets the value, or adds to a list. `text` must live as long as the options if the option holds text. */
+static bool option_set(const Option *option, const char *text, Error *error) {
     switch (option->type) {
     case OPTION_FLAG:
         if (strcmp(text, "true") && strcmp(text, "false"))
             return error_set(error, "%s: expected true or false, found '%.64s'", option->name, text);
         *(bool *)option->value = !strcmp(text, "true");
-        return true;
+        break;
     case OPTION_INT: {
-        long long value = strtoll(text, &end, 10);
-        if (end == text || *end || errno)
+        int64_t value;
+        if (!parse_int(text, &value))
             return error_set(error, "%s: expected an integer, found '%.64s'", option->name, text);
         if (!in_range(option, (double)value, text, error)) return false;
         *(int64_t *)option->value = value;
-        return true;
+        break;
     }
     case OPTION_FLOAT: {
-        double value = strtod(text, &end);
-        if (end == text || *end || !isfinite(value))
+        double value;
+        if (!parse_float(text, &value))
             return error_set(error, "%s: expected a number, found '%.64s'", option->name, text);
         if (!in_range(option, value, text, error)) return false;
         *(double *)option->value = value;
-        return true;
+        break;
     }
     case OPTION_CHOICE:
         if (!choice_allowed(option, text))
             return error_set(error, "%s: expected %s, found '%.64s'", option->name, option->argument, text);
         *(const char **)option->value = text;
-        return true;
+        break;
     case OPTION_TEXT:
         *(const char **)option->value = text;
-        return true;
+        break;
     case OPTION_LIST: {
         OptionList *list = option->value;
-        if (list->count == (int)(sizeof list->text / sizeof *list->text))
-            return error_set(error, "%s: given more than %d times", option->name, list->count);
+        enum { MOST = sizeof list->text / sizeof *list->text };
+        if (list->count == MOST) return error_set(error, "%s: more than %d entries", option->name, MOST);
         list->text[list->count++] = text;
-        return true;
+        break;
     }
     }
-    return error_set(error, "%s: no such type", option->name);
+    return true;
 }
 
-/* YAML. A document is a map of names to scalars or lists, and of sections to such maps. */
+static void option_clear(const Option *option) {
+    switch (option->type) {
+    case OPTION_FLAG:
+        *(bool *)option->value = false;
+        break;
+    case OPTION_INT:
+        *(int64_t *)option->value = 0;
+        break;
+    case OPTION_FLOAT:
+        *(double *)option->value = 0;
+        break;
+    case OPTION_TEXT:
+    case OPTION_CHOICE:
+        *(const char **)option->value = NULL;
+        break;
+    case OPTION_LIST:
+        ((OptionList *)option->value)->count = 0;
+        break;
+    }
+}
+
+/* YAML. A document is a map of names to scalars or lists, and of sections to such maps. Anchors and aliases are
+ * resolved by the library to the same node, not copied, and this reader goes two maps deep: nothing can grow. */
 
 typedef struct {
     Option *options;
@@ -105,27 +133,46 @@ typedef struct {
     Error *error;
 } Yaml;
 
-static bool yaml_fail(const Yaml *y, const yaml_node_t *node, const char *message) {
-    return error_set(y->error, "line %zu: %.400s", node->start_mark.line + 1, message);
+static bool PRINTF_LIKE(3, 4) yaml_fail(const Yaml *y, const yaml_node_t *node, const char *format, ...) {
+    char message[400];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    return error_set(y->error, "line %zu: %s", node->start_mark.line + 1, message);
 }
 
+/* NULL if the node is no scalar, or has a zero byte inside. */
 static const char *scalar_text(const yaml_node_t *node) {
-    return node && node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : NULL;
+    if (!node || node->type != YAML_SCALAR_NODE) return NULL;
+    const char *text = (const char *)node->data.scalar.value;
+    return strlen(text) == node->data.scalar.length ? text : NULL;
 }
 
-static bool yaml_value(const Yaml *y, Option *option, const yaml_node_t *node, char *keep(const char *)) {
+static bool is_null(const yaml_node_t *node) {
+    const char *text = scalar_text(node);
+    return text && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+           (!*text || !strcmp(text, "~") || !strcmp(text, "null"));
+}
+
+static bool yaml_scalar(const Yaml *y, const Option *option, const yaml_node_t *node) {
     Error why;
-    if (node->type == YAML_SCALAR_NODE)
-        return option_set(option, keep(scalar_text(node)), &why) || yaml_fail(y, node, why.text);
-    if (option->type != OPTION_LIST || node->type != YAML_SEQUENCE_NODE) {
-        snprintf(why.text, sizeof why.text, "%s: expected a single value", option->name);
-        return yaml_fail(y, node, why.text);
-    }
-    for (yaml_node_item_t *item = node->data.sequence.items.start; item < node->data.sequence.items.top; item++) {
-        const yaml_node_t *element = yaml_document_get_node(y->document, *item);
-        if (!scalar_text(element)) return yaml_fail(y, node, "a list may hold texts only");
-        if (!option_set(option, keep(scalar_text(element)), &why)) return yaml_fail(y, element, why.text);
-    }
+    const char *text = scalar_text(node);
+    if (!text || is_null(node)) return yaml_fail(y, node, "%s: expected a single value", option->name);
+    char *copy = holds_text(option) ? xstrdup(text) : NULL;
+    if (option_set(option, copy ? copy : text, &why)) return true;
+    free(copy);
+    return yaml_fail(y, node, "%s", why.text);
+}
+
+static bool yaml_value(const Yaml *y, Option *option, const yaml_node_t *node) {
+    if (!strcmp(option->name, "config")) return yaml_fail(y, node, "config: a file cannot name another one");
+    if (is_null(node)) return true;
+    if (holds_text(option) && !value_given(y->options, y->count, option->value)) option_clear(option);
+    option->given = true; /* from here on its texts are ours, on the heap */
+    if (option->type != OPTION_LIST || node->type != YAML_SEQUENCE_NODE) return yaml_scalar(y, option, node);
+    for (yaml_node_item_t *item = node->data.sequence.items.start; item < node->data.sequence.items.top; item++)
+        if (!yaml_scalar(y, option, yaml_document_get_node(y->document, *item))) return false;
     return true;
 }
 
@@ -135,55 +182,84 @@ static bool section_exists(const Yaml *y, const char *name) {
     return false;
 }
 
-static bool yaml_map(const Yaml *y, const yaml_node_t *map, const char *section, char *keep(const char *)) {
-    char message[512], hint[96];
-    for (yaml_node_pair_t *pair = map->data.mapping.pairs.start; pair < map->data.mapping.pairs.top; pair++) {
+static bool in_section(const Option *option, const char *section) {
+    return section ? option->section && !strcmp(section, option->section) : !option->section;
+}
+
+/* Says where the key belongs, or which one was meant. */
+static bool unknown_key(const Yaml *y, const yaml_node_t *key, const char *section) {
+    const char *name = scalar_text(key), *names[2 * OPTIONS_MOST];
+    int n = 0;
+    for (int i = 0; i < y->count; i++) {
+        const Option *o = &y->options[i];
+        if (same_name(o->name, name))
+            return o->section ? yaml_fail(y, key, "%s: belongs into the section '%s:'", o->name, o->section)
+                              : yaml_fail(y, key, "%s: belongs to the top level, into no section", o->name);
+        if (in_section(o, section)) names[n++] = o->name;
+        if (!section && o->section) names[n++] = o->section;
+    }
+    const char *nearest = nearest_name(name, names, n), *where = section ? " in section " : "";
+    return yaml_fail(y, key, "unknown key '%.64s'%s%s%s%s%s", name, where, section ? section : "",
+                     nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+static bool yaml_map(const Yaml *y, const yaml_node_t *map, const char *section) {
+    yaml_node_pair_t *first = map->data.mapping.pairs.start;
+    for (yaml_node_pair_t *pair = first; pair < map->data.mapping.pairs.top; pair++) {
         const yaml_node_t *key = yaml_document_get_node(y->document, pair->key);
         const yaml_node_t *value = yaml_document_get_node(y->document, pair->value);
         const char *name = scalar_text(key);
-        if (!name || !value) return yaml_fail(y, map, "a key must be a text");
-        if (!section && value->type == YAML_MAPPING_NODE && section_exists(y, name)) {
-            if (!yaml_map(y, value, name, keep)) return false;
+        if (!name) return yaml_fail(y, key, "a key must be a text");
+        for (yaml_node_pair_t *earlier = first; earlier < pair; earlier++)
+            if (same_name(name, scalar_text(yaml_document_get_node(y->document, earlier->key))))
+                return yaml_fail(y, key, "%s is given twice", name);
+        if (!section && section_exists(y, name)) {
+            if (is_null(value)) continue;
+            if (value->type != YAML_MAPPING_NODE)
+                return yaml_fail(y, value, "%s is a section: expected keys and values in it", name);
+            if (!yaml_map(y, value, name)) return false;
             continue;
         }
-        Option *option = option_find(y->options, y->count, section, name);
-        if (!option) {
-            snprintf(message, sizeof message, "unknown key '%.64s'%s%.32s%s", name, section ? " in section " : "",
-                     section ? section : "", suggestion(y->options, y->count, name, hint));
-            return yaml_fail(y, key, message);
-        }
-        if (option->given) {
-            snprintf(message, sizeof message, "%s is given twice", option->name);
-            return yaml_fail(y, key, message);
-        }
-        if (!yaml_value(y, option, value, keep)) return false;
-        option->given = true;
+        Option *option = NULL;
+        for (int i = 0; i < y->count && !option; i++)
+            if (in_section(&y->options[i], section) && same_name(y->options[i].name, name)) option = &y->options[i];
+        if (!option) return unknown_key(y, key, section);
+        if (!yaml_value(y, option, value)) return false;
     }
     return true;
 }
 
-/* Strings of a YAML file live as long as the process: options point at them. */
-static char *keep_text(const char *text) { return xstrdup(text); }
+/* The next document of the stream; without a root if there is none. */
+static bool yaml_load(yaml_parser_t *parser, yaml_document_t *document, const char *text, size_t size, Error *error) {
+    if (yaml_parser_load(parser, document)) return true;
+    size_t line = parser->problem_mark.line + 1;
+    if (parser->error == YAML_READER_ERROR) { /* has an offset in bytes, and no line */
+        line = 1;
+        for (size_t i = 0; i < parser->problem_offset && i < size; i++) line += text[i] == '\n';
+    }
+    return error_set(error, "line %zu: not YAML: %.300s", line, parser->problem ? parser->problem : "out of memory");
+}
 
 bool options_apply_yaml(Option *options, int count, const char *text, size_t size, Error *error) {
     yaml_parser_t parser;
-    yaml_document_t document;
-    if (!yaml_parser_initialize(&parser)) return error_set(error, "out of memory");
+    yaml_document_t document, second;
+    assert(count <= OPTIONS_MOST);
+    if (!yaml_parser_initialize(&parser)) die("out of memory");
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
-    bool fine = yaml_parser_load(&parser, &document);
-    if (!fine) {
-        error_set(error, "line %zu: %.300s", parser.problem_mark.line + 1,
-                  parser.problem ? parser.problem : "invalid YAML");
-        yaml_parser_delete(&parser);
-        return false;
+    bool fine = yaml_load(&parser, &document, text, size, error);
+    if (fine) {
+        Yaml y = {options, count, &document, error};
+        const yaml_node_t *root = yaml_document_get_root_node(&document);
+        if (root && !is_null(root))
+            fine = root->type == YAML_MAPPING_NODE ? yaml_map(&y, root, NULL)
+                                                   : yaml_fail(&y, root, "expected keys and values");
+        if (fine && (fine = yaml_load(&parser, &second, text, size, error))) {
+            const yaml_node_t *more = yaml_document_get_root_node(&second);
+            if (more) fine = yaml_fail(&y, more, "a second document; one is expected");
+            yaml_document_delete(&second);
+        }
+        yaml_document_delete(&document);
     }
-    Yaml y = {options, count, &document, error};
-    const yaml_node_t *root = yaml_document_get_root_node(&document);
-    if (root && root->type == YAML_MAPPING_NODE)
-        fine = yaml_map(&y, root, NULL, keep_text);
-    else if (root && !(scalar_text(root) && !*scalar_text(root)))
-        fine = yaml_fail(&y, root, "expected keys and values");
-    yaml_document_delete(&document);
     yaml_parser_delete(&parser);
     return fine;
 }
@@ -194,10 +270,8 @@ static void read_yaml(Option *options, int count, const char *path) {
     Error error;
     if (!read_file(path, &text, &size, &error)) die_usage("--config %s: %s", path, error.text);
     if (!options_apply_yaml(options, count, text, size, &error)) {
-        int line = 0, used = 0; /* "line N: what" becomes "PATH:N: what" */
-        if (sscanf(error.text, "line %d: %n", &line, &used) == 1 && used)
-            die_usage("%s:%d: %s", path, line, error.text + used);
-        die_usage("%s: %s", path, error.text);
+        /* Every message of options_apply_yaml is "line N: what": it becomes "PATH:N: what". */
+        die_usage("%s:%s", path, error.text + strlen("line "));
     }
     free(text);
 }
@@ -211,30 +285,47 @@ static void option_label(const Option *option, char label[96]) {
              option->argument ? option->argument : "");
 }
 
-static void print_help(const OptionsHeader *header, const Option *options, int count) {
-    enum { INDENT = 38, WIDTH = 100 };
-    printf("%s\n\nusage: %s\n\n", header->purpose, header->usage);
-    for (int i = 0; i < count; i++) {
-        char label[96], text[512];
-        option_label(&options[i], label);
-        snprintf(text, sizeof text, "%s%s%s%s", options[i].help, options[i].preset ? " [" : "",
-                 options[i].preset ? options[i].preset : "", options[i].preset ? "]" : "");
-        printf("  %-*s", INDENT - 2, label);
-        int column = (int)strlen(label) + 2;
-        if (column >= INDENT) printf("\n%*s", INDENT, "");
-        column = INDENT;
-        for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) {
-            int n = (int)strlen(word);
-            if (column + n + 1 > WIDTH && column > INDENT) {
-                printf("\n%*s", INDENT, "");
-                column = INDENT;
-            }
-            printf("%s%s", column > INDENT ? " " : "", word);
-            column += n + 1;
+/* Words from column `indent` on, at most 100 columns wide. */
+static void print_wrapped(const char *text, int indent) {
+    int column = indent;
+    while (*text) {
+        int n = (int)strcspn(text, " ");
+        if (column + n + 1 > 100 && column > indent) {
+            printf("\n%*s", indent, "");
+            column = indent;
         }
-        printf("\n");
+        column += printf("%s%.*s", column > indent ? " " : "", n, text);
+        text += n + (text[n] == ' ');
     }
-    printf("\nIn a --config file a key is the long name; keys of the model stand under their section.\n");
+    printf("\n");
+}
+
+static void print_help(const OptionsHeader *header, const Option *options, int count) {
+    enum { INDENT = 34 };
+    const char *section = NULL;
+    printf("%s: %s\n\nusage: %s\n\n", header->program, header->purpose, header->usage);
+    for (int i = 0; i < count; i++) {
+        const Option *o = &options[i];
+        char label[96], text[512];
+        option_label(o, label);
+        if (o->section && (!section || strcmp(section, o->section))) printf("\nin YAML under %s:\n", o->section);
+        section = o->section;
+        snprintf(text, sizeof text, "%s%s%s%s", o->help,
+                 o->preset     ? " ["
+                 : o->required ? " [required"
+                               : "",
+                 o->preset ? o->preset : "", o->preset || o->required ? "]" : "");
+        if (strlen(label) + 4 > INDENT)
+            printf("  %s\n%*s", label, INDENT, "");
+        else
+            printf("  %-*s", INDENT - 2, label);
+        print_wrapped(text, INDENT);
+    }
+    printf("\n  ");
+    print_wrapped(
+        "Values are --name value or --name=value; a flag is --name or --name=false. In a YAML file the keys are "
+        "the long names; the command line wins over the file, the file over the defaults in brackets.",
+        2);
 }
 
 static void print_markdown(const Option *options, int count) {
@@ -243,11 +334,11 @@ static void print_markdown(const Option *options, int count) {
         const Option *o = &options[i];
         printf("| ");
         if (o->letter) printf("`-%c`, ", o->letter);
-        printf("`--%s", o->name);
-        for (const char *at = o->argument ? o->argument : ""; *at; at++)
-            printf("%s%s%c", at == o->argument ? " " : "", *at == '|' ? "\\" : "", *at);
-        printf("` | %s | %s%s%s%s |\n", o->preset ? o->preset : "", o->help, o->section ? " (in YAML under `" : "",
-               o->section ? o->section : "", o->section ? ":`)" : "");
+        printf("`--%s%s", o->name, o->argument ? " " : "");
+        for (const char *at = o->argument ? o->argument : ""; *at; at++) printf(*at == '|' ? "\\|" : "%c", *at);
+        printf("` | %s | %s", o->preset ? o->preset : o->required ? "required" : "", o->help);
+        if (o->section) printf(" (in YAML under `%s:`)", o->section);
+        printf(" |\n");
     }
 }
 
@@ -258,112 +349,166 @@ typedef struct {
     Option *options;
     int count, argc;
     char **argv;
+    bool from_file[OPTIONS_MOST]; /* the rows whose values YAML gave and the command line has not replaced */
 } CommandLine;
 
-/* The option that argument i names, and its value if it is in the same word ("--name=value", "-b8"). Dies if unknown.
- */
-static Option *argument_option(const CommandLine *c, int i, const char **value) {
-    const char *word = c->argv[i];
-    char name[64], hint[96];
+static _Noreturn void unknown_option(const CommandLine *c, const char *name) {
+    const char *names[OPTIONS_MOST];
+    for (int i = 0; i < c->count; i++) names[i] = c->options[i].name;
+    const char *nearest = nearest_name(name, names, c->count);
+    die_usage("unknown option --%s%s%s%s", name, nearest ? "; did you mean --" : "", nearest ? nearest : "",
+              nearest ? "?" : "");
+}
+
+/* The option that a word names, and its value if it is in the same word ("--name=value", "-b8"), else NULL. */
+static Option *word_option(const CommandLine *c, const char *word, const char **value) {
+    char name[64];
     *value = NULL;
     if (word[0] == '-' && word[1] && word[1] != '-') {
-        for (int k = 0; k < c->count; k++) {
-            if (c->options[k].letter != word[1]) continue;
+        for (int i = 0; i < c->count; i++) {
+            if (c->options[i].letter != word[1]) continue;
             if (word[2]) *value = word + 2;
-            return &c->options[k];
+            return &c->options[i];
         }
         die_usage("unknown option -%c", word[1]);
     }
-    if (strncmp(word, "--", 2)) die_usage("unexpected argument '%s'", word);
-    const char *equals = strchr(word, '=');
-    snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - word - 2) : 60, word + 2);
-    if (equals) *value = equals + 1;
-    for (int k = 0; k < c->count; k++)
-        if (same_name(c->options[k].name, name)) return &c->options[k];
-    die_usage("unknown option --%s%s", name, suggestion(c->options, c->count, name, hint));
+    if (strncmp(word, "--", 2) || !word[2])
+        die_usage("unexpected argument '%s': an option is --name value, a flag --name or --name=false", word);
+    size_t length = strcspn(word + 2, "=");
+    if (word[2 + length]) *value = word + 3 + length;
+    snprintf(name, sizeof name, "%.*s", length < sizeof name ? (int)length : (int)sizeof name - 1, word + 2);
+    for (int i = 0; i < c->count; i++)
+        if (same_name(c->options[i].name, name)) return &c->options[i];
+    unknown_option(c, name);
 }
 
-/* Visits every option on the command line; applies them, or only looks for --config, --help. */
-static const char *read_arguments(const CommandLine *c, bool apply) {
+/* Whether a word cannot be the value of the option before it: it begins with '-' and is no number. */
+static bool is_option_word(const char *word) {
+    return word[0] == '-' && word[1] && word[1] != '.' && !isdigit((unsigned char)word[1]);
+}
+
+/* The next option of the command line and its value; *at moves on. NULL at the end. */
+static Option *next_option(const CommandLine *c, int *at, const char **value) {
+    if (*at >= c->argc) return NULL;
+    Option *option = word_option(c, c->argv[(*at)++], value);
+    if (*value) return option;
+    if (option->type == OPTION_FLAG) {
+        *value = "true";
+        return option;
+    }
+    if (*at == c->argc || is_option_word(c->argv[*at]))
+        die_usage("--%s needs a value: --%s %s", option->name, option->name, option->argument);
+    *value = c->argv[(*at)++];
+    return option;
+}
+
+/* --help at any place wins. Returns the file of --config, or NULL. */
+static const char *read_requests(const CommandLine *c) {
     const char *config = NULL, *value;
-    Error error;
     for (int i = 1; i < c->argc; i++) {
-        if (!strcmp(c->argv[i], "--help") || !strcmp(c->argv[i], "-h")) {
-            print_help(c->header, c->options, c->count);
-            exit(0);
-        }
-        if (!strcmp(c->argv[i], "--help-markdown")) {
+        bool markdown = !strcmp(c->argv[i], "--help-markdown");
+        if (!markdown && strcmp(c->argv[i], "--help") && strcmp(c->argv[i], "-h")) continue;
+        if (markdown)
             print_markdown(c->options, c->count);
-            exit(0);
-        }
-        Option *option = argument_option(c, i, &value);
-        if (!value && option->type == OPTION_FLAG) value = "true";
-        if (!value && ++i == c->argc) die_usage("--%s needs a value (%s)", option->name, option->argument);
-        if (!value) value = c->argv[i];
-        if (!strcmp(option->name, "config")) config = value;
-        if (!apply) continue;
-        /* A list on the command line replaces the one of the file. */
-        if (option->type == OPTION_LIST && option->given) ((OptionList *)option->value)->count = 0;
-        option->given = false;
-        if (!option_set(option, value, &error)) die_usage("--%s", error.text);
+        else
+            print_help(c->header, c->options, c->count);
+        exit(0);
+    }
+    int at = 1;
+    for (Option *option; (option = next_option(c, &at, &value));) {
+        if (strcmp(option->name, "config")) continue;
+        if (config) die_usage("--config is given twice");
+        config = value;
     }
     return config;
 }
 
-void options_parse(const OptionsHeader *header, Option *options, int count, int argc, char **argv) {
-    CommandLine line = {header, options, count, argc, argv};
+/* Takes away what the file set, under this name or another. */
+static void forget_file(CommandLine *c, const Option *option) {
+    for (int i = 0; i < c->count; i++) {
+        if (!c->from_file[i] || c->options[i].value != option->value) continue;
+        OptionList *list = option->value;
+        if (option->type == OPTION_LIST)
+            while (list->count) free((char *)list->text[--list->count]);
+        else if (holds_text(option))
+            free(*(char **)option->value);
+        for (int k = i; k < c->count; k++)
+            if (c->options[k].value == option->value) c->from_file[k] = c->options[k].given = false;
+    }
+}
+
+static void apply_arguments(CommandLine *c) {
+    const char *value;
     Error error;
+    int at = 1;
+    for (Option *option; (option = next_option(c, &at, &value));) {
+        forget_file(c, option);
+        if (option->type == OPTION_LIST && !value_given(c->options, c->count, option->value)) option_clear(option);
+        if (!option_set(option, value, &error)) die_usage("--%s", error.text);
+        option->given = true;
+    }
+}
+
+void options_parse(const OptionsHeader *header, Option *options, int count, int argc, char **argv) {
+    CommandLine line = {.header = header, .options = options, .count = count, .argc = argc, .argv = argv};
+    Error error;
+    assert(count <= OPTIONS_MOST);
     for (int i = 0; i < count; i++) {
         options[i].given = false;
+        option_clear(&options[i]);
+    }
+    for (int i = 0; i < count; i++)
         if (options[i].preset && !option_set(&options[i], options[i].preset, &error))
             die("default of --%s", error.text);
-    }
-    const char *config = read_arguments(&line, false);
+    const char *config = read_requests(&line);
     if (config) read_yaml(options, count, config);
-    bool from_file[128] = {false};
-    for (int i = 0; i < count && i < 128; i++) from_file[i] = options[i].given;
-    read_arguments(&line, true);
-    for (int i = 0; i < count && i < 128; i++) {
-        bool set = options[i].type == OPTION_LIST ? ((OptionList *)options[i].value)->count > 0 : from_file[i];
-        if (options[i].type == OPTION_TEXT) set = *(const char **)options[i].value != NULL;
-        options[i].given = options[i].given || set;
-        if (options[i].required && !options[i].given)
+    for (int i = 0; i < count; i++) line.from_file[i] = options[i].given;
+    apply_arguments(&line);
+    for (int i = 0; i < count; i++)
+        if (options[i].required && !value_given(options, count, options[i].value))
             die_usage("--%s is missing: %s", options[i].name, options[i].help);
+}
+
+/* The record. */
+
+static json_t *option_json(const Option *option) {
+    switch (option->type) {
+    case OPTION_FLAG:
+        return json_boolean(*(bool *)option->value);
+    case OPTION_INT:
+        return json_integer(*(int64_t *)option->value);
+    case OPTION_FLOAT:
+        return json_real(*(double *)option->value);
+    case OPTION_TEXT:
+    case OPTION_CHOICE: {
+        const char *text = *(const char **)option->value;
+        return text ? json_string(text) : json_null();
     }
+    case OPTION_LIST:
+        break;
+    }
+    const OptionList *list = option->value;
+    json_t *array = json_array();
+    for (int i = 0; i < list->count; i++) {
+        json_t *text = json_string(list->text[i]);
+        if (!text) {
+            json_decref(array);
+            return NULL;
+        }
+        json_array_append_new(array, text);
+    }
+    return array;
 }
 
 char *options_to_json(const Option *options, int count) {
     json_t *all = json_object();
     for (int i = 0; i < count; i++) {
-        const Option *o = &options[i];
-        json_t *value = NULL;
-        switch (o->type) {
-        case OPTION_FLAG:
-            value = json_boolean(*(bool *)o->value);
-            break;
-        case OPTION_INT:
-            value = json_integer(*(int64_t *)o->value);
-            break;
-        case OPTION_FLOAT:
-            value = json_real(*(double *)o->value);
-            break;
-        case OPTION_TEXT:
-        case OPTION_CHOICE: {
-            const char *text = *(const char **)o->value;
-            value = text ? json_string(text) : json_null();
-            break;
-        }
-        case OPTION_LIST: {
-            const OptionList *list = o->value;
-            value = json_array();
-            for (int k = 0; k < list->count; k++) json_array_append_new(value, json_string(list->text[k]));
-            break;
-        }
-        }
-        json_object_set_new(all, o->name, value);
+        json_t *value = option_json(&options[i]);
+        if (!value) die_usage("--%s: the value is not valid UTF-8", options[i].name);
+        json_object_set_new(all, options[i].name, value);
     }
     char *text = json_dumps(all, JSON_INDENT(1));
     json_decref(all);
-    if (!text) die("the options are not valid UTF-8");
+    if (!text) die("out of memory");
     return text;
 }

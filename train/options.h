@@ -1,8 +1,10 @@
 /* Options: one table row an option, from which the command line, the YAML file, --help and the README's table are made.
  *
- * A value comes from, last one wins: the row's default, the YAML file of --config, the command line. In YAML a key is
- * the long name with - or _, inside a map named by `section` if the row has one ("gpt: {layers: 8}"); on the command
- * line it is --layers 8, --layers=8 or -L 8. Unknown keys and options are errors that name the nearest valid one. */
+ * A value comes from, last one wins: the row's default, the YAML file of --config, the command line. On the command
+ * line it is --layers 8, --layers=8, -L 8 or -L8; a flag is --amp, --amp=true or --amp=false; a value that begins with
+ * '-' and is no number needs the form with '='. In YAML a key is the long name with - or _, inside a map named by
+ * `section` if the row has one ("gpt: {layers: 8}"); a list of texts sets a LIST; null leaves the default. A LIST is
+ * replaced, not extended, by a later source. Unknown keys and options are errors that name the nearest valid one. */
 #ifndef TRAIN_OPTIONS_H
 #define TRAIN_OPTIONS_H
 
@@ -13,15 +15,15 @@ typedef enum { OPTION_FLAG, OPTION_INT, OPTION_FLOAT, OPTION_TEXT, OPTION_LIST, 
 typedef struct {
     const char *text[64];
     int count;
-} OptionList; /* a repeatable option */
+} OptionList; /* a repeatable option; more is an error */
 
 typedef struct {
-    const char *name;    /* "grad-accumulation" */
+    const char *name;    /* "grad-accumulation"; unique in the table */
     char letter;         /* 'g', or 0 */
     const char *section; /* YAML map, or NULL */
     OptionType type;
     void *value;          /* bool*, int64_t*, double*, const char**, OptionList*, const char** (choice) */
-    const char *preset;   /* default, as it would be typed; NULL: none (required if `required`) */
+    const char *preset;   /* default, as it would be typed; NULL: false, 0, NULL, no entry */
     double least, most;   /* range of INT and FLOAT; both 0: any */
     const char *argument; /* how --help calls the value: "N", "PATH"; for a choice "micro|batch" */
     const char *help;     /* one sentence */
@@ -29,17 +31,22 @@ typedef struct {
     bool given; /* set by options_parse: came from YAML or the command line */
 } Option;
 
+enum { OPTIONS_MOST = 128 }; /* rows of a table */
+
 /* What --help says before the table. */
 typedef struct {
     const char *program, *usage, *purpose;
 } OptionsHeader;
 
-/* Sets every value. Handles --help, --help-markdown (the README table) and --config PATH itself. Dies (exit 2) with one
- * line on anything wrong: "config.yaml:12: unknown key 'grad-acumulation'; did you mean 'grad-accumulation'?". */
+/* Sets every value. Handles --help, --help-markdown (the README table) and the row named "config" (a YAML file) itself.
+ * Dies (exit 2) with one line on anything wrong: "config.yaml:12: unknown key 'grad-acumulation'; did you mean
+ * 'grad-accumulation'?". Texts point into argv, or live as long as the process. */
 void options_parse(const OptionsHeader *header, Option *options, int count, int argc, char **argv);
-/* All values as JSON text {"name": value, ...} (free()), for the checkpoint's record. */
+/* All values as JSON text {"name": value, ...} (free()), for the checkpoint's record. Dies on a text that is not UTF-8.
+ */
 char *options_to_json(const Option *options, int count);
-/* For the fuzzer: applies YAML text to the table; false with "line N: ...". */
+/* Applies YAML text to the rows not yet given; false with "line N: ...". The texts of rows that are given afterwards
+ * are on the heap, and the rows' own to free(). */
 bool options_apply_yaml(Option *options, int count, const char *text, size_t size, Error *error);
 
 #endif
