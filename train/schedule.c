@@ -1,3 +1,5 @@
+/* The learning rate over a run. One schedule so far: linear warm-up, then half a cosine down to zero, a pure function
+ * of the updates already taken, so that a resumed run needs no state of it. */
 #include <math.h>
 
 #include "train/loop.h"
