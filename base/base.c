@@ -119,33 +119,58 @@ void make_directories(const char *path) {
     free(partial);
 }
 
-bool read_file(const char *path, char **bytes, size_t *size, Error *error) {
+/* Opens a regular file and says how long it is; -1 with the reason. */
+static int open_sized(const char *path, size_t *size, Error *error) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     struct stat status;
-    if (file < 0) return error_set(error, "cannot open: %s", strerror(errno));
+    if (file < 0) {
+        error_set(error, "cannot open: %s", strerror(errno));
+        return -1;
+    }
     if (fstat(file, &status) || !S_ISREG(status.st_mode)) {
         close(file);
-        return error_set(error, "not a regular file");
+        error_set(error, "not a regular file");
+        return -1;
     }
-    size_t want = (size_t)status.st_size, got = 0;
-    char *buffer = xmalloc(want + 1);
-    while (got < want) {
+    *size = (size_t)status.st_size;
+    return file;
+}
+
+static bool read_and_close(int file, char *buffer, size_t want, Error *error) {
+    size_t got = 0;
+    bool fine = true;
+    while (fine && got < want) {
         ssize_t n = read(file, buffer + got, want - got);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            error_set(error, "read error after %zu of %zu bytes: %s", got, want,
-                      n ? strerror(errno) : "the file got shorter");
-            close(file);
-            free(buffer);
-            return false;
-        }
-        got += (size_t)n;
+        if (n > 0)
+            got += (size_t)n;
+        else
+            fine = error_set(error, "read error after %zu of %zu bytes: %s", got, want,
+                             n ? strerror(errno) : "the file got shorter");
     }
     close(file);
-    buffer[got] = 0;
+    return fine;
+}
+
+bool read_file(const char *path, char **bytes, size_t *size, Error *error) {
+    int file = open_sized(path, size, error);
+    if (file < 0) return false;
+    char *buffer = xmalloc(*size + 1);
+    if (!read_and_close(file, buffer, *size, error)) {
+        free(buffer);
+        return false;
+    }
+    buffer[*size] = 0;
     *bytes = buffer;
-    *size = got;
     return true;
+}
+
+bool read_file_into(const char *path, char *buffer, size_t capacity, size_t *size, Error *error) {
+    int file = open_sized(path, size, error);
+    if (file < 0) return false;
+    if (*size <= capacity) return read_and_close(file, buffer, *size, error);
+    close(file);
+    return error_set(error, "has %zu bytes, more than the %zu expected", *size, capacity);
 }
 
 /* Levenshtein distance of two short names. */

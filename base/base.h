@@ -40,6 +40,8 @@ void make_directories(const char *path); /* mkdir -p, dies with the reason */
 
 /* The whole file, with a zero byte behind its end; release with free(). */
 bool read_file(const char *path, char **bytes, size_t *size, Error *error);
+/* The same into a buffer that is there already; an error if the file is larger. */
+bool read_file_into(const char *path, char *buffer, size_t capacity, size_t *size, Error *error);
 
 /* The entry of names[0..count-1] closest to `name` in edit distance, or NULL if none is near enough to be a typo of it.
  */

@@ -43,6 +43,7 @@ struct Loader {
     int64_t walk_epoch, walk_index; /* of position `produced` */
     bool stop, failed;
     Error error;
+    int32_t *samples; /* [max_sequences], when there are no workers */
     pthread_t *threads;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -280,6 +281,7 @@ Loader *loader_open(const Dataset *dataset, const LoaderOptions *options) {
     size_t bytes;
     largest_batch(dataset, options, &loader->max_sequences, &bytes);
     int sequences = loader->max_sequences;
+    loader->samples = xmalloc((size_t)sequences * sizeof *loader->samples);
     loader->n_slots = options->n_workers + 2;
     loader->slots = xcalloc((size_t)loader->n_slots, sizeof *loader->slots);
     for (int i = 0; i < loader->n_slots; i++) loader->slots[i].batch = batch_open(bytes, sequences);
@@ -293,11 +295,9 @@ Loader *loader_open(const Dataset *dataset, const LoaderOptions *options) {
 
 /* Without workers the consumer fills the slot itself. */
 static void produce_here(Loader *loader, Slot *slot) {
-    int32_t *samples = xmalloc((size_t)loader->max_sequences * sizeof *samples);
-    Work work = take_work(loader, samples);
-    loader->failed = !fill_slot(loader, slot, &work, samples, &loader->error);
+    Work work = take_work(loader, loader->samples);
+    loader->failed = !fill_slot(loader, slot, &work, loader->samples, &loader->error);
     slot->ready = true;
-    free(samples);
 }
 
 const Batch *loader_next(Loader *loader) {
@@ -329,6 +329,7 @@ void loader_close(Loader *loader) {
     for (int i = 0; i < MAX_PLANS; i++) plan_close(&loader->plans[i]);
     pthread_mutex_destroy(&loader->lock);
     pthread_cond_destroy(&loader->changed);
+    free(loader->samples);
     free(loader->threads);
     free(loader->slots);
     free(loader);

@@ -23,6 +23,7 @@ typedef struct {
     TtsLayout layout;
     Sample *samples;
     int64_t n_samples;
+    size_t largest_file; /* of conditioning and emotion: room to read one into, behind a batch's fields */
 } TtsDataset;
 
 enum { SPEED_ROWS = 2, UNKNOWN_ID = 2, CODES_A_SECOND = 50 };
@@ -35,6 +36,7 @@ typedef struct {
     bool bad, included, paired, padded, repaired;
     Sample sample;
     int64_t unknown;
+    size_t largest_file;
     Error error;
 } Line;
 
@@ -46,7 +48,7 @@ typedef struct {
 } Check;
 
 /* Reads an npy file named by a line; the error names key and path. bytes: free(). */
-static bool load_npy(const Line *line, const char *key, const char *path, char **resolved, char **bytes, Npy *npy,
+static bool load_npy(Line *line, const char *key, const char *path, char **resolved, char **bytes, Npy *npy,
                      Error *error) {
     size_t size;
     Error why;
@@ -55,12 +57,13 @@ static bool load_npy(const Line *line, const char *key, const char *path, char *
         *bytes = NULL;
         return error_set(error, "%s %s: %s", key, path, why.text);
     }
+    if (size > line->largest_file) line->largest_file = size;
     if (!npy_parse(*bytes, size, npy, &why)) return error_set(error, "%s %s: %s", key, path, why.text);
     return true;
 }
 
 /* A 1-d array of ids below `limit`, as long as the manifest says. *out: free(). */
-static bool load_ids(const Line *line, const char *key, const char *path, int64_t length, int64_t limit, int32_t **out,
+static bool load_ids(Line *line, const char *key, const char *path, int64_t length, int64_t limit, int32_t **out,
                      Error *error) {
     char *resolved, *bytes;
     Npy npy;
@@ -99,8 +102,8 @@ static bool vectors_from(const Npy *npy, int64_t rows, int64_t d_model, float *o
     return true;
 }
 
-static bool check_vectors(const Line *line, const char *key, const char *path, int64_t rows, int64_t d_model,
-                          float *scratch, char **resolved, Error *error) {
+static bool check_vectors(Line *line, const char *key, const char *path, int64_t rows, int64_t d_model, float *scratch,
+                          char **resolved, Error *error) {
     char *bytes;
     Npy npy;
     Error why;
@@ -314,38 +317,46 @@ static void tts_counts(const Dataset *dataset, int64_t i, int64_t *counts) {
 static const char *tts_sample_id(const Dataset *dataset, int64_t i) { return sample_at(dataset, i)->id; }
 
 static size_t tts_batch_bytes(const Dataset *dataset, const int32_t *samples, int n) {
-    const TtsLayout *l = &((const TtsDataset *)dataset->state)->layout;
+    const TtsDataset *d = dataset->state;
+    const TtsLayout *l = &d->layout;
     size_t text = 0, mel = 0;
     for (int i = 0; i < n; i++) {
         text += (size_t)sample_at(dataset, samples[i])->text_len + 2;
         mel += (size_t)sample_at(dataset, samples[i])->code_len + 1;
     }
     size_t conditioning = (size_t)n * (size_t)l->n_conditioning * ((size_t)l->d_model + 1);
-    return 4 * (conditioning + (size_t)(5 * n + 1) + 5 * text + 4 * mel) + (size_t)TTS_FIELDS * 64;
+    return 4 * (conditioning + (size_t)(5 * n + 1) + 5 * text + 4 * mel) + (size_t)TTS_FIELDS * 64 +
+           (size_t)l->d_model * 4 + d->largest_file;
 }
 
-static bool read_vectors(const char *path, int64_t rows, int64_t d_model, float *out, Error *error) {
-    char *bytes;
+/* Memory behind a batch's fields, for reading files: fill must not allocate. */
+typedef struct {
+    float *emotion; /* [d_model] */
+    char *file;
+    size_t size;
+} Scratch;
+
+static bool read_vectors(const char *path, int64_t rows, int64_t d_model, const Scratch *scratch, float *out,
+                         Error *error) {
     size_t size;
     Npy npy;
     Error why;
-    if (!read_file(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    bool fine = npy_parse(bytes, size, &npy, &why) && vectors_from(&npy, rows, d_model, out, &why);
-    free(bytes);
+    bool fine = read_file_into(path, scratch->file, scratch->size, &size, &why) &&
+                npy_parse(scratch->file, size, &npy, &why) && vectors_from(&npy, rows, d_model, out, &why);
     return fine || error_set(error, "%s: %.300s", path, why.text);
 }
 
-/* Conditioning latents with the emotion vector added to each. `emotion` is scratch [d_model]. */
-static bool fill_conditioning(const TtsLayout *l, const Sample *s, int64_t sample, float *out, float *emotion,
+/* Conditioning latents with the emotion vector added to each. */
+static bool fill_conditioning(const TtsLayout *l, const Sample *s, int64_t sample, float *out, const Scratch *scratch,
                               Error *error) {
     int64_t n = (int64_t)l->n_conditioning * l->d_model;
     if (!s->condition_path) {
         for (int64_t i = 0; i < n; i++) out[i] = 0.5f * philox_normal((uint64_t)sample, PURPOSE_TEST, 0, (uint64_t)i);
         return true;
     }
-    if (!read_vectors(s->condition_path, l->n_conditioning, l->d_model, out, error)) return false;
-    if (!read_vectors(s->emo_vec_path, 1, l->d_model, emotion, error)) return false;
-    for (int64_t i = 0; i < n; i++) out[i] += emotion[i % l->d_model];
+    if (!read_vectors(s->condition_path, l->n_conditioning, l->d_model, scratch, out, error)) return false;
+    if (!read_vectors(s->emo_vec_path, 1, l->d_model, scratch, scratch->emotion, error)) return false;
+    for (int64_t i = 0; i < n; i++) out[i] += scratch->emotion[i % l->d_model];
     return true;
 }
 
@@ -409,18 +420,19 @@ static bool tts_fill(const Dataset *dataset, Batch *batch, const int32_t *sample
         nm += d->samples[samples[i]].code_len + 1;
     }
     Cursor c = push_fields(batch, l, n, nt, nm);
-    float *emotion = malloc((size_t)l->d_model * sizeof *emotion);
-    bool fine = emotion || error_set(error, "out of memory");
+    Scratch scratch = {.emotion = (float *)(void *)(batch->buffer + batch->size)};
+    scratch.file = (char *)(scratch.emotion + l->d_model);
+    scratch.size = (size_t)(batch->buffer + batch->capacity - scratch.file);
+    bool fine = true;
     int32_t row = 0;
     for (int i = 0; i < n && fine; i++) {
         const Sample *s = &d->samples[samples[i]];
         *c.offsets++ = row;
-        fine = fill_conditioning(l, s, samples[i], c.conditioning + i * latents, emotion, error);
+        fine = fill_conditioning(l, s, samples[i], c.conditioning + i * latents, &scratch, error);
         row = fill_sample(&c, l, s, row);
         batch->samples[i] = samples[i];
     }
     *c.offsets = row;
-    free(emotion);
     batch->n_sequences = n;
     batch->n_tokens = row;
     batch->counts[TTS_COUNT_TEXT] = nt - n;
@@ -479,7 +491,10 @@ Dataset *tts_dataset_open(const char *const *specs, int n_specs, const TtsDatase
     d->layout = options->layout;
     d->samples = xcalloc((size_t)check.n_lines, sizeof *d->samples);
     for (int64_t i = 0; i < check.n_lines; i++)
-        if (check.lines[i].included) d->samples[d->n_samples++] = check.lines[i].sample;
+        if (check.lines[i].included) {
+            d->samples[d->n_samples++] = check.lines[i].sample;
+            if (check.lines[i].largest_file > d->largest_file) d->largest_file = check.lines[i].largest_file;
+        }
     fill_report(&check, d, report);
     for (int i = 0; i < n_specs; i++) {
         free(paths[i]);

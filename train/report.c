@@ -14,9 +14,8 @@ void report_start(const Training *t, int64_t total_steps, int64_t batches_an_epo
     char count[32];
     printf("[Device] %s\n", t->device->description);
     if (o->amp) printf("[Device] --amp has no effect on the cpu device: it computes in float32\n");
-    printf("[Model] %s: %s in %d tensors, %lld bytes of weights, gradients and AdamW state a parameter\n",
-           t->model->name, format_count((double)params_count(&t->model->params), "parameters", count),
-           t->model->params.count, 16LL);
+    printf("[Model] %s: %s in %d tensors\n", t->model->name,
+           format_count((double)params_count(&t->model->params), "trained parameters", count), t->model->params.count);
     if (o->token_budget)
         printf("[Run] up to %lld tokens x %lld micro-batches a step", (long long)o->token_budget,
                (long long)o->grad_accumulation);
