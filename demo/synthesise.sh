@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Recordings for the demo: the speech synthesiser reads the sentences, in the voices of four "speakers".
+#   demo/synthesise.sh OUTDIR
+# writes OUTDIR/audio/SPEAKER_NNN.wav and OUTDIR/metadata.tsv, a line a clip: id, speaker, audio file, text.
+# Every sentence is read by two speakers, so that all speakers say different things and still have a text in common.
+# A clip gets its name only when it is complete, so that a run that was stopped simply goes on.
+set -euo pipefail
+[ $# -eq 1 ] || { echo "usage: demo/synthesise.sh OUTDIR" >&2; exit 2; }
+sentences=$(dirname "$0")/sentences.txt
+output=$1
+speakers=(alemu bekele chaltu desta)
+voices=("-s 165 -p 38" "-s 145 -p 22" "-s 175 -p 75" "-s 155 -p 60") # words a minute, pitch 0 to 99
+
+command -v espeak-ng >/dev/null || { echo "espeak-ng is missing: apt install espeak-ng" >&2; exit 1; }
+espeak-ng --voices=am | grep -q ' am ' || { echo "this espeak-ng has no Amharic voice (am)" >&2; exit 1; }
+mkdir -p "$output/audio"
+
+# speak FILE TEXT OPTION...
+speak() {
+    local file=$1 text=$2
+    shift 2
+    [ -s "$file" ] && return
+    espeak-ng -v am "$@" -w "$file.tmp" -- "$text" && mv "$file.tmp" "$file"
+}
+export -f speak
+
+number=0
+list=$output/metadata.tsv
+jobs=$(mktemp)
+trap 'rm -f "$jobs" "$list.tmp"' EXIT
+: >"$list.tmp"
+while IFS= read -r text; do
+    number=$((number + 1))
+    for which in $((number % 4)) $(((number + 1 + number / 4 % 3) % 4)); do
+        id=$(printf '%s_%03d' "${speakers[which]}" "$number")
+        printf '%s\t%s\taudio/%s.wav\t%s\n' "$id" "${speakers[which]}" "$id" "$text" >>"$list.tmp"
+        printf '%s\0%s\0%s\0' "$output/audio/$id.wav" "$text" "${voices[which]}" >>"$jobs"
+    done
+done <"$sentences"
+# shellcheck disable=SC2016 # the inner shell expands its own arguments; the options are several words on purpose
+xargs -0 -n 3 -P "$(nproc)" bash -c 'speak "$1" "$2" $3' speak <"$jobs"
+mv "$list.tmp" "$list"
+echo "$(wc -l <"$list") clips of $number sentences by ${#speakers[@]} speakers: $list"
