@@ -26,6 +26,11 @@ static void expect_optional(const char *op, const char *name, Tensor t, DType dt
     if (tensor_given(t)) expect(op, name, t, dtype, rows, columns);
 }
 
+static void expect_probability(const char *op, Dropout drop) {
+    if (!(drop.p >= 0 && drop.p < 1))
+        die("%s: the dropout is %g, expected at least 0 and less than 1", op, (double)drop.p);
+}
+
 static double bytes_of(Tensor t) { return (double)tensor_bytes(t); }
 
 static OpCounter *count(Device *device, int op, double flops, double bytes) {
@@ -98,6 +103,7 @@ void scatter_rows(Device *device, Tensor x, Tensor y, Tensor rows) {
 void dropout(Device *device, Tensor y, Tensor x, Dropout drop) {
     expect("dropout", "x", x, DTYPE_F32, -1, -1);
     expect("dropout", "y", y, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect_probability("dropout", drop);
     DISPATCH(dropout, 2 * (double)tensor_numel(x), 2 * bytes_of(x), device, y, x, drop);
 }
 
@@ -106,6 +112,7 @@ void residual_forward(Device *device, Tensor sum, Tensor x, Tensor branch, Dropo
     expect(op, "x", x, DTYPE_F32, -1, -1);
     expect(op, "branch", branch, DTYPE_F32, x.dims[0], x.dims[1]);
     expect(op, "sum", sum, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect_probability(op, drop);
     DISPATCH(residual_forward, (drop.p > 0 ? 3 : 1) * (double)tensor_numel(x), 3 * bytes_of(x), device, sum, x, branch,
              drop);
 }
@@ -145,6 +152,7 @@ void residual_layernorm_forward(Device *device, Tensor sum, Tensor y, Tensor mea
     check_layernorm(op, y, mean, rstd, x, gain);
     expect(op, "branch", branch, DTYPE_F32, x.dims[0], x.dims[1]);
     expect(op, "sum", sum, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect_probability(op, drop);
     expect_optional(op, "bias", bias, DTYPE_F32, x.dims[1], 0);
     DISPATCH(residual_layernorm_forward, (drop.p > 0 ? 11 : 9) * (double)tensor_numel(x),
              4 * bytes_of(x) + 2 * bytes_of(mean) + bytes_of(gain) + bytes_of(bias), device, sum, y, mean, rstd, x,
@@ -212,19 +220,20 @@ static double attention_pairs(const char *op, Tensor qkv, Sequences sequences, A
     return pairs;
 }
 
-static void check_attention(const char *op, Tensor out, Tensor lse, Tensor qkv, Attention attention) {
+static void check_attention(const char *op, Tensor out, Tensor lse, Tensor qkv, Attention attention, Dropout drop) {
+    expect_probability(op, drop);
     expect(op, "qkv", qkv, DTYPE_F32, -1, -1);
     int64_t n = qkv.dims[0], c = qkv.dims[1] / 3;
     expect(op, "out", out, DTYPE_F32, n, c);
     expect(op, "lse", lse, DTYPE_F32, attention.n_heads, n);
-    if (qkv.dims[1] != 3 * c || c % attention.n_heads)
+    if (qkv.dims[1] != 3 * c || attention.n_heads <= 0 || c % attention.n_heads)
         die("%s: %lld columns are not q, k and v of %d heads", op, (long long)qkv.dims[1], attention.n_heads);
 }
 
 void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences, Attention attention,
                        Dropout drop) {
     const char *op = "attention_forward";
-    check_attention(op, out, lse, qkv, attention);
+    check_attention(op, out, lse, qkv, attention, drop);
     double pairs = attention_pairs(op, qkv, sequences, attention), c = (double)out.dims[1], h = attention.n_heads;
     /* Two GEMMs of the head size a pair and head; scale, maximum, exponential, sum, normalisation: 5. */
     DISPATCH(attention_forward, pairs * (4 * c + 5 * h + (drop.p > 0 ? 2 * h : 0)),
@@ -235,7 +244,7 @@ void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Seque
 void attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse,
                         Sequences sequences, Attention attention, Dropout drop) {
     const char *op = "attention_backward";
-    check_attention(op, out, lse, qkv, attention);
+    check_attention(op, out, lse, qkv, attention, drop);
     expect(op, "dqkv", dqkv, DTYPE_F32, qkv.dims[0], qkv.dims[1]);
     expect(op, "dout", dout, DTYPE_F32, out.dims[0], out.dims[1]);
     double pairs = attention_pairs(op, qkv, sequences, attention), c = (double)out.dims[1], h = attention.n_heads;

@@ -1,5 +1,6 @@
 /* Inside the cpu device: what its operations share. The operations themselves are static functions in files that
- * operations.c includes, compiled once for each instruction set. */
+ * operations.c includes, compiled once for each instruction set. Every parallel loop names the device's number of
+ * threads: two devices with different numbers may be open at once. */
 #ifndef KERNELS_CPU_H
 #define KERNELS_CPU_H
 
@@ -8,21 +9,34 @@
 #include "base/base.h"
 #include "kernels/ops_table.h"
 
-/* The device's own state. Scratch grows when a longer sequence than any before comes, and is never given back. */
+/* The device's own state. Scratch grows when an operation needs more than any before, and is never given back. */
 typedef struct {
-    float *scratch; /* n_threads pieces of scratch_floats each */
+    float *scratch;
     size_t scratch_floats;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
 } CpuState;
 
-/* Scratch of one thread: at least `floats` numbers. Call outside of a parallel region; piece t is thread t's. */
+/* At least `floats` numbers of scratch, 64-byte aligned, until the next call. Not from inside a parallel region. */
 float *cpu_scratch(Device *device, size_t floats);
+
+static inline void check_dnnl(dnnl_status_t status, const char *what) {
+    if (status != dnnl_success) die("oneDNN: %s failed with status %d", what, (int)status);
+}
 
 /* C [m, n] = alpha op(A) op(B) + beta C, row-major; op is 'N' or 'T'; ld is the distance of rows as stored. */
 static inline void gemm(char op_a, char op_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                         const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-    dnnl_status_t status = dnnl_sgemm(op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    if (status != dnnl_success)
-        die("oneDNN sgemm [%ld, %ld, %ld] failed: status %d", (long)m, (long)n, (long)k, (int)status);
+    check_dnnl(dnnl_sgemm(op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc), "sgemm");
+}
+
+/* Dies unless every index is in [from, limit): an index outside would read or write somebody else's memory. */
+static inline void check_indices(const char *op, const char *name, Tensor indices, int64_t from, int64_t limit) {
+    const int32_t *index = indices.data;
+    for (int64_t i = 0; index && i < indices.dims[0]; i++)
+        if (index[i] < from || index[i] >= limit)
+            die("%s: %s[%lld] is %d, expected less than %lld%s", op, name, (long long)i, index[i], (long long)limit,
+                from == 0 ? " and not negative" : "");
 }
 
 #endif

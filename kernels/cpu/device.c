@@ -32,7 +32,10 @@ static CpuSet choose_set(void) {
     const char *wanted = getenv("TRAINC_CPU_SET");
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
         if (sets[i].supported && (!wanted || !strcmp(wanted, sets[i].name))) return sets[i];
-    if (wanted) die("TRAINC_CPU_SET=%s: this processor does not have it (avx512, avx2 or sse4 are built)", wanted);
+    char known[64] = "";
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        if (sets[i].supported) strcat(strcat(known, " "), sets[i].name);
+    if (wanted) die("TRAINC_CPU_SET=%s: unknown, or not in this processor, which has:%s", wanted, known);
     die("this processor has none of the instruction sets that were built (SSE4.2 at least)");
 }
 
@@ -60,10 +63,9 @@ static void cpu_upload(Device *device, void *to, const void *from, size_t bytes)
 }
 
 static void cpu_clear(Device *device, void *memory, size_t bytes) {
-    (void)device;
     char *at = memory;
     size_t piece = (size_t)1 << 20, pieces = (bytes + piece - 1) / piece;
-#pragma omp parallel for
+#pragma omp parallel for num_threads(device->n_threads)
     for (size_t i = 0; i < pieces; i++) memset(at + i * piece, 0, i + 1 < pieces ? piece : bytes - i * piece);
 }
 
@@ -71,19 +73,19 @@ static void cpu_synchronize(Device *device) { (void)device; }
 
 static void cpu_close(Device *device) {
     CpuState *state = device->state;
-    if (state->scratch)
-        cpu_release(device, state->scratch, state->scratch_floats * (size_t)device->n_threads * sizeof(float));
+    if (state->scratch) cpu_release(device, state->scratch, state->scratch_floats * sizeof(float));
+    dnnl_stream_destroy(state->stream);
+    dnnl_engine_destroy(state->engine);
     free(state);
     free(device);
 }
 
 float *cpu_scratch(Device *device, size_t floats) {
     CpuState *state = device->state;
-    size_t threads = (size_t)device->n_threads;
     if (floats > state->scratch_floats) {
-        if (state->scratch) cpu_release(device, state->scratch, state->scratch_floats * threads * sizeof(float));
-        state->scratch_floats = (floats + 1023) / 1024 * 1024;
-        state->scratch = cpu_allocate(device, state->scratch_floats * threads * sizeof(float));
+        if (state->scratch) cpu_release(device, state->scratch, state->scratch_floats * sizeof(float));
+        state->scratch_floats = floats;
+        state->scratch = cpu_allocate(device, floats * sizeof(float));
     }
     return state->scratch;
 }
@@ -91,9 +93,10 @@ float *cpu_scratch(Device *device, size_t floats) {
 Device *cpu_device_open(int n_threads) {
     Device *device = xcalloc(1, sizeof *device);
     CpuSet set = choose_set();
+    CpuState *state = xcalloc(1, sizeof *state);
+    check_dnnl(dnnl_engine_create(&state->engine, dnnl_cpu, 0), "opening the CPU");
+    check_dnnl(dnnl_stream_create(&state->stream, state->engine, dnnl_stream_default_flags), "opening a stream");
     if (n_threads <= 0) n_threads = omp_get_num_procs();
-    omp_set_dynamic(0);
-    omp_set_num_threads(n_threads);
     *device = (Device){.name = "cpu",
                        .n_threads = n_threads,
                        .ops = set.ops,
@@ -105,7 +108,7 @@ Device *cpu_device_open(int n_threads) {
                        .clear = cpu_clear,
                        .synchronize = cpu_synchronize,
                        .close = cpu_close,
-                       .state = xcalloc(1, sizeof(CpuState))};
+                       .state = state};
     const dnnl_version_t *version = dnnl_version();
     snprintf(device->description, sizeof device->description, "cpu: %d threads, %s, oneDNN %d.%d.%d", n_threads,
              set.name, version->major, version->minor, version->patch);

@@ -1,14 +1,13 @@
 /* All operations of the cpu device in one translation unit, compiled once for each instruction set (CPU_TABLE names the
  * table). Loops are written so that the compiler makes vectors of them; sums have a fixed order, so the same call gives
  * the same bits whatever the threads do. */
-#include "kernels/cpu/attention.h"
-#include "kernels/cpu/cpu.h"
-#include "kernels/cpu/cross_entropy.h"
-#include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/embedding.h"
-#include "kernels/cpu/layernorm.h"
-#include "kernels/cpu/linear.h"
-#include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/attention.c"
+#include "kernels/cpu/cross_entropy.c"
+#include "kernels/cpu/elementwise.c"
+#include "kernels/cpu/embedding.c"
+#include "kernels/cpu/layernorm.c"
+#include "kernels/cpu/linear.c"
+#include "kernels/cpu/optimizer.c"
 
 #define OP_ENTRY(op) .op = cpu_##op,
 extern const DeviceOps CPU_TABLE;

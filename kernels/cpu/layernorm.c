@@ -1,8 +1,5 @@
 /* Layer normalisation of rows. With x^ = (x - mean) rstd and g = dy gain:
  *   dx = rstd (g - mean(g) - x^ mean(g x^)),  dgain = sum over rows of dy x^,  dbias = sum over rows of dy. */
-#ifndef KERNELS_CPU_LAYERNORM_H
-#define KERNELS_CPU_LAYERNORM_H
-
 #include "kernels/cpu/simd.h"
 
 static inline void normalize_row(float *y, float *mean, float *rstd, const float *x, const float *gain,
@@ -24,9 +21,8 @@ static inline void normalize_row(float *y, float *mean, float *rstd, const float
 
 static void cpu_layernorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain,
                                   Tensor bias) {
-    (void)device;
     int64_t c = x.dims[1];
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < x.dims[0]; i++)
         normalize_row((float *)y.data + i * c, (float *)mean.data + i, (float *)rstd.data + i,
                       (const float *)x.data + i * c, gain.data, bias.data, c);
@@ -34,9 +30,8 @@ static void cpu_layernorm_forward(Device *device, Tensor y, Tensor mean, Tensor 
 
 static void cpu_residual_layernorm_forward(Device *device, Tensor sum, Tensor y, Tensor mean, Tensor rstd, Tensor x,
                                            Tensor branch, Tensor gain, Tensor bias, Dropout drop) {
-    (void)device;
     int64_t c = x.dims[1];
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < x.dims[0]; i++) {
         const float *a = (const float *)x.data + i * c, *b = (const float *)branch.data + i * c;
         float *out = (float *)sum.data + i * c,
@@ -53,11 +48,10 @@ static void cpu_residual_layernorm_forward(Device *device, Tensor sum, Tensor y,
 
 static void cpu_layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dresidual, Tensor dy,
                                    Tensor x, Tensor mean, Tensor rstd, Tensor gain) {
-    (void)device;
     int64_t n = x.dims[0], c = x.dims[1], blocks = (c + COLUMNS - 1) / COLUMNS;
     const float *g = gain.data, *means = mean.data, *rstds = rstd.data;
     /* The gains first: dx may lie where dresidual does, but never where dy or x do. */
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t block = 0; block < blocks; block++) {
         int64_t at = block * COLUMNS, width = c - at < COLUMNS ? c - at : COLUMNS;
         float gains[COLUMNS] = {0}, biases[COLUMNS] = {0};
@@ -72,7 +66,7 @@ static void cpu_layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tens
         for (int64_t j = 0; j < width; j++) ((float *)dgain.data)[at + j] += gains[j];
         for (int64_t j = 0; j < width && dbias.data; j++) ((float *)dbias.data)[at + j] += biases[j];
     }
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < n; i++) {
         const float *up = (const float *)dy.data + i * c, *in = (const float *)x.data + i * c;
         const float *past = dresidual.data ? (const float *)dresidual.data + i * c : NULL;
@@ -91,5 +85,3 @@ static void cpu_layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tens
             for (int64_t j = 0; j < c; j++) out[j] = r * (up[j] * g[j] - sum - (in[j] - m) * r * dot);
     }
 }
-
-#endif

@@ -1,15 +1,11 @@
 /* Dropout, residual, GELU, gather and scatter, sum: one pass each, limited by memory. */
-#ifndef KERNELS_CPU_ELEMENTWISE_H
-#define KERNELS_CPU_ELEMENTWISE_H
-
 #include "kernels/cpu/simd.h"
 
 enum { PIECE = 4096 }; /* elements a thread takes at once: dropout's factors of a piece stay in L1 */
 
 static void cpu_residual_forward(Device *device, Tensor sum, Tensor x, Tensor branch, Dropout drop) {
-    (void)device;
     int64_t n = tensor_numel(x), pieces = (n + PIECE - 1) / PIECE;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t piece = 0; piece < pieces; piece++) {
         int64_t at = piece * PIECE, count = n - at < PIECE ? n - at : PIECE;
         const float *a = (const float *)x.data + at, *b = (const float *)branch.data + at;
@@ -24,9 +20,8 @@ static void cpu_residual_forward(Device *device, Tensor sum, Tensor x, Tensor br
 }
 
 static void cpu_dropout(Device *device, Tensor y, Tensor x, Dropout drop) {
-    (void)device;
     int64_t n = tensor_numel(x), pieces = (n + PIECE - 1) / PIECE;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t piece = 0; piece < pieces; piece++) {
         int64_t at = piece * PIECE, count = n - at < PIECE ? n - at : PIECE;
         const float *in = (const float *)x.data + at;
@@ -45,33 +40,31 @@ static void cpu_dropout(Device *device, Tensor y, Tensor x, Dropout drop) {
 static inline float tanh_gelu_argument(float x) { return 1.59576912f * multiply_add(0.044715f * x * x, x, x); }
 
 static void cpu_gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) {
-    (void)device;
     int64_t n = tensor_numel(x);
     const float *in = x.data;
     float *out = y.data;
     if (kind == GELU_TANH) {
-#pragma omp parallel for simd schedule(static)
+#pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
         for (int64_t i = 0; i < n; i++) out[i] = in[i] * sigmoid_approximate(tanh_gelu_argument(in[i]));
     } else {
-#pragma omp parallel for simd schedule(static)
+#pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
         for (int64_t i = 0; i < n; i++) out[i] = in[i] * normal_distribution(in[i]);
     }
 }
 
 static void cpu_gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind) {
-    (void)device;
     int64_t n = tensor_numel(x);
     const float *in = x.data, *up = dy.data;
     float *out = dx.data;
     if (kind == GELU_TANH) {
-#pragma omp parallel for simd schedule(static)
+#pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
         for (int64_t i = 0; i < n; i++) {
             float s = sigmoid_approximate(tanh_gelu_argument(in[i]));
             float slope = 1.59576912f * multiply_add(3 * 0.044715f * in[i], in[i], 1.0f);
             out[i] = up[i] * multiply_add(in[i] * s * (1.0f - s), slope, s);
         }
     } else {
-#pragma omp parallel for simd schedule(static)
+#pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
         for (int64_t i = 0; i < n; i++) {
             float density = 0.398942280f * exp_approximate(-0.5f * in[i] * in[i]);
             out[i] = up[i] * multiply_add(in[i], density, normal_distribution(in[i]));
@@ -80,19 +73,19 @@ static void cpu_gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, Ge
 }
 
 static void cpu_gather_rows(Device *device, Tensor y, Tensor x, Tensor rows) {
-    (void)device;
+    check_indices("gather_rows", "rows", rows, 0, x.dims[0]);
     const int32_t *row = rows.data;
     int64_t c = x.dims[1];
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < rows.dims[0]; i++)
         memcpy((float *)y.data + i * c, (const float *)x.data + row[i] * c, (size_t)c * sizeof(float));
 }
 
 static void cpu_scatter_rows(Device *device, Tensor x, Tensor y, Tensor rows) {
-    (void)device;
+    check_indices("scatter_rows", "rows", rows, 0, x.dims[0]);
     const int32_t *row = rows.data;
     int64_t c = x.dims[1];
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < rows.dims[0]; i++)
         memcpy((float *)x.data + row[i] * c, (const float *)y.data + i * c, (size_t)c * sizeof(float));
 }
@@ -101,8 +94,7 @@ static void cpu_sum_forward(Device *device, Tensor out, Tensor x) {
     (void)device;
     const float *in = x.data;
     double sum = 0;
+#pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < x.dims[0]; i++) sum += (double)in[i];
     *(float *)out.data = (float)sum;
 }
-
-#endif

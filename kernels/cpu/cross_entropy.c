@@ -1,11 +1,9 @@
 /* Softmax cross-entropy, a row at a time: loss = log(sum exp(z - max)) + max - z[target]; its gradient, softmax(z)
  * minus one at the target, replaces the logits while the row is still in cache. */
-#ifndef KERNELS_CPU_CROSS_ENTROPY_H
-#define KERNELS_CPU_CROSS_ENTROPY_H
-
 #include "kernels/cpu/simd.h"
 
-/* Returns whether the row has a loss; the row holds exp(z - max) afterwards if `keep`, and *sum their sum. */
+/* *sum is the sum of exp(z - max), which the row holds afterwards if `keep`. A NaN makes its row's loss NaN: a maximum
+ * may overlook it, the sum does not. */
 static inline void cross_entropy_row(float *z, int64_t classes, int32_t target, float *loss, float *correct, bool keep,
                                      float *sum) {
     float largest = z[0], total = 0;
@@ -32,18 +30,11 @@ static inline void cross_entropy_row(float *z, int64_t classes, int32_t target, 
     *sum = total;
 }
 
-static void check_targets(const int32_t *target, int64_t n, int64_t classes) {
-    for (int64_t i = 0; i < n; i++)
-        if (target[i] >= classes)
-            die("cross_entropy: target %d of row %ld, there are %ld classes", target[i], (long)i, (long)classes);
-}
-
 static void cpu_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets) {
-    (void)device;
     const int32_t *target = targets.data;
     int64_t n = logits.dims[0], classes = logits.dims[1];
-    check_targets(target, n, classes);
-#pragma omp parallel for schedule(static)
+    check_indices("cross_entropy_forward", "targets", targets, INT32_MIN, classes);
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < n; i++) {
         float sum;
         cross_entropy_row((float *)logits.data + i * classes, classes, target[i], (float *)loss.data + i,
@@ -53,11 +44,10 @@ static void cpu_cross_entropy_forward(Device *device, Tensor loss, Tensor correc
 
 static void cpu_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits,
                                                Tensor targets, float scale) {
-    (void)device;
     const int32_t *target = targets.data;
     int64_t n = logits.dims[0], classes = logits.dims[1];
-    check_targets(target, n, classes);
-#pragma omp parallel for schedule(static)
+    check_indices("cross_entropy_forward_backward", "targets", targets, INT32_MIN, classes);
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < n; i++) {
         float *z = (float *)logits.data + i * classes, sum;
         cross_entropy_row(z, classes, target[i], (float *)loss.data + i, (float *)correct.data + i, true, &sum);
@@ -66,5 +56,3 @@ static void cpu_cross_entropy_forward_backward(Device *device, Tensor loss, Tens
         if (target[i] >= 0) z[target[i]] -= scale;
     }
 }
-
-#endif

@@ -1,16 +1,15 @@
 /* Embedding: a gather of rows; its backward adds rows in their order, each thread to its own columns, so that a token
  * that occurs many times always sums in the same order. */
-#ifndef KERNELS_CPU_EMBEDDING_H
-#define KERNELS_CPU_EMBEDDING_H
-
 #include "kernels/cpu/simd.h"
 
 static void cpu_embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor table, Tensor positions,
                                   Tensor position_table) {
-    (void)device;
+    check_indices("embedding_forward", "rows", rows, 0, x.dims[0]);
+    check_indices("embedding_forward", "ids", ids, 0, table.dims[0]);
+    check_indices("embedding_forward", "positions", positions, 0, position_table.dims[0]);
     const int32_t *row = rows.data, *id = ids.data, *position = positions.data;
     int64_t c = x.dims[1];
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < ids.dims[0]; i++) {
         float *to = (float *)x.data + (row ? row[i] : i) * c;
         const float *token = (const float *)table.data + id[i] * c;
@@ -25,10 +24,12 @@ static void cpu_embedding_forward(Device *device, Tensor x, Tensor rows, Tensor 
 
 static void cpu_embedding_backward(Device *device, Tensor dtable, Tensor dposition_table, Tensor dx, Tensor rows,
                                    Tensor ids, Tensor positions) {
-    (void)device;
+    check_indices("embedding_backward", "rows", rows, 0, dx.dims[0]);
+    check_indices("embedding_backward", "ids", ids, 0, dtable.dims[0]);
+    check_indices("embedding_backward", "positions", positions, 0, dposition_table.dims[0]);
     const int32_t *row = rows.data, *id = ids.data, *position = positions.data;
     int64_t c = dx.dims[1], blocks = (c + COLUMNS - 1) / COLUMNS;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t block = 0; block < blocks; block++) {
         int64_t at = block * COLUMNS, width = c - at < COLUMNS ? c - at : COLUMNS;
         for (int64_t i = 0; i < ids.dims[0]; i++) {
@@ -41,5 +42,3 @@ static void cpu_embedding_backward(Device *device, Tensor dtable, Tensor dpositi
         }
     }
 }
-
-#endif

@@ -1,0 +1,56 @@
+/* The gradient's norm and AdamW over segments of the flat buffers. Both are limited by memory: 4 and 28 bytes a
+ * parameter. The norm's squares are summed in double, in pieces of fixed size that are combined in their order, whoever
+ * computed them. */
+#include "kernels/cpu/simd.h"
+
+enum { NORM_PIECE = 16384, NORM_ROUND = 1024 }; /* elements of a piece; pieces whose sums are kept at once */
+
+static double sum_of_squares(const float *g, int64_t n) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += (double)g[i] * (double)g[i];
+    return sum;
+}
+
+static void cpu_global_norm(Device *device, Tensor norm, Tensor grads, const Segment *segments, int n_segments) {
+    double total = 0, *sums = (double *)(void *)cpu_scratch(device, 2 * NORM_ROUND);
+    for (int s = 0; s < n_segments; s++) {
+        const float *g = (const float *)grads.data + segments[s].begin;
+        int64_t n = segments[s].end - segments[s].begin, pieces = (n + NORM_PIECE - 1) / NORM_PIECE;
+        for (int64_t base = 0; base < pieces; base += NORM_ROUND) {
+            int64_t count = pieces - base < NORM_ROUND ? pieces - base : NORM_ROUND;
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
+            for (int64_t i = 0; i < count; i++) {
+                int64_t at = (base + i) * NORM_PIECE;
+                sums[i] = sum_of_squares(g + at, n - at < NORM_PIECE ? n - at : NORM_PIECE);
+            }
+            for (int64_t i = 0; i < count; i++) total += sums[i];
+        }
+    }
+    *(float *)norm.data = (float)sqrt(total);
+}
+
+/* With g the clipped gradient and t the step:
+ *   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
+ *   p = p (1 - lr wd) - lr / (1 - b1^t) m / (sqrt(v / (1 - b2^t)) + eps). */
+static void cpu_adamw_update(Device *device, Tensor params, Tensor m, Tensor v, Tensor grads, Tensor norm,
+                             const Segment *segments, int n_segments, AdamW o) {
+    double length = (double)*(const float *)norm.data + 1e-6, lr = (double)o.learning_rate, t = (double)o.step;
+    float clip = o.clip > 0 && length > (double)o.clip ? (float)((double)o.clip / length) : 1.0f;
+    float rate = (float)(lr / (1 - pow((double)o.beta1, t))), root = (float)(1 / sqrt(1 - pow((double)o.beta2, t)));
+    float old1 = o.beta1, new1 = (float)(1 - (double)o.beta1), old2 = o.beta2, new2 = (float)(1 - (double)o.beta2);
+    float epsilon = o.epsilon;
+    for (int s = 0; s < n_segments; s++) {
+        int64_t begin = segments[s].begin, n = segments[s].end - begin;
+        float keep = (float)(1 - lr * (double)segments[s].weight_decay);
+        float *p = (float *)params.data + begin, *mean = (float *)m.data + begin, *square = (float *)v.data + begin;
+        const float *g = (const float *)grads.data + begin;
+#pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
+        for (int64_t i = 0; i < n; i++) {
+            float gradient = g[i] * clip;
+            mean[i] = old1 * mean[i] + new1 * gradient;
+            square[i] = old2 * square[i] + new2 * gradient * gradient;
+            p[i] = p[i] * keep - rate * mean[i] / (sqrtf(square[i]) * root + epsilon);
+        }
+    }
+}
