@@ -155,6 +155,19 @@ static int remove_entry(const char *path, int flags) {
 int unlink(const char *path) { return remove_entry(path, 0); }
 int rmdir(const char *path) { return remove_entry(path, AT_REMOVEDIR); }
 
+/* ---- what the tests own ---- */
+
+/* Texts that live until the program ends. */
+static char *keep(char *text) {
+    static char *all[512];
+    static int n;
+    assert_true(n < 512);
+    return all[n++] = text;
+}
+
+static char *scratch(void) { return keep(scratch_directory()); }
+static char *in(const char *directory, const char *name) { return keep(path_join(directory, name)); }
+
 /* ---- a small model whose numbers follow from the step and the seed ---- */
 
 static ParamTable table;
@@ -302,6 +315,8 @@ static int64_t step_to_resume(const char *directory, uint64_t *seed) {
     return step;
 }
 
+static char *resolve(const char *directory, const char *resume) { return keep(checkpoint_resolve(directory, resume)); }
+
 static void assert_listing(const char *directory, const char *want) {
     char output[4096];
     assert_int_equal(run_command(output, sizeof output, "ls -A '%s' | tr '\\n' ' '", directory), 0);
@@ -312,10 +327,10 @@ static void assert_listing(const char *directory, const char *want) {
 
 static void a_checkpoint_is_loaded_to_the_bit(void **unused) {
     (void)unused;
-    char *directory = scratch_directory();
+    char *directory = scratch();
     Checkpointer *c = open_checkpointer(directory, 3);
     uint64_t seed;
-    assert_null(checkpoint_resolve(directory, "auto"));
+    assert_null(resolve(directory, "auto"));
     for (int64_t step = 1; step <= 3; step++) {
         save_good(c, step, 5, false);
         assert_int_equal(step_to_resume(directory, &seed), step);
@@ -327,16 +342,16 @@ static void a_checkpoint_is_loaded_to_the_bit(void **unused) {
 
 static void the_newest_the_last_and_the_best_are_kept(void **unused) {
     (void)unused;
-    char *directory = scratch_directory(), output[64];
+    char *directory = scratch(), output[64];
     Checkpointer *c = open_checkpointer(directory, 2);
-    write_text(path_join(directory, "step_00000000"), "a file");
-    write_text(path_join(directory, "log.jsonl"), "the log");
-    make_directories(path_join(directory, "step_00000003.mine"));
-    make_directories(path_join(directory, "step_00000002"));
+    write_text(in(directory, "step_00000000"), "a file");
+    write_text(in(directory, "log.jsonl"), "the log");
+    make_directories(in(directory, "step_00000003.mine"));
+    make_directories(in(directory, "step_00000002"));
     for (int64_t step = 3; step <= 8; step++) save_good(c, step, 1, step == 4);
     assert_listing(directory, "best last log.jsonl step_00000000 step_00000002 step_00000003.mine step_00000004 "
                               "step_00000007 step_00000008 ");
-    write_text(path_join(directory, "step_00000007/notes.txt"), "mine");
+    write_text(in(directory, "step_00000007/notes.txt"), "mine");
     save_good(c, 9, 1, true); /* 4 is no longer the best */
     save_good(c, 10, 1, false);
     assert_listing(directory, "best last log.jsonl step_00000000 step_00000002 step_00000003.mine step_00000007 "
@@ -348,14 +363,14 @@ static void the_newest_the_last_and_the_best_are_kept(void **unused) {
 
 static void a_step_written_again_is_replaced(void **unused) {
     (void)unused;
-    char *directory = scratch_directory();
+    char *directory = scratch();
     Checkpointer *c = open_checkpointer(directory, 2);
     uint64_t seed;
     save_good(c, 1, 1, false);
     save_good(c, 1, 2, false);
     assert_int_equal(step_to_resume(directory, &seed), 1);
     assert_int_equal(seed, 2);
-    make_directories(path_join(directory, "step_00000002/mine"));
+    make_directories(in(directory, "step_00000002/mine"));
     Error error;
     save(c, 2, 1, false);
     assert_false(checkpointer_wait(c, &error));
@@ -367,7 +382,7 @@ static void a_step_written_again_is_replaced(void **unused) {
 
 static void a_save_allocates_nothing(void **unused) {
     (void)unused;
-    Checkpointer *c = open_checkpointer(scratch_directory(), 1);
+    Checkpointer *c = open_checkpointer(scratch(), 1);
     int64_t before = allocation_count();
     save_good(c, 1, 1, true);
     save_good(c, 2, 1, true);
@@ -379,7 +394,7 @@ static void open_again(void *directory) { checkpointer_close(checkpointer_open(d
 
 static void two_runs_cannot_share_a_directory(void **unused) {
     (void)unused;
-    char *directory = scratch_directory(), output[1024];
+    char *directory = scratch(), output[1024];
     Checkpointer *c = open_checkpointer(directory, 1);
     assert_int_equal(run_function(output, sizeof output, open_again, directory), 1);
     assert_contains(output, "another program is writing checkpoints into");
@@ -421,7 +436,7 @@ static void reset(const Attempt *a) {
 }
 
 static void prepare(Attempt *a) {
-    a->directory = path_join(scratch_directory(), "run");
+    a->directory = in(scratch(), "run");
     reset(a);
 }
 
@@ -432,7 +447,8 @@ static void assert_survived(const Attempt *a, bool written) {
     int64_t step = step_to_resume(a->directory, &seed);
     bool is_new = step == a->step && seed == a->seed, is_old = step == a->steps_before && (!step || seed == 1);
     if (!is_new && (written || !is_old)) fail_msg("call %d: step %lld is resumed", a->at, (long long)step);
-    char *best = path_join(a->directory, "best"), output[4096];
+    char best[PATH_MAX], output[4096];
+    snprintf(best, sizeof best, "%s/best", a->directory);
     if (a->steps_before || written) check_whole(best, &seed);
     Checkpointer *c = open_checkpointer(a->directory, 2);
     assert_int_equal(run_command(output, sizeof output, "ls -A '%s'", a->directory), 0);
@@ -440,7 +456,6 @@ static void assert_survived(const Attempt *a, bool written) {
     save_good(c, 9, 4, false);
     assert_int_equal(step_to_resume(a->directory, &seed), 9);
     checkpointer_close(c);
-    free(best);
 }
 
 /* Tries a fault at every call until one comes after the last. Returns the number of calls. */
@@ -530,7 +545,7 @@ static void a_file_too_large_is_said(void **unused) {
 /* On a file system of 64 KiB, mounted for this process alone: steps until it is full. */
 static void a_full_disk_leaves_a_whole_checkpoint(void **unused) {
     (void)unused;
-    char *directory = scratch_directory(), output[4096];
+    char *directory = scratch(), output[4096];
     if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
         mount("tmpfs", directory, "tmpfs", 0, "size=64k")) {
         printf("SKIPPED: a full disk on a small tmpfs: %s\n", strerror(errno));
@@ -558,35 +573,35 @@ static void a_full_disk_leaves_a_whole_checkpoint(void **unused) {
 /* ---- which checkpoint ---- */
 
 static char *resolve_directory;
-static void resolve_or_die(void *resume) { puts(checkpoint_resolve(resolve_directory, resume)); }
+static void resolve_or_die(void *resume) { puts(resolve(resolve_directory, resume)); }
 
 static void resume_finds_what_is_meant(void **unused) {
     (void)unused;
-    char *directory = resolve_directory = scratch_directory(), output[2048];
+    char *directory = resolve_directory = scratch(), output[2048];
     Checkpointer *c = open_checkpointer(directory, 3);
     for (int64_t step = 1; step <= 3; step++) save_good(c, step, 1, step == 2);
     checkpointer_close(c);
-    char *one = path_join(directory, "step_00000001"), *three = path_join(directory, "step_00000003");
-    assert_string_equal(checkpoint_resolve("/nowhere", one), one);
-    assert_string_equal(checkpoint_resolve("/nowhere", path_join(one, "state.json")), one);
-    assert_null(checkpoint_resolve("/nowhere", "auto"));
-    assert_string_equal(checkpoint_resolve(directory, "auto"), three);
-    unlink(path_join(directory, "last"));
-    assert_string_equal(checkpoint_resolve(directory, "auto"), three);
-    unlink(path_join(three, "optimizer.safetensors")); /* not whole */
-    assert_string_equal(checkpoint_resolve(directory, "auto"), path_join(directory, "step_00000002"));
+    char *one = in(directory, "step_00000001"), *three = in(directory, "step_00000003");
+    assert_string_equal(resolve("/nowhere", one), one);
+    assert_string_equal(resolve("/nowhere", in(one, "state.json")), one);
+    assert_null(resolve("/nowhere", "auto"));
+    assert_string_equal(resolve(directory, "auto"), three);
+    unlink(in(directory, "last"));
+    assert_string_equal(resolve(directory, "auto"), three);
+    unlink(in(three, "optimizer.safetensors")); /* not whole */
+    assert_string_equal(resolve(directory, "auto"), in(directory, "step_00000002"));
 
     assert_int_equal(run_function(output, sizeof output, resolve_or_die, three), 1);
     assert_contains(output, "cannot read its optimizer.safetensors: No such file");
     assert_int_equal(run_function(output, sizeof output, resolve_or_die, "/nowhere"), 1);
     assert_contains(output, "--resume /nowhere: no checkpoint: cannot read its state.json");
-    assert_int_equal(symlink("step_00000001", path_join(directory, "last")), 0);
+    assert_int_equal(symlink("step_00000001", in(directory, "last")), 0);
     assert_int_equal(run_function(output, sizeof output, resolve_or_die, directory), 1);
     assert_contains(output, "/last?");
-    write_text(path_join(one, "state.json"), "{\"format\": \"another\"}");
+    write_text(in(one, "state.json"), "{\"format\": \"another\"}");
     assert_int_equal(run_function(output, sizeof output, resolve_or_die, one), 1);
     assert_contains(output, "not one of a checkpoint of this program");
-    write_text(path_join(one, "state.json"), "{\n\"format\": \"another\"");
+    write_text(in(one, "state.json"), "{\n\"format\": \"another\"");
     assert_int_equal(run_function(output, sizeof output, resolve_or_die, one), 1);
     assert_contains(output, "state.json, line 2, column");
 }
@@ -606,7 +621,7 @@ static void assert_load_fails(const char *path, const ParamTable *other, const c
 
 static void a_checkpoint_of_another_model_is_refused(void **unused) {
     (void)unused;
-    char *directory = scratch_directory(), *path = path_join(directory, "step_00000001"), output[256];
+    char *directory = scratch(), *path = in(directory, "step_00000001"), output[256];
     Checkpointer *c = open_checkpointer(directory, 3);
     save_good(c, 1, 1, false);
     save_good(c, 2, 1, false);
@@ -622,7 +637,7 @@ static void a_checkpoint_of_another_model_is_refused(void **unused) {
     assert_load_fails(path, &fewer, "optimizer.safetensors has 6 tensors; the model has 1 parameters with two each");
     run_command(output, sizeof output, "cp '%s/step_00000002/model.safetensors' '%s'", directory, path);
     assert_load_fails(path, &table, "model.safetensors is not of step 1");
-    write_text(path_join(path, "model.safetensors"), "nonsense that is long enough");
+    write_text(in(path, "model.safetensors"), "nonsense that is long enough");
     assert_load_fails(path, &table, "model.safetensors: neither a safetensors nor a torch file");
     params_free(&other);
     params_free(&fewer);
@@ -655,8 +670,16 @@ static Imported import(const char *path, int64_t rows) {
     return i;
 }
 
+static void forget(Imported *i) {
+    tensor_file_close(&i->file);
+    params_free(&i->table);
+    free(i->weights);
+    free(i->tensors);
+    free(i->report.missing_names);
+}
+
 static char *write_base(const TensorToWrite *tensors, int count) {
-    char *path = path_join(scratch_directory(), "base.safetensors");
+    char *path = in(scratch(), "base.safetensors");
     Error error;
     if (!safetensors_write(path, tensors, count, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
     return path;
@@ -690,7 +713,7 @@ static void a_vocabulary_may_grow_and_shrink(void **unused) {
         assert_string_equal(i.report.missing_names, "gpt.h.0.attn.c_attn.weight");
         assert_string_equal(i.tensors[0].name, "pe");
         assert_memory_equal(i.tensors[0].data, counter_data, sizeof counter_data);
-        tensor_file_close(&i.file);
+        forget(&i);
     }
 }
 
@@ -710,13 +733,14 @@ static void names_are_the_references_own(void **unused) {
     assert_int_equal(i.n, 1);
     assert_string_equal(i.tensors[0].name, "conditioning_encoder.pe");
     assert_memory_equal(i.weights + i.table.items[1].offset, norm_data, sizeof norm_data);
-    tensor_file_close(&i.file);
+    forget(&i);
 }
 
 static void assert_import_fails(const TensorToWrite *base, int count, const char *message) {
     Imported i = import(write_base(base, count), 4);
     if (i.good) fail_msg("imported, and not refused with: %s", message);
     assert_contains(i.error.text, message);
+    forget(&i);
 }
 
 static void a_base_of_another_model_is_refused(void **unused) {
@@ -740,6 +764,7 @@ static void a_base_of_another_model_is_refused(void **unused) {
     Imported i = import("/nowhere.pth", 4);
     assert_false(i.good);
     assert_contains(i.error.text, "cannot open: No such file");
+    forget(&i);
 }
 
 static void a_pth_is_imported_from_under_model(void **unused) {
@@ -773,6 +798,8 @@ static void a_pth_is_imported_from_under_model(void **unused) {
     }
     tensor_file_close(&file);
     tensor_file_close(&want);
+    free(tensors);
+    free(report.missing_names);
     params_free(&t);
 }
 

@@ -28,7 +28,16 @@ static const TensorToWrite mixed[] = {
 enum { N_MIXED = sizeof mixed / sizeof *mixed };
 static const char *const keys[] = {"format", "note"}, *const values[] = {"pt", "a\nb\t\"c\""};
 
-static char *in(const char *directory, const char *name) { return path_join(directory, name); }
+/* Texts that live until the program ends. */
+static char *keep(char *text) {
+    static char *all[256];
+    static int n;
+    assert_true(n < 256);
+    return all[n++] = text;
+}
+
+static char *scratch(void) { return keep(scratch_directory()); }
+static char *in(const char *directory, const char *name) { return keep(path_join(directory, name)); }
 
 static void write_mixed(const char *path) {
     Error error;
@@ -37,7 +46,7 @@ static void write_mixed(const char *path) {
 
 static void everything_written_is_read_back(void **unused) {
     (void)unused;
-    char *path = in(scratch_directory(), "mixed.safetensors");
+    char *path = in(scratch(), "mixed.safetensors");
     TensorFile file;
     Error error;
     write_mixed(path);
@@ -71,7 +80,7 @@ static void everything_written_is_read_back(void **unused) {
 
 static void the_same_tensors_give_the_same_bytes(void **unused) {
     (void)unused;
-    char *directory = scratch_directory(), *a, *b;
+    char *directory = scratch(), *a, *b;
     size_t a_size, b_size;
     int64_t before = 0;
     for (int i = 0; i < 2; i++) {
@@ -83,6 +92,8 @@ static void the_same_tensors_give_the_same_bytes(void **unused) {
     assert_true(read_file(in(directory, "a"), &a, &a_size, NULL) && read_file(in(directory, "b"), &b, &b_size, NULL));
     assert_int_equal(a_size, b_size);
     assert_memory_equal(a, b, a_size);
+    free(a);
+    free(b);
 }
 
 /* ---- conversion ---- */
@@ -184,7 +195,7 @@ static void bad_headers_are_refused_by_name(void **unused) {
 
 static void a_file_cut_anywhere_is_refused(void **unused) {
     (void)unused;
-    char *directory = scratch_directory(), *path = in(directory, "whole"), *bytes;
+    char *directory = scratch(), *path = in(directory, "whole"), *bytes;
     size_t size;
     write_mixed(path);
     assert_true(read_file(path, &bytes, &size, NULL));
@@ -195,11 +206,12 @@ static void a_file_cut_anywhere_is_refused(void **unused) {
         assert_false(safetensors_parse(exact, length, &file, NULL));
         free(exact);
     }
+    free(bytes);
 }
 
 static void other_files_are_refused(void **unused) {
     (void)unused;
-    char *directory = scratch_directory();
+    char *directory = scratch();
     TensorFile file;
     Error error;
     assert_false(tensor_file_open(in(directory, "none"), &file, &error));
@@ -221,7 +233,7 @@ static void other_files_are_refused(void **unused) {
 static void offsets_beyond_4_GiB_are_right(void **unused) {
     (void)unused;
     const int64_t large = 5LL << 30;
-    char *path = in(scratch_directory(), "large"), header[512];
+    char *path = in(scratch(), "large"), header[512];
     int n = snprintf(header + 8, sizeof header - 8,
                      "{\"large\":{\"dtype\":\"U8\",\"shape\":[5,1073741824],\"data_offsets\":[0,%lld]},"
                      "\"behind\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[%lld,%lld]}}",
@@ -264,19 +276,19 @@ static void write_with_small_limit(void *path) {
 
 static void a_full_disk_leaves_what_was_there(void **unused) {
     (void)unused;
-    char *directory = scratch_directory(), *path = in(directory, "x.safetensors"), output[1024];
+    char *directory = scratch(), *path = in(directory, "x.safetensors"), output[1024];
     write_text(path, "what was there");
     assert_int_equal(run_function(output, sizeof output, write_with_small_limit, path), 0);
     assert_contains(output, path);
     assert_contains(output, "1000 of 16512 bytes were written, then: File too large"); /* 128 of header */
-    assert_string_equal(read_text(path), "what was there");
+    assert_string_equal(keep(read_text(path)), "what was there");
     assert_int_equal(run_command(output, sizeof output, "ls '%s'", directory), 0);
     assert_string_equal(output, "x.safetensors\n"); /* no temporary file */
 }
 
 static void what_cannot_be_written_is_refused(void **unused) {
     (void)unused;
-    char *directory = scratch_directory();
+    char *directory = scratch();
     Error error;
     TensorToWrite twice[] = {mixed[0], mixed[0]}, strange = mixed[0];
     assert_false(safetensors_write(in(directory, "x"), twice, 2, NULL, NULL, 0, &error));
@@ -289,7 +301,7 @@ static void what_cannot_be_written_is_refused(void **unused) {
     assert_false(file_write_atomic(in(directory, "no/x"), "", 0, &error));
     char *path = in(directory, "small");
     assert_true(file_write_atomic(path, "{}\n", 3, &error) && file_write_atomic(path, "{1}\n", 4, &error));
-    assert_string_equal(read_text(path), "{1}\n");
+    assert_string_equal(keep(read_text(path)), "{1}\n");
 }
 
 int main(void) {

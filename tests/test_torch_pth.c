@@ -6,9 +6,20 @@
 
 #include "data/safetensors.h"
 
+/* Texts that live until the program ends. */
+static char *keep(char *text) {
+    static char *all[256];
+    static int n;
+    assert_true(n < 256);
+    return all[n++] = text;
+}
+
+static char *scratch(void) { return keep(scratch_directory()); }
+static char *in(const char *directory, const char *name) { return keep(path_join(directory, name)); }
+
 static const char golden[] = "tests/reference/golden";
 
-static char *golden_path(const char *name) { return path_join(golden, name); }
+static char *golden_path(const char *name) { return in(golden, name); }
 
 static void open_good(const char *path, TensorFile *file) {
     Error error;
@@ -188,7 +199,7 @@ static void add_entry(zip_t *zip, const char *name, const void *bytes, size_t si
 
 /* A .pth with this pickle and this storage "0" (NULL: none). */
 static char *make_pth(const Bytes *pickle, const float *storage, size_t bytes, const char *order, int method) {
-    char *path = path_join(scratch_directory(), "hand.pth");
+    char *path = in(scratch(), "hand.pth");
     int code;
     zip_t *zip = zip_open(path, ZIP_CREATE | ZIP_TRUNCATE, &code);
     assert_non_null(zip);
@@ -225,6 +236,7 @@ static void broken_archives_are_refused(void **unused) {
     write_bytes(path, bytes, size);
     assert_refused(path, "data/0: CRC error after 24 of 24 bytes");
     write_bytes(path, bytes, size / 2);
+    free(bytes);
     assert_refused(path, "not a whole zip file");
 
     assert_refused(make_pth(&pickle, numbers, 20, NULL, ZIP_CM_STORE), "data/0 has 20 bytes; data.pkl says 24");
@@ -237,7 +249,7 @@ static void broken_archives_are_refused(void **unused) {
                    "the tensors need more bytes than the file");
     pickle = tensor_pickle(64, 0, 3, 2, 1, 3);
     assert_refused(make_pth(&pickle, many, 256, NULL, ZIP_CM_DEFLATE), "data/0 is compressed");
-    path = path_join(scratch_directory(), "old.pth");
+    path = in(scratch(), "old.pth");
     write_bytes(path, "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.", 16);
     assert_refused(path, "a torch older than 1.6");
 }
