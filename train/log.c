@@ -1,8 +1,9 @@
 /* log.jsonl is written a line at a time with one write(), so that a killed run leaves at most one torn line, at the
  * end. A TensorBoard event file is a TFRecord file of protobuf messages; the few that scalars need are encoded here by
- * hand. */
+ * hand, little-endian like every machine that this program is built for. Nothing here allocates after log_open. */
 #include "train/log.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,8 +22,10 @@
 struct Log {
     int lines, events; /* file descriptors */
     bool terminal, progress_shown, broken;
-    char progress[512];
+    char progress[512]; /* as shown */
 };
+
+enum { LONGEST_NAME = 64, MOST_VALUES = 64, LONGEST_LINE = 256 + MOST_VALUES * (LONGEST_NAME + 32) };
 
 /* CRC-32C (Castagnoli), reflected polynomial 0x82F63B78, and TFRecord's mask of it. */
 static uint32_t masked_crc32c(const unsigned char *bytes, size_t n) {
@@ -34,19 +38,21 @@ static uint32_t masked_crc32c(const unsigned char *bytes, size_t n) {
     return (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 
+/* A record is written whole or not at all: what a full disk took of it is cut off again. Training does not stop. */
 static void write_whole(Log *log, int file, const void *bytes, size_t n) {
-    if (file < 0) return;
     ssize_t written;
     do written = write(file, bytes, n);
     while (written < 0 && errno == EINTR);
-    if (written == (ssize_t)n || log->broken) return;
+    if (written == (ssize_t)n) return;
+    const char *reason = written < 0 ? strerror(errno) : "disk full";
+    if (written > 0 && ftruncate(file, lseek(file, 0, SEEK_CUR) - written)) reason = strerror(errno);
+    if (!log->broken) warn("the log could not be written (%s): it has a gap; training goes on", reason);
     log->broken = true;
-    warn("the log could not be written (%s); training goes on without it", written < 0 ? strerror(errno) : "disk full");
 }
 
-/* A protobuf message under construction. */
+/* A protobuf message under construction; ours are short. */
 typedef struct {
-    unsigned char bytes[4096];
+    unsigned char bytes[256];
     size_t n;
 } Message;
 
@@ -102,7 +108,24 @@ static void write_scalar(Log *log, int64_t step, const char *name, double value)
     write_record(log, &event);
 }
 
-static int open_events(Log *log, const char *directory) {
+/* Event {1: wall_time, 3: file_version}, which every event file begins with; and for a resumed run Event {1: wall_time,
+ * 2: step, 7: SessionLog {1: status START}}, which tells TensorBoard to forget what an earlier file of the same folder
+ * holds from this step on. */
+static void write_opening(Log *log, int64_t resume_step) {
+    Message version = {.n = 0}, start = {.n = 0};
+    double now = wall_clock();
+    put_fixed(&version, 1, &now, sizeof now);
+    put_bytes(&version, 3, "brain.Event:2", 13);
+    write_record(log, &version);
+    if (!resume_step) return;
+    put_fixed(&start, 1, &now, sizeof now);
+    put_varint(&start, 2 << 3);
+    put_varint(&start, (uint64_t)resume_step + 1);
+    put_bytes(&start, 7, "\x08\x01", 2);
+    write_record(log, &start);
+}
+
+static void open_events(Log *log, const char *directory, int64_t resume_step) {
     char run[64], host[64] = "localhost";
     time_t now = time(NULL);
     struct tm local;
@@ -115,14 +138,9 @@ static int open_events(Log *log, const char *directory) {
     char *path = xformat("%s/events.out.tfevents.%lld.%s.%d", folder, (long long)now, host, (int)getpid());
     log->events = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (log->events < 0) die("cannot open %s: %s", path, strerror(errno));
-    Message event = {.n = 0};
-    double seconds = wall_clock();
-    put_fixed(&event, 1, &seconds, sizeof seconds);
-    put_bytes(&event, 3, "brain.Event:2", 13);
-    write_record(log, &event);
+    write_opening(log, resume_step);
     free(path);
     free(folder);
-    return log->events;
 }
 
 /* Keeps the lines of steps up to `step`; a torn last line and what a resumed run will do again go. */
@@ -155,7 +173,7 @@ Log *log_open(const char *directory, int64_t resume_step) {
     drop_later_lines(path, resume_step);
     log->lines = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (log->lines < 0) die("cannot open %s: %s", path, strerror(errno));
-    open_events(log, directory);
+    open_events(log, directory, resume_step);
     free(path);
     return log;
 }
@@ -167,16 +185,22 @@ void log_close(Log *log) {
     free(log);
 }
 
+/* ", "name": value". Integers in full, others with the 9 digits that a float has; JSON has no NaN and no infinity,
+ * which become null (TensorBoard gets them as they are). */
+static int value_text(char *text, size_t size, LogValue v) {
+    if (!isfinite(v.value)) return snprintf(text, size, ", \"%s\": null", v.name);
+    bool whole = fabs(v.value) < 1e15 && v.value == floor(v.value);
+    return snprintf(text, size, whole ? ", \"%s\": %.0f" : ", \"%s\": %.9g", v.name, v.value);
+}
+
 void log_values(Log *log, const char *kind, int64_t step, double wall_time, const LogValue *values, int count) {
-    char line[4096];
+    char line[LONGEST_LINE];
+    assert(count <= MOST_VALUES && strlen(kind) < LONGEST_NAME);
     int n = snprintf(line, sizeof line, "{\"kind\": \"%s\", \"step\": %lld, \"time\": %.3f", kind, (long long)step,
                      wall_time);
-    for (int i = 0; i < count && n < (int)sizeof line - 128; i++) {
-        /* JSON has no NaN and no infinity. */
-        if (isfinite(values[i].value))
-            n += snprintf(line + n, sizeof line - (size_t)n, ", \"%.64s\": %.9g", values[i].name, values[i].value);
-        else
-            n += snprintf(line + n, sizeof line - (size_t)n, ", \"%.64s\": null", values[i].name);
+    for (int i = 0; i < count; i++) {
+        assert(strlen(values[i].name) < LONGEST_NAME);
+        n += value_text(line + n, sizeof line - (size_t)n, values[i]);
         write_scalar(log, step, values[i].name, values[i].value);
     }
     n += snprintf(line + n, sizeof line - (size_t)n, "}\n");
@@ -185,10 +209,15 @@ void log_values(Log *log, const char *kind, int64_t step, double wall_time, cons
 
 bool log_is_terminal(const Log *log) { return log->terminal; }
 
+/* "\r" and "erase to the end of the line". */
+static void progress_erase(const Log *log) {
+    if (log->progress_shown) printf("\r\033[K");
+}
+
 void log_line(Log *log, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    if (log->progress_shown) printf("\r\033[K");
+    progress_erase(log);
     vprintf(format, arguments);
     printf("\n");
     if (log->progress_shown) printf("%s", log->progress);
@@ -202,20 +231,25 @@ void log_progress(Log *log, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(log->progress, sizeof log->progress, format, arguments);
     va_end(arguments);
-    printf("\r\033[K%s", log->progress);
+    struct winsize window; /* a longer line would wrap, and could not be erased */
+    if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) && window.ws_col && window.ws_col < sizeof log->progress)
+        log->progress[window.ws_col - 1] = 0;
+    progress_erase(log);
+    printf("%s", log->progress);
     fflush(stdout);
     log->progress_shown = true;
 }
 
 const char *format_duration(double seconds, char text[32]) {
+    double whole = round(seconds);
     if (!isfinite(seconds) || seconds < 0)
         snprintf(text, 32, "?");
-    else if (seconds < 100)
+    else if (seconds < 99.95)
         snprintf(text, 32, "%.1f s", seconds);
-    else if (seconds < 6000)
-        snprintf(text, 32, "%dm%02ds", (int)seconds / 60, (int)seconds % 60);
+    else if (whole < 6000)
+        snprintf(text, 32, "%dm%02ds", (int)whole / 60, (int)whole % 60);
     else
-        snprintf(text, 32, "%.0fh%02dm", floor(seconds / 3600), (int)fmod(seconds / 60, 60));
+        snprintf(text, 32, "%.0fh%02dm", floor(whole / 3600), (int)fmod(whole / 60, 60));
     return text;
 }
 

@@ -6,8 +6,10 @@
 
 typedef struct Log Log;
 
-/* Opens DIR/log.jsonl (appending; a resumed run first drops lines of steps after `resume_step`, kept whole by an atomic
- * rewrite) and DIR/logs/run_YYYYmmdd_HHMMSS/events.out.tfevents.*. */
+/* Opens DIR/log.jsonl, appending, after an atomic rewrite that drops a torn last line and the lines of steps after
+ * `resume_step`, which will be done again (a fresh start, 0, begins a new log); and an event file in
+ * DIR/logs/run_YYYYmmdd_HHMMSS, or DIR/logs/$INDEXTTS_RUN_NAME. Dies if it cannot. A later write error is warned of
+ * once, and training goes on. */
 Log *log_open(const char *directory, int64_t resume_step);
 void log_close(Log *log);
 
@@ -16,8 +18,8 @@ typedef struct {
     double value;
 } LogValue;
 
-/* One JSON line {"step": N, "time": seconds, "kind": "train", name: value, ...} and one TensorBoard scalar a value. The
- * values named "train/..." and "val/..." go to TensorBoard under that name. No allocation. */
+/* One JSON line {"kind": "train", "step": N, "time": seconds, name: value, ...}, in which a value that is not finite is
+ * null, and one TensorBoard scalar a value. At most 64 values, names shorter than 64 characters. No allocation. */
 void log_values(Log *log, const char *kind, int64_t step, double wall_time, const LogValue *values, int count);
 
 /* Terminal. A line scrolls; the progress line stays at the bottom of a terminal, and is silent when stdout is none. */
