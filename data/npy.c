@@ -1,13 +1,15 @@
-/* NumPy's .npy: magic, version, the length of a header, a Python dictionary literal with three keys, the numbers. */
+/* NumPy's .npy: the magic bytes, a version, the length of a header, the header (a Python dictionary literal of three
+ * keys, padded with spaces), the numbers.
+ *
+ * The header is read by a parser of just that literal. Nothing it says is believed before it is checked: sizes cannot
+ * overflow, and the file must hold exactly the bytes that its shape needs. */
 #include "data/npy.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "data/safetensors.h"
 
@@ -28,39 +30,40 @@ static bool accept(Text *t, const char *word) {
     return true;
 }
 
-/* 'text' or "text" into out. */
+/* 'text' or "text", printable ASCII, into out. */
 static bool quoted(Text *t, char *out, size_t size) {
     skip_space(t);
     if (t->at == t->end || (*t->at != '\'' && *t->at != '"')) return false;
     char quote = *t->at++;
     const char *close = memchr(t->at, quote, (size_t)(t->end - t->at));
     if (!close || (size_t)(close - t->at) >= size) return false;
-    memcpy(out, t->at, (size_t)(close - t->at));
-    out[close - t->at] = 0;
-    t->at = close + 1;
+    for (; t->at < close; *out++ = *t->at++)
+        if (*t->at < ' ' || *t->at > '~') return false;
+    *out = 0;
+    t->at++;
     return true;
 }
 
+/* A byte order, a kind, a size of one digit: "<f4". */
 static bool parse_descr(Text *t, Npy *npy, Error *error) {
+    static const char *const sizes[] = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"};
     char descr[32];
     skip_space(t);
     if (t->at < t->end && *t->at == '[') return error_set(error, "is an array of records; expected plain numbers");
     if (!quoted(t, descr, sizeof descr)) return error_set(error, "the header's descr is not a text");
     if (strchr(descr, 'O'))
         return error_set(error, "holds Python objects (dtype %s): a pickle, which is not read", descr);
-    char *end;
-    const char *rest = strchr("<>|=", descr[0]) && descr[0] ? descr + 1 : descr;
+    const char *type = descr + (descr[0] && strchr("<>|=", descr[0]));
+    bool known = false;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) known = known || !strcmp(type, sizes[i]);
+    if (!known) return error_set(error, "has dtype '%s'; expected bool, integers or floats of at most 8 bytes", descr);
     npy->big_endian = descr[0] == '>';
-    npy->kind = rest[0];
-    npy->item_size = (int)strtol(rest[0] ? rest + 1 : rest, &end, 10);
-    int n = npy->item_size;
-    bool known = (npy->kind == 'b' && n == 1) || (npy->kind == 'f' && (n == 2 || n == 4 || n == 8)) ||
-                 ((npy->kind == 'i' || npy->kind == 'u') && (n == 1 || n == 2 || n == 4 || n == 8));
-    if (!known || *end)
-        return error_set(error, "has dtype '%s'; expected bool, integers or floats of at most 8 bytes", descr);
+    npy->kind = type[0];
+    npy->item_size = type[1] - '0';
     return true;
 }
 
+/* (), (3,), (3, 4), (3, 4,) */
 static bool parse_shape(Text *t, Npy *npy, Error *error) {
     if (!accept(t, "(")) return error_set(error, "the header's shape is not a tuple");
     npy->count = 1;
@@ -77,11 +80,9 @@ static bool parse_shape(Text *t, Npy *npy, Error *error) {
         npy->dims[npy->rank] = n;
         if (__builtin_mul_overflow(npy->count, n, &npy->count))
             return error_set(error, "has a shape that is too large");
-        if (!accept(t, ",")) {
-            if (!accept(t, ")")) return error_set(error, "the header's shape is not a tuple");
-            npy->rank++;
-            break;
-        }
+        if (accept(t, ",")) continue;
+        if (!npy->rank++ || !accept(t, ")")) return error_set(error, "the header's shape is not a tuple");
+        break;
     }
     return true;
 }
@@ -121,7 +122,8 @@ bool npy_parse(const void *bytes, size_t size, Npy *out, Error *error) {
     const unsigned char *b = bytes;
     *out = (Npy){0};
     if (size < 10 || memcmp(b, "\x93NUMPY", 6)) return error_set(error, "is not an npy file");
-    if (b[6] < 1 || b[6] > 3) return error_set(error, "has npy version %d; expected 1 to 3", b[6]);
+    if (b[6] < 1 || b[6] > 3 || b[7])
+        return error_set(error, "has npy version %d.%d; expected 1.0, 2.0 or 3.0", b[6], b[7]);
     size_t start = b[6] == 1 ? 10 : 12;
     if (size < start) return error_set(error, "is cut off in its header");
     size_t length = b[6] == 1 ? (size_t)b[8] | (size_t)b[9] << 8
@@ -142,33 +144,40 @@ bool npy_parse(const void *bytes, size_t size, Npy *out, Error *error) {
     return true;
 }
 
-/* Element i in storage order, in a type that holds any of them but the largest unsigned ones. */
-static double element(const Npy *npy, int64_t i, int64_t *integer) {
-    unsigned char raw[8] = {0};
+/* One element, in the member that its kind says. */
+typedef union {
+    double real;      /* 'f' */
+    int64_t integer;  /* 'i' */
+    uint64_t natural; /* 'u', and 'b' as 0 or 1 */
+} Element;
+
+static double half_value(uint64_t bits) {
+    int exponent = (int)(bits >> 10 & 31), fraction = (int)(bits & 1023);
+    double value = exponent == 31 ? (fraction ? (double)NAN : (double)INFINITY)
+                   : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                                  : ldexp(fraction, -24);
+    return bits >> 15 ? -value : value;
+}
+
+/* Element i in the order of storage. */
+static Element element(const Npy *npy, int64_t i) {
     int n = npy->item_size;
-    for (int k = 0; k < n; k++) raw[k] = npy->data[i * n + (npy->big_endian ? n - 1 - k : k)];
-    uint64_t u = 0;
-    for (int k = n - 1; k >= 0; k--) u = u << 8 | raw[k];
-    *integer = 0;
-    if (npy->kind == 'f') {
-        float f;
-        double d;
-        uint32_t low = (uint32_t)u;
-        if (n == 8) return memcpy(&d, &u, 8), d;
-        if (n == 4) return memcpy(&f, &low, 4), (double)f;
-        int exponent = (int)(u >> 10 & 31), fraction = (int)(u & 1023);
-        double value = exponent == 31 ? (fraction ? (double)NAN : (double)INFINITY)
-                       : exponent     ? ldexp(1024 + fraction, exponent - 25)
-                                      : ldexp(fraction, -24);
-        return u >> 15 ? -value : value;
+    const unsigned char *raw = npy->data + i * n;
+    uint64_t bits = 0;
+    for (int k = 0; k < n; k++) bits |= (uint64_t)raw[k] << 8 * (npy->big_endian ? n - 1 - k : k);
+    if (npy->kind == 'b') return (Element){.natural = bits != 0};
+    if (npy->kind == 'u') return (Element){.natural = bits};
+    if (npy->kind == 'i') { /* the sign is the highest bit there is */
+        uint64_t sign = (uint64_t)1 << (8 * n - 1);
+        return (Element){.integer = (int64_t)((bits ^ sign) - sign)};
     }
-    if (npy->kind == 'i') {
-        int shift = 64 - 8 * n;
-        *integer = (int64_t)(u << shift) >> shift;
-    } else {
-        *integer = u > INT64_MAX ? INT64_MAX : (int64_t)u;
-    }
-    return (double)*integer;
+    if (n == 2) return (Element){.real = half_value(bits)};
+    double real;
+    float single;
+    uint32_t low = (uint32_t)bits;
+    memcpy(&real, &bits, sizeof real);
+    memcpy(&single, &low, sizeof single);
+    return (Element){.real = n == 8 ? real : (double)single};
 }
 
 /* Where element number i in C order lies: the same place, or its transposed one. */
@@ -185,30 +194,31 @@ static int64_t place(const Npy *npy, int64_t i) {
 
 bool npy_to_i32(const Npy *npy, int32_t *out, Error *error) {
     for (int64_t i = 0; i < npy->count; i++) {
-        int64_t integer;
-        double value = element(npy, place(npy, i), &integer);
+        Element e = element(npy, place(npy, i));
         if (npy->kind == 'f') {
-            if (!(value >= INT32_MIN && value <= INT32_MAX) || value != floor(value))
-                return error_set(error, "element %lld is %g, which is no 32-bit integer", (long long)i, value);
-            integer = (int64_t)value;
+            if (!(e.real >= INT32_MIN && e.real <= INT32_MAX) || e.real != floor(e.real))
+                return error_set(error, "element %lld is %g, which is no 32-bit integer", (long long)i, e.real);
+            e.integer = (int64_t)e.real;
+        } else if (npy->kind != 'i') {
+            e.integer = e.natural > INT32_MAX ? INT64_MAX : (int64_t)e.natural;
         }
-        if (integer < INT32_MIN || integer > INT32_MAX)
-            return error_set(error, "element %lld is %lld, which is no 32-bit integer", (long long)i,
-                             (long long)integer);
-        out[i] = (int32_t)integer;
+        if (e.integer < INT32_MIN || e.integer > INT32_MAX)
+            return error_set(error, "element %lld is beyond a 32-bit integer", (long long)i);
+        out[i] = (int32_t)e.integer;
     }
     return true;
 }
 
 bool npy_to_f32(const Npy *npy, float *out, Error *error) {
-    (void)error;
     if (npy->kind == 'f' && npy->item_size == 4 && !npy->big_endian && !npy->fortran_order) {
-        memcpy(out, npy->data, (size_t)npy->count * sizeof *out);
+        if (npy->count) memcpy(out, npy->data, (size_t)npy->count * sizeof *out);
         return true;
     }
     for (int64_t i = 0; i < npy->count; i++) {
-        int64_t integer;
-        out[i] = (float)element(npy, place(npy, i), &integer);
+        Element e = element(npy, place(npy, i));
+        if (npy->kind == 'f' && isfinite(e.real) && fabs(e.real) > (double)FLT_MAX)
+            return error_set(error, "element %lld is %g, beyond a 32-bit float", (long long)i, e.real);
+        out[i] = npy->kind == 'f' ? (float)e.real : npy->kind == 'i' ? (float)e.integer : (float)e.natural;
     }
     return true;
 }
@@ -218,10 +228,8 @@ bool npy_write(const char *path, const char *dtype, const void *data, int rank, 
     size_t count = 1;
     int n = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (", dtype);
     for (int i = 0; i < rank; i++) {
-        n += snprintf(header + n, sizeof header - (size_t)n, "%lld%s", (long long)dims[i],
-                      i + 1 < rank ? ", "
-                      : rank == 1  ? ","
-                                   : "");
+        const char *comma = i + 1 < rank ? ", " : rank == 1 ? "," : "";
+        n += snprintf(header + n, sizeof header - (size_t)n, "%lld%s", (long long)dims[i], comma);
         count *= (size_t)dims[i];
     }
     n += snprintf(header + n, sizeof header - (size_t)n, "), }");

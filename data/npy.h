@@ -16,7 +16,8 @@ typedef struct {
 } Npy;
 
 bool npy_parse(const void *bytes, size_t size, Npy *out, Error *error);
-/* Elements in C order, converted. Fails on a value that does not fit (a fraction, or out of range, for i32). */
+/* Elements in C order, converted. Fails on a value that does not fit: for i32 a fraction or one out of range, for f32 a
+ * finite one out of range. */
 bool npy_to_i32(const Npy *npy, int32_t *out, Error *error);
 bool npy_to_f32(const Npy *npy, float *out, Error *error);
 
