@@ -58,7 +58,8 @@ static void put_text(Writer *writer, const char *text) { put(writer, text, strle
 
 static void put_number(Writer *writer, uint64_t number) {
     char text[24];
-    put(writer, text, (size_t)snprintf(text, sizeof text, "%llu", (unsigned long long)number));
+    int length = snprintf(text, sizeof text, "%llu", (unsigned long long)number);
+    put(writer, text, (size_t)length);
 }
 
 /* A JSON string. */
@@ -66,12 +67,13 @@ static void put_quoted(Writer *writer, const char *text) {
     put(writer, "\"", 1);
     for (; *text; text++) {
         char escape[8];
+        int length = 1;
+        escape[0] = *text;
         if (*text == '"' || *text == '\\')
-            put(writer, escape, (size_t)snprintf(escape, sizeof escape, "\\%c", *text));
+            length = snprintf(escape, sizeof escape, "\\%c", *text);
         else if ((unsigned char)*text < 0x20)
-            put(writer, escape, (size_t)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*text));
-        else
-            put(writer, text, 1);
+            length = snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*text);
+        put(writer, escape, (size_t)length);
     }
     put(writer, "\"", 1);
 }

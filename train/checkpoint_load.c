@@ -85,7 +85,7 @@ static bool open_part(const char *path, const char *name, int64_t step, TensorFi
 }
 
 static bool load_optimizer(const char *path, int64_t step, const ParamTable *table, float *m, float *v, Error *error) {
-    TensorFile file;
+    TensorFile file = {0};
     Complaints complaints = {.count = 0};
     if (!open_part(path, "optimizer.safetensors", step, &file, error)) return false;
     take_exactly(&file, "exp_avg.", table, m, &complaints);
