@@ -12,11 +12,12 @@ step() {
 }
 
 [ -e "$work/run/loss.svg" ] && rm -rf "$work/run"
-step "The speech synthesiser reads 359 Amharic sentences in four voices" demo/synthesise.sh "$work"
+step "The speech synthesiser reads $(wc -l <demo/sentences.txt) Amharic sentences in four voices" demo/synthesise.sh "$work"
 step "Texts to ids, audio to codes" ./prepare_tts --input "$work/metadata.tsv" --output "$work" \
     --vocabulary 500 --codebook-size 256 --d-model 128 --val-ratio 0.1
 step "Training" ./train_gpt -m "$work/manifest.jsonl" -b 8 -g 4 --config demo/demo.yaml \
     --output-dir "$work/run" --resume auto
+[ -e "$work/run/loss.svg" ] || exit 1 # stopped: train_gpt has said how to go on
 
 clip=$(find "$work/codes" -name '*.npy' | sort | head -n 1)
 cat <<TXT
