@@ -1,3 +1,7 @@
+/* One line of a manifest, and what is said about a manifest on the command line.
+ *
+ * A line is a pair if it names both a prompt's conditioning and a target's codes, else a single utterance, which is its
+ * own prompt. Either way the record says where four arrays lie; nothing here opens them. */
 #include "data/manifest.h"
 
 #include <math.h>
@@ -7,33 +11,44 @@
 #include <string.h>
 #include <unistd.h>
 
+static const char *kind_name(const json_t *value) {
+    static const char *const names[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list", [JSON_STRING] = "a text", [JSON_INTEGER] = "an integer",
+        [JSON_REAL] = "a number",    [JSON_TRUE] = "true",    [JSON_FALSE] = "false",   [JSON_NULL] = "null"};
+    return names[json_typeof(value)];
+}
+
+/* The text at `key`; NULL if it is optional and missing or null. A required one must not be empty. */
 static bool take_text(const ManifestRecord *r, const char *key, bool required, const char **out, Error *error) {
     json_t *value = json_object_get(r->json, key);
     *out = NULL;
     if (!value || json_is_null(value)) return !required || error_set(error, "%s is missing", key);
-    if (!json_is_string(value)) return error_set(error, "%s is not a text", key);
+    if (!json_is_string(value)) return error_set(error, "%s is %s, expected a text", key, kind_name(value));
     *out = json_string_value(value);
     if (required && !**out) return error_set(error, "%s is empty", key);
     return true;
 }
 
+/* The count at `key`; `preset` if it is missing, unless that is negative: then it is required. */
 static bool take_count(const ManifestRecord *r, const char *key, int64_t preset, int64_t *out, Error *error) {
     json_t *value = json_object_get(r->json, key);
     *out = preset;
     if (!value) return preset >= 0 || error_set(error, "%s is missing", key);
-    if (!json_is_integer(value) || json_integer_value(value) < 0) return error_set(error, "%s is not a count", key);
+    if (!json_is_integer(value)) return error_set(error, "%s is %s, expected a count", key, kind_name(value));
     *out = json_integer_value(value);
+    if (*out < 0) return error_set(error, "%s is %lld, expected a count", key, (long long)*out);
     return true;
 }
 
 static bool take_duration(ManifestRecord *r, const char *key, Error *error) {
+    const double longest = 1e6; /* no clip lasts eleven days */
     json_t *value = json_object_get(r->json, key);
     r->duration = (double)NAN;
     if (!value || json_is_null(value)) return true;
-    if (!json_is_number(value) || !(json_number_value(value) >= 0))
-        return error_set(error, "%s is not a number of seconds", key);
+    if (!json_is_number(value)) return error_set(error, "%s is %s, expected seconds", key, kind_name(value));
     r->duration = json_number_value(value);
-    return true;
+    if (r->duration >= 0 && r->duration <= longest) return true;
+    return error_set(error, "%s is %g, expected seconds", key, r->duration);
 }
 
 static bool parse_paired(ManifestRecord *r, Error *error) {
@@ -55,8 +70,9 @@ static bool parse_paired(ManifestRecord *r, Error *error) {
     r->target_id = target && *target ? target : r->id;
     if (r->emo_vec_path && *r->emo_vec_path) return true;
     r->emo_vec_key = "target_emo_vec_path";
-    return take_text(r, r->emo_vec_key, true, &r->emo_vec_path, error) ||
-           error_set(error, "neither prompt_emo_vec_path nor target_emo_vec_path is given");
+    if (!take_text(r, r->emo_vec_key, false, &r->emo_vec_path, error)) return false;
+    if (r->emo_vec_path && *r->emo_vec_path) return true;
+    return error_set(error, "neither prompt_emo_vec_path nor target_emo_vec_path is given");
 }
 
 static bool parse_single(ManifestRecord *r, Error *error) {
@@ -82,10 +98,15 @@ bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int
         *column = problem.column > 0 ? problem.column : 1;
         return error_set(error, "invalid JSON: %s", problem.text);
     }
-    bool fine = json_is_object(record->json) || error_set(error, "expected a JSON object");
+    bool fine =
+        json_is_object(record->json) || error_set(error, "the line is %s, expected an object", kind_name(record->json));
     fine = fine && take_text(record, "id", true, &record->id, error);
-    record->paired =
-        json_object_get(record->json, "prompt_condition_path") && json_object_get(record->json, "target_codes_path");
+    bool prompt = json_object_get(record->json, "prompt_condition_path");
+    bool target = json_object_get(record->json, "target_codes_path");
+    if (fine && prompt != target)
+        fine = error_set(error, "%s is missing: a pair has both prompt_condition_path and target_codes_path",
+                         prompt ? "target_codes_path" : "prompt_condition_path");
+    record->paired = prompt && target;
     fine = fine && (record->paired ? parse_paired(record, error) : parse_single(record, error));
     if (!fine) manifest_record_close(record);
     return fine;
@@ -97,7 +118,7 @@ void manifest_record_close(ManifestRecord *record) {
 }
 
 void manifest_spec_split(const char *spec, char **path, char **language) {
-    static const char *const separators[] = {"::", "@", "="};
+    static const char *const separators[] = {"::", "@", "="}; /* in the order in which they are tried */
     *language = NULL;
     *path = xstrdup(spec);
     if (!access(spec, F_OK)) return;

@@ -35,7 +35,8 @@ typedef struct {
     int64_t number;
     bool bad, included, paired, padded, repaired;
     Sample sample;
-    int64_t unknown;
+    char *target_id;
+    int64_t unknown, code_len; /* code_len before a repair */
     size_t largest_file;
     Error error;
 } Line;
@@ -62,13 +63,25 @@ static bool load_npy(Line *line, const char *key, const char *path, char **resol
     return true;
 }
 
+/* "[2, 3]" */
+static const char *dims_text(const Npy *npy, char text[192]) {
+    int n = snprintf(text, 192, "[");
+    for (int i = 0; i < npy->rank; i++)
+        n += snprintf(text + n, 192 - (size_t)n, "%s%lld", i ? ", " : "", (long long)npy->dims[i]);
+    snprintf(text + n, 192 - (size_t)n, "]");
+    return text;
+}
+
 /* A 1-d array of ids below `limit`, as long as the manifest says. *out: free(). */
 static bool load_ids(Line *line, const char *key, const char *path, int64_t length, int64_t limit, int32_t **out,
                      Error *error) {
-    char *resolved, *bytes;
+    char *resolved, *bytes, shape[192];
     Npy npy;
     Error why;
     bool fine = load_npy(line, key, path, &resolved, &bytes, &npy, error);
+    if (fine && npy.rank != 1)
+        fine = error_set(error, "%s %s: has shape %s, expected [%lld]", key, path, dims_text(&npy, shape),
+                         (long long)length);
     if (fine && npy.count != length)
         fine = error_set(error, "%s %s: has %lld elements, the manifest says %lld", key, path, (long long)npy.count,
                          (long long)length);
@@ -90,11 +103,10 @@ static bool vectors_from(const Npy *npy, int64_t rows, int64_t d_model, float *o
     bool shape = (npy->rank == 2 && npy->dims[0] == rows && npy->dims[1] == d_model) ||
                  (rows == 1 && npy->rank == 1 && npy->dims[0] == d_model);
     if (!shape) {
-        char found[128] = "";
-        for (int i = 0, n = 0; i < npy->rank; i++)
-            n += snprintf(found + n, sizeof found - (size_t)n, "%s%lld", i ? ", " : "", (long long)npy->dims[i]);
-        if (rows == 1) return error_set(error, "has shape [%s], expected [%lld]", found, (long long)d_model);
-        return error_set(error, "has shape [%s], expected [%lld, %lld]", found, (long long)rows, (long long)d_model);
+        char found[192];
+        dims_text(npy, found);
+        if (rows == 1) return error_set(error, "has shape %s, expected [%lld]", found, (long long)d_model);
+        return error_set(error, "has shape %s, expected [%lld, %lld]", found, (long long)rows, (long long)d_model);
     }
     if (!npy_to_f32(npy, out, error)) return false;
     for (int64_t i = 0; i < rows * d_model; i++)
@@ -141,7 +153,8 @@ static bool check_lengths(const ManifestRecord *r, const TtsLayout *l, Error *er
         return error_set(error, "%scode_len is %lld, the model takes at most %d", part, (long long)r->code_len,
                          l->max_codes);
     if (r->condition_len != l->n_conditioning)
-        return error_set(error, "condition_len is %lld, expected %d", (long long)r->condition_len, l->n_conditioning);
+        return error_set(error, "%scondition_len is %lld, expected %d", r->paired ? "prompt_" : "",
+                         (long long)r->condition_len, l->n_conditioning);
     return true;
 }
 
@@ -163,6 +176,8 @@ static bool check_record(const Check *check, Line *line, const ManifestRecord *r
         !check_vectors(line, r->emo_vec_key, r->emo_vec_path, 1, l->d_model, scratch, &s->emo_vec_path, error))
         return false;
     s->id = xstrdup(r->id);
+    line->target_id = xstrdup(r->target_id);
+    line->code_len = r->code_len;
     s->text_len = (int32_t)r->text_len;
     s->code_len = (int32_t)r->code_len;
     check_padding(line, r, check->options->repair_codes);
@@ -208,34 +223,24 @@ static void check_lines(Check *check) {
     free(threads);
 }
 
-/* All bad lines are counted, the first ten are told. */
+/* The first ten bad lines are told, all are counted. */
 static void report_bad_lines(const Check *check) {
+    enum { MOST_TOLD = 10 };
     int64_t bad = 0;
-    const Line *first = NULL;
-    for (int64_t i = 0; i < check->n_lines; i++) {
-        if (!check->lines[i].bad) continue;
-        if (!first)
-            first = &check->lines[i];
-        else if (bad < 10)
-            fprintf(stderr, "%s\n", check->lines[i].error.text);
-        bad++;
-    }
-    if (!first) return;
-    if (bad > 10) fprintf(stderr, "... and %lld more\n", (long long)bad - 10);
-    if (bad > 1) die("%s (and %lld more bad lines)", first->error.text, (long long)bad - 1);
-    die("%s", first->error.text);
+    for (int64_t i = 0; i < check->n_lines; i++)
+        if (check->lines[i].bad && bad++ < MOST_TOLD) fprintf(stderr, "%s\n", check->lines[i].error.text);
+    if (bad > MOST_TOLD) fprintf(stderr, "... and %lld more\n", (long long)bad - MOST_TOLD);
+    if (bad) die("%lld of %lld manifest lines cannot be used", (long long)bad, (long long)check->n_lines);
 }
 
 static void check_kinds(const Check *check) {
-    const Line *single = NULL, *paired = NULL;
-    for (int64_t i = 0; i < check->n_lines; i++) {
-        const Line *line = &check->lines[i];
-        if (line->paired && !paired) paired = line;
-        if (!line->paired && !single) single = line;
-    }
-    if (single && paired && !strcmp(single->manifest, paired->manifest))
+    for (int64_t i = 1; i < check->n_lines; i++) {
+        const Line *line = &check->lines[i], *before = line - 1;
+        if (line->manifest != before->manifest || line->paired == before->paired) continue;
+        const Line *pair = line->paired ? line : before, *single = line->paired ? before : line;
         die("%s: line %lld is a prompt/target pair and line %lld a single utterance; a manifest holds only one kind",
-            single->manifest, (long long)paired->number, (long long)single->number);
+            line->manifest, (long long)pair->number, (long long)single->number);
+    }
 }
 
 static int ascending(const void *a, const void *b) {
@@ -253,7 +258,8 @@ static void quantiles(const TtsDataset *d, bool of_text, int64_t *out) {
 
 static void fill_report(const Check *check, const TtsDataset *d, TtsDatasetReport *r) {
     *r = (TtsDatasetReport){.lines = check->n_lines, .samples = d->n_samples};
-    int64_t run = 0, previous = -1;
+    const Line *previous = NULL;
+    int64_t run = 0;
     for (int64_t i = 0; i < check->n_lines; i++) {
         const Line *line = &check->lines[i];
         const Sample *s = &line->sample;
@@ -268,9 +274,10 @@ static void fill_report(const Check *check, const TtsDataset *d, TtsDatasetRepor
         r->unknown_tokens += line->unknown;
         r->text_tokens += s->text_len;
         r->codes += s->code_len;
-        run = s->code_len == previous ? run + 1 : 1;
+        if (previous && !strcmp(line->target_id, previous->target_id)) continue; /* the same codes, another prompt */
+        run = previous && line->code_len == previous->code_len ? run + 1 : 1;
         r->equal_code_runs += run == 4;
-        previous = s->code_len;
+        previous = line;
     }
     r->seconds_of_audio = (double)r->codes / CODES_A_SECOND;
     quantiles(d, true, r->text_length_quantiles);
@@ -356,7 +363,8 @@ static bool fill_conditioning(const TtsLayout *l, const Sample *s, int64_t sampl
     }
     if (!read_vectors(s->condition_path, l->n_conditioning, l->d_model, scratch, out, error)) return false;
     if (!read_vectors(s->emo_vec_path, 1, l->d_model, scratch, scratch->emotion, error)) return false;
-    for (int64_t i = 0; i < n; i++) out[i] += scratch->emotion[i % l->d_model];
+    for (int row = 0; row < l->n_conditioning; row++)
+        for (int i = 0; i < l->d_model; i++) out[(int64_t)row * l->d_model + i] += scratch->emotion[i];
     return true;
 }
 
@@ -496,6 +504,7 @@ Dataset *tts_dataset_open(const char *const *specs, int n_specs, const TtsDatase
             if (check.lines[i].largest_file > d->largest_file) d->largest_file = check.lines[i].largest_file;
         }
     fill_report(&check, d, report);
+    for (int64_t i = 0; i < check.n_lines; i++) free(check.lines[i].target_id);
     for (int i = 0; i < n_specs; i++) {
         free(paths[i]);
         free(texts[i]);

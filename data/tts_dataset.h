@@ -29,7 +29,7 @@ typedef struct {
     int64_t lines, samples, paired, single;
     int64_t other_split;     /* lines that belong to the other half of the split */
     int64_t padded_codes;    /* |code_len - expected(duration)| > 3 */
-    int64_t equal_code_runs; /* runs of >= 4 consecutive lines with one code_len: the mark of batch padding */
+    int64_t equal_code_runs; /* runs of >= 4 neighbouring targets with one code_len: the mark of batch padding */
     int64_t repaired;
     int64_t text_tokens, codes;
     int64_t unknown_tokens;  /* text ids equal to unk_id 2 */
@@ -38,17 +38,17 @@ typedef struct {
     int64_t text_length_quantiles[5], code_length_quantiles[5]; /* 0, 25, 50, 75, 100 % */
 } TtsDatasetReport;
 
-/* Reads and checks every line and every file named (existence, dtype, shape, lengths, ranges, finite vectors). Dies
- * with "PATH:LINE[:COLUMN]: ..." on the first bad line, listing how many lines are bad in all. `specs` are manifest
- * paths with an optional "::lang" hint (also "@lang", "=lang" when what precedes it is an existing file). */
+/* Reads and checks every line of this split and every file it names (existence, dtype, shape, lengths, ranges, finite
+ * vectors). Dies if any is bad, after "PATH:LINE[:COLUMN]: ..." on stderr for the first ten of them. `specs` are
+ * manifest paths with an optional "::lang" hint (also "@lang", "=lang" when what precedes it is an existing file). */
 Dataset *tts_dataset_open(const char *const *specs, int n_specs, const TtsDatasetOptions *options,
                           TtsDatasetReport *report);
 /* A data set without files, for the dry device and for benchmarks: sample i has these lengths, contents are seeded. */
 Dataset *tts_dataset_synthetic(const TtsLayout *layout, const int32_t *text_lengths, const int32_t *code_lengths,
                                int64_t n_samples);
-/* A synthetic micro-batch that dominates, in rows of each kind, every one that a loader can form of `batch_size`
- * samples (or of `token_budget` rows): it pairs the i-th longest text with the i-th longest codes. For planning memory.
- */
+/* A synthetic micro-batch that has at least the text rows, the codes' rows and the rows in all of every one that a
+ * loader can form of `batch_size` samples, or with a token budget: it pairs the i-th longest text with the i-th longest
+ * codes. For planning memory. */
 Batch tts_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget);
 /* Lengths of one sample. */
 void tts_sample_lengths(const Dataset *dataset, int64_t sample, int32_t *text_length, int32_t *code_length);
