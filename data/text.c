@@ -150,7 +150,7 @@ static Points points_clean(Points p) {
 }
 
 char *text_clean(const char *text, Error *error) {
-    Points all;
+    Points all = {NULL, 0};
     if (!points_of(text, &all, error)) return NULL;
     char *clean = points_text(points_clean(all));
     free(all.at);
@@ -174,7 +174,7 @@ static char *points_normalize(Points p) {
 }
 
 char *text_normalize_amharic(const char *text, Error *error) {
-    Points all;
+    Points all = {NULL, 0};
     if (!points_of(text, &all, error)) return NULL;
     Points clean = points_clean(all);
     char *normal = clean.n > 1 ? points_normalize(clean) : points_text(clean);

@@ -77,9 +77,11 @@ static void write_text_at(FILE *out, double x, double y, const char *attributes,
 
 static void write_ticks(FILE *out, const Axis *axis, bool vertical) {
     char label[32];
-    for (double k = ceil(axis->low / axis->step - 1e-9); k <= axis->high / axis->step + 1e-9; k++) {
-        double at = axis_pixel(axis, k * axis->step);
-        snprintf(label, sizeof label, "%.8g", k * axis->step + 0.0); /* + 0.0: no "-0" */
+    double first = ceil(axis->low / axis->step - 1e-9);
+    int last = (int)(axis->high / axis->step + 1e-9 - first);
+    for (int k = 0; k <= last; k++) {
+        double value = (first + k) * axis->step, at = axis_pixel(axis, value);
+        snprintf(label, sizeof label, "%.8g", value + 0.0); /* + 0.0: no "-0" */
         if (vertical) {
             fprintf(out, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>\n", LEFT, at, RIGHT);
             write_text_at(out, LEFT - 8, at + 4, "text-anchor=\"end\"", label);
