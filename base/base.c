@@ -44,7 +44,7 @@ void warn(const char *format, ...) {
     va_end(arguments);
 }
 
-bool error_set(Error *error, const char *format, ...) {
+bool(error_set)(Error *error, const char *format, ...) {
     if (error) {
         va_list arguments;
         va_start(arguments, format);
