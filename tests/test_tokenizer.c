@@ -163,7 +163,7 @@ static void long_lines_and_rare_characters_count(void **state) {
     size_t n = 30000; /* SentencePiece's own limit is 4192 bytes */
     char *text = xmalloc(n + 8);
     for (size_t i = 0; i < n; i++) text[i] = i % 5 == 4 ? ' ' : 'A' + (char)(i % 5);
-    strcpy(text + n, "ሀ\n");
+    memcpy(text + n, "ሀ\n", sizeof "ሀ\n");
     int pieces;
     Tokenizer *tokenizer = train(text, 100, &pieces);
     bool found = false;
