@@ -1,3 +1,5 @@
+/* A batch's buffer: fields are laid one behind the other, each on a cache line of its own, and nothing is ever moved. A
+ * field that does not fit is a mistake in the data set's batch_bytes, and ends the program. */
 #include "data/batch.h"
 
 #include <stdlib.h>
@@ -7,6 +9,7 @@
 
 enum { ALIGNMENT = 64 };
 
+/* Room for `capacity` bytes of fields and what their alignment wastes. */
 Batch batch_open(size_t capacity, int max_sequences) {
     size_t rounded = capacity + (size_t)BATCH_MAX_FIELDS * ALIGNMENT;
     return (Batch){

@@ -13,7 +13,8 @@ struct Dataset {
     const char *(*sample_id)(const Dataset *dataset, int64_t sample);
     /* Fills an empty batch with these samples, in this order. False with a reason that names file and field. */
     bool (*fill)(const Dataset *dataset, Batch *batch, const int32_t *samples, int n, Error *error);
-    size_t (*batch_bytes)(const Dataset *dataset, const int32_t *samples, int n); /* capacity that fill needs */
+    /* Capacity that fill needs: a constant and a part for each sample, added up. */
+    size_t (*batch_bytes)(const Dataset *dataset, const int32_t *samples, int n);
     void (*close)(Dataset *dataset);
     void *state;
 };

@@ -28,8 +28,8 @@ typedef struct {
 
 typedef struct {
     Batch batch;
-    int64_t position; /* of the stream */
-    bool ready;
+    bool ready, failed; /* filled, or why not */
+    Error error;
 } Slot;
 
 struct Loader {
@@ -38,12 +38,10 @@ struct Loader {
     Plan plans[MAX_PLANS];
     int next_plan;
     Slot *slots;
-    int n_slots, max_sequences;     /* of any micro-batch */
+    int n_slots;
     int64_t produced, consumed;     /* positions handed to workers; to the consumer */
     int64_t walk_epoch, walk_index; /* of position `produced` */
-    bool stop, failed;
-    Error error;
-    int32_t *samples; /* [max_sequences], when there are no workers */
+    bool stop;
     pthread_t *threads;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -180,16 +178,19 @@ static void walk(Loader *loader, int64_t *epoch, int64_t *index, int64_t steps) 
     for (int64_t n; *index >= (n = loader_plan(loader, *epoch)->n_batches); ++*epoch) *index -= n;
 }
 
-/* What worker or consumer needs to fill one slot: copied out of the plan under the lock. */
+/* What worker or consumer needs to fill one slot, copied out of the plan under the lock. The samples themselves go to
+ * the slot's batch, where they will stay. */
 typedef struct {
+    Slot *slot;
     int64_t epoch, index, group_counts[BATCH_MAX_COUNTS];
     int n;
 } Work;
 
-static Work take_work(Loader *loader, int32_t *samples) {
+/* The next position of the stream, for whoever holds the lock. */
+static Work take_work(Loader *loader) {
     const LoaderOptions *o = &loader->options;
     int64_t position = loader->produced++, epoch = loader->walk_epoch, index = loader->walk_index;
-    Work work = {.epoch = epoch, .index = index};
+    Work work = {.slot = &loader->slots[position % loader->n_slots], .epoch = epoch, .index = index};
     int accumulate = o->accumulate > 0 ? o->accumulate : 1;
     int64_t before = (position + o->group_position) % accumulate;
     int64_t e = epoch, i = index;
@@ -202,19 +203,19 @@ static Work take_work(Loader *loader, int32_t *samples) {
     }
     const Plan *plan = loader_plan(loader, epoch);
     work.n = (int)(plan->begin[index + 1] - plan->begin[index]);
-    memcpy(samples, plan->samples + plan->begin[index], (size_t)work.n * sizeof *samples);
+    memcpy(work.slot->batch.samples, plan->samples + plan->begin[index], (size_t)work.n * sizeof *plan->samples);
     walk(loader, &loader->walk_epoch, &loader->walk_index, 1);
     return work;
 }
 
-static bool fill_slot(Loader *loader, Slot *slot, const Work *work, const int32_t *samples, Error *error) {
+static void fill_slot(const Loader *loader, const Work *work) {
+    Slot *slot = work->slot;
     Batch *batch = &slot->batch;
     batch_clear(batch);
-    if (!loader->dataset->fill(loader->dataset, batch, samples, work->n, error)) return false;
+    slot->failed = !loader->dataset->fill(loader->dataset, batch, batch->samples, work->n, &slot->error);
     memcpy(batch->group_counts, work->group_counts, sizeof batch->group_counts);
     batch->epoch = work->epoch;
     batch->index = work->index;
-    return true;
 }
 
 static bool may_produce(const Loader *loader) {
@@ -224,44 +225,42 @@ static bool may_produce(const Loader *loader) {
 
 static void *worker(void *argument) {
     Loader *loader = argument;
-    int32_t *samples = xmalloc((size_t)loader->max_sequences * sizeof *samples);
     pthread_mutex_lock(&loader->lock);
     for (;;) {
         while (!loader->stop && !may_produce(loader)) pthread_cond_wait(&loader->changed, &loader->lock);
         if (loader->stop) break;
-        int64_t position = loader->produced;
-        Work work = take_work(loader, samples);
-        Slot *slot = &loader->slots[position % loader->n_slots];
+        Work work = take_work(loader);
         pthread_mutex_unlock(&loader->lock);
-        Error error;
-        bool fine = fill_slot(loader, slot, &work, samples, &error);
+        fill_slot(loader, &work);
         pthread_mutex_lock(&loader->lock);
-        if (!fine && !loader->failed) {
-            loader->failed = true;
-            loader->error = error;
-        }
-        slot->position = position;
-        slot->ready = true;
+        work.slot->ready = true;
         pthread_cond_broadcast(&loader->changed);
     }
     pthread_mutex_unlock(&loader->lock);
-    free(samples);
     return NULL;
 }
 
-/* A bound on the sequences of any micro-batch, and the bytes of the largest: the longest samples together. */
+/* How many sequences any micro-batch can have: the shortest samples together, if there is a budget. */
+static int64_t most_sequences(const LoaderOptions *o, const Keyed *by_length, int64_t n) {
+    int64_t most = o->batch_size > 0 && o->batch_size < n ? o->batch_size : n, tokens = 0, fit = 0;
+    if (!o->token_budget) return most;
+    while (fit < most && (!fit || tokens + by_length[fit].tokens <= o->token_budget)) tokens += by_length[fit++].tokens;
+    return fit;
+}
+
+/* A bound on the sequences and on the bytes of any micro-batch: bytes add up over samples, so that no choice of as many
+ * needs more than those that need the most. */
 static void largest_batch(const Dataset *dataset, const LoaderOptions *o, int *sequences, size_t *bytes) {
     int64_t n = dataset->n_samples;
     Keyed *keyed = xmalloc((size_t)n * sizeof *keyed);
     int32_t *samples = xmalloc((size_t)n * sizeof *samples);
     for (int64_t i = 0; i < n; i++) keyed[i] = (Keyed){dataset->tokens(dataset, i), i, (int32_t)i};
     qsort(keyed, (size_t)n, sizeof *keyed, by_tokens);
-    int64_t most = o->batch_size > 0 && o->batch_size < n ? o->batch_size : n, tokens = 0, fit = 0;
-    if (o->token_budget > 0) {
-        while (fit < most && (fit == 0 || tokens + keyed[fit].tokens <= o->token_budget)) tokens += keyed[fit++].tokens;
-        most = fit;
-    }
-    for (int64_t i = 0; i < most; i++) samples[i] = keyed[n - 1 - i].sample;
+    int64_t most = most_sequences(o, keyed, n);
+    for (int64_t i = 0; i < n; i++)
+        keyed[i] = (Keyed){-(int64_t)dataset->batch_bytes(dataset, &(int32_t){(int32_t)i}, 1), i, (int32_t)i};
+    qsort(keyed, (size_t)n, sizeof *keyed, by_tokens); /* the largest first */
+    for (int64_t i = 0; i < most; i++) samples[i] = keyed[i].sample;
     *sequences = (int)most;
     *bytes = dataset->batch_bytes(dataset, samples, (int)most);
     free(samples);
@@ -269,6 +268,8 @@ static void largest_batch(const Dataset *dataset, const LoaderOptions *o, int *s
 }
 
 Loader *loader_open(const Dataset *dataset, const LoaderOptions *options) {
+    if (!dataset->n_samples) die("the data set has no samples");
+    if (options->batch_size < 1 && options->token_budget < 1) die("micro-batches need a size or a token budget");
     Loader *loader = xcalloc(1, sizeof *loader);
     loader->dataset = dataset;
     loader->options = *options;
@@ -279,9 +280,8 @@ Loader *loader_open(const Dataset *dataset, const LoaderOptions *options) {
     if (options->one_epoch)
         loader->options.stop_after = loader_plan(loader, loader->walk_epoch)->n_batches - loader->walk_index;
     size_t bytes;
-    largest_batch(dataset, options, &loader->max_sequences, &bytes);
-    int sequences = loader->max_sequences;
-    loader->samples = xmalloc((size_t)sequences * sizeof *loader->samples);
+    int sequences;
+    largest_batch(dataset, options, &sequences, &bytes);
     loader->n_slots = options->n_workers + 2;
     loader->slots = xcalloc((size_t)loader->n_slots, sizeof *loader->slots);
     for (int i = 0; i < loader->n_slots; i++) loader->slots[i].batch = batch_open(bytes, sequences);
@@ -294,10 +294,10 @@ Loader *loader_open(const Dataset *dataset, const LoaderOptions *options) {
 }
 
 /* Without workers the consumer fills the slot itself. */
-static void produce_here(Loader *loader, Slot *slot) {
-    Work work = take_work(loader, loader->samples);
-    loader->failed = !fill_slot(loader, slot, &work, loader->samples, &loader->error);
-    slot->ready = true;
+static void produce_here(Loader *loader) {
+    Work work = take_work(loader);
+    fill_slot(loader, &work);
+    work.slot->ready = true;
 }
 
 const Batch *loader_next(Loader *loader) {
@@ -308,10 +308,9 @@ const Batch *loader_next(Loader *loader) {
         pthread_mutex_unlock(&loader->lock);
         return NULL;
     }
-    if (!loader->options.n_workers) produce_here(loader, slot);
-    while (!slot->ready || (loader->options.n_workers && slot->position != position))
-        pthread_cond_wait(&loader->changed, &loader->lock);
-    if (loader->failed) die("%s", loader->error.text);
+    if (!loader->options.n_workers) produce_here(loader);
+    while (!slot->ready) pthread_cond_wait(&loader->changed, &loader->lock);
+    if (slot->failed) die("%s", slot->error.text);
     slot->ready = false;
     loader->consumed = position + 1;
     pthread_cond_broadcast(&loader->changed);
@@ -329,7 +328,6 @@ void loader_close(Loader *loader) {
     for (int i = 0; i < MAX_PLANS; i++) plan_close(&loader->plans[i]);
     pthread_mutex_destroy(&loader->lock);
     pthread_cond_destroy(&loader->changed);
-    free(loader->samples);
     free(loader->threads);
     free(loader->slots);
     free(loader);

@@ -12,7 +12,7 @@
 typedef struct {
     int batch_size;       /* sequences a micro-batch; with token_budget, at most (0: no limit) */
     int64_t token_budget; /* rows a micro-batch, 0: none. A sample longer than it is a micro-batch of its own */
-    int accumulate;       /* micro-batches an optimizer step: for group_counts */
+    int accumulate;       /* micro-batches an optimizer step: for group_counts. Groups go on across epochs */
     bool shuffle, bucket;
     uint64_t seed;
     int n_workers;
@@ -26,7 +26,8 @@ typedef struct {
 typedef struct Loader Loader;
 
 Loader *loader_open(const Dataset *dataset, const LoaderOptions *options);
-/* The next micro-batch, or NULL at the end; valid until the next call. Dies with the reason a worker met. */
+/* The next micro-batch, or NULL at the end; valid until the next call. Dies if it could not be filled, with the reason.
+ */
 const Batch *loader_next(Loader *loader);
 void loader_close(Loader *loader);
 
