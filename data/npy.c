@@ -241,7 +241,7 @@ bool npy_write(const char *path, const char *dtype, const void *data, int rank, 
     memset(file + 10, ' ', total - 10);
     memcpy(file + 10, header, (size_t)n);
     file[total - 1] = '\n';
-    memcpy(file + total, data, bytes);
+    if (bytes) memcpy(file + total, data, bytes);
     bool fine = file_write_atomic(path, file, total + bytes, error);
     free(file);
     return fine;
