@@ -35,9 +35,11 @@ static void cpu_dropout(Device *device, Tensor y, Tensor x, Dropout drop) {
     }
 }
 
-/* gelu(x) = x S with S = sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), for 0.5 (1 + tanh u) = sigmoid(2u); or x
- * Phi(x). Their derivatives: S + x S (1 - S) 2u', and Phi(x) + x phi(x). */
-static inline float tanh_gelu_argument(float x) { return 1.59576912f * multiply_add(0.044715f * x * x, x, x); }
+/* gelu(x) = x S with S = 0.5 (1 + tanh u) = 1 / (1 + e), e = exp(-2u), u = sqrt(2/pi) (x + 0.044715 x^3); or x Phi(x).
+ * Their derivatives: S + x S (1 - S) 2u', and Phi(x) + x phi(x). */
+static inline float tanh_gelu_exponential(float x) {
+    return exp_approximate(-1.59576912f * multiply_add(0.044715f * x * x, x, x));
+}
 
 static void cpu_gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) {
     int64_t n = tensor_numel(x);
@@ -45,7 +47,7 @@ static void cpu_gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) 
     float *out = y.data;
     if (kind == GELU_TANH) {
 #pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
-        for (int64_t i = 0; i < n; i++) out[i] = in[i] * sigmoid_approximate(tanh_gelu_argument(in[i]));
+        for (int64_t i = 0; i < n; i++) out[i] = in[i] / (1.0f + tanh_gelu_exponential(in[i]));
     } else {
 #pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
         for (int64_t i = 0; i < n; i++) out[i] = in[i] * normal_distribution(in[i]);
@@ -59,9 +61,9 @@ static void cpu_gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, Ge
     if (kind == GELU_TANH) {
 #pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
         for (int64_t i = 0; i < n; i++) {
-            float s = sigmoid_approximate(tanh_gelu_argument(in[i]));
+            float e = tanh_gelu_exponential(in[i]), s = 1.0f / (1.0f + e);
             float slope = 1.59576912f * multiply_add(3 * 0.044715f * in[i], in[i], 1.0f);
-            out[i] = up[i] * multiply_add(in[i] * s * (1.0f - s), slope, s);
+            out[i] = up[i] * multiply_add(in[i] * s * (e * s), slope, s);
         }
     } else {
 #pragma omp parallel for simd num_threads(device->n_threads) schedule(static)

@@ -37,8 +37,6 @@ static inline float exp_approximate(float x) {
     return x < -87.0f ? 0.0f : result;
 }
 
-static inline float sigmoid_approximate(float x) { return 1.0f / (1.0f + exp_approximate(-x)); }
-
 /* The normal distribution function, through erfc(z) = t exp(P(t) - z^2), t = 1 / (1 + z/2), z = |x| / sqrt(2): P is the
  * minimax polynomial of degree 9 for z <= 12 (relative error 6e-8 before rounding). Small where it should be: below 0
  * the error is relative, above 0 that of the complement. */

@@ -1,0 +1,1051 @@
+/* Every operation of the cpu device, on every instruction set that the processor has and with 1, 2 and 3 threads,
+ * against plain double-precision references written here, and every backward against central differences of its own
+ * forward. Sizes divide no vector and no tile. Overwritten outputs start as NaN, accumulated ones as random numbers;
+ * each check runs twice on each device and must give the same bits.
+ *
+ * Tolerances. U = 2^-24 is the rounding error of one float operation. A sum of K terms of random sign, added in any
+ * order, has partial sums of up to sqrt(K) terms' size, each rounded once: a relative error of about U sqrt(K) / 1.4
+ * where the terms do not cancel further; 4 U sqrt(K) is taken for the largest of many elements. A chain of c roundings
+ * adds c U. Errors are measured against the largest wanted element: a row computed wrongly is as large as that. */
+#include "tests/helpers.h"
+
+#include "kernels/ops_table.h"
+#include "kernels/philox.h"
+
+#include <math.h>
+
+#define U 0x1p-24
+
+static double sum_error(int64_t terms, double roundings) { return (roundings + 4 * sqrt((double)terms)) * U; }
+
+/* One device, the memory of one check (freed with it, each tensor its own block so that AddressSanitizer sees its ends)
+ * and a hash of all outputs. */
+typedef struct {
+    Device *device;
+    uint64_t seed, hash;
+    void *memory[1024];
+    int n_memory;
+} Rig;
+
+static void *take(Rig *rig, size_t bytes) {
+    void *memory;
+    assert_true(rig->n_memory < 1024);
+    assert_int_equal(posix_memalign(&memory, 64, bytes ? bytes : 1), 0);
+    return rig->memory[rig->n_memory++] = memset(memory, 0, bytes);
+}
+
+static double *doubles(Rig *rig, int64_t n) { return take(rig, (size_t)n * sizeof(double)); }
+static float *floats(Tensor t) { return t.data; }
+static int32_t *integers(Tensor t) { return t.data; }
+
+/* [rows, columns], or [rows] if columns is 0. */
+static Tensor tensor(Rig *rig, DType dtype, int64_t rows, int64_t columns) {
+    void *data = take(rig, (size_t)(rows * (columns ? columns : 1)) * 4);
+    return columns ? tensor_2d(data, dtype, rows, columns) : tensor_1d(data, dtype, rows);
+}
+
+static void poison(Tensor t) {
+    for (int64_t i = 0; i < tensor_numel(t); i++) floats(t)[i] = NAN;
+}
+
+static Tensor poisoned(Rig *rig, int64_t rows, int64_t columns) {
+    Tensor t = tensor(rig, DTYPE_F32, rows, columns);
+    poison(t);
+    return t;
+}
+
+static Tensor normal(Rig *rig, int64_t rows, int64_t columns) {
+    Tensor t = tensor(rig, DTYPE_F32, rows, columns);
+    rig->seed++;
+    for (int64_t i = 0; i < tensor_numel(t); i++) floats(t)[i] = philox_normal(rig->seed, PURPOSE_TEST, 0, (uint64_t)i);
+    return t;
+}
+
+static Tensor below(Rig *rig, int64_t n, uint32_t limit) {
+    Tensor t = tensor(rig, DTYPE_I32, n, 0);
+    rig->seed++;
+    for (int64_t i = 0; i < n; i++)
+        integers(t)[i] = (int32_t)(philox_bits(rig->seed, PURPOSE_TEST, 0, (uint64_t)i) % limit);
+    return t;
+}
+
+static double *widened(Rig *rig, Tensor t) {
+    double *wide = doubles(rig, tensor_numel(t));
+    for (int64_t i = 0; i < tensor_numel(t); i++) wide[i] = (double)floats(t)[i];
+    return wide;
+}
+
+static void hash(Rig *rig, Tensor t) {
+    const unsigned char *bytes = t.data;
+    for (size_t i = 0; i < tensor_bytes(t); i++) rig->hash = (rig->hash ^ bytes[i]) * 0x100000001b3u;
+}
+
+static void expect(Rig *rig, const char *what, Tensor got, const double *want, double tolerance) {
+    double largest = 0;
+    int64_t n = tensor_numel(got);
+    for (int64_t i = 0; i < n; i++) largest = fmax(largest, fabs(want[i]));
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs((double)floats(got)[i] - want[i]) <= tolerance * largest))
+            fail_msg("%s, element %lld: %.9g, expected %.9g, largest %.3g, tolerance %.3g (%s)", what, (long long)i,
+                     (double)floats(got)[i], want[i], largest, tolerance, rig->device->description);
+    hash(rig, got);
+}
+
+static void expect_same(Rig *rig, const char *what, Tensor got, Tensor want) {
+    if (memcmp(got.data, want.data, tensor_bytes(want))) fail_msg("%s differs (%s)", what, rig->device->description);
+    hash(rig, got);
+}
+
+static double keep_factor(Dropout drop, uint64_t element) {
+    uint32_t bits = philox_bits(drop.seed, drop.purpose, drop.step, element);
+    return (double)bits >= (double)drop.p * 0x1p32 ? 1 / (1 - (double)drop.p) : 0;
+}
+
+static Dropout dropout_of(float p) { return (Dropout){p, 11, PURPOSE_DROPOUT | 3 << 8, 5}; }
+
+/* The arguments of a forward call, for the central differences. */
+typedef struct {
+    Device *device;
+    Tensor y, sum, mean, rstd, x, branch, w, bias, ids, rows, positions, table, position_table;
+    WeightLayout layout;
+    GeluKind gelu;
+    Sequences sequences;
+    Attention attention;
+    Dropout drop;
+} Call;
+
+/* sum of weights[i] output[i] after the forward, and the root of the sum of the squares of its terms. */
+static double evaluate(const Call *call, void (*forward)(const Call *), Tensor output, const double *weights,
+                       double *size) {
+    double sum = 0, squares = 0;
+    forward(call);
+    for (int64_t i = 0; i < tensor_numel(output); i++) {
+        double term = weights[i] * (double)floats(output)[i];
+        sum += term;
+        squares += term * term;
+    }
+    *size = sqrt(squares);
+    return sum;
+}
+
+/* f(x + h u) - f(x - h u) and, of the numbers that the floats really became, gradient . ((x + h u) - (x - h u)). */
+static double difference(const Call *call, void (*forward)(const Call *), Tensor input, Tensor output,
+                         const double *weights, const double *gradient, const double *u, double h, double *expected,
+                         double *size) {
+    int64_t n = tensor_numel(input);
+    float *x = floats(input), *middle = xmalloc((size_t)n * sizeof *middle);
+    memcpy(middle, x, (size_t)n * sizeof *middle);
+    double f[2];
+    *expected = 0;
+    for (int side = 0; side < 2; side++) {
+        for (int64_t i = 0; i < n; i++) {
+            x[i] = (float)((double)middle[i] + (side ? -h : h) * u[i]);
+            *expected += gradient[i] * ((double)x[i] - (double)middle[i]) * (side ? -1 : 1);
+        }
+        f[side] = evaluate(call, forward, output, weights, size);
+    }
+    memcpy(x, middle, (size_t)n * sizeof *middle);
+    free(middle);
+    return f[0] - f[1];
+}
+
+/* The gradient of f = sum weights output with respect to `input` (what the backward made of it, less what was there
+ * `before` it, if that was accumulated) against f itself, along a random direction and along the gradient.
+ *
+ * With a step h of about eps^(1/3) the difference is wrong by the rounding of the outputs, `tolerance` times the size
+ * of the terms, twice; and by h^2/6 of the third derivative, which is a third of what doubling h changes. Along the
+ * gradient both must be below a hundredth of the difference: then the test can see an error of that size. */
+static void expect_gradient(Rig *rig, const char *what, const Call *call, void (*forward)(const Call *), Tensor input,
+                            Tensor gradient, const double *before, Tensor output, const double *weights,
+                            double tolerance) {
+    int64_t n = tensor_numel(input);
+    const double h = 0x1p-8;
+    double *g = widened(rig, gradient), *u = widened(rig, normal(rig, n, 0)), largest = 0, size, expected, wide;
+    for (int64_t i = 0; i < n && before; i++) g[i] -= before[i];
+    for (int64_t i = 0; i < n; i++) largest = fmax(largest, fabs(g[i]));
+    assert_true(largest > 0);
+    for (int along = 0; along < 2; along++) {
+        for (int64_t i = 0; i < n && along; i++) u[i] = g[i] / largest;
+        double twice = difference(call, forward, input, output, weights, g, u, 2 * h, &wide, &size);
+        double once = difference(call, forward, input, output, weights, g, u, h, &expected, &size);
+        double allowed = 2 * tolerance * size + fabs(twice / 2 - once);
+        if (!(fabs(once - expected) <= allowed) || (along && allowed > 0.01 * fabs(expected)))
+            fail_msg("%s: difference %.9g, by the gradient %.9g, allowed %.3g (%s)", what, once, expected, allowed,
+                     rig->device->description);
+    }
+}
+
+static Device *devices[6];
+static int n_devices;
+
+/* Runs a check twice on every device; both times must give the same bits. */
+static void everywhere(void (*check)(Rig *)) {
+    for (int d = 0; d < n_devices; d++) {
+        uint64_t first = 0;
+        for (int time = 0; time < 2; time++) {
+            Rig rig = {.device = devices[d], .hash = 0xcbf29ce484222325u};
+            check(&rig);
+            for (int i = 0; i < rig.n_memory; i++) free(rig.memory[i]);
+            if (time && rig.hash != first) fail_msg("two runs differ on %s", devices[d]->description);
+            first = rig.hash;
+        }
+    }
+}
+
+/* Linear. */
+
+static void run_linear(const Call *c) {
+    poison(c->y);
+    linear_forward(c->device, c->y, c->x, c->w, c->bias, c->layout);
+}
+
+static double weight_at(const Call *c, int64_t i, int64_t o) {
+    int64_t in = c->x.dims[1], out = c->y.dims[1];
+    return (double)floats(c->w)[c->layout == WEIGHT_IN_OUT ? i * out + o : o * in + i];
+}
+
+static void check_linear(Rig *rig, int64_t n, int64_t in, int64_t out, WeightLayout layout, bool with_bias,
+                         bool with_dx) {
+    bool in_out = layout == WEIGHT_IN_OUT;
+    Call c = {.device = rig->device,
+              .y = poisoned(rig, n, out),
+              .x = normal(rig, n, in),
+              .w = in_out ? normal(rig, in, out) : normal(rig, out, in),
+              .bias = with_bias ? normal(rig, out, 0) : tensor_none(),
+              .layout = layout};
+    double *y = doubles(rig, n * out), *wdy, *wdw, *wdb = NULL, *wdx = doubles(rig, n * in);
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t o = 0; o < out; o++) {
+            y[r * out + o] = with_bias ? (double)floats(c.bias)[o] : 0;
+            for (int64_t i = 0; i < in; i++) y[r * out + o] += (double)floats(c.x)[r * in + i] * weight_at(&c, i, o);
+        }
+    run_linear(&c);
+    expect(rig, "linear_forward y", c.y, y, sum_error(in, 2));
+
+    Tensor dy = normal(rig, n, out), dx = with_dx ? poisoned(rig, n, in) : tensor_none();
+    Tensor dw = normal(rig, c.w.dims[0], c.w.dims[1]), db = with_bias ? normal(rig, out, 0) : tensor_none();
+    double *w0 = widened(rig, dw), *b0 = with_bias ? widened(rig, db) : NULL;
+    wdy = widened(rig, dy);
+    wdw = widened(rig, dw);
+    if (with_bias) wdb = widened(rig, db);
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t o = 0; o < out; o++) {
+            if (with_bias) wdb[o] += wdy[r * out + o];
+            for (int64_t i = 0; i < in; i++) {
+                wdx[r * in + i] += wdy[r * out + o] * weight_at(&c, i, o);
+                wdw[in_out ? i * out + o : o * in + i] += (double)floats(c.x)[r * in + i] * wdy[r * out + o];
+            }
+        }
+    linear_backward(rig->device, dx, dw, db, dy, c.x, c.w, layout);
+    expect(rig, "linear_backward dw", dw, wdw, sum_error(n, 2));
+    expect_gradient(rig, "linear dw", &c, run_linear, c.w, dw, w0, c.y, wdy, sum_error(in, 2));
+    if (with_bias) {
+        expect(rig, "linear_backward dbias", db, wdb, sum_error(n, 2));
+        expect_gradient(rig, "linear dbias", &c, run_linear, c.bias, db, b0, c.y, wdy, sum_error(in, 2));
+    }
+    if (with_dx) {
+        expect(rig, "linear_backward dx", dx, wdx, sum_error(out, 2));
+        expect_gradient(rig, "linear dx", &c, run_linear, c.x, dx, NULL, c.y, wdy, sum_error(in, 2));
+    }
+}
+
+static void check_linears(Rig *rig) {
+    static const int64_t sizes[][3] = {{1, 1, 1}, {1, 7, 5}, {37, 45, 83}, {129, 65, 33}};
+    for (int i = 0; i < 4; i++)
+        for (int layout = 0; layout < 2; layout++)
+            for (int given = 0; given < 4; given++)
+                check_linear(rig, sizes[i][0], sizes[i][1], sizes[i][2], (WeightLayout)layout, given & 1, given & 2);
+}
+
+static void linear(void **state) {
+    (void)state;
+    everywhere(check_linears);
+}
+
+/* Large enough for oneDNN's matmul primitive: rows 0, 150 and 300 against the reference. */
+static void check_large_linear(Rig *rig) {
+    const int64_t n = 301, in = 1001, out = 911;
+    for (int layout = 0; layout < 2; layout++) {
+        Call c = {.device = rig->device,
+                  .y = poisoned(rig, n, out),
+                  .x = normal(rig, n, in),
+                  .w = layout == WEIGHT_IN_OUT ? normal(rig, in, out) : normal(rig, out, in),
+                  .bias = normal(rig, out, 0),
+                  .layout = (WeightLayout)layout};
+        Tensor dx = poisoned(rig, n, in), dw = normal(rig, c.w.dims[0], c.w.dims[1]), dy = normal(rig, n, out);
+        run_linear(&c);
+        linear_backward(rig->device, dx, dw, tensor_none(), dy, c.x, c.w, c.layout);
+        for (int64_t row = 0; row < n; row += 150) {
+            double *y = doubles(rig, out), *back = doubles(rig, in);
+            for (int64_t o = 0; o < out; o++) {
+                y[o] = (double)floats(c.bias)[o];
+                for (int64_t i = 0; i < in; i++) {
+                    y[o] += (double)floats(c.x)[row * in + i] * weight_at(&c, i, o);
+                    back[i] += (double)floats(dy)[row * out + o] * weight_at(&c, i, o);
+                }
+            }
+            expect(rig, "large linear y", tensor_rows(c.y, row, 1), y, sum_error(in, 2));
+            expect(rig, "large linear dx", tensor_rows(dx, row, 1), back, sum_error(out, 2));
+        }
+        hash(rig, c.y);
+        hash(rig, dx);
+        hash(rig, dw);
+    }
+}
+
+static void large_linear(void **state) {
+    (void)state;
+    everywhere(check_large_linear);
+}
+
+/* Layer normalisation. */
+
+static void run_layernorm(const Call *c) {
+    poison(c->y);
+    layernorm_forward(c->device, c->y, c->mean, c->rstd, c->x, c->w, c->bias);
+}
+
+static void reference_layernorm(const double *x, const Tensor gain, const Tensor bias, int64_t n, int64_t c, double *y,
+                                double *mean, double *rstd) {
+    for (int64_t r = 0; r < n; r++) {
+        double m = 0, v = 0;
+        for (int64_t j = 0; j < c; j++) m += x[r * c + j] / (double)c;
+        for (int64_t j = 0; j < c; j++) v += (x[r * c + j] - m) * (x[r * c + j] - m) / (double)c;
+        mean[r] = m;
+        rstd[r] = 1 / sqrt(v + 1e-5);
+        for (int64_t j = 0; j < c; j++)
+            y[r * c + j] = (x[r * c + j] - m) * rstd[r] * (double)floats(gain)[j] +
+                           (tensor_given(bias) ? (double)floats(bias)[j] : 0);
+    }
+}
+
+static void check_layernorm(Rig *rig, int64_t n, int64_t c, bool with_bias, bool with_residual, bool in_place) {
+    Call call = {.device = rig->device,
+                 .y = poisoned(rig, n, c),
+                 .mean = poisoned(rig, n, 0),
+                 .rstd = poisoned(rig, n, 0),
+                 .x = normal(rig, n, c),
+                 .w = normal(rig, c, 0),
+                 .bias = with_bias ? normal(rig, c, 0) : tensor_none()};
+    double *x = widened(rig, call.x), *y = doubles(rig, n * c), *mean = doubles(rig, n), *rstd = doubles(rig, n);
+    reference_layernorm(x, call.w, call.bias, n, c, y, mean, rstd);
+    run_layernorm(&call);
+    expect(rig, "layernorm y", call.y, y, sum_error(c, 12));
+    expect(rig, "layernorm mean", call.mean, mean, sum_error(c, 4) * sqrt((double)c)); /* of terms sqrt(c) larger */
+    expect(rig, "layernorm rstd", call.rstd, rstd, sum_error(c, 8));
+
+    Tensor dy = normal(rig, n, c), past = with_residual ? normal(rig, n, c) : tensor_none();
+    Tensor dx = in_place ? past : poisoned(rig, n, c), dgain = normal(rig, c, 0);
+    Tensor dbias = with_bias ? normal(rig, c, 0) : tensor_none();
+    double *up = widened(rig, dy), *wdx = with_residual ? widened(rig, past) : doubles(rig, n * c);
+    double *residual = with_residual ? widened(rig, past) : NULL;
+    double *wdg = widened(rig, dgain), *g0 = widened(rig, dgain), *wdb = NULL, *b0 = NULL;
+    if (with_bias) wdb = widened(rig, dbias), b0 = widened(rig, dbias);
+    for (int64_t r = 0; r < n; r++) {
+        double sum = 0, dot = 0;
+        for (int64_t j = 0; j < c; j++) {
+            double hat = (x[r * c + j] - mean[r]) * rstd[r], g = up[r * c + j] * (double)floats(call.w)[j];
+            sum += g / (double)c;
+            dot += g * hat / (double)c;
+            wdg[j] += up[r * c + j] * hat;
+            if (with_bias) wdb[j] += up[r * c + j];
+        }
+        for (int64_t j = 0; j < c; j++)
+            wdx[r * c + j] +=
+                rstd[r] * (up[r * c + j] * (double)floats(call.w)[j] - sum - (x[r * c + j] - mean[r]) * rstd[r] * dot);
+    }
+    layernorm_backward(rig->device, dx, dgain, dbias, past, dy, call.x, call.mean, call.rstd, call.w);
+    expect(rig, "layernorm dx", dx, wdx, sum_error(c, 24));
+    expect(rig, "layernorm dgain", dgain, wdg, sum_error(n, 16));
+    expect_gradient(rig, "layernorm dx", &call, run_layernorm, call.x, dx, residual, call.y, up, sum_error(c, 12));
+    expect_gradient(rig, "layernorm dgain", &call, run_layernorm, call.w, dgain, g0, call.y, up, sum_error(c, 12));
+    if (!with_bias) return;
+    expect(rig, "layernorm dbias", dbias, wdb, sum_error(n, 2));
+    expect_gradient(rig, "layernorm dbias", &call, run_layernorm, call.bias, dbias, b0, call.y, up, sum_error(c, 12));
+}
+
+static void check_layernorms(Rig *rig) {
+    static const int64_t sizes[][2] = {{1, 3}, {1, 70}, {37, 45}, {70, 129}, {9, 768}};
+    for (int i = 0; i < 5; i++)
+        for (int given = 0; given < 4; given++) {
+            check_layernorm(rig, sizes[i][0], sizes[i][1], given & 1, given & 2, false);
+            if (given & 2) check_layernorm(rig, sizes[i][0], sizes[i][1], given & 1, true, true);
+        }
+}
+
+static void layernorm(void **state) {
+    (void)state;
+    everywhere(check_layernorms);
+}
+
+static void check_residual_layernorm(Rig *rig) {
+    const int64_t n = 19, c = 67;
+    for (int with = 0; with < 4; with++) {
+        Dropout drop = dropout_of(with & 1 ? 0.25f : 0);
+        Tensor x = normal(rig, n, c), branch = normal(rig, n, c), gain = normal(rig, c, 0), bias = normal(rig, c, 0);
+        Tensor sum = with & 2 ? x : poisoned(rig, n, c), y = poisoned(rig, n, c), mean = poisoned(rig, n, 0);
+        Tensor rstd = poisoned(rig, n, 0);
+        double *wsum = widened(rig, x), *wy = doubles(rig, n * c), *wm = doubles(rig, n), *wr = doubles(rig, n);
+        for (int64_t i = 0; i < n * c; i++)
+            wsum[i] += (drop.p > 0 ? keep_factor(drop, (uint64_t)i) : 1) * (double)floats(branch)[i];
+        reference_layernorm(wsum, gain, bias, n, c, wy, wm, wr);
+        residual_layernorm_forward(rig->device, sum, y, mean, rstd, x, branch, gain, bias, drop);
+        expect(rig, "residual_layernorm sum", sum, wsum, 4 * U);
+        expect(rig, "residual_layernorm y", y, wy, sum_error(c, 16));
+        expect(rig, "residual_layernorm mean", mean, wm, sum_error(c, 8) * sqrt((double)c));
+        expect(rig, "residual_layernorm rstd", rstd, wr, sum_error(c, 12));
+    }
+}
+
+static void residual_layernorm(void **state) {
+    (void)state;
+    everywhere(check_residual_layernorm);
+}
+
+/* Elementwise. */
+
+static void run_gelu(const Call *c) {
+    poison(c->y);
+    gelu_forward(c->device, c->y, c->x, c->gelu);
+}
+
+static double reference_gelu(double x, GeluKind kind, double *slope) {
+    if (kind == GELU_ERF) {
+        double p = 0.5 * erfc(-x / sqrt(2));
+        *slope = p + x * exp(-x * x / 2) / sqrt(2 * M_PI);
+        return x * p;
+    }
+    double t = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+    *slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+    return 0.5 * x * (1 + t);
+}
+
+/* Each gate is right to about 8 U, gelu's is multiplied by x; the slope has a second term up to x^2 in size. */
+static void check_gelu(Rig *rig) {
+    for (int kind = 0; kind < 2; kind++) {
+        Call c = {.device = rig->device, .y = poisoned(rig, 41, 61), .x = normal(rig, 41, 61), .gelu = (GeluKind)kind};
+        int64_t n = tensor_numel(c.x);
+        for (int64_t i = 0; i < n / 2; i++) floats(c.x)[i] = (float)i / (float)(n / 4) * 14 - 14;
+        Tensor dy = normal(rig, 41, 61), dx = poisoned(rig, 41, 61), x = normal(rig, 41, 61);
+        double *y = doubles(rig, n), *want = doubles(rig, n), *up = widened(rig, dy);
+        run_gelu(&c);
+        gelu_backward(rig->device, dx, dy, c.x, c.gelu);
+        for (int64_t i = 0; i < n; i++) {
+            double at = (double)floats(c.x)[i], slope;
+            y[i] = reference_gelu(at, c.gelu, &slope);
+            want[i] = up[i] * slope;
+            assert_true(fabs((double)floats(c.y)[i] - y[i]) <= 8 * U * fmin(fabs(at), 14));
+            assert_true(fabs((double)floats(dx)[i] - want[i]) <= 16 * U * fabs(up[i]));
+        }
+        expect(rig, "gelu y", c.y, y, 8 * U);
+        expect(rig, "gelu dx", dx, want, 16 * U);
+        expect_gradient(rig, "gelu dx", &c, run_gelu, c.x, dx, NULL, c.y, up, 8 * U);
+        memcpy(x.data, c.x.data, tensor_bytes(x));
+        run_gelu(&c);
+        gelu_forward(rig->device, x, x, c.gelu);
+        expect_same(rig, "gelu in place", x, c.y);
+        gelu_backward(rig->device, dy, dy, c.x, c.gelu);
+        expect_same(rig, "gelu_backward in place", dy, dx);
+    }
+}
+
+static void gelu(void **state) {
+    (void)state;
+    everywhere(check_gelu);
+}
+
+static void run_dropout(const Call *c) {
+    poison(c->y);
+    dropout(c->device, c->y, c->x, c->drop);
+}
+
+static void run_residual(const Call *c) {
+    poison(c->y);
+    residual_forward(c->device, c->y, c->x, c->branch, c->drop);
+}
+
+static void check_dropout(Rig *rig) {
+    static const float p[] = {0, 0.1f, 0.5f, 0.999f};
+    const int64_t rows = 67, columns = 131, n = rows * columns; /* more than one piece of 4096 */
+    for (int k = 0; k < 4; k++) {
+        Dropout drop = dropout_of(p[k]);
+        Call c = {.device = rig->device,
+                  .y = poisoned(rig, rows, columns),
+                  .x = normal(rig, rows, columns),
+                  .branch = normal(rig, rows, columns),
+                  .drop = drop};
+        double *y = doubles(rig, n), *sum = widened(rig, c.x), kept = 0;
+        for (int64_t i = 0; i < n; i++) {
+            double factor = p[k] > 0 ? keep_factor(drop, (uint64_t)i) : 1;
+            y[i] = factor * (double)floats(c.x)[i];
+            sum[i] += factor * (double)floats(c.branch)[i];
+            kept += factor > 0;
+        }
+        assert_true(fabs(kept / (double)n - 1 + (double)p[k]) < 5 * sqrt(0.25 / (double)n));
+        run_dropout(&c);
+        expect(rig, "dropout", c.y, y, 4 * U);
+        Tensor dx = poisoned(rig, rows, columns), dy = normal(rig, rows, columns);
+        double *up = widened(rig, dy);
+        dropout(rig->device, dx, dy, drop);
+        expect_gradient(rig, "dropout dx", &c, run_dropout, c.x, dx, NULL, c.y, up, 4 * U);
+        expect_gradient(rig, "residual dbranch", &c, run_residual, c.branch, dx, NULL, c.y, up, 4 * U);
+        run_residual(&c);
+        expect(rig, "residual", c.y, sum, 4 * U);
+        dropout(rig->device, dy, dy, drop);
+        expect_same(rig, "dropout in place", dy, dx);
+        residual_forward(rig->device, c.x, c.x, c.branch, drop);
+        expect_same(rig, "residual in place", c.x, c.y);
+    }
+}
+
+static void dropout_and_residual(void **state) {
+    (void)state;
+    everywhere(check_dropout);
+}
+
+/* Embedding, gather, scatter. */
+
+static void run_embedding(const Call *c) {
+    poison(c->y);
+    embedding_forward(c->device, c->y, c->rows, c->ids, c->table, c->positions, c->position_table);
+    for (int64_t i = 0; i < tensor_numel(c->y); i++)
+        if (isnan(floats(c->y)[i])) floats(c->y)[i] = 0; /* rows that were not named keep their poison */
+}
+
+/* Every other row of `of`, from the back: distinct and not in order. */
+static Tensor some_rows(Rig *rig, int64_t n, int64_t of) {
+    Tensor t = tensor(rig, DTYPE_I32, n, 0);
+    for (int64_t i = 0; i < n; i++) integers(t)[i] = (int32_t)(of - 1 - 2 * i);
+    return t;
+}
+
+static void check_embedding(Rig *rig) {
+    const int64_t n = 53, c = 77, vocabulary = 11, places = 60;
+    for (int given = 0; given < 4; given++) {
+        bool with_rows = given & 1, with_positions = given & 2;
+        int64_t all = with_rows ? 2 * n : n;
+        Call call = {.device = rig->device,
+                     .y = poisoned(rig, all, c),
+                     .rows = with_rows ? some_rows(rig, n, all) : tensor_none(),
+                     .ids = below(rig, n, (uint32_t)vocabulary),
+                     .table = normal(rig, vocabulary, c),
+                     .positions = with_positions ? below(rig, n, (uint32_t)places) : tensor_none(),
+                     .position_table = with_positions ? normal(rig, places, c) : tensor_none()};
+        Tensor dx = normal(rig, all, c), dtable = normal(rig, vocabulary, c), dplaces = normal(rig, places, c);
+        double *y = doubles(rig, all * c), *up = widened(rig, dx), *wt = widened(rig, dtable);
+        double *wp = widened(rig, dplaces), *t0 = widened(rig, dtable), *p0 = widened(rig, dplaces);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j < c; j++) {
+                int64_t at = (with_rows ? integers(call.rows)[i] : i) * c + j, id = integers(call.ids)[i];
+                int64_t place = with_positions ? integers(call.positions)[i] : 0;
+                y[at] = (double)floats(call.table)[id * c + j];
+                if (with_positions) y[at] += (double)floats(call.position_table)[place * c + j];
+                wt[id * c + j] += up[at];
+                if (with_positions) wp[place * c + j] += up[at];
+            }
+        run_embedding(&call);
+        expect(rig, "embedding x", call.y, y, U);
+        embedding_backward(rig->device, dtable, with_positions ? dplaces : tensor_none(), dx, call.rows, call.ids,
+                           call.positions);
+        expect(rig, "embedding dtable", dtable, wt, sum_error(n, 2));
+        expect_gradient(rig, "embedding dtable", &call, run_embedding, call.table, dtable, t0, call.y, up, U);
+        expect(rig, "embedding dposition_table", dplaces, wp, sum_error(n, 2));
+        if (with_positions)
+            expect_gradient(rig, "embedding dpositions", &call, run_embedding, call.position_table, dplaces, p0, call.y,
+                            up, U);
+    }
+}
+
+static void embedding(void **state) {
+    (void)state;
+    everywhere(check_embedding);
+}
+
+static void check_gather_and_scatter(Rig *rig) {
+    const int64_t n = 21, all = 42, c = 35;
+    Tensor x = normal(rig, all, c), y = poisoned(rig, n, c), back = normal(rig, all, c), rows = some_rows(rig, n, all);
+    double *want = doubles(rig, n * c), *want_back = widened(rig, back);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < c; j++) {
+            int64_t at = integers(rows)[i] * c + j;
+            want_back[at] = want[i * c + j] = (double)floats(x)[at];
+        }
+    gather_rows(rig->device, y, x, rows);
+    expect(rig, "gather_rows", y, want, 0);
+    scatter_rows(rig->device, back, y, rows);
+    expect(rig, "scatter_rows", back, want_back, 0);
+}
+
+static void gather_and_scatter(void **state) {
+    (void)state;
+    everywhere(check_gather_and_scatter);
+}
+
+/* Attention. */
+
+static void run_attention(const Call *c) {
+    poison(c->y);
+    poison(c->sum);
+    attention_forward(c->device, c->y, c->sum, c->x, c->sequences, c->attention, c->drop);
+}
+
+static double dot_product(const double *a, const double *b, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+/* One head of one sequence, query by query: out, lse, and with dout also dqkv (which starts as zero). */
+static void reference_attention(const Call *c, const double *qkv, int64_t first, int64_t length, int head, double *out,
+                                double *lse, const double *dout, double *dqkv) {
+    int64_t n = c->x.dims[0], width = c->x.dims[1], channels = width / 3, size = channels / c->attention.n_heads;
+    double scale = (double)c->attention.scale, *p = xmalloc((size_t)(length + 1) * sizeof *p);
+    for (int64_t i = first; i < first + length; i++) {
+        int64_t q = i * width + head * size, k = first * width + channels + head * size, v = k + channels;
+        int64_t seen = c->attention.causal ? i - first + 1 : length, at = i * channels + head * size;
+        double largest = -INFINITY, sum = 0, dot = 0;
+        for (int64_t j = 0; j < seen; j++) {
+            p[j] = scale * dot_product(qkv + q, qkv + k + j * width, size);
+            largest = fmax(largest, p[j]);
+        }
+        for (int64_t j = 0; j < seen; j++) sum += p[j] = exp(p[j] - largest);
+        lse[head * n + i] = largest + log(sum);
+        for (int64_t e = 0; e < size; e++) out[at + e] = 0;
+        for (int64_t j = 0; j < seen; j++) {
+            double keep = c->drop.p > 0 ? keep_factor(c->drop, ((uint64_t)(head * n + i) << 20) + (uint64_t)j) : 1;
+            p[j] /= sum;
+            for (int64_t e = 0; e < size; e++) out[at + e] += p[j] * keep * qkv[v + j * width + e];
+        }
+        dot = dot_product(dout + at, out + at, size);
+        for (int64_t j = 0; j < seen; j++) {
+            double keep = c->drop.p > 0 ? keep_factor(c->drop, ((uint64_t)(head * n + i) << 20) + (uint64_t)j) : 1;
+            double ds = p[j] * (keep * dot_product(dout + at, qkv + v + j * width, size) - dot);
+            for (int64_t e = 0; e < size; e++) {
+                dqkv[q + e] += scale * ds * qkv[k + j * width + e];
+                dqkv[k + j * width + e] += scale * ds * qkv[q + e];
+                dqkv[v + j * width + e] += p[j] * keep * dout[at + e];
+            }
+        }
+    }
+    free(p);
+}
+
+static Sequences packed(Rig *rig, const int *lengths, int count) {
+    Tensor offsets = tensor(rig, DTYPE_I32, count + 1, 0);
+    for (int s = 0; s < count; s++) integers(offsets)[s + 1] = integers(offsets)[s] + lengths[s];
+    return (Sequences){offsets, offsets.data, count};
+}
+
+/* A score has the error of a sum of `size` terms, which the exponential turns into a relative one, and P's rows and
+ * the sums over queries have `longest` terms; dS is a difference of numbers of the size of P times dP. */
+static void check_attention(Rig *rig, const int *lengths, int count, int heads, int size, bool causal, float p) {
+    Sequences sequences = packed(rig, lengths, count);
+    int64_t n = sequences.host_offsets[count], channels = heads * size, longest = 0;
+    for (int s = 0; s < count; s++) longest = lengths[s] > longest ? lengths[s] : longest;
+    Call c = {.device = rig->device,
+              .y = poisoned(rig, n, channels),
+              .sum = poisoned(rig, heads, n),
+              .x = normal(rig, n, 3 * channels),
+              .sequences = sequences,
+              .attention = {heads, causal, 1 / sqrtf((float)size)},
+              .drop = dropout_of(p)};
+    Tensor dout = normal(rig, n, channels), dqkv = poisoned(rig, n, 3 * channels);
+    double *qkv = widened(rig, c.x), *up = widened(rig, dout), *out = doubles(rig, n * channels);
+    double *lse = doubles(rig, heads * n), *want = doubles(rig, n * 3 * channels);
+    double tolerance = sum_error(size, 32) + sum_error(longest, 0);
+    for (int s = 0; s < count; s++)
+        for (int head = 0; head < heads; head++)
+            reference_attention(&c, qkv, sequences.host_offsets[s], lengths[s], head, out, lse, up, want);
+    run_attention(&c);
+    expect(rig, "attention out", c.y, out, tolerance);
+    expect(rig, "attention lse", c.sum, lse, tolerance);
+    attention_backward(rig->device, dqkv, dout, c.x, c.y, c.sum, sequences, c.attention, c.drop);
+    expect(rig, "attention dqkv", dqkv, want, 2 * tolerance);
+    expect_gradient(rig, "attention dqkv", &c, run_attention, c.x, dqkv, NULL, c.y, up, tolerance);
+}
+
+static void check_attentions(Rig *rig) {
+    for (int causal = 0; causal < 2; causal++)
+        for (int p = 0; p < 2; p++) {
+            float drop = p ? 0.3f : 0;
+            check_attention(rig, (int[]){1}, 1, 1, 7, causal, drop);
+            check_attention(rig, (int[]){1, 1, 1}, 3, 2, 16, causal, drop);
+            check_attention(rig, (int[]){64}, 1, 3, 5, causal, drop);
+            check_attention(rig, (int[]){3, 0, 66, 1}, 4, 3, 20, causal, drop);
+            check_attention(rig, (int[]){2, 201, 1, 17}, 4, 1, 33, causal, drop); /* split into parts */
+        }
+    check_attention(rig, (int[]){300}, 1, 1, 64, true, 0);
+}
+
+static void attention(void **state) {
+    (void)state;
+    everywhere(check_attentions);
+}
+
+/* Cross-entropy. */
+
+static void run_cross_entropy(const Call *c) {
+    poison(c->y);
+    cross_entropy_forward(c->device, c->y, c->sum, c->x, c->ids);
+}
+
+/* A probability has the error of its sum, and so has the loss, its logarithm. */
+static void check_classes(Rig *rig, int64_t n, int64_t classes, float spread) {
+    const float scale = 0.7f;
+    Call c = {.device = rig->device,
+              .y = poisoned(rig, n, 0),
+              .sum = poisoned(rig, n, 0),
+              .x = normal(rig, n, classes),
+              .ids = below(rig, n, (uint32_t)classes)};
+    for (int64_t i = 0; i < n * classes; i++) floats(c.x)[i] *= spread;
+    for (int64_t i = 1; i < n; i += 5) integers(c.ids)[i] = -1 - (int32_t)i;
+    for (int64_t i = 2; i < n; i += 3) { /* the largest twice: the first one counts */
+        floats(c.x)[i * classes + classes / 3] = floats(c.x)[i * classes + classes - 1] = 5 * spread;
+        if (i % 2 && integers(c.ids)[i] >= 0) integers(c.ids)[i] = (int32_t)(classes / 3);
+        if (i % 2 == 0 && integers(c.ids)[i] >= 0) integers(c.ids)[i] = (int32_t)(classes - 1);
+    }
+    double *loss = doubles(rig, n), *correct = doubles(rig, n), *dz = widened(rig, c.x), *ones = doubles(rig, n);
+    for (int64_t i = 0; i < n; i++) {
+        double *z = dz + i * classes, largest = z[0], sum = 0;
+        int64_t first = 0, target = integers(c.ids)[i];
+        for (int64_t j = 1; j < classes; j++)
+            if (z[j] > largest) largest = z[first = j];
+        for (int64_t j = 0; j < classes; j++) sum += exp(z[j] - largest);
+        loss[i] = target < 0 ? 0 : log(sum) + largest - z[target];
+        correct[i] = first == target;
+        for (int64_t j = 0; j < classes; j++)
+            z[j] = target < 0 ? 0 : (double)scale * (exp(z[j] - largest) / sum - (j == target));
+        ones[i] = (double)scale;
+    }
+    Tensor before = tensor(rig, DTYPE_F32, n, classes), dlogits = tensor(rig, DTYPE_F32, n, classes);
+    Tensor loss2 = poisoned(rig, n, 0), correct2 = poisoned(rig, n, 0);
+    memcpy(before.data, c.x.data, tensor_bytes(c.x));
+    memcpy(dlogits.data, c.x.data, tensor_bytes(c.x));
+    run_cross_entropy(&c);
+    double tolerance = sum_error(classes, 16);
+    expect(rig, "cross_entropy loss", c.y, loss, classes == 1 ? 0 : tolerance);
+    expect(rig, "cross_entropy correct", c.sum, correct, 0);
+    expect_same(rig, "cross_entropy logits", c.x, before);
+    cross_entropy_forward_backward(rig->device, loss2, correct2, dlogits, c.ids, scale);
+    expect(rig, "cross_entropy loss", loss2, loss, classes == 1 ? 0 : tolerance);
+    expect_same(rig, "cross_entropy correct", correct2, c.sum);
+    expect(rig, "cross_entropy dlogits", dlogits, dz, tolerance);
+    if (classes > 1 && classes < 10000 && spread < 10) /* else a step sees too little of the gradient */
+        expect_gradient(rig, "cross_entropy dlogits", &c, run_cross_entropy, c.x, dlogits, NULL, c.y, ones, tolerance);
+}
+
+static void check_cross_entropy(Rig *rig) {
+    check_classes(rig, 3, 1, 1);
+    check_classes(rig, 23, 7, 2);
+    check_classes(rig, 41, 1003, 2);
+    check_classes(rig, 11, 129, 40); /* exponentials down to nothing */
+    check_classes(rig, 3, 50257, 3);
+}
+
+static void cross_entropy(void **state) {
+    (void)state;
+    everywhere(check_cross_entropy);
+}
+
+/* Sums, norms, the optimizer. */
+
+static void check_sum(Rig *rig) {
+    for (int64_t n = 1; n <= 100003; n = 10 * n + 7) {
+        Tensor x = normal(rig, n, 0), out = poisoned(rig, 1, 0);
+        double want = 0;
+        for (int64_t i = 0; i < n; i++) want += (double)floats(x)[i];
+        sum_forward(rig->device, out, x);
+        expect(rig, "sum", out, &want, 2 * U);
+    }
+}
+
+static void sum(void **state) {
+    (void)state;
+    everywhere(check_sum);
+}
+
+static const Segment some_segments[] = {{0, 5, 0.1f}, {16, 40000, 0}, {40001, 40001, 0}, {40010, 90001, 0.5f}};
+enum { SOME_SEGMENTS = 4, SOME_PARAMS = 90010 };
+
+/* What no segment covers is NaN and must neither enter the norm nor change. */
+static void outside_is_nan(Tensor t) {
+    float *at = floats(t);
+    for (int64_t i = 0; i < SOME_PARAMS; i++) {
+        bool covered = false;
+        for (int s = 0; s < SOME_SEGMENTS; s++) covered |= i >= some_segments[s].begin && i < some_segments[s].end;
+        if (!covered) at[i] = NAN;
+    }
+}
+
+static void check_norm(Rig *rig) {
+    Tensor grads = normal(rig, SOME_PARAMS, 0), norm = poisoned(rig, 1, 0);
+    double squares = 0;
+    outside_is_nan(grads);
+    for (int64_t i = 0; i < SOME_PARAMS; i++)
+        if (!isnan(floats(grads)[i])) squares += (double)floats(grads)[i] * (double)floats(grads)[i];
+    squares = sqrt(squares);
+    global_norm(rig->device, norm, grads, some_segments, SOME_SEGMENTS);
+    expect(rig, "global_norm", norm, &squares, 2 * U);
+}
+
+static void norm(void **state) {
+    (void)state;
+    everywhere(check_norm);
+}
+
+/* Elements outside of the segments are compared as bits, the others with the reference. */
+static void expect_updated(Rig *rig, const char *what, Tensor got, Tensor before, double *want) {
+    float *now = floats(got), *then = floats(before);
+    hash(rig, got);
+    for (int64_t i = 0; i < SOME_PARAMS; i++) {
+        if (!isnan(then[i])) continue;
+        assert_memory_equal(&now[i], &then[i], sizeof *now);
+        now[i] = 0;
+        want[i] = 0;
+    }
+    expect(rig, what, got, want, 8 * U);
+}
+
+static Tensor copied(Rig *rig, Tensor t) {
+    Tensor copy = tensor(rig, t.dtype, t.dims[0], 0);
+    memcpy(copy.data, t.data, tensor_bytes(t));
+    return copy;
+}
+
+static void check_update(Rig *rig, AdamW o) {
+    Tensor p = normal(rig, SOME_PARAMS, 0), m = normal(rig, SOME_PARAMS, 0), v = normal(rig, SOME_PARAMS, 0);
+    Tensor g = normal(rig, SOME_PARAMS, 0), length = poisoned(rig, 1, 0);
+    for (int64_t i = 0; i < SOME_PARAMS; i++) floats(v)[i] *= floats(v)[i];
+    outside_is_nan(p);
+    outside_is_nan(m);
+    outside_is_nan(v);
+    outside_is_nan(g);
+    Tensor p0 = copied(rig, p), m0 = copied(rig, m), v0 = copied(rig, v);
+    double *wp = widened(rig, p), *wm = widened(rig, m), *wv = widened(rig, v);
+    global_norm(rig->device, length, g, some_segments, SOME_SEGMENTS);
+    double clip = o.clip > 0 ? fmin(1, (double)o.clip / ((double)floats(length)[0] + 1e-6)) : 1;
+    double b1 = (double)o.beta1, b2 = (double)o.beta2, lr = (double)o.learning_rate;
+    for (int s = 0; s < SOME_SEGMENTS; s++)
+        for (int64_t i = some_segments[s].begin; i < some_segments[s].end; i++) {
+            double gradient = (double)floats(g)[i] * clip;
+            wm[i] = b1 * wm[i] + (1 - b1) * gradient;
+            wv[i] = b2 * wv[i] + (1 - b2) * gradient * gradient;
+            wp[i] *= 1 - lr * (double)some_segments[s].weight_decay;
+            wp[i] -= lr * wm[i] / (1 - pow(b1, (double)o.step)) /
+                     (sqrt(wv[i] / (1 - pow(b2, (double)o.step))) + (double)o.epsilon);
+        }
+    adamw_update(rig->device, p, m, v, g, length, some_segments, SOME_SEGMENTS, o);
+    if (o.learning_rate == 0) expect_same(rig, "adamw params with no rate", p, p0);
+    expect_updated(rig, "adamw params", p, p0, wp);
+    expect_updated(rig, "adamw m", m, m0, wm);
+    expect_updated(rig, "adamw v", v, v0, wv);
+}
+
+static void check_adamw(Rig *rig) {
+    check_update(rig, (AdamW){0.05f, 0.9f, 0.999f, 1e-3f, 0, 1});
+    check_update(rig, (AdamW){0.05f, 0.9f, 0.95f, 1e-8f, 1.0f, 7});
+    check_update(rig, (AdamW){0.05f, 0.8f, 0.99f, 1e-8f, 1e6f, 100000});
+    check_update(rig, (AdamW){0, 0.9f, 0.999f, 1e-8f, 1.0f, 3});
+}
+
+static void adamw(void **state) {
+    (void)state;
+    everywhere(check_adamw);
+}
+
+/* A NaN that comes in must come out, and in the loss above all. */
+
+static void check_nan(Rig *rig) {
+    Device *device = rig->device;
+    const int64_t n = 5, c = 83;
+    for (int64_t at = 0; at < c; at += 41) { /* first, middle, last */
+        Tensor x = normal(rig, n, c), y = normal(rig, n, c), mean = normal(rig, n, 0), rstd = normal(rig, n, 0);
+        Tensor targets = below(rig, n, (uint32_t)c), one = normal(rig, 1, 0), gain = normal(rig, c, 0);
+        float *bad = &floats(x)[2 * c + at];
+        *bad = NAN;
+        cross_entropy_forward(device, mean, rstd, x, targets);
+        for (int64_t i = 0; i < n; i++) assert_true(isnan(floats(mean)[i]) == (i == 2));
+        memcpy(y.data, x.data, tensor_bytes(x));
+        cross_entropy_forward_backward(device, mean, rstd, y, targets, 1);
+        for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i / c == 2));
+        sum_forward(device, one, mean);
+        assert_true(isnan(floats(one)[0]));
+        layernorm_forward(device, y, mean, rstd, x, gain, tensor_none());
+        for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i / c == 2));
+        for (int kind = 0; kind < 2; kind++) {
+            gelu_forward(device, y, x, (GeluKind)kind);
+            for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i == 2 * c + at));
+            gelu_backward(device, y, x, x, (GeluKind)kind);
+            for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i == 2 * c + at));
+        }
+        global_norm(device, one, tensor_1d(x.data, DTYPE_F32, n * c), (Segment[]){{0, n * c, 0}}, 1);
+        assert_true(isnan(floats(one)[0]));
+        Tensor w = normal(rig, c, 9), product = normal(rig, n, 9);
+        linear_forward(device, product, x, w, tensor_none(), WEIGHT_IN_OUT);
+        for (int64_t i = 0; i < n * 9; i++) assert_true(isnan(floats(product)[i]) == (i / 9 == 2));
+    }
+    Tensor qkv = normal(rig, 70, 12), out = normal(rig, 70, 4), lse = normal(rig, 1, 70);
+    floats(qkv)[69 * 12] = NAN; /* the last query: nobody else's business */
+    attention_forward(device, out, lse, qkv, packed(rig, (int[]){70}, 1), (Attention){1, true, 0.5f}, dropout_of(0));
+    for (int64_t i = 0; i < 70 * 4; i++) assert_true(isnan(floats(out)[i]) == (i / 4 == 69));
+}
+
+static void nan_comes_out(void **state) {
+    (void)state;
+    everywhere(check_nan);
+}
+
+/* The door: a wrong call dies, naming the operation and what was wrong. */
+
+typedef struct {
+    void (*call)(Rig *);
+    const char *message;
+} WrongCall;
+
+static void wrong_linear(Rig *r) {
+    linear_forward(r->device, normal(r, 3, 6), normal(r, 3, 4), normal(r, 5, 6), tensor_none(), WEIGHT_IN_OUT);
+}
+static void wrong_linear_backward(Rig *r) {
+    linear_backward(r->device, tensor_none(), normal(r, 4, 6), normal(r, 4, 0), normal(r, 3, 6), normal(r, 3, 4),
+                    normal(r, 4, 6), WEIGHT_IN_OUT);
+}
+static void wrong_dtype(Rig *r) { gelu_forward(r->device, normal(r, 2, 2), tensor(r, DTYPE_I32, 2, 2), GELU_ERF); }
+static void wrong_none(Rig *r) {
+    layernorm_forward(r->device, normal(r, 2, 3), normal(r, 2, 0), normal(r, 2, 0), normal(r, 2, 3), tensor_none(),
+                      tensor_none());
+}
+static void wrong_heads(Rig *r) {
+    attention_forward(r->device, normal(r, 2, 4), normal(r, 3, 2), normal(r, 2, 12), packed(r, (int[]){2}, 1),
+                      (Attention){3, true, 1}, dropout_of(0));
+}
+static void wrong_sequences(Rig *r) {
+    attention_forward(r->device, normal(r, 3, 4), normal(r, 2, 3), normal(r, 3, 12), packed(r, (int[]){1, 1}, 2),
+                      (Attention){2, true, 1}, dropout_of(0));
+}
+static void wrong_probability(Rig *r) { dropout(r->device, normal(r, 1, 4), normal(r, 1, 4), dropout_of(1)); }
+static void wrong_target(Rig *r) {
+    Tensor targets = below(r, 2, 1);
+    integers(targets)[1] = 7;
+    cross_entropy_forward(r->device, normal(r, 2, 0), normal(r, 2, 0), normal(r, 2, 7), targets);
+}
+static void wrong_id(Rig *r) {
+    Tensor ids = below(r, 2, 1);
+    integers(ids)[1] = -1;
+    embedding_forward(r->device, normal(r, 2, 4), tensor_none(), ids, normal(r, 6, 4), tensor_none(), tensor_none());
+}
+static void wrong_positions(Rig *r) {
+    embedding_forward(r->device, normal(r, 2, 4), tensor_none(), below(r, 2, 6), normal(r, 6, 4), below(r, 2, 9),
+                      tensor_none());
+}
+static void wrong_row(Rig *r) {
+    Tensor rows = below(r, 2, 1);
+    integers(rows)[0] = 5;
+    gather_rows(r->device, normal(r, 2, 4), normal(r, 5, 4), rows);
+}
+static void wrong_segment(Rig *r) {
+    global_norm(r->device, normal(r, 1, 0), normal(r, 10, 0), (Segment[]){{0, 4, 0}, {5, 11, 0}}, 2);
+}
+static void wrong_set(Rig *r) {
+    (void)r;
+    setenv("TRAINC_CPU_SET", "mmx", 1);
+    cpu_device_open(1);
+}
+
+static const WrongCall wrong_calls[] = {
+    {wrong_linear, "linear_forward: w is f32 [5, 6], expected f32 [4, 6]"},
+    {wrong_linear_backward, "linear_backward: bias is f32 [4], expected f32 [6]"},
+    {wrong_dtype, "gelu_forward: x is i32 [2, 2], expected f32 [any, any]"},
+    {wrong_none, "layernorm_forward: gain is none, expected f32 [3]"},
+    {wrong_heads, "attention_forward: 12 columns are not q, k and v of 3 heads"},
+    {wrong_sequences, "attention_forward: the sequences are rows 0 .. 2, qkv has 3"},
+    {wrong_probability, "dropout: the dropout is 1, expected at least 0 and less than 1"},
+    {wrong_target, "cross_entropy_forward: targets[1] is 7, expected less than 7"},
+    {wrong_id, "embedding_forward: ids[1] is -1, expected less than 6 and not negative"},
+    {wrong_positions, "embedding_forward: position_table is none, expected f32 [any, 4]"},
+    {wrong_row, "gather_rows: rows[0] is 5, expected less than 5 and not negative"},
+    {wrong_segment, "global_norm: segment 1 is 5 .. 11, the buffer has 10 elements"},
+    {wrong_set, "TRAINC_CPU_SET=mmx"},
+};
+
+static void call_wrongly(void *argument) {
+    const WrongCall *wrong = argument;
+    Rig *rig = xcalloc(1, sizeof *rig);
+    rig->device = devices[0];
+    wrong->call(rig);
+}
+
+static void wrong_calls_die_and_say_why(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong_calls / sizeof *wrong_calls; i++) {
+        char output[1024];
+        WrongCall wrong = wrong_calls[i];
+        assert_int_equal(run_function(output, sizeof output, call_wrongly, &wrong), 1);
+        assert_contains(output, wrong.message);
+    }
+}
+
+/* Must be the last test. */
+static void every_operation_was_tested_on_every_device(void **state) {
+    (void)state;
+    for (int d = 0; d < n_devices; d++)
+        for (int op = 0; op < OP_COUNT; op++)
+            if (!devices[d]->counters[op].calls) fail_msg("%s never ran on %s", op_names[op], devices[d]->description);
+}
+
+#define OP_IS_THERE(op) assert_non_null(devices[d]->ops->op);
+static void every_table_is_complete(void **state) {
+    (void)state;
+    for (int d = 0; d < n_devices; d++) {
+        FOR_EACH_OP(OP_IS_THERE)
+    }
+}
+
+static void open_and_close(void *argument) {
+    (void)argument;
+    device_close(cpu_device_open(1));
+}
+
+/* 1 and 2 threads with the best instruction set, 3 with every one there is. */
+static int open_devices(void **state) {
+    (void)state;
+    devices[n_devices++] = cpu_device_open(2);
+    devices[n_devices++] = cpu_device_open(1);
+    static const char *const sets[] = {"avx512", "avx2", "sse4", "baseline"};
+    for (int i = 0; i < 4; i++) {
+        char output[256];
+        setenv("TRAINC_CPU_SET", sets[i], 1);
+        if (!run_function(output, sizeof output, open_and_close, NULL)) devices[n_devices++] = cpu_device_open(3);
+        unsetenv("TRAINC_CPU_SET");
+    }
+    for (int d = 0; d < n_devices; d++) print_message("%s\n", devices[d]->description);
+    return n_devices > 2 ? 0 : -1;
+}
+
+static int close_devices(void **state) {
+    (void)state;
+    for (int d = 0; d < n_devices; d++) device_close(devices[d]);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_table_is_complete),
+        cmocka_unit_test(wrong_calls_die_and_say_why),
+        cmocka_unit_test(linear),
+        cmocka_unit_test(large_linear),
+        cmocka_unit_test(layernorm),
+        cmocka_unit_test(residual_layernorm),
+        cmocka_unit_test(gelu),
+        cmocka_unit_test(dropout_and_residual),
+        cmocka_unit_test(embedding),
+        cmocka_unit_test(gather_and_scatter),
+        cmocka_unit_test(attention),
+        cmocka_unit_test(cross_entropy),
+        cmocka_unit_test(sum),
+        cmocka_unit_test(norm),
+        cmocka_unit_test(adamw),
+        cmocka_unit_test(nan_comes_out),
+        cmocka_unit_test(every_operation_was_tested_on_every_device),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}
