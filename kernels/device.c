@@ -24,28 +24,29 @@ void device_totals(const Device *device, double *flops, double *bytes) {
     }
 }
 
-static const OpCounter *sorted_counters;
+typedef struct {
+    OpCounter counter;
+    const char *name;
+} NamedCounter;
 
 static int more_flops(const void *a, const void *b) {
-    double x = sorted_counters[*(const int *)a].flops, y = sorted_counters[*(const int *)b].flops;
+    double x = ((const NamedCounter *)a)->counter.flops, y = ((const NamedCounter *)b)->counter.flops;
     return (x < y) - (x > y);
 }
 
 void device_print_counters(const Device *device, void *stdio_file) {
     FILE *out = stdio_file;
-    int order[OP_COUNT];
+    NamedCounter order[OP_COUNT];
     double flops, bytes;
     device_totals(device, &flops, &bytes);
-    for (int i = 0; i < OP_COUNT; i++) order[i] = i;
-    sorted_counters = device->counters;
+    for (int i = 0; i < OP_COUNT; i++) order[i] = (NamedCounter){device->counters[i], op_names[i]};
     qsort(order, OP_COUNT, sizeof *order, more_flops);
     fprintf(out, "%-32s %8s %12s %10s%s\n", "operation", "calls", "GFLOP", "GB",
             device->profile ? "        ms  GFLOP/s    GB/s" : "");
     for (int i = 0; i < OP_COUNT; i++) {
-        const OpCounter *c = &device->counters[order[i]];
+        const OpCounter *c = &order[i].counter;
         if (!c->calls) continue;
-        fprintf(out, "%-32s %8lld %12.4f %10.4f", op_names[order[i]], (long long)c->calls, c->flops * 1e-9,
-                c->bytes * 1e-9);
+        fprintf(out, "%-32s %8lld %12.4f %10.4f", order[i].name, (long long)c->calls, c->flops * 1e-9, c->bytes * 1e-9);
         if (device->profile && c->seconds > 0)
             fprintf(out, " %9.2f %8.1f %7.1f", c->seconds * 1e3, c->flops / c->seconds * 1e-9,
                     c->bytes / c->seconds * 1e-9);
@@ -59,22 +60,17 @@ void device_print_counters(const Device *device, void *stdio_file) {
 enum { ALIGNMENT = 64 };
 
 Arena arena_open(Device *device, size_t capacity, const char *what) {
-    Arena arena = {.device = device, .capacity = capacity, .what = what};
-    if (!device->ops) arena.capacity = SIZE_MAX / 2;
-    arena.base = device->allocate(device, capacity ? capacity : ALIGNMENT);
-    if (!capacity) capacity = ALIGNMENT;
-    if (device->ops) arena.capacity = capacity;
-    return arena;
+    return (Arena){.device = device, .base = device->allocate(device, capacity), .capacity = capacity, .what = what};
 }
 
 void arena_close(Arena *arena) {
-    arena->device->release(arena->device, arena->base, arena->device->ops ? arena->capacity : ALIGNMENT);
+    arena->device->release(arena->device, arena->base, arena->capacity);
     arena->base = NULL;
 }
 
 static void *arena_push(Arena *arena, size_t bytes) {
     size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (rounded > arena->capacity - arena->used)
+    if (arena->device->ops && rounded > arena->capacity - arena->used)
         die("the %s arena is full: %zu bytes were asked for, %zu of %zu are in use", arena->what, bytes, arena->used,
             arena->capacity);
     void *memory = arena->base + arena->used;
@@ -98,7 +94,7 @@ void arena_release(Arena *arena, size_t mark) { arena->used = mark; }
 static void *dry_allocate(Device *device, size_t bytes) {
     uintptr_t *next = device->state;
     void *memory = (void *)*next;
-    *next += (bytes + 4095) / 4096 * 4096 + 4096;
+    *next += (bytes + 4095) / 4096 * 4096 + ((uintptr_t)1 << 40); /* room for an arena to grow */
     device->allocated += bytes;
     device->allocation_calls++;
     if (device->allocated > device->peak_allocated) device->peak_allocated = device->allocated;
