@@ -200,7 +200,7 @@ int main(int argc, char **argv) {
     static const OptionsHeader header = {"train_gpt", "./train_gpt -m manifest.jsonl -b 8 -g 4 [options]",
                                          "Trains the Amharic TTS GPT on text ids and audio codes."};
     static const char *const text_tables[] = {"text_embedding.weight", "text_head.weight", "text_head.bias"};
-    GptOptions o = {0};
+    static GptOptions o; /* static: texts of a YAML file live as long as the process */
     Option rows[TRAIN_MAX_OPTIONS];
     int n_rows = gpt_option_rows(&o, rows);
     options_parse(&header, rows, n_rows, argc, argv);
