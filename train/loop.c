@@ -304,9 +304,9 @@ static double metrics_text(const Model *model, const double *sums, const double 
     for (int i = 0; i < model->n_metrics; i++) {
         values[i] = sums[i] / fmax(1, counts[model->metrics[i].count]);
         objective += model->metrics[i].weight * values[i];
+        if (used >= size) continue;
         used +=
             (size_t)snprintf(text + used, size - used, "%s%s=%.4f", i ? " " : "", model->metrics[i].name, values[i]);
-        if (used >= size) break;
     }
     return objective;
 }
