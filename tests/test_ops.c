@@ -28,10 +28,8 @@ typedef struct {
 } Rig;
 
 static void *take(Rig *rig, size_t bytes) {
-    void *memory;
     assert_true(rig->n_memory < 1024);
-    assert_int_equal(posix_memalign(&memory, 64, bytes ? bytes : 1), 0);
-    return rig->memory[rig->n_memory++] = memset(memory, 0, bytes);
+    return rig->memory[rig->n_memory++] = xaligned(bytes);
 }
 
 static double *doubles(Rig *rig, int64_t n) { return take(rig, (size_t)n * sizeof(double)); }
