@@ -29,7 +29,7 @@ typedef struct {
 
 static void *take(Rig *rig, size_t bytes) {
     assert_true(rig->n_memory < 1024);
-    return rig->memory[rig->n_memory++] = xaligned(bytes);
+    return rig->memory[rig->n_memory++] = xcalloc(1, bytes);
 }
 
 static double *doubles(Rig *rig, int64_t n) { return take(rig, (size_t)n * sizeof(double)); }
