@@ -28,9 +28,10 @@ void batch_clear(Batch *batch) {
 
 static Tensor batch_push(Batch *batch, int field, Tensor shape) {
     shape.data = batch->buffer + batch->size;
-    size_t bytes = (tensor_bytes(shape) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t used = tensor_bytes(shape), bytes = (used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (field >= BATCH_MAX_FIELDS || bytes > batch->capacity - batch->size)
         die("batch: field %d needs %zu bytes, %zu of %zu are in use", field, bytes, batch->size, batch->capacity);
+    memset((char *)shape.data + used, 0, bytes - used); /* all bytes of a batch follow from its samples */
     batch->size += bytes;
     batch->fields[field] = shape;
     if (batch->n_fields <= field) batch->n_fields = field + 1;

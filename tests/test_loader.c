@@ -1,0 +1,462 @@
+/* The stream of micro-batches: the same for any number of workers and from any start, every sample once an epoch. */
+#include "data/loader.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "data/tts_dataset.h"
+#include "kernels/philox.h"
+#include "tests/helpers.h"
+
+enum { SAMPLES = 37 };
+
+static const TtsLayout layout = {.d_model = 3,
+                                 .n_conditioning = 2,
+                                 .max_text = 600,
+                                 .max_codes = 1816,
+                                 .text_vocabulary = 50,
+                                 .audio_vocabulary = 40,
+                                 .stop_text = 1,
+                                 .start_mel = 40,
+                                 .stop_mel = 41};
+
+/* n samples of seeded lengths; `against`: the longer the text the shorter the codes. */
+static Dataset *open_samples(int n, int longest_text, int longest_codes, bool against) {
+    int32_t *text = xmalloc((size_t)n * 4), *codes = xmalloc((size_t)n * 4);
+    for (int i = 0; i < n; i++) {
+        double at = (double)philox_uniform(5, PURPOSE_TEST, 0, (uint64_t)i);
+        text[i] = 1 + (int32_t)(at * longest_text);
+        codes[i] =
+            1 + (int32_t)((against ? 1 - at : (double)philox_uniform(5, PURPOSE_TEST, 1, (uint64_t)i)) * longest_codes);
+    }
+    Dataset *dataset = tts_dataset_synthetic(&layout, text, codes, n);
+    free(text);
+    free(codes);
+    return dataset;
+}
+
+/* A data set seen through one that takes its time, differently for each batch, and can fail. */
+typedef struct {
+    Dataset face;
+    const Dataset *inner;
+    int32_t bad_sample; /* cannot be filled; -1: all can */
+    atomic_int fills;
+} Slow;
+
+static const Dataset *inner(const Dataset *face) { return ((const Slow *)(const void *)face)->inner; }
+static int64_t slow_tokens(const Dataset *d, int64_t i) { return inner(d)->tokens(inner(d), i); }
+static void slow_counts(const Dataset *d, int64_t i, int64_t *counts) { inner(d)->counts(inner(d), i, counts); }
+static size_t slow_bytes(const Dataset *d, const int32_t *s, int n) { return inner(d)->batch_bytes(inner(d), s, n); }
+
+static bool slow_fill(const Dataset *face, Batch *batch, const int32_t *samples, int n, Error *error) {
+    Slow *slow = (Slow *)(void *)face;
+    int call = atomic_fetch_add(&slow->fills, 1);
+    usleep(philox_bits(9, PURPOSE_TEST, 0, (uint64_t)call) % 700);
+    for (int i = 0; i < n; i++)
+        if (samples[i] == slow->bad_sample) return error_set(error, "sample %d is bad", samples[i]);
+    return slow->inner->fill(slow->inner, batch, samples, n, error);
+}
+
+static Slow slow_open(const Dataset *dataset) {
+    return (Slow){.face = {.n_samples = dataset->n_samples,
+                           .tokens = slow_tokens,
+                           .counts = slow_counts,
+                           .fill = slow_fill,
+                           .batch_bytes = slow_bytes},
+                  .inner = dataset,
+                  .bad_sample = -1};
+}
+
+static LoaderOptions usual(void) {
+    return (LoaderOptions){
+        .batch_size = 4, .accumulate = 3, .shuffle = true, .bucket = true, .seed = 17, .stop_after = -1};
+}
+
+/* A copy of what matters of a batch. */
+typedef struct {
+    int64_t epoch, index, tokens, counts[BATCH_MAX_COUNTS], group_counts[BATCH_MAX_COUNTS];
+    int n;
+    int32_t samples[64];
+    char *bytes;
+    size_t size;
+} Seen;
+
+static Seen see(const Batch *batch) {
+    Seen seen = {.epoch = batch->epoch,
+                 .index = batch->index,
+                 .tokens = batch->n_tokens,
+                 .n = batch->n_sequences,
+                 .bytes = xmalloc(batch->size),
+                 .size = batch->size};
+    assert_in_range(seen.n, 1, 64);
+    memcpy(seen.counts, batch->counts, sizeof seen.counts);
+    memcpy(seen.group_counts, batch->group_counts, sizeof seen.group_counts);
+    memcpy(seen.samples, batch->samples, (size_t)seen.n * sizeof *seen.samples);
+    memcpy(seen.bytes, batch->buffer, batch->size);
+    return seen;
+}
+
+/* The first n micro-batches (fewer if the stream ends); free_seen. */
+static int see_stream(const Dataset *dataset, const LoaderOptions *options, int n, Seen *seen) {
+    Loader *loader = loader_open(dataset, options);
+    int i = 0;
+    for (const Batch *batch; i < n && (batch = loader_next(loader)); i++) seen[i] = see(batch);
+    loader_close(loader);
+    return i;
+}
+
+static void free_seen(Seen *seen, int n) {
+    for (int i = 0; i < n; i++) free(seen[i].bytes);
+}
+
+static void assert_same(const Seen *a, const Seen *b) {
+    assert_true(a->epoch == b->epoch && a->index == b->index && a->tokens == b->tokens && a->n == b->n);
+    assert_memory_equal(a->samples, b->samples, (size_t)a->n * sizeof *a->samples);
+    assert_memory_equal(a->counts, b->counts, sizeof a->counts);
+    assert_memory_equal(a->group_counts, b->group_counts, sizeof a->group_counts);
+    assert_int_equal(a->size, b->size);
+    assert_memory_equal(a->bytes, b->bytes, a->size);
+}
+
+static void any_number_of_workers_gives_the_same_bits(void **state) {
+    (void)state;
+    enum { N = 45 };
+    Dataset *dataset = open_samples(SAMPLES, 30, 80, false);
+    Slow slow = slow_open(dataset);
+    LoaderOptions options = usual();
+    Seen want[N], got[N];
+    for (int budget = 0; budget < 2; budget++) {
+        options.token_budget = budget ? 150 : 0;
+        options.n_workers = 0;
+        assert_int_equal(see_stream(dataset, &options, N, want), N);
+        for (int workers = 1; workers <= 8; workers += workers == 1 ? 1 : 6) {
+            options.n_workers = workers;
+            assert_int_equal(see_stream(&slow.face, &options, N, got), N);
+            for (int i = 0; i < N; i++) assert_same(&want[i], &got[i]);
+            free_seen(got, N);
+        }
+        free_seen(want, N);
+    }
+    dataset->close(dataset);
+}
+
+static void a_start_anywhere_gives_the_rest_of_the_stream(void **state) {
+    (void)state;
+    enum { N = 34 };
+    Dataset *dataset = open_samples(SAMPLES, 30, 80, false);
+    LoaderOptions options = usual(); /* ten micro-batches an epoch, three to a group */
+    Seen whole[N], rest[N];
+    for (int budget = 0; budget < 2; budget++) {
+        options.token_budget = budget ? 150 : 0;
+        options.start_epoch = options.start_index = options.group_position = 0;
+        assert_int_equal(see_stream(dataset, &options, N, whole), N);
+        for (int at = 0; at < N; at++) {
+            options.n_workers = at % 3;
+            options.start_epoch = whole[at].epoch;
+            options.start_index = whole[at].index;
+            options.group_position = at % 3;
+            assert_int_equal(see_stream(dataset, &options, N - at, rest), N - at);
+            for (int i = 0; i < N - at; i++) assert_same(&whole[at + i], &rest[i]);
+            free_seen(rest, N - at);
+        }
+        free_seen(whole, N);
+    }
+    dataset->close(dataset);
+}
+
+static void a_start_behind_the_last_batch_is_the_next_epoch(void **state) {
+    (void)state;
+    Dataset *dataset = open_samples(SAMPLES, 30, 80, false);
+    LoaderOptions options = usual();
+    Seen seen;
+    options.start_epoch = 2;
+    options.start_index = loader_epoch_batches(dataset, &options, 2);
+    see_stream(dataset, &options, 1, &seen);
+    assert_true(seen.epoch == 3 && seen.index == 0);
+    free_seen(&seen, 1);
+    dataset->close(dataset);
+}
+
+/* Every setting: each epoch visits each sample once, in as many micro-batches as were promised. */
+static void an_epoch_visits_every_sample_once(void **state) {
+    (void)state;
+    Dataset *dataset = open_samples(SAMPLES, 30, 80, false);
+    for (int setting = 0; setting < 16; setting++) {
+        LoaderOptions options = usual();
+        options.shuffle = setting & 1;
+        options.bucket = setting & 2;
+        options.token_budget = setting & 4 ? 150 : 0;
+        options.batch_size = setting & 8 ? (setting & 4 ? 0 : 1000) : 5;
+        options.n_workers = 2;
+        Loader *loader = loader_open(dataset, &options);
+        for (int64_t epoch = 0; epoch < 3; epoch++) {
+            int visits[SAMPLES] = {0};
+            int64_t batches = loader_epoch_batches(dataset, &options, epoch);
+            for (int64_t b = 0; b < batches; b++) {
+                const Batch *batch = loader_next(loader);
+                assert_true(batch->epoch == epoch && batch->index == b);
+                for (int i = 0; i < batch->n_sequences; i++) visits[batch->samples[i]]++;
+            }
+            for (int i = 0; i < SAMPLES; i++) assert_int_equal(visits[i], 1);
+        }
+        loader_close(loader);
+    }
+    dataset->close(dataset);
+}
+
+/* The samples of an epoch in their order; returns how many. */
+static int epoch_order(const Dataset *dataset, LoaderOptions options, int64_t epoch, int32_t *order) {
+    options.start_epoch = epoch;
+    options.one_epoch = true;
+    Loader *loader = loader_open(dataset, &options);
+    int n = 0;
+    for (const Batch *batch; (batch = loader_next(loader)); n += batch->n_sequences)
+        memcpy(order + n, batch->samples, (size_t)batch->n_sequences * sizeof *order);
+    loader_close(loader);
+    return n;
+}
+
+static void orders_depend_on_seed_and_epoch(void **state) {
+    (void)state;
+    Dataset *dataset = open_samples(SAMPLES, 30, 80, false);
+    for (int bucket = 0; bucket < 2; bucket++) {
+        int32_t order[3][SAMPLES];
+        LoaderOptions options = usual();
+        options.bucket = bucket;
+        assert_int_equal(epoch_order(dataset, options, 0, order[0]), SAMPLES);
+        assert_int_equal(epoch_order(dataset, options, 1, order[1]), SAMPLES);
+        options.seed++;
+        assert_int_equal(epoch_order(dataset, options, 0, order[2]), SAMPLES);
+        assert_memory_not_equal(order[0], order[1], sizeof *order);
+        assert_memory_not_equal(order[0], order[2], sizeof *order);
+        options.shuffle = options.bucket = false;
+        epoch_order(dataset, options, 4, order[0]);
+        for (int i = 0; i < SAMPLES; i++) assert_int_equal(order[0][i], i);
+    }
+    dataset->close(dataset);
+}
+
+/* Over many epochs each sample comes first about as often as any other: chi-square with 9 degrees of freedom, whose
+ * 99.99 % quantile is 33.7. The seed is fixed, so that the test cannot fail by chance. */
+static void the_shuffle_is_fair(void **state) {
+    (void)state;
+    enum { N = 10, EPOCHS = 2000 };
+    Dataset *dataset = open_samples(N, 30, 80, false);
+    int first[N] = {0};
+    LoaderOptions options = usual();
+    options.bucket = false;
+    options.batch_size = N;
+    Loader *loader = loader_open(dataset, &options);
+    for (int i = 0; i < EPOCHS; i++) first[loader_next(loader)->samples[0]]++;
+    loader_close(loader);
+    double chi_square = 0, expected = (double)EPOCHS / N;
+    for (int i = 0; i < N; i++) chi_square += (first[i] - expected) * (first[i] - expected) / expected;
+    assert_true(chi_square < 33.7);
+    dataset->close(dataset);
+}
+
+/* All samples are one pool here, so that micro-batches are cuts of one sorted list. */
+static void a_bucketed_batch_holds_alike_lengths(void **state) {
+    (void)state;
+    enum { BATCHES = 10 };
+    Dataset *dataset = open_samples(SAMPLES, 30, 80, false);
+    LoaderOptions options = usual();
+    int64_t least[BATCHES], most[BATCHES];
+    bool sorted = true;
+    Loader *loader = loader_open(dataset, &options);
+    for (int b = 0; b < BATCHES; b++) {
+        const Batch *batch = loader_next(loader);
+        least[b] = dataset->tokens(dataset, batch->samples[0]);
+        most[b] = dataset->tokens(dataset, batch->samples[batch->n_sequences - 1]);
+        for (int i = 0; i < batch->n_sequences; i++)
+            assert_in_range(dataset->tokens(dataset, batch->samples[i]), least[b], most[b]);
+        for (int before = 0; before < b; before++) assert_true(most[before] <= least[b] || most[b] <= least[before]);
+        sorted = sorted && (!b || least[b] >= most[b - 1]);
+    }
+    assert_false(sorted); /* and the micro-batches are shuffled again */
+    loader_close(loader);
+    dataset->close(dataset);
+}
+
+static void a_token_budget_is_kept_and_used(void **state) {
+    (void)state;
+    enum { N = 60, BUDGET = 100 }; /* the longest sample has more */
+    Dataset *dataset = open_samples(200, 30, 80, false);
+    LoaderOptions options = usual();
+    options.batch_size = 0;
+    options.token_budget = BUDGET;
+    Seen seen[N];
+    int alone = 0, full = 0;
+    see_stream(dataset, &options, N, seen);
+    for (int i = 0; i < N; i++) {
+        assert_true(seen[i].tokens <= BUDGET || seen[i].n == 1);
+        alone += seen[i].tokens > BUDGET;
+        full += seen[i].tokens > BUDGET / 2;
+    }
+    assert_true(alone > 0 && full > N * 3 / 4);
+    free_seen(seen, N);
+    options.batch_size = 2;
+    see_stream(dataset, &options, N, seen);
+    for (int i = 0; i < N; i++) assert_true(seen[i].n <= 2 && (seen[i].tokens <= BUDGET || seen[i].n == 1));
+    free_seen(seen, N);
+    dataset->close(dataset);
+}
+
+/* Groups of three and of eight, over epochs of ten, and of one, micro-batches. */
+static void group_counts_add_up_over_the_group(void **state) {
+    (void)state;
+    enum { N = 48 };
+    for (int samples = 3; samples <= SAMPLES; samples += SAMPLES - 3) {
+        Dataset *dataset = open_samples(samples, 30, 80, false);
+        for (int accumulate = 3; accumulate <= 8; accumulate += 5) {
+            LoaderOptions options = usual();
+            options.accumulate = accumulate;
+            options.n_workers = 2;
+            Seen seen[N];
+            see_stream(dataset, &options, N, seen);
+            for (int at = 0; at < N; at += accumulate)
+                for (int c = 0; c < TTS_COUNTS; c++) {
+                    int64_t sum = 0;
+                    for (int i = at; i < at + accumulate; i++) sum += seen[i].counts[c];
+                    for (int i = at; i < at + accumulate; i++) assert_int_equal(seen[i].group_counts[c], sum);
+                }
+            free_seen(seen, N);
+        }
+        dataset->close(dataset);
+    }
+}
+
+static void the_stream_ends_where_it_should(void **state) {
+    (void)state;
+    Dataset *dataset = open_samples(SAMPLES, 30, 80, false);
+    Seen seen[40];
+    for (int workers = 0; workers < 3; workers++) {
+        LoaderOptions options = usual();
+        options.n_workers = workers;
+        options.stop_after = 13;
+        assert_int_equal(see_stream(dataset, &options, 40, seen), 13);
+        free_seen(seen, 13);
+        options.stop_after = 0;
+        assert_int_equal(see_stream(dataset, &options, 40, seen), 0);
+        options.one_epoch = true;
+        assert_int_equal(see_stream(dataset, &options, 40, seen), 10);
+        free_seen(seen, 10);
+        options.start_index = 7;
+        assert_int_equal(see_stream(dataset, &options, 40, seen), 3);
+        free_seen(seen, 3);
+        options =
+            (LoaderOptions){.batch_size = 4, .accumulate = 1, .n_workers = workers, .epoch_limit = 3, .stop_after = -1};
+        assert_int_equal(loader_epoch_batches(dataset, &options, 0), 3);
+        assert_int_equal(see_stream(dataset, &options, 7, seen), 7);
+        for (int i = 0; i < 7; i++) { /* the same three again and again */
+            assert_true(seen[i].epoch == i / 3 && seen[i].index == i % 3 && seen[i].samples[0] == i % 3 * 4);
+        }
+        free_seen(seen, 7);
+    }
+    dataset->close(dataset);
+}
+
+static void nothing_is_allocated_after_the_first_batch(void **state) {
+    (void)state;
+    Dataset *dataset = open_samples(SAMPLES, 30, 80, false);
+    for (int workers = 0; workers < 5; workers += 4) {
+        LoaderOptions options = usual();
+        options.n_workers = workers;
+        options.token_budget = 150;
+        Loader *loader = loader_open(dataset, &options);
+        loader_next(loader);
+        int64_t before = allocation_count();
+        for (int i = 0; i < 200; i++) loader_next(loader);
+        assert_int_equal(allocation_count(), before);
+        loader_close(loader);
+    }
+    dataset->close(dataset);
+}
+
+/* Prints a dot for each micro-batch before the one that cannot be filled. */
+static void run_into_bad_sample(void *options) {
+    Dataset *dataset = open_samples(SAMPLES, 30, 80, false);
+    Slow slow = slow_open(dataset);
+    slow.bad_sample = 30;
+    Loader *loader = loader_open(&slow.face, options);
+    for (;;) {
+        loader_next(loader);
+        printf(".");
+    }
+}
+
+static void a_failure_is_told_in_its_turn(void **state) {
+    (void)state;
+    char output[256], expected[256]; /* seven times four samples before it */
+    snprintf(expected, sizeof expected, ".......%s: sample 30 is bad\n", program_invocation_short_name);
+    for (int workers = 0; workers < 9; workers += 4) {
+        LoaderOptions options = usual();
+        options.shuffle = options.bucket = false;
+        options.n_workers = workers;
+        assert_int_equal(run_function(output, sizeof output, run_into_bad_sample, &options), 1);
+        assert_string_equal(output, expected);
+    }
+}
+
+static void open_nothing(void *unused) {
+    (void)unused;
+    LoaderOptions options = usual();
+    loader_open(open_samples(0, 1, 1, false), &options);
+}
+
+static void an_empty_data_set_is_refused(void **state) {
+    (void)state;
+    char output[256];
+    assert_int_equal(run_function(output, sizeof output, open_nothing, NULL), 1);
+    assert_contains(output, "the data set has no samples");
+}
+
+/* The batch that memory is planned by has room for every one that comes, whatever the lengths. */
+static void the_largest_batch_dominates(void **state) {
+    (void)state;
+    static const struct {
+        int n, text, codes;
+        bool against;
+    } sets[] = {{100, 30, 80, false}, {100, 30, 80, true}, {100, 200, 10, true}, {5, 30, 80, false}, {1, 9, 9, false}};
+    static const int sizes[] = {1, 4, 32, 0, 0, 0, 8}, budgets[] = {0, 0, 0, 60, 300, 20000, 300};
+    for (int s = 0; s < 5; s++) {
+        Dataset *dataset = open_samples(sets[s].n, sets[s].text, sets[s].codes, sets[s].against);
+        for (int k = 0; k < 7; k++) {
+            LoaderOptions options = usual();
+            options.batch_size = sizes[k];
+            options.token_budget = budgets[k];
+            Batch largest = tts_largest_batch(dataset, sizes[k], budgets[k]);
+            Loader *loader = loader_open(dataset, &options);
+            for (int64_t i = 3 * loader_epoch_batches(dataset, &options, 0); i > 0; i--) {
+                const Batch *batch = loader_next(loader);
+                assert_true(batch->n_tokens <= largest.n_tokens);
+                for (int c = 0; c < TTS_COUNTS; c++) assert_true(batch->counts[c] <= largest.counts[c]);
+                if (!budgets[k]) assert_true(batch->size <= largest.size);
+            }
+            loader_close(loader);
+            batch_close(&largest);
+        }
+        dataset->close(dataset);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_number_of_workers_gives_the_same_bits),
+        cmocka_unit_test(a_start_anywhere_gives_the_rest_of_the_stream),
+        cmocka_unit_test(a_start_behind_the_last_batch_is_the_next_epoch),
+        cmocka_unit_test(an_epoch_visits_every_sample_once),
+        cmocka_unit_test(orders_depend_on_seed_and_epoch),
+        cmocka_unit_test(the_shuffle_is_fair),
+        cmocka_unit_test(a_bucketed_batch_holds_alike_lengths),
+        cmocka_unit_test(a_token_budget_is_kept_and_used),
+        cmocka_unit_test(group_counts_add_up_over_the_group),
+        cmocka_unit_test(the_stream_ends_where_it_should),
+        cmocka_unit_test(nothing_is_allocated_after_the_first_batch),
+        cmocka_unit_test(a_failure_is_told_in_its_turn),
+        cmocka_unit_test(an_empty_data_set_is_refused),
+        cmocka_unit_test(the_largest_batch_dominates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
