@@ -1,0 +1,120 @@
+#include "data/audio.h"
+
+#include <errno.h>
+#include <math.h>
+#include <samplerate.h>
+#include <sndfile.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CHUNK_FRAMES = 4096 };
+
+static const double CLIPPED_LEVEL = 0.99;
+
+/* Reads until the end or until `most` frames, whatever length the header claims: it may lie. *mono: free(). */
+static bool read_mono(SNDFILE *file, const SF_INFO *info, int64_t most, Audio *audio, float **mono, Error *error) {
+    int channels = info->channels;
+    float *chunk = xmalloc((size_t)CHUNK_FRAMES * (size_t)channels * sizeof *chunk);
+    int64_t capacity = 0, clipped = 0;
+    sf_count_t got;
+    bool finite = true;
+    *mono = NULL;
+    audio->count = 0;
+    while (audio->count < most && (got = sf_readf_float(file, chunk, CHUNK_FRAMES)) > 0) {
+        if (got > most - audio->count) got = most - audio->count;
+        if (audio->count + got > capacity)
+            *mono = xrealloc(*mono, (size_t)(capacity = 2 * capacity + CHUNK_FRAMES) * sizeof **mono);
+        for (int64_t i = 0; i < got; i++) {
+            double sum = 0;
+            for (int c = 0; c < channels; c++) {
+                double x = (double)chunk[i * channels + c];
+                clipped += fabs(x) > CLIPPED_LEVEL;
+                sum += x;
+            }
+            finite = finite && isfinite(sum);
+            (*mono)[audio->count++] = (float)(sum / channels);
+        }
+    }
+    free(chunk);
+    if (sf_error(file)) return error_set(error, "cannot be read: %s", sf_strerror(file));
+    if (!audio->count) return error_set(error, "has no samples");
+    if (!finite) return error_set(error, "has samples that are not numbers (NaN or infinite)");
+    audio->clipped = (double)clipped / ((double)audio->count * channels);
+    return true;
+}
+
+/* mono[count] at source_rate becomes samples[count'] at rate; takes mono. */
+static bool resample(Audio *audio, float *mono, Error *error) {
+    audio->samples = mono;
+    if (audio->source_rate == audio->rate) return true;
+    double ratio = (double)audio->rate / audio->source_rate;
+    int64_t expected = llround((double)audio->count * ratio);
+    float *out = xcalloc((size_t)expected + 1, sizeof *out);
+    SRC_DATA job = {.data_in = mono,
+                    .data_out = out,
+                    .input_frames = (long)audio->count,
+                    .output_frames = (long)expected,
+                    .src_ratio = ratio};
+    int failure = src_simple(&job, SRC_SINC_MEDIUM_QUALITY, 1);
+    free(mono);
+    audio->samples = out;
+    audio->count = expected; /* a last sample or two that the converter did not reach stay zero */
+    if (failure) return error_set(error, "cannot resample from %d Hz: %s", audio->source_rate, src_strerror(failure));
+    return expected > 0 || error_set(error, "has no samples");
+}
+
+static bool is_silent(const Audio *audio) {
+    for (int64_t i = 0; i < audio->count; i++)
+        if (audio->samples[i] != 0) return false;
+    return true;
+}
+
+bool audio_read(const char *path, int rate, double most_seconds, Audio *audio, Error *error) {
+    SF_INFO info = {0};
+    float *mono;
+    *audio = (Audio){.rate = rate};
+    if (access(path, R_OK)) return error_set(error, "cannot open: %s", strerror(errno));
+    SNDFILE *file = sf_open(path, SFM_READ, &info);
+    if (!file) return error_set(error, "is no sound file that can be read: %s", sf_strerror(NULL));
+    audio->source_rate = info.samplerate;
+    audio->source_channels = info.channels;
+    bool fine = (info.samplerate > 0 && info.channels > 0 && src_is_valid_ratio((double)rate / info.samplerate)) ||
+                error_set(error, "has %d channels at %d Hz, which cannot be resampled to %d Hz", info.channels,
+                          info.samplerate, rate);
+    if (fine && !read_mono(file, &info, (int64_t)ceil(most_seconds * info.samplerate), audio, &mono, error)) {
+        free(mono);
+        fine = false;
+    }
+    sf_close(file);
+    fine = fine && resample(audio, mono, error);
+    if (fine && is_silent(audio)) fine = error_set(error, "is silent: every sample is zero");
+    if (!fine) audio_close(audio);
+    return fine;
+}
+
+void audio_close(Audio *audio) {
+    free(audio->samples);
+    audio->samples = NULL;
+}
+
+bool audio_write(const char *path, const float *samples, int64_t count, int rate, Error *error) {
+    SF_INFO info = {.samplerate = rate, .channels = 1, .format = SF_FORMAT_WAV | SF_FORMAT_PCM_16};
+    char *partial = xformat("%s.partial", path);
+    SNDFILE *file = sf_open(partial, SFM_WRITE, &info);
+    bool fine = file || error_set(error, "cannot create %s: %s", partial, sf_strerror(NULL));
+    if (file) {
+        sf_command(file, SFC_SET_CLIPPING, NULL, SF_TRUE);
+        sf_count_t written = sf_writef_float(file, samples, count);
+        sf_write_sync(file);
+        if (sf_close(file) || written != count)
+            fine = error_set(error, "%s: only %lld of %lld samples could be written", partial, (long long)written,
+                             (long long)count);
+    }
+    if (fine && rename(partial, path))
+        fine = error_set(error, "cannot rename %s to %s: %s", partial, path, strerror(errno));
+    if (!fine) unlink(partial);
+    free(partial);
+    return fine;
+}

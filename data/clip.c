@@ -1,0 +1,205 @@
+#include "data/clip.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "data/audio.h"
+#include "data/npy.h"
+
+static char *file_of(const ClipWork *work, const char *folder, const Clip *clip) {
+    return xformat("%s/%s/%s.npy", work->output, folder, clip->recording->id);
+}
+
+static bool write_array(const ClipWork *work, const char *folder, const Clip *clip, const char *dtype, const void *data,
+                        int rank, const int64_t *dims, Error *error) {
+    char *path = file_of(work, folder, clip);
+    bool fine = npy_write(path, dtype, data, rank, dims, error);
+    free(path);
+    return fine;
+}
+
+static bool has_array(const ClipWork *work, const char *folder, const Clip *clip) {
+    char *path = file_of(work, folder, clip);
+    bool there = !access(path, R_OK);
+    free(path);
+    return there;
+}
+
+/* The shape wanted is [rows] or, with columns > 0, [rows, columns]. *out: free(). */
+static bool read_array(const ClipWork *work, const char *folder, const Clip *clip, int64_t rows, int64_t columns,
+                       void **out) {
+    char *path = file_of(work, folder, clip), *bytes = NULL;
+    size_t size;
+    Npy npy;
+    bool fine = read_file(path, &bytes, &size, NULL) && npy_parse(bytes, size, &npy, NULL);
+    fine = fine && npy.rank == (columns ? 2 : 1) && npy.dims[0] == rows && (!columns || npy.dims[1] == columns);
+    *out = fine ? xmalloc((size_t)npy.count * 4) : NULL;
+    fine = fine && (columns ? npy_to_f32(&npy, *out, NULL) : npy_to_i32(&npy, *out, NULL));
+    if (!fine) {
+        free(*out);
+        *out = NULL;
+    }
+    free(bytes);
+    free(path);
+    return fine;
+}
+
+/* ---- measuring ---- */
+
+/* Share of the hops whose power is 40 dB or more below that of the loudest. */
+static double silence_of(const float *samples, int64_t n) {
+    int64_t hops = mel_frame_count(n), quiet = 0;
+    double loudest = 0, *power = xcalloc((size_t)hops, sizeof *power);
+    for (int64_t t = 0; t < hops; t++) {
+        for (int64_t i = t * MEL_HOP; i < (t + 1) * MEL_HOP; i++) power[t] += (double)samples[i] * (double)samples[i];
+        loudest = fmax(loudest, power[t]);
+    }
+    for (int64_t t = 0; t < hops; t++) quiet += power[t] <= 1e-4 * loudest;
+    free(power);
+    return (double)quiet / (double)hops;
+}
+
+/* frames[*n_frames, MEL_BANDS] of the file: free(). clip, if given, gets the measures. */
+static bool analyse(const ClipWork *work, const char *path, Clip *clip, float **frames, int64_t *n_frames,
+                    Error *error) {
+    Audio audio;
+    if (!audio_read(path, MEL_RATE, work->most_seconds, &audio, error)) return false;
+    *n_frames = mel_frame_count(audio.count);
+    bool fine = *n_frames > 0 ||
+                error_set(error, "has only %lld samples, less than one frame of 20 ms", (long long)audio.count);
+    if (fine) {
+        *frames = xmalloc((size_t)*n_frames * MEL_BANDS * sizeof **frames);
+        mel_analyse(work->mel, audio.samples, audio.count, *frames);
+    }
+    if (fine && clip) {
+        clip->samples = audio.count;
+        clip->clipped = audio.clipped;
+        clip->silence = silence_of(audio.samples, audio.count);
+    }
+    audio_close(&audio);
+    return fine;
+}
+
+static bool measured_before(const ClipWork *work, Clip *clip) {
+    const json_t *facts = ledger_find(work->ledger, "audio", clip->recording->id);
+    if (!fact_is(facts, "key", clip->audio_key)) return false;
+    clip->samples = json_integer_value(json_object_get(facts, "samples"));
+    clip->clipped = json_number_value(json_object_get(facts, "clipped"));
+    clip->silence = json_number_value(json_object_get(facts, "silence"));
+    return clip->samples >= MEL_HOP;
+}
+
+static bool measure(const ClipWork *work, Clip *clip) {
+    float *frames;
+    int64_t n;
+    if (!analyse(work, clip->audio_path, clip, &frames, &n, &clip->error)) return false;
+    bool fine = write_array(work, "mel", clip, "<f4", frames, 2, (int64_t[]){n, MEL_BANDS}, &clip->error) &&
+                ledger_add(work->ledger, "audio", clip->recording->id,
+                           json_pack("{s:s, s:I, s:f, s:f}", "key", clip->audio_key, "samples",
+                                     (json_int_t)clip->samples, "clipped", clip->clipped, "silence", clip->silence),
+                           &clip->error);
+    free(frames);
+    if (!fine) {
+#pragma omp critical(fatal)
+        die("%s", clip->error.text); /* not the recording's fault: the disk's */
+    }
+    return true;
+}
+
+bool clip_measure(const ClipWork *work, Clip *clip) {
+    struct stat status = {0};
+    bool read = false, fine = true;
+    if (stat(clip->audio_path, &status)) fine = error_set(&clip->error, "cannot open: %s", strerror(errno));
+    Fingerprint key =
+        fingerprint_of("%s\n%s\n%lld\n%lld.%09ld", MEL_DESCRIPTION, clip->recording->audio, (long long)status.st_size,
+                       (long long)status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+    memcpy(clip->audio_key, key.text, sizeof key.text);
+    if (fine && !measured_before(work, clip)) {
+        fine = measure(work, clip);
+        read = true;
+    }
+    if (!fine) clip->fate = CLIP_BAD_AUDIO;
+    clip->n_codes = mel_frame_count(clip->samples);
+    return read;
+}
+
+bool clip_frames(const ClipWork *work, const Clip *clip, float **frames, Error *error) {
+    int64_t n;
+    void *kept;
+    if (read_array(work, "mel", clip, clip->n_codes, MEL_BANDS, &kept)) {
+        *frames = kept;
+        return true;
+    }
+    Error why;
+    *frames = NULL;
+    if (!analyse(work, clip->audio_path, NULL, frames, &n, &why))
+        return error_set(error, "%.200s: %.300s", clip->audio_path, why.text);
+    if (n != clip->n_codes) {
+        free(*frames);
+        return error_set(error, "%s: was changed while it was read; run again", clip->audio_path);
+    }
+    return write_array(work, "mel", clip, "<f4", *frames, 2, (int64_t[]){n, MEL_BANDS}, error);
+}
+
+/* ---- coding ---- */
+
+bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup) {
+    const json_t *facts = ledger_find(work->ledger, "codes", clip->recording->id);
+    void *codes;
+    if (!facts) return false;
+    bool same = fact_is(facts, "audio", clip->audio_key) && fact_is(facts, "setup", setup) &&
+                fact_is(facts, "text", fingerprint_of("%s", clip->normalized).text);
+    clip->again = true;
+    if (!same || !has_array(work, "text_ids", clip) || !has_array(work, "condition", clip) ||
+        !has_array(work, "emo_vec", clip) || !read_array(work, "codes", clip, clip->n_codes, 0, &codes))
+        return false;
+    clip->codes = codes;
+    clip->squared_error = json_number_value(json_object_get(facts, "squared_error"));
+    clip->again = false;
+    return true;
+}
+
+static bool write_coded(const ClipWork *work, const Clip *clip, const float *frames, const PromptMap *map,
+                        Error *error) {
+    int64_t d = map->d_model;
+    float *condition = xmalloc((size_t)(CONDITIONING_ROWS * d) * sizeof *condition);
+    float *emotion = xmalloc((size_t)d * sizeof *emotion);
+    prompt_map_apply(map, frames, clip->n_codes, condition, emotion);
+    bool fine = write_array(work, "text_ids", clip, "<i4", clip->ids, 1, (int64_t[]){clip->n_ids}, error) &&
+                write_array(work, "codes", clip, "<i4", clip->codes, 1, (int64_t[]){clip->n_codes}, error) &&
+                write_array(work, "condition", clip, "<f4", condition, 2, (int64_t[]){CONDITIONING_ROWS, d}, error) &&
+                write_array(work, "emo_vec", clip, "<f4", emotion, 1, (int64_t[]){d}, error);
+    free(condition);
+    free(emotion);
+    return fine;
+}
+
+bool clip_code(const ClipWork *work, Clip *clip, const PromptMap *map, const char *setup, Error *error) {
+    float *frames = NULL, *squared = xmalloc((size_t)clip->n_codes * sizeof *squared);
+    bool fine = clip_frames(work, clip, &frames, error);
+    clip->codes = xmalloc((size_t)clip->n_codes * sizeof *clip->codes);
+    clip->squared_error = 0;
+    if (fine) codebook_assign(&map->coder->codebook, frames, clip->n_codes, clip->codes, squared);
+    for (int64_t t = 0; fine && t < clip->n_codes; t++) clip->squared_error += (double)squared[t];
+    fine = fine && write_coded(work, clip, frames, map, error) &&
+           ledger_add(work->ledger, "codes", clip->recording->id,
+                      json_pack("{s:s, s:s, s:s, s:f}", "audio", clip->audio_key, "text",
+                                fingerprint_of("%s", clip->normalized).text, "setup", setup, "squared_error",
+                                clip->squared_error),
+                      error);
+    free(frames);
+    free(squared);
+    return fine;
+}
+
+void clip_close(Clip *clip) {
+    free(clip->audio_path);
+    free(clip->text);
+    free(clip->normalized);
+    free(clip->ids);
+    free(clip->codes);
+}

@@ -1,0 +1,248 @@
+/* Lloyd's algorithm, from k-means++ seeds (Arthur and Vassilvitskii, 2007).
+ *
+ * The nearest entry maximises x.c - |c|^2 / 2, so a block of frames against the whole codebook is one matrix product.
+ * Everything that is summed over frames is summed in their order by one thread, and blocks begin at fixed places: the
+ * number of threads cannot change a bit. */
+#include "data/kmeans.h"
+
+#include <dnnl.h>
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/philox.h"
+
+enum { BLOCK = 128, SEED_FRAMES_AN_ENTRY = 8, SEED_FRAMES_LEAST = 16384 };
+
+static const double LEAST_GAIN = 1e-4;
+
+/* |a - b|^2. Eight partial sums, because a compiler must not reorder a single one. */
+static float squared_distance(const float *a, const float *b, int64_t width) {
+    float part[8] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + 8 <= width; i += 8)
+        for (int j = 0; j < 8; j++) part[j] += (a[i + j] - b[i + j]) * (a[i + j] - b[i + j]);
+    for (; i < width; i++) sum += (a[i] - b[i]) * (a[i] - b[i]);
+    for (int j = 0; j < 8; j++) sum += part[j];
+    return sum;
+}
+
+/* ---- the codebook ---- */
+
+static void update_half_squares(Codebook *c) {
+    for (int64_t k = 0; k < c->entries; k++) {
+        double sum = 0;
+        for (int64_t i = 0; i < c->width; i++) {
+            double x = (double)c->centroids[k * c->width + i];
+            sum += x * x;
+        }
+        c->half_squares[k] = (float)(sum / 2);
+    }
+}
+
+Codebook codebook_of(float *centroids, int64_t entries, int64_t width) {
+    Codebook c = {entries, width, centroids, xmalloc((size_t)entries * sizeof *c.half_squares)};
+    update_half_squares(&c);
+    return c;
+}
+
+void codebook_close(Codebook *codebook) {
+    free(codebook->centroids);
+    free(codebook->half_squares);
+    *codebook = (Codebook){0};
+}
+
+static int32_t best_entry(const float *products, const float *half_squares, int64_t entries) {
+    int32_t best = 0;
+    for (int64_t k = 1; k < entries; k++)
+        if (products[k] - half_squares[k] > products[best] - half_squares[best]) best = (int32_t)k;
+    return best;
+}
+
+/* One block of at most BLOCK frames; products[BLOCK, entries] is scratch. */
+static void assign_block(const Codebook *c, const float *frames, int64_t n, int32_t *codes, float *squared,
+                         float *products) {
+    dnnl_status_t status = dnnl_sgemm('N', 'T', n, c->entries, c->width, 1, frames, c->width, c->centroids, c->width, 0,
+                                      products, c->entries);
+    if (status != dnnl_success) die("the matrix product failed (%d)", (int)status);
+    for (int64_t i = 0; i < n; i++) {
+        codes[i] = best_entry(products + i * c->entries, c->half_squares, c->entries);
+        if (squared) squared[i] = squared_distance(frames + i * c->width, c->centroids + codes[i] * c->width, c->width);
+    }
+}
+
+/* Blocks over n_threads threads; each has its products made by itself alone. */
+static void assign(const Codebook *c, const float *frames, int64_t n, int32_t *codes, float *squared, int n_threads) {
+#pragma omp parallel num_threads(n_threads)
+    {
+        int before = omp_get_max_threads();
+        omp_set_num_threads(1);
+        float *products = xaligned((size_t)BLOCK * (size_t)c->entries * sizeof *products);
+#pragma omp for schedule(dynamic)
+        for (int64_t at = 0; at < n; at += BLOCK)
+            assign_block(c, frames + at * c->width, n - at < BLOCK ? n - at : BLOCK, codes + at,
+                         squared ? squared + at : NULL, products);
+        free(products);
+        omp_set_num_threads(before);
+    }
+}
+
+void codebook_assign(const Codebook *codebook, const float *frames, int64_t n, int32_t *codes, float *squared) {
+    assign(codebook, frames, n, codes, squared, 1);
+}
+
+/* ---- training ---- */
+
+typedef struct {
+    float *frames; /* [n, width] */
+    int64_t n, width, distinct;
+    const KmeansOptions *options;
+    int32_t *codes; /* [n] */
+    float *squared; /* [n]: distance to the nearest entry */
+    uint64_t draws; /* random numbers used so far */
+} Kmeans;
+
+/* A number in [0, 1) of 53 bits. */
+static double draw(Kmeans *k) {
+    Philox r = philox(k->options->seed, PURPOSE_KMEANS, 0, k->draws++);
+    return (double)((uint64_t)r.x[0] << 21 | r.x[1] >> 11) * 0x1p-53;
+}
+
+static int compare_rows(const void *a, const void *b, void *width) {
+    int order = memcmp(*(float *const *)a, *(float *const *)b, (size_t) * (int64_t *)width * sizeof(float));
+    if (order) return order;
+    return *(float *const *)a < *(float *const *)b ? -1 : *(float *const *)a > *(float *const *)b;
+}
+
+/* Puts the frames into a random order in which the first of each kind come before all repetitions (digital silence
+ * repeats itself), and counts the kinds. */
+static void shuffle_distinct_first(Kmeans *k) {
+    size_t row = (size_t)k->width * sizeof(float);
+    float **rows = xmalloc((size_t)k->n * sizeof *rows), *ordered = xmalloc((size_t)k->n * row);
+    bool *repeats = xcalloc((size_t)k->n, sizeof *repeats);
+    for (int64_t i = 0; i < k->n; i++) rows[i] = k->frames + i * k->width;
+    qsort_r(rows, (size_t)k->n, sizeof *rows, compare_rows, &k->width);
+    k->distinct = k->n;
+    for (int64_t i = 1; i < k->n; i++)
+        if (!memcmp(rows[i], rows[i - 1], row)) {
+            repeats[(rows[i] - k->frames) / k->width] = true;
+            k->distinct--;
+        }
+    for (int64_t i = 0; i < k->n; i++) rows[i] = k->frames + i * k->width;
+    for (int64_t i = k->n - 1; i > 0; i--) {
+        int64_t j = (int64_t)(draw(k) * (double)(i + 1));
+        float *swap = rows[i];
+        rows[i] = rows[j];
+        rows[j] = swap;
+    }
+    int64_t first = 0, later = k->distinct;
+    for (int64_t i = 0; i < k->n; i++) {
+        int64_t from = (rows[i] - k->frames) / k->width;
+        memcpy(ordered + (repeats[from] ? later++ : first++) * k->width, rows[i], row);
+    }
+    memcpy(k->frames, ordered, (size_t)k->n * row);
+    free(rows);
+    free(ordered);
+    free(repeats);
+}
+
+/* A frame of the first n, with a probability in proportion to its squared distance from the entries so far. */
+static int64_t draw_far_frame(Kmeans *k, int64_t n) {
+    double total = 0, sum = 0;
+    for (int64_t i = 0; i < n; i++) total += (double)k->squared[i];
+    double mark = draw(k) * total;
+    int64_t last = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (!(k->squared[i] > 0)) continue;
+        last = i;
+        if ((sum += (double)k->squared[i]) > mark) break;
+    }
+    return last;
+}
+
+/* k-means++ over the first, different, frames; eight an entry are enough, and keep it as cheap as an iteration. */
+static void choose_seeds(Kmeans *k, Codebook *c) {
+    int64_t n = SEED_FRAMES_AN_ENTRY * c->entries;
+    if (n < SEED_FRAMES_LEAST) n = SEED_FRAMES_LEAST;
+    if (n > k->distinct) n = k->distinct;
+    for (int64_t i = 0; i < n; i++) k->squared[i] = INFINITY;
+    for (int64_t entry = 0, chosen = 0; entry < c->entries; entry++) {
+        float *centroid = c->centroids + entry * c->width;
+        memcpy(centroid, k->frames + chosen * c->width, (size_t)c->width * sizeof *centroid);
+#pragma omp parallel for num_threads(k->options->n_threads)
+        for (int64_t i = 0; i < n; i++)
+            k->squared[i] = fminf(k->squared[i], squared_distance(k->frames + i * c->width, centroid, c->width));
+        chosen = draw_far_frame(k, n);
+    }
+}
+
+/* An entry without frames takes the frame that is farthest from its own. */
+static void reseed(Kmeans *k, float *centroid) {
+    int64_t farthest = 0;
+    for (int64_t i = 1; i < k->n; i++)
+        if (k->squared[i] > k->squared[farthest]) farthest = i;
+    memcpy(centroid, k->frames + farthest * k->width, (size_t)k->width * sizeof *centroid);
+    k->squared[farthest] = 0;
+}
+
+/* Every entry becomes the mean of its frames. Returns how many had none. */
+static int64_t move_entries(Kmeans *k, Codebook *c) {
+    double *sums = xcalloc((size_t)(c->entries * c->width), sizeof *sums);
+    int64_t *counts = xcalloc((size_t)c->entries, sizeof *counts), empty = 0;
+    for (int64_t i = 0; i < k->n; i++) {
+        counts[k->codes[i]]++;
+        for (int64_t j = 0; j < c->width; j++) sums[k->codes[i] * c->width + j] += (double)k->frames[i * c->width + j];
+    }
+    for (int64_t entry = 0; entry < c->entries; entry++) {
+        float *centroid = c->centroids + entry * c->width;
+        for (int64_t j = 0; j < c->width && counts[entry]; j++)
+            centroid[j] = (float)(sums[entry * c->width + j] / (double)counts[entry]);
+        if (counts[entry]) continue;
+        reseed(k, centroid);
+        empty++;
+    }
+    update_half_squares(c);
+    free(sums);
+    free(counts);
+    return empty;
+}
+
+static double inertia_of(const Kmeans *k) {
+    double sum = 0;
+    for (int64_t i = 0; i < k->n; i++) sum += (double)k->squared[i];
+    return sum;
+}
+
+static void iterate(Kmeans *k, Codebook *c, KmeansReport *report) {
+    const KmeansOptions *o = k->options;
+    double before = INFINITY;
+    update_half_squares(c);
+    for (;; report->iterations++) {
+        assign(c, k->frames, k->n, k->codes, k->squared, o->n_threads);
+        report->inertia = inertia_of(k);
+        if (o->progress) o->progress(o->context, report->iterations, report->inertia);
+        if (report->iterations == o->iterations || !(report->inertia < before * (1 - LEAST_GAIN))) return;
+        before = report->inertia;
+        report->reseeded += move_entries(k, c);
+    }
+}
+
+bool kmeans_train(float *frames, int64_t n, int64_t width, const KmeansOptions *options, Codebook *codebook,
+                  KmeansReport *report, Error *error) {
+    Kmeans k = {.frames = frames, .n = n, .width = width, .options = options};
+    *report = (KmeansReport){0};
+    shuffle_distinct_first(&k);
+    report->distinct = k.distinct;
+    if (k.distinct < options->entries || options->entries < 1)
+        return error_set(error, "%lld different frames cannot fill a codebook of %lld entries", (long long)k.distinct,
+                         (long long)options->entries);
+    k.codes = xmalloc((size_t)n * sizeof *k.codes);
+    k.squared = xmalloc((size_t)n * sizeof *k.squared);
+    *codebook = codebook_of(xcalloc((size_t)(options->entries * width), sizeof(float)), options->entries, width);
+    choose_seeds(&k, codebook);
+    iterate(&k, codebook, report);
+    free(k.codes);
+    free(k.squared);
+    return true;
+}

@@ -1,0 +1,133 @@
+#include "data/ledger.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+struct Ledger {
+    int file;
+    char *path;
+    json_t *kinds; /* {kind: {name: facts}} */
+    pthread_mutex_t lock;
+};
+
+static void remember(Ledger *ledger, const char *kind, const char *name, json_t *facts) {
+    json_t *names = json_object_get(ledger->kinds, kind);
+    if (!names) {
+        names = json_object();
+        json_object_set_new(ledger->kinds, kind, names);
+    }
+    json_object_set_new(names, name, facts);
+}
+
+/* A line that says nothing we understand counts as work not done. */
+static void remember_line(Ledger *ledger, const char *line, size_t n) {
+    json_t *entry = json_loadb(line, n, 0, NULL);
+    const char *kind = json_string_value(json_object_get(entry, "kind"));
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    json_t *facts = json_object_get(entry, "facts");
+    if (kind && name && json_is_object(facts)) remember(ledger, kind, name, json_incref(facts));
+    json_decref(entry);
+}
+
+/* Reads what is there, and cuts off what a kill left of a last line. */
+static bool load(Ledger *ledger, Error *error) {
+    char *bytes;
+    size_t size, whole = 0;
+    if (!read_file(ledger->path, &bytes, &size, error)) return false;
+    for (char *end; (end = memchr(bytes + whole, '\n', size - whole)); whole = (size_t)(end - bytes) + 1)
+        remember_line(ledger, bytes + whole, (size_t)(end - bytes) - whole);
+    free(bytes);
+    return !ftruncate(ledger->file, (off_t)whole) || error_set(error, "cannot cut it: %s", strerror(errno));
+}
+
+Ledger *ledger_open(const char *path, Error *error) {
+    Ledger *ledger = xcalloc(1, sizeof *ledger);
+    Error why;
+    bool fine = true;
+    ledger->path = xstrdup(path);
+    ledger->kinds = json_object();
+    pthread_mutex_init(&ledger->lock, NULL);
+    ledger->file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (ledger->file < 0)
+        fine = error_set(&why, "cannot open: %s", strerror(errno));
+    else if (flock(ledger->file, LOCK_EX | LOCK_NB))
+        fine = error_set(&why, "another process is at work in this directory");
+    if (fine && load(ledger, &why)) return ledger;
+    error_set(error, "%.120s: %.380s", path, why.text);
+    ledger_close(ledger);
+    return NULL;
+}
+
+void ledger_close(Ledger *ledger) {
+    if (!ledger) return;
+    if (ledger->file >= 0) close(ledger->file);
+    json_decref(ledger->kinds);
+    pthread_mutex_destroy(&ledger->lock);
+    free(ledger->path);
+    free(ledger);
+}
+
+const json_t *ledger_find(Ledger *ledger, const char *kind, const char *name) {
+    pthread_mutex_lock(&ledger->lock);
+    const json_t *facts = json_object_get(json_object_get(ledger->kinds, kind), name);
+    pthread_mutex_unlock(&ledger->lock);
+    return facts;
+}
+
+/* One write, so that a kill leaves at most one line cut off, the last. */
+bool ledger_add(Ledger *ledger, const char *kind, const char *name, json_t *facts, Error *error) {
+    pthread_mutex_lock(&ledger->lock);
+    remember(ledger, kind, name, facts);
+    json_t *entry = json_pack("{s:s, s:s, s:O}", "kind", kind, "name", name, "facts", facts);
+    char *text = json_dumps(entry, JSON_COMPACT | JSON_REAL_PRECISION(17)), *line = xformat("%s\n", text);
+    ssize_t n = (ssize_t)strlen(line), written = write(ledger->file, line, (size_t)n);
+    bool fine = written == n || error_set(error, "%s: %s", ledger->path,
+                                          written < 0 ? strerror(errno) : "only a part of a line could be written");
+    free(line);
+    free(text);
+    json_decref(entry);
+    pthread_mutex_unlock(&ledger->lock);
+    return fine;
+}
+
+static Fingerprint digest(const void *bytes, size_t size) {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned int n;
+    Fingerprint f = {""};
+    if (!EVP_Digest(bytes, size, digest, &n, EVP_sha1(), NULL) || n != 20) die("the library's SHA-1 failed");
+    for (int i = 0; i < 40; i++) f.text[i] = "0123456789abcdef"[digest[i / 2] >> (i % 2 ? 0 : 4) & 15];
+    return f;
+}
+
+Fingerprint fingerprint_of(const char *format, ...) {
+    va_list arguments;
+    char *text;
+    va_start(arguments, format);
+    int n = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    if (n < 0) die("out of memory: a fingerprint");
+    Fingerprint f = digest(text, (size_t)n);
+    free(text);
+    return f;
+}
+
+Fingerprint fingerprint_file(const char *path) {
+    char *bytes;
+    size_t size;
+    if (!read_file(path, &bytes, &size, NULL)) return (Fingerprint){""};
+    Fingerprint f = digest(bytes, size);
+    free(bytes);
+    return f;
+}
+
+bool fact_is(const json_t *facts, const char *key, const char *want) {
+    const char *have = json_string_value(json_object_get(facts, key));
+    return have && !strcmp(have, want);
+}

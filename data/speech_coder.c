@@ -1,0 +1,200 @@
+#include "data/speech_coder.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/npy.h"
+#include "data/safetensors.h" /* file_write_atomic */
+#include "kernels/philox.h"
+
+static const double MAP_SCALE = 0.1;
+static const float LEAST_DEVIATION = 1e-3f; /* a band that never changes (no sound up there) says nothing */
+
+void frames_statistics(const float *frames, int64_t n, float mean[MEL_BANDS], float deviation[MEL_BANDS]) {
+    for (int b = 0; b < MEL_BANDS; b++) {
+        double sum = 0, squares = 0;
+        for (int64_t t = 0; t < n; t++) sum += (double)frames[t * MEL_BANDS + b];
+        for (int64_t t = 0; t < n; t++) {
+            double x = (double)frames[t * MEL_BANDS + b] - sum / (double)n;
+            squares += x * x;
+        }
+        mean[b] = (float)(sum / (double)n);
+        deviation[b] = fmaxf((float)sqrt(squares / (double)n), LEAST_DEVIATION);
+    }
+}
+
+/* ---- files ---- */
+
+static char *json_path(const char *path) {
+    size_t n = strlen(path);
+    return xformat("%.*s.json", (int)(n > 4 && !strcmp(path + n - 4, ".npy") ? n - 4 : n), path);
+}
+
+static bool read_entries(const char *path, Codebook *codebook, Error *error) {
+    char *bytes;
+    size_t size;
+    Npy npy;
+    Error why;
+    if (!read_file(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
+    bool fine = npy_parse(bytes, size, &npy, &why);
+    if (fine && (npy.kind != 'f' || npy.rank != 2 || npy.dims[1] != MEL_BANDS || npy.dims[0] < 1))
+        fine = error_set(&why, "a codebook is a matrix of floats with %d columns, one a band", MEL_BANDS);
+    float *entries = fine ? xmalloc((size_t)npy.count * sizeof *entries) : NULL;
+    fine = fine && npy_to_f32(&npy, entries, &why);
+    for (int64_t i = 0; fine && i < npy.count; i++)
+        if (!isfinite(entries[i])) fine = error_set(&why, "element %lld is not finite", (long long)i);
+    if (fine)
+        *codebook = codebook_of(entries, npy.dims[0], MEL_BANDS);
+    else
+        free(entries);
+    free(bytes);
+    return fine || error_set(error, "%s: %s", path, why.text);
+}
+
+static bool take_bands(const json_t *object, const char *key, float least, float out[MEL_BANDS], Error *error) {
+    const json_t *list = json_object_get(object, key);
+    if (json_array_size(list) != MEL_BANDS) return error_set(error, "%s is not a list of %d numbers", key, MEL_BANDS);
+    for (int b = 0; b < MEL_BANDS; b++) {
+        const json_t *item = json_array_get(list, (size_t)b);
+        out[b] = (float)json_number_value(item);
+        if (!json_is_number(item) || !isfinite(out[b]) || out[b] < least)
+            return error_set(error, "%s[%d] is not a number of at least %g", key, b, (double)least);
+    }
+    return true;
+}
+
+static bool parse_facts(const json_t *object, SpeechCoder *coder, Error *error) {
+    const char *features = json_string_value(json_object_get(object, "features"));
+    const json_t *seed = json_object_get(object, "seed");
+    if (!features || strcmp(features, MEL_DESCRIPTION))
+        return error_set(error, "features is '%s', this program makes '%s'", features ? features : "", MEL_DESCRIPTION);
+    if (!json_is_integer(seed) || json_integer_value(seed) < 0) return error_set(error, "seed is not a number");
+    coder->seed = (uint64_t)json_integer_value(seed);
+    coder->frames = json_integer_value(json_object_get(object, "frames"));
+    coder->iterations = (int)json_integer_value(json_object_get(object, "iterations"));
+    coder->squared_error = json_number_value(json_object_get(object, "squared_error"));
+    return take_bands(object, "mean", -1e3f, coder->mean, error) &&
+           take_bands(object, "deviation", LEAST_DEVIATION, coder->deviation, error);
+}
+
+static bool read_facts(const char *path, SpeechCoder *coder, Error *error) {
+    char *bytes, *facts = json_path(path);
+    size_t size;
+    Error why;
+    json_error_t problem;
+    bool fine = read_file(facts, &bytes, &size, &why);
+    if (fine) {
+        json_t *object = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &problem);
+        fine = object ? parse_facts(object, coder, &why)
+                      : error_set(&why, "line %d, column %d: invalid JSON: %s", problem.line, problem.column,
+                                  problem.text);
+        json_decref(object);
+        free(bytes);
+    }
+    if (!fine) error_set(error, "%.100s, which belongs to the codebook: %.380s", facts, why.text);
+    free(facts);
+    return fine;
+}
+
+bool speech_coder_read(const char *path, SpeechCoder *coder, Error *error) {
+    *coder = (SpeechCoder){0};
+    if (read_entries(path, &coder->codebook, error) && read_facts(path, coder, error)) return true;
+    speech_coder_close(coder);
+    return false;
+}
+
+static json_t *list_of(const float *values) {
+    json_t *list = json_array();
+    for (int b = 0; b < MEL_BANDS; b++) json_array_append_new(list, json_real((double)values[b]));
+    return list;
+}
+
+bool speech_coder_write(const char *path, const SpeechCoder *coder, Error *error) {
+    const Codebook *c = &coder->codebook;
+    char *facts_path = json_path(path);
+    json_t *facts =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:i, s:f, s:o, s:o}", "features", MEL_DESCRIPTION, "entries",
+                  (json_int_t)c->entries, "bands", (json_int_t)c->width, "seed", (json_int_t)coder->seed, "frames",
+                  (json_int_t)coder->frames, "iterations", coder->iterations, "squared_error", coder->squared_error,
+                  "mean", list_of(coder->mean), "deviation", list_of(coder->deviation));
+    char *text = json_dumps(facts, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    Error why;
+    bool fine = file_write_atomic(facts_path, text, strlen(text), &why) &&
+                npy_write(path, "<f4", c->centroids, 2, (int64_t[]){c->entries, c->width}, &why);
+    free(text);
+    free(facts_path);
+    json_decref(facts);
+    return fine || error_set(error, "%s", why.text);
+}
+
+void speech_coder_close(SpeechCoder *coder) { codebook_close(&coder->codebook); }
+
+/* ---- the map ---- */
+
+static float *projection(uint64_t seed, uint32_t which, int64_t rows, int64_t columns) {
+    float *p = xmalloc((size_t)(rows * columns) * sizeof *p), scale = (float)(MAP_SCALE / sqrt((double)rows));
+    for (int64_t i = 0; i < rows * columns; i++)
+        p[i] = scale * philox_normal(seed, PURPOSE_PROJECTION, which, (uint64_t)i);
+    return p;
+}
+
+PromptMap prompt_map_open(const SpeechCoder *coder, int64_t d_model) {
+    return (PromptMap){coder, d_model, projection(coder->seed, 0, MEL_BANDS, d_model),
+                       projection(coder->seed, 1, VOICE_STATISTICS, d_model)};
+}
+
+void prompt_map_close(PromptMap *map) {
+    free(map->conditioning);
+    free(map->voice);
+    *map = (PromptMap){0};
+}
+
+/* out[d_model] = in[rows] times a projection */
+static void project(const float *in, int64_t rows, const float *projection, int64_t d_model, float *out) {
+    memset(out, 0, (size_t)d_model * sizeof *out);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < d_model; j++) out[j] += in[i] * projection[i * d_model + j];
+}
+
+/* The mean of z over the frames from `begin` to before `end`. */
+static void pool(const SpeechCoder *coder, const float *frames, int64_t begin, int64_t end, float out[MEL_BANDS]) {
+    for (int b = 0; b < MEL_BANDS; b++) {
+        double sum = 0;
+        for (int64_t t = begin; t < end; t++) sum += (double)frames[t * MEL_BANDS + b];
+        out[b] = ((float)(sum / (double)(end - begin)) - coder->mean[b]) / coder->deviation[b];
+    }
+}
+
+/* s of the header. */
+static void voice_statistics(const SpeechCoder *coder, const float *frames, int64_t n, float out[VOICE_STATISTICS]) {
+    float mean[MEL_BANDS], deviation[MEL_BANDS];
+    double sum = 0, squares = 0;
+    frames_statistics(frames, n, mean, deviation);
+    for (int b = 0; b < MEL_BANDS; b++) {
+        out[b] = (mean[b] - coder->mean[b]) / coder->deviation[b];
+        out[MEL_BANDS + b] = deviation[b] / coder->deviation[b] - 1;
+    }
+    for (int64_t t = 0; t < n; t++) {
+        double energy = 0;
+        for (int b = 0; b < MEL_BANDS; b++)
+            energy += (double)((frames[t * MEL_BANDS + b] - coder->mean[b]) / coder->deviation[b]);
+        sum += energy / MEL_BANDS;
+        squares += energy / MEL_BANDS * (energy / MEL_BANDS);
+    }
+    double average = sum / (double)n;
+    out[2 * MEL_BANDS] = (float)average;
+    out[2 * MEL_BANDS + 1] = (float)sqrt(fmax(0, squares / (double)n - average * average));
+}
+
+void prompt_map_apply(const PromptMap *map, const float *frames, int64_t n, float *condition, float *emotion) {
+    float pooled[MEL_BANDS], statistics[VOICE_STATISTICS];
+    for (int64_t i = 0; i < CONDITIONING_ROWS; i++) {
+        int64_t begin = i * n / CONDITIONING_ROWS, end = (i + 1) * n / CONDITIONING_ROWS;
+        pool(map->coder, frames, begin, end > begin ? end : begin + 1, pooled);
+        project(pooled, MEL_BANDS, map->conditioning, map->d_model, condition + i * map->d_model);
+    }
+    voice_statistics(map->coder, frames, n, statistics);
+    project(statistics, VOICE_STATISTICS, map->voice, map->d_model, emotion);
+}

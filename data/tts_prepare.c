@@ -1,0 +1,449 @@
+#include "data/tts_prepare.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data/manifest_write.h"
+#include "data/safetensors.h" /* file_write_atomic */
+#include "kernels/philox.h"
+
+enum { MOST_TEXT_TOKENS = 600, MOST_CODES = 1816, MOST_TOLD = 20 };
+
+const char *clip_fate_name(ClipFate fate) {
+    static const char *const names[CLIP_FATES] = {[CLIP_KEPT] = "kept",
+                                                  [CLIP_EMPTY_TEXT] = "without text",
+                                                  [CLIP_FEW_WORDS] = "with fewer words than --min-words",
+                                                  [CLIP_BAD_AUDIO] = "with bad audio",
+                                                  [CLIP_SHORT] = "shorter than --min-duration",
+                                                  [CLIP_LONG] = "longer than --max-duration",
+                                                  [CLIP_SILENT] = "with more silence than --max-silence",
+                                                  [CLIP_SLOW] = "slower than --min-chars-per-second",
+                                                  [CLIP_FAST] = "faster than --max-chars-per-second",
+                                                  [CLIP_LONG_TEXT] = "with more than 600 text tokens"};
+    return names[fate];
+}
+
+/* ---- progress: a line on a terminal, twice a second ---- */
+
+typedef struct {
+    const char *what;
+    int64_t total, done;
+    double start, shown;
+} Progress;
+
+static void progress_step(Progress *p) {
+#pragma omp critical(progress)
+    {
+        double now = seconds_now();
+        bool last = ++p->done == p->total;
+        if (isatty(STDOUT_FILENO) && (last || now - p->shown > 0.5)) {
+            double rate = (double)p->done / fmax(now - p->start, 1e-3);
+            if (last)
+                printf("\r\033[K");
+            else
+                printf("\r\033[K%s %lld of %lld clips, %.0f clips/s, ETA %.0f s", p->what, (long long)p->done,
+                       (long long)p->total, rate, (double)(p->total - p->done) / rate);
+            fflush(stdout);
+            p->shown = now;
+        }
+    }
+}
+
+/* die(), from any thread: the others wait at the door while the first one leaves. */
+static void fail(const Error *error) {
+#pragma omp critical(fatal)
+    die("%s", error->text);
+}
+
+/* ---- begin and end ---- */
+
+static void make_folder(const char *output, const char *name) {
+    char *path = path_join(output, name);
+    make_directories(path);
+    free(path);
+}
+
+void prepare_open(Prepare *p, const PrepareOptions *options) {
+    static const char *const folders[] = {"mel", "text_ids", "codes", "condition", "emo_vec"};
+    Error error;
+    *p = (Prepare){.options = options};
+    make_directories(options->output);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) make_folder(options->output, folders[i]);
+    char *path = path_join(options->output, ".prepare_ledger.jsonl");
+    Ledger *ledger = ledger_open(path, &error);
+    if (!ledger) die("%s", error.text);
+    free(path);
+    p->mel = mel_open();
+    p->work = (ClipWork){options->output, ledger, p->mel, options->max_duration + 1};
+    p->tokenizer_path = path_join(options->output, "bpe.model");
+    p->codebook_path = path_join(options->output, "codebook.npy");
+}
+
+void prepare_close(Prepare *p) {
+    for (int64_t i = 0; i < p->n; i++) clip_close(&p->clips[i]);
+    free(p->clips);
+    recordings_close(&p->recordings);
+    ledger_close(p->work.ledger);
+    mel_close(p->mel);
+    tokenizer_close(p->tokenizer);
+    speech_coder_close(&p->coder);
+    free(p->tokenizer_path);
+    free(p->codebook_path);
+}
+
+/* ---- the list ---- */
+
+static int64_t word_count(const char *text) {
+    int64_t words = 0;
+    for (const char *at = text; *(at += strspn(at, " ")); at += strcspn(at, " ")) words++;
+    return words;
+}
+
+static int64_t character_count(const char *text) {
+    int64_t n = 0;
+    for (; *text; text++) n += (*text & 0xC0) != 0x80;
+    return n;
+}
+
+void prepare_list(Prepare *p) {
+    Error error;
+    if (!recordings_read(p->options->input, &p->recordings, &error)) die("%s", error.text);
+    char *directory = path_directory(p->options->input);
+    p->n = p->recordings.count;
+    p->clips = xcalloc((size_t)p->n, sizeof *p->clips);
+    for (int64_t i = 0; i < p->n; i++) {
+        const Recording *r = &p->recordings.items[i];
+        Clip *clip = &p->clips[i];
+        clip->recording = r;
+        clip->audio_path = path_join(directory, r->audio);
+        clip->text = text_clean(r->text, &error);
+        clip->normalized = clip->text ? text_normalize_amharic(clip->text, &error) : NULL;
+        if (!clip->normalized) die("%s:%lld: the text: %s", p->options->input, (long long)r->line, error.text);
+        int64_t words = word_count(clip->normalized);
+        clip->fate = !words ? CLIP_EMPTY_TEXT : words < p->options->min_words ? CLIP_FEW_WORDS : CLIP_KEPT;
+    }
+    free(directory);
+}
+
+/* ---- frames ---- */
+
+static ClipFate fate_of(const PrepareOptions *o, Clip *clip) {
+    double seconds = (double)clip->samples / MEL_RATE;
+    double rate = (double)character_count(clip->normalized) / seconds;
+    if (clip->clipped > o->max_clipping) {
+        error_set(&clip->error, "is clipped: %.1f %% of its samples are beyond 0.99 of full scale (--max-clipping %g)",
+                  100 * clip->clipped, o->max_clipping);
+        return CLIP_BAD_AUDIO;
+    }
+    if (seconds < o->min_duration) return CLIP_SHORT;
+    if (seconds > o->max_duration || clip->n_codes > MOST_CODES) return CLIP_LONG;
+    if (clip->silence > o->max_silence) return CLIP_SILENT;
+    if (rate < o->min_chars) return CLIP_SLOW;
+    return rate > o->max_chars ? CLIP_FAST : CLIP_KEPT;
+}
+
+static void tell_bad_audio(const Prepare *p) {
+    int64_t bad = 0;
+    for (int64_t i = 0; i < p->n; i++) {
+        const Clip *clip = &p->clips[i];
+        if (clip->fate != CLIP_BAD_AUDIO || ++bad > MOST_TOLD) continue;
+        warn("%s:%lld: %s: %s", p->options->input, (long long)clip->recording->line, clip->audio_path,
+             clip->error.text);
+    }
+    if (bad > MOST_TOLD) warn("... and %lld more", (long long)bad - MOST_TOLD);
+    if (bad && !p->options->skip_bad)
+        die("the audio of %lld of %lld recordings is bad; mend or remove them, or leave them out with --skip-bad",
+            (long long)bad, (long long)p->n);
+}
+
+static void check_some_left(const Prepare *p) {
+    int64_t counts[CLIP_FATES] = {0};
+    int most = CLIP_KEPT + 1;
+    for (int64_t i = 0; i < p->n; i++) counts[p->clips[i].fate]++;
+    for (int fate = CLIP_KEPT + 1; fate < CLIP_FATES; fate++)
+        if (counts[fate] > counts[most]) most = fate;
+    if (!counts[CLIP_KEPT])
+        die("no recording is left: %lld of %lld are %s", (long long)counts[most], (long long)p->n,
+            clip_fate_name((ClipFate)most));
+}
+
+void prepare_frames(Prepare *p) {
+    Progress progress = {.what = "[Audio]", .total = p->n, .start = seconds_now()};
+    int64_t now = 0, before = 0;
+#pragma omp parallel for schedule(dynamic) num_threads((int)p->options->num_workers) reduction(+ : now, before)
+    for (int64_t i = 0; i < p->n; i++) {
+        Clip *clip = &p->clips[i];
+        if (clip->fate == CLIP_KEPT) {
+            bool read = clip_measure(&p->work, clip);
+            now += read && clip->fate == CLIP_KEPT;
+            before += !read && clip->fate == CLIP_KEPT;
+            if (clip->fate == CLIP_KEPT) clip->fate = fate_of(p->options, clip);
+        }
+        progress_step(&progress);
+    }
+    p->read_now = now;
+    p->read_before = before;
+    tell_bad_audio(p);
+    check_some_left(p);
+}
+
+/* ---- the tokenizer ---- */
+
+/* Whether the ledger says that the file was made with this key, and it is still the one that was made. */
+static bool is_made(const Prepare *p, const char *kind, const char *key, const char *path) {
+    const json_t *facts = ledger_find(p->work.ledger, kind, "");
+    return fact_is(facts, "key", key) && fact_is(facts, "file", fingerprint_file(path).text);
+}
+
+static void note_made(const Prepare *p, const char *kind, const char *key, const char *path) {
+    Error error;
+    json_t *facts = json_pack("{s:s, s:s}", "key", key, "file", fingerprint_file(path).text);
+    if (!ledger_add(p->work.ledger, kind, "", facts, &error)) die("%s", error.text);
+}
+
+/* The texts of the clips that are left, a line each. free() */
+static char *corpus_text(const Prepare *p) {
+    size_t size = 1, used = 0;
+    for (int64_t i = 0; i < p->n; i++) size += strlen(p->clips[i].normalized) + 1;
+    char *text = xmalloc(size);
+    for (int64_t i = 0; i < p->n; i++) {
+        size_t n = strlen(p->clips[i].normalized);
+        if (p->clips[i].fate != CLIP_KEPT) continue;
+        memcpy(text + used, p->clips[i].normalized, n);
+        text[used + n] = '\n';
+        used += n + 1;
+    }
+    text[used] = 0;
+    return text;
+}
+
+static void train_tokenizer(Prepare *p) {
+    Error error;
+    char *corpus = corpus_text(p), *corpus_path = path_join(p->options->output, ".corpus.txt");
+    Fingerprint key = fingerprint_of("%lld\n%s", (long long)p->options->vocabulary, corpus);
+    p->tokenizer_before = is_made(p, "tokenizer", key.text, p->tokenizer_path);
+    if (!p->tokenizer_before) {
+        manifests_remove(p->options->output);
+        if (!file_write_atomic(corpus_path, corpus, strlen(corpus), &error)) die("%s", error.text);
+        if (!tokenizer_train_bpe(corpus_path, p->tokenizer_path, (int)p->options->vocabulary, &error))
+            die("the tokenizer: %s", error.text);
+        unlink(corpus_path);
+        note_made(p, "tokenizer", key.text, p->tokenizer_path);
+    }
+    free(corpus);
+    free(corpus_path);
+}
+
+/* The model that the user brought goes where train_gpt looks for it. */
+static void copy_tokenizer(Prepare *p) {
+    const char *from = p->options->tokenizer;
+    char *bytes;
+    size_t size;
+    Error error;
+    if (!read_file(from, &bytes, &size, &error)) die("%s: %s", from, error.text);
+    p->tokenizer_before = !strcmp(fingerprint_file(from).text, fingerprint_file(p->tokenizer_path).text);
+    if (!p->tokenizer_before) {
+        manifests_remove(p->options->output);
+        if (!file_write_atomic(p->tokenizer_path, bytes, size, &error)) die("%s", error.text);
+    }
+    free(bytes);
+}
+
+void prepare_tokenizer(Prepare *p) {
+    Error error;
+    if (p->options->tokenizer)
+        copy_tokenizer(p);
+    else
+        train_tokenizer(p);
+    p->tokenizer = tokenizer_open(p->tokenizer_path, &error);
+    if (!p->tokenizer) die("%s: %s", p->options->tokenizer ? p->options->tokenizer : p->tokenizer_path, error.text);
+}
+
+void prepare_texts(Prepare *p) {
+    for (int64_t i = 0; i < p->n; i++) {
+        Clip *clip = &p->clips[i];
+        int capacity = 0;
+        if (clip->fate != CLIP_KEPT) continue;
+        clip->n_ids = tokenizer_encode(p->tokenizer, clip->normalized, &clip->ids, &capacity);
+        clip->fate = !clip->n_ids ? CLIP_EMPTY_TEXT : clip->n_ids > MOST_TEXT_TOKENS ? CLIP_LONG_TEXT : CLIP_KEPT;
+    }
+    check_some_left(p);
+}
+
+/* ---- the codebook ---- */
+
+/* Marks `want` of `total` frames, every set of so many equally likely (Knuth, volume 2, algorithm 3.4.2 S). free() */
+static unsigned char *choose_frames(uint64_t seed, int64_t total, int64_t want) {
+    unsigned char *chosen = xcalloc((size_t)total, 1);
+    for (int64_t i = 0, left = want; left > 0; i++) {
+        Philox r = philox(seed, PURPOSE_KMEANS, 1, (uint64_t)i);
+        double u = (double)((uint64_t)r.x[0] << 21 | r.x[1] >> 11) * 0x1p-53;
+        chosen[i] = u * (double)(total - i) < (double)left;
+        left -= chosen[i];
+    }
+    return chosen;
+}
+
+typedef struct {
+    float *frames; /* [n, MEL_BANDS] */
+    int64_t n;
+} Sample;
+
+/* Copies the chosen frames of each clip to their place in the sample. */
+static void fill_sample(const Prepare *p, const unsigned char *chosen, const int64_t *first, const int64_t *place,
+                        float *frames) {
+    Progress progress = {.what = "[Codebook] frames of", .total = p->n, .start = seconds_now()};
+#pragma omp parallel for schedule(dynamic) num_threads((int)p->options->num_workers)
+    for (int64_t i = 0; i < p->n; i++) {
+        const Clip *clip = &p->clips[i];
+        int64_t to = place[i];
+        float *from;
+        Error error;
+        if (place[i + 1] > to) {
+            if (!clip_frames(&p->work, clip, &from, &error)) fail(&error);
+            for (int64_t t = 0; t < clip->n_codes; t++)
+                if (chosen[first[i] + t])
+                    memcpy(frames + MEL_BANDS * to++, from + MEL_BANDS * t, MEL_BANDS * sizeof *frames);
+            free(from);
+        }
+        progress_step(&progress);
+    }
+}
+
+static Sample sample_frames(const Prepare *p) {
+    int64_t *first = xcalloc((size_t)p->n + 1, sizeof *first), *place = xcalloc((size_t)p->n + 1, sizeof *place);
+    for (int64_t i = 0; i < p->n; i++)
+        first[i + 1] = first[i] + (p->clips[i].fate == CLIP_KEPT ? p->clips[i].n_codes : 0);
+    Sample sample = {.n = p->options->codebook_size * p->options->frames_per_entry};
+    if (sample.n > first[p->n]) sample.n = first[p->n];
+    unsigned char *chosen = choose_frames((uint64_t)p->options->seed, first[p->n], sample.n);
+    for (int64_t i = 0; i < p->n; i++) {
+        place[i + 1] = place[i];
+        for (int64_t t = first[i]; t < first[i + 1]; t++) place[i + 1] += chosen[t];
+    }
+    sample.frames = xmalloc((size_t)sample.n * MEL_BANDS * sizeof *sample.frames);
+    fill_sample(p, chosen, first, place, sample.frames);
+    free(chosen);
+    free(first);
+    free(place);
+    return sample;
+}
+
+static void show_iteration(void *context, int iteration, double inertia) {
+    const Sample *sample = context;
+    if (!isatty(STDOUT_FILENO)) return;
+    printf("\r\033[K[Codebook] iteration %d: mean squared error %.4f", iteration,
+           inertia / ((double)sample->n * MEL_BANDS));
+    fflush(stdout);
+}
+
+static void train_codebook(Prepare *p) {
+    const PrepareOptions *o = p->options;
+    Sample sample = sample_frames(p);
+    SpeechCoder coder = {.seed = (uint64_t)o->seed, .frames = sample.n};
+    KmeansOptions options = {.entries = o->codebook_size,
+                             .iterations = (int)o->kmeans_iterations,
+                             .seed = (uint64_t)o->seed,
+                             .n_threads = (int)o->num_workers,
+                             .progress = show_iteration,
+                             .context = &sample};
+    KmeansReport report;
+    Error error;
+    frames_statistics(sample.frames, sample.n, coder.mean, coder.deviation);
+    if (!kmeans_train(sample.frames, sample.n, MEL_BANDS, &options, &coder.codebook, &report, &error))
+        die("the codebook: %s; give more recordings, or a smaller --codebook-size", error.text);
+    if (isatty(STDOUT_FILENO)) printf("\r\033[K");
+    coder.squared_error = report.inertia / (double)sample.n;
+    coder.iterations = report.iterations;
+    if (!speech_coder_write(p->codebook_path, &coder, &error)) die("%s", error.text);
+    speech_coder_close(&coder);
+    free(sample.frames);
+}
+
+/* What the codebook is made from: options and the clips that are left, with their audio. */
+static Fingerprint codebook_key(const Prepare *p) {
+    const PrepareOptions *o = p->options;
+    char *clips = xmalloc((size_t)p->n * sizeof p->clips->audio_key + 1);
+    size_t used = 0;
+    for (int64_t i = 0; i < p->n; i++)
+        if (p->clips[i].fate == CLIP_KEPT) {
+            memcpy(clips + used, p->clips[i].audio_key, 40);
+            used += 40;
+        }
+    clips[used] = 0;
+    Fingerprint key =
+        fingerprint_of("%lld %lld %lld %lld\n%s", (long long)o->codebook_size, (long long)o->kmeans_iterations,
+                       (long long)o->frames_per_entry, (long long)o->seed, clips);
+    free(clips);
+    return key;
+}
+
+static void copy_codebook(Prepare *p) {
+    SpeechCoder coder;
+    Error error;
+    if (!speech_coder_read(p->options->codebook, &coder, &error)) die("%s", error.text);
+    manifests_remove(p->options->output);
+    if (!speech_coder_write(p->codebook_path, &coder, &error)) die("%s", error.text);
+    speech_coder_close(&coder);
+}
+
+void prepare_codebook(Prepare *p) {
+    Error error;
+    if (p->options->codebook) {
+        copy_codebook(p);
+    } else {
+        Fingerprint key = codebook_key(p);
+        p->codebook_before = is_made(p, "codebook", key.text, p->codebook_path);
+        if (!p->codebook_before) {
+            manifests_remove(p->options->output);
+            train_codebook(p);
+            note_made(p, "codebook", key.text, p->codebook_path);
+        }
+    }
+    if (!speech_coder_read(p->codebook_path, &p->coder, &error)) die("%s", error.text);
+}
+
+/* ---- codes and vectors ---- */
+
+/* Counts the clips that are done, and says which are not. free() */
+static bool *find_work(Prepare *p, const char *setup) {
+    bool *todo = xcalloc((size_t)p->n, sizeof *todo);
+    int64_t before = 0, again = 0;
+#pragma omp parallel for schedule(dynamic) num_threads((int)p->options->num_workers) reduction(+ : before, again)
+    for (int64_t i = 0; i < p->n; i++) {
+        Clip *clip = &p->clips[i];
+        if (clip->fate != CLIP_KEPT) continue;
+        todo[i] = !clip_is_coded(&p->work, clip, setup);
+        before += !todo[i];
+        again += clip->again;
+    }
+    p->coded_before = before;
+    p->coded_again = again;
+    return todo;
+}
+
+void prepare_codes(Prepare *p) {
+    PromptMap map = prompt_map_open(&p->coder, p->options->d_model);
+    char *facts_path = path_join(p->options->output, "codebook.json");
+    Fingerprint setup = fingerprint_of("%s %s %s %lld", fingerprint_file(p->tokenizer_path).text,
+                                       fingerprint_file(p->codebook_path).text, fingerprint_file(facts_path).text,
+                                       (long long)p->options->d_model);
+    bool *todo = find_work(p, setup.text);
+    Progress progress = {.what = "[Codes]", .total = p->n, .start = seconds_now()};
+    int64_t now = 0;
+    if (p->coded_again) manifests_remove(p->options->output);
+#pragma omp parallel for schedule(dynamic) num_threads((int)p->options->num_workers) reduction(+ : now)
+    for (int64_t i = 0; i < p->n; i++) {
+        Error error;
+        if (todo[i] && !clip_code(&p->work, &p->clips[i], &map, setup.text, &error)) fail(&error);
+        now += todo[i];
+        progress_step(&progress);
+    }
+    p->coded_now = now;
+    free(todo);
+    free(facts_path);
+    prompt_map_close(&map);
+}
