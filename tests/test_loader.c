@@ -235,6 +235,13 @@ static void orders_depend_on_seed_and_epoch(void **state) {
         for (int i = 0; i < SAMPLES; i++) assert_int_equal(order[0][i], i);
     }
     dataset->close(dataset);
+    dataset = open_samples(SAMPLES, 0, 0, false); /* all of one length: sorting must leave the order */
+    int32_t order[2][SAMPLES];
+    LoaderOptions options = usual();
+    options.shuffle = false;
+    epoch_order(dataset, options, 0, order[0]);
+    for (int i = 0; i < SAMPLES; i++) assert_int_equal(order[0][i], i);
+    dataset->close(dataset);
 }
 
 /* Over many epochs each sample comes first about as often as any other: chi-square with 9 degrees of freedom, whose
@@ -281,25 +288,25 @@ static void a_bucketed_batch_holds_alike_lengths(void **state) {
 
 static void a_token_budget_is_kept_and_used(void **state) {
     (void)state;
-    enum { N = 60, BUDGET = 100 }; /* the longest sample has more */
-    Dataset *dataset = open_samples(200, 30, 80, false);
+    enum { N = 40 };
+    Dataset *dataset = open_samples(200, 30, 80, false); /* of up to 117 rows */
     LoaderOptions options = usual();
-    options.batch_size = 0;
-    options.token_budget = BUDGET;
     Seen seen[N];
     int alone = 0, full = 0;
-    see_stream(dataset, &options, N, seen);
-    for (int i = 0; i < N; i++) {
-        assert_true(seen[i].tokens <= BUDGET || seen[i].n == 1);
-        alone += seen[i].tokens > BUDGET;
-        full += seen[i].tokens > BUDGET / 2;
-    }
-    assert_true(alone > 0 && full > N * 3 / 4);
-    free_seen(seen, N);
-    options.batch_size = 2;
-    see_stream(dataset, &options, N, seen);
-    for (int i = 0; i < N; i++) assert_true(seen[i].n <= 2 && (seen[i].tokens <= BUDGET || seen[i].n == 1));
-    free_seen(seen, N);
+    for (int most = 0; most < 3; most += 2)
+        for (int budget = 90; budget < 130; budget++) {
+            options.batch_size = most;
+            options.token_budget = budget;
+            see_stream(dataset, &options, N, seen);
+            for (int i = 0; i < N; i++) {
+                assert_true(seen[i].tokens <= budget || seen[i].n == 1);
+                assert_true(!most || seen[i].n <= most);
+                alone += seen[i].tokens > budget;
+                full += seen[i].tokens == budget && seen[i].n > 1;
+            }
+            free_seen(seen, N);
+        }
+    assert_true(alone > 0 && full > 0); /* both borders were met */
     dataset->close(dataset);
 }
 
@@ -413,29 +420,34 @@ static void an_empty_data_set_is_refused(void **state) {
 }
 
 /* The batch that memory is planned by has room for every one that comes, whatever the lengths. */
+static void expect_dominated(const Dataset *dataset, int batch_size, int64_t budget) {
+    LoaderOptions options = usual();
+    options.batch_size = batch_size;
+    options.token_budget = budget;
+    Batch largest = tts_largest_batch(dataset, batch_size, budget);
+    Loader *loader = loader_open(dataset, &options);
+    for (int64_t i = 2 * loader_epoch_batches(dataset, &options, 0); i > 0; i--) {
+        const Batch *batch = loader_next(loader);
+        assert_true(batch->n_tokens <= largest.n_tokens);
+        for (int c = 0; c < TTS_COUNTS; c++) assert_true(batch->counts[c] <= largest.counts[c]);
+        if (!budget) assert_true(batch->size <= largest.size);
+    }
+    loader_close(loader);
+    batch_close(&largest);
+}
+
 static void the_largest_batch_dominates(void **state) {
     (void)state;
     static const struct {
         int n, text, codes;
         bool against;
     } sets[] = {{100, 30, 80, false}, {100, 30, 80, true}, {100, 200, 10, true}, {5, 30, 80, false}, {1, 9, 9, false}};
-    static const int sizes[] = {1, 4, 32, 0, 0, 0, 8}, budgets[] = {0, 0, 0, 60, 300, 20000, 300};
     for (int s = 0; s < 5; s++) {
         Dataset *dataset = open_samples(sets[s].n, sets[s].text, sets[s].codes, sets[s].against);
-        for (int k = 0; k < 7; k++) {
-            LoaderOptions options = usual();
-            options.batch_size = sizes[k];
-            options.token_budget = budgets[k];
-            Batch largest = tts_largest_batch(dataset, sizes[k], budgets[k]);
-            Loader *loader = loader_open(dataset, &options);
-            for (int64_t i = 3 * loader_epoch_batches(dataset, &options, 0); i > 0; i--) {
-                const Batch *batch = loader_next(loader);
-                assert_true(batch->n_tokens <= largest.n_tokens);
-                for (int c = 0; c < TTS_COUNTS; c++) assert_true(batch->counts[c] <= largest.counts[c]);
-                if (!budgets[k]) assert_true(batch->size <= largest.size);
-            }
-            loader_close(loader);
-            batch_close(&largest);
+        for (int batch_size = 1; batch_size <= 64; batch_size *= 2) expect_dominated(dataset, batch_size, 0);
+        for (int budget = 10; budget < 30000; budget += 1 + budget / 5) {
+            expect_dominated(dataset, 0, budget);
+            expect_dominated(dataset, 8, budget);
         }
         dataset->close(dataset);
     }

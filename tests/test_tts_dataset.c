@@ -22,6 +22,12 @@ static const TtsLayout layout = {.d_model = D_MODEL,
                                  .start_mel = 8192,
                                  .stop_mel = 8193};
 
+/* Clip 0 of the worked example in the voice of its clip 1. */
+#define PAIR_LINE                                                                                                      \
+    "{\"id\":\"clip_0__clip_1\",\"target_id\":\"clip_0\",\"prompt_condition_path\":\"k1.npy\","                        \
+    "\"prompt_emo_vec_path\":\"e1.npy\",\"target_text_ids_path\":\"t0.npy\",\"target_text_len\":3,"                    \
+    "\"target_codes_path\":\"c0.npy\",\"target_code_len\":4}"
+
 /* A directory of clips: t<i>.npy, c<i>.npy, k<i>.npy, e<i>.npy and the lines of their manifest. */
 typedef struct {
     char *directory, *manifest;
@@ -181,10 +187,7 @@ static void pairs_take_text_and_codes_from_the_target(void **state) {
     Corpus corpus = example_corpus();
     TtsDatasetReport report;
     free(corpus.lines[0]);
-    corpus.lines[0] =
-        xstrdup("{\"id\":\"clip_0__clip_1\",\"target_id\":\"clip_0\",\"prompt_condition_path\":\"k1.npy\","
-                "\"prompt_emo_vec_path\":\"e1.npy\",\"target_text_ids_path\":\"t0.npy\","
-                "\"target_text_len\":3,\"target_codes_path\":\"c0.npy\",\"target_code_len\":4}");
+    corpus.lines[0] = xstrdup(PAIR_LINE);
     free(corpus.lines[--corpus.n]);
     Dataset *dataset = corpus_dataset(&corpus, SPLIT_ALL, 0, false, &report);
     assert_true(report.paired == 1 && report.single == 0);
@@ -233,14 +236,14 @@ static void codes_of_padding_are_found_and_cut(void **state) {
     corpus_add_lengths(&corpus, 3, 133, 2.62); /* within 3 of what is expected */
     corpus_add_lengths(&corpus, 3, 134, 2.62);
     corpus_add_lengths(&corpus, 3, 126, 2.62);                             /* too few: nothing to cut */
-    for (int i = 0; i < 5; i++) corpus_add_lengths(&corpus, 3, 200, 2.62); /* one batch of a careless codec */
+    for (int i = 0; i < 3; i++) corpus_add_lengths(&corpus, 3, 200, 2.62); /* one batch of a careless codec */
     corpus_add_lengths(&corpus, 3, 200, 0);                                /* no duration: not judged */
     Dataset *dataset = corpus_dataset(&corpus, SPLIT_ALL, 0, false, &r);
-    assert_true(r.padded_codes == 7 && r.repaired == 0 && r.equal_code_runs == 1 && r.longest_codes == 200);
+    assert_true(r.padded_codes == 5 && r.repaired == 0 && r.equal_code_runs == 1 && r.longest_codes == 200);
     dataset->close(dataset);
     dataset = corpus_dataset(&corpus, SPLIT_ALL, 0, true, &r);
-    assert_true(r.padded_codes == 7 && r.repaired == 6 && r.equal_code_runs == 1);
-    Batch b = fill(dataset, (const int32_t[]){0, 1, 2, 3, 8}, 5);
+    assert_true(r.padded_codes == 5 && r.repaired == 4 && r.equal_code_runs == 1);
+    Batch b = fill(dataset, (const int32_t[]){0, 1, 2, 3, 6}, 5);
     EXPECT_I32(&b, TTS_OFFSETS, 0, 34 + 5 + 134, 2 * 39 + 134 + 131, 3 * 39 + 134 + 131 + 127,
                4 * 39 + 134 + 131 + 127 + 131, 5 * 39 + 134 + 131 + 127 + 131 + 201);
     assert_int_equal(((const int32_t *)b.fields[TTS_MEL_TARGETS].data)[134 + 129], 129); /* the last code that stays */
@@ -288,18 +291,22 @@ static void the_two_halves_of_a_split_are_disjoint_and_whole(void **state) {
     corpus_close(&corpus);
 }
 
+/* One of single utterances, one of pairs: each is of one kind. */
 static void several_manifests_with_hints_and_blank_lines(void **state) {
     (void)state;
-    Corpus first = example_corpus(), second = corpus_open();
+    Corpus first = example_corpus(), second = example_corpus();
     TtsDatasetReport r;
-    corpus_add_lengths(&second, 7, 11, 0);
+    for (int i = 0; i < 2; i++) {
+        free(second.lines[i]);
+        second.lines[i] = xstrdup(PAIR_LINE);
+    }
     corpus_write(&first, true);
     corpus_write(&second, true);
     char *hinted = xformat("%s::am", first.manifest);
     const char *const specs[] = {hinted, second.manifest};
     Dataset *dataset = tts_dataset_open(specs, 2, &(TtsDatasetOptions){.layout = layout}, &r);
-    assert_true(r.lines == 3 && dataset->n_samples == 3);
-    assert_int_equal(dataset->tokens(dataset, 2), 34 + 9 + 12);
+    assert_true(r.lines == 4 && r.single == 2 && r.paired == 2 && dataset->n_samples == 4);
+    assert_string_equal(dataset->sample_id(dataset, 2), "clip_0__clip_1");
     dataset->close(dataset);
     free(hinted);
     corpus_close(&first);
@@ -410,9 +417,7 @@ static void a_manifest_of_both_kinds_is_refused(void **state) {
     Corpus corpus = example_corpus();
     corpus_add(&corpus, 3, (const int32_t[]){11, 12, 13}, 4, (const int32_t[]){100, 101, 102, 103}, 0);
     free(corpus.lines[2]);
-    corpus.lines[2] = xstrdup("{\"id\":\"p\",\"prompt_condition_path\":\"k1.npy\",\"prompt_emo_vec_path\":\"e1.npy\","
-                              "\"target_text_ids_path\":\"t0.npy\",\"target_text_len\":3,"
-                              "\"target_codes_path\":\"c0.npy\",\"target_code_len\":4}");
+    corpus.lines[2] = xstrdup(PAIR_LINE);
     expect_die(&corpus, "m.jsonl: line 3 is a prompt/target pair and line 2 a single utterance");
     char *line = corpus.lines[0];
     corpus.lines[0] = corpus.lines[2];
