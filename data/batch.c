@@ -2,6 +2,7 @@
  * field that does not fit is a mistake in the data set's batch_bytes, and ends the program. */
 #include "data/batch.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +30,8 @@ void batch_clear(Batch *batch) {
 static Tensor batch_push(Batch *batch, int field, Tensor shape) {
     shape.data = batch->buffer + batch->size;
     size_t used = tensor_bytes(shape), bytes = (used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (field >= BATCH_MAX_FIELDS || bytes > batch->capacity - batch->size)
+    assert(field >= 0 && field < BATCH_MAX_FIELDS);
+    if (bytes > batch->capacity - batch->size)
         die("batch: field %d needs %zu bytes, %zu of %zu are in use", field, bytes, batch->size, batch->capacity);
     memset((char *)shape.data + used, 0, bytes - used); /* all bytes of a batch follow from its samples */
     batch->size += bytes;

@@ -180,31 +180,30 @@ static Element element(const Npy *npy, int64_t i) {
     return (Element){.real = n == 8 ? real : (double)single};
 }
 
-/* Where element number i in C order lies: the same place, or its transposed one. */
+/* Where element number i in C order lies: the same place, or that of the transposed order. */
 static int64_t place(const Npy *npy, int64_t i) {
     if (!npy->fortran_order) return i;
-    int64_t index[8], at = 0;
+    int64_t at = 0, stride = npy->count;
     for (int d = npy->rank - 1; d >= 0; d--) {
-        index[d] = i % npy->dims[d];
+        stride /= npy->dims[d];
+        at += i % npy->dims[d] * stride;
         i /= npy->dims[d];
     }
-    for (int d = npy->rank - 1; d >= 0; d--) at = at * npy->dims[d] + index[d];
     return at;
 }
 
 bool npy_to_i32(const Npy *npy, int32_t *out, Error *error) {
     for (int64_t i = 0; i < npy->count; i++) {
         Element e = element(npy, place(npy, i));
-        if (npy->kind == 'f') {
-            if (!(e.real >= INT32_MIN && e.real <= INT32_MAX) || e.real != floor(e.real))
-                return error_set(error, "element %lld is %g, which is no 32-bit integer", (long long)i, e.real);
-            e.integer = (int64_t)e.real;
-        } else if (npy->kind != 'i') {
-            e.integer = e.natural > INT32_MAX ? INT64_MAX : (int64_t)e.natural;
-        }
-        if (e.integer < INT32_MIN || e.integer > INT32_MAX)
+        if (npy->kind == 'f' && (!(e.real >= INT32_MIN && e.real <= INT32_MAX) || e.real != floor(e.real)))
+            return error_set(error, "element %lld is %g, which is no 32-bit integer", (long long)i, e.real);
+        int64_t value = npy->kind == 'f'        ? (int64_t)e.real
+                        : npy->kind == 'i'      ? e.integer
+                        : e.natural > INT32_MAX ? INT64_MAX
+                                                : (int64_t)e.natural;
+        if (value < INT32_MIN || value > INT32_MAX)
             return error_set(error, "element %lld is beyond a 32-bit integer", (long long)i);
-        out[i] = (int32_t)e.integer;
+        out[i] = (int32_t)value;
     }
     return true;
 }
