@@ -13,7 +13,7 @@
 
 #include "kernels/philox.h"
 
-enum { BLOCK = 128, SEED_FRAMES_AN_ENTRY = 8, SEED_FRAMES_LEAST = 16384 };
+enum { BLOCK = 128, LANES = 16, SEED_BLOCK = 1024, SEED_FRAMES_AN_ENTRY = 8, SEED_FRAMES_LEAST = 16384 };
 
 static const double LEAST_GAIN = 1e-4;
 
@@ -24,8 +24,8 @@ static float squared_distance(const float *a, const float *b, int64_t width) {
     for (; i + 8 <= width; i += 8)
         for (int j = 0; j < 8; j++) part[j] += (a[i + j] - b[i + j]) * (a[i + j] - b[i + j]);
     for (; i < width; i++) sum += (a[i] - b[i]) * (a[i] - b[i]);
-    for (int j = 0; j < 8; j++) sum += part[j];
-    return sum;
+    for (int j = 0; j < 4; j++) part[j] += part[j + 4];
+    return sum + ((part[0] + part[2]) + (part[1] + part[3]));
 }
 
 /* ---- the codebook ---- */
@@ -53,11 +53,33 @@ void codebook_close(Codebook *codebook) {
     *codebook = (Codebook){0};
 }
 
+/* Sixteen running maxima, each over every sixteenth entry, so that the loop becomes vector instructions; then the best
+ * of them, and of equals the lowest. */
 static int32_t best_entry(const float *products, const float *half_squares, int64_t entries) {
-    int32_t best = 0;
-    for (int64_t k = 1; k < entries; k++)
-        if (products[k] - half_squares[k] > products[best] - half_squares[best]) best = (int32_t)k;
-    return best;
+    float best[LANES];
+    int32_t which[LANES], winner = 0;
+    int64_t whole = entries / LANES * LANES;
+    for (int j = 0; j < LANES; j++) {
+        best[j] = -INFINITY;
+        which[j] = 0;
+    }
+    for (int32_t k = 0; k < whole; k += LANES)
+        for (int j = 0; j < LANES; j++) {
+            float score = products[k + j] - half_squares[k + j];
+            bool better = score > best[j];
+            best[j] = better ? score : best[j];
+            which[j] = better ? k + j : which[j];
+        }
+    for (int64_t k = whole; k < entries; k++) { /* the lanes' next entries, in their order */
+        float score = products[k] - half_squares[k];
+        if (score > best[k - whole]) {
+            best[k - whole] = score;
+            which[k - whole] = (int32_t)k;
+        }
+    }
+    for (int j = 1; j < LANES; j++)
+        if (best[j] > best[winner] || (best[j] == best[winner] && which[j] < which[winner])) winner = j;
+    return which[winner];
 }
 
 /* One block of at most BLOCK frames; products[BLOCK, entries] is scratch. */
@@ -147,13 +169,31 @@ static void shuffle_distinct_first(Kmeans *k) {
     free(repeats);
 }
 
+/* Brings squared[0 .. n) up to date with a new entry; sums[i] becomes the sum over the i-th SEED_BLOCK of them. */
+static void approach(Kmeans *k, const float *centroid, int64_t n, double *sums) {
+    for (int64_t begin = 0; begin < n; begin += SEED_BLOCK) {
+        int64_t end = begin + SEED_BLOCK < n ? begin + SEED_BLOCK : n;
+        double sum = 0;
+        for (int64_t i = begin; i < end; i++) {
+            float squared = squared_distance(k->frames + i * k->width, centroid, k->width);
+            if (squared < k->squared[i]) k->squared[i] = squared;
+            sum += (double)k->squared[i];
+        }
+        sums[begin / SEED_BLOCK] = sum;
+    }
+}
+
 /* A frame of the first n, with a probability in proportion to its squared distance from the entries so far. */
-static int64_t draw_far_frame(Kmeans *k, int64_t n) {
+static int64_t draw_far_frame(Kmeans *k, int64_t n, const double *sums) {
+    int64_t blocks = (n + SEED_BLOCK - 1) / SEED_BLOCK, begin = 0, last = 0;
     double total = 0, sum = 0;
-    for (int64_t i = 0; i < n; i++) total += (double)k->squared[i];
+    for (int64_t i = 0; i < blocks; i++) total += sums[i];
     double mark = draw(k) * total;
-    int64_t last = 0;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < blocks && sum + sums[i] <= mark; i++) {
+        sum += sums[i];
+        begin += SEED_BLOCK;
+    }
+    for (int64_t i = begin < n ? begin : 0; i < n; i++) {
         if (!(k->squared[i] > 0)) continue;
         last = i;
         if ((sum += (double)k->squared[i]) > mark) break;
@@ -161,20 +201,21 @@ static int64_t draw_far_frame(Kmeans *k, int64_t n) {
     return last;
 }
 
-/* k-means++ over the first, different, frames; eight an entry are enough, and keep it as cheap as an iteration. */
+/* k-means++ over the first, different, frames. Eight an entry are enough, and keep it as cheap as a few iterations; by
+ * one thread, as a barrier after every entry costs more than it gains on a machine that has other work. */
 static void choose_seeds(Kmeans *k, Codebook *c) {
-    int64_t n = SEED_FRAMES_AN_ENTRY * c->entries;
+    int64_t n = SEED_FRAMES_AN_ENTRY * c->entries, chosen = 0;
     if (n < SEED_FRAMES_LEAST) n = SEED_FRAMES_LEAST;
     if (n > k->distinct) n = k->distinct;
+    double *sums = xcalloc((size_t)(n / SEED_BLOCK) + 1, sizeof *sums);
     for (int64_t i = 0; i < n; i++) k->squared[i] = INFINITY;
-    for (int64_t entry = 0, chosen = 0; entry < c->entries; entry++) {
+    for (int64_t entry = 0; entry < c->entries; entry++) {
         float *centroid = c->centroids + entry * c->width;
         memcpy(centroid, k->frames + chosen * c->width, (size_t)c->width * sizeof *centroid);
-#pragma omp parallel for num_threads(k->options->n_threads)
-        for (int64_t i = 0; i < n; i++)
-            k->squared[i] = fminf(k->squared[i], squared_distance(k->frames + i * c->width, centroid, c->width));
-        chosen = draw_far_frame(k, n);
+        approach(k, centroid, n, sums);
+        chosen = draw_far_frame(k, n, sums);
     }
+    free(sums);
 }
 
 /* An entry without frames takes the frame that is farthest from its own. */
