@@ -210,8 +210,10 @@ static void sigterm_and_resume_is_never_stopped(void **state) {
     (void)state;
     for (int step = 1; step < 12; step += 4) {
         char *run = scratch_directory(), *output = path_join(run, "output");
-        assert_int_equal(train_and_signal(run, short_run, step, SIGTERM), 0);
-        char *said = read_text(output), *options = xformat("%s --resume auto", short_run);
+        int status = train_and_signal(run, short_run, step, SIGTERM);
+        char *said = read_text(output);
+        if (status) fail_msg("exit status %d:\n%s", status, said);
+        char *options = xformat("%s --resume auto", short_run);
         if (!strstr(said, "[Done] step 12 of 12")) assert_contains(said, "--resume auto");
         must_train(run, options);
         assert_same_result(run, reference_run());
