@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { CHUNK_FRAMES = 4096 };
@@ -73,9 +74,12 @@ static bool is_silent(const Audio *audio) {
 
 bool audio_read(const char *path, int rate, double most_seconds, Audio *audio, Error *error) {
     SF_INFO info = {0};
+    struct stat status;
     float *mono;
     *audio = (Audio){.rate = rate};
-    if (access(path, R_OK)) return error_set(error, "cannot open: %s", strerror(errno));
+    if (access(path, R_OK) || stat(path, &status)) return error_set(error, "cannot open: %s", strerror(errno));
+    if (S_ISDIR(status.st_mode)) return error_set(error, "is a directory");
+    if (S_ISREG(status.st_mode) && !status.st_size) return error_set(error, "is empty: not one byte");
     SNDFILE *file = sf_open(path, SFM_READ, &info);
     if (!file) return error_set(error, "is no sound file that can be read: %s", sf_strerror(NULL));
     audio->source_rate = info.samplerate;

@@ -10,6 +10,10 @@
 #include "data/audio.h"
 #include "data/npy.h"
 
+/* Of a file no more is read: the clip is too long for any --max-duration. What a clip is measured to be must not depend
+ * on the options, as it is kept for runs with others. */
+static const double MOST_SECONDS = 37;
+
 static char *file_of(const ClipWork *work, const char *folder, const Clip *clip) {
     return xformat("%s/%s/%s.npy", work->output, folder, clip->recording->id);
 }
@@ -48,6 +52,13 @@ static bool read_array(const ClipWork *work, const char *folder, const Clip *cli
     return fine;
 }
 
+/* Before the files of a finished piece are replaced, it is noted as not done: a kill in between would leave new files
+ * under the old note, and a run that goes back to what the note says would take them. */
+static bool forget(const ClipWork *work, const char *kind, const Clip *clip, Error *error) {
+    const char *id = clip->recording->id;
+    return !ledger_find(work->ledger, kind, id) || ledger_add(work->ledger, kind, id, json_object(), error);
+}
+
 /* ---- measuring ---- */
 
 /* Share of the hops whose power is 40 dB or more below that of the loudest. */
@@ -67,7 +78,7 @@ static double silence_of(const float *samples, int64_t n) {
 static bool analyse(const ClipWork *work, const char *path, Clip *clip, float **frames, int64_t *n_frames,
                     Error *error) {
     Audio audio;
-    if (!audio_read(path, MEL_RATE, work->most_seconds, &audio, error)) return false;
+    if (!audio_read(path, MEL_RATE, MOST_SECONDS, &audio, error)) return false;
     *n_frames = mel_frame_count(audio.count);
     bool fine = *n_frames > 0 ||
                 error_set(error, "has only %lld samples, less than one frame of 20 ms", (long long)audio.count);
@@ -97,7 +108,8 @@ static bool measure(const ClipWork *work, Clip *clip) {
     float *frames;
     int64_t n;
     if (!analyse(work, clip->audio_path, clip, &frames, &n, &clip->error)) return false;
-    bool fine = write_array(work, "mel", clip, "<f4", frames, 2, (int64_t[]){n, MEL_BANDS}, &clip->error) &&
+    bool fine = forget(work, "audio", clip, &clip->error) &&
+                write_array(work, "mel", clip, "<f4", frames, 2, (int64_t[]){n, MEL_BANDS}, &clip->error) &&
                 ledger_add(work->ledger, "audio", clip->recording->id,
                            json_pack("{s:s, s:I, s:f, s:f}", "key", clip->audio_key, "samples",
                                      (json_int_t)clip->samples, "clipped", clip->clipped, "silence", clip->silence),
@@ -147,17 +159,28 @@ bool clip_frames(const ClipWork *work, const Clip *clip, float **frames, Error *
 
 /* ---- coding ---- */
 
-bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup) {
+/* The clip's codes as they were written; NULL if anything else is there. free() */
+static int32_t *read_codes(const ClipWork *work, const Clip *clip, int64_t entries) {
+    void *read;
+    if (!read_array(work, "codes", clip, clip->n_codes, 0, &read)) return NULL;
+    int32_t *codes = read;
+    for (int64_t t = 0; t < clip->n_codes; t++)
+        if (codes[t] < 0 || codes[t] >= entries) {
+            free(codes);
+            return NULL;
+        }
+    return codes;
+}
+
+bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup, int64_t entries) {
     const json_t *facts = ledger_find(work->ledger, "codes", clip->recording->id);
-    void *codes;
     if (!facts) return false;
     bool same = fact_is(facts, "audio", clip->audio_key) && fact_is(facts, "setup", setup) &&
                 fact_is(facts, "text", fingerprint_of("%s", clip->normalized).text);
     clip->again = true;
     if (!same || !has_array(work, "text_ids", clip) || !has_array(work, "condition", clip) ||
-        !has_array(work, "emo_vec", clip) || !read_array(work, "codes", clip, clip->n_codes, 0, &codes))
+        !has_array(work, "emo_vec", clip) || !(clip->codes = read_codes(work, clip, entries)))
         return false;
-    clip->codes = codes;
     clip->squared_error = json_number_value(json_object_get(facts, "squared_error"));
     clip->again = false;
     return true;
@@ -185,7 +208,7 @@ bool clip_code(const ClipWork *work, Clip *clip, const PromptMap *map, const cha
     clip->squared_error = 0;
     if (fine) codebook_assign(&map->coder->codebook, frames, clip->n_codes, clip->codes, squared);
     for (int64_t t = 0; fine && t < clip->n_codes; t++) clip->squared_error += (double)squared[t];
-    fine = fine && write_coded(work, clip, frames, map, error) &&
+    fine = fine && forget(work, "codes", clip, error) && write_coded(work, clip, frames, map, error) &&
            ledger_add(work->ledger, "codes", clip->recording->id,
                       json_pack("{s:s, s:s, s:s, s:f}", "audio", clip->audio_key, "text",
                                 fingerprint_of("%s", clip->normalized).text, "setup", setup, "squared_error",

@@ -45,7 +45,6 @@ typedef struct {
     const char *output; /* directory */
     Ledger *ledger;
     const Mel *mel;
-    double most_seconds; /* read no more of a file: it is too long anyway */
 } ClipWork;
 
 /* Fills samples, clipped, silence and audio_key: from the ledger if the file has not changed, else from the file, whose
@@ -54,10 +53,10 @@ bool clip_measure(const ClipWork *work, Clip *clip);
 /* The clip's frames[clip->n_codes, MEL_BANDS] (free()), from OUTPUT/mel or, if that file has gone, from the audio. */
 bool clip_frames(const ClipWork *work, const Clip *clip, float **frames, Error *error);
 
-/* Whether text_ids, codes, condition and emo_vec of the clip are there, made from this text, this audio and `setup` (a
- * fingerprint of codebook, tokenizer and d_model); then loads codes. Otherwise sets clip->again if they were made from
- * something else. */
-bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup);
+/* Whether text_ids, codes (each below `entries`), condition and emo_vec of the clip are there, made from this text,
+ * this audio and `setup` (a fingerprint of codebook, tokenizer and d_model); then loads codes. Otherwise sets
+ * clip->again if they were made from something else. */
+bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup, int64_t entries);
 /* Makes and writes them. */
 bool clip_code(const ClipWork *work, Clip *clip, const PromptMap *map, const char *setup, Error *error);
 void clip_close(Clip *clip);

@@ -77,7 +77,7 @@ void prepare_open(Prepare *p, const PrepareOptions *options) {
     if (!ledger) die("%s", error.text);
     free(path);
     p->mel = mel_open();
-    p->work = (ClipWork){options->output, ledger, p->mel, options->max_duration + 1};
+    p->work = (ClipWork){options->output, ledger, p->mel};
     p->tokenizer_path = path_join(options->output, "bpe.model");
     p->codebook_path = path_join(options->output, "codebook.npy");
 }
@@ -192,15 +192,15 @@ void prepare_frames(Prepare *p) {
 
 /* ---- the tokenizer ---- */
 
-/* Whether the ledger says that the file was made with this key, and it is still the one that was made. */
-static bool is_made(const Prepare *p, const char *kind, const char *key, const char *path) {
+/* Whether the ledger says that these files (their fingerprint) are what was made with this key. */
+static bool is_made(const Prepare *p, const char *kind, Fingerprint key, Fingerprint files) {
     const json_t *facts = ledger_find(p->work.ledger, kind, "");
-    return fact_is(facts, "key", key) && fact_is(facts, "file", fingerprint_file(path).text);
+    return fact_is(facts, "key", key.text) && fact_is(facts, "files", files.text);
 }
 
-static void note_made(const Prepare *p, const char *kind, const char *key, const char *path) {
+static void note_made(const Prepare *p, const char *kind, Fingerprint key, Fingerprint files) {
     Error error;
-    json_t *facts = json_pack("{s:s, s:s}", "key", key, "file", fingerprint_file(path).text);
+    json_t *facts = json_pack("{s:s, s:s}", "key", key.text, "files", files.text);
     if (!ledger_add(p->work.ledger, kind, "", facts, &error)) die("%s", error.text);
 }
 
@@ -224,14 +224,14 @@ static void train_tokenizer(Prepare *p) {
     Error error;
     char *corpus = corpus_text(p), *corpus_path = path_join(p->options->output, ".corpus.txt");
     Fingerprint key = fingerprint_of("%lld\n%s", (long long)p->options->vocabulary, corpus);
-    p->tokenizer_before = is_made(p, "tokenizer", key.text, p->tokenizer_path);
+    p->tokenizer_before = is_made(p, "tokenizer", key, fingerprint_file(p->tokenizer_path));
     if (!p->tokenizer_before) {
         manifests_remove(p->options->output);
         if (!file_write_atomic(corpus_path, corpus, strlen(corpus), &error)) die("%s", error.text);
         if (!tokenizer_train_bpe(corpus_path, p->tokenizer_path, (int)p->options->vocabulary, &error))
             die("the tokenizer: %s", error.text);
         unlink(corpus_path);
-        note_made(p, "tokenizer", key.text, p->tokenizer_path);
+        note_made(p, "tokenizer", key, fingerprint_file(p->tokenizer_path));
     }
     free(corpus);
     free(corpus_path);
@@ -253,13 +253,12 @@ static void copy_tokenizer(Prepare *p) {
 }
 
 void prepare_tokenizer(Prepare *p) {
+    const char *path = p->options->tokenizer ? p->options->tokenizer : p->tokenizer_path;
     Error error;
-    if (p->options->tokenizer)
-        copy_tokenizer(p);
-    else
-        train_tokenizer(p);
-    p->tokenizer = tokenizer_open(p->tokenizer_path, &error);
-    if (!p->tokenizer) die("%s: %s", p->options->tokenizer ? p->options->tokenizer : p->tokenizer_path, error.text);
+    if (!p->options->tokenizer) train_tokenizer(p);
+    p->tokenizer = tokenizer_open(path, &error);
+    if (!p->tokenizer) die("%s: %s", path, error.text);
+    if (p->options->tokenizer) copy_tokenizer(p);
 }
 
 void prepare_texts(Prepare *p) {
@@ -363,6 +362,15 @@ static void train_codebook(Prepare *p) {
     free(sample.frames);
 }
 
+/* codebook.npy is written after codebook.json: a kill in between leaves a pair that is none. */
+static Fingerprint codebook_files(const Prepare *p) {
+    char *facts_path = path_join(p->options->output, "codebook.json");
+    Fingerprint files =
+        fingerprint_of("%s %s", fingerprint_file(p->codebook_path).text, fingerprint_file(facts_path).text);
+    free(facts_path);
+    return files;
+}
+
 /* What the codebook is made from: options and the clips that are left, with their audio. */
 static Fingerprint codebook_key(const Prepare *p) {
     const PrepareOptions *o = p->options;
@@ -396,11 +404,11 @@ void prepare_codebook(Prepare *p) {
         copy_codebook(p);
     } else {
         Fingerprint key = codebook_key(p);
-        p->codebook_before = is_made(p, "codebook", key.text, p->codebook_path);
+        p->codebook_before = is_made(p, "codebook", key, codebook_files(p));
         if (!p->codebook_before) {
             manifests_remove(p->options->output);
             train_codebook(p);
-            note_made(p, "codebook", key.text, p->codebook_path);
+            note_made(p, "codebook", key, codebook_files(p));
         }
     }
     if (!speech_coder_read(p->codebook_path, &p->coder, &error)) die("%s", error.text);
@@ -416,7 +424,7 @@ static bool *find_work(Prepare *p, const char *setup) {
     for (int64_t i = 0; i < p->n; i++) {
         Clip *clip = &p->clips[i];
         if (clip->fate != CLIP_KEPT) continue;
-        todo[i] = !clip_is_coded(&p->work, clip, setup);
+        todo[i] = !clip_is_coded(&p->work, clip, setup, p->coder.codebook.entries);
         before += !todo[i];
         again += clip->again;
     }
@@ -427,9 +435,7 @@ static bool *find_work(Prepare *p, const char *setup) {
 
 void prepare_codes(Prepare *p) {
     PromptMap map = prompt_map_open(&p->coder, p->options->d_model);
-    char *facts_path = path_join(p->options->output, "codebook.json");
-    Fingerprint setup = fingerprint_of("%s %s %s %lld", fingerprint_file(p->tokenizer_path).text,
-                                       fingerprint_file(p->codebook_path).text, fingerprint_file(facts_path).text,
+    Fingerprint setup = fingerprint_of("%s %s %lld", fingerprint_file(p->tokenizer_path).text, codebook_files(p).text,
                                        (long long)p->options->d_model);
     bool *todo = find_work(p, setup.text);
     Progress progress = {.what = "[Codes]", .total = p->n, .start = seconds_now()};
@@ -444,6 +450,5 @@ void prepare_codes(Prepare *p) {
     }
     p->coded_now = now;
     free(todo);
-    free(facts_path);
     prompt_map_close(&map);
 }
