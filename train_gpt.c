@@ -14,6 +14,7 @@
 #include "model/gpt.h"
 #include "train/log.h"
 #include "train/loop.h"
+#include "train/stop.h"
 
 typedef struct {
     TrainOptions train;
@@ -203,6 +204,7 @@ int main(int argc, char **argv) {
     static GptOptions o; /* static: texts of a YAML file live as long as the process */
     Option rows[TRAIN_MAX_OPTIONS];
     int n_rows = gpt_option_rows(&o, rows);
+    stop_watch();
     options_parse(&header, rows, n_rows, argc, argv);
     train_options_resolve(&o.train);
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -181,29 +181,58 @@ static void recomputing_gives_the_same_bits(void **state) {
     free(run);
 }
 
-/* Starts the program in the background, and sends it a signal once log.jsonl has a line of step `step`. */
-static int train_and_signal(const char *run, const char *options, int step, int number) {
+/* Starts the program in the background; what it says goes to RUN/output. */
+static pid_t start_training(const char *run, const char *options) {
     char *command = xformat("exec %s -m %s %s --output-dir %s -b 3 -g 2 %s >%s/output 2>&1", program(),
                             fixture.manifest, model_options, run, options, run);
-    char *log = path_join(run, "log.jsonl"), *wanted = xformat("\"step\": %d,", step);
     pid_t child = fork();
     if (!child) {
         execl("/bin/sh", "sh", "-c", command, (char *)NULL);
         _exit(127);
     }
-    int status;
-    for (int tries = 0; tries < 60000; tries++) {
-        char *text = access(log, R_OK) ? xstrdup("") : read_text(log);
-        bool there = strstr(text, wanted) != NULL;
-        free(text);
-        if (there) kill(child, number);
-        if (waitpid(child, &status, there ? 0 : WNOHANG) == child) break;
-        usleep(1000);
-    }
     free(command);
+    return child;
+}
+
+/* Waits until log.jsonl has a line of step `step`, or the program has ended by itself. */
+static void wait_for_step(const char *run, pid_t child, int step) {
+    char *log = path_join(run, "log.jsonl"), *wanted = xformat("\"step\": %d,", step);
+    siginfo_t ended = {.si_pid = 0};
+    for (bool there = false; !there && !ended.si_pid; usleep(1000)) {
+        char *text = access(log, R_OK) ? xstrdup("") : read_text(log);
+        there = strstr(text, wanted) != NULL;
+        free(text);
+        assert_int_equal(waitid(P_PID, (id_t)child, &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+    }
     free(log);
     free(wanted);
+}
+
+/* Starts the program, and sends it a signal at a step. Its exit status, or 128 + the signal that ended it. */
+static int train_and_signal(const char *run, const char *options, int step, int number) {
+    pid_t child = start_training(run, options);
+    int status;
+    wait_for_step(run, child, step);
+    kill(child, number);
+    waitpid(child, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* train/stop.c says why. */
+static void no_signal_has_a_handler(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *options = xformat("%s --max-steps 100000", short_run);
+    pid_t child = start_training(run, options);
+    wait_for_step(run, child, 1);
+    unsigned long long caught;
+    int status = run_command(fixture.output, sizeof fixture.output, "grep SigCgt /proc/%d/status", (int)child);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    assert_int_equal(status, 0);
+    assert_int_equal(sscanf(fixture.output, "SigCgt: %llx", &caught), 1);
+    assert_true(!(caught & (1 << (SIGINT - 1) | 1 << (SIGTERM - 1))));
+    free(options);
+    free(run);
 }
 
 static void sigterm_and_resume_is_never_stopped(void **state) {
@@ -538,6 +567,7 @@ int main(void) {
         cmocka_unit_test(two_runs_give_the_same_bits),
         cmocka_unit_test(one_and_eight_workers_give_the_same_bits),
         cmocka_unit_test(recomputing_gives_the_same_bits),
+        cmocka_unit_test(no_signal_has_a_handler),
         cmocka_unit_test(sigterm_and_resume_is_never_stopped),
         cmocka_unit_test(kill_and_resume_is_never_stopped),
         cmocka_unit_test(a_changed_batch_is_refused_on_resume),

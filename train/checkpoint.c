@@ -16,7 +16,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -324,13 +323,8 @@ void checkpointer_save(Checkpointer *c, const ParamTable *table, const float *we
     c->step = state->step;
     c->is_best = is_best;
     c->running = true;
-    /* Signals are for the main thread; without a thread to spare the write happens here. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     c->threaded = !pthread_create(&c->thread, NULL, write_thread, c);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!c->threaded) write_thread(c);
+    if (!c->threaded) write_thread(c); /* no thread to spare */
 }
 
 bool checkpointer_wait(Checkpointer *c, Error *error) {

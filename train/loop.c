@@ -6,7 +6,6 @@
 #include "train/loop.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "train/log.h"
 #include "train/memory.h"
 #include "train/report.h"
+#include "train/stop.h"
 
 typedef struct {
     Training *t;
@@ -40,20 +40,6 @@ typedef struct {
     int64_t first_step, saved_step, allocations_at_first_step, allocations_at_last_step;
     bool save_failed;
 } Run;
-
-static volatile sig_atomic_t stop_signal;
-
-static void on_signal(int number) {
-    if (stop_signal) _exit(128 + number);
-    stop_signal = number;
-}
-
-static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
 
 static LoaderOptions loader_options(const TrainOptions *o, const TrainState *from, int64_t group_position) {
     return (LoaderOptions){.batch_size = (int)o->batch_size,
@@ -347,7 +333,7 @@ static void log_train(Run *run) {
     char text[256], eta[32];
     double values[MODEL_MAX_METRICS], elapsed = seconds_now() - run->window_start;
     metrics_text(t->model, run->window_sums, run->window_counts, text, sizeof text, values);
-    bool due = t->state.step % t->options->log_interval == 0 || t->state.step == run->total_steps || stop_signal;
+    bool due = t->state.step % t->options->log_interval == 0 || t->state.step == run->total_steps || stop_signal();
     if (!due || !run->window_steps) {
         if (log_is_terminal(run->log) && run->window_steps) show_progress(run, text);
         return;
@@ -470,7 +456,7 @@ static int finish(Run *run) {
     if (t->state.step < run->total_steps)
         log_line(run->log,
                  "[Stopped] by signal %d after step %lld; the same command with --resume auto goes on from %s/last",
-                 (int)stop_signal, (long long)t->state.step, o->output_dir);
+                 stop_signal(), (long long)t->state.step, o->output_dir);
     else
         report_plot(o->output_dir, t->model, t->floor_name, t->floor_value, t->floor_metric);
     return 0;
@@ -479,11 +465,11 @@ static int finish(Run *run) {
 int train_run(Training *t) {
     Run run = run_open(t);
     const TrainOptions *o = t->options;
-    catch_signals();
+    stop_defer();
     report_start(t, run.total_steps, run.batches_an_epoch, run.validation_batches);
     device_reset_counters(t->device);
     run.run_start = run.window_start = seconds_now();
-    while (t->state.step < run.total_steps && !stop_signal) {
+    while (t->state.step < run.total_steps && !stop_signal()) {
         train_step(&run);
         bool last = t->state.step == run.total_steps, best = false;
         log_train(&run);
