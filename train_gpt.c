@@ -204,6 +204,7 @@ int main(int argc, char **argv) {
     static GptOptions o; /* static: texts of a YAML file live as long as the process */
     Option rows[TRAIN_MAX_OPTIONS];
     int n_rows = gpt_option_rows(&o, rows);
+    cpu_limit_spinning(argv);
     stop_watch();
     options_parse(&header, rows, n_rows, argc, argv);
     train_options_resolve(&o.train);

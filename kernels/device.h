@@ -45,6 +45,9 @@ struct Device {
     void *state; /* the device's own */
 };
 
+/* Starts the program anew with a shorter time for which waiting threads spin, unless the environment says how long.
+ * Call it first in main. */
+void cpu_limit_spinning(char **argv);
 Device *cpu_device_open(int n_threads); /* 0: all cores */
 Device *dry_device_open(void);
 void device_close(Device *device);

@@ -161,6 +161,7 @@ static Batch tts_batch(const TtsLayout *layout, char **lengths, int n) {
 }
 
 int main(int argc, char **argv) {
+    cpu_limit_spinning(argv);
     if (argc < 6)
         die("usage: bench_cpu THREADS REPEATS gpt2 B T | bench_cpu THREADS REPEATS tts D L H V K TEXT,CODES...");
     int threads = atoi(argv[1]), repeats = atoi(argv[2]);
