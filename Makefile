@@ -101,7 +101,7 @@ lint: packages-build+lint
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem -I. $(filter %.c,$(filter-out tests/%,$(SOURCES)))
 	clang-tidy --quiet $(filter %.c,$(filter-out tests/% kernels/cpu/%,$(SOURCES))) -- -std=c11 -I. -D_GNU_SOURCE \
-	    -DGIT_REVISION='""'
+	    -fopenmp -DGIT_REVISION='""'
 	shellcheck $(shell git ls-files '*.sh')
 
 # One training step, ours and PyTorch's in one run: PYTHON must have torch.

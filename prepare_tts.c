@@ -135,8 +135,8 @@ static void write_stats(const Prepare *p, const Totals *t, const ManifestReport 
     char *text = json_dumps(stats, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     char *path = path_join(p->options->output, "stats.json");
     Error error;
-    if (!text) die("stats.json: a number is not finite");
-    if (!file_write_atomic(path, text, strlen(text), &error)) die("%s", error.text);
+    if (!text || !file_write_atomic(path, text, strlen(text), &error))
+        die("stats.json: %s", text ? error.text : "a number is not finite");
     free(path);
     free(text);
     json_decref(stats);

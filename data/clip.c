@@ -152,6 +152,7 @@ bool clip_frames(const ClipWork *work, const Clip *clip, float **frames, Error *
         return error_set(error, "%.200s: %.300s", clip->audio_path, why.text);
     if (n != clip->n_codes) {
         free(*frames);
+        *frames = NULL;
         return error_set(error, "%s: was changed while it was read; run again", clip->audio_path);
     }
     return write_array(work, "mel", clip, "<f4", *frames, 2, (int64_t[]){n, MEL_BANDS}, error);

@@ -300,8 +300,7 @@ static void nothing_is_allocated_after_the_first_step(void **state) {
     (void)state;
     char *run = scratch_directory();
     double count;
-    must_train(run,
-               "--max-steps 30 --log-interval 1 --save-interval 0 --val-ratio 0 --num-workers 2");
+    must_train(run, "--max-steps 30 --log-interval 1 --save-interval 0 --val-ratio 0 --num-workers 2");
     assert_int_equal(logged(run, "summary", "summary/allocations_after_first_step", &count, 1), 1);
     assert_true(count == 0);
     free(run);

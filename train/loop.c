@@ -331,7 +331,7 @@ static void show_progress(Run *run, const char *text) {
 static void log_train(Run *run) {
     Training *t = run->t;
     char text[256], eta[32];
-    double values[MODEL_MAX_METRICS], elapsed = seconds_now() - run->window_start;
+    double values[MODEL_MAX_METRICS] = {0}, elapsed = seconds_now() - run->window_start;
     metrics_text(t->model, run->window_sums, run->window_counts, text, sizeof text, values);
     bool due = t->state.step % t->options->log_interval == 0 || t->state.step == run->total_steps || stop_signal();
     if (!due || !run->window_steps) {
