@@ -30,7 +30,7 @@ static int option_rows(DecodeOptions *o, Option *rows) {
         ROW("codebook", 0, OPTION_TEXT, &o->codebook, NULL, 0, 0, "PATH",
             "codebook.npy (codebook.json lies beside it); without it, the one in the folder above the codes", false),
         ROW("mel-from", 0, OPTION_TEXT, &o->mel_from, NULL, 0, 0, "PATH",
-            "instead of codes: a recording, whose frames are used as they are", false),
+            "instead of codes: a recording, whose frames (of its first ten minutes) are used as they are", false),
         ROW("output", 'o', OPTION_TEXT, &o->output, NULL, 0, 0, "PATH", "the WAV file, 24 kHz", true),
         ROW("iterations", 0, OPTION_INT, &o->iterations, "60", 0, 1e5, "N", "of Griffin and Lim", false),
         ROW("seed", 0, OPTION_INT, &o->seed, "1", 0, 9e15, "N", "of the phases that it starts from", false),

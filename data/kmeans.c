@@ -96,6 +96,7 @@ static void assign_block(const Codebook *c, const float *frames, int64_t n, int3
 
 /* Blocks over n_threads threads; each has its products made by itself alone. */
 static void assign(const Codebook *c, const float *frames, int64_t n, int32_t *codes, float *squared, int n_threads) {
+    (void)n_threads; /* for compilers without OpenMP */
 #pragma omp parallel num_threads(n_threads)
     {
         int before = omp_get_max_threads();

@@ -60,7 +60,7 @@ Ledger *ledger_open(const char *path, Error *error) {
     else if (flock(ledger->file, LOCK_EX | LOCK_NB))
         fine = error_set(&why, "another process is at work in this directory");
     if (fine && load(ledger, &why)) return ledger;
-    error_set(error, "%.120s: %.380s", path, why.text);
+    error_set(error, "%.200s: %.300s", path, why.text);
     ledger_close(ledger);
     return NULL;
 }

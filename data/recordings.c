@@ -134,7 +134,7 @@ bool recordings_read(const char *path, Recordings *out, Error *error) {
     if (!read_file(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
     bool fine = recordings_parse(bytes, size, json_lines, out, &why);
     free(bytes);
-    if (!fine) return error_set(error, "%.100s:%.400s", path, why.text);
+    if (!fine) return error_set(error, "%.200s:%.300s", path, why.text);
     return out->count > 0 || error_set(error, "%s: holds no recordings", path);
 }
 

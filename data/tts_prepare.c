@@ -220,12 +220,21 @@ static char *corpus_text(const Prepare *p) {
     return text;
 }
 
+/* The trainer would name a line of its corpus, which nobody knows. */
+static void check_characters(const Prepare *p) {
+    for (int64_t i = 0; i < p->n; i++)
+        if (p->clips[i].fate == CLIP_KEPT && strstr(p->clips[i].normalized, "\u2585"))
+            die("%s:%lld: the text holds U+2585, which SentencePiece keeps for itself: remove it", p->options->input,
+                (long long)p->clips[i].recording->line);
+}
+
 static void train_tokenizer(Prepare *p) {
     Error error;
     char *corpus = corpus_text(p), *corpus_path = path_join(p->options->output, ".corpus.txt");
     Fingerprint key = fingerprint_of("%lld\n%s", (long long)p->options->vocabulary, corpus);
     p->tokenizer_before = is_made(p, "tokenizer", key, fingerprint_file(p->tokenizer_path));
     if (!p->tokenizer_before) {
+        check_characters(p);
         manifests_remove(p->options->output);
         if (!file_write_atomic(corpus_path, corpus, strlen(corpus), &error)) die("%s", error.text);
         if (!tokenizer_train_bpe(corpus_path, p->tokenizer_path, (int)p->options->vocabulary, &error))
@@ -351,6 +360,7 @@ static void train_codebook(Prepare *p) {
                              .context = &sample};
     KmeansReport report;
     Error error;
+    if (isatty(STDOUT_FILENO)) printf("\r\033[K[Codebook] choosing the first entries"), fflush(stdout);
     frames_statistics(sample.frames, sample.n, coder.mean, coder.deviation);
     if (!kmeans_train(sample.frames, sample.n, MEL_BANDS, &options, &coder.codebook, &report, &error))
         die("the codebook: %s; give more recordings, or a smaller --codebook-size", error.text);

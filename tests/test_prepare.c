@@ -362,10 +362,14 @@ static void padded_codes_are_flagged(void **state) {
     assert_int_equal(r.codes, open_manifest(reference(NULL), "manifest.jsonl", SPLIT_ALL, false).codes + 4);
     r = open_manifest("padded", "manifest.jsonl", SPLIT_ALL, true);
     assert_int_equal(r.repaired, 1);
-    /* A run finds codes that are not as long as the clip, and makes them anew. */
-    prepare("padded", "--num-workers 2");
-    assert_contains(said, "[Codes] 1 clips coded, 15 done before; 1 of them again");
-    assert_same_folder("padded", reference(NULL));
+    /* A run finds codes that are not as long as the clip, or not of this codebook, and makes them anew. */
+    for (int i = 0; i < 2; i++) {
+        prepare("padded", "--num-workers 2");
+        assert_contains(said, "[Codes] 1 clips coded, 15 done before; 1 of them again");
+        assert_same_folder("padded", reference(NULL));
+        padded[7] = ENTRIES;
+        assert_true(npy_write(path, "<i4", padded, 1, (int64_t[]){62}, &error));
+    }
     free(codes);
     free(path);
 }
@@ -429,12 +433,20 @@ static void codes_are_the_nearest_entries_of_the_codebook(void **state) {
         free(codes);
         free(frames);
     }
-    json_t *stats = read_json(output, "stats.json");
+    json_t *stats = read_json(output, "stats.json"), *facts = read_json(output, "codebook.json");
     double decibels = 20 / log(10) * sqrt(squares / (double)(total * MEL_BANDS));
     assert_int_equal(number_of(stats, "codes"), total);
+    assert_int_equal(number_of(facts, "frames"), total); /* fewer than 64 an entry: all of them */
     assert_true(fabs(json_number_value(json_object_get(stats, "error_db")) - decibels) < 1e-4 * decibels);
     json_decref(stats);
+    json_decref(facts);
     free(entries);
+}
+
+static void the_codebook_can_be_trained_on_a_part(void **state) {
+    (void)state;
+    prepare("part", "--num-workers 2 --frames-per-entry 20");
+    assert_contains(said, "[Codebook] 32 entries, 640 frames");
 }
 
 /* out[WIDTH] = 0.1 / sqrt(rows) times in[rows] times the standard normal matrix `which` */
@@ -641,6 +653,38 @@ static void a_full_disk_amid_changed_settings_leaves_no_stale_files(void **state
     assert_same_folder("full", reference(NULL));
 }
 
+/* Only the vectors change here, and no manifest stands while some are new and some old. */
+static void manifests_go_before_what_they_name(void **state) {
+    (void)state;
+    prepare("wide", "--num-workers 2");
+    int status =
+        run_command(said, sizeof said, "trap '' XFSZ; ulimit -f 100; %s -i %s/list.tsv -o %s/wide %s --d-model 1024",
+                    program("prepare_tts"), root, root, options);
+    assert_int_equal(status, 1);
+    for (int i = 0; i < 2; i++) {
+        char *path = in("wide", i ? "manifest.jsonl" : "val_pairs.jsonl");
+        assert_int_not_equal(access(path, F_OK), 0);
+        free(path);
+    }
+    prepare("wide", "--num-workers 2");
+    assert_same_folder("wide", reference(NULL));
+}
+
+/* The line is gone, and what follows it is not lost with it. */
+static void a_ledger_that_was_cut_off_is_mended(void **state) {
+    (void)state;
+    prepare("cut", "--num-workers 2");
+    char *path = in("cut", ".prepare_ledger.jsonl");
+    struct stat status;
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(truncate(path, status.st_size - 10), 0);
+    prepare("cut", "--num-workers 2");
+    assert_contains(said, "[Codes] 1 clips coded, 15 done before\n");
+    prepare("cut", "--num-workers 2");
+    assert_contains(said, "[Codes] 0 clips coded, 16 done before\n");
+    free(path);
+}
+
 /* The two files of a codebook belong together. */
 static void half_a_codebook_is_made_anew(void **state) {
     (void)state;
@@ -693,6 +737,24 @@ static void unknown_tokens_are_counted(void **state) {
     free(model);
     free(line);
     free(more);
+}
+
+static void texts_that_cannot_be_used_are_told(void **state) {
+    (void)state;
+    char *list = path_join(root, "texts.tsv"), *line = xformat("%s:4: the text holds U+2585", list);
+    assert_int_equal(run_command(said, sizeof said, "cd %s && sed '4s/$/ \u2585/' list.tsv >texts.tsv", root), 0);
+    assert_int_equal(try_prepare("texts", "texts.tsv", "--num-workers 2"), 1);
+    assert_contains(said, line);
+    assert_int_equal(run_command(said, sizeof said,
+                                 "cd %s && words=$(for i in $(seq 700); do printf ' ቀን'; done) && "
+                                 "sed \"4s/$/$words/\" list.tsv >texts.tsv",
+                                 root),
+                     0);
+    if (try_prepare("texts", "texts.tsv", "--num-workers 2 --max-chars-per-second 10000")) fail_msg("%s", said);
+    assert_contains(said, "[Filter] 1 left out: with more than 600 text tokens\n");
+    assert_contains(said, "[Data] 16 of 22 clips"); /* "fast" is kept instead */
+    free(list);
+    free(line);
 }
 
 static void a_given_codebook_is_used(void **state) {
@@ -927,6 +989,7 @@ int main(void) {
         cmocka_unit_test(padded_codes_are_flagged),
         cmocka_unit_test(text_ids_spell_the_normalised_text),
         cmocka_unit_test(codes_are_the_nearest_entries_of_the_codebook),
+        cmocka_unit_test(the_codebook_can_be_trained_on_a_part),
         cmocka_unit_test(vectors_are_the_documented_map),
         cmocka_unit_test(one_and_four_workers_write_the_same_bytes),
         cmocka_unit_test(a_list_in_json_lines_is_the_same),
@@ -935,9 +998,12 @@ int main(void) {
         cmocka_unit_test(changed_settings_are_seen),
         cmocka_unit_test(changed_audio_is_seen),
         cmocka_unit_test(a_full_disk_amid_changed_settings_leaves_no_stale_files),
+        cmocka_unit_test(manifests_go_before_what_they_name),
+        cmocka_unit_test(a_ledger_that_was_cut_off_is_mended),
         cmocka_unit_test(half_a_codebook_is_made_anew),
         cmocka_unit_test(two_at_once_are_refused),
         cmocka_unit_test(unknown_tokens_are_counted),
+        cmocka_unit_test(texts_that_cannot_be_used_are_told),
         cmocka_unit_test(a_given_codebook_is_used),
         cmocka_unit_test(bad_audio_is_told_with_its_line),
         cmocka_unit_test(bad_lists_are_told_with_their_line),
