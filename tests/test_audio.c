@@ -136,7 +136,7 @@ static void bad_audio_is_refused_with_its_reason(void **state) {
     check_refused("nan.wav", "samples that are not numbers");
 }
 
-/* A header that promises more than the file holds: what is there is read. */
+/* A header that promises more than the file holds: what is there is read. A FLAC file says itself that it is damaged. */
 static void a_file_that_was_cut_off_gives_what_it_holds(void **state) {
     (void)state;
     float *sine = make_sine(440, 0.5, RATE, 1, 10000);
@@ -150,6 +150,11 @@ static void a_file_that_was_cut_off_gives_what_it_holds(void **state) {
     assert_true(audio_read(in("cut.wav"), RATE, 10, &audio, &error));
     assert_int_equal(audio.count, 6000);
     audio_close(&audio);
+    free(bytes);
+    write_sound(in("whole.flac"), SF_FORMAT_FLAC | SF_FORMAT_PCM_16, RATE, 1, sine, 10000);
+    assert_true(read_file(in("whole.flac"), &bytes, &size, &error));
+    write_bytes(in("cut.flac"), bytes, size / 2);
+    check_refused("cut.flac", "cannot be read: ");
     free(bytes);
     free(sine);
 }

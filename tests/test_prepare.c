@@ -550,17 +550,20 @@ static bool kill_at(const char *output, int64_t lines) {
     char *command = xformat("exec %s -i %s/list.tsv -o %s/%s %s --num-workers 2 >/dev/null", program("prepare_tts"),
                             root, root, output, options);
     int status;
+    bool ended = false;
     pid_t child = fork();
     assert_true(child >= 0);
     if (!child) {
         execl("/bin/sh", "sh", "-c", command, (char *)NULL);
         _exit(127);
     }
-    while (ledger_lines(output) < lines && !waitpid(child, &status, WNOHANG)) usleep(200);
-    bool killed = ledger_lines(output) >= lines && !kill(child, SIGKILL) && waitpid(child, &status, 0) == child &&
-                  WIFSIGNALED(status);
+    while (ledger_lines(output) < lines && !(ended = waitpid(child, &status, WNOHANG) == child)) usleep(200);
+    if (!ended) {
+        kill(child, SIGKILL);
+        assert_int_equal(waitpid(child, &status, 0), child);
+    }
     free(command);
-    return killed;
+    return WIFSIGNALED(status);
 }
 
 /* A whole run leaves 38 lines: of 20 clips measured, the tokenizer, the codebook, 16 clips coded. Killed again and
