@@ -136,7 +136,8 @@ static void bad_audio_is_refused_with_its_reason(void **state) {
     check_refused("nan.wav", "samples that are not numbers");
 }
 
-/* A header that promises more than the file holds: what is there is read. A FLAC file says itself that it is damaged. */
+/* A header that promises more than the file holds: what is there is read. A FLAC file says itself that it is damaged.
+ */
 static void a_file_that_was_cut_off_gives_what_it_holds(void **state) {
     (void)state;
     float *sine = make_sine(440, 0.5, RATE, 1, 10000);
