@@ -83,7 +83,7 @@ tests: $(TESTS) $(PROGRAMS:%=$(BUILD)/%)
 # The same tests under AddressSanitizer and UndefinedBehaviorSanitizer.
 test-asan:
 	@$(MAKE) --no-print-directory test BUILD=build/asan OPTIMIZE="-O1 -g" \
-	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -Wno-maybe-uninitialized"
 
 # Every reader of untrusted bytes under libFuzzer, FUZZ_SECONDS each.
 FUZZ_SECONDS ?= 60

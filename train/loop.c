@@ -23,7 +23,6 @@ typedef struct {
     Checkpointer *checkpointer;
     Segment *segments;
     int n_segments;
-    char *options_json;
 
     int64_t total_steps, batches_an_epoch, validation_batches, val_interval;
     Tensor sums, norm;  /* device: f32 [g, n_metrics], [1] */
@@ -208,7 +207,6 @@ static void save(Run *run, bool is_best) {
         host[i] = device->host_memory ? parts[i].data : t->staging[i];
     }
     t->state.seconds = run->seconds_before + seconds_now() - run->run_start;
-    t->state.options_json = run->options_json;
     run->saved_step = t->state.step;
     checkpointer_save(run->checkpointer, &t->model->params, host[0], host[1], host[2], &t->state, is_best);
 }
@@ -221,9 +219,7 @@ static void stop_nonfinite(Run *run, const TrainState *before) {
     size_t used = 0;
     for (int i = 0; i < run->n_samples && used < sizeof ids - 128; i++)
         used += (size_t)snprintf(ids + used, 128, " %.100s", t->train->sample_id(t->train, run->samples[i]));
-    char *options = t->state.options_json;
     t->state = *before;
-    t->state.options_json = options;
     save(run, false);
     wait_for_checkpoint(run);
     die("step %lld: the loss or its gradient is not finite (grad_norm %g); samples of this step:%s. The checkpoint in "
@@ -393,7 +389,8 @@ static Run run_open(Training *t) {
     run.total_steps = count_steps(t, &options);
     run.batches_an_epoch = loader_epoch_batches(t->train, &options, 0);
     run.val_interval = o->val_interval ? o->val_interval : run.batches_an_epoch / g > 1 ? run.batches_an_epoch / g : 1;
-    run.options_json = options_to_json(t->rows, t->n_rows);
+    free(t->state.options_json); /* those of the run before */
+    t->state.options_json = options_to_json(t->rows, t->n_rows);
     run.n_segments = params_segments(&t->model->params, (float)o->weight_decay, &run.segments);
     run.sums = tensor_2d(t->device->allocate(t->device, (size_t)(g * n) * 4), DTYPE_F32, g, n);
     run.norm = tensor_1d(t->device->allocate(t->device, 4), DTYPE_F32, 1);
@@ -428,7 +425,7 @@ static void run_close(Run *run) {
     free(run->counts);
     free(run->samples);
     free(run->segments);
-    free(run->options_json);
+    free(run->t->state.options_json);
 }
 
 /* The last lines of a run. Returns the exit status. */
