@@ -75,8 +75,9 @@ demo: packages-build+demo
 	@demo/demo.sh
 
 test: packages-build+test
-	@$(MAKE) --no-print-directory -j$(shell nproc) all tests
+	@$(MAKE) --no-print-directory -j$(shell nproc) tests
 	@BUILD=$(BUILD) tools/run_tests.sh $(TESTS)
+	@BUILD=$(BUILD) tools/readme_options.sh --check
 
 tests: $(TESTS) $(PROGRAMS:%=$(BUILD)/%)
 
@@ -111,8 +112,8 @@ bench-cpu: packages-build
 	@$(PYTHON) tests/reference/bench_cpu.py $(BUILD)/tests/bench_cpu
 
 # The option tables of README.md, from the programs' own.
-readme: all
-	@tools/readme_options.sh
+readme: $(PROGRAMS:%=$(BUILD)/%)
+	@BUILD=$(BUILD) tools/readme_options.sh
 
 clean:
 	rm -rf build $(PROGRAMS) demo/work

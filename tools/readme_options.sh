@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Puts the option tables of the programs into README.md: what stands between "<!-- options: PROGRAM -->" and
-# "<!-- end -->" is replaced by ./PROGRAM --help-markdown. With --check it changes nothing and fails if the README is old.
+# "<!-- end -->" is replaced by $BUILD/PROGRAM --help-markdown. With --check it changes nothing and fails if the README is old.
 set -eu
 cd "$(dirname "$0")/.."
 new=$(mktemp README.md.XXXXXX.tmp)
@@ -9,9 +9,9 @@ inside=
 while IFS= read -r line; do
     if [[ $line =~ ^"<!-- options: "([a-z_]+)" -->"$ ]]; then
         inside=${BASH_REMATCH[1]}
-        [ -x "./$inside" ] || { echo "README.md: there is no program ./$inside; run make first" >&2; exit 1; }
+        [ -x "$BUILD/$inside" ] || { echo "README.md: there is no program $BUILD/$inside; run make first" >&2; exit 1; }
         printf '%s\n\n' "$line"
-        "./$inside" --help-markdown || { echo "./$inside --help-markdown failed" >&2; exit 1; }
+        "$BUILD/$inside" --help-markdown || { echo "$BUILD/$inside --help-markdown failed" >&2; exit 1; }
         echo
     elif [ "$line" = "<!-- end -->" ] && [ -n "$inside" ]; then
         inside=
