@@ -101,8 +101,8 @@ lint: packages-build+lint
 	clang-format --dry-run -Werror $(SOURCES)
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem -I. $(filter %.c,$(filter-out tests/%,$(SOURCES)))
-	clang-tidy --quiet $(filter %.c,$(filter-out tests/% kernels/cpu/%,$(SOURCES))) -- -std=c11 -I. -D_GNU_SOURCE \
-	    -fopenmp -DGIT_REVISION='""'
+	printf '%s\n' $(filter %.c,$(filter-out tests/% kernels/cpu/%,$(SOURCES))) | xargs -P $(shell nproc) -I FILE \
+	    clang-tidy --quiet FILE -- -std=c11 -I. -D_GNU_SOURCE -fopenmp -DGIT_REVISION='""'
 	shellcheck $(shell git ls-files '*.sh')
 
 # One training step, ours and PyTorch's in one run: PYTHON must have torch.
