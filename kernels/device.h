@@ -28,6 +28,7 @@ struct Device {
     int n_threads;
     const DeviceOps *ops; /* NULL: the dry device */
     bool host_memory;     /* the host can read its memory in place */
+    DType half;           /* the 16-bit type that it computes in besides f32; f32: none */
     bool profile;         /* time every operation */
     OpCounter counters[DEVICE_MAX_OPS];
 

@@ -22,6 +22,16 @@ static void expect(const char *op, const char *name, Tensor t, DType dtype, int6
         columns ? ", " : "", columns ? wanted_columns : "");
 }
 
+/* The type of a call's activations, from one of them: f32, or the device's 16-bit type. */
+static DType activation_type(const Device *device, const char *op, const char *name, Tensor t) {
+    if (t.dtype != DTYPE_F32 && t.dtype != device->half) {
+        char found[96];
+        die("%s: %s is %s; the %s device computes in f32%s%s", op, name, tensor_shape_text(t, found), device->name,
+            device->half == DTYPE_F32 ? "" : " and ", device->half == DTYPE_F32 ? "" : dtype_name(device->half));
+    }
+    return t.dtype;
+}
+
 static void expect_optional(const char *op, const char *name, Tensor t, DType dtype, int64_t rows, int64_t columns) {
     if (tensor_given(t)) expect(op, name, t, dtype, rows, columns);
 }
@@ -29,6 +39,10 @@ static void expect_optional(const char *op, const char *name, Tensor t, DType dt
 static void expect_probability(const char *op, Dropout drop) {
     if (!(drop.p >= 0 && drop.p < 1))
         die("%s: the dropout is %g, expected at least 0 and less than 1", op, (double)drop.p);
+}
+
+static void expect_loss_scale(const char *op, Tensor loss_scale) {
+    expect_optional(op, "loss_scale", loss_scale, DTYPE_F32, LOSS_SCALE_FIELDS, 0);
 }
 
 static double bytes_of(Tensor t) { return (double)tensor_bytes(t); }
@@ -53,10 +67,16 @@ static OpCounter *count(Device *device, int op, double flops, double bytes) {
         counter->seconds += seconds_now() - start;                                                                     \
     } while (0)
 
+void cast(Device *device, Tensor y, Tensor x) {
+    expect("cast", "x", x, activation_type(device, "cast", "x", x), -1, 0);
+    expect("cast", "y", y, activation_type(device, "cast", "y", y), x.dims[0], 0);
+    DISPATCH(cast, 0, bytes_of(x) + bytes_of(y), device, y, x);
+}
+
 void embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor table, Tensor positions,
                        Tensor position_table) {
     const char *op = "embedding_forward";
-    expect(op, "x", x, DTYPE_F32, -1, -1);
+    expect(op, "x", x, activation_type(device, op, "x", x), -1, -1);
     expect(op, "ids", ids, DTYPE_I32, tensor_given(rows) ? -1 : x.dims[0], 0);
     int64_t n = ids.dims[0], c = x.dims[1];
     expect_optional(op, "rows", rows, DTYPE_I32, n, 0);
@@ -64,14 +84,16 @@ void embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor
     expect_optional(op, "positions", positions, DTYPE_I32, n, 0);
     if (tensor_given(positions)) expect(op, "position_table", position_table, DTYPE_F32, -1, c);
     double one = (double)n * (double)c, with = tensor_given(positions) ? 1 : 0;
-    DISPATCH(embedding_forward, with * one, 4 * one * (2 + with) + bytes_of(ids) + bytes_of(rows) + bytes_of(positions),
+    DISPATCH(embedding_forward, with * one,
+             one * ((double)dtype_size(x.dtype) + 4 * (1 + with)) + bytes_of(ids) + bytes_of(rows) +
+                 bytes_of(positions),
              device, x, rows, ids, table, positions, position_table);
 }
 
 void embedding_backward(Device *device, Tensor dtable, Tensor dposition_table, Tensor dx, Tensor rows, Tensor ids,
                         Tensor positions) {
     const char *op = "embedding_backward";
-    expect(op, "dx", dx, DTYPE_F32, -1, -1);
+    expect(op, "dx", dx, activation_type(device, op, "dx", dx), -1, -1);
     expect(op, "ids", ids, DTYPE_I32, tensor_given(rows) ? -1 : dx.dims[0], 0);
     int64_t n = ids.dims[0], c = dx.dims[1];
     expect_optional(op, "rows", rows, DTYPE_I32, n, 0);
@@ -80,53 +102,56 @@ void embedding_backward(Device *device, Tensor dtable, Tensor dposition_table, T
     if (tensor_given(positions)) expect(op, "dposition_table", dposition_table, DTYPE_F32, -1, c);
     double one = (double)n * (double)c, with = tensor_given(positions) ? 1 : 0;
     DISPATCH(embedding_backward, (1 + with) * one,
-             4 * one * (3 + 2 * with) + bytes_of(ids) + bytes_of(rows) + bytes_of(positions), device, dtable,
-             dposition_table, dx, rows, ids, positions);
+             one * ((double)dtype_size(dx.dtype) + 8 * (1 + with)) + bytes_of(ids) + bytes_of(rows) +
+                 bytes_of(positions),
+             device, dtable, dposition_table, dx, rows, ids, positions);
 }
 
-static void check_rows(const char *op, Tensor packed, Tensor wide, Tensor rows) {
-    expect(op, "x", wide, DTYPE_F32, -1, -1);
-    expect(op, "y", packed, DTYPE_F32, -1, wide.dims[1]);
+static void check_rows(const Device *device, const char *op, Tensor packed, DType type, Tensor wide, Tensor rows) {
+    expect(op, "x", wide, activation_type(device, op, "x", wide), -1, -1);
+    expect(op, "y", packed, type, -1, wide.dims[1]);
     expect(op, "rows", rows, DTYPE_I32, packed.dims[0], 0);
 }
 
 void gather_rows(Device *device, Tensor y, Tensor x, Tensor rows) {
-    check_rows("gather_rows", y, x, rows);
+    check_rows(device, "gather_rows", y, x.dtype, x, rows);
     DISPATCH(gather_rows, 0, 2 * bytes_of(y) + bytes_of(rows), device, y, x, rows);
 }
 
 void scatter_rows(Device *device, Tensor x, Tensor y, Tensor rows) {
-    check_rows("scatter_rows", y, x, rows);
-    DISPATCH(scatter_rows, 0, 2 * bytes_of(y) + bytes_of(rows), device, x, y, rows);
+    check_rows(device, "scatter_rows", y, y.dtype == DTYPE_F32 ? DTYPE_F32 : x.dtype, x, rows);
+    DISPATCH(scatter_rows, 0, bytes_of(y) + (double)tensor_numel(y) * (double)dtype_size(x.dtype) + bytes_of(rows),
+             device, x, y, rows);
 }
 
 void dropout(Device *device, Tensor y, Tensor x, Dropout drop) {
-    expect("dropout", "x", x, DTYPE_F32, -1, -1);
-    expect("dropout", "y", y, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect("dropout", "x", x, activation_type(device, "dropout", "x", x), -1, -1);
+    expect("dropout", "y", y, x.dtype, x.dims[0], x.dims[1]);
     expect_probability("dropout", drop);
     DISPATCH(dropout, 2 * (double)tensor_numel(x), 2 * bytes_of(x), device, y, x, drop);
 }
 
 void residual_forward(Device *device, Tensor sum, Tensor x, Tensor branch, Dropout drop) {
     const char *op = "residual_forward";
-    expect(op, "x", x, DTYPE_F32, -1, -1);
-    expect(op, "branch", branch, DTYPE_F32, x.dims[0], x.dims[1]);
-    expect(op, "sum", sum, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect(op, "x", x, activation_type(device, op, "x", x), -1, -1);
+    expect(op, "branch", branch, x.dtype, x.dims[0], x.dims[1]);
+    expect(op, "sum", sum, x.dtype, x.dims[0], x.dims[1]);
     expect_probability(op, drop);
     DISPATCH(residual_forward, (drop.p > 0 ? 3 : 1) * (double)tensor_numel(x), 3 * bytes_of(x), device, sum, x, branch,
              drop);
 }
 
-static void check_layernorm(const char *op, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain) {
-    expect(op, "x", x, DTYPE_F32, -1, -1);
-    expect(op, "y", y, DTYPE_F32, x.dims[0], x.dims[1]);
+static void check_layernorm(const Device *device, const char *op, Tensor y, Tensor mean, Tensor rstd, Tensor x,
+                            Tensor gain) {
+    expect(op, "x", x, activation_type(device, op, "x", x), -1, -1);
+    expect(op, "y", y, x.dtype, x.dims[0], x.dims[1]);
     expect(op, "mean", mean, DTYPE_F32, x.dims[0], 0);
     expect(op, "rstd", rstd, DTYPE_F32, x.dims[0], 0);
     expect(op, "gain", gain, DTYPE_F32, x.dims[1], 0);
 }
 
 void layernorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain, Tensor bias) {
-    check_layernorm("layernorm_forward", y, mean, rstd, x, gain);
+    check_layernorm(device, "layernorm_forward", y, mean, rstd, x, gain);
     expect_optional("layernorm_forward", "bias", bias, DTYPE_F32, x.dims[1], 0);
     DISPATCH(layernorm_forward, 8 * (double)tensor_numel(x),
              2 * bytes_of(x) + 2 * bytes_of(mean) + bytes_of(gain) + bytes_of(bias), device, y, mean, rstd, x, gain,
@@ -136,11 +161,11 @@ void layernorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tenso
 void layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dresidual, Tensor dy, Tensor x,
                         Tensor mean, Tensor rstd, Tensor gain) {
     const char *op = "layernorm_backward";
-    check_layernorm(op, dy, mean, rstd, x, gain);
-    expect(op, "dx", dx, DTYPE_F32, x.dims[0], x.dims[1]);
+    check_layernorm(device, op, dy, mean, rstd, x, gain);
+    expect(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
     expect(op, "dgain", dgain, DTYPE_F32, x.dims[1], 0);
     expect_optional(op, "dbias", dbias, DTYPE_F32, x.dims[1], 0);
-    expect_optional(op, "dresidual", dresidual, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect_optional(op, "dresidual", dresidual, x.dtype, x.dims[0], x.dims[1]);
     DISPATCH(layernorm_backward, 15 * (double)tensor_numel(x),
              3 * bytes_of(x) + bytes_of(dresidual) + 2 * bytes_of(mean) + 3 * bytes_of(gain) + 2 * bytes_of(dbias),
              device, dx, dgain, dbias, dresidual, dy, x, mean, rstd, gain);
@@ -149,9 +174,9 @@ void layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, T
 void residual_layernorm_forward(Device *device, Tensor sum, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor branch,
                                 Tensor gain, Tensor bias, Dropout drop) {
     const char *op = "residual_layernorm_forward";
-    check_layernorm(op, y, mean, rstd, x, gain);
-    expect(op, "branch", branch, DTYPE_F32, x.dims[0], x.dims[1]);
-    expect(op, "sum", sum, DTYPE_F32, x.dims[0], x.dims[1]);
+    check_layernorm(device, op, y, mean, rstd, x, gain);
+    expect(op, "branch", branch, x.dtype, x.dims[0], x.dims[1]);
+    expect(op, "sum", sum, x.dtype, x.dims[0], x.dims[1]);
     expect_probability(op, drop);
     expect_optional(op, "bias", bias, DTYPE_F32, x.dims[1], 0);
     DISPATCH(residual_layernorm_forward, (drop.p > 0 ? 11 : 9) * (double)tensor_numel(x),
@@ -159,18 +184,20 @@ void residual_layernorm_forward(Device *device, Tensor sum, Tensor y, Tensor mea
              branch, gain, bias, drop);
 }
 
-static void check_linear(const char *op, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
-    expect(op, "x", x, DTYPE_F32, -1, -1);
-    expect(op, "y", y, DTYPE_F32, x.dims[0], -1);
+/* bias_type: that of the bias itself is the activations', that of its gradient f32. */
+static void check_linear(const Device *device, const char *op, Tensor y, Tensor x, Tensor w, Tensor bias,
+                         DType bias_type, WeightLayout layout) {
+    expect(op, "x", x, activation_type(device, op, "x", x), -1, -1);
+    expect(op, "y", y, x.dtype, x.dims[0], -1);
     if (layout == WEIGHT_IN_OUT)
-        expect(op, "w", w, DTYPE_F32, x.dims[1], y.dims[1]);
+        expect(op, "w", w, x.dtype, x.dims[1], y.dims[1]);
     else
-        expect(op, "w", w, DTYPE_F32, y.dims[1], x.dims[1]);
-    expect_optional(op, "bias", bias, DTYPE_F32, y.dims[1], 0);
+        expect(op, "w", w, x.dtype, y.dims[1], x.dims[1]);
+    expect_optional(op, "bias", bias, bias_type, y.dims[1], 0);
 }
 
 void linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
-    check_linear("linear_forward", y, x, w, bias, layout);
+    check_linear(device, "linear_forward", y, x, w, bias, x.dtype, layout);
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)y.dims[1];
     DISPATCH(linear_forward, 2 * n * in * out + (tensor_given(bias) ? n * out : 0),
              bytes_of(x) + bytes_of(w) + bytes_of(y) + bytes_of(bias), device, y, x, w, bias, layout);
@@ -179,8 +206,8 @@ void linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, W
 void linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
                      WeightLayout layout) {
     const char *op = "linear_backward";
-    check_linear(op, dy, x, w, dbias, layout);
-    expect_optional(op, "dx", dx, DTYPE_F32, x.dims[0], x.dims[1]);
+    check_linear(device, op, dy, x, w, dbias, DTYPE_F32, layout);
+    expect_optional(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
     expect(op, "dw", dw, DTYPE_F32, w.dims[0], w.dims[1]);
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)dy.dims[1], gemms = tensor_given(dx) ? 2 : 1;
     DISPATCH(linear_backward, gemms * 2 * n * in * out + (tensor_given(dbias) ? n * out : 0),
@@ -190,16 +217,16 @@ void linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor 
 }
 
 void gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) {
-    expect("gelu_forward", "x", x, DTYPE_F32, -1, -1);
-    expect("gelu_forward", "y", y, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect("gelu_forward", "x", x, activation_type(device, "gelu_forward", "x", x), -1, -1);
+    expect("gelu_forward", "y", y, x.dtype, x.dims[0], x.dims[1]);
     DISPATCH(gelu_forward, 9 * (double)tensor_numel(x), 2 * bytes_of(x), device, y, x, kind);
 }
 
 void gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind) {
     const char *op = "gelu_backward";
-    expect(op, "x", x, DTYPE_F32, -1, -1);
-    expect(op, "dy", dy, DTYPE_F32, x.dims[0], x.dims[1]);
-    expect(op, "dx", dx, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect(op, "x", x, activation_type(device, op, "x", x), -1, -1);
+    expect(op, "dy", dy, x.dtype, x.dims[0], x.dims[1]);
+    expect(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
     DISPATCH(gelu_backward, 18 * (double)tensor_numel(x), 3 * bytes_of(x), device, dx, dy, x, kind);
 }
 
@@ -220,11 +247,12 @@ static double attention_pairs(const char *op, Tensor qkv, Sequences sequences, A
     return pairs;
 }
 
-static void check_attention(const char *op, Tensor out, Tensor lse, Tensor qkv, Attention attention, Dropout drop) {
+static void check_attention(const Device *device, const char *op, Tensor out, Tensor lse, Tensor qkv,
+                            Attention attention, Dropout drop) {
     expect_probability(op, drop);
-    expect(op, "qkv", qkv, DTYPE_F32, -1, -1);
+    expect(op, "qkv", qkv, activation_type(device, op, "qkv", qkv), -1, -1);
     int64_t n = qkv.dims[0], c = qkv.dims[1] / 3;
-    expect(op, "out", out, DTYPE_F32, n, c);
+    expect(op, "out", out, qkv.dtype, n, c);
     expect(op, "lse", lse, DTYPE_F32, attention.n_heads, n);
     if (qkv.dims[1] != 3 * c || attention.n_heads <= 0 || c % attention.n_heads)
         die("%s: %lld columns are not q, k and v of %d heads", op, (long long)qkv.dims[1], attention.n_heads);
@@ -233,7 +261,7 @@ static void check_attention(const char *op, Tensor out, Tensor lse, Tensor qkv, 
 void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences, Attention attention,
                        Dropout drop) {
     const char *op = "attention_forward";
-    check_attention(op, out, lse, qkv, attention, drop);
+    check_attention(device, op, out, lse, qkv, attention, drop);
     double pairs = attention_pairs(op, qkv, sequences, attention), c = (double)out.dims[1], h = attention.n_heads;
     /* Two GEMMs of the head size a pair and head; scale, maximum, exponential, sum, normalisation: 5. */
     DISPATCH(attention_forward, pairs * (4 * c + 5 * h + (drop.p > 0 ? 2 * h : 0)),
@@ -244,9 +272,9 @@ void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Seque
 void attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse,
                         Sequences sequences, Attention attention, Dropout drop) {
     const char *op = "attention_backward";
-    check_attention(op, out, lse, qkv, attention, drop);
-    expect(op, "dqkv", dqkv, DTYPE_F32, qkv.dims[0], qkv.dims[1]);
-    expect(op, "dout", dout, DTYPE_F32, out.dims[0], out.dims[1]);
+    check_attention(device, op, out, lse, qkv, attention, drop);
+    expect(op, "dqkv", dqkv, qkv.dtype, qkv.dims[0], qkv.dims[1]);
+    expect(op, "dout", dout, qkv.dtype, out.dims[0], out.dims[1]);
     double pairs = attention_pairs(op, qkv, sequences, attention), c = (double)out.dims[1], h = attention.n_heads;
     /* Five GEMMs (the scores again, dP, dV, dK, dQ) and about 6 for P and dS. */
     DISPATCH(attention_backward, pairs * (10 * c + 6 * h + (drop.p > 0 ? 3 * h : 0)) + 2 * (double)tensor_numel(out),
@@ -255,24 +283,26 @@ void attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Te
              device, dqkv, dout, qkv, out, lse, sequences, attention, drop);
 }
 
-static void check_cross_entropy(const char *op, Tensor loss, Tensor correct, Tensor logits, Tensor targets) {
-    expect(op, "logits", logits, DTYPE_F32, -1, -1);
+static void check_cross_entropy(const Device *device, const char *op, Tensor loss, Tensor correct, Tensor logits,
+                                Tensor targets) {
+    expect(op, "logits", logits, activation_type(device, op, "logits", logits), -1, -1);
     expect(op, "loss", loss, DTYPE_F32, logits.dims[0], 0);
     expect(op, "correct", correct, DTYPE_F32, logits.dims[0], 0);
     expect(op, "targets", targets, DTYPE_I32, logits.dims[0], 0);
 }
 
 void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets) {
-    check_cross_entropy("cross_entropy_forward", loss, correct, logits, targets);
+    check_cross_entropy(device, "cross_entropy_forward", loss, correct, logits, targets);
     DISPATCH(cross_entropy_forward, 4 * (double)tensor_numel(logits), bytes_of(logits) + 3 * bytes_of(loss), device,
              loss, correct, logits, targets);
 }
 
 void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
-                                    float scale) {
-    check_cross_entropy("cross_entropy_forward_backward", loss, correct, logits, targets);
+                                    float scale, Tensor loss_scale) {
+    check_cross_entropy(device, "cross_entropy_forward_backward", loss, correct, logits, targets);
+    expect_loss_scale("cross_entropy_forward_backward", loss_scale);
     DISPATCH(cross_entropy_forward_backward, 5 * (double)tensor_numel(logits),
-             2 * bytes_of(logits) + 3 * bytes_of(loss), device, loss, correct, logits, targets, scale);
+             2 * bytes_of(logits) + 3 * bytes_of(loss), device, loss, correct, logits, targets, scale, loss_scale);
 }
 
 void sum_forward(Device *device, Tensor out, Tensor x) {
@@ -292,21 +322,32 @@ static double segment_elements(const char *op, Tensor grads, const Segment *segm
     return n;
 }
 
-void global_norm(Device *device, Tensor norm, Tensor grads, const Segment *segments, int n_segments) {
+void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, const Segment *segments,
+                 int n_segments) {
     expect("global_norm", "norm", norm, DTYPE_F32, 1, 0);
     expect("global_norm", "grads", grads, DTYPE_F32, -1, 0);
+    expect_loss_scale("global_norm", loss_scale);
     double n = segment_elements("global_norm", grads, segments, n_segments);
-    DISPATCH(global_norm, 2 * n, 4 * n + 4, device, norm, grads, segments, n_segments);
+    DISPATCH(global_norm, 2 * n, 4 * n + 4, device, norm, grads, loss_scale, segments, n_segments);
 }
 
-void adamw_update(Device *device, Tensor params, Tensor m, Tensor v, Tensor grads, Tensor norm, const Segment *segments,
-                  int n_segments, AdamW options) {
+void adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v, Tensor grads, Tensor norm,
+                  Tensor loss_scale, const Segment *segments, int n_segments, AdamW options) {
     const char *op = "adamw_update";
     expect(op, "params", params, DTYPE_F32, -1, 0);
+    expect_optional(op, "copy", copy, activation_type(device, op, "copy", copy), params.dims[0], 0);
     expect(op, "m", m, DTYPE_F32, params.dims[0], 0);
     expect(op, "v", v, DTYPE_F32, params.dims[0], 0);
     expect(op, "grads", grads, DTYPE_F32, params.dims[0], 0);
     expect(op, "norm", norm, DTYPE_F32, 1, 0);
-    double n = segment_elements(op, grads, segments, n_segments);
-    DISPATCH(adamw_update, 14 * n, 28 * n + 4, device, params, m, v, grads, norm, segments, n_segments, options);
+    expect_loss_scale(op, loss_scale);
+    double n = segment_elements(op, grads, segments, n_segments), bytes = tensor_given(copy) ? 30 : 28;
+    DISPATCH(adamw_update, 14 * n, bytes * n + 4, device, params, copy, m, v, grads, norm, loss_scale, segments,
+             n_segments, options);
+}
+
+void loss_scale_update(Device *device, Tensor loss_scale, Tensor norm) {
+    expect("loss_scale_update", "loss_scale", loss_scale, DTYPE_F32, LOSS_SCALE_FIELDS, 0);
+    expect("loss_scale_update", "norm", norm, DTYPE_F32, 1, 0);
+    DISPATCH(loss_scale_update, 0, 2 * bytes_of(loss_scale) + 4, device, loss_scale, norm);
 }

@@ -4,7 +4,11 @@
  * once, naming the operation and the shapes), it adds the operation's exact FLOPs and bytes to the device's counters,
  * and it calls the device's implementation. Outputs come first. N is the number of rows: the tokens of all sequences of
  * the batch laid end to end, never a padding token. C is channels, V classes. "accumulated" means +=, all else is
- * overwritten. A Tensor argument marked optional may be tensor_none(). */
+ * overwritten. A Tensor argument marked optional may be tensor_none().
+ *
+ * T is the type of a call's activations: f32, or the device's 16-bit type. Linear layers read weights and biases of
+ * that type too. Statistics, losses, the parameters of norms, embedding tables and all gradients of parameters are f32,
+ * and so is every sum, whatever T is. */
 #ifndef KERNELS_OPS_H
 #define KERNELS_OPS_H
 
@@ -49,7 +53,14 @@ typedef struct {
     int64_t step; /* 1 for the first update: the bias corrections' exponent */
 } AdamW;
 
-/* x[rows[i]] = table[ids[i]] + position_table[positions[i]], i < n. x f32 [N, C], rows/ids/positions i32 [n].
+/* Dynamic loss scaling for 16-bit types of a small range, f32 [LOSS_SCALE_FIELDS] on the device, so that nobody has to
+ * wait for it: the factor on the loss, good steps since it last changed, updates done, updates skipped. */
+enum { LOSS_SCALE_FACTOR, LOSS_SCALE_GOOD, LOSS_SCALE_DONE, LOSS_SCALE_SKIPPED, LOSS_SCALE_FIELDS };
+
+/* y = x in y's type; both of any float type, [n]. */
+void cast(Device *device, Tensor y, Tensor x);
+
+/* x[rows[i]] = table[ids[i]] + position_table[positions[i]], i < n. x T [N, C], rows/ids/positions i32 [n].
  * rows is optional (i itself, n = N), so are positions and position_table (together). */
 void embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor table, Tensor positions,
                        Tensor position_table);
@@ -57,7 +68,8 @@ void embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor
 void embedding_backward(Device *device, Tensor dtable, Tensor dposition_table, Tensor dx, Tensor rows, Tensor ids,
                         Tensor positions);
 
-/* y[i] = x[rows[i]] and x[rows[i]] = y[i], rows distinct: each is the other's backward (clear dx first). */
+/* y[i] = x[rows[i]] and x[rows[i]] = y[i], rows distinct: each is the other's backward (clear dx first). The y of
+ * scatter_rows may be f32 where x is not. */
 void gather_rows(Device *device, Tensor y, Tensor x, Tensor rows);
 void scatter_rows(Device *device, Tensor x, Tensor y, Tensor rows);
 
@@ -100,18 +112,24 @@ void attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Te
 /* Softmax cross-entropy of logits [N, V] against targets i32 [N]; a negative target is a row without a loss. loss f32
  * [N]; correct f32 [N]: 1 where the first largest logit is the target, else 0. */
 void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets);
-/* The same, and the logits become the gradient of scale * sum(loss), in place. */
+/* The same, and the logits become the gradient of scale * sum(loss), times the factor of loss_scale (optional), in
+ * place. */
 void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
-                                    float scale);
+                                    float scale, Tensor loss_scale);
 
 /* out[0] = sum of x f32 [n], in a fixed order, accumulated in a wider type or pairwise. */
 void sum_forward(Device *device, Tensor out, Tensor x);
 
-/* norm[0] = L2 norm of the gradients that the segments cover. grads f32 [P]. */
-void global_norm(Device *device, Tensor norm, Tensor grads, const Segment *segments, int n_segments);
+/* norm[0] = L2 norm of the gradients that the segments cover, divided by the factor of loss_scale (optional). grads f32
+ * [P]. */
+void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, const Segment *segments, int n_segments);
 /* Decoupled AdamW (Loshchilov and Hutter, 2019) over the segments: p *= 1 - lr wd; m, v moving averages of the clipped
- * gradient; p -= lr m^ / (sqrt(v^) + eps). params, m, v, grads f32 [P]; norm f32 [1] from global_norm. */
-void adamw_update(Device *device, Tensor params, Tensor m, Tensor v, Tensor grads, Tensor norm, const Segment *segments,
-                  int n_segments, AdamW options);
+ * gradient; p -= lr m^ / (sqrt(v^) + eps). params, m, v, grads f32 [P]; norm f32 [1] from global_norm: if it is not
+ * finite, nothing is changed. copy (optional, 16-bit [P]): the new parameters for matmuls. With loss_scale (optional)
+ * the gradients are divided by its factor, and the step is its count of updates plus one, not that of the options. */
+void adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v, Tensor grads, Tensor norm,
+                  Tensor loss_scale, const Segment *segments, int n_segments, AdamW options);
+/* After the update: halves the factor if the norm was not finite, doubles it after 2,000 good steps, and counts. */
+void loss_scale_update(Device *device, Tensor loss_scale, Tensor norm);
 
 #endif

@@ -6,6 +6,7 @@
 #include "kernels/ops.h"
 
 #define FOR_EACH_OP(X)                                                                                                 \
+    X(cast)                                                                                                            \
     X(embedding_forward)                                                                                               \
     X(embedding_backward)                                                                                              \
     X(gather_rows)                                                                                                     \
@@ -25,7 +26,8 @@
     X(cross_entropy_forward_backward)                                                                                  \
     X(sum_forward)                                                                                                     \
     X(global_norm)                                                                                                     \
-    X(adamw_update)
+    X(adamw_update)                                                                                                    \
+    X(loss_scale_update)
 
 #define OP_ENUM(op) OP_##op,
 enum { FOR_EACH_OP(OP_ENUM) OP_COUNT };

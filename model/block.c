@@ -127,14 +127,30 @@ static Tensor weight(const BlockStack *stack, const BlockRun *run, int l, int wh
     return view(stack, run, run->weights, l, which);
 }
 
+static Tensor matmul_weight(const BlockStack *stack, const BlockRun *run, int l, int which) {
+    return view(stack, run, run->matmul_weights, l, which);
+}
+
 static Tensor gradient(const BlockStack *stack, const BlockRun *run, int l, int which) {
     return view(stack, run, run->gradients, l, which);
 }
 
 /* ---- forward ---- */
 
-static Tensor push(const BlockRun *run, int64_t rows, int64_t columns) {
-    return arena_2d(run->arena, DTYPE_F32, rows, columns);
+BlockRun block_run(Model *model, Device *device, Arena *arena, Sequences sequences, const Pass *pass) {
+    Tensor half = model->half_weights;
+    return (BlockRun){.device = device,
+                      .arena = arena,
+                      .table = &model->params,
+                      .weights = model->weights,
+                      .gradients = model->gradients,
+                      .matmul_weights = tensor_given(half) ? half : model->weights,
+                      .sequences = sequences,
+                      .pass = pass};
+}
+
+Tensor push_activations(const BlockRun *run, int64_t rows, int64_t columns) {
+    return arena_2d(run->arena, run->matmul_weights.dtype, rows, columns);
 }
 
 static Dropout drop_at(const BlockStack *stack, const BlockRun *run, int l, int site) {
@@ -149,7 +165,7 @@ static Attention attention_of(const BlockConfig *c) {
 }
 
 static void linear(const BlockStack *stack, const BlockRun *run, int l, int which, Tensor y, Tensor x) {
-    linear_forward(run->device, y, x, weight(stack, run, l, which), weight(stack, run, l, which + 1),
+    linear_forward(run->device, y, x, matmul_weight(stack, run, l, which), matmul_weight(stack, run, l, which + 1),
                    stack->config.layout);
 }
 
@@ -159,11 +175,11 @@ static Tensor norm(const BlockStack *stack, const BlockRun *run, int l, int whic
                    Tensor *mean, Tensor *rstd) {
     int64_t n = in.residual.dims[0], width = in.residual.dims[1];
     Tensor gain = weight(stack, run, l, which), bias = weight(stack, run, l, which + 1);
-    if (!tensor_given(y)) y = push(run, n, width);
+    if (!tensor_given(y)) y = push_activations(run, n, width);
     *mean = arena_1d(run->arena, DTYPE_F32, n);
     *rstd = arena_1d(run->arena, DTYPE_F32, n);
     if (tensor_given(in.branch)) {
-        *sum = push(run, n, width);
+        *sum = push_activations(run, n, width);
         residual_layernorm_forward(run->device, *sum, y, *mean, *rstd, in.residual, in.branch, gain, bias, in.drop);
     } else {
         *sum = in.residual;
@@ -177,9 +193,9 @@ static Stream attend(const BlockStack *stack, const BlockRun *run, int l, BlockA
                      Tensor residual, Tensor branch) {
     const BlockConfig *c = &stack->config;
     int64_t n = x.dims[0];
-    a->qkv = push(run, n, 3 * c->d_model);
-    a->attended = push(run, n, c->d_model);
-    a->lse = push(run, c->n_heads, n);
+    a->qkv = push_activations(run, n, 3 * c->d_model);
+    a->attended = push_activations(run, n, c->d_model);
+    a->lse = arena_2d(run->arena, DTYPE_F32, c->n_heads, n);
     linear(stack, run, l, QKV_WEIGHT, a->qkv, x);
     attention_forward(run->device, a->attended, a->lse, a->qkv, run->sequences, attention_of(c),
                       drop_at(stack, run, l, SITE_ATTENTION));
@@ -191,8 +207,8 @@ static Stream attend(const BlockStack *stack, const BlockRun *run, int l, BlockA
 static void mlp_activate(const BlockStack *stack, const BlockRun *run, int l, BlockActivations *a, Tensor x) {
     const BlockConfig *c = &stack->config;
     Dropout drop = drop_at(stack, run, l, SITE_HIDDEN);
-    a->hidden = push(run, x.dims[0], c->d_ff);
-    a->activated = push(run, x.dims[0], c->d_ff);
+    a->hidden = push_activations(run, x.dims[0], c->d_ff);
+    a->activated = push_activations(run, x.dims[0], c->d_ff);
     linear(stack, run, l, MLP_IN_WEIGHT, a->hidden, x);
     gelu_forward(run->device, a->activated, a->hidden, c->gelu);
     if (drop.p > 0) dropout(run->device, a->activated, a->activated, drop);
@@ -247,7 +263,7 @@ static Tensor forward_keeping_all(BlockStack *stack, const BlockRun *run, Tensor
         if (l) pass_dump(run->pass, stack->kept[l].x, "block.%d.output", l - 1);
     }
     if (!tensor_given(stream.branch)) return stream.residual;
-    Tensor out = push(run, x.dims[0], x.dims[1]);
+    Tensor out = push_activations(run, x.dims[0], x.dims[1]);
     residual_forward(run->device, out, stream.residual, stream.branch, stream.drop);
     return out;
 }
@@ -256,7 +272,7 @@ static Tensor forward_keeping_all(BlockStack *stack, const BlockRun *run, Tensor
 static Tensor forward_keeping_inputs(BlockStack *stack, const BlockRun *run, Tensor x, Tensor branch) {
     for (int l = 0; l < stack->n_blocks; l++) {
         if (l) pass_dump(run->pass, x, "block.%d.output", l - 1);
-        Tensor out = run->pass->train ? push(run, x.dims[0], x.dims[1]) : x;
+        Tensor out = run->pass->train ? push_activations(run, x.dims[0], x.dims[1]) : x;
         size_t mark = arena_mark(run->arena);
         Stream in = {.residual = x, .branch = tensor_none()};
         block_forward(stack, run, l, &stack->kept[l], in, branch, END_COMPLETE, out);
@@ -270,7 +286,7 @@ static Tensor forward_keeping_inputs(BlockStack *stack, const BlockRun *run, Ten
 Tensor blocks_forward(BlockStack *stack, const BlockRun *run, Tensor x) {
     bool all = run->pass->train && !run->pass->recompute;
     size_t mark = arena_mark(run->arena);
-    Tensor branch = push(run, x.dims[0], x.dims[1]);
+    Tensor branch = push_activations(run, x.dims[0], x.dims[1]);
     x = all ? forward_keeping_all(stack, run, x, branch) : forward_keeping_inputs(stack, run, x, branch);
     if (!run->pass->train) arena_release(run->arena, mark);
     pass_dump(run->pass, x, "block.%d.output", stack->n_blocks - 1);
@@ -282,7 +298,7 @@ Tensor blocks_forward(BlockStack *stack, const BlockRun *run, Tensor x) {
 static void linear_back(const BlockStack *stack, const BlockRun *run, int l, int which, Tensor dx, Tensor dy,
                         Tensor x) {
     linear_backward(run->device, dx, gradient(stack, run, l, which), gradient(stack, run, l, which + 1), dy, x,
-                    weight(stack, run, l, which), stack->config.layout);
+                    matmul_weight(stack, run, l, which), stack->config.layout);
 }
 
 /* dx = dresidual + d norm / dx dy, where dresidual (optional) may be dx. */
@@ -305,7 +321,7 @@ static void mlp_back(const BlockStack *stack, const BlockRun *run, int l, const 
     size_t mark = arena_mark(run->arena);
     Dropout drop = drop_at(stack, run, l, SITE_HIDDEN);
     Tensor dbranch = branch_back(run, dx, dsum, drop_at(stack, run, l, SITE_MLP));
-    Tensor dhidden = push(run, x.dims[0], stack->config.d_ff);
+    Tensor dhidden = push_activations(run, x.dims[0], stack->config.d_ff);
     linear_back(stack, run, l, MLP_OUT_WEIGHT, dhidden, dbranch, a->activated);
     if (drop.p > 0) dropout(run->device, dhidden, dhidden, drop);
     gelu_backward(run->device, dhidden, dhidden, a->hidden, stack->config.gelu);
@@ -318,8 +334,8 @@ static void attend_back(const BlockStack *stack, const BlockRun *run, int l, con
                         Tensor dx, Tensor dsum) {
     size_t mark = arena_mark(run->arena);
     Tensor dbranch = branch_back(run, dx, dsum, drop_at(stack, run, l, SITE_PROJECTION));
-    Tensor dattended = push(run, x.dims[0], x.dims[1]);
-    Tensor dqkv = push(run, x.dims[0], 3 * x.dims[1]);
+    Tensor dattended = push_activations(run, x.dims[0], x.dims[1]);
+    Tensor dqkv = push_activations(run, x.dims[0], 3 * x.dims[1]);
     linear_back(stack, run, l, PROJECTION_WEIGHT, dattended, dbranch, a->attended);
     attention_backward(run->device, dqkv, dattended, a->qkv, a->attended, a->lse, run->sequences,
                        attention_of(&stack->config), drop_at(stack, run, l, SITE_ATTENTION));
@@ -329,7 +345,7 @@ static void attend_back(const BlockStack *stack, const BlockRun *run, int l, con
 
 static void pre_norm_backward(const BlockStack *stack, const BlockRun *run, int l, const BlockActivations *a,
                               Tensor dx) {
-    Tensor dnorm = push(run, dx.dims[0], dx.dims[1]);
+    Tensor dnorm = push_activations(run, dx.dims[0], dx.dims[1]);
     mlp_back(stack, run, l, a, a->norm2, dnorm, dx);
     norm_back(stack, run, l, NORM2_GAIN, dx, dx, dnorm, a->middle, a->mean2, a->rstd2);
     attend_back(stack, run, l, a, a->norm1, dnorm, dx);
@@ -338,7 +354,8 @@ static void pre_norm_backward(const BlockStack *stack, const BlockRun *run, int 
 
 static void post_norm_backward(const BlockStack *stack, const BlockRun *run, int l, const BlockActivations *a,
                                Tensor dx) {
-    Tensor none = tensor_none(), dsum = push(run, dx.dims[0], dx.dims[1]), dbranch = push(run, dx.dims[0], dx.dims[1]);
+    Tensor none = tensor_none(), dsum = push_activations(run, dx.dims[0], dx.dims[1]),
+           dbranch = push_activations(run, dx.dims[0], dx.dims[1]);
     Dropout never = {0};
     norm_back(stack, run, l, NORM2_GAIN, dsum, none, dx, a->end, a->mean2, a->rstd2);
     mlp_back(stack, run, l, a, a->norm1, dbranch, dsum);
@@ -351,7 +368,7 @@ static void post_norm_backward(const BlockStack *stack, const BlockRun *run, int
 /* Computes a block's internals again from its input, by the operations of the forward: the same bits. */
 static void block_recompute(const BlockStack *stack, const BlockRun *run, int l, BlockActivations *a) {
     Stream in = {.residual = a->x, .branch = tensor_none()};
-    Tensor branch = push(run, a->x.dims[0], a->x.dims[1]);
+    Tensor branch = push_activations(run, a->x.dims[0], a->x.dims[1]);
     block_forward(stack, run, l, a, in, branch, END_UNWANTED, tensor_none());
 }
 

@@ -49,7 +49,7 @@ typedef struct {
     bool decay_vectors;                  /* weight decay for biases and gains too */
 } BlockConfig;
 
-/* What a block's backward reads. All f32 [N, C] unless said. */
+/* What a block's backward reads. All [N, C] of the activations' type unless said. */
 typedef struct {
     Tensor x;                                        /* the block's input */
     Tensor qkv, lse, attended;                       /* [N, 3C], [n_heads, N], heads' outputs before the projection */
@@ -73,6 +73,7 @@ typedef struct {
     Arena *arena;
     const ParamTable *table;
     Tensor weights, gradients; /* flat */
+    Tensor matmul_weights;     /* flat, of the activations' type: what linear layers read */
     Sequences sequences;
     const Pass *pass;
 } BlockRun;
@@ -81,6 +82,10 @@ typedef struct {
 BlockStack block_stack_open(const char *model, ParamTable *table, const BlockConfig *config, int n_blocks,
                             const BlockNames *names);
 void block_stack_close(BlockStack *stack);
+
+BlockRun block_run(Model *model, Device *device, Arena *arena, Sequences sequences, const Pass *pass);
+/* Activations [rows, columns], pushed. */
+Tensor push_activations(const BlockRun *run, int64_t rows, int64_t columns);
 
 /* Returns the last block's output for the input x [N, C]; both are in the arena. In training, what the backward needs
  * stays in the arena (with pass->recompute the blocks' inputs only), and x must stay too; otherwise nothing does, and

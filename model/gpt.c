@@ -116,11 +116,10 @@ static void check_config(const TtsGptConfig *c) {
 /* ---- one micro-batch ---- */
 
 static Tensor weight(const BlockRun *run, int index) { return param_view(run->table, run->weights, index); }
-static Tensor gradient(const BlockRun *run, int index) { return param_view(run->table, run->gradients, index); }
-
-static Tensor push(const BlockRun *run, int64_t rows, int64_t columns) {
-    return arena_2d(run->arena, DTYPE_F32, rows, columns);
+static Tensor matmul_weight(const BlockRun *run, int index) {
+    return param_view(run->table, run->matmul_weights, index);
 }
+static Tensor gradient(const BlockRun *run, int index) { return param_view(run->table, run->gradients, index); }
 
 /* x [N, C]; every row is written by exactly one of the four. */
 static void embed(const TtsGpt *gpt, const BlockRun *run, const Tensor *fields, Tensor x) {
@@ -165,11 +164,12 @@ static void head_run(const TtsGpt *gpt, const BlockRun *run, const Tensor *field
     const Pass *pass = run->pass;
     Device *device = run->device;
     Tensor rows = fields[head.rows], targets = fields[head.targets];
-    Tensor w = weight(run, head.weight), bias = weight(run, head.weight + 1);
+    Tensor w = matmul_weight(run, head.weight), bias = matmul_weight(run, head.weight + 1);
     int64_t n = rows.dims[0], width = x.dims[1];
     size_t mark = arena_mark(run->arena);
 
-    Tensor hidden = push(run, n, width), middle = push(run, n, width), final = push(run, n, width);
+    Tensor hidden = push_activations(run, n, width), middle = push_activations(run, n, width),
+           final = push_activations(run, n, width);
     Tensor stat[6]; /* mean and rstd of ln_f, of final_norm; loss, hit */
     for (int i = 0; i < 6; i++) stat[i] = arena_1d(run->arena, DTYPE_F32, n);
     Tensor loss = stat[4], correct = stat[5];
@@ -178,18 +178,19 @@ static void head_run(const TtsGpt *gpt, const BlockRun *run, const Tensor *field
     norm_forward(run, gpt->ln_f, middle, stat[0], stat[1], hidden);
     norm_forward(run, gpt->final_norm, final, stat[2], stat[3], middle);
     pass_dump(pass, final, "%s.final", head.name);
-    Tensor logits = push(run, n, w.dims[0]);
+    Tensor logits = push_activations(run, n, w.dims[0]);
     linear_forward(device, logits, final, w, bias, WEIGHT_OUT_IN);
     pass_dump(pass, logits, "%s.logits", head.name);
     if (pass->train) {
-        cross_entropy_forward_backward(device, loss, correct, logits, targets, pass->loss_scale[head.loss]);
+        cross_entropy_forward_backward(device, loss, correct, logits, targets, pass->loss_scale[head.loss],
+                                       gpt->base.loss_scale);
     } else {
         cross_entropy_forward(device, loss, correct, logits, targets);
     }
     sum_forward(device, tensor_rows(pass->sums, head.loss, 1), loss);
     sum_forward(device, tensor_rows(pass->sums, head.top1, 1), correct);
     if (pass->train) {
-        Tensor dfinal = push(run, n, width), dmiddle = push(run, n, width), dhidden = dfinal;
+        Tensor dfinal = push_activations(run, n, width), dmiddle = push_activations(run, n, width), dhidden = dfinal;
         linear_backward(device, dfinal, gradient(run, head.weight), gradient(run, head.weight + 1), logits, final, w,
                         WEIGHT_OUT_IN);
         norm_backward(run, gpt->final_norm, dmiddle, dfinal, middle, stat[2], stat[3]);
@@ -203,16 +204,16 @@ static void tts_gpt_run(Model *model, Device *device, Arena *activations, const 
                         const Pass *pass) {
     TtsGpt *gpt = (TtsGpt *)model;
     Sequences sequences = {fields[TTS_OFFSETS], batch->fields[TTS_OFFSETS].data, batch->n_sequences};
-    BlockRun run = {device, activations, &model->params, model->weights, model->gradients, sequences, pass};
+    BlockRun run = block_run(model, device, activations, sequences, pass);
     Head text = {"text", gpt->text_head, TTS_TEXT_TARGET_ROWS, TTS_TEXT_TARGETS, TEXT_LOSS, TEXT_TOP1};
     Head mel = {"mel", gpt->mel_head, TTS_MEL_ROWS, TTS_MEL_TARGETS, MEL_LOSS, MEL_TOP1};
     size_t mark = arena_mark(activations);
 
-    Tensor x = push(&run, batch->n_tokens, gpt->config.d_model), dx = tensor_none();
+    Tensor x = push_activations(&run, batch->n_tokens, gpt->config.d_model), dx = tensor_none();
     embed(gpt, &run, fields, x);
     x = blocks_forward(&gpt->blocks, &run, x);
     if (pass->train) {
-        dx = push(&run, x.dims[0], x.dims[1]);
+        dx = push_activations(&run, x.dims[0], x.dims[1]);
         device->clear(device, dx.data, tensor_bytes(dx));
     }
     head_run(gpt, &run, fields, text, x, dx);

@@ -30,7 +30,11 @@ typedef struct Model Model;
 struct Model {
     const char *name;
     ParamTable params;
-    Tensor weights, gradients; /* flat f32 [flat_count] on the device; the loop allocates and sets them */
+    /* Flat, [flat_count], on the device; the loop allocates and sets them. The copy of the weights in the device's
+     * 16-bit type makes that the type of the activations; none: all is f32. */
+    Tensor weights, gradients; /* f32 */
+    Tensor half_weights;
+    Tensor loss_scale; /* see ops.h; none: the type of the activations needs none */
     Metric metrics[MODEL_MAX_METRICS];
     int n_metrics;
     /* One micro-batch. fields[] are the batch's on the device (offsets also needed on the host: batch->fields). All

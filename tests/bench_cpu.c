@@ -49,9 +49,9 @@ static double bench_step(Bench *b, const Batch *batch, int64_t step) {
     double start = seconds_now();
     b->device->clear(b->device, model->gradients.data, tensor_bytes(model->gradients));
     model->run(model, b->device, &b->arena, batch, batch->fields, &pass);
-    global_norm(b->device, b->norm, model->gradients, b->segments, b->n_segments);
-    adamw_update(b->device, model->weights, b->m, b->v, model->gradients, b->norm, b->segments, b->n_segments,
-                 (AdamW){1e-4f, 0.9f, 0.999f, 1e-8f, 1.0f, step + 1});
+    global_norm(b->device, b->norm, model->gradients, tensor_none(), b->segments, b->n_segments);
+    adamw_update(b->device, model->weights, tensor_none(), b->m, b->v, model->gradients, b->norm, tensor_none(),
+                 b->segments, b->n_segments, (AdamW){1e-4f, 0.9f, 0.999f, 1e-8f, 1.0f, step + 1});
     return seconds_now() - start;
 }
 
@@ -72,9 +72,8 @@ static void gpt2_run(Model *model, Device *device, Arena *arena, const Batch *ba
            bias = param_view(table, w, g->bias);
     int64_t n = fields[GPT2_IDS].dims[0], c = wte.dims[1];
     size_t mark = arena_mark(arena);
-    BlockRun run = {device, arena, table,
-                    w,      dw,    {fields[GPT2_OFFSETS], batch->fields[GPT2_OFFSETS].data, batch->n_sequences},
-                    pass};
+    Sequences sequences = {fields[GPT2_OFFSETS], batch->fields[GPT2_OFFSETS].data, batch->n_sequences};
+    BlockRun run = block_run(model, device, arena, sequences, pass);
     Tensor x = arena_2d(arena, DTYPE_F32, n, c);
     embedding_forward(device, x, none, fields[GPT2_IDS], wte, fields[GPT2_POSITIONS], param_view(table, w, g->wpe));
     Tensor out = blocks_forward(&g->blocks, &run, x);
@@ -85,7 +84,8 @@ static void gpt2_run(Model *model, Device *device, Arena *arena, const Batch *ba
     Tensor loss = arena_1d(arena, DTYPE_F32, n), correct = arena_1d(arena, DTYPE_F32, n);
     layernorm_forward(device, y, mean, rstd, out, gain, bias);
     linear_forward(device, logits, y, wte, none, WEIGHT_OUT_IN);
-    cross_entropy_forward_backward(device, loss, correct, logits, fields[GPT2_TARGETS], pass->loss_scale[0]);
+    cross_entropy_forward_backward(device, loss, correct, logits, fields[GPT2_TARGETS], pass->loss_scale[0],
+                                   tensor_none());
     sum_forward(device, tensor_1d(pass->sums.data, DTYPE_F32, 1), loss);
     linear_backward(device, dy, param_view(table, dw, g->wte), none, logits, y, wte, WEIGHT_OUT_IN);
     layernorm_backward(device, dx, param_view(table, dw, g->gain), param_view(table, dw, g->bias), none, dy, out, mean,

@@ -146,10 +146,11 @@ static void run_every_operation(Device *device, float p) {
     attention_forward(device, y, lse, qkv, sequences, attention, drop);
     attention_backward(device, dqkv, y, qkv, y, lse, sequences, attention, drop);
     cross_entropy_forward(device, mean, rstd, logits, ids);
-    cross_entropy_forward_backward(device, mean, rstd, logits, ids, 1);
+    cross_entropy_forward_backward(device, mean, rstd, logits, ids, 1, tensor_none());
     sum_forward(device, one, mean);
-    global_norm(device, one, flat, segments, 2);
-    adamw_update(device, wide[0], wide[1], wide[2], flat, one, segments, 2, (AdamW){0.1f, 0.9f, 0.99f, 1e-8f, 1, 1});
+    global_norm(device, one, flat, tensor_none(), segments, 2);
+    adamw_update(device, wide[0], tensor_none(), wide[1], wide[2], flat, one, tensor_none(), segments, 2,
+                 (AdamW){0.1f, 0.9f, 0.99f, 1e-8f, 1, 1});
     arena_close(&arena);
 }
 

@@ -195,9 +195,10 @@ static void take_five_steps(const char *name, const char *const *micro_batches, 
                          .epsilon = 1e-8f,
                          .clip = clip,
                          .step = k + 1};
-        global_norm(rig.device, norm, model->gradients, segments, n_segments);
+        global_norm(rig.device, norm, model->gradients, tensor_none(), segments, n_segments);
         assert_close("gradient norm", norm.data, &norms[k], 1, tolerance);
-        adamw_update(rig.device, model->weights, m, v, model->gradients, norm, segments, n_segments, options);
+        adamw_update(rig.device, model->weights, tensor_none(), m, v, model->gradients, norm, tensor_none(), segments,
+                     n_segments, options);
         if (k == 0) assert_memory_equal(start, model->weights.data, tensor_bytes(model->weights)); /* rate 0 */
         rates += (double)options.learning_rate;
     }
@@ -265,6 +266,7 @@ static void compare_blocks(const char *name, bool pre_norm, bool biases, bool ca
                     &table,
                     tensor_1d(weights, DTYPE_F32, table.flat_count),
                     tensor_1d(gradients, DTYPE_F32, table.flat_count),
+                    tensor_1d(weights, DTYPE_F32, table.flat_count),
                     {tensor_1d(offsets, DTYPE_I32, 4), offsets, 3},
                     &pass};
     float *x = read_floats(&file, prefix, "x"), *y = read_floats(&file, prefix, "y");

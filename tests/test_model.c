@@ -461,6 +461,7 @@ static BlockRig *block_rig_open(const BlockConfig *config, const BlockNames *nam
                           &rig->table,
                           tensor_1d(rig->weights, DTYPE_F32, n),
                           tensor_1d(rig->gradients, DTYPE_F32, n),
+                          tensor_1d(rig->weights, DTYPE_F32, n),
                           {tensor_1d(offsets, DTYPE_I32, 4), offsets, 3},
                           &rig->pass};
     return rig;

@@ -726,7 +726,7 @@ static void check_classes(Rig *rig, int64_t n, int64_t classes, float spread) {
     expect(rig, "cross_entropy loss", c.y, loss, classes == 1 ? 0 : tolerance);
     expect(rig, "cross_entropy correct", c.sum, correct, 0);
     expect_same(rig, "cross_entropy logits", c.x, before);
-    cross_entropy_forward_backward(rig->device, loss2, correct2, dlogits, c.ids, scale);
+    cross_entropy_forward_backward(rig->device, loss2, correct2, dlogits, c.ids, scale, tensor_none());
     expect(rig, "cross_entropy loss", loss2, loss, classes == 1 ? 0 : tolerance);
     expect_same(rig, "cross_entropy correct", correct2, c.sum);
     expect(rig, "cross_entropy dlogits", dlogits, dz, tolerance);
@@ -787,7 +787,7 @@ static void check_norm(Rig *rig) {
     for (int64_t i = 0; i < SOME_PARAMS; i++)
         if (covered(i)) squares += (double)floats(grads)[i] * (double)floats(grads)[i];
     squares = sqrt(squares);
-    global_norm(rig->device, norm, grads, some_segments, SOME_SEGMENTS);
+    global_norm(rig->device, norm, grads, tensor_none(), some_segments, SOME_SEGMENTS);
     expect(rig, "global_norm", norm, &squares, 2 * U);
 }
 
@@ -815,7 +815,7 @@ static void check_update(Rig *rig, AdamW o) {
     for (int64_t i = 0; i < SOME_PARAMS; i++) floats(v)[i] *= floats(v)[i];
     Tensor p0 = copied(rig, p), m0 = copied(rig, m), v0 = copied(rig, v);
     double *wp = widened(rig, p), *wm = widened(rig, m), *wv = widened(rig, v);
-    global_norm(rig->device, length, g, some_segments, SOME_SEGMENTS);
+    global_norm(rig->device, length, g, tensor_none(), some_segments, SOME_SEGMENTS);
     double clip = o.clip > 0 ? fmin(1, (double)o.clip / ((double)floats(length)[0] + 1e-6)) : 1;
     double b1 = (double)o.beta1, b2 = (double)o.beta2, lr = (double)o.learning_rate;
     for (int s = 0; s < SOME_SEGMENTS; s++)
@@ -827,7 +827,7 @@ static void check_update(Rig *rig, AdamW o) {
             wp[i] -= lr * wm[i] / (1 - pow(b1, (double)o.step)) /
                      (sqrt(wv[i] / (1 - pow(b2, (double)o.step))) + (double)o.epsilon);
         }
-    adamw_update(rig->device, p, m, v, g, length, some_segments, SOME_SEGMENTS, o);
+    adamw_update(rig->device, p, tensor_none(), m, v, g, length, tensor_none(), some_segments, SOME_SEGMENTS, o);
     if (o.learning_rate == 0) expect_same(rig, "adamw params with no rate", p, p0);
     expect_updated(rig, "adamw params", p, p0, wp);
     expect_updated(rig, "adamw m", m, m0, wm);
@@ -859,7 +859,7 @@ static void check_nan(Rig *rig) {
         cross_entropy_forward(device, mean, rstd, x, targets);
         for (int64_t i = 0; i < n; i++) assert_true(isnan(floats(mean)[i]) == (i == 2));
         memcpy(y.data, x.data, tensor_bytes(x));
-        cross_entropy_forward_backward(device, mean, rstd, y, targets, 1);
+        cross_entropy_forward_backward(device, mean, rstd, y, targets, 1, tensor_none());
         for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i / c == 2));
         sum_forward(device, one, mean);
         assert_true(isnan(floats(one)[0]));
@@ -871,7 +871,7 @@ static void check_nan(Rig *rig) {
             gelu_backward(device, y, x, x, (GeluKind)kind);
             for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i == 2 * c + at));
         }
-        global_norm(device, one, tensor_1d(x.data, DTYPE_F32, n * c), (Segment[]){{0, n * c, 0}}, 1);
+        global_norm(device, one, tensor_1d(x.data, DTYPE_F32, n * c), tensor_none(), (Segment[]){{0, n * c, 0}}, 1);
         assert_true(isnan(floats(one)[0]));
         Tensor w = normal(rig, c, 9), product = normal(rig, n, 9);
         linear_forward(device, product, x, w, tensor_none(), WEIGHT_IN_OUT);
@@ -936,7 +936,7 @@ static void wrong_row(Rig *r) {
     gather_rows(r->device, normal(r, 2, 4), normal(r, 5, 4), rows);
 }
 static void wrong_segment(Rig *r) {
-    global_norm(r->device, normal(r, 1, 0), normal(r, 10, 0), (Segment[]){{0, 4, 0}, {5, 11, 0}}, 2);
+    global_norm(r->device, normal(r, 1, 0), normal(r, 10, 0), tensor_none(), (Segment[]){{0, 4, 0}, {5, 11, 0}}, 2);
 }
 static void wrong_set(Rig *r) {
     (void)r;

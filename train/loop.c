@@ -243,7 +243,7 @@ static void train_step(Run *run) {
         t->state.epoch = batch->epoch;
         t->state.batch_index = batch->index + 1;
     }
-    global_norm(device, run->norm, t->model->gradients, run->segments, run->n_segments);
+    global_norm(device, run->norm, t->model->gradients, t->model->loss_scale, run->segments, run->n_segments);
     bool finite = read_step(run);
     if (dump) dump_step(run, dump);
     if (finite) {
@@ -255,8 +255,8 @@ static void train_step(Run *run) {
                        .epsilon = 1e-8f,
                        .clip = (float)o->grad_clip,
                        .step = t->state.step + 1 - t->state.skipped_steps};
-        adamw_update(device, t->model->weights, t->m, t->v, t->model->gradients, run->norm, run->segments,
-                     run->n_segments, adamw);
+        adamw_update(device, t->model->weights, t->model->half_weights, t->m, t->v, t->model->gradients, run->norm,
+                     t->model->loss_scale, run->segments, run->n_segments, adamw);
         collect_step(run);
     } else if (o->skip_nonfinite) {
         t->state.skipped_steps++;

@@ -171,7 +171,7 @@ void train_dry_run(Model *model, const TrainOptions *o, const Batch *batch) {
     Device *dry = dry_device_open();
     MemoryPlan plan = memory_plan(model, batch, NULL, o->grad_checkpointing);
     int64_t n = model->params.flat_count;
-    Tensor flat = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
+    Tensor none = tensor_none(), flat = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
     Tensor norm = tensor_1d(dry->allocate(dry, 4), DTYPE_F32, 1), fields[BATCH_MAX_FIELDS] = {{0}};
     Segment *segments;
     int n_segments = params_segments(&model->params, (float)o->weight_decay, &segments);
@@ -181,8 +181,8 @@ void train_dry_run(Model *model, const TrainOptions *o, const Batch *batch) {
     model->weights = model->gradients = flat;
     for (int i = 0; i < batch->n_fields; i++) fields[i] = batch->fields[i];
     for (int64_t micro = 0; micro < o->grad_accumulation; micro++) model->run(model, dry, &arena, batch, fields, &pass);
-    global_norm(dry, norm, flat, segments, n_segments);
-    adamw_update(dry, flat, flat, flat, flat, norm, segments, n_segments, (AdamW){.step = 1});
+    global_norm(dry, norm, flat, none, segments, n_segments);
+    adamw_update(dry, flat, none, flat, flat, flat, norm, none, segments, n_segments, (AdamW){.step = 1});
     printf("%lld parameters in %d tensors; one step = %lld micro-batches of %d sequences, %lld tokens\n",
            (long long)params_count(&model->params), model->params.count, (long long)o->grad_accumulation,
            batch->n_sequences, (long long)batch->n_tokens);

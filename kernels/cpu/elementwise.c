@@ -74,6 +74,11 @@ static void cpu_gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, Ge
     }
 }
 
+static void cpu_cast(Device *device, Tensor y, Tensor x) {
+    (void)device;
+    if (y.data != x.data) memcpy(y.data, x.data, tensor_bytes(x));
+}
+
 static void cpu_gather_rows(Device *device, Tensor y, Tensor x, Tensor rows) {
     check_indices("gather_rows", "rows", rows, 0, x.dims[0]);
     const int32_t *row = rows.data;

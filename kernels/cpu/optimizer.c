@@ -12,7 +12,13 @@ static double sum_of_squares(const float *g, int64_t n) {
     return sum;
 }
 
-static void cpu_global_norm(Device *device, Tensor norm, Tensor grads, const Segment *segments, int n_segments) {
+/* What the gradients were multiplied by. */
+static double factor_of(Tensor loss_scale) {
+    return tensor_given(loss_scale) ? (double)((const float *)loss_scale.data)[LOSS_SCALE_FACTOR] : 1;
+}
+
+static void cpu_global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, const Segment *segments,
+                            int n_segments) {
     double total = 0, *sums = (double *)(void *)cpu_scratch(device, 2 * NORM_ROUND);
     for (int s = 0; s < n_segments; s++) {
         const float *g = (const float *)grads.data + segments[s].begin;
@@ -27,16 +33,19 @@ static void cpu_global_norm(Device *device, Tensor norm, Tensor grads, const Seg
             for (int64_t i = 0; i < count; i++) total += sums[i];
         }
     }
-    *(float *)norm.data = (float)sqrt(total);
+    *(float *)norm.data = (float)(sqrt(total) / factor_of(loss_scale));
 }
 
 /* With g the clipped gradient and t the step:
  *   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
  *   p = p (1 - lr wd) - lr / (1 - b1^t) m / (sqrt(v / (1 - b2^t)) + eps). */
-static void cpu_adamw_update(Device *device, Tensor params, Tensor m, Tensor v, Tensor grads, Tensor norm,
-                             const Segment *segments, int n_segments, AdamW o) {
+static void cpu_adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v, Tensor grads, Tensor norm,
+                             Tensor loss_scale, const Segment *segments, int n_segments, AdamW o) {
     double length = (double)*(const float *)norm.data + 1e-6, lr = (double)o.learning_rate, t = (double)o.step;
-    float clip = o.clip > 0 && length > (double)o.clip ? (float)((double)o.clip / length) : 1.0f;
+    if (!isfinite(length)) return;
+    if (tensor_given(copy)) die("adamw_update: the cpu device has no 16-bit parameters");
+    if (tensor_given(loss_scale)) t = (double)((const float *)loss_scale.data)[LOSS_SCALE_DONE] + 1;
+    float clip = (float)((o.clip > 0 && length > (double)o.clip ? (double)o.clip / length : 1) / factor_of(loss_scale));
     float rate = (float)(lr / (1 - pow((double)o.beta1, t))), root = (float)(1 / sqrt(1 - pow((double)o.beta2, t)));
     float old1 = o.beta1, new1 = (float)(1 - (double)o.beta1), old2 = o.beta2, new2 = (float)(1 - (double)o.beta2);
     float epsilon = o.epsilon;
@@ -53,4 +62,17 @@ static void cpu_adamw_update(Device *device, Tensor params, Tensor m, Tensor v, 
             p[i] = p[i] * keep - rate * mean[i] / (sqrtf(square[i]) * root + epsilon);
         }
     }
+}
+
+static void cpu_loss_scale_update(Device *device, Tensor loss_scale, Tensor norm) {
+    (void)device;
+    float *s = loss_scale.data;
+    bool good = isfinite(*(const float *)norm.data);
+    s[LOSS_SCALE_DONE] += good;
+    s[LOSS_SCALE_SKIPPED] += !good;
+    s[LOSS_SCALE_GOOD] = good ? s[LOSS_SCALE_GOOD] + 1 : 0;
+    if (!good) s[LOSS_SCALE_FACTOR] *= 0.5f;
+    if (s[LOSS_SCALE_GOOD] < 2000) return;
+    s[LOSS_SCALE_FACTOR] *= 2;
+    s[LOSS_SCALE_GOOD] = 0;
 }
