@@ -1,0 +1,70 @@
+/* Inside the cuda device: what its operations share. One .cu file a family of operations; each defines the functions
+ * cuda_<operation> of its family, with the signatures of ops.h, and nothing else that is visible. The door has checked
+ * shapes and types before they are called. */
+#ifndef KERNELS_CUDA_H
+#define KERNELS_CUDA_H
+
+#include <cuda_runtime_api.h>
+#include <math.h>
+
+#ifdef __cplusplus
+#define _Static_assert static_assert
+#define _Noreturn [[noreturn]]
+extern "C" {
+#endif
+
+#include "base/base.h"
+#include "kernels/ops_table.h"
+#include "kernels/philox.h"
+
+/* The device's own state. */
+typedef struct {
+    cudaStream_t stream; /* of all operations */
+    int capability;      /* 89 is 8.9 */
+    int n_multiprocessors;
+    size_t shared_limit; /* bytes of shared memory that a block can ask for */
+    void *scratch;
+    size_t scratch_bytes;
+    void *library; /* the GEMM library's state: kernels/cuda/linear.cu */
+} CudaState;
+
+static inline CudaState *cuda_state(const Device *device) { return (CudaState *)device->state; }
+static inline cudaStream_t cuda_stream(const Device *device) { return cuda_state(device)->stream; }
+
+/* At least `bytes` of device memory, 256-byte aligned, for the operation under way: until the next one asks. */
+void *cuda_scratch(Device *device, size_t bytes);
+
+/* Dies, naming what failed, unless a call of the runtime or a launch went well. */
+void cuda_check(cudaError_t status, const char *what);
+
+#define OP_DECLARATION(op) __typeof__(op) cuda_##op;
+FOR_EACH_OP(OP_DECLARATION)
+#undef OP_DECLARATION
+
+#ifdef __cplusplus
+}
+
+#include "kernels/cuda/gpu.h"
+
+/* The 16-bit types that this build has: the preset's, or both. */
+#if !defined CUDA_HALF_BF16 && !defined CUDA_HALF_F16
+#define CUDA_HALF_BF16
+#define CUDA_HALF_F16
+#endif
+
+/* Calls f(T()) for the type that dtype names: with_type(x.dtype, [&](auto zero) { using T = decltype(zero); ... }). */
+template <class Function> inline void with_type(DType dtype, Function f) {
+    switch (dtype) {
+    case DTYPE_F32: return f(float());
+#ifdef CUDA_HALF_BF16
+    case DTYPE_BF16: return f(bf16());
+#endif
+#ifdef CUDA_HALF_F16
+    case DTYPE_F16: return f(f16());
+#endif
+    default: die("the cuda device was not built for %s", dtype_name(dtype));
+    }
+}
+
+#endif
+#endif
