@@ -130,6 +130,7 @@ static void run_every_operation(Device *device, float p) {
     Attention attention = {H, true, 0.5f};
     const Segment segments[] = {{0, 40, 0.1f}, {50, 100, 0}};
 
+    cast(device, mean, rstd);
     embedding_forward(device, x, none, ids, table, ids, table);
     embedding_backward(device, dtable, dtable, x, ids, ids, ids);
     gather_rows(device, y, x, ids);
@@ -151,6 +152,7 @@ static void run_every_operation(Device *device, float p) {
     global_norm(device, one, flat, tensor_none(), segments, 2);
     adamw_update(device, wide[0], tensor_none(), wide[1], wide[2], flat, one, tensor_none(), segments, 2,
                  (AdamW){0.1f, 0.9f, 0.99f, 1e-8f, 1, 1});
+    loss_scale_update(device, arena_1d(&arena, DTYPE_F32, LOSS_SCALE_FIELDS), one);
     arena_close(&arena);
 }
 
@@ -199,6 +201,7 @@ static void flops_and_bytes_are_exact(void **state) {
     expect_counted(dry, OP_cross_entropy_forward, 4 * n * v, 4 * (n * v + 3 * n));
     expect_counted(dry, OP_global_norm, 2 * 90, 4 * 90 + 4);
     expect_counted(dry, OP_adamw_update, 14 * 90, 28 * 90 + 4);
+    expect_counted(dry, OP_cast, 0, 8 * n);
     device_close(dry);
 }
 

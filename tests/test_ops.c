@@ -846,6 +846,73 @@ static void adamw(void **state) {
     everywhere(check_adamw);
 }
 
+/* Gradients times a power of two, and told so, make the same update to the bit; one that is not finite makes none. */
+static void check_loss_scale(Rig *rig) {
+    Device *device = rig->device;
+    const AdamW o = {0.05f, 0.9f, 0.95f, 1e-8f, 1.0f, 7};
+    Tensor scale = tensor(rig, DTYPE_F32, LOSS_SCALE_FIELDS, 0), norm = poisoned(rig, 1, 0),
+           scaled = poisoned(rig, 1, 0);
+    Tensor p = normal(rig, SOME_PARAMS, 0), m = normal(rig, SOME_PARAMS, 0), v = normal(rig, SOME_PARAMS, 0);
+    for (int64_t i = 0; i < SOME_PARAMS; i++) floats(v)[i] *= floats(v)[i];
+    Tensor g = some_gradients(rig), p2 = copied(rig, p), m2 = copied(rig, m), v2 = copied(rig, v), g2 = copied(rig, g);
+    for (int64_t i = 0; i < SOME_PARAMS; i++) floats(g2)[i] *= 1024;
+    floats(scale)[LOSS_SCALE_FACTOR] = 1024;
+    floats(scale)[LOSS_SCALE_DONE] = (float)o.step - 1;
+    global_norm(device, norm, g, tensor_none(), some_segments, SOME_SEGMENTS);
+    global_norm(device, scaled, g2, scale, some_segments, SOME_SEGMENTS);
+    expect_same(rig, "global_norm of scaled gradients", scaled, norm);
+    adamw_update(device, p, tensor_none(), m, v, g, norm, tensor_none(), some_segments, SOME_SEGMENTS, o);
+    adamw_update(device, p2, tensor_none(), m2, v2, g2, norm, scale, some_segments, SOME_SEGMENTS, o);
+    expect_same(rig, "adamw params of scaled gradients", p2, p);
+    expect_same(rig, "adamw v of scaled gradients", v2, v);
+    floats(norm)[0] = INFINITY;
+    adamw_update(device, p2, tensor_none(), m2, v2, g2, norm, scale, some_segments, SOME_SEGMENTS, o);
+    expect_same(rig, "adamw params after an overflow", p2, p);
+
+    Tensor x = normal(rig, 4, 9), x2 = tensor(rig, DTYPE_F32, 4, 9), loss = poisoned(rig, 4, 0),
+           hit = poisoned(rig, 4, 0);
+    memcpy(x2.data, x.data, tensor_bytes(x));
+    Tensor targets = below(rig, 4, 9);
+    cross_entropy_forward_backward(device, loss, hit, x, targets, 0.5f * 1024, tensor_none());
+    cross_entropy_forward_backward(device, loss, hit, x2, targets, 0.5f, scale);
+    expect_same(rig, "cross_entropy dlogits, scaled", x2, x);
+}
+
+static void loss_scale(void **state) {
+    (void)state;
+    everywhere(check_loss_scale);
+}
+
+static void check_loss_scale_update(Rig *rig) {
+    Tensor scale = tensor(rig, DTYPE_F32, LOSS_SCALE_FIELDS, 0), norm = tensor(rig, DTYPE_F32, 1, 0);
+    const float start[] = {65536, 1998, 5000, 3};
+    memcpy(scale.data, start, sizeof start);
+    const struct {
+        float norm, want[LOSS_SCALE_FIELDS];
+    } steps[] = {{1, {65536, 1999, 5001, 3}},
+                 {2, {131072, 0, 5002, 3}},
+                 {INFINITY, {65536, 0, 5002, 4}},
+                 {NAN, {32768, 0, 5002, 5}},
+                 {1, {32768, 1, 5003, 5}}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        floats(norm)[0] = steps[i].norm;
+        loss_scale_update(rig->device, scale, norm);
+        assert_memory_equal(scale.data, steps[i].want, sizeof start);
+    }
+}
+
+static void check_cast(Rig *rig) {
+    Tensor x = normal(rig, 77, 0), y = poisoned(rig, 77, 0);
+    cast(rig->device, y, x);
+    expect_same(rig, "cast", y, x);
+}
+
+static void casts_and_scales(void **state) {
+    (void)state;
+    everywhere(check_loss_scale_update);
+    everywhere(check_cast);
+}
+
 /* A NaN that comes in must come out, and in the loss above all. */
 
 static void check_nan(Rig *rig) {
@@ -947,7 +1014,7 @@ static void wrong_set(Rig *r) {
 static const WrongCall wrong_calls[] = {
     {wrong_linear, "linear_forward: w is f32 [5, 6], expected f32 [4, 6]"},
     {wrong_linear_backward, "linear_backward: bias is f32 [4], expected f32 [6]"},
-    {wrong_dtype, "gelu_forward: x is i32 [2, 2], expected f32 [any, any]"},
+    {wrong_dtype, "gelu_forward: x is i32 [2, 2]; the cpu device computes in f32"},
     {wrong_none, "layernorm_forward: gain is none, expected f32 [3]"},
     {wrong_heads, "attention_forward: 12 columns are not q, k and v of 3 heads"},
     {wrong_sequences, "attention_forward: the sequences are rows 0 .. 2, qkv has 3"},
@@ -1037,6 +1104,8 @@ int main(void) {
         cmocka_unit_test(sum),
         cmocka_unit_test(norm),
         cmocka_unit_test(adamw),
+        cmocka_unit_test(loss_scale),
+        cmocka_unit_test(casts_and_scales),
         cmocka_unit_test(nan_comes_out),
         cmocka_unit_test(every_operation_was_tested_on_every_device),
     };
