@@ -1,6 +1,7 @@
 /* A device: memory, a stream of operations, and the counters that make every claim of speed an exact one.
  *
  * cpu   computes (C, OpenMP, oneDNN GEMM)
+ * cuda  computes on an NVIDIA GPU (hand-written kernels, cuBLASLt GEMM)
  * dry   computes nothing: operations only check shapes and count, so a whole training step runs in microseconds and
  *       yields its exact memory, FLOPs and bytes
  *
@@ -23,7 +24,7 @@ typedef struct {
 } OpCounter;
 
 struct Device {
-    const char *name;     /* "cpu", "dry" */
+    const char *name;     /* "cpu", "cuda", "dry" */
     char description[96]; /* "cpu: 2 threads, avx512, oneDNN 2.6.3" */
     int n_threads;
     const DeviceOps *ops; /* NULL: the dry device */
@@ -50,6 +51,9 @@ struct Device {
  * Call it first in main. */
 void cpu_limit_spinning(char **argv);
 Device *cpu_device_open(int n_threads); /* 0: all cores */
+/* The index-th GPU; dies if there is none. In builds with CUDA only. */
+Device *cuda_device_open(int index);
+const char *cuda_missing(void); /* why there is no GPU to open; NULL: there is one */
 Device *dry_device_open(void);
 void device_close(Device *device);
 

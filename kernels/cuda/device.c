@@ -1,0 +1,123 @@
+/* The cuda device: its memory, its stream, and the table of its operations. Host code in C: the same file links against
+ * the CUDA runtime and, in tests, against the emulator's. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/cuda.h"
+
+void cuda_check(cudaError_t status, const char *what) {
+    if (status != cudaSuccess) die("CUDA: %s: %s", what, cudaGetErrorString(status));
+}
+
+static void *cuda_allocate(Device *device, size_t bytes) {
+    size_t available, total, size = bytes ? bytes : 1;
+    void *memory;
+    if (cudaMalloc(&memory, size) != cudaSuccess) {
+        cuda_check(cudaMemGetInfo(&available, &total), "reading the free memory");
+        die("out of memory: the GPU was asked for %zu bytes, %zu of %zu are free", bytes, available, total);
+    }
+    cuda_check(cudaMemsetAsync(memory, 0, size, cuda_stream(device)), "clearing new memory");
+    device->allocated += bytes;
+    device->allocation_calls++;
+    if (device->allocated > device->peak_allocated) device->peak_allocated = device->allocated;
+    return memory;
+}
+
+static void cuda_release(Device *device, void *memory, size_t bytes) {
+    cuda_check(cudaFree(memory), "freeing memory");
+    device->allocated -= bytes;
+}
+
+static void cuda_upload(Device *device, void *to, const void *from, size_t bytes) {
+    cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream(device)), "copying to the GPU");
+}
+
+static void cuda_download(Device *device, void *to, const void *from, size_t bytes) {
+    cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda_stream(device)), "copying from the GPU");
+    cuda_check(cudaStreamSynchronize(cuda_stream(device)), "waiting for the GPU");
+}
+
+static void cuda_clear(Device *device, void *memory, size_t bytes) {
+    cuda_check(cudaMemsetAsync(memory, 0, bytes, cuda_stream(device)), "clearing memory");
+}
+
+static void cuda_synchronize(Device *device) {
+    cuda_check(cudaStreamSynchronize(cuda_stream(device)), "waiting for the GPU");
+}
+
+static void cuda_close(Device *device) {
+    CudaState *state = cuda_state(device);
+    if (state->scratch) cuda_release(device, state->scratch, state->scratch_bytes);
+    cuda_check(cudaStreamDestroy(state->stream), "closing the stream");
+    free(state);
+    free(device);
+}
+
+void *cuda_scratch(Device *device, size_t bytes) {
+    CudaState *state = cuda_state(device);
+    if (bytes <= state->scratch_bytes) return state->scratch;
+    cuda_synchronize(device); /* earlier operations may still use what is given back */
+    if (state->scratch) cuda_release(device, state->scratch, state->scratch_bytes);
+    state->scratch_bytes = bytes;
+    state->scratch = cuda_allocate(device, bytes);
+    return state->scratch;
+}
+
+#define OP_ENTRY(op) .op = cuda_##op,
+static const DeviceOps cuda_operations = {FOR_EACH_OP(OP_ENTRY)};
+
+/* Why there is no GPU to work on; NULL: there is one. */
+const char *cuda_missing(void) {
+    int count = 0, driver = 0;
+    cudaError_t status = cudaGetDeviceCount(&count);
+    cudaDriverGetVersion(&driver);
+    if (status == cudaErrorInsufficientDriver && !driver) return "there is no NVIDIA driver";
+    if (status == cudaErrorInsufficientDriver) return "the NVIDIA driver is older than this program needs";
+    if (status != cudaSuccess && status != cudaErrorNoDevice) return cudaGetErrorString(status);
+    return count ? NULL : "there is no NVIDIA GPU";
+}
+
+static DType half_of(int capability) {
+#if defined CUDA_HALF_F16 && !defined CUDA_HALF_BF16
+    (void)capability;
+    return DTYPE_F16;
+#elif defined CUDA_HALF_BF16 && !defined CUDA_HALF_F16
+    (void)capability;
+    return DTYPE_BF16;
+#else
+    return capability >= 80 ? DTYPE_BF16 : DTYPE_F16;
+#endif
+}
+
+Device *cuda_device_open(int index) {
+    const char *missing = cuda_missing();
+    if (missing) die("--device cuda: %s", missing);
+    struct cudaDeviceProp properties;
+    Device *device = xcalloc(1, sizeof *device);
+    CudaState *state = xcalloc(1, sizeof *state);
+    int shared;
+    cuda_check(cudaSetDevice(index), "choosing the GPU");
+    cuda_check(cudaGetDeviceProperties(&properties, index), "asking for the GPU's properties");
+    cuda_check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, index),
+               "asking for its limits");
+    cuda_check(cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking), "opening a stream");
+    state->capability = 10 * properties.major + properties.minor;
+    state->n_multiprocessors = properties.multiProcessorCount;
+    state->shared_limit = (size_t)shared;
+    *device = (Device){.name = "cuda",
+                       .n_threads = 1,
+                       .ops = &cuda_operations,
+                       .half = half_of(state->capability),
+                       .allocate = cuda_allocate,
+                       .release = cuda_release,
+                       .upload = cuda_upload,
+                       .download = cuda_download,
+                       .clear = cuda_clear,
+                       .synchronize = cuda_synchronize,
+                       .close = cuda_close,
+                       .state = state};
+    snprintf(device->description, sizeof device->description, "cuda: %.48s, %.1f GB, sm_%d, %d multiprocessors",
+             properties.name, (double)properties.totalGlobalMem * 1e-9, state->capability, state->n_multiprocessors);
+    return device;
+}

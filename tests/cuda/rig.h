@@ -1,0 +1,189 @@
+/* For tests that compare the cuda device, real or emulated, with the cpu device: tensors that exist twice, once on
+ * each. The cpu's is f32 and holds numbers that the other's type can represent, so that both start from the same. */
+#ifndef TESTS_CUDA_RIG_H
+#define TESTS_CUDA_RIG_H
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/ops_table.h"
+#include "kernels/philox.h"
+#include "tests/helpers.h"
+
+typedef struct {
+    Tensor cpu, cuda; /* of one shape; the first is f32, or the integer type of both */
+} Pair;
+
+enum { RIG_MAX_TENSORS = 256 };
+
+typedef struct {
+    Device *cpu, *cuda;
+    uint64_t draws;
+    struct {
+        void *host, *device;
+        size_t bytes;
+    } tensors[RIG_MAX_TENSORS];
+    int count;
+} Rig;
+
+static inline float through_type(DType type, float x) {
+    if (type == DTYPE_F16) return (float)(_Float16)x;
+    if (type != DTYPE_BF16) return x;
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    if (!isnan(x)) bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000u; /* to the nearest, ties to even */
+    memcpy(&x, &bits, 4);
+    return x;
+}
+
+/* Half a unit in the last place, relative: what one rounding to the type costs. */
+static inline double rounding_of(DType type) {
+    return type == DTYPE_BF16 ? 0x1p-9 : type == DTYPE_F16 ? 0x1p-12 : 0x1p-25;
+}
+
+/* A device whose 16-bit type is `half`, and an empty rig around it. */
+static inline Rig rig_open(DType half) {
+    Rig rig = {.cpu = cpu_device_open(2), .cuda = cuda_device_open(0)};
+    if (half != DTYPE_F32) rig.cuda->half = half;
+    return rig;
+}
+
+/* Frees the tensors; the devices stay. */
+static inline void rig_clear(Rig *rig) {
+    for (int i = 0; i < rig->count; i++) {
+        free(rig->tensors[i].host);
+        rig->cuda->release(rig->cuda, rig->tensors[i].device, rig->tensors[i].bytes);
+    }
+    rig->count = 0;
+}
+
+static inline void rig_close(Rig *rig) {
+    rig_clear(rig);
+    device_close(rig->cpu);
+    device_close(rig->cuda);
+}
+
+static inline Tensor rig_shaped(void *data, DType type, int64_t rows, int64_t columns) {
+    return columns ? tensor_2d(data, type, rows, columns) : tensor_1d(data, type, rows);
+}
+
+/* The cpu's numbers, rounded to the other's type and stored there. */
+static inline void pair_upload(Rig *rig, Pair p) {
+    int64_t n = tensor_numel(p.cuda);
+    size_t bytes = tensor_bytes(p.cuda);
+    char *stored = xmalloc(bytes + 1);
+    float *from = p.cpu.data;
+    if (p.cpu.dtype != DTYPE_F32) memcpy(stored, p.cpu.data, bytes);
+    for (int64_t i = 0; p.cpu.dtype == DTYPE_F32 && i < n; i++) {
+        from[i] = through_type(p.cuda.dtype, from[i]);
+        uint32_t bits;
+        _Float16 half = (_Float16)from[i];
+        memcpy(&bits, &from[i], 4);
+        if (p.cuda.dtype == DTYPE_F32) memcpy(stored + 4 * i, &bits, 4);
+        if (p.cuda.dtype == DTYPE_BF16) memcpy(stored + 2 * i, &(uint16_t){(uint16_t)(bits >> 16)}, 2);
+        if (p.cuda.dtype == DTYPE_F16) memcpy(stored + 2 * i, &half, 2);
+    }
+    rig->cuda->upload(rig->cuda, p.cuda.data, stored, bytes);
+    rig->cuda->synchronize(rig->cuda);
+    free(stored);
+}
+
+/* What the cuda device holds, as f32: free(). */
+static inline float *pair_download(Rig *rig, Pair p) {
+    int64_t n = tensor_numel(p.cuda);
+    char *stored = xmalloc(tensor_bytes(p.cuda) + 1);
+    float *out = xmalloc((size_t)(n + 1) * sizeof *out);
+    rig->cuda->download(rig->cuda, stored, p.cuda.data, tensor_bytes(p.cuda));
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = 0;
+        _Float16 half;
+        if (p.cuda.dtype == DTYPE_F32) memcpy(&out[i], stored + 4 * i, 4);
+        if (p.cuda.dtype == DTYPE_BF16) memcpy((char *)&bits + 2, stored + 2 * i, 2), memcpy(&out[i], &bits, 4);
+        if (p.cuda.dtype == DTYPE_F16) memcpy(&half, stored + 2 * i, 2), out[i] = (float)half;
+    }
+    free(stored);
+    return out;
+}
+
+/* Both hold NaN: what an operation forgets to write shows. columns 0: rank 1. */
+static inline Pair pair_poisoned(Rig *rig, DType type, int64_t rows, int64_t columns) {
+    int64_t n = rows * (columns ? columns : 1);
+    size_t bytes = (size_t)n * dtype_size(type);
+    assert_true(rig->count < RIG_MAX_TENSORS);
+    float *host = xmalloc((size_t)(n + 1) * sizeof *host);
+    void *device = rig->cuda->allocate(rig->cuda, bytes);
+    for (int64_t i = 0; i < n; i++) host[i] = NAN;
+    rig->tensors[rig->count].host = host;
+    rig->tensors[rig->count].device = device;
+    rig->tensors[rig->count++].bytes = bytes;
+    Pair p = {rig_shaped(host, DTYPE_F32, rows, columns), rig_shaped(device, type, rows, columns)};
+    pair_upload(rig, p);
+    return p;
+}
+
+/* Normal numbers times `scale`, those of both the same. */
+static inline Pair pair_normal(Rig *rig, DType type, int64_t rows, int64_t columns, float scale) {
+    Pair p = pair_poisoned(rig, type, rows, columns);
+    rig->draws++;
+    for (int64_t i = 0; i < tensor_numel(p.cpu); i++)
+        ((float *)p.cpu.data)[i] = scale * philox_normal(rig->draws, PURPOSE_TEST, 0, (uint64_t)i);
+    pair_upload(rig, p);
+    return p;
+}
+
+/* Integers of the caller. */
+static inline Pair pair_integers(Rig *rig, const int32_t *values, int64_t n) {
+    Pair p = pair_poisoned(rig, DTYPE_F32, n, 0);
+    p.cpu.dtype = p.cuda.dtype = DTYPE_I32;
+    if (n) memcpy(p.cpu.data, values, (size_t)n * sizeof *values);
+    pair_upload(rig, p);
+    return p;
+}
+
+/* Integers in [0, below). */
+static inline Pair pair_below(Rig *rig, int64_t n, int32_t below) {
+    int32_t *values = xmalloc((size_t)(n + 1) * sizeof *values);
+    rig->draws++;
+    for (int64_t i = 0; i < n; i++)
+        values[i] = (int32_t)(philox_bits(rig->draws, PURPOSE_TEST, 1, (uint64_t)i) % (uint32_t)below);
+    Pair p = pair_integers(rig, values, n);
+    free(values);
+    return p;
+}
+
+/* An absent argument. */
+static inline Pair pair_none(void) { return (Pair){tensor_none(), tensor_none()}; }
+
+/* Every number of the cuda device is within tolerance * (|want| + typical) of the cpu's, `typical` being the root of
+ * the mean square of all of them, or of the row if the tensor has two dimensions: an error of a sum does not know how
+ * small the sum happened to become. */
+static inline void expect_pair(Rig *rig, const char *what, Pair p, double tolerance) {
+    float *got = pair_download(rig, p);
+    const float *want = p.cpu.data;
+    int64_t columns = p.cpu.rank == 2 ? p.cpu.dims[1] : tensor_numel(p.cpu),
+            rows = columns ? tensor_numel(p.cpu) / columns : 0;
+    for (int64_t r = 0; r < rows; r++) {
+        double squares = 0;
+        for (int64_t c = 0; c < columns; c++) squares += (double)want[r * columns + c] * (double)want[r * columns + c];
+        double typical = sqrt(squares / (double)columns);
+        for (int64_t c = 0; c < columns; c++) {
+            double g = (double)got[r * columns + c], w = (double)want[r * columns + c];
+            if (!(fabs(g - w) <= tolerance * (fabs(w) + typical)) && !(g == w))
+                fail_msg("%s %s [%lld, %lld]: got %.9g, want %.9g, %.3g of the tolerance %.3g", what,
+                         dtype_name(p.cuda.dtype), (long long)r, (long long)c, g, w,
+                         fabs(g - w) / (tolerance * (fabs(w) + typical)), tolerance);
+        }
+    }
+    free(got);
+}
+
+/* The same bits in both cuda tensors. */
+static inline void expect_same_bits(Rig *rig, const char *what, Pair a, Pair b) {
+    float *x = pair_download(rig, a), *y = pair_download(rig, b);
+    if (memcmp(x, y, (size_t)tensor_numel(a.cuda) * sizeof *x)) fail_msg("%s: not the same bits", what);
+    free(x);
+    free(y);
+}
+
+#endif
