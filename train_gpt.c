@@ -224,11 +224,14 @@ int main(int argc, char **argv) {
         validation->close(validation);
         validation = NULL;
     }
+    const char *why;
+    Device *device = device_open(o.train.device, (int)o.train.threads, &why);
     Training training = {.options = &o.train,
                          .rows = rows,
                          .n_rows = n_rows,
                          .model = model_of(&o),
-                         .device = cpu_device_open((int)o.train.threads),
+                         .device = device,
+                         .device_why = why,
                          .train = train,
                          .validation = validation,
                          .floor_name = "unigram entropy of the codes",

@@ -40,6 +40,7 @@ struct Device {
     void (*download)(Device *device, void *to_host, const void *from, size_t bytes); /* waits for what was queued */
     void (*clear)(Device *device, void *memory, size_t bytes);                       /* to zero */
     void (*synchronize)(Device *device);
+    size_t (*available)(const Device *device); /* bytes that can still be allocated; NULL: ask the host */
     void (*close)(Device *device);
 
     size_t allocated, peak_allocated; /* bytes, now and at most */
@@ -51,6 +52,9 @@ struct Device {
  * Call it first in main. */
 void cpu_limit_spinning(char **argv);
 Device *cpu_device_open(int n_threads); /* 0: all cores */
+/* "cpu", "cuda", or "auto": the GPU if there is one. Dies, saying what is missing, if it cannot be had. *why: why it is
+ * not the GPU; NULL if it is, or nobody wanted one. */
+Device *device_open(const char *which, int n_threads, const char **why);
 /* The index-th GPU; dies if there is none. In builds with CUDA only. */
 Device *cuda_device_open(int index);
 const char *cuda_missing(void); /* why there is no GPU to open; NULL: there is one */

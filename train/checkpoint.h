@@ -15,11 +15,12 @@ typedef struct {
     int64_t epoch, batch_index; /* the NEXT micro-batch */
     uint64_t seed;
     int64_t samples_seen, tokens_seen;
-    int64_t n_samples;     /* of the training data: a resumed run must see the same */
-    int64_t skipped_steps; /* with a loss that was not finite */
-    int64_t frozen_rows;   /* of the base vocabulary, kept as they are */
-    double seconds;        /* trained so far */
-    double best;           /* smallest validation objective so far; INFINITY: none */
+    int64_t n_samples;                   /* of the training data: a resumed run must see the same */
+    int64_t skipped_steps;               /* with a loss that was not finite */
+    int64_t frozen_rows;                 /* of the base vocabulary, kept as they are */
+    float loss_scale[LOSS_SCALE_FIELDS]; /* of 16-bit types that need it */
+    double seconds;                      /* trained so far */
+    double best;                         /* smallest validation objective so far; INFINITY: none */
     int64_t best_step;
     char revision[48];  /* git revision of the program */
     char *options_json; /* the options of the run (owned by the caller) */

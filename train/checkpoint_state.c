@@ -59,6 +59,10 @@ char *state_to_json(const TrainState *state) {
     json_t *metrics = json_object(), *options = json_loads(state->options_json ? state->options_json : "{}", 0, NULL);
     for (int i = 0; i < state->n_metrics; i++)
         json_object_set_new(metrics, state->metric_names[i], real_to_json(state->metric_values[i]));
+    json_t *scale = json_array();
+    for (int i = 0; i < LOSS_SCALE_FIELDS; i++)
+        json_array_append_new(scale, real_to_json((double)state->loss_scale[i]));
+    json_object_set_new(root, "loss_scale", scale);
     json_object_set_new(root, "metrics", metrics);
     if (!options || json_object_set_new(root, "options", options)) die("the options of the run are no JSON object");
     char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
@@ -96,6 +100,13 @@ static bool read_fields(const json_t *root, TrainState *state, Error *error) {
     if (!revision || !json_is_object(options))
         return error_set(error, "state.json: \"revision\" or \"options\" is missing");
     snprintf(state->revision, sizeof state->revision, "%s", revision);
+    for (size_t i = 0; i < LOSS_SCALE_FIELDS; i++) {
+        double value;
+        if (!json_to_real(json_array_get(json_object_get(root, "loss_scale"), i), &value))
+            return error_set(error, "state.json: \"loss_scale\" is missing or no list of %d numbers",
+                             LOSS_SCALE_FIELDS);
+        state->loss_scale[i] = (float)value;
+    }
     if (!read_metrics(json_object_get(root, "metrics"), state, error)) return false;
     state->options_json = json_dumps(options, JSON_REAL_PRECISION(17));
     return true;

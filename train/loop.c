@@ -164,14 +164,15 @@ static void dump_step(Run *run, Dump *dump) {
     log_line(run->log, "[Debug] wrote %s: the first step's batch, activations and gradients", t->options->debug_dump);
 }
 
-/* Reads the step's sums and its gradient norm: the one place where the loop waits for the device. */
+/* Reads the step's sums and its gradient norm: the one place where the loop waits for the device. Whether all losses
+ * are finite. */
 static bool read_step(Run *run) {
     Training *t = run->t;
     Device *device = t->device;
     int n = t->model->n_metrics;
     device->download(device, run->host_sums, run->sums.data, tensor_bytes(run->sums));
     device->download(device, &run->grad_norm, run->norm.data, sizeof run->grad_norm);
-    bool finite = isfinite(run->grad_norm);
+    bool finite = true;
     for (int64_t i = 0; i < t->options->grad_accumulation * n; i++) finite = finite && isfinite(run->host_sums[i]);
     return finite;
 }
@@ -206,6 +207,8 @@ static void save(Run *run, bool is_best) {
         if (!device->host_memory) device->download(device, t->staging[i], parts[i].data, tensor_bytes(parts[i]));
         host[i] = device->host_memory ? parts[i].data : t->staging[i];
     }
+    if (tensor_given(t->model->loss_scale))
+        device->download(device, t->state.loss_scale, t->model->loss_scale.data, sizeof t->state.loss_scale);
     t->state.seconds = run->seconds_before + seconds_now() - run->run_start;
     run->saved_step = t->state.step;
     checkpointer_save(run->checkpointer, &t->model->params, host[0], host[1], host[2], &t->state, is_best);
@@ -244,8 +247,11 @@ static void train_step(Run *run) {
         t->state.batch_index = batch->index + 1;
     }
     global_norm(device, run->norm, t->model->gradients, t->model->loss_scale, run->segments, run->n_segments);
-    bool finite = read_step(run);
+    bool finite = read_step(run), scaled = tensor_given(t->model->loss_scale);
     if (dump) dump_step(run, dump);
+    /* A gradient too large for the 16-bit type is no fault: the scale goes down, and the next step fits. */
+    if ((!finite || (!isfinite(run->grad_norm) && !scaled)) && !o->skip_nonfinite) stop_nonfinite(run, &before);
+    finite = finite && isfinite(run->grad_norm);
     if (finite) {
         wait_for_checkpoint(run); /* it reads the weights that are about to change */
         AdamW adamw = {.learning_rate = (float)(o->learning_rate *
@@ -258,13 +264,12 @@ static void train_step(Run *run) {
         adamw_update(device, t->model->weights, t->model->half_weights, t->m, t->v, t->model->gradients, run->norm,
                      t->model->loss_scale, run->segments, run->n_segments, adamw);
         collect_step(run);
-    } else if (o->skip_nonfinite) {
+    } else {
         t->state.skipped_steps++;
         log_line(run->log, "[Train] step=%lld skipped: the loss or its gradient is not finite (%lld skipped so far)",
                  (long long)t->state.step + 1, (long long)t->state.skipped_steps);
-    } else {
-        stop_nonfinite(run, &before);
     }
+    if (scaled) loss_scale_update(device, t->model->loss_scale, run->norm);
     t->state.step++;
 }
 

@@ -31,6 +31,7 @@ typedef struct {
     int n_rows;
     Model *model;
     Device *device;
+    const char *device_why;      /* why it is no GPU, or NULL */
     Dataset *train, *validation; /* validation may be NULL */
     const char *floor_name;      /* a known loss to compare with, drawn into the plot: "unigram entropy"; or NULL */
     double floor_value;

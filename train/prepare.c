@@ -14,11 +14,14 @@
 static const char *const stream_options[] = {"batch-size", "grad-accumulation", "token-budget", "bucketing",
                                              "seed",       "val-ratio"};
 
+/* The 16-bit type of the activations; f32: there is none. */
+static DType half_type(const Training *t) { return t->options->amp ? t->device->half : DTYPE_F32; }
+
 static MemoryPlan plan_for(Training *t, int64_t batch_size, bool recompute) {
     const TrainOptions *o = t->options;
     Batch train = t->largest_batch(t->train, batch_size, o->token_budget), validation;
     if (t->validation) validation = t->largest_batch(t->validation, o->val_batch_size, 0);
-    MemoryPlan plan = memory_plan(t->model, &train, t->validation ? &validation : NULL, recompute);
+    MemoryPlan plan = memory_plan(t->model, half_type(t), &train, t->validation ? &validation : NULL, recompute);
     batch_close(&train);
     if (t->validation) batch_close(&validation);
     return plan;
@@ -46,20 +49,23 @@ static _Noreturn void die_too_large(Training *t, const MemoryPlan *plan, size_t 
         o->token_budget ? " with this --token-budget" : "");
 }
 
-static Tensor flat_tensor(Training *t) {
-    int64_t n = t->model->params.flat_count;
-    return tensor_1d(t->device->allocate(t->device, (size_t)n * sizeof(float)), DTYPE_F32, n);
+static Tensor flat_tensor(Training *t, DType type, int64_t n) {
+    return tensor_1d(t->device->allocate(t->device, (size_t)n * dtype_size(type)), type, n);
 }
 
 static void allocate(Training *t) {
     MemoryPlan plan = plan_for(t, t->options->batch_size, t->options->grad_checkpointing);
-    size_t available = memory_available();
+    size_t available = memory_available(t->device);
     memory_print(&plan);
     if (memory_total(&plan) > available) die_too_large(t, &plan, available);
-    t->model->weights = flat_tensor(t);
-    t->model->gradients = flat_tensor(t);
-    t->m = flat_tensor(t);
-    t->v = flat_tensor(t);
+    Model *model = t->model;
+    int64_t n = model->params.flat_count;
+    model->weights = flat_tensor(t, DTYPE_F32, n);
+    model->gradients = flat_tensor(t, DTYPE_F32, n);
+    t->m = flat_tensor(t, DTYPE_F32, n);
+    t->v = flat_tensor(t, DTYPE_F32, n);
+    if (half_type(t) != DTYPE_F32) model->half_weights = flat_tensor(t, half_type(t), n);
+    if (half_type(t) == DTYPE_F16) model->loss_scale = flat_tensor(t, DTYPE_F32, LOSS_SCALE_FIELDS);
     t->activations = arena_open(t->device, plan.activations, "activations");
     t->batch_bytes = plan.batches;
     for (int i = 0; i < 3; i++)
@@ -136,8 +142,19 @@ static void start_fresh(Training *t) {
                r->missing ? r->missing_names : "");
     }
     upload_parts(t, 1);
-    t->state = (TrainState){.seed = (uint64_t)o->seed, .best = INFINITY, .n_samples = t->train->n_samples};
+    t->state = (TrainState){.seed = (uint64_t)o->seed,
+                            .best = INFINITY,
+                            .n_samples = t->train->n_samples,
+                            .loss_scale = {[LOSS_SCALE_FACTOR] = 65536}};
     snprintf(t->state.revision, sizeof t->state.revision, "%s", GIT_REVISION);
+}
+
+/* What the device computes with besides the weights themselves, from them and from the state. */
+static void derive(Training *t) {
+    Model *model = t->model;
+    if (tensor_given(model->half_weights)) cast(t->device, model->half_weights, model->weights);
+    if (tensor_given(model->loss_scale))
+        t->device->upload(t->device, model->loss_scale.data, t->state.loss_scale, sizeof t->state.loss_scale);
 }
 
 void train_prepare(Training *t) {
@@ -145,6 +162,7 @@ void train_prepare(Training *t) {
     t->resumed_from = t->options->resume ? checkpoint_resolve(t->options->output_dir, t->options->resume) : NULL;
     if (t->resumed_from) {
         resume(t);
+        derive(t);
         return;
     }
     char *earlier = checkpoint_resolve(t->options->output_dir, "auto");
@@ -153,12 +171,14 @@ void train_prepare(Training *t) {
             t->options->output_dir, earlier);
     if (t->options->resume) printf("[Resume] %s has no checkpoint yet: a fresh start\n", t->options->output_dir);
     start_fresh(t);
+    derive(t);
 }
 
 void train_close(Training *t) {
     Device *device = t->device;
-    Tensor parts[] = {t->model->weights, t->model->gradients, t->m, t->v};
-    for (int i = 0; i < 4; i++) device->release(device, parts[i].data, tensor_bytes(parts[i]));
+    Tensor parts[] = {t->model->weights, t->model->gradients, t->m, t->v, t->model->half_weights, t->model->loss_scale};
+    for (int i = 0; i < 6; i++)
+        if (tensor_given(parts[i])) device->release(device, parts[i].data, tensor_bytes(parts[i]));
     arena_close(&t->activations);
     tensor_file_close(&t->source);
     for (int i = 0; i < 3; i++) free(t->staging[i]);
@@ -169,7 +189,8 @@ void train_close(Training *t) {
 
 void train_dry_run(Model *model, const TrainOptions *o, const Batch *batch) {
     Device *dry = dry_device_open();
-    MemoryPlan plan = memory_plan(model, batch, NULL, o->grad_checkpointing);
+    if (o->amp) dry->half = DTYPE_BF16;
+    MemoryPlan plan = memory_plan(model, dry->half, batch, NULL, o->grad_checkpointing);
     int64_t n = model->params.flat_count;
     Tensor none = tensor_none(), flat = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
     Tensor norm = tensor_1d(dry->allocate(dry, 4), DTYPE_F32, 1), fields[BATCH_MAX_FIELDS] = {{0}};
@@ -179,10 +200,12 @@ void train_dry_run(Model *model, const TrainOptions *o, const Batch *batch) {
     Pass pass = {.train = true, .recompute = o->grad_checkpointing, .sums = norm};
     pass.sums = tensor_1d(flat.data, DTYPE_F32, model->n_metrics);
     model->weights = model->gradients = flat;
+    if (o->amp) model->half_weights = tensor_1d(flat.data, dry->half, n);
     for (int i = 0; i < batch->n_fields; i++) fields[i] = batch->fields[i];
     for (int64_t micro = 0; micro < o->grad_accumulation; micro++) model->run(model, dry, &arena, batch, fields, &pass);
     global_norm(dry, norm, flat, none, segments, n_segments);
-    adamw_update(dry, flat, none, flat, flat, flat, norm, none, segments, n_segments, (AdamW){.step = 1});
+    adamw_update(dry, flat, model->half_weights, flat, flat, flat, norm, none, segments, n_segments,
+                 (AdamW){.step = 1});
     printf("%lld parameters in %d tensors; one step = %lld micro-batches of %d sequences, %lld tokens\n",
            (long long)params_count(&model->params), model->params.count, (long long)o->grad_accumulation,
            batch->n_sequences, (long long)batch->n_tokens);

@@ -12,8 +12,10 @@
 void report_start(const Training *t, int64_t total_steps, int64_t batches_an_epoch, int64_t validation_batches) {
     const TrainOptions *o = t->options;
     char count[32];
-    printf("[Device] %s\n", t->device->description);
-    if (o->amp) printf("[Device] --amp has no effect on the cpu device: it computes in float32\n");
+    printf("[Device] %s%s%s\n", t->device->description, t->device_why ? "; no GPU is used: " : "",
+           t->device_why ? t->device_why : "");
+    if (o->amp && t->device->half == DTYPE_F32)
+        printf("[Device] --amp has no effect on the cpu device: it computes in float32\n");
     printf("[Model] %s: %s in %d tensors\n", t->model->name,
            format_count((double)params_count(&t->model->params), "trained parameters", count), t->model->params.count);
     if (o->token_budget)

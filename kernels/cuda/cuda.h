@@ -55,14 +55,18 @@ FOR_EACH_OP(OP_DECLARATION)
 /* Calls f(T()) for the type that dtype names: with_type(x.dtype, [&](auto zero) { using T = decltype(zero); ... }). */
 template <class Function> inline void with_type(DType dtype, Function f) {
     switch (dtype) {
-    case DTYPE_F32: return f(float());
+    case DTYPE_F32:
+        return f(float());
 #ifdef CUDA_HALF_BF16
-    case DTYPE_BF16: return f(bf16());
+    case DTYPE_BF16:
+        return f(bf16());
 #endif
 #ifdef CUDA_HALF_F16
-    case DTYPE_F16: return f(f16());
+    case DTYPE_F16:
+        return f(f16());
 #endif
-    default: die("the cuda device was not built for %s", dtype_name(dtype));
+    default:
+        die("the cuda device was not built for %s", dtype_name(dtype));
     }
 }
 

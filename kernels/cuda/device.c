@@ -46,6 +46,13 @@ static void cuda_synchronize(Device *device) {
     cuda_check(cudaStreamSynchronize(cuda_stream(device)), "waiting for the GPU");
 }
 
+static size_t cuda_available(const Device *device) {
+    size_t available, total;
+    (void)device;
+    cuda_check(cudaMemGetInfo(&available, &total), "reading the free memory");
+    return available;
+}
+
 static void cuda_close(Device *device) {
     CudaState *state = cuda_state(device);
     if (state->scratch) cuda_release(device, state->scratch, state->scratch_bytes);
@@ -115,6 +122,7 @@ Device *cuda_device_open(int index) {
                        .download = cuda_download,
                        .clear = cuda_clear,
                        .synchronize = cuda_synchronize,
+                       .available = cuda_available,
                        .close = cuda_close,
                        .state = state};
     snprintf(device->description, sizeof device->description, "cuda: %.48s, %.1f GB, sm_%d, %d multiprocessors",
