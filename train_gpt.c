@@ -212,6 +212,8 @@ int main(int argc, char **argv) {
     resolve_vocabulary(&o);
     if (o.train.dry_run) return dry_run(&o);
 
+    const char *why;
+    Device *device = device_open(o.train.device, (int)o.train.threads, &why);
     bool own_validation = o.train.val_manifest.count > 0, split = !own_validation && o.train.val_ratio > 0;
     Dataset *train = open_data(&o, &o.train.manifest, split ? SPLIT_TRAIN : SPLIT_ALL, "train");
     Dataset *validation = own_validation ? open_data(&o, &o.train.val_manifest, SPLIT_ALL, "val")
@@ -224,8 +226,6 @@ int main(int argc, char **argv) {
         validation->close(validation);
         validation = NULL;
     }
-    const char *why;
-    Device *device = device_open(o.train.device, (int)o.train.threads, &why);
     Training training = {.options = &o.train,
                          .rows = rows,
                          .n_rows = n_rows,

@@ -12,11 +12,6 @@
 const char *const op_names[OP_COUNT] = {FOR_EACH_OP(OP_NAME)};
 #undef OP_NAME
 
-#ifndef WITH_CUDA
-const char *cuda_missing(void) { return "this program was built without CUDA: no nvcc was found"; }
-Device *cuda_device_open(int index) { die("GPU %d: %s", index, cuda_missing()); }
-#endif
-
 Device *device_open(const char *which, int n_threads, const char **why) {
     bool cpu = !strcmp(which, "cpu");
     *why = cpu ? NULL : cuda_missing();

@@ -55,7 +55,7 @@ Device *cpu_device_open(int n_threads); /* 0: all cores */
 /* "cpu", "cuda", or "auto": the GPU if there is one. Dies, saying what is missing, if it cannot be had. *why: why it is
  * not the GPU; NULL if it is, or nobody wanted one. */
 Device *device_open(const char *which, int n_threads, const char **why);
-/* The index-th GPU; dies if there is none. In builds with CUDA only. */
+/* The index-th GPU; dies if there is none. */
 Device *cuda_device_open(int index);
 const char *cuda_missing(void); /* why there is no GPU to open; NULL: there is one */
 Device *dry_device_open(void);

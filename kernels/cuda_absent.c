@@ -1,0 +1,8 @@
+/* Stands in for the cuda device in a program that is linked without it: an archive that has the device comes first, and
+ * then this is not taken. */
+#include "base/base.h"
+#include "kernels/device.h"
+
+const char *cuda_missing(void) { return "this program was built without CUDA: no nvcc was found"; }
+
+Device *cuda_device_open(int index) { die("GPU %d: %s", index, cuda_missing()); }
