@@ -63,6 +63,41 @@ $(BUILD)/libtrain.a: $(LIBRARY_OBJECTS)
 $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tests/bench_cpu: $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ $(LDLIBS)
 
+# The cuda device for the CPU: the kernels by the C++ compiler, the CUDA runtime by kernels/cuda/emulate. For tests.
+CUDA_HOME ?= $(firstword $(wildcard /usr/local/cuda /usr/lib/cuda /opt/cuda))
+CUDA_INCLUDE = $(firstword $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h /usr/include/cuda_runtime_api.h))
+EMULATED = $(BUILD)/emulated
+EMULATED_OBJECTS = $(patsubst %,$(EMULATED)/%.o,$(basename $(wildcard kernels/cuda/*.c kernels/cuda/*.cu)) \
+                     kernels/cuda/emulate/emulate)
+CUDA_TESTS = $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(wildcard tests/cuda/test_*.c tests/cuda/test_*.cu)))
+ifneq ($(CUDA_INCLUDE),)
+TESTS += $(CUDA_TESTS)
+endif
+CUDA_FLAGS = -isystem $(dir $(CUDA_INCLUDE))
+
+$(EMULATED)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(CUDA_FLAGS) -c $< -o $@
+
+$(EMULATED)/%.o: %.cu
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas -x c++ -c $< -o $@
+
+$(EMULATED)/kernels/cuda/emulate/%.o: kernels/cuda/emulate/%.cpp
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -w -c $< -o $@
+
+$(BUILD)/libemulated.a: $(EMULATED_OBJECTS)
+	@rm -f $@
+	@ar rcs $@ $^
+
+$(BUILD)/tests/cuda/%.o: tests/cuda/%.cu
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas -x c++ -c $< -o $@
+
+$(BUILD)/tests/cuda/test_%: $(BUILD)/tests/cuda/test_%.o $(BUILD)/tests/helpers.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a
+	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
+
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/helpers.o $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
 
