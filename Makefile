@@ -60,11 +60,50 @@ $(BUILD)/libtrain.a: $(LIBRARY_OBJECTS)
 	@rm -f $@
 	@ar rcs $@ $^
 
-$(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tests/bench_cpu: $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libtrain.a
-	$(CC) -fopenmp $(EXTRA) $^ -o $@ $(LDLIBS)
+# With a CUDA toolkit the programs get the cuda device too, for the cards that GPU names: a preset of configs/gpu, native
+# (the card that is there), all, or none. The runtime is linked statically, and the driver is asked for when a GPU is
+# wanted, so that the same program starts on a machine without either.
+CUDA_HOME ?= $(firstword $(wildcard /usr/local/cuda /usr/lib/cuda /opt/cuda))
+NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
+GPU ?= none
+PRESETS = $(patsubst configs/gpu/%.mk,%,$(wildcard configs/gpu/*.mk))
+ifneq ($(filter $(GPU),$(PRESETS)),)
+include configs/gpu/$(GPU).mk
+else ifeq ($(GPU),all)
+GPU_ARCHITECTURES = $(if $(shell $(NVCC) --list-gpu-arch 2>/dev/null | grep compute_70),70) 75 80 86 89 90
+else ifeq ($(filter $(GPU),native none),)
+$(error GPU=$(GPU) is no preset: choose one of $(PRESETS), native, all, none)
+endif
+NVCC_TARGETS = $(if $(filter native,$(GPU)),-arch=native,$(foreach a,$(GPU_ARCHITECTURES),-gencode \
+                 arch=compute_$a$(comma)code=sm_$a) -gencode arch=compute_$(lastword $(GPU_ARCHITECTURES))$(comma)code=compute_$(lastword \
+                 $(GPU_ARCHITECTURES)))
+comma = ,
+GPU_DEFINES = $(if $(GPU_HALF),-DCUDA_HALF_$(GPU_HALF))
+NVCC_FLAGS = -std=c++17 -O3 -lineinfo -I. $(GPU_DEFINES) -Xcompiler -Wall,-Wextra -Xcudafe --display_error_number
+ON_GPU = $(BUILD)/gpu_$(GPU)
+CUDA_SOURCES = $(wildcard kernels/cuda/*.c kernels/cuda/*.cu)
+CUDA_OBJECTS = $(patsubst %,$(ON_GPU)/%.o,$(basename $(CUDA_SOURCES)))
+ifneq ($(and $(NVCC),$(filter-out none,$(GPU))),)
+CUDA_DEVICE = $(ON_GPU)/libcuda_device.a
+CUDA_LIBS = $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart_static.a /usr/lib/*/libcudart_static.a)) -ldl -lrt
+endif
+
+$(ON_GPU)/%.o: %.cu
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) $(NVCC_TARGETS) -MMD -c $< -o $@
+
+$(ON_GPU)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(CUDA_FLAGS) $(GPU_DEFINES) -c $< -o $@
+
+$(ON_GPU)/libcuda_device.a: $(CUDA_OBJECTS)
+	@rm -f $@
+	@ar rcs $@ $^
+
+$(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tests/bench_cpu: $(BUILD)/%: $(BUILD)/%.o $(CUDA_DEVICE) $(BUILD)/libtrain.a
+	$(CC) -fopenmp $(EXTRA) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
 
 # The cuda device for the CPU: the kernels by the C++ compiler, the CUDA runtime by kernels/cuda/emulate. For tests.
-CUDA_HOME ?= $(firstword $(wildcard /usr/local/cuda /usr/lib/cuda /opt/cuda))
 CUDA_INCLUDE = $(firstword $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h /usr/include/cuda_runtime_api.h))
 EMULATED = $(BUILD)/emulated
 EMULATED_OBJECTS = $(patsubst %,$(EMULATED)/%.o,$(basename $(wildcard kernels/cuda/*.c kernels/cuda/*.cu)) \
