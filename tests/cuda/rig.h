@@ -11,6 +11,8 @@
 #include "kernels/philox.h"
 #include "tests/helpers.h"
 
+__extension__ typedef _Float16 Half;
+
 typedef struct {
     Tensor cpu, cuda; /* of one shape; the first is f32, or the integer type of both */
 } Pair;
@@ -28,7 +30,7 @@ typedef struct {
 } Rig;
 
 static inline float through_type(DType type, float x) {
-    if (type == DTYPE_F16) return (float)(_Float16)x;
+    if (type == DTYPE_F16) return (float)(Half)x;
     if (type != DTYPE_BF16) return x;
     uint32_t bits;
     memcpy(&bits, &x, 4);
@@ -78,7 +80,7 @@ static inline void pair_upload(Rig *rig, Pair p) {
     for (int64_t i = 0; p.cpu.dtype == DTYPE_F32 && i < n; i++) {
         from[i] = through_type(p.cuda.dtype, from[i]);
         uint32_t bits;
-        _Float16 half = (_Float16)from[i];
+        Half half = (Half)from[i];
         memcpy(&bits, &from[i], 4);
         if (p.cuda.dtype == DTYPE_F32) memcpy(stored + 4 * i, &bits, 4);
         if (p.cuda.dtype == DTYPE_BF16) memcpy(stored + 2 * i, &(uint16_t){(uint16_t)(bits >> 16)}, 2);
@@ -97,7 +99,7 @@ static inline float *pair_download(Rig *rig, Pair p) {
     rig->cuda->download(rig->cuda, stored, p.cuda.data, tensor_bytes(p.cuda));
     for (int64_t i = 0; i < n; i++) {
         uint32_t bits = 0;
-        _Float16 half;
+        Half half;
         if (p.cuda.dtype == DTYPE_F32) memcpy(&out[i], stored + 4 * i, 4);
         if (p.cuda.dtype == DTYPE_BF16) memcpy((char *)&bits + 2, stored + 2 * i, 2), memcpy(&out[i], &bits, 4);
         if (p.cuda.dtype == DTYPE_F16) memcpy(&half, stored + 2 * i, 2), out[i] = (float)half;
