@@ -35,11 +35,13 @@ enum { FOR_EACH_OP(OP_ENUM) OP_COUNT };
 
 _Static_assert((int)OP_COUNT <= (int)DEVICE_MAX_OPS, "raise DEVICE_MAX_OPS");
 
+#ifndef __cplusplus /* which takes no field of the name of its own type; kernels fill no tables */
 #define OP_FIELD(op) __typeof__(op) *op;
 struct DeviceOps {
     FOR_EACH_OP(OP_FIELD)
 };
 #undef OP_FIELD
+#endif
 
 extern const char *const op_names[OP_COUNT];
 

@@ -1,0 +1,147 @@
+/* What the kernels that memory limits share: packs of numbers that a thread loads and stores at once, dropout's factors
+ * for a pack, checks of indices, and sums over a block.
+ *
+ * A kernel is written once, for packs of W numbers. Packs of more than one need addresses that are multiples of their
+ * size; where pointers or the length of rows do not allow them, the same kernel runs with W = 1. */
+#ifndef KERNELS_CUDA_MEMORY_H
+#define KERNELS_CUDA_MEMORY_H
+
+#include <stdio.h>
+#include <type_traits>
+
+#include "kernels/cuda/cuda.h"
+
+/* W numbers of type T; up to 16 bytes are one access. */
+template <class T, int W> struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16) Pack {
+    T x[W];
+    GPU_INLINE T &operator[](int i) { return x[i]; }
+    GPU_INLINE const T &operator[](int i) const { return x[i]; }
+};
+
+template <int W, class T> GPU_INLINE Pack<T, W> load_pack(const T *from) {
+    return *reinterpret_cast<const Pack<T, W> *>(from);
+}
+
+template <int W, class T> GPU_INLINE void store_pack(T *to, const Pack<T, W> &pack) {
+    *reinterpret_cast<Pack<T, W> *>(to) = pack;
+}
+
+/* The same numbers in another type, rounded to the nearest. */
+template <class To, class From, int W> GPU_INLINE Pack<To, W> convert(const Pack<From, W> &from) {
+    Pack<To, W> to;
+    if constexpr (std::is_same_v<To, From>) {
+        to = from;
+    } else if constexpr (sizeof(To) == 2 && W % 2 == 0) { /* two at once, as the hardware does it */
+        uint32_t *pairs = reinterpret_cast<uint32_t *>(&to);
+#pragma unroll
+        for (int i = 0; i < W / 2; i++) pairs[i] = pack_pair<To>(to_float(from[2 * i]), to_float(from[2 * i + 1]));
+    } else {
+#pragma unroll
+        for (int i = 0; i < W; i++) to[i] = from_float<To>(to_float(from[i]));
+    }
+    return to;
+}
+
+template <int W> GPU_INLINE Pack<float, W> zeros() {
+    Pack<float, W> pack;
+#pragma unroll
+    for (int i = 0; i < W; i++) pack[i] = 0.0f;
+    return pack;
+}
+
+/* Whether rows of `length` numbers (of any number of rows if they are one run: length 0) can be accessed in packs of w:
+ * every array begins at a multiple of 16 bytes and every row at a multiple of a pack. Absent arrays do not matter. */
+template <class... Arrays> inline bool packs_fit(int w, int64_t length, const Arrays *...arrays) {
+    uintptr_t addresses = 0;
+    for (const void *array : {static_cast<const void *>(arrays)...}) addresses |= reinterpret_cast<uintptr_t>(array);
+    return addresses % 16 == 0 && length % w == 0;
+}
+
+/* Calls f with std::integral_constant<int, W> if packs fit, else with that of 1. */
+template <int W, class Function> inline void with_width(bool fit, Function f) {
+    if (fit)
+        f(std::integral_constant<int, W>());
+    else
+        f(std::integral_constant<int, 1>());
+}
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline unsigned grid_of(const char *op, int64_t blocks) {
+    if (blocks > INT32_MAX) die("%s: too large, %lld blocks", op, (long long)blocks);
+    return (unsigned)blocks;
+}
+
+/* Stops the kernel, and with it the program at its next wait, unless 0 <= index < limit: like the cpu's check, because
+ * an index outside would read or write somebody else's memory. */
+GPU_INLINE void check_index(const char *what, int64_t at, int64_t index, int64_t limit) {
+    if (index >= 0 && index < limit) return;
+    printf("%s[%lld] is %lld, expected less than %lld and not negative\n", what, (long long)at, (long long)index,
+           (long long)limit);
+    __trap();
+}
+
+/* Dropout as kernels take it. threshold 0: there is none. */
+struct DropoutNumbers {
+    uint64_t seed;
+    uint32_t purpose, step, threshold;
+    float keep;
+};
+
+inline DropoutNumbers dropout_numbers(Dropout drop) {
+    return {drop.seed, drop.purpose, drop.step, (uint32_t)ceil((double)drop.p * 0x1p32), 1.0f / (1.0f - drop.p)};
+}
+
+/* 0 or 1 / (1 - p) for elements first .. first + W - 1; first must be a multiple of W, so that one block of random
+ * numbers serves four elements. */
+template <int W> GPU_INLINE Pack<float, W> dropout_factors(const DropoutNumbers &drop, uint64_t first) {
+    Pack<float, W> factors;
+    if constexpr (W % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < W; i += 4) {
+            Philox random = philox(drop.seed, drop.purpose, drop.step, (first + i) / 4);
+#pragma unroll
+            for (int j = 0; j < 4; j++) factors[i + j] = random.x[j] >= drop.threshold ? drop.keep : 0.0f;
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            Philox random = philox(drop.seed, drop.purpose, drop.step, (first + i) / 4);
+            uint32_t bits = random.x[0]; /* not random.x[(first + i) % 4]: an index would put it into memory */
+#pragma unroll
+            for (int j = 1; j < 4; j++) bits = (first + i) % 4 == (uint64_t)j ? random.x[j] : bits;
+            factors[i] = bits >= drop.threshold ? drop.keep : 0.0f;
+        }
+    }
+    return factors;
+}
+
+/* The sum over a block of whole warps, in a fixed order, of K numbers at once; every thread gets the sums. Has one
+ * barrier, after writing scratch: whoever calls it twice in a row needs two scratches. */
+template <int K> GPU_INLINE void block_sums(float (&sums)[K], float (*scratch)[K]) {
+    int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+#pragma unroll
+    for (int k = 0; k < K; k++) sums[k] = warp_sum(sums[k]);
+    if (warps == 1) return;
+    if (threadIdx.x % 32 == 0)
+#pragma unroll
+        for (int k = 0; k < K; k++) scratch[warp][k] = sums[k];
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < K; k++) sums[k] = scratch[0][k];
+    for (int w = 1; w < warps; w++)
+#pragma unroll
+        for (int k = 0; k < K; k++) sums[k] += scratch[w][k];
+}
+
+/* The same of one number in double; thread 0 gets it. scratch: 32 doubles. */
+GPU_INLINE double block_sum_double(double sum, double *scratch) {
+#pragma unroll
+    for (int lanes = 16; lanes; lanes /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, lanes);
+    if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = sum;
+    __syncthreads();
+    for (unsigned w = 1; w < blockDim.x / 32 && threadIdx.x == 0; w++) sum += scratch[w];
+    return sum;
+}
+
+#endif
