@@ -267,6 +267,13 @@ static void largest_batch(const Dataset *dataset, const LoaderOptions *o, int *s
     free(keyed);
 }
 
+size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *options) {
+    size_t bytes;
+    int sequences;
+    largest_batch(dataset, options, &sequences, &bytes);
+    return bytes;
+}
+
 Loader *loader_open(const Dataset *dataset, const LoaderOptions *options) {
     if (!dataset->n_samples) die("the data set has no samples");
     if (options->batch_size < 1 && options->token_budget < 1) die("micro-batches need a size or a token budget");

@@ -117,6 +117,10 @@ static void dry_upload(Device *device, void *to, const void *from, size_t bytes)
     (void)device, (void)to, (void)from, (void)bytes;
 }
 
+static void dry_stage(Device *device, int slot, void *to, const void *from, size_t bytes) {
+    (void)device, (void)slot, (void)to, (void)from, (void)bytes;
+}
+
 static void dry_download(Device *device, void *to, const void *from, size_t bytes) {
     (void)device, (void)from;
     memset(to, 0, bytes);
@@ -141,6 +145,7 @@ Device *dry_device_open(void) {
                        .allocate = dry_allocate,
                        .release = dry_release,
                        .upload = dry_upload,
+                       .stage = dry_stage,
                        .download = dry_download,
                        .clear = dry_clear,
                        .synchronize = dry_synchronize,

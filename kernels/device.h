@@ -37,6 +37,9 @@ struct Device {
     void *(*allocate)(Device *device, size_t bytes); /* zeroed; dies, naming the size, when there is not enough */
     void (*release)(Device *device, void *memory, size_t bytes);
     void (*upload)(Device *device, void *to, const void *from_host, size_t bytes);
+    /* The same while earlier operations still run, for memory that two slots take turns in (slot 0, 1, 0, ...): what
+     * was copied two calls ago may be overwritten. Operations called later see it; from_host is free on return. */
+    void (*stage)(Device *device, int slot, void *to, const void *from_host, size_t bytes);
     void (*download)(Device *device, void *to_host, const void *from, size_t bytes); /* waits for what was queued */
     void (*clear)(Device *device, void *memory, size_t bytes);                       /* to zero */
     void (*synchronize)(Device *device);

@@ -25,10 +25,12 @@ typedef struct {
     int n_segments;
 
     int64_t total_steps, batches_an_epoch, validation_batches, val_interval;
-    Tensor sums, norm;  /* device: f32 [g, n_metrics], [1] */
-    float *host_sums;   /* the same on the host, read once a step */
-    char *batch_memory; /* device: the fields of one batch; unused where the device reads host memory */
-    int32_t *samples;   /* of the current step, for the message about a loss that is not finite */
+    Tensor sums, norm;     /* device: f32 [g, n_metrics], [1] */
+    float *host_sums;      /* the same on the host, read once a step */
+    char *batch_memory[2]; /* device: the fields of two batches; none where the device reads host memory */
+    size_t batch_bytes;
+    int64_t n_staged;
+    int32_t *samples; /* of the current step, for the message about a loss that is not finite */
     int n_samples, max_samples;
     int64_t *counts; /* [g, BATCH_MAX_COUNTS] */
 
@@ -80,14 +82,15 @@ static int64_t count_steps(const Training *t, const LoaderOptions *options) {
     return steps;
 }
 
-/* The fields of a batch where the device can read them: one copy, or none. */
+/* The fields of a batch where the device can read them: one copy, beside the work on the batch before, or none. */
 static void fields_on_device(Run *run, const Batch *batch, Tensor *fields) {
     Device *device = run->t->device;
     for (int i = 0; i < batch->n_fields; i++) fields[i] = batch->fields[i];
     if (device->host_memory) return;
-    device->upload(device, run->batch_memory, batch->buffer, batch->size);
+    int slot = (int)(run->n_staged++ % 2);
+    device->stage(device, slot, run->batch_memory[slot], batch->buffer, batch->size);
     for (int i = 0; i < batch->n_fields; i++)
-        if (fields[i].data) fields[i].data = run->batch_memory + ((char *)fields[i].data - batch->buffer);
+        if (fields[i].data) fields[i].data = run->batch_memory[slot] + ((char *)fields[i].data - batch->buffer);
 }
 
 typedef struct {
@@ -403,7 +406,6 @@ static Run run_open(Training *t) {
     run.counts = xcalloc((size_t)g * BATCH_MAX_COUNTS, sizeof(int64_t));
     run.max_samples = (int)(g * (o->token_budget ? o->token_budget / 8 + 1 : o->batch_size));
     run.samples = xcalloc((size_t)run.max_samples, sizeof(int32_t));
-    if (!t->device->host_memory) run.batch_memory = t->device->allocate(t->device, t->batch_bytes);
     make_directories(o->output_dir);
     run.checkpointer = checkpointer_open(o->output_dir, (int)o->keep_checkpoints);
     if (t->n_carried) checkpointer_carry(run.checkpointer, t->carried, t->n_carried);
@@ -413,7 +415,12 @@ static Run run_open(Training *t) {
         LoaderOptions val = validation_options(o);
         run.validation_batches = loader_epoch_batches(t->validation, &val, 0);
         run.validation = loader_open(t->validation, &val);
+        run.batch_bytes = loader_batch_bytes(t->validation, &val);
     }
+    size_t bytes = loader_batch_bytes(t->train, &options);
+    if (bytes > run.batch_bytes) run.batch_bytes = bytes;
+    for (int i = 0; i < 2 && !t->device->host_memory; i++)
+        run.batch_memory[i] = t->device->allocate(t->device, run.batch_bytes);
     return run;
 }
 
@@ -425,7 +432,8 @@ static void run_close(Run *run) {
     log_close(run->log);
     device->release(device, run->sums.data, tensor_bytes(run->sums));
     device->release(device, run->norm.data, 4);
-    if (run->batch_memory) device->release(device, run->batch_memory, run->t->batch_bytes);
+    for (int i = 0; i < 2; i++)
+        if (run->batch_memory[i]) device->release(device, run->batch_memory[i], run->batch_bytes);
     free(run->host_sums);
     free(run->counts);
     free(run->samples);

@@ -45,7 +45,6 @@ typedef struct {
     /* Set by train_prepare. */
     Tensor m, v;
     Arena activations;
-    size_t batch_bytes; /* of the largest batch */
     float *staging[3];  /* weights, m, v on the host, where the device's memory cannot be read in place */
     TrainState state;
     TensorFile source; /* the base checkpoint, or the one resumed from: owns the carried tensors */

@@ -24,6 +24,7 @@ static MemoryPlan plan_for(Training *t, int64_t batch_size, bool recompute) {
     MemoryPlan plan = memory_plan(t->model, half_type(t), &train, t->validation ? &validation : NULL, recompute);
     batch_close(&train);
     if (t->validation) batch_close(&validation);
+    if (!t->device->host_memory) plan.batches *= 2; /* one is copied while the other is worked on */
     return plan;
 }
 
@@ -67,7 +68,6 @@ static void allocate(Training *t) {
     if (half_type(t) != DTYPE_F32) model->half_weights = flat_tensor(t, half_type(t), n);
     if (half_type(t) == DTYPE_F16) model->loss_scale = flat_tensor(t, DTYPE_F32, LOSS_SCALE_FIELDS);
     t->activations = arena_open(t->device, plan.activations, "activations");
-    t->batch_bytes = plan.batches;
     for (int i = 0; i < 3; i++)
         t->staging[i] = t->device->host_memory ? NULL : xaligned((size_t)t->model->params.flat_count * sizeof(float));
 }

@@ -63,6 +63,11 @@ static void cpu_upload(Device *device, void *to, const void *from, size_t bytes)
     memcpy(to, from, bytes);
 }
 
+static void cpu_stage(Device *device, int slot, void *to, const void *from, size_t bytes) {
+    (void)device, (void)slot;
+    memcpy(to, from, bytes);
+}
+
 static void cpu_clear(Device *device, void *memory, size_t bytes) {
     char *at = memory;
     size_t piece = (size_t)1 << 20, pieces = (bytes + piece - 1) / piece;
@@ -114,6 +119,7 @@ Device *cpu_device_open(int n_threads) {
                        .allocate = cpu_allocate,
                        .release = cpu_release,
                        .upload = cpu_upload,
+                       .stage = cpu_stage,
                        .download = cpu_upload,
                        .clear = cpu_clear,
                        .synchronize = cpu_synchronize,

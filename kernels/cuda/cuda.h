@@ -17,6 +17,14 @@ extern "C" {
 #include "kernels/ops_table.h"
 #include "kernels/philox.h"
 
+/* One of the two buffers that batches are copied through. */
+typedef struct {
+    void *pinned;
+    size_t bytes;
+    cudaEvent_t copied; /* the copy from it is done */
+    cudaEvent_t queued; /* the operations that were queued before its call are done */
+} Stage;
+
 /* The device's own state. */
 typedef struct {
     cudaStream_t stream; /* of all operations */
@@ -25,7 +33,10 @@ typedef struct {
     size_t shared_limit; /* bytes of shared memory that a block can ask for */
     void *scratch;
     size_t scratch_bytes;
-    void *library; /* the GEMM library's state: kernels/cuda/linear.cu */
+    Stage stages[2];
+    cudaStream_t copies; /* of stages, beside the operations */
+    int last_stage;      /* the slot of the newest call */
+    void *library;       /* the GEMM library's state: kernels/cuda/linear.cu */
 } CudaState;
 
 static inline CudaState *cuda_state(const Device *device) { return (CudaState *)device->state; }

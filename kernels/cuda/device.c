@@ -33,6 +33,27 @@ static void cuda_upload(Device *device, void *to, const void *from, size_t bytes
     cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream(device)), "copying to the GPU");
 }
 
+/* Copy k waits for the operations queued before call k - 1, which are those that read copy k - 2, and the operations
+ * that follow wait for copy k: the copy and the operations on copy k - 1 run at the same time. */
+static void cuda_stage(Device *device, int slot, void *to, const void *from, size_t bytes) {
+    CudaState *state = cuda_state(device);
+    Stage *stage = &state->stages[slot];
+    cuda_check(cudaEventSynchronize(stage->copied), "waiting for an earlier copy");
+    if (bytes > stage->bytes) {
+        if (stage->pinned) cuda_check(cudaFreeHost(stage->pinned), "freeing pinned memory");
+        cuda_check(cudaMallocHost(&stage->pinned, bytes), "taking pinned memory");
+        stage->bytes = bytes;
+        device->allocation_calls++;
+    }
+    memcpy(stage->pinned, from, bytes);
+    cuda_check(cudaStreamWaitEvent(state->copies, state->stages[state->last_stage].queued, 0), "ordering a copy");
+    cuda_check(cudaMemcpyAsync(to, stage->pinned, bytes, cudaMemcpyHostToDevice, state->copies), "copying to the GPU");
+    cuda_check(cudaEventRecord(stage->copied, state->copies), "ordering a copy");
+    cuda_check(cudaEventRecord(stage->queued, state->stream), "ordering a copy");
+    cuda_check(cudaStreamWaitEvent(state->stream, stage->copied, 0), "ordering a copy");
+    state->last_stage = slot;
+}
+
 static void cuda_download(Device *device, void *to, const void *from, size_t bytes) {
     cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda_stream(device)), "copying from the GPU");
     cuda_check(cudaStreamSynchronize(cuda_stream(device)), "waiting for the GPU");
@@ -56,6 +77,12 @@ static size_t cuda_available(const Device *device) {
 static void cuda_close(Device *device) {
     CudaState *state = cuda_state(device);
     if (state->scratch) cuda_release(device, state->scratch, state->scratch_bytes);
+    for (int i = 0; i < 2; i++) {
+        if (state->stages[i].pinned) cuda_check(cudaFreeHost(state->stages[i].pinned), "freeing pinned memory");
+        cuda_check(cudaEventDestroy(state->stages[i].copied), "closing an event");
+        cuda_check(cudaEventDestroy(state->stages[i].queued), "closing an event");
+    }
+    cuda_check(cudaStreamDestroy(state->copies), "closing the stream");
     cuda_check(cudaStreamDestroy(state->stream), "closing the stream");
     free(state);
     free(device);
@@ -109,6 +136,11 @@ Device *cuda_device_open(int index) {
     cuda_check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, index),
                "asking for its limits");
     cuda_check(cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking), "opening a stream");
+    cuda_check(cudaStreamCreateWithFlags(&state->copies, cudaStreamNonBlocking), "opening a stream");
+    for (int i = 0; i < 2; i++) {
+        cuda_check(cudaEventCreateWithFlags(&state->stages[i].copied, cudaEventDisableTiming), "opening an event");
+        cuda_check(cudaEventCreateWithFlags(&state->stages[i].queued, cudaEventDisableTiming), "opening an event");
+    }
     state->capability = 10 * properties.major + properties.minor;
     state->n_multiprocessors = properties.multiProcessorCount;
     state->shared_limit = (size_t)shared;
@@ -119,6 +151,7 @@ Device *cuda_device_open(int index) {
                        .allocate = cuda_allocate,
                        .release = cuda_release,
                        .upload = cuda_upload,
+                       .stage = cuda_stage,
                        .download = cuda_download,
                        .clear = cuda_clear,
                        .synchronize = cuda_synchronize,
