@@ -20,9 +20,7 @@ typedef struct {
     int64_t group_position; /* how many micro-batches of the current group come before it (0 at a step boundary) */
     int64_t epoch_limit; /* an epoch is only its first so many micro-batches; 0: all (loader_epoch_batches obeys it) */
     int64_t stop_after;  /* deliver so many micro-batches, then NULL; < 0: endless, epoch after epoch */
-    bool one_epoch;      /* A bound on Batch.size of any micro-batch. */
-    size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *options);
-    /* NULL at the end of the epoch (validation) */
+    bool one_epoch;      /* NULL at the end of the epoch (validation) */
 } LoaderOptions;
 
 typedef struct Loader Loader;
@@ -35,4 +33,6 @@ void loader_close(Loader *loader);
 
 /* How many micro-batches epoch `epoch` has. */
 int64_t loader_epoch_batches(const Dataset *dataset, const LoaderOptions *options, int64_t epoch);
+/* A bound on Batch.size of any micro-batch. */
+size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *options);
 #endif
