@@ -100,7 +100,7 @@ $(ON_GPU)/libcuda_device.a: $(CUDA_OBJECTS)
 	@rm -f $@
 	@ar rcs $@ $^
 
-$(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tests/bench_cpu: $(BUILD)/%: $(BUILD)/%.o $(CUDA_DEVICE) $(BUILD)/libtrain.a
+$(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tests/bench_step: $(BUILD)/%: $(BUILD)/%.o $(CUDA_DEVICE) $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
 
 # The cuda device for the CPU: the kernels by the C++ compiler, the CUDA runtime by kernels/cuda/emulate. For tests.
@@ -182,8 +182,8 @@ lint: packages-build+lint
 # One training step, ours and PyTorch's in one run: PYTHON must have torch.
 PYTHON ?= python3
 bench-cpu: packages-build
-	@$(MAKE) --no-print-directory $(BUILD)/tests/bench_cpu
-	@$(PYTHON) tests/reference/bench_cpu.py $(BUILD)/tests/bench_cpu
+	@$(MAKE) --no-print-directory $(BUILD)/tests/bench_step
+	@$(PYTHON) tests/reference/bench_cpu.py $(BUILD)/tests/bench_step
 
 # The option tables of README.md, from the programs' own.
 readme: $(PROGRAMS:%=$(BUILD)/%)

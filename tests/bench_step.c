@@ -1,10 +1,11 @@
-/* Whole training steps on the cpu device, timed: forward, backward, gradient norm, AdamW. tests/reference/bench_cpu.py
- * runs this beside PyTorch and prints both.
+/* Whole training steps, timed: forward, backward, gradient norm, AdamW. The scripts bench_*.py of tests/reference run
+ * this beside PyTorch and print both.
  *
- *   bench_cpu THREADS REPEATS gpt2 B T        GPT-2 124M: 12 layers, 768 wide, 12 heads, 50257 classes, head tied
- *   bench_cpu THREADS REPEATS tts D L H V K TEXT,CODES...  the TTS GPT, a pair of lengths a sample
+ *   bench_step DEVICE THREADS REPEATS gpt2 B T        GPT-2 124M: 12 layers, 768 wide, 12 heads, 50257 classes, head
+ * tied bench_step DEVICE THREADS REPEATS tts D L H V K TEXT,CODES...  the TTS GPT, a pair of lengths a sample
  *
- * Prints the seconds of each repeat, one a line, then lines "name value" with what limits the step. */
+ * DEVICE: cpu, cuda (f32), or amp (cuda in its 16-bit type). Prints the seconds of each repeat, one a line, then lines
+ * "name value" with what limits the step. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,24 +21,50 @@ typedef struct {
     Segment *segments;
     int n_segments;
     Arena arena;
+    Tensor fields[BATCH_MAX_FIELDS];
 } Bench;
 
-static Tensor flat(Device *device, int64_t n) {
-    return tensor_1d(device->allocate(device, (size_t)n * 4), DTYPE_F32, n);
+static Tensor flat(Device *device, DType type, int64_t n) {
+    return tensor_1d(device->allocate(device, (size_t)n * dtype_size(type)), type, n);
 }
 
-static Bench bench_open(Model *model, int threads, size_t activations) {
-    Device *device = cpu_device_open(threads);
+static Bench bench_open(Model *model, const char *name, int threads, size_t activations) {
+    bool amp = !strcmp(name, "amp");
+    const char *why;
+    Device *device = device_open(amp ? "cuda" : name, threads, &why);
     int64_t n = model->params.flat_count;
-    Bench b = {.device = device, .model = model, .m = flat(device, n), .v = flat(device, n)};
-    model->weights = flat(device, n);
-    model->gradients = flat(device, n);
-    b.norm = flat(device, 1);
-    b.sums = flat(device, MODEL_MAX_METRICS);
+    Bench b = {.device = device, .model = model, .m = flat(device, DTYPE_F32, n), .v = flat(device, DTYPE_F32, n)};
+    float *host = xaligned((size_t)n * sizeof *host);
+    params_initialize(&model->params, host, 1);
+    model->weights = flat(device, DTYPE_F32, n);
+    model->gradients = flat(device, DTYPE_F32, n);
+    device->upload(device, model->weights.data, host, (size_t)n * sizeof *host);
+    device->synchronize(device);
+    if (amp) {
+        model->half_weights = flat(device, device->half, n);
+        cast(device, model->half_weights, model->weights);
+    }
+    if (amp && device->half == DTYPE_F16) {
+        const float scale[LOSS_SCALE_FIELDS] = {65536, 0, 0, 0};
+        model->loss_scale = flat(device, DTYPE_F32, LOSS_SCALE_FIELDS);
+        device->upload(device, model->loss_scale.data, scale, sizeof scale);
+    }
+    b.norm = flat(device, DTYPE_F32, 1);
+    b.sums = flat(device, DTYPE_F32, MODEL_MAX_METRICS);
     b.n_segments = params_segments(&model->params, 0.01f, &b.segments);
     b.arena = arena_open(device, activations, "activations");
-    params_initialize(&model->params, model->weights.data, 1);
+    free(host);
     return b;
+}
+
+/* The fields where the device reads them; once, outside of what is timed. */
+static void bench_upload(Bench *b, const Batch *batch) {
+    char *memory = b->device->allocate(b->device, batch->size);
+    b->device->upload(b->device, memory, batch->buffer, batch->size);
+    for (int i = 0; i < batch->n_fields; i++) {
+        b->fields[i] = batch->fields[i];
+        if (b->fields[i].data) b->fields[i].data = memory + ((char *)b->fields[i].data - batch->buffer);
+    }
 }
 
 static double bench_step(Bench *b, const Batch *batch, int64_t step) {
@@ -48,10 +75,12 @@ static double bench_step(Bench *b, const Batch *batch, int64_t step) {
         pass.loss_scale[i] = model->metrics[i].weight / (float)batch->counts[model->metrics[i].count];
     double start = seconds_now();
     b->device->clear(b->device, model->gradients.data, tensor_bytes(model->gradients));
-    model->run(model, b->device, &b->arena, batch, batch->fields, &pass);
-    global_norm(b->device, b->norm, model->gradients, tensor_none(), b->segments, b->n_segments);
-    adamw_update(b->device, model->weights, tensor_none(), b->m, b->v, model->gradients, b->norm, tensor_none(),
-                 b->segments, b->n_segments, (AdamW){1e-4f, 0.9f, 0.999f, 1e-8f, 1.0f, step + 1});
+    model->run(model, b->device, &b->arena, batch, b->fields, &pass);
+    global_norm(b->device, b->norm, model->gradients, model->loss_scale, b->segments, b->n_segments);
+    adamw_update(b->device, model->weights, model->half_weights, b->m, b->v, model->gradients, b->norm,
+                 model->loss_scale, b->segments, b->n_segments, (AdamW){1e-4f, 0.9f, 0.999f, 1e-8f, 1.0f, step + 1});
+    if (tensor_given(model->loss_scale)) loss_scale_update(b->device, model->loss_scale, b->norm);
+    b->device->synchronize(b->device);
     return seconds_now() - start;
 }
 
@@ -74,20 +103,19 @@ static void gpt2_run(Model *model, Device *device, Arena *arena, const Batch *ba
     size_t mark = arena_mark(arena);
     Sequences sequences = {fields[GPT2_OFFSETS], batch->fields[GPT2_OFFSETS].data, batch->n_sequences};
     BlockRun run = block_run(model, device, arena, sequences, pass);
-    Tensor x = arena_2d(arena, DTYPE_F32, n, c);
+    Tensor head = param_view(table, run.matmul_weights, g->wte), x = push_activations(&run, n, c);
     embedding_forward(device, x, none, fields[GPT2_IDS], wte, fields[GPT2_POSITIONS], param_view(table, w, g->wpe));
     Tensor out = blocks_forward(&g->blocks, &run, x);
-    Tensor y = arena_2d(arena, DTYPE_F32, n, c), mean = arena_1d(arena, DTYPE_F32, n),
-           rstd = arena_1d(arena, DTYPE_F32, n);
-    Tensor dy = arena_2d(arena, DTYPE_F32, n, c), dx = arena_2d(arena, DTYPE_F32, n, c);
-    Tensor logits = arena_2d(arena, DTYPE_F32, n, wte.dims[0]);
+    Tensor y = push_activations(&run, n, c), mean = arena_1d(arena, DTYPE_F32, n), rstd = arena_1d(arena, DTYPE_F32, n);
+    Tensor dy = push_activations(&run, n, c), dx = push_activations(&run, n, c);
+    Tensor logits = push_activations(&run, n, wte.dims[0]);
     Tensor loss = arena_1d(arena, DTYPE_F32, n), correct = arena_1d(arena, DTYPE_F32, n);
     layernorm_forward(device, y, mean, rstd, out, gain, bias);
-    linear_forward(device, logits, y, wte, none, WEIGHT_OUT_IN);
+    linear_forward(device, logits, y, head, none, WEIGHT_OUT_IN);
     cross_entropy_forward_backward(device, loss, correct, logits, fields[GPT2_TARGETS], pass->loss_scale[0],
-                                   tensor_none());
+                                   model->loss_scale);
     sum_forward(device, tensor_1d(pass->sums.data, DTYPE_F32, 1), loss);
-    linear_backward(device, dy, param_view(table, dw, g->wte), none, logits, y, wte, WEIGHT_OUT_IN);
+    linear_backward(device, dy, param_view(table, dw, g->wte), none, logits, y, head, WEIGHT_OUT_IN);
     layernorm_backward(device, dx, param_view(table, dw, g->gain), param_view(table, dw, g->bias), none, dy, out, mean,
                        rstd, gain);
     blocks_backward(&g->blocks, &run, dx);
@@ -162,8 +190,8 @@ static Batch tts_batch(const TtsLayout *layout, char **lengths, int n) {
 
 int main(int argc, char **argv) {
     cpu_limit_spinning(argv);
-    if (argc < 6)
-        die("usage: bench_cpu THREADS REPEATS gpt2 B T | bench_cpu THREADS REPEATS tts D L H V K TEXT,CODES...");
+    if (argc < 7) die("usage: bench_step cpu|cuda|amp THREADS REPEATS gpt2 B T | tts D L H V K TEXT,CODES...");
+    const char *device = *++argv;
     int threads = atoi(argv[1]), repeats = atoi(argv[2]);
     Batch batch;
     Model *model;
@@ -174,7 +202,7 @@ int main(int argc, char **argv) {
     } else {
         int d = atoi(argv[4]), v = atoi(argv[7]), k = atoi(argv[8]);
         TtsLayout layout = {d, 32, 600, 1816, v, k, 0, 1, k, k + 1};
-        batch = tts_batch(&layout, argv + 9, argc - 9);
+        batch = tts_batch(&layout, argv + 9, argc - 10);
         model = tts_gpt_open(&(TtsGptConfig){.d_model = d,
                                              .n_layers = atoi(argv[5]),
                                              .n_heads = atoi(argv[6]),
@@ -185,7 +213,8 @@ int main(int argc, char **argv) {
                                              .text_weight = 0.2f,
                                              .mel_weight = 0.8f});
     }
-    Bench bench = bench_open(model, threads, (size_t)4 << 30);
+    Bench bench = bench_open(model, device, threads, !strcmp(device, "cpu") ? (size_t)4 << 30 : (size_t)16 << 30);
+    bench_upload(&bench, &batch);
     for (int i = 0; i <= repeats; i++) {
         double seconds = bench_step(&bench, &batch, i);
         if (i) printf("%.6f\n", seconds);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One training step on the CPU, ours and PyTorch's (eager, float32, the same threads), in one run.
 
-    python3 tests/reference/bench_cpu.py build/release/tests/bench_cpu [threads] [repeats]
+    python3 tests/reference/bench_cpu.py build/release/tests/bench_step [threads] [repeats]
 
 A step is forward, backward, gradient norm and clip, AdamW. Ours and theirs take turns, so that both see the same machine.
 The TTS batch is padded for PyTorch as the reference implementation pads it; ours packs it.
@@ -127,7 +127,7 @@ def main():
         step()
         ours, theirs = [], []
         for _ in range(2):
-            run = subprocess.run([program, str(threads), str(repeats), *arguments.split()], capture_output=True, text=True, check=True)
+            run = subprocess.run([program, "cpu", str(threads), str(repeats), *arguments.split()], capture_output=True, text=True, check=True)
             lines = run.stdout.splitlines()
             ours += [float(x) for x in lines[:repeats]]
             theirs += [step() for _ in range(repeats)]
