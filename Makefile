@@ -106,8 +106,7 @@ $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tests/bench_step: $(BUILD)/%: $(BUILD)/%.o $(C
 # The cuda device for the CPU: the kernels by the C++ compiler, the CUDA runtime by kernels/cuda/emulate. For tests.
 CUDA_INCLUDE = $(firstword $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h /usr/include/cuda_runtime_api.h))
 EMULATED = $(BUILD)/emulated
-EMULATED_OBJECTS = $(patsubst %,$(EMULATED)/%.o,$(basename $(wildcard kernels/cuda/*.c kernels/cuda/*.cu)) \
-                     kernels/cuda/emulate/emulate)
+EMULATED_OBJECTS = $(patsubst %,$(EMULATED)/%.o,$(basename $(CUDA_SOURCES) $(wildcard kernels/cuda/emulate/*.cpp)))
 CUDA_TESTS = $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(wildcard tests/cuda/test_*.c tests/cuda/test_*.cu)))
 ifneq ($(CUDA_INCLUDE),)
 TESTS += $(CUDA_TESTS)
@@ -124,7 +123,7 @@ $(EMULATED)/%.o: %.cu
 
 $(EMULATED)/kernels/cuda/emulate/%.o: kernels/cuda/emulate/%.cpp
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -w -c $< -o $@
+	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -c $< -o $@
 
 $(BUILD)/libemulated.a: $(EMULATED_OBJECTS)
 	@rm -f $@

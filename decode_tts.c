@@ -1,6 +1,6 @@
 /* decode_tts: from audio codes back to sound, to hear what the codes keep.
  *
- *   ./decode_tts --codes data/codes/spk001_000001.npy --codebook data/codebook.npy --output heard.wav
+ *   ./decode_tts --codes prepared/codes/spk001_000001.npy --codebook prepared/codebook.npy --output heard.wav
  *
  * Each code is replaced by its entry of the codebook, a log-mel frame; from the frames a signal is found whose spectra
  * have their magnitudes. No phase is kept anywhere, so some roughness comes from this way back, not from the codes:

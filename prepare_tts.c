@@ -1,6 +1,6 @@
 /* prepare_tts: from recordings and their texts to everything that train_gpt reads.
  *
- *   ./prepare_tts --input recordings.tsv --output data --num-workers 8
+ *   ./prepare_tts --input recordings.tsv --output prepared --num-workers 8
  *
  * main is the whole way: the list, the frames of every clip, the tokenizer, the codebook, the codes and vectors of
  * every clip, the manifests, the summary. The steps themselves are in data/tts_prepare.c. */
@@ -179,19 +179,29 @@ static void print_totals(const Options *o, const Prepare *p, const Totals *t, co
     if (!m->val) printf("[Data] nothing to validate with: raise --val-ratio\n");
 }
 
+/* Heads for a width: of 64 numbers each, as in the full model, or as many as divide it. */
+static int64_t heads_of(int64_t width) {
+    int64_t heads = width / 64 > 0 ? width / 64 : 1;
+    while (width % heads) heads--;
+    return heads;
+}
+
 /* The next command; pairs if there are any, and whatever differs from train_gpt's defaults. */
 static void print_next(const Prepare *p, const ManifestReport *m) {
     bool pairs = m->train_pairs > 0 && (m->val_pairs > 0 || !m->val);
     const char *output = p->options->output, *kind = pairs ? "pairs" : "manifest";
-    printf("Next: ./train_gpt -m %s/train_%s.jsonl", output, kind);
-    if (m->val) printf(" --val-manifest %s/val_%s.jsonl", output, kind);
+    printf("Next: ./train_gpt -m '%s/train_%s.jsonl'", output, kind);
+    if (m->val) printf(" --val-manifest '%s/val_%s.jsonl'", output, kind);
     if (p->coder.codebook.entries != 8192) printf(" --number-mel-codes %lld", (long long)p->coder.codebook.entries + 2);
-    if (p->options->d_model != 1280) printf(" --model-dim %lld", (long long)p->options->d_model);
+    if (p->options->d_model != 1280)
+        printf(" --model-dim %lld --heads %lld", (long long)p->options->d_model,
+               (long long)heads_of(p->options->d_model));
     printf(" -b 8 -g 4 --output-dir run\n");
 }
 
 int main(int argc, char **argv) {
-    static const OptionsHeader header = {"prepare_tts", "./prepare_tts --input recordings.tsv --output data [options]",
+    static const OptionsHeader header = {"prepare_tts",
+                                         "./prepare_tts --input recordings.tsv --output prepared [options]",
                                          "Makes text ids, audio codes, vectors and manifests from recordings."};
     Options o = {0};
     Option rows[OPTIONS_MOST];

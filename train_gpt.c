@@ -22,6 +22,7 @@ typedef struct {
     double text_loss_weight, mel_loss_weight, dropout;
     int64_t model_dim, layers, heads, max_text_tokens, max_mel_tokens, number_text_tokens, number_mel_codes;
     int64_t frozen_text_rows;
+    int unknown_id; /* of the tokenizer */
     bool repair_codes;
 } GptOptions;
 
@@ -62,8 +63,9 @@ static int gpt_option_rows(GptOptions *o, Option *rows) {
     return n + (int)(sizeof own / sizeof *own);
 }
 
-/* V: from --tokenizer, from bpe.model beside the first manifest, or as configured. */
+/* V and the unknown piece: from --tokenizer, from bpe.model beside the first manifest, or as configured. */
 static void resolve_vocabulary(GptOptions *o) {
+    o->unknown_id = 2; /* of every tokenizer that prepare_tts trains */
     char *beside = NULL;
     if (!o->tokenizer && o->train.manifest.count) {
         char *directory = path_directory(o->train.manifest.text[0]);
@@ -76,6 +78,13 @@ static void resolve_vocabulary(GptOptions *o) {
         Tokenizer *tokenizer = tokenizer_open(o->tokenizer, &error);
         if (!tokenizer) die("--tokenizer %s: %s", o->tokenizer, error.text);
         o->number_text_tokens = tokenizer_vocabulary(tokenizer);
+        o->unknown_id = tokenizer_unknown_id(tokenizer);
+        if (o->unknown_id == START_TEXT || o->unknown_id == STOP_TEXT)
+            warn(
+                "%s: the id of unknown pieces, %d, is also that of the %s token: a text with an unknown piece looks as "
+                "if it %s there; train the tokenizer with unk_id 2",
+                o->tokenizer, o->unknown_id, o->unknown_id == START_TEXT ? "start" : "stop",
+                o->unknown_id == START_TEXT ? "began" : "ended");
         tokenizer_close(tokenizer);
     }
     printf("[Text] %lld pieces (%s)\n", (long long)o->number_text_tokens,
@@ -112,7 +121,8 @@ static Model *model_of(const GptOptions *o) {
 
 static void print_report(const char *what, const TtsDatasetReport *r) {
     char duration[32];
-    printf("[Data] %s: %lld samples (%lld paired, %lld single) of %lld lines, %s of audio, %lld text tokens (%.2f %% "
+    printf("[Data] %s: %lld samples (%lld paired, %lld single) of %lld lines, %s of audio an epoch, %lld text tokens "
+           "(%.2f %% "
            "unknown), %lld codes; text %lld..%lld..%lld, codes %lld..%lld..%lld\n",
            what, (long long)r->samples, (long long)r->paired, (long long)r->single, (long long)r->lines,
            format_duration(r->seconds_of_audio, duration), (long long)r->text_tokens,
@@ -133,6 +143,7 @@ static Dataset *open_data(const GptOptions *o, const OptionList *manifests, Spli
                                  .split = split,
                                  .val_ratio = o->train.val_ratio,
                                  .n_threads = (int)o->train.num_workers,
+                                 .unknown_id = o->unknown_id,
                                  .repair_codes = o->repair_codes};
     TtsDatasetReport report;
     Dataset *dataset = tts_dataset_open(manifests->text, manifests->count, &options, &report);

@@ -26,7 +26,7 @@ typedef struct {
     size_t largest_file; /* of conditioning and emotion: room to read one into, behind a batch's fields */
 } TtsDataset;
 
-enum { SPEED_ROWS = 2, UNKNOWN_ID = 2, CODES_A_SECOND = 50 };
+enum { SPEED_ROWS = 2, CODES_A_SECOND = 50 };
 
 /* One line of a manifest on its way to a sample. */
 typedef struct {
@@ -105,8 +105,10 @@ static bool vectors_from(const Npy *npy, int64_t rows, int64_t d_model, float *o
     if (!shape) {
         char found[192];
         dims_text(npy, found);
-        if (rows == 1) return error_set(error, "has shape %s, expected [%lld]", found, (long long)d_model);
-        return error_set(error, "has shape %s, expected [%lld, %lld]", found, (long long)rows, (long long)d_model);
+        const char *advice = "the model's width is --model-dim, that of prepared vectors prepare_tts --d-model";
+        if (rows == 1) return error_set(error, "has shape %s, expected [%lld]; %s", found, (long long)d_model, advice);
+        return error_set(error, "has shape %s, expected [%lld, %lld]; %s", found, (long long)rows, (long long)d_model,
+                         advice);
     }
     if (!npy_to_f32(npy, out, error)) return false;
     for (int64_t i = 0; i < rows * d_model; i++)
@@ -181,7 +183,7 @@ static bool check_record(const Check *check, Line *line, const ManifestRecord *r
     s->text_len = (int32_t)r->text_len;
     s->code_len = (int32_t)r->code_len;
     check_padding(line, r, check->options->repair_codes);
-    for (int64_t i = 0; i < r->text_len; i++) line->unknown += s->text[i] == UNKNOWN_ID;
+    for (int64_t i = 0; i < r->text_len; i++) line->unknown += s->text[i] == check->options->unknown_id;
     line->included = true;
     return true;
 }
@@ -490,7 +492,8 @@ Dataset *tts_dataset_open(const char *const *specs, int n_specs, const TtsDatase
         directories[i] = path_directory(paths[i]);
         int64_t before = check.n_lines;
         add_lines(&check, &capacity, paths[i], directories[i], texts[i], size);
-        if (check.n_lines == before) die("manifest %s: has no lines", paths[i]);
+        if (check.n_lines == before)
+            die("manifest %s: has no lines (prepare_tts --val-ratio X holds out more)", paths[i]);
     }
     check_lines(&check);
     report_bad_lines(&check);

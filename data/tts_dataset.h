@@ -21,6 +21,7 @@ typedef struct {
     Split split; /* by the hash rule on the (target) id: sha1(id) mod 10^6 / 10^6 < ratio is validation */
     double val_ratio;
     int n_threads;     /* for the check of every line */
+    int unknown_id;    /* of the tokenizer, for the count of unknown tokens */
     bool repair_codes; /* truncate codes that padding made longer than the audio, instead of only counting them */
 } TtsDatasetOptions;
 
@@ -32,7 +33,7 @@ typedef struct {
     int64_t equal_code_runs; /* runs of >= 4 neighbouring targets with one code_len: the mark of batch padding */
     int64_t repaired;
     int64_t text_tokens, codes;
-    int64_t unknown_tokens;  /* text ids equal to unk_id 2 */
+    int64_t unknown_tokens;  /* text ids equal to unknown_id */
     double seconds_of_audio; /* code_len / 50 */
     int64_t longest_text, longest_codes;
     int64_t text_length_quantiles[5], code_length_quantiles[5]; /* 0, 25, 50, 75, 100 % */

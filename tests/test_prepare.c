@@ -296,7 +296,8 @@ static void pairs_are_of_one_speaker_and_one_half(void **state) {
 
 static TtsDatasetReport open_manifest(const char *output, const char *name, Split split, bool repair) {
     json_t *stats = read_json(output, "stats.json");
-    TtsDatasetOptions o = {.layout = {.d_model = WIDTH,
+    TtsDatasetOptions o = {.unknown_id = 2,
+                           .layout = {.d_model = WIDTH,
                                       .n_conditioning = 32,
                                       .max_text = 600,
                                       .max_codes = 1816,

@@ -102,7 +102,7 @@ static void corpus_change(Corpus *corpus, int i, const char *from, const char *t
 static Dataset *corpus_dataset(const Corpus *corpus, Split split, double ratio, bool repair, TtsDatasetReport *report) {
     corpus_write(corpus, false);
     TtsDatasetOptions options = {
-        .layout = layout, .split = split, .val_ratio = ratio, .n_threads = 3, .repair_codes = repair};
+        .unknown_id = 2, .layout = layout, .split = split, .val_ratio = ratio, .n_threads = 3, .repair_codes = repair};
     return tts_dataset_open((const char *const *)&corpus->manifest, 1, &options, report);
 }
 

@@ -1,350 +1,380 @@
-// emulate_check.cpp - memcheck + initcheck + racecheck for kernels on the CPU.
-// Kernels are compiled with -fsanitize=thread but libtsan is NOT linked: the compiler's __tsan_* calls land here.
-// Single worker only.  Build this file and emulate.cpp with -DEMULATE_CHECK and without -fsanitize=thread.
-#include "kernels/cuda/emulate/check.h"
-#include "kernels/cuda/emulate/emulate.h"
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
+/* The checker: races, reads of what nobody wrote, accesses out of bounds, in kernels on the CPU (make test-race).
+ *
+ * The compiler is told -fsanitize=thread for files with kernels, which makes it call __tsan_read4, __tsan_write8 ... at
+ * each access to memory. Its own library is not linked: those functions are here, and know what it could not: which
+ * accesses a barrier, an operation of the warp, or the end of a launch puts in order.
+ *
+ * Each two bytes of shared and device memory have a Cell: who read and who wrote them last, and when. Two accesses are
+ * in order if they are of different launches; or of one block, on two sides of a __syncthreads; or of one warp, with a
+ * warp operation of both lanes between them; or of one thread. Else one of them being a write is a race, reported with
+ * both lines of the source, whether or not this run's schedule has made it matter. Atomics do not race with atomics.
+ *
+ * Not modelled: order between streams (all launches count as ordered), fences between blocks. One worker only. This
+ * file and the emulator's others are built without -fsanitize=thread. */
+#ifdef EMULATE_CHECK
+
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <map>
 #include <set>
 #include <string>
-#include <sys/mman.h>
-#include <unistd.h>
-#include <vector>
-#undef threadIdx
-#undef blockIdx
-#undef blockDim
-#undef gridDim
-extern "C" char __executable_start, _end;
+
+#include "kernels/cuda/emulate/internal.h"
+
+extern "C" const Elf64_Ehdr __executable_start; /* where the program lies in memory, by the linker */
+extern "C" const char _end;
 
 namespace emulate {
-void preempt(); // in emulate.cpp
-extern const void *check_ok_lo[2], *check_ok_hi[2];
 namespace check {
-static constexpr size_t ARENA = 8ull << 30; // device memory, virtual
-static constexpr int G = 1;                 // log2 of the shadow granule in bytes
-enum { MULTI = 1, MULTIWARP = 2, ATOMIC = 4 };
-enum : uint8_t { S_ALLOC = 1, S_INIT = 2, S_FREED = 4, S_PENDING = 8 };
-struct Acc {
-    uint32_t serial, epoch, clk, pc;
-    uint16_t tid;
-    uint8_t flags;
+
+constexpr size_t DEVICE_ARENA = (size_t)8 << 30; /* addresses, never used twice; memory is taken as it is touched */
+constexpr size_t CELL_BYTES = 2;
+
+enum ByteState : uint8_t { ALLOCATED = 1, INITIALISED = 2, FREED = 4, PENDING = 8 };
+enum Kind { READ, WRITE, ATOMIC };
+
+struct Access {
+    uint32_t block; /* a number that no other block of the run has; 0: none */
+    uint32_t epoch; /* how many barriers the block had passed */
+    uint32_t clock; /* how many operations of its warp the thread had passed */
+    uint32_t pc;    /* relative to the program's start */
+    uint16_t thread;
+    bool atomic, many_warps; /* reads of several warps since the last write */
 };
 struct Cell {
-    Acc w, r;
+    Access write, read;
 };
-static char *arena, *arena_end, *smem, *smem_end;
-static uint8_t *gst, *sst;
-static Cell *gcell, *scell;
-static size_t bump = 4096;
-static std::map<char *, size_t> allocs;
-static uint32_t serial = 1, launch_first = 1, epoch = 0;
-static uint32_t clk[32][32], vc[32][32][32]; // [warp][lane], [warp][lane][known lane]
-static int preempt_every = -1;
-static uint64_t prng = 88172645463325252ull;
 
-template <class T> static T *vmap(size_t n) {
-    void *p = mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) {
-        perror("mmap shadow");
-        abort();
+struct Space { /* shared or device memory */
+    char *begin, *end;
+    uint8_t *states;
+    Cell *cells;
+    bool contains(const void *p) const { return p >= begin && p < end; }
+};
+static Space shared_space, device_space;
+
+struct Range {
+    const char *begin, *end;
+    bool contains(const void *p) const { return p >= begin && p < end; }
+};
+static Range launch_arguments, worker_itself; /* host memory that a kernel reads because we have put things there */
+
+static size_t device_used = 4096;
+static std::map<const char *, size_t> allocations;
+static uint32_t block = 1, first_block_of_launch = 1, epoch;
+static uint32_t clocks[MAX_WARPS][32];
+static uint32_t known[MAX_WARPS][32][32]; /* [warp][lane][of]: lane `of`'s clock when `lane` last heard of it */
+static int64_t reports;
+
+template <class T> static T *reserve(size_t count) {
+    void *p = mmap(NULL, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) fail("the checker cannot reserve %zu bytes of addresses", count * sizeof(T));
+    return static_cast<T *>(p);
+}
+
+static void open_space(Space &space, char *begin, size_t bytes) {
+    space = {begin, begin + bytes, reserve<uint8_t>(bytes), reserve<Cell>(bytes / CELL_BYTES)};
+}
+
+static void set_states(Space &space, const void *p, size_t bytes, uint8_t state) {
+    memset(space.states + (static_cast<const char *>(p) - space.begin), state, bytes);
+}
+
+/* ---- reports ---- */
+
+static const char *program_begin() { return reinterpret_cast<const char *>(&__executable_start); }
+
+/* The line of the source, and where it was inlined the line in the kernel: "gpu.h:62 in layernorm.cu:40". */
+static std::string place(uint32_t pc) {
+    static std::map<uint32_t, std::string> known_places;
+    auto at = known_places.find(pc);
+    if (at != known_places.end()) return at->second;
+    bool relocated = __executable_start.e_type == ET_DYN;
+    uintptr_t address = pc - 1 + (relocated ? 0 : (uintptr_t)program_begin());
+    char program[1024], command[1200], line[1024];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[length > 0 ? length : 0] = 0;
+    snprintf(command, sizeof command, "addr2line -ise '%s' 0x%lx 2>/dev/null", program, (unsigned long)address);
+    std::string text;
+    FILE *lines = popen(command, "r");
+    while (lines && fgets(line, sizeof line, lines)) {
+        line[strcspn(line, " \n")] = 0;
+        bool of_header = strstr(line, ".h:") != NULL;
+        text += (text.empty() ? "" : " in ") + std::string(line);
+        if (!of_header) break;
     }
-    return (T *)p;
+    if (lines) pclose(lines);
+    return known_places[pc] = text.empty() ? "??" : text;
 }
-static void init() {
-    if (arena) return;
-    arena = vmap<char>(ARENA);
-    arena_end = arena + ARENA;
-    gst = vmap<uint8_t>(ARENA);
-    gcell = vmap<Cell>(ARENA >> G);
-    const char *e = getenv("EMULATE_PREEMPT");
-    preempt_every = e ? atoi(e) : 0;
+
+static void exit_with_failure() {
+    if (!reports) return;
+    fflush(NULL);
+    fprintf(stderr, "emulate: the checker has reported %lld accesses\n", (long long)reports);
+    _exit(FAILED);
 }
-static std::string where(uint32_t pc) {
-    static std::map<uint32_t, std::string> memo;
-    auto it = memo.find(pc);
-    if (it != memo.end()) return it->second;
-    char exe[512], cmd[700], buf[600];
-    ssize_t n = readlink("/proc/self/exe", exe, 511);
-    exe[n > 0 ? n : 0] = 0;
-    std::string r = "?";
-    snprintf(cmd, sizeof cmd, "addr2line -Cse %s 0x%x 2>/dev/null", exe, pc - 1);
-    if (FILE *f = popen(cmd, "r")) {
-        if (fgets(buf, sizeof buf, f)) {
-            r = buf;
-            while (!r.empty() && (r.back() == '\n')) r.pop_back();
-        }
-        pclose(f);
-    }
-    return memo[pc] = r;
-}
-static void report(const char *kind, const void *p, const void *pc, const Acc *a) {
+
+static void report(const char *what, const void *p, uint32_t pc, const Access *other) {
     static std::set<std::string> seen;
-    std::string here = where((uint32_t)(uintptr_t)pc), key = std::string(kind) + here;
-    stats.reports++;
-    if (!seen.insert(key).second) return;
-    fprintf(stderr, "CHECK %s at %s", kind, here.c_str());
-    if (cur) fprintf(stderr, " by thread %u of block %u,%u,%u", cur->linear, grid->bid.x, grid->bid.y, grid->bid.z);
-    if (p >= smem && p < smem_end)
-        fprintf(stderr, ", shared+%ld", (long)((char *)p - smem));
-    else {
-        auto it = allocs.upper_bound((char *)p);
-        if (it != allocs.begin()) {
-            --it;
-            fprintf(stderr, ", device allocation of %zu bytes, offset %ld", it->second, (long)((char *)p - it->first));
-        }
-    }
-    if (a)
-        fprintf(stderr, "; other: thread %u at %s%s", a->tid, where(a->pc).c_str(),
-                a->serial != serial ? " (another block)" : "");
+    static const int registered = atexit(exit_with_failure);
+    (void)registered;
+    reports++;
+    std::string here = place(pc);
+    if (!seen.insert(what + here).second) return; /* once for each line */
+    fprintf(stderr, "emulate: %s at %s", what, here.c_str());
+    if (current_thread)
+        fprintf(stderr, ", thread %u of block (%u,%u,%u)", current_thread->number, current_block->index.x,
+                current_block->index.y, current_block->index.z);
+    auto after = allocations.upper_bound(static_cast<const char *>(p));
+    if (shared_space.contains(p))
+        fprintf(stderr, ", shared memory");
+    else if (device_space.contains(p) && after != allocations.begin())
+        fprintf(stderr, ", byte %td of an allocation of %zu", static_cast<const char *>(p) - std::prev(after)->first,
+                std::prev(after)->second);
+    if (other)
+        fprintf(stderr, "; the other: thread %u%s at %s", other->thread,
+                other->block == block ? "" : " of another block", place(other->pc).c_str());
     fprintf(stderr, "\n");
 }
-// is the earlier access a unordered with the current thread?
-static inline bool races(const Acc &a, bool shared) {
-    if (!a.serial || a.serial < launch_first) return false;
-    if (a.serial != serial) return !shared;
-    if (a.epoch < epoch || a.tid == cur->linear) return false;
-    uint32_t w = cur->linear >> 5;
-    if ((uint32_t)(a.tid >> 5) != w) return true;
-    return vc[w][cur->lane][a.tid & 31] < a.clk;
+
+/* ---- accesses ---- */
+
+/* Can the earlier access of the cell and the current thread's happen in either order? */
+static bool unordered(const Access &earlier, bool shared) {
+    if (!earlier.block || earlier.block < first_block_of_launch) return false;
+    if (earlier.block != block) return !shared; /* shared memory begins anew with each block */
+    if (earlier.epoch < epoch || earlier.thread == current_thread->number) return false;
+    uint32_t warp = current_thread->number / 32;
+    return earlier.thread / 32u != warp || known[warp][current_thread->lane][earlier.thread % 32] < earlier.clock;
 }
-enum Kind { READ, WRITE, ATOM };
-template <Kind K> static inline void access(const void *p, size_t n, const void *pc) {
-    bool sh;
-    uint8_t *st;
-    Cell *c;
-    char *base;
-    if (__builtin_expect(!cur, 0)) {
-        if (p >= arena && p < arena_end) report("host code touches device memory", p, pc, nullptr);
-        return;
-    }
-    if ((uintptr_t)p - (uintptr_t)__builtin_frame_address(0) < (64u << 10)) return; // own stack
-    if (p >= smem && p < smem_end) {
-        sh = true;
-        base = smem;
-        st = sst;
-        c = scell;
-    } else if (p >= arena && p < arena_end) {
-        sh = false;
-        base = arena;
-        st = gst;
-        c = gcell;
-    } else {
-        if (p >= &__executable_start && p < &_end) {
-            if (K != READ) report("kernel writes a host global", p, pc, nullptr);
-            return;
+
+/* False: reported, and nothing more to be said of it. */
+static bool check_bytes(Space &space, const char *p, size_t bytes, Kind kind, uint32_t pc) {
+    for (size_t i = 0; i < bytes; i++) {
+        uint8_t &state = space.states[p + i - space.begin];
+        if (!(state & ALLOCATED)) {
+            report(state & FREED ? "use after free" : "access out of bounds", p + i, pc, NULL);
+            return false;
         }
-        for (int i = 0; i < 2; i++)
-            if (p >= check_ok_lo[i] && p < check_ok_hi[i]) return;
-        if (p == &emulate::cur || p == &emulate::grid) return;
-        report(K == READ ? "kernel reads host memory" : "kernel writes host memory", p, pc, nullptr);
-        return;
+        if (kind != WRITE && !(state & INITIALISED)) report("read of uninitialised memory", p + i, pc, NULL);
+        if (state & PENDING) report("access to the destination of copy_async before its wait", p + i, pc, NULL);
+        state = (state & ~PENDING) | INITIALISED; /* one report is enough */
     }
-    if (preempt_every > 0) {
-        prng ^= prng << 13;
-        prng ^= prng >> 7;
-        prng ^= prng << 17;
-        if (prng % preempt_every == 0) preempt();
-    }
-    size_t o = (char *)p - base;
-    if ((uintptr_t)p & (n - 1) && (n & (n - 1)) == 0 && n <= 16) report("misaligned access", p, pc, nullptr);
-    const uint32_t me = cur->linear, w = me >> 5, ck = clk[w][cur->lane];
-    const uint32_t pc32 = (uint32_t)(uintptr_t)pc;
-    for (size_t i = o; i < o + n; i++) {
-        if (!(st[i] & S_ALLOC)) {
-            report(st[i] & S_FREED ? "use after free" : "out of bounds", base + i, pc, nullptr);
-            return;
-        }
-        if (K != WRITE && !(st[i] & S_INIT)) {
-            report("read of uninitialised memory", base + i, pc, nullptr);
-            st[i] |= S_INIT;
-        }
-        if (st[i] & S_PENDING) {
-            report("cp.async destination touched before its wait", base + i, pc, nullptr);
-            st[i] &= ~S_PENDING;
-        }
-        if (K != READ) st[i] |= S_INIT;
-    }
-    for (size_t i = o >> G; i <= (o + n - 1) >> G; i++) {
-        Cell &x = c[i];
-        if (races(x.w, sh) && !(K == ATOM && (x.w.flags & ATOMIC))) {
-            report(K == READ ? "race: read after unordered write" : "race: write after unordered write",
-                   base + (i << G), pc, &x.w);
-        }
-        if (K == READ) {
-            Acc &r = x.r;
-            if (r.serial == serial && r.epoch == epoch && r.tid != me) {
-                if ((uint32_t)(r.tid >> 5) != w) r.flags |= MULTIWARP;
-                r.flags |= MULTI;
-                if (r.flags & MULTIWARP) { /* keep tid: any */
-                } else {
-                    r.tid = me;
-                    r.clk = ck;
-                }
-                r.pc = pc32;
-            } else
-                r = Acc{serial, epoch, ck, pc32, (uint16_t)me, (uint8_t)0};
-        } else {
-            if (x.r.serial) {
-                bool bad;
-                if (x.r.serial == serial && x.r.epoch == epoch && (x.r.flags & MULTIWARP))
-                    bad = true;
-                else
-                    bad = races(x.r, sh);
-                if (bad) report("race: write after unordered read", base + (i << G), pc, &x.r);
-            }
-            x.w = Acc{serial, epoch, ck, pc32, (uint16_t)me, (uint8_t)(K == ATOM ? ATOMIC : 0)};
-            if (K == WRITE) x.r.serial = 0;
-        }
-    }
-}
-void read(const void *p, size_t n, const void *pc) { access<READ>(p, n, pc); }
-void write(void *p, size_t n, const void *pc) { access<WRITE>(p, n, pc); }
-void on_launch() {
-    init();
-    launch_first = serial + 1;
-}
-void on_block(void *dyn, size_t n) {
-    serial++;
-    epoch = 1;
-    memset(sst, 0, smem_end - smem);
-    if (n) memset(sst + ((char *)dyn - smem), S_ALLOC, n);
-    for (auto &w : clk)
-        for (auto &l : w) l = 1;
-    memset(vc, 0, sizeof vc);
-}
-void on_block_end() {}
-void on_barrier() { epoch++; }
-void on_warp_sync(uint32_t w, uint32_t live) {
-    uint32_t j[32] = {};
-    for (uint32_t m = live; m; m &= m - 1) {
-        int l = __builtin_ctz(m);
-        vc[w][l][l] = clk[w][l];
-        for (int k = 0; k < 32; k++) j[k] = j[k] > vc[w][l][k] ? j[k] : vc[w][l][k];
-    }
-    for (uint32_t m = live; m; m &= m - 1) {
-        int l = __builtin_ctz(m);
-        memcpy(vc[w][l], j, sizeof j);
-        clk[w][l]++;
-    }
-}
-void smem_arena(char *p, size_t n) {
-    smem = p;
-    smem_end = p + n;
-    sst = vmap<uint8_t>(n);
-    scell = vmap<Cell>(n >> G);
-}
-void smem_var(void *p, size_t n) { memset(sst + ((char *)p - smem), S_ALLOC, n); }
-void pending(void *p, size_t n, bool on) {
-    uint8_t *q = sst + ((char *)p - smem);
-    for (size_t i = 0; i < n; i++) q[i] = on ? q[i] | S_PENDING : q[i] & ~S_PENDING;
-}
-void *dev_alloc(size_t n) {
-    init();
-    size_t o = bump;
-    bump = (bump + n + 512) & ~(size_t)255;
-    if (bump > ARENA) return nullptr;
-    memset(gst + o, S_ALLOC, n);
-    allocs[arena + o] = n;
-    return arena + o;
-}
-bool dev_free(void *p) {
-    auto it = allocs.find((char *)p);
-    if (it == allocs.end()) return false;
-    memset(gst + ((char *)p - arena), S_FREED, it->second);
-    madvise(p, it->second, MADV_DONTNEED);
     return true;
 }
-void host_copy(void *d, const void *s, size_t n) {
-    if (d >= arena && d < arena_end) {
-        uint8_t *q = gst + ((char *)d - arena);
-        for (size_t i = 0; i < n; i++) {
-            if (!(q[i] & S_ALLOC)) {
-                report("cudaMemcpy/Memset out of bounds", (char *)d + i, __builtin_return_address(0), nullptr);
-                return;
-            }
-            q[i] |= S_INIT;
-        }
+
+static void check_order(Cell &cell, const char *p, bool shared, Kind kind, uint32_t pc) {
+    uint32_t number = current_thread->number, clock = clocks[number / 32][current_thread->lane];
+    Access now = {block, epoch, clock, pc, (uint16_t)number, kind == ATOMIC, false};
+    if (unordered(cell.write, shared) && !(kind == ATOMIC && cell.write.atomic))
+        report(kind == READ ? "race: a read, not ordered after a write" : "race: a write, not ordered after a write", p,
+               pc, &cell.write);
+    if (kind == READ) {
+        /* Of several readers one is kept, and whether they were of several warps. */
+        if (cell.read.block == block && cell.read.epoch == epoch)
+            now.many_warps = cell.read.many_warps || cell.read.thread / 32 != number / 32;
+        cell.read = now;
+        return;
     }
-    if (s && s >= arena && s < arena_end) {
-        uint8_t *q = gst + ((char *)s - arena);
-        for (size_t i = 0; i < n; i++)
-            if (!(q[i] & S_ALLOC)) {
-                report("cudaMemcpy source out of bounds", (char *)s + i, __builtin_return_address(0), nullptr);
-                return;
-            }
+    bool readers_of_other_warps = cell.read.block == block && cell.read.epoch == epoch && cell.read.many_warps;
+    if (readers_of_other_warps || unordered(cell.read, shared))
+        report("race: a write, not ordered after a read", p, pc, &cell.read);
+    cell.write = now;
+    cell.read.block = 0;
+}
+
+static void access(Kind kind, const void *address, size_t bytes, const void *return_address) {
+    const char *p = static_cast<const char *>(address);
+    uint32_t pc = (uint32_t)(static_cast<const char *>(return_address) - program_begin());
+    if (!current_thread) {
+        if (device_space.contains(p)) report("host code touches device memory", p, pc, NULL);
+        return;
+    }
+    const char *stack = current_fiber()->stack;
+    if (p >= stack && p < stack + STACK_BYTES) return;
+    bool shared = shared_space.contains(p);
+    if (!shared && !device_space.contains(p)) {
+        bool constant = kind == READ && p >= program_begin() && p < &_end; /* tables, __constant__ */
+        bool ours = launch_arguments.contains(p) || worker_itself.contains(p) || p == (const char *)&current_thread ||
+                    p == (const char *)&current_block;
+        if (!constant && !ours)
+            report(kind == READ ? "a kernel reads host memory" : "a kernel writes host memory", p, pc, NULL);
+        return;
+    }
+    Space &space = shared ? shared_space : device_space;
+    if ((bytes & (bytes - 1)) == 0 && bytes <= 16 && (uintptr_t)p % bytes) report("misaligned access", p, pc, NULL);
+    if (!check_bytes(space, p, bytes, kind, pc)) return;
+    size_t offset = (size_t)(p - space.begin);
+    for (size_t i = offset / CELL_BYTES; i <= (offset + bytes - 1) / CELL_BYTES; i++)
+        check_order(space.cells[i], space.begin + i * CELL_BYTES, shared, kind, pc);
+}
+
+void read(const void *p, size_t bytes, const void *pc) { access(READ, p, bytes, pc); }
+void write(void *p, size_t bytes, const void *pc) { access(WRITE, p, bytes, pc); }
+
+/* ---- what the emulator tells ---- */
+
+void launch_begins(const void *arguments, size_t bytes) {
+    first_block_of_launch = block + 1;
+    launch_arguments = {static_cast<const char *>(arguments), static_cast<const char *>(arguments) + bytes};
+}
+
+void block_begins(const void *worker, size_t worker_bytes, int n_warps) {
+    worker_itself = {static_cast<const char *>(worker), static_cast<const char *>(worker) + worker_bytes};
+    block++;
+    epoch = 1;
+    memset(shared_space.states, 0, SHARED_ARENA);
+    for (int warp = 0; warp < n_warps; warp++) {
+        for (uint32_t &clock : clocks[warp]) clock = 1;
+        memset(known[warp], 0, sizeof known[warp]);
     }
 }
+
+void block_ends() {}
+void barrier() { epoch++; }
+
+/* All lanes now know of each other's past what any of them knew. */
+void warp_synchronized(uint32_t warp, uint32_t lanes) {
+    uint32_t joint[32] = {0};
+    for (uint32_t left = lanes; left; left &= left - 1) {
+        int lane = __builtin_ctz(left);
+        known[warp][lane][lane] = clocks[warp][lane];
+        for (int of = 0; of < 32; of++)
+            if (known[warp][lane][of] > joint[of]) joint[of] = known[warp][lane][of];
+    }
+    for (uint32_t left = lanes; left; left &= left - 1) {
+        int lane = __builtin_ctz(left);
+        memcpy(known[warp][lane], joint, sizeof joint);
+        clocks[warp][lane]++;
+    }
+}
+
+void shared_arena(char *arena, size_t bytes) { open_space(shared_space, arena, bytes); }
+void shared_variable(void *memory, size_t bytes) { set_states(shared_space, memory, bytes, ALLOCATED); }
+
+void copy_pending(void *shared, size_t bytes, bool pending) {
+    uint8_t *states = shared_space.states + (static_cast<char *>(shared) - shared_space.begin);
+    for (size_t i = 0; i < bytes; i++) states[i] = (uint8_t)(pending ? states[i] | PENDING : states[i] & ~PENDING);
+}
+
+void *allocate(size_t bytes) {
+    if (!device_space.begin) open_space(device_space, reserve<char>(DEVICE_ARENA), DEVICE_ARENA);
+    if (bytes > DEVICE_ARENA - device_used - 512) return NULL;
+    char *memory = device_space.begin + device_used;
+    device_used = (device_used + bytes + 512) / 256 * 256; /* at least 256 bytes between two */
+    set_states(device_space, memory, bytes, ALLOCATED);
+    allocations[memory] = bytes;
+    return memory;
+}
+
+void release(void *memory, size_t bytes) {
+    set_states(device_space, memory, bytes, FREED);
+    madvise(memory, bytes, MADV_DONTNEED);
+}
+
+void host_copies(void *to, const void *from, size_t bytes) {
+    if (device_space.contains(to)) set_states(device_space, to, bytes, ALLOCATED | INITIALISED);
+    (void)from;
+}
+
 } // namespace check
 } // namespace emulate
+
+bool emulate_has_checker(void) { return true; }
+int64_t emulate_reports(void) {
+    emulate::synchronize_device();
+    return emulate::check::reports;
+}
+
+/* ---- what the compiler calls ---- */
+
 using namespace emulate::check;
-#define PC __builtin_return_address(0)
+#define HERE __builtin_return_address(0)
+
 extern "C" {
-void __tsan_init() {}
+
+void __tsan_init(void) {}
 void __tsan_func_entry(void *) {}
-void __tsan_func_exit() {}
+void __tsan_func_exit(void) {}
 void __tsan_vptr_update(void **, void *) {}
 void __tsan_vptr_read(void **) {}
-#define RW(n)                                                                                                          \
-    void __tsan_read##n(void *p) { access<READ>(p, n, PC); }                                                           \
-    void __tsan_write##n(void *p) { access<WRITE>(p, n, PC); }                                                         \
-    void __tsan_unaligned_read##n(void *p) { access<READ>(p, n, PC); }                                                 \
-    void __tsan_unaligned_write##n(void *p) { access<WRITE>(p, n, PC); }                                               \
-    void __tsan_volatile_read##n(void *p) { access<READ>(p, n, PC); }                                                  \
-    void __tsan_volatile_write##n(void *p) { access<WRITE>(p, n, PC); }
-RW(1) RW(2) RW(4) RW(8) RW(16) void __tsan_read_range(void *p, size_t n) { access<READ>(p, n, PC); }
-void __tsan_write_range(void *p, size_t n) { access<WRITE>(p, n, PC); }
-void *__tsan_memcpy(void *d, const void *s, size_t n) {
-    access<READ>(s, n, PC);
-    access<WRITE>(d, n, PC);
-    return memcpy(d, s, n);
-}
-void *__tsan_memset(void *d, int v, size_t n) {
-    access<WRITE>(d, n, PC);
-    return memset(d, v, n);
-}
-#define AT(b, T)                                                                                                       \
-    T __tsan_atomic##b##_load(const volatile T *p, int) {                                                              \
-        access<ATOM>((void *)p, sizeof(T), PC);                                                                        \
-        return __atomic_load_n(p, 5);                                                                                  \
-    }                                                                                                                  \
-    void __tsan_atomic##b##_store(volatile T *p, T v, int) {                                                           \
-        access<ATOM>((void *)p, sizeof(T), PC);                                                                        \
-        __atomic_store_n(p, v, 5);                                                                                     \
-    }                                                                                                                  \
-    T __tsan_atomic##b##_exchange(volatile T *p, T v, int) {                                                           \
-        access<ATOM>((void *)p, sizeof(T), PC);                                                                        \
-        return __atomic_exchange_n(p, v, 5);                                                                           \
-    }                                                                                                                  \
-    T __tsan_atomic##b##_fetch_add(volatile T *p, T v, int) {                                                          \
-        access<ATOM>((void *)p, sizeof(T), PC);                                                                        \
-        return __atomic_fetch_add(p, v, 5);                                                                            \
-    }                                                                                                                  \
-    T __tsan_atomic##b##_fetch_sub(volatile T *p, T v, int) {                                                          \
-        access<ATOM>((void *)p, sizeof(T), PC);                                                                        \
-        return __atomic_fetch_sub(p, v, 5);                                                                            \
-    }                                                                                                                  \
-    T __tsan_atomic##b##_fetch_and(volatile T *p, T v, int) {                                                          \
-        access<ATOM>((void *)p, sizeof(T), PC);                                                                        \
-        return __atomic_fetch_and(p, v, 5);                                                                            \
-    }                                                                                                                  \
-    T __tsan_atomic##b##_fetch_or(volatile T *p, T v, int) {                                                           \
-        access<ATOM>((void *)p, sizeof(T), PC);                                                                        \
-        return __atomic_fetch_or(p, v, 5);                                                                             \
-    }                                                                                                                  \
-    T __tsan_atomic##b##_fetch_xor(volatile T *p, T v, int) {                                                          \
-        access<ATOM>((void *)p, sizeof(T), PC);                                                                        \
-        return __atomic_fetch_xor(p, v, 5);                                                                            \
-    }                                                                                                                  \
-    int __tsan_atomic##b##_compare_exchange_strong(volatile T *p, T *e, T v, int, int) {                               \
-        access<ATOM>((void *)p, sizeof(T), PC);                                                                        \
-        return __atomic_compare_exchange_n(p, e, v, 0, 5, 5);                                                          \
-    }                                                                                                                  \
-    int __tsan_atomic##b##_compare_exchange_weak(volatile T *p, T *e, T v, int, int) {                                 \
-        access<ATOM>((void *)p, sizeof(T), PC);                                                                        \
-        return __atomic_compare_exchange_n(p, e, v, 0, 5, 5);                                                          \
-    }
-AT(8, uint8_t) AT(16, uint16_t) AT(32, uint32_t) AT(64, uint64_t) void __tsan_atomic_thread_fence(int) {}
+void __tsan_atomic_thread_fence(int) {}
 void __tsan_atomic_signal_fence(int) {}
+
+#define ACCESSES(bytes)                                                                                                \
+    void __tsan_read##bytes(void *p) { access(READ, p, bytes, HERE); }                                                 \
+    void __tsan_write##bytes(void *p) { access(WRITE, p, bytes, HERE); }                                               \
+    void __tsan_volatile_read##bytes(void *p) { access(READ, p, bytes, HERE); }                                        \
+    void __tsan_volatile_write##bytes(void *p) { access(WRITE, p, bytes, HERE); }
+#define UNALIGNED_ACCESSES(bytes)                                                                                      \
+    void __tsan_unaligned_read##bytes(void *p) { access(READ, p, bytes, HERE); }                                       \
+    void __tsan_unaligned_write##bytes(void *p) { access(WRITE, p, bytes, HERE); }
+ACCESSES(1)
+ACCESSES(2)
+ACCESSES(4)
+ACCESSES(8)
+ACCESSES(16)
+UNALIGNED_ACCESSES(2)
+UNALIGNED_ACCESSES(4)
+UNALIGNED_ACCESSES(8)
+UNALIGNED_ACCESSES(16)
+
+void __tsan_read_range(void *p, size_t bytes) { access(READ, p, bytes, HERE); }
+void __tsan_write_range(void *p, size_t bytes) { access(WRITE, p, bytes, HERE); }
+void *__tsan_memcpy(void *to, const void *from, size_t bytes) {
+    access(READ, from, bytes, HERE);
+    access(WRITE, to, bytes, HERE);
+    return memcpy(to, from, bytes);
 }
+void *__tsan_memmove(void *to, const void *from, size_t bytes) {
+    access(READ, from, bytes, HERE);
+    access(WRITE, to, bytes, HERE);
+    return memmove(to, from, bytes);
+}
+void *__tsan_memset(void *to, int value, size_t bytes) {
+    access(WRITE, to, bytes, HERE);
+    return memset(to, value, bytes);
+}
+
+/* Atomic accesses. The order that they ask for is not looked at: none of them orders other accesses. */
+#define ATOMIC_UPDATE(bits, T, name)                                                                                   \
+    T __tsan_atomic##bits##_##name(volatile T *p, T x, int) {                                                          \
+        access(ATOMIC, (void *)p, sizeof(T), HERE);                                                                    \
+        return __atomic_##name(p, x, __ATOMIC_SEQ_CST);                                                                \
+    }
+#define ATOMIC_EXCHANGE_IF(bits, T, name)                                                                              \
+    int __tsan_atomic##bits##_compare_exchange_##name(volatile T *p, T *expected, T x, int, int) {                     \
+        access(ATOMIC, (void *)p, sizeof(T), HERE);                                                                    \
+        return __atomic_compare_exchange_n(p, expected, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                 \
+    }
+#define ATOMICS(bits, T)                                                                                               \
+    T __tsan_atomic##bits##_load(const volatile T *p, int) {                                                           \
+        access(ATOMIC, (void *)p, sizeof(T), HERE);                                                                    \
+        return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                                                   \
+    }                                                                                                                  \
+    void __tsan_atomic##bits##_store(volatile T *p, T x, int) {                                                        \
+        access(ATOMIC, (void *)p, sizeof(T), HERE);                                                                    \
+        __atomic_store_n(p, x, __ATOMIC_SEQ_CST);                                                                      \
+    }                                                                                                                  \
+    T __tsan_atomic##bits##_exchange(volatile T *p, T x, int) {                                                        \
+        access(ATOMIC, (void *)p, sizeof(T), HERE);                                                                    \
+        return __atomic_exchange_n(p, x, __ATOMIC_SEQ_CST);                                                            \
+    }                                                                                                                  \
+    ATOMIC_UPDATE(bits, T, fetch_add)                                                                                  \
+    ATOMIC_UPDATE(bits, T, fetch_sub)                                                                                  \
+    ATOMIC_UPDATE(bits, T, fetch_and)                                                                                  \
+    ATOMIC_UPDATE(bits, T, fetch_or)                                                                                   \
+    ATOMIC_UPDATE(bits, T, fetch_xor)                                                                                  \
+    ATOMIC_EXCHANGE_IF(bits, T, strong)                                                                                \
+    ATOMIC_EXCHANGE_IF(bits, T, weak)
+ATOMICS(8, uint8_t)
+ATOMICS(16, uint16_t)
+ATOMICS(32, uint32_t)
+ATOMICS(64, uint64_t)
+}
+
+#endif

@@ -1,240 +1,194 @@
-// emulate.h - run CUDA kernels on the CPU.  Host compilers only (g++/clang++, C++17).
-// Blocks run one after another (or one per OS thread); the threads of a block are fibers.
-// API half: what a kernel can see.  The scheduler lives in emulate.cpp.
-#pragma once
-#if defined(__CUDACC__)
-#error "emulate.h is for the host compiler; nvcc uses the real thing"
-#endif
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
+/* What a kernel sees of CUDA when a C++ compiler builds it for the CPU: gpu.h includes this instead of CUDA's own.
+ *
+ * The types and the 16-bit arithmetic are those of CUDA's headers, which a plain compiler can read. The functions of
+ * the device are here, the short ones whole; what needs other threads calls the emulator. The last argument of those, a
+ * Site, says where in the kernel the call stands; nobody passes it. Functions that no kernel has needed yet do not
+ * exist: using one is an error of the compiler, and the place to add it is the end of this file. */
+#ifndef EMULATE_H
+#define EMULATE_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <cuda_runtime_api.h> // dim3, float4, cudaError_t, cudaStream_t ... (plain C API)
-#include <tuple>
-#include <utility>
 #include <vector_functions.h>
 
-#define EMULATE 1
 #undef __global__
 #undef __device__
 #undef __host__
 #undef __shared__
 #undef __constant__
-#undef __launch_bounds__
 #undef __managed__
+#undef __launch_bounds__
+#undef __grid_constant__
+#undef __forceinline__
+#undef __noinline__
 #define __global__
 #define __device__
 #define __host__
 #define __constant__ static
 #define __launch_bounds__(...)
-#define __shared__ EMULATE_ERROR_use_the_SHARED_macro
-#ifndef __forceinline__
+#define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
-#endif
-#ifndef __noinline__
-#define __noinline__ __attribute__((noinline))
-#endif
+#define __noinline__    __attribute__((noinline))
+/* CUDA's headers make it nothing for other compilers: a variable of the block would become one of the thread. */
+#define __shared__ EMULATE_ERROR_use_SHARED_or_DYNAMIC_SHARED_of_gpu_h
 
 namespace emulate {
+
+struct Site {
+    const char *file;
+    int line;
+};
+/* As a default argument it takes the caller's place: the functions stay functions. */
+#define EMULATE_SITE ::emulate::Site site = {__builtin_FILE(), __builtin_LINE()}
+
 struct Thread {
-    uint3 tid;
-    uint32_t lane, linear;
-}; // public prefix of the runtime's struct
-struct Grid {
-    uint3 bid;
-    dim3 bdim, gdim;
-    void *dyn;
+    uint3 index;
+    uint32_t lane, number; /* in its warp, in its block */
 };
-extern __thread Thread *cur; // null on the host side
-extern __thread Grid *grid;
-
-#define EMULATE_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
-int sync_block(int pred, int kind, const char *file, int line); // kind: 0 plain/count 1 and 2 or
-void sync_warp(uint32_t mask, const char *file, int line);
-uint64_t shfl(uint32_t mask, uint64_t v, int src, const char *file, int line);
-uint32_t ballot(uint32_t mask, int pred, const char *file, int line);
-uint32_t match_any(uint32_t mask, uint64_t v, const char *file, int line);
-int64_t reduce(uint32_t mask, int64_t v, int kind, const char *file, int line);
-void *shared_static(const void *key, size_t bytes, size_t align);
-// tensor-core / async-copy emulation (documented PTX fragment layouts)
-enum ElemType { F16, BF16 };
-void mma16816(float *d, const uint32_t *a, const uint32_t *b, ElemType, const char *file, int line);
-void ldmatrix(uint32_t *r, const void *smem, int num, bool trans, const char *file, int line);
-void cp_async(void *dst, const void *src, int bytes, int src_bytes, const char *file, int line);
-void cp_commit();
-void cp_wait(int allow_pending);
-
-typedef void (*Invoke)(const void *closure);
-cudaError_t launch_raw(const void *fn, dim3 g, dim3 b, size_t smem, Invoke, const void *closure);
-struct Stats {
-    uint64_t blocks, threads, switches, collectives, barriers, mma, ldm, ldm_conflict, reports;
+struct Block {
+    uint3 index;
+    dim3 size, grid;
+    void *dynamic_shared;
 };
-extern Stats stats;
-void set_seed(uint64_t seed); // 0: ascending lanes and warps; 1: descending; else random
-void set_workers(int n);
+/* __thread, not thread_local: no call to look them up. Fibers never move between threads of the system. */
+extern __thread Thread *current_thread; /* NULL: the host */
+extern __thread Block *current_block;
 
-template <class... P> struct Closure {
-    void (*fn)(P...);
-    std::tuple<P...> args;
-    static void call(const void *c) {
-        auto *s = (const Closure *)c;
-        std::apply(s->fn, s->args);
+enum Vote { COUNT, ALL, ANY };
+int block_barrier(int predicate, Vote vote, Site site);
+void warp_barrier(uint32_t mask, Site site);
+uint64_t shuffle(uint32_t mask, uint64_t value, int source_lane, Site site);
+uint32_t ballot(uint32_t mask, bool predicate, Site site);
+uint32_t match_any(uint32_t mask, uint64_t value, Site site);
+enum Reduction { SUM, MIN, MAX, AND, OR, XOR };
+int64_t reduce(uint32_t mask, int64_t value, Reduction reduction, Site site);
+void *shared_variable(const void *key, size_t bytes);
+void load_matrix(uint32_t *r, const void *row, int count, bool transposed, Site site);
+void multiply_matrix(float *d, const uint32_t *a, const uint32_t *b, bool bf16, Site site);
+void copy_async(void *shared, const void *global, int bytes, int source_bytes, Site site);
+void copy_async_commit();
+void copy_async_wait(int pending);
+void misaligned(const void *p, size_t alignment, Site site);
+inline void require_aligned(const void *p, size_t alignment, Site site) {
+    if ((uintptr_t)p % alignment) misaligned(p, alignment, site);
+}
+
+/* A kernel and its arguments, converted to the kernel's types. */
+template <class... P> struct Call {
+    void (*kernel)(P...);
+    std::tuple<P...> arguments;
+    static void make(const void *call) {
+        const Call *self = static_cast<const Call *>(call);
+        std::apply(self->kernel, self->arguments);
     }
 };
+cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+                   void (*call)(const void *), std::shared_ptr<const void> arguments, size_t arguments_bytes);
+
+template <class T> inline uint64_t to_bits(T value) {
+    static_assert(sizeof(T) <= 8, "warp functions take up to 8 bytes");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    return bits;
+}
+template <class T> inline T from_bits(uint64_t bits) {
+    T value;
+    memcpy(static_cast<void *>(&value), &bits, sizeof value);
+    return value;
+}
+
 } // namespace emulate
 
-#define threadIdx (::emulate::cur->tid)
-#define blockIdx  (::emulate::grid->bid)
-#define blockDim  (::emulate::grid->bdim)
-#define gridDim   (::emulate::grid->gdim)
+#define threadIdx (::emulate::current_thread->index)
+#define blockIdx  (::emulate::current_block->index)
+#define blockDim  (::emulate::current_block->size)
+#define gridDim   (::emulate::current_block->grid)
 #define warpSize  32
 
-// one launch spelling for both worlds
 template <class... P, class... A>
-inline cudaError_t gpu_launch(void (*k)(P...), dim3 g, dim3 b, size_t smem, cudaStream_t, A &&...a) {
-    emulate::Closure<P...> c{k, std::tuple<P...>(std::forward<A>(a)...)};
-    return emulate::launch_raw((const void *)k, g, b, smem, &emulate::Closure<P...>::call, &c);
+inline cudaError_t gpu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t bytes, cudaStream_t stream,
+                              A &&...arguments) {
+    typedef emulate::Call<P...> Call;
+    std::shared_ptr<const void> call(new Call{kernel, std::tuple<P...>(static_cast<P>(arguments)...)});
+    return emulate::launch(reinterpret_cast<const void *>(kernel), grid, block, bytes, stream, &Call::make, call,
+                           sizeof(Call));
 }
-// SHARED(float, tile, [64][72]);   SHARED(float, mean, );
-#define SHARED(T, name, ...)                                                                                           \
-    using name##_sh_t = T __VA_ARGS__;                                                                                 \
-    static char name##_sh_key;                                                                                         \
-    name##_sh_t &name = *(name##_sh_t *)::emulate::shared_static(                                                      \
-        &name##_sh_key, sizeof(name##_sh_t), alignof(name##_sh_t) < 16 ? 16 : alignof(name##_sh_t))
-#define DYNAMIC_SHARED(T, name) T *name = (T *)::emulate::grid->dyn
 
-// ---- block and warp primitives -------------------------------------------------------
-inline void __syncthreads(EMULATE_SITE) { emulate::sync_block(0, 0, file, line); }
-inline int __syncthreads_count(int p, EMULATE_SITE) { return emulate::sync_block(p, 0, file, line); }
-inline int __syncthreads_and(int p, EMULATE_SITE) { return emulate::sync_block(p, 1, file, line); }
-inline int __syncthreads_or(int p, EMULATE_SITE) { return emulate::sync_block(p, 2, file, line); }
-inline void __syncwarp(unsigned m = 0xffffffffu, EMULATE_SITE) { emulate::sync_warp(m, file, line); }
-namespace emulate {
-template <class T> inline uint64_t to_bits(T v) {
-    static_assert(sizeof(T) <= 8, "shfl of <= 8 bytes");
-    uint64_t b = 0;
-    memcpy(&b, &v, sizeof v);
-    return b;
+#define SHARED(T, name, ...)                                                                                           \
+    typedef T name##_type __VA_ARGS__;                                                                                 \
+    static char name##_key;                                                                                            \
+    name##_type &name = *static_cast<name##_type *>(::emulate::shared_variable(&name##_key, sizeof(name##_type)))
+#define DYNAMIC_SHARED(T, name) T *name = static_cast<T *>(::emulate::current_block->dynamic_shared)
+
+/* ---- the block and the warp ---- */
+
+inline void __syncthreads(EMULATE_SITE) { emulate::block_barrier(0, emulate::COUNT, site); }
+inline int __syncthreads_count(int p, EMULATE_SITE) { return emulate::block_barrier(p, emulate::COUNT, site); }
+inline int __syncthreads_and(int p, EMULATE_SITE) { return emulate::block_barrier(p, emulate::ALL, site); }
+inline int __syncthreads_or(int p, EMULATE_SITE) { return emulate::block_barrier(p, emulate::ANY, site); }
+inline void __syncwarp(unsigned mask = 0xFFFFFFFFu, EMULATE_SITE) { emulate::warp_barrier(mask, site); }
+
+/* Sources outside the segment of `width` lanes: __shfl_sync wraps round, the others keep their own value. */
+template <class T> inline T __shfl_sync(unsigned mask, T value, int source, int width = 32, EMULATE_SITE) {
+    int first = (int)emulate::current_thread->lane & ~(width - 1);
+    return emulate::from_bits<T>(emulate::shuffle(mask, emulate::to_bits(value), first + (source & (width - 1)), site));
 }
-template <class T> inline T from_bits(uint64_t b) {
-    T v;
-    memcpy((void *)&v, &b, sizeof v);
-    return v;
+template <class T> inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, EMULATE_SITE) {
+    int lane = (int)emulate::current_thread->lane, source = lane ^ lanes;
+    if (source >= (lane & ~(width - 1)) + width) source = lane;
+    return emulate::from_bits<T>(emulate::shuffle(mask, emulate::to_bits(value), source, site));
 }
-inline int seg(int lane, int w) { return lane & ~(w - 1); }
-} // namespace emulate
-template <class T> inline T __shfl_sync(unsigned m, T v, int s, int w = 32, EMULATE_SITE) {
-    int l = emulate::cur->lane;
-    return emulate::from_bits<T>(emulate::shfl(m, emulate::to_bits(v), emulate::seg(l, w) + (s & (w - 1)), file, line));
+template <class T> inline T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = 32, EMULATE_SITE) {
+    int lane = (int)emulate::current_thread->lane, source = lane + (int)lanes;
+    if (source >= (lane & ~(width - 1)) + width) source = lane;
+    return emulate::from_bits<T>(emulate::shuffle(mask, emulate::to_bits(value), source, site));
 }
-template <class T> inline T __shfl_xor_sync(unsigned m, T v, int x, int w = 32, EMULATE_SITE) {
-    int l = emulate::cur->lane, s = l ^ x;
-    if (s >= emulate::seg(l, w) + w) s = l;
-    return emulate::from_bits<T>(emulate::shfl(m, emulate::to_bits(v), s, file, line));
+template <class T> inline T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = 32, EMULATE_SITE) {
+    int lane = (int)emulate::current_thread->lane, source = lane - (int)lanes;
+    if (source < (lane & ~(width - 1))) source = lane;
+    return emulate::from_bits<T>(emulate::shuffle(mask, emulate::to_bits(value), source, site));
 }
-template <class T> inline T __shfl_down_sync(unsigned m, T v, unsigned d, int w = 32, EMULATE_SITE) {
-    int l = emulate::cur->lane, s = l + (int)d;
-    if (s >= emulate::seg(l, w) + w) s = l;
-    return emulate::from_bits<T>(emulate::shfl(m, emulate::to_bits(v), s, file, line));
+inline unsigned __ballot_sync(unsigned mask, int p, EMULATE_SITE) { return emulate::ballot(mask, p, site); }
+inline int __any_sync(unsigned mask, int p, EMULATE_SITE) { return emulate::ballot(mask, p, site) != 0; }
+inline int __all_sync(unsigned mask, int p, EMULATE_SITE) { return emulate::ballot(mask, !p, site) == 0; }
+template <class T> inline unsigned __match_any_sync(unsigned mask, T value, EMULATE_SITE) {
+    return emulate::match_any(mask, emulate::to_bits(value), site);
 }
-template <class T> inline T __shfl_up_sync(unsigned m, T v, unsigned d, int w = 32, EMULATE_SITE) {
-    int l = emulate::cur->lane, s = l - (int)d;
-    if (s < emulate::seg(l, w)) s = l;
-    return emulate::from_bits<T>(emulate::shfl(m, emulate::to_bits(v), s, file, line));
+/* T: int or unsigned. */
+template <class T> inline T __reduce_add_sync(unsigned mask, T x, EMULATE_SITE) {
+    return (T)emulate::reduce(mask, x, emulate::SUM, site);
 }
-inline unsigned __ballot_sync(unsigned m, int p, EMULATE_SITE) { return emulate::ballot(m, p, file, line); }
-inline int __any_sync(unsigned m, int p, EMULATE_SITE) { return emulate::ballot(m, p, file, line) != 0; }
-inline int __all_sync(unsigned m, int p, EMULATE_SITE) { return emulate::ballot(m, !p, file, line) == 0; }
-template <class T> inline unsigned __match_any_sync(unsigned m, T v, EMULATE_SITE) {
-    return emulate::match_any(m, emulate::to_bits(v), file, line);
+template <class T> inline T __reduce_min_sync(unsigned mask, T x, EMULATE_SITE) {
+    return (T)emulate::reduce(mask, x, emulate::MIN, site);
 }
-inline int __reduce_add_sync(unsigned m, int v, EMULATE_SITE) { return (int)emulate::reduce(m, v, 0, file, line); }
-inline unsigned __reduce_add_sync(unsigned m, unsigned v, EMULATE_SITE) {
-    return (unsigned)emulate::reduce(m, v, 0, file, line);
+template <class T> inline T __reduce_max_sync(unsigned mask, T x, EMULATE_SITE) {
+    return (T)emulate::reduce(mask, x, emulate::MAX, site);
 }
-inline int __reduce_min_sync(unsigned m, int v, EMULATE_SITE) { return (int)emulate::reduce(m, v, 1, file, line); }
-inline int __reduce_max_sync(unsigned m, int v, EMULATE_SITE) { return (int)emulate::reduce(m, v, 2, file, line); }
+inline unsigned __reduce_and_sync(unsigned mask, unsigned x, EMULATE_SITE) {
+    return (unsigned)emulate::reduce(mask, x, emulate::AND, site);
+}
+inline unsigned __reduce_or_sync(unsigned mask, unsigned x, EMULATE_SITE) {
+    return (unsigned)emulate::reduce(mask, x, emulate::OR, site);
+}
+inline unsigned __reduce_xor_sync(unsigned mask, unsigned x, EMULATE_SITE) {
+    return (unsigned)emulate::reduce(mask, x, emulate::XOR, site);
+}
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_block() {}
 [[noreturn]] inline void __trap() { __builtin_trap(); }
 
-// ---- atomics: real ones, so blocks may run on several OS threads ----------------------
-inline int atomicAdd(int *p, int v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
-inline unsigned atomicAdd(unsigned *p, unsigned v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
-inline unsigned long long atomicAdd(unsigned long long *p, unsigned long long v) {
-    return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
-}
-inline int atomicExch(int *p, int v) { return __atomic_exchange_n(p, v, __ATOMIC_RELAXED); }
-inline unsigned atomicExch(unsigned *p, unsigned v) { return __atomic_exchange_n(p, v, __ATOMIC_RELAXED); }
-inline int atomicOr(int *p, int v) { return __atomic_fetch_or(p, v, __ATOMIC_RELAXED); }
-inline int atomicCAS(int *p, int c, int v) {
-    __atomic_compare_exchange_n(p, &c, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    return c;
-}
-inline unsigned atomicCAS(unsigned *p, unsigned c, unsigned v) {
-    __atomic_compare_exchange_n(p, &c, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    return c;
-}
-namespace emulate {
-template <class U, class T, class F> inline T cas_loop(T *p, F f) {
-    U *q = (U *)p;
-    U o = __atomic_load_n(q, __ATOMIC_RELAXED), n;
-    T t;
-    do {
-        memcpy((void *)&t, &o, sizeof t);
-        T r = f(t);
-        memcpy((void *)&n, &r, sizeof r);
-    } while (!__atomic_compare_exchange_n(q, &o, n, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-    return t;
-}
-} // namespace emulate
-inline float atomicAdd(float *p, float v) {
-    return emulate::cas_loop<uint32_t>(p, [=](float x) { return x + v; });
-}
-inline double atomicAdd(double *p, double v) {
-    return emulate::cas_loop<uint64_t>(p, [=](double x) { return x + v; });
-}
-inline int atomicMax(int *p, int v) {
-    return emulate::cas_loop<uint32_t>(p, [=](int x) { return x > v ? x : v; });
-}
-inline __nv_bfloat162 atomicAdd(__nv_bfloat162 *p, __nv_bfloat162 v) {
-    return emulate::cas_loop<uint32_t>(p, [=](__nv_bfloat162 x) { return x + v; });
-}
+#include "kernels/cuda/emulate/emulate_functions.h"
 
-// ---- maths and load/store hints --------------------------------------------------------
-inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
-inline float __expf(float x) { return expf(x); }
-inline float __logf(float x) { return logf(x); }
-inline float __fdividef(float a, float b) { return a / b; }
-inline float __frcp_rn(float x) { return 1.0f / x; }
-inline float __saturatef(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
-inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline int __ffs(int x) { return __builtin_ffs(x); }
-inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
-inline unsigned __float_as_uint(float f) {
-    unsigned u;
-    memcpy(&u, &f, 4);
-    return u;
-}
-inline float __uint_as_float(unsigned u) {
-    float f;
-    memcpy(&f, &u, 4);
-    return f;
-}
-template <class T> inline T __ldg(const T *p) { return *p; }
-template <class T> inline T __ldcs(const T *p) { return *p; }
-template <class T> inline T __ldcg(const T *p) { return *p; }
-template <class T> inline void __stcs(T *p, const T &v) { *p = v; }
-template <class T> inline void __stcg(T *p, const T &v) { *p = v; }
-inline int min(int a, int b) { return a < b ? a : b; }
-inline int max(int a, int b) { return a > b ? a : b; }
-inline size_t min(size_t a, size_t b) { return a < b ? a : b; }
-inline size_t max(size_t a, size_t b) { return a > b ? a : b; }
-inline __nv_bfloat16 __hfma(__nv_bfloat16 a, __nv_bfloat16 b, __nv_bfloat16 c) {
-    return __float2bfloat16(fmaf(__bfloat162float(a), __bfloat162float(b), __bfloat162float(c)));
-}
-inline __half __hfma(__half a, __half b, __half c) {
-    return __float2half(fmaf(__half2float(a), __half2float(b), __half2float(c)));
-}
+#endif

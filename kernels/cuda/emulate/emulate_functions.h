@@ -1,0 +1,117 @@
+/* The device functions that concern one thread only: atomics, loads and stores with hints, integers, arithmetic.
+ * Included by emulate.h. */
+#ifndef EMULATE_FUNCTIONS_H
+#define EMULATE_FUNCTIONS_H
+
+/* ---- atomics: real ones, because blocks may run on several threads of the system ---- */
+
+namespace emulate {
+template <class T> using IntegerOfSize = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+template <class T> using OnlyIntegers = std::enable_if_t<std::is_integral<T>::value, int>;
+
+/* *p = update(*p); returns what was there. */
+template <class T, class Update> inline T atomic_update(T *p, Update update) {
+    typedef IntegerOfSize<T> Bits;
+    static_assert(sizeof(T) == sizeof(Bits), "atomics of 4 and 8 bytes");
+    Bits *address = reinterpret_cast<Bits *>(p);
+    Bits before = __atomic_load_n(address, __ATOMIC_RELAXED), after;
+    do {
+        T value = update(from_bits<T>(before));
+        memcpy(&after, &value, sizeof after);
+    } while (!__atomic_compare_exchange_n(address, &before, after, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return from_bits<T>(before);
+}
+} // namespace emulate
+
+template <class T, emulate::OnlyIntegers<T> = 0> inline T atomicAdd(T *p, T x) {
+    return __atomic_fetch_add(p, x, __ATOMIC_RELAXED);
+}
+template <class T, std::enable_if_t<!std::is_integral<T>::value, int> = 0> inline T atomicAdd(T *p, T x) {
+    return emulate::atomic_update(p, [=](T old) { return old + x; }); /* float, double, pairs of 16-bit numbers */
+}
+template <class T> inline T atomicSub(T *p, T x) { return __atomic_fetch_sub(p, x, __ATOMIC_RELAXED); }
+template <class T> inline T atomicAnd(T *p, T x) { return __atomic_fetch_and(p, x, __ATOMIC_RELAXED); }
+template <class T> inline T atomicOr(T *p, T x) { return __atomic_fetch_or(p, x, __ATOMIC_RELAXED); }
+template <class T> inline T atomicXor(T *p, T x) { return __atomic_fetch_xor(p, x, __ATOMIC_RELAXED); }
+template <class T> inline T atomicExch(T *p, T x) {
+    return emulate::atomic_update(p, [=](T) { return x; });
+}
+template <class T, emulate::OnlyIntegers<T> = 0> inline T atomicMin(T *p, T x) {
+    return emulate::atomic_update(p, [=](T old) { return old < x ? old : x; });
+}
+template <class T, emulate::OnlyIntegers<T> = 0> inline T atomicMax(T *p, T x) {
+    return emulate::atomic_update(p, [=](T old) { return old > x ? old : x; });
+}
+template <class T, emulate::OnlyIntegers<T> = 0> inline T atomicCAS(T *p, T expected, T x) {
+    __atomic_compare_exchange_n(p, &expected, x, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return expected;
+}
+
+/* ---- loads and stores with hints for the caches, which only check what the hardware would ---- */
+
+#define EMULATE_LOAD(name)                                                                                             \
+    template <class T> inline T name(const T *p, EMULATE_SITE) {                                                       \
+        emulate::require_aligned(p, alignof(T), site);                                                                 \
+        return *p;                                                                                                     \
+    }
+#define EMULATE_STORE(name)                                                                                            \
+    template <class T> inline void name(T *p, const T &x, EMULATE_SITE) {                                              \
+        emulate::require_aligned(p, alignof(T), site);                                                                 \
+        *p = x;                                                                                                        \
+    }
+EMULATE_LOAD(__ldg)
+EMULATE_LOAD(__ldca)
+EMULATE_LOAD(__ldcg)
+EMULATE_LOAD(__ldcs)
+EMULATE_LOAD(__ldlu)
+EMULATE_LOAD(__ldcv)
+EMULATE_STORE(__stwb)
+EMULATE_STORE(__stcg)
+EMULATE_STORE(__stcs)
+EMULATE_STORE(__stwt)
+#undef EMULATE_LOAD
+#undef EMULATE_STORE
+
+/* ---- integers and bits ---- */
+
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
+inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
+inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
+inline int __float_as_int(float x) { return emulate::from_bits<int>(emulate::to_bits(x)); }
+inline unsigned __float_as_uint(float x) { return emulate::from_bits<unsigned>(emulate::to_bits(x)); }
+inline float __int_as_float(int x) { return emulate::from_bits<float>(emulate::to_bits(x)); }
+inline float __uint_as_float(unsigned x) { return emulate::from_bits<float>(emulate::to_bits(x)); }
+/* Of one type: for two, CUDA's choice is easy to get wrong. */
+template <class T, std::enable_if_t<std::is_arithmetic<T>::value, int> = 0> inline T min(T a, T b) {
+    return b < a || a != a ? b : a;
+}
+template <class T, std::enable_if_t<std::is_arithmetic<T>::value, int> = 0> inline T max(T a, T b) {
+    return a < b || a != a ? b : a;
+}
+
+/* ---- arithmetic: what the C library has is not repeated; __fast ones are exact here ---- */
+
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline float __expf(float x) { return expf(x); }
+inline float __logf(float x) { return logf(x); }
+inline float __log2f(float x) { return log2f(x); }
+inline float __powf(float x, float y) { return powf(x, y); }
+inline float __sinf(float x) { return sinf(x); }
+inline float __cosf(float x) { return cosf(x); }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __frcp_rn(float x) { return 1.0f / x; }
+inline float __fsqrt_rn(float x) { return sqrtf(x); }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+inline float __saturatef(float x) { return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f; }
+inline float __int2float_rn(int x) { return (float)x; }
+inline float __uint2float_rn(unsigned x) { return (float)x; }
+inline int __float2int_rn(float x) { return (int)rintf(x); }
+inline int __float2int_rz(float x) { return (int)x; }
+
+#endif

@@ -1,0 +1,281 @@
+/* The part of the CUDA runtime that host code uses, with the prototypes of cuda_runtime_api.h: a program linked with
+ * this instead of libcudart runs unchanged. Device memory is memory of the host, filled with NaN when it is allocated.
+ */
+#include <stdlib.h>
+
+#include <map>
+#include <mutex>
+
+#include "kernels/cuda/emulate/internal.h"
+
+namespace emulate {
+
+cudaError_t enqueue_copy(cudaStream_t stream, void *to, const void *from, size_t bytes);
+cudaError_t enqueue_fill(cudaStream_t stream, void *to, int value, size_t bytes);
+bool is_capturing(cudaStream_t stream);
+
+constexpr size_t DEVICE_MEMORY = (size_t)16 << 30; /* as a T4 has */
+constexpr int MULTIPROCESSORS = 4;                 /* few, so that grids as large as the device still loop */
+constexpr int MAJOR = 8, MINOR = 9;
+
+typedef std::map<const char *, size_t> Allocations;
+static std::mutex lock;
+static Allocations device_memory, pinned_memory;
+static size_t allocated;
+static std::map<const void *, size_t> shared_limits; /* of kernels that have asked for more than everybody gets */
+static thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t set_error(cudaError_t status) { return last_error = status; }
+
+/* Do all `bytes` from p on lie in one allocation? */
+static bool lies_in(const Allocations &allocations, const void *p, size_t bytes) {
+    std::lock_guard<std::mutex> hold(lock);
+    const char *begin = static_cast<const char *>(p);
+    auto after = allocations.upper_bound(begin);
+    if (after == allocations.begin()) return false;
+    auto at = std::prev(after);
+    return begin + bytes <= at->first + at->second;
+}
+
+cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+                   void (*call)(const void *), std::shared_ptr<const void> arguments, size_t arguments_bytes) {
+    size_t threads = (size_t)block.x * block.y * block.z, limit = SHARED_WITHOUT_ASKING;
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        auto asked = shared_limits.find(kernel);
+        if (asked != shared_limits.end()) limit = asked->second;
+    }
+    if (!threads || threads > MAX_THREADS || block.z > 64) return set_error(cudaErrorInvalidConfiguration);
+    if (!grid.x || !grid.y || !grid.z || grid.x > 0x7FFFFFFFu || grid.y > 65535 || grid.z > 65535)
+        return set_error(cudaErrorInvalidConfiguration);
+    if (shared_bytes > limit) return set_error(cudaErrorInvalidValue);
+    return enqueue_launch(stream, {kernel, grid, block, shared_bytes, call, arguments, arguments_bytes});
+}
+
+} // namespace emulate
+
+using namespace emulate;
+
+extern "C" {
+
+/* ---- memory ---- */
+
+cudaError_t cudaMalloc(void **memory, size_t bytes) {
+    std::lock_guard<std::mutex> hold(lock);
+    *memory = NULL;
+    if (!bytes) return cudaSuccess;
+    if (bytes > DEVICE_MEMORY - allocated) return set_error(cudaErrorMemoryAllocation);
+#ifdef EMULATE_CHECK
+    *memory = check::allocate(bytes);
+    if (!*memory) return set_error(cudaErrorMemoryAllocation);
+#else
+    if (posix_memalign(memory, 256, bytes)) return set_error(cudaErrorMemoryAllocation);
+#endif
+    memset(*memory, 0xFF, bytes);
+    device_memory[static_cast<char *>(*memory)] = bytes;
+    allocated += bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *memory) {
+    if (!memory) return cudaSuccess;
+    synchronize_device(); /* as CUDA does */
+    std::lock_guard<std::mutex> hold(lock);
+    auto at = device_memory.find(static_cast<char *>(memory));
+    if (at == device_memory.end()) return set_error(cudaErrorInvalidValue);
+    allocated -= at->second;
+#ifdef EMULATE_CHECK
+    check::release(memory, at->second);
+#else
+    free(memory);
+#endif
+    device_memory.erase(at);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned) {
+    if (posix_memalign(memory, 4096, bytes ? bytes : 1)) return set_error(cudaErrorMemoryAllocation);
+    std::lock_guard<std::mutex> hold(lock);
+    pinned_memory[static_cast<char *>(*memory)] = bytes;
+    return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void **memory, size_t bytes) { return cudaHostAlloc(memory, bytes, 0); }
+
+cudaError_t cudaFreeHost(void *memory) {
+    if (!memory) return cudaSuccess;
+    synchronize_device();
+    std::lock_guard<std::mutex> hold(lock);
+    if (!pinned_memory.erase(static_cast<char *>(memory))) return set_error(cudaErrorInvalidValue);
+    free(memory);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned) {
+    std::lock_guard<std::mutex> hold(lock);
+    pinned_memory[static_cast<char *>(memory)] = bytes;
+    return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void *memory) {
+    std::lock_guard<std::mutex> hold(lock);
+    return pinned_memory.erase(static_cast<char *>(memory)) ? cudaSuccess : set_error(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
+    std::lock_guard<std::mutex> hold(lock);
+    *total = DEVICE_MEMORY;
+    *available = DEVICE_MEMORY - allocated;
+    return cudaSuccess;
+}
+
+/* A copy names its direction, and both ends must be what it says. */
+static bool copy_is_valid(const void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
+    bool to_device = lies_in(device_memory, to, bytes), from_device = lies_in(device_memory, from, bytes);
+    switch (kind) {
+    case cudaMemcpyHostToHost:
+        return !to_device && !from_device;
+    case cudaMemcpyHostToDevice:
+        return to_device && !from_device;
+    case cudaMemcpyDeviceToHost:
+        return !to_device && from_device;
+    case cudaMemcpyDeviceToDevice:
+        return to_device && from_device;
+    default:
+        return true;
+    }
+}
+
+/* Pinned memory is read or written when the stream gets there. Other host memory is read before the call returns, and
+ * when it has been written to the call returns. */
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
+    if (!bytes) return cudaSuccess;
+    if (!copy_is_valid(to, from, bytes, kind)) return set_error(cudaErrorInvalidValue);
+    bool from_device = lies_in(device_memory, from, bytes), to_device = lies_in(device_memory, to, bytes);
+    bool from_pageable = !from_device && !lies_in(pinned_memory, from, bytes);
+    bool to_pageable = !to_device && !lies_in(pinned_memory, to, bytes);
+    if ((from_pageable || to_pageable) && is_capturing(stream)) return set_error(cudaErrorStreamCaptureUnsupported);
+    cudaError_t status = enqueue_copy(stream, to, from, bytes);
+    if (status == cudaSuccess && (from_pageable || to_pageable)) status = cudaStreamSynchronize(stream);
+    return status;
+}
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
+    cudaError_t status = cudaMemcpyAsync(to, from, bytes, kind, NULL);
+    return status == cudaSuccess ? cudaStreamSynchronize(NULL) : status;
+}
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
+    if (!bytes) return cudaSuccess;
+    if (!lies_in(device_memory, to, bytes)) return set_error(cudaErrorInvalidValue);
+    return enqueue_fill(stream, to, value, bytes);
+}
+cudaError_t cudaMemset(void *to, int value, size_t bytes) { return cudaMemsetAsync(to, value, bytes, NULL); }
+
+/* ---- the device ---- */
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    *count = 1;
+    return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : set_error(cudaErrorInvalidDevice); }
+cudaError_t cudaGetDevice(int *device) {
+    *device = 0;
+    return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int *version) {
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int *version) { return cudaDriverGetVersion(version); }
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
+    if (device != 0) return set_error(cudaErrorInvalidDevice);
+    memset(properties, 0, sizeof *properties);
+    strcpy(properties->name, "emulated");
+    properties->totalGlobalMem = DEVICE_MEMORY;
+    properties->major = MAJOR;
+    properties->minor = MINOR;
+    properties->multiProcessorCount = MULTIPROCESSORS;
+    properties->warpSize = 32;
+    properties->maxThreadsPerBlock = properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = MAX_THREADS;
+    properties->maxThreadsDim[2] = 64;
+    properties->maxThreadsPerMultiProcessor = 1536;
+    properties->maxGridSize[0] = 0x7FFFFFFF;
+    properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;
+    properties->sharedMemPerBlock = SHARED_WITHOUT_ASKING;
+    properties->sharedMemPerBlockOptin = SHARED_LIMIT;
+    properties->regsPerBlock = 65536;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+    if (device != 0) return set_error(cudaErrorInvalidDevice);
+    switch (attribute) {
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        *value = (int)SHARED_LIMIT;
+        return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+        *value = (int)SHARED_WITHOUT_ASKING;
+        return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount:
+        *value = MULTIPROCESSORS;
+        return cudaSuccess;
+    case cudaDevAttrMaxThreadsPerBlock:
+        *value = MAX_THREADS;
+        return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+        *value = MAJOR;
+        return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+        *value = MINOR;
+        return cudaSuccess;
+    default:
+        return set_error(cudaErrorInvalidValue);
+    }
+}
+
+cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value) {
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    if (value < 0 || (size_t)value > SHARED_LIMIT) return set_error(cudaErrorInvalidValue);
+    std::lock_guard<std::mutex> hold(lock);
+    shared_limits[kernel] = (size_t)value;
+    return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *, int threads, size_t) {
+    *blocks = 1536 / threads;
+    return cudaSuccess;
+}
+
+/* ---- errors ---- */
+
+cudaError_t cudaPeekAtLastError(void) { return last_error; }
+cudaError_t cudaGetLastError(void) {
+    cudaError_t status = last_error;
+    last_error = cudaSuccess;
+    return status;
+}
+
+static const struct {
+    cudaError_t status;
+    const char *name, *text; /* CUDA's own */
+} errors[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+};
+
+const char *cudaGetErrorString(cudaError_t status) {
+    for (const auto &error : errors)
+        if (error.status == status) return error.text;
+    return "unrecognized error code";
+}
+const char *cudaGetErrorName(cudaError_t status) {
+    for (const auto &error : errors)
+        if (error.status == status) return error.name;
+    return "unrecognized error code";
+}
+}

@@ -1,0 +1,266 @@
+/* The operations of a warp, on top of warp_operation(): each lane leaves a pointer to its arguments, and the last to
+ * arrive does the work for all. Tensor cores as the PTX ISA lays out their fragments, and asynchronous copies, which
+ * may land anywhere between issue and wait. */
+#include "kernels/cuda/emulate/internal.h"
+
+namespace emulate {
+
+/* for (int lane : bits of mask) */
+#define FOR_EACH_LANE(lane, mask)                                                                                      \
+    for (uint32_t left_ = (mask), lane = left_ ? __builtin_ctz(left_) : 0; left_;                                      \
+         left_ &= left_ - 1, lane = left_ ? __builtin_ctz(left_) : 0)
+
+struct Word {
+    uint64_t in, out;
+    int source_lane;
+    Reduction reduction;
+};
+static Word &word_of(Warp &warp, int lane) { return *static_cast<Word *>(warp.arguments[lane]); }
+
+void warp_barrier(uint32_t mask, Site site) {
+    Collective nothing = [](Warp &, uint32_t) {};
+    warp_operation(mask, nothing, NULL, "__syncwarp", site);
+}
+
+uint64_t shuffle(uint32_t mask, uint64_t value, int source_lane, Site site) {
+    Word word = {value, 0, source_lane, SUM};
+    Collective exchange = [](Warp &warp, uint32_t mask) {
+        FOR_EACH_LANE(lane, mask) {
+            Word &word = word_of(warp, (int)lane);
+            if (!(mask >> word.source_lane & 1))
+                fail("shuffle at %s:%d: lane %u reads lane %d, which takes no part (mask %08x)",
+                     warp.lanes[lane].site.file, warp.lanes[lane].site.line, lane, word.source_lane, mask);
+            word.out = word_of(warp, word.source_lane).in;
+        }
+    };
+    warp_operation(mask, exchange, &word, "shuffle", site);
+    return word.out;
+}
+
+uint32_t ballot(uint32_t mask, bool predicate, Site site) {
+    Word word = {predicate, 0, 0, SUM};
+    Collective vote = [](Warp &warp, uint32_t mask) {
+        uint32_t votes = 0;
+        FOR_EACH_LANE(lane, mask) votes |= (uint32_t)word_of(warp, (int)lane).in << lane;
+        FOR_EACH_LANE(lane, mask) word_of(warp, (int)lane).out = votes;
+    };
+    warp_operation(mask, vote, &word, "vote", site);
+    return (uint32_t)word.out;
+}
+
+uint32_t match_any(uint32_t mask, uint64_t value, Site site) {
+    Word word = {value, 0, 0, SUM};
+    Collective match = [](Warp &warp, uint32_t mask) {
+        FOR_EACH_LANE(lane, mask) FOR_EACH_LANE(other, mask) {
+            if (word_of(warp, (int)other).in == word_of(warp, (int)lane).in)
+                word_of(warp, (int)lane).out |= 1u << other;
+        }
+    };
+    warp_operation(mask, match, &word, "__match_any_sync", site);
+    return (uint32_t)word.out;
+}
+
+int64_t reduce(uint32_t mask, int64_t value, Reduction reduction, Site site) {
+    Word word = {(uint64_t)value, 0, 0, reduction};
+    Collective combine = [](Warp &warp, uint32_t mask) {
+        int first = __builtin_ctz(mask);
+        Reduction reduction = word_of(warp, first).reduction;
+        int64_t total = (int64_t)word_of(warp, first).in;
+        FOR_EACH_LANE(lane, mask & (mask - 1)) {
+            int64_t x = (int64_t)word_of(warp, (int)lane).in;
+            switch (reduction) {
+            case SUM:
+                total += x;
+                break;
+            case MIN:
+                total = x < total ? x : total;
+                break;
+            case MAX:
+                total = x > total ? x : total;
+                break;
+            case AND:
+                total &= x;
+                break;
+            case OR:
+                total |= x;
+                break;
+            case XOR:
+                total ^= x;
+                break;
+            }
+        }
+        FOR_EACH_LANE(lane, mask) word_of(warp, (int)lane).out = (uint64_t)total;
+    };
+    warp_operation(mask, combine, &word, "__reduce_sync", site);
+    return (int64_t)word.out;
+}
+
+/* ---- tensor cores ---- */
+
+typedef float Floats8 __attribute__((vector_size(32)));
+typedef uint16_t Halves8 __attribute__((vector_size(16)));
+typedef uint32_t Words8 __attribute__((vector_size(32)));
+
+struct Product {
+    float *d;
+    const uint32_t *a, *b;
+};
+static Product &product_of(Warp &warp, int lane) { return *static_cast<Product *>(warp.arguments[lane]); }
+
+template <bool BF16> static void widen(float *to, const uint16_t *from) {
+    Halves8 halves;
+    memcpy(&halves, from, sizeof halves);
+    if (BF16) { /* the upper half of an f32 */
+        Words8 words = __builtin_convertvector(halves, Words8) << 16;
+        memcpy(to, &words, sizeof words);
+    } else {
+        for (int i = 0; i < 8; i++) {
+            __half_raw raw;
+            raw.x = halves[i];
+            to[i] = __half2float(__half(raw));
+        }
+    }
+}
+
+/* m16n8k16: one register of the 32 lanes, in the order of lanes, is an 8x8 matrix of 16-bit numbers, row by row: lane l
+ * holds columns 2 (l % 4) and the next of row l / 4. a is four such (rows +8 for odd registers, columns +8 for the
+ * upper two), b two (its rows are the columns n of the product, columns +8 k for the second), d the same in f32. */
+template <bool BF16> static void multiply(Warp &warp, uint32_t) {
+    alignas(32) uint32_t a_bits[4][32], b_bits[2][32];
+    alignas(32) float a[4][8][8], b[16][8], column[8], d[2][8][8];
+    for (int lane = 0; lane < 32; lane++) {
+        Product &p = product_of(warp, lane);
+        int row = lane / 4, first = 2 * (lane % 4);
+        for (int r = 0; r < 4; r++) a_bits[r][lane] = p.a[r];
+        for (int r = 0; r < 2; r++) b_bits[r][lane] = p.b[r];
+        for (int i = 0; i < 4; i++) d[i / 2][row][first + i % 2] = p.d[i];
+    }
+    for (int r = 0; r < 4; r++)
+        for (int row = 0; row < 8; row++) widen<BF16>(a[r][row], (const uint16_t *)&a_bits[r][4 * row]);
+    for (int r = 0; r < 2; r++)
+        for (int n = 0; n < 8; n++) {
+            widen<BF16>(column, (const uint16_t *)&b_bits[r][4 * n]);
+            for (int k = 0; k < 8; k++) b[8 * r + k][n] = column[k];
+        }
+    Floats8 b_rows[16]; /* as vectors by hand: the compiler's own choice is twice as slow */
+    memcpy(b_rows, b, sizeof b_rows);
+    for (int half = 0; half < 2; half++)
+        for (int row = 0; row < 8; row++) {
+            Floats8 sum;
+            memcpy(&sum, d[half][row], sizeof sum);
+            for (int k = 0; k < 16; k++) sum += a[2 * (k / 8) + half][row][k % 8] * b_rows[k];
+            memcpy(d[half][row], &sum, sizeof sum);
+        }
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++) product_of(warp, lane).d[i] = d[i / 2][lane / 4][2 * (lane % 4) + i % 2];
+    worker->counts.matrix_products++;
+}
+
+static void require_whole_warp(const char *name, Site site) {
+    if (current_fiber()->warp->members != 0xFFFFFFFFu)
+        fail("%s at %s:%d in a warp of fewer than 32 threads", name, site.file, site.line);
+}
+
+void multiply_matrix(float *d, const uint32_t *a, const uint32_t *b, bool bf16, Site site) {
+    Product product = {d, a, b};
+    require_whole_warp("mma_16x8x16", site);
+    warp_operation(0xFFFFFFFFu, bf16 ? multiply<true> : multiply<false>, &product, "mma_16x8x16", site);
+}
+
+struct MatrixLoad {
+    uint32_t *r;
+    const char *row;
+    int count;
+    bool transposed;
+};
+static MatrixLoad &load_of(Warp &warp, int lane) { return *static_cast<MatrixLoad *>(warp.arguments[lane]); }
+
+/* ldmatrix: lane 8 i + j points to row j of the 8x8 matrix i; lane l receives, of each, the numbers 2 (l % 4) and the
+ * next of row l / 4, or with `transposed` of column l / 4. */
+static void load_matrices(Warp &warp, uint32_t) {
+    const MatrixLoad first = load_of(warp, 0);
+    for (int i = 0; i < first.count; i++) {
+        uint16_t matrix[8][8];
+        uint32_t banks = 0;
+        for (int j = 0; j < 8; j++) {
+            const char *row = load_of(warp, 8 * i + j).row;
+            uint32_t bank = 1u << ((uintptr_t)row / 16 % 8);
+            memcpy(matrix[j], row, sizeof matrix[j]);
+            if (banks & bank) worker->counts.bank_conflicts++;
+            banks |= bank;
+        }
+        for (int lane = 0; lane < 32; lane++) {
+            int row = lane / 4, column = 2 * (lane % 4);
+            uint32_t low = first.transposed ? matrix[column][row] : matrix[row][column];
+            uint32_t high = first.transposed ? matrix[column + 1][row] : matrix[row][column + 1];
+            load_of(warp, lane).r[i] = low | high << 16;
+        }
+    }
+    worker->counts.matrix_loads++;
+}
+
+void load_matrix(uint32_t *r, const void *row, int count, bool transposed, Site site) {
+    MatrixLoad load = {r, static_cast<const char *>(row), count, transposed};
+    require_whole_warp("load_matrix", site);
+    if ((int)current_thread->lane < 8 * count) {
+        require_aligned(row, 16, site);
+        if (!in_shared_memory(*worker, row, 16))
+            fail("load_matrix at %s:%d: row %p is not in shared memory", site.file, site.line, row);
+        check::read(row, 16, __builtin_return_address(0));
+    }
+    warp_operation(0xFFFFFFFFu, load_matrices, &load, "load_matrix", site);
+}
+
+/* ---- asynchronous copies ---- */
+
+static void land(Copy &copy) {
+    if (copy.landed) return;
+    memcpy(copy.to, copy.from, (size_t)copy.source_bytes);
+    memset(copy.to + copy.source_bytes, 0, (size_t)(copy.bytes - copy.source_bytes));
+    copy.landed = true;
+}
+
+void copy_async(void *shared, const void *global, int bytes, int source_bytes, Site site) {
+    Worker &w = *worker;
+    Fiber &self = *current_fiber();
+    const void *pc = __builtin_return_address(0);
+    require_aligned(shared, (size_t)bytes, site);
+    if (source_bytes) require_aligned(global, (size_t)bytes, site);
+    if (source_bytes < 0 || source_bytes > bytes)
+        fail("copy_async at %s:%d of %d bytes out of %d", site.file, site.line, source_bytes, bytes);
+    if (!in_shared_memory(w, shared, (size_t)bytes))
+        fail("copy_async at %s:%d: the destination is not in shared memory", site.file, site.line);
+    check::write(shared, (size_t)bytes, pc);
+    check::copy_pending(shared, (size_t)bytes, true);
+    if (source_bytes) check::read(global, (size_t)source_bytes, pc);
+    Copy copy = {static_cast<char *>(shared), static_cast<const char *>(global), bytes, source_bytes, false};
+    if (w.copies_land == Worker::AT_ISSUE || (w.copies_land == Worker::EITHER && random_next(w.random_state) & 1))
+        land(copy);
+    else
+        memset(shared, 0xFF, (size_t)bytes); /* NaN for those who do not wait */
+    self.copies.push_back(copy);
+}
+
+void copy_async_commit() { current_fiber()->groups.push_back(current_fiber()->copies.size()); }
+
+void copy_async_wait(int pending) {
+    Fiber &self = *current_fiber();
+    int done = (int)self.groups.size() - pending;
+    if (done <= 0) return;
+    size_t end = self.groups[(size_t)done - 1];
+    for (size_t i = 0; i < end; i++) {
+        Copy &copy = self.copies[i];
+        check::copy_pending(copy.to, (size_t)copy.bytes, false);
+        check::write(copy.to, (size_t)copy.bytes, __builtin_return_address(0));
+        land(copy);
+    }
+    self.copies.erase(self.copies.begin(), self.copies.begin() + (ptrdiff_t)end);
+    self.groups.erase(self.groups.begin(), self.groups.begin() + done);
+    for (size_t &group : self.groups) group -= end;
+}
+
+void misaligned(const void *p, size_t alignment, Site site) {
+    fail("%s:%d: address %p is not a multiple of %zu", site.file, site.line, p, alignment);
+}
+
+} // namespace emulate
