@@ -75,6 +75,17 @@ template <class T> GPU_INLINE float2 unpack_pair(uint32_t bits) {
         return __half22float2(*reinterpret_cast<__half2 *>(&bits));
 }
 
+/* 2^x to about 2 units in the last place, 0 where that is subnormal: one instruction, where exp2f takes four. */
+GPU_INLINE float exp2_approximate(float x) {
+#if defined __CUDACC__
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return exp2f(x);
+#endif
+}
+
 /* ---- sums and maxima; every lane or thread gets the result ---- */
 
 GPU_INLINE float warp_sum(float x) {
@@ -227,21 +238,21 @@ template <int N> GPU_INLINE void copy_async_wait() {
 #else
 
 inline void load_matrix_x4(uint32_t (&r)[4], const void *row, EMULATE_SITE) {
-    emulate::ldmatrix(r, row, 4, false, file, line);
+    emulate::load_matrix(r, row, 4, false, site);
 }
 inline void load_matrix_x4_transposed(uint32_t (&r)[4], const void *row, EMULATE_SITE) {
-    emulate::ldmatrix(r, row, 4, true, file, line);
+    emulate::load_matrix(r, row, 4, true, site);
 }
 template <class T>
 inline void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, EMULATE_SITE) {
     uint32_t b[2] = {b0, b1};
-    emulate::mma16816(d, a, b, is_bf16<T>::value ? emulate::BF16 : emulate::F16, file, line);
+    emulate::multiply_matrix(d, a, b, is_bf16<T>::value, site);
 }
 inline void copy_async_16(void *shared, const void *global, int source_bytes = 16, EMULATE_SITE) {
-    emulate::cp_async(shared, global, 16, source_bytes, file, line);
+    emulate::copy_async(shared, global, 16, source_bytes, site);
 }
-inline void copy_async_commit() { emulate::cp_commit(); }
-template <int N> inline void copy_async_wait() { emulate::cp_wait(N); }
+inline void copy_async_commit() { emulate::copy_async_commit(); }
+template <int N> inline void copy_async_wait() { emulate::copy_async_wait(N); }
 
 #endif
 #endif
