@@ -184,6 +184,22 @@ bench-cpu: packages-build
 	@$(MAKE) --no-print-directory $(BUILD)/tests/bench_step
 	@$(PYTHON) tests/reference/bench_cpu.py $(BUILD)/tests/bench_step
 
+# The tests of the cuda device on the card that is there, and its benchmark against PyTorch. gpu-bundle packs both for a
+# machine that has neither the libraries nor a compiler.
+GPU_TESTS = $(patsubst %,$(ON_GPU)/%,$(basename $(wildcard tests/cuda/test_*.c)))
+$(ON_GPU)/tests/cuda/test_%: $(ON_GPU)/tests/cuda/test_%.o $(BUILD)/tests/helpers.o $(CUDA_DEVICE) $(BUILD)/libtrain.a
+	$(CC) -fopenmp $^ -o $@ -lcmocka $(CUDA_LIBS) $(LDLIBS)
+
+gpu-programs: $(GPU_TESTS) $(BUILD)/tests/bench_step $(BUILD)/train_gpt
+gpu-test:
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=native gpu-programs
+	@BUILD=$(BUILD) tools/run_tests.sh $(patsubst %,$(BUILD)/gpu_native/%,$(basename $(wildcard tests/cuda/test_*.c)))
+gpu-bench:
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=native gpu-programs
+	@$(PYTHON) tests/reference/bench_gpu.py $(BUILD)/tests/bench_step benchmarks
+gpu-bundle: gpu-programs
+	@BUILD=$(BUILD) ON_GPU=$(ON_GPU) tools/gpu_bundle.sh
+
 # The option tables of README.md, from the programs' own.
 readme: $(PROGRAMS:%=$(BUILD)/%)
 	@BUILD=$(BUILD) tools/readme_options.sh
@@ -192,6 +208,6 @@ clean:
 	rm -rf build $(PROGRAMS) demo/work
 
 FORCE:
-.PHONY: all demo test tests test-asan fuzz lint bench-cpu readme clean FORCE
+.PHONY: all demo test tests test-asan fuzz lint bench-cpu gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

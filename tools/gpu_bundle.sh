@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Packs the tests and benchmarks of the cuda device, built here for one card, with every library that they need, into one
+# archive that runs on a machine that has nothing but a driver (and, for the comparison, python3 with torch).
+#   make gpu-bundle GPU=h200
+#   tar xJf build/gpu_bundle.tar.xz -C /tmp && /tmp/gpu_bundle/run.sh test bench
+# ON_GPU names the folder of the build, BUILD that of the host's part.
+set -eu
+cd "$(dirname "$0")/.."
+out=build/gpu_bundle
+rm -rf "$out"
+mkdir -p "$out/bin" "$out/lib" "$out/reference"
+cp "$ON_GPU"/tests/cuda/test_* "$out/bin/" 2>/dev/null || true
+rm -f "$out"/bin/*.o "$out"/bin/*.d "$out"/bin/*.log
+cp "$BUILD/tests/bench_step" "$BUILD/train_gpt" "$out/bin/"
+cp tests/reference/bench_gpu.py tests/reference/bench_cpu.py "$out/reference/"
+ldd "$out"/bin/* | awk '/=> \// {print $3} /^\t\/.*ld-linux/ {print $1}' | sort -u | xargs -I FILE cp -L FILE "$out/lib/"
+strip --strip-debug "$out"/bin/* "$out"/lib/*.so* 2>/dev/null || true
+cat >"$out/run.sh" <<'RUN'
+#!/usr/bin/env bash
+# run.sh [test] [sanitize] [bench]: the tests on this machine's GPU; the same under compute-sanitizer; against PyTorch.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+libraries=$here/lib:$(python3 -c 'import os, site
+for base in site.getsitepackages() + [site.getusersitepackages()]:
+    for root in ("nvidia/cu13/lib", "nvidia/cublas/lib"):
+        path = os.path.join(base, root)
+        if os.path.isdir(path): print(path, end=":")' 2>/dev/null):/usr/local/cuda/lib64
+start() { "$here/lib/ld-linux-x86-64.so.2" --library-path "$libraries" "$@"; }
+failed=0
+for what in "${@:-test}"; do
+    case $what in
+    test)
+        for program in "$here"/bin/test_*; do
+            echo "== $(basename "$program")"
+            start "$program" || failed=1
+        done
+        ;;
+    sanitize)
+        for program in "$here"/bin/test_*; do
+            for tool in memcheck racecheck; do
+                echo "== $tool $(basename "$program")"
+                compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 1 \
+                    "$here/lib/ld-linux-x86-64.so.2" --library-path "$libraries" "$program" 2>&1 | tail -n 15
+                [ "${PIPESTATUS[0]}" -eq 0 ] || failed=1
+            done
+        done
+        ;;
+    bench)
+        BENCH_START="$here/lib/ld-linux-x86-64.so.2 --library-path $libraries" \
+            python3 "$here/reference/bench_gpu.py" "$here/bin/bench_step" "${OUT:-$here}" || failed=1
+        ;;
+    *)
+        echo "run.sh: unknown '$what'; known: test, sanitize, bench" >&2
+        exit 2
+        ;;
+    esac
+done
+exit $failed
+RUN
+chmod +x "$out/run.sh"
+tar cJf build/gpu_bundle.tar.xz -C build gpu_bundle
+du -h build/gpu_bundle.tar.xz
