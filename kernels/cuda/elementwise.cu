@@ -76,8 +76,7 @@ struct Dropped {
 struct Residual {
     static constexpr int INPUTS = 2;
     DropoutNumbers drop;
-    template <int W>
-    GPU_INLINE Pack<float, W> operator()(uint64_t at, Pack<float, W> x, Pack<float, W> branch) const {
+    template <int W> GPU_INLINE Pack<float, W> operator()(uint64_t at, Pack<float, W> x, Pack<float, W> branch) const {
         branch = Dropped{drop}(at, branch, branch);
 #pragma unroll
         for (int i = 0; i < W; i++) x[i] += branch[i];

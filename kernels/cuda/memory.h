@@ -79,6 +79,7 @@ GPU_INLINE void check_index(const char *what, int64_t at, int64_t index, int64_t
     printf("%s[%lld] is %lld, expected less than %lld and not negative\n", what, (long long)at, (long long)index,
            (long long)limit);
     __trap();
+    __builtin_unreachable(); /* or registers would be saved over the call of printf */
 }
 
 /* Dropout as kernels take it. threshold 0: there is none. */

@@ -30,7 +30,7 @@ PEAKS = {
 
 
 def peak_of(name):
-    return next((value for key, value in PEAKS.items() if key in name.replace("-", " ").split() or key in name), math.nan)
+    return next((value for key, value in PEAKS.items() if key in name.replace("-", " ").split()), math.nan)
 
 
 def utterances(n, seed):
