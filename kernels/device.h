@@ -26,6 +26,8 @@ typedef struct {
 struct Device {
     const char *name;     /* "cpu", "cuda", "dry" */
     char description[96]; /* "cpu: 2 threads, avx512, oneDNN 2.6.3" */
+    char card[32];        /* of a GPU: "L4" */
+    char notes[96];       /* of a GPU: what it is made to do, "TF32 enabled, ..." */
     int n_threads;
     const DeviceOps *ops; /* NULL: the dry device */
     bool host_memory;     /* the host can read its memory in place */

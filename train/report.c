@@ -14,6 +14,12 @@ void report_start(const Training *t, int64_t total_steps, int64_t batches_an_epo
     char count[32];
     printf("[Device] %s%s%s\n", t->device->description, t->device_why ? "; no GPU is used: " : "",
            t->device_why ? t->device_why : "");
+    const char *card = t->device->card;
+    if (card[0]) printf("[%s Optimizations] %s\n", card, t->device->notes);
+    if (card[0] && o->amp && t->device->half == DTYPE_BF16)
+        printf("[%s Optimizations] Using bfloat16 AMP (native %s support, no loss scaling needed)\n", card, card);
+    if (card[0] && o->amp && t->device->half == DTYPE_F16)
+        printf("[%s Optimizations] Using float16 AMP with gradient scaling\n", card);
     if (o->amp && t->device->half == DTYPE_F32)
         printf("[Device] --amp has no effect on the cpu device: it computes in float32\n");
     printf("[Model] %s: %sparameters, trained, in %d tensors\n", t->model->name,

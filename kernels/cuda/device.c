@@ -124,6 +124,14 @@ static DType half_of(int capability) {
 #endif
 }
 
+/* "NVIDIA GeForce RTX 4090" -> "RTX 4090". */
+static void card_name(char out[32], const char *full) {
+    static const char *const makers[] = {"NVIDIA ", "Tesla ", "GeForce "};
+    for (int i = 0; i < 3; i++)
+        if (!strncmp(full, makers[i], strlen(makers[i]))) full += strlen(makers[i]);
+    snprintf(out, 32, "%.31s", full);
+}
+
 Device *cuda_device_open(int index) {
     const char *missing = cuda_missing();
     if (missing) die("--device cuda: %s", missing);
@@ -158,6 +166,9 @@ Device *cuda_device_open(int index) {
                        .available = cuda_available,
                        .close = cuda_close,
                        .state = state};
+    card_name(device->card, properties.name);
+    snprintf(device->notes, sizeof device->notes, "TF32 %s",
+             state->capability >= 80 ? "enabled" : "is not in this card: f32 products are exact");
     snprintf(device->description, sizeof device->description, "cuda: %.48s, %.1f GB, sm_%d, %d multiprocessors",
              properties.name, (double)properties.totalGlobalMem * 1e-9, state->capability, state->n_multiprocessors);
     return device;
