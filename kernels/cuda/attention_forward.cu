@@ -1,0 +1,232 @@
+/* Attention forward. 16-bit types take tensor cores, in the manner of FlashAttention-2 (Dao, 2023); f32, and heads
+ * whose size is no multiple of 8, take attention_fma.h. */
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_fma.h"
+
+/* A block has 32 WARPS query rows of one head, each warp 32 of them, and walks over the keys in tiles, keeping of each
+ * row the largest score m, the sum l of exp(score - m) and the output, both rescaled when m grows:
+ *
+ *     wait for K              S = Q K^T, mask, m, P = exp2(c S - c m), l         V arrives meanwhile
+ *     wait for V              O += P V                                          the next K arrives meanwhile
+ *
+ * c is scale log2(e), so that an exponential costs one multiply-add and one ex2. P never leaves the registers: what the
+ * first product leaves in a lane is what the second wants there. Tiles come in ascending order: the first one shows
+ * every row at least key 0, so m is finite from then on and exp2 never sees inf - inf.
+ *
+ * 32 rows a warp, because a fragment of K or V is then loaded for two products: 16 rows would ask shared memory for
+ * 128 bytes a cycle, all it has, at the full rate of an A100. K and V have one buffer each and are loaded in turn: with
+ * two each, a head of 128 would leave room for one block on a multiprocessor with 100 KB; so there are two, and one
+ * computes while the other waits. One warp a block for batches of short sequences.
+ *
+ * grid     slots x heads, heads fastest, see find_tile; a sequence's longest rows first
+ * shared   Q [32 WARPS], K [KEYS], V [KEYS] of HEAD: 32 KB for heads of 64, 48 KB for 128
+ * work     4 HEAD FLOPs a visible pair; tiles of which a warp sees nothing are skipped */
+template <int HEAD, int WARPS> struct ForwardTiles {
+    static constexpr int QUERIES = 32 * WARPS, KEYS = HEAD == 128 ? 32 : 64;
+    static constexpr size_t BYTES = (size_t)(QUERIES + 2 * KEYS) * HEAD * 2;
+};
+
+/* S [32, KEYS] = Q K^T of a warp. q: its fragments if HEAD is small enough to keep them, else they are loaded again. */
+template <class T, int HEAD, int KEYS, int KEPT>
+GPU_INLINE void forward_scores(float (&s)[2][KEYS / 8][4], const uint32_t (&q)[2][KEPT][4], const T *q_tile,
+                               const T *k_tile, int down, int across) {
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) s[m][n][e] = 0;
+#pragma unroll
+    for (int c = 0; c < HEAD / 16; c++) {
+        uint32_t a[2][4];
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+            if (KEPT == HEAD / 16)
+#pragma unroll
+                for (int e = 0; e < 4; e++) a[m][e] = q[m][KEPT == HEAD / 16 ? c : 0][e];
+            else
+                load_fragment<HEAD>(a[m], q_tile, down, 16 * m, 16 * c);
+#pragma unroll
+        for (int n = 0; n < KEYS / 16; n++) {
+            uint32_t b[4];
+            load_fragment<HEAD>(b, k_tile, across, 16 * n, 16 * c);
+#pragma unroll
+            for (int m = 0; m < 2; m++) {
+                mma_16x8x16<T>(s[m][2 * n], a[m], b[0], b[1]);
+                mma_16x8x16<T>(s[m][2 * n + 1], a[m], b[2], b[3]);
+            }
+        }
+    }
+}
+
+/* Zeroes what dropout drops of 16 rows x KEYS. Lanes 2i and 2i + 1 hold four keys that follow each other, of two rows:
+ * each draws the four numbers of one row, and they exchange the answers, a bit each. */
+template <int KEYS>
+GPU_INLINE void forward_dropout(float (&p)[KEYS / 8][4], const AttentionShape &a, int head, int row, int key) {
+    int pair = threadIdx.x % 4, odd = pair % 2;
+    uint32_t mine = 0;
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++) mine |= keep_four(a, head, row + 8 * odd, key + 8 * n + pair / 2 * 4) << 4 * n;
+    uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, mine, 1);
+    uint32_t upper = (odd ? other : mine) >> 2 * odd, lower = (odd ? mine : other) >> 2 * odd;
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            if (!((e < 2 ? upper : lower) >> (4 * n + e % 2) & 1)) p[n][e] = 0;
+}
+
+template <class T, int HEAD, int WARPS, bool DROPOUT>
+__global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
+    attention_forward_kernel(T *out, float *lse, const T *qkv, AttentionShape a) {
+    constexpr int QUERIES = ForwardTiles<HEAD, WARPS>::QUERIES, KEYS = ForwardTiles<HEAD, WARPS>::KEYS;
+    constexpr int KEPT = HEAD <= 64 ? HEAD / 16 : 1;
+    DYNAMIC_SHARED(T, shared);
+    const int head = (int)blockIdx.x % a.n_heads, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const SequenceTile tile = find_tile<QUERIES>(a, (int)blockIdx.x / a.n_heads);
+    if (tile.first >= tile.length) return;
+
+    T *q_tile = shared + 32 * warp * HEAD, *k_tile = shared + QUERIES * HEAD, *v_tile = k_tile + KEYS * HEAD;
+    const T *q_rows = qkv + (tile.start + tile.first) * a.width() + head * a.head_size;
+    const T *k_rows = qkv + tile.start * a.width() + a.channels() + head * a.head_size, *v_rows = k_rows + a.channels();
+    const int down = lane_down<HEAD>(), across = lane_across<HEAD>();
+    const int first =
+        tile.first + 32 * warp; /* of the warp's rows; this lane has rows first + 16 m + 8 half + lane / 4 */
+    const int keys = a.causal ? min(tile.first + QUERIES, tile.length) : tile.length; /* that the block sees */
+    const int seen = first >= tile.length ? 0 : a.causal ? min(first + 32, tile.length) : tile.length; /* the warp */
+    const float c = a.scale * 1.44269504f;
+
+    float o[2][HEAD / 8][4] = {}, largest[2][2], sum[2][2] = {};
+    uint32_t q[2][KEPT][4];
+#pragma unroll
+    for (int m = 0; m < 2; m++) largest[m][0] = largest[m][1] = -INFINITY;
+    copy_tile<QUERIES, HEAD, 32 * WARPS>(shared, q_rows, a.width(), tile.length - tile.first, a.head_size);
+    copy_tile<KEYS, HEAD, 32 * WARPS>(k_tile, k_rows, a.width(), tile.length, a.head_size);
+    copy_async_commit();
+
+    for (int key = 0; key < keys; key += KEYS) {
+        uint32_t p[2][KEYS / 16][4];
+        copy_async_wait<0>();
+        __syncthreads(); /* K is there, and nobody reads V any more */
+        copy_tile<KEYS, HEAD, 32 * WARPS>(v_tile, v_rows + key * a.width(), a.width(), tile.length - key, a.head_size);
+        copy_async_commit();
+        if (KEPT == HEAD / 16 && key == 0)
+#pragma unroll
+            for (int i = 0; i < 2 * KEPT; i++)
+                load_fragment<HEAD>(q[i / KEPT][i % KEPT], q_tile, down, i / KEPT * 16, i % KEPT * 16);
+        if (key < seen) {
+            float s[2][KEYS / 8][4];
+            forward_scores<T, HEAD, KEYS>(s, q, q_tile, k_tile, down, across);
+            bool edge = key + KEYS > (a.causal ? min(first + 1, tile.length) : tile.length);
+#pragma unroll
+            for (int m = 0; m < 2; m++) {
+                if (edge)
+#pragma unroll
+                    for (int e = 0; e < 4; e++) {
+                        int row = first + 16 * m + e / 2 * 8 + lane / 4;
+                        int limit = (a.causal ? min(row + 1, tile.length) : tile.length) - key - lane % 4 * 2 - e % 2;
+#pragma unroll
+                        for (int n = 0; n < KEYS / 8; n++) s[m][n][e] = 8 * n < limit ? s[m][n][e] : -INFINITY;
+                    }
+#pragma unroll
+                for (int half = 0; half < 2; half++) {
+                    float top = largest[m][half];
+#pragma unroll
+                    for (int n = 0; n < KEYS / 8; n++)
+                        top = fmaxf(top, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
+                    top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
+                    top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
+                    float shrink = exp2_approximate((largest[m][half] - top) * c), total = 0;
+                    largest[m][half] = top;
+#pragma unroll
+                    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                        for (int e = 2 * half; e < 2 * half + 2; e++) {
+                            s[m][n][e] = exp2_approximate(fmaf(s[m][n][e], c, -top * c));
+                            total += s[m][n][e];
+                        }
+                    sum[m][half] = sum[m][half] * shrink + total; /* this lane's keys; the four are added at the end */
+#pragma unroll
+                    for (int n = 0; n < HEAD / 8; n++) {
+                        o[m][n][2 * half] *= shrink;
+                        o[m][n][2 * half + 1] *= shrink;
+                    }
+                }
+                if (DROPOUT) forward_dropout<KEYS>(s[m], a, head, tile.start + first + 16 * m + lane / 4, key);
+#pragma unroll
+                for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                    for (int half = 0; half < 2; half++)
+                        p[m][n / 2][n % 2 * 2 + half] = pack_pair<T>(s[m][n][2 * half], s[m][n][2 * half + 1]);
+            }
+        }
+        copy_async_wait<0>();
+        __syncthreads(); /* V is there, and nobody reads K any more */
+        if (key + KEYS < keys) {
+            copy_tile<KEYS, HEAD, 32 * WARPS>(k_tile, k_rows + (key + KEYS) * a.width(), a.width(),
+                                              tile.length - key - KEYS, a.head_size);
+            copy_async_commit();
+        }
+        if (key < seen)
+#pragma unroll
+            for (int k = 0; k < KEYS / 16; k++)
+#pragma unroll
+                for (int n = 0; n < HEAD / 16; n++) {
+                    uint32_t b[4];
+                    load_fragment_transposed<HEAD>(b, v_tile, down, 16 * k, 16 * n);
+#pragma unroll
+                    for (int m = 0; m < 2; m++) {
+                        mma_16x8x16<T>(o[m][2 * n], p[m][k], b[0], b[1]);
+                        mma_16x8x16<T>(o[m][2 * n + 1], p[m][k], b[2], b[3]);
+                    }
+                }
+    }
+
+    if (first >= tile.length) return;
+    float scale[2][2];
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float l = sum[m][half];
+            l += __shfl_xor_sync(0xFFFFFFFFu, l, 1);
+            l += __shfl_xor_sync(0xFFFFFFFFu, l, 2);
+            scale[m][half] = (DROPOUT ? a.keep : 1.0f) / l;
+            int row = first + 16 * m + 8 * half + lane / 4;
+            if (lane % 4 == 0 && row < tile.length)
+                lse[(int64_t)head * a.n_tokens + tile.start + row] = largest[m][half] * a.scale + logf(l);
+        }
+    store_rows<32, HEAD>(out + (tile.start + first) * a.channels() + head * a.head_size, a.channels(),
+                         tile.length - first, a.head_size, q_tile, o, scale);
+}
+
+template <class T, int HEAD, int WARPS>
+static void forward_on_tensor_cores(const Device *device, T *out, float *lse, const T *qkv, const AttentionShape &a) {
+    using Tiles = ForwardTiles<HEAD, WARPS>;
+    int64_t blocks = (int64_t)a.slots(Tiles::QUERIES) * a.n_heads;
+    auto kernel =
+        a.threshold ? attention_forward_kernel<T, HEAD, WARPS, true> : attention_forward_kernel<T, HEAD, WARPS, false>;
+    attention_launch("attention_forward", device, kernel, blocks, 32 * WARPS, Tiles::BYTES, out, lse, qkv, a);
+}
+
+void cuda_attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences,
+                            Attention attention, Dropout drop) {
+    AttentionShape a = attention_shape(qkv, sequences, attention, drop);
+    if (a.n_tokens == 0) return;
+    with_type(qkv.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        T *to = (T *)out.data;
+        const T *from = (const T *)qkv.data;
+        float *log_sums = (float *)lse.data;
+        with_head(a.head_size, [&](auto head) {
+            constexpr int HEAD = decltype(head)::value;
+            if constexpr (sizeof(T) == 2)
+                if (attention_on_tensor_cores(device, qkv.dtype, a)) {
+                    if (a.n_tokens <= 32 * a.count) /* short on average: 128 rows would be mostly empty */
+                        return forward_on_tensor_cores<T, HEAD, 1>(device, to, log_sums, from, a);
+                    return forward_on_tensor_cores<T, HEAD, 4>(device, to, log_sums, from, a);
+                }
+            forward_by_fma<T, HEAD>(device, to, log_sums, from, a);
+        });
+    });
+}

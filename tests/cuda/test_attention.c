@@ -1,0 +1,229 @@
+/* Attention of the cuda device against the cpu's, from the same numbers: every kernel that a call can be given to, by
+ * type, head size, lengths and dropout. */
+#include "kernels/cuda/cuda.h"
+#include "tests/cuda/rig.h"
+
+enum { MOST = 40 };
+
+typedef struct {
+    Pair qkv, out, lse, dout, dqkv, offsets;
+    Sequences cpu, cuda;
+    Attention attention;
+    Dropout drop;
+} Case;
+
+static Case case_open(Rig *rig, DType type, const int *lengths, int count, int heads, int size, bool causal, float p) {
+    int32_t offsets[MOST + 1] = {0};
+    assert_true(count <= MOST);
+    for (int s = 0; s < count; s++) offsets[s + 1] = offsets[s] + lengths[s];
+    int64_t n = offsets[count], c = heads * size;
+    Case x = {.qkv = pair_normal(rig, type, n, 3 * c, 1),
+              .out = pair_poisoned(rig, type, n, c),
+              .lse = pair_poisoned(rig, DTYPE_F32, heads, n),
+              .dout = pair_normal(rig, type, n, c, 1),
+              .dqkv = pair_poisoned(rig, type, n, 3 * c),
+              .offsets = pair_integers(rig, offsets, count + 1),
+              .attention = {heads, causal, 1 / sqrtf((float)size)},
+              .drop = {p, 11, PURPOSE_DROPOUT | 3 << 8, 5}};
+    x.cpu = (Sequences){x.offsets.cpu, x.offsets.cpu.data, count};
+    x.cuda = (Sequences){x.offsets.cuda, x.offsets.cpu.data, count};
+    return x;
+}
+
+static void run_forward(Rig *rig, Case *x) {
+    attention_forward(rig->cuda, x->out.cuda, x->lse.cuda, x->qkv.cuda, x->cuda, x->attention, x->drop);
+}
+
+static void run_backward(Rig *rig, Case *x, Pair dqkv) {
+    attention_backward(rig->cuda, dqkv.cuda, x->dout.cuda, x->qkv.cuda, x->out.cuda, x->lse.cuda, x->cuda, x->attention,
+                       x->drop);
+}
+
+/* Both passes on both devices; the backwards start from the same out and lse, those of the cpu.
+ *
+ * What the 16-bit types round, besides the result, in units of u = rounding_of(type), relative: forward, each P (u),
+ * whose errors are independent, so that out has at most u of its terms' size, and its own rounding u: 2 u of about
+ * its typical size, 4 sigma allowed: 6 u. Backward: dV as the forward. dS has P, D (a sum of products of the rounded
+ * out) and its own rounding, 3 u of P (|dP| + |D|); its terms cancel, because a row of dS sums to 0, which leaves a
+ * typical dQ about half of its terms' size: again 2, and the extremes of a few thousand: 20 u. With f32 u is what sums
+ * of size and length terms lose, half of sqrt(terms) a sum, and exponentials of scores up to about 6: 64 2^-24. */
+static void compare(Rig *rig, DType type, const int *lengths, int count, int heads, int size, bool causal, float p) {
+    Case x = case_open(rig, type, lengths, count, heads, size, causal, p);
+    bool half = type != DTYPE_F32;
+    double forward = half ? 6 * rounding_of(type) : 0x1p-18, backward = half ? 20 * rounding_of(type) : 0x1p-17;
+    run_forward(rig, &x);
+    attention_forward(rig->cpu, x.out.cpu, x.lse.cpu, x.qkv.cpu, x.cpu, x.attention, x.drop);
+    expect_pair(rig, "attention out", x.out, forward);
+    expect_pair(rig, "attention lse", x.lse, 0x1p-18);
+    pair_upload(rig, x.out);
+    pair_upload(rig, x.lse);
+    run_backward(rig, &x, x.dqkv);
+    attention_backward(rig->cpu, x.dqkv.cpu, x.dout.cpu, x.qkv.cpu, x.out.cpu, x.lse.cpu, x.cpu, x.attention, x.drop);
+    expect_pair(rig, "attention dqkv", x.dqkv, backward);
+}
+
+static void check(DType type, const int *lengths, int count, int heads, int size, bool causal, float p) {
+    Rig rig = rig_open(type);
+    compare(&rig, type, lengths, count, heads, size, causal, p);
+    rig_close(&rig);
+}
+
+static const DType types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+
+static void all_kinds(const int *lengths, int count, int heads, int size) {
+    for (int t = 0; t < 3; t++)
+        for (int kind = 0; kind < 4; kind++)
+            check(types[t], lengths, count, heads, size, kind & 1, kind & 2 ? 0.3f : 0);
+}
+
+/* Ragged, with an empty sequence first, between and last, one of a single row, and several tiles of each kernel. */
+static void heads_of_16(void **state) {
+    (void)state;
+    all_kinds((int[]){0, 3, 0, 130, 1, 64, 0}, 7, 2, 16);
+}
+
+static void heads_of_32(void **state) {
+    (void)state;
+    all_kinds((int[]){65, 1, 0, 200}, 4, 2, 32);
+}
+
+static void heads_of_64(void **state) {
+    (void)state;
+    all_kinds((int[]){1, 300, 0, 129}, 4, 2, 64);
+    all_kinds((int[]){70, 0, 33, 1}, 4, 2, 64); /* short: the kernels of one warp and of four */
+}
+
+static void heads_of_128(void **state) {
+    (void)state;
+    all_kinds((int[]){0, 261, 17}, 3, 1, 128);
+    all_kinds((int[]){5, 90, 1, 0}, 4, 1, 128);
+}
+
+/* Padded to the next size: with tensor cores where rows are pieces of 16 bytes, without them elsewhere. */
+static void heads_of_other_sizes(void **state) {
+    (void)state;
+    static const int sizes[] = {1, 7, 8, 20, 33, 40, 80, 127};
+    for (int i = 0; i < 8; i++)
+        for (int t = 0; t < 3; t++) check(types[t], (int[]){3, 0, 66, 1}, 4, 2, sizes[i], i % 2, i % 3 ? 0.3f : 0);
+}
+
+/* More sequences than 32 lanes find in one round; most need no more than a warp. */
+static void many_short_sequences(void **state) {
+    (void)state;
+    int lengths[MOST];
+    for (int s = 0; s < MOST; s++) lengths[s] = s * 7 % 13;
+    for (int t = 0; t < 3; t++) check(types[t], lengths, MOST, 2, 64, t != 1, 0.3f);
+}
+
+/* Elements beyond 2^34, which reach the generator's high word. */
+static void many_heads(void **state) {
+    (void)state;
+    check(DTYPE_BF16, (int[]){260}, 1, 64, 16, true, 0.3f);
+    check(DTYPE_F32, (int[]){260}, 1, 64, 1, true, 0.3f);
+}
+
+/* Scores of hundreds, of both signs: exponentials that would be infinite before the maximum is taken off, and keys past
+ * the end, which score 0, far above all others. */
+static void large_scores_stay_finite(void **state) {
+    (void)state;
+    for (int t = 0; t < 3; t++)
+        for (int sign = -1; sign < 2; sign += 2) {
+            Rig rig = rig_open(types[t]);
+            Case x = case_open(&rig, types[t], (int[]){70, 9}, 2, 1, 64, false, 0);
+            float *qkv = x.qkv.cpu.data;
+            for (int64_t row = 0; row < 79; row++) {
+                for (int i = 0; i < 64; i++) qkv[row * 192 + i] = 8 + 0.01f * qkv[row * 192 + i];
+                for (int i = 64; i < 128; i++) qkv[row * 192 + i] = (float)sign * (8 + 0.02f * qkv[row * 192 + i]);
+            }
+            pair_upload(&rig, x.qkv);
+            run_forward(&rig, &x);
+            run_backward(&rig, &x, x.dqkv);
+            float *got = pair_download(&rig, x.dqkv), *out = pair_download(&rig, x.out);
+            for (int64_t i = 0; i < 79 * 192; i++)
+                if (!isfinite(got[i]) || !isfinite(out[i / 3]))
+                    fail_msg("%s: not finite at %d", dtype_name(types[t]), (int)i);
+            free(got);
+            free(out);
+            rig_close(&rig);
+        }
+}
+
+/* dQ is summed by one block, by several, or in as many parts as there are tiles of keys: by the size of the card. */
+static void dq_is_the_same_sum_in_any_number_of_parts(void **state) {
+    (void)state;
+    static const int multiprocessors[] = {1, 2, 3, 1000}, sizes[] = {16, 64, 128};
+    for (int i = 0; i < 4; i++)
+        for (int size = 0; size < 3; size++)
+            for (int causal = 0; causal < 2; causal++) {
+                Rig rig = rig_open(DTYPE_F16);
+                cuda_state(rig.cuda)->n_multiprocessors = multiprocessors[i];
+                compare(&rig, DTYPE_F16, (int[]){385, 70, 150}, 3, 1, sizes[size], causal, 0);
+                rig_close(&rig);
+            }
+}
+
+static void two_runs_give_the_same_bits(void **state) {
+    (void)state;
+    for (int t = 0; t < 3; t++) {
+        Rig rig = rig_open(types[t]);
+        Case x = case_open(&rig, types[t], (int[]){290, 1, 70}, 3, 2, 64, true, 0.3f);
+        Case y = x;
+        y.out = pair_poisoned(&rig, types[t], 361, 128);
+        y.dqkv = pair_poisoned(&rig, types[t], 361, 384);
+        run_forward(&rig, &x);
+        run_backward(&rig, &x, x.dqkv);
+        run_forward(&rig, &y);
+        run_backward(&rig, &y, y.dqkv);
+        expect_same_bits(&rig, "attention out", x.out, y.out);
+        expect_same_bits(&rig, "attention dqkv", x.dqkv, y.dqkv);
+        rig_close(&rig);
+    }
+}
+
+/* What a replayed graph does: the launches of one batch, then other lengths in the same memory. The host's offsets are
+ * those of the first; only the device's are true. */
+static void the_lengths_may_change_under_a_launch(void **state) {
+    (void)state;
+    for (int t = 0; t < 3; t++) {
+        Rig rig = rig_open(types[t]);
+        Case x = case_open(&rig, types[t], (int[]){201, 97, 2}, 3, 1, 64, true, 0), y = x;
+        const int32_t stale[] = {0, 100, 200, 300};
+        y.out = pair_poisoned(&rig, types[t], 300, 64);
+        y.dqkv = pair_poisoned(&rig, types[t], 300, 192);
+        y.cuda.host_offsets = stale;
+        run_forward(&rig, &x);
+        run_backward(&rig, &x, x.dqkv);
+        run_forward(&rig, &y);
+        run_backward(&rig, &y, y.dqkv);
+        expect_same_bits(&rig, "attention out", x.out, y.out);
+        expect_same_bits(&rig, "attention dqkv", x.dqkv, y.dqkv);
+        rig_close(&rig);
+    }
+}
+
+static void no_rows_at_all(void **state) {
+    (void)state;
+    Rig rig = rig_open(DTYPE_BF16);
+    Case x = case_open(&rig, DTYPE_BF16, (int[]){0, 0}, 2, 2, 64, true, 0);
+    run_forward(&rig, &x);
+    run_backward(&rig, &x, x.dqkv);
+    rig_close(&rig);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(heads_of_16),
+        cmocka_unit_test(heads_of_32),
+        cmocka_unit_test(heads_of_64),
+        cmocka_unit_test(heads_of_128),
+        cmocka_unit_test(heads_of_other_sizes),
+        cmocka_unit_test(many_short_sequences),
+        cmocka_unit_test(many_heads),
+        cmocka_unit_test(large_scores_stay_finite),
+        cmocka_unit_test(dq_is_the_same_sum_in_any_number_of_parts),
+        cmocka_unit_test(two_runs_give_the_same_bits),
+        cmocka_unit_test(the_lengths_may_change_under_a_launch),
+        cmocka_unit_test(no_rows_at_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
