@@ -119,7 +119,7 @@ static Model *model_of(const GptOptions *o) {
     return tts_gpt_open(&config);
 }
 
-static void print_report(const char *what, const TtsDatasetReport *r) {
+static void print_report(const char *what, const TtsDatasetReport *r, bool repair) {
     char duration[32];
     printf("[Data] %s: %lld samples (%lld paired, %lld single) of %lld lines, %s of audio an epoch, %lld text tokens "
            "(%.2f %% "
@@ -135,7 +135,10 @@ static void print_report(const char *what, const TtsDatasetReport *r) {
                "the mark "
                "of padding stored as data; %lld repaired%s\n",
                what, (long long)r->padded_codes, (long long)r->equal_code_runs, (long long)r->repaired,
-               r->repaired ? "" : " (--repair-codes cuts them)");
+               repair ? "" : " (--repair-codes cuts them)");
+    if (r->no_duration)
+        printf("[Data] %s: %lld lines have no duration: their padding cannot be checked\n", what,
+               (long long)r->no_duration);
 }
 
 static Dataset *open_data(const GptOptions *o, const OptionList *manifests, Split split, const char *what) {
@@ -147,7 +150,7 @@ static Dataset *open_data(const GptOptions *o, const OptionList *manifests, Spli
                                  .repair_codes = o->repair_codes};
     TtsDatasetReport report;
     Dataset *dataset = tts_dataset_open(manifests->text, manifests->count, &options, &report);
-    print_report(what, &report);
+    print_report(what, &report, o->repair_codes);
     return dataset;
 }
 

@@ -40,15 +40,15 @@ static bool take_count(const ManifestRecord *r, const char *key, int64_t preset,
     return true;
 }
 
-static bool take_duration(ManifestRecord *r, const char *key, Error *error) {
+static bool take_duration(const ManifestRecord *r, const char *key, double *out, Error *error) {
     const double longest = 1e6; /* no clip lasts eleven days */
     json_t *value = json_object_get(r->json, key);
-    r->duration = (double)NAN;
+    *out = (double)NAN;
     if (!value || json_is_null(value)) return true;
     if (!json_is_number(value)) return error_set(error, "%s is %s, expected seconds", key, kind_name(value));
-    r->duration = json_number_value(value);
-    if (r->duration >= 0 && r->duration <= longest) return true;
-    return error_set(error, "%s is %g, expected seconds", key, r->duration);
+    *out = json_number_value(value);
+    if (*out >= 0 && *out <= longest) return true;
+    return error_set(error, "%s is %g, expected seconds", key, *out);
 }
 
 static bool parse_paired(ManifestRecord *r, Error *error) {
@@ -65,7 +65,9 @@ static bool parse_paired(ManifestRecord *r, Error *error) {
         !take_count(r, "target_text_len", -1, &r->text_len, error) ||
         !take_count(r, "target_code_len", -1, &r->code_len, error) ||
         !take_count(r, "prompt_condition_len", 32, &r->condition_len, error) ||
-        !take_duration(r, "target_duration", error))
+        !take_duration(r, "target_duration", &r->duration, error) ||
+        !take_text(r, "prompt_id", false, &r->prompt_id, error) ||
+        !take_duration(r, "prompt_duration", &r->prompt_duration, error))
         return false;
     r->target_id = target && *target ? target : r->id;
     if (r->emo_vec_path && *r->emo_vec_path) return true;
@@ -86,7 +88,8 @@ static bool parse_single(ManifestRecord *r, Error *error) {
            take_text(r, r->condition_key, true, &r->condition_path, error) &&
            take_text(r, r->emo_vec_key, true, &r->emo_vec_path, error) &&
            take_count(r, "text_len", -1, &r->text_len, error) && take_count(r, "code_len", -1, &r->code_len, error) &&
-           take_count(r, "condition_len", 32, &r->condition_len, error) && take_duration(r, "duration", error);
+           take_count(r, "condition_len", 32, &r->condition_len, error) &&
+           take_duration(r, "duration", &r->duration, error);
 }
 
 bool manifest_parse_line(const char *line, size_t n, ManifestRecord *record, int *column, Error *error) {

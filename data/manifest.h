@@ -16,7 +16,9 @@ typedef struct {
     const char *text_ids_path, *codes_path, *condition_path, *emo_vec_path; /* as written in the line */
     const char *text_ids_key, *codes_key, *condition_key, *emo_vec_key;     /* their keys, for messages */
     int64_t text_len, code_len, condition_len;
-    double duration; /* seconds of the target's audio; NAN: not known */
+    double duration;        /* seconds of the target's audio; NAN: not said */
+    const char *prompt_id;  /* of a pair; NULL: not said */
+    double prompt_duration; /* of a pair: seconds of the prompt's audio; NAN: not said */
 } ManifestRecord;
 
 /* Parses one line of n bytes. On failure false, the reason, and the column (1-based; 0: not a matter of syntax). */

@@ -35,8 +35,9 @@ typedef struct {
     int64_t number;
     bool bad, included, paired, padded, repaired;
     Sample sample;
-    char *target_id;
-    int64_t unknown, code_len; /* code_len before a repair */
+    char *target_id, *prompt_id;     /* prompt_id NULL: no pair, or its duration is not said */
+    double duration, prompt_seconds; /* of the target, NAN: not known; of the prompt, if prompt_id */
+    int64_t unknown, code_len;       /* code_len before a repair */
     size_t largest_file;
     Error error;
 } Line;
@@ -135,9 +136,9 @@ static int64_t expected_codes(double seconds) {
     return (int64_t)ceil((1 + floor((samples - 400) / 160)) / 2);
 }
 
-static void check_padding(Line *line, const ManifestRecord *r, bool repair) {
-    if (isnan(r->duration)) return;
-    int64_t expected = expected_codes(r->duration);
+static void check_padding(Line *line, bool repair) {
+    if (isnan(line->duration)) return;
+    int64_t expected = expected_codes(line->duration);
     line->padded = llabs((long long)(line->sample.code_len - expected)) > 3;
     if (!line->padded || !repair || line->sample.code_len < expected || expected < 1) return;
     line->sample.code_len = (int32_t)expected;
@@ -169,6 +170,10 @@ static bool check_record(const Check *check, Line *line, const ManifestRecord *r
     const TtsLayout *l = &check->options->layout;
     Sample *s = &line->sample;
     line->paired = r->paired;
+    if (r->prompt_id && !isnan(r->prompt_duration)) {
+        line->prompt_id = xstrdup(r->prompt_id);
+        line->prompt_seconds = r->prompt_duration;
+    }
     if (!in_split(check->options, r->target_id)) return true;
     if (!check_lengths(r, l, error) ||
         !load_ids(line, r->text_ids_key, r->text_ids_path, r->text_len, l->text_vocabulary, &s->text, error) ||
@@ -182,7 +187,7 @@ static bool check_record(const Check *check, Line *line, const ManifestRecord *r
     line->code_len = r->code_len;
     s->text_len = (int32_t)r->text_len;
     s->code_len = (int32_t)r->code_len;
-    check_padding(line, r, check->options->repair_codes);
+    line->duration = r->duration;
     for (int64_t i = 0; i < r->text_len; i++) line->unknown += s->text[i] == check->options->unknown_id;
     line->included = true;
     return true;
@@ -235,6 +240,32 @@ static void report_bad_lines(const Check *check) {
     if (bad) die("%lld of %lld manifest lines cannot be used", (long long)bad, (long long)check->n_lines);
 }
 
+/* A clip as the lines of its folder know it. free() */
+static char *clip_name(const Line *line, const char *id) { return xformat("%s/%s", line->directory, id); }
+
+/* The pairs of the original preprocessing say the duration of the prompt and none of the target; a target's is then
+ * what any line says of it as a prompt. */
+static void find_durations(const Check *check) {
+    json_t *known = json_object();
+    for (int64_t i = 0; i < check->n_lines; i++) {
+        const Line *line = &check->lines[i];
+        if (!line->prompt_id) continue;
+        char *name = clip_name(line, line->prompt_id);
+        json_object_set_new(known, name, json_real(line->prompt_seconds));
+        free(name);
+    }
+    for (int64_t i = 0; i < check->n_lines; i++) {
+        Line *line = &check->lines[i];
+        if (!line->included) continue;
+        char *name = clip_name(line, line->target_id);
+        const json_t *seconds = json_object_get(known, name);
+        if (isnan(line->duration) && seconds) line->duration = json_real_value(seconds);
+        free(name);
+        check_padding(line, check->options->repair_codes);
+    }
+    json_decref(known);
+}
+
 static void check_kinds(const Check *check) {
     for (int64_t i = 1; i < check->n_lines; i++) {
         const Line *line = &check->lines[i], *before = line - 1;
@@ -273,6 +304,7 @@ static void fill_report(const Check *check, const TtsDataset *d, TtsDatasetRepor
         r->single += !line->paired;
         r->padded_codes += line->padded;
         r->repaired += line->repaired;
+        r->no_duration += isnan(line->duration) != 0;
         r->unknown_tokens += line->unknown;
         r->text_tokens += s->text_len;
         r->codes += s->code_len;
@@ -498,6 +530,7 @@ Dataset *tts_dataset_open(const char *const *specs, int n_specs, const TtsDatase
     check_lines(&check);
     report_bad_lines(&check);
     check_kinds(&check);
+    find_durations(&check);
     TtsDataset *d = xcalloc(1, sizeof *d);
     d->layout = options->layout;
     d->samples = xcalloc((size_t)check.n_lines, sizeof *d->samples);
@@ -507,7 +540,10 @@ Dataset *tts_dataset_open(const char *const *specs, int n_specs, const TtsDatase
             if (check.lines[i].largest_file > d->largest_file) d->largest_file = check.lines[i].largest_file;
         }
     fill_report(&check, d, report);
-    for (int64_t i = 0; i < check.n_lines; i++) free(check.lines[i].target_id);
+    for (int64_t i = 0; i < check.n_lines; i++) {
+        free(check.lines[i].target_id);
+        free(check.lines[i].prompt_id);
+    }
     for (int i = 0; i < n_specs; i++) {
         free(paths[i]);
         free(texts[i]);

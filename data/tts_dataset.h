@@ -32,6 +32,7 @@ typedef struct {
     int64_t padded_codes;    /* |code_len - expected(duration)| > 3 */
     int64_t equal_code_runs; /* runs of >= 4 neighbouring targets with one code_len: the mark of batch padding */
     int64_t repaired;
+    int64_t no_duration; /* lines whose target's duration no line says: their padding cannot be checked */
     int64_t text_tokens, codes;
     int64_t unknown_tokens;  /* text ids equal to unknown_id */
     double seconds_of_audio; /* code_len / 50 */

@@ -77,6 +77,8 @@ static void a_pair_takes_the_voice_of_the_prompt(void **state) {
     assert_string_equal(r.emo_vec_key, "prompt_emo_vec_path");
     assert_true(r.text_len == 6 && r.code_len == 130 && r.condition_len == 32);
     assert_true(isnan(r.duration)); /* prompt_duration is not the target's */
+    assert_string_equal(r.prompt_id, "spk003_44");
+    assert_true(r.prompt_duration == 4.1);
     manifest_record_close(&r);
 }
 
@@ -112,7 +114,7 @@ static void optional_fields_have_their_presets(void **state) {
     line = changed(PAIRED_LINE, "\"prompt_duration\":4.1,", "\"target_duration\":2,");
     less = changed(line, "\"target_id\":\"spk003_17\",", "");
     r = parse(less);
-    assert_true(r.duration == 2);
+    assert_true(r.duration == 2 && isnan(r.prompt_duration));
     assert_string_equal(r.target_id, "spk003_17__spk003_44");
     manifest_record_close(&r);
     free(less);
@@ -154,6 +156,7 @@ static void wrong_values_are_named(void **state) {
     expect_changed_refused(SINGLE_LINE, "2.62", "true", "duration is true, expected seconds");
     expect_changed_refused(SINGLE_LINE, "2.62", "-1", "duration is -1, expected seconds");
     expect_changed_refused(SINGLE_LINE, "2.62", "1e300", "duration is 1e+300, expected seconds");
+    expect_changed_refused(PAIRED_LINE, "4.1", "true", "prompt_duration is true, expected seconds");
     expect_refused("[1, 2]", 0, "the line is a list, expected an object");
 }
 

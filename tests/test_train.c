@@ -517,6 +517,33 @@ static void bad_manifests_are_told_with_their_line(void **state) {
     expect_bad_line(2, "s/, \"codes_path\": \"[a-z0-9.]*\"//", "codes_path is missing");
 }
 
+/* Of the 24 lines one has more codes than its duration says, and one no duration. */
+static void padding_is_told_with_what_cuts_it(void **state) {
+    (void)state;
+    char *good = fixture.manifest, *path = path_join(fixture.data, "padded.jsonl");
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output,
+                                 "cd %s && sed -e '3s/duration\": [0-9.]*/duration\": 0.1/' "
+                                 "-e '5s/duration\": [0-9.]*/duration\": null/' manifest.jsonl >padded.jsonl",
+                                 fixture.data),
+                     0);
+    fixture.manifest = path;
+    assert_int_equal(train("/nowhere", "--dry-run"), 0);
+    assert_contains(fixture.output, "1 lines have more or fewer codes than their duration says");
+    assert_contains(fixture.output, "; 0 repaired (--repair-codes cuts them)\n");
+    assert_contains(fixture.output, "all: 1 lines have no duration: their padding cannot be checked\n");
+    assert_int_equal(train("/nowhere", "--dry-run --repair-codes"), 0);
+    assert_contains(fixture.output, "; 1 repaired\n");
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output,
+                                 "cd %s && sed -i '3s/duration\": [0-9.]*/duration\": 9/' padded.jsonl", fixture.data),
+                     0);
+    assert_int_equal(train("/nowhere", "--dry-run --repair-codes"), 0); /* too few cannot be cut */
+    assert_contains(fixture.output, "; 0 repaired\n");
+    fixture.manifest = good;
+    assert_int_equal(train("/nowhere", "--dry-run"), 0);
+    assert_null(strstr(fixture.output, "no duration"));
+    free(path);
+}
+
 static void bad_arrays_are_told(void **state) {
     (void)state;
     int32_t large[20];
@@ -583,6 +610,7 @@ int main(void) {
         cmocka_unit_test(the_debug_dump_has_every_gradient),
         cmocka_unit_test(other_ways_to_form_batches_work),
         cmocka_unit_test(bad_manifests_are_told_with_their_line),
+        cmocka_unit_test(padding_is_told_with_what_cuts_it),
         cmocka_unit_test(bad_arrays_are_told),
         cmocka_unit_test(bad_options_are_told),
     };

@@ -240,6 +240,7 @@ static void codes_of_padding_are_found_and_cut(void **state) {
     corpus_add_lengths(&corpus, 3, 200, 0);                                /* no duration: not judged */
     Dataset *dataset = corpus_dataset(&corpus, SPLIT_ALL, 0, false, &r);
     assert_true(r.padded_codes == 5 && r.repaired == 0 && r.equal_code_runs == 1 && r.longest_codes == 200);
+    assert_int_equal(r.no_duration, 1);
     dataset->close(dataset);
     dataset = corpus_dataset(&corpus, SPLIT_ALL, 0, true, &r);
     assert_true(r.padded_codes == 5 && r.repaired == 4 && r.equal_code_runs == 1);
@@ -251,6 +252,61 @@ static void codes_of_padding_are_found_and_cut(void **state) {
     batch_close(&b);
     dataset->close(dataset);
     corpus_close(&corpus);
+}
+
+/* Replaces the line of clip i by a pair as the original preprocessing writes it: the duration of the prompt, none of
+ * the target. */
+static void corpus_pair(Corpus *corpus, int i, int prompt, int n_codes, const char *prompt_seconds) {
+    free(corpus->lines[i]);
+    corpus->lines[i] =
+        xformat("{\"id\":\"c%d__c%d\",\"prompt_id\":\"c%d\",\"target_id\":\"c%d\",\"prompt_duration\":%s,"
+                "\"prompt_condition_path\":\"k%d.npy\",\"prompt_emo_vec_path\":\"e%d.npy\","
+                "\"target_text_ids_path\":\"t%d.npy\",\"target_text_len\":3,"
+                "\"target_codes_path\":\"c%d.npy\",\"target_code_len\":%d}",
+                i, prompt, prompt, i, prompt_seconds, prompt, prompt, i, i, n_codes);
+}
+
+/* Clip 1 is nobody's prompt; of clip 3 the duration is null where it is one. */
+static void the_durations_of_targets_are_found_where_they_are_prompts(void **state) {
+    (void)state;
+    Corpus corpus = corpus_open();
+    TtsDatasetReport r;
+    for (int i = 0; i < 4; i++) corpus_add_lengths(&corpus, 3, i ? 129 + i : 200, 0);
+    corpus_pair(&corpus, 0, 2, 200, "2.62");
+    corpus_pair(&corpus, 1, 0, 130, "2.62");
+    corpus_pair(&corpus, 2, 3, 131, "null");
+    corpus_pair(&corpus, 3, 0, 132, "2.62");
+    Dataset *dataset = corpus_dataset(&corpus, SPLIT_ALL, 0, false, &r);
+    assert_true(r.paired == 4 && r.padded_codes == 1 && r.repaired == 0 && r.no_duration == 2);
+    dataset->close(dataset);
+    dataset = corpus_dataset(&corpus, SPLIT_ALL, 0, true, &r);
+    assert_true(r.padded_codes == 1 && r.repaired == 1 && r.codes == 130 + 130 + 131 + 132);
+    dataset->close(dataset);
+    /* the other half of a split knows durations too */
+    double ratio = 0;
+    while (!split_is_validation("c0", ratio)) ratio += 0.01;
+    dataset = corpus_dataset(&corpus, SPLIT_VALIDATION, ratio, false, &r);
+    assert_true(r.padded_codes == 1 && r.other_split > 0);
+    dataset->close(dataset);
+    corpus_close(&corpus);
+}
+
+/* Clips of one id in two folders are two clips. */
+static void durations_are_of_one_folder(void **state) {
+    (void)state;
+    Corpus corpora[2] = {corpus_open(), corpus_open()};
+    const char *manifests[2];
+    TtsDatasetReport r;
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < 2; i++) corpus_add_lengths(&corpora[k], 3, 130, 0);
+        for (int i = 0; i < 2; i++) corpus_pair(&corpora[k], i, !i, 130, k ? "2.62" : "9.9");
+        corpus_write(&corpora[k], false);
+        manifests[k] = corpora[k].manifest;
+    }
+    Dataset *dataset = tts_dataset_open(manifests, 2, &(TtsDatasetOptions){.layout = layout}, &r);
+    assert_true(r.padded_codes == 2 && r.no_duration == 0);
+    dataset->close(dataset);
+    for (int k = 0; k < 2; k++) corpus_close(&corpora[k]);
 }
 
 static void pairs_of_one_target_are_no_run_of_equal_lengths(void **state) {
@@ -489,6 +545,8 @@ int main(void) {
         cmocka_unit_test(pairs_take_text_and_codes_from_the_target),
         cmocka_unit_test(the_report_counts_what_was_read),
         cmocka_unit_test(codes_of_padding_are_found_and_cut),
+        cmocka_unit_test(the_durations_of_targets_are_found_where_they_are_prompts),
+        cmocka_unit_test(durations_are_of_one_folder),
         cmocka_unit_test(pairs_of_one_target_are_no_run_of_equal_lengths),
         cmocka_unit_test(the_two_halves_of_a_split_are_disjoint_and_whole),
         cmocka_unit_test(several_manifests_with_hints_and_blank_lines),
