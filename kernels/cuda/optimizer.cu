@@ -1,0 +1,243 @@
+/* The gradient's norm, AdamW over segments of the flat buffers, and the loss scale. Nothing waits for the GPU: whether
+ * an update is made, with what step and what clipping, is decided there.
+ *
+ * The buffers are cut into pieces of PIECE elements at fixed places; a block takes the part of one piece that lies in
+ * one segment. Segments reach a kernel as an argument by value, SEGMENTS at a time, so that a launch can be recorded
+ * and replayed. */
+#include "kernels/cuda/memory.h"
+
+namespace {
+
+enum { BLOCK = 256, PIECE = 16 * BLOCK, SEGMENTS = 128 };
+
+/* Some segments: segment s is worked on by blocks first_block[s] .. first_block[s + 1] - 1. */
+struct SegmentList {
+    int64_t begin[SEGMENTS], end[SEGMENTS];
+    int32_t first_block[SEGMENTS + 1];
+    float keep[SEGMENTS]; /* what weight decay multiplies parameters by */
+    int32_t count;
+};
+
+/* Calls f(list, number of blocks before this list) for all segments, in lists of whole segments. */
+template <class Function>
+void for_lists(const char *op, const Segment *segments, int n_segments, double rate, Function f) {
+    int64_t before = 0;
+    for (int s = 0; s < n_segments;) {
+        SegmentList list = {};
+        int64_t blocks = 0;
+        for (; s < n_segments && list.count < SEGMENTS; s++) {
+            int64_t begin = segments[s].begin, end = segments[s].end;
+            if (begin == end) continue;
+            list.begin[list.count] = begin;
+            list.end[list.count] = end;
+            list.keep[list.count] = (float)(1 - rate * (double)segments[s].weight_decay);
+            blocks += ceil_div(end, PIECE) - begin / PIECE;
+            list.first_block[++list.count] = (int32_t)grid_of(op, blocks);
+        }
+        if (list.count) f(list, before);
+        before += blocks;
+    }
+}
+
+/* What a block works on: elements begin .. end - 1, inside the piece that begins at `piece`. */
+struct Part {
+    int64_t piece, begin, end;
+    int segment;
+};
+
+GPU_INLINE Part part_of_block(const SegmentList &list) {
+    int low = 0, high = list.count - 1;
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+        if (list.first_block[middle] <= (int)blockIdx.x)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    int64_t begin = list.begin[low], end = list.end[low];
+    int64_t piece = (begin / PIECE + ((int)blockIdx.x - list.first_block[low])) * PIECE;
+    return {piece, begin > piece ? begin : piece, end < piece + PIECE ? end : piece + PIECE, low};
+}
+
+/* sums[block] = the sum of the squares of the block's elements.
+ *
+ * A thread's 16 numbers are squared and added in float, their sum is added in double: that is wrong by a few roundings
+ * of float only, and costs cards whose double arithmetic is slow one operation in sixteen. Where squares would overflow
+ * or vanish, they are taken in double. Grid: about P / PIECE. Bytes: 4 a parameter. */
+template <int W>
+__global__ void __launch_bounds__(BLOCK) sum_squares(double *sums, const float *grads, SegmentList list) {
+    SHARED(double, scratch, [32]);
+    constexpr int PACKS = PIECE / BLOCK / W;
+    Part part = part_of_block(list);
+    Pack<float, W> g[PACKS];
+#pragma unroll
+    for (int p = 0; p < PACKS; p++) {
+        int64_t at = part.piece + ((int64_t)p * BLOCK + threadIdx.x) * W;
+        if (at >= part.begin && at + W <= part.end) {
+            g[p] = load_pack<W>(grads + at);
+            continue;
+        }
+#pragma unroll
+        for (int e = 0; e < W; e++) g[p][e] = at + e >= part.begin && at + e < part.end ? grads[at + e] : 0.0f;
+    }
+    float squares[W], largest = 0;
+#pragma unroll
+    for (int e = 0; e < W; e++) squares[e] = 0;
+#pragma unroll
+    for (int p = 0; p < PACKS; p++)
+#pragma unroll
+        for (int e = 0; e < W; e++) {
+            squares[e] += g[p][e] * g[p][e];
+            largest = fmaxf(largest, fabsf(g[p][e]));
+        }
+#pragma unroll
+    for (int e = 1; e < W; e++) squares[0] += squares[e];
+    double sum = (double)squares[0];
+    if (largest > 1e18f || (largest > 0 && largest < 1e-15f)) {
+        sum = 0;
+#pragma unroll
+        for (int p = 0; p < PACKS; p++)
+#pragma unroll
+            for (int e = 0; e < W; e++) sum += (double)g[p][e] * (double)g[p][e];
+    }
+    sum = block_sum_double(sum, scratch);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+/* norm = sqrt(the sum of n sums) / the factor of loss_scale, which may be null. One block. Bytes: 8 n. */
+__global__ void __launch_bounds__(1024)
+    finish_norm(float *norm, const double *sums, int64_t n, const float *loss_scale) {
+    SHARED(double, scratch, [32]);
+    double sum = 0;
+#pragma unroll 4
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += sums[i];
+    sum = block_sum_double(sum, scratch);
+    if (threadIdx.x == 0) *norm = (float)(sqrt(sum) / (loss_scale ? (double)loss_scale[LOSS_SCALE_FACTOR] : 1.0));
+}
+
+/* What all elements of an update have in common. */
+struct Step {
+    float clip, rate, root; /* of gradients; lr / (1 - b1^t); 1 / sqrt(1 - b2^t) */
+    int32_t wanted;         /* whether there is an update */
+};
+
+/* One thread, in double, so that no other needs powers. */
+__global__ void prepare_step(Step *step, const float *norm, const float *loss_scale, AdamW o) {
+    double length = (double)*norm + 1e-6, t = (double)o.step, factor = 1;
+    if (loss_scale) {
+        t = (double)loss_scale[LOSS_SCALE_DONE] + 1;
+        factor = (double)loss_scale[LOSS_SCALE_FACTOR];
+    }
+    double clip = o.clip > 0 && length > (double)o.clip ? (double)o.clip / length : 1.0;
+    step->clip = (float)(clip / factor);
+    step->rate = (float)((double)o.learning_rate / (1 - pow((double)o.beta1, t)));
+    step->root = (float)(1 / sqrt(1 - pow((double)o.beta2, t)));
+    step->wanted = isfinite(*norm) ? 1 : 0;
+}
+
+struct Moments {
+    float old1, new1, old2, new2, epsilon;
+};
+
+/* With g the clipped gradient and t the step:
+ *   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
+ *   p = p (1 - lr wd) - lr / (1 - b1^t) m / (sqrt(v / (1 - b2^t)) + eps),
+ * elements at .. at + W - 1. copy, in type T, may be null. */
+template <int W, class T>
+GPU_INLINE void update(float *params, T *copy, float *m, float *v, const float *grads, int64_t at, float keep,
+                       const Step &step, const Moments &o) {
+    Pack<float, W> p = load_pack<W>(params + at), mean = load_pack<W>(m + at), square = load_pack<W>(v + at);
+    Pack<float, W> g = load_pack<W>(grads + at);
+#pragma unroll
+    for (int e = 0; e < W; e++) {
+        float gradient = g[e] * step.clip;
+        mean[e] = o.old1 * mean[e] + o.new1 * gradient;
+        square[e] = o.old2 * square[e] + o.new2 * gradient * gradient;
+        p[e] = p[e] * keep - step.rate * mean[e] / (sqrtf(square[e]) * step.root + o.epsilon);
+    }
+    store_pack(params + at, p);
+    store_pack(m + at, mean);
+    store_pack(v + at, square);
+    if (copy) store_pack(copy + at, convert<T>(p));
+}
+
+/* Packs of four, of 16 bytes each; those that a segment's ends cut are updated one by one. Grid: about P / PIECE.
+ * Bytes: 28 a parameter, 2 more with a copy. */
+template <int W, class T>
+__global__ void __launch_bounds__(BLOCK) adamw(float *params, T *copy, float *m, float *v, const float *grads,
+                                               const Step *common, SegmentList list, Moments moments) {
+    Step step = *common;
+    if (!step.wanted) return;
+    Part part = part_of_block(list);
+    float keep = list.keep[part.segment];
+    for (int64_t at = part.piece + threadIdx.x * W; at < part.end; at += BLOCK * W) {
+        if (at >= part.begin && at + W <= part.end) {
+            update<W>(params, copy, m, v, grads, at, keep, step, moments);
+            continue;
+        }
+        for (int64_t i = at; i < at + W; i++)
+            if (i >= part.begin && i < part.end) update<1>(params, copy, m, v, grads, i, keep, step, moments);
+    }
+}
+
+/* One thread: see ops.h. */
+__global__ void rescale(float *s, const float *norm) {
+    bool good = isfinite(*norm);
+    s[LOSS_SCALE_DONE] += good ? 1.0f : 0.0f;
+    s[LOSS_SCALE_SKIPPED] += good ? 0.0f : 1.0f;
+    s[LOSS_SCALE_GOOD] = good ? s[LOSS_SCALE_GOOD] + 1 : 0.0f;
+    if (!good) s[LOSS_SCALE_FACTOR] *= 0.5f;
+    if (s[LOSS_SCALE_GOOD] < 2000) return;
+    s[LOSS_SCALE_FACTOR] *= 2;
+    s[LOSS_SCALE_GOOD] = 0;
+}
+
+} // namespace
+
+void cuda_global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, const Segment *segments,
+                      int n_segments) {
+    const char *op = "global_norm";
+    int64_t blocks = 0;
+    for_lists(op, segments, n_segments, 0,
+              [&](const SegmentList &list, int64_t before) { blocks = before + list.first_block[list.count]; });
+    double *sums = (double *)cuda_scratch(device, (size_t)blocks * sizeof *sums);
+    with_width<4>(packs_fit(4, 0, grads.data), [&](auto width) {
+        constexpr int W = decltype(width)::value;
+        for_lists(op, segments, n_segments, 0, [&](const SegmentList &list, int64_t before) {
+            cuda_check(gpu_launch(sum_squares<W>, (unsigned)list.first_block[list.count], BLOCK, 0, cuda_stream(device),
+                                  sums + before, (const float *)grads.data, list),
+                       op);
+        });
+    });
+    cuda_check(gpu_launch(finish_norm, 1, 1024, 0, cuda_stream(device), (float *)norm.data, (const double *)sums,
+                          blocks, (const float *)loss_scale.data),
+               op);
+}
+
+void cuda_adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v, Tensor grads, Tensor norm,
+                       Tensor loss_scale, const Segment *segments, int n_segments, AdamW o) {
+    const char *op = "adamw_update";
+    Step *step = (Step *)cuda_scratch(device, sizeof *step);
+    Moments moments = {o.beta1, (float)(1 - (double)o.beta1), o.beta2, (float)(1 - (double)o.beta2), o.epsilon};
+    cuda_check(gpu_launch(prepare_step, 1, 1, 0, cuda_stream(device), step, (const float *)norm.data,
+                          (const float *)loss_scale.data, o),
+               op);
+    bool fit = packs_fit(4, 0, params.data, copy.data, m.data, v.data, grads.data);
+    with_type(tensor_given(copy) ? copy.dtype : DTYPE_F32, [&](auto zero) {
+        using T = decltype(zero);
+        with_width<4>(fit, [&](auto width) {
+            constexpr int W = decltype(width)::value;
+            for_lists(op, segments, n_segments, (double)o.learning_rate, [&](const SegmentList &list, int64_t) {
+                cuda_check(gpu_launch(adamw<W, T>, (unsigned)list.first_block[list.count], BLOCK, 0,
+                                      cuda_stream(device), (float *)params.data, (T *)copy.data, (float *)m.data,
+                                      (float *)v.data, (const float *)grads.data, (const Step *)step, list, moments),
+                           op);
+            });
+        });
+    });
+}
+
+void cuda_loss_scale_update(Device *device, Tensor loss_scale, Tensor norm) {
+    cuda_check(gpu_launch(rescale, 1, 1, 0, cuda_stream(device), (float *)loss_scale.data, (const float *)norm.data),
+               "loss_scale_update");
+}
