@@ -291,12 +291,18 @@ static void the_durations_of_targets_are_found_where_they_are_prompts(void **sta
     corpus_close(&corpus);
 }
 
-/* Clips of one id in two folders are two clips. */
+/* Clips of one id in two folders, one with a name that is no UTF-8, are two clips. */
 static void durations_are_of_one_folder(void **state) {
     (void)state;
     Corpus corpora[2] = {corpus_open(), corpus_open()};
     const char *manifests[2];
     TtsDatasetReport r;
+    char *odd = path_join(corpora[1].directory, "\xff");
+    make_directories(odd);
+    free(corpora[1].directory);
+    free(corpora[1].manifest);
+    corpora[1].directory = odd;
+    corpora[1].manifest = path_join(odd, "m.jsonl");
     for (int k = 0; k < 2; k++) {
         for (int i = 0; i < 2; i++) corpus_add_lengths(&corpora[k], 3, 130, 0);
         for (int i = 0; i < 2; i++) corpus_pair(&corpora[k], i, !i, 130, k ? "2.62" : "9.9");
