@@ -320,11 +320,13 @@ static void fill_report(const Check *check, const TtsDataset *d, TtsDatasetRepor
     r->longest_codes = r->code_length_quantiles[4];
 }
 
-/* Splits a manifest's text into its lines that are not blank. */
+/* Splits a manifest's text into its lines that are not blank. A byte order mark, which some editors put at the start,
+ * is skipped. */
 static void add_lines(Check *check, int64_t *capacity, const char *manifest, const char *directory, const char *text,
                       size_t size) {
     int64_t number = 0;
-    for (const char *at = text, *end; at < text + size; at = end + 1) {
+    size_t mark = size >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0;
+    for (const char *at = text + mark, *end; at < text + size; at = end + 1) {
         end = memchr(at, '\n', (size_t)(text + size - at));
         if (!end) end = text + size;
         number++;

@@ -375,6 +375,22 @@ static void several_manifests_with_hints_and_blank_lines(void **state) {
     corpus_close(&second);
 }
 
+static void a_byte_order_mark_is_skipped(void **state) {
+    (void)state;
+    Corpus corpus = example_corpus();
+    TtsDatasetReport r;
+    corpus_write(&corpus, false);
+    char *text = read_text(corpus.manifest);
+    write_text(corpus.manifest, "\xEF\xBB\xBF%s", text);
+    Dataset *dataset =
+        tts_dataset_open((const char *const *)&corpus.manifest, 1, &(TtsDatasetOptions){.layout = layout}, &r);
+    assert_true(r.lines == 2 && r.samples == 2);
+    assert_string_equal(dataset->sample_id(dataset, 0), "clip_0");
+    dataset->close(dataset);
+    free(text);
+    corpus_close(&corpus);
+}
+
 /* What is found wrong. */
 
 static void open_and_close(void *corpus) {
@@ -556,6 +572,7 @@ int main(void) {
         cmocka_unit_test(pairs_of_one_target_are_no_run_of_equal_lengths),
         cmocka_unit_test(the_two_halves_of_a_split_are_disjoint_and_whole),
         cmocka_unit_test(several_manifests_with_hints_and_blank_lines),
+        cmocka_unit_test(a_byte_order_mark_is_skipped),
         cmocka_unit_test(bad_lines_are_told),
         cmocka_unit_test(bad_lines_are_counted_in_order),
         cmocka_unit_test(a_manifest_of_both_kinds_is_refused),
