@@ -87,6 +87,16 @@ static bool check_unique(const Recordings *all, Error *error) {
                                (long long)first->line);
 }
 
+/* Refuses a first line that has the names of two columns or more where values should be. */
+static bool check_header(const Recordings *all, Error *error) {
+    if (!all->count) return true;
+    const Recording *r = all->items;
+    int names = !strcasecmp(r->id, "id") + !strcasecmp(r->speaker, "speaker") + !strcasecmp(r->audio, "audio") +
+                !strcasecmp(r->text, "text");
+    return names < 2 || error_set(error, "%lld: is this line a header (%s, %s, ...)? A list has none: remove it",
+                                  (long long)r->line, r->id, r->speaker);
+}
+
 static bool parse_line(Recordings *all, const char *line, size_t n, int64_t number, bool json_lines, Error *error) {
     Recording *r = &all->items[all->count++];
     Error why;
@@ -114,7 +124,7 @@ bool recordings_parse(const char *text, size_t size, bool json_lines, Recordings
             out->items = xrealloc(out->items, (size_t)(capacity = 2 * capacity + 256) * sizeof *out->items);
         fine = parse_line(out, at, n, number, json_lines, error);
     }
-    fine = fine && check_unique(out, error);
+    fine = fine && (json_lines || check_header(out, error)) && check_unique(out, error);
     if (!fine) recordings_close(out);
     return fine;
 }

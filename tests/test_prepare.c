@@ -839,6 +839,10 @@ static void bad_lists_are_told_with_their_line(void **state) {
                     "3: has 3 tab-separated fields, expected 4: id, speaker, audio file, text");
     expect_bad_list(false, "a\ts\tx.wav\tone\nb\ts\tx.wav\ttwo\r\na\ts\tx.wav\tthree\n",
                     "3: the id a is also that of line 1");
+    expect_bad_list(false, "id\tspeaker\taudio\ttext\na\ts\tx.wav\tone\n",
+                    "1: is this line a header (id, speaker, ...)? A list has none: remove it");
+    expect_bad_list(false, "\nID\tSpeaker\tpath\tTEXT\r\n",
+                    "2: is this line a header (ID, Speaker, ...)? A list has none: remove it");
     expect_bad_list(false, "a/b\ts\tx.wav\tone",
                     "1: the id a/b holds a slash or a control character; files are named after it");
     expect_bad_list(false, "..\ts\tx.wav\tone", "1: the id .. begins with a dot; files are named after it");
