@@ -13,7 +13,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
-/* SHARED(float, tile, [64][72]): a variable of the block, 16-byte aligned. */
+/* SHARED(float, tile, [64][72]): a variable of the block, 16-byte aligned. Not an array: SHARED(int, flag, ). */
 #define SHARED(T, name, ...) __shared__ __align__(16) T name __VA_ARGS__
 /* DYNAMIC_SHARED(T, name): T *name = the shared memory that the launch asked for. */
 #define DYNAMIC_SHARED(T, name)                                                                                        \
