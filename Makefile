@@ -1,5 +1,5 @@
 # make            builds the programs            make demo   installs what is missing, then trains a small TTS GPT
-# make test       installs, builds, all tests    make test-asan, make fuzz, make lint, make bench-cpu, make readme
+# make test       installs, builds, all tests    make test-asan, make test-race, make fuzz, make lint, make bench-cpu, make readme
 # Objects go to build/NAME/, one folder a kind of build; outside build/ only the programs and demo/work are written.
 
 MAKEFLAGS += --no-builtin-rules
@@ -104,26 +104,30 @@ $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tests/bench_step: $(BUILD)/%: $(BUILD)/%.o $(C
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
 
 # The cuda device for the CPU: the kernels by the C++ compiler, the CUDA runtime by kernels/cuda/emulate. For tests.
-CUDA_INCLUDE = $(firstword $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h /usr/include/cuda_runtime_api.h))
+# It needs CUDA's headers only; where no toolkit is, `make test` gets them.
+CUDA_HEADERS = build/cuda
+CUDA_INCLUDE = $(firstword $(wildcard $(addsuffix /cuda_runtime_api.h,$(CUDA_HOME)/include /usr/include \
+                 $(CUDA_HEADERS)/nvidia/cu13/include)))
 EMULATED = $(BUILD)/emulated
 EMULATED_OBJECTS = $(patsubst %,$(EMULATED)/%.o,$(basename $(CUDA_SOURCES) $(wildcard kernels/cuda/emulate/*.cpp)))
 CUDA_TESTS = $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(wildcard tests/cuda/test_*.c tests/cuda/test_*.cu)))
 ifneq ($(CUDA_INCLUDE),)
 TESTS += $(CUDA_TESTS)
 endif
-CUDA_FLAGS = -isystem $(dir $(CUDA_INCLUDE))
+CUDA_FLAGS = $(addprefix -isystem ,$(patsubst /usr/include/,,$(dir $(CUDA_INCLUDE))))
 
 $(EMULATED)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(CUDA_FLAGS) -c $< -o $@
 
+# Kernels read registers as other types than they were written, as CUDA allows.
 $(EMULATED)/%.o: %.cu
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas -x c++ -c $< -o $@
+	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
 
 $(EMULATED)/kernels/cuda/emulate/%.o: kernels/cuda/emulate/%.cpp
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -c $< -o $@
+	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing $(EMULATOR_EXTRA) -c $< -o $@
 
 $(BUILD)/libemulated.a: $(EMULATED_OBJECTS)
 	@rm -f $@
@@ -131,7 +135,7 @@ $(BUILD)/libemulated.a: $(EMULATED_OBJECTS)
 
 $(BUILD)/tests/cuda/%.o: tests/cuda/%.cu
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas -x c++ -c $< -o $@
+	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
 
 $(BUILD)/tests/cuda/test_%: $(BUILD)/tests/cuda/test_%.o $(BUILD)/tests/helpers.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
@@ -147,17 +151,32 @@ demo: packages-build+demo
 	@$(MAKE) --no-print-directory all
 	@demo/demo.sh
 
-test: packages-build+test
+cuda-headers:
+	@$(if $(CUDA_INCLUDE),,tools/install_cuda_headers.sh $(CUDA_HEADERS))
+
+test: packages-build+test cuda-headers
 	@$(MAKE) --no-print-directory -j$(shell nproc) tests
-	@BUILD=$(BUILD) tools/run_tests.sh $(TESTS)
+	@$(MAKE) --no-print-directory run-tests
 	@BUILD=$(BUILD) tools/readme_options.sh --check
 
 tests: $(TESTS) $(PROGRAMS:%=$(BUILD)/%)
+
+run-tests:
+	@BUILD=$(BUILD) tools/run_tests.sh $(TESTS)
 
 # The same tests under AddressSanitizer and UndefinedBehaviorSanitizer.
 test-asan:
 	@$(MAKE) --no-print-directory test BUILD=build/asan OPTIMIZE="-O1 -g" \
 	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -Wno-maybe-uninitialized"
+
+# The tests of the kernels under the emulator's checker of races, uninitialised and out-of-bounds accesses: the compiler
+# reports every access, and kernels/cuda/emulate/check.cpp listens instead of its own library.
+test-race: packages-build+test cuda-headers
+	@$(MAKE) --no-print-directory -j$(shell nproc) run-cuda-tests BUILD=build/race OPTIMIZE="-O2 -g" \
+	    KERNEL_EXTRA="-fsanitize=thread -Wno-tsan" EMULATOR_EXTRA=-DEMULATE_CHECK
+
+run-cuda-tests: $(CUDA_TESTS)
+	@BUILD=$(BUILD) tools/run_tests.sh $(CUDA_TESTS)
 
 # Every reader of untrusted bytes under libFuzzer, FUZZ_SECONDS each.
 FUZZ_SECONDS ?= 60
@@ -208,6 +227,6 @@ clean:
 	rm -rf build $(PROGRAMS) demo/work
 
 FORCE:
-.PHONY: all demo test tests test-asan fuzz lint bench-cpu gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
+.PHONY: all demo test tests cuda-headers run-tests test-asan test-race run-cuda-tests fuzz lint bench-cpu gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

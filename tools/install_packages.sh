@@ -10,6 +10,7 @@ declare -A groups=(
     [build]="gcc g++ make pkg-config|pkgconf libdnnl-dev libyaml-dev libjansson-dev libzip-dev libsndfile1-dev
              libsamplerate0-dev libfftw3-dev libsentencepiece-dev libunistring-dev libssl-dev"
     [test]="libcmocka-dev"
+    [pip]="python3-pip"
     [demo]="espeak-ng"
     [lint]="clang-format clang-tidy cppcheck shellcheck"
     [fuzz]="clang libclang-rt-dev|libclang-rt-14-dev|libclang-common-14-dev"
