@@ -10,11 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "data/sound_file.h"
+
 enum { CHUNK_FRAMES = 4096 };
 
 static const double CLIPPED_LEVEL = 0.99;
 
-/* Reads until the end or until `most` frames, whatever length the header claims: it may lie. *mono: free(). */
+/* Reads until the end or until `most` frames. *mono: free(). */
 static bool read_mono(SNDFILE *file, const SF_INFO *info, int64_t most, Audio *audio, float **mono, Error *error) {
     int channels = info->channels;
     float *chunk = xmalloc((size_t)CHUNK_FRAMES * (size_t)channels * sizeof *chunk);
@@ -75,7 +77,7 @@ static bool is_silent(const Audio *audio) {
 bool audio_read(const char *path, int rate, double most_seconds, Audio *audio, Error *error) {
     SF_INFO info = {0};
     struct stat status;
-    float *mono;
+    float *mono = NULL;
     *audio = (Audio){.rate = rate};
     if (access(path, R_OK) || stat(path, &status)) return error_set(error, "cannot open: %s", strerror(errno));
     if (S_ISDIR(status.st_mode)) return error_set(error, "is a directory");
@@ -87,11 +89,15 @@ bool audio_read(const char *path, int rate, double most_seconds, Audio *audio, E
     bool fine = (info.samplerate > 0 && info.channels > 0 && src_is_valid_ratio((double)rate / info.samplerate)) ||
                 error_set(error, "has %d channels at %d Hz, which cannot be resampled to %d Hz", info.channels,
                           info.samplerate, rate);
-    if (fine && !read_mono(file, &info, (int64_t)ceil(most_seconds * info.samplerate), audio, &mono, error)) {
-        free(mono);
-        fine = false;
-    }
+    bool regular = S_ISREG(status.st_mode);
+    fine = fine && (!regular || sound_file_is_whole(path, &info, error));
+    int64_t most = fine ? (int64_t)ceil(most_seconds * info.samplerate) : 0;
+    fine = fine && read_mono(file, &info, most, audio, &mono, error);
     sf_close(file);
+    if (fine && regular && audio->count < most && audio->count < info.frames && sound_file_says_frames(path, &info))
+        fine = error_set(error, "is cut off: %lld of %lld samples are there", (long long)audio->count,
+                         (long long)info.frames);
+    if (!fine) free(mono);
     fine = fine && resample(audio, mono, error);
     if (fine && is_silent(audio)) fine = error_set(error, "is silent: every sample is zero");
     if (!fine) audio_close(audio);

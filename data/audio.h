@@ -14,7 +14,7 @@ typedef struct {
 } Audio;
 
 /* Reads at most the first `most_seconds` of a file, averages its channels and resamples to `rate`. An error if it
- * cannot be read, holds no samples, a sample that is no number, or nothing but silence (all zero). */
+ * cannot be read, was cut off, holds no samples, a sample that is no number, or nothing but silence (all zero). */
 bool audio_read(const char *path, int rate, double most_seconds, Audio *audio, Error *error);
 void audio_close(Audio *audio);
 
