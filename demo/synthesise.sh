@@ -3,7 +3,8 @@
 #   demo/synthesise.sh OUTDIR
 # writes OUTDIR/audio/SPEAKER_NNN.wav and OUTDIR/metadata.tsv, a line a clip: id, speaker, audio file, text.
 # Every sentence is read by two speakers, so that all speakers say different things and still have a text in common.
-# A clip gets its name only when it is complete, so that a run that was stopped simply goes on.
+# A clip gets its name only when it is complete, and a note beside it says what was spoken, so that a run that was
+# stopped simply goes on, and an edited sentence or voice is spoken again.
 set -euo pipefail
 [ $# -eq 1 ] || { echo "usage: demo/synthesise.sh OUTDIR" >&2; exit 2; }
 sentences=$(dirname "$0")/sentences.txt
@@ -19,8 +20,9 @@ mkdir -p "$output/audio"
 speak() {
     local file=$1 text=$2
     shift 2
-    [ -s "$file" ] && return
-    espeak-ng -v am "$@" -w "$file.tmp" -- "$text" && mv "$file.tmp" "$file"
+    [ -s "$file" ] && [ "$(cat "$file.said" 2>/dev/null)" = "$* -- $text" ] && return
+    rm -f "$file.said"
+    espeak-ng -v am "$@" -w "$file.tmp" -- "$text" && mv "$file.tmp" "$file" && echo "$* -- $text" >"$file.said"
 }
 export -f speak
 
