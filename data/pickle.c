@@ -204,6 +204,15 @@ static bool memo_get(Machine *m, uint64_t number) {
 
 /* ---- globals and calls ---- */
 
+/* Without calling it; with what a user can do: such things lie beside the weights in a training checkpoint. */
+static bool refuse_call(Machine *m, const char *module, size_t module_length, const char *name, size_t name_length) {
+    return error_set(m->error,
+                     "data.pkl, byte %zu: refuses to call %.*s.%.*s; only tensors, dictionaries, lists, texts and "
+                     "numbers are read: save the state dict alone, as by torch.save(x['model'], path)",
+                     m->opcode_at, (int)(module_length < 100 ? module_length : 100), module,
+                     (int)(name_length < 100 ? name_length : 100), name);
+}
+
 static bool push_global(Machine *m, const uint8_t *module, size_t module_length, const uint8_t *name,
                         size_t name_length) {
     for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
@@ -212,11 +221,7 @@ static bool push_global(Machine *m, const uint8_t *module, size_t module_length,
             strlen(global->name) == name_length && !memcmp(global->name, name, name_length))
             return push_node(m, (PickleNode){.kind = PICKLE_GLOBAL, .as.global = global});
     }
-    return error_set(m->error,
-                     "data.pkl, byte %zu: refuses to call %.*s.%.*s; only tensors, dictionaries, lists, texts and "
-                     "numbers are read",
-                     m->opcode_at, (int)(module_length < 100 ? module_length : 100), (const char *)module,
-                     (int)(name_length < 100 ? name_length : 100), (const char *)name);
+    return refuse_call(m, (const char *)module, module_length, (const char *)name, name_length);
 }
 
 static bool read_global(Machine *m, int unused) {
@@ -255,8 +260,7 @@ static bool reduce(Machine *m, int unused) {
     case MAKES_LEAF:
         return push_kind(m, PICKLE_LEAF);
     default:
-        return error_set(m->error, "data.pkl, byte %zu: refuses to call %s.%s", m->opcode_at, global->module,
-                         global->name);
+        return refuse_call(m, global->module, strlen(global->module), global->name, strlen(global->name));
     }
 }
 

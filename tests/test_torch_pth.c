@@ -117,6 +117,12 @@ static void nothing_is_ever_called(void **unused) {
     PICKLE("\x80\4\x8c\5posix\x8c\6system\x93\x8c\4true\x85R.", "refuses to call posix.system");
     PICKLE("\x80\2}X\1\0\0\0acbuiltins\neval\nX\1\0\0\0001\x85Rs.", "refuses to call builtins.eval");
     PICKLE("\x80\2ctorch\nFloatStorage\n)R.", "refuses to call torch.FloatStorage");
+    static const char advice[] = "save the state dict alone, as by torch.save(x['model'], path)";
+    PICKLE("\x80\2}X\4\0\0\0argscargparse\nNamespace\n)\x81s.", "refuses to call argparse.Namespace; ");
+    PICKLE("\x80\2}X\4\0\0\0argscargparse\nNamespace\n)\x81s.", advice);
+    PICKLE("\x80\2}X\5\0\0\0dtypectorch\nfloat32\ns.", "refuses to call torch.float32; ");
+    PICKLE("\x80\2}X\5\0\0\0dtypectorch\nfloat32\ns.", advice);
+    PICKLE("\x80\2ctorch\nFloatStorage\n)R.", advice);
     PICKLE("\x80\2(icollections\nOrderedDict\n.", "opcode 0x69 (i) at byte 3 is not one that a state dict needs");
     PICKLE("\x80\2ccollections\nOrderedDict\n)\x81.", "opcode 0x81 at byte 28 is not one");
 }
@@ -144,6 +150,27 @@ static void broken_pickles_are_refused(void **unused) {
     PICKLE("}K\1b.", NULL);
     PICKLE("]K\1b.", "attributes of what has none");
     PICKLE("K\1Q.", "a storage that is no tuple");
+}
+
+/* Sizes and strides in every form of integers: BININT1, BININT2 above 255, BININT, LONG1. */
+static void integers_of_every_width_are_read(void **unused) {
+    (void)unused;
+    Bytes b = {.size = 0};
+    ADD(&b, "\x80\2}X\1\0\0\0w"
+            "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"
+            "0X\3\0\0\0cpu"
+            "J\x40\x0d\x03\0"          /* 200000 elements */
+            "tQM\x34\x92"              /* from 0x9234 on */
+            "(M\x2c\1K\2\x8a\2\xff\0t" /* [300, 2, 255] */
+            "(M\xfe\1M\xff\0K\1t"      /* strides 510, 255, 1 */
+            "\x89NtRs.");
+    TensorFile file;
+    Error error;
+    if (!torch_pickle_parse(b.bytes, b.size, &file, &error)) fail_msg("%s", error.text);
+    const StoredTensor *w = tensor_file_find(&file, "w");
+    assert_non_null(w);
+    assert_true(w->rank == 3 && w->dims[0] == 300 && w->dims[1] == 2 && w->dims[2] == 255);
+    tensor_file_close(&file);
 }
 
 static void impossible_tensors_are_refused(void **unused) {
@@ -258,7 +285,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(torch_files_hold_what_torch_put_in), cmocka_unit_test(nothing_is_ever_called),
         cmocka_unit_test(broken_pickles_are_refused),         cmocka_unit_test(impossible_tensors_are_refused),
-        cmocka_unit_test(a_pickle_cut_anywhere_is_refused),   cmocka_unit_test(broken_archives_are_refused),
+        cmocka_unit_test(integers_of_every_width_are_read),   cmocka_unit_test(a_pickle_cut_anywhere_is_refused),
+        cmocka_unit_test(broken_archives_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
