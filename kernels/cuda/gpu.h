@@ -55,8 +55,17 @@ template <class T> struct alignas(16) Vector {
     GPU_INLINE T &operator[](int i) { return values[i]; }
     GPU_INLINE const T &operator[](int i) const { return values[i]; }
 };
+#if defined __CUDACC__
 template <class T> GPU_INLINE Vector<T> load_vector(const T *p) { return *reinterpret_cast<const Vector<T> *>(p); }
 template <class T> GPU_INLINE void store_vector(T *p, const Vector<T> &v) { *reinterpret_cast<Vector<T> *>(p) = v; }
+#else /* with a look at the address */
+template <class T> GPU_INLINE Vector<T> load_vector(const T *p, EMULATE_SITE) {
+    return __ldg(reinterpret_cast<const Vector<T> *>(p), site);
+}
+template <class T> GPU_INLINE void store_vector(T *p, const Vector<T> &v, EMULATE_SITE) {
+    __stwb(reinterpret_cast<Vector<T> *>(p), v, site);
+}
+#endif
 
 /* Two numbers of a 16-bit type in one register, x in the lower half. */
 template <class T> GPU_INLINE uint32_t pack_pair(float x, float y) {
