@@ -1,0 +1,142 @@
+/* Linear layers: matrix products, by cuBLASLt where it is there and by our own kernels where it is not, and the bias'
+ * gradient. */
+#include "kernels/cuda/cublas.h"
+#include "kernels/cuda/gemm_kernel.h"
+
+namespace {
+
+/* The library computes on a GPU only: the emulator's device has none unless a test opens one. */
+#if defined __CUDACC__
+constexpr bool LOOK_FOR_LIBRARY = true;
+#else
+constexpr bool LOOK_FOR_LIBRARY = false;
+#endif
+
+/* Sums of the columns of x [rows, columns], of `each` rows a block in y: output [parts, columns].
+ *
+ * A warp reads 32 packs of W numbers side by side, every eighth row of its block's; the eight warps' sums meet in
+ * shared memory, 8 x 32 W floats, in the warps' order. Grid: columns / (32 W) x rows / each. Bytes: x once. */
+template <int W, class T>
+__global__ void __launch_bounds__(256) column_sums(Output<float> output, const T *x, int64_t rows, int64_t each) {
+    constexpr int WIDTH = 32 * W;
+    SHARED(float, sums, [8][WIDTH]);
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int64_t first = (int64_t)blockIdx.x * WIDTH, column = first + lane * W, columns = output.n;
+    int64_t row = (int64_t)blockIdx.y * each, end = min(row + each, rows);
+    Pack<float, W> sum = zeros<W>();
+    if (column < columns) {
+#pragma unroll 4
+        for (row += warp; row < end; row += 8) {
+            Pack<float, W> numbers = convert<float>(load_pack<W>(x + row * columns + column));
+#pragma unroll
+            for (int i = 0; i < W; i++) sum[i] += numbers[i];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < W; i++) sums[warp][lane * W + i] = sum[i];
+    __syncthreads();
+    if (threadIdx.x >= WIDTH || first + threadIdx.x >= columns) return;
+    Pack<float, 1> total = {{sums[0][threadIdx.x]}};
+    for (int w = 1; w < 8; w++) total[0] += sums[w][threadIdx.x];
+    output.write(blockIdx.y, 0, (int)(first + threadIdx.x), total);
+}
+
+/* dbias += column sums of dy, in two stages where one would not occupy the card. */
+void add_column_sums(Device *device, float *dbias, Tensor dy) {
+    int64_t rows = dy.dims[0], columns = dy.dims[1];
+    if (rows == 0 || columns == 0) return;
+    Output<float> output = {}, part = {};
+    output.m = part.m = 1;
+    output.n = part.n = (int)columns;
+    output.sums = dbias;
+    output.packs = packs_fit(4, columns, dbias);
+    part.overwrite = true, part.packs = columns % 4 == 0;
+    with_type(dy.dtype, [&](auto zero) {
+        typedef decltype(zero) T;
+        const T *x = (const T *)dy.data;
+        with_width<Vector<T>::SIZE>(packs_fit(Vector<T>::SIZE, columns, x), [&](auto width) {
+            constexpr int W = decltype(width)::value;
+            int64_t across = ceil_div(columns, 32 * W), wanted = 4 * cuda_state(device)->n_multiprocessors / across,
+                    most = ceil_div(rows, 64), parts = wanted < most ? wanted : most;
+            parts = parts < 1 ? 1 : parts > 1024 ? 1024 : parts;
+            int64_t each = ceil_div(rows, parts);
+            parts = ceil_div(rows, each);
+            if (parts > 1) part.sums = (float *)cuda_scratch(device, (size_t)(parts * columns) * sizeof(float));
+            dim3 grid(grid_of("linear_backward", across), (unsigned)parts);
+            cuda_check(gpu_launch(column_sums<W, T>, grid, 256, 0, cuda_stream(device), parts > 1 ? part : output, x,
+                                  rows, each),
+                       "the sums of columns");
+            if (parts > 1) launch_add_parts(device, output, part.sums, (int)parts);
+        });
+    });
+}
+
+/* *sum += a mixture of each 16 bits of x and their index: the order of the additions does not matter. Bytes: 2 n. */
+__global__ void __launch_bounds__(256) add_fingerprint(unsigned long long *sum, const uint16_t *x, int64_t n) {
+    unsigned long long own = 0;
+    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < n; i += (int64_t)gridDim.x * 256) {
+        unsigned long long mixed = ((unsigned long long)i << 16 | x[i]) * 0x9E3779B97F4A7C15ull;
+        own += (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9ull;
+    }
+    atomicAdd(sum, own);
+}
+
+void multiply_matrices(Device *device, const Gemm &gemm) {
+    CudaState *state = cuda_state(device);
+    if (gemm.m == 0 || gemm.n == 0 || (gemm.accumulate && gemm.k == 0)) return;
+    if (!state->library && LOOK_FOR_LIBRARY) cublas_open(device, NULL);
+    if (!state->library || !cublas_multiply(device, &gemm)) gemm_own(device, &gemm);
+}
+
+} // namespace
+
+void gemm_own(Device *device, const Gemm *gemm) {
+    if (gemm->m > INT32_MAX || gemm->n > INT32_MAX || gemm->k > INT32_MAX - 1024)
+        die("a matrix product of %lld x %lld x %lld is too large", (long long)gemm->m, (long long)gemm->n,
+            (long long)gemm->k);
+    with_type(gemm->type, [&](auto zero) { gemm_of<decltype(zero)>(device, *gemm); });
+}
+
+uint64_t gemm_fingerprint(Device *device, const void *data, size_t bytes) {
+    unsigned long long *sum = (unsigned long long *)cuda_scratch(device, sizeof *sum), result;
+    cuda_check(cudaMemsetAsync(sum, 0, sizeof *sum, cuda_stream(device)), "clearing a fingerprint");
+    cuda_check(gpu_launch(add_fingerprint, 4 * cuda_state(device)->n_multiprocessors, 256, 0, cuda_stream(device), sum,
+                          (const uint16_t *)data, (int64_t)(bytes / 2)),
+               "a fingerprint");
+    device->download(device, &result, sum, sizeof result);
+    return result;
+}
+
+void cuda_linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
+    Gemm gemm = {};
+    gemm.c = y.data, gemm.a = x.data, gemm.b = w.data, gemm.bias = bias.data;
+    gemm.m = x.dims[0], gemm.n = y.dims[1], gemm.k = x.dims[1];
+    gemm.type = x.dtype;
+    gemm.transpose_b = layout == WEIGHT_OUT_IN;
+    gemm.rows_vary = true;
+    multiply_matrices(device, gemm);
+}
+
+void cuda_linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
+                          WeightLayout layout) {
+    int64_t n = x.dims[0], in = x.dims[1], out = dy.dims[1];
+    bool in_out = layout == WEIGHT_IN_OUT;
+    if (dx.data) { /* dx = dy W^T */
+        Gemm gemm = {};
+        gemm.c = dx.data, gemm.a = dy.data, gemm.b = w.data;
+        gemm.m = n, gemm.n = in, gemm.k = out;
+        gemm.type = x.dtype;
+        gemm.transpose_b = in_out;
+        gemm.rows_vary = true;
+        multiply_matrices(device, gemm);
+    }
+    Gemm gemm = {}; /* dw += x^T dy, or its transpose */
+    gemm.c = dw.data, gemm.a = in_out ? x.data : dy.data, gemm.b = in_out ? dy.data : x.data;
+    gemm.m = in_out ? in : out, gemm.n = in_out ? out : in, gemm.k = n;
+    gemm.type = x.dtype;
+    gemm.transpose_a = true;
+    gemm.accumulate = true;
+    gemm.depth_varies = true;
+    multiply_matrices(device, gemm);
+    if (dbias.data) add_column_sums(device, (float *)dbias.data, dy);
+}

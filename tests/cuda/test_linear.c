@@ -1,0 +1,217 @@
+/* Our matrix products in all layouts and types, and the linear layer made of them. */
+#include "kernels/cuda/gemm.h"
+#include "tests/cuda/rig.h"
+
+static const DType types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+enum { TYPES = 3 };
+
+/* Half a unit in the last place, relative. */
+static double half_unit(DType type) { return type == DTYPE_BF16 ? 0x1p-8 : type == DTYPE_F16 ? 0x1p-11 : 0x1p-24; }
+
+/* p's numbers are sums of k products of normal numbers, summed in f32 on both sides, so of size sqrt(k). Each addition
+ * may be off by half a unit in the last place, of random sign: four standard deviations on each side. Tensor cores do
+ * not round but cut off, always to one side: a unit for each 16 products. And then one rounding to the type of p. */
+static void expect_sums(Rig *rig, const char *what, Pair p, DType type, int64_t k) {
+    float *got = pair_download(rig, p);
+    const float *want = p.cpu.data;
+    double size = sqrt((double)k) + 1, units = 2 + 4 * size + (type == DTYPE_F32 ? 0 : (double)k / 16);
+    for (int64_t i = 0; i < tensor_numel(p.cpu); i++) {
+        double error = fabs((double)got[i] - (double)want[i]);
+        double limit = 0x1p-23 * units * size + half_unit(p.cuda.dtype) * fabs((double)want[i]) * (1 + 0x1p-8);
+        if (!(error <= limit))
+            fail_msg("%s %s [%lld]: got %.9g, want %.9g, %.3g of what is allowed", what, dtype_name(type), (long long)i,
+                     (double)got[i], (double)want[i], error / limit);
+    }
+    free(got);
+}
+
+static bool device_has(const Rig *rig, DType type) {
+#if defined CUDA_HALF_BF16 && !defined CUDA_HALF_F16
+    if (type == DTYPE_F16) return false;
+#elif defined CUDA_HALF_F16 && !defined CUDA_HALF_BF16
+    if (type == DTYPE_BF16) return false;
+#endif
+    return type != DTYPE_BF16 || cuda_state(rig->cuda)->capability >= 80;
+}
+
+typedef struct {
+    int64_t m, n, k;
+} Size;
+
+/* One and few, tile sizes and one more, rows that are and are not multiples of 16 bytes, the large tile (aligned, as
+ * many tiles as the emulated device has multiprocessors), and few tiles with a long k, which is divided. */
+static const Size sizes[] = {{1, 1, 1},      {7, 1, 3},      {1, 7, 64},     {64, 64, 64},   {129, 64, 7},
+                             {64, 129, 130}, {130, 257, 65}, {256, 256, 96}, {200, 264, 40}, {72, 136, 1032},
+                             {33, 31, 700},  {16, 8, 2048},  {64, 3, 129},   {264, 392, 24}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+/* c = op(a) op(b) + bias in double, added to what c was if `accumulate`. */
+static void multiply_plainly(float *c, const float *a, const float *b, const float *bias, const Gemm *g) {
+    for (int64_t i = 0; i < g->m; i++) {
+        for (int64_t j = 0; j < g->n; j++) {
+            double sum = g->accumulate ? (double)c[i * g->n + j] : bias ? (double)bias[j] : 0;
+            for (int64_t l = 0; l < g->k; l++) {
+                double x = (double)a[g->transpose_a ? l * g->m + i : i * g->k + l];
+                sum += x * (double)b[g->transpose_b ? j * g->k + l : l * g->n + j];
+            }
+            c[i * g->n + j] = (float)sum;
+        }
+    }
+}
+
+/* Accumulated: twice, and then once more from the start for the same bits. */
+static void check_product(Rig *rig, DType type, Size size, int layout, bool accumulate, bool with_bias) {
+    Gemm g = {.m = size.m,
+              .n = size.n,
+              .k = size.k,
+              .type = type,
+              .transpose_a = layout & 1,
+              .transpose_b = layout & 2,
+              .accumulate = accumulate};
+    Pair a = pair_normal(rig, type, g.transpose_a ? g.k : g.m, g.transpose_a ? g.m : g.k, 1);
+    Pair b = pair_normal(rig, type, g.transpose_b ? g.n : g.k, g.transpose_b ? g.k : g.n, 1);
+    Pair bias = with_bias && !accumulate ? pair_normal(rig, type, g.n, 0, 1) : pair_none();
+    Pair c = pair_poisoned(rig, accumulate ? DTYPE_F32 : type, g.m, g.n), again = pair_none();
+    if (accumulate) {
+        c = pair_normal(rig, DTYPE_F32, g.m, g.n, 1);
+        again = pair_poisoned(rig, DTYPE_F32, g.m, g.n);
+        memcpy(again.cpu.data, c.cpu.data, tensor_bytes(c.cpu));
+        pair_upload(rig, again);
+    }
+    g.a = a.cuda.data, g.b = b.cuda.data, g.bias = bias.cuda.data;
+    for (int time = 0; time < (accumulate ? 2 : 1); time++) {
+        g.c = c.cuda.data;
+        gemm_own(rig->cuda, &g);
+        g.c = again.cuda.data;
+        if (accumulate) gemm_own(rig->cuda, &g);
+        multiply_plainly(c.cpu.data, a.cpu.data, b.cpu.data, bias.cpu.data, &g);
+    }
+    char what[96];
+    snprintf(what, sizeof what, "%lld x %lld x %lld, a%s b%s, %s", (long long)g.m, (long long)g.n, (long long)g.k,
+             g.transpose_a ? "^T" : "", g.transpose_b ? "^T" : "",
+             accumulate  ? "accumulated"
+             : with_bias ? "with a bias"
+                         : "plain");
+    expect_sums(rig, what, c, type, accumulate ? 2 * g.k : g.k);
+    if (accumulate) expect_same_bits(rig, what, c, again);
+    rig_clear(rig);
+}
+
+static void products_in_every_layout_and_type(void **state) {
+    (void)state;
+    Rig rig = rig_open(DTYPE_F32);
+    for (int t = 0; t < TYPES; t++)
+        for (int s = 0; s < SIZES && device_has(&rig, types[t]); s++)
+            for (int layout = 0; layout < 4; layout++)
+                for (int accumulate = 0; accumulate < 2; accumulate++)
+                    check_product(&rig, types[t], sizes[s], layout, accumulate, (s + layout) % 2);
+    rig_close(&rig);
+}
+
+/* Matrices that begin anywhere: in a buffer of all parameters, say. */
+static void products_of_matrices_that_are_not_aligned(void **state) {
+    (void)state;
+    Rig rig = rig_open(DTYPE_F32);
+    for (int t = 0; t < TYPES; t++) {
+        if (!device_has(&rig, types[t])) continue;
+        const int64_t m = 72, n = 80, k = 48;
+        Pair a = pair_normal(&rig, types[t], m * k + 1, 0, 1), b = pair_normal(&rig, types[t], n * k + 3, 0, 1);
+        Pair c = pair_poisoned(&rig, types[t], m * n + 1, 0), want = pair_poisoned(&rig, types[t], m * n, 0);
+        size_t size = dtype_size(types[t]);
+        Gemm g = {.c = (char *)c.cuda.data + size,
+                  .a = (char *)a.cuda.data + size,
+                  .b = (char *)b.cuda.data + 3 * size,
+                  .m = m,
+                  .n = n,
+                  .k = k,
+                  .type = types[t],
+                  .transpose_b = true};
+        gemm_own(rig.cuda, &g);
+        multiply_plainly(want.cpu.data, (float *)a.cpu.data + 1, (float *)b.cpu.data + 3, NULL, &g);
+        want.cuda.data = (char *)c.cuda.data + size;
+        expect_sums(&rig, "not aligned", want, types[t], k);
+        rig_clear(&rig);
+    }
+    rig_close(&rig);
+}
+
+static void a_sum_of_nothing_is_the_bias(void **state) {
+    (void)state;
+    Rig rig = rig_open(DTYPE_F32);
+    Pair c = pair_poisoned(&rig, DTYPE_F32, 5, 9), bias = pair_normal(&rig, DTYPE_F32, 9, 0, 1);
+    Gemm g = {.c = c.cuda.data, .bias = bias.cuda.data, .m = 5, .n = 9, .type = DTYPE_F32};
+    gemm_own(rig.cuda, &g);
+    multiply_plainly(c.cpu.data, NULL, NULL, bias.cpu.data, &g);
+    expect_sums(&rig, "k = 0", c, DTYPE_F32, 0);
+    rig_close(&rig);
+}
+
+/* The layer on both devices; what is given: 1 a bias, 2 dx. Gradients are accumulated twice. */
+static void check_layer(Rig *rig, DType type, int64_t n, int64_t in, int64_t out, WeightLayout layout, int given) {
+    bool in_out = layout == WEIGHT_IN_OUT;
+    Pair x = pair_normal(rig, type, n, in, 1), y = pair_poisoned(rig, type, n, out);
+    Pair w = pair_normal(rig, type, in_out ? in : out, in_out ? out : in, 1), dy = pair_normal(rig, type, n, out, 1);
+    Pair bias = given & 1 ? pair_normal(rig, type, out, 0, 1) : pair_none();
+    Pair dbias = given & 1 ? pair_normal(rig, DTYPE_F32, out, 0, 1) : pair_none();
+    Pair dx = given & 2 ? pair_poisoned(rig, type, n, in) : pair_none();
+    Pair dw = pair_normal(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1], 1);
+    linear_forward(rig->cpu, y.cpu, x.cpu, w.cpu, bias.cpu, layout);
+    linear_forward(rig->cuda, y.cuda, x.cuda, w.cuda, bias.cuda, layout);
+    for (int time = 0; time < 2; time++) {
+        linear_backward(rig->cpu, dx.cpu, dw.cpu, dbias.cpu, dy.cpu, x.cpu, w.cpu, layout);
+        linear_backward(rig->cuda, dx.cuda, dw.cuda, dbias.cuda, dy.cuda, x.cuda, w.cuda, layout);
+    }
+    expect_sums(rig, "y", y, type, in);
+    expect_sums(rig, "dw", dw, type, 2 * n);
+    if (given & 1) expect_sums(rig, "dbias", dbias, DTYPE_F32, 2 * n);
+    if (given & 2) expect_sums(rig, "dx", dx, type, out);
+    rig_clear(rig);
+}
+
+static void layers_match_the_cpu(void **state) {
+    (void)state;
+    static const Size layers[] = {{1, 1, 1}, {5, 64, 40}, {130, 65, 257}, {257, 48, 24}, {700, 8, 136}, {0, 8, 16}};
+    for (int t = 0; t < TYPES; t++) {
+        Rig rig = rig_open(types[t]);
+        for (int s = 0; s < 6 && device_has(&rig, types[t]); s++)
+            for (int given = 0; given < 4; given++)
+                for (int layout = 0; layout < 2; layout++)
+                    check_layer(&rig, types[t], layers[s].m, layers[s].k, layers[s].n, (WeightLayout)layout, given);
+        rig_close(&rig);
+    }
+}
+
+/* Rows enough for two stages; another order of additions would show in the last bits. */
+static void the_same_bits_every_time(void **state) {
+    (void)state;
+    for (int t = 0; t < TYPES; t++) {
+        Rig rig = rig_open(types[t]);
+        if (device_has(&rig, types[t])) {
+            Pair x = pair_normal(&rig, types[t], 3000, 40, 1), dy = pair_normal(&rig, types[t], 3000, 24, 1);
+            Pair w = pair_normal(&rig, types[t], 40, 24, 1), none = pair_none();
+            Pair dw[2], dbias[2];
+            for (int i = 0; i < 2; i++) {
+                dw[i] = pair_normal(&rig, DTYPE_F32, 40, 24, 0);
+                dbias[i] = pair_normal(&rig, DTYPE_F32, 24, 0, 0);
+                linear_backward(rig.cuda, none.cuda, dw[i].cuda, dbias[i].cuda, dy.cuda, x.cuda, w.cuda, WEIGHT_IN_OUT);
+            }
+            linear_backward(rig.cpu, none.cpu, dw[0].cpu, dbias[0].cpu, dy.cpu, x.cpu, w.cpu, WEIGHT_IN_OUT);
+            expect_sums(&rig, "dw", dw[0], types[t], 3000);
+            expect_sums(&rig, "dbias", dbias[0], DTYPE_F32, 3000);
+            expect_same_bits(&rig, "dw", dw[0], dw[1]);
+            expect_same_bits(&rig, "dbias", dbias[0], dbias[1]);
+        }
+        rig_close(&rig);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_in_every_layout_and_type),
+        cmocka_unit_test(products_of_matrices_that_are_not_aligned),
+        cmocka_unit_test(a_sum_of_nothing_is_the_bias),
+        cmocka_unit_test(layers_match_the_cpu),
+        cmocka_unit_test(the_same_bits_every_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
