@@ -22,7 +22,7 @@ struct AttentionShape {
     uint64_t seed;
     float keep; /* 1 / (1 - p) */
 
-    __host__ __device__ int64_t channels() const { return (int64_t)n_heads * head_size; }
+    __host__ __device__ int channels() const { return n_heads * head_size; }
     __host__ __device__ int64_t width() const { return 3 * channels(); }              /* of a row of qkv */
     __host__ __device__ int slots(int rows) const { return n_tokens / rows + count; } /* tiles of a head, at most */
 };
@@ -155,24 +155,28 @@ GPU_INLINE void load_fragment_transposed(uint32_t (&f)[4], const T *tile, int la
     load_matrix_x4_transposed(f, tile + row * COLUMNS + (lane ^ column));
 }
 
-/* Starts the copy of `rows` rows of a head into a tile of ROWS; what is outside them or the head becomes zero. */
+/* Starts the copy of `rows` rows of a head into a tile of ROWS; what is outside them or the head becomes zero. A thread
+ * copies the same piece of rows STEP apart; where STEP is a multiple of 8, so is the xor the same. */
 template <int ROWS, int COLUMNS, int THREADS, class T>
-GPU_INLINE void copy_tile(T *tile, const T *from, int64_t stride, int rows, int head_size) {
-    constexpr int PIECES = COLUMNS / 8;
+GPU_INLINE void copy_tile(T *tile, const T *from, int stride, int rows, int head_size) {
+    constexpr int PIECES = COLUMNS / 8, STEP = THREADS / PIECES;
+    static_assert(ROWS % STEP == 0, "every thread copies as many pieces");
+    const int first = threadIdx.x / PIECES, piece = threadIdx.x % PIECES;
+    const T *p = from + (int64_t)first * stride + piece * 8;
+    if (piece * 8 >= head_size) rows = 0;
 #pragma unroll 4
-    for (int i = 0; i < ROWS * PIECES; i += THREADS) {
-        int row = (i + (int)threadIdx.x) / PIECES, piece = (i + (int)threadIdx.x) % PIECES;
-        bool inside = row < rows && piece * 8 < head_size;
-        if (ROWS * PIECES % THREADS == 0 || row < ROWS)
-            copy_async_16(tile + piece_at<COLUMNS>(row, piece), inside ? from + row * stride + piece * 8 : from,
-                          inside ? 16 : 0);
+    for (int row = 0; row < ROWS; row += STEP, p += (int64_t)STEP * stride) {
+        bool inside = first + row < rows;
+        T *to = STEP % 8 == 0 ? tile + piece_at<COLUMNS>(first, piece) + row * COLUMNS
+                              : tile + piece_at<COLUMNS>(first + row, piece);
+        copy_async_16(to, inside ? p : from, inside ? 16 : 0);
     }
 }
 
 /* Writes one warp's accumulators, ROWS x COLUMNS times `scale`, by way of `tile`, ROWS rows that are the warp's own, in
  * pieces of 16 bytes: the fragments' own are of 4. */
 template <int ROWS, int COLUMNS, class T>
-GPU_INLINE void store_rows(T *to, int64_t stride, int rows, int head_size, T *tile,
+GPU_INLINE void store_rows(T *to, int stride, int rows, int head_size, T *tile,
                            const float (&x)[ROWS / 16][COLUMNS / 8][4], const float (&scale)[ROWS / 16][2]) {
     int lane = threadIdx.x % 32;
     __syncwarp();
@@ -190,7 +194,7 @@ GPU_INLINE void store_rows(T *to, int64_t stride, int rows, int head_size, T *ti
     for (int i = lane; i < ROWS * COLUMNS / 8; i += 32) {
         int row = i / (COLUMNS / 8), piece = i % (COLUMNS / 8);
         if (row < rows && piece * 8 < head_size)
-            store_vector(to + row * stride + piece * 8, load_vector(tile + piece_at<COLUMNS>(row, piece)));
+            store_vector(to + (int64_t)row * stride + piece * 8, load_vector(tile + piece_at<COLUMNS>(row, piece)));
     }
 }
 

@@ -61,7 +61,9 @@ template <int HEAD, int WARPS> struct BackwardTiles {
         2 * ((size_t)(2 * KEYS + 3 * QUERIES) * HEAD + (size_t)KEYS * QUERIES) + 4 * QUERIES * sizeof(float);
     /* A warp's share of dQ: 16 rows, COLUMNS columns. */
     static constexpr int ROW_BLOCKS = QUERIES / 16, COLUMNS = HEAD / (WARPS / ROW_BLOCKS);
-    static_assert(COLUMNS % 16 == 0 && THREADS >= QUERIES, "too many warps for the tile");
+    /* Computed at once: all of them reuse dS's fragments best, but beside heads of 128 there are few registers left. */
+    static constexpr int PASS = HEAD == 128 ? 32 : COLUMNS;
+    static_assert(COLUMNS % PASS == 0 && PASS % 16 == 0 && THREADS >= QUERIES, "too many warps for the tile");
 };
 
 /* What the kernels of the backward read and write. */
@@ -91,23 +93,22 @@ template <int N, int THREADS> GPU_INLINE void add_partial(float (&dq)[N][4], con
     }
 }
 
-/* Writes a warp's share of dQ, once for each query. */
-template <class T, int HEAD, int WARPS>
+/* Writes 8 N columns, from `column` on, of a warp's share of dQ, once for each query. */
+template <class T, int HEAD, int WARPS, int N>
 GPU_INLINE void store_dq(const BackwardTensors<T> &g, const AttentionShape &a, int head, int start, int first,
-                         int length, const float (&dq)[BackwardTiles<HEAD, WARPS>::COLUMNS / 8][4]) {
+                         int length, int column, const float (&dq)[N][4]) {
     using Tiles = BackwardTiles<HEAD, WARPS>;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    column += warp / Tiles::ROW_BLOCKS * Tiles::COLUMNS + lane % 4 * 2;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int row = first + warp % Tiles::ROW_BLOCKS * 16 + 8 * half + lane / 4;
-        T *to = g.dqkv + (start + row) * a.width() + head * a.head_size;
+        T *to = g.dqkv + (int64_t)(start + row) * a.width() + head * a.head_size + column;
 #pragma unroll
-        for (int n = 0; n < Tiles::COLUMNS / 8; n++) {
-            int column = warp / Tiles::ROW_BLOCKS * Tiles::COLUMNS + 8 * n + lane % 4 * 2;
-            if (row < length && column < a.head_size)
-                *reinterpret_cast<uint32_t *>(to + column) =
+        for (int n = 0; n < N; n++)
+            if (row < length && column + 8 * n < a.head_size)
+                *reinterpret_cast<uint32_t *>(to + 8 * n) =
                     pack_pair<T>(dq[n][2 * half] * a.scale, dq[n][2 * half + 1] * a.scale);
-        }
     }
 }
 
@@ -118,7 +119,7 @@ GPU_INLINE void backward_scores(float (&x)[QUERIES / 8][4], const T *own, const 
     for (int n = 0; n < QUERIES / 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) x[n][e] = 0;
-#pragma unroll
+#pragma unroll 2 /* more, and loads move so far ahead that registers run out */
     for (int c = 0; c < HEAD / 16; c++) {
         uint32_t f[4];
         load_fragment<HEAD>(f, own, down, 0, 16 * c);
@@ -176,8 +177,8 @@ __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
     T *up_tile = q_tiles + 2 * QUERIES * HEAD, *ds_tile = up_tile + QUERIES * HEAD;
     float *lse_rows = reinterpret_cast<float *>(ds_tile + KEYS * QUERIES), *dot_rows = lse_rows + 2 * QUERIES;
     T *my_k = k_tile + 16 * warp * HEAD, *my_v = v_tile + 16 * warp * HEAD;
-    const T *q_rows = g.qkv + start * a.width() + head * a.head_size, *k_rows = q_rows + a.channels();
-    const T *up_rows = g.dout + start * a.channels() + head * a.head_size;
+    const T *q_rows = g.qkv + (int64_t)start * a.width() + head * a.head_size, *k_rows = q_rows + a.channels();
+    const T *up_rows = g.dout + (int64_t)start * a.channels() + head * a.head_size;
     const int down = lane_down<HEAD>(), across = lane_across<HEAD>(), ds_across = lane_across<QUERIES>();
     const float c = a.scale * 1.44269504f;
 
@@ -199,12 +200,13 @@ __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
         const int my_key = key + 16 * warp, begin = a.causal ? key / QUERIES * QUERIES : 0;
         float dk[HEAD / 8][4] = {}, dv[HEAD / 8][4] = {}, log_sum, dot;
         __syncthreads(); /* nobody needs the tiles of the keys before */
-        copy_tile<KEYS, HEAD, THREADS>(k_tile, k_rows + key * a.width(), a.width(), length - key, a.head_size);
-        copy_tile<KEYS, HEAD, THREADS>(v_tile, k_rows + a.channels() + key * a.width(), a.width(), length - key,
-                                       a.head_size);
-        copy_tile<QUERIES, HEAD, THREADS>(q_tiles, q_rows + begin * a.width(), a.width(), length - begin, a.head_size);
-        copy_tile<QUERIES, HEAD, THREADS>(up_tile, up_rows + begin * a.channels(), a.channels(), length - begin,
+        copy_tile<KEYS, HEAD, THREADS>(k_tile, k_rows + (int64_t)key * a.width(), a.width(), length - key, a.head_size);
+        copy_tile<KEYS, HEAD, THREADS>(v_tile, k_rows + a.channels() + (int64_t)key * a.width(), a.width(),
+                                       length - key, a.head_size);
+        copy_tile<QUERIES, HEAD, THREADS>(q_tiles, q_rows + (int64_t)begin * a.width(), a.width(), length - begin,
                                           a.head_size);
+        copy_tile<QUERIES, HEAD, THREADS>(up_tile, up_rows + (int64_t)begin * a.channels(), a.channels(),
+                                          length - begin, a.head_size);
         copy_async_commit();
         statistics(begin, log_sum, dot);
         keep_statistics(0, log_sum, dot);
@@ -217,8 +219,9 @@ __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
             copy_async_wait<0>();
             __syncthreads(); /* Q, dO and their statistics are there, and nobody reads dS any more */
             if (next < length) {
-                copy_tile<QUERIES, HEAD, THREADS>(q_tiles + (stage ^ 1) * QUERIES * HEAD, q_rows + next * a.width(),
-                                                  a.width(), length - next, a.head_size);
+                copy_tile<QUERIES, HEAD, THREADS>(q_tiles + (stage ^ 1) * QUERIES * HEAD,
+                                                  q_rows + (int64_t)next * a.width(), a.width(), length - next,
+                                                  a.head_size);
                 copy_async_commit();
                 statistics(next, log_sum, dot);
             }
@@ -266,42 +269,47 @@ __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
             }
             __syncthreads(); /* dS is there, and nobody reads dO any more */
             if (next < length) {
-                copy_tile<QUERIES, HEAD, THREADS>(up_tile, up_rows + next * a.channels(), a.channels(), length - next,
-                                                  a.head_size);
+                copy_tile<QUERIES, HEAD, THREADS>(up_tile, up_rows + (int64_t)next * a.channels(), a.channels(),
+                                                  length - next, a.head_size);
                 copy_async_commit();
                 keep_statistics(stage ^ 1, log_sum, dot);
             }
 
-            float dq[Tiles::COLUMNS / 8][4] = {};
             float *partial =
                 partial_tile<T, HEAD, WARPS>(g, a, part, head, start / QUERIES + sequence + first / QUERIES);
-            if (key != part * KEYS) /* not the first tile of the part: there is something to add to */
-                add_partial<Tiles::COLUMNS / 8, THREADS>(dq, partial);
-            if (my_key < limit) backward_product<T, HEAD, QUERIES>(dk, ds, q_tile, down);
             const int steps = min((limit - key + 15) / 16, WARPS), row = warp % Tiles::ROW_BLOCKS * 16;
-            for (int k = 0; k < steps; k++) {
-                uint32_t f[4];
-                load_fragment_transposed<QUERIES>(f, ds_tile + 16 * k * QUERIES, ds_across, 0, row);
 #pragma unroll
-                for (int n = 0; n < Tiles::COLUMNS / 16; n++) {
-                    uint32_t b[4];
-                    load_fragment_transposed<HEAD>(b, k_tile + 16 * k * HEAD, down, 0,
-                                                   warp / Tiles::ROW_BLOCKS * Tiles::COLUMNS + 16 * n);
-                    mma_16x8x16<T>(dq[2 * n], f, b[0], b[1]);
-                    mma_16x8x16<T>(dq[2 * n + 1], f, b[2], b[3]);
+            for (int column = 0; column < Tiles::COLUMNS;
+                 column += Tiles::PASS, partial += Tiles::PASS / 8 * 4 * THREADS) {
+                float dq[Tiles::PASS / 8][4] = {};
+                if (key != part * KEYS) /* not the first tile of the part: there is something to add to */
+                    add_partial<Tiles::PASS / 8, THREADS>(dq, partial);
+                if (column == 0 && my_key < limit) backward_product<T, HEAD, QUERIES>(dk, ds, q_tile, down);
+#pragma unroll 2
+                for (int k = 0; k < steps; k++) {
+                    uint32_t f[4];
+                    load_fragment_transposed<QUERIES>(f, ds_tile + 16 * k * QUERIES, ds_across, 0, row);
+#pragma unroll
+                    for (int n = 0; n < Tiles::PASS / 16; n++) {
+                        uint32_t b[4];
+                        load_fragment_transposed<HEAD>(b, k_tile + 16 * k * HEAD, down, 0,
+                                                       warp / Tiles::ROW_BLOCKS * Tiles::COLUMNS + column + 16 * n);
+                        mma_16x8x16<T>(dq[2 * n], f, b[0], b[1]);
+                        mma_16x8x16<T>(dq[2 * n + 1], f, b[2], b[3]);
+                    }
                 }
-            }
-            if (g.parts == 1 && key + KEYS >= limit)
-                store_dq<T, HEAD, WARPS>(g, a, head, start, first, length, dq);
-            else
+                if (g.parts == 1 && key + KEYS >= limit)
+                    store_dq<T, HEAD, WARPS>(g, a, head, start, first, length, column, dq);
+                else
 #pragma unroll
-                for (int n = 0; n < Tiles::COLUMNS / 8; n++)
-                    *reinterpret_cast<float4 *>(partial + n * 4 * THREADS) =
-                        make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
+                    for (int n = 0; n < Tiles::PASS / 8; n++)
+                        *reinterpret_cast<float4 *>(partial + n * 4 * THREADS) =
+                            make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
+            }
         }
 
         __syncthreads(); /* nobody reads K any more: dK leaves by way of its tile, dV by V's */
-        T *dk_rows = g.dqkv + (start + my_key) * a.width() + a.channels() + head * a.head_size;
+        T *dk_rows = g.dqkv + (int64_t)(start + my_key) * a.width() + a.channels() + head * a.head_size;
         const float dk_scale[1][2] = {{a.scale, a.scale}}, keep = DROPOUT ? a.keep : 1.0f,
                     dv_scale[1][2] = {{keep, keep}};
         store_rows<16, HEAD>(dk_rows, a.width(), length - my_key, a.head_size, my_k,
@@ -326,7 +334,7 @@ __global__ void __launch_bounds__(32 * WARPS) attention_parts_kernel(BackwardTen
         const float *partial = partial_tile<T, HEAD, WARPS>(g, a, part, head, slot);
         add_partial<Tiles::COLUMNS / 8, Tiles::THREADS>(dq, partial);
     }
-    store_dq<T, HEAD, WARPS>(g, a, head, tile.start, tile.first, tile.length, dq);
+    store_dq<T, HEAD, WARPS>(g, a, head, tile.start, tile.first, tile.length, 0, dq);
 }
 
 /* The pieces that a sequence's keys are dealt to: enough of them to fill the card twice, if sequences and heads alone

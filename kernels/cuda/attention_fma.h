@@ -101,19 +101,21 @@ __global__ void __launch_bounds__(FMA_THREADS)
     if (tile.first >= tile.length) return;
     float *q = shared, *k = q + FMA_WARPS * R * COLUMNS, *v = k + 32 * (COLUMNS + 1);
     float *p = v + 32 * (COLUMNS + 1) + warp * R * 32;
-    const T *k_rows = qkv + tile.start * a.width() + a.channels() + head * a.head_size;
+    const T *k_rows = qkv + (int64_t)tile.start * a.width() + a.channels() + head * a.head_size;
     const int first = tile.first + warp * R;
     const int keys = a.causal ? min(tile.first + FMA_WARPS * R, tile.length) : tile.length;
     float o[R][COLUMNS / 32] = {}, largest[R], sum[R] = {};
 #pragma unroll
     for (int r = 0; r < R; r++) largest[r] = -INFINITY;
-    load_floats<FMA_WARPS * R, COLUMNS>(q, COLUMNS, qkv + (tile.start + tile.first) * a.width() + head * a.head_size,
+    load_floats<FMA_WARPS * R, COLUMNS>(q, COLUMNS,
+                                        qkv + (int64_t)(tile.start + tile.first) * a.width() + head * a.head_size,
                                         a.width(), tile.length - tile.first, a.head_size);
     for (int key = 0; key < keys; key += 32) {
         __syncthreads();
-        load_floats<32, COLUMNS>(k, COLUMNS + 1, k_rows + key * a.width(), a.width(), tile.length - key, a.head_size);
-        load_floats<32, COLUMNS>(v, COLUMNS + 1, k_rows + a.channels() + key * a.width(), a.width(), tile.length - key,
+        load_floats<32, COLUMNS>(k, COLUMNS + 1, k_rows + (int64_t)key * a.width(), a.width(), tile.length - key,
                                  a.head_size);
+        load_floats<32, COLUMNS>(v, COLUMNS + 1, k_rows + a.channels() + (int64_t)key * a.width(), a.width(),
+                                 tile.length - key, a.head_size);
         __syncthreads();
         float s[R];
         fma_scores<R, COLUMNS>(s, q + warp * R * COLUMNS, k);
@@ -141,7 +143,7 @@ __global__ void __launch_bounds__(FMA_THREADS)
         if (lane == 0 && first + r < tile.length)
             lse[(int64_t)head * a.n_tokens + tile.start + first + r] = largest[r] + logf(l);
     }
-    fma_store<R, COLUMNS>(out + (tile.start + first) * a.channels() + head * a.head_size, a.channels(),
+    fma_store<R, COLUMNS>(out + (int64_t)(tile.start + first) * a.channels() + head * a.head_size, a.channels(),
                           tile.length - first, a.head_size, o, 1.0f);
 }
 
@@ -176,30 +178,31 @@ __global__ void __launch_bounds__(FMA_THREADS)
     float *own1 = shared, *own2 = own1 + ROWS * COLUMNS, *other1 = own2 + ROWS * COLUMNS;
     float *other2 = other1 + 32 * (COLUMNS + 1), *ds = other2 + 32 * (COLUMNS + 1) + warp * 2 * R * 32,
           *p = ds + R * 32;
-    const int64_t at = tile.start * a.width() + head * a.head_size, c = a.channels();
+    const int64_t at = (int64_t)tile.start * a.width() + head * a.head_size, c = a.channels();
     const T *q = qkv + at, *up = dout + tile.start * c + head * a.head_size;
     const float *lse_rows = lse + (int64_t)head * a.n_tokens + tile.start;
     const float *dot_rows = dots + (int64_t)head * a.n_tokens + tile.start;
     const int first = tile.first + warp * R, rows = tile.length - tile.first;
     const int begin = a.causal && OWN_KEYS ? tile.first / 32 * 32 : 0;
     const int end = a.causal && !OWN_KEYS ? min(tile.first + ROWS, tile.length) : tile.length;
-    load_floats<ROWS, COLUMNS>(own1, COLUMNS, q + tile.first * a.width() + (OWN_KEYS ? c : 0), a.width(), rows,
+    load_floats<ROWS, COLUMNS>(own1, COLUMNS, q + (int64_t)tile.first * a.width() + (OWN_KEYS ? c : 0), a.width(), rows,
                                a.head_size);
     if (OWN_KEYS)
-        load_floats<ROWS, COLUMNS>(own2, COLUMNS, q + tile.first * a.width() + 2 * c, a.width(), rows, a.head_size);
+        load_floats<ROWS, COLUMNS>(own2, COLUMNS, q + (int64_t)tile.first * a.width() + 2 * c, a.width(), rows,
+                                   a.head_size);
     else
         load_floats<ROWS, COLUMNS>(own2, COLUMNS, up + tile.first * c, c, rows, a.head_size);
 
     float d1[R][COLUMNS / 32] = {}, d2[R][COLUMNS / 32] = {};
     for (int other = begin; other < end; other += 32) {
         __syncthreads();
-        load_floats<32, COLUMNS>(other1, COLUMNS + 1, q + other * a.width() + (OWN_KEYS ? 0 : c), a.width(),
+        load_floats<32, COLUMNS>(other1, COLUMNS + 1, q + (int64_t)other * a.width() + (OWN_KEYS ? 0 : c), a.width(),
                                  tile.length - other, a.head_size);
         if (OWN_KEYS)
             load_floats<32, COLUMNS>(other2, COLUMNS + 1, up + other * c, c, tile.length - other, a.head_size);
         else
-            load_floats<32, COLUMNS>(other2, COLUMNS + 1, q + other * a.width() + 2 * c, a.width(), tile.length - other,
-                                     a.head_size);
+            load_floats<32, COLUMNS>(other2, COLUMNS + 1, q + (int64_t)other * a.width() + 2 * c, a.width(),
+                                     tile.length - other, a.head_size);
         __syncthreads();
         float s[R], dp[R];
         fma_scores<R, COLUMNS>(s, own1 + warp * R * COLUMNS, other1);
@@ -226,7 +229,7 @@ __global__ void __launch_bounds__(FMA_THREADS)
         fma_product<R, COLUMNS>(d1, ds, other1);
         if (OWN_KEYS) fma_product<R, COLUMNS>(d2, p, other2);
     }
-    T *to = dqkv + at + first * a.width() + (OWN_KEYS ? c : 0);
+    T *to = dqkv + at + (int64_t)first * a.width() + (OWN_KEYS ? c : 0);
     fma_store<R, COLUMNS>(to, a.width(), tile.length - first, a.head_size, d1, a.scale);
     if (OWN_KEYS) fma_store<R, COLUMNS>(to + c, a.width(), tile.length - first, a.head_size, d2, a.keep);
 }

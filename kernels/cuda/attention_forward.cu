@@ -87,8 +87,9 @@ __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
     if (tile.first >= tile.length) return;
 
     T *q_tile = shared + 32 * warp * HEAD, *k_tile = shared + QUERIES * HEAD, *v_tile = k_tile + KEYS * HEAD;
-    const T *q_rows = qkv + (tile.start + tile.first) * a.width() + head * a.head_size;
-    const T *k_rows = qkv + tile.start * a.width() + a.channels() + head * a.head_size, *v_rows = k_rows + a.channels();
+    const T *q_rows = qkv + (int64_t)(tile.start + tile.first) * a.width() + head * a.head_size;
+    const T *k_rows = qkv + (int64_t)tile.start * a.width() + a.channels() + head * a.head_size,
+            *v_rows = k_rows + a.channels();
     const int down = lane_down<HEAD>(), across = lane_across<HEAD>();
     const int first =
         tile.first + 32 * warp; /* of the warp's rows; this lane has rows first + 16 m + 8 half + lane / 4 */
@@ -108,7 +109,8 @@ __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
         uint32_t p[2][KEYS / 16][4];
         copy_async_wait<0>();
         __syncthreads(); /* K is there, and nobody reads V any more */
-        copy_tile<KEYS, HEAD, 32 * WARPS>(v_tile, v_rows + key * a.width(), a.width(), tile.length - key, a.head_size);
+        copy_tile<KEYS, HEAD, 32 * WARPS>(v_tile, v_rows + (int64_t)key * a.width(), a.width(), tile.length - key,
+                                          a.head_size);
         copy_async_commit();
         if (KEPT == HEAD / 16 && key == 0)
 #pragma unroll
@@ -163,7 +165,7 @@ __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
         copy_async_wait<0>();
         __syncthreads(); /* V is there, and nobody reads K any more */
         if (key + KEYS < keys) {
-            copy_tile<KEYS, HEAD, 32 * WARPS>(k_tile, k_rows + (key + KEYS) * a.width(), a.width(),
+            copy_tile<KEYS, HEAD, 32 * WARPS>(k_tile, k_rows + (int64_t)(key + KEYS) * a.width(), a.width(),
                                               tile.length - key - KEYS, a.head_size);
             copy_async_commit();
         }
@@ -196,7 +198,7 @@ __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
             if (lane % 4 == 0 && row < tile.length)
                 lse[(int64_t)head * a.n_tokens + tile.start + row] = largest[m][half] * a.scale + logf(l);
         }
-    store_rows<32, HEAD>(out + (tile.start + first) * a.channels() + head * a.head_size, a.channels(),
+    store_rows<32, HEAD>(out + (int64_t)(tile.start + first) * a.channels() + head * a.head_size, a.channels(),
                          tile.length - first, a.head_size, q_tile, o, scale);
 }
 
