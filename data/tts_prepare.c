@@ -408,11 +408,24 @@ static void copy_codebook(Prepare *p) {
     speech_coder_close(&coder);
 }
 
+/* An entry that few frames made stands for those frames and for no sound in general. */
+static void warn_of_few_frames(const Prepare *p) {
+    enum { FEW = 10 };
+    int64_t frames = 0, entries = p->options->codebook_size, fitting = 2;
+    for (int64_t i = 0; i < p->n; i++) frames += p->clips[i].fate == CLIP_KEPT ? p->clips[i].n_codes : 0;
+    while (2 * fitting * FEW <= frames) fitting *= 2;
+    if (frames < FEW * entries)
+        warn("the clips have only %.1f frames for each of the codebook's %lld entries, and %d should be the least; "
+             "--codebook-size %lld fits",
+             (double)frames / (double)entries, (long long)entries, FEW, (long long)fitting);
+}
+
 void prepare_codebook(Prepare *p) {
     Error error;
     if (p->options->codebook) {
         copy_codebook(p);
     } else {
+        warn_of_few_frames(p);
         Fingerprint key = codebook_key(p);
         p->codebook_before = is_made(p, "codebook", key, codebook_files(p));
         if (!p->codebook_before) {

@@ -450,6 +450,21 @@ static void the_codebook_can_be_trained_on_a_part(void **state) {
     assert_contains(said, "[Codebook] 32 entries, 640 frames");
 }
 
+/* The corpus has 1530 frames: 10 for each of 153 entries. */
+static void a_codebook_too_large_for_the_recordings_is_told(void **state) {
+    (void)state;
+    const char *told;
+    reference(&told);
+    assert_null(strstr(told, "warning"));
+    prepare("few", "--num-workers 2 --codebook-size 204");
+    const char *warning = "warning: the clips have only 7.5 frames for each of the codebook's 204 entries, and 10 "
+                          "should be the least; --codebook-size 128 fits\n";
+    assert_contains(said, warning);
+    assert_null(strstr(strstr(said, warning) + 1, "warning"));
+    prepare("few", "--num-workers 2 --codebook-size 128");
+    assert_null(strstr(said, "warning"));
+}
+
 /* out[WIDTH] = 0.1 / sqrt(rows) times in[rows] times the standard normal matrix `which` */
 static void project(const double *in, int rows, uint64_t seed, uint32_t which, float *out) {
     for (int j = 0; j < WIDTH; j++) {
@@ -1001,6 +1016,7 @@ int main(void) {
         cmocka_unit_test(text_ids_spell_the_normalised_text),
         cmocka_unit_test(codes_are_the_nearest_entries_of_the_codebook),
         cmocka_unit_test(the_codebook_can_be_trained_on_a_part),
+        cmocka_unit_test(a_codebook_too_large_for_the_recordings_is_told),
         cmocka_unit_test(vectors_are_the_documented_map),
         cmocka_unit_test(one_and_four_workers_write_the_same_bytes),
         cmocka_unit_test(a_list_in_json_lines_is_the_same),
