@@ -885,6 +885,8 @@ static void too_little_is_told(void **state) {
                     "--codebook-size");
     assert_int_equal(try_prepare("little", "list.tsv", "--min-duration 20 --max-duration 30 --num-workers 2"), 1);
     assert_contains(said, "no recording is left: 20 of 22 are shorter than --min-duration");
+    assert_int_equal(try_prepare("little", "list.tsv", "--max-duration 36.33"), 2); /* 1816 codes, not one more */
+    assert_contains(said, "36.32");
     assert_int_equal(try_prepare("little", "list.tsv", "--vocabulary 10 --num-workers 2"), 1);
     assert_contains(said, "a vocabulary of 10 is too small");
 }
