@@ -1,4 +1,5 @@
-/* The TTS data set: JSONL manifests (specs: single utterances, or prompt/target pairs) and the npy files they name. */
+/* The TTS data set: JSONL manifests (single utterances, or prompt/target pairs: data/manifest.c) and the npy files they
+ * name. */
 #ifndef DATA_TTS_DATASET_H
 #define DATA_TTS_DATASET_H
 

@@ -106,7 +106,7 @@ static Dataset *corpus_dataset(const Corpus *corpus, Split split, double ratio, 
     return tts_dataset_open((const char *const *)&corpus->manifest, 1, &options, report);
 }
 
-/* The spec's worked example: two samples, 3 and 5 text ids, 4 and 2 codes. */
+/* The worked example: two samples, 3 and 5 text ids, 4 and 2 codes. */
 static Corpus example_corpus(void) {
     Corpus corpus = corpus_open();
     corpus_add(&corpus, 3, (const int32_t[]){11, 12, 13}, 4, (const int32_t[]){100, 101, 102, 103}, 0);
