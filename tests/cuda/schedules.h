@@ -1,0 +1,93 @@
+/* For tests of operations in every type, under several schedules of the emulator: one rig for the whole program, and
+ * checks that compare an output with the cpu's and remember its bits.
+ *
+ * Tolerances. Both devices start from the same numbers and compute in f32, U = 2^-24: a sum of K terms of random sign
+ * has an error of about U sqrt(K) / 1.4 of its terms' size, and 4 U sqrt(K) is taken for the largest of many; a chain
+ * of c roundings adds c U. Then the cuda device rounds once to its type, by at most half a unit in the last place. */
+#ifndef TESTS_CUDA_SCHEDULES_H
+#define TESTS_CUDA_SCHEDULES_H
+
+#include "tests/cuda/rig.h"
+
+#define U 0x1p-24
+
+/* Of the emulator; absent in a program for a real GPU. */
+__attribute__((weak)) void emulate_set_seed(uint64_t seed);
+
+static inline double f32_error(int64_t terms, double roundings) { return (roundings + 4 * sqrt((double)terms)) * U; }
+
+static inline double error_in(DType type, int64_t terms, double roundings) {
+    return f32_error(terms, roundings) + (type == DTYPE_F32 ? 0 : 2 * rounding_of(type));
+}
+
+static Rig rig;
+static uint64_t hash; /* of all outputs of a check */
+
+static inline void expect(const char *what, Pair p, double tolerance) {
+    float *got = pair_download(&rig, p);
+    for (int64_t i = 0; i < tensor_numel(p.cuda); i++) {
+        uint32_t bits;
+        memcpy(&bits, &got[i], 4);
+        hash = (hash ^ bits) * 0x100000001b3u;
+    }
+    free(got);
+    expect_pair(&rig, what, p, tolerance);
+}
+
+static const DType types[] = {
+    DTYPE_F32,
+#if !defined CUDA_HALF_F16 || defined CUDA_HALF_BF16
+    DTYPE_BF16,
+#endif
+#if !defined CUDA_HALF_BF16 || defined CUDA_HALF_F16
+    DTYPE_F16,
+#endif
+};
+
+/* Runs a check in one type under several schedules: the outputs must have the same bits under each. */
+static inline void run(void (*check)(DType), DType type) {
+    uint64_t first = 0;
+    rig.cuda->half = type == DTYPE_F32 ? types[1] : type;
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        if (emulate_set_seed) emulate_set_seed(seed);
+        hash = 0xcbf29ce484222325u;
+        rig.draws = 0;
+        check(type);
+        rig_clear(&rig);
+        if (seed && hash != first) fail_msg("in %s, seed %d gives other bits", dtype_name(type), (int)seed);
+        first = hash;
+    }
+}
+
+static inline void in_every_type(void (*check)(DType)) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) run(check, types[i]);
+}
+
+static inline float *floats(Pair p) { return p.cpu.data; }
+
+/* The same numbers, beginning one number later and so at no multiple of a pack. */
+static inline Pair shifted(Pair p, int64_t rows, int64_t columns) {
+    return (Pair){rig_shaped((char *)p.cpu.data + 4, p.cpu.dtype, rows, columns),
+                  rig_shaped((char *)p.cuda.data + dtype_size(p.cuda.dtype), p.cuda.dtype, rows, columns)};
+}
+
+static inline Pair normal(DType type, int64_t rows, int64_t columns) {
+    return pair_normal(&rig, type, rows, columns, 1);
+}
+static inline Pair poisoned(DType type, int64_t rows, int64_t columns) {
+    return pair_poisoned(&rig, type, rows, columns);
+}
+
+static inline int open_rig(void **state) {
+    (void)state;
+    rig = rig_open(DTYPE_BF16);
+    return 0;
+}
+
+static inline int close_rig(void **state) {
+    (void)state;
+    rig_close(&rig);
+    return 0;
+}
+
+#endif

@@ -1,0 +1,270 @@
+/* What ends a training step on the cuda device: losses and their gradients, sums, norms and the optimizer, against the
+ * cpu's, on a GPU or on the emulator. */
+#include "tests/cuda/schedules.h"
+
+static Pair number(float x) {
+    Pair p = poisoned(DTYPE_F32, 1, 0);
+    *floats(p) = x;
+    pair_upload(&rig, p);
+    return p;
+}
+
+/* Cross-entropy. */
+
+/* Rows without a target, rows whose largest logit comes twice, and, in every fourth row, logits of -infinity at the
+ * beginning: as many as whole threads see. */
+static Pair targets_for(Pair logits, float spread) {
+    int64_t n = logits.cpu.dims[0], classes = logits.cpu.dims[1], masked = classes / 2;
+    Pair target = pair_below(&rig, n, (int32_t)classes);
+    int32_t *id = target.cpu.data;
+    for (int64_t i = 0; i < n; i++) {
+        float *z = floats(logits) + i * classes;
+        if (i % 5 == 1) id[i] = -1 - (int32_t)i;
+        if (i % 3 == 2) z[classes / 3] = z[classes - 1] = 5 * spread;
+        if (i % 3 == 2 && id[i] >= 0) id[i] = (int32_t)(i % 2 ? classes / 3 : classes - 1);
+        for (int64_t j = 0; i % 4 == 3 && j < masked; j++) z[j] = -INFINITY;
+        if (i % 4 == 3 && id[i] >= 0 && id[i] < masked) id[i] = (int32_t)(classes - 1);
+    }
+    pair_upload(&rig, logits);
+    pair_upload(&rig, target);
+    return target;
+}
+
+/* A probability has the error of its sum, and so has the loss, its logarithm. */
+static void check_classes(DType type, int64_t n, int64_t classes, float spread) {
+    const float scale = 0.7f;
+    Pair logits = pair_normal(&rig, type, n, classes, spread), target = targets_for(logits, spread);
+    Pair loss = poisoned(DTYPE_F32, n, 0), correct = poisoned(DTYPE_F32, n, 0);
+    Pair scaling = poisoned(DTYPE_F32, LOSS_SCALE_FIELDS, 0);
+    memcpy(scaling.cpu.data, (float[]){256, 3, 4, 5}, LOSS_SCALE_FIELDS * sizeof(float));
+    pair_upload(&rig, scaling);
+    cross_entropy_forward(rig.cpu, loss.cpu, correct.cpu, logits.cpu, target.cpu);
+    cross_entropy_forward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, target.cuda);
+    expect("cross_entropy_forward loss", loss, f32_error(classes, 16));
+    expect("cross_entropy_forward correct", correct, 0);
+    for (int with_scale = 0; with_scale < 2; with_scale++) {
+        Pair factor = with_scale ? scaling : pair_none(), loss2 = poisoned(DTYPE_F32, n, 0);
+        Pair correct2 = poisoned(DTYPE_F32, n, 0);
+        pair_upload(&rig, logits); /* the gradients of the first time, rounded, as logits */
+        cross_entropy_forward_backward(rig.cpu, loss2.cpu, correct2.cpu, logits.cpu, target.cpu, scale, factor.cpu);
+        cross_entropy_forward_backward(rig.cuda, loss2.cuda, correct2.cuda, logits.cuda, target.cuda, scale,
+                                       factor.cuda);
+        expect("cross_entropy_forward_backward loss", loss2, f32_error(classes, 16));
+        expect("cross_entropy_forward_backward correct", correct2, 0);
+        expect("cross_entropy_forward_backward dlogits", logits, error_in(type, classes, 16));
+    }
+}
+
+static void check_cross_entropies(DType type) {
+    check_classes(type, 3, 1, 1);
+    check_classes(type, 9, 2, 1);
+    check_classes(type, 23, 7, 2);
+    check_classes(type, 12, 1003, 2);
+    check_classes(type, 11, 129, 20); /* exponentials down to nothing */
+    check_classes(type, 4, 8194, 3);
+}
+
+static void cross_entropy(void **state) {
+    (void)state;
+    in_every_type(check_cross_entropies);
+}
+
+/* A NaN comes out in its row's loss and gradient, and in no other's. */
+static void check_nan(DType type) {
+    const int64_t n = 3, classes = 83;
+    for (int64_t at = 0; at < classes; at += 41) {
+        Pair logits = normal(type, n, classes), loss = poisoned(DTYPE_F32, n, 0), correct = poisoned(DTYPE_F32, n, 0);
+        Pair total = poisoned(DTYPE_F32, 1, 0);
+        floats(logits)[classes + at] = NAN;
+        pair_upload(&rig, logits);
+        cross_entropy_forward_backward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, pair_below(&rig, n, 83).cuda, 1,
+                                       tensor_none());
+        sum_forward(rig.cuda, total.cuda, loss.cuda);
+        float *losses = pair_download(&rig, loss), *gradient = pair_download(&rig, logits);
+        float *sum = pair_download(&rig, total);
+        for (int64_t i = 0; i < n; i++) assert_true(isnan(losses[i]) == (i == 1));
+        for (int64_t i = 0; i < n * classes; i++) assert_true(isnan(gradient[i]) == (i / classes == 1));
+        assert_true(isnan(*sum));
+        free(losses);
+        free(gradient);
+        free(sum);
+    }
+}
+
+static void nan_comes_out(void **state) {
+    (void)state;
+    in_every_type(check_nan);
+}
+
+/* Sums and norms. */
+
+static void check_sums(DType type) {
+    (void)type;
+    static const int64_t sizes[] = {0, 1, 17, 1003, 4096, 20011};
+    for (int i = 0; i < 6; i++) {
+        Pair x = normal(DTYPE_F32, sizes[i], 0), out = poisoned(DTYPE_F32, 1, 0);
+        sum_forward(rig.cpu, out.cpu, x.cpu);
+        sum_forward(rig.cuda, out.cuda, x.cuda);
+        expect("sum_forward", out, 2 * U);
+    }
+}
+
+enum { PARAMS = 9011, MANY = 150 };
+static const Segment few[] = {{0, 5, 0.1f}, {16, 5000, 0}, {5001, 5001, 0}, {5010, PARAMS - 3, 0.5f}};
+
+/* 150 segments of 1 to 59 elements with gaps between them: more than one launch takes. */
+static const Segment *many_segments(void) {
+    static Segment many[MANY];
+    for (int i = 0; i < MANY; i++) many[i] = (Segment){60 * i, 60 * i + 1 + 7 * i % 59, 0.01f * (float)(i % 3)};
+    return many;
+}
+
+/* Gradients that are NaN where no segment is: they must not enter the norm, nor change a parameter. */
+static Pair gradients(const Segment *segments, int n, float scale) {
+    Pair all = pair_normal(&rig, DTYPE_F32, PARAMS, 0, scale), g = poisoned(DTYPE_F32, PARAMS, 0);
+    for (int s = 0; s < n; s++)
+        for (int64_t i = segments[s].begin; i < segments[s].end; i++) floats(g)[i] = floats(all)[i];
+    pair_upload(&rig, g);
+    return g;
+}
+
+static void check_norm(const Segment *segments, int n, float scale) {
+    Pair g = gradients(segments, n, scale), norm = poisoned(DTYPE_F32, 1, 0);
+    Pair loss_scale = poisoned(DTYPE_F32, LOSS_SCALE_FIELDS, 0);
+    floats(loss_scale)[LOSS_SCALE_FACTOR] = 1024;
+    pair_upload(&rig, loss_scale);
+    for (int with_scale = 0; with_scale < 2; with_scale++) {
+        Pair factor = with_scale ? loss_scale : pair_none();
+        global_norm(rig.cpu, norm.cpu, g.cpu, factor.cpu, segments, n);
+        global_norm(rig.cuda, norm.cuda, g.cuda, factor.cuda, segments, n);
+        expect("global_norm", norm, 4 * U);
+    }
+    Pair moved = shifted(g, PARAMS - 1, 0);
+    global_norm(rig.cpu, norm.cpu, moved.cpu, tensor_none(), (Segment[]){{16, 4500, 0}}, 1);
+    global_norm(rig.cuda, norm.cuda, moved.cuda, tensor_none(), (Segment[]){{16, 4500, 0}}, 1);
+    if (n == 4) expect("global_norm of a shifted buffer", norm, 4 * U);
+}
+
+static void check_norms(DType type) {
+    (void)type;
+    check_norm(few, 4, 1);
+    check_norm(few, 4, 1e20f); /* squares that float cannot hold */
+    check_norm(few, 4, 1e-25f);
+    check_norm(many_segments(), MANY, 1);
+    check_norm(few, 0, 1);
+    Pair g = gradients(few, 4, 1), norm = poisoned(DTYPE_F32, 1, 0);
+    for (int i = 0; i < 2; i++) {
+        floats(g)[100] = i ? NAN : INFINITY;
+        pair_upload(&rig, g);
+        global_norm(rig.cuda, norm.cuda, g.cuda, tensor_none(), few, 4);
+        float *got = pair_download(&rig, norm);
+        assert_false(isfinite(*got));
+        free(got);
+    }
+}
+
+static void sums_and_norms(void **state) {
+    (void)state;
+    run(check_sums, DTYPE_F32);
+    run(check_norms, DTYPE_F32);
+}
+
+/* The optimizer. */
+
+/* Two updates, so that the second sees what the first left. The copy, if any, is the new parameters rounded, and where
+ * no segment is, what it was: NaN. */
+static void check_updates(DType type, const Segment *segments, int n, AdamW o, float factor, bool shift, float norm) {
+    Pair p = normal(DTYPE_F32, PARAMS, 0), m = normal(DTYPE_F32, PARAMS, 0), v = normal(DTYPE_F32, PARAMS, 0);
+    Pair g = shift ? normal(DTYPE_F32, PARAMS, 0) : gradients(segments, n, factor > 0 ? factor : 1),
+         length = number(norm);
+    Pair copy = type == DTYPE_F32 ? pair_none() : poisoned(type, PARAMS, 0);
+    Pair loss_scale = factor > 0 ? poisoned(DTYPE_F32, LOSS_SCALE_FIELDS, 0) : pair_none();
+    for (int64_t i = 0; i < PARAMS; i++) floats(v)[i] *= floats(v)[i];
+    pair_upload(&rig, v);
+    if (factor > 0) {
+        memcpy(loss_scale.cpu.data, (float[]){factor, 0, 41, 2}, LOSS_SCALE_FIELDS * sizeof(float));
+        pair_upload(&rig, loss_scale);
+    }
+    if (shift) {
+        p = shifted(p, PARAMS - 1, 0), m = shifted(m, PARAMS - 1, 0), v = shifted(v, PARAMS - 1, 0);
+        g = shifted(g, PARAMS - 1, 0);
+        copy = type == DTYPE_F32 ? copy : shifted(copy, PARAMS - 1, 0);
+    }
+    for (int time = 0; time < 2; time++, o.step++) {
+        adamw_update(rig.cpu, p.cpu, tensor_none(), m.cpu, v.cpu, g.cpu, length.cpu, loss_scale.cpu, segments, n, o);
+        adamw_update(rig.cuda, p.cuda, copy.cuda, m.cuda, v.cuda, g.cuda, length.cuda, loss_scale.cuda, segments, n, o);
+        expect("adamw_update params", p, 16 * U);
+        expect("adamw_update m", m, 16 * U);
+        expect("adamw_update v", v, 16 * U);
+    }
+    if (type == DTYPE_F32) return;
+    float *params = pair_download(&rig, p), *copied = pair_download(&rig, copy);
+    for (int64_t s = 0, i = 0; i < tensor_numel(p.cuda); i++) {
+        while (s < n && i >= segments[s].end) s++;
+        bool updated = s < n && i >= segments[s].begin && isfinite(norm);
+        if (updated ? copied[i] != through_type(type, params[i]) : !isnan(copied[i]))
+            fail_msg("the copy of parameter %lld is %g, the parameter %g", (long long)i, (double)copied[i],
+                     (double)params[i]);
+    }
+    free(params);
+    free(copied);
+}
+
+static void check_adamw(DType type) {
+    const AdamW plain = {0.05f, 0.9f, 0.999f, 1e-3f, 0, 1}, clipped = {0.05f, 0.8f, 0.95f, 1e-8f, 1.0f, 7};
+    check_updates(type, few, 4, plain, 0, false, 3);
+    check_updates(type, few, 4, clipped, 0, false, 3);
+    check_updates(type, few, 4, clipped, 1024, false, 0.5f); /* the step is the scale's, not the options' */
+    check_updates(type, (Segment[]){{3, 4500, 0.1f}}, 1, clipped, 0, true, 3);
+    check_updates(type, many_segments(), MANY, plain, 0, false, 3);
+    check_updates(type, few, 4, clipped, 1024, false, INFINITY);
+    check_updates(type, few, 4, clipped, 0, false, NAN);
+}
+
+static void adamw(void **state) {
+    (void)state;
+    in_every_type(check_adamw);
+}
+
+static void check_loss_scale(DType type) {
+    (void)type;
+    static const float norms[] = {1, 2, INFINITY, NAN, 1};
+    Pair scale = poisoned(DTYPE_F32, LOSS_SCALE_FIELDS, 0);
+    memcpy(scale.cpu.data, (float[]){65536, 1998, 5000, 3}, LOSS_SCALE_FIELDS * sizeof(float));
+    pair_upload(&rig, scale);
+    for (int i = 0; i < 5; i++) {
+        Pair norm = number(norms[i]);
+        loss_scale_update(rig.cpu, scale.cpu, norm.cpu);
+        loss_scale_update(rig.cuda, scale.cuda, norm.cuda);
+        expect("loss_scale_update", scale, 0);
+    }
+}
+
+static void loss_scale(void **state) {
+    (void)state;
+    run(check_loss_scale, DTYPE_F32);
+}
+
+static void wrong_target(void *argument) {
+    (void)argument;
+    Pair target = pair_integers(&rig, (int32_t[]){7, 1}, 2);
+    cross_entropy_forward(rig.cuda, poisoned(DTYPE_F32, 2, 0).cuda, poisoned(DTYPE_F32, 2, 0).cuda,
+                          normal(DTYPE_F32, 2, 7).cuda, target.cuda);
+    rig.cuda->synchronize(rig.cuda);
+}
+
+static void a_target_outside_dies(void **state) {
+    char output[4096];
+    (void)state;
+    if (!emulate_set_seed) skip(); /* a real GPU's state does not survive a fork */
+    assert_int_not_equal(run_function(output, sizeof output, wrong_target, NULL), 0);
+    assert_contains(output, "targets[0] is 7, expected less than 7 and not negative");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cross_entropy),  cmocka_unit_test(nan_comes_out), cmocka_unit_test(a_target_outside_dies),
+        cmocka_unit_test(sums_and_norms), cmocka_unit_test(adamw),         cmocka_unit_test(loss_scale),
+    };
+    return cmocka_run_group_tests(tests, open_rig, close_rig);
+}
