@@ -36,7 +36,8 @@ typedef struct {
     Stage stages[2];
     cudaStream_t copies; /* of stages, beside the operations */
     int last_stage;      /* the slot of the newest call */
-    void *library;       /* the GEMM library's state: kernels/cuda/linear.cu */
+    void *library;       /* cuBLASLt's: kernels/cuda/cublas.c */
+    bool no_tf32;        /* its f32 products in true f32, even where the card has TF32 */
 } CudaState;
 
 static inline CudaState *cuda_state(const Device *device) { return (CudaState *)device->state; }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cublas.h"
 
 void cuda_check(cudaError_t status, const char *what) {
     if (status != cudaSuccess) die("CUDA: %s: %s", what, cudaGetErrorString(status));
@@ -76,6 +76,7 @@ static size_t cuda_available(const Device *device) {
 
 static void cuda_close(Device *device) {
     CudaState *state = cuda_state(device);
+    cublas_close(device);
     if (state->scratch) cuda_release(device, state->scratch, state->scratch_bytes);
     for (int i = 0; i < 2; i++) {
         if (state->stages[i].pinned) cuda_check(cudaFreeHost(state->stages[i].pinned), "freeing pinned memory");
