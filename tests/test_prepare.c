@@ -233,6 +233,15 @@ static bool is_held_out(const char *id) {
     return false;
 }
 
+/* The file of a clip in this folder, which is there. */
+static void expect_file(const json_t *line, const char *key, const char *folder, const char *id) {
+    char *want = xformat("%s/%s.npy", folder, id), *path = in("reference", want);
+    assert_string_equal(text_of(line, key), want);
+    assert_int_equal(access(path, R_OK), 0);
+    free(want);
+    free(path);
+}
+
 static void single_manifests_hold_every_clip_once(void **state) {
     (void)state;
     const char *output = reference(NULL);
@@ -249,6 +258,10 @@ static void single_manifests_hold_every_clip_once(void **state) {
         assert_true(fabs(seconds - seconds_of((int)i)) < 1e-4); /* a sample or two, of the resampling */
         assert_int_equal(number_of(line, "code_len"), (int64_t)(seconds * 50 + 1e-6));
         assert_int_equal(number_of(line, "condition_len"), 32);
+        expect_file(line, "text_ids_path", "text_ids", id);
+        expect_file(line, "codes_path", "codes", id);
+        expect_file(line, "condition_path", "condition", id);
+        expect_file(line, "emo_vec_path", "emo_vec", id);
         assert_string_equal(text_of(line, "language"), "am");
         assert_memory_equal(text_of(line, "speaker"), id, 6);
         char *path = in(output, text_of(line, "audio_path"));
@@ -263,27 +276,57 @@ static void single_manifests_hold_every_clip_once(void **state) {
     json_decref(val);
 }
 
+/* One field of a pair is one of a clip's line in manifest.jsonl. */
+static void expect_same(const json_t *pair, const char *key, const json_t *clip, const char *clip_key) {
+    const json_t *value = json_object_get(pair, key);
+    if (!value || !json_equal(value, json_object_get(clip, clip_key)))
+        fail_msg("%s is not its clip's %s", key, clip_key);
+}
+
+/* What a pair says of the clip that is its prompt, and of the one that is its target. */
+static void check_clips_of_pair(const json_t *pair, const json_t *prompt, const json_t *target) {
+    expect_same(pair, "speaker", target, "speaker");
+    expect_same(pair, "prompt_audio_path", prompt, "audio_path");
+    expect_same(pair, "prompt_condition_len", prompt, "condition_len");
+    expect_same(pair, "prompt_duration", prompt, "duration");
+    expect_same(pair, "target_audio_path", target, "audio_path");
+    expect_same(pair, "target_text", target, "text");
+    expect_same(pair, "target_text_len", target, "text_len");
+    expect_same(pair, "target_code_len", target, "code_len");
+    expect_same(pair, "target_duration", target, "duration");
+    expect_file(pair, "prompt_condition_path", "condition", text_of(prompt, "id"));
+    expect_file(pair, "prompt_emo_vec_path", "emo_vec", text_of(prompt, "id"));
+    expect_file(pair, "target_text_ids_path", "text_ids", text_of(target, "id"));
+    expect_file(pair, "target_codes_path", "codes", text_of(target, "id"));
+    expect_file(pair, "target_emo_vec_path", "emo_vec", text_of(target, "id"));
+}
+
+static const json_t *line_of(const json_t *lines, const char *id) {
+    for (size_t i = 0; i < json_array_size(lines); i++)
+        if (!strcmp(text_of(json_array_get(lines, i), "id"), id)) return json_array_get(lines, i);
+    fail_msg("%s has no line", id);
+    return NULL;
+}
+
 /* Two clips of one speaker, of one half, that are not the same, and no pair twice. */
 static void check_pairs(const char *name, int count, bool of_val) {
     json_t *pairs = read_lines(reference(NULL), name), *seen = json_object(), *line;
+    json_t *clips = read_lines("reference", "manifest.jsonl");
     size_t i;
     assert_int_equal(json_array_size(pairs), count);
     json_array_foreach(pairs, i, line) {
         const char *prompt = text_of(line, "prompt_id"), *target = text_of(line, "target_id");
-        char *id = xformat("%s__%s", target, prompt), *condition = xformat("condition/%s.npy", prompt);
-        char *codes = xformat("codes/%s.npy", target);
+        char *id = xformat("%s__%s", target, prompt);
         assert_string_equal(text_of(line, "id"), id);
         assert_string_not_equal(prompt, target);
         assert_memory_equal(prompt, target, 6);
         assert_true(is_held_out(prompt) == of_val && is_held_out(target) == of_val);
         assert_null(json_object_get(seen, id));
         json_object_set_new(seen, id, json_true());
-        assert_string_equal(text_of(line, "prompt_condition_path"), condition);
-        assert_string_equal(text_of(line, "target_codes_path"), codes);
+        check_clips_of_pair(line, line_of(clips, prompt), line_of(clips, target));
         free(id);
-        free(condition);
-        free(codes);
     }
+    json_decref(clips);
     json_decref(pairs);
     json_decref(seen);
 }
@@ -446,8 +489,11 @@ static void codes_are_the_nearest_entries_of_the_codebook(void **state) {
 
 static void the_codebook_can_be_trained_on_a_part(void **state) {
     (void)state;
+    prepare("part", "--num-workers 2");
     prepare("part", "--num-workers 2 --frames-per-entry 20");
     assert_contains(said, "[Codebook] 32 entries, 640 frames");
+    prepare("part", "--num-workers 2");
+    assert_same_folder("part", reference(NULL));
 }
 
 /* The corpus has 1530 frames: 10 for each of 153 entries. */
@@ -546,6 +592,29 @@ static void a_list_in_json_lines_is_the_same(void **state) {
     status = try_prepare("jsonl", "list.jsonl", "--num-workers 2");
     if (status) fail_msg("%s", said);
     assert_same_folder("jsonl", reference(NULL));
+}
+
+/* As an editor on Windows would save it. */
+static void byte_order_marks_and_carriage_returns_leave_no_trace(void **state) {
+    (void)state;
+    int status = run_command(said, sizeof said,
+                             "cd %s && { printf '\\357\\273\\277'; sed 's/$/\\r/' list.tsv; } >windows.tsv", root);
+    assert_int_equal(status, 0);
+    status = try_prepare("windows", "windows.tsv", "--num-workers 2");
+    if (status) fail_msg("%s", said);
+    assert_same_folder("windows", reference(NULL));
+    static const char json[] = "\xEF\xBB\xBF{\"id\":\"a\",\"speaker\":\"s\",\"audio\":\"x\",\"text\":\"y\"}\r\n\r\n";
+    static const char tabs[] = "\xEF\xBB\xBF"
+                               "a\ts\tx\ty\r\n\r\n";
+    for (int i = 0; i < 2; i++) {
+        Recordings list;
+        Error error;
+        assert_true(recordings_parse(i ? json : tabs, strlen(i ? json : tabs), i, &list, &error));
+        assert_int_equal(list.count, 1);
+        assert_string_equal(list.items[0].id, "a");
+        assert_string_equal(list.items[0].text, "y");
+        recordings_close(&list);
+    }
 }
 
 static int64_t ledger_lines(const char *output) {
@@ -653,6 +722,48 @@ static void changed_audio_is_seen(void **state) {
     prepare("audio_changed", "--num-workers 2");
     assert_contains(said, "[Audio] 1 clips read, 19 known from before\n");
     assert_same_folder("audio_changed", reference(NULL));
+}
+
+/* Any of the four files of a clip. */
+static void missing_files_are_made_again(void **state) {
+    (void)state;
+    static const char *const folders[] = {"emo_vec", "condition", "text_ids", "codes"};
+    prepare("missing", "--num-workers 2");
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        char *name = xformat("%s/%s.npy", folders[i], ids[5]), *path = in("missing", name);
+        assert_int_equal(unlink(path), 0);
+        prepare("missing", "--num-workers 2");
+        assert_contains(said, "[Codes] 1 clips coded, 15 done before; 1 of them again");
+        assert_same_folder("missing", reference(NULL));
+        free(name);
+        free(path);
+    }
+}
+
+/* Half a second at full loudness, half a second 39.9 or 40.1 dB below it. */
+static void silence_is_40_dB_below_the_loudest(void **state) {
+    (void)state;
+    char *list = path_join(root, "silence.tsv");
+    for (int i = 0; i < 2; i++) {
+        float *sine = make_sine(400, 0.5, MEL_RATE, 1, MEL_RATE); /* eight periods a frame */
+        char *path = xformat("%s/quiet%d.wav", root, i);
+        for (int t = MEL_RATE / 2; t < MEL_RATE; t++) sine[t] *= powf(10, -(i ? 40.1f : 39.9f) / 20);
+        write_sound(path, SF_FORMAT_WAV | SF_FORMAT_FLOAT, MEL_RATE, 1, sine, MEL_RATE);
+        free(path);
+        free(sine);
+    }
+    write_text(list, "good\ts\taudio/spk004_000016.wav\tዛሬ ጥሩ ቀን ነው ዛሬ ጥሩ ቀን ነው\n"
+                     "quiet0\ts\tquiet0.wav\tዛሬ ጥሩ ቀን ነው\nquiet1\ts\tquiet1.wav\tዛሬ ጥሩ ቀን ነው\n");
+    int status = try_prepare("silence", "silence.tsv", "--num-workers 2 --max-silence 0.49 --vocabulary 40");
+    if (status) fail_msg("%s", said);
+    assert_contains(said, "[Filter] 1 left out: with more silence than --max-silence\n");
+    json_t *lines = read_lines("silence", "manifest.jsonl");
+    line_of(lines, "quiet0");
+    status = try_prepare("silence", "silence.tsv", "--num-workers 2 --max-silence 0.5 --vocabulary 40");
+    assert_int_equal(status, 0);
+    assert_contains(said, "[Data] 3 of 3 clips");
+    json_decref(lines);
+    free(list);
 }
 
 /* A run with another codebook and wider vectors that dies after the codes of a clip, before its vectors: whoever goes
@@ -1022,10 +1133,13 @@ int main(void) {
         cmocka_unit_test(vectors_are_the_documented_map),
         cmocka_unit_test(one_and_four_workers_write_the_same_bytes),
         cmocka_unit_test(a_list_in_json_lines_is_the_same),
+        cmocka_unit_test(byte_order_marks_and_carriage_returns_leave_no_trace),
         cmocka_unit_test(kills_leave_no_trace),
         cmocka_unit_test(a_second_run_does_nothing_again),
         cmocka_unit_test(changed_settings_are_seen),
         cmocka_unit_test(changed_audio_is_seen),
+        cmocka_unit_test(missing_files_are_made_again),
+        cmocka_unit_test(silence_is_40_dB_below_the_loudest),
         cmocka_unit_test(a_full_disk_amid_changed_settings_leaves_no_stale_files),
         cmocka_unit_test(manifests_go_before_what_they_name),
         cmocka_unit_test(a_ledger_that_was_cut_off_is_mended),

@@ -254,6 +254,21 @@ static void codes_of_padding_are_found_and_cut(void **state) {
     corpus_close(&corpus);
 }
 
+/* Of four or more, however many, each run once. */
+static void runs_of_equal_lengths_are_counted(void **state) {
+    (void)state;
+    static const int lengths[][2] = {{3, 0}, {4, 1}, {5, 1}, {9, 1}, {0, 0}};
+    for (int i = 0; lengths[i][0]; i++) {
+        Corpus corpus = corpus_open();
+        TtsDatasetReport r;
+        for (int k = 0; k < 2 * lengths[i][0]; k++) corpus_add_lengths(&corpus, 3, k < lengths[i][0] ? 50 : 60, 0);
+        Dataset *dataset = corpus_dataset(&corpus, SPLIT_ALL, 0, false, &r);
+        assert_int_equal(r.equal_code_runs, 2 * lengths[i][1]);
+        dataset->close(dataset);
+        corpus_close(&corpus);
+    }
+}
+
 /* Replaces the line of clip i by a pair as the original preprocessing writes it: the duration of the prompt, none of
  * the target. */
 static void corpus_pair(Corpus *corpus, int i, int prompt, int n_codes, const char *prompt_seconds) {
@@ -567,6 +582,7 @@ int main(void) {
         cmocka_unit_test(pairs_take_text_and_codes_from_the_target),
         cmocka_unit_test(the_report_counts_what_was_read),
         cmocka_unit_test(codes_of_padding_are_found_and_cut),
+        cmocka_unit_test(runs_of_equal_lengths_are_counted),
         cmocka_unit_test(the_durations_of_targets_are_found_where_they_are_prompts),
         cmocka_unit_test(durations_are_of_one_folder),
         cmocka_unit_test(pairs_of_one_target_are_no_run_of_equal_lengths),
