@@ -1,0 +1,340 @@
+/* What we say to cuBLASLt and how we choose among its ways, with a library of the test's own: it multiplies plainly
+ * what it is told to, offers three ways of which one computes other bits, and counts. The true one is not wanted here:
+ * it has no GPU to work on. */
+#include "kernels/cuda/cublas_functions.h"
+#include "tests/cuda/rig.h"
+
+#ifdef HAVE_CUBLASLT
+
+#include <time.h>
+
+/* The library's objects, as it would see them: column-major. */
+typedef struct {
+    uint64_t rows, columns;
+    int64_t ld;
+    cudaDataType_t type;
+} Layout;
+
+typedef struct {
+    int32_t transpose[2]; /* of its A and B */
+    cublasComputeType_t compute;
+    cublasLtEpilogue_t epilogue;
+    const void *bias;
+} Operation;
+
+enum { WAY_SLOW, WAY_OTHER_BITS, WAY_FAST, WAYS };
+static const int milliseconds[WAYS] = {4, 0, 2};
+
+static struct { int heuristics, runs, last_way, f32_as_tf32; } counts;
+
+static cublasStatus_t create(cublasLtHandle_t *handle) {
+    *handle = (cublasLtHandle_t)&counts;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t destroy(cublasLtHandle_t handle) {
+    (void)handle;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static size_t version(void) { return 130205; }
+
+static const char *status_string(cublasStatus_t status) {
+    (void)status;
+    return "a failure";
+}
+
+static cublasStatus_t desc_create(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType_t scale) {
+    assert_int_equal(scale, CUDA_R_32F);
+    Operation *operation = xcalloc(1, sizeof *operation);
+    operation->compute = compute;
+    operation->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    *desc = (cublasLtMatmulDesc_t)(void *)operation;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t desc_destroy(cublasLtMatmulDesc_t desc) {
+    free(desc);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t desc_set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const void *value,
+                               size_t bytes) {
+    Operation *operation = (Operation *)(void *)desc;
+    if (attribute == CUBLASLT_MATMUL_DESC_TRANSA) memcpy(&operation->transpose[0], value, bytes);
+    if (attribute == CUBLASLT_MATMUL_DESC_TRANSB) memcpy(&operation->transpose[1], value, bytes);
+    if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE) memcpy(&operation->epilogue, value, bytes);
+    if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER) memcpy(&operation->bias, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t preference_create(cublasLtMatmulPreference_t *preference) {
+    *preference = xcalloc(1, sizeof **preference);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t preference_destroy(cublasLtMatmulPreference_t preference) {
+    free(preference);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t preference_set(cublasLtMatmulPreference_t preference,
+                                     cublasLtMatmulPreferenceAttributes_t attribute, const void *value, size_t bytes) {
+    (void)preference, (void)attribute, (void)value, (void)bytes;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t layout_create(cublasLtMatrixLayout_t *layout, cudaDataType_t type, uint64_t rows,
+                                    uint64_t columns, int64_t ld) {
+    Layout *made = xmalloc(sizeof *made);
+    assert_true(ld >= (int64_t)rows);
+    *made = (Layout){rows, columns, ld, type};
+    *layout = (cublasLtMatrixLayout_t)(void *)made;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t layout_destroy(cublasLtMatrixLayout_t layout) {
+    free(layout);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static const Layout *seen(cublasLtMatrixLayout_t layout) { return (const Layout *)(void *)layout; }
+
+static cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                                cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                cublasLtMatmulPreference_t preference, int wanted,
+                                cublasLtMatmulHeuristicResult_t ways[], int *count) {
+    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)preference;
+    counts.heuristics++;
+    *count = wanted < WAYS ? wanted : WAYS;
+    for (int i = 0; i < *count; i++) {
+        memset(&ways[i], 0, sizeof ways[i]);
+        ways[i].algo.data[0] = (uint64_t)i;
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t algorithm_check(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                                      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                      const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulHeuristicResult_t *result) {
+    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)algorithm;
+    memset(result, 0, sizeof *result);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* One product, when the stream gets there. */
+typedef struct {
+    Operation operation;
+    Layout a, b, d;
+    const void *a_data, *b_data, *c_data;
+    void *d_data;
+    float beta;
+    int way;
+} Job;
+
+static float get(cudaDataType_t type, const void *data, uint64_t at) {
+    float x = 0;
+    if (type == CUDA_R_32F) return ((const float *)data)[at];
+    if (type == CUDA_R_16F) return (float)((const Half *)data)[at];
+    memcpy((char *)&x + 2, (const uint16_t *)data + at, 2);
+    return x;
+}
+
+static void put(cudaDataType_t type, void *data, uint64_t at, float x) {
+    float rounded = through_type(DTYPE_BF16, x);
+    if (type == CUDA_R_32F) ((float *)data)[at] = x;
+    if (type == CUDA_R_16F) ((Half *)data)[at] = (Half)x;
+    if (type == CUDA_R_16BF) memcpy((uint16_t *)data + at, (char *)&rounded + 2, 2);
+}
+
+static uint64_t element(const Layout *layout, bool transposed, uint64_t row, uint64_t column) {
+    uint64_t i = transposed ? column : row, j = transposed ? row : column;
+    assert_true(i < layout->rows && j < layout->columns);
+    return j * (uint64_t)layout->ld + i;
+}
+
+static void do_job(void *argument) {
+    Job *job = argument;
+    bool ta = job->operation.transpose[0] == CUBLAS_OP_T, tb = job->operation.transpose[1] == CUBLAS_OP_T;
+    uint64_t depth = ta ? job->a.rows : job->a.columns;
+    assert_true(depth == (tb ? job->b.columns : job->b.rows));
+    for (uint64_t i = 0; i < job->d.rows; i++) {
+        for (uint64_t j = 0; j < job->d.columns; j++) {
+            uint64_t at = element(&job->d, false, i, j);
+            float sum = job->beta == 0 ? 0 : job->beta * get(job->d.type, job->c_data, at);
+            if (job->operation.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += get(job->d.type, job->operation.bias, i);
+            for (uint64_t l = 0; l < depth; l++)
+                sum += get(job->a.type, job->a_data, element(&job->a, ta, i, l)) *
+                       get(job->b.type, job->b_data, element(&job->b, tb, l, j));
+            put(job->d.type, job->d_data, at, job->way == WAY_OTHER_BITS ? sum * 1.01f + 0.01f : sum);
+        }
+    }
+    struct timespec time = {.tv_nsec = milliseconds[job->way] * 1000000L};
+    nanosleep(&time, NULL);
+    free(job);
+}
+
+static cublasStatus_t multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
+                               cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
+                               const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algorithm, void *workspace,
+                               size_t workspace_bytes, cudaStream_t stream) {
+    (void)handle, (void)workspace, (void)workspace_bytes, (void)c_layout;
+    assert_true(*(const float *)alpha == 1);
+    Job *job = xmalloc(sizeof *job);
+    *job = (Job){.operation = *(Operation *)(void *)desc,
+                 .a = *seen(a_layout),
+                 .b = *seen(b_layout),
+                 .d = *seen(d_layout),
+                 .a_data = a,
+                 .b_data = b,
+                 .c_data = c,
+                 .d_data = d,
+                 .beta = *(const float *)beta,
+                 .way = (int)algorithm->data[0]};
+    counts.runs++;
+    counts.last_way = job->way;
+    counts.f32_as_tf32 += job->operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    return cudaLaunchHostFunc(stream, do_job, job) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
+                                                                  : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+static const CublasFunctions functions = {.cublasLtCreate = create,
+                                          .cublasLtDestroy = destroy,
+                                          .cublasLtGetVersion = version,
+                                          .cublasLtGetStatusString = status_string,
+                                          .cublasLtMatmul = multiply,
+                                          .cublasLtMatmulAlgoCheck = algorithm_check,
+                                          .cublasLtMatmulAlgoGetHeuristic = heuristic,
+                                          .cublasLtMatmulDescCreate = desc_create,
+                                          .cublasLtMatmulDescDestroy = desc_destroy,
+                                          .cublasLtMatmulDescSetAttribute = desc_set,
+                                          .cublasLtMatmulPreferenceCreate = preference_create,
+                                          .cublasLtMatmulPreferenceDestroy = preference_destroy,
+                                          .cublasLtMatmulPreferenceSetAttribute = preference_set,
+                                          .cublasLtMatrixLayoutCreate = layout_create,
+                                          .cublasLtMatrixLayoutDestroy = layout_destroy};
+
+static Rig rig_with_library(DType half) {
+    Rig rig = rig_open(half);
+    memset(&counts, 0, sizeof counts);
+    cublas_open(rig.cuda, &functions);
+    return rig;
+}
+
+/* Both passes of a layer of `n` tokens, twice, against the cpu. */
+static void check_layer(Rig *rig, DType type, int64_t n, int64_t in, int64_t out, WeightLayout layout, bool biased) {
+    bool in_out = layout == WEIGHT_IN_OUT;
+    Pair x = pair_normal(rig, type, n, in, 1), y = pair_poisoned(rig, type, n, out);
+    Pair w = pair_normal(rig, type, in_out ? in : out, in_out ? out : in, 1), dy = pair_normal(rig, type, n, out, 1);
+    Pair bias = biased ? pair_normal(rig, type, out, 0, 1) : pair_none();
+    Pair dbias = biased ? pair_normal(rig, DTYPE_F32, out, 0, 1) : pair_none();
+    Pair dx = pair_poisoned(rig, type, n, in), dw = pair_normal(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1], 1);
+    for (int time = 0; time < 2; time++) {
+        linear_forward(rig->cpu, y.cpu, x.cpu, w.cpu, bias.cpu, layout);
+        linear_forward(rig->cuda, y.cuda, x.cuda, w.cuda, bias.cuda, layout);
+        linear_backward(rig->cpu, dx.cpu, dw.cpu, dbias.cpu, dy.cpu, x.cpu, w.cpu, layout);
+        linear_backward(rig->cuda, dx.cuda, dw.cuda, dbias.cuda, dy.cuda, x.cuda, w.cuda, layout);
+    }
+    double rounding = 4 * rounding_of(type) + 1e-6;
+    expect_pair(rig, "y", y, rounding);
+    expect_pair(rig, "dx", dx, rounding);
+    expect_pair(rig, "dw", dw, 1e-5);
+    if (biased) expect_pair(rig, "dbias", dbias, 1e-5);
+    rig_clear(rig);
+}
+
+static void layers_are_described_as_they_are(void **state) {
+    (void)state;
+    const DType types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    for (int t = 0; t < 3; t++) {
+        Rig rig = rig_with_library(types[t]);
+        for (int layout = 0; layout < 2; layout++)
+            for (int biased = 0; biased < 2; biased++)
+                check_layer(&rig, types[t], 5, 7, 3, (WeightLayout)layout, biased);
+        assert_true(counts.runs > 0);
+        assert_int_equal(counts.f32_as_tf32, t == 0 ? counts.runs : 0);
+        assert_string_equal(cublas_description(rig.cuda), "cuBLASLt 13.2.5");
+        rig_close(&rig);
+    }
+}
+
+static void the_fastest_way_with_the_same_bits_is_taken_and_remembered(void **state) {
+    (void)state;
+    Rig rig = rig_with_library(DTYPE_F32);
+    check_layer(&rig, DTYPE_F32, 5, 7, 3, WEIGHT_OUT_IN, true);
+    assert_int_equal(counts.last_way, WAY_FAST);
+    assert_int_equal(counts.heuristics, 3); /* y, dx, dw */
+    int runs = counts.runs;
+    check_layer(&rig, DTYPE_F32, 6, 7, 3, WEIGHT_OUT_IN, true); /* another number of tokens */
+    assert_int_equal(counts.heuristics, 3);
+    assert_int_equal(counts.runs, runs + 6);
+    assert_int_equal(counts.last_way, WAY_FAST);
+    rig_close(&rig);
+}
+
+static void true_f32_where_it_is_wanted(void **state) {
+    (void)state;
+    Rig rig = rig_with_library(DTYPE_F32);
+    cuda_state(rig.cuda)->no_tf32 = true;
+    check_layer(&rig, DTYPE_F32, 5, 7, 3, WEIGHT_OUT_IN, false);
+    assert_int_equal(counts.f32_as_tf32, 0);
+    rig_close(&rig);
+}
+
+static void nothing_is_timed_while_a_graph_is_captured(void **state) {
+    (void)state;
+    Rig rig = rig_with_library(DTYPE_F32);
+    cudaGraph_t graph;
+    Pair x = pair_normal(&rig, DTYPE_F32, 4, 5, 1), w = pair_normal(&rig, DTYPE_F32, 5, 6, 1), none = pair_none();
+    Pair y = pair_poisoned(&rig, DTYPE_F32, 4, 6);
+    cuda_check(cudaStreamBeginCapture(cuda_stream(rig.cuda), cudaStreamCaptureModeThreadLocal), "capture");
+    linear_forward(rig.cuda, y.cuda, x.cuda, w.cuda, none.cuda, WEIGHT_IN_OUT);
+    cuda_check(cudaStreamEndCapture(cuda_stream(rig.cuda), &graph), "capture");
+    cuda_check(cudaGraphDestroy(graph), "capture");
+    assert_int_equal(counts.runs, 1);
+    assert_int_equal(counts.last_way, WAY_SLOW);
+    linear_forward(rig.cuda, y.cuda, x.cuda, w.cuda, none.cuda, WEIGHT_IN_OUT); /* now it is */
+    assert_int_equal(counts.last_way, WAY_FAST);
+    linear_forward(rig.cpu, y.cpu, x.cpu, w.cpu, none.cpu, WEIGHT_IN_OUT);
+    expect_pair(&rig, "y", y, 1e-6);
+    rig_close(&rig);
+}
+
+static void without_the_library_ours_is_used_and_says_why(void **state) {
+    (void)state;
+    const char *named[][2] = {
+        {"none", "our own matrix products: TRAINC_CUBLASLT=none"},
+        {"/nowhere/libcublasLt.so", "our own matrix products: /nowhere/libcublasLt.so is not installed"},
+        {"libc.so.6", "our own matrix products: libc.so.6 has no cublasLtCreate"},
+    };
+    for (int i = 0; i < 3; i++) {
+        Rig rig = rig_open(DTYPE_F32);
+        setenv("TRAINC_CUBLASLT", named[i][0], 1);
+        cublas_open(rig.cuda, NULL);
+        unsetenv("TRAINC_CUBLASLT");
+        check_layer(&rig, DTYPE_F32, 5, 7, 3, WEIGHT_OUT_IN, true);
+        assert_string_equal(cublas_description(rig.cuda), named[i][1]);
+        rig_close(&rig);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_are_described_as_they_are),
+        cmocka_unit_test(the_fastest_way_with_the_same_bits_is_taken_and_remembered),
+        cmocka_unit_test(true_f32_where_it_is_wanted),
+        cmocka_unit_test(nothing_is_timed_while_a_graph_is_captured),
+        cmocka_unit_test(without_the_library_ours_is_used_and_says_why),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#else
+
+int main(void) {
+    puts("skipped: cuBLASLt's header is not installed");
+    return 0;
+}
+
+#endif
