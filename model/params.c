@@ -60,7 +60,9 @@ int params_find(const ParamTable *table, const char *name) {
 Tensor param_view(const ParamTable *table, Tensor flat, int index) {
     if (!tensor_given(flat)) return flat;
     const Param *param = &table->items[index];
-    Tensor view = {.data = (float *)flat.data + param->offset, .dtype = flat.dtype, .rank = param->rank};
+    Tensor view = {.data = (char *)flat.data + (size_t)param->offset * dtype_size(flat.dtype),
+                   .dtype = flat.dtype,
+                   .rank = param->rank};
     memcpy(view.dims, param->dims, sizeof view.dims);
     return view;
 }
