@@ -205,14 +205,16 @@ bench-cpu: packages-build
 
 # The tests of the cuda device on the card that is there, and its benchmark against PyTorch. gpu-bundle packs both for a
 # machine that has neither the libraries nor a compiler.
-GPU_TESTS = $(patsubst %,$(ON_GPU)/%,$(basename $(wildcard tests/cuda/test_*.c)))
+# The wrappers of inline PTX come first: what fails there makes the rest meaningless.
+GPU_TEST_NAMES = tests/cuda/test_wrappers $(basename $(wildcard tests/cuda/test_*.c))
+GPU_TESTS = $(addprefix $(ON_GPU)/,$(GPU_TEST_NAMES))
 $(ON_GPU)/tests/cuda/test_%: $(ON_GPU)/tests/cuda/test_%.o $(BUILD)/tests/helpers.o $(CUDA_DEVICE) $(BUILD)/libtrain.a
 	$(CC) -fopenmp $^ -o $@ -lcmocka $(CUDA_LIBS) $(LDLIBS)
 
 gpu-programs: $(GPU_TESTS) $(BUILD)/tests/bench_step $(BUILD)/train_gpt
 gpu-test:
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=native gpu-programs
-	@BUILD=$(BUILD) tools/run_tests.sh $(patsubst %,$(BUILD)/gpu_native/%,$(basename $(wildcard tests/cuda/test_*.c)))
+	@BUILD=$(BUILD) tools/run_tests.sh $(addprefix $(BUILD)/gpu_native/,$(GPU_TEST_NAMES))
 gpu-bench:
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=native gpu-programs
 	@$(PYTHON) tests/reference/bench_gpu.py $(BUILD)/tests/bench_step benchmarks
