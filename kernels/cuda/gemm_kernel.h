@@ -237,7 +237,7 @@ template <class Tile, bool A_ALONG_K, bool B_ALONG_K> struct Products<float, Til
 #pragma unroll
                 for (int i = 0; i < ROWS; i++)
 #pragma unroll
-                    for (int j = 0; j < COLUMNS; j++) sums[i][j] = fmaf(a[k][i], b[k][j], sums[i][j]);
+                    for (int j = 0; j < COLUMNS; j++) sums[i][j] += a[k][i] * b[k][j];
         }
     }
 
