@@ -226,6 +226,9 @@ int main(int argc, char **argv) {
     resolve_vocabulary(&o);
     if (o.train.dry_run) return dry_run(&o);
 
+    if (o.frozen_text_rows > o.number_text_tokens + 1)
+        die_usage("--frozen-text-rows %lld: the text tables have %lld", (long long)o.frozen_text_rows,
+                  (long long)o.number_text_tokens + 1);
     const char *why;
     Device *device = device_open(o.train.device, (int)o.train.threads, &why);
     bool own_validation = o.train.val_manifest.count > 0, split = !own_validation && o.train.val_ratio > 0;

@@ -24,14 +24,16 @@ typedef struct {
     Segment *segments;
     int n_segments;
 
-    int64_t total_steps, batches_an_epoch, validation_batches, val_interval;
+    int64_t total_steps;    /* the run's last; */
+    int64_t schedule_steps; /* where the learning rate reaches 0: --max-steps, if that is given */
+    int64_t batches_an_epoch, validation_batches;
     Tensor sums, norm;     /* device: f32 [g, n_metrics], [1] */
     float *host_sums;      /* the same on the host, read once a step */
     char *batch_memory[2]; /* device: the fields of two batches; none where the device reads host memory */
     size_t batch_bytes;
     int64_t n_staged;
     int32_t *samples; /* of the current step, for the message about a loss that is not finite */
-    int n_samples, max_samples;
+    int64_t n_samples, max_samples;
     int64_t *counts; /* [g, BATCH_MAX_COUNTS] */
 
     double window_sums[MODEL_MAX_METRICS], window_counts[BATCH_MAX_COUNTS]; /* since the last log line */
@@ -65,10 +67,9 @@ static LoaderOptions validation_options(const TrainOptions *o) {
                            .stop_after = -1};
 }
 
-/* How many optimizer steps the run has: --max-steps, or floor(micro-batches of all epochs / accumulation). */
+/* How many optimizer steps the run has: floor(micro-batches of all epochs / accumulation), at most --max-steps. */
 static int64_t count_steps(const Training *t, const LoaderOptions *options) {
     const TrainOptions *o = t->options;
-    if (o->max_steps) return o->max_steps;
     int64_t batches = 0, first = loader_epoch_batches(t->train, options, 0);
     if (!o->token_budget)
         batches = first * o->epochs;
@@ -79,7 +80,7 @@ static int64_t count_steps(const Training *t, const LoaderOptions *options) {
         die("nothing to do: %lld epochs have %lld micro-batches, fewer than the %lld of one optimizer step; lower -g "
             "or -b",
             (long long)o->epochs, (long long)batches, (long long)o->grad_accumulation);
-    return steps;
+    return o->max_steps && o->max_steps < steps ? o->max_steps : steps;
 }
 
 /* The fields of a batch where the device can read them: one copy, beside the work on the batch before, or none. */
@@ -223,7 +224,7 @@ static void stop_nonfinite(Run *run, const TrainState *before) {
     Training *t = run->t;
     char ids[2048] = "";
     size_t used = 0;
-    for (int i = 0; i < run->n_samples && used < sizeof ids - 128; i++)
+    for (int64_t i = 0; i < run->n_samples && used < sizeof ids - 128; i++)
         used += (size_t)snprintf(ids + used, 128, " %.100s", t->train->sample_id(t->train, run->samples[i]));
     t->state = *before;
     save(run, false);
@@ -258,7 +259,7 @@ static void train_step(Run *run) {
     if (finite) {
         wait_for_checkpoint(run); /* it reads the weights that are about to change */
         AdamW adamw = {.learning_rate = (float)(o->learning_rate *
-                                                schedule_cosine(t->state.step, o->warmup_steps, run->total_steps)),
+                                                schedule_cosine(t->state.step, o->warmup_steps, run->schedule_steps)),
                        .beta1 = 0.9f,
                        .beta2 = 0.999f,
                        .epsilon = 1e-8f,
@@ -278,7 +279,7 @@ static void train_step(Run *run) {
 
 static double learning_rate_of_step(const Run *run) {
     const TrainOptions *o = run->t->options;
-    return o->learning_rate * schedule_cosine(run->t->state.step - 1, o->warmup_steps, run->total_steps);
+    return o->learning_rate * schedule_cosine(run->t->state.step - 1, o->warmup_steps, run->schedule_steps);
 }
 
 static double remaining_seconds(const Run *run) {
@@ -396,7 +397,7 @@ static Run run_open(Training *t) {
     LoaderOptions options = loader_options(o, &t->state, 0);
     run.total_steps = count_steps(t, &options);
     run.batches_an_epoch = loader_epoch_batches(t->train, &options, 0);
-    run.val_interval = o->val_interval ? o->val_interval : run.batches_an_epoch / g > 1 ? run.batches_an_epoch / g : 1;
+    run.schedule_steps = o->max_steps ? o->max_steps : run.total_steps;
     free(t->state.options_json); /* those of the run before */
     t->state.options_json = options_to_json(t->rows, t->n_rows);
     run.n_segments = params_segments(&t->model->params, (float)o->weight_decay, &run.segments);
@@ -404,7 +405,7 @@ static Run run_open(Training *t) {
     run.norm = tensor_1d(t->device->allocate(t->device, 4), DTYPE_F32, 1);
     run.host_sums = xcalloc((size_t)(g * n), sizeof(float));
     run.counts = xcalloc((size_t)g * BATCH_MAX_COUNTS, sizeof(int64_t));
-    run.max_samples = (int)(g * (o->token_budget ? o->token_budget / 8 + 1 : o->batch_size));
+    run.max_samples = g * (o->batch_size && o->batch_size < t->train->n_samples ? o->batch_size : t->train->n_samples);
     run.samples = xcalloc((size_t)run.max_samples, sizeof(int32_t));
     make_directories(o->output_dir);
     run.checkpointer = checkpointer_open(o->output_dir, (int)o->keep_checkpoints);
@@ -478,12 +479,15 @@ int train_run(Training *t) {
     stop_defer();
     report_start(t, run.total_steps, run.batches_an_epoch, run.validation_batches);
     device_reset_counters(t->device);
+    t->device->profile = o->profile;
     run.run_start = run.window_start = seconds_now();
     while (t->state.step < run.total_steps && !stop_signal()) {
+        int64_t epoch = t->state.epoch;
         train_step(&run);
         bool last = t->state.step == run.total_steps, best = false;
+        bool due = o->val_interval ? t->state.step % o->val_interval == 0 : t->state.epoch != epoch;
         log_train(&run);
-        if (run.validation && (t->state.step % run.val_interval == 0 || last)) best = validate(&run);
+        if (run.validation && (due || last)) best = validate(&run);
         run.allocations_at_last_step = allocation_count() + t->device->allocation_calls;
         if (t->state.step == run.first_step + 1) run.allocations_at_first_step = run.allocations_at_last_step;
         if (best || (o->save_interval && t->state.step % o->save_interval == 0)) save(&run, best);

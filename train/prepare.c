@@ -12,7 +12,7 @@
 
 /* Options that decide which samples a micro-batch holds: a run cannot go on bit by bit if one of them has changed. */
 static const char *const stream_options[] = {"batch-size", "grad-accumulation", "token-budget", "bucketing",
-                                             "seed",       "val-ratio"};
+                                             "seed",       "val-ratio",         "repair-codes"};
 
 /* The 16-bit type of the activations; f32: there is none. */
 static DType half_type(const Training *t) { return t->options->amp ? t->device->half : DTYPE_F32; }
@@ -118,6 +118,7 @@ static void resume(Training *t) {
     if (!checkpoint_load(t->resumed_from, &t->model->params, host_view(t, 0), host_view(t, 1), host_view(t, 2),
                          &t->state, &t->source, &t->carried, &t->n_carried, &error))
         die("--resume %s: %s", t->resumed_from, error.text);
+    if (!t->n_carried) tensor_file_close(&t->source); /* nothing in it is needed any more */
     upload_parts(t, 3);
     compare_options(t, t->state.options_json);
     if (t->state.n_samples != t->train->n_samples)

@@ -24,7 +24,8 @@ int train_option_rows(TrainOptions *o, Option *rows) {
         ROW("base-checkpoint", 0, OPTION_TEXT, &o->base_checkpoint, NULL, 0, 0, "PATH",
             "weights to start from (.safetensors or .pth); none: random initialisation"),
         ROW("output-dir", 'o', OPTION_TEXT, &o->output_dir, "trained_ckpts", 0, 0, "DIR", "checkpoints and logs"),
-        ROW("batch-size", 'b', OPTION_INT, &o->batch_size, "0", 0, 65536, "N", "sequences a micro-batch; 0: 8"),
+        ROW("batch-size", 'b', OPTION_INT, &o->batch_size, "0", 0, 65536, "N",
+            "sequences a micro-batch; 0: 8, or what --token-budget allows"),
         ROW("grad-accumulation", 'g', OPTION_INT, &o->grad_accumulation, "0", 0, 65536, "N",
             "micro-batches an optimizer step; 0: 4"),
         ROW("token-budget", 0, OPTION_INT, &o->token_budget, "0", 0, 1e9, "N",
@@ -33,7 +34,7 @@ int train_option_rows(TrainOptions *o, Option *rows) {
             "put sequences of similar length into one micro-batch"),
         ROW("epochs", 0, OPTION_INT, &o->epochs, "10", 1, 1e6, "N", "passes over the data"),
         ROW("max-steps", 0, OPTION_INT, &o->max_steps, "0", 0, 1e12, "N",
-            "stop after so many optimizer steps; 0: no cap"),
+            "stop after so many optimizer steps, if the epochs do not end before; 0: no cap"),
         ROW("learning-rate", 0, OPTION_FLOAT, &o->learning_rate, "2e-5", 0, 10, "X", "peak learning rate of AdamW"),
         ROW("weight-decay", 0, OPTION_FLOAT, &o->weight_decay, "0.01", 0, 10, "X", "decoupled weight decay"),
         ROW("warmup-steps", 0, OPTION_INT, &o->warmup_steps, "1000", 0, 1e12, "N",
@@ -44,7 +45,7 @@ int train_option_rows(TrainOptions *o, Option *rows) {
             "divide the loss by the tokens of each micro-batch, or of the whole effective batch"),
         ROW("log-interval", 0, OPTION_INT, &o->log_interval, "100", 1, 1e9, "N", "steps between log lines"),
         ROW("val-interval", 0, OPTION_INT, &o->val_interval, "1000", 0, 1e9, "N",
-            "steps between validations; 0: once an epoch"),
+            "steps between validations; 0: with the first step that reaches into a new epoch"),
         ROW("val-batch-size", 0, OPTION_INT, &o->val_batch_size, "0", 0, 65536, "N",
             "sequences a validation batch; 0: twice --batch-size"),
         ROW("max-val-batches", 0, OPTION_INT, &o->max_val_batches, "200", 0, 1e9, "N",
@@ -79,9 +80,9 @@ int train_option_rows(TrainOptions *o, Option *rows) {
 }
 
 void train_options_resolve(TrainOptions *o) {
-    if (!o->batch_size) o->batch_size = 8;
+    if (!o->batch_size && !o->token_budget) o->batch_size = 8;
     if (!o->grad_accumulation) o->grad_accumulation = 4;
-    if (!o->val_batch_size) o->val_batch_size = 2 * o->batch_size;
+    if (!o->val_batch_size) o->val_batch_size = o->batch_size ? 2 * o->batch_size : 16;
     if (!o->num_workers) {
         long cores = sysconf(_SC_NPROCESSORS_ONLN) / 2;
         o->num_workers = cores < 1 ? 1 : cores > 4 ? 4 : cores;
