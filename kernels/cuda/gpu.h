@@ -142,6 +142,41 @@ GPU_INLINE float block_max(float x, float *scratch) {
  *                           They are there after copy_async_wait<N> (all but the newest N committed groups) and, for
  *                           other threads, a barrier. */
 
+/* Volta has neither ldmatrix nor these fragments: the same by shuffles and plain arithmetic. Correct, not fast. Blocks
+ * are a multiple of 32 threads wide. */
+GPU_INLINE void load_matrix_x4_slowly(uint32_t (&r)[4], const void *row, bool transposed) {
+    int lane = threadIdx.x % 32, first = transposed ? 2 * (lane % 4) : lane / 4;
+    unsigned long long mine = reinterpret_cast<unsigned long long>(row);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        unsigned long long low = __shfl_sync(0xFFFFFFFFu, mine, 8 * i + first);
+        if (!transposed) { /* for all lanes or for none */
+            r[i] = reinterpret_cast<const uint32_t *>(low)[lane % 4];
+            continue;
+        }
+        unsigned long long high = __shfl_sync(0xFFFFFFFFu, mine, 8 * i + first + 1);
+        r[i] = reinterpret_cast<const uint16_t *>(low)[lane / 4] |
+               (uint32_t) reinterpret_cast<const uint16_t *>(high)[lane / 4] << 16;
+    }
+}
+
+template <class T> GPU_INLINE void mma_16x8x16_slowly(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    int lane = threadIdx.x % 32, row = lane / 4, column = 2 * (lane % 4);
+    uint32_t b[2] = {b0, b1};
+#pragma unroll
+    for (int k = 0; k < 8; k++) { /* pairs (2k, 2k + 1) of the sum's index */
+        int half = k / 4, at = k % 4;
+        float2 a_low = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, a[2 * half], 4 * row + at));
+        float2 a_high = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, a[2 * half + 1], 4 * row + at));
+        float2 b_left = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, b[half], 4 * column + at));
+        float2 b_right = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, b[half], 4 * (column + 1) + at));
+        d[0] += a_low.x * b_left.x + a_low.y * b_left.y;
+        d[1] += a_low.x * b_right.x + a_low.y * b_right.y;
+        d[2] += a_high.x * b_left.x + a_high.y * b_left.y;
+        d[3] += a_high.x * b_right.x + a_high.y * b_right.y;
+    }
+}
+
 #if defined __CUDACC__
 
 GPU_INLINE uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
@@ -153,12 +188,7 @@ GPU_INLINE void load_matrix_x4(uint32_t (&r)[4], const void *row) {
                  : "r"(shared_address(row))
                  : "memory");
 #else
-    int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        uint64_t from = __shfl_sync(0xFFFFFFFFu, (unsigned long long)row, 8 * i + lane / 4);
-        r[i] = reinterpret_cast<const uint32_t *>(from)[lane % 4];
-    }
+    load_matrix_x4_slowly(r, row, false);
 #endif
 }
 
@@ -169,14 +199,7 @@ GPU_INLINE void load_matrix_x4_transposed(uint32_t (&r)[4], const void *row) {
                  : "r"(shared_address(row))
                  : "memory");
 #else
-    int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        uint64_t low = __shfl_sync(0xFFFFFFFFu, (unsigned long long)row, 8 * i + 2 * (lane % 4));
-        uint64_t high = __shfl_sync(0xFFFFFFFFu, (unsigned long long)row, 8 * i + 2 * (lane % 4) + 1);
-        r[i] = reinterpret_cast<const uint16_t *>(low)[lane / 4] |
-               (uint32_t) reinterpret_cast<const uint16_t *>(high)[lane / 4] << 16;
-    }
+    load_matrix_x4_slowly(r, row, true);
 #endif
 }
 
@@ -203,21 +226,8 @@ template <class T> GPU_INLINE void mma_16x8x16(float (&d)[4], const uint32_t (&a
     } else {
         __trap(); /* no preset chooses bf16 for such a card */
     }
-#else                      /* Volta has no such fragments: the same product by shuffles. Correct, not fast */
-    int lane = threadIdx.x % 32, row = lane / 4, column = 2 * (lane % 4);
-    uint32_t b[2] = {b0, b1};
-#pragma unroll
-    for (int k = 0; k < 8; k++) { /* pairs (2k, 2k + 1) of the sum's index */
-        int half = k / 4, at = k % 4;
-        float2 a_low = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, a[2 * half], 4 * row + at));
-        float2 a_high = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, a[2 * half + 1], 4 * row + at));
-        float2 b_left = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, b[half], 4 * column + at));
-        float2 b_right = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, b[half], 4 * (column + 1) + at));
-        d[0] += a_low.x * b_left.x + a_low.y * b_left.y;
-        d[1] += a_low.x * b_right.x + a_low.y * b_right.y;
-        d[2] += a_high.x * b_left.x + a_high.y * b_left.y;
-        d[3] += a_high.x * b_right.x + a_high.y * b_right.y;
-    }
+#else
+    mma_16x8x16_slowly<T>(d, a, b0, b1);
 #endif
 }
 

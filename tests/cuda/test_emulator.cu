@@ -87,8 +87,9 @@ static void device_memory_on_the_host() { counting(1)[0] = 3; }
 
 __global__ void overrun_static(float *out, int n) {
     SHARED(float, s, [32]);
+    float *beyond = s + n; /* a pointer: UBSan knows the bounds of an array */
     s[threadIdx.x] = 0;
-    if (threadIdx.x == 0) s[n] = 1;
+    if (threadIdx.x == 0) *beyond = 1;
     out[threadIdx.x] = s[threadIdx.x];
 }
 static void static_shared_memory_beyond_the_end() { gpu_launch(overrun_static, 1, 32, 0, 0, counting(32), 32); }

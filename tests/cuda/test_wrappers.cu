@@ -76,8 +76,10 @@ GPU_INLINE uint32_t two_halves(const void *low, const void *high) {
     return *(const uint16_t *)low | (uint32_t) * (const uint16_t *)high << 16;
 }
 
-/* d[16][8] += a[16][16] b[16][8] by one warp; from_shared: fragments by load_matrix, of a and of b transposed. */
-template <class T> __global__ void multiply(float *d, const T *a, const T *b, bool from_shared) {
+enum Way { BY_HAND, FROM_SHARED, SLOWLY }; /* how fragments are made; SLOWLY: all as on a card without tensor cores */
+
+/* d[16][8] += a[16][16] b[16][8] by one warp. */
+template <class T> __global__ void multiply(float *d, const T *a, const T *b, Way way) {
     SHARED(T, a_tile, [16][16]);
     SHARED(T, b_tile, [16][8]);
     int lane = threadIdx.x;
@@ -87,7 +89,10 @@ template <class T> __global__ void multiply(float *d, const T *a, const T *b, bo
     for (int i = lane; i < 128; i += 32) b_tile[i / 8][i % 8] = b[i];
     __syncwarp();
     for (int i = 0; i < 4; i++) dr[i] = d[8 * place_in_d(lane, i).row + place_in_d(lane, i).column];
-    if (from_shared) {
+    if (way == SLOWLY) {
+        load_matrix_x4_slowly(ar, &a_tile[lane % 16][lane / 16 * 8], false);
+        load_matrix_x4_slowly(br, &b_tile[lane % 16][0], true);
+    } else if (way == FROM_SHARED) {
         load_matrix_x4(ar, &a_tile[lane % 16][lane / 16 * 8]);
         load_matrix_x4_transposed(br, &b_tile[lane % 16][0]); /* lanes 16 to 31 load the same again, into br[2..3] */
     } else {
@@ -100,13 +105,16 @@ template <class T> __global__ void multiply(float *d, const T *a, const T *b, bo
             br[r] = two_halves(&b_tile[low.row][low.column], &b_tile[high.row][high.column]);
         }
     }
-    mma_16x8x16<T>(dr, ar, br[0], br[1]);
+    if (way == SLOWLY)
+        mma_16x8x16_slowly<T>(dr, ar, br[0], br[1]);
+    else
+        mma_16x8x16<T>(dr, ar, br[0], br[1]);
     __syncwarp();
     for (int i = 0; i < 4; i++) d[8 * place_in_d(lane, i).row + place_in_d(lane, i).column] = dr[i];
 }
 
-template <class T> static void multiplies(bool from_shared) {
-    if (is_bf16<T>::value && capability() < 80) skip();
+template <class T> static void multiplies(Way way) {
+    if (is_bf16<T>::value && way != SLOWLY && capability() < 80) skip();
     std::vector<T> a(256), b(128);
     std::vector<float> d(128), want(128);
     for (T &x : a) x = from_float<T>((float)draw(256)); /* exact in both types, products and sums exact in f32 only */
@@ -119,15 +127,19 @@ template <class T> static void multiplies(bool from_shared) {
         }
     Array<T> a_there(a), b_there(b);
     Array<float> d_there(d);
-    CHECKED(gpu_launch(multiply<T>, 1, 32, 0, 0, d_there.device, a_there.device, b_there.device, from_shared));
+    CHECKED(gpu_launch(multiply<T>, 1, 32, 0, 0, d_there.device, a_there.device, b_there.device, way));
     d_there.download();
     for (int i = 0; i < 128; i++) assert_float_equal(d_there.host[i], want[i], 0);
 }
 
-static void tensor_cores_multiply_f16(void **) { multiplies<f16>(false); }
-static void tensor_cores_multiply_bf16(void **) { multiplies<bf16>(false); }
-static void loaded_matrices_multiply_f16(void **) { multiplies<f16>(true); }
-static void loaded_matrices_multiply_bf16(void **) { multiplies<bf16>(true); }
+static void tensor_cores_multiply_f16(void **) { multiplies<f16>(BY_HAND); }
+static void tensor_cores_multiply_bf16(void **) { multiplies<bf16>(BY_HAND); }
+static void loaded_matrices_multiply_f16(void **) { multiplies<f16>(FROM_SHARED); }
+static void loaded_matrices_multiply_bf16(void **) { multiplies<bf16>(FROM_SHARED); }
+static void cards_without_tensor_cores_multiply_too(void **) {
+    multiplies<f16>(SLOWLY);
+    multiplies<bf16>(SLOWLY);
+}
 
 /* Four 8x8 matrices whose elements are their own numbers, rows scattered over shared memory as `order` says. */
 __global__ void load_numbers(uint32_t *out, const int *order, bool transposed) {
@@ -496,6 +508,7 @@ int main(void) {
         cmocka_unit_test(tensor_cores_multiply_bf16),
         cmocka_unit_test(loaded_matrices_multiply_f16),
         cmocka_unit_test(loaded_matrices_multiply_bf16),
+        cmocka_unit_test(cards_without_tensor_cores_multiply_too),
         cmocka_unit_test(matrices_are_loaded_row_by_row_or_column_by_column),
         cmocka_unit_test(copies_arrive_when_their_group_is_waited_for),
         cmocka_unit_test(conversions_round_to_the_nearest_even_bf16),
