@@ -24,7 +24,8 @@ static const char *const five_of_ten = "--max-steps 10 --warmup-steps 2 --learni
                                        "--save-interval 1 --keep-checkpoints 20 --val-ratio 0";
 static const char *const one_step = "--max-steps 1 --val-ratio 0";
 
-static char *data, *weights_path; /* the manifests' directory; the golden weights, which are a base checkpoint */
+static char *data;                                                              /* the directory of the manifests */
+static const char *weights_path = "tests/reference/golden/weights.safetensors"; /* the base checkpoint */
 static char output[1 << 16];
 
 static TensorFile open_file(const char *path) {
@@ -113,7 +114,6 @@ static FILE *open_manifest(const char *name) {
 static int make_data(void **state) {
     (void)state;
     data = scratch_directory();
-    weights_path = xstrdup("tests/reference/golden/weights.safetensors");
     FILE *both = open_manifest("both"), *equal = open_manifest("equal"), *unequal = open_manifest("unequal");
     write_samples("equal", equal, both);
     write_samples("unequal", unequal, both);
@@ -332,6 +332,159 @@ static void a_resumed_run_takes_the_golden_steps(void **state) {
     free(run);
 }
 
+/* ---- the same numbers on two ways ---- */
+
+static void check_same_step(const char *a, const char *b) {
+    TensorFile weights = open_golden("weights"), x = open_in(a, "dump"), y = open_in(b, "dump");
+    for (int t = 0; t < weights.n_tensors; t++) {
+        const char *name = weights.tensors[t].name;
+        float *got = floats(&x, "grad.", name), *want = floats(&y, "grad.", name);
+        assert_close(name, got, want, weights.tensors[t].count, 1e-5); /* the sum's order is another */
+        free(got);
+        free(want);
+    }
+    expect("grad_norm", logged_once(a, "train", "train/grad_norm"), logged_once(b, "train", "train/grad_norm"), 1e-6);
+    for (int i = 0; i < METRICS; i++) {
+        char *key = xformat("train/%s", metrics[i]);
+        expect(key, logged_once(a, "train", key), logged_once(b, "train", key), 1e-6);
+        free(key);
+    }
+    tensor_file_close(&weights);
+    tensor_file_close(&x);
+    tensor_file_close(&y);
+}
+
+static void loss_norm_batch_makes_one_batch_of_the_micro_batches(void **state) {
+    (void)state;
+    static const struct { int b, g; } ways[] = {{3, 2}, {2, 3}, {1, 6}};
+    const char *const norms[] = {"batch", "micro"};
+    for (int k = 0; k < 2; k++) { /* of one micro-batch both are the same */
+        char *whole = train("both", "%s -b 6 -g 1 --loss-norm %s", one_step, norms[k]);
+        for (int i = 0; i < 3; i++) {
+            char *run = train("both", "%s -b %d -g %d --loss-norm batch", one_step, ways[i].b, ways[i].g);
+            check_same_step(run, whole);
+            free(run);
+        }
+        free(whole);
+    }
+    char *batch = train("both", "%s -b 1 -g 6 --loss-norm batch", one_step);
+    char *micro = train("both", "%s -b 1 -g 6 --loss-norm micro", one_step);
+    double x = logged_once(batch, "train", "train/grad_norm"), y = logged_once(micro, "train", "train/grad_norm");
+    assert_true(fabs(x / y - 1) > 1e-3); /* or nothing was shown above */
+    free(batch);
+    free(micro);
+}
+
+static void check_validation(const char *run, const char *const *names, int n, bool as_trained) {
+    double means[METRICS], counts[METRICS];
+    golden_means(names, n, means, counts);
+    for (int i = 0; i < METRICS; i++) {
+        char *key = xformat("val/%s", metrics[i]), *trained = xformat("train/%s", metrics[i]);
+        double value = logged_once(run, "val", key);
+        char *printed = xformat("%s=%.4f", metrics[i], value);
+        expect(key, value, means[i], 1e-5);
+        if (as_trained) expect(key, value, logged_once(run, "train", trained), 1e-6);
+        assert_contains(strstr(output, "[Val]"), printed);
+        free(key);
+        free(trained);
+        free(printed);
+    }
+    expect("val/objective", logged_once(run, "val", "val/objective"), 0.2 * means[0] + 0.8 * means[1], 1e-5);
+}
+
+static void validation_says_what_a_step_says_of_the_same_samples(void **state) {
+    (void)state;
+    const char *const names[] = {"equal", "unequal"};
+    static const int sizes[] = {6, 4, 1}; /* one batch; two of different sizes; six */
+    for (int i = 0; i < 3; i++) {
+        char *run =
+            train("both", "-b 3 -g 2 --max-steps 1 --learning-rate 0 --val-manifest %s/both --val-batch-size %d", data,
+                  sizes[i]);
+        check_validation(run, names, 2, true);
+        free(run);
+    }
+    char *run =
+        train("both", "-b 3 -g 2 --max-steps 1 --val-manifest %s/both --val-batch-size 3 --max-val-batches 1", data);
+    check_validation(run, names, 1, false);
+    free(run);
+}
+
+/* ---- a base checkpoint with a smaller vocabulary ---- */
+
+static const char *const text_tables[] = {"text_embedding.weight", "text_head.weight", "text_head.bias"};
+static const float of_its_own[6] = {1, -2, 3, -4, 5, -6};
+
+/* The golden weights with the leading rows of the text tables, and a tensor that the model does not have. */
+static void write_small_base(const char *path) {
+    TensorFile file = open_golden("weights");
+    TensorToWrite tensors[MAX_TENSORS];
+    Error error;
+    int n = 0;
+    assert_true(file.n_tensors < MAX_TENSORS);
+    for (; n < file.n_tensors; n++) {
+        const StoredTensor *t = &file.tensors[n];
+        tensors[n] = (TensorToWrite){.name = t->name, .dtype = t->dtype, .rank = t->rank, .data = t->data};
+        memcpy(tensors[n].dims, t->dims, sizeof t->dims);
+        for (int i = 0; i < 3; i++)
+            if (!strcmp(t->name, text_tables[i])) tensors[n].dims[0] = BASE_ROWS;
+    }
+    tensors[n++] = (TensorToWrite){
+        .name = "conditioning_encoder.extra", .dtype = "F32", .rank = 2, .dims = {2, 3}, .data = of_its_own};
+    if (!safetensors_write(path, tensors, n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
+    tensor_file_close(&file);
+}
+
+/* All rows of the base but its last, the stop token's place, are as they were; every other has moved since `earlier`.
+ */
+static void check_frozen(const char *checkpoint, const char *earlier) {
+    TensorFile base = open_golden("weights"), before = open_in(earlier, "model.safetensors");
+    TensorFile after = open_in(checkpoint, "model.safetensors");
+    const StoredTensor *carried = find(&after, "", "conditioning_encoder.extra");
+    assert_int_equal(carried->bytes, sizeof of_its_own);
+    assert_memory_equal(carried->data, of_its_own, sizeof of_its_own);
+    for (int i = 0; i < 3; i++) {
+        const StoredTensor *was = find(&base, "", text_tables[i]), *then = find(&before, "", text_tables[i]);
+        const StoredTensor *is = find(&after, "", text_tables[i]);
+        size_t row = is->bytes / (size_t)is->dims[0], frozen = (BASE_ROWS - 1) * row;
+        assert_int_equal(is->dims[0], 51);
+        assert_memory_equal(is->data, was->data, frozen);
+        for (size_t at = frozen; at < is->bytes; at += row)
+            if (!memcmp((const char *)is->data + at, (const char *)then->data + at, row))
+                fail_msg("row %d of %s did not move", (int)(at / row), text_tables[i]);
+    }
+    tensor_file_close(&base);
+    tensor_file_close(&before);
+    tensor_file_close(&after);
+}
+
+static void a_resumed_run_keeps_frozen_rows_and_carried_tensors(void **state) {
+    (void)state;
+    static const char *const files[] = {"model.safetensors", "optimizer.safetensors"};
+    const char *golden = weights_path;
+    char *small = path_join(data, "small.safetensors");
+    write_small_base(small);
+    weights_path = small;
+    char *run = train("both", "%s -b 3 -g 1", five_of_ten), *resumed;
+    assert_contains(output, "3 resized, 1 carried");
+    char *at = path_join(run, "step_00000005"), *end = path_join(run, "last"), *other;
+    resumed = train("both", "%s -b 3 -g 1 --resume %s", five_of_ten, at);
+    other = path_join(resumed, "last");
+    check_frozen(end, at);
+    check_frozen(other, at);
+    for (int i = 0; i < 2; i++)
+        if (run_command(output, sizeof output, "cmp %s/%s %s/%s", end, files[i], other, files[i]))
+            fail_msg("%s", output);
+    /* without the base file, too: the checkpoint knows */
+    weights_path = golden;
+    free(resumed);
+    free(other);
+    resumed = train("both", "%s -b 3 -g 1 --resume %s", five_of_ten, at);
+    other = path_join(resumed, "last");
+    check_frozen(other, at);
+    char *owned[] = {small, run, resumed, at, end, other};
+    for (int i = 0; i < 6; i++) free(owned[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_has_the_golden_gradients_and_losses),
@@ -339,6 +492,9 @@ int main(void) {
         cmocka_unit_test(five_steps_are_the_golden_ones),
         cmocka_unit_test(five_accumulated_steps_with_frozen_rows_are_the_golden_ones),
         cmocka_unit_test(a_resumed_run_takes_the_golden_steps),
+        cmocka_unit_test(loss_norm_batch_makes_one_batch_of_the_micro_batches),
+        cmocka_unit_test(validation_says_what_a_step_says_of_the_same_samples),
+        cmocka_unit_test(a_resumed_run_keeps_frozen_rows_and_carried_tensors),
     };
     return cmocka_run_group_tests(tests, make_data, NULL);
 }
