@@ -271,9 +271,12 @@ void *allocate(size_t bytes) {
     return memory;
 }
 
+/* Gives back the whole pages inside: those at its ends may hold the numbers of its neighbours. */
 void release(void *memory, size_t bytes) {
     set_states(device_space, memory, bytes, FREED);
-    madvise(memory, bytes, MADV_DONTNEED);
+    uintptr_t page = 4096, begin = (reinterpret_cast<uintptr_t>(memory) + page - 1) / page * page;
+    uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + bytes) / page * page;
+    if (begin < end) madvise(reinterpret_cast<void *>(begin), end - begin, MADV_DONTNEED);
 }
 
 void host_copies(void *to, const void *from, size_t bytes) {

@@ -260,7 +260,7 @@ int block_barrier(int predicate, Vote vote, Site site) {
     if (!w.arrived) {
         w.barrier = site;
         w.votes = 0;
-    } else if (w.barrier.line != site.line || strcmp(w.barrier.file, site.file) != 0)
+    } else if (w.barrier.line != site.line || (w.barrier.file != site.file && strcmp(w.barrier.file, site.file) != 0))
         fail("threads of one block are at different barriers: __syncthreads at %s:%d and at %s:%d", w.barrier.file,
              w.barrier.line, site.file, site.line);
     if (w.exited)
