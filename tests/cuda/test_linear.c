@@ -48,10 +48,11 @@ typedef struct {
 } Size;
 
 /* One and few, tile sizes and one more, rows that are and are not multiples of 16 bytes, the large tile (aligned, as
- * many tiles as the emulated device has multiprocessors), and few tiles with a long k, which is divided. */
+ * many tiles as the emulated device has multiprocessors), few tiles with a long k, which is divided, and many rows of
+ * tiles. */
 static const Size sizes[] = {{1, 1, 1},      {7, 1, 3},      {1, 7, 64},     {64, 64, 64},   {129, 64, 7},
-                             {64, 129, 130}, {130, 257, 65}, {256, 256, 96}, {200, 264, 40}, {72, 136, 520},
-                             {33, 31, 700},  {16, 8, 2048},  {64, 3, 129},   {264, 392, 24}};
+                             {64, 129, 130}, {130, 257, 65}, {200, 264, 40}, {72, 136, 520}, {33, 31, 700},
+                             {16, 8, 2048},  {64, 3, 129},   {570, 70, 9}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 /* c = op(a) op(b) + bias in double, added to what c was if `accumulate`. */
