@@ -85,6 +85,7 @@ CUDA_SOURCES = $(wildcard kernels/cuda/*.c kernels/cuda/*.cu)
 CUDA_OBJECTS = $(patsubst %,$(ON_GPU)/%.o,$(basename $(CUDA_SOURCES)))
 ifneq ($(and $(NVCC),$(filter-out none,$(GPU))),)
 CUDA_DEVICE = $(ON_GPU)/libcuda_device.a
+TAKE_CUDA = -Wl,-u,cuda_device_open # from the first archive that has it, before kernels/cuda_absent.c
 CUDA_LIBS = $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart_static.a /usr/lib/*/libcudart_static.a)) -ldl -lrt
 endif
 
@@ -101,7 +102,7 @@ $(ON_GPU)/libcuda_device.a: $(CUDA_OBJECTS)
 	@ar rcs $@ $^
 
 $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tests/bench_step: $(BUILD)/%: $(BUILD)/%.o $(CUDA_DEVICE) $(BUILD)/libtrain.a
-	$(CC) -fopenmp $(EXTRA) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
+	$(CC) -fopenmp $(EXTRA) $(TAKE_CUDA) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
 
 # The cuda device for the CPU: the kernels by the C++ compiler, the CUDA runtime by kernels/cuda/emulate. For tests.
 # It needs CUDA's headers only; where no toolkit is, `make test` gets them.
