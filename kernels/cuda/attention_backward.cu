@@ -47,9 +47,9 @@ __global__ void __launch_bounds__(256)
  * dQ itself; with more, a small kernel adds the parts. So 5 products, not the 7 of separate kernels for dQ and for dK
  * and dV, for 8 QUERIES HEAD bytes of mostly L2 traffic a tile. There are just enough parts to fill the card twice.
  *
- * Per 64 x 64 block of pairs and head size 64 a warp's products take 16-fold reuse of each fragment of its own rows and
- * one of the others': 46 KB of shared memory for 327,680 multiply-adds, 115 % of what an A100 can load while it
- * multiplies, 57 % on cards with half as many multiply-adds a cycle (8.6, 8.9 with f32 sums run at a quarter or half).
+ * For 64 queries and heads of 64 a warp moves 46 KB out of shared memory for its 327,680 multiply-adds: 115 % of what
+ * an A100 can load in the time it multiplies, 57 % where there are half as many multiply-adds a cycle (8.9), less on
+ * cards that sum in f32 at half that rate. These are counts, not measurements.
  * Registers: dK, dV and the tiles of S and dP are HEAD + QUERIES = 128 (160 for heads of 128) of 255.
  *
  * grid     sequences x parts x heads, heads fastest
