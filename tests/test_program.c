@@ -302,6 +302,27 @@ static void check_five_steps(const char *run, const char *golden_name, int froze
     tensor_file_close(&golden);
 }
 
+/* The rate of the first step is 0: the second says the same of the same samples, and so does a line for both steps. */
+static void a_log_line_is_the_mean_of_its_own_steps(void **state) {
+    (void)state;
+    const char *const names[] = {"equal", "unequal"};
+    char *each = train("both", "-b 3 -g 2 --max-steps 2 --warmup-steps 2 --val-ratio 0");
+    char *both = train("both", "-b 3 -g 2 --max-steps 2 --warmup-steps 2 --val-ratio 0 --log-interval 2");
+    double means[METRICS], counts[METRICS], values[3];
+    golden_means(names, 2, means, counts);
+    for (int i = 0; i < METRICS; i++) {
+        char *key = xformat("train/%s", metrics[i]);
+        assert_int_equal(logged(each, "train", key, values, 3), 2);
+        expect(key, values[0], means[i], 1e-5);
+        expect(key, values[1], means[i], 1e-5);
+        assert_int_equal(logged(both, "train", key, values, 3), 1);
+        expect(key, values[0], means[i], 1e-5);
+        free(key);
+    }
+    free(each);
+    free(both);
+}
+
 static void five_steps_are_the_golden_ones(void **state) {
     (void)state;
     for (int g = 1; g <= 2; g++) { /* twice the one batch is that batch */
@@ -492,6 +513,7 @@ int main(void) {
         cmocka_unit_test(five_steps_are_the_golden_ones),
         cmocka_unit_test(five_accumulated_steps_with_frozen_rows_are_the_golden_ones),
         cmocka_unit_test(a_resumed_run_takes_the_golden_steps),
+        cmocka_unit_test(a_log_line_is_the_mean_of_its_own_steps),
         cmocka_unit_test(loss_norm_batch_makes_one_batch_of_the_micro_batches),
         cmocka_unit_test(validation_says_what_a_step_says_of_the_same_samples),
         cmocka_unit_test(a_resumed_run_keeps_frozen_rows_and_carried_tensors),
