@@ -110,7 +110,8 @@ CUDA_HEADERS = build/cuda
 CUDA_INCLUDE = $(firstword $(wildcard $(addsuffix /cuda_runtime_api.h,$(CUDA_HOME)/include /usr/include \
                  $(CUDA_HEADERS)/nvidia/cu13/include)))
 EMULATED = $(BUILD)/emulated
-EMULATED_OBJECTS = $(patsubst %,$(EMULATED)/%.o,$(basename $(CUDA_SOURCES) $(wildcard kernels/cuda/emulate/*.cpp)))
+EMULATOR_OBJECTS = $(patsubst %.cpp,$(EMULATED)/%.o,$(wildcard kernels/cuda/emulate/*.cpp))
+EMULATED_OBJECTS = $(patsubst %,$(EMULATED)/%.o,$(basename $(CUDA_SOURCES))) $(EMULATOR_OBJECTS)
 CUDA_TESTS = $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(wildcard tests/cuda/test_*.c tests/cuda/test_*.cu)))
 ifneq ($(CUDA_INCLUDE),)
 TESTS += $(CUDA_TESTS)
@@ -137,6 +138,11 @@ $(BUILD)/libemulated.a: $(EMULATED_OBJECTS)
 $(BUILD)/tests/cuda/%.o: tests/cuda/%.cu
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
+
+# Tests in CUDA bring their own kernels.
+$(patsubst tests/%.cu,$(BUILD)/tests/%,$(wildcard tests/cuda/test_*.cu)): %: %.o $(BUILD)/tests/helpers.o $(EMULATOR_OBJECTS) \
+  $(patsubst %.c,$(BUILD)/%.o,$(wildcard base/*.c))
+	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka -lstdc++ -lm
 
 $(BUILD)/tests/cuda/test_%: $(BUILD)/tests/cuda/test_%.o $(BUILD)/tests/helpers.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
