@@ -278,8 +278,8 @@ static float time_way(const Cublas *cublas, Device *device, const Problem *p, co
     return best;
 }
 
-/* The fastest way whose result has the bits of that of the first which can be run. What is accumulated goes elsewhere meanwhile; if there
- * is no memory for that, ways[0]. */
+/* The fastest way whose result has the bits of that of the first which can be run. What is accumulated goes elsewhere
+ * meanwhile; if there is no memory for that, ways[0]. */
 static int fastest(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g,
                    const cublasLtMatmulHeuristicResult_t *ways, int count) {
     void *to = g->c;

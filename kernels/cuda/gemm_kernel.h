@@ -155,7 +155,6 @@ GPU_INLINE void load_fragments(uint32_t (&r)[4], const T *tile, int outer, int k
 /* The products of a block on tensor cores. A warp has M / WARPS_M x N / WARPS_N of them, in fragments of 16 x 8. */
 template <class T, class Tile, bool A_ALONG_K, bool B_ALONG_K> struct Products {
     static constexpr int ROWS = Tile::M / (Tile::THREADS / 32 / Tile::WARPS_N), COLUMNS = Tile::N / Tile::WARPS_N;
-    static constexpr int WIDTH = 2; /* numbers that lie side by side in a thread */
     float sums[ROWS / 16][COLUMNS / 8][4] = {};
 
     GPU_INLINE static int first_row() { return threadIdx.x / 32 / Tile::WARPS_N * ROWS; }
@@ -193,13 +192,13 @@ template <class T, class Tile, bool A_ALONG_K, bool B_ALONG_K> struct Products {
     }
 };
 
-/* The same in f32 by FMAs: ACROSS x 16 threads, of which 4 x 8 make a warp, each with 8 rows and N / 16 columns. Those
- * of a tile along k are ACROSS or 16 apart, so that the threads of a warp read neighbouring rows; across k they come in
- * fours, which are one access. */
+/* The same in f32 by FMAs: THREADS_M x 16 threads, of which 4 x 8 make a warp, each with 8 rows and N / 16 columns.
+ * Those of a tile along k are THREADS_M or 16 apart, so that the threads of a warp read neighbouring rows; across k
+ * they come in fours, which are one access. */
 template <class Tile, bool A_ALONG_K, bool B_ALONG_K> struct Products<float, Tile, A_ALONG_K, B_ALONG_K> {
     static constexpr int THREADS_N = 16, THREADS_M = Tile::THREADS / THREADS_N;
     static constexpr int ROWS = Tile::M / THREADS_M, COLUMNS = Tile::N / THREADS_N;
-    static constexpr int WIDTH = B_ALONG_K ? 1 : 4;
+    static constexpr int WIDTH = B_ALONG_K ? 1 : 4; /* columns that lie side by side in a thread */
     float sums[ROWS][COLUMNS] = {};
 
     GPU_INLINE static int thread_m() { return threadIdx.x / 64 * 4 + threadIdx.x % 32 / 8; }

@@ -1,9 +1,11 @@
 /* Our matrix products in all layouts and types, and the linear layer made of them. */
+#include "kernels/cuda/emulate/emulate_control.h"
 #include "kernels/cuda/gemm.h"
 #include "tests/cuda/rig.h"
 
-/* Of the emulator; absent in a program for a real GPU. */
-__attribute__((weak)) void emulate_set_seed(uint64_t seed);
+/* Absent in a program for a real GPU. */
+#pragma weak emulate_set_seed
+#pragma weak emulate_counts
 
 /* Another order of threads, blocks and copies. */
 static void change_schedule(void) {
@@ -117,6 +119,7 @@ static void products_in_every_layout_and_type(void **state) {
             for (int layout = 0; layout < 4; layout++)
                 for (int accumulate = 0; accumulate < 2; accumulate++)
                     check_product(&rig, types[t], sizes[s], layout, accumulate, (s + layout) % 2);
+    if (emulate_counts) assert_int_equal(emulate_counts().bank_conflicts, 0);
     rig_close(&rig);
 }
 
