@@ -26,7 +26,7 @@ typedef struct {
     bool repair_codes;
 } GptOptions;
 
-enum { CONDITIONING_LATENTS = 32, START_TEXT = 0, STOP_TEXT = 1, SPECIAL_MEL_CODES = 2 };
+enum { CONDITIONING_LATENTS = 32, CODES_PER_SECOND = 50, START_TEXT = 0, STOP_TEXT = 1, SPECIAL_MEL_CODES = 2 };
 
 static int gpt_option_rows(GptOptions *o, Option *rows) {
     int n = train_option_rows(&o->train, rows);
@@ -184,30 +184,52 @@ static void freeze_base_rows(const GptOptions *o, Training *training) {
                (long long)training->state.frozen_rows - 1);
 }
 
-/* -b sequences of the manifest's largest lengths, or of 100 text tokens and 5 s of audio if there is no manifest. */
-static int dry_run(GptOptions *o) {
+/* The data to train on and to validate on (NULL: none), with a line on each. */
+static void open_both(const GptOptions *o, Dataset **train, Dataset **validation) {
+    bool own = o->train.val_manifest.count > 0, split = !own && o->train.val_ratio > 0;
+    *train = open_data(o, &o->train.manifest, split ? SPLIT_TRAIN : SPLIT_ALL, "train");
+    *validation = own     ? open_data(o, &o->train.val_manifest, SPLIT_ALL, "val")
+                  : split ? open_data(o, &o->train.manifest, SPLIT_VALIDATION, "val")
+                          : NULL;
+    if (!(*train)->n_samples) die("no sample to train on: all of them fall to the validation; lower --val-ratio");
+    if (!*validation || (*validation)->n_samples) return;
+    printf("[Data] no sample falls to the validation: none will be done (raise --val-ratio, or give --val-manifest)\n");
+    (*validation)->close(*validation);
+    *validation = NULL;
+}
+
+/* Samples of 100 text tokens and 5 s of audio. */
+static Dataset *typical_data(const GptOptions *o) {
     TtsLayout layout = layout_of(o);
-    Batch batch;
-    if (o->train.manifest.count) {
-        Dataset *data = open_data(o, &o->train.manifest, SPLIT_ALL, "all");
-        batch = tts_largest_batch(data, o->train.batch_size, o->train.token_budget);
-        data->close(data);
-    } else {
-        int32_t *text = xcalloc((size_t)o->train.batch_size, 4), *codes = xcalloc((size_t)o->train.batch_size, 4);
-        for (int64_t i = 0; i < o->train.batch_size; i++) {
-            text[i] = 100;
-            codes[i] = 250;
-        }
-        Dataset *data = tts_dataset_synthetic(&layout, text, codes, o->train.batch_size);
-        batch = tts_largest_batch(data, o->train.batch_size, 0);
-        data->close(data);
-        free(text);
-        free(codes);
+    int64_t n = o->train.batch_size ? o->train.batch_size : 1 + o->train.token_budget / (100 + 5 * CODES_PER_SECOND);
+    int32_t *text = xcalloc((size_t)n, sizeof *text), *codes = xcalloc((size_t)n, sizeof *codes);
+    for (int64_t i = 0; i < n; i++) {
+        text[i] = 100;
+        codes[i] = 5 * CODES_PER_SECOND;
     }
+    Dataset *data = tts_dataset_synthetic(&layout, text, codes, n);
+    free(text);
+    free(codes);
+    return data;
+}
+
+/* Micro-batches of the manifest's largest lengths, or of typical ones if there is no manifest. */
+static int dry_run(const GptOptions *o) {
+    Dataset *train, *validation = NULL;
+    if (o->train.manifest.count)
+        open_both(o, &train, &validation);
+    else
+        train = typical_data(o);
+    Batch largest = tts_largest_batch(train, o->train.batch_size, o->train.token_budget), of_validation;
+    if (validation) of_validation = tts_largest_batch(validation, o->train.val_batch_size, 0);
     Model *model = model_of(o);
-    train_dry_run(model, &o->train, &batch);
-    batch_close(&batch);
+    train_dry_run(model, &o->train, &largest, validation ? &of_validation : NULL);
     model->close(model);
+    batch_close(&largest);
+    train->close(train);
+    if (!validation) return 0;
+    batch_close(&of_validation);
+    validation->close(validation);
     return 0;
 }
 
@@ -231,18 +253,8 @@ int main(int argc, char **argv) {
                   (long long)o.number_text_tokens + 1);
     const char *why;
     Device *device = device_open(o.train.device, (int)o.train.threads, &why);
-    bool own_validation = o.train.val_manifest.count > 0, split = !own_validation && o.train.val_ratio > 0;
-    Dataset *train = open_data(&o, &o.train.manifest, split ? SPLIT_TRAIN : SPLIT_ALL, "train");
-    Dataset *validation = own_validation ? open_data(&o, &o.train.val_manifest, SPLIT_ALL, "val")
-                          : split        ? open_data(&o, &o.train.manifest, SPLIT_VALIDATION, "val")
-                                         : NULL;
-    if (!train->n_samples) die("no sample to train on: all of them fall to the validation; lower --val-ratio");
-    if (validation && !validation->n_samples) {
-        printf("[Data] no sample falls to the validation: none will be done (raise --val-ratio, or give "
-               "--val-manifest)\n");
-        validation->close(validation);
-        validation = NULL;
-    }
+    Dataset *train, *validation;
+    open_both(&o, &train, &validation);
     Training training = {.options = &o.train,
                          .rows = rows,
                          .n_rows = n_rows,

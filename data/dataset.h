@@ -8,6 +8,7 @@
 typedef struct Dataset Dataset;
 struct Dataset {
     int64_t n_samples;
+    const char *const *field_names;                                          /* of a batch's fields, by their enum */
     int64_t (*tokens)(const Dataset *dataset, int64_t sample);               /* rows of its packed sequence */
     void (*counts)(const Dataset *dataset, int64_t sample, int64_t *counts); /* adds to counts[BATCH_MAX_COUNTS] */
     const char *(*sample_id)(const Dataset *dataset, int64_t sample);

@@ -192,7 +192,7 @@ static Work take_work(Loader *loader) {
     int64_t position = loader->produced++, epoch = loader->walk_epoch, index = loader->walk_index;
     Work work = {.slot = &loader->slots[position % loader->n_slots], .epoch = epoch, .index = index};
     int accumulate = o->accumulate > 0 ? o->accumulate : 1;
-    int64_t before = (position + o->group_position) % accumulate;
+    int64_t before = position % accumulate;
     int64_t e = epoch, i = index;
     walk(loader, &e, &i, -before);
     for (int k = 0; k < accumulate; k++) {

@@ -12,12 +12,12 @@
 typedef struct {
     int batch_size;       /* sequences a micro-batch; with token_budget, at most (0: no limit) */
     int64_t token_budget; /* rows a micro-batch, 0: none. A sample longer than it is a micro-batch of its own */
-    int accumulate;       /* micro-batches an optimizer step: for group_counts. Groups go on across epochs */
+    int accumulate;       /* micro-batches an optimizer step: for group_counts. Groups go on across epochs; the first
+                           * micro-batch delivered begins one */
     bool shuffle, bucket;
     uint64_t seed;
     int n_workers;
     int64_t start_epoch, start_index; /* the first micro-batch delivered */
-    int64_t group_position; /* how many micro-batches of the current group come before it (0 at a step boundary) */
     int64_t epoch_limit; /* an epoch is only its first so many micro-batches; 0: all (loader_epoch_batches obeys it) */
     int64_t stop_after;  /* deliver so many micro-batches, then NULL; < 0: endless, epoch after epoch */
     bool one_epoch;      /* NULL at the end of the epoch (validation) */

@@ -296,10 +296,7 @@ static void fill_report(const Check *check, const TtsDataset *d, TtsDatasetRepor
     for (int64_t i = 0; i < check->n_lines; i++) {
         const Line *line = &check->lines[i];
         const Sample *s = &line->sample;
-        if (!line->included) {
-            r->other_split++;
-            continue;
-        }
+        if (!line->included) continue;
         r->paired += line->paired;
         r->single += !line->paired;
         r->padded_codes += line->padded;
@@ -316,8 +313,6 @@ static void fill_report(const Check *check, const TtsDataset *d, TtsDatasetRepor
     r->seconds_of_audio = (double)r->codes / CODES_A_SECOND;
     quantiles(d, true, r->text_length_quantiles);
     quantiles(d, false, r->code_length_quantiles);
-    r->longest_text = r->text_length_quantiles[4];
-    r->longest_codes = r->code_length_quantiles[4];
 }
 
 /* Splits a manifest's text into its lines that are not blank. A byte order mark, which some editors put at the start,
@@ -500,7 +495,24 @@ static void tts_close(Dataset *dataset) {
 
 static Dataset *dataset_of(TtsDataset *d) {
     Dataset *dataset = xcalloc(1, sizeof *dataset);
+    static const char *const field_names[TTS_FIELDS] = {
+        [TTS_OFFSETS] = "offsets",
+        [TTS_CONDITIONING] = "conditioning",
+        [TTS_CONDITIONING_ROWS] = "conditioning_rows",
+        [TTS_SPEED_IDS] = "speed_ids",
+        [TTS_SPEED_ROWS] = "speed_rows",
+        [TTS_TEXT_IDS] = "text_ids",
+        [TTS_TEXT_POSITIONS] = "text_positions",
+        [TTS_TEXT_ROWS] = "text_rows",
+        [TTS_MEL_IDS] = "mel_ids",
+        [TTS_MEL_POSITIONS] = "mel_positions",
+        [TTS_MEL_ROWS] = "mel_rows",
+        [TTS_TEXT_TARGETS] = "text_targets",
+        [TTS_TEXT_TARGET_ROWS] = "text_target_rows",
+        [TTS_MEL_TARGETS] = "mel_targets",
+    };
     *dataset = (Dataset){.n_samples = d->n_samples,
+                         .field_names = field_names,
                          .tokens = tts_tokens,
                          .counts = tts_counts,
                          .sample_id = tts_sample_id,
@@ -619,11 +631,6 @@ Batch tts_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t toke
     free(codes);
     synthetic->close(synthetic);
     return batch;
-}
-
-void tts_sample_lengths(const Dataset *dataset, int64_t sample, int32_t *text_length, int32_t *code_length) {
-    *text_length = sample_at(dataset, sample)->text_len;
-    *code_length = sample_at(dataset, sample)->code_len;
 }
 
 void tts_code_histogram(const Dataset *dataset, int64_t *counts) {

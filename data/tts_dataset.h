@@ -29,15 +29,13 @@ typedef struct {
 /* What the check of the manifests found; printed by the caller, one line. */
 typedef struct {
     int64_t lines, samples, paired, single;
-    int64_t other_split;     /* lines that belong to the other half of the split */
     int64_t padded_codes;    /* |code_len - expected(duration)| > 3 */
     int64_t equal_code_runs; /* runs of >= 4 neighbouring targets with one code_len: the mark of batch padding */
     int64_t repaired;
     int64_t no_duration; /* lines whose target's duration no line says: their padding cannot be checked */
     int64_t text_tokens, codes;
-    int64_t unknown_tokens;  /* text ids equal to unknown_id */
-    double seconds_of_audio; /* code_len / 50 */
-    int64_t longest_text, longest_codes;
+    int64_t unknown_tokens;                                     /* text ids equal to unknown_id */
+    double seconds_of_audio;                                    /* code_len / 50 */
     int64_t text_length_quantiles[5], code_length_quantiles[5]; /* 0, 25, 50, 75, 100 % */
 } TtsDatasetReport;
 
@@ -53,8 +51,6 @@ Dataset *tts_dataset_synthetic(const TtsLayout *layout, const int32_t *text_leng
  * loader can form of `batch_size` samples, or with a token budget: it pairs the i-th longest text with the i-th longest
  * codes. For planning memory. */
 Batch tts_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget);
-/* Lengths of one sample. */
-void tts_sample_lengths(const Dataset *dataset, int64_t sample, int32_t *text_length, int32_t *code_length);
 /* Counts of each audio code in the targets (stop code included): counts[audio_vocabulary + 2]; for unigram entropy. */
 void tts_code_histogram(const Dataset *dataset, int64_t *counts);
 

@@ -91,11 +91,6 @@ static void add_params(TtsGpt *gpt) {
     gpt->text_head = add_head(table, c->text_vocabulary + 1, C, "text_head");
     gpt->mel_head = add_head(table, c->mel_codes, C, "mel_head");
     gpt->speed = param_add(table, INIT_ZERO, 0, true, 2, C, "speed_emb.weight");
-    if (c->freeze_text_embedding) table->items[gpt->text_embedding].frozen_rows = c->frozen_text_rows;
-    if (c->freeze_text_head) {
-        table->items[gpt->text_head].frozen_rows = c->frozen_text_rows;
-        table->items[gpt->text_head + 1].frozen_rows = c->frozen_text_rows;
-    }
 }
 
 /* The width, heads, layers and dropout are the block's to check. */
@@ -104,9 +99,6 @@ static void check_config(const TtsGptConfig *c) {
     if (c->mel_codes < 3) die_usage("gpt: %d mel codes; at least 3: one code, start and stop", c->mel_codes);
     if (c->max_text_tokens < 1) die_usage("gpt: max text tokens %d; at least 1", c->max_text_tokens);
     if (c->max_mel_tokens < 1) die_usage("gpt: max mel tokens %d; at least 1", c->max_mel_tokens);
-    if (c->frozen_text_rows < 0 || c->frozen_text_rows > c->text_vocabulary + 1) {
-        die_usage("gpt: %d frozen text rows; the tables have %d", c->frozen_text_rows, c->text_vocabulary + 1);
-    }
     if (!(c->text_weight >= 0 && c->mel_weight >= 0 && c->text_weight + c->mel_weight > 0)) {
         die_usage("gpt: loss weights %g (text) and %g (mel) must not be negative, nor both 0", (double)c->text_weight,
                   (double)c->mel_weight);

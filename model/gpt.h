@@ -10,10 +10,8 @@ typedef struct {
     int mel_codes;                  /* 8194: 8192 codes, start, stop */
     int max_text_tokens;            /* 600: text positions are max_text_tokens + 2 */
     int max_mel_tokens;             /* 1815: mel positions are max_mel_tokens + 3 */
-    int frozen_text_rows;           /* rows of the base vocabulary kept as they are (text embedding; text head) */
-    bool freeze_text_embedding, freeze_text_head; /* separate switches; both off: nothing is frozen */
-    float dropout;                                /* 0.1, in four places */
-    float text_weight, mel_weight;                /* of the two losses: 0.2, 0.8 */
+    float dropout;                  /* 0.1, in four places */
+    float text_weight, mel_weight;  /* of the two losses: 0.2, 0.8 */
 } TtsGptConfig;
 
 /* Checks the configuration (dies naming the field) and builds the parameter table. Metrics, in this order: text_loss,

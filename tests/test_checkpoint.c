@@ -220,6 +220,7 @@ static TrainState state_of(int64_t step, uint64_t seed) {
                         .samples_seen = step << 40,
                         .tokens_seen = INT64_MAX - step,
                         .n_samples = 300,
+                        .data_hash = INT64_MIN + step,
                         .skipped_steps = 1,
                         .frozen_rows = 2,
                         .seconds = 0.1 * (double)step,
@@ -257,7 +258,8 @@ static void assert_state(const TrainState *got, const TrainState *want) {
     assert_true(got->step == want->step && got->micro_step == want->micro_step && got->epoch == want->epoch);
     assert_true(got->batch_index == want->batch_index && got->seed == want->seed);
     assert_true(got->samples_seen == want->samples_seen && got->tokens_seen == want->tokens_seen);
-    assert_true(got->n_samples == want->n_samples && got->skipped_steps == want->skipped_steps);
+    assert_true(got->n_samples == want->n_samples && got->data_hash == want->data_hash);
+    assert_int_equal(got->skipped_steps, want->skipped_steps);
     assert_true(got->frozen_rows == want->frozen_rows && got->best_step == want->best_step);
     assert_same_bits(got->seconds, want->seconds);
     assert_same_bits(got->best, want->best);

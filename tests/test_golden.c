@@ -84,10 +84,10 @@ static Batch read_batch(const TensorFile *file) {
 }
 
 static TtsRig open_rig(int frozen_rows) {
-    TtsGptConfig config = golden_config;
-    config.frozen_text_rows = frozen_rows;
-    config.freeze_text_embedding = config.freeze_text_head = frozen_rows > 0;
-    TtsRig rig = rig_open(&config, cpu_device_open(0), 16 << 20);
+    static const char *const frozen[] = {"text_embedding.weight", "text_head.weight", "text_head.bias"};
+    TtsRig rig = rig_open(&golden_config, cpu_device_open(0), 16 << 20);
+    ParamTable *table = &rig.model->params;
+    for (int i = 0; i < 3; i++) table->items[params_find(table, frozen[i])].frozen_rows = frozen_rows;
     TensorFile weights = open_golden("weights");
     assert_int_equal(weights.n_tensors, rig.model->params.count);
     read_parameters(&weights, "", &rig.model->params, rig.model->weights.data);

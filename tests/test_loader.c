@@ -149,13 +149,12 @@ static void a_start_anywhere_gives_the_rest_of_the_stream(void **state) {
     Seen whole[N], rest[N];
     for (int budget = 0; budget < 2; budget++) {
         options.token_budget = budget ? 150 : 0;
-        options.start_epoch = options.start_index = options.group_position = 0;
+        options.start_epoch = options.start_index = 0;
         assert_int_equal(see_stream(dataset, &options, N, whole), N);
-        for (int at = 0; at < N; at++) {
-            options.n_workers = at % 3;
+        for (int at = 0; at < N; at += 3) { /* a step boundary */
+            options.n_workers = at / 3 % 3;
             options.start_epoch = whole[at].epoch;
             options.start_index = whole[at].index;
-            options.group_position = at % 3;
             assert_int_equal(see_stream(dataset, &options, N - at, rest), N - at);
             for (int i = 0; i < N - at; i++) assert_same(&whole[at + i], &rest[i]);
             free_seen(rest, N - at);

@@ -194,6 +194,19 @@ static void golden_means(const char *const *names, int n, double *means, double 
     for (int i = 0; i < METRICS; i++) means[i] = sums[i] / counts[i];
 }
 
+/* The objective of a step: the weighted losses' means over each micro-batch, averaged. */
+static double golden_objective(const char *const *names, int n) {
+    double objective = 0;
+    for (int k = 0; k < n; k++) {
+        TensorFile golden = open_golden(names[k]);
+        float *of = floats(&golden, "", "means");
+        objective += (0.2 * (double)of[0] + 0.8 * (double)of[1]) / n;
+        free(of);
+        tensor_file_close(&golden);
+    }
+    return objective;
+}
+
 /* The run's first step against the mean of the golden batches' gradients, and its sums, and what it logged. */
 static void check_first_step(const char *run, const char *const *names, int n) {
     TensorFile weights = open_golden("weights"), dump = open_in(run, "dump"), golden[2];
@@ -222,6 +235,9 @@ static void check_first_step(const char *run, const char *const *names, int n) {
         free(key);
         free(sum);
     }
+    float *loss = floats(&dump, "", "loss");
+    expect("loss", (double)*loss, golden_objective(names, n), 1e-5);
+    free(loss);
     expect("grad_norm", logged_once(run, "train", "train/grad_norm"), sqrt(squares), 2e-5);
     for (int k = 0; k < n; k++) tensor_file_close(&golden[k]);
     tensor_file_close(&dump);

@@ -15,7 +15,7 @@ typedef struct {
     int64_t epoch, batch_index; /* the NEXT micro-batch */
     uint64_t seed;
     int64_t samples_seen, tokens_seen;
-    int64_t n_samples;                   /* of the training data: a resumed run must see the same */
+    int64_t n_samples, data_hash;        /* of the training data: a resumed run must see the same */
     int64_t skipped_steps;               /* with a loss that was not finite */
     int64_t frozen_rows;                 /* of the base vocabulary, kept as they are */
     float loss_scale[LOSS_SCALE_FIELDS]; /* of 16-bit types that need it */

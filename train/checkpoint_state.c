@@ -29,6 +29,7 @@ static const struct {
     {"samples_seen", offsetof(TrainState, samples_seen), false},
     {"tokens_seen", offsetof(TrainState, tokens_seen), false},
     {"n_samples", offsetof(TrainState, n_samples), false},
+    {"data_hash", offsetof(TrainState, data_hash), false},
     {"skipped_steps", offsetof(TrainState, skipped_steps), false},
     {"frozen_rows", offsetof(TrainState, frozen_rows), false},
     {"best_step", offsetof(TrainState, best_step), false},

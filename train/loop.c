@@ -29,6 +29,7 @@ typedef struct {
     int64_t batches_an_epoch, validation_batches;
     Tensor sums, norm;     /* device: f32 [g, n_metrics], [1] */
     float *host_sums;      /* the same on the host, read once a step */
+    float *loss_scale;     /* [g, n_metrics]: what a row of each counts for in the objective */
     char *batch_memory[2]; /* device: the fields of two batches; none where the device reads host memory */
     size_t batch_bytes;
     int64_t n_staged;
@@ -44,7 +45,7 @@ typedef struct {
     bool save_failed;
 } Run;
 
-static LoaderOptions loader_options(const TrainOptions *o, const TrainState *from, int64_t group_position) {
+static LoaderOptions loader_options(const TrainOptions *o, const TrainState *from) {
     return (LoaderOptions){.batch_size = (int)o->batch_size,
                            .token_budget = o->token_budget,
                            .accumulate = (int)o->grad_accumulation,
@@ -54,7 +55,6 @@ static LoaderOptions loader_options(const TrainOptions *o, const TrainState *fro
                            .n_workers = (int)o->num_workers,
                            .start_epoch = from ? from->epoch : 0,
                            .start_index = from ? from->batch_index : 0,
-                           .group_position = group_position,
                            .stop_after = -1};
 }
 
@@ -106,13 +106,23 @@ static void dump_activation(void *context, const char *name, Tensor tensor) {
     dump_add(to->dump, full, tensor);
 }
 
-static void dump_batch(Dump *dump, const Batch *batch, int64_t micro) {
-    char name[64];
+static void dump_batch(Dump *dump, const Batch *batch, const char *const *names, int64_t micro) {
+    char name[96];
     for (int i = 0; i < batch->n_fields; i++) {
         if (!batch->fields[i].data) continue;
-        snprintf(name, sizeof name, "micro%lld.batch.%d", (long long)micro, i);
+        snprintf(name, sizeof name, "micro%lld.batch.%s", (long long)micro, names[i]);
         dump_add_host(dump, name, batch->fields[i]);
     }
+}
+
+/* What one row of a metric's loss counts for in the objective of the step. */
+static float loss_scale(const Run *run, int metric, const Batch *batch) {
+    const TrainOptions *o = run->t->options;
+    const Metric *m = &run->t->model->metrics[metric];
+    double rows = !strcmp(o->loss_norm, "batch")
+                      ? (double)batch->group_counts[m->count]
+                      : fmax(1, (double)batch->counts[m->count]) * (double)o->grad_accumulation;
+    return (float)(m->weight / fmax(1, rows));
 }
 
 /* Forward and backward of one micro-batch; gradients are accumulated, sums of the metrics go to row `micro`. */
@@ -128,14 +138,9 @@ static void train_micro_batch(Run *run, const Batch *batch, int64_t micro, Dump 
                  .sums = tensor_1d((float *)run->sums.data + micro * model->n_metrics, DTYPE_F32, model->n_metrics),
                  .dump = dump ? dump_activation : NULL,
                  .dump_context = &dump_context};
-    bool over_batch = !strcmp(o->loss_norm, "batch");
-    for (int i = 0; i < model->n_metrics; i++) {
-        int count = model->metrics[i].count;
-        double rows = over_batch ? (double)batch->group_counts[count]
-                                 : fmax(1, (double)batch->counts[count]) * (double)o->grad_accumulation;
-        pass.loss_scale[i] = (float)(model->metrics[i].weight / fmax(1, rows));
-    }
-    if (dump) dump_batch(dump, batch, micro);
+    for (int i = 0; i < model->n_metrics; i++)
+        pass.loss_scale[i] = run->loss_scale[micro * model->n_metrics + i] = loss_scale(run, i, batch);
+    if (dump) dump_batch(dump, batch, t->train->field_names, micro);
     Tensor fields[BATCH_MAX_FIELDS] = {{0}};
     fields_on_device(run, batch, fields);
     model->run(model, t->device, &t->activations, batch, fields, &pass);
@@ -152,13 +157,18 @@ static void train_micro_batch(Run *run, const Batch *batch, int64_t micro, Dump 
 static void dump_step(Run *run, Dump *dump) {
     Training *t = run->t;
     char name[128];
+    float loss = 0;
     for (int i = 0; i < t->model->n_metrics; i++) {
         snprintf(name, sizeof name, "sum.%s", t->model->metrics[i].name);
         float sum = 0;
-        for (int64_t micro = 0; micro < t->options->grad_accumulation; micro++)
-            sum += run->host_sums[micro * t->model->n_metrics + i];
+        for (int64_t micro = 0; micro < t->options->grad_accumulation; micro++) {
+            int64_t at = micro * t->model->n_metrics + i;
+            sum += run->host_sums[at];
+            loss += run->loss_scale[at] * run->host_sums[at];
+        }
         dump_add_host(dump, name, tensor_1d(&sum, DTYPE_F32, 1));
     }
+    dump_add_host(dump, "loss", tensor_1d(&loss, DTYPE_F32, 1));
     dump_add_host(dump, "grad_norm", tensor_1d(&run->grad_norm, DTYPE_F32, 1));
     for (int i = 0; i < t->model->params.count; i++) {
         snprintf(name, sizeof name, "grad.%s", t->model->params.items[i].name);
@@ -394,7 +404,7 @@ static Run run_open(Training *t) {
     Run run = {.t = t, .saved_step = -1, .first_step = t->state.step, .seconds_before = t->state.seconds};
     int64_t g = o->grad_accumulation;
     int n = t->model->n_metrics;
-    LoaderOptions options = loader_options(o, &t->state, 0);
+    LoaderOptions options = loader_options(o, &t->state);
     run.total_steps = count_steps(t, &options);
     run.batches_an_epoch = loader_epoch_batches(t->train, &options, 0);
     run.schedule_steps = o->max_steps ? o->max_steps : run.total_steps;
@@ -404,6 +414,7 @@ static Run run_open(Training *t) {
     run.sums = tensor_2d(t->device->allocate(t->device, (size_t)(g * n) * 4), DTYPE_F32, g, n);
     run.norm = tensor_1d(t->device->allocate(t->device, 4), DTYPE_F32, 1);
     run.host_sums = xcalloc((size_t)(g * n), sizeof(float));
+    run.loss_scale = xcalloc((size_t)(g * n), sizeof(float));
     run.counts = xcalloc((size_t)g * BATCH_MAX_COUNTS, sizeof(int64_t));
     run.max_samples = g * (o->batch_size && o->batch_size < t->train->n_samples ? o->batch_size : t->train->n_samples);
     run.samples = xcalloc((size_t)run.max_samples, sizeof(int32_t));
@@ -436,6 +447,7 @@ static void run_close(Run *run) {
     for (int i = 0; i < 2; i++)
         if (run->batch_memory[i]) device->release(device, run->batch_memory[i], run->batch_bytes);
     free(run->host_sums);
+    free(run->loss_scale);
     free(run->counts);
     free(run->samples);
     free(run->segments);

@@ -45,7 +45,7 @@ typedef struct {
     /* Set by train_prepare. */
     Tensor m, v;
     Arena activations;
-    float *staging[3];  /* weights, m, v on the host, where the device's memory cannot be read in place */
+    float *staging[3]; /* weights, m, v on the host, where the device's memory cannot be read in place */
     TrainState state;
     TensorFile source; /* the base checkpoint, or the one resumed from: owns the carried tensors */
     StoredTensor *carried;
@@ -61,8 +61,9 @@ void train_prepare(Training *training);
 int train_run(Training *training);
 void train_close(Training *training);
 
-/* One optimizer step of such micro-batches on the dry device: prints parameters, memory by group, FLOPs and bytes. */
-void train_dry_run(Model *model, const TrainOptions *options, const Batch *batch);
+/* One optimizer step of such micro-batches on the dry device: prints parameters, memory by group, FLOPs and bytes.
+ * validation (or NULL) counts for the memory only. */
+void train_dry_run(Model *model, const TrainOptions *options, const Batch *batch, const Batch *validation);
 
 /* The learning rate's multiplier after k updates: k / max(1, w) for k < w, then 0.5 (1 + cos(pi (k-w) / max(1, n-w))).
  */

@@ -113,6 +113,19 @@ static void compare_options(const Training *t, const char *before_text) {
     free(now_text);
 }
 
+/* FNV-1a of every sample's id, rows and rows with a loss, in their order. */
+static int64_t data_hash(const Dataset *dataset) {
+    uint64_t hash = 14695981039346656037u;
+    for (int64_t i = 0; i < dataset->n_samples; i++) {
+        int64_t numbers[1 + BATCH_MAX_COUNTS] = {dataset->tokens(dataset, i)};
+        const char *id = dataset->sample_id(dataset, i);
+        dataset->counts(dataset, i, numbers + 1);
+        for (const char *c = id; *c; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+        for (size_t b = 0; b < sizeof numbers; b++) hash = (hash ^ ((unsigned char *)numbers)[b]) * 1099511628211u;
+    }
+    return (int64_t)hash;
+}
+
 static void resume(Training *t) {
     Error error;
     if (!checkpoint_load(t->resumed_from, &t->model->params, host_view(t, 0), host_view(t, 1), host_view(t, 2),
@@ -124,6 +137,12 @@ static void resume(Training *t) {
     if (t->state.n_samples != t->train->n_samples)
         die("--resume %s: the data had %lld samples and now has %lld, so the place in the data would be lost",
             t->resumed_from, (long long)t->state.n_samples, (long long)t->train->n_samples);
+    if (t->state.data_hash != data_hash(t->train))
+        die("--resume %s: the training data has other samples, lengths or another order than before, so the place in "
+            "it "
+            "would be lost; give the old manifest, or start a new run from the weights with --base-checkpoint "
+            "%s/model.safetensors",
+            t->resumed_from, t->resumed_from);
     printf("[Resume] %s: step %lld, epoch %lld, next micro-batch %lld\n", t->resumed_from, (long long)t->state.step,
            (long long)t->state.epoch, (long long)t->state.batch_index);
 }
@@ -146,6 +165,7 @@ static void start_fresh(Training *t) {
     t->state = (TrainState){.seed = (uint64_t)o->seed,
                             .best = INFINITY,
                             .n_samples = t->train->n_samples,
+                            .data_hash = data_hash(t->train),
                             .loss_scale = {[LOSS_SCALE_FACTOR] = 65536}};
     snprintf(t->state.revision, sizeof t->state.revision, "%s", GIT_REVISION);
 }
@@ -188,10 +208,10 @@ void train_close(Training *t) {
     free(t->import.missing_names);
 }
 
-void train_dry_run(Model *model, const TrainOptions *o, const Batch *batch) {
+void train_dry_run(Model *model, const TrainOptions *o, const Batch *batch, const Batch *validation) {
     Device *dry = dry_device_open();
     if (o->amp) dry->half = DTYPE_BF16;
-    MemoryPlan plan = memory_plan(model, dry->half, batch, NULL, o->grad_checkpointing);
+    MemoryPlan plan = memory_plan(model, dry->half, batch, validation, o->grad_checkpointing);
     int64_t n = model->params.flat_count;
     Tensor none = tensor_none(), flat = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
     Tensor norm = tensor_1d(dry->allocate(dry, 4), DTYPE_F32, 1), fields[BATCH_MAX_FIELDS] = {{0}};

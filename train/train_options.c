@@ -1,6 +1,8 @@
 /* The rows of the option table that all programs share. Names and defaults are those of the reference trainers. */
 #include "train/loop.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -86,6 +88,11 @@ void train_options_resolve(TrainOptions *o) {
     if (!o->num_workers) {
         long cores = sysconf(_SC_NPROCESSORS_ONLN) / 2;
         o->num_workers = cores < 1 ? 1 : cores > 4 ? 4 : cores;
+    }
+    if (o->debug_dump) { /* told now, not after the first step */
+        char *directory = path_directory(o->debug_dump);
+        if (access(directory, W_OK)) die_usage("--debug-dump %s: %s: %s", o->debug_dump, directory, strerror(errno));
+        free(directory);
     }
     if (!o->manifest.count && !o->dry_run) die_usage("no data: give a training manifest with -m manifest.jsonl");
 }
