@@ -346,8 +346,17 @@ void adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v
              n_segments, options);
 }
 
-void loss_scale_update(Device *device, Tensor loss_scale, Tensor norm) {
-    expect("loss_scale_update", "loss_scale", loss_scale, DTYPE_F32, LOSS_SCALE_FIELDS, 0);
-    expect("loss_scale_update", "norm", norm, DTYPE_F32, 1, 0);
-    DISPATCH(loss_scale_update, 0, 2 * bytes_of(loss_scale) + 4, device, loss_scale, norm);
+void loss_scale_update(Device *device, Tensor loss_scale, Tensor norm, Tensor stopped) {
+    const char *op = "loss_scale_update";
+    expect(op, "loss_scale", loss_scale, DTYPE_F32, LOSS_SCALE_FIELDS, 0);
+    expect(op, "norm", norm, DTYPE_F32, 1, 0);
+    expect_optional(op, "stopped", stopped, DTYPE_F32, 1, 0);
+    DISPATCH(loss_scale_update, 0, 2 * bytes_of(loss_scale) + 4 + bytes_of(stopped), device, loss_scale, norm, stopped);
+}
+
+void norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor sums, bool overflow_is_fine) {
+    expect("norm_guard", "norm", norm, DTYPE_F32, 1, 0);
+    expect_optional("norm_guard", "stopped", stopped, DTYPE_F32, 1, 0);
+    expect("norm_guard", "sums", sums, DTYPE_F32, -1, 0);
+    DISPATCH(norm_guard, 0, 8 + 2 * bytes_of(stopped) + bytes_of(sums), device, norm, stopped, sums, overflow_is_fine);
 }

@@ -129,7 +129,12 @@ void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, c
  * the gradients are divided by its factor, and the step is its count of updates plus one, not that of the options. */
 void adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v, Tensor grads, Tensor norm,
                   Tensor loss_scale, const Segment *segments, int n_segments, AdamW options);
-/* After the update: halves the factor if the norm was not finite, doubles it after 2,000 good steps, and counts. */
-void loss_scale_update(Device *device, Tensor loss_scale, Tensor norm);
+/* After the update: halves the factor if the norm was not finite, doubles it after 2,000 good steps, and counts;
+ * nothing if stopped[0] (optional) is set. */
+void loss_scale_update(Device *device, Tensor loss_scale, Tensor norm, Tensor stopped);
+/* Between the norm and the update: norm becomes NaN if a number of sums f32 [n] is not finite. stopped f32 [1]
+ * (optional) is set to 1 then, and if the norm was not finite unless overflow_is_fine; once it is set, every norm
+ * becomes NaN. So nobody has to look at a step's losses before the next one is queued. */
+void norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor sums, bool overflow_is_fine);
 
 #endif

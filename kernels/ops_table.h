@@ -27,7 +27,8 @@
     X(sum_forward)                                                                                                     \
     X(global_norm)                                                                                                     \
     X(adamw_update)                                                                                                    \
-    X(loss_scale_update)
+    X(loss_scale_update)                                                                                               \
+    X(norm_guard)
 
 #define OP_ENUM(op) OP_##op,
 enum { FOR_EACH_OP(OP_ENUM) OP_COUNT };

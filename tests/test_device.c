@@ -152,7 +152,8 @@ static void run_every_operation(Device *device, float p) {
     global_norm(device, one, flat, tensor_none(), segments, 2);
     adamw_update(device, wide[0], tensor_none(), wide[1], wide[2], flat, one, tensor_none(), segments, 2,
                  (AdamW){0.1f, 0.9f, 0.99f, 1e-8f, 1, 1});
-    loss_scale_update(device, arena_1d(&arena, DTYPE_F32, LOSS_SCALE_FIELDS), one);
+    loss_scale_update(device, arena_1d(&arena, DTYPE_F32, LOSS_SCALE_FIELDS), one, tensor_none());
+    norm_guard(device, one, one, flat, false);
     arena_close(&arena);
 }
 

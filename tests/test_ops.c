@@ -896,8 +896,47 @@ static void check_loss_scale_update(Rig *rig) {
                  {1, {32768, 1, 5003, 5}}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         floats(norm)[0] = steps[i].norm;
-        loss_scale_update(rig->device, scale, norm);
+        loss_scale_update(rig->device, scale, norm, tensor_none());
         assert_memory_equal(scale.data, steps[i].want, sizeof start);
+    }
+    Tensor stopped = tensor(rig, DTYPE_F32, 1, 0);
+    floats(stopped)[0] = 1;
+    floats(norm)[0] = NAN;
+    loss_scale_update(rig->device, scale, norm, stopped);
+    assert_memory_equal(scale.data, steps[4].want, sizeof start);
+    floats(stopped)[0] = 0;
+    loss_scale_update(rig->device, scale, norm, stopped);
+    assert_true(floats(scale)[LOSS_SCALE_FACTOR] == 16384);
+}
+
+static void check_norm_guard(Rig *rig) {
+    Tensor norm = tensor(rig, DTYPE_F32, 1, 0), stopped = tensor(rig, DTYPE_F32, 1, 0), sums = normal(rig, 40, 0);
+    const struct {
+        float norm, sum;
+        bool overflow_is_fine, remember;
+        bool good, stopped; /* what is wanted */
+    } calls[] = {{2, 1, false, true, true, false},          {INFINITY, 1, true, true, false, false},
+                 {2, INFINITY, true, false, false, false},  {2, -3, false, true, true, false},
+                 {INFINITY, 1, false, false, false, false}, {INFINITY, 1, false, true, false, true},
+                 {2, 1, false, true, false, true}};
+    for (int last = 0; last < 2; last++) {
+        floats(stopped)[0] = 0;
+        for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+            floats(norm)[0] = calls[i].norm;
+            floats(sums)[last ? 39 : 0] = calls[i].sum;
+            norm_guard(rig->device, norm, calls[i].remember ? stopped : tensor_none(), sums, calls[i].overflow_is_fine);
+            if (calls[i].good)
+                assert_true(floats(norm)[0] == calls[i].norm);
+            else
+                assert_false(isfinite(floats(norm)[0]));
+            assert_true(floats(stopped)[0] == (calls[i].stopped ? 1 : 0));
+        }
+        floats(stopped)[0] = 0;
+        floats(norm)[0] = 2;
+        floats(sums)[last ? 39 : 0] = NAN;
+        norm_guard(rig->device, norm, stopped, sums, true);
+        assert_true(isnan(floats(norm)[0]) && floats(stopped)[0] == 1);
+        floats(sums)[last ? 39 : 0] = 1;
     }
 }
 
@@ -910,6 +949,7 @@ static void check_cast(Rig *rig) {
 static void casts_and_scales(void **state) {
     (void)state;
     everywhere(check_loss_scale_update);
+    everywhere(check_norm_guard);
     everywhere(check_cast);
 }
 

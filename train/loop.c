@@ -16,6 +16,16 @@
 #include "train/report.h"
 #include "train/stop.h"
 
+/* A step whose numbers nobody has read yet. */
+typedef struct {
+    TrainState before; /* of the step */
+    int64_t *counts;   /* [g, BATCH_MAX_COUNTS] rows with a loss */
+    int32_t *samples;  /* for the message about a loss that is not finite */
+    int64_t n_samples;
+} Queued;
+
+enum { MAX_QUEUED = 16 };
+
 typedef struct {
     Training *t;
     Log *log;
@@ -27,19 +37,23 @@ typedef struct {
     int64_t total_steps;    /* the run's last; */
     int64_t schedule_steps; /* where the learning rate reaches 0: --max-steps, if that is given */
     int64_t batches_an_epoch, validation_batches;
-    Tensor sums, norm;     /* device: f32 [g, n_metrics], [1] */
-    float *host_sums;      /* the same on the host, read once a step */
-    float *loss_scale;     /* [g, n_metrics]: what a row of each counts for in the objective */
+    /* What steps measure stays on the device until it is wanted (a log line, a validation, a checkpoint), so that the
+     * host never waits for a step before it queues the next: a row [1 + g n_metrics] a step, the gradient norm and the
+     * sums of each micro-batch. The host works ahead of a device with memory of its own only. */
+    Queued queued[MAX_QUEUED];
+    int n_queued, max_queued;
+    Tensor results, stopped; /* f32 [max_queued, 1 + g n_metrics]; [1]: see norm_guard */
+    float *host_results;
+    float *loss_scale;      /* [g, n_metrics]: what a row of each counts for in the objective */
+    Tensor validation_sums; /* f32 [validation_batches, n_metrics] on the device */
+    float *host_validation_sums;
     char *batch_memory[2]; /* device: the fields of two batches; none where the device reads host memory */
     size_t batch_bytes;
     int64_t n_staged;
-    int32_t *samples; /* of the current step, for the message about a loss that is not finite */
-    int64_t n_samples, max_samples;
-    int64_t *counts; /* [g, BATCH_MAX_COUNTS] */
 
     double window_sums[MODEL_MAX_METRICS], window_counts[BATCH_MAX_COUNTS]; /* since the last log line */
     int64_t window_tokens, window_steps;
-    double window_start, run_start, seconds_before;
+    double window_start, run_start, seconds_before, shown_at;
     float grad_norm;
     int64_t first_step, saved_step, allocations_at_first_step, allocations_at_last_step;
     bool save_failed;
@@ -125,8 +139,18 @@ static float loss_scale(const Run *run, int metric, const Batch *batch) {
     return (float)(m->weight / fmax(1, rows));
 }
 
+/* In the row of the step that is being queued: its gradient norm, and the sums of `n` of its micro-batches. */
+static Tensor norm_of(const Run *run) {
+    return tensor_1d((float *)run->results.data + run->n_queued * run->results.dims[1], DTYPE_F32, 1);
+}
+
+static Tensor sums_of(const Run *run, int64_t micro, int64_t n) {
+    int n_metrics = run->t->model->n_metrics;
+    return tensor_1d((float *)norm_of(run).data + 1 + micro * n_metrics, DTYPE_F32, n * n_metrics);
+}
+
 /* Forward and backward of one micro-batch; gradients are accumulated, sums of the metrics go to row `micro`. */
-static void train_micro_batch(Run *run, const Batch *batch, int64_t micro, Dump *dump) {
+static void train_micro_batch(Run *run, Queued *step, const Batch *batch, int64_t micro, Dump *dump) {
     Training *t = run->t;
     const TrainOptions *o = t->options;
     Model *model = t->model;
@@ -135,7 +159,7 @@ static void train_micro_batch(Run *run, const Batch *batch, int64_t micro, Dump 
                  .recompute = o->grad_checkpointing,
                  .seed = (uint64_t)o->seed,
                  .step = (uint32_t)t->state.micro_step,
-                 .sums = tensor_1d((float *)run->sums.data + micro * model->n_metrics, DTYPE_F32, model->n_metrics),
+                 .sums = sums_of(run, micro, 1),
                  .dump = dump ? dump_activation : NULL,
                  .dump_context = &dump_context};
     for (int i = 0; i < model->n_metrics; i++)
@@ -145,31 +169,41 @@ static void train_micro_batch(Run *run, const Batch *batch, int64_t micro, Dump 
     fields_on_device(run, batch, fields);
     model->run(model, t->device, &t->activations, batch, fields, &pass);
 
-    memcpy(run->counts + micro * BATCH_MAX_COUNTS, batch->counts, sizeof batch->counts);
-    for (int i = 0; i < batch->n_sequences && run->n_samples < run->max_samples; i++)
-        run->samples[run->n_samples++] = batch->samples[i];
+    memcpy(step->counts + micro * BATCH_MAX_COUNTS, batch->counts, sizeof batch->counts);
+    memcpy(step->samples + step->n_samples, batch->samples, (size_t)batch->n_sequences * sizeof *batch->samples);
+    step->n_samples += batch->n_sequences;
     t->state.micro_step++;
     t->state.samples_seen += batch->n_sequences;
     t->state.tokens_seen += batch->n_tokens;
     run->window_tokens += batch->n_tokens;
 }
 
+/* The rows of the queued steps: here the loop waits for the device. */
+static void read_results(Run *run) {
+    Tensor rows = run->results;
+    rows.dims[0] = run->n_queued;
+    run->t->device->download(run->t->device, run->host_results, rows.data, tensor_bytes(rows));
+}
+
+/* The first step's, which is the only one queued. */
 static void dump_step(Run *run, Dump *dump) {
     Training *t = run->t;
+    const float *sums = run->host_results + 1;
     char name[128];
     float loss = 0;
+    read_results(run);
     for (int i = 0; i < t->model->n_metrics; i++) {
         snprintf(name, sizeof name, "sum.%s", t->model->metrics[i].name);
         float sum = 0;
         for (int64_t micro = 0; micro < t->options->grad_accumulation; micro++) {
             int64_t at = micro * t->model->n_metrics + i;
-            sum += run->host_sums[at];
-            loss += run->loss_scale[at] * run->host_sums[at];
+            sum += sums[at];
+            loss += run->loss_scale[at] * sums[at];
         }
         dump_add_host(dump, name, tensor_1d(&sum, DTYPE_F32, 1));
     }
     dump_add_host(dump, "loss", tensor_1d(&loss, DTYPE_F32, 1));
-    dump_add_host(dump, "grad_norm", tensor_1d(&run->grad_norm, DTYPE_F32, 1));
+    dump_add_host(dump, "grad_norm", tensor_1d(run->host_results, DTYPE_F32, 1));
     for (int i = 0; i < t->model->params.count; i++) {
         snprintf(name, sizeof name, "grad.%s", t->model->params.items[i].name);
         dump_add(dump, name, param_view(&t->model->params, t->model->gradients, i));
@@ -178,26 +212,12 @@ static void dump_step(Run *run, Dump *dump) {
     log_line(run->log, "[Debug] wrote %s: the first step's batch, activations and gradients", t->options->debug_dump);
 }
 
-/* Reads the step's sums and its gradient norm: the one place where the loop waits for the device. Whether all losses
- * are finite. */
-static bool read_step(Run *run) {
-    Training *t = run->t;
-    Device *device = t->device;
-    int n = t->model->n_metrics;
-    device->download(device, run->host_sums, run->sums.data, tensor_bytes(run->sums));
-    device->download(device, &run->grad_norm, run->norm.data, sizeof run->grad_norm);
-    bool finite = true;
-    for (int64_t i = 0; i < t->options->grad_accumulation * n; i++) finite = finite && isfinite(run->host_sums[i]);
-    return finite;
-}
-
-static void collect_step(Run *run) {
+static void collect_step(Run *run, const Queued *step, const float *sums) {
     Training *t = run->t;
     for (int64_t micro = 0; micro < t->options->grad_accumulation; micro++) {
-        for (int i = 0; i < t->model->n_metrics; i++)
-            run->window_sums[i] += run->host_sums[micro * t->model->n_metrics + i];
+        for (int i = 0; i < t->model->n_metrics; i++) run->window_sums[i] += sums[micro * t->model->n_metrics + i];
         for (int i = 0; i < BATCH_MAX_COUNTS; i++)
-            run->window_counts[i] += (double)run->counts[micro * BATCH_MAX_COUNTS + i];
+            run->window_counts[i] += (double)step->counts[micro * BATCH_MAX_COUNTS + i];
     }
     run->window_steps++;
 }
@@ -228,20 +248,47 @@ static void save(Run *run, bool is_best) {
     checkpointer_save(run->checkpointer, &t->model->params, host[0], host[1], host[2], &t->state, is_best);
 }
 
-/* A loss or a gradient that is not a number: nothing was changed by this step yet. Stops with a checkpoint from before
- * it. */
-static void stop_nonfinite(Run *run, const TrainState *before) {
+/* A loss or a gradient that is not a number: neither this step nor those behind it have changed anything (norm_guard).
+ * Stops with a checkpoint from before it. */
+static void stop_nonfinite(Run *run, const Queued *step) {
     Training *t = run->t;
     char ids[2048] = "";
     size_t used = 0;
-    for (int64_t i = 0; i < run->n_samples && used < sizeof ids - 128; i++)
-        used += (size_t)snprintf(ids + used, 128, " %.100s", t->train->sample_id(t->train, run->samples[i]));
-    t->state = *before;
+    for (int64_t i = 0; i < step->n_samples && used < sizeof ids - 128; i++)
+        used += (size_t)snprintf(ids + used, 128, " %.100s", t->train->sample_id(t->train, step->samples[i]));
+    int64_t skipped = t->state.skipped_steps;
+    t->state = step->before;
+    t->state.skipped_steps = skipped;
+    run->n_queued = 0;
     save(run, false);
     wait_for_checkpoint(run);
     die("step %lld: the loss or its gradient is not finite (grad_norm %g); samples of this step:%s. The checkpoint in "
         "%s/last is from before it. Look at these samples, lower --learning-rate, or go on with --skip-nonfinite",
-        (long long)before->step + 1, (double)run->grad_norm, ids, t->options->output_dir);
+        (long long)t->state.step + 1, (double)run->grad_norm, ids, t->options->output_dir);
+}
+
+/* Reads what the queued steps have measured, and acts on it. */
+static void read_steps(Run *run) {
+    Training *t = run->t;
+    bool scaled = tensor_given(t->model->loss_scale);
+    if (run->n_queued) read_results(run);
+    for (int k = 0; k < run->n_queued; k++) {
+        const Queued *step = &run->queued[k];
+        const float *row = run->host_results + k * run->results.dims[1];
+        bool losses_finite = true;
+        run->grad_norm = row[0];
+        for (int64_t i = 1; i < run->results.dims[1]; i++) losses_finite = losses_finite && isfinite(row[i]);
+        if (isfinite(run->grad_norm)) {
+            collect_step(run, step, row + 1);
+            continue;
+        }
+        /* A gradient too large for the 16-bit type is no fault: the scale goes down, and the next step fits. */
+        if (!(losses_finite && scaled) && !t->options->skip_nonfinite) stop_nonfinite(run, step);
+        t->state.skipped_steps++;
+        log_line(run->log, "[Train] step=%lld skipped: the loss or its gradient is not finite (%lld skipped so far)",
+                 (long long)step->before.step + 1, (long long)t->state.skipped_steps);
+    }
+    run->n_queued = 0;
 }
 
 /* One optimizer step: g micro-batches forward and backward, norm, clip, AdamW. */
@@ -249,42 +296,37 @@ static void train_step(Run *run) {
     Training *t = run->t;
     const TrainOptions *o = t->options;
     Device *device = t->device;
-    const TrainState before = t->state;
+    Model *model = t->model;
+    Queued *step = &run->queued[run->n_queued];
     Dump *dump = o->debug_dump && t->state.step == run->first_step ? dump_open(device) : NULL;
 
-    device->clear(device, t->model->gradients.data, tensor_bytes(t->model->gradients));
-    run->n_samples = 0;
+    step->before = t->state;
+    step->n_samples = 0;
+    device->clear(device, model->gradients.data, tensor_bytes(model->gradients));
     for (int64_t micro = 0; micro < o->grad_accumulation; micro++) {
         const Batch *batch = loader_next(run->loader);
-        train_micro_batch(run, batch, micro, dump);
+        train_micro_batch(run, step, batch, micro, dump);
         t->state.epoch = batch->epoch;
         t->state.batch_index = batch->index + 1;
     }
-    global_norm(device, run->norm, t->model->gradients, t->model->loss_scale, run->segments, run->n_segments);
-    bool finite = read_step(run), scaled = tensor_given(t->model->loss_scale);
-    if (dump) dump_step(run, dump);
-    /* A gradient too large for the 16-bit type is no fault: the scale goes down, and the next step fits. */
-    if ((!finite || (!isfinite(run->grad_norm) && !scaled)) && !o->skip_nonfinite) stop_nonfinite(run, &before);
-    finite = finite && isfinite(run->grad_norm);
-    if (finite) {
-        wait_for_checkpoint(run); /* it reads the weights that are about to change */
-        AdamW adamw = {.learning_rate = (float)(o->learning_rate *
-                                                schedule_cosine(t->state.step, o->warmup_steps, run->schedule_steps)),
-                       .beta1 = 0.9f,
-                       .beta2 = 0.999f,
-                       .epsilon = 1e-8f,
-                       .clip = (float)o->grad_clip,
-                       .step = t->state.step + 1 - t->state.skipped_steps};
-        adamw_update(device, t->model->weights, t->model->half_weights, t->m, t->v, t->model->gradients, run->norm,
-                     t->model->loss_scale, run->segments, run->n_segments, adamw);
-        collect_step(run);
-    } else {
-        t->state.skipped_steps++;
-        log_line(run->log, "[Train] step=%lld skipped: the loss or its gradient is not finite (%lld skipped so far)",
-                 (long long)t->state.step + 1, (long long)t->state.skipped_steps);
-    }
-    if (scaled) loss_scale_update(device, t->model->loss_scale, run->norm);
+    Tensor norm = norm_of(run), stopped = o->skip_nonfinite ? tensor_none() : run->stopped;
+    bool scaled = tensor_given(model->loss_scale);
+    global_norm(device, norm, model->gradients, model->loss_scale, run->segments, run->n_segments);
+    norm_guard(device, norm, stopped, sums_of(run, 0, o->grad_accumulation), scaled);
+    if (device->host_memory) wait_for_checkpoint(run); /* it reads the weights that are about to change */
+    AdamW adamw = {.learning_rate =
+                       (float)(o->learning_rate * schedule_cosine(t->state.step, o->warmup_steps, run->schedule_steps)),
+                   .beta1 = 0.9f,
+                   .beta2 = 0.999f,
+                   .epsilon = 1e-8f,
+                   .clip = (float)o->grad_clip,
+                   .step = t->state.step + 1 - t->state.skipped_steps};
+    adamw_update(device, model->weights, model->half_weights, t->m, t->v, model->gradients, norm, model->loss_scale,
+                 run->segments, run->n_segments, adamw);
+    if (scaled) loss_scale_update(device, model->loss_scale, norm, stopped);
     t->state.step++;
+    run->n_queued++;
+    if (dump) dump_step(run, dump);
 }
 
 static double learning_rate_of_step(const Run *run) {
@@ -343,14 +385,23 @@ static void show_progress(Run *run, const char *text) {
                  (double)run->window_tokens / elapsed, format_duration(remaining_seconds(run), eta));
 }
 
-static void log_train(Run *run) {
+/* On a terminal, a few times a second: it costs a wait for the device. */
+static bool progress_is_due(Run *run) {
+    double now = seconds_now();
+    if (!log_is_terminal(run->log) || now - run->shown_at < 0.3) return false;
+    run->shown_at = now;
+    return true;
+}
+
+/* A line that stays, or what the progress line shows; of all steps since the line before. */
+static void log_train(Run *run, bool line) {
     Training *t = run->t;
     char text[256], eta[32];
     double values[MODEL_MAX_METRICS] = {0}, elapsed = seconds_now() - run->window_start;
     metrics_text(t->model, run->window_sums, run->window_counts, text, sizeof text, values);
-    bool due = t->state.step % t->options->log_interval == 0 || t->state.step == run->total_steps || stop_signal();
-    if (!due || !run->window_steps) {
-        if (log_is_terminal(run->log) && run->window_steps) show_progress(run, text);
+    if (!run->window_steps) return;
+    if (!line) {
+        show_progress(run, text);
         return;
     }
     double rate = (double)run->window_steps / elapsed, tokens = (double)run->window_tokens / elapsed;
@@ -375,16 +426,18 @@ static bool validate(Run *run) {
     Training *t = run->t;
     double sums[MODEL_MAX_METRICS] = {0}, counts[BATCH_MAX_COUNTS] = {0}, values[MODEL_MAX_METRICS];
     double start = seconds_now();
+    int n = t->model->n_metrics;
     for (int64_t b = 0; b < run->validation_batches; b++) {
         const Batch *batch = loader_next(run->validation);
         Tensor fields[BATCH_MAX_FIELDS] = {{0}};
-        Pass pass = {.sums = tensor_1d(run->sums.data, DTYPE_F32, t->model->n_metrics)};
+        Pass pass = {.sums = tensor_1d((float *)run->validation_sums.data + b * n, DTYPE_F32, n)};
         fields_on_device(run, batch, fields);
         t->model->run(t->model, t->device, &t->activations, batch, fields, &pass);
-        t->device->download(t->device, run->host_sums, run->sums.data, tensor_bytes(pass.sums));
-        for (int i = 0; i < t->model->n_metrics; i++) sums[i] += run->host_sums[i];
         for (int i = 0; i < BATCH_MAX_COUNTS; i++) counts[i] += (double)batch->counts[i];
     }
+    t->device->download(t->device, run->host_validation_sums, run->validation_sums.data,
+                        tensor_bytes(run->validation_sums));
+    for (int64_t i = 0; i < run->validation_batches * n; i++) sums[i % n] += run->host_validation_sums[i];
     char text[256];
     double objective = metrics_text(t->model, sums, counts, text, sizeof text, values);
     log_line(run->log, "[Val] epoch=%lld step=%lld %s (%lld batches, %.1f s)", (long long)t->state.epoch,
@@ -399,6 +452,18 @@ static bool validate(Run *run) {
     return true;
 }
 
+/* That a micro-batch can have. */
+static int64_t most_sequences(const Training *t) {
+    const TrainOptions *o = t->options;
+    int64_t most = o->batch_size ? o->batch_size : t->train->n_samples, shortest = INT64_MAX;
+    for (int64_t i = 0; i < t->train->n_samples; i++) {
+        int64_t rows = t->train->tokens(t->train, i);
+        if (rows < shortest) shortest = rows > 1 ? rows : 1;
+    }
+    if (o->token_budget && most > o->token_budget / shortest + 1) most = o->token_budget / shortest + 1;
+    return most < t->train->n_samples ? most : t->train->n_samples;
+}
+
 static Run run_open(Training *t) {
     const TrainOptions *o = t->options;
     Run run = {.t = t, .saved_step = -1, .first_step = t->state.step, .seconds_before = t->state.seconds};
@@ -411,13 +476,16 @@ static Run run_open(Training *t) {
     free(t->state.options_json); /* those of the run before */
     t->state.options_json = options_to_json(t->rows, t->n_rows);
     run.n_segments = params_segments(&t->model->params, (float)o->weight_decay, &run.segments);
-    run.sums = tensor_2d(t->device->allocate(t->device, (size_t)(g * n) * 4), DTYPE_F32, g, n);
-    run.norm = tensor_1d(t->device->allocate(t->device, 4), DTYPE_F32, 1);
-    run.host_sums = xcalloc((size_t)(g * n), sizeof(float));
+    run.max_queued = t->device->host_memory || o->skip_nonfinite ? 1 : MAX_QUEUED; /* a skip changes the next step */
+    run.results = tensor_2d(t->device->allocate(t->device, (size_t)(run.max_queued * (1 + g * n)) * 4), DTYPE_F32,
+                            run.max_queued, 1 + g * n);
+    run.stopped = tensor_1d(t->device->allocate(t->device, 4), DTYPE_F32, 1);
+    run.host_results = xcalloc((size_t)(run.max_queued * (1 + g * n)), sizeof(float));
     run.loss_scale = xcalloc((size_t)(g * n), sizeof(float));
-    run.counts = xcalloc((size_t)g * BATCH_MAX_COUNTS, sizeof(int64_t));
-    run.max_samples = g * (o->batch_size && o->batch_size < t->train->n_samples ? o->batch_size : t->train->n_samples);
-    run.samples = xcalloc((size_t)run.max_samples, sizeof(int32_t));
+    for (int i = 0; i < run.max_queued; i++) {
+        run.queued[i].counts = xcalloc((size_t)g * BATCH_MAX_COUNTS, sizeof(int64_t));
+        run.queued[i].samples = xcalloc((size_t)(g * most_sequences(t)), sizeof(int32_t));
+    }
     make_directories(o->output_dir);
     run.checkpointer = checkpointer_open(o->output_dir, (int)o->keep_checkpoints);
     if (t->n_carried) checkpointer_carry(run.checkpointer, t->carried, t->n_carried);
@@ -428,6 +496,9 @@ static Run run_open(Training *t) {
         run.validation_batches = loader_epoch_batches(t->validation, &val, 0);
         run.validation = loader_open(t->validation, &val);
         run.batch_bytes = loader_batch_bytes(t->validation, &val);
+        run.validation_sums = tensor_2d(t->device->allocate(t->device, (size_t)(run.validation_batches * n) * 4),
+                                        DTYPE_F32, run.validation_batches, n);
+        run.host_validation_sums = xcalloc((size_t)(run.validation_batches * n), sizeof(float));
     }
     size_t bytes = loader_batch_bytes(t->train, &options);
     if (bytes > run.batch_bytes) run.batch_bytes = bytes;
@@ -442,14 +513,18 @@ static void run_close(Run *run) {
     if (run->validation) loader_close(run->validation);
     checkpointer_close(run->checkpointer);
     log_close(run->log);
-    device->release(device, run->sums.data, tensor_bytes(run->sums));
-    device->release(device, run->norm.data, 4);
+    device->release(device, run->results.data, tensor_bytes(run->results));
+    device->release(device, run->stopped.data, 4);
+    if (run->validation) device->release(device, run->validation_sums.data, tensor_bytes(run->validation_sums));
     for (int i = 0; i < 2; i++)
         if (run->batch_memory[i]) device->release(device, run->batch_memory[i], run->batch_bytes);
-    free(run->host_sums);
+    for (int i = 0; i < run->max_queued; i++) {
+        free(run->queued[i].counts);
+        free(run->queued[i].samples);
+    }
+    free(run->host_results);
+    free(run->host_validation_sums);
     free(run->loss_scale);
-    free(run->counts);
-    free(run->samples);
     free(run->segments);
     free(run->t->state.options_json);
 }
@@ -493,16 +568,21 @@ int train_run(Training *t) {
     device_reset_counters(t->device);
     t->device->profile = o->profile;
     run.run_start = run.window_start = seconds_now();
-    while (t->state.step < run.total_steps && !stop_signal()) {
+    for (bool go_on = t->state.step < run.total_steps; go_on;) {
         int64_t epoch = t->state.epoch;
         train_step(&run);
-        bool last = t->state.step == run.total_steps, best = false;
-        bool due = o->val_interval ? t->state.step % o->val_interval == 0 : t->state.epoch != epoch;
-        log_train(&run);
-        if (run.validation && (due || last)) best = validate(&run);
+        int64_t step = t->state.step;
+        go_on = step < run.total_steps && !stop_signal();
+        bool new_epoch = t->state.epoch != epoch, last = step == run.total_steps, best = false;
+        bool line = step % o->log_interval == 0 || !go_on, progress = progress_is_due(&run);
+        bool measure = run.validation && (last || (o->val_interval ? step % o->val_interval == 0 : new_epoch));
+        bool keep = o->save_interval && step % o->save_interval == 0;
+        if (line || progress || measure || keep || run.n_queued == run.max_queued) read_steps(&run);
+        if (line || progress) log_train(&run, line);
+        if (measure) best = validate(&run);
         run.allocations_at_last_step = allocation_count() + t->device->allocation_calls;
-        if (t->state.step == run.first_step + 1) run.allocations_at_first_step = run.allocations_at_last_step;
-        if (best || (o->save_interval && t->state.step % o->save_interval == 0)) save(&run, best);
+        if (step == run.first_step + 1) run.allocations_at_first_step = run.allocations_at_last_step;
+        if (best || keep) save(&run, best);
     }
     int status = finish(&run);
     run_close(&run);

@@ -64,9 +64,10 @@ static void cpu_adamw_update(Device *device, Tensor params, Tensor copy, Tensor 
     }
 }
 
-static void cpu_loss_scale_update(Device *device, Tensor loss_scale, Tensor norm) {
+static void cpu_loss_scale_update(Device *device, Tensor loss_scale, Tensor norm, Tensor stopped) {
     (void)device;
     float *s = loss_scale.data;
+    if (tensor_given(stopped) && *(const float *)stopped.data != 0) return;
     bool good = isfinite(*(const float *)norm.data);
     s[LOSS_SCALE_DONE] += good;
     s[LOSS_SCALE_SKIPPED] += !good;
@@ -75,4 +76,14 @@ static void cpu_loss_scale_update(Device *device, Tensor loss_scale, Tensor norm
     if (s[LOSS_SCALE_GOOD] < 2000) return;
     s[LOSS_SCALE_FACTOR] *= 2;
     s[LOSS_SCALE_GOOD] = 0;
+}
+
+static void cpu_norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor sums, bool overflow_is_fine) {
+    (void)device;
+    float *result = norm.data, *stop = stopped.data;
+    const float *sum = sums.data;
+    bool good = true;
+    for (int64_t i = 0; i < sums.dims[0]; i++) good = good && isfinite(sum[i]);
+    if (stop && (!good || !(isfinite(*result) || overflow_is_fine))) *stop = 1;
+    if (!good || (stop && *stop != 0)) *result = NAN;
 }

@@ -181,7 +181,8 @@ __global__ void __launch_bounds__(BLOCK) adamw(float *params, T *copy, float *m,
 }
 
 /* One thread: see ops.h. */
-__global__ void rescale(float *s, const float *norm) {
+__global__ void rescale(float *s, const float *norm, const float *stopped) {
+    if (stopped && *stopped != 0) return;
     bool good = isfinite(*norm);
     s[LOSS_SCALE_DONE] += good ? 1.0f : 0.0f;
     s[LOSS_SCALE_SKIPPED] += good ? 0.0f : 1.0f;
@@ -190,6 +191,16 @@ __global__ void rescale(float *s, const float *norm) {
     if (s[LOSS_SCALE_GOOD] < 2000) return;
     s[LOSS_SCALE_FACTOR] *= 2;
     s[LOSS_SCALE_GOOD] = 0;
+}
+
+/* One warp: see norm_guard in ops.h. */
+__global__ void guard(float *norm, float *stopped, const float *sums, int64_t n, bool overflow_is_fine) {
+    bool bad = false;
+    for (int64_t i = threadIdx.x; i < n; i += 32) bad = bad || !isfinite(sums[i]);
+    bad = __any_sync(~0u, bad);
+    if (threadIdx.x) return;
+    if (stopped && (bad || !(isfinite(*norm) || overflow_is_fine))) *stopped = 1;
+    if (bad || (stopped && *stopped != 0)) *norm = NAN;
 }
 
 } // namespace
@@ -237,7 +248,14 @@ void cuda_adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Ten
     });
 }
 
-void cuda_loss_scale_update(Device *device, Tensor loss_scale, Tensor norm) {
-    cuda_check(gpu_launch(rescale, 1, 1, 0, cuda_stream(device), (float *)loss_scale.data, (const float *)norm.data),
+void cuda_loss_scale_update(Device *device, Tensor loss_scale, Tensor norm, Tensor stopped) {
+    cuda_check(gpu_launch(rescale, 1, 1, 0, cuda_stream(device), (float *)loss_scale.data, (const float *)norm.data,
+                          (const float *)stopped.data),
                "loss_scale_update");
+}
+
+void cuda_norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor sums, bool overflow_is_fine) {
+    cuda_check(gpu_launch(guard, 1, 32, 0, cuda_stream(device), (float *)norm.data, (float *)stopped.data,
+                          (const float *)sums.data, sums.dims[0], overflow_is_fine),
+               "norm_guard");
 }

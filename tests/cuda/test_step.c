@@ -122,7 +122,7 @@ static void side_step(Side *side, bool recompute) {
     AdamW adamw = {1e-3f, 0.9f, 0.999f, 1e-8f, 1.0f, 1};
     adamw_update(device, model->weights, model->half_weights, side->m, side->v, model->gradients, side->norm,
                  model->loss_scale, side->segments, side->n_segments, adamw);
-    if (tensor_given(model->loss_scale)) loss_scale_update(device, model->loss_scale, side->norm);
+    if (tensor_given(model->loss_scale)) loss_scale_update(device, model->loss_scale, side->norm, tensor_none());
     device->download(device, side->weights, model->weights.data, tensor_bytes(model->weights));
     device->download(device, side->gradients, model->gradients.data, tensor_bytes(model->gradients));
     device->download(device, &side->host_norm, side->norm.data, 4);

@@ -234,15 +234,40 @@ static void check_loss_scale(DType type) {
     pair_upload(&rig, scale);
     for (int i = 0; i < 5; i++) {
         Pair norm = number(norms[i]);
-        loss_scale_update(rig.cpu, scale.cpu, norm.cpu);
-        loss_scale_update(rig.cuda, scale.cuda, norm.cuda);
+        Pair stopped = number(i == 2 ? 1 : 0);
+        loss_scale_update(rig.cpu, scale.cpu, norm.cpu, i < 2 ? tensor_none() : stopped.cpu);
+        loss_scale_update(rig.cuda, scale.cuda, norm.cuda, i < 2 ? tensor_none() : stopped.cuda);
         expect("loss_scale_update", scale, 0);
+    }
+}
+
+/* Every combination of a norm, a sum and what was before. */
+static void check_norm_guard(DType type) {
+    (void)type;
+    static const float numbers[] = {2, INFINITY, NAN};
+    for (int i = 0; i < 3 * 3 * 2 * 3; i++) {
+        Pair norm = number(numbers[i % 3]), stopped = number(i / 18 == 1 ? 1 : 0), sums = normal(DTYPE_F32, 70, 0);
+        ((float *)sums.cpu.data)[67] = numbers[i / 3 % 3];
+        pair_upload(&rig, sums);
+        bool fine = i / 9 % 2, remember = i / 18 < 2;
+        norm_guard(rig.cpu, norm.cpu, remember ? stopped.cpu : tensor_none(), sums.cpu, fine);
+        norm_guard(rig.cuda, norm.cuda, remember ? stopped.cuda : tensor_none(), sums.cuda, fine);
+        float *got = pair_download(&rig, norm), want = *floats(norm);
+        if (isnan(want) ? !isnan(*got) : *got != want)
+            fail_msg("norm_guard: %g, expected %g", (double)*got, (double)want);
+        free(got);
+        expect("norm_guard stopped", stopped, 0);
     }
 }
 
 static void loss_scale(void **state) {
     (void)state;
     run(check_loss_scale, DTYPE_F32);
+}
+
+static void guards(void **state) {
+    (void)state;
+    run(check_norm_guard, DTYPE_F32);
 }
 
 static void wrong_target(void *argument) {
@@ -265,6 +290,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cross_entropy),  cmocka_unit_test(nan_comes_out), cmocka_unit_test(a_target_outside_dies),
         cmocka_unit_test(sums_and_norms), cmocka_unit_test(adamw),         cmocka_unit_test(loss_scale),
+        cmocka_unit_test(guards),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }
