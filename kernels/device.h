@@ -46,6 +46,10 @@ struct Device {
     void (*clear)(Device *device, void *memory, size_t bytes);                       /* to zero */
     void (*synchronize)(Device *device);
     size_t (*available)(const Device *device); /* bytes that can still be allocated; NULL: ask the host */
+    /* Memory of its own that a device may need besides what it was asked for; NULL: none. First how much the operations
+     * called by work need, of which none is done, so that their tensors need not be there; then taken at once. */
+    size_t (*measure)(Device *device, void (*work)(void *argument), void *argument);
+    void (*reserve)(Device *device, size_t measured_bytes, size_t staged_bytes); /* largest stage() */
     void (*close)(Device *device);
 
     size_t allocated, peak_allocated; /* bytes, now and at most */

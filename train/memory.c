@@ -8,58 +8,87 @@
 #include "train/log.h"
 #include "train/memory.h"
 
-/* One micro-batch on the dry device; the peak of the activations arena. */
-static size_t dry_pass(Model *model, Device *dry, const Batch *batch, bool train, bool recompute) {
-    Arena arena = arena_open(dry, 0, "activations");
-    Tensor fields[BATCH_MAX_FIELDS] = {{0}};
-    for (int i = 0; i < batch->n_fields; i++) fields[i] = batch->fields[i];
-    float sums[MODEL_MAX_METRICS];
-    Pass pass = {.train = train, .recompute = recompute, .sums = tensor_1d(sums, DTYPE_F32, model->n_metrics)};
-    Tensor weights = model->weights, gradients = model->gradients, half_weights = model->half_weights;
-    int64_t n = model->params.flat_count;
-    model->weights = model->gradients = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
-    model->half_weights = dry->half == DTYPE_F32 ? tensor_none() : tensor_1d(model->weights.data, dry->half, n);
-    model->run(model, dry, &arena, batch, fields, &pass);
-    dry->release(dry, model->weights.data, (size_t)n * 4);
-    model->weights = weights;
-    model->gradients = gradients;
-    model->half_weights = half_weights;
-    size_t peak = arena.peak;
-    arena_close(&arena);
-    return peak;
+/* A micro-batch and an update without any memory: addresses come from the dry device, and `on`, which may be another,
+ * computes nothing with them. */
+typedef struct {
+    Model *model;
+    Device *dry, *on;
+    const Batch *batch;
+    bool train, recompute;
+    int64_t micro_batches;
+    size_t activations; /* out: the peak of the arena */
+} Rehearsal;
+
+static void rehearse_update(const Rehearsal *r, Tensor flat, Tensor half) {
+    Tensor norm = tensor_1d(r->dry->allocate(r->dry, 4), DTYPE_F32, 1), none = tensor_none();
+    Segment *segments;
+    int n = params_segments(&r->model->params, 0, &segments);
+    global_norm(r->on, norm, flat, none, segments, n);
+    adamw_update(r->on, flat, half, flat, flat, flat, norm, none, segments, n, (AdamW){.step = 1});
+    free(segments);
 }
 
-MemoryPlan memory_plan(Model *model, DType half, const Batch *train, const Batch *validation, bool recompute) {
+static void rehearse(void *argument) {
+    Rehearsal *r = argument;
+    Model *model = r->model, real = *model;
+    Device *dry = r->dry;
+    Arena arena = arena_open(dry, 0, "activations");
+    Tensor fields[BATCH_MAX_FIELDS] = {{0}};
+    for (int i = 0; i < r->batch->n_fields; i++) fields[i] = r->batch->fields[i];
+    Pass pass = {.train = r->train, .recompute = r->recompute};
+    int64_t n = model->params.flat_count;
+    Tensor flat = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
+    pass.sums = tensor_1d(flat.data, DTYPE_F32, model->n_metrics);
+    model->weights = model->gradients = flat;
+    model->half_weights = dry->half == DTYPE_F32 ? tensor_none() : tensor_1d(flat.data, dry->half, n);
+    for (int64_t i = 0; i < r->micro_batches; i++) model->run(model, r->on, &arena, r->batch, fields, &pass);
+    if (r->train) rehearse_update(r, flat, model->half_weights);
+    model->weights = real.weights;
+    model->gradients = real.gradients;
+    model->half_weights = real.half_weights;
+    r->activations = arena.peak;
+    arena_close(&arena);
+}
+
+void rehearse_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, bool recompute) {
+    rehearse(&(Rehearsal){model, dry, dry, batch, true, recompute, micro_batches, 0});
+}
+
+MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
+                       bool recompute) {
     MemoryPlan plan = {0};
+    const Batch *batches[] = {train, validation};
     size_t flat = (size_t)model->params.flat_count * sizeof(float);
     plan.weights = plan.gradients = flat;
     if (half != DTYPE_F32) plan.weights += flat / 2;
     plan.optimizer = 2 * flat;
     Device *dry = dry_device_open();
     dry->half = half;
-    if (train) {
-        plan.activations = dry_pass(model, dry, train, true, recompute);
-        plan.batches = train->size;
-    }
-    if (validation) {
-        size_t peak = dry_pass(model, dry, validation, false, recompute);
-        if (peak > plan.activations) plan.activations = peak;
-        if (validation->size > plan.batches) plan.batches = validation->size;
+    for (int i = 0; i < 2; i++) {
+        if (!batches[i]) continue;
+        Rehearsal r = {model, dry, dry, batches[i], i == 0, recompute, 1, 0};
+        rehearse(&r);
+        if (r.activations > plan.activations) plan.activations = r.activations;
+        if (batches[i]->size > plan.batches) plan.batches = batches[i]->size;
+        r.on = device;
+        size_t scratch = device && device->measure ? device->measure(device, rehearse, &r) : 0;
+        if (scratch > plan.scratch) plan.scratch = scratch;
     }
     device_close(dry);
     return plan;
 }
 
 size_t memory_total(const MemoryPlan *plan) {
-    return plan->weights + plan->gradients + plan->optimizer + plan->activations + plan->batches;
+    return plan->weights + plan->gradients + plan->optimizer + plan->activations + plan->batches + plan->scratch;
 }
 
 void memory_print(const MemoryPlan *plan) {
-    char text[6][32];
-    printf("[Memory] weights %s + gradients %s + AdamW %s + activations %s + batch %s = %s\n",
+    char text[7][32], scratch[48] = "";
+    if (plan->scratch) snprintf(scratch, sizeof scratch, " + scratch %s", format_bytes((double)plan->scratch, text[6]));
+    printf("[Memory] weights %s + gradients %s + AdamW %s + activations %s + batch %s%s = %s\n",
            format_bytes((double)plan->weights, text[0]), format_bytes((double)plan->gradients, text[1]),
            format_bytes((double)plan->optimizer, text[2]), format_bytes((double)plan->activations, text[3]),
-           format_bytes((double)plan->batches, text[4]), format_bytes((double)memory_total(plan), text[5]));
+           format_bytes((double)plan->batches, text[4]), scratch, format_bytes((double)memory_total(plan), text[5]));
 }
 
 static size_t host_memory_available(void) {

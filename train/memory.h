@@ -6,11 +6,15 @@
 
 typedef struct {
     size_t weights, gradients, optimizer, activations, batches; /* bytes */
+    size_t scratch;                                             /* the device's own */
 } MemoryPlan;
 
 /* train and validation are batches at least as large as any that will come (either may be NULL). half: the type of the
- * activations; f32: no 16-bit type is used. */
-MemoryPlan memory_plan(Model *model, DType half, const Batch *train, const Batch *validation, bool recompute);
+ * activations; f32: no 16-bit type is used. device: whose own memory counts too, or NULL. */
+MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
+                       bool recompute);
+/* One optimizer step of such micro-batches, for the counters of a dry device. */
+void rehearse_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, bool recompute);
 size_t memory_total(const MemoryPlan *plan);
 void memory_print(const MemoryPlan *plan);
 size_t memory_available(const Device *device); /* bytes that can still be allocated */

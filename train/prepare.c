@@ -21,7 +21,8 @@ static MemoryPlan plan_for(Training *t, int64_t batch_size, bool recompute) {
     const TrainOptions *o = t->options;
     Batch train = t->largest_batch(t->train, batch_size, o->token_budget), validation;
     if (t->validation) validation = t->largest_batch(t->validation, o->val_batch_size, 0);
-    MemoryPlan plan = memory_plan(t->model, half_type(t), &train, t->validation ? &validation : NULL, recompute);
+    MemoryPlan plan =
+        memory_plan(t->model, t->device, half_type(t), &train, t->validation ? &validation : NULL, recompute);
     batch_close(&train);
     if (t->validation) batch_close(&validation);
     if (!t->device->host_memory) plan.batches *= 2; /* one is copied while the other is worked on */
@@ -70,6 +71,7 @@ static void allocate(Training *t) {
     t->activations = arena_open(t->device, plan.activations, "activations");
     for (int i = 0; i < 3; i++)
         t->staging[i] = t->device->host_memory ? NULL : xaligned((size_t)t->model->params.flat_count * sizeof(float));
+    if (t->device->reserve) t->device->reserve(t->device, plan.scratch, plan.batches / 2);
 }
 
 /* The three flat buffers on the host: in place where the device allows it. */
@@ -211,28 +213,13 @@ void train_close(Training *t) {
 void train_dry_run(Model *model, const TrainOptions *o, const Batch *batch, const Batch *validation) {
     Device *dry = dry_device_open();
     if (o->amp) dry->half = DTYPE_BF16;
-    MemoryPlan plan = memory_plan(model, dry->half, batch, validation, o->grad_checkpointing);
-    int64_t n = model->params.flat_count;
-    Tensor none = tensor_none(), flat = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
-    Tensor norm = tensor_1d(dry->allocate(dry, 4), DTYPE_F32, 1), fields[BATCH_MAX_FIELDS] = {{0}};
-    Segment *segments;
-    int n_segments = params_segments(&model->params, (float)o->weight_decay, &segments);
-    Arena arena = arena_open(dry, 0, "activations");
-    Pass pass = {.train = true, .recompute = o->grad_checkpointing, .sums = norm};
-    pass.sums = tensor_1d(flat.data, DTYPE_F32, model->n_metrics);
-    model->weights = model->gradients = flat;
-    if (o->amp) model->half_weights = tensor_1d(flat.data, dry->half, n);
-    for (int i = 0; i < batch->n_fields; i++) fields[i] = batch->fields[i];
-    for (int64_t micro = 0; micro < o->grad_accumulation; micro++) model->run(model, dry, &arena, batch, fields, &pass);
-    global_norm(dry, norm, flat, none, segments, n_segments);
-    adamw_update(dry, flat, model->half_weights, flat, flat, flat, norm, none, segments, n_segments,
-                 (AdamW){.step = 1});
+    MemoryPlan plan = memory_plan(model, NULL, dry->half, batch, validation, o->grad_checkpointing);
+    device_reset_counters(dry);
+    rehearse_step(model, dry, batch, o->grad_accumulation, o->grad_checkpointing);
     printf("%lld parameters in %d tensors; one step = %lld micro-batches of %d sequences, %lld tokens\n",
            (long long)params_count(&model->params), model->params.count, (long long)o->grad_accumulation,
            batch->n_sequences, (long long)batch->n_tokens);
     memory_print(&plan);
     device_print_counters(dry, stdout);
-    free(segments);
-    arena_close(&arena);
     device_close(dry);
 }

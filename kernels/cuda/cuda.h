@@ -33,6 +33,7 @@ typedef struct {
     size_t shared_limit; /* bytes of shared memory that a block can ask for */
     void *scratch;
     size_t scratch_bytes;
+    bool measuring; /* operations are called to learn how much scratch they need */
     Stage stages[2];
     cudaStream_t copies; /* of stages, beside the operations */
     int last_stage;      /* the slot of the newest call */

@@ -33,18 +33,21 @@ static void cuda_upload(Device *device, void *to, const void *from, size_t bytes
     cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream(device)), "copying to the GPU");
 }
 
+static void grow_stage(Device *device, Stage *stage, size_t bytes) {
+    if (bytes <= stage->bytes) return;
+    if (stage->pinned) cuda_check(cudaFreeHost(stage->pinned), "freeing pinned memory");
+    cuda_check(cudaMallocHost(&stage->pinned, bytes), "taking pinned memory");
+    stage->bytes = bytes;
+    device->allocation_calls++;
+}
+
 /* Copy k waits for the operations queued before call k - 1, which are those that read copy k - 2, and the operations
  * that follow wait for copy k: the copy and the operations on copy k - 1 run at the same time. */
 static void cuda_stage(Device *device, int slot, void *to, const void *from, size_t bytes) {
     CudaState *state = cuda_state(device);
     Stage *stage = &state->stages[slot];
     cuda_check(cudaEventSynchronize(stage->copied), "waiting for an earlier copy");
-    if (bytes > stage->bytes) {
-        if (stage->pinned) cuda_check(cudaFreeHost(stage->pinned), "freeing pinned memory");
-        cuda_check(cudaMallocHost(&stage->pinned, bytes), "taking pinned memory");
-        stage->bytes = bytes;
-        device->allocation_calls++;
-    }
+    grow_stage(device, stage, bytes);
     memcpy(stage->pinned, from, bytes);
     cuda_check(cudaStreamWaitEvent(state->copies, state->stages[state->last_stage].queued, 0), "ordering a copy");
     cuda_check(cudaMemcpyAsync(to, stage->pinned, bytes, cudaMemcpyHostToDevice, state->copies), "copying to the GPU");
@@ -60,6 +63,7 @@ static void cuda_download(Device *device, void *to, const void *from, size_t byt
 }
 
 static void cuda_clear(Device *device, void *memory, size_t bytes) {
+    if (cuda_state(device)->measuring) return; /* there may be no such memory */
     cuda_check(cudaMemsetAsync(memory, 0, bytes, cuda_stream(device)), "clearing memory");
 }
 
@@ -91,12 +95,39 @@ static void cuda_close(Device *device) {
 
 void *cuda_scratch(Device *device, size_t bytes) {
     CudaState *state = cuda_state(device);
+    if (state->measuring) {
+        if (bytes > state->scratch_bytes) state->scratch_bytes = bytes;
+        return (void *)256; /* aligned; nobody looks there */
+    }
     if (bytes <= state->scratch_bytes) return state->scratch;
     cuda_synchronize(device); /* earlier operations may still use what is given back */
     if (state->scratch) cuda_release(device, state->scratch, state->scratch_bytes);
     state->scratch_bytes = bytes;
     state->scratch = cuda_allocate(device, bytes);
     return state->scratch;
+}
+
+/* The launches go into a graph that nobody runs. */
+static size_t cuda_measure(Device *device, void (*work)(void *argument), void *argument) {
+    CudaState *state = cuda_state(device);
+    size_t taken = state->scratch_bytes, needed;
+    cudaGraph_t graph;
+    gemm_prepare(device);
+    state->measuring = true;
+    cuda_check(cudaStreamBeginCapture(state->stream, cudaStreamCaptureModeRelaxed), "measuring");
+    work(argument);
+    cuda_check(cudaStreamEndCapture(state->stream, &graph), "measuring");
+    cuda_check(cudaGraphDestroy(graph), "measuring");
+    state->measuring = false;
+    needed = state->scratch_bytes;
+    state->scratch_bytes = taken;
+    return needed;
+}
+
+static void cuda_reserve(Device *device, size_t measured, size_t staged) {
+    CudaState *state = cuda_state(device);
+    cuda_scratch(device, measured);
+    for (int i = 0; i < 2; i++) grow_stage(device, &state->stages[i], staged);
 }
 
 #define OP_ENTRY(op) .op = cuda_##op,
@@ -165,6 +196,8 @@ Device *cuda_device_open(int index) {
                        .clear = cuda_clear,
                        .synchronize = cuda_synchronize,
                        .available = cuda_available,
+                       .measure = cuda_measure,
+                       .reserve = cuda_reserve,
                        .close = cuda_close,
                        .state = state};
     card_name(device->card, properties.name);

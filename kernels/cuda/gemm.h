@@ -30,6 +30,9 @@ typedef struct {
 /* Our own kernels: f32 in true f32, 16-bit types on the tensor cores. The same bits every time. */
 void gemm_own(Device *device, const Gemm *gemm);
 
+/* Loads the library now rather than at the first product. */
+void gemm_prepare(Device *device);
+
 /* A number that two arrays of the same bits have in common, and hardly ever two others. Waits for the stream. */
 uint64_t gemm_fingerprint(Device *device, const void *data, size_t bytes);
 

@@ -84,11 +84,15 @@ __global__ void __launch_bounds__(256) add_fingerprint(unsigned long long *sum, 
 void multiply_matrices(Device *device, const Gemm &gemm) {
     CudaState *state = cuda_state(device);
     if (gemm.m == 0 || gemm.n == 0 || (gemm.accumulate && gemm.k == 0)) return;
-    if (!state->library && LOOK_FOR_LIBRARY) cublas_open(device, NULL);
+    gemm_prepare(device);
     if (!state->library || !cublas_multiply(device, &gemm)) gemm_own(device, &gemm);
 }
 
 } // namespace
+
+void gemm_prepare(Device *device) {
+    if (!cuda_state(device)->library && LOOK_FOR_LIBRARY) cublas_open(device, NULL);
+}
 
 void gemm_own(Device *device, const Gemm *gemm) {
     if (gemm->m > INT32_MAX || gemm->n > INT32_MAX || gemm->k > INT32_MAX - 1024)
