@@ -18,6 +18,8 @@
     X(residual_layernorm_forward)                                                                                      \
     X(linear_forward)                                                                                                  \
     X(linear_backward)                                                                                                 \
+    X(linear_gelu_forward)                                                                                             \
+    X(gelu_linear_backward)                                                                                            \
     X(gelu_forward)                                                                                                    \
     X(gelu_backward)                                                                                                   \
     X(attention_forward)                                                                                               \

@@ -123,7 +123,7 @@ static void run_every_operation(Device *device, float p) {
     Tensor qkv = arena_2d(&arena, DTYPE_F32, N, 3 * C), dqkv = arena_2d(&arena, DTYPE_F32, N, 3 * C);
     Tensor lse = arena_2d(&arena, DTYPE_F32, H, N), logits = arena_2d(&arena, DTYPE_F32, N, V);
     Tensor one = arena_1d(&arena, DTYPE_F32, 1), flat = arena_1d(&arena, DTYPE_F32, 100), wide[3];
-    Tensor logit_bias = arena_1d(&arena, DTYPE_F32, V);
+    Tensor logit_bias = arena_1d(&arena, DTYPE_F32, V), hidden = arena_2d(&arena, DTYPE_F32, N, V);
     for (int i = 0; i < 3; i++) wide[i] = arena_1d(&arena, DTYPE_F32, 100);
     Dropout drop = {p, 1, 2, 3};
     Sequences sequences = {uploaded(&arena, offsets, 4), offsets, 3};
@@ -142,6 +142,8 @@ static void run_every_operation(Device *device, float p) {
     residual_layernorm_forward(device, z, y, mean, rstd, x, x, gain, none, drop);
     linear_forward(device, logits, x, table, logit_bias, WEIGHT_OUT_IN);
     linear_backward(device, z, dtable, logit_bias, logits, x, table, WEIGHT_OUT_IN);
+    linear_gelu_forward(device, logits, hidden, x, table, logit_bias, WEIGHT_OUT_IN, GELU_TANH);
+    gelu_linear_backward(device, z, dtable, logit_bias, logits, x, y, table, WEIGHT_OUT_IN, GELU_ERF);
     gelu_forward(device, y, x, GELU_TANH);
     gelu_backward(device, y, y, x, GELU_ERF);
     attention_forward(device, y, lse, qkv, sequences, attention, drop);
@@ -195,6 +197,9 @@ static void flops_and_bytes_are_exact(void **state) {
     run_every_operation(dry, 0);
     expect_counted(dry, OP_linear_forward, 2 * n * c * v + n * v, 4 * (n * c + c * v + n * v + v));
     expect_counted(dry, OP_linear_backward, 4 * n * c * v + n * v, 4 * (2 * n * c + 3 * c * v + n * v + 2 * v));
+    expect_counted(dry, OP_linear_gelu_forward, 2 * n * c * v + 10 * n * v, 4 * (n * c + c * v + 2 * n * v + v));
+    expect_counted(dry, OP_gelu_linear_backward, 4 * n * c * v + 18 * n * c + n * v,
+                   4 * (3 * n * c + 3 * c * v + n * v + 2 * v));
     expect_counted(dry, OP_attention_forward, pairs * (4 * c + 5 * H), 4 * (4 * n * c + H * n + 4));
     expect_counted(dry, OP_attention_backward, pairs * (10 * c + 6 * H) + 2 * n * c, 4 * (8 * n * c + H * n + 4));
     expect_counted(dry, OP_embedding_forward, n * c, 4 * (3 * n * c + 2 * n));

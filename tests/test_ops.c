@@ -452,6 +452,103 @@ static void gelu(void **state) {
     everywhere(check_gelu);
 }
 
+/* Linear and GELU in one: to the bit the two one after the other, and right as their composition. */
+
+static void run_linear_gelu(const Call *c) {
+    poison(c->y);
+    poison(c->sum);
+    linear_gelu_forward(c->device, c->y, c->sum, c->x, c->w, c->bias, c->layout, c->gelu);
+}
+
+/* An error of the hidden number is multiplied by GELU's slope, at most 1.13. */
+static void check_linear_gelu(Rig *rig, int64_t n, int64_t in, int64_t out, WeightLayout layout, GeluKind kind,
+                              bool with_bias) {
+    Call c = {.device = rig->device,
+              .y = poisoned(rig, n, out),
+              .sum = poisoned(rig, n, out),
+              .x = normal(rig, n, in),
+              .w = layout == WEIGHT_IN_OUT ? normal(rig, in, out) : normal(rig, out, in),
+              .bias = with_bias ? normal(rig, out, 0) : tensor_none(),
+              .layout = layout,
+              .gelu = kind};
+    Tensor hidden = poisoned(rig, n, out), activated = poisoned(rig, n, out);
+    double *y = doubles(rig, n * out), slope;
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t o = 0; o < out; o++) {
+            double sum = with_bias ? (double)floats(c.bias)[o] : 0;
+            for (int64_t i = 0; i < in; i++) sum += (double)floats(c.x)[r * in + i] * weight_at(&c, i, o);
+            y[r * out + o] = reference_gelu(sum, kind, &slope);
+        }
+    run_linear_gelu(&c);
+    expect(rig, "linear_gelu_forward y", c.y, y, 1.13 * sum_error(in, 2) + 8 * U);
+    linear_forward(rig->device, hidden, c.x, c.w, c.bias, layout);
+    gelu_forward(rig->device, activated, hidden, kind);
+    expect_same(rig, "linear_gelu_forward hidden", c.sum, hidden);
+    expect_same(rig, "linear_gelu_forward y", c.y, activated);
+}
+
+/* y = gelu(x) W + bias; gelu(x) goes to `branch`. */
+static void run_gelu_linear(const Call *c) {
+    gelu_forward(c->device, c->branch, c->x, c->gelu);
+    linear_forward(c->device, c->y, c->branch, c->w, c->bias, c->layout);
+}
+
+/* The slope is right to 16 U, and multiplies a sum. */
+static void check_gelu_linear(Rig *rig, int64_t n, int64_t in, int64_t out, WeightLayout layout, GeluKind kind,
+                              bool with_bias) {
+    Call c = {.device = rig->device,
+              .y = poisoned(rig, n, out),
+              .branch = poisoned(rig, n, in),
+              .x = normal(rig, n, in),
+              .w = layout == WEIGHT_IN_OUT ? normal(rig, in, out) : normal(rig, out, in),
+              .bias = with_bias ? normal(rig, out, 0) : tensor_none(),
+              .layout = layout,
+              .gelu = kind};
+    Tensor dy = normal(rig, n, out), dx = poisoned(rig, n, in), dx2 = poisoned(rig, n, in), dw[2], db[2];
+    double *up = widened(rig, dy), *want = doubles(rig, n * in), slope;
+    for (int i = 0; i < 2; i++) {
+        dw[i] = normal(rig, c.w.dims[0], c.w.dims[1]);
+        db[i] = with_bias ? normal(rig, out, 0) : tensor_none();
+        if (i) memcpy(dw[1].data, dw[0].data, tensor_bytes(dw[0]));
+        if (i && with_bias) memcpy(db[1].data, db[0].data, tensor_bytes(db[0]));
+    }
+    double *w0 = widened(rig, dw[0]), *b0 = with_bias ? widened(rig, db[0]) : NULL;
+    run_gelu_linear(&c);
+    gelu_linear_backward(rig->device, dx, dw[0], db[0], dy, c.branch, c.x, c.w, layout, kind);
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t i = 0; i < in; i++) {
+            double sum = 0;
+            for (int64_t o = 0; o < out; o++) sum += up[r * out + o] * weight_at(&c, i, o);
+            reference_gelu((double)floats(c.x)[r * in + i], kind, &slope);
+            want[r * in + i] = sum * slope;
+        }
+    expect(rig, "gelu_linear_backward dhidden", dx, want, 1.13 * sum_error(out, 2) + 16 * U);
+    expect_gradient(rig, "gelu_linear dhidden", &c, run_gelu_linear, c.x, dx, NULL, c.y, up, sum_error(in, 10));
+    expect_gradient(rig, "gelu_linear dw", &c, run_gelu_linear, c.w, dw[0], w0, c.y, up, sum_error(in, 10));
+    if (with_bias)
+        expect_gradient(rig, "gelu_linear dbias", &c, run_gelu_linear, c.bias, db[0], b0, c.y, up, sum_error(in, 10));
+    linear_backward(rig->device, dx2, dw[1], db[1], dy, c.branch, c.w, layout);
+    gelu_backward(rig->device, dx2, dx2, c.x, kind);
+    expect_same(rig, "gelu_linear_backward dhidden", dx, dx2);
+    expect_same(rig, "gelu_linear_backward dw", dw[0], dw[1]);
+    if (with_bias) expect_same(rig, "gelu_linear_backward dbias", db[0], db[1]);
+}
+
+static void check_gelus_of_linears(Rig *rig) {
+    static const int64_t sizes[][3] = {{3, 7, 5}, {37, 45, 83}, {129, 65, 33}};
+    for (int i = 0; i < 3; i++)
+        for (int given = 0; given < 8; given++) {
+            const int64_t *s = sizes[i];
+            check_linear_gelu(rig, s[0], s[1], s[2], (WeightLayout)(given & 1), (GeluKind)(given >> 1 & 1), given & 4);
+            check_gelu_linear(rig, s[0], s[1], s[2], (WeightLayout)(given & 1), (GeluKind)(given >> 1 & 1), given & 4);
+        }
+}
+
+static void linear_and_gelu(void **state) {
+    (void)state;
+    everywhere(check_gelus_of_linears);
+}
+
 static void run_dropout(const Call *c) {
     poison(c->y);
     dropout(c->device, c->y, c->x, c->drop);
@@ -1009,6 +1106,14 @@ static void wrong_linear_backward(Rig *r) {
     linear_backward(r->device, tensor_none(), normal(r, 4, 6), normal(r, 4, 0), normal(r, 3, 6), normal(r, 3, 4),
                     normal(r, 4, 6), WEIGHT_IN_OUT);
 }
+static void wrong_hidden(Rig *r) {
+    linear_gelu_forward(r->device, normal(r, 3, 6), normal(r, 3, 4), normal(r, 3, 4), normal(r, 4, 6), tensor_none(),
+                        WEIGHT_IN_OUT, GELU_TANH);
+}
+static void wrong_hidden_backward(Rig *r) {
+    gelu_linear_backward(r->device, normal(r, 3, 4), normal(r, 4, 6), tensor_none(), normal(r, 3, 6), normal(r, 3, 4),
+                         normal(r, 3, 6), normal(r, 4, 6), WEIGHT_IN_OUT, GELU_TANH);
+}
 static void wrong_dtype(Rig *r) { gelu_forward(r->device, normal(r, 2, 2), tensor(r, DTYPE_I32, 2, 2), GELU_ERF); }
 static void wrong_none(Rig *r) {
     layernorm_forward(r->device, normal(r, 2, 3), normal(r, 2, 0), normal(r, 2, 0), normal(r, 2, 3), tensor_none(),
@@ -1054,6 +1159,8 @@ static void wrong_set(Rig *r) {
 static const WrongCall wrong_calls[] = {
     {wrong_linear, "linear_forward: w is f32 [5, 6], expected f32 [4, 6]"},
     {wrong_linear_backward, "linear_backward: bias is f32 [4], expected f32 [6]"},
+    {wrong_hidden, "linear_gelu_forward: hidden is f32 [3, 4], expected f32 [3, 6]"},
+    {wrong_hidden_backward, "gelu_linear_backward: hidden is f32 [3, 6], expected f32 [3, 4]"},
     {wrong_dtype, "gelu_forward: x is i32 [2, 2]; the cpu device computes in f32"},
     {wrong_none, "layernorm_forward: gain is none, expected f32 [3]"},
     {wrong_heads, "attention_forward: 12 columns are not q, k and v of 3 heads"},
@@ -1136,6 +1243,7 @@ int main(void) {
         cmocka_unit_test(layernorm),
         cmocka_unit_test(residual_layernorm),
         cmocka_unit_test(gelu),
+        cmocka_unit_test(linear_and_gelu),
         cmocka_unit_test(dropout_and_residual),
         cmocka_unit_test(embedding),
         cmocka_unit_test(gather_and_scatter),

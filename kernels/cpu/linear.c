@@ -83,3 +83,16 @@ static void cpu_linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbi
         for (int64_t j = 0; j < width; j++) ((float *)dbias.data)[at + j] += sums[j];
     }
 }
+
+/* A GEMM takes no epilogue: GELU is a loop after it. */
+static void cpu_linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tensor w, Tensor bias,
+                                    WeightLayout layout, GeluKind kind) {
+    cpu_linear_forward(device, hidden, x, w, bias, layout);
+    cpu_gelu_forward(device, y, hidden, kind);
+}
+
+static void cpu_gelu_linear_backward(Device *device, Tensor dhidden, Tensor dw, Tensor dbias, Tensor dy, Tensor x,
+                                     Tensor hidden, Tensor w, WeightLayout layout, GeluKind kind) {
+    cpu_linear_backward(device, dhidden, dw, dbias, dy, x, w, layout);
+    cpu_gelu_backward(device, dhidden, dhidden, hidden, kind);
+}

@@ -14,9 +14,9 @@ enum { CANDIDATES = 8, CHOICES = 1024, TIMED_RUNS = 3, DESCRIPTION = 160 };
 typedef struct {
     int64_t m, n, k; /* a number of tokens rounded up */
     int32_t type;
-    uint32_t flags;      /* transpose_a, transpose_b, accumulate, bias, TF32 */
+    uint32_t flags;      /* transpose_a, transpose_b, accumulate, bias, TF32, epilogue */
     uint32_t alignments; /* of c, a, b, bias: log2, a byte each */
-    uint32_t always_zero;
+    uint32_t hidden_alignment;
 } Key;
 
 typedef struct {
@@ -114,7 +114,8 @@ const char *cublas_description(const Device *device) {
  *
  * The library's matrices are column-major: to it, our row-major [rows, columns] is its transpose, [columns, rows]. So
  * it is asked for c^T = op(b)^T op(a)^T: its A is our b, its B is our a, both transposed or not as we have them, and
- * its bias, a number for each row of its result, is ours for each column of c. */
+ * its bias, a number for each row of its result, is ours for each column of c. Our hidden is its "auxiliary buffer",
+ * with rows of n numbers. */
 
 typedef struct {
     cublasLtMatmulDesc_t operation;
@@ -127,6 +128,18 @@ static bool is_tf32(const Device *device, const Gemm *g) {
 
 static cudaDataType_t data_type(DType type) {
     return type == DTYPE_BF16 ? CUDA_R_16BF : type == DTYPE_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+/* The library's GELU is the tanh form alone, by a tanh whose error is not documented: 16-bit types round more, f32 does
+ * without. It wants rows of hidden to be multiples of 8 numbers. */
+static bool knows_epilogue(const Gemm *g) {
+    return !g->epilogue || (g->gelu == GELU_TANH && g->type != DTYPE_F32 && g->n % 8 == 0);
+}
+
+static cublasLtEpilogue_t epilogue_of(const Gemm *g) {
+    if (g->epilogue == EPILOGUE_GELU) return g->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    if (g->epilogue == EPILOGUE_SLOPE) return CUBLASLT_EPILOGUE_DGELU;
+    return g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 static void set(const Cublas *cublas, Problem *p, cublasLtMatmulDescAttributes_t attribute, const void *value,
@@ -145,14 +158,17 @@ static cublasLtMatrixLayout_t layout_of(const Cublas *cublas, DType type, int64_
 static Problem describe(const Cublas *cublas, const Device *device, const Gemm *g) {
     Problem p;
     cublasOperation_t transpose = CUBLAS_OP_T;
+    cublasLtEpilogue_t epilogue = epilogue_of(g);
     cublasComputeType_t compute = is_tf32(device, g) ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     check(cublas, cublas->call.cublasLtMatmulDescCreate(&p.operation, compute, CUDA_R_32F), "a product");
     if (g->transpose_b) set(cublas, &p, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose);
     if (g->transpose_a) set(cublas, &p, CUBLASLT_MATMUL_DESC_TRANSB, &transpose, sizeof transpose);
-    if (g->bias) {
-        cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    if (epilogue != CUBLASLT_EPILOGUE_DEFAULT)
         set(cublas, &p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-        set(cublas, &p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->bias, sizeof g->bias);
+    if (g->bias) set(cublas, &p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->bias, sizeof g->bias);
+    if (g->epilogue) {
+        set(cublas, &p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &g->hidden, sizeof g->hidden);
+        set(cublas, &p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &g->n, sizeof g->n);
     }
     p.a = g->transpose_a ? layout_of(cublas, g->type, g->k, g->m) : layout_of(cublas, g->type, g->m, g->k);
     p.b = g->transpose_b ? layout_of(cublas, g->type, g->n, g->k) : layout_of(cublas, g->type, g->k, g->n);
@@ -167,7 +183,7 @@ static void forget(const Cublas *cublas, Problem *p) {
     cublas->call.cublasLtMatmulDescDestroy(p->operation);
 }
 
-/* to = op(a) op(b) + bias, or c + op(a) op(b). */
+/* to = op(a) op(b) + bias, through the epilogue, or c + op(a) op(b). */
 static cublasStatus_t run(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g, void *to,
                           const cublasLtMatmulAlgo_t *algorithm) {
     float one = 1, beta = g->accumulate ? 1 : 0;
@@ -198,7 +214,9 @@ static Key key_of(const Device *device, const Gemm *g) {
                  .k = g->depth_varies ? round_tokens(g->k) : g->k,
                  .type = (int32_t)g->type,
                  .flags = (uint32_t)g->transpose_a | (uint32_t)g->transpose_b << 1 | (uint32_t)g->accumulate << 2 |
-                          (uint32_t)(g->bias != NULL) << 3 | (uint32_t)is_tf32(device, g) << 4,
+                          (uint32_t)(g->bias != NULL) << 3 | (uint32_t)is_tf32(device, g) << 4 |
+                          (uint32_t)g->epilogue << 5,
+                 .hidden_alignment = alignment_of(g->hidden),
                  .alignments = alignment_of(g->c) | alignment_of(g->a) << 8 | alignment_of(g->b) << 16 |
                                alignment_of(g->bias) << 24};
 }
@@ -262,6 +280,7 @@ static float time_way(const Cublas *cublas, Device *device, const Problem *p, co
     float best = INFINITY;
     if (run(cublas, device, p, g, to, algorithm) != CUBLAS_STATUS_SUCCESS) return best;
     *bits = gemm_fingerprint(device, to, (size_t)(g->m * g->n) * (g->accumulate ? 4 : dtype_size(g->type)));
+    if (g->epilogue) *bits += gemm_fingerprint(device, g->hidden, (size_t)(g->m * g->n) * dtype_size(g->type));
     cuda_check(cudaEventCreate(&begin), "timing");
     cuda_check(cudaEventCreate(&end), "timing");
     for (int i = 0; i < TIMED_RUNS; i++) {
@@ -327,11 +346,10 @@ static bool choose(Cublas *cublas, Device *device, const Problem *p, const Gemm 
         if (timed) *choice = made, cublas->count++;
     }
     *algorithm = made.algorithm;
-    if (made.possible && key.m == g->m && key.k == g->k) return true;
-    cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
-    if (made.possible)
-        status = cublas->call.cublasLtMatmulAlgoCheck(cublas->handle, p->operation, p->b, p->a, p->c, p->c, algorithm,
-                                                      &ways[0]);
+    if (!made.possible) return false;
+    if (key.m == g->m && key.k == g->k) return true;
+    cublasStatus_t status =
+        cublas->call.cublasLtMatmulAlgoCheck(cublas->handle, p->operation, p->b, p->a, p->c, p->c, algorithm, &ways[0]);
     if (status == CUBLAS_STATUS_SUCCESS && ways[0].workspaceSize <= cublas->workspace_bytes) return true;
     if (!ask(cublas, device, g, 1, ways)) return false;
     *algorithm = ways[0].algo;
@@ -341,7 +359,7 @@ static bool choose(Cublas *cublas, Device *device, const Problem *p, const Gemm 
 bool cublas_multiply(Device *device, const Gemm *g) {
     Cublas *cublas = library_of(device);
     cublasLtMatmulAlgo_t algorithm;
-    if (!cublas || !cublas->handle || !g->k) return false;
+    if (!cublas || !cublas->handle || !g->k || !knows_epilogue(g)) return false;
     Problem p = describe(cublas, device, g);
     bool possible = choose(cublas, device, &p, g, &algorithm);
     if (possible) check(cublas, run(cublas, device, &p, g, g->c, &algorithm), "a product");

@@ -19,7 +19,7 @@ void cublas_open(Device *device, const CublasFunctions *functions);
 /* Who multiplies matrices: "cuBLASLt 13.0.2", or "our own matrix products: ..." and why. */
 const char *cublas_description(const Device *device);
 
-/* Queues the product; false: the library is not there or has no way to it, and nothing was done.
+/* Queues the product and its epilogue; false: the library is not there or has no way to both, and nothing was done.
  *
  * The library offers several ways to a product. The first time that one of this size is asked for (a number of tokens
  * is rounded up: it is another in each batch) up to 8 are timed, and the fastest is kept whose result has the same bits

@@ -1,5 +1,6 @@
 /* Casts, dropout, residual, GELU, gather and scatter, sum. All of them are limited by memory: each number is read once
  * and written once. */
+#include "kernels/cuda/gelu.h"
 #include "kernels/cuda/memory.h"
 
 namespace {
@@ -84,22 +85,11 @@ struct Residual {
     }
 };
 
-/* gelu(x) = x S with S = 0.5 (1 + tanh u) = 1 / (1 + e), e = exp(-2u), u = sqrt(2/pi) (x + 0.044715 x^3); or x Phi(x)
- * with Phi(x) = 0.5 (1 + erf(x / sqrt(2))). Their derivatives: S + x S (1 - S) 2u', and Phi(x) + x phi(x).
- *
- * The fast exponential's relative error grows with its argument's size |2u|; that of S is this times 1 - S, and
- * |2u| (1 - S) S stays below 0.3: to S it is the error of one rounding. */
-GPU_INLINE float tanh_gelu_sigmoid(float x) {
-    return __fdividef(1.0f, 1.0f + __expf(-1.59576912f * (0.044715f * x * x * x + x)));
-}
-
-GPU_INLINE float normal_distribution(float x) { return 0.5f + 0.5f * erff(0.707106781f * x); }
-
 template <GeluKind KIND> struct Gelu {
     static constexpr int INPUTS = 1;
     template <int W> GPU_INLINE Pack<float, W> operator()(uint64_t, Pack<float, W> x, Pack<float, W>) const {
 #pragma unroll
-        for (int i = 0; i < W; i++) x[i] *= KIND == GELU_TANH ? tanh_gelu_sigmoid(x[i]) : normal_distribution(x[i]);
+        for (int i = 0; i < W; i++) x[i] = gelu<KIND>(x[i]);
         return x;
     }
 };
@@ -108,14 +98,7 @@ template <GeluKind KIND> struct GeluGradient {
     static constexpr int INPUTS = 2;
     template <int W> GPU_INLINE Pack<float, W> operator()(uint64_t, Pack<float, W> dy, Pack<float, W> x) const {
 #pragma unroll
-        for (int i = 0; i < W; i++) {
-            if (KIND == GELU_TANH) {
-                float s = tanh_gelu_sigmoid(x[i]), slope = 1.59576912f * (3 * 0.044715f * x[i] * x[i] + 1.0f);
-                dy[i] *= s + x[i] * s * (1.0f - s) * slope;
-            } else {
-                dy[i] *= normal_distribution(x[i]) + x[i] * 0.398942280f * __expf(-0.5f * x[i] * x[i]);
-            }
-        }
+        for (int i = 0; i < W; i++) dy[i] *= gelu_slope<KIND>(x[i]);
         return dy;
     }
 };

@@ -9,15 +9,21 @@
 extern "C" {
 #endif
 
-/* c [m, n] = op(a) op(b) + bias, or c += op(a) op(b), with op(a) [m, k] and op(b) [k, n].
- *
- * An epilogue that another operation brings (GELU with the sum before it kept, dGELU of the sum kept) is one more field
- * here: Output::write in gemm_kernel.h applies it to numbers that are in registers, cublas.c names it to the library.
- */
+/* What happens to sums on their way to c. Finish in gemm_kernel.h does it, cublas.c names it to the library. */
+typedef enum {
+    EPILOGUE_NONE,
+    EPILOGUE_GELU, /* hidden = the sum and its bias, c = gelu(hidden) */
+    EPILOGUE_SLOPE /* c = the sum times gelu'(hidden) */
+} GemmEpilogue;
+
+/* c [m, n] = op(a) op(b) + bias, or c += op(a) op(b), with op(a) [m, k] and op(b) [k, n]. */
 typedef struct {
     void *c; /* of `type`; f32 if accumulate */
     const void *a, *b;
-    const void *bias; /* [n] of `type`, or NULL; none if accumulate */
+    const void *bias;      /* [n] of `type`, or NULL; none if accumulate */
+    GemmEpilogue epilogue; /* none if accumulate or transpose_a */
+    GeluKind gelu;
+    void *hidden; /* [m, n] of `type`, or NULL if there is no epilogue */
     int64_t m, n, k;
     DType type;       /* of a and b: f32, bf16 or f16; sums are f32 */
     bool transpose_a; /* a is stored [k, m] */

@@ -13,12 +13,16 @@
  * Matrices whose rows are no multiple of 16 bytes are read number by number. Where c has few tiles and k is long,
  * blocks share a tile: each sums a part of k into scratch memory, and a second kernel adds the parts in their order.
  *
+ * An epilogue is a second walk of a block over its tile, as soon as that is stored and while the caches have it: c, or
+ * hidden, as T is what GELU starts from, so the result has the bits of an elementwise kernel behind the product.
+ *
  * FLOPs: 2 m n k. Bytes from memory: at least m k + k n + m n numbers; a block reads (M + N) numbers for M N products
  * a k, so 128 x 128 tiles need 1 byte from L2 for 64 FLOPs in 16-bit types. Blocks that run at the same time work on 8
  * rows of tiles, so that they share what they read in L2. */
 #ifndef KERNELS_CUDA_GEMM_KERNEL_H
 #define KERNELS_CUDA_GEMM_KERNEL_H
 
+#include "kernels/cuda/gelu.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/memory.h"
 
@@ -135,6 +139,37 @@ template <class T> struct Output {
             for (int j = 0; j < W; j++) x[j] += before[j];
         }
         store(to, column, x);
+    }
+};
+
+/* The epilogue of sums that have been stored in hidden (EPILOGUE_GELU) or c (EPILOGUE_SLOPE). */
+template <class T> struct Finish {
+    T *c;
+    const T *hidden;
+    GemmEpilogue epilogue;
+    GeluKind gelu;
+
+    /* For W numbers at index `at`. */
+    template <int W> GPU_INLINE void apply(int64_t at) const {
+        Pack<float, W> x = convert<float>(load_pack<W>(hidden + at)), sum = zeros<W>();
+        if (epilogue == EPILOGUE_SLOPE) sum = convert<float>(load_pack<W>(c + at));
+#pragma unroll
+        for (int j = 0; j < W; j++) {
+            if (epilogue == EPILOGUE_GELU)
+                x[j] = gelu == GELU_TANH ? ::gelu<GELU_TANH>(x[j]) : ::gelu<GELU_ERF>(x[j]);
+            else
+                x[j] = sum[j] * (gelu == GELU_TANH ? gelu_slope<GELU_TANH>(x[j]) : gelu_slope<GELU_ERF>(x[j]));
+        }
+        store_pack(c + at, convert<T>(x));
+    }
+
+    /* For a tile whose first number is in this row and column; afterwards, if need be, of a barrier. */
+    template <class Tile, int W> GPU_INLINE void apply_to_tile(int row, int column, int m, int n) const {
+#pragma unroll 1
+        for (int i = threadIdx.x * W; i < Tile::M * Tile::N; i += Tile::THREADS * W) {
+            int r = row + i / Tile::N, c = column + i % Tile::N;
+            if (r < m && c < n) apply<W>((int64_t)r * n + c);
+        }
     }
 };
 
@@ -272,7 +307,7 @@ constexpr int BLOCKS_OF_HALF = 2;
  * next. */
 template <class T, class Tile, bool A_ALONG_K, bool B_ALONG_K>
 __global__ void __launch_bounds__(Tile::THREADS, sizeof(T) == 2 ? BLOCKS_OF_HALF : 1)
-    multiply(Output<T> output, Operands<T> operands) {
+    multiply(Output<T> output, Operands<T> operands, Finish<T> finish) {
     constexpr int A_SIZE = Tile::M * DEPTH<T>, STAGE = (Tile::M + Tile::N) * DEPTH<T>, TOGETHER = 8;
     DYNAMIC_SHARED(T, shared);
     int tiles_m = (output.m + Tile::M - 1) / Tile::M, tiles_n = (output.n + Tile::N - 1) / Tile::N;
@@ -305,12 +340,18 @@ __global__ void __launch_bounds__(Tile::THREADS, sizeof(T) == 2 ? BLOCKS_OF_HALF
     }
     copy_async_wait<0>();
     products.each([&](int i, int j, auto x) { output.write(blockIdx.y, row + i, column + j, x); });
+    if (!A_ALONG_K || !finish.epilogue) return;
+    __syncthreads();
+    if (output.packs)
+        finish.template apply_to_tile<Tile, 4>(row, column, output.m, output.n);
+    else
+        finish.template apply_to_tile<Tile, 1>(row, column, output.m, output.n);
 }
 
-/* output = the sum of `parts` f32 [m, n], one behind the other, in their order. A thread adds W numbers; grid: m n /
- * (256 W). Bytes: 4 m n (parts + 2), or 4 m n parts + m n numbers. */
+/* output = the sum of `parts` f32 [m, n], one behind the other, in their order, and its epilogue. A thread adds W
+ * numbers; grid: m n / (256 W). Bytes: 4 m n (parts + 2), or 4 m n parts + m n numbers. */
 template <class T, int W>
-__global__ void __launch_bounds__(256) add_parts(Output<T> output, const float *from, int parts) {
+__global__ void __launch_bounds__(256) add_parts(Output<T> output, const float *from, int parts, Finish<T> finish) {
     int64_t at = ((int64_t)blockIdx.x * 256 + threadIdx.x) * W, size = (int64_t)output.m * output.n;
     if (at >= size) return;
     Pack<float, W> sum = load_pack<W>(from + at);
@@ -320,15 +361,17 @@ __global__ void __launch_bounds__(256) add_parts(Output<T> output, const float *
         for (int j = 0; j < W; j++) sum[j] += x[j];
     }
     output.write(0, (int)(at / output.n), (int)(at % output.n), sum);
+    if (finish.epilogue) finish.template apply<W>(at);
 }
 
 /* ---- the host's half ---- */
 
-template <class T> void launch_add_parts(Device *device, const Output<T> &output, const float *from, int parts) {
+template <class T>
+void launch_add_parts(Device *device, const Output<T> &output, const float *from, int parts, Finish<T> finish) {
     with_width<4>(output.packs, [&](auto width) {
         constexpr int W = decltype(width)::value;
         unsigned blocks = grid_of("a sum of parts", ceil_div((int64_t)output.m * output.n, 256 * W));
-        cuda_check(gpu_launch(add_parts<T, W>, blocks, 256, 0, cuda_stream(device), output, from, parts),
+        cuda_check(gpu_launch(add_parts<T, W>, blocks, 256, 0, cuda_stream(device), output, from, parts, finish),
                    "a sum of parts");
     });
 }
@@ -353,11 +396,12 @@ void launch_multiply(Device *device, const Gemm &g, const Operands<T> &given) {
     Output<T> output = {}, part = {};
     output.m = (int)g.m, output.n = (int)g.n;
     output.bias = (const T *)g.bias;
-    output.packs = packs_fit(4, g.n, (const char *)g.c);
+    output.packs = packs_fit(4, g.n, (const char *)g.c, (const char *)g.hidden);
     if (g.accumulate)
         output.sums = (float *)g.c;
     else
-        output.c = (T *)g.c;
+        output.c = (T *)(g.epilogue == EPILOGUE_GELU ? g.hidden : g.c);
+    Finish<T> finish = {(T *)g.c, (const T *)g.hidden, g.epilogue, g.gelu}, none = {};
     part.m = output.m, part.n = output.n;
     part.overwrite = true, part.packs = g.n % 4 == 0;
     if (parts > 1) part.sums = (float *)cuda_scratch(device, (size_t)(parts * g.m * g.n) * sizeof(float));
@@ -365,9 +409,9 @@ void launch_multiply(Device *device, const Gemm &g, const Operands<T> &given) {
     dim3 grid(grid_of("a matrix product", tiles), (unsigned)parts);
     size_t shared = Tile::STAGES * (Tile::M + Tile::N) * DEPTH<T> * sizeof(T);
     cuda_check(gpu_launch(multiply<T, Tile, A_ALONG_K, B_ALONG_K>, grid, Tile::THREADS, shared, cuda_stream(device),
-                          parts > 1 ? part : output, operands),
+                          parts > 1 ? part : output, operands, parts > 1 ? none : finish),
                "a matrix product");
-    if (parts > 1) launch_add_parts(device, output, part.sums, parts);
+    if (parts > 1) launch_add_parts(device, output, part.sums, parts, finish);
 }
 
 /* The large tile if it occupies the card, with k divided if need be. */

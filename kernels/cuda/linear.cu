@@ -41,7 +41,8 @@ __global__ void __launch_bounds__(256) column_sums(Output<float> output, const T
     output.write(blockIdx.y, 0, (int)(first + threadIdx.x), total);
 }
 
-/* dbias += column sums of dy, in two stages where one would not occupy the card. */
+/* dbias += column sums of dy, in two stages where one would not occupy the card. It is a pass over dy of its own: the
+ * library can sum columns beside the dw product, but overwrites, and promises neither f32 nor an order of additions. */
 void add_column_sums(Device *device, float *dbias, Tensor dy) {
     int64_t rows = dy.dims[0], columns = dy.dims[1];
     if (rows == 0 || columns == 0) return;
@@ -66,7 +67,7 @@ void add_column_sums(Device *device, float *dbias, Tensor dy) {
             cuda_check(gpu_launch(column_sums<W, T>, grid, 256, 0, cuda_stream(device), parts > 1 ? part : output, x,
                                   rows, each),
                        "the sums of columns");
-            if (parts > 1) launch_add_parts(device, output, part.sums, (int)parts);
+            if (parts > 1) launch_add_parts(device, output, part.sums, (int)parts, Finish<float>());
         });
     });
 }
@@ -81,11 +82,55 @@ __global__ void __launch_bounds__(256) add_fingerprint(unsigned long long *sum, 
     atomicAdd(sum, own);
 }
 
+/* The product by the library and the epilogue by a kernel of ours, where the library has no way to both at once. */
+bool multiply_then_finish(Device *device, const Gemm &gemm) {
+    Tensor c = tensor_2d(gemm.c, gemm.type, gemm.m, gemm.n), hidden = tensor_2d(gemm.hidden, gemm.type, gemm.m, gemm.n);
+    bool is_gelu = gemm.epilogue == EPILOGUE_GELU;
+    Gemm plain = gemm;
+    plain.epilogue = EPILOGUE_NONE, plain.hidden = NULL;
+    if (is_gelu) plain.c = gemm.hidden;
+    if (!cublas_multiply(device, &plain)) return false;
+    is_gelu ? cuda_gelu_forward(device, c, hidden, gemm.gelu) : cuda_gelu_backward(device, c, c, hidden, gemm.gelu);
+    return true;
+}
+
 void multiply_matrices(Device *device, const Gemm &gemm) {
     CudaState *state = cuda_state(device);
     if (gemm.m == 0 || gemm.n == 0 || (gemm.accumulate && gemm.k == 0)) return;
     gemm_prepare(device);
-    if (!state->library || !cublas_multiply(device, &gemm)) gemm_own(device, &gemm);
+    if (state->library && cublas_multiply(device, &gemm)) return;
+    if (state->library && gemm.epilogue && multiply_then_finish(device, gemm)) return;
+    gemm_own(device, &gemm);
+}
+
+/* y = x W and the bias, but for where it goes and what happens on the way. */
+Gemm forward_of(Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
+    Gemm gemm = {};
+    gemm.c = y.data, gemm.a = x.data, gemm.b = w.data, gemm.bias = bias.data;
+    gemm.m = x.dims[0], gemm.n = y.dims[1], gemm.k = x.dims[1];
+    gemm.type = x.dtype;
+    gemm.transpose_b = layout == WEIGHT_OUT_IN;
+    gemm.rows_vary = true;
+    return gemm;
+}
+
+/* dx = dy W^T */
+Gemm backward_of(Tensor dx, Tensor dy, Tensor w, WeightLayout layout) {
+    return forward_of(dx, dy, w, tensor_none(), layout == WEIGHT_IN_OUT ? WEIGHT_OUT_IN : WEIGHT_IN_OUT);
+}
+
+/* dw += x^T dy, or its transpose; dbias += the sums of dy's columns. */
+void add_parameter_gradients(Device *device, Tensor dw, Tensor dbias, Tensor dy, Tensor x, WeightLayout layout) {
+    Tensor a = layout == WEIGHT_IN_OUT ? x : dy, b = layout == WEIGHT_IN_OUT ? dy : x;
+    Gemm gemm = {};
+    gemm.c = dw.data, gemm.a = a.data, gemm.b = b.data;
+    gemm.m = a.dims[1], gemm.n = b.dims[1], gemm.k = x.dims[0];
+    gemm.type = x.dtype;
+    gemm.transpose_a = true;
+    gemm.accumulate = true;
+    gemm.depth_varies = true;
+    multiply_matrices(device, gemm);
+    if (dbias.data) add_column_sums(device, (float *)dbias.data, dy);
 }
 
 } // namespace
@@ -112,35 +157,26 @@ uint64_t gemm_fingerprint(Device *device, const void *data, size_t bytes) {
 }
 
 void cuda_linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
-    Gemm gemm = {};
-    gemm.c = y.data, gemm.a = x.data, gemm.b = w.data, gemm.bias = bias.data;
-    gemm.m = x.dims[0], gemm.n = y.dims[1], gemm.k = x.dims[1];
-    gemm.type = x.dtype;
-    gemm.transpose_b = layout == WEIGHT_OUT_IN;
-    gemm.rows_vary = true;
-    multiply_matrices(device, gemm);
+    multiply_matrices(device, forward_of(y, x, w, bias, layout));
 }
 
 void cuda_linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
                           WeightLayout layout) {
-    int64_t n = x.dims[0], in = x.dims[1], out = dy.dims[1];
-    bool in_out = layout == WEIGHT_IN_OUT;
-    if (dx.data) { /* dx = dy W^T */
-        Gemm gemm = {};
-        gemm.c = dx.data, gemm.a = dy.data, gemm.b = w.data;
-        gemm.m = n, gemm.n = in, gemm.k = out;
-        gemm.type = x.dtype;
-        gemm.transpose_b = in_out;
-        gemm.rows_vary = true;
-        multiply_matrices(device, gemm);
-    }
-    Gemm gemm = {}; /* dw += x^T dy, or its transpose */
-    gemm.c = dw.data, gemm.a = in_out ? x.data : dy.data, gemm.b = in_out ? dy.data : x.data;
-    gemm.m = in_out ? in : out, gemm.n = in_out ? out : in, gemm.k = n;
-    gemm.type = x.dtype;
-    gemm.transpose_a = true;
-    gemm.accumulate = true;
-    gemm.depth_varies = true;
+    if (dx.data) multiply_matrices(device, backward_of(dx, dy, w, layout));
+    add_parameter_gradients(device, dw, dbias, dy, x, layout);
+}
+
+void cuda_linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tensor w, Tensor bias,
+                              WeightLayout layout, GeluKind kind) {
+    Gemm gemm = forward_of(y, x, w, bias, layout);
+    gemm.epilogue = EPILOGUE_GELU, gemm.gelu = kind, gemm.hidden = hidden.data;
     multiply_matrices(device, gemm);
-    if (dbias.data) add_column_sums(device, (float *)dbias.data, dy);
+}
+
+void cuda_gelu_linear_backward(Device *device, Tensor dhidden, Tensor dw, Tensor dbias, Tensor dy, Tensor x,
+                               Tensor hidden, Tensor w, WeightLayout layout, GeluKind kind) {
+    Gemm gemm = backward_of(dhidden, dy, w, layout);
+    gemm.epilogue = EPILOGUE_SLOPE, gemm.gelu = kind, gemm.hidden = hidden.data;
+    multiply_matrices(device, gemm);
+    add_parameter_gradients(device, dw, dbias, dy, x, layout);
 }

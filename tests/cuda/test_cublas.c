@@ -20,12 +20,24 @@ typedef struct {
     cublasComputeType_t compute;
     cublasLtEpilogue_t epilogue;
     const void *bias;
+    void *hidden; /* the "auxiliary buffer" */
+    int64_t hidden_ld;
 } Operation;
 
 enum { WAY_SLOW, WAY_OTHER_BITS, WAY_FAST, WAYS };
 static const int milliseconds[WAYS] = {4, 0, 2};
 
-static struct { int heuristics, runs, last_way, f32_as_tf32; } counts;
+static struct {
+    int heuristics, runs, last_way, f32_as_tf32;
+    bool refuses_gelu; /* a library that offers no way to an epilogue with GELU */
+    Operation last;    /* with GELU or its slope */
+    int with_gelu;
+} counts;
+
+static bool has_gelu(const Operation *operation) {
+    return operation->epilogue == CUBLASLT_EPILOGUE_GELU_AUX || operation->epilogue == CUBLASLT_EPILOGUE_DGELU ||
+           operation->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
 
 static cublasStatus_t create(cublasLtHandle_t *handle) {
     *handle = (cublasLtHandle_t)&counts;
@@ -65,6 +77,8 @@ static cublasStatus_t desc_set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttr
     if (attribute == CUBLASLT_MATMUL_DESC_TRANSB) memcpy(&operation->transpose[1], value, bytes);
     if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE) memcpy(&operation->epilogue, value, bytes);
     if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER) memcpy(&operation->bias, value, bytes);
+    if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER) memcpy(&operation->hidden, value, bytes);
+    if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD) memcpy(&operation->hidden_ld, value, bytes);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -104,8 +118,10 @@ static cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t de
                                 cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                 cublasLtMatmulPreference_t preference, int wanted,
                                 cublasLtMatmulHeuristicResult_t ways[], int *count) {
-    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)preference;
+    (void)handle, (void)a, (void)b, (void)c, (void)d, (void)preference;
     counts.heuristics++;
+    *count = 0;
+    if (counts.refuses_gelu && has_gelu((const Operation *)(void *)desc)) return CUBLAS_STATUS_NOT_SUPPORTED;
     *count = wanted < WAYS ? wanted : WAYS;
     for (int i = 0; i < *count; i++) {
         memset(&ways[i], 0, sizeof ways[i]);
@@ -153,6 +169,31 @@ static uint64_t element(const Layout *layout, bool transposed, uint64_t row, uin
     return j * (uint64_t)layout->ld + i;
 }
 
+/* The tanh form, in the way it is usually written. */
+static float gelu_tanh(float x, float *slope) {
+    float c = 0.797884561f, t = tanhf(c * (x + 0.044715f * x * x * x));
+    *slope = 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * c * (1 + 3 * 0.044715f * x * x);
+    return 0.5f * x * (1 + t);
+}
+
+/* The sum's epilogue, for row i of column j. */
+static float finish(const Job *job, float sum, uint64_t i, uint64_t j) {
+    const Operation *operation = &job->operation;
+    uint64_t at = j * (uint64_t)operation->hidden_ld + i;
+    float slope;
+    switch (operation->epilogue) {
+    case CUBLASLT_EPILOGUE_GELU_AUX:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+        put(job->d.type, operation->hidden, at, sum);
+        return gelu_tanh(sum, &slope);
+    case CUBLASLT_EPILOGUE_DGELU:
+        gelu_tanh(get(job->d.type, operation->hidden, at), &slope);
+        return sum * slope;
+    default:
+        return sum;
+    }
+}
+
 static void do_job(void *argument) {
     Job *job = argument;
     bool ta = job->operation.transpose[0] == CUBLAS_OP_T, tb = job->operation.transpose[1] == CUBLAS_OP_T;
@@ -162,10 +203,13 @@ static void do_job(void *argument) {
         for (uint64_t j = 0; j < job->d.columns; j++) {
             uint64_t at = element(&job->d, false, i, j);
             float sum = job->beta == 0 ? 0 : job->beta * get(job->d.type, job->c_data, at);
-            if (job->operation.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += get(job->d.type, job->operation.bias, i);
+            if (job->operation.epilogue == CUBLASLT_EPILOGUE_BIAS ||
+                job->operation.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS)
+                sum += get(job->d.type, job->operation.bias, i);
             for (uint64_t l = 0; l < depth; l++)
                 sum += get(job->a.type, job->a_data, element(&job->a, ta, i, l)) *
                        get(job->b.type, job->b_data, element(&job->b, tb, l, j));
+            sum = finish(job, sum, i, j);
             put(job->d.type, job->d_data, at, job->way == WAY_OTHER_BITS ? sum * 1.01f + 0.01f : sum);
         }
     }
@@ -196,6 +240,7 @@ static cublasStatus_t multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
         size_t size = job->d.type == CUDA_R_32F ? 4 : 2;
         cuda_check(cudaMemsetAsync(d, 0xFF, job->d.rows * job->d.columns * size, stream), "poisoning");
     }
+    if (has_gelu(&job->operation)) counts.last = job->operation, counts.with_gelu++;
     counts.runs++;
     counts.last_way = job->way;
     counts.f32_as_tf32 += job->operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -263,6 +308,89 @@ static void layers_are_described_as_they_are(void **state) {
     }
 }
 
+/* Layers of `n` tokens before and behind a GELU, against the cpu. Returns how many of the two products had it as their
+ * epilogue; those were told where hidden is and how long its rows are. */
+static int check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64_t out, WeightLayout layout, bool biased,
+                             GeluKind kind) {
+    bool in_out = layout == WEIGHT_IN_OUT;
+    Pair x = pair_normal(rig, type, n, in, 1), y = pair_poisoned(rig, type, n, out);
+    Pair w = pair_normal(rig, type, in_out ? in : out, in_out ? out : in, 1), dy = pair_normal(rig, type, n, out, 1);
+    Pair bias = biased ? pair_normal(rig, type, out, 0, 1) : pair_none(), hidden = pair_poisoned(rig, type, n, out);
+    Pair before = pair_normal(rig, type, n, in, 1), dhidden = pair_poisoned(rig, type, n, in);
+    Pair dw = pair_normal(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1], 1), none = pair_none();
+    double rounding = 4 * rounding_of(type) + 1e-6;
+    int fused = 0, with_gelu = counts.with_gelu;
+    linear_gelu_forward(rig->cpu, y.cpu, hidden.cpu, x.cpu, w.cpu, bias.cpu, layout, kind);
+    linear_gelu_forward(rig->cuda, y.cuda, hidden.cuda, x.cuda, w.cuda, bias.cuda, layout, kind);
+    expect_pair(rig, "hidden", hidden, rounding);
+    expect_pair(rig, "y", y, 2 * rounding); /* of a rounded number */
+    if (counts.with_gelu > with_gelu) {
+        fused++;
+        assert_int_equal(counts.last.epilogue, biased ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX);
+        assert_ptr_equal(counts.last.bias, bias.cuda.data);
+        assert_ptr_equal(counts.last.hidden, hidden.cuda.data);
+        assert_int_equal(counts.last.hidden_ld, out);
+    }
+    with_gelu = counts.with_gelu;
+    gelu_linear_backward(rig->cpu, dhidden.cpu, dw.cpu, none.cpu, dy.cpu, x.cpu, before.cpu, w.cpu, layout, kind);
+    gelu_linear_backward(rig->cuda, dhidden.cuda, dw.cuda, none.cuda, dy.cuda, x.cuda, before.cuda, w.cuda, layout,
+                         kind);
+    expect_pair(rig, "dhidden", dhidden, 2 * rounding);
+    expect_pair(rig, "dw", dw, 1e-5);
+    if (counts.with_gelu > with_gelu) {
+        fused++;
+        assert_int_equal(counts.last.epilogue, CUBLASLT_EPILOGUE_DGELU);
+        assert_ptr_equal(counts.last.hidden, before.cuda.data);
+        assert_int_equal(counts.last.hidden_ld, in);
+    }
+    rig_clear(rig);
+    return fused;
+}
+
+static void gelu_is_an_epilogue(void **state) {
+    (void)state;
+    const DType types[] = {DTYPE_BF16, DTYPE_F16};
+    for (int t = 0; t < 2; t++) {
+        Rig rig = rig_with_library(types[t]);
+        for (int layout = 0; layout < 2; layout++)
+            for (int biased = 0; biased < 2; biased++)
+                assert_int_equal(check_gelu_layers(&rig, types[t], 5, 16, 8, (WeightLayout)layout, biased, GELU_TANH),
+                                 2);
+        rig_close(&rig);
+    }
+}
+
+/* The product is the library's all the same. */
+static void gelu_that_the_library_cannot_do_is_ours(void **state) {
+    (void)state;
+    const struct {
+        DType type;
+        GeluKind kind;
+        int64_t in, out;
+        bool refused;
+        int fused;
+    } cases[] = {{DTYPE_F32, GELU_TANH, 16, 8, false, 0},
+                 {DTYPE_BF16, GELU_ERF, 16, 8, false, 0},
+                 {DTYPE_BF16, GELU_TANH, 12, 8, false, 1}, /* rows of the first hidden are 8 numbers, ... */
+                 {DTYPE_BF16, GELU_TANH, 8, 12, false, 1}, /* ... and of the second */
+                 {DTYPE_BF16, GELU_TANH, 16, 8, true, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Rig rig = rig_with_library(cases[i].type == DTYPE_F32 ? DTYPE_BF16 : cases[i].type);
+        counts.refuses_gelu = cases[i].refused;
+        int heuristics = 0;
+        for (int time = 0; time < 2; time++) { /* what the library has said once is not asked again */
+            int runs = counts.runs;
+            int fused = check_gelu_layers(&rig, cases[i].type, 5, cases[i].in, cases[i].out, WEIGHT_OUT_IN, true,
+                                          cases[i].kind);
+            assert_int_equal(fused, cases[i].fused);
+            assert_true(time ? counts.runs == runs + 3 : counts.runs > runs + 3); /* timed at first */
+            assert_true(time ? counts.heuristics == heuristics : counts.heuristics == (cases[i].refused ? 5 : 3));
+            heuristics = counts.heuristics;
+        }
+        rig_close(&rig);
+    }
+}
+
 static void the_fastest_way_with_the_same_bits_is_taken_and_remembered(void **state) {
     (void)state;
     Rig rig = rig_with_library(DTYPE_F32);
@@ -326,6 +454,8 @@ static void without_the_library_ours_is_used_and_says_why(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_described_as_they_are),
+        cmocka_unit_test(gelu_is_an_epilogue),
+        cmocka_unit_test(gelu_that_the_library_cannot_do_is_ours),
         cmocka_unit_test(the_fastest_way_with_the_same_bits_is_taken_and_remembered),
         cmocka_unit_test(true_f32_where_it_is_wanted),
         cmocka_unit_test(nothing_is_timed_while_a_graph_is_captured),

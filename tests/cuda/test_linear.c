@@ -19,21 +19,64 @@ enum { TYPES = 3 };
 /* Half a unit in the last place, relative. */
 static double half_unit(DType type) { return type == DTYPE_BF16 ? 0x1p-8 : type == DTYPE_F16 ? 0x1p-11 : 0x1p-24; }
 
-/* p's numbers are sums of k products of normal numbers, summed in f32 on both sides, so of size sqrt(k). Each addition
- * may be off by half a unit in the last place, of random sign: four standard deviations on each side. Tensor cores do
- * not round but cut off, always to one side: a unit for each 16 products. And then one rounding to the type of p. */
+/* Sums of k products of normal numbers, in f32 on both sides, are of size sqrt(k). Each addition may be off by half a
+ * unit in the last place, of random sign: four standard deviations on each side. Tensor cores do not round but cut off,
+ * always to one side: a unit for each 16 products. */
+static double sum_error(DType type, int64_t k) {
+    double size = sqrt((double)k) + 1;
+    return 0x1p-23 * size * (2 + 4 * size + (type == DTYPE_F32 ? 0 : (double)k / 16));
+}
+
+/* What one rounding of x to the type may change, also below its normal numbers. */
+static double rounding_error(DType type, float x) {
+    return half_unit(type) * fabs((double)x) * (1 + 0x1p-8) + (type == DTYPE_F16 ? 0x1p-25 : 0);
+}
+
+static void expect_within(const char *what, DType type, int64_t at, float got, float want, double limit) {
+    double error = fabs((double)got - (double)want);
+    if (!(error <= limit))
+        fail_msg("%s %s [%lld]: got %.9g, want %.9g, %.3g of what is allowed", what, dtype_name(type), (long long)at,
+                 (double)got, (double)want, error / limit);
+}
+
+/* p's numbers are such sums, rounded once to its type. */
 static void expect_sums(Rig *rig, const char *what, Pair p, DType type, int64_t k) {
     float *got = pair_download(rig, p);
     const float *want = p.cpu.data;
-    double size = sqrt((double)k) + 1, units = 2 + 4 * size + (type == DTYPE_F32 ? 0 : (double)k / 16);
-    for (int64_t i = 0; i < tensor_numel(p.cpu); i++) {
-        double error = fabs((double)got[i] - (double)want[i]);
-        double limit = 0x1p-23 * units * size + half_unit(p.cuda.dtype) * fabs((double)want[i]) * (1 + 0x1p-8);
-        if (!(error <= limit))
-            fail_msg("%s %s [%lld]: got %.9g, want %.9g, %.3g of what is allowed", what, dtype_name(type), (long long)i,
-                     (double)got[i], (double)want[i], error / limit);
-    }
+    for (int64_t i = 0; i < tensor_numel(p.cpu); i++)
+        expect_within(what, type, i, got[i], want[i], sum_error(type, k) + rounding_error(p.cuda.dtype, want[i]));
     free(got);
+}
+
+/* y is GELU of the hidden numbers that the device has stored, or of those before they were rounded to 16 bits: the
+ * library's is. The slope is at most 1.13. Both devices are right to 16 roundings of the argument. */
+static void expect_gelu(Rig *rig, const char *what, Pair y, Pair hidden, GeluKind kind, bool before_rounding) {
+    DType type = y.cuda.dtype;
+    float *got = pair_download(rig, y), *kept = pair_download(rig, hidden);
+    const float *want = y.cpu.data;
+    memcpy(hidden.cpu.data, kept, tensor_bytes(hidden.cpu));
+    gelu_forward(rig->cpu, y.cpu, hidden.cpu, kind);
+    for (int64_t i = 0; i < tensor_numel(y.cpu); i++)
+        expect_within(what, type, i, got[i], want[i],
+                      32 * 0x1p-24 * fabs((double)kept[i]) + rounding_error(type, want[i]) +
+                          (before_rounding ? 1.13 * rounding_error(type, kept[i]) : 0));
+    free(got);
+    free(kept);
+}
+
+/* dhidden is a sum of k products, which are in its cpu side, possibly rounded to its type, times GELU's slope. */
+static void expect_slopes(Rig *rig, const char *what, Pair dhidden, Pair hidden, GeluKind kind, int64_t k) {
+    DType type = dhidden.cuda.dtype;
+    float *got = pair_download(rig, dhidden), *sums = xmalloc(tensor_bytes(dhidden.cpu) + 1);
+    const float *want = dhidden.cpu.data;
+    memcpy(sums, want, tensor_bytes(dhidden.cpu));
+    gelu_backward(rig->cpu, dhidden.cpu, dhidden.cpu, hidden.cpu, kind);
+    for (int64_t i = 0; i < tensor_numel(dhidden.cpu); i++)
+        expect_within(what, type, i, got[i], want[i],
+                      1.13 * (sum_error(type, k) + rounding_error(type, sums[i])) +
+                          32 * 0x1p-24 * fabs((double)sums[i]) + rounding_error(type, want[i]));
+    free(got);
+    free(sums);
 }
 
 static bool device_has(const Rig *rig, DType type) {
@@ -123,6 +166,59 @@ static void products_in_every_layout_and_type(void **state) {
     rig_close(&rig);
 }
 
+/* To the bit what an elementwise operation makes of the product; that is compared with the cpu. */
+static void check_epilogue(Rig *rig, DType type, Size size, bool transpose_b, GemmEpilogue epilogue, GeluKind kind) {
+    bool is_gelu = epilogue == EPILOGUE_GELU;
+    int64_t m = size.m, n = size.n, k = size.k;
+    Pair a = pair_normal(rig, type, m, k, 1), b = pair_normal(rig, type, transpose_b ? n : k, transpose_b ? k : n, 1);
+    Pair bias = is_gelu ? pair_normal(rig, type, n, 0, 1) : pair_none(), sums = pair_poisoned(rig, type, m, n);
+    Pair hidden = is_gelu ? pair_poisoned(rig, type, m, n) : pair_normal(rig, type, m, n, 1);
+    Pair c = pair_poisoned(rig, type, m, n), two = pair_poisoned(rig, type, m, n);
+    Gemm g = {.c = sums.cuda.data,
+              .a = a.cuda.data,
+              .b = b.cuda.data,
+              .bias = bias.cuda.data,
+              .m = m,
+              .n = n,
+              .k = k,
+              .type = type,
+              .transpose_b = transpose_b};
+    change_schedule();
+    gemm_own(rig->cuda, &g);
+    if (is_gelu)
+        gelu_forward(rig->cuda, two.cuda, sums.cuda, kind);
+    else
+        gelu_backward(rig->cuda, two.cuda, sums.cuda, hidden.cuda, kind);
+    g.c = c.cuda.data, g.epilogue = epilogue, g.gelu = kind, g.hidden = hidden.cuda.data;
+    change_schedule();
+    gemm_own(rig->cuda, &g);
+    char what[96];
+    snprintf(what, sizeof what, "%lld x %lld x %lld, b%s, %s of %s GELU", (long long)m, (long long)n, (long long)k,
+             transpose_b ? "^T" : "", is_gelu ? "numbers" : "slopes", kind == GELU_TANH ? "tanh" : "erf");
+    multiply_plainly(is_gelu ? hidden.cpu.data : c.cpu.data, a.cpu.data, b.cpu.data, bias.cpu.data, &g);
+    if (is_gelu) {
+        expect_sums(rig, what, hidden, type, k);
+        expect_same_bits(rig, what, hidden, sums);
+        expect_gelu(rig, what, c, hidden, kind, false);
+    } else {
+        expect_slopes(rig, what, c, hidden, kind, k);
+    }
+    expect_same_bits(rig, what, c, two);
+    rig_clear(rig);
+}
+
+static void epilogues_in_every_layout_and_type(void **state) {
+    (void)state;
+    for (int t = 0; t < TYPES; t++) {
+        Rig rig = rig_open(types[t]);
+        for (int s = 0; s < SIZES && device_has(&rig, types[t]); s++)
+            for (int which = 0; which < 4; which++)
+                check_epilogue(&rig, types[t], sizes[s], which & 1, which & 2 ? EPILOGUE_GELU : EPILOGUE_SLOPE,
+                               (GeluKind)((s + which / 2) % 2));
+        rig_close(&rig);
+    }
+}
+
 /* Matrices that begin anywhere: in a buffer of all parameters, say. */
 static void products_of_matrices_that_are_not_aligned(void **state) {
     (void)state;
@@ -184,15 +280,60 @@ static void check_layer(Rig *rig, DType type, int64_t n, int64_t in, int64_t out
     rig_clear(rig);
 }
 
+/* The layers before and behind a GELU. */
+static void check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64_t out, WeightLayout layout,
+                              GeluKind kind) {
+    bool in_out = layout == WEIGHT_IN_OUT;
+    Pair x = pair_normal(rig, type, n, in, 1), w = pair_normal(rig, type, in_out ? in : out, in_out ? out : in, 1);
+    Pair bias = kind == GELU_TANH ? pair_normal(rig, type, out, 0, 1) : pair_none();
+    Pair y = pair_poisoned(rig, type, n, out), hidden = pair_poisoned(rig, type, n, out);
+    linear_forward(rig->cpu, hidden.cpu, x.cpu, w.cpu, bias.cpu, layout);
+    linear_gelu_forward(rig->cuda, y.cuda, hidden.cuda, x.cuda, w.cuda, bias.cuda, layout, kind);
+    expect_sums(rig, "hidden", hidden, type, in);
+    expect_gelu(rig, "gelu y", y, hidden, kind, type != DTYPE_F32);
+
+    Pair before = pair_normal(rig, type, n, in, 1), dy = pair_normal(rig, type, n, out, 1);
+    Pair dhidden = pair_poisoned(rig, type, n, in), dw = pair_normal(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1], 1);
+    Pair dbias = kind == GELU_TANH ? pair_normal(rig, DTYPE_F32, out, 0, 1) : pair_none();
+    for (int time = 0; time < 2; time++) {
+        change_schedule();
+        linear_backward(rig->cpu, dhidden.cpu, dw.cpu, dbias.cpu, dy.cpu, x.cpu, w.cpu, layout);
+        gelu_linear_backward(rig->cuda, dhidden.cuda, dw.cuda, dbias.cuda, dy.cuda, x.cuda, before.cuda, w.cuda, layout,
+                             kind);
+    }
+    expect_slopes(rig, "dhidden", dhidden, before, kind, out);
+    expect_sums(rig, "dw behind GELU", dw, type, 2 * n);
+    if (kind == GELU_TANH) expect_sums(rig, "dbias behind GELU", dbias, DTYPE_F32, 2 * n);
+    rig_clear(rig);
+}
+
+static const Size layers[] = {{1, 1, 1}, {5, 64, 40}, {130, 65, 257}, {257, 48, 24}, {700, 8, 136}, {0, 8, 16}};
+enum { LAYERS = sizeof layers / sizeof *layers };
+
 static void layers_match_the_cpu(void **state) {
     (void)state;
-    static const Size layers[] = {{1, 1, 1}, {5, 64, 40}, {130, 65, 257}, {257, 48, 24}, {700, 8, 136}, {0, 8, 16}};
     for (int t = 0; t < TYPES; t++) {
         Rig rig = rig_open(types[t]);
-        for (int s = 0; s < 6 && device_has(&rig, types[t]); s++)
+        for (int s = 0; s < LAYERS && device_has(&rig, types[t]); s++)
             for (int given = 0; given < 4; given++)
-                for (int layout = 0; layout < 2; layout++)
+                for (int layout = 0; layout < 2; layout++) {
                     check_layer(&rig, types[t], layers[s].m, layers[s].k, layers[s].n, (WeightLayout)layout, given);
+                    check_gelu_layers(&rig, types[t], layers[s].m, layers[s].k, layers[s].n, (WeightLayout)layout,
+                                      (GeluKind)(given % 2));
+                }
+        rig_close(&rig);
+    }
+}
+
+static void layers_around_gelu_match_the_cpu(void **state) {
+    (void)state;
+    for (int t = 0; t < TYPES; t++) {
+        Rig rig = rig_open(types[t]);
+        for (int s = 0; s < LAYERS && device_has(&rig, types[t]); s++)
+            for (int kind = 0; kind < 2; kind++)
+                for (int layout = 0; layout < 2; layout++)
+                    check_gelu_layers(&rig, types[t], layers[s].m, layers[s].k, layers[s].n, (WeightLayout)layout,
+                                      (GeluKind)kind);
         rig_close(&rig);
     }
 }
@@ -225,9 +366,11 @@ static void the_same_bits_every_time(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_in_every_layout_and_type),
+        cmocka_unit_test(epilogues_in_every_layout_and_type),
         cmocka_unit_test(products_of_matrices_that_are_not_aligned),
         cmocka_unit_test(a_sum_of_nothing_is_the_bias),
         cmocka_unit_test(layers_match_the_cpu),
+        cmocka_unit_test(layers_around_gelu_match_the_cpu),
         cmocka_unit_test(the_same_bits_every_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
