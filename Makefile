@@ -144,6 +144,11 @@ $(patsubst tests/%.cu,$(BUILD)/tests/%,$(wildcard tests/cuda/test_*.cu)): %: %.o
   $(patsubst %.c,$(BUILD)/%.o,$(wildcard base/*.c))
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka -lstdc++ -lm
 
+# The program itself on the emulated device.
+$(BUILD)/tests/cuda/test_program: | $(BUILD)/emulated/train_gpt
+$(BUILD)/emulated/train_gpt: $(BUILD)/train_gpt.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a
+	$(CC) -fopenmp $(EXTRA) -Wl,-u,cuda_device_open $^ -o $@ $(LDLIBS)
+
 $(BUILD)/tests/cuda/test_%: $(BUILD)/tests/cuda/test_%.o $(BUILD)/tests/helpers.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
 
@@ -213,7 +218,7 @@ bench-cpu: packages-build
 # The tests of the cuda device on the card that is there, and its benchmark against PyTorch. gpu-bundle packs both for a
 # machine that has neither the libraries nor a compiler.
 # The wrappers of inline PTX come first: what fails there makes the rest meaningless.
-GPU_TEST_NAMES = tests/cuda/test_wrappers $(basename $(wildcard tests/cuda/test_*.c))
+GPU_TEST_NAMES = tests/cuda/test_wrappers $(filter-out %/test_program,$(basename $(wildcard tests/cuda/test_*.c)))
 GPU_TESTS = $(addprefix $(ON_GPU)/,$(GPU_TEST_NAMES))
 $(ON_GPU)/tests/cuda/test_%: $(ON_GPU)/tests/cuda/test_%.o $(BUILD)/tests/helpers.o $(CUDA_DEVICE) $(BUILD)/libtrain.a
 	$(CC) -fopenmp $^ -o $@ -lcmocka $(CUDA_LIBS) $(LDLIBS)

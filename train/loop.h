@@ -45,7 +45,8 @@ typedef struct {
     /* Set by train_prepare. */
     Tensor m, v;
     Arena activations;
-    float *staging[3]; /* weights, m, v on the host, where the device's memory cannot be read in place */
+    size_t planned_bytes; /* of the device's memory */
+    float *staging[3];    /* weights, m, v on the host, where the device's memory cannot be read in place */
     TrainState state;
     TensorFile source; /* the base checkpoint, or the one resumed from: owns the carried tensors */
     StoredTensor *carried;

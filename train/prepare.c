@@ -59,6 +59,7 @@ static void allocate(Training *t) {
     MemoryPlan plan = plan_for(t, t->options->batch_size, t->options->grad_checkpointing);
     size_t available = memory_available(t->device);
     memory_print(&plan);
+    t->planned_bytes = memory_total(&plan);
     if (memory_total(&plan) > available) die_too_large(t, &plan, available);
     Model *model = t->model;
     int64_t n = model->params.flat_count;

@@ -10,6 +10,10 @@ void cuda_check(cudaError_t status, const char *what) {
     if (status != cudaSuccess) die("CUDA: %s: %s", what, cudaGetErrorString(status));
 }
 
+static void cuda_synchronize(Device *device) {
+    cuda_check(cudaStreamSynchronize(cuda_stream(device)), "waiting for the GPU");
+}
+
 static void *cuda_allocate(Device *device, size_t bytes) {
     size_t available, total, size = bytes ? bytes : 1;
     void *memory;
@@ -18,6 +22,7 @@ static void *cuda_allocate(Device *device, size_t bytes) {
         die("out of memory: the GPU was asked for %zu bytes, %zu of %zu are free", bytes, available, total);
     }
     cuda_check(cudaMemsetAsync(memory, 0, size, cuda_stream(device)), "clearing new memory");
+    cuda_synchronize(device); /* a copy in the other stream may be the first to write there */
     device->allocated += bytes;
     device->allocation_calls++;
     if (device->allocated > device->peak_allocated) device->peak_allocated = device->allocated;
@@ -65,10 +70,6 @@ static void cuda_download(Device *device, void *to, const void *from, size_t byt
 static void cuda_clear(Device *device, void *memory, size_t bytes) {
     if (cuda_state(device)->measuring) return; /* there may be no such memory */
     cuda_check(cudaMemsetAsync(memory, 0, bytes, cuda_stream(device)), "clearing memory");
-}
-
-static void cuda_synchronize(Device *device) {
-    cuda_check(cudaStreamSynchronize(cuda_stream(device)), "waiting for the GPU");
 }
 
 static size_t cuda_available(const Device *device) {

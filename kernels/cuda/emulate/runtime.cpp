@@ -16,7 +16,7 @@ bool is_capturing(cudaStream_t stream);
 
 constexpr size_t DEVICE_MEMORY = (size_t)16 << 30; /* as a T4 has */
 constexpr int MULTIPROCESSORS = 4;                 /* few, so that grids as large as the device still loop */
-constexpr int MAJOR = 8, MINOR = 9;
+constexpr int CAPABILITY = 89; /* unless EMULATE_CAPABILITY says otherwise */
 
 typedef std::map<const char *, size_t> Allocations;
 static std::mutex lock;
@@ -185,13 +185,18 @@ cudaError_t cudaDriverGetVersion(int *version) {
 }
 cudaError_t cudaRuntimeGetVersion(int *version) { return cudaDriverGetVersion(version); }
 
+static int capability() {
+    const char *text = getenv("EMULATE_CAPABILITY");
+    return text ? atoi(text) : CAPABILITY;
+}
+
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
     if (device != 0) return set_error(cudaErrorInvalidDevice);
     memset(properties, 0, sizeof *properties);
     strcpy(properties->name, "emulated");
     properties->totalGlobalMem = DEVICE_MEMORY;
-    properties->major = MAJOR;
-    properties->minor = MINOR;
+    properties->major = capability() / 10;
+    properties->minor = capability() % 10;
     properties->multiProcessorCount = MULTIPROCESSORS;
     properties->warpSize = 32;
     properties->maxThreadsPerBlock = properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = MAX_THREADS;
@@ -221,10 +226,10 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
         *value = MAX_THREADS;
         return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
-        *value = MAJOR;
+        *value = capability() / 10;
         return cudaSuccess;
     case cudaDevAttrComputeCapabilityMinor:
-        *value = MINOR;
+        *value = capability() % 10;
         return cudaSuccess;
     default:
         return set_error(cudaErrorInvalidValue);

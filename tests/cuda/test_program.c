@@ -1,0 +1,157 @@
+/* train_gpt on the emulated device: the loop that works ahead of a GPU, its memory, its stops and its restarts. */
+#include "tests/train_rig.h"
+
+static const char *const cuda_run =
+    "--device cuda --max-steps 6 --log-interval 3 --save-interval 3 --val-interval 6 --val-ratio 0.2";
+
+static void set_variable(const char *name, const char *value) {
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
+/* Another order of threads, blocks and copies, and another card; NULL: the usual. */
+static void set_emulator(const char *seed, const char *capability) {
+    set_variable("EMULATE_SEED", seed);
+    set_variable("EMULATE_CAPABILITY", capability);
+}
+
+static double last_of(const char *run, const char *kind, const char *key) {
+    double values[64];
+    int n = logged(run, kind, key, values, 64);
+    assert_true(n > 0);
+    return values[n - 1];
+}
+
+/* The same seed and data on both devices, dropout too: f32 losses differ by the order of sums, which 6 steps of AdamW
+ * at a rate of 1e-3 carry on; 16-bit ones by the rounding of activations, 2^-9 each, of which some hundred lie one
+ * behind the other: sqrt(100) 2^-9 = 2 %. */
+static void it_learns_what_the_cpu_learns(void **state) {
+    (void)state;
+    const struct {
+        const char *capability, *options, *line;
+        double tolerance;
+    } cards[] = {{NULL, "", "TF32 enabled", 1e-4},
+                 {NULL, "--amp", "Using bfloat16 AMP (native emulated support, no loss scaling needed)", 0.02},
+                 {"75", "--amp", "Using float16 AMP with gradient scaling", 0.02}};
+    const char *const values[][2] = {
+        {"train", "train/mel_loss"}, {"train", "train/grad_norm"}, {"val", "val/mel_loss"}};
+    char *cpu = scratch_directory(), *options = xformat("%s --device cpu", cuda_run);
+    must_train(cpu, options);
+    for (int i = 0; i < 3; i++) {
+        char *run = scratch_directory(), *with = xformat("%s %s", cuda_run, cards[i].options);
+        set_emulator(NULL, cards[i].capability);
+        must_train(run, with);
+        assert_contains(fixture.output, "[emulated Optimizations] ");
+        assert_contains(fixture.output, cards[i].line);
+        for (int v = 0; v < 3; v++) {
+            double want = last_of(cpu, values[v][0], values[v][1]), got = last_of(run, values[v][0], values[v][1]);
+            print_message("%s %s: %.6f, on the cpu %.6f\n", values[v][1], cards[i].options, got, want);
+            assert_true(fabs(got / want - 1) <= cards[i].tolerance);
+        }
+        free(with);
+        free(run);
+    }
+    set_emulator(NULL, NULL);
+    free(options);
+    free(cpu);
+}
+
+static void every_schedule_gives_the_same_bits(void **state) {
+    (void)state;
+    const char *const seeds[] = {NULL, "1", "7"};
+    char *runs[3], *options = xformat("%s --amp", cuda_run);
+    for (int i = 0; i < 3; i++) {
+        runs[i] = scratch_directory();
+        set_emulator(seeds[i], NULL);
+        must_train(runs[i], options);
+        if (i) assert_same_result(runs[0], runs[i]);
+    }
+    set_emulator(NULL, NULL);
+    for (int i = 0; i < 3; i++) free(runs[i]);
+    free(options);
+}
+
+/* float16: the loss scale goes on where it was, too. */
+static void stopped_and_resumed_is_never_stopped(void **state) {
+    (void)state;
+    char *whole = scratch_directory(), *run = scratch_directory(), *options = xformat("%s --amp", cuda_run);
+    set_emulator(NULL, "75");
+    must_train(whole, options);
+    assert_int_equal(train_and_signal(run, options, 3, SIGTERM), 0);
+    char *resumed = xformat("%s --resume auto", options);
+    must_train(run, resumed);
+    assert_same_result(whole, run);
+    set_emulator(NULL, NULL);
+    free(resumed);
+    free(options);
+    free(whole);
+    free(run);
+}
+
+/* The loop finds it when it writes the line of step 3: what was queued behind step 1 has changed nothing. */
+static void a_nan_stops_all_that_is_queued(void **state) {
+    (void)state;
+    const char *const ways[] = {"", "--amp"}, *const cards[] = {NULL, "75"};
+    for (int i = 0; i < 2; i++) {
+        char *run = scratch_directory(), *base = write_nan_base(reference_run(), run), *into = path_join(run, "a");
+        char *skipping = path_join(run, "b"), *last = path_join(into, "last/model.safetensors");
+        set_emulator(NULL, cards[i]);
+        assert_int_equal(train(into, "%s %s --base-checkpoint %s", cuda_run, ways[i], base), 1);
+        assert_contains(fixture.output, "step 1: the loss or its gradient is not finite");
+        Error error;
+        TensorFile before, after;
+        assert_true(tensor_file_open(base, &before, &error) && tensor_file_open(last, &after, &error));
+        for (int t = 0; t < before.n_tensors; t++) {
+            const StoredTensor *was = &before.tensors[t], *is = tensor_file_find(&after, was->name);
+            assert_memory_equal(is->data, was->data, was->bytes);
+        }
+        tensor_file_close(&before);
+        tensor_file_close(&after);
+        char *state_path = path_join(into, "last/state.json"), *text = read_text(state_path);
+        assert_contains(text, "\"step\": 0,");
+        if (i) assert_contains(text, "65536");
+        assert_int_equal(train(skipping, "%s %s --skip-nonfinite --base-checkpoint %s", cuda_run, ways[i], base), 0);
+        assert_contains(fixture.output, "6 skipped so far");
+        free(state_path);
+        free(text);
+        free(last);
+        free(into);
+        free(skipping);
+        free(base);
+        free(run);
+    }
+    set_emulator(NULL, NULL);
+}
+
+static void memory_is_what_the_plan_said(void **state) {
+    (void)state;
+    const char *const ways[] = {"", "--grad-checkpointing", "--amp"};
+    for (int i = 0; i < 3; i++) {
+        char *run = scratch_directory(), *options = xformat("%s --val-interval 2 %s", cuda_run, ways[i]);
+        must_train(run, options);
+        double planned = last_of(run, "summary", "summary/planned_bytes");
+        double peak = last_of(run, "summary", "summary/peak_bytes");
+        print_message("planned %.0f bytes, peak %.0f\n", planned, peak);
+        assert_true(fabs(peak / planned - 1) < 0.02);
+        assert_true(last_of(run, "summary", "summary/allocations_after_first_step") == 0);
+        free(options);
+        free(run);
+    }
+}
+
+static int open_fixture(void **state) {
+    (void)state;
+    fixture_open("emulated/train_gpt");
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_learns_what_the_cpu_learns),        cmocka_unit_test(every_schedule_gives_the_same_bits),
+        cmocka_unit_test(stopped_and_resumed_is_never_stopped), cmocka_unit_test(a_nan_stops_all_that_is_queued),
+        cmocka_unit_test(memory_is_what_the_plan_said),
+    };
+    return cmocka_run_group_tests(tests, open_fixture, NULL);
+}
