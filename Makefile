@@ -135,6 +135,7 @@ $(BUILD)/libemulated.a: $(EMULATED_OBJECTS)
 	@rm -f $@
 	@ar rcs $@ $^
 
+$(BUILD)/tests/cuda/%.o: CFLAGS += $(CUDA_FLAGS)
 $(BUILD)/tests/cuda/%.o: tests/cuda/%.cu
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@

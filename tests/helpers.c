@@ -19,6 +19,12 @@ static void remove_scratch(void) {
     }
 }
 
+/* TEST_FILTER=name runs the tests of that name only; * and ? stand for any characters, for any one. */
+__attribute__((constructor)) static void choose_tests(void) {
+    const char *filter = getenv("TEST_FILTER");
+    if (filter && *filter) cmocka_set_test_filter(filter);
+}
+
 char *scratch_directory(void) {
     const char *root = getenv("TMPDIR");
     char *path = xformat("%s/trainc_test_XXXXXX", root ? root : "/tmp");

@@ -7,11 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/ops_table.h"
-#include "kernels/philox.h"
+#include "kernels/cuda/cuda.h"
 #include "tests/helpers.h"
 
 __extension__ typedef _Float16 Half;
+
+/* Those that the cuda device was built for. */
+static const DType types[] = {
+    DTYPE_F32,
+#if !defined CUDA_HALF_F16 || defined CUDA_HALF_BF16
+    DTYPE_BF16,
+#endif
+#if !defined CUDA_HALF_BF16 || defined CUDA_HALF_F16
+    DTYPE_F16,
+#endif
+};
+enum { TYPES = sizeof types / sizeof *types };
 
 typedef struct {
     Tensor cpu, cuda; /* of one shape; the first is f32, or the integer type of both */
@@ -44,10 +55,29 @@ static inline double rounding_of(DType type) {
     return type == DTYPE_BF16 ? 0x1p-9 : type == DTYPE_F16 ? 0x1p-12 : 0x1p-25;
 }
 
+/* Of the emulator; absent in a program for a real GPU. */
+__attribute__((weak)) void emulate_set_seed(uint64_t seed);
+
+/* NaN instead of what operations have left in the device's scratch memory. */
+static inline void poison_scratch(Rig *rig) {
+    CudaState *state = cuda_state(rig->cuda);
+    if (!state->scratch) return;
+    cuda_check(cudaMemsetAsync(state->scratch, 0xFF, state->scratch_bytes, state->stream), "poisoning");
+}
+
+/* From now on threads, blocks, copies and streams take another order: one that is the reverse of the plain one, six
+ * random ones, the plain one, and so on. */
+static inline void change_schedule(Rig *rig) {
+    static uint64_t seed;
+    if (emulate_set_seed) emulate_set_seed(++seed % 8);
+    poison_scratch(rig);
+}
+
 /* A device whose 16-bit type is `half`, and an empty rig around it. */
 static inline Rig rig_open(DType half) {
     Rig rig = {.cpu = cpu_device_open(2), .cuda = cuda_device_open(0)};
     if (half != DTYPE_F32) rig.cuda->half = half;
+    change_schedule(&rig);
     return rig;
 }
 

@@ -11,9 +11,6 @@
 
 #define U 0x1p-24
 
-/* Of the emulator; absent in a program for a real GPU. */
-__attribute__((weak)) void emulate_set_seed(uint64_t seed);
-
 static inline double f32_error(int64_t terms, double roundings) { return (roundings + 4 * sqrt((double)terms)) * U; }
 
 static inline double error_in(DType type, int64_t terms, double roundings) {
@@ -32,17 +29,8 @@ static inline void expect(const char *what, Pair p, double tolerance) {
     }
     free(got);
     expect_pair(&rig, what, p, tolerance);
+    poison_scratch(&rig);
 }
-
-static const DType types[] = {
-    DTYPE_F32,
-#if !defined CUDA_HALF_F16 || defined CUDA_HALF_BF16
-    DTYPE_BF16,
-#endif
-#if !defined CUDA_HALF_BF16 || defined CUDA_HALF_F16
-    DTYPE_F16,
-#endif
-};
 
 /* Runs a check in one type under several schedules: the outputs must have the same bits under each. */
 static inline void run(void (*check)(DType), DType type) {
@@ -60,7 +48,7 @@ static inline void run(void (*check)(DType), DType type) {
 }
 
 static inline void in_every_type(void (*check)(DType)) {
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) run(check, types[i]);
+    for (int t = 0; t < TYPES; t++) run(check, types[t]);
 }
 
 static inline float *floats(Pair p) { return p.cpu.data; }

@@ -1,6 +1,6 @@
 /* A whole training step of a small TTS GPT on the cuda device, real or emulated, against the cpu device: loss, every
- * gradient and the updated weights, in f32 and in the 16-bit types, with and without recomputation, packed and ragged.
- */
+ * gradient and the updated weights, in f32 and in the 16-bit types, with and without recomputation, packed and ragged;
+ * and the same bits under another schedule. */
 #include "tests/cuda/rig.h"
 
 #include "data/tts_dataset.h"
@@ -153,8 +153,14 @@ static void compare(DType half, bool recompute, float dropout) {
     Batch batch = make_batch();
     Rig rig = rig_open(half);
     Side want = side_open(rig.cpu, &batch, DTYPE_F32, dropout), got = side_open(rig.cuda, &batch, half, dropout);
+    Side again = side_open(rig.cuda, &batch, half, dropout);
+    int64_t n = got.model->params.flat_count;
     side_step(&want, false);
     side_step(&got, recompute);
+    change_schedule(&rig);
+    side_step(&again, recompute);
+    assert_memory_equal(again.gradients, got.gradients, (size_t)n * 4);
+    assert_memory_equal(again.weights, got.weights, (size_t)n * 4);
     double tolerance = gradient_tolerance(half), worst = 0;
     const char *where = "";
     for (int i = 0; i < got.model->params.count; i++) {
@@ -170,6 +176,7 @@ static void compare(DType half, bool recompute, float dropout) {
     assert_true(fabs((double)(got.host_norm - want.host_norm)) <= tolerance * (double)want.host_norm);
     side_close(&want);
     side_close(&got);
+    side_close(&again);
     batch_close(&batch);
     rig_close(&rig);
 }
