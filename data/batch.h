@@ -22,11 +22,14 @@ typedef struct {
     int64_t epoch, index; /* where in the data: micro-batch `index` of epoch `epoch` */
 } Batch;
 
+/* The first field of every batch, which the host reads too: i32 [n + 1], the first row of each sequence. */
+enum { BATCH_OFFSETS };
+
 /* Fields of a batch for the TTS GPT. A sequence is 34 + (text_len + 2) + (code_len + 1) rows:
  *   conditioning 0..31 | speed row 1 | speed row 0 | start text.. stop | start codes..
  * n sequences, N rows, Nt = sum(text_len + 2), Nm = sum(code_len + 1). */
 enum {
-    TTS_OFFSETS,           /* i32 [n + 1]  first row of each sequence */
+    TTS_OFFSETS = BATCH_OFFSETS,
     TTS_CONDITIONING,      /* f32 [n 32, d_model]  conditioning latents with the emotion vector added */
     TTS_CONDITIONING_ROWS, /* i32 [n 32] */
     TTS_SPEED_IDS,         /* i32 [n 2]  1, 0, 1, 0, ... */

@@ -323,8 +323,9 @@ void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor l
 }
 
 void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
-                                    float scale, Tensor loss_scale) {
+                                    Tensor scale, Tensor loss_scale) {
     check_cross_entropy(device, "cross_entropy_forward_backward", loss, correct, logits, targets);
+    expect("cross_entropy_forward_backward", "scale", scale, DTYPE_F32, 1, 0);
     expect_loss_scale("cross_entropy_forward_backward", loss_scale);
     DISPATCH(cross_entropy_forward_backward, 5 * (double)tensor_numel(logits),
              2 * bytes_of(logits) + 3 * bytes_of(loss), device, loss, correct, logits, targets, scale, loss_scale);

@@ -18,13 +18,14 @@
 typedef enum { WEIGHT_IN_OUT, WEIGHT_OUT_IN } WeightLayout;
 typedef enum { GELU_TANH, GELU_ERF } GeluKind; /* gelu_new of GPT-2; the exact one */
 
-/* Inverted dropout: element e is kept, times 1/(1-p), iff philox_bits(seed, purpose, step, e) >= p 2^32.
- * p = 0 switches it off. Nothing is stored: the backward draws the same numbers again. */
+/* Inverted dropout: element e is kept, times 1/(1-p), iff philox_bits(seed, purpose, *step, e) >= p 2^32.
+ * p = 0 switches it off. Nothing is stored: the backward draws the same numbers again. The step lies in the device's
+ * memory, so that calls of one micro-batch can be repeated for the next (Device.repeat). */
 typedef struct {
     float p;
     uint64_t seed;
-    uint32_t purpose; /* PURPOSE_DROPOUT | site << 8 */
-    uint32_t step;
+    uint32_t purpose;     /* PURPOSE_DROPOUT | site << 8 */
+    const uint32_t *step; /* on the device; not read if p = 0 */
 } Dropout;
 
 /* The sequences of a packed batch: sequence s is rows offsets[s] .. offsets[s+1]-1. */
@@ -121,10 +122,10 @@ void attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Te
 /* Softmax cross-entropy of logits [N, V] against targets i32 [N]; a negative target is a row without a loss. loss f32
  * [N]; correct f32 [N]: 1 where the first largest logit is the target, else 0. */
 void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets);
-/* The same, and the logits become the gradient of scale * sum(loss), times the factor of loss_scale (optional), in
- * place. */
+/* The same, and the logits become the gradient of scale[0] * sum(loss), times the factor of loss_scale (optional), in
+ * place. scale f32 [1]. */
 void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
-                                    float scale, Tensor loss_scale);
+                                    Tensor scale, Tensor loss_scale);
 
 /* out[0] = sum of x f32 [n], in a fixed order, accumulated in a wider type or pairwise. */
 void sum_forward(Device *device, Tensor out, Tensor x);

@@ -14,17 +14,24 @@ typedef struct {
     float weight;     /* its weight in the objective; 0: only reported */
 } Metric;
 
-/* What one call is to do. */
+/* What one call is to do. loss_scale, step and sums lie on the device: a call that differs in their numbers only, and
+ * in those of the batch, queues the same operations (Device.repeat). */
 typedef struct {
-    bool train;                          /* forward, and backward into the gradients; else forward without dropout */
-    bool recompute;                      /* keep only block inputs, compute the rest again in the backward */
-    float loss_scale[MODEL_MAX_METRICS]; /* the backward starts from sum_i loss_scale[i] * (sum of metric i) */
-    uint64_t seed;                       /* of dropout */
-    uint32_t step;                       /* counts micro-batches since the start of the training: dropout's step */
-    Tensor sums;                         /* out: f32 [n_metrics] on the device, overwritten */
+    bool train;           /* forward, and backward into the gradients; else forward without dropout */
+    bool recompute;       /* keep only block inputs, compute the rest again in the backward */
+    Tensor loss_scale;    /* f32 [n_metrics]: the backward starts from sum_i loss_scale[i] * (sum of metric i) */
+    uint64_t seed;        /* of dropout */
+    const uint32_t *step; /* counts micro-batches since the start of the training: dropout's step */
+    Tensor sums;          /* out: f32 [n_metrics] on the device, overwritten */
     void (*dump)(void *context, const char *name, Tensor tensor); /* debug: shown each named activation; or NULL */
     void *dump_context;
 } Pass;
+
+/* What the device must know of a pass besides tensors; device->set takes them. */
+typedef struct {
+    uint32_t step;
+    float loss_scale[MODEL_MAX_METRICS];
+} PassNumbers;
 
 typedef struct Model Model;
 struct Model {

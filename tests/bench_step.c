@@ -18,6 +18,7 @@ typedef struct {
     Device *device;
     Model *model;
     Tensor m, v, norm, sums;
+    PassNumbers *numbers; /* on the device */
     Segment *segments;
     int n_segments;
     Arena arena;
@@ -51,6 +52,7 @@ static Bench bench_open(Model *model, const char *name, int threads, size_t acti
     }
     b.norm = flat(device, DTYPE_F32, 1);
     b.sums = flat(device, DTYPE_F32, MODEL_MAX_METRICS);
+    b.numbers = device->allocate(device, sizeof *b.numbers);
     b.n_segments = params_segments(&model->params, 0.01f, &b.segments);
     b.arena = arena_open(device, activations, "activations");
     free(host);
@@ -69,11 +71,14 @@ static void bench_upload(Bench *b, const Batch *batch) {
 
 static double bench_step(Bench *b, const Batch *batch, int64_t step) {
     Model *model = b->model;
-    Pass pass = {.train = true, .seed = 1, .step = (uint32_t)step, .sums = b->sums};
+    PassNumbers numbers = {.step = (uint32_t)step};
+    Pass pass = {.train = true, .seed = 1, .step = &b->numbers->step, .sums = b->sums};
+    pass.loss_scale = tensor_1d(b->numbers->loss_scale, DTYPE_F32, model->n_metrics);
     pass.sums.dims[0] = model->n_metrics;
     for (int i = 0; i < model->n_metrics; i++)
-        pass.loss_scale[i] = model->metrics[i].weight / (float)batch->counts[model->metrics[i].count];
+        numbers.loss_scale[i] = model->metrics[i].weight / (float)batch->counts[model->metrics[i].count];
     double start = seconds_now();
+    b->device->set(b->device, b->numbers, &numbers, sizeof numbers);
     b->device->clear(b->device, model->gradients.data, tensor_bytes(model->gradients));
     model->run(model, b->device, &b->arena, batch, b->fields, &pass);
     global_norm(b->device, b->norm, model->gradients, model->loss_scale, b->segments, b->n_segments);
@@ -112,8 +117,8 @@ static void gpt2_run(Model *model, Device *device, Arena *arena, const Batch *ba
     Tensor loss = arena_1d(arena, DTYPE_F32, n), correct = arena_1d(arena, DTYPE_F32, n);
     layernorm_forward(device, y, mean, rstd, out, gain, bias);
     linear_forward(device, logits, y, head, none, WEIGHT_OUT_IN);
-    cross_entropy_forward_backward(device, loss, correct, logits, fields[GPT2_TARGETS], pass->loss_scale[0],
-                                   model->loss_scale);
+    cross_entropy_forward_backward(device, loss, correct, logits, fields[GPT2_TARGETS],
+                                   tensor_rows(pass->loss_scale, 0, 1), model->loss_scale);
     sum_forward(device, tensor_1d(pass->sums.data, DTYPE_F32, 1), loss);
     linear_backward(device, dy, param_view(table, dw, g->wte), none, logits, y, head, WEIGHT_OUT_IN);
     layernorm_backward(device, dx, param_view(table, dw, g->gain), param_view(table, dw, g->bias), none, dy, out, mean,

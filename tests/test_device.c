@@ -125,7 +125,7 @@ static void run_every_operation(Device *device, float p) {
     Tensor one = arena_1d(&arena, DTYPE_F32, 1), flat = arena_1d(&arena, DTYPE_F32, 100), wide[3];
     Tensor logit_bias = arena_1d(&arena, DTYPE_F32, V), hidden = arena_2d(&arena, DTYPE_F32, N, V);
     for (int i = 0; i < 3; i++) wide[i] = arena_1d(&arena, DTYPE_F32, 100);
-    Dropout drop = {p, 1, 2, 3};
+    Dropout drop = {p, 1, 2, uploaded(&arena, offsets, 1).data};
     Sequences sequences = {uploaded(&arena, offsets, 4), offsets, 3};
     Attention attention = {H, true, 0.5f};
     const Segment segments[] = {{0, 40, 0.1f}, {50, 100, 0}};
@@ -149,7 +149,7 @@ static void run_every_operation(Device *device, float p) {
     attention_forward(device, y, lse, qkv, sequences, attention, drop);
     attention_backward(device, dqkv, y, qkv, y, lse, sequences, attention, drop);
     cross_entropy_forward(device, mean, rstd, logits, ids);
-    cross_entropy_forward_backward(device, mean, rstd, logits, ids, 1, tensor_none());
+    cross_entropy_forward_backward(device, mean, rstd, logits, ids, one, tensor_none());
     sum_forward(device, one, mean);
     global_norm(device, one, flat, tensor_none(), segments, 2);
     adamw_update(device, wide[0], tensor_none(), wide[1], wide[2], flat, one, tensor_none(), segments, 2,

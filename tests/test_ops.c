@@ -52,6 +52,12 @@ static Tensor poisoned(Rig *rig, int64_t rows, int64_t columns) {
     return t;
 }
 
+static Tensor number(Rig *rig, float x) {
+    Tensor t = tensor(rig, DTYPE_F32, 1, 0);
+    floats(t)[0] = x;
+    return t;
+}
+
 static Tensor normal(Rig *rig, int64_t rows, int64_t columns) {
     Tensor t = tensor(rig, DTYPE_F32, rows, columns);
     rig->seed++;
@@ -95,11 +101,12 @@ static void expect_same(Rig *rig, const char *what, Tensor got, Tensor want) {
 }
 
 static double keep_factor(Dropout drop, uint64_t element) {
-    uint32_t bits = philox_bits(drop.seed, drop.purpose, drop.step, element);
+    uint32_t bits = philox_bits(drop.seed, drop.purpose, *drop.step, element);
     return (double)bits >= (double)drop.p * 0x1p32 ? 1 / (1 - (double)drop.p) : 0;
 }
 
-static Dropout dropout_of(float p) { return (Dropout){p, 11, PURPOSE_DROPOUT | 3 << 8, 5}; }
+static const uint32_t step_number = 5;
+static Dropout dropout_of(float p) { return (Dropout){p, 11, PURPOSE_DROPOUT | 3 << 8, &step_number}; }
 
 /* The arguments of a forward call, for the central differences. */
 typedef struct {
@@ -823,7 +830,7 @@ static void check_classes(Rig *rig, int64_t n, int64_t classes, float spread) {
     expect(rig, "cross_entropy loss", c.y, loss, classes == 1 ? 0 : tolerance);
     expect(rig, "cross_entropy correct", c.sum, correct, 0);
     expect_same(rig, "cross_entropy logits", c.x, before);
-    cross_entropy_forward_backward(rig->device, loss2, correct2, dlogits, c.ids, scale, tensor_none());
+    cross_entropy_forward_backward(rig->device, loss2, correct2, dlogits, c.ids, number(rig, scale), tensor_none());
     expect(rig, "cross_entropy loss", loss2, loss, classes == 1 ? 0 : tolerance);
     expect_same(rig, "cross_entropy correct", correct2, c.sum);
     expect(rig, "cross_entropy dlogits", dlogits, dz, tolerance);
@@ -970,8 +977,8 @@ static void check_loss_scale(Rig *rig) {
            hit = poisoned(rig, 4, 0);
     memcpy(x2.data, x.data, tensor_bytes(x));
     Tensor targets = below(rig, 4, 9);
-    cross_entropy_forward_backward(device, loss, hit, x, targets, 0.5f * 1024, tensor_none());
-    cross_entropy_forward_backward(device, loss, hit, x2, targets, 0.5f, scale);
+    cross_entropy_forward_backward(device, loss, hit, x, targets, number(rig, 0.5f * 1024), tensor_none());
+    cross_entropy_forward_backward(device, loss, hit, x2, targets, number(rig, 0.5f), scale);
     expect_same(rig, "cross_entropy dlogits, scaled", x2, x);
 }
 
@@ -1063,7 +1070,7 @@ static void check_nan(Rig *rig) {
         cross_entropy_forward(device, mean, rstd, x, targets);
         for (int64_t i = 0; i < n; i++) assert_true(isnan(floats(mean)[i]) == (i == 2));
         memcpy(y.data, x.data, tensor_bytes(x));
-        cross_entropy_forward_backward(device, mean, rstd, y, targets, 1, tensor_none());
+        cross_entropy_forward_backward(device, mean, rstd, y, targets, number(rig, 1), tensor_none());
         for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i / c == 2));
         sum_forward(device, one, mean);
         assert_true(isnan(floats(one)[0]));

@@ -117,6 +117,7 @@ typedef struct {
     Device *device;
     Arena arena;
     Tensor sums; /* of the last run */
+    PassNumbers *numbers;
 } TtsRig;
 
 static inline Tensor rig_flat(TtsRig *rig) {
@@ -130,6 +131,7 @@ static inline TtsRig rig_open(const TtsGptConfig *config, Device *device, size_t
     rig.model->weights = rig_flat(&rig);
     rig.model->gradients = rig_flat(&rig);
     rig.sums = tensor_1d(device->allocate(device, 64), DTYPE_F32, rig.model->n_metrics);
+    rig.numbers = xcalloc(1, sizeof *rig.numbers);
     rig.arena = arena_open(device, arena_bytes, "activations");
     if (device->ops) params_initialize(&rig.model->params, rig.model->weights.data, 3);
     return rig;
@@ -141,6 +143,7 @@ static inline void rig_close(TtsRig *rig) {
     device->release(device, rig->model->weights.data, tensor_bytes(rig->model->weights));
     device->release(device, rig->model->gradients.data, tensor_bytes(rig->model->gradients));
     device->release(device, rig->sums.data, 64);
+    free(rig->numbers);
     rig->model->close(rig->model);
     device_close(device);
 }
@@ -151,10 +154,12 @@ static inline void rig_clear_gradients(TtsRig *rig) {
 
 /* The scale that makes the gradient that of share * (weighted token means over these counts). */
 static inline Pass rig_pass(const TtsRig *rig, const int64_t *counts, double share) {
-    Pass pass = {.train = true, .seed = 11, .step = 5, .sums = rig->sums};
+    Pass pass = {.train = true, .seed = 11, .step = &rig->numbers->step, .sums = rig->sums};
+    rig->numbers->step = 5;
+    pass.loss_scale = tensor_1d(rig->numbers->loss_scale, DTYPE_F32, rig->model->n_metrics);
     for (int i = 0; i < rig->model->n_metrics; i++) {
         const Metric *metric = &rig->model->metrics[i];
-        pass.loss_scale[i] = (float)(share * (double)metric->weight / (double)counts[metric->count]);
+        rig->numbers->loss_scale[i] = (float)(share * (double)metric->weight / (double)counts[metric->count]);
     }
     return pass;
 }

@@ -46,6 +46,9 @@ typedef struct {
     float *host_results;
     float *loss_scale;      /* [g, n_metrics]: what a row of each counts for in the objective */
     Tensor validation_sums; /* f32 [validation_batches, n_metrics] on the device */
+    PassNumbers *numbers;   /* on the device: of the micro-batch under way */
+    Tensor sums;            /* f32 [n_metrics] there: its result */
+    int64_t *key;           /* what decides its operations: see repeat_or_run */
     float *host_validation_sums;
     char *batch_memory[2]; /* device: the fields of two batches; none where the device reads host memory */
     size_t batch_bytes;
@@ -149,26 +152,63 @@ static Tensor sums_of(const Run *run, int64_t micro, int64_t n) {
     return tensor_1d((float *)norm_of(run).data + 1 + micro * n_metrics, DTYPE_F32, n * n_metrics);
 }
 
-/* Forward and backward of one micro-batch; gradients are accumulated, sums of the metrics go to row `micro`. */
+typedef struct {
+    Training *t;
+    const Batch *batch;
+    const Tensor *fields;
+    const Pass *pass;
+} ModelCall;
+
+static void call_model(void *argument) {
+    const ModelCall *c = argument;
+    c->t->model->run(c->t->model, c->t->device, &c->t->activations, c->batch, c->fields, c->pass);
+}
+
+/* The model's pass over a batch, its metrics' sums into `sums`. Between two batches whose fields lie in the same place
+ * and have the same sizes, and whose sequences have the same lengths, only numbers in the device's memory differ. */
+static void run_model(Run *run, const Batch *batch, Pass pass, Tensor sums) {
+    Training *t = run->t;
+    Tensor fields[BATCH_MAX_FIELDS] = {{0}};
+    fields_on_device(run, batch, fields);
+    pass.sums = run->sums;
+    ModelCall call = {t, batch, fields, &pass};
+    if (t->device->repeat && !pass.dump) {
+        int n = 0, lengths = batch->n_sequences + 1;
+        run->key[n++] = pass.train;
+        run->key[n++] = lengths;
+        for (int i = 0; i < batch->n_fields; i++) {
+            run->key[n++] = (int64_t)(intptr_t)fields[i].data;
+            for (int d = 0; d < 2; d++) run->key[n++] = fields[i].dims[d];
+        }
+        memcpy(run->key + n, batch->fields[BATCH_OFFSETS].data, (size_t)lengths * sizeof(int32_t));
+        t->device->repeat(t->device, run->key, (size_t)n * sizeof *run->key + (size_t)lengths * sizeof(int32_t),
+                          call_model, &call);
+    } else {
+        call_model(&call);
+    }
+    cast(t->device, sums, run->sums);
+}
+
+/* Forward and backward of one micro-batch; gradients are accumulated, sums of the metrics go to its place in the step's
+ * row. */
 static void train_micro_batch(Run *run, Queued *step, const Batch *batch, int64_t micro, Dump *dump) {
     Training *t = run->t;
     const TrainOptions *o = t->options;
     Model *model = t->model;
     DumpContext dump_context = {dump, micro};
+    PassNumbers numbers = {.step = (uint32_t)t->state.micro_step};
+    for (int i = 0; i < model->n_metrics; i++)
+        numbers.loss_scale[i] = run->loss_scale[micro * model->n_metrics + i] = loss_scale(run, i, batch);
+    t->device->set(t->device, run->numbers, &numbers, sizeof numbers);
     Pass pass = {.train = true,
                  .recompute = o->grad_checkpointing,
                  .seed = (uint64_t)o->seed,
-                 .step = (uint32_t)t->state.micro_step,
-                 .sums = sums_of(run, micro, 1),
+                 .step = &run->numbers->step,
+                 .loss_scale = tensor_1d(run->numbers->loss_scale, DTYPE_F32, model->n_metrics),
                  .dump = dump ? dump_activation : NULL,
                  .dump_context = &dump_context};
-    for (int i = 0; i < model->n_metrics; i++)
-        pass.loss_scale[i] = run->loss_scale[micro * model->n_metrics + i] = loss_scale(run, i, batch);
     if (dump) dump_batch(dump, batch, t->train->field_names, micro);
-    Tensor fields[BATCH_MAX_FIELDS] = {{0}};
-    fields_on_device(run, batch, fields);
-    model->run(model, t->device, &t->activations, batch, fields, &pass);
-
+    run_model(run, batch, pass, sums_of(run, micro, 1));
     memcpy(step->counts + micro * BATCH_MAX_COUNTS, batch->counts, sizeof batch->counts);
     memcpy(step->samples + step->n_samples, batch->samples, (size_t)batch->n_sequences * sizeof *batch->samples);
     step->n_samples += batch->n_sequences;
@@ -429,10 +469,8 @@ static bool validate(Run *run) {
     int n = t->model->n_metrics;
     for (int64_t b = 0; b < run->validation_batches; b++) {
         const Batch *batch = loader_next(run->validation);
-        Tensor fields[BATCH_MAX_FIELDS] = {{0}};
-        Pass pass = {.sums = tensor_1d((float *)run->validation_sums.data + b * n, DTYPE_F32, n)};
-        fields_on_device(run, batch, fields);
-        t->model->run(t->model, t->device, &t->activations, batch, fields, &pass);
+        run_model(run, batch, (Pass){.train = false},
+                  tensor_1d((float *)run->validation_sums.data + b * n, DTYPE_F32, n));
         for (int i = 0; i < BATCH_MAX_COUNTS; i++) counts[i] += (double)batch->counts[i];
     }
     t->device->download(t->device, run->host_validation_sums, run->validation_sums.data,
@@ -480,6 +518,11 @@ static Run run_open(Training *t) {
     run.results = tensor_2d(t->device->allocate(t->device, (size_t)(run.max_queued * (1 + g * n)) * 4), DTYPE_F32,
                             run.max_queued, 1 + g * n);
     run.stopped = tensor_1d(t->device->allocate(t->device, 4), DTYPE_F32, 1);
+    run.sums = tensor_1d(t->device->allocate(t->device, (size_t)n * 4), DTYPE_F32, n);
+    run.numbers = t->device->allocate(t->device, sizeof *run.numbers);
+    int64_t most = most_sequences(t);
+    if (o->val_batch_size > most) most = o->val_batch_size;
+    run.key = xcalloc((size_t)(2 + 3 * BATCH_MAX_FIELDS + most + 1), sizeof *run.key);
     run.host_results = xcalloc((size_t)(run.max_queued * (1 + g * n)), sizeof(float));
     run.loss_scale = xcalloc((size_t)(g * n), sizeof(float));
     for (int i = 0; i < run.max_queued; i++) {
@@ -515,6 +558,8 @@ static void run_close(Run *run) {
     log_close(run->log);
     device->release(device, run->results.data, tensor_bytes(run->results));
     device->release(device, run->stopped.data, 4);
+    device->release(device, run->sums.data, tensor_bytes(run->sums));
+    device->release(device, run->numbers, sizeof *run->numbers);
     if (run->validation) device->release(device, run->validation_sums.data, tensor_bytes(run->validation_sums));
     for (int i = 0; i < 2; i++)
         if (run->batch_memory[i]) device->release(device, run->batch_memory[i], run->batch_bytes);
@@ -523,6 +568,7 @@ static void run_close(Run *run) {
         free(run->queued[i].samples);
     }
     free(run->host_results);
+    free(run->key);
     free(run->host_validation_sums);
     free(run->loss_scale);
     free(run->segments);

@@ -35,7 +35,9 @@ static void rehearse(void *argument) {
     Arena arena = arena_open(dry, 0, "activations");
     Tensor fields[BATCH_MAX_FIELDS] = {{0}};
     for (int i = 0; i < r->batch->n_fields; i++) fields[i] = r->batch->fields[i];
-    Pass pass = {.train = r->train, .recompute = r->recompute};
+    PassNumbers *numbers = dry->allocate(dry, sizeof *numbers);
+    Pass pass = {.train = r->train, .recompute = r->recompute, .step = &numbers->step};
+    pass.loss_scale = tensor_1d(numbers->loss_scale, DTYPE_F32, model->n_metrics);
     int64_t n = model->params.flat_count;
     Tensor flat = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
     pass.sums = tensor_1d(flat.data, DTYPE_F32, model->n_metrics);

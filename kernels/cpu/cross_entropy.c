@@ -43,10 +43,11 @@ static void cpu_cross_entropy_forward(Device *device, Tensor loss, Tensor correc
 }
 
 static void cpu_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits,
-                                               Tensor targets, float scale, Tensor loss_scale) {
+                                               Tensor targets, Tensor scale_of, Tensor loss_scale) {
     const int32_t *target = targets.data;
     int64_t n = logits.dims[0], classes = logits.dims[1];
     check_indices("cross_entropy_forward_backward", "targets", targets, INT32_MIN, classes);
+    float scale = *(const float *)scale_of.data;
     if (tensor_given(loss_scale)) scale *= ((const float *)loss_scale.data)[LOSS_SCALE_FACTOR];
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < n; i++) {

@@ -78,7 +78,7 @@ static inline void philox_lanes(const Dropout *drop, uint64_t first, uint32_t bi
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     const __m512i factor0 = _mm512_set1_epi64(0xD2511F53u), factor2 = _mm512_set1_epi64(0xCD9E8D57u);
     __m512i start = _mm512_set1_epi32((int)(uint32_t)first), high = _mm512_set1_epi32((int)(uint32_t)(first >> 32));
-    __m512i c0 = _mm512_add_epi32(start, order), c2 = _mm512_set1_epi32((int)drop->step);
+    __m512i c0 = _mm512_add_epi32(start, order), c2 = _mm512_set1_epi32((int)*drop->step);
     __m512i c1 = _mm512_mask_add_epi32(high, _mm512_cmplt_epu32_mask(c0, start), high, _mm512_set1_epi32(1));
     __m512i c3 = _mm512_set1_epi32((int)drop->purpose), low0, low2;
     uint32_t k0 = (uint32_t)drop->seed, k1 = (uint32_t)(drop->seed >> 32);
@@ -105,7 +105,7 @@ static inline void philox_lanes(const Dropout *drop, uint64_t first, uint32_t bi
     for (int i = 0; i < PHILOX_LANES; i++) {
         c[0][i] = (uint32_t)(first + (uint64_t)i);
         c[1][i] = (uint32_t)((first + (uint64_t)i) >> 32);
-        c[2][i] = drop->step;
+        c[2][i] = *drop->step;
         c[3][i] = drop->purpose;
     }
     for (int round = 0; round < 10; round++) {

@@ -18,7 +18,8 @@ struct AttentionShape {
     int count, n_tokens, n_heads, head_size;
     bool causal;
     float scale;
-    uint32_t purpose, step, threshold; /* dropout drops what draws less; 0: none */
+    uint32_t purpose, threshold; /* dropout drops what draws less; 0: none */
+    const uint32_t *step;
     uint64_t seed;
     float keep; /* 1 / (1 - p) */
 
@@ -107,7 +108,7 @@ template <int ROWS> GPU_INLINE SequenceTile find_tile(const AttentionShape &a, i
  * the generator, four numbers, answers for all of them. */
 GPU_INLINE uint32_t keep_four(const AttentionShape &a, int head, int row, int key) {
     uint64_t at = ((uint64_t)head * (uint64_t)a.n_tokens + (uint64_t)row) << 18;
-    Philox random = philox(a.seed, a.purpose, a.step, at + (uint64_t)(key >> 2));
+    Philox random = philox(a.seed, a.purpose, __ldg(a.step), at + (uint64_t)(key >> 2));
     uint32_t bits = 0;
 #pragma unroll
     for (int i = 0; i < 4; i++) bits |= (uint32_t)(random.x[i] >= a.threshold) << i;

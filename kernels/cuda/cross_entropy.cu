@@ -34,8 +34,8 @@ template <bool BACKWARDS, class T, class F> GPU_INLINE void visit_row(const T *r
  * Grid: n. Bytes: n V times the size of T, with GRADIENT twice (the second reading is from cache); 12 n. */
 template <bool GRADIENT, class T>
 __global__ void __launch_bounds__(MAX_THREADS)
-    cross_entropy(float *loss, float *correct, T *logits, const int32_t *targets, int64_t classes, float scale,
-                  const float *loss_scale) {
+    cross_entropy(float *loss, float *correct, T *logits, const int32_t *targets, int64_t classes,
+                  const float *scale_of, const float *loss_scale) {
     SHARED(float, scratch, [32]);
     T *row = logits + (int64_t)blockIdx.x * classes;
     int64_t target = targets[blockIdx.x];
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
         correct[blockIdx.x] = !surpassed && value == value ? 1.0f : 0.0f;
     }
     if (!GRADIENT) return;
-    if (loss_scale) scale *= loss_scale[LOSS_SCALE_FACTOR];
+    float scale = loss_scale ? *scale_of * loss_scale[LOSS_SCALE_FACTOR] : *scale_of;
     float factor = scale / sum;
     visit_row<true>(row, classes, [&](auto width, int64_t j) {
         constexpr int W = decltype(width)::value;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
 }
 
 template <bool GRADIENT>
-void launch(Device *device, const char *op, Tensor loss, Tensor correct, Tensor logits, Tensor targets, float scale,
+void launch(Device *device, const char *op, Tensor loss, Tensor correct, Tensor logits, Tensor targets, Tensor scale,
             Tensor loss_scale) {
     int64_t n = logits.dims[0], classes = logits.dims[1];
     if (n == 0) return;
@@ -100,7 +100,8 @@ void launch(Device *device, const char *op, Tensor loss, Tensor correct, Tensor 
         cuda_check(gpu_launch(cross_entropy<GRADIENT, T>, grid_of(op, n),
                               (unsigned)(32 * (warps < most ? warps : most)), 0, cuda_stream(device),
                               (float *)loss.data, (float *)correct.data, (T *)logits.data,
-                              (const int32_t *)targets.data, classes, scale, (const float *)loss_scale.data),
+                              (const int32_t *)targets.data, classes, (const float *)scale.data,
+                              (const float *)loss_scale.data),
                    op);
     });
 }
@@ -108,10 +109,10 @@ void launch(Device *device, const char *op, Tensor loss, Tensor correct, Tensor 
 } // namespace
 
 void cuda_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets) {
-    launch<false>(device, "cross_entropy_forward", loss, correct, logits, targets, 0, tensor_none());
+    launch<false>(device, "cross_entropy_forward", loss, correct, logits, targets, tensor_none(), tensor_none());
 }
 
 void cuda_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
-                                         float scale, Tensor loss_scale) {
+                                         Tensor scale, Tensor loss_scale) {
     launch<true>(device, "cross_entropy_forward_backward", loss, correct, logits, targets, scale, loss_scale);
 }

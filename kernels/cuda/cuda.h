@@ -25,6 +25,16 @@ typedef struct {
     cudaEvent_t queued; /* the operations that were queued before its call are done */
 } Stage;
 
+/* The operations that calls with one key have queued. */
+typedef struct {
+    uint64_t key[2];       /* its hashes; 0, 0: unused */
+    int64_t last_used;     /* counts calls of Device.repeat */
+    cudaGraphExec_t graph; /* NULL: seen once */
+    OpCounter counters[DEVICE_MAX_OPS];
+} Recording;
+
+enum { RECORDINGS = 16 };
+
 /* The device's own state. */
 typedef struct {
     cudaStream_t stream; /* of all operations */
@@ -37,8 +47,10 @@ typedef struct {
     Stage stages[2];
     cudaStream_t copies; /* of stages, beside the operations */
     int last_stage;      /* the slot of the newest call */
-    void *library;       /* cuBLASLt's: kernels/cuda/cublas.c */
-    bool no_tf32;        /* its f32 products in true f32, even where the card has TF32 */
+    Recording recordings[RECORDINGS];
+    int64_t repeats;
+    void *library; /* cuBLASLt's: kernels/cuda/cublas.c */
+    bool no_tf32;  /* its f32 products in true f32, even where the card has TF32 */
 } CudaState;
 
 static inline CudaState *cuda_state(const Device *device) { return (CudaState *)device->state; }
@@ -46,6 +58,9 @@ static inline cudaStream_t cuda_stream(const Device *device) { return cuda_state
 
 /* At least `bytes` of device memory, 256-byte aligned, for the operation under way: until the next one asks. */
 void *cuda_scratch(Device *device, size_t bytes);
+
+/* Device.set. */
+void cuda_set(Device *device, void *to, const void *numbers, size_t bytes);
 
 /* Dies, naming what failed, unless a call of the runtime or a launch went well. */
 void cuda_check(cudaError_t status, const char *what);

@@ -81,6 +81,9 @@ static size_t cuda_available(const Device *device) {
 
 static void cuda_close(Device *device) {
     CudaState *state = cuda_state(device);
+    for (int i = 0; i < RECORDINGS; i++)
+        if (state->recordings[i].graph)
+            cuda_check(cudaGraphExecDestroy(state->recordings[i].graph), "forgetting a graph");
     cublas_close(device);
     if (state->scratch) cuda_release(device, state->scratch, state->scratch_bytes);
     for (int i = 0; i < 2; i++) {
@@ -129,6 +132,62 @@ static void cuda_reserve(Device *device, size_t measured, size_t staged) {
     CudaState *state = cuda_state(device);
     cuda_scratch(device, measured);
     for (int i = 0; i < 2; i++) grow_stage(device, &state->stages[i], staged);
+}
+
+static uint64_t hash_bytes(const void *bytes, size_t n, uint64_t hash) {
+    for (size_t i = 0; i < n; i++) hash = (hash ^ ((const unsigned char *)bytes)[i]) * 1099511628211u;
+    return hash ^ hash >> 29;
+}
+
+/* The recording of this key, or the one that was not used for the longest time, emptied. */
+static Recording *find_recording(CudaState *state, const void *key, size_t bytes) {
+    uint64_t hashes[2] = {hash_bytes(key, bytes, 14695981039346656037u), hash_bytes(key, bytes, 0x9E3779B97F4A7C15u)};
+    Recording *oldest = &state->recordings[0];
+    for (int i = 0; i < RECORDINGS; i++) {
+        Recording *r = &state->recordings[i];
+        if (!memcmp(r->key, hashes, sizeof hashes)) return r;
+        if (r->last_used < oldest->last_used) oldest = r;
+    }
+    if (oldest->graph) cuda_check(cudaGraphExecDestroy(oldest->graph), "forgetting a graph");
+    *oldest = (Recording){.key = {hashes[0], hashes[1]}};
+    return oldest;
+}
+
+/* Puts what `work` queues into a graph, and what it counts beside it. */
+static void record(Device *device, Recording *r, void (*work)(void *argument), void *argument) {
+    cudaStream_t stream = cuda_stream(device);
+    cudaGraph_t graph;
+    memcpy(r->counters, device->counters, sizeof r->counters);
+    cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "recording a graph");
+    work(argument);
+    cuda_check(cudaStreamEndCapture(stream, &graph), "recording a graph");
+    cuda_check(cudaGraphInstantiateWithFlags(&r->graph, graph, 0), "recording a graph");
+    cuda_check(cudaGraphDestroy(graph), "recording a graph");
+    for (int i = 0; i < DEVICE_MAX_OPS; i++) {
+        OpCounter now = device->counters[i], before = r->counters[i];
+        r->counters[i] = (OpCounter){now.calls - before.calls, now.flops - before.flops, now.bytes - before.bytes, 0};
+        device->counters[i] = before;
+    }
+}
+
+/* The first time, operations are called as always: they choose their ways then. The second time they are recorded:
+ * batches of lengths that never come again are not worth it. */
+static void cuda_repeat(Device *device, const void *key, size_t bytes, void (*work)(void *argument), void *argument) {
+    CudaState *state = cuda_state(device);
+    Recording *r = find_recording(state, key, bytes);
+    bool seen = r->last_used > 0;
+    r->last_used = ++state->repeats;
+    if (!seen || device->profile) {
+        work(argument);
+        return;
+    }
+    if (!r->graph) record(device, r, work, argument);
+    for (int i = 0; i < DEVICE_MAX_OPS; i++) {
+        device->counters[i].calls += r->counters[i].calls;
+        device->counters[i].flops += r->counters[i].flops;
+        device->counters[i].bytes += r->counters[i].bytes;
+    }
+    cuda_check(cudaGraphLaunch(r->graph, state->stream), "repeating a graph");
 }
 
 #define OP_ENTRY(op) .op = cuda_##op,
@@ -193,12 +252,14 @@ Device *cuda_device_open(int index) {
                        .release = cuda_release,
                        .upload = cuda_upload,
                        .stage = cuda_stage,
+                       .set = cuda_set,
                        .download = cuda_download,
                        .clear = cuda_clear,
                        .synchronize = cuda_synchronize,
                        .available = cuda_available,
                        .measure = cuda_measure,
                        .reserve = cuda_reserve,
+                       .repeat = cuda_repeat,
                        .close = cuda_close,
                        .state = state};
     card_name(device->card, properties.name);

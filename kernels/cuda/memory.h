@@ -85,12 +85,13 @@ GPU_INLINE void check_index(const char *what, int64_t at, int64_t index, int64_t
 /* Dropout as kernels take it. threshold 0: there is none. */
 struct DropoutNumbers {
     uint64_t seed;
-    uint32_t purpose, step, threshold;
+    const uint32_t *step;
+    uint32_t purpose, threshold;
     float keep;
 };
 
 inline DropoutNumbers dropout_numbers(Dropout drop) {
-    return {drop.seed, drop.purpose, drop.step, (uint32_t)ceil((double)drop.p * 0x1p32), 1.0f / (1.0f - drop.p)};
+    return {drop.seed, drop.step, drop.purpose, (uint32_t)ceil((double)drop.p * 0x1p32), 1.0f / (1.0f - drop.p)};
 }
 
 /* 0 or 1 / (1 - p) for elements first .. first + W - 1; first must be a multiple of W, so that one block of random
@@ -100,14 +101,14 @@ template <int W> GPU_INLINE Pack<float, W> dropout_factors(const DropoutNumbers 
     if constexpr (W % 4 == 0) {
 #pragma unroll
         for (int i = 0; i < W; i += 4) {
-            Philox random = philox(drop.seed, drop.purpose, drop.step, (first + i) / 4);
+            Philox random = philox(drop.seed, drop.purpose, __ldg(drop.step), (first + i) / 4);
 #pragma unroll
             for (int j = 0; j < 4; j++) factors[i + j] = random.x[j] >= drop.threshold ? drop.keep : 0.0f;
         }
     } else {
 #pragma unroll
         for (int i = 0; i < W; i++) {
-            Philox random = philox(drop.seed, drop.purpose, drop.step, (first + i) / 4);
+            Philox random = philox(drop.seed, drop.purpose, __ldg(drop.step), (first + i) / 4);
             uint32_t bits = random.x[0]; /* not random.x[(first + i) % 4]: an index would put it into memory */
 #pragma unroll
             for (int j = 1; j < 4; j++) bits = (first + i) % 4 == (uint64_t)j ? random.x[j] : bits;

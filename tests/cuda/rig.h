@@ -32,6 +32,7 @@ enum { RIG_MAX_TENSORS = 256 };
 
 typedef struct {
     Device *cpu, *cuda;
+    uint32_t *step; /* of dropouts, on the cuda device */
     uint64_t draws;
     struct {
         void *host, *device;
@@ -77,6 +78,7 @@ static inline void change_schedule(Rig *rig) {
 static inline Rig rig_open(DType half) {
     Rig rig = {.cpu = cpu_device_open(2), .cuda = cuda_device_open(0)};
     if (half != DTYPE_F32) rig.cuda->half = half;
+    rig.step = rig.cuda->allocate(rig.cuda, sizeof *rig.step);
     change_schedule(&rig);
     return rig;
 }
@@ -92,6 +94,7 @@ static inline void rig_clear(Rig *rig) {
 
 static inline void rig_close(Rig *rig) {
     rig_clear(rig);
+    rig->cuda->release(rig->cuda, rig->step, sizeof *rig->step);
     device_close(rig->cpu);
     device_close(rig->cuda);
 }
@@ -182,6 +185,13 @@ static inline Pair pair_below(Rig *rig, int64_t n, int32_t below) {
     Pair p = pair_integers(rig, values, n);
     free(values);
     return p;
+}
+
+/* A dropout of the cpu device for the cuda device. */
+static inline Dropout on_cuda(Rig *rig, Dropout drop) {
+    rig->cuda->set(rig->cuda, rig->step, drop.step, sizeof *rig->step);
+    drop.step = rig->step;
+    return drop;
 }
 
 /* An absent argument. */

@@ -4,6 +4,8 @@
 
 enum { MOST = 40 };
 
+static const uint32_t step_number = 5;
+
 typedef struct {
     Pair qkv, out, lse, dout, dqkv, offsets;
     Sequences cpu, cuda;
@@ -23,19 +25,19 @@ static Case case_open(Rig *rig, DType type, const int *lengths, int count, int h
               .dqkv = pair_poisoned(rig, type, n, 3 * c),
               .offsets = pair_integers(rig, offsets, count + 1),
               .attention = {heads, causal, 1 / sqrtf((float)size)},
-              .drop = {p, 11, PURPOSE_DROPOUT | 3 << 8, 5}};
+              .drop = {p, 11, PURPOSE_DROPOUT | 3 << 8, &step_number}};
     x.cpu = (Sequences){x.offsets.cpu, x.offsets.cpu.data, count};
     x.cuda = (Sequences){x.offsets.cuda, x.offsets.cpu.data, count};
     return x;
 }
 
 static void run_forward(Rig *rig, Case *x) {
-    attention_forward(rig->cuda, x->out.cuda, x->lse.cuda, x->qkv.cuda, x->cuda, x->attention, x->drop);
+    attention_forward(rig->cuda, x->out.cuda, x->lse.cuda, x->qkv.cuda, x->cuda, x->attention, on_cuda(rig, x->drop));
 }
 
 static void run_backward(Rig *rig, Case *x, Pair dqkv) {
     attention_backward(rig->cuda, dqkv.cuda, x->dout.cuda, x->qkv.cuda, x->out.cuda, x->lse.cuda, x->cuda, x->attention,
-                       x->drop);
+                       on_cuda(rig, x->drop));
 }
 
 /* Both passes on both devices, twice on the cuda device, for the same bits under another schedule; the backwards start

@@ -168,14 +168,14 @@ static void check_epilogue(Rig *rig, DType type, Size size, bool transpose_b, Ge
               .k = k,
               .type = type,
               .transpose_b = transpose_b};
-    change_schedule();
+    change_schedule(rig);
     gemm_own(rig->cuda, &g);
     if (is_gelu)
         gelu_forward(rig->cuda, two.cuda, sums.cuda, kind);
     else
         gelu_backward(rig->cuda, two.cuda, sums.cuda, hidden.cuda, kind);
     g.c = c.cuda.data, g.epilogue = epilogue, g.gelu = kind, g.hidden = hidden.cuda.data;
-    change_schedule();
+    change_schedule(rig);
     gemm_own(rig->cuda, &g);
     char what[96];
     snprintf(what, sizeof what, "%lld x %lld x %lld, b%s, %s of %s GELU", (long long)m, (long long)n, (long long)k,
@@ -281,7 +281,7 @@ static void check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64
     Pair dhidden = pair_poisoned(rig, type, n, in), dw = pair_normal(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1], 1);
     Pair dbias = kind == GELU_TANH ? pair_normal(rig, DTYPE_F32, out, 0, 1) : pair_none();
     for (int time = 0; time < 2; time++) {
-        change_schedule();
+        change_schedule(rig);
         linear_backward(rig->cpu, dhidden.cpu, dw.cpu, dbias.cpu, dy.cpu, x.cpu, w.cpu, layout);
         gelu_linear_backward(rig->cuda, dhidden.cuda, dw.cuda, dbias.cuda, dy.cuda, x.cuda, before.cuda, w.cuda, layout,
                              kind);

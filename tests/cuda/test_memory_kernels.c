@@ -3,7 +3,8 @@
  * block, and arrays begin where no pack may. */
 #include "tests/cuda/schedules.h"
 
-static Dropout dropout_of(float p) { return (Dropout){p, 11, PURPOSE_DROPOUT | 3 << 8, 5}; }
+static const uint32_t step_number = 5;
+static Dropout dropout_of(float p) { return (Dropout){p, 11, PURPOSE_DROPOUT | 3 << 8, &step_number}; }
 
 /* Elementwise. */
 
@@ -24,10 +25,10 @@ static void check_casts(DType type) {
 static void check_elementwise(Pair y, Pair a, Pair b, Dropout drop) {
     DType type = y.cuda.dtype;
     dropout(rig.cpu, y.cpu, a.cpu, drop);
-    dropout(rig.cuda, y.cuda, a.cuda, drop);
+    dropout(rig.cuda, y.cuda, a.cuda, on_cuda(&rig, drop));
     expect("dropout", y, error_in(type, 0, 2));
     residual_forward(rig.cpu, y.cpu, a.cpu, b.cpu, drop);
-    residual_forward(rig.cuda, y.cuda, a.cuda, b.cuda, drop);
+    residual_forward(rig.cuda, y.cuda, a.cuda, b.cuda, on_cuda(&rig, drop));
     expect("residual_forward", y, error_in(type, 0, 4));
     for (int kind = 0; kind < 2; kind++) {
         gelu_forward(rig.cpu, y.cpu, a.cpu, (GeluKind)kind);
@@ -51,10 +52,10 @@ static void check_elementwises(DType type) {
                               drop);
             Pair x = normal(type, n, c), branch = normal(type, n, c);
             residual_forward(rig.cpu, x.cpu, x.cpu, branch.cpu, drop);
-            residual_forward(rig.cuda, x.cuda, x.cuda, branch.cuda, drop);
+            residual_forward(rig.cuda, x.cuda, x.cuda, branch.cuda, on_cuda(&rig, drop));
             expect("residual_forward in place", x, error_in(type, 0, 4));
             dropout(rig.cpu, branch.cpu, branch.cpu, drop);
-            dropout(rig.cuda, branch.cuda, branch.cuda, drop);
+            dropout(rig.cuda, branch.cuda, branch.cuda, on_cuda(&rig, drop));
             expect("dropout in place", branch, error_in(type, 0, 2));
         }
 }
@@ -175,10 +176,10 @@ static void check_residual_layernorm(DType type, int64_t n, int64_t c, float p, 
         for (int j = 0; j < 4; j++) out[i][j] = poisoned(j < 2 ? type : DTYPE_F32, n, j < 2 ? c : 0);
     Pair sum = in_place ? x : out[1][0];
     residual_forward(rig.cpu, sum.cpu, x.cpu, branch.cpu, drop);
-    residual_forward(rig.cuda, out[0][0].cuda, x.cuda, branch.cuda, drop);
+    residual_forward(rig.cuda, out[0][0].cuda, x.cuda, branch.cuda, on_cuda(&rig, drop));
     layernorm_forward(rig.cuda, out[0][1].cuda, out[0][2].cuda, out[0][3].cuda, out[0][0].cuda, gain.cuda, bias.cuda);
     residual_layernorm_forward(rig.cuda, sum.cuda, out[1][1].cuda, out[1][2].cuda, out[1][3].cuda, x.cuda, branch.cuda,
-                               gain.cuda, bias.cuda, drop);
+                               gain.cuda, bias.cuda, on_cuda(&rig, drop));
     expect("residual_layernorm_forward sum", sum, error_in(type, 0, 4));
     expect_same_bits(&rig, "residual_layernorm_forward sum", sum, out[0][0]);
     expect_same_bits(&rig, "residual_layernorm_forward y", out[1][1], out[0][1]);

@@ -25,6 +25,7 @@ typedef struct {
     Model *model;
     Arena arena;
     Tensor m, v, norm, sums;
+    PassNumbers *numbers; /* on the device */
     Batch *batch;
     Segment *segments;
     int n_segments;
@@ -70,6 +71,7 @@ static Side side_open(Device *device, Batch *batch, DType half, float dropout) {
     side.v = flat(device, DTYPE_F32, n);
     side.norm = flat(device, DTYPE_F32, 1);
     side.sums = flat(device, DTYPE_F32, model->n_metrics);
+    side.numbers = device->allocate(device, sizeof *side.numbers);
     device->upload(device, model->weights.data, side.weights, (size_t)n * 4);
     if (half != DTYPE_F32) {
         model->half_weights = flat(device, half, n);
@@ -92,6 +94,7 @@ static void side_close(Side *side) {
                     side->sums,     model->half_weights, model->loss_scale};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (tensor_given(all[i])) device->release(device, all[i].data, tensor_bytes(all[i]));
+    device->release(device, side->numbers, sizeof *side->numbers);
     arena_close(&side->arena);
     free(side->weights);
     free(side->gradients);
@@ -113,9 +116,16 @@ static void side_step(Side *side, bool recompute) {
     }
     device->clear(device, model->gradients.data, tensor_bytes(model->gradients));
     for (uint32_t micro = 0; micro < 2; micro++) {
-        Pass pass = {.train = true, .recompute = recompute, .seed = 3, .step = micro, .sums = side->sums};
+        PassNumbers numbers = {.step = micro};
+        Pass pass = {.train = true,
+                     .recompute = recompute,
+                     .seed = 3,
+                     .step = &side->numbers->step,
+                     .loss_scale = tensor_1d(side->numbers->loss_scale, DTYPE_F32, model->n_metrics),
+                     .sums = side->sums};
         for (int i = 0; i < model->n_metrics; i++)
-            pass.loss_scale[i] = model->metrics[i].weight / (float)(2 * batch->counts[model->metrics[i].count]);
+            numbers.loss_scale[i] = model->metrics[i].weight / (float)(2 * batch->counts[model->metrics[i].count]);
+        device->set(device, side->numbers, &numbers, sizeof numbers);
         model->run(model, device, &side->arena, batch, fields, &pass);
     }
     global_norm(device, side->norm, model->gradients, model->loss_scale, side->segments, side->n_segments);

@@ -32,7 +32,7 @@ static Pair targets_for(Pair logits, float spread) {
 
 /* A probability has the error of its sum, and so has the loss, its logarithm. */
 static void check_classes(DType type, int64_t n, int64_t classes, float spread) {
-    const float scale = 0.7f;
+    Pair scale = number(0.7f);
     Pair logits = pair_normal(&rig, type, n, classes, spread), target = targets_for(logits, spread);
     Pair loss = poisoned(DTYPE_F32, n, 0), correct = poisoned(DTYPE_F32, n, 0);
     Pair scaling = poisoned(DTYPE_F32, LOSS_SCALE_FIELDS, 0);
@@ -46,8 +46,8 @@ static void check_classes(DType type, int64_t n, int64_t classes, float spread) 
         Pair factor = with_scale ? scaling : pair_none(), loss2 = poisoned(DTYPE_F32, n, 0);
         Pair correct2 = poisoned(DTYPE_F32, n, 0);
         pair_upload(&rig, logits); /* the gradients of the first time, rounded, as logits */
-        cross_entropy_forward_backward(rig.cpu, loss2.cpu, correct2.cpu, logits.cpu, target.cpu, scale, factor.cpu);
-        cross_entropy_forward_backward(rig.cuda, loss2.cuda, correct2.cuda, logits.cuda, target.cuda, scale,
+        cross_entropy_forward_backward(rig.cpu, loss2.cpu, correct2.cpu, logits.cpu, target.cpu, scale.cpu, factor.cpu);
+        cross_entropy_forward_backward(rig.cuda, loss2.cuda, correct2.cuda, logits.cuda, target.cuda, scale.cuda,
                                        factor.cuda);
         expect("cross_entropy_forward_backward loss", loss2, f32_error(classes, 16));
         expect("cross_entropy_forward_backward correct", correct2, 0);
@@ -77,8 +77,8 @@ static void check_nan(DType type) {
         Pair total = poisoned(DTYPE_F32, 1, 0);
         floats(logits)[classes + at] = NAN;
         pair_upload(&rig, logits);
-        cross_entropy_forward_backward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, pair_below(&rig, n, 83).cuda, 1,
-                                       tensor_none());
+        cross_entropy_forward_backward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, pair_below(&rig, n, 83).cuda,
+                                       number(1).cuda, tensor_none());
         sum_forward(rig.cuda, total.cuda, loss.cuda);
         float *losses = pair_download(&rig, loss), *gradient = pair_download(&rig, logits);
         float *sum = pair_download(&rig, total);
