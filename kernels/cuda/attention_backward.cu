@@ -12,6 +12,7 @@
 template <class T, int LANES>
 __global__ void __launch_bounds__(256)
     attention_dots_kernel(float *dots, const T *dout, const T *out, AttentionShape a) {
+    only_where_used<T>();
     constexpr int SIZE = Vector<T>::SIZE;
     int64_t item = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / LANES; /* row, head */
     int column = threadIdx.x % LANES * SIZE;
@@ -165,6 +166,7 @@ GPU_INLINE void backward_dropout(uint32_t (&kept)[4], const AttentionShape &a, i
 template <class T, int HEAD, int WARPS, bool DROPOUT>
 __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
     attention_backward_kernel(BackwardTensors<T> g, AttentionShape a) {
+    only_where_used<T>();
     using Tiles = BackwardTiles<HEAD, WARPS>;
     constexpr int KEYS = Tiles::KEYS, QUERIES = Tiles::QUERIES, THREADS = Tiles::THREADS;
     DYNAMIC_SHARED(T, shared);
@@ -323,6 +325,7 @@ __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
  * first as find_tile has them; reads parts x QUERIES x HEAD f32. */
 template <class T, int HEAD, int WARPS>
 __global__ void __launch_bounds__(32 * WARPS) attention_parts_kernel(BackwardTensors<T> g, AttentionShape a) {
+    only_where_used<T>();
     using Tiles = BackwardTiles<HEAD, WARPS>;
     const int head = (int)blockIdx.x % a.n_heads;
     const SequenceTile tile = find_tile<Tiles::QUERIES>(a, (int)blockIdx.x / a.n_heads);

@@ -95,6 +95,7 @@ template <int COLUMNS> static constexpr size_t forward_fma_bytes(int r) {
 template <class T, int COLUMNS, int R>
 __global__ void __launch_bounds__(FMA_THREADS)
     attention_forward_fma_kernel(T *out, float *lse, const T *qkv, AttentionShape a) {
+    only_where_used<T>();
     DYNAMIC_SHARED(float, shared);
     const int head = (int)blockIdx.x % a.n_heads, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const SequenceTile tile = find_tile<FMA_WARPS * R>(a, (int)blockIdx.x / a.n_heads);
@@ -170,6 +171,7 @@ template <class T, int COLUMNS, int R, bool OWN_KEYS>
 __global__ void __launch_bounds__(FMA_THREADS)
     attention_backward_fma_kernel(T *dqkv, const T *dout, const T *qkv, const float *lse, const float *dots,
                                   AttentionShape a) {
+    only_where_used<T>();
     constexpr int ROWS = FMA_WARPS * R;
     DYNAMIC_SHARED(float, shared);
     const int head = (int)blockIdx.x % a.n_heads, warp = threadIdx.x / 32, lane = threadIdx.x % 32;

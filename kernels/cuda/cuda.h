@@ -80,6 +80,17 @@ FOR_EACH_OP(OP_DECLARATION)
 #define CUDA_HALF_F16
 #endif
 
+/* The first statement of a kernel of T that takes long to compile. A program for all cards computes in one 16-bit type
+ * on each (half_of in device.c): there the other type's kernels are nothing but a trap. */
+template <class T> GPU_INLINE void only_where_used() {
+#if defined CUDA_HALF_BY_CARD && defined __CUDA_ARCH__
+    if constexpr (sizeof(T) == 2 && is_bf16<T>::value != (__CUDA_ARCH__ >= 800)) {
+        __trap();
+        __builtin_unreachable();
+    }
+#endif
+}
+
 /* Calls f(T()) for the type that dtype names: with_type(x.dtype, [&](auto zero) { using T = decltype(zero); ... }). */
 template <class Function> inline void with_type(DType dtype, Function f) {
     switch (dtype) {

@@ -47,5 +47,8 @@ uint64_t gemm_fingerprint(Device *device, const void *data, size_t bytes);
 
 /* gemm_own for one type: gemm_<type>.cu. */
 template <class T> void gemm_of(Device *device, const Gemm &gemm);
+extern template void gemm_of<float>(Device *device, const Gemm &gemm); /* there, and nowhere else */
+extern template void gemm_of<bf16>(Device *device, const Gemm &gemm);
+extern template void gemm_of<f16>(Device *device, const Gemm &gemm);
 #endif
 #endif

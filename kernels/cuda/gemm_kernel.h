@@ -308,6 +308,7 @@ constexpr int BLOCKS_OF_HALF = 2;
 template <class T, class Tile, bool A_ALONG_K, bool B_ALONG_K>
 __global__ void __launch_bounds__(Tile::THREADS, sizeof(T) == 2 ? BLOCKS_OF_HALF : 1)
     multiply(Output<T> output, Operands<T> operands, Finish<T> finish) {
+    only_where_used<T>();
     constexpr int A_SIZE = Tile::M * DEPTH<T>, STAGE = (Tile::M + Tile::N) * DEPTH<T>, TOGETHER = 8;
     DYNAMIC_SHARED(T, shared);
     int tiles_m = (output.m + Tile::M - 1) / Tile::M, tiles_n = (output.n + Tile::N - 1) / Tile::N;
