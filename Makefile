@@ -1,4 +1,5 @@
 # make            builds the programs            make demo   installs what is missing, then trains a small TTS GPT
+# make GPU=l4     for one card: configs/gpu      make gpu-test, make gpu-bench, make gpu-bundle
 # make test       installs, builds, all tests    make test-asan, make test-race, make fuzz, make lint, make bench-cpu, make readme
 # Objects go to build/NAME/, one folder a kind of build; outside build/ only the programs and demo/work are written.
 
@@ -27,15 +28,59 @@ CPU_SETS = baseline
 endif
 
 LIBRARY = $(wildcard base/*.c kernels/*.c kernels/cpu/device.c model/*.c data/*.c data/*.cc train/*.c)
+CUDA_SOURCES = $(wildcard kernels/cuda/*.c kernels/cuda/*.cu)
 LIBRARY_OBJECTS = $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(LIBRARY)))) \
                   $(CPU_SETS:%=$(BUILD)/kernels/cpu/operations_%.o)
 TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 FUZZERS = $(patsubst tests/%.c,%,$(wildcard tests/fuzz_*.c))
 
-all: $(PROGRAMS)
+# With a CUDA toolkit train_gpt gets the cuda device too, for the cards that GPU names: a preset of configs/gpu, native (the
+# card that is there), all, or none. The runtime is linked statically, and the driver is asked for when a GPU is wanted, so
+# that the same program starts on a machine without either. `make test` fetches a toolkit where none is.
+CUDA_FETCHED = build/cuda/nvidia/cu13
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc /opt/cuda/bin/nvcc) \
+               $(shell command -v nvcc 2>/dev/null) $(abspath $(wildcard $(CUDA_FETCHED)/bin/nvcc))))
+NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
+CHOSEN_GPU := $(GPU)
+GPU ?= $(if $(NVCC),all,none)
+PRESETS = $(patsubst configs/gpu/%.mk,%,$(wildcard configs/gpu/*.mk))
+BUILT_FOR = cpu$(if $(CHOSEN_GPU),, (no CUDA toolkit was found: install one or set CUDA_HOME for a GPU))
+ON_GPU = $(BUILD)
+ifneq ($(GPU),none)
+ON_GPU = $(BUILD)/gpu_$(GPU)
+$(if $(NVCC),,$(error GPU=$(GPU) needs nvcc, which is not there: install a CUDA toolkit or set CUDA_HOME))
+KNOWN_ARCHITECTURES := $(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch))
+ifneq ($(filter $(GPU),$(PRESETS)),)
+include configs/gpu/$(GPU).mk
+GPU_DEFINES = -DCUDA_HALF_$(GPU_HALF)
+else ifeq ($(GPU),all) # the architectures of all presets, as far as the toolkit knows them
+GPU_ARCHITECTURES := $(filter $(KNOWN_ARCHITECTURES),$(sort $(shell sed -n 's/^GPU_ARCHITECTURES = //p' configs/gpu/*.mk)))
+GPU_DEFINES = -DCUDA_HALF_BY_CARD
+else ifneq ($(GPU),native)
+$(error GPU=$(GPU) is no preset: choose one of $(PRESETS), native, all, none)
+endif
+ifneq ($(filter-out $(KNOWN_ARCHITECTURES),$(GPU_ARCHITECTURES)),)
+$(error GPU=$(GPU) needs sm_$(GPU_ARCHITECTURES), which the toolkit in $(CUDA_HOME) does not know: CUDA 12 is the last with 70)
+endif
+comma = ,
+NEWEST = $(lastword $(GPU_ARCHITECTURES))
+NVCC_TARGETS = $(if $(filter native,$(GPU)),-arch=native,$(foreach a,$(GPU_ARCHITECTURES),-gencode arch=compute_$a$(comma)code=sm_$a) \
+                 -gencode arch=compute_$(NEWEST)$(comma)code=compute_$(NEWEST))
+NVCC_FLAGS = -std=c++17 -O3 -lineinfo -I. $(GPU_DEFINES) -Xcompiler -Wall,-Wextra,-Werror -Werror all-warnings -Xfatbin -compress-all
+CUDA_OBJECTS = $(patsubst %,$(ON_GPU)/%.o,$(basename $(CUDA_SOURCES)))
+CUDA_DEVICE = $(ON_GPU)/libcuda_device.a
+TAKE_CUDA = -Wl,-u,cuda_device_open # from the first archive that has it, before kernels/cuda_absent.c
+CUDA_LIBS = $(firstword $(wildcard $(addsuffix /libcudart_static.a,$(CUDA_HOME)/lib64 $(CUDA_HOME)/lib /usr/lib/*))) -ldl -lrt
+BUILT_FOR = cpu and cuda: $(if $(filter native,$(GPU)),the card that is here,$(GPU_ARCHITECTURES:%=sm_%))
+endif
 
-$(PROGRAMS): %: $(BUILD)/%
-	@cp $< $@
+# All cores, unless make was told how many.
+all:
+	@$(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc)) $(PROGRAMS)
+	@echo "built $(PROGRAMS) for $(BUILT_FOR)"
+
+$(PROGRAMS): %: $(ON_GPU)/% FORCE
+	@cmp -s $< $@ || cp --remove-destination $< $@
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -60,59 +105,40 @@ $(BUILD)/libtrain.a: $(LIBRARY_OBJECTS)
 	@rm -f $@
 	@ar rcs $@ $^
 
-# With a CUDA toolkit the programs get the cuda device too, for the cards that GPU names: a preset of configs/gpu, native
-# (the card that is there), all, or none. The runtime is linked statically, and the driver is asked for when a GPU is
-# wanted, so that the same program starts on a machine without either.
-CUDA_HOME ?= $(firstword $(wildcard /usr/local/cuda /usr/lib/cuda /opt/cuda))
-NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
-GPU ?= none
-PRESETS = $(patsubst configs/gpu/%.mk,%,$(wildcard configs/gpu/*.mk))
-ifneq ($(filter $(GPU),$(PRESETS)),)
-include configs/gpu/$(GPU).mk
-else ifeq ($(GPU),all)
-GPU_ARCHITECTURES = $(if $(shell $(NVCC) --list-gpu-arch 2>/dev/null | grep compute_70),70) 75 80 86 89 90
-else ifeq ($(filter $(GPU),native none),)
-$(error GPU=$(GPU) is no preset: choose one of $(PRESETS), native, all, none)
-endif
-NVCC_TARGETS = $(if $(filter native,$(GPU)),-arch=native,$(foreach a,$(GPU_ARCHITECTURES),-gencode \
-                 arch=compute_$a$(comma)code=sm_$a) -gencode arch=compute_$(lastword $(GPU_ARCHITECTURES))$(comma)code=compute_$(lastword \
-                 $(GPU_ARCHITECTURES)))
-comma = ,
-GPU_DEFINES = $(if $(GPU_HALF),-DCUDA_HALF_$(GPU_HALF))
-NVCC_FLAGS = -std=c++17 -O3 -lineinfo -I. $(GPU_DEFINES) -Xcompiler -Wall,-Wextra -Xcudafe --display_error_number
-ON_GPU = $(BUILD)/gpu_$(GPU)
-CUDA_SOURCES = $(wildcard kernels/cuda/*.c kernels/cuda/*.cu)
-CUDA_OBJECTS = $(patsubst %,$(ON_GPU)/%.o,$(basename $(CUDA_SOURCES)))
-ifneq ($(and $(NVCC),$(filter-out none,$(GPU))),)
-CUDA_DEVICE = $(ON_GPU)/libcuda_device.a
-TAKE_CUDA = -Wl,-u,cuda_device_open # from the first archive that has it, before kernels/cuda_absent.c
-CUDA_LIBS = $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart_static.a /usr/lib/*/libcudart_static.a)) -ldl -lrt
-endif
-
+ifneq ($(GPU),none)
+# What ptxas says of each kernel stays beside the object: tools/check_spills.sh reads it.
 $(ON_GPU)/%.o: %.cu
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) $(NVCC_TARGETS) -MMD -c $< -o $@
+	$(NVCC) $(NVCC_FLAGS) $(NVCC_TARGETS) -Xptxas -v -MMD -MP -c $< -o $@ 2>$(@:.o=.ptxas) || { cat $(@:.o=.ptxas); exit 1; }
 
 $(ON_GPU)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(CUDA_FLAGS) $(GPU_DEFINES) -c $< -o $@
 
-$(ON_GPU)/libcuda_device.a: $(CUDA_OBJECTS)
+$(CUDA_DEVICE): $(CUDA_OBJECTS)
 	@rm -f $@
 	@ar rcs $@ $^
 
-$(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tests/bench_step: $(BUILD)/%: $(BUILD)/%.o $(CUDA_DEVICE) $(BUILD)/libtrain.a
+$(ON_GPU)/tests/cuda/test_%: $(ON_GPU)/tests/cuda/test_%.o $(BUILD)/tests/helpers.o $(CUDA_DEVICE) $(BUILD)/libtrain.a
+	$(CC) -fopenmp $^ -o $@ -lcmocka $(CUDA_LIBS) $(LDLIBS)
+endif
+
+$(ON_GPU)/train_gpt $(ON_GPU)/tests/bench_step: $(ON_GPU)/%: $(BUILD)/%.o $(CUDA_DEVICE) $(BUILD)/libtrain.a
+	@mkdir -p $(@D)
 	$(CC) -fopenmp $(EXTRA) $(TAKE_CUDA) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
+
+$(ON_GPU)/prepare_tts $(ON_GPU)/decode_tts: $(ON_GPU)/%: $(BUILD)/%.o $(BUILD)/libtrain.a
+	@mkdir -p $(@D)
+	$(CC) -fopenmp $(EXTRA) $^ -o $@ $(LDLIBS)
 
 # The cuda device for the CPU: the kernels by the C++ compiler, the CUDA runtime by kernels/cuda/emulate. For tests.
 # It needs CUDA's headers only; where no toolkit is, `make test` gets them.
-CUDA_HEADERS = build/cuda
-CUDA_INCLUDE = $(firstword $(wildcard $(addsuffix /cuda_runtime_api.h,$(CUDA_HOME)/include /usr/include \
-                 $(CUDA_HEADERS)/nvidia/cu13/include)))
+CUDA_INCLUDE = $(firstword $(wildcard $(addsuffix /cuda_runtime_api.h,$(CUDA_HOME)/include /usr/include $(CUDA_FETCHED)/include)))
 EMULATED = $(BUILD)/emulated
 EMULATOR_OBJECTS = $(patsubst %.cpp,$(EMULATED)/%.o,$(wildcard kernels/cuda/emulate/*.cpp))
 EMULATED_OBJECTS = $(patsubst %,$(EMULATED)/%.o,$(basename $(CUDA_SOURCES))) $(EMULATOR_OBJECTS)
-CUDA_TESTS = $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(wildcard tests/cuda/test_*.c tests/cuda/test_*.cu)))
+CUDA_TEST_NAMES = $(filter-out %/test_operations,$(basename $(wildcard tests/cuda/test_*.c))) tests/cuda/test_operations
+CUDA_TESTS = $(addprefix $(BUILD)/,$(basename $(wildcard tests/cuda/test_*.cu)) $(CUDA_TEST_NAMES))
 ifneq ($(CUDA_INCLUDE),)
 TESTS += $(CUDA_TESTS)
 endif
@@ -161,16 +187,28 @@ packages-%:
 
 # Installation first, then a second make: what is built depends on what has just been installed.
 demo: packages-build+demo
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory all GPU=$(or $(CHOSEN_GPU),none)
 	@demo/demo.sh
 
-cuda-headers:
-	@$(if $(CUDA_INCLUDE),,tools/install_cuda_headers.sh $(CUDA_HEADERS))
+cuda-toolkit:
+	@$(if $(NVCC),,tools/install_cuda.sh $(firstword $(subst /nvidia, ,$(CUDA_FETCHED))))
 
-test: packages-build+test cuda-headers
-	@$(MAKE) --no-print-directory -j$(shell nproc) tests
-	@$(MAKE) --no-print-directory run-tests
+test: packages-build+test cuda-toolkit
+	@$(MAKE) --no-print-directory check check-gpu
+
+check:
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none tests
+	@$(MAKE) --no-print-directory GPU=none run-tests
 	@BUILD=$(BUILD) tools/readme_options.sh --check
+
+# Every kernel compiles for every card of configs/gpu that the toolkit knows, and ptxas keeps it in registers.
+check-gpu:
+ifneq ($(NVCC),)
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=all $(BUILD)/gpu_all/train_gpt
+	@tests/cuda/spills.sh $(BUILD)/gpu_all
+else
+	@echo "SKIPPED: the compilation of kernels for GPUs: there is no nvcc"
+endif
 
 tests: $(TESTS) $(PROGRAMS:%=$(BUILD)/%)
 
@@ -178,14 +216,14 @@ run-tests:
 	@BUILD=$(BUILD) tools/run_tests.sh $(TESTS)
 
 # The same tests under AddressSanitizer and UndefinedBehaviorSanitizer.
-test-asan:
-	@$(MAKE) --no-print-directory test BUILD=build/asan OPTIMIZE="-O1 -g" \
+test-asan: packages-build+test cuda-toolkit
+	@$(MAKE) --no-print-directory check BUILD=build/asan OPTIMIZE="-O1 -g" \
 	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -Wno-maybe-uninitialized"
 
 # The tests of the kernels under the emulator's checker of races, uninitialised and out-of-bounds accesses: the compiler
 # reports every access, and kernels/cuda/emulate/check.cpp listens instead of its own library.
-test-race: packages-build+test cuda-headers
-	@$(MAKE) --no-print-directory -j$(shell nproc) run-cuda-tests BUILD=build/race OPTIMIZE="-O2 -g" \
+test-race: packages-build+test cuda-toolkit
+	@$(MAKE) --no-print-directory -j$(shell nproc) run-cuda-tests GPU=none BUILD=build/race OPTIMIZE="-O2 -g" \
 	    KERNEL_EXTRA="-fsanitize=thread -Wno-tsan" EMULATOR_EXTRA=-DEMULATE_CHECK
 
 run-cuda-tests: $(CUDA_TESTS)
@@ -194,7 +232,7 @@ run-cuda-tests: $(CUDA_TESTS)
 # Every reader of untrusted bytes under libFuzzer, FUZZ_SECONDS each.
 FUZZ_SECONDS ?= 60
 fuzz: packages-build+fuzz
-	@$(MAKE) --no-print-directory -j$(shell nproc) BUILD=build/fuzz CC=clang CXX=clang++ OPTIMIZE="-O1 -g" \
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none BUILD=build/fuzz CC=clang CXX=clang++ OPTIMIZE="-O1 -g" \
 	    EXTRA="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" $(FUZZERS:%=build/fuzz/%)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/run_fuzzers.sh $(FUZZERS:%=build/fuzz/%)
 
@@ -213,35 +251,34 @@ lint: packages-build+lint
 # One training step, ours and PyTorch's in one run: PYTHON must have torch.
 PYTHON ?= python3
 bench-cpu: packages-build
-	@$(MAKE) --no-print-directory $(BUILD)/tests/bench_step
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none $(BUILD)/tests/bench_step
 	@$(PYTHON) tests/reference/bench_cpu.py $(BUILD)/tests/bench_step
 
 # The tests of the cuda device on the card that is there, and its benchmark against PyTorch. gpu-bundle packs both for a
 # machine that has neither the libraries nor a compiler.
 # The wrappers of inline PTX come first: what fails there makes the rest meaningless.
-GPU_TEST_NAMES = tests/cuda/test_wrappers $(filter-out %/test_program,$(basename $(wildcard tests/cuda/test_*.c)))
+GPU_TEST_NAMES = tests/cuda/test_wrappers $(filter-out %/test_program,$(CUDA_TEST_NAMES))
 GPU_TESTS = $(addprefix $(ON_GPU)/,$(GPU_TEST_NAMES))
-$(ON_GPU)/tests/cuda/test_%: $(ON_GPU)/tests/cuda/test_%.o $(BUILD)/tests/helpers.o $(CUDA_DEVICE) $(BUILD)/libtrain.a
-	$(CC) -fopenmp $^ -o $@ -lcmocka $(CUDA_LIBS) $(LDLIBS)
 
-gpu-programs: $(GPU_TESTS) $(BUILD)/tests/bench_step $(BUILD)/train_gpt
+gpu-programs: $(GPU_TESTS) $(ON_GPU)/tests/bench_step $(ON_GPU)/train_gpt
 gpu-test:
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=native gpu-programs
 	@BUILD=$(BUILD) tools/run_tests.sh $(addprefix $(BUILD)/gpu_native/,$(GPU_TEST_NAMES))
 gpu-bench:
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=native gpu-programs
-	@$(PYTHON) tests/reference/bench_gpu.py $(BUILD)/tests/bench_step benchmarks
+	@$(PYTHON) tests/reference/bench_gpu.py $(BUILD)/gpu_native/tests/bench_step benchmarks
 gpu-bundle: gpu-programs
-	@BUILD=$(BUILD) ON_GPU=$(ON_GPU) tools/gpu_bundle.sh
+	@ON_GPU=$(ON_GPU) tools/gpu_bundle.sh
 
 # The option tables of README.md, from the programs' own.
-readme: $(PROGRAMS:%=$(BUILD)/%)
+readme:
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none $(PROGRAMS:%=$(BUILD)/%)
 	@BUILD=$(BUILD) tools/readme_options.sh
 
 clean:
 	rm -rf build $(PROGRAMS) demo/work
 
 FORCE:
-.PHONY: all demo test tests cuda-headers run-tests test-asan test-race run-cuda-tests fuzz lint bench-cpu gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
+.PHONY: all demo test check check-gpu tests cuda-toolkit run-tests test-asan test-race run-cuda-tests fuzz lint bench-cpu gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

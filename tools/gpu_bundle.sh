@@ -3,15 +3,15 @@
 # archive that runs on a machine that has nothing but a driver (and, for the comparison, python3 with torch).
 #   make gpu-bundle GPU=h200
 #   tar xJf build/gpu_bundle.tar.xz -C /tmp && /tmp/gpu_bundle/run.sh test bench
-# ON_GPU names the folder of the build, BUILD that of the host's part.
+# ON_GPU names the folder of the build.
 set -eu
 cd "$(dirname "$0")/.."
 out=build/gpu_bundle
 rm -rf "$out"
 mkdir -p "$out/bin" "$out/lib" "$out/reference"
 cp "$ON_GPU"/tests/cuda/test_* "$out/bin/" 2>/dev/null || true
-rm -f "$out"/bin/*.o "$out"/bin/*.d "$out"/bin/*.log
-cp "$BUILD/tests/bench_step" "$BUILD/train_gpt" "$out/bin/"
+rm -f "$out"/bin/*.o "$out"/bin/*.d "$out"/bin/*.log "$out"/bin/*.ptxas
+cp "$ON_GPU/tests/bench_step" "$ON_GPU/train_gpt" "$out/bin/"
 cp tests/reference/bench_gpu.py tests/reference/bench_cpu.py "$out/reference/"
 ldd "$out"/bin/* | awk '/=> \// {print $3} /^\t\/.*ld-linux/ {print $1}' | sort -u | xargs -I FILE cp -L FILE "$out/lib/"
 strip --strip-debug "$out"/bin/* "$out"/lib/*.so* 2>/dev/null || true

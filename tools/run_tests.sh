@@ -3,6 +3,7 @@
 #   BUILD=build/release tools/run_tests.sh build/release/tests/test_*
 set -u
 passed=0 failed=0 skipped=0
+rm -f "$BUILD/operations.log" # tests/cuda/rig.h writes it, test_operations.c reads it
 export BUILD GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000} # threads that spin would starve each other where tests share cores
 for program in "$@"; do
     log=$program.log

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Gets a CUDA toolkit (100 MB, NVIDIA's own packages for Python: headers, nvcc, the runtime) into the directory given, for
+# the tests that run kernels on the CPU and for compiling them; no root and no GPU needed. With NO_INSTALL=1, or where it
+# cannot, it says in one line how to get one.
+#   tools/install_cuda.sh build/cuda
+set -u
+directory=$1
+packages=("nvidia-cuda-runtime==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*")
+[ -x "$directory/nvidia/cu13/bin/nvcc" ] && exit 0
+
+download() {
+    local new=$directory.new wheel
+    python3 -m pip --version || "$(dirname "$0")/install_packages.sh" pip || return 1
+    rm -rf "$new" && mkdir -p "$new" || return 1
+    python3 -m pip download --no-deps --dest "$new" "${packages[@]}" || return 1
+    for wheel in "$new"/*.whl; do python3 -m zipfile -e "$wheel" "$new" || return 1; done
+    chmod +x "$new"/nvidia/cu13/bin/* "$new"/nvidia/cu13/nvvm/bin/* || return 1
+    rm -rf "$directory" "$new"/*.whl && mv "$new" "$directory"
+}
+
+mkdir -p "$(dirname "$directory")"
+if [ "${NO_INSTALL:-}" != 1 ]; then
+    download >"$directory.log" 2>&1 && exit 0
+    rm -rf "$directory.new"
+fi
+echo "SKIPPED: what needs a CUDA toolkit, of the tests of the cuda device: install one (Debian non-free, Ubuntu: apt-get" \
+    "install nvidia-cuda-toolkit) or set CUDA_HOME, or with pip: python3 -m pip download -d DIR ${packages[*]}"
