@@ -32,6 +32,13 @@
     X(loss_scale_update)                                                                                               \
     X(norm_guard)
 
+/* Those of them that know no 16-bit type. */
+#define FOR_EACH_F32_OP(X)                                                                                             \
+    X(sum_forward)                                                                                                     \
+    X(global_norm)                                                                                                     \
+    X(loss_scale_update)                                                                                               \
+    X(norm_guard)
+
 #define OP_ENUM(op) OP_##op,
 enum { FOR_EACH_OP(OP_ENUM) OP_COUNT };
 #undef OP_ENUM

@@ -10,6 +10,11 @@
 #include "kernels/cuda/cuda.h"
 #include "tests/helpers.h"
 
+#ifdef CUDA_HALF_BY_CARD
+#error                                                                                                                 \
+    "a program for all cards has one 16-bit type on each, and tests want both: build them with GPU=native or a preset"
+#endif
+
 __extension__ typedef _Float16 Half;
 
 /* Those that the cuda device was built for. */
@@ -34,6 +39,7 @@ typedef struct {
     Device *cpu, *cuda;
     uint32_t *step; /* of dropouts, on the cuda device */
     uint64_t draws;
+    DType type; /* of the tensors: the 16-bit one, if there is any */
     struct {
         void *host, *device;
         size_t bytes;
@@ -83,8 +89,27 @@ static inline Rig rig_open(DType half) {
     return rig;
 }
 
+/* Notes for test_operations.c which operations the cuda device was asked for with these tensors, and in which type. */
+static inline void rig_note(Rig *rig) {
+    static bool noted[OP_COUNT][DTYPE_COUNT];
+    const char *build = getenv("BUILD");
+    char path[4096];
+    FILE *file = NULL;
+    for (int i = 0; build && rig->count && i < OP_COUNT; i++) {
+        if (!(rig->cuda->counters[i].bytes > 0) || noted[i][rig->type]) continue;
+        snprintf(path, sizeof path, "%s/operations.log", build);
+        if (!file && !(file = fopen(path, "a"))) die("%s: cannot write", path);
+        fprintf(file, "%s %s\n", op_names[i], dtype_name(rig->type));
+        noted[i][rig->type] = true;
+    }
+    if (file) fclose(file);
+    device_reset_counters(rig->cuda);
+    rig->type = DTYPE_F32;
+}
+
 /* Frees the tensors; the devices stay. */
 static inline void rig_clear(Rig *rig) {
+    rig_note(rig);
     for (int i = 0; i < rig->count; i++) {
         free(rig->tensors[i].host);
         rig->cuda->release(rig->cuda, rig->tensors[i].device, rig->tensors[i].bytes);
@@ -148,6 +173,7 @@ static inline Pair pair_poisoned(Rig *rig, DType type, int64_t rows, int64_t col
     assert_true(rig->count < RIG_MAX_TENSORS);
     float *host = xmalloc((size_t)(n + 1) * sizeof *host);
     void *device = rig->cuda->allocate(rig->cuda, bytes);
+    if (dtype_size(type) == 2) rig->type = type;
     for (int64_t i = 0; i < n; i++) host[i] = NAN;
     rig->tensors[rig->count].host = host;
     rig->tensors[rig->count].device = device;

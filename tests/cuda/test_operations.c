@@ -1,0 +1,47 @@
+/* Every operation of kernels/ops_table.h exists on every device and was tested on the cuda device in each of its types.
+ * Runs last: the tests before it have noted in $BUILD/operations.log what they called (tests/cuda/rig.h). */
+#include "kernels/ops_table.h"
+#include "tests/helpers.h"
+
+static void every_operation_is_on_every_device(void **state) {
+    (void)state;
+    Device *cpu = cpu_device_open(1), *cuda = cuda_device_open(0), *dry = dry_device_open();
+#define IN_TABLES(op)                                                                                                  \
+    if (!cpu->ops->op) fail_msg(#op " has no implementation on the cpu device");                                       \
+    if (!cuda->ops->op) fail_msg(#op " has no implementation on the cuda device");
+    FOR_EACH_OP(IN_TABLES)
+    assert_null(dry->ops); /* it counts in the door, and what was noted has been counted */
+    device_close(cpu);
+    device_close(cuda);
+    device_close(dry);
+}
+
+static void every_operation_was_tested_in_every_type(void **state) {
+    (void)state;
+    static const DType types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    static const bool f32_only[OP_COUNT] = {
+#define IN_F32(op) [OP_##op] = true,
+        FOR_EACH_F32_OP(IN_F32)};
+    const char *build = getenv("BUILD");
+    if (!build) skip(); /* nothing was noted */
+    char path[4096], line[128], missing[4096] = "";
+    snprintf(path, sizeof path, "%s/operations.log", build);
+    char *log = read_text(path);
+    for (int op = 0; op < OP_COUNT; op++)
+        for (int t = 0; t < (f32_only[op] ? 1 : 3); t++) {
+            snprintf(line, sizeof line, "%s %s\n", op_names[op], dtype_name(types[t]));
+            const char *at = strstr(log, line);
+            while (at && at != log && at[-1] != '\n') at = strstr(at + 1, line);
+            if (!at) strncat(missing, line, sizeof missing - strlen(missing) - 1);
+        }
+    free(log);
+    if (missing[0]) fail_msg("no test on the cuda device of\n%s", missing);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_operation_is_on_every_device),
+        cmocka_unit_test(every_operation_was_tested_in_every_type),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
