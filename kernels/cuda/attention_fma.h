@@ -167,8 +167,10 @@ template <int COLUMNS> static constexpr size_t backward_fma_bytes(int r) {
     return sizeof(float) * (size_t)(2 * FMA_WARPS * r * COLUMNS + 2 * 32 * (COLUMNS + 1) + 2 * FMA_WARPS * r * 32);
 }
 
+/* Blocks on a multiprocessor: about as many as its shared memory holds. Left to itself, ptxas saves registers for more
+ * and spills. */
 template <class T, int COLUMNS, int R, bool OWN_KEYS>
-__global__ void __launch_bounds__(FMA_THREADS)
+__global__ void __launch_bounds__(FMA_THREADS, COLUMNS == 32 ? 4 : 3)
     attention_backward_fma_kernel(T *dqkv, const T *dout, const T *qkv, const float *lse, const float *dots,
                                   AttentionShape a) {
     only_where_used<T>();

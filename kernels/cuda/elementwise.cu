@@ -15,7 +15,7 @@ enum { BLOCK = 256, PIECES = 2 };
  * Grid: n / (PIECES BLOCK W). Bytes: n times the sizes of Y and of f's inputs. y may be a or b: a thread reads and
  * writes the same elements. */
 template <int W, class Y, class X, class F>
-__global__ void __launch_bounds__(BLOCK) map(Y *y, const X *a, const X *b, int64_t n, F f) {
+__global__ void __launch_bounds__(BLOCK, 4) map(Y *y, const X *a, const X *b, int64_t n, F f) {
     int64_t first = ((int64_t)blockIdx.x * PIECES * BLOCK + threadIdx.x) * W;
     Pack<X, W> u[PIECES], v[PIECES];
 #pragma unroll
