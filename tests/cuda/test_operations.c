@@ -1,7 +1,6 @@
 /* Every operation of kernels/ops_table.h exists on every device and was tested on the cuda device in each of its types.
  * Runs last: the tests before it have noted in $BUILD/operations.log what they called (tests/cuda/rig.h). */
-#include "kernels/ops_table.h"
-#include "tests/helpers.h"
+#include "tests/cuda/rig.h"
 
 static void every_operation_is_on_every_device(void **state) {
     (void)state;
@@ -18,7 +17,6 @@ static void every_operation_is_on_every_device(void **state) {
 
 static void every_operation_was_tested_in_every_type(void **state) {
     (void)state;
-    static const DType types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
     static const bool f32_only[OP_COUNT] = {
 #define IN_F32(op) [OP_##op] = true,
         FOR_EACH_F32_OP(IN_F32)};
@@ -28,7 +26,7 @@ static void every_operation_was_tested_in_every_type(void **state) {
     snprintf(path, sizeof path, "%s/operations.log", build);
     char *log = read_text(path);
     for (int op = 0; op < OP_COUNT; op++)
-        for (int t = 0; t < (f32_only[op] ? 1 : 3); t++) {
+        for (int t = 0; t < (f32_only[op] ? 1 : TYPES); t++) {
             snprintf(line, sizeof line, "%s %s\n", op_names[op], dtype_name(types[t]));
             const char *at = strstr(log, line);
             while (at && at != log && at[-1] != '\n') at = strstr(at + 1, line);
