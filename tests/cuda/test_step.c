@@ -1,6 +1,7 @@
 /* A whole training step of a small TTS GPT on the cuda device, real or emulated, against the cpu device: loss, every
  * gradient and the updated weights, in f32 and in the 16-bit types, with and without recomputation, packed and ragged;
  * and the same bits under another schedule. */
+#include "kernels/cuda/cuda.h"
 #include "tests/cuda/rig.h"
 
 #include "data/tts_dataset.h"
@@ -31,6 +32,7 @@ typedef struct {
     int n_segments;
     float *weights, *gradients; /* on the host, after a step */
     float host_norm, host_sums[MODEL_MAX_METRICS];
+    bool repeat; /* micro-batches by Device.repeat */
 } Side;
 
 static Tensor flat(Device *device, DType type, int64_t n) {
@@ -102,8 +104,20 @@ static void side_close(Side *side) {
     model->close(model);
 }
 
-/* Two micro-batches and an update; what came of it is in the host's buffers. */
-static void side_step(Side *side, bool recompute) {
+typedef struct {
+    Side *side;
+    const Tensor *fields;
+    const Pass *pass;
+} ModelCall;
+
+static void call_model(void *argument) {
+    const ModelCall *c = argument;
+    Side *side = c->side;
+    side->model->run(side->model, side->device, &side->arena, side->batch, c->fields, c->pass);
+}
+
+/* `micro_batches` and an update; what came of it is in the host's buffers. */
+static void side_steps(Side *side, bool recompute, uint32_t micro_batches) {
     Device *device = side->device;
     Model *model = side->model;
     Batch *batch = side->batch;
@@ -114,8 +128,9 @@ static void side_step(Side *side, bool recompute) {
         fields[i] = batch->fields[i];
         if (fields[i].data) fields[i].data = memory + ((char *)fields[i].data - batch->buffer);
     }
+    const void *key[] = {memory, side, recompute ? side : NULL};
     device->clear(device, model->gradients.data, tensor_bytes(model->gradients));
-    for (uint32_t micro = 0; micro < 2; micro++) {
+    for (uint32_t micro = 0; micro < micro_batches; micro++) {
         PassNumbers numbers = {.step = micro};
         Pass pass = {.train = true,
                      .recompute = recompute,
@@ -124,9 +139,14 @@ static void side_step(Side *side, bool recompute) {
                      .loss_scale = tensor_1d(side->numbers->loss_scale, DTYPE_F32, model->n_metrics),
                      .sums = side->sums};
         for (int i = 0; i < model->n_metrics; i++)
-            numbers.loss_scale[i] = model->metrics[i].weight / (float)(2 * batch->counts[model->metrics[i].count]);
+            numbers.loss_scale[i] =
+                model->metrics[i].weight / ((float)micro_batches * (float)batch->counts[model->metrics[i].count]);
         device->set(device, side->numbers, &numbers, sizeof numbers);
-        model->run(model, device, &side->arena, batch, fields, &pass);
+        ModelCall call = {side, fields, &pass};
+        if (side->repeat)
+            device->repeat(device, key, sizeof key, call_model, &call);
+        else
+            call_model(&call);
     }
     global_norm(device, side->norm, model->gradients, model->loss_scale, side->segments, side->n_segments);
     AdamW adamw = {1e-3f, 0.9f, 0.999f, 1e-8f, 1.0f, 1};
@@ -141,6 +161,8 @@ static void side_step(Side *side, bool recompute) {
     for (int64_t i = 0; tensor_given(model->loss_scale) && i < model->params.flat_count; i++)
         side->gradients[i] /= 1024;
 }
+
+static void side_step(Side *side, bool recompute) { side_steps(side, recompute, 2); }
 
 /* |got - want| / |want| over one parameter. */
 static double distance(const float *got, const float *want, int64_t n) {
@@ -232,12 +254,43 @@ static void an_overflow_is_skipped(void **state) {
     rig_close(&rig);
 }
 
+/* A graph that is run again computes with the numbers of its time: another dropout, other weights of the losses. */
+static void repeated_is_called_anew(void **state) {
+    (void)state;
+    Batch batch = make_batch();
+    Rig rig = rig_open(DTYPE_BF16);
+    Device *device = rig.cuda;
+    Side plain = side_open(device, &batch, DTYPE_BF16, 0.1f), repeated = side_open(device, &batch, DTYPE_BF16, 0.1f);
+    int64_t n = plain.model->params.flat_count;
+    double flops[2], bytes[2];
+    repeated.repeat = true;
+    for (int step = 0; step < 2; step++) {
+        device_reset_counters(device);
+        side_steps(&plain, step, 4);
+        device_totals(device, &flops[0], &bytes[0]);
+        device_reset_counters(device);
+        change_schedule(&rig);
+        side_steps(&repeated, step, 4);
+        device_totals(device, &flops[1], &bytes[1]);
+        assert_memory_equal(plain.gradients, repeated.gradients, (size_t)n * 4);
+        assert_memory_equal(plain.weights, repeated.weights, (size_t)n * 4);
+        assert_memory_equal(plain.host_sums, repeated.host_sums, sizeof plain.host_sums);
+        assert_true(flops[0] == flops[1] && bytes[0] == bytes[1]);
+        assert_non_null(cuda_state(device)->recordings[0].graph);
+    }
+    side_close(&plain);
+    side_close(&repeated);
+    batch_close(&batch);
+    rig_close(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f32),
         cmocka_unit_test(bf16_step),
         cmocka_unit_test(f16_step),
         cmocka_unit_test(an_overflow_is_skipped),
+        cmocka_unit_test(repeated_is_called_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
