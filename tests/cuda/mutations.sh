@@ -36,6 +36,13 @@ race  | test_emulator | kernels/cuda/emulate/check.cpp | s/earlier\.epoch < epoc
 race  | test_emulator | kernels/cuda/emulate/check.cpp | s/if \(state & PENDING\)/if (false)/
 race  | test_emulator | kernels/cuda/emulate/check.cpp | s/if \(earlier\.block != block\) return !shared/if (earlier.block != block) return false/
 race  | test_wrappers | kernels/cuda/emulate/check.cpp | s/^void barrier\(\) \{ epoch\+\+; \}/void barrier() {}/
+# Matrix products and their epilogues.
+plain | test_linear | kernels/cuda/gemm_kernel.h | /finish\.epilogue\) return/ {n; d}
+plain | test_linear | kernels/cuda/gemm_kernel.h | s/if \(finish\.epilogue\) finish\.template/if (false) finish.template/
+plain | test_linear | kernels/cuda/gelu.h | s/3 \* 0\.044715f/0.044715f/
+plain | test_cublas | kernels/cuda/cublas.c | s/&g->n, sizeof g->n/\&g->m, sizeof g->m/
+plain | test_cublas | kernels/cuda/cublas.c | s/\(uint32_t\)g->epilogue << 5/0/
+plain | test_cublas | kernels/cuda/linear.cu | s/if \(is_gelu\) plain.c = gemm.hidden/;/
 LIST
 }
 
