@@ -305,7 +305,7 @@ static int fastest(const Cublas *cublas, Device *device, const Problem *p, const
     int best = 0;
     bool some = false;
     float best_time = INFINITY;
-    uint64_t bits, first_bits = 0;
+    uint64_t bits = 0, first_bits = 0;
     if (count == 1) return 0;
     if (g->accumulate && cudaMalloc(&to, (size_t)(g->m * g->n) * 4) != cudaSuccess) {
         (void)cudaGetLastError();
