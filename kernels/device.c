@@ -41,7 +41,8 @@ static int more_flops(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-void device_print_counters(const Device *device, void *stdio_file) {
+void device_print_counters(Device *device, void *stdio_file) {
+    device->synchronize(device); /* which completes the times */
     FILE *out = stdio_file;
     NamedCounter order[OP_COUNT];
     double flops, bytes;

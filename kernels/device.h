@@ -24,10 +24,10 @@ typedef struct {
 } OpCounter;
 
 struct Device {
-    const char *name;     /* "cpu", "cuda", "dry" */
-    char description[96]; /* "cpu: 2 threads, avx512, oneDNN 2.6.3" */
-    char card[32];        /* of a GPU: "L4" */
-    char notes[96];       /* of a GPU: what it is made to do, "TF32 enabled, ..." */
+    const char *name;      /* "cpu", "cuda", "dry" */
+    char description[256]; /* "cpu: 2 threads, avx512, oneDNN 2.6.3" */
+    char card[32];         /* of a GPU: "L4" */
+    char notes[96];        /* of a GPU: what it is made to do, "TF32 enabled, ..." */
     int n_threads;
     const DeviceOps *ops; /* NULL: the dry device */
     bool host_memory;     /* the host can read its memory in place */
@@ -47,6 +47,9 @@ struct Device {
     void (*download)(Device *device, void *to_host, const void *from, size_t bytes); /* waits for what was queued */
     void (*clear)(Device *device, void *memory, size_t bytes);                       /* to zero */
     void (*synchronize)(Device *device);
+    /* Called before an operation with NULL and after it with a sum, to which its time is added by the next synchronize.
+     * NULL: operations are done when they return, or can be waited for, and the host's clock does. */
+    void (*stopwatch)(Device *device, double *seconds);
     size_t (*available)(const Device *device); /* bytes that can still be allocated; NULL: ask the host */
     /* Memory of its own that a device may need besides what it was asked for; NULL: none. First how much the operations
      * called by work need, of which none is done, so that their tensors need not be there; then taken at once. */
@@ -79,7 +82,7 @@ void device_close(Device *device);
 void device_reset_counters(Device *device);
 void device_totals(const Device *device, double *flops, double *bytes);
 /* One line an operation, most FLOPs first: calls, FLOPs, bytes, and with `profile` time and achieved rates. */
-void device_print_counters(const Device *device, void *stdio_file);
+void device_print_counters(Device *device, void *stdio_file);
 
 /* A stack of tensors in one allocation. On the dry device it has no limit and only its peak matters. */
 typedef struct {

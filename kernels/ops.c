@@ -55,14 +55,16 @@ static OpCounter *count(Device *device, int op, double flops, double bytes) {
     return counter;
 }
 
-/* Counts and dispatches one call; with Device.profile also times it. */
+/* Counts and dispatches one call; with Device.profile also times it, by the device's own clock if it has one. */
 #define DISPATCH(op, flops, bytes, ...)                                                                                \
     do {                                                                                                               \
         OpCounter *counter = count(device, OP_##op, flops, bytes);                                                     \
         if (!device->ops) break;                                                                                       \
         double start = device->profile ? seconds_now() : 0;                                                            \
+        if (device->profile && device->stopwatch) device->stopwatch(device, NULL);                                     \
         device->ops->op(__VA_ARGS__);                                                                                  \
-        if (!device->profile) break;                                                                                   \
+        if (device->profile && device->stopwatch) device->stopwatch(device, &counter->seconds);                        \
+        if (!device->profile || device->stopwatch) break;                                                              \
         device->synchronize(device);                                                                                   \
         counter->seconds += seconds_now() - start;                                                                     \
     } while (0)

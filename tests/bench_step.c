@@ -1,11 +1,11 @@
 /* Whole training steps, timed: forward, backward, gradient norm, AdamW. The scripts bench_*.py of tests/reference run
  * this beside PyTorch and print both.
  *
- *   bench_step DEVICE THREADS REPEATS gpt2 B T        GPT-2 124M: 12 layers, 768 wide, 12 heads, 50257 classes, head
- * tied bench_step DEVICE THREADS REPEATS tts D L H V K TEXT,CODES...  the TTS GPT, a pair of lengths a sample
+ *   bench_step DEVICE THREADS REPEATS gpt2 B T                          GPT-2 124M, 50257 classes, the head tied
+ *   bench_step DEVICE THREADS REPEATS tts D L H V K TEXT,CODES...       the TTS GPT, a pair of lengths a sample
  *
- * DEVICE: cpu, cuda (f32), or amp (cuda in its 16-bit type). Prints the seconds of each repeat, one a line, then lines
- * "name value" with what limits the step. */
+ * DEVICE: cpu, cuda (f32), or amp (cuda in its 16-bit type). Prints the seconds of each repeat, one a line, then three
+ * lines "name value" with what limits the step, what computed, and a profile of one more step. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +13,7 @@
 #include "data/tts_dataset.h"
 #include "model/block.h"
 #include "model/gpt.h"
+#include "train/memory.h"
 
 typedef struct {
     Device *device;
@@ -29,10 +30,8 @@ static Tensor flat(Device *device, DType type, int64_t n) {
     return tensor_1d(device->allocate(device, (size_t)n * dtype_size(type)), type, n);
 }
 
-static Bench bench_open(Model *model, const char *name, int threads, size_t activations) {
-    bool amp = !strcmp(name, "amp");
-    const char *why;
-    Device *device = device_open(amp ? "cuda" : name, threads, &why);
+static Bench bench_open(Model *model, Device *device, bool amp, const Batch *batch) {
+    size_t activations = memory_plan(model, device, amp ? device->half : DTYPE_F32, batch, NULL, false).activations;
     int64_t n = model->params.flat_count;
     Bench b = {.device = device, .model = model, .m = flat(device, DTYPE_F32, n), .v = flat(device, DTYPE_F32, n)};
     float *host = xaligned((size_t)n * sizeof *host);
@@ -196,7 +195,8 @@ static Batch tts_batch(const TtsLayout *layout, char **lengths, int n) {
 int main(int argc, char **argv) {
     cpu_limit_spinning(argv);
     if (argc < 7) die("usage: bench_step cpu|cuda|amp THREADS REPEATS gpt2 B T | tts D L H V K TEXT,CODES...");
-    const char *device = *++argv;
+    const char *name = *++argv, *why;
+    bool amp = !strcmp(name, "amp");
     int threads = atoi(argv[1]), repeats = atoi(argv[2]);
     Batch batch;
     Model *model;
@@ -218,19 +218,21 @@ int main(int argc, char **argv) {
                                              .text_weight = 0.2f,
                                              .mel_weight = 0.8f});
     }
-    Bench bench = bench_open(model, device, threads, !strcmp(device, "cpu") ? (size_t)4 << 30 : (size_t)16 << 30);
+    Device *device = device_open(amp ? "cuda" : name, threads, &why);
+    Bench bench = bench_open(model, device, amp, &batch);
     bench_upload(&bench, &batch);
     for (int i = 0; i <= repeats; i++) {
         double seconds = bench_step(&bench, &batch, i);
         if (i) printf("%.6f\n", seconds);
-        if (!i) device_reset_counters(bench.device);
+        if (!i) device_reset_counters(device);
     }
     double flops, bytes;
-    device_totals(bench.device, &flops, &bytes);
+    device_totals(device, &flops, &bytes);
     printf("flops %.6g\nbytes %.6g\nactivations %zu\n", flops / repeats, bytes / repeats, bench.arena.peak);
-    device_reset_counters(bench.device);
-    bench.device->profile = true;
+    puts(device->description);
+    device_reset_counters(device);
+    device->profile = true;
     bench_step(&bench, &batch, repeats + 1);
-    device_print_counters(bench.device, stdout);
+    device_print_counters(device, stdout);
     return 0;
 }

@@ -3,16 +3,17 @@
 # archive that runs on a machine that has nothing but a driver (and, for the comparison, python3 with torch).
 #   make gpu-bundle GPU=h200
 #   tar xJf build/gpu_bundle.tar.xz -C /tmp && /tmp/gpu_bundle/run.sh test bench
-# ON_GPU names the folder of the build.
+# ON_GPU names the folder of the build, TESTS the programs of the tests.
 set -eu
 cd "$(dirname "$0")/.."
 out=build/gpu_bundle
 rm -rf "$out"
 mkdir -p "$out/bin" "$out/lib" "$out/reference"
-cp "$ON_GPU"/tests/cuda/test_* "$out/bin/" 2>/dev/null || true
-rm -f "$out"/bin/*.o "$out"/bin/*.d "$out"/bin/*.log "$out"/bin/*.ptxas
+# shellcheck disable=SC2086 # names without spaces
+cp $TESTS "$out/bin/"
 cp "$ON_GPU/tests/bench_step" "$ON_GPU/train_gpt" "$out/bin/"
 cp tests/reference/bench_gpu.py tests/reference/bench_cpu.py "$out/reference/"
+cp tools/gpu_sanitize.sh "$out/"
 ldd "$out"/bin/* | awk '/=> \// {print $3} /^\t\/.*ld-linux/ {print $1}' | sort -u | xargs -I FILE cp -L FILE "$out/lib/"
 strip --strip-debug "$out"/bin/* "$out"/lib/*.so* 2>/dev/null || true
 cat >"$out/run.sh" <<'RUN'
@@ -24,30 +25,25 @@ libraries=$here/lib:$(python3 -c 'import os, site
 for base in site.getsitepackages() + [site.getusersitepackages()]:
     for root in ("nvidia/cu13/lib", "nvidia/cublas/lib"):
         path = os.path.join(base, root)
-        if os.path.isdir(path): print(path, end=":")' 2>/dev/null):/usr/local/cuda/lib64
-start() { "$here/lib/ld-linux-x86-64.so.2" --library-path "$libraries" "$@"; }
+        if os.path.isdir(path): print(path, end=":")' 2>/dev/null):/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+start="$here/lib/ld-linux-x86-64.so.2 --library-path $libraries"
+export GOMP_SPINCOUNT=1000 # or programs would set it and start anew, which the loader before them does not survive
 failed=0
 for what in "${@:-test}"; do
     case $what in
     test)
-        for program in "$here"/bin/test_*; do
+        # The wrappers of inline PTX first: what fails there makes the rest meaningless.
+        for program in "$here/bin/test_wrappers" $(find "$here/bin" -name 'test_*' ! -name test_wrappers); do
             echo "== $(basename "$program")"
-            start "$program" || failed=1
+            $start "$program" 2>&1 | grep -v '  OK \]\|RUN  '
+            [ "${PIPESTATUS[0]}" -eq 0 ] || failed=1
         done
         ;;
     sanitize)
-        for program in "$here"/bin/test_*; do
-            for tool in memcheck racecheck; do
-                echo "== $tool $(basename "$program")"
-                compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 1 \
-                    "$here/lib/ld-linux-x86-64.so.2" --library-path "$libraries" "$program" 2>&1 | tail -n 15
-                [ "${PIPESTATUS[0]}" -eq 0 ] || failed=1
-            done
-        done
+        START=$start "$here/gpu_sanitize.sh" "$here"/bin/test_* || failed=1
         ;;
     bench)
-        BENCH_START="$here/lib/ld-linux-x86-64.so.2 --library-path $libraries" \
-            python3 "$here/reference/bench_gpu.py" "$here/bin/bench_step" "${OUT:-$here}" || failed=1
+        BENCH_START=$start python3 "$here/reference/bench_gpu.py" "$here/bin/bench_step" "${OUT:-$here}" || failed=1
         ;;
     *)
         echo "run.sh: unknown '$what'; known: test, sanitize, bench" >&2

@@ -35,20 +35,35 @@ typedef struct {
 
 enum { RECORDINGS = 16 };
 
+/* Memory that operations share, see cuda_scratch. */
+typedef struct {
+    void *memory;
+    size_t bytes;
+} Scratch;
+
+/* An operation that is being timed. */
+typedef struct {
+    cudaEvent_t begin, end;
+    double *seconds; /* to add to */
+} Timed;
+
 /* The device's own state. */
 typedef struct {
     cudaStream_t stream; /* of all operations */
     int capability;      /* 89 is 8.9 */
     int n_multiprocessors;
-    size_t shared_limit; /* bytes of shared memory that a block can ask for */
-    void *scratch;
-    size_t scratch_bytes;
-    bool measuring; /* operations are called to learn how much scratch they need */
+    size_t shared_limit;   /* bytes of shared memory that a block can ask for */
+    Scratch scratches[64]; /* the last is in use */
+    int n_scratches;
+    bool measuring;  /* operations are called to learn how much scratch they need ... */
+    size_t measured; /* ... which is this */
     Stage stages[2];
     cudaStream_t copies; /* of stages, beside the operations */
     int last_stage;      /* the slot of the newest call */
     Recording recordings[RECORDINGS];
     int64_t repeats;
+    Timed *timed; /* with Device.profile */
+    int n_timed;
     void *library; /* cuBLASLt's: kernels/cuda/cublas.c */
     bool no_tf32;  /* its f32 products in true f32, even where the card has TF32 */
 } CudaState;
@@ -56,7 +71,8 @@ typedef struct {
 static inline CudaState *cuda_state(const Device *device) { return (CudaState *)device->state; }
 static inline cudaStream_t cuda_stream(const Device *device) { return cuda_state(device)->stream; }
 
-/* At least `bytes` of device memory, 256-byte aligned, for the operation under way: until the next one asks. */
+/* At least `bytes` of device memory, 256-byte aligned, for the operation under way: until the next one asks.
+ * Uninitialised. Allowed while a graph is captured. */
 void *cuda_scratch(Device *device, size_t bytes);
 
 /* Device.set. */

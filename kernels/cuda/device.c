@@ -10,22 +10,59 @@ void cuda_check(cudaError_t status, const char *what) {
     if (status != cudaSuccess) die("CUDA: %s: %s", what, cudaGetErrorString(status));
 }
 
-static void cuda_synchronize(Device *device) {
+static void wait_for_operations(Device *device) {
     cuda_check(cudaStreamSynchronize(cuda_stream(device)), "waiting for the GPU");
 }
 
-static void *cuda_allocate(Device *device, size_t bytes) {
-    size_t available, total, size = bytes ? bytes : 1;
+enum { MOST_TIMED = 4096 };
+
+static void cuda_synchronize(Device *device) {
+    CudaState *state = cuda_state(device);
+    wait_for_operations(device);
+    for (int i = 0; i < state->n_timed; i++) {
+        float milliseconds;
+        cuda_check(cudaEventElapsedTime(&milliseconds, state->timed[i].begin, state->timed[i].end), "timing");
+        *state->timed[i].seconds += (double)milliseconds * 1e-3;
+    }
+    state->n_timed = 0;
+}
+
+/* By events, and without waiting: the host stays ahead, so that its own time does not show. */
+static void cuda_stopwatch(Device *device, double *seconds) {
+    CudaState *state = cuda_state(device);
+    if (state->measuring) return;
+    if (!seconds && state->n_timed == MOST_TIMED) cuda_synchronize(device);
+    if (!state->timed) state->timed = xcalloc(MOST_TIMED, sizeof *state->timed);
+    Timed *timed = &state->timed[state->n_timed];
+    if (!timed->begin) {
+        cuda_check(cudaEventCreate(&timed->begin), "timing");
+        cuda_check(cudaEventCreate(&timed->end), "timing");
+    }
+    cuda_check(cudaEventRecord(seconds ? timed->end : timed->begin, cuda_stream(device)), "timing");
+    if (!seconds) return;
+    timed->seconds = seconds;
+    state->n_timed++;
+}
+
+static void *take_memory(Device *device, size_t bytes) {
+    size_t available, total;
     void *memory;
-    if (cudaMalloc(&memory, size) != cudaSuccess) {
+    cudaError_t status = cudaMalloc(&memory, bytes ? bytes : 1);
+    if (status == cudaErrorMemoryAllocation) {
         cuda_check(cudaMemGetInfo(&available, &total), "reading the free memory");
         die("out of memory: the GPU was asked for %zu bytes, %zu of %zu are free", bytes, available, total);
     }
-    cuda_check(cudaMemsetAsync(memory, 0, size, cuda_stream(device)), "clearing new memory");
-    cuda_synchronize(device); /* a copy in the other stream may be the first to write there */
+    cuda_check(status, "taking memory");
     device->allocated += bytes;
     device->allocation_calls++;
     if (device->allocated > device->peak_allocated) device->peak_allocated = device->allocated;
+    return memory;
+}
+
+static void *cuda_allocate(Device *device, size_t bytes) {
+    void *memory = take_memory(device, bytes);
+    cuda_check(cudaMemsetAsync(memory, 0, bytes ? bytes : 1, cuda_stream(device)), "clearing new memory");
+    wait_for_operations(device); /* or it could come after the first copy of the other stream */
     return memory;
 }
 
@@ -64,7 +101,7 @@ static void cuda_stage(Device *device, int slot, void *to, const void *from, siz
 
 static void cuda_download(Device *device, void *to, const void *from, size_t bytes) {
     cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda_stream(device)), "copying from the GPU");
-    cuda_check(cudaStreamSynchronize(cuda_stream(device)), "waiting for the GPU");
+    wait_for_operations(device);
 }
 
 static void cuda_clear(Device *device, void *memory, size_t bytes) {
@@ -85,7 +122,13 @@ static void cuda_close(Device *device) {
         if (state->recordings[i].graph)
             cuda_check(cudaGraphExecDestroy(state->recordings[i].graph), "forgetting a graph");
     cublas_close(device);
-    if (state->scratch) cuda_release(device, state->scratch, state->scratch_bytes);
+    for (int i = 0; state->timed && i < MOST_TIMED && state->timed[i].begin; i++) {
+        cuda_check(cudaEventDestroy(state->timed[i].begin), "closing an event");
+        cuda_check(cudaEventDestroy(state->timed[i].end), "closing an event");
+    }
+    free(state->timed);
+    for (int i = 0; i < state->n_scratches; i++)
+        cuda_release(device, state->scratches[i].memory, state->scratches[i].bytes);
     for (int i = 0; i < 2; i++) {
         if (state->stages[i].pinned) cuda_check(cudaFreeHost(state->stages[i].pinned), "freeing pinned memory");
         cuda_check(cudaEventDestroy(state->stages[i].copied), "closing an event");
@@ -97,35 +140,39 @@ static void cuda_close(Device *device) {
     free(device);
 }
 
+/* What was given out before stays: operations that are queued, and graphs that were recorded, still use it. Each piece
+ * is at least twice as large as the last, so all of them together less than twice the largest. */
 void *cuda_scratch(Device *device, size_t bytes) {
     CudaState *state = cuda_state(device);
     if (state->measuring) {
-        if (bytes > state->scratch_bytes) state->scratch_bytes = bytes;
+        if (bytes > state->measured) state->measured = bytes;
         return (void *)256; /* aligned; nobody looks there */
     }
-    if (bytes <= state->scratch_bytes) return state->scratch;
-    cuda_synchronize(device); /* earlier operations may still use what is given back */
-    if (state->scratch) cuda_release(device, state->scratch, state->scratch_bytes);
-    state->scratch_bytes = bytes;
-    state->scratch = cuda_allocate(device, bytes);
-    return state->scratch;
+    Scratch *last = &state->scratches[state->n_scratches ? state->n_scratches - 1 : 0];
+    if (bytes <= last->bytes) return last->memory;
+    Scratch larger = {.bytes = bytes > 2 * last->bytes ? bytes : 2 * last->bytes};
+    enum cudaStreamCaptureMode mode =
+        cudaStreamCaptureModeRelaxed; /* a capture may be under way: it is not disturbed */
+    cuda_check(cudaThreadExchangeStreamCaptureMode(&mode), "taking memory");
+    larger.memory = take_memory(device, larger.bytes);
+    cuda_check(cudaThreadExchangeStreamCaptureMode(&mode), "taking memory");
+    state->scratches[state->n_scratches++] = larger; /* no more than bits of a size */
+    return larger.memory;
 }
 
 /* The launches go into a graph that nobody runs. */
 static size_t cuda_measure(Device *device, void (*work)(void *argument), void *argument) {
     CudaState *state = cuda_state(device);
-    size_t taken = state->scratch_bytes, needed;
     cudaGraph_t graph;
     gemm_prepare(device);
     state->measuring = true;
+    state->measured = 0;
     cuda_check(cudaStreamBeginCapture(state->stream, cudaStreamCaptureModeRelaxed), "measuring");
     work(argument);
     cuda_check(cudaStreamEndCapture(state->stream, &graph), "measuring");
     cuda_check(cudaGraphDestroy(graph), "measuring");
     state->measuring = false;
-    needed = state->scratch_bytes;
-    state->scratch_bytes = taken;
-    return needed;
+    return state->measured;
 }
 
 static void cuda_reserve(Device *device, size_t measured, size_t staged) {
@@ -256,6 +303,7 @@ Device *cuda_device_open(int index) {
                        .download = cuda_download,
                        .clear = cuda_clear,
                        .synchronize = cuda_synchronize,
+                       .stopwatch = cuda_stopwatch,
                        .available = cuda_available,
                        .measure = cuda_measure,
                        .reserve = cuda_reserve,

@@ -69,7 +69,8 @@ struct Dropped {
         if (!drop.threshold) return x;
         Pack<float, W> factor = dropout_factors<W>(drop, at);
 #pragma unroll
-        for (int i = 0; i < W; i++) x[i] *= factor[i];
+        for (int i = 0; i < W; i++)
+            x[i] = __fmul_rn(x[i], factor[i]); /* not part of a multiply-add: see layernorm.cu */
         return x;
     }
 };

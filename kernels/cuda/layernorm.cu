@@ -48,7 +48,8 @@ __global__ void __launch_bounds__(MAX_THREADS)
                 if (drop.threshold) {
                     Pack<float, W> factor = dropout_factors<W>(drop, (uint64_t)at);
 #pragma unroll
-                    for (int e = 0; e < W; e++) added[e] *= factor[e];
+                    for (int e = 0; e < W; e++)
+                        added[e] = __fmul_rn(added[e], factor[e]); /* as residual_forward does */
                 }
 #pragma unroll
                 for (int e = 0; e < W; e++) in[e] += added[e];

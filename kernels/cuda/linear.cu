@@ -3,6 +3,8 @@
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/gemm_kernel.h"
 
+#include <string.h>
+
 namespace {
 
 /* The library computes on a GPU only: the emulator's device has none unless a test opens one. */
@@ -136,7 +138,10 @@ void add_parameter_gradients(Device *device, Tensor dw, Tensor dbias, Tensor dy,
 } // namespace
 
 void gemm_prepare(Device *device) {
-    if (!cuda_state(device)->library && LOOK_FOR_LIBRARY) cublas_open(device, NULL);
+    if (cuda_state(device)->library || !LOOK_FOR_LIBRARY) return;
+    cublas_open(device, NULL);
+    size_t said = strlen(device->description);
+    snprintf(device->description + said, sizeof device->description - said, ", %s", cublas_description(device));
 }
 
 void gemm_own(Device *device, const Gemm *gemm) {

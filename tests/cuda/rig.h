@@ -68,8 +68,9 @@ __attribute__((weak)) void emulate_set_seed(uint64_t seed);
 /* NaN instead of what operations have left in the device's scratch memory. */
 static inline void poison_scratch(Rig *rig) {
     CudaState *state = cuda_state(rig->cuda);
-    if (!state->scratch) return;
-    cuda_check(cudaMemsetAsync(state->scratch, 0xFF, state->scratch_bytes, state->stream), "poisoning");
+    for (int i = 0; i < state->n_scratches; i++)
+        cuda_check(cudaMemsetAsync(state->scratches[i].memory, 0xFF, state->scratches[i].bytes, state->stream),
+                   "poisoning");
 }
 
 /* From now on threads, blocks, copies and streams take another order: one that is the reverse of the plain one, six
@@ -80,9 +81,11 @@ static inline void change_schedule(Rig *rig) {
     poison_scratch(rig);
 }
 
-/* A device whose 16-bit type is `half`, and an empty rig around it. */
+/* A device whose 16-bit type is `half`, and an empty rig around it. Its f32 products are true f32, as the cpu's: a
+ * card's TF32 has the precision of f16. */
 static inline Rig rig_open(DType half) {
     Rig rig = {.cpu = cpu_device_open(2), .cuda = cuda_device_open(0)};
+    cuda_state(rig.cuda)->no_tf32 = true;
     if (half != DTYPE_F32) rig.cuda->half = half;
     rig.step = rig.cuda->allocate(rig.cuda, sizeof *rig.step);
     change_schedule(&rig);
@@ -105,6 +108,17 @@ static inline void rig_note(Rig *rig) {
     if (file) fclose(file);
     device_reset_counters(rig->cuda);
     rig->type = DTYPE_F32;
+}
+
+/* Whether this program was built for a type on its card, and that has tensor cores for it: a GPU preset names one
+ * 16-bit type, a program for all cards has one for each, and Turing has no bf16. */
+static inline bool rig_has(const Rig *rig, DType type) {
+    int built = 0;
+    for (int t = 0; t < TYPES; t++) built += types[t] == type;
+#if defined CUDA_HALF_BY_CARD
+    if (type == DTYPE_F16) return cuda_state(rig->cuda)->capability < 80;
+#endif
+    return built && (type != DTYPE_BF16 || cuda_state(rig->cuda)->capability >= 80);
 }
 
 /* Frees the tensors; the devices stay. */

@@ -129,7 +129,7 @@ static void many_short_sequences(void **state) {
 /* Elements beyond 2^34, which reach the generator's high word. */
 static void many_heads(void **state) {
     (void)state;
-    check(DTYPE_BF16, (int[]){260}, 1, 64, 16, true, 0.3f);
+    check(types[1], (int[]){260}, 1, 64, 16, true, 0.3f);
     check(DTYPE_F32, (int[]){260}, 1, 64, 1, true, 0.3f);
 }
 
@@ -164,9 +164,9 @@ static void dq_is_the_same_sum_in_any_number_of_parts(void **state) {
     (void)state;
     static const int multiprocessors[] = {1, 3, 1000}, sizes[] = {16, 64, 128};
     for (int i = 0; i < 9; i++) {
-        Rig rig = rig_open(DTYPE_F16);
+        Rig rig = rig_open(types[1]);
         cuda_state(rig.cuda)->n_multiprocessors = multiprocessors[i % 3];
-        compare(&rig, DTYPE_F16, (int[]){260, 30, 135}, 3, 1, sizes[i / 3], i % 2, 0);
+        compare(&rig, types[1], (int[]){260, 30, 135}, 3, 1, sizes[i / 3], i % 2, 0);
         rig_close(&rig);
     }
 }
@@ -192,10 +192,36 @@ static void the_lengths_may_change_under_a_launch(void **state) {
     }
 }
 
+/* A graph is recorded before the operations' shared memory is large enough, which then grows again: what was recorded
+ * still has its own. */
+static void a_recorded_backward_keeps_its_memory(void **state) {
+    (void)state;
+    Rig rig = rig_open(DTYPE_F32);
+    DType half = rig.cuda->half;
+    Case x = case_open(&rig, half, (int[]){97, 33}, 2, 1, 64, true, 0);
+    Pair again = pair_poisoned(&rig, half, 130, 192);
+    cudaStream_t stream = cuda_stream(rig.cuda);
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    run_forward(&rig, &x);
+    cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing");
+    run_backward(&rig, &x, x.dqkv);
+    cuda_check(cudaStreamEndCapture(stream, &graph), "capturing");
+    cuda_check(cudaGraphInstantiateWithFlags(&executable, graph, 0), "capturing");
+    void *larger = cuda_scratch(rig.cuda, (size_t)1 << 22);
+    rig.cuda->clear(rig.cuda, larger, (size_t)1 << 22);
+    run_backward(&rig, &x, again);
+    cuda_check(cudaGraphLaunch(executable, stream), "a recorded backward");
+    expect_same_bits(&rig, "attention dqkv", x.dqkv, again);
+    cuda_check(cudaGraphExecDestroy(executable), "capturing");
+    cuda_check(cudaGraphDestroy(graph), "capturing");
+    rig_close(&rig);
+}
+
 static void no_rows_at_all(void **state) {
     (void)state;
-    Rig rig = rig_open(DTYPE_BF16);
-    Case x = case_open(&rig, DTYPE_BF16, (int[]){0, 0}, 2, 2, 64, true, 0);
+    Rig rig = rig_open(types[1]);
+    Case x = case_open(&rig, types[1], (int[]){0, 0}, 2, 2, 64, true, 0);
     run_forward(&rig, &x);
     run_backward(&rig, &x, x.dqkv);
     rig_close(&rig);
@@ -213,6 +239,7 @@ int main(void) {
         cmocka_unit_test(large_scores_stay_finite),
         cmocka_unit_test(dq_is_the_same_sum_in_any_number_of_parts),
         cmocka_unit_test(the_lengths_may_change_under_a_launch),
+        cmocka_unit_test(a_recorded_backward_keeps_its_memory),
         cmocka_unit_test(no_rows_at_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

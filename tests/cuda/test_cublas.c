@@ -1,6 +1,6 @@
 /* What we say to cuBLASLt and how we choose among its ways, with a library of the test's own: it multiplies plainly
  * what it is told to, offers three ways of which one computes other bits, and counts. The true one is not wanted here:
- * it has no GPU to work on. */
+ * it has no GPU to work on. And this is no test for a GPU, whose memory the host cannot multiply in. */
 #include "kernels/cuda/cublas_functions.h"
 #include "tests/cuda/rig.h"
 
@@ -266,6 +266,7 @@ static const CublasFunctions functions = {.cublasLtCreate = create,
 
 static Rig rig_with_library(DType half) {
     Rig rig = rig_open(half);
+    cuda_state(rig.cuda)->no_tf32 = false;
     memset(&counts, 0, sizeof counts);
     cublas_open(rig.cuda, &functions);
     return rig;

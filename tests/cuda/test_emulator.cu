@@ -476,6 +476,12 @@ static void graphs_replay_what_was_captured(void **) {
         assert_int_equal(cudaMemcpyAsync(host, x, sizeof host, cudaMemcpyDeviceToHost, stream),
                          cudaErrorStreamCaptureUnsupported);
         assert_int_equal(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
+        void *memory;
+        enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+        assert_int_equal(cudaMalloc(&memory, 4), cudaErrorStreamCaptureUnsupported);
+        assert_int_equal(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
+        assert_int_equal(cudaMalloc(&memory, 4), cudaSuccess);
+        assert_int_equal(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
         assert_int_equal(cudaStreamEndCapture(stream, &graph), cudaSuccess);
         assert_float_equal(downloaded(x, 32)[0], 1, 0);
         assert_int_equal(cudaGraphInstantiateWithFlags(&executable, graph, 0), cudaSuccess);
@@ -485,6 +491,7 @@ static void graphs_replay_what_was_captured(void **) {
         cudaGraphExecDestroy(executable);
         cudaGraphDestroy(graph);
         cudaStreamDestroy(stream);
+        cudaFree(memory);
         cudaFree(x);
     }
     emulate_set_seed(0);

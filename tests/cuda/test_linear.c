@@ -69,10 +69,6 @@ static void expect_slopes(Rig *rig, const char *what, Pair dhidden, Pair hidden,
     free(sums);
 }
 
-static bool device_has(const Rig *rig, DType type) {
-    return type != DTYPE_BF16 || cuda_state(rig->cuda)->capability >= 80;
-}
-
 typedef struct {
     int64_t m, n, k;
 } Size;
@@ -143,7 +139,7 @@ static void products_in_every_layout_and_type(void **state) {
     (void)state;
     Rig rig = rig_open(DTYPE_F32);
     for (int t = 0; t < TYPES; t++)
-        for (int s = 0; s < SIZES && device_has(&rig, types[t]); s++)
+        for (int s = 0; s < SIZES && rig_has(&rig, types[t]); s++)
             for (int layout = 0; layout < 4; layout++)
                 for (int accumulate = 0; accumulate < 2; accumulate++)
                     check_product(&rig, types[t], sizes[s], layout, accumulate, (s + layout) % 2);
@@ -196,7 +192,7 @@ static void epilogues_in_every_layout_and_type(void **state) {
     (void)state;
     for (int t = 0; t < TYPES; t++) {
         Rig rig = rig_open(types[t]);
-        for (int s = 0; s < SIZES && device_has(&rig, types[t]); s++)
+        for (int s = 0; s < SIZES && rig_has(&rig, types[t]); s++)
             for (int which = 0; which < 4; which++)
                 check_epilogue(&rig, types[t], sizes[s], which & 1, which & 2 ? EPILOGUE_GELU : EPILOGUE_SLOPE,
                                (GeluKind)((s + which / 2) % 2));
@@ -209,7 +205,7 @@ static void products_of_matrices_that_are_not_aligned(void **state) {
     (void)state;
     Rig rig = rig_open(DTYPE_F32);
     for (int t = 0; t < TYPES; t++) {
-        if (!device_has(&rig, types[t])) continue;
+        if (!rig_has(&rig, types[t])) continue;
         const int64_t m = 72, n = 80, k = 48;
         Pair a = pair_normal(&rig, types[t], m * k + 1, 0, 1), b = pair_normal(&rig, types[t], n * k + 3, 0, 1);
         Pair c = pair_poisoned(&rig, types[t], m * n + 1, 0), want = pair_poisoned(&rig, types[t], m * n, 0);
@@ -299,7 +295,7 @@ static void layers_match_the_cpu(void **state) {
     (void)state;
     for (int t = 0; t < TYPES; t++) {
         Rig rig = rig_open(types[t]);
-        for (int s = 0; s < LAYERS && device_has(&rig, types[t]); s++)
+        for (int s = 0; s < LAYERS && rig_has(&rig, types[t]); s++)
             for (int given = 0; given < 4; given++)
                 for (int layout = 0; layout < 2; layout++) {
                     check_layer(&rig, types[t], layers[s].m, layers[s].k, layers[s].n, (WeightLayout)layout, given);
@@ -314,7 +310,7 @@ static void layers_around_gelu_match_the_cpu(void **state) {
     (void)state;
     for (int t = 0; t < TYPES; t++) {
         Rig rig = rig_open(types[t]);
-        for (int s = 0; s < LAYERS && device_has(&rig, types[t]); s++)
+        for (int s = 0; s < LAYERS && rig_has(&rig, types[t]); s++)
             for (int kind = 0; kind < 2; kind++)
                 for (int layout = 0; layout < 2; layout++)
                     check_gelu_layers(&rig, types[t], layers[s].m, layers[s].k, layers[s].n, (WeightLayout)layout,
@@ -323,12 +319,26 @@ static void layers_around_gelu_match_the_cpu(void **state) {
     }
 }
 
+/* The tensor cores cut f32 operands to 10 bits behind the point: each product is wrong by at most 2^-9 of its size, and
+ * those errors do not add up in a sum of random signs; 4 for how unevenly they fall. */
+static void f32_products_in_tf32(void **state) {
+    (void)state;
+    Rig rig = rig_open(DTYPE_F32);
+    Pair x = pair_normal(&rig, DTYPE_F32, 130, 72, 1), w = pair_normal(&rig, DTYPE_F32, 72, 40, 1);
+    Pair y = pair_poisoned(&rig, DTYPE_F32, 130, 40), none = pair_none();
+    cuda_state(rig.cuda)->no_tf32 = false;
+    linear_forward(rig.cpu, y.cpu, x.cpu, w.cpu, none.cpu, WEIGHT_IN_OUT);
+    linear_forward(rig.cuda, y.cuda, x.cuda, w.cuda, none.cuda, WEIGHT_IN_OUT);
+    expect_pair(&rig, "y", y, 4 * 0x1p-9);
+    rig_close(&rig);
+}
+
 /* Rows enough for two stages; another order of additions would show in the last bits. */
 static void the_same_bits_every_time(void **state) {
     (void)state;
     for (int t = 0; t < TYPES; t++) {
         Rig rig = rig_open(types[t]);
-        if (device_has(&rig, types[t])) {
+        if (rig_has(&rig, types[t])) {
             Pair x = pair_normal(&rig, types[t], 3000, 40, 1), dy = pair_normal(&rig, types[t], 3000, 24, 1);
             Pair w = pair_normal(&rig, types[t], 40, 24, 1), none = pair_none();
             Pair dw[2], dbias[2];
@@ -356,6 +366,7 @@ int main(void) {
         cmocka_unit_test(a_sum_of_nothing_is_the_bias),
         cmocka_unit_test(layers_match_the_cpu),
         cmocka_unit_test(layers_around_gelu_match_the_cpu),
+        cmocka_unit_test(f32_products_in_tf32),
         cmocka_unit_test(the_same_bits_every_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

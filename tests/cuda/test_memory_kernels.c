@@ -232,11 +232,27 @@ static void indices_outside_die(void **state) {
     }
 }
 
+/* Whatever waits for the device completes the times; the counters know nothing before. */
+static void a_profile_has_the_times_of_the_device(void **state) {
+    (void)state;
+    const OpCounter *counter = &rig.cuda->counters[OP_sum_forward];
+    Pair x = normal(DTYPE_F32, 1003, 0), sum = poisoned(DTYPE_F32, 1, 0);
+    device_reset_counters(rig.cuda);
+    rig.cuda->profile = true;
+    for (int i = 0; i < 5000; i++) sum_forward(rig.cuda, sum.cuda, x.cuda); /* more than are timed at once */
+    rig.cuda->synchronize(rig.cuda);
+    double seconds = counter->seconds;
+    rig.cuda->synchronize(rig.cuda);
+    rig.cuda->profile = false;
+    assert_true(seconds > 0 && seconds < 60 && counter->seconds == seconds);
+    rig_clear(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elementwise),         cmocka_unit_test(rows),
         cmocka_unit_test(embedding),           cmocka_unit_test(layernorm),
-        cmocka_unit_test(indices_outside_die),
+        cmocka_unit_test(indices_outside_die), cmocka_unit_test(a_profile_has_the_times_of_the_device),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

@@ -42,7 +42,7 @@ class Gpt2(nn.Module):
         self.ln_f = nn.LayerNorm(d)
 
     def loss(self, ids, targets):
-        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
+        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
         for block in self.blocks:
             x = block(x)
         logits = F.linear(self.ln_f(x), self.wte.weight)
@@ -60,7 +60,8 @@ class Tts(nn.Module):
 
     def loss(self, cond, text, text_target, text_mask, mel, mel_target, mel_mask):
         t, m = text.shape[1], mel.shape[1]
-        x = torch.cat([cond, self.text(text) + self.text_pos(torch.arange(t)), self.mel(mel) + self.mel_pos(torch.arange(m))], 1)
+        places = torch.arange(max(t, m), device=text.device)
+        x = torch.cat([cond, self.text(text) + self.text_pos(places[:t]), self.mel(mel) + self.mel_pos(places[:m])], 1)
         for block in self.blocks:
             x = block(x)
         x = self.norm(self.ln_f(x)[:, cond.shape[1] :])
@@ -134,7 +135,7 @@ def main():
         flops = float(next(l.split()[1] for l in lines if l.startswith("flops ")))
         a, b = statistics.median(ours), statistics.median(theirs)
         print(f"{name:28} {a:9.4f} {b:10.4f} {b / a:13.2f} {flops / a * 1e-9:8.0f}")
-        details.append(name + ", where our time goes:\n" + "\n".join(lines[repeats + 3 :]))
+        details.append(name + ", where our time goes:\n" + "\n".join(lines[repeats + 4 :]))
         del model, batch, step
     print("\n" + "\n\n".join(details))
 

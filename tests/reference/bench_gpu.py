@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Training steps on a GPU, ours and PyTorch's (bf16 autocast or fp16, eager and compiled, SDPA), in one run.
+"""Training steps on a GPU, ours and PyTorch's (16-bit autocast, SDPA; eager and compiled), in one run.
 
-    python3 tests/reference/bench_gpu.py build/release/tests/bench_step benchmarks
+    python3 tests/reference/bench_gpu.py build/release/gpu_native/tests/bench_step benchmarks
 
 A step is forward, backward, gradient norm and clip, AdamW (fused on PyTorch's side). PyTorch pads a batch as the reference
 implementation does, and, as its best batching, gets utterances of similar length; ours packs the same utterances. Prints a
-table, and writes gpu_NAME.json and gpu_NAME.md into the folder. BENCH_START is put before the program, if it is set.
+table, and writes gpu_NAME.json and gpu_NAME.md into the folder. Without torch only our side is timed.
+
+BENCH_START is put before the program, if it is set; BENCH_SECONDS (400) is when PyTorch's side stops starting new cases: a
+case that it has not reached is in the table as such.
 """
 import json
 import math
@@ -14,23 +17,54 @@ import random
 import statistics
 import subprocess
 import sys
+import time
 
-import torch
-import torch.nn as nn
+try:
+    import torch
+    from torch import nn
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import bench_cpu as peer
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import bench_cpu as peer
+except ImportError:
+    torch = None
 
 REPEATS = 20
-# Dense 16-bit tensor-core FLOP/s with f32 accumulation, as the makers state them.
+DEADLINE = time.monotonic() + float(os.environ.get("BENCH_SECONDS", "400"))
+# Dense 16-bit tensor-core FLOP/s with f32 accumulation, and bytes/s of the memory, as the makers state them.
 PEAKS = {
-    "T4": 65e12, "V100": 125e12, "A30": 165e12, "A10": 125e12, "A40": 150e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12,
-    "3090": 71e12, "4090": 165e12, "H100": 989e12, "H200": 989e12,
+    "T4": (65e12, 320e9), "V100": (125e12, 900e9), "A30": (165e12, 933e9), "A10": (125e12, 600e9), "A40": (150e12, 696e9),
+    "A100": (312e12, 1555e9), "L40S": (362e12, 864e9), "L4": (121e12, 300e9), "3090": (71e12, 936e9),
+    "4090": (165e12, 1008e9), "H100": (989e12, 3350e9), "H200": (989e12, 4800e9),
 }  # fmt: skip
 
 
-def peak_of(name):
-    return next((value for key, value in PEAKS.items() if key in name.replace("-", " ").split()), math.nan)
+def ask_driver(what):
+    command = ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader", "--id=0"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def peaks_of(name):
+    words = name.replace("-", " ").split()
+    return next((value for key, value in PEAKS.items() if key in words), (math.nan, math.nan))
+
+
+def copy_bandwidth():
+    """Bytes/s, read and written, of a copy of 1 GiB: what a kernel that memory limits can reach."""
+    to, source = (torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(2))
+    seconds = []
+    for _ in range(12):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        to.copy_(source)
+        end.record()
+        torch.cuda.synchronize()
+        seconds.append(start.elapsed_time(end) / 1e3)
+    del to, source
+    torch.cuda.empty_cache()
+    return 2 * (1 << 30) / statistics.median(seconds[2:])
 
 
 def utterances(n, seed):
@@ -40,36 +74,41 @@ def utterances(n, seed):
     return [(max(3, round(s * draw.uniform(3.5, 5.5))), round(50 * s)) for s in seconds]
 
 
-def stepper(model, batch, dtype, compiled):
-    model = model.cuda()
-    batch = [x.cuda() if torch.is_tensor(x) else x for x in batch]
+def stepper(model, batch, dtype, compiled, device="cuda"):
+    model = model.to(device)
+    batch = [x.to(device) if torch.is_tensor(x) else x for x in batch]
     for p in model.parameters():
         if p.dim() > 1:
             nn.init.normal_(p, std=0.02)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
-    scaler = torch.amp.GradScaler("cuda", enabled=dtype == torch.float16)
+    scaler = torch.amp.GradScaler(device, enabled=dtype == torch.float16)
     loss_of = torch.compile(model.loss) if compiled else model.loss
 
     def step():
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", dtype):
+        with torch.autocast(device, dtype):
             loss = loss_of(*batch)
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         scaler.step(optimizer)
         scaler.update()
-        end.record()
-        torch.cuda.synchronize()
-        return start.elapsed_time(end) / 1e3
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - start
 
     return step
 
 
 def theirs(build, dtype, compiled):
     """Median seconds of a step, or None and why not."""
+    if torch is None:
+        return None, "no torch"
+    if time.monotonic() > DEADLINE:
+        return None, "not reached"
     try:
         torch.manual_seed(0)
         model, batch = build()
@@ -78,7 +117,8 @@ def theirs(build, dtype, compiled):
             step()
         return statistics.median(step() for _ in range(REPEATS)), None
     except Exception as error:  # a compiler that is missing, memory that does not suffice
-        return None, f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}"
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return None, "failed: " + type(error).__name__
     finally:
         model = batch = step = None
         torch._dynamo.reset()
@@ -86,13 +126,24 @@ def theirs(build, dtype, compiled):
 
 
 def ours(program, arguments):
-    command = os.environ.get("BENCH_START", "").split() + [program, "amp", "2", str(REPEATS), *arguments.split()]
+    """Median seconds of a step, its FLOPs, who computed, and the profile's rows; or why not."""
+    command = os.environ.get("BENCH_START", "").split() + [program, "amp", "0", str(REPEATS), *arguments.split()]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
-        sys.exit(f"{' '.join(command)}: exit status {run.returncode}\n{run.stdout}{run.stderr}")
+        why = f"exit status {run.returncode}: {(run.stderr or run.stdout).strip()}"
+        print(" ".join(command), why, sep="\n", file=sys.stderr)
+        return {"failed": why}
     lines = run.stdout.splitlines()
-    values = {l.split()[0]: float(l.split()[1]) for l in lines[REPEATS : REPEATS + 3]}
-    return statistics.median(float(x) for x in lines[:REPEATS]), values["flops"], "\n".join(lines[REPEATS + 3 :])
+    rows = [line.split() for line in lines[REPEATS + 5 :]]
+    profile = [
+        {"operation": r[0], "calls": int(r[1]), "ms": float(r[4]), "gflops": float(r[5]), "gbs": float(r[6])} for r in rows if len(r) == 7
+    ]
+    return {
+        "seconds": statistics.median(float(x) for x in lines[:REPEATS]),
+        "flops": float(lines[REPEATS].split()[1]),
+        "device": lines[REPEATS + 3],
+        "profile": profile,
+    }
 
 
 def tts_case(label, d, layers, heads, v, k, lengths):
@@ -105,60 +156,77 @@ def gpt2_case(b, t):
     return f"GPT-2 124M, B={b} T={t}", f"gpt2 {b} {t}", build
 
 
+def profile_table(profile, peak, bandwidth):
+    """Each operation beside what limits it: the larger of its shares of the FLOP rate and of the bandwidth."""
+    lines = ["| operation | calls | ms | TFLOP/s | GB/s | of peak |", "|---|---|---|---|---|---|"]
+    for r in sorted(profile, key=lambda r: -r["ms"]):
+        shares = {"FLOPs": r["gflops"] * 1e9 / peak, "bytes": r["gbs"] * 1e9 / bandwidth}
+        limit = max(shares, key=lambda key: shares[key])
+        lines.append(
+            f"| {r['operation']} | {r['calls']} | {r['ms']:.2f} | {r['gflops'] / 1e3:.1f} | {r['gbs']:.0f} | {shares[limit]:.0%} of {limit} |"
+        )
+    return "\n".join(lines)
+
+
 def main():
     program, folder = sys.argv[1], sys.argv[2]
-    name = torch.cuda.get_device_name(0)
-    dtype = torch.bfloat16 if torch.cuda.get_device_capability(0) >= (8, 0) else torch.float16
-    torch.backends.cuda.matmul.allow_tf32 = True
-    peak = peak_of(name)
+    if torch is not None and not torch.cuda.is_available():
+        sys.exit("bench_gpu.py: this torch sees no GPU; a Python without torch times our side alone")
+    name = torch.cuda.get_device_name(0) if torch else ask_driver("name")
+    dtype = torch and (torch.bfloat16 if torch.cuda.get_device_capability(0) >= (8, 0) else torch.float16)
+    peak, stated = peaks_of(name)
+    bandwidth = copy_bandwidth() if torch else stated
     full = (1280, 24, 20, 12000, 8192)
     pool = sorted(utterances(256, 1), key=lambda u: u[1])
-    at = 128
     cases = [
         tts_case("Amharic GPT, 8 utterances, padded as the reference", *full, utterances(8, 2)),
-        tts_case("Amharic GPT, 8 utterances of similar length", *full, pool[at : at + 8]),
+        tts_case("Amharic GPT, 8 utterances of similar length", *full, pool[128:136]),
         gpt2_case(16, 1024),
         gpt2_case(64, 128),
     ]
-    rows, details = [], []
-    for label, arguments, build in cases:
-        seconds, flops, table = ours(program, arguments)
-        eager, why_eager = theirs(build, dtype, False)
-        compiled, why_compiled = theirs(build, dtype, True)
-        rows.append({"step": label, "ours_s": seconds, "eager_s": eager, "compiled_s": compiled, "flops": flops,
-                     "mfu": flops / seconds / peak, "eager_failed": why_eager, "compiled_failed": why_compiled})  # fmt: skip
-        details.append(f"## {label}: where our time goes\n\n```\n{table}\n```")
-        print(rows[-1], flush=True)
+    rows = []
+    for label, arguments, _ in cases:
+        rows.append({"step": label, "ours": ours(program, arguments)})
+    for row, (_, _, build) in zip(rows, cases):
+        for kind in ("eager", "compiled"):
+            row[kind + "_s"], row[kind + "_missing"] = theirs(build, dtype, kind == "compiled")
+        print(row["step"], row["ours"].get("seconds"), row["eager_s"], row["compiled_s"], flush=True)
 
-    def cell(value, form):
-        return form.format(value) if value is not None else "failed"
-
-    def ratio(peer_s, our_s):
-        return f"{peer_s / our_s:.2f}" if peer_s else "-"
-
-    driver = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True)
+    peer_text = "no PyTorch"
+    if torch is not None:
+        half = str(dtype).removeprefix("torch.")
+        peer_text = f"PyTorch {torch.__version__} ({half} autocast, SDPA, fused AdamW), CUDA {torch.version.cuda}"
+    device = next((r["ours"]["device"] for r in rows if "device" in r["ours"]), "")
     text = [
         f"# Training steps on one {name}",
         "",
-        f"PyTorch {torch.__version__} ({str(dtype).removeprefix('torch.')} autocast, SDPA, fused AdamW), CUDA {torch.version.cuda}, driver "
-        f"{driver.stdout.strip()}; medians of {REPEATS} steps after a warm-up. MFU: counted FLOPs over {peak / 1e12:.0f} TFLOP/s.",
+        f"{device}; {peer_text}; driver {ask_driver('driver_version')}. Medians of {REPEATS} steps after a warm-up. Peak: "
+        f"{peak / 1e12:.0f} TFLOP/s (stated), {bandwidth / 1e9:.0f} GB/s ({'a copy, measured' if torch else 'stated'}).",
         "",
         "| step | ours ms | eager ms | compiled ms | eager / ours | compiled / ours | MFU |",
         "|---|---|---|---|---|---|---|",
     ]
     for r in rows:
-        text.append(
-            f"| {r['step']} | {r['ours_s'] * 1e3:.2f} | {cell(r['eager_s'] and r['eager_s'] * 1e3, '{:.2f}')} | "
-            f"{cell(r['compiled_s'] and r['compiled_s'] * 1e3, '{:.2f}')} | {ratio(r['eager_s'], r['ours_s'])} | "
-            f"{ratio(r['compiled_s'], r['ours_s'])} | {r['mfu']:.1%} |"
-        )
+        mine = r["ours"].get("seconds")
+        times = [mine, r["eager_s"], r["compiled_s"]]
+        missing = ["failed", r["eager_missing"], r["compiled_missing"]]
+        cells = [f"{t * 1e3:.2f}" if t else why for t, why in zip(times, missing)]
+        cells += [f"{t / mine:.2f}" if t and mine else "-" for t in times[1:]]
+        r["mfu"] = r["ours"]["flops"] / mine / peak if mine else None
+        cells.append(f"{r['mfu']:.1%}" if mine else "-")
+        text.append(f"| {r['step']} | " + " | ".join(cells) + " |")
+    for r in rows:
+        text += ["", f"## {r['step']}: where our time goes", ""]
+        text.append(r["ours"].get("failed") or profile_table(r["ours"]["profile"], peak, bandwidth))
     slug = "".join(c if c.isalnum() else "_" for c in name.lower()).strip("_")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, f"gpu_{slug}.json"), "w") as file:
-        json.dump({"gpu": name, "torch": torch.__version__, "rows": rows}, file, indent=1)
+        json.dump({"gpu": name, "torch": torch and torch.__version__, "peak": peak, "bandwidth": bandwidth, "rows": rows}, file, indent=1)
     with open(os.path.join(folder, f"gpu_{slug}.md"), "w") as file:
-        file.write("\n".join(text) + "\n\n" + "\n\n".join(details) + "\n")
+        file.write("\n".join(text) + "\n")
     print("\n".join(text))
+    if any("failed" in r["ours"] for r in rows):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ namespace emulate {
 cudaError_t enqueue_copy(cudaStream_t stream, void *to, const void *from, size_t bytes);
 cudaError_t enqueue_fill(cudaStream_t stream, void *to, int value, size_t bytes);
 bool is_capturing(cudaStream_t stream);
+bool capture_forbids_memory();
 
 constexpr size_t DEVICE_MEMORY = (size_t)16 << 30; /* as a T4 has */
 constexpr int MULTIPROCESSORS = 4;                 /* few, so that grids as large as the device still loop */
@@ -61,6 +62,7 @@ extern "C" {
 /* ---- memory ---- */
 
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
+    if (capture_forbids_memory()) return set_error(cudaErrorStreamCaptureUnsupported);
     std::lock_guard<std::mutex> hold(lock);
     *memory = NULL;
     if (!bytes) return cudaSuccess;

@@ -53,6 +53,7 @@ static std::recursive_mutex lock; /* the host may call from several threads */
 typedef std::lock_guard<std::recursive_mutex> Hold;
 static CUstream_st default_stream;
 static std::vector<CUstream_st *> streams = {&default_stream}; /* in the order of their creation */
+static thread_local enum cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 static uint64_t random_state = 0x9E3779B97F4A7C15u;
 
 static CUstream_st &stream_of(cudaStream_t handle) {
@@ -146,6 +147,15 @@ cudaError_t enqueue_fill(cudaStream_t stream, void *to, int value, size_t bytes)
 }
 
 bool is_capturing(cudaStream_t stream) { return stream_of(stream).capture != NULL; }
+
+/* Whether a capture is under way that forbids this thread to take memory. */
+bool capture_forbids_memory() {
+    Hold hold(lock);
+    if (thread_mode == cudaStreamCaptureModeRelaxed) return false;
+    for (CUstream_st *s : streams)
+        if (s->capture) return true;
+    return false;
+}
 
 } // namespace emulate
 
@@ -271,6 +281,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     if (!*graph) return set_error(cudaErrorIllegalState);
     for (CUstream_st *s : streams)
         if (s->capture == *graph) s->capture = NULL;
+    return cudaSuccess;
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
+    std::swap(*mode, thread_mode);
     return cudaSuccess;
 }
 
