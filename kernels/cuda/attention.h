@@ -83,9 +83,40 @@ struct SequenceTile {
     int first;                   /* row of the sequence; past its end: there is no such tile */
 };
 
-/* Tile `slot` of ROWS rows, a sequence's last tile first: if causal, it costs most. The sequence is searched by 32
- * lanes at once: two rounds of loads do for 1,024 sequences. */
+/* The lane of the n-th set bit of lanes, n from 0; -1: there are not so many. */
+GPU_INLINE int nth_lane(uint32_t lanes, int n) {
+    int lane = threadIdx.x % 32;
+    bool here = (lanes >> lane & 1) && __popc(lanes & ((1u << lane) - 1)) == n;
+    return __ffs((int)__ballot_sync(0xFFFFFFFFu, here)) - 1;
+}
+
+/* For up to 32 sequences, a lane each: tiles in the order of how far they are from their sequence's beginning, those of
+ * all sequences that are equally far beside each other. If causal, what costs most comes first, whichever sequence it
+ * belongs to, and what is left at the end, when multiprocessors run out of work, is small. */
+template <int ROWS> GPU_INLINE SequenceTile farthest_tile(const AttentionShape &a, int slot) {
+    int lane = threadIdx.x % 32, start = a.offsets[min(lane, a.count)],
+        length = a.offsets[min(lane + 1, a.count)] - start;
+    int tiles = (length + ROWS - 1) / ROWS, level = (int)warp_max((float)tiles);
+    uint32_t reaching = 0;
+    int here = 0;
+    while (slot >= here && level > 0) {
+        slot -= here;
+        reaching = __ballot_sync(0xFFFFFFFFu, tiles >= level--);
+        here = __popc(reaching);
+    }
+    if (slot >= here) return {0, 0, 0, 0};
+    SequenceTile t;
+    t.sequence = nth_lane(reaching, slot);
+    t.start = __shfl_sync(0xFFFFFFFFu, start, t.sequence);
+    t.length = __shfl_sync(0xFFFFFFFFu, length, t.sequence);
+    t.first = level * ROWS;
+    return t;
+}
+
+/* Tile `slot` of ROWS rows. Where sequences are many, each one's last tile comes first; the sequence is searched by 32
+ * lanes at once: two rounds of loads do for 1,024. */
 template <int ROWS> GPU_INLINE SequenceTile find_tile(const AttentionShape &a, int slot) {
+    if (a.count <= 32) return farthest_tile<ROWS>(a, slot);
     int low = 0, high = a.count, lane = threadIdx.x % 32;
     while (high - low > 1) {
         int stride = (high - low + 31) / 32, probe = low + lane * stride;
@@ -100,6 +131,17 @@ template <int ROWS> GPU_INLINE SequenceTile find_tile(const AttentionShape &a, i
     int index = slot - (t.start / ROWS + low), tiles = (t.length + ROWS - 1) / ROWS;
     t.first = index < tiles ? (tiles - 1 - index) * ROWS : t.length;
     return t;
+}
+
+/* The sequence number `rank` by length, the longest first, of equal ones the first; of more than 32, as they come. */
+GPU_INLINE int longest_sequence(const AttentionShape &a, int rank) {
+    if (a.count > 32) return rank;
+    int lane = threadIdx.x % 32, length = a.offsets[min(lane + 1, a.count)] - a.offsets[min(lane, a.count)], before = 0;
+    for (int other = 0; other < a.count; other++) {
+        int theirs = __shfl_sync(0xFFFFFFFFu, length, other);
+        before += theirs > length || (theirs == length && other < lane);
+    }
+    return nth_lane(__ballot_sync(0xFFFFFFFFu, lane < a.count && before == rank), 0);
 }
 
 /* ---- dropout ---- */

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(256)
  * cards that sum in f32 at half that rate. These are counts, not measurements.
  * Registers: dK, dV and the tiles of S and dP are HEAD + QUERIES = 128 (160 for heads of 128) of 255.
  *
- * grid     sequences x parts x heads, heads fastest
+ * grid     sequences x parts x heads, heads fastest; the longest sequence first, whose work grows with its square
  * shared   K, V [KEYS], Q [2 QUERIES], dO [QUERIES] of HEAD; dS [KEYS, QUERIES]: heads of 64 with 8 warps 73 KB, with 4
  *          49 KB, two blocks on a multiprocessor; of 128 with 8 warps 97 KB, with 4 (Turing) 61 KB */
 template <int HEAD, int WARPS> struct BackwardTiles {
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
     DYNAMIC_SHARED(T, shared);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, thread = threadIdx.x;
     const int head = (int)blockIdx.x % a.n_heads, part = (int)blockIdx.x / a.n_heads % g.parts;
-    const int sequence = (int)blockIdx.x / a.n_heads / g.parts;
+    const int sequence = longest_sequence(a, (int)blockIdx.x / a.n_heads / g.parts);
     const int start = a.offsets[sequence], length = a.offsets[sequence + 1] - start;
 
     T *k_tile = shared, *v_tile = k_tile + KEYS * HEAD, *q_tiles = v_tile + KEYS * HEAD;

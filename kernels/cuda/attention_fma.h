@@ -170,7 +170,7 @@ template <int COLUMNS> static constexpr size_t backward_fma_bytes(int r) {
 /* Blocks on a multiprocessor: about as many as its shared memory holds. Left to itself, ptxas saves registers for more
  * and spills. */
 template <class T, int COLUMNS, int R, bool OWN_KEYS>
-__global__ void __launch_bounds__(FMA_THREADS, COLUMNS == 32 ? 4 : 3)
+__global__ void __launch_bounds__(FMA_THREADS, 3)
     attention_backward_fma_kernel(T *dqkv, const T *dout, const T *qkv, const float *lse, const float *dots,
                                   AttentionShape a) {
     only_where_used<T>();
