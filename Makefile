@@ -257,15 +257,17 @@ bench-cpu: packages-build
 # The tests of the cuda device on the card that is there, and its benchmark against PyTorch. gpu-bundle packs both for a
 # machine that has neither the libraries nor a compiler.
 # The wrappers of inline PTX come first: what fails there makes the rest meaningless.
-# test_cublas is for a library of its own making, and test_program for a program that is linked with the emulator.
-GPU_TEST_NAMES = tests/cuda/test_wrappers $(filter-out %/test_cublas %/test_program,$(CUDA_TEST_NAMES))
+# test_cublas is for a library of its own making.
+GPU_TEST_NAMES = tests/cuda/test_wrappers $(filter-out %/test_cublas,$(CUDA_TEST_NAMES))
 GPU_TESTS = $(addprefix $(ON_GPU)/,$(GPU_TEST_NAMES))
 
 gpu-programs: $(GPU_TESTS) $(ON_GPU)/tests/bench_step $(ON_GPU)/train_gpt
 gpu-test:
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=native gpu-programs
-	@BUILD=$(BUILD) tools/run_tests.sh $(addprefix $(BUILD)/gpu_native/,$(GPU_TEST_NAMES))
-	@CUDA_HOME=$(CUDA_HOME) tools/gpu_sanitize.sh $(addprefix $(BUILD)/gpu_native/,$(GPU_TEST_NAMES))
+	@BUILD=$(BUILD) TRAIN_PROGRAM=$(BUILD)/gpu_native/train_gpt tools/run_tests.sh \
+	    $(addprefix $(BUILD)/gpu_native/,$(GPU_TEST_NAMES))
+	@CUDA_HOME=$(CUDA_HOME) tools/gpu_sanitize.sh \
+	    $(addprefix $(BUILD)/gpu_native/,$(filter-out %/test_program,$(GPU_TEST_NAMES)))
 gpu-bench:
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=native gpu-programs
 	@$(PYTHON) tests/reference/bench_gpu.py $(BUILD)/gpu_native/tests/bench_step benchmarks

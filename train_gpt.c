@@ -213,26 +213,6 @@ static Dataset *typical_data(const GptOptions *o) {
     return data;
 }
 
-/* Micro-batches of the manifest's largest lengths, or of typical ones if there is no manifest. */
-static int dry_run(const GptOptions *o) {
-    Dataset *train, *validation = NULL;
-    if (o->train.manifest.count)
-        open_both(o, &train, &validation);
-    else
-        train = typical_data(o);
-    Batch largest = tts_largest_batch(train, o->train.batch_size, o->train.token_budget), of_validation;
-    if (validation) of_validation = tts_largest_batch(validation, o->train.val_batch_size, 0);
-    Model *model = model_of(o);
-    train_dry_run(model, &o->train, &largest, validation ? &of_validation : NULL);
-    model->close(model);
-    batch_close(&largest);
-    train->close(train);
-    if (!validation) return 0;
-    batch_close(&of_validation);
-    validation->close(validation);
-    return 0;
-}
-
 int main(int argc, char **argv) {
     static const OptionsHeader header = {"train_gpt", "./train_gpt -m manifest.jsonl -b 8 -g 4 [options]",
                                          "Trains the Amharic TTS GPT on text ids and audio codes."};
@@ -246,15 +226,16 @@ int main(int argc, char **argv) {
     train_options_resolve(&o.train);
     setvbuf(stdout, NULL, _IOLBF, 0);
     resolve_vocabulary(&o);
-    if (o.train.dry_run) return dry_run(&o);
-
     if (o.frozen_text_rows > o.number_text_tokens + 1)
         die_usage("--frozen-text-rows %lld: the text tables have %lld", (long long)o.frozen_text_rows,
                   (long long)o.number_text_tokens + 1);
     const char *why;
     Device *device = device_open(o.train.device, (int)o.train.threads, &why);
-    Dataset *train, *validation;
-    open_both(&o, &train, &validation);
+    Dataset *train, *validation = NULL;
+    if (o.train.manifest.count)
+        open_both(&o, &train, &validation);
+    else
+        train = typical_data(&o); /* for --dry-run */
     Training training = {.options = &o.train,
                          .rows = rows,
                          .n_rows = n_rows,
@@ -269,11 +250,15 @@ int main(int argc, char **argv) {
                          .largest_batch = tts_largest_batch,
                          .resizable = text_tables,
                          .n_resizable = 3};
-    train_prepare(&training);
-    freeze_base_rows(&o, &training);
-    int status = train_run(&training);
-
-    train_close(&training);
+    int status = 0;
+    if (o.train.dry_run) {
+        train_dry_run(&training);
+    } else {
+        train_prepare(&training);
+        freeze_base_rows(&o, &training);
+        status = train_run(&training);
+        train_close(&training);
+    }
     training.model->close(training.model);
     device_close(training.device);
     train->close(train);

@@ -248,9 +248,8 @@ static int64_t most_sequences(const LoaderOptions *o, const Keyed *by_length, in
     return fit;
 }
 
-/* A bound on the sequences and on the bytes of any micro-batch: bytes add up over samples, so that no choice of as many
- * needs more than those that need the most. */
-static void largest_batch(const Dataset *dataset, const LoaderOptions *o, int *sequences, size_t *bytes) {
+/* Bytes add up over samples, so that no choice of as many needs more than those that need the most. */
+size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *o, int *sequences) {
     int64_t n = dataset->n_samples;
     Keyed *keyed = xmalloc((size_t)n * sizeof *keyed);
     int32_t *samples = xmalloc((size_t)n * sizeof *samples);
@@ -261,16 +260,10 @@ static void largest_batch(const Dataset *dataset, const LoaderOptions *o, int *s
         keyed[i] = (Keyed){-(int64_t)dataset->batch_bytes(dataset, &(int32_t){(int32_t)i}, 1), i, (int32_t)i};
     qsort(keyed, (size_t)n, sizeof *keyed, by_tokens); /* the largest first */
     for (int64_t i = 0; i < most; i++) samples[i] = keyed[i].sample;
-    *sequences = (int)most;
-    *bytes = dataset->batch_bytes(dataset, samples, (int)most);
+    if (sequences) *sequences = (int)most;
+    size_t bytes = dataset->batch_bytes(dataset, samples, (int)most);
     free(samples);
     free(keyed);
-}
-
-size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *options) {
-    size_t bytes;
-    int sequences;
-    largest_batch(dataset, options, &sequences, &bytes);
     return bytes;
 }
 
@@ -286,9 +279,8 @@ Loader *loader_open(const Dataset *dataset, const LoaderOptions *options) {
     walk(loader, &loader->walk_epoch, &loader->walk_index, 0);
     if (options->one_epoch)
         loader->options.stop_after = loader_plan(loader, loader->walk_epoch)->n_batches - loader->walk_index;
-    size_t bytes;
     int sequences;
-    largest_batch(dataset, options, &sequences, &bytes);
+    size_t bytes = loader_batch_bytes(dataset, options, &sequences);
     loader->n_slots = options->n_workers + 2;
     loader->slots = xcalloc((size_t)loader->n_slots, sizeof *loader->slots);
     for (int i = 0; i < loader->n_slots; i++) loader->slots[i].batch = batch_open(bytes, sequences);

@@ -33,6 +33,6 @@ void loader_close(Loader *loader);
 
 /* How many micro-batches epoch `epoch` has. */
 int64_t loader_epoch_batches(const Dataset *dataset, const LoaderOptions *options, int64_t epoch);
-/* A bound on Batch.size of any micro-batch. */
-size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *options);
+/* A bound on Batch.size of any micro-batch, and on its sequences (may be NULL). */
+size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *options, int *sequences);
 #endif

@@ -42,7 +42,8 @@ struct Device {
     /* The same while earlier operations still run, for memory that two slots take turns in (slot 0, 1, 0, ...): what
      * was copied two calls ago may be overwritten. Operations called later see it; from_host is free on return. */
     void (*stage)(Device *device, int slot, void *to, const void *from_host, size_t bytes);
-    /* A few numbers (at most DEVICE_SET_BYTES), in the order of the operations and without waiting for any. */
+    /* A few numbers of 4 bytes (at most DEVICE_SET_BYTES in all), in the order of the operations and without waiting
+     * for any. */
     void (*set)(Device *device, void *to, const void *numbers, size_t bytes);
     void (*download)(Device *device, void *to_host, const void *from, size_t bytes); /* waits for what was queued */
     void (*clear)(Device *device, void *memory, size_t bytes);                       /* to zero */
@@ -57,7 +58,8 @@ struct Device {
     void (*reserve)(Device *device, size_t measured_bytes, size_t staged_bytes); /* largest stage() */
     /* Calls work(argument), which only calls operations and clear; or, if a call with a key of the same bytes has been
      * made before, may repeat what that one queued, at less cost to the host and the device. So the key must hold all
-     * that decides the operations and their arguments; what their tensors hold may differ. NULL: call it yourself. */
+     * that decides the operations and their arguments; what their tensors hold may differ. It pays where the same
+     * shapes come again and again: a few of them are remembered. NULL: call it yourself. */
     void (*repeat)(Device *device, const void *key, size_t key_bytes, void (*work)(void *argument), void *argument);
     void (*close)(Device *device);
 

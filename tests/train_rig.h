@@ -42,11 +42,12 @@ static inline void write_npy(const char *directory, const char *name, const char
     free(path);
 }
 
-/* One utterance's four files and its manifest line. */
-static inline void write_sample(FILE *manifest, const char *directory, int i) {
-    int32_t text[30], codes[60];
+/* One utterance's four files and its manifest line. long_codes: so many codes, 0: 10 to 59. */
+static inline void write_sample(FILE *manifest, const char *directory, int i, int long_codes) {
+    int32_t text[30], codes[400];
     float condition[32 * D_MODEL], emotion[D_MODEL];
-    int text_len = 3 + (int)draw((uint64_t)i, 0, 20), code_len = 10 + (int)draw((uint64_t)i, 1, 50);
+    int text_len = 3 + (int)draw((uint64_t)i, 0, 20),
+        code_len = long_codes ? long_codes : 10 + (int)draw((uint64_t)i, 1, 50);
     for (int t = 0; t < text_len; t++) text[t] = 3 + (int32_t)draw((uint64_t)i, 100 + (uint64_t)t, TEXT_PIECES - 3);
     for (int t = 0; t < code_len; t++) codes[t] = (text[t % text_len] * 7 + t / 8) % CODES;
     for (int t = 0; t < 32 * D_MODEL; t++)
@@ -71,11 +72,11 @@ static inline void write_sample(FILE *manifest, const char *directory, int i) {
 }
 
 /* A directory with manifest.jsonl and its files. */
-static inline char *make_data(void) {
+static inline char *make_data(int long_codes) {
     char *directory = scratch_directory(), *path = path_join(directory, "manifest.jsonl");
     FILE *manifest = fopen(path, "w");
     assert_non_null(manifest);
-    for (int i = 0; i < SAMPLES; i++) write_sample(manifest, directory, i);
+    for (int i = 0; i < SAMPLES; i++) write_sample(manifest, directory, i, long_codes);
     assert_int_equal(fclose(manifest), 0);
     free(path);
     return directory;
@@ -218,7 +219,7 @@ static inline char *write_nan_base(const char *run, const char *directory) {
 
 static inline void fixture_open(const char *which) {
     fixture.program = program_at(which);
-    fixture.data = make_data();
+    fixture.data = make_data(0);
     fixture.manifest = path_join(fixture.data, "manifest.jsonl");
 }
 

@@ -27,6 +27,7 @@ for base in site.getsitepackages() + [site.getusersitepackages()]:
         path = os.path.join(base, root)
         if os.path.isdir(path): print(path, end=":")' 2>/dev/null):/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 start="$here/lib/ld-linux-x86-64.so.2 --library-path $libraries"
+export TRAIN_PROGRAM="$start $here/bin/train_gpt"
 export GOMP_SPINCOUNT=1000 # or programs would set it and start anew, which the loader before them does not survive
 failed=0
 for what in "${@:-test}"; do
@@ -40,7 +41,7 @@ for what in "${@:-test}"; do
         done
         ;;
     sanitize)
-        START=$start "$here/gpu_sanitize.sh" "$here"/bin/test_* || failed=1
+        START=$start "$here/gpu_sanitize.sh" $(find "$here/bin" -name 'test_*' ! -name test_program) || failed=1
         ;;
     bench)
         BENCH_START=$start python3 "$here/reference/bench_gpu.py" "$here/bin/bench_step" "${OUT:-$here}" || failed=1

@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,7 @@ struct Checkpointer {
     /* The write under way, or the last one. */
     pthread_t thread;
     bool running, threaded, failed;
+    atomic_bool writing; /* the thread's own word */
     Error error;
     const ParamTable *table;
     const float *weights, *m, *v;
@@ -274,6 +276,7 @@ static bool write_checkpoint(Checkpointer *c, Error *error) {
 static void *write_thread(void *checkpointer) {
     Checkpointer *c = checkpointer;
     c->failed = !write_checkpoint(c, &c->error);
+    c->writing = false;
     return NULL;
 }
 
@@ -323,9 +326,12 @@ void checkpointer_save(Checkpointer *c, const ParamTable *table, const float *we
     c->step = state->step;
     c->is_best = is_best;
     c->running = true;
+    c->writing = true;
     c->threaded = !pthread_create(&c->thread, NULL, write_thread, c);
     if (!c->threaded) write_thread(c); /* no thread to spare */
 }
+
+bool checkpointer_is_writing(const Checkpointer *c) { return c->writing; }
 
 bool checkpointer_wait(Checkpointer *c, Error *error) {
     finish_write(c);

@@ -42,6 +42,8 @@ void checkpointer_carry(Checkpointer *checkpointer, const StoredTensor *tensors,
  * checkpointer_wait returns). is_best moves the link `best` too. */
 void checkpointer_save(Checkpointer *checkpointer, const ParamTable *table, const float *weights, const float *m,
                        const float *v, const TrainState *state, bool is_best);
+/* Whether a write is under way: if not, checkpointer_wait returns at once. */
+bool checkpointer_is_writing(const Checkpointer *checkpointer);
 /* Waits for the write. False with the reason when it failed (the earlier checkpoints are whole). */
 bool checkpointer_wait(Checkpointer *checkpointer, Error *error);
 void checkpointer_close(Checkpointer *checkpointer);

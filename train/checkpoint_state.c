@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static const char mark[] = "train.c checkpoint";
-enum { VERSION = 1 };
+enum { VERSION = 2 }; /* 2: data_hash */
 
 /* Whole numbers (the seed by its 64 bits), then doubles. */
 static const struct {
@@ -59,7 +59,8 @@ char *state_to_json(const TrainState *state) {
     }
     json_t *metrics = json_object(), *options = json_loads(state->options_json ? state->options_json : "{}", 0, NULL);
     for (int i = 0; i < state->n_metrics; i++)
-        json_object_set_new(metrics, state->metric_names[i], real_to_json(state->metric_values[i]));
+        if (state->metric_names[i][0]) /* measured yet */
+            json_object_set_new(metrics, state->metric_names[i], real_to_json(state->metric_values[i]));
     json_t *scale = json_array();
     for (int i = 0; i < LOSS_SCALE_FIELDS; i++)
         json_array_append_new(scale, real_to_json((double)state->loss_scale[i]));

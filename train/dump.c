@@ -33,8 +33,10 @@ static void *dump_push(Dump *dump, const char *name, Tensor tensor) {
     return copy;
 }
 
-void dump_add(Dump *dump, const char *name, Tensor tensor) {
-    dump->device->download(dump->device, dump_push(dump, name, tensor), tensor.data, tensor_bytes(tensor));
+void *dump_add(Dump *dump, const char *name, Tensor tensor) {
+    void *copy = dump_push(dump, name, tensor);
+    dump->device->download(dump->device, copy, tensor.data, tensor_bytes(tensor));
+    return copy;
 }
 
 void dump_add_host(Dump *dump, const char *name, Tensor tensor) {

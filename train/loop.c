@@ -38,8 +38,8 @@ typedef struct {
     int64_t schedule_steps; /* where the learning rate reaches 0: --max-steps, if that is given */
     int64_t batches_an_epoch, validation_batches;
     /* What steps measure stays on the device until it is wanted (a log line, a validation, a checkpoint), so that the
-     * host never waits for a step before it queues the next: a row [1 + g n_metrics] a step, the gradient norm and the
-     * sums of each micro-batch. The host works ahead of a device with memory of its own only. */
+     * host need not wait for a step before it queues the next: a row [1 + g n_metrics] a step, the gradient norm and
+     * the sums of each micro-batch. The host works ahead of a device with memory of its own only. */
     Queued queued[MAX_QUEUED];
     int n_queued, max_queued;
     Tensor results, stopped; /* f32 [max_queued, 1 + g n_metrics]; [1]: see norm_guard */
@@ -62,7 +62,7 @@ typedef struct {
     bool save_failed;
 } Run;
 
-static LoaderOptions loader_options(const TrainOptions *o, const TrainState *from) {
+LoaderOptions train_loader_options(const TrainOptions *o, const TrainState *from) {
     return (LoaderOptions){.batch_size = (int)o->batch_size,
                            .token_budget = o->token_budget,
                            .accumulate = (int)o->grad_accumulation,
@@ -76,7 +76,7 @@ static LoaderOptions loader_options(const TrainOptions *o, const TrainState *fro
 }
 
 /* Validation visits the first max_val_batches batches in file order, again and again. */
-static LoaderOptions validation_options(const TrainOptions *o) {
+LoaderOptions validation_loader_options(const TrainOptions *o) {
     return (LoaderOptions){.batch_size = (int)o->val_batch_size,
                            .accumulate = 1,
                            .n_workers = 1,
@@ -225,8 +225,8 @@ static void read_results(Run *run) {
     run->t->device->download(run->t->device, run->host_results, rows.data, tensor_bytes(rows));
 }
 
-/* The first step's, which is the only one queued. */
-static void dump_step(Run *run, Dump *dump) {
+/* The first step's, which is the only one queued. scale: the factor that its gradients have. */
+static void dump_step(Run *run, Dump *dump, float scale) {
     Training *t = run->t;
     const float *sums = run->host_results + 1;
     char name[128];
@@ -245,8 +245,10 @@ static void dump_step(Run *run, Dump *dump) {
     dump_add_host(dump, "loss", tensor_1d(&loss, DTYPE_F32, 1));
     dump_add_host(dump, "grad_norm", tensor_1d(run->host_results, DTYPE_F32, 1));
     for (int i = 0; i < t->model->params.count; i++) {
-        snprintf(name, sizeof name, "grad.%s", t->model->params.items[i].name);
-        dump_add(dump, name, param_view(&t->model->params, t->model->gradients, i));
+        const Param *param = &t->model->params.items[i];
+        snprintf(name, sizeof name, "grad.%s", param->name);
+        float *gradient = dump_add(dump, name, param_view(&t->model->params, t->model->gradients, i));
+        for (int64_t e = 0; e < param->count; e++) gradient[e] /= scale;
     }
     dump_write_close(dump, t->options->debug_dump, t->options->grad_accumulation);
     log_line(run->log, "[Debug] wrote %s: the first step's batch, activations and gradients", t->options->debug_dump);
@@ -312,6 +314,7 @@ static void read_steps(Run *run) {
     Training *t = run->t;
     bool scaled = tensor_given(t->model->loss_scale);
     if (run->n_queued) read_results(run);
+    if (!checkpointer_is_writing(run->checkpointer)) wait_for_checkpoint(run); /* it may have failed */
     for (int k = 0; k < run->n_queued; k++) {
         const Queued *step = &run->queued[k];
         const float *row = run->host_results + k * run->results.dims[1];
@@ -363,10 +366,12 @@ static void train_step(Run *run) {
                    .step = t->state.step + 1 - t->state.skipped_steps};
     adamw_update(device, model->weights, model->half_weights, t->m, t->v, model->gradients, norm, model->loss_scale,
                  run->segments, run->n_segments, adamw);
+    float scale[LOSS_SCALE_FIELDS] = {[LOSS_SCALE_FACTOR] = 1};
+    if (scaled && dump) device->download(device, scale, model->loss_scale.data, sizeof scale);
     if (scaled) loss_scale_update(device, model->loss_scale, norm, stopped);
     t->state.step++;
     run->n_queued++;
-    if (dump) dump_step(run, dump);
+    if (dump) dump_step(run, dump, scale[LOSS_SCALE_FACTOR]);
 }
 
 static double learning_rate_of_step(const Run *run) {
@@ -490,44 +495,33 @@ static bool validate(Run *run) {
     return true;
 }
 
-/* That a micro-batch can have. */
-static int64_t most_sequences(const Training *t) {
-    const TrainOptions *o = t->options;
-    int64_t most = o->batch_size ? o->batch_size : t->train->n_samples, shortest = INT64_MAX;
-    for (int64_t i = 0; i < t->train->n_samples; i++) {
-        int64_t rows = t->train->tokens(t->train, i);
-        if (rows < shortest) shortest = rows > 1 ? rows : 1;
-    }
-    if (o->token_budget && most > o->token_budget / shortest + 1) most = o->token_budget / shortest + 1;
-    return most < t->train->n_samples ? most : t->train->n_samples;
-}
-
 static Run run_open(Training *t) {
     const TrainOptions *o = t->options;
     Run run = {.t = t, .saved_step = -1, .first_step = t->state.step, .seconds_before = t->state.seconds};
     int64_t g = o->grad_accumulation;
-    int n = t->model->n_metrics;
-    LoaderOptions options = loader_options(o, &t->state);
+    int n = t->model->n_metrics, sequences;
+    LoaderOptions options = train_loader_options(o, &t->state);
+    size_t train_bytes = loader_batch_bytes(t->train, &options, &sequences);
     run.total_steps = count_steps(t, &options);
     run.batches_an_epoch = loader_epoch_batches(t->train, &options, 0);
     run.schedule_steps = o->max_steps ? o->max_steps : run.total_steps;
     free(t->state.options_json); /* those of the run before */
     t->state.options_json = options_to_json(t->rows, t->n_rows);
     run.n_segments = params_segments(&t->model->params, (float)o->weight_decay, &run.segments);
-    run.max_queued = t->device->host_memory || o->skip_nonfinite ? 1 : MAX_QUEUED; /* a skip changes the next step */
+    bool counts_skips = o->skip_nonfinite && !tensor_given(t->model->loss_scale); /* for AdamW's next step */
+    run.max_queued = t->device->host_memory || counts_skips ? 1 : MAX_QUEUED;
     run.results = tensor_2d(t->device->allocate(t->device, (size_t)(run.max_queued * (1 + g * n)) * 4), DTYPE_F32,
                             run.max_queued, 1 + g * n);
     run.stopped = tensor_1d(t->device->allocate(t->device, 4), DTYPE_F32, 1);
     run.sums = tensor_1d(t->device->allocate(t->device, (size_t)n * 4), DTYPE_F32, n);
     run.numbers = t->device->allocate(t->device, sizeof *run.numbers);
-    int64_t most = most_sequences(t);
-    if (o->val_batch_size > most) most = o->val_batch_size;
-    run.key = xcalloc((size_t)(2 + 3 * BATCH_MAX_FIELDS + most + 1), sizeof *run.key);
+    if (o->val_batch_size > sequences) sequences = (int)o->val_batch_size;
+    run.key = xcalloc((size_t)(2 + 3 * BATCH_MAX_FIELDS + sequences + 1), sizeof *run.key);
     run.host_results = xcalloc((size_t)(run.max_queued * (1 + g * n)), sizeof(float));
     run.loss_scale = xcalloc((size_t)(g * n), sizeof(float));
     for (int i = 0; i < run.max_queued; i++) {
         run.queued[i].counts = xcalloc((size_t)g * BATCH_MAX_COUNTS, sizeof(int64_t));
-        run.queued[i].samples = xcalloc((size_t)(g * most_sequences(t)), sizeof(int32_t));
+        run.queued[i].samples = xcalloc((size_t)g * (size_t)sequences, sizeof(int32_t));
     }
     make_directories(o->output_dir);
     run.checkpointer = checkpointer_open(o->output_dir, (int)o->keep_checkpoints);
@@ -535,16 +529,15 @@ static Run run_open(Training *t) {
     run.log = log_open(o->output_dir, t->state.step);
     run.loader = loader_open(t->train, &options);
     if (t->validation) {
-        LoaderOptions val = validation_options(o);
+        LoaderOptions val = validation_loader_options(o);
         run.validation_batches = loader_epoch_batches(t->validation, &val, 0);
         run.validation = loader_open(t->validation, &val);
-        run.batch_bytes = loader_batch_bytes(t->validation, &val);
+        run.batch_bytes = loader_batch_bytes(t->validation, &val, NULL);
         run.validation_sums = tensor_2d(t->device->allocate(t->device, (size_t)(run.validation_batches * n) * 4),
                                         DTYPE_F32, run.validation_batches, n);
         run.host_validation_sums = xcalloc((size_t)(run.validation_batches * n), sizeof(float));
     }
-    size_t bytes = loader_batch_bytes(t->train, &options);
-    if (bytes > run.batch_bytes) run.batch_bytes = bytes;
+    if (train_bytes > run.batch_bytes) run.batch_bytes = train_bytes;
     for (int i = 0; i < 2 && !t->device->host_memory; i++)
         run.batch_memory[i] = t->device->allocate(t->device, run.batch_bytes);
     return run;
@@ -594,6 +587,8 @@ static int finish(Run *run) {
     log_values(run->log, "summary", t->state.step, run->seconds_before + elapsed, summary, 6);
     log_line(run->log, "[Done] step %lld of %lld in %s, %s/s", (long long)t->state.step, (long long)run->total_steps,
              format_duration(elapsed, text[0]), format_count(flops / elapsed, "FLOP", text[1]));
+    if (o->debug_dump && t->state.step == run->first_step)
+        warn("--debug-dump %s: no step was done, nothing is written", o->debug_dump);
     if (o->profile) device_print_counters(t->device, stdout);
     if (run->save_failed) {
         warn("the last checkpoint was not written; %s/last is an earlier one", o->output_dir);

@@ -58,13 +58,16 @@ typedef struct {
 /* Plans the memory on the dry device, prints it by group, dies with the smallest change that fits if it does not, then
  * allocates; initialises the weights, or imports the base checkpoint, or resumes. */
 void train_prepare(Training *training);
+/* The options of the loaders, of the training data from a state on (NULL: the beginning), and of the validation's. */
+LoaderOptions train_loader_options(const TrainOptions *options, const TrainState *from);
+LoaderOptions validation_loader_options(const TrainOptions *options);
 /* Trains until the last step or a signal; the exit status of the program. */
 int train_run(Training *training);
 void train_close(Training *training);
 
-/* One optimizer step of such micro-batches on the dry device: prints parameters, memory by group, FLOPs and bytes.
- * validation (or NULL) counts for the memory only. */
-void train_dry_run(Model *model, const TrainOptions *options, const Batch *batch, const Batch *validation);
+/* Trains nothing: prints the memory that train_prepare would take, and what one optimizer step of the largest
+ * micro-batches does: parameters, FLOPs and bytes by operation. */
+void train_dry_run(Training *training);
 
 /* The learning rate's multiplier after k updates: k / max(1, w) for k < w, then 0.5 (1 + cos(pi (k-w) / max(1, n-w))).
  */
@@ -73,7 +76,8 @@ double schedule_cosine(int64_t k, int64_t warmup, int64_t total);
 /* --debug-dump: collects copies of named tensors, then writes them as one safetensors file. */
 typedef struct Dump Dump;
 Dump *dump_open(Device *device);
-void dump_add(Dump *dump, const char *name, Tensor tensor);      /* on the device */
+/* On the device; returns the copy on the host that will be written. */
+void *dump_add(Dump *dump, const char *name, Tensor tensor);
 void dump_add_host(Dump *dump, const char *name, Tensor tensor); /* on the host */
 void dump_write_close(Dump *dump, const char *path, int64_t micro_batches);
 

@@ -1,5 +1,5 @@
-/* Memory, before anything is allocated. Four groups: weights, gradients, optimizer state, activations; what the
- * activations need is what a dry run of the largest micro-batch pushes. */
+/* Memory, before anything is allocated. Weights, gradients, optimizer state, activations, batches and
+ * the device's scratch; what the activations need is what a dry run of the largest micro-batch pushes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -17,36 +17,79 @@ static const char *const stream_options[] = {"batch-size", "grad-accumulation", 
 /* The 16-bit type of the activations; f32: there is none. */
 static DType half_type(const Training *t) { return t->options->amp ? t->device->half : DTYPE_F32; }
 
-static MemoryPlan plan_for(Training *t, int64_t batch_size, bool recompute) {
-    const TrainOptions *o = t->options;
-    Batch train = t->largest_batch(t->train, batch_size, o->token_budget), validation;
+/* A device with memory of its own has two batches there, each with room for any that comes. */
+static size_t batch_bytes(const Training *t, const TrainOptions *o) {
+    LoaderOptions train = train_loader_options(o, NULL), validation = validation_loader_options(o);
+    size_t bytes = loader_batch_bytes(t->train, &train, NULL);
+    size_t of_validation = t->validation ? loader_batch_bytes(t->validation, &validation, NULL) : 0;
+    return bytes > of_validation ? bytes : of_validation;
+}
+
+/* Scratch memory is not largest where the batch is: fewer sequences, as at the end of an epoch, are divided into more
+ * parts that work at the same time. So smaller batches are asked too, down from where the parts are few. */
+static size_t most_scratch(Training *t, const TrainOptions *o, DType half, size_t most) {
+    enum { FEW = 32 };
+    for (int64_t n = o->batch_size && o->batch_size <= FEW ? o->batch_size - 1 : FEW; n > 0; n--) {
+        Batch batch = t->largest_batch(t->train, n, o->token_budget);
+        MemoryPlan plan = memory_plan(t->model, t->device, half, &batch, NULL, o->grad_checkpointing);
+        if (plan.scratch > most) most = plan.scratch;
+        batch_close(&batch);
+    }
+    return most;
+}
+
+static MemoryPlan plan_for(Training *t, const TrainOptions *o, DType half) {
+    Device *device = t->device;
+    Batch train = t->largest_batch(t->train, o->batch_size, o->token_budget), validation;
     if (t->validation) validation = t->largest_batch(t->validation, o->val_batch_size, 0);
     MemoryPlan plan =
-        memory_plan(t->model, t->device, half_type(t), &train, t->validation ? &validation : NULL, recompute);
+        memory_plan(t->model, device, half, &train, t->validation ? &validation : NULL, o->grad_checkpointing);
     batch_close(&train);
     if (t->validation) batch_close(&validation);
-    if (!t->device->host_memory) plan.batches *= 2; /* one is copied while the other is worked on */
+    if (device->measure) plan.scratch = most_scratch(t, o, half, plan.scratch) + device->allocated;
+    if (!device->host_memory) plan.batches = 2 * batch_bytes(t, o); /* one is copied while the other is worked on */
     return plan;
+}
+
+/* What the device has taken for itself is not available any more, but part of what the run needs. */
+static bool fits(const Training *t, const MemoryPlan *plan, size_t available) {
+    return memory_total(plan) <= available + (t->device->host_memory ? 0 : t->device->allocated);
+}
+
+/* The plan with a smaller batch, and no more than twice that for the validation. */
+static MemoryPlan plan_with(Training *t, int64_t batch_size, bool recompute) {
+    TrainOptions o = *t->options;
+    o.batch_size = batch_size;
+    if (o.val_batch_size > 2 * batch_size) o.val_batch_size = 2 * batch_size;
+    o.grad_checkpointing |= recompute;
+    return plan_for(t, &o, half_type(t));
 }
 
 /* It does not fit: says by how much, and the smallest change that would. */
 static _Noreturn void die_too_large(Training *t, const MemoryPlan *plan, size_t available) {
     const TrainOptions *o = t->options;
-    char need[32], have[32];
+    char need[32], have[32], validation[48] = "";
     format_bytes((double)memory_total(plan), need);
     format_bytes((double)available, have);
     if (!o->grad_checkpointing) {
-        MemoryPlan less = plan_for(t, o->batch_size, true);
-        if (memory_total(&less) <= available)
+        MemoryPlan less = plan_with(t, o->batch_size, true);
+        if (fits(t, &less, available))
             die("the run needs %s and %s are available; --grad-checkpointing makes it fit", need, have);
     }
-    for (int64_t b = o->batch_size - 1; b > 0 && !o->token_budget; b--) {
-        MemoryPlan less = plan_for(t, b, o->grad_checkpointing);
-        if (memory_total(&less) > available) continue;
-        int64_t g = (o->batch_size * o->grad_accumulation + b - 1) / b;
-        die("the run needs %s and %s are available; -b %lld -g %lld makes it fit", need, have, (long long)b,
-            (long long)g);
+    int64_t b = 0, too_many = o->batch_size; /* 0: nothing fits */
+    while (!o->token_budget && too_many - b > 1) {
+        int64_t middle = (b + too_many) / 2;
+        MemoryPlan less = plan_with(t, middle, false);
+        if (fits(t, &less, available))
+            b = middle;
+        else
+            too_many = middle;
     }
+    if (o->val_batch_size != 2 * o->batch_size && o->val_batch_size > 2 * b)
+        snprintf(validation, sizeof validation, " --val-batch-size %lld", (long long)(2 * b));
+    if (b)
+        die("the run needs %s and %s are available; -b %lld -g %lld%s makes it fit", need, have, (long long)b,
+            (long long)((o->batch_size * o->grad_accumulation + b - 1) / b), validation);
     die("the run needs %s and %s are available; no batch size makes it fit%s", need, have,
         o->token_budget ? " with this --token-budget" : "");
 }
@@ -56,11 +99,11 @@ static Tensor flat_tensor(Training *t, DType type, int64_t n) {
 }
 
 static void allocate(Training *t) {
-    MemoryPlan plan = plan_for(t, t->options->batch_size, t->options->grad_checkpointing);
-    size_t available = memory_available(t->device);
+    MemoryPlan plan = plan_for(t, t->options, half_type(t));
+    size_t available = memory_available(t->device), own = t->device->allocated;
     memory_print(&plan);
     t->planned_bytes = memory_total(&plan);
-    if (memory_total(&plan) > available) die_too_large(t, &plan, available);
+    if (!fits(t, &plan, available)) die_too_large(t, &plan, available);
     Model *model = t->model;
     int64_t n = model->params.flat_count;
     model->weights = flat_tensor(t, DTYPE_F32, n);
@@ -72,7 +115,7 @@ static void allocate(Training *t) {
     t->activations = arena_open(t->device, plan.activations, "activations");
     for (int i = 0; i < 3; i++)
         t->staging[i] = t->device->host_memory ? NULL : xaligned((size_t)t->model->params.flat_count * sizeof(float));
-    if (t->device->reserve) t->device->reserve(t->device, plan.scratch, plan.batches / 2);
+    if (t->device->reserve) t->device->reserve(t->device, plan.scratch - own, plan.batches / 2);
 }
 
 /* The three flat buffers on the host: in place where the device allows it. */
@@ -177,6 +220,8 @@ static void start_fresh(Training *t) {
 static void derive(Training *t) {
     Model *model = t->model;
     if (tensor_given(model->half_weights)) cast(t->device, model->half_weights, model->weights);
+    /* AdamW's step, of which a run without the scale has not told the device. */
+    t->state.loss_scale[LOSS_SCALE_DONE] = (float)(t->state.step - t->state.skipped_steps);
     if (tensor_given(model->loss_scale))
         t->device->upload(t->device, model->loss_scale.data, t->state.loss_scale, sizeof t->state.loss_scale);
 }
@@ -211,16 +256,23 @@ void train_close(Training *t) {
     free(t->import.missing_names);
 }
 
-void train_dry_run(Model *model, const TrainOptions *o, const Batch *batch, const Batch *validation) {
+void train_dry_run(Training *t) {
+    const TrainOptions *o = t->options;
+    bool gpu = !t->device->host_memory, for_a_gpu = gpu || strcmp(o->device, "cpu") != 0;
+    DType half = !o->amp ? DTYPE_F32 : gpu ? t->device->half : for_a_gpu ? DTYPE_BF16 : DTYPE_F32;
+    MemoryPlan plan = plan_for(t, o, half);
+    Batch batch = t->largest_batch(t->train, o->batch_size, o->token_budget);
     Device *dry = dry_device_open();
-    if (o->amp) dry->half = DTYPE_BF16;
-    MemoryPlan plan = memory_plan(model, NULL, dry->half, batch, validation, o->grad_checkpointing);
-    device_reset_counters(dry);
-    rehearse_step(model, dry, batch, o->grad_accumulation, o->grad_checkpointing);
+    dry->half = half;
+    rehearse_step(t->model, dry, &batch, o->grad_accumulation, o->grad_checkpointing);
     printf("%lld parameters in %d tensors; one step = %lld micro-batches of %d sequences, %lld tokens\n",
-           (long long)params_count(&model->params), model->params.count, (long long)o->grad_accumulation,
-           batch->n_sequences, (long long)batch->n_tokens);
+           (long long)params_count(&t->model->params), t->model->params.count, (long long)o->grad_accumulation,
+           batch.n_sequences, (long long)batch.n_tokens);
+    if (o->amp && half == DTYPE_F32) printf("[Device] --amp has no effect on the cpu device: it computes in float32\n");
+    if (half != DTYPE_F32 && !gpu)
+        printf("[Device] no GPU is here: the memory is a GPU's, but for some scratch of its own and a second batch\n");
     memory_print(&plan);
     device_print_counters(dry, stdout);
+    batch_close(&batch);
     device_close(dry);
 }

@@ -186,35 +186,45 @@ static uint64_t hash_bytes(const void *bytes, size_t n, uint64_t hash) {
     return hash ^ hash >> 29;
 }
 
-/* The recording of this key, or the one that was not used for the longest time, emptied. */
+/* The recording of this key, or, emptied, the one that was not used for the longest time: of those seen only once, if
+ * there are any. */
 static Recording *find_recording(CudaState *state, const void *key, size_t bytes) {
     uint64_t hashes[2] = {hash_bytes(key, bytes, 14695981039346656037u), hash_bytes(key, bytes, 0x9E3779B97F4A7C15u)};
     Recording *oldest = &state->recordings[0];
     for (int i = 0; i < RECORDINGS; i++) {
         Recording *r = &state->recordings[i];
         if (!memcmp(r->key, hashes, sizeof hashes)) return r;
-        if (r->last_used < oldest->last_used) oldest = r;
+        bool less_worth = r->graph ? oldest->graph && r->last_used < oldest->last_used
+                                   : oldest->graph || r->last_used < oldest->last_used;
+        if (less_worth) oldest = r;
     }
     if (oldest->graph) cuda_check(cudaGraphExecDestroy(oldest->graph), "forgetting a graph");
     *oldest = (Recording){.key = {hashes[0], hashes[1]}};
     return oldest;
 }
 
-/* Puts what `work` queues into a graph, and what it counts beside it. */
-static void record(Device *device, Recording *r, void (*work)(void *argument), void *argument) {
+/* Puts what `work` queues into a graph, and what it counts beside it. False if there is no memory for that. */
+static bool record(Device *device, Recording *r, void (*work)(void *argument), void *argument) {
     cudaStream_t stream = cuda_stream(device);
     cudaGraph_t graph;
     memcpy(r->counters, device->counters, sizeof r->counters);
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "recording a graph");
     work(argument);
     cuda_check(cudaStreamEndCapture(stream, &graph), "recording a graph");
-    cuda_check(cudaGraphInstantiateWithFlags(&r->graph, graph, 0), "recording a graph");
+    cudaError_t status = cudaGraphInstantiateWithFlags(&r->graph, graph, 0);
     cuda_check(cudaGraphDestroy(graph), "recording a graph");
     for (int i = 0; i < DEVICE_MAX_OPS; i++) {
         OpCounter now = device->counters[i], before = r->counters[i];
         r->counters[i] = (OpCounter){now.calls - before.calls, now.flops - before.flops, now.bytes - before.bytes, 0};
         device->counters[i] = before;
     }
+    if (status == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        r->graph = NULL;
+        return false;
+    }
+    cuda_check(status, "recording a graph");
+    return true;
 }
 
 /* The first time, operations are called as always: they choose their ways then. The second time they are recorded:
@@ -224,11 +234,10 @@ static void cuda_repeat(Device *device, const void *key, size_t bytes, void (*wo
     Recording *r = find_recording(state, key, bytes);
     bool seen = r->last_used > 0;
     r->last_used = ++state->repeats;
-    if (!seen || device->profile) {
+    if (!seen || device->profile || (!r->graph && !record(device, r, work, argument))) {
         work(argument);
         return;
     }
-    if (!r->graph) record(device, r, work, argument);
     for (int i = 0; i < DEVICE_MAX_OPS; i++) {
         device->counters[i].calls += r->counters[i].calls;
         device->counters[i].flops += r->counters[i].flops;
