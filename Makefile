@@ -52,7 +52,8 @@ $(if $(NVCC),,$(error GPU=$(GPU) needs nvcc, which is not there: install a CUDA 
 KNOWN_ARCHITECTURES := $(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch))
 ifneq ($(filter $(GPU),$(PRESETS)),)
 include configs/gpu/$(GPU).mk
-GPU_DEFINES = -DCUDA_HALF_$(GPU_HALF)
+GPU_DEFINES = -DCUDA_HALF_$(GPU_HALF) -DGPU_BATCH=$(GPU_BATCH) -DGPU_ACCUMULATION=$(GPU_ACCUMULATION) -DGPU_WORKERS=$(GPU_WORKERS)
+PRESET_DEFAULTS = $(ON_GPU)/train/train_options.o # comes before the archive that has the general one
 else ifeq ($(GPU),all) # the architectures of all presets, as far as the toolkit knows them
 GPU_ARCHITECTURES := $(filter $(KNOWN_ARCHITECTURES),$(sort $(shell sed -n 's/^GPU_ARCHITECTURES = //p' configs/gpu/*.mk)))
 GPU_DEFINES = -DCUDA_HALF_BY_CARD
@@ -70,7 +71,7 @@ NVCC_FLAGS = -std=c++17 -O3 -lineinfo -I. $(GPU_DEFINES) -Xcompiler -Wall,-Wextr
 CUDA_OBJECTS = $(patsubst %,$(ON_GPU)/%.o,$(basename $(CUDA_SOURCES)))
 CUDA_DEVICE = $(ON_GPU)/libcuda_device.a
 TAKE_CUDA = -Wl,-u,cuda_device_open # from the first archive that has it, before kernels/cuda_absent.c
-CUDA_LIBS = $(firstword $(wildcard $(addsuffix /libcudart_static.a,$(CUDA_HOME)/lib64 $(CUDA_HOME)/lib /usr/lib/*))) -ldl -lrt
+CUDA_LIBS = $(firstword $(wildcard $(addsuffix /libcudart_static.a,$(CUDA_HOME)/lib64 $(CUDA_HOME)/lib $(CUDA_HOME)/lib/* /usr/lib/*))) -ldl -lrt
 BUILT_FOR = cpu and cuda: $(if $(filter native,$(GPU)),the card that is here,$(GPU_ARCHITECTURES:%=sm_%))
 endif
 
@@ -123,7 +124,7 @@ $(ON_GPU)/tests/cuda/test_%: $(ON_GPU)/tests/cuda/test_%.o $(BUILD)/tests/helper
 	$(CC) -fopenmp $^ -o $@ -lcmocka $(CUDA_LIBS) $(LDLIBS)
 endif
 
-$(ON_GPU)/train_gpt $(ON_GPU)/tests/bench_step: $(ON_GPU)/%: $(BUILD)/%.o $(CUDA_DEVICE) $(BUILD)/libtrain.a
+$(ON_GPU)/train_gpt $(ON_GPU)/tests/bench_step: $(ON_GPU)/%: $(BUILD)/%.o $(PRESET_DEFAULTS) $(CUDA_DEVICE) $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
 	$(CC) -fopenmp $(EXTRA) $(TAKE_CUDA) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
 
@@ -185,6 +186,13 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/helpers.o $(BUILD)
 packages-%:
 	@tools/install_packages.sh $(subst +, ,$*)
 
+# The oldest toolkit that is supported, which is also one that knows V100, builds its programs.
+cuda-11.8: packages-build
+	@tools/install_cuda_11.sh build/cuda-11.8
+	@for card in v100 t4; do $(MAKE) --no-print-directory -j$(shell nproc) CUDA_HOME=$(CURDIR)/build/cuda-11.8/usr GPU=$$card \
+	    BUILD=build/with_cuda-11.8 build/with_cuda-11.8/gpu_$$card/train_gpt || exit; done
+	@echo "CUDA 11.8 builds train_gpt for v100 and t4"
+
 # Installation first, then a second make: what is built depends on what has just been installed.
 demo: packages-build+demo
 	@$(MAKE) --no-print-directory all GPU=$(or $(CHOSEN_GPU),none)
@@ -201,11 +209,14 @@ check:
 	@$(MAKE) --no-print-directory GPU=none run-tests
 	@BUILD=$(BUILD) tools/readme_options.sh --check
 
-# Every kernel compiles for every card of configs/gpu that the toolkit knows, and ptxas keeps it in registers.
+# Every kernel compiles for every card of configs/gpu that the toolkit knows, and ptxas keeps it in registers; the program
+# of one preset has its defaults, and trains where there is no CUDA.
 check-gpu:
 ifneq ($(NVCC),)
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=all $(BUILD)/gpu_all/train_gpt
 	@tests/cuda/spills.sh $(BUILD)/gpu_all
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=l4 $(BUILD)/gpu_l4/train_gpt
+	@BUILD=$(BUILD)/gpu_l4 GPU_PRESET=l4 tools/run_tests.sh $(BUILD)/tests/test_devices
 else
 	@echo "SKIPPED: the compilation of kernels for GPUs: there is no nvcc"
 endif
@@ -239,7 +250,7 @@ fuzz: packages-build+fuzz
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz_%.o build/fuzz/libtrain.a
 	$(CXX) -fopenmp -fsanitize=fuzzer,address,undefined $^ -o $@ $(LDLIBS)
 
-SOURCES = $(shell git ls-files '*.c' '*.h' '*.cc')
+SOURCES = $(shell git ls-files '*.c' '*.h' '*.cc' '*.cpp' '*.cu')
 lint: packages-build+lint
 	clang-format --dry-run -Werror $(SOURCES)
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
@@ -283,6 +294,6 @@ clean:
 	rm -rf build $(PROGRAMS) demo/work
 
 FORCE:
-.PHONY: all demo test check check-gpu tests cuda-toolkit run-tests test-asan test-race run-cuda-tests fuzz lint bench-cpu gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
+.PHONY: all demo test check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race run-cuda-tests fuzz lint bench-cpu gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -223,14 +223,14 @@ int main(int argc, char **argv) {
     cpu_limit_spinning(argv);
     stop_watch();
     options_parse(&header, rows, n_rows, argc, argv);
-    train_options_resolve(&o.train);
+    train_options_resolve(&o.train, rows, n_rows);
     setvbuf(stdout, NULL, _IOLBF, 0);
     resolve_vocabulary(&o);
     if (o.frozen_text_rows > o.number_text_tokens + 1)
         die_usage("--frozen-text-rows %lld: the text tables have %lld", (long long)o.frozen_text_rows,
                   (long long)o.number_text_tokens + 1);
     const char *why;
-    Device *device = device_open(o.train.device, (int)o.train.threads, &why);
+    Device *device = device_open(o.train.device, (int)o.train.threads, o.train.no_tf32, &why);
     Dataset *train, *validation = NULL;
     if (o.train.manifest.count)
         open_both(&o, &train, &validation);

@@ -3,6 +3,6 @@
 #include "base/base.h"
 #include "kernels/device.h"
 
-const char *cuda_missing(void) { return "this program was built without CUDA: no nvcc was found"; }
+const char *cuda_missing(void) { return "this program was built without CUDA"; }
 
 Device *cuda_device_open(int index) { die("GPU %d: %s", index, cuda_missing()); }

@@ -32,6 +32,7 @@ struct Device {
     const DeviceOps *ops; /* NULL: the dry device */
     bool host_memory;     /* the host can read its memory in place */
     DType half;           /* the 16-bit type that it computes in besides f32; f32: none */
+    bool tf32;            /* a GPU that rounds the numbers of f32 matrix products to TF32 */
     bool profile;         /* time every operation */
     OpCounter counters[DEVICE_MAX_OPS];
 
@@ -73,8 +74,8 @@ struct Device {
 void cpu_limit_spinning(char **argv);
 Device *cpu_device_open(int n_threads); /* 0: all cores */
 /* "cpu", "cuda", or "auto": the GPU if there is one. Dies, saying what is missing, if it cannot be had. *why: why it is
- * not the GPU; NULL if it is, or nobody wanted one. */
-Device *device_open(const char *which, int n_threads, const char **why);
+ * not the GPU; NULL if it is, or nobody wanted one. no_tf32: f32 products are exact. */
+Device *device_open(const char *which, int n_threads, bool no_tf32, const char **why);
 /* The index-th GPU; dies if there is none. */
 Device *cuda_device_open(int index);
 const char *cuda_missing(void); /* why there is no GPU to open; NULL: there is one */

@@ -218,7 +218,7 @@ int main(int argc, char **argv) {
                                              .text_weight = 0.2f,
                                              .mel_weight = 0.8f});
     }
-    Device *device = device_open(amp ? "cuda" : name, threads, &why);
+    Device *device = device_open(amp ? "cuda" : name, threads, false, &why);
     Bench bench = bench_open(model, device, amp, &batch);
     bench_upload(&bench, &batch);
     for (int i = 0; i <= repeats; i++) {

@@ -15,14 +15,14 @@ typedef struct {
     int64_t batch_size, grad_accumulation, epochs, warmup_steps, max_steps, log_interval, val_interval, val_batch_size;
     int64_t max_val_batches, num_workers, threads, save_interval, keep_checkpoints, seed, token_budget;
     double learning_rate, weight_decay, grad_clip, val_ratio;
-    bool amp, grad_checkpointing, skip_nonfinite, profile, dry_run;
+    bool amp, no_tf32, grad_checkpointing, skip_nonfinite, profile, dry_run;
 } TrainOptions;
 
 enum { TRAIN_MAX_OPTIONS = 64 };
 /* Writes the shared rows of the option table; a program appends its own. Returns how many. */
 int train_option_rows(TrainOptions *options, Option *rows);
 /* Replaces 0 = auto by its value, and refuses combinations that make no sense. */
-void train_options_resolve(TrainOptions *options);
+void train_options_resolve(TrainOptions *options, const Option *rows, int n_rows);
 
 /* What a program hands to the loop. */
 typedef struct {

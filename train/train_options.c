@@ -12,6 +12,15 @@
         .most = high, .argument = metavar, .help = text                                                                \
     }
 
+/* Defaults that a preset of configs/gpu bakes in; these are for any other machine. */
+#ifndef GPU_BATCH
+#define GPU_BATCH        8
+#define GPU_ACCUMULATION 4
+#define GPU_WORKERS      0
+#endif
+#define TEXT_OF(number) #number
+#define DEFAULT(number) TEXT_OF(number)
+
 int train_option_rows(TrainOptions *o, Option *rows) {
     const Option shared[] = {
         ROW("manifest", 'm', OPTION_LIST, &o->manifest, NULL, 0, 0, "PATH",
@@ -26,10 +35,10 @@ int train_option_rows(TrainOptions *o, Option *rows) {
         ROW("base-checkpoint", 0, OPTION_TEXT, &o->base_checkpoint, NULL, 0, 0, "PATH",
             "weights to start from (.safetensors or .pth); none: random initialisation"),
         ROW("output-dir", 'o', OPTION_TEXT, &o->output_dir, "trained_ckpts", 0, 0, "DIR", "checkpoints and logs"),
-        ROW("batch-size", 'b', OPTION_INT, &o->batch_size, "0", 0, 65536, "N",
-            "sequences a micro-batch; 0: 8, or what --token-budget allows"),
-        ROW("grad-accumulation", 'g', OPTION_INT, &o->grad_accumulation, "0", 0, 65536, "N",
-            "micro-batches an optimizer step; 0: 4"),
+        ROW("batch-size", 'b', OPTION_INT, &o->batch_size, DEFAULT(GPU_BATCH), 0, 65536, "N",
+            "sequences a micro-batch; where only --token-budget is given, as many as it allows"),
+        ROW("grad-accumulation", 'g', OPTION_INT, &o->grad_accumulation, DEFAULT(GPU_ACCUMULATION), 0, 65536, "N",
+            "micro-batches an optimizer step"),
         ROW("token-budget", 0, OPTION_INT, &o->token_budget, "0", 0, 1e9, "N",
             "tokens a micro-batch at most, instead of a fixed number of sequences; 0: off"),
         ROW("bucketing", 0, OPTION_CHOICE, &o->bucketing, "on", 0, 0, "on|off",
@@ -59,13 +68,15 @@ int train_option_rows(TrainOptions *o, Option *rows) {
         ROW("resume", 0, OPTION_TEXT, &o->resume, NULL, 0, 0, "auto|PATH",
             "go on from a checkpoint as if never stopped; auto: from OUTPUT-DIR/last, if there is one"),
         ROW("seed", 0, OPTION_INT, &o->seed, "1234", 0, 9e15, "N", "of everything random"),
-        ROW("num-workers", 0, OPTION_INT, &o->num_workers, "0", 0, 1024, "N",
+        ROW("num-workers", 0, OPTION_INT, &o->num_workers, DEFAULT(GPU_WORKERS), 0, 1024, "N",
             "threads that prepare batches; 0: half the cores, at most 4"),
         ROW("device", 0, OPTION_CHOICE, &o->device, "auto", 0, 0, "auto|cpu|cuda",
             "what computes; auto: the GPU if there is one"),
         ROW("threads", 0, OPTION_INT, &o->threads, "0", 0, 4096, "N", "threads of the cpu device; 0: all cores"),
         ROW("amp", 0, OPTION_FLAG, &o->amp, "false", 0, 0, NULL,
             "16-bit matmuls and activations on a GPU; the cpu device computes in float32"),
+        ROW("no-tf32", 0, OPTION_FLAG, &o->no_tf32, "false", 0, 0, NULL,
+            "exact f32 matmuls on a GPU, where the default is TF32 if the card has it"),
         ROW("grad-checkpointing", 0, OPTION_FLAG, &o->grad_checkpointing, "false", 0, 0, NULL,
             "keep only the inputs of the blocks and compute the rest again: less memory, a third more work"),
         ROW("skip-nonfinite", 0, OPTION_FLAG, &o->skip_nonfinite, "false", 0, 0, NULL,
@@ -81,9 +92,12 @@ int train_option_rows(TrainOptions *o, Option *rows) {
     return (int)(sizeof shared / sizeof *shared);
 }
 
-void train_options_resolve(TrainOptions *o) {
-    if (!o->batch_size && !o->token_budget) o->batch_size = 8;
-    if (!o->grad_accumulation) o->grad_accumulation = 4;
+void train_options_resolve(TrainOptions *o, const Option *rows, int n_rows) {
+    bool sized = false;
+    for (int i = 0; i < n_rows; i++) sized |= rows[i].value == &o->batch_size && rows[i].given;
+    if (o->token_budget && !sized) o->batch_size = 0;
+    if (!o->batch_size && !o->token_budget) o->batch_size = GPU_BATCH;
+    if (!o->grad_accumulation) o->grad_accumulation = GPU_ACCUMULATION;
     if (!o->val_batch_size) o->val_batch_size = o->batch_size ? 2 * o->batch_size : 16;
     if (!o->num_workers) {
         long cores = sysconf(_SC_NPROCESSORS_ONLN) / 2;

@@ -47,9 +47,19 @@ static inline AttentionShape attention_shape(Tensor qkv, Sequences sequences, At
     return a;
 }
 
-/* Tensor cores read rows in pieces of 16 bytes; Turing has none for bf16. */
+/* Tensor cores read rows in pieces of 16 bytes; Turing has none for bf16, and Volta's take other fragments. */
 static inline bool attention_on_tensor_cores(const Device *device, DType type, const AttentionShape &a) {
-    return type != DTYPE_F32 && a.head_size % 8 == 0 && (type == DTYPE_F16 || cuda_state(device)->capability >= 80);
+    return type != DTYPE_F32 && a.head_size % 8 == 0 && cuda_state(device)->capability >= (type == DTYPE_F16 ? 75 : 80);
+}
+
+/* The first statement of the kernels on tensor cores: what they would be made of on Volta takes many minutes to
+ * compile, and nobody calls it. */
+template <class T> GPU_INLINE void only_on_tensor_cores() {
+    only_where_used<T>();
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ < 750
+    __trap();
+    __builtin_unreachable();
+#endif
 }
 
 /* Calls f with head_size, rounded up to one that there are kernels for, as a constant. */

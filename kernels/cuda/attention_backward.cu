@@ -166,7 +166,7 @@ GPU_INLINE void backward_dropout(uint32_t (&kept)[4], const AttentionShape &a, i
 template <class T, int HEAD, int WARPS, bool DROPOUT>
 __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
     attention_backward_kernel(BackwardTensors<T> g, AttentionShape a) {
-    only_where_used<T>();
+    only_on_tensor_cores<T>();
     using Tiles = BackwardTiles<HEAD, WARPS>;
     constexpr int KEYS = Tiles::KEYS, QUERIES = Tiles::QUERIES, THREADS = Tiles::THREADS;
     DYNAMIC_SHARED(T, shared);

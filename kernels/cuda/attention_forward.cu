@@ -79,7 +79,7 @@ GPU_INLINE void forward_dropout(float (&p)[KEYS / 8][4], const AttentionShape &a
 template <class T, int HEAD, int WARPS, bool DROPOUT>
 __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
     attention_forward_kernel(T *out, float *lse, const T *qkv, AttentionShape a) {
-    only_where_used<T>();
+    only_on_tensor_cores<T>();
     constexpr int QUERIES = ForwardTiles<HEAD, WARPS>::QUERIES, KEYS = ForwardTiles<HEAD, WARPS>::KEYS;
     constexpr int KEPT = HEAD <= 64 ? HEAD / 16 : 1;
     DYNAMIC_SHARED(T, shared);

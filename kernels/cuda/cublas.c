@@ -122,9 +122,7 @@ typedef struct {
     cublasLtMatrixLayout_t a, b, c; /* ours */
 } Problem;
 
-static bool is_tf32(const Device *device, const Gemm *g) {
-    return g->type == DTYPE_F32 && cuda_state(device)->capability >= 80 && !cuda_state(device)->no_tf32;
-}
+static bool is_tf32(const Device *device, const Gemm *g) { return g->type == DTYPE_F32 && device->tf32; }
 
 static cudaDataType_t data_type(DType type) {
     return type == DTYPE_BF16 ? CUDA_R_16BF : type == DTYPE_F16 ? CUDA_R_16F : CUDA_R_32F;

@@ -65,7 +65,6 @@ typedef struct {
     Timed *timed; /* with Device.profile */
     int n_timed;
     void *library; /* cuBLASLt's: kernels/cuda/cublas.c */
-    bool no_tf32;  /* its f32 products in true f32, even where the card has TF32 */
 } CudaState;
 
 static inline CudaState *cuda_state(const Device *device) { return (CudaState *)device->state; }

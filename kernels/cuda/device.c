@@ -304,6 +304,7 @@ Device *cuda_device_open(int index) {
                        .n_threads = 1,
                        .ops = &cuda_operations,
                        .half = half_of(state->capability),
+                       .tf32 = state->capability >= 80,
                        .allocate = cuda_allocate,
                        .release = cuda_release,
                        .upload = cuda_upload,
@@ -321,7 +322,7 @@ Device *cuda_device_open(int index) {
                        .state = state};
     card_name(device->card, properties.name);
     snprintf(device->notes, sizeof device->notes, "TF32 %s",
-             state->capability >= 80 ? "enabled" : "is not in this card: f32 products are exact");
+             device->tf32 ? "enabled" : "is not in this card: f32 products are exact");
     snprintf(device->description, sizeof device->description, "cuda: %.48s, %.1f GB, sm_%d, %d multiprocessors",
              properties.name, (double)properties.totalGlobalMem * 1e-9, state->capability, state->n_multiprocessors);
     return device;

@@ -78,8 +78,8 @@ template <class T> GPU_INLINE uint32_t pack_pair(float x, float y) {
     }
 }
 template <class T> GPU_INLINE float2 unpack_pair(uint32_t bits) {
-    if constexpr (is_bf16<T>::value)
-        return __bfloat1622float2(*reinterpret_cast<__nv_bfloat162 *>(&bits));
+    if constexpr (is_bf16<T>::value) /* the upper half of an f32 */
+        return make_float2(__uint_as_float(bits << 16), __uint_as_float(bits & 0xFFFF0000u));
     else
         return __half22float2(*reinterpret_cast<__half2 *>(&bits));
 }
@@ -160,21 +160,28 @@ GPU_INLINE void load_matrix_x4_slowly(uint32_t (&r)[4], const void *row, bool tr
     }
 }
 
-template <class T> GPU_INLINE void mma_16x8x16_slowly(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+/* A call, not inlined: a kernel has hundreds of them, and would take many minutes to compile. */
+template <class T> __device__ __noinline__ float4 mma_16x8x16_slowly(float4 d, uint4 a, uint32_t b0, uint32_t b1) {
     int lane = threadIdx.x % 32, row = lane / 4, column = 2 * (lane % 4);
-    uint32_t b[2] = {b0, b1};
 #pragma unroll
     for (int k = 0; k < 8; k++) { /* pairs (2k, 2k + 1) of the sum's index */
-        int half = k / 4, at = k % 4;
-        float2 a_low = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, a[2 * half], 4 * row + at));
-        float2 a_high = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, a[2 * half + 1], 4 * row + at));
-        float2 b_left = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, b[half], 4 * column + at));
-        float2 b_right = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, b[half], 4 * (column + 1) + at));
-        d[0] += a_low.x * b_left.x + a_low.y * b_left.y;
-        d[1] += a_low.x * b_right.x + a_low.y * b_right.y;
-        d[2] += a_high.x * b_left.x + a_high.y * b_left.y;
-        d[3] += a_high.x * b_right.x + a_high.y * b_right.y;
+        int at = k % 4;
+        float2 a_low = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, k < 4 ? a.x : a.z, 4 * row + at));
+        float2 a_high = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, k < 4 ? a.y : a.w, 4 * row + at));
+        float2 b_left = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, k < 4 ? b0 : b1, 4 * column + at));
+        float2 b_right = unpack_pair<T>(__shfl_sync(0xFFFFFFFFu, k < 4 ? b0 : b1, 4 * (column + 1) + at));
+        d.x += a_low.x * b_left.x + a_low.y * b_left.y;
+        d.y += a_low.x * b_right.x + a_low.y * b_right.y;
+        d.z += a_high.x * b_left.x + a_high.y * b_left.y;
+        d.w += a_high.x * b_right.x + a_high.y * b_right.y;
     }
+    return d;
+}
+
+template <class T> GPU_INLINE void mma_16x8x16_slowly(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    float4 sums =
+        mma_16x8x16_slowly<T>(make_float4(d[0], d[1], d[2], d[3]), make_uint4(a[0], a[1], a[2], a[3]), b0, b1);
+    d[0] = sums.x, d[1] = sums.y, d[2] = sums.z, d[3] = sums.w;
 }
 
 #if defined __CUDACC__

@@ -85,7 +85,7 @@ static inline void change_schedule(Rig *rig) {
  * card's TF32 has the precision of f16. */
 static inline Rig rig_open(DType half) {
     Rig rig = {.cpu = cpu_device_open(2), .cuda = cuda_device_open(0)};
-    cuda_state(rig.cuda)->no_tf32 = true;
+    rig.cuda->tf32 = false;
     if (half != DTYPE_F32) rig.cuda->half = half;
     rig.step = rig.cuda->allocate(rig.cuda, sizeof *rig.step);
     change_schedule(&rig);

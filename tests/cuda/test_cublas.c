@@ -266,7 +266,7 @@ static const CublasFunctions functions = {.cublasLtCreate = create,
 
 static Rig rig_with_library(DType half) {
     Rig rig = rig_open(half);
-    cuda_state(rig.cuda)->no_tf32 = false;
+    rig.cuda->tf32 = cuda_state(rig.cuda)->capability >= 80;
     memset(&counts, 0, sizeof counts);
     cublas_open(rig.cuda, &functions);
     return rig;
@@ -409,7 +409,7 @@ static void the_fastest_way_with_the_same_bits_is_taken_and_remembered(void **st
 static void true_f32_where_it_is_wanted(void **state) {
     (void)state;
     Rig rig = rig_with_library(DTYPE_F32);
-    cuda_state(rig.cuda)->no_tf32 = true;
+    rig.cuda->tf32 = false;
     check_layer(&rig, DTYPE_F32, 5, 7, 3, WEIGHT_OUT_IN, false);
     assert_int_equal(counts.f32_as_tf32, 0);
     rig_close(&rig);

@@ -326,7 +326,7 @@ static void f32_products_in_tf32(void **state) {
     Rig rig = rig_open(DTYPE_F32);
     Pair x = pair_normal(&rig, DTYPE_F32, 130, 72, 1), w = pair_normal(&rig, DTYPE_F32, 72, 40, 1);
     Pair y = pair_poisoned(&rig, DTYPE_F32, 130, 40), none = pair_none();
-    cuda_state(rig.cuda)->no_tf32 = false;
+    rig.cuda->tf32 = cuda_state(rig.cuda)->capability >= 80;
     linear_forward(rig.cpu, y.cpu, x.cpu, w.cpu, none.cpu, WEIGHT_IN_OUT);
     linear_forward(rig.cuda, y.cuda, x.cuda, w.cuda, none.cuda, WEIGHT_IN_OUT);
     expect_pair(&rig, "y", y, 4 * 0x1p-9);

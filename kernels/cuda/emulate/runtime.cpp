@@ -17,7 +17,7 @@ bool capture_forbids_memory();
 
 constexpr size_t DEVICE_MEMORY = (size_t)16 << 30; /* as a T4 has */
 constexpr int MULTIPROCESSORS = 4;                 /* few, so that grids as large as the device still loop */
-constexpr int CAPABILITY = 89; /* unless EMULATE_CAPABILITY says otherwise */
+constexpr int CAPABILITY = 89;                     /* unless EMULATE_CAPABILITY says otherwise */
 
 typedef std::map<const char *, size_t> Allocations;
 static std::mutex lock;

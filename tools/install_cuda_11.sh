@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Puts the distribution's CUDA 11.8 (Debian 12, non-free; 910 MB to fetch) and the g++ 11 that it needs into the
+# directory given, without installing anything: the oldest toolkit that this project builds with, and one that knows V100.
+#   tools/install_cuda_11.sh build/cuda-11.8
+set -eu
+mkdir -p "$1"
+directory=$(cd "$1" && pwd)
+root=$directory/usr
+[ -x "$root/bin/nvcc" ] && exit 0
+packages=(nvidia-cuda-toolkit nvidia-cuda-dev libnvvm4 g++-11 gcc-11 cpp-11 libgcc-11-dev libstdc++-11-dev)
+
+mkdir -p "$directory"/lists/partial "$directory"/cache/archives/partial "$directory"/packages
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main non-free" \
+    >"$directory/sources.list"
+options=(-qq -o "Dir::Etc::SourceList=$directory/sources.list" -o Dir::Etc::SourceParts=/dev/null
+    -o "Dir::State::Lists=$directory/lists" -o "Dir::Cache=$directory/cache" -o Debug::NoLocking=1 -o APT::Sandbox::User=)
+apt-get "${options[@]}" update
+(cd "$directory/packages" && apt-get "${options[@]}" download "${packages[@]}")
+for package in "$directory"/packages/*.deb; do
+    case $package in
+    */nvidia-cuda-dev_*) parts=('./usr/include/*' '*/libcudart_static.a') ;; # most of it are other libraries
+    *) parts=('./usr/*') ;;
+    esac
+    dpkg-deb --fsys-tarfile "$package" | tar -x -C "$directory" --wildcards "${parts[@]}"
+done
+rm -rf "$directory"/packages "$directory"/lists "$directory"/cache
+
+# The distribution's nvcc looks for everything in /usr: say where it is instead.
+inside=$root/lib/nvidia-cuda-toolkit
+rm -f "$inside"/bin/g++ "$inside"/bin/gcc "$inside/bin/nvcc.profile" "$root/bin/nvcc"
+cat >"$inside/bin/nvcc.profile" <<END
+NVVMIR_LIBRARY_DIR = $inside/libdevice
+PATH += $inside/bin:$root/bin:
+INCLUDES += -I$root/include
+END
+printf '#!/bin/sh\nexec %s/bin/nvcc -ccbin %s/bin/g++-11 "$@"\n' "$inside" "$root" >"$directory/nvcc"
+chmod +x "$directory/nvcc"
+mv "$directory/nvcc" "$root/bin/nvcc" # last: whoever finds it finds all
