@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/cards.h"
 #include "train/log.h"
 #include "train/memory.h"
 #include "train/report.h"
@@ -56,7 +57,9 @@ typedef struct {
 
     double window_sums[MODEL_MAX_METRICS], window_counts[BATCH_MAX_COUNTS]; /* since the last log line */
     int64_t window_tokens, window_steps;
+    double window_flops; /* of training */
     double window_start, run_start, seconds_before, shown_at;
+    double peak_flops; /* what the card is stated to do in the type of the matrix products; 0: not known */
     float grad_norm;
     int64_t first_step, saved_step, allocations_at_first_step, allocations_at_last_step;
     bool save_failed;
@@ -343,6 +346,8 @@ static void train_step(Run *run) {
     Queued *step = &run->queued[run->n_queued];
     Dump *dump = o->debug_dump && t->state.step == run->first_step ? dump_open(device) : NULL;
 
+    double flops_before, bytes_before;
+    device_totals(device, &flops_before, &bytes_before);
     step->before = t->state;
     step->n_samples = 0;
     device->clear(device, model->gradients.data, tensor_bytes(model->gradients));
@@ -366,6 +371,9 @@ static void train_step(Run *run) {
                    .step = t->state.step + 1 - t->state.skipped_steps};
     adamw_update(device, model->weights, model->half_weights, t->m, t->v, model->gradients, norm, model->loss_scale,
                  run->segments, run->n_segments, adamw);
+    double flops, bytes;
+    device_totals(device, &flops, &bytes);
+    run->window_flops += flops - flops_before;
     float scale[LOSS_SCALE_FIELDS] = {[LOSS_SCALE_FACTOR] = 1};
     if (scaled && dump) device->download(device, scale, model->loss_scale.data, sizeof scale);
     if (scaled) loss_scale_update(device, model->loss_scale, norm, stopped);
@@ -450,19 +458,26 @@ static void log_train(Run *run, bool line) {
         return;
     }
     double rate = (double)run->window_steps / elapsed, tokens = (double)run->window_tokens / elapsed;
-    log_line(run->log, "[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f step/s=%.3g tokens/s=%.0f ETA %s",
+    double of_peak = run->peak_flops > 0 ? run->window_flops / elapsed / run->peak_flops : 0;
+    char utilisation[24] = "";
+    /* Operations that are done again count too: then it is the hardware's utilisation, not the model's. */
+    const char *name = t->options->grad_checkpointing ? "HFU" : "MFU";
+    if (of_peak > 0) snprintf(utilisation, sizeof utilisation, " %s=%.1f%%", name, 100 * of_peak);
+    log_line(run->log, "[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f step/s=%.3g tokens/s=%.0f%s ETA %s",
              (long long)t->state.epoch, (long long)t->state.step, text, learning_rate_of_step(run),
-             (double)run->grad_norm, rate, tokens, format_duration(remaining_seconds(run), eta));
+             (double)run->grad_norm, rate, tokens, utilisation, format_duration(remaining_seconds(run), eta));
     LogValue more[] = {{"train/lr", learning_rate_of_step(run)},
                        {"train/grad_norm", (double)run->grad_norm},
                        {"train/steps_per_second", rate},
                        {"train/tokens_per_second", tokens},
-                       {"train/epoch", (double)t->state.epoch}};
-    log_metrics(run, "train", values, more, 5);
+                       {"train/epoch", (double)t->state.epoch},
+                       {t->options->grad_checkpointing ? "train/hfu" : "train/mfu", of_peak}};
+    log_metrics(run, "train", values, more, of_peak > 0 ? 6 : 5);
     remember_metrics(run, "train", 0, values);
     memset(run->window_sums, 0, sizeof run->window_sums);
     memset(run->window_counts, 0, sizeof run->window_counts);
     run->window_tokens = run->window_steps = 0;
+    run->window_flops = 0;
     run->window_start = seconds_now();
 }
 
@@ -495,9 +510,19 @@ static bool validate(Run *run) {
     return true;
 }
 
+static double peak_flops(const Training *t) {
+    const Card *card = card_find(t->device->description);
+    if (!card) return 0;
+    return tensor_given(t->model->half_weights) ? card->half : t->device->tf32 ? card->tf32 : card->f32;
+}
+
 static Run run_open(Training *t) {
     const TrainOptions *o = t->options;
-    Run run = {.t = t, .saved_step = -1, .first_step = t->state.step, .seconds_before = t->state.seconds};
+    Run run = {.t = t,
+               .peak_flops = peak_flops(t),
+               .saved_step = -1,
+               .first_step = t->state.step,
+               .seconds_before = t->state.seconds};
     int64_t g = o->grad_accumulation;
     int n = t->model->n_metrics, sequences;
     LoaderOptions options = train_loader_options(o, &t->state);

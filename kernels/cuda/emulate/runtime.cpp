@@ -195,7 +195,8 @@ static int capability() {
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
     if (device != 0) return set_error(cudaErrorInvalidDevice);
     memset(properties, 0, sizeof *properties);
-    strcpy(properties->name, "emulated");
+    const char *name = getenv("EMULATE_CARD");
+    snprintf(properties->name, sizeof properties->name, "%s", name ? name : "emulated");
     properties->totalGlobalMem = DEVICE_MEMORY;
     properties->major = capability() / 10;
     properties->minor = capability() % 10;
