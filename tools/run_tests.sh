@@ -14,7 +14,7 @@ for program in "$@"; do
     count() { sed -n "s/^\[  $1 *\] \([0-9]*\) test.*/\1/p" "$log" | awk '{n += $1} END {print n + 0}'; }
     ok=$(count PASSED) bad=$(count FAILED) skip=$(count SKIPPED)
     [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] && bad=1
-    printf '%-28s %4d passed %3d failed %3d skipped  %6.1f s\n' "$(basename "$program")" "$ok" "$bad" "$skip" "$seconds"
+    printf '%-28s %4d passed %3d failed %3d skipped  %6.1f s\n' "${program#*tests/}" "$ok" "$bad" "$skip" "$seconds"
     if [ "$bad" -ne 0 ]; then
         echo "--- $program (exit $status), the end of $log:"
         tail -n 60 "$log"

@@ -609,7 +609,8 @@ static int finish(Run *run) {
                           {"summary/skipped_steps", (double)t->state.skipped_steps},
                           {"summary/planned_bytes", (double)t->planned_bytes},
                           {"summary/peak_bytes", (double)t->device->peak_allocated}};
-    log_values(run->log, "summary", t->state.step, run->seconds_before + elapsed, summary, 6);
+    log_values(run->log, "summary", t->state.step, run->seconds_before + elapsed, summary,
+               t->device->host_memory ? 4 : 6);
     log_line(run->log, "[Done] step %lld of %lld in %s, %s/s", (long long)t->state.step, (long long)run->total_steps,
              format_duration(elapsed, text[0]), format_count(flops / elapsed, "FLOP", text[1]));
     if (o->debug_dump && t->state.step == run->first_step)

@@ -134,7 +134,6 @@ Device *cpu_device_open(int n_threads) {
     /* Room for attention over sequences of 4,096 rows and heads of 128, so that nothing is allocated while training:
      * pages that are never touched cost nothing. */
     cpu_scratch(device, (size_t)n_threads * 4096 * (2 * 64 + 1 + 4 * 128));
-    device->allocated = device->peak_allocated = 0; /* nor do they count */
     const dnnl_version_t *version = dnnl_version();
     snprintf(device->description, sizeof device->description, "cpu: %d threads, %s, oneDNN %d.%d.%d", n_threads,
              set.name, version->major, version->minor, version->patch);
