@@ -4,13 +4,15 @@
  *   bench_step DEVICE THREADS REPEATS gpt2 B T                          GPT-2 124M, 50257 classes, the head tied
  *   bench_step DEVICE THREADS REPEATS tts D L H V K TEXT,CODES...       the TTS GPT, a pair of lengths a sample
  *
- * DEVICE: cpu, cuda (f32), or amp (cuda in its 16-bit type). Prints the seconds of each repeat, one a line, then three
- * lines "name value" with what limits the step, what computed, and a profile of one more step. */
+ * DEVICE: cpu, cuda (f32), or amp (cuda in its 16-bit type). Prints the seconds of each repeat, one a line, then
+ * lines "name value" with what limits the step, the card's stated rates and what computed, and a profile of one more
+ * step. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/tts_dataset.h"
+#include "kernels/cards.h"
 #include "model/block.h"
 #include "model/gpt.h"
 #include "train/memory.h"
@@ -229,7 +231,9 @@ int main(int argc, char **argv) {
     double flops, bytes;
     device_totals(device, &flops, &bytes);
     printf("flops %.6g\nbytes %.6g\nactivations %zu\n", flops / repeats, bytes / repeats, bench.arena.peak);
-    puts(device->description);
+    const Card *card = card_find(device->description);
+    if (card) printf("peak %.6g\nbandwidth %.6g\n", card->half, card->bandwidth);
+    printf("device %s\n", device->description);
     device_reset_counters(device);
     device->profile = true;
     bench_step(&bench, &batch, repeats + 1);

@@ -30,12 +30,6 @@ except ImportError:
 
 REPEATS = 20
 DEADLINE = time.monotonic() + float(os.environ.get("BENCH_SECONDS", "400"))
-# Dense 16-bit tensor-core FLOP/s with f32 accumulation, and bytes/s of the memory, as the makers state them.
-PEAKS = {
-    "T4": (65e12, 320e9), "V100": (125e12, 900e9), "A30": (165e12, 933e9), "A10": (125e12, 600e9), "A40": (150e12, 696e9),
-    "A100": (312e12, 1555e9), "L40S": (362e12, 864e9), "L4": (121e12, 300e9), "3090": (71e12, 936e9),
-    "4090": (165e12, 1008e9), "H100": (989e12, 3350e9), "H200": (989e12, 4800e9),
-}  # fmt: skip
 
 
 def ask_driver(what):
@@ -44,11 +38,6 @@ def ask_driver(what):
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-
-
-def peaks_of(name):
-    words = name.replace("-", " ").split()
-    return next((value for key, value in PEAKS.items() if key in words), (math.nan, math.nan))
 
 
 def copy_bandwidth():
@@ -134,14 +123,19 @@ def ours(program, arguments):
         print(" ".join(command), why, sep="\n", file=sys.stderr)
         return {"failed": why}
     lines = run.stdout.splitlines()
-    rows = [line.split() for line in lines[REPEATS + 5 :]]
+    words = [line.split() for line in lines[REPEATS:]]
+    said = {w[0]: " ".join(w[1:]) for w in words if len(w) > 1}
     profile = [
-        {"operation": r[0], "calls": int(r[1]), "ms": float(r[4]), "gflops": float(r[5]), "gbs": float(r[6])} for r in rows if len(r) == 7
+        {"operation": r[0], "calls": int(r[1]), "ms": float(r[4]), "gflops": float(r[5]), "gbs": float(r[6])}
+        for r in words
+        if len(r) == 7 and r[1].isdigit()
     ]
     return {
         "seconds": statistics.median(float(x) for x in lines[:REPEATS]),
-        "flops": float(lines[REPEATS].split()[1]),
-        "device": lines[REPEATS + 3],
+        "flops": float(said["flops"]),
+        "peak": float(said.get("peak", "nan")),
+        "bandwidth": float(said.get("bandwidth", "nan")),
+        "device": said["device"],
         "profile": profile,
     }
 
@@ -174,8 +168,6 @@ def main():
         sys.exit("bench_gpu.py: this torch sees no GPU; a Python without torch times our side alone")
     name = torch.cuda.get_device_name(0) if torch else ask_driver("name")
     dtype = torch and (torch.bfloat16 if torch.cuda.get_device_capability(0) >= (8, 0) else torch.float16)
-    peak, stated = peaks_of(name)
-    bandwidth = copy_bandwidth() if torch else stated
     full = (1280, 24, 20, 12000, 8192)
     pool = sorted(utterances(256, 1), key=lambda u: u[1])
     cases = [
@@ -192,6 +184,8 @@ def main():
             row[kind + "_s"], row[kind + "_missing"] = theirs(build, dtype, kind == "compiled")
         print(row["step"], row["ours"].get("seconds"), row["eager_s"], row["compiled_s"], flush=True)
 
+    peak, stated = next(((r["ours"]["peak"], r["ours"]["bandwidth"]) for r in rows if "peak" in r["ours"]), (math.nan, math.nan))
+    bandwidth = copy_bandwidth() if torch else stated
     peer_text = "no PyTorch"
     if torch is not None:
         half = str(dtype).removeprefix("torch.")
