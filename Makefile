@@ -1,6 +1,7 @@
 # make            builds the programs            make demo   installs what is missing, then trains a small TTS GPT
 # make GPU=l4     for one card: configs/gpu      make gpu-test, make gpu-bench, make gpu-bundle
-# make test       installs, builds, all tests    make test-asan, make test-race, make fuzz, make lint, make bench-cpu, make readme
+# make test       installs, builds, all tests    make test-asan, make test-race, make test-mutations,
+#                                                make fuzz, make lint, make bench-cpu, make readme
 # Objects go to build/NAME/, one folder a kind of build; outside build/ only the programs and demo/work are written.
 
 MAKEFLAGS += --no-builtin-rules
@@ -203,6 +204,7 @@ cuda-toolkit:
 
 test: packages-build+test cuda-toolkit
 	@$(MAKE) --no-print-directory check check-gpu
+	@tests/cuda/mutations.sh --some
 
 check:
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none tests
@@ -236,6 +238,11 @@ test-asan: packages-build+test cuda-toolkit
 test-race: packages-build+test cuda-toolkit
 	@$(MAKE) --no-print-directory -j$(shell nproc) run-cuda-tests GPU=none BUILD=build/race OPTIMIZE="-O2 -g" \
 	    KERNEL_EXTRA="-fsanitize=thread -Wno-tsan" EMULATOR_EXTRA=-DEMULATE_CHECK
+
+# The tests of the tests: every bug of tests/cuda/mutations.txt, planted in the kernels, must make one fail. `make test`
+# plants some of them.
+test-mutations: packages-build+test cuda-toolkit
+	@tests/cuda/mutations.sh
 
 run-cuda-tests: $(CUDA_TESTS)
 	@BUILD=$(BUILD) tools/run_tests.sh $(CUDA_TESTS)
@@ -294,6 +301,6 @@ clean:
 	rm -rf build $(PROGRAMS) demo/work
 
 FORCE:
-.PHONY: all demo test check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race run-cuda-tests fuzz lint bench-cpu gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
+.PHONY: all demo test check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race test-mutations run-cuda-tests fuzz lint bench-cpu gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

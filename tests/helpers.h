@@ -3,6 +3,7 @@
 #ifndef TESTS_HELPERS_H
 #define TESTS_HELPERS_H
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,6 +28,13 @@ int run_command(char *output, size_t size, const char *format, ...) PRINTF_LIKE(
 int run_function(char *output, size_t size, void (*function)(void *), void *argument);
 
 void assert_contains(const char *text, const char *part);
+/* |got - want| <= tolerance; a NaN is near nothing. (To cmocka's assert_float_equal it equals everything.) */
+#define assert_near(got, want, tolerance)                                                                              \
+    do {                                                                                                               \
+        double got_ = (double)(got), want_ = (double)(want);                                                           \
+        if (!(got_ == want_ || fabs(got_ - want_) <= (double)(tolerance)))                                             \
+            fail_msg("got %.9g, want %.9g", got_, want_);                                                              \
+    } while (0)
 /* |got - want|_2 / |want|_2 in double; norm-wise, 0 if both are 0. */
 double relative_error(const float *got, const float *want, int64_t n);
 void assert_close(const char *what, const float *got, const float *want, int64_t n, double tolerance);

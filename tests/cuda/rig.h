@@ -168,6 +168,7 @@ static inline float *pair_download(Rig *rig, Pair p) {
     int64_t n = tensor_numel(p.cuda);
     char *stored = xmalloc(tensor_bytes(p.cuda) + 1);
     float *out = xmalloc((size_t)(n + 1) * sizeof *out);
+    memset(stored, 0xFF, tensor_bytes(p.cuda)); /* a copy that comes late shows */
     rig->cuda->download(rig->cuda, stored, p.cuda.data, tensor_bytes(p.cuda));
     for (int64_t i = 0; i < n; i++) {
         uint32_t bits = 0;

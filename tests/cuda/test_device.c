@@ -12,9 +12,10 @@ static void staged_batches_are_what_they_were(void **state) {
         Pair buffers[2] = {pair_poisoned(&rig, DTYPE_F32, MOST, 0), pair_poisoned(&rig, DTYPE_F32, MOST, 0)};
         Pair read[STEPS];
         float *batch = xmalloc(MOST * sizeof *batch);
-        for (int step = 0; step < STEPS; step++) {
-            int64_t n = 1 + (MOST - 1) * (step % 3 + 1) / 3;
-            read[step] = pair_poisoned(&rig, DTYPE_F32, n, 0);
+        for (int step = 0; step < STEPS; step++)
+            read[step] = pair_poisoned(&rig, DTYPE_F32, 1 + (MOST - 1) * (step % 3 + 1) / 3, 0);
+        for (int step = 0; step < STEPS; step++) { /* nothing here waits for the device, but what must */
+            int64_t n = tensor_numel(read[step].cuda);
             for (int64_t i = 0; i < n; i++) batch[i] = ((float *)read[step].cpu.data)[i] = (float)(1000 * step + i);
             void *to = buffers[step % 2].cuda.data;
             rig.cuda->stage(rig.cuda, step % 2, to, batch, (size_t)n * sizeof *batch);

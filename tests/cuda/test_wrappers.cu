@@ -129,7 +129,7 @@ template <class T> static void multiplies(Way way) {
     Array<float> d_there(d);
     CHECKED(gpu_launch(multiply<T>, 1, 32, 0, 0, d_there.device, a_there.device, b_there.device, way));
     d_there.download();
-    for (int i = 0; i < 128; i++) assert_float_equal(d_there.host[i], want[i], 0);
+    for (int i = 0; i < 128; i++) assert_near(d_there.host[i], want[i], 0);
 }
 
 static void tensor_cores_multiply_f16(void **) { multiplies<f16>(BY_HAND); }
@@ -264,7 +264,7 @@ template <class T> static void reverses() {
     Array<T> in_there(in), out(in);
     CHECKED(gpu_launch(reverse_vectors<T>, 1, vectors, 0, 0, out.device, in_there.device, vectors));
     out.download();
-    for (int i = 0; i < n; i++) assert_float_equal(to_float(out.host[i]), to_float(in[n - 1 - i]), 0);
+    for (int i = 0; i < n; i++) assert_near(to_float(out.host[i]), to_float(in[n - 1 - i]), 0);
 }
 static void vectors_are_sixteen_bytes(void **) {
     assert_int_equal(Vector<float>::SIZE, 4);
@@ -284,7 +284,7 @@ static void approximate_powers_are_close(void **) {
     CHECKED(gpu_launch(powers, 1, 4, 0, 0, out.device, x_there.device, (int)x.size()));
     out.download();
     for (size_t i = 0; i < x.size(); i++)
-        assert_float_equal(out.host[i], exp2f(x[i]), 4e-7f * exp2f(x[i]) + 1.2e-38f); /* subnormals may become 0 */
+        assert_near(out.host[i], exp2f(x[i]), 4e-7f * exp2f(x[i]) + 1.2e-38f); /* subnormals may become 0 */
 }
 
 /* ---- warps and blocks ---- */
@@ -317,10 +317,10 @@ static void sums_and_maxima_reach_every_thread(void **) {
                 total += x[k];
                 most = fmaxf(most, x[k]);
             }
-            assert_float_equal(out.host[4 * i], total, 0);
-            assert_float_equal(out.host[4 * i + 1], most, 0);
-            assert_float_equal(out.host[4 * i + 2], block_total, 0);
-            assert_float_equal(out.host[4 * i + 3], block_most, 0);
+            assert_near(out.host[4 * i], total, 0);
+            assert_near(out.host[4 * i + 1], most, 0);
+            assert_near(out.host[4 * i + 2], block_total, 0);
+            assert_near(out.host[4 * i + 3], block_most, 0);
         }
     }
 }
@@ -423,8 +423,8 @@ static void atomics_lose_nothing(void **) {
     float sum = 0;
     for (int i = 0; i < n; i++) sum += (float)(i % 7);
     assert_int_equal(whole.download()[0], n * (n - 1) / 2);
-    assert_float_equal(real.download()[0], sum, 0);
-    assert_float_equal(precise.download()[0], n / 2, 0);
+    assert_near(real.download()[0], sum, 0);
+    assert_near(precise.download()[0], n / 2, 0);
     assert_int_equal(bits.download()[0], 0xFFFFFFFFu);
     assert_true(wide.download()[0] == (unsigned long long)n << 32);
     assert_int_equal(extremes.download()[0], n - 1);
@@ -471,8 +471,8 @@ static void launches_pass_arguments_and_places(void **) {
     first.download(), second.download();
     for (int i = 0; i < n; i++) {
         int other = (i / 64 * 64 + 63 - i % 64) % n;
-        assert_float_equal(first.host[i], 3 * x[other] + (float)(i / 64), 0);
-        assert_float_equal(second.host[i], x[other], 0);
+        assert_near(first.host[i], 3 * x[other] + (float)(i / 64), 0);
+        assert_near(second.host[i], x[other], 0);
     }
 }
 
@@ -498,7 +498,7 @@ static void launches_that_cannot_be_are_refused(void **) {
     CHECKED(
         cudaFuncSetAttribute((const void *)use_much_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     CHECKED(gpu_launch(use_much_shared, 1, 32, bytes, 0, out.device, n));
-    assert_float_equal(out.download()[31], (float)(n - 32), 0);
+    assert_near(out.download()[31], (float)(n - 32), 0);
     CHECKED(cudaGetLastError());
 }
 
