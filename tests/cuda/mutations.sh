@@ -71,7 +71,7 @@ try() {
     log=$work/logs/$number
     [ "$number" -eq 0 ] && log=$work/logs/none_${kind}_$test
     {
-        PLANTED_BUG=$number TEST_FILTER=${function#:} timeout 120 \
+        PLANTED_BUG=$number TEST_FILTER=${function#:} timeout 600 \
             "$work/$kind/tests/cuda/$program"
     } >"$log" 2>&1
     status=$?
