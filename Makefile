@@ -244,8 +244,10 @@ test-race: packages-build+test cuda-toolkit
 test-mutations: packages-build+test cuda-toolkit
 	@tests/cuda/mutations.sh
 
+# Of the whole program one run is enough, under three schedules: its other tests launch the same kernels.
 run-cuda-tests: $(CUDA_TESTS)
-	@BUILD=$(BUILD) tools/run_tests.sh $(CUDA_TESTS)
+	@BUILD=$(BUILD) tools/run_tests.sh $(filter-out %/test_program,$(CUDA_TESTS))
+	@BUILD=$(BUILD) TEST_FILTER=every_schedule_gives_the_same_bits tools/run_tests.sh $(filter %/test_program,$(CUDA_TESTS))
 
 # Every reader of untrusted bytes under libFuzzer, FUZZ_SECONDS each.
 FUZZ_SECONDS ?= 60
