@@ -1,0 +1,70 @@
+/* Which rows of a PSD manifest are trained on, validated on and tested on.
+ *
+ * Pooled, leave-one-sensor-out and few-shot splits are the reference's, number for number: what scikit-learn's
+ * StratifiedShuffleSplit and NumPy's RandomState give for the seed. Their weakness is that neighbouring sweeps of one
+ * file fall into different parts; a grouped split keeps each file, or each sensor, in one. */
+#ifndef DATA_PSD_SPLITS_H
+#define DATA_PSD_SPLITS_H
+
+#include "base/base.h"
+
+/* The columns of a manifest that splits depend on. A row's id is its place. */
+typedef struct {
+    int64_t n;
+    int classes;
+    const int32_t *labels;           /* [n]: 0 .. classes - 1; others (of unknown class) are in no split */
+    const int32_t *sensors;          /* [n]: places in sensor_names, which no two share */
+    const int32_t *files;            /* [n]: 0 .. n - 1 */
+    const char *const *sensor_names; /* in any order */
+} PsdRows;
+
+typedef struct {
+    int64_t *at; /* [n] */
+    int64_t n;
+} PsdIds;
+
+enum { PSD_TRAIN, PSD_VAL, PSD_TEST, PSD_PARTS };
+
+typedef struct {
+    PsdIds parts[PSD_PARTS];
+} PsdSplit;
+
+/* A split for each of some sensors, in the order of their names, or `shots` splits for each. */
+typedef struct {
+    int64_t sensors, shots;
+    int32_t *sensor;  /* [sensors] */
+    PsdSplit *splits; /* [sensors, shots] */
+} PsdSplits;
+
+/* All functions return false with an error, and nothing to be freed, for what cannot be split: too few rows of a class
+ * or in all, too few groups. `fraction`, in (0, 1], is how much of the rows to keep. */
+
+/* 70 % / 15 % / 15 %, every class alike. */
+bool psd_split_pooled(const PsdRows *rows, uint32_t seed, double fraction, PsdSplit *split, Error *error);
+/* The same shares, as near as whole groups allow, for every class: groups is rows->files, rows->sensors or a column of
+ * the same kind. No part is empty; it may well lack a class. Ids ascend. */
+bool psd_split_grouped(const PsdRows *rows, const int32_t *groups, uint32_t seed, double fraction, PsdSplit *split,
+                       Error *error);
+/* For each sensor a test on all of its rows, and 85 % / 15 % of a fraction of the others; of `sensors` sensors drawn
+ * by the seed, or of all (0). */
+bool psd_split_sensors(const PsdRows *rows, uint32_t seed, double fraction, int64_t sensors, PsdSplits *splits,
+                       Error *error);
+/* For each sensor and each of shots[n_shots]: so many rows of each class to train on, the others to test on, no
+ * validation. A class with no more rows than that has none in the test. */
+bool psd_split_few_shot(const PsdRows *rows, uint32_t seed, const int *shots, int64_t n_shots, int64_t sensors,
+                        PsdSplits *splits, Error *error);
+void psd_split_free(PsdSplit *split);
+void psd_splits_free(PsdSplits *splits);
+
+/* An error that names the first id that is twice in a split, or is none of n rows. */
+bool psd_split_check(const PsdSplit *split, int64_t n, Error *error);
+/* How many groups have rows in more than one part. */
+int64_t psd_split_shared_groups(const PsdSplit *split, const int32_t *groups, int64_t n);
+
+/* JSON, to the byte what the reference's json.dump writes; shots is NULL but for few-shot splits. */
+bool psd_split_write(const char *path, const PsdSplit *split, Error *error);
+bool psd_splits_write(const char *path, const PsdRows *rows, const PsdSplits *splits, const int *shots, Error *error);
+/* "pooled", 42, 0.25 -> "pooled_seed42_frac0.25.json", the fraction as Python prints it. free() */
+char *psd_split_name(const char *kind, uint32_t seed, double fraction);
+
+#endif
