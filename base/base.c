@@ -205,3 +205,8 @@ const char *nearest_name(const char *name, const char *const *names, int count) 
     }
     return best;
 }
+
+uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size) {
+    for (size_t i = 0; i < size; i++) hash = (hash ^ ((const unsigned char *)bytes)[i]) * 1099511628211u;
+    return hash;
+}

@@ -50,4 +50,8 @@ bool read_file_into(const char *path, char *buffer, size_t capacity, size_t *siz
  */
 const char *nearest_name(const char *name, const char *const *names, int count);
 
+/* FNV-1a of 64 bits, of bytes behind those that `hash` is of; begin with HASH_START. */
+#define HASH_START 14695981039346656037u
+uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size);
+
 #endif

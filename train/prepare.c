@@ -159,15 +159,14 @@ static void compare_options(const Training *t, const char *before_text) {
     free(now_text);
 }
 
-/* FNV-1a of every sample's id, rows and rows with a loss, in their order. */
+/* Of every sample's id, rows and rows with a loss, in their order. */
 static int64_t data_hash(const Dataset *dataset) {
-    uint64_t hash = 14695981039346656037u;
+    uint64_t hash = HASH_START;
     for (int64_t i = 0; i < dataset->n_samples; i++) {
         int64_t numbers[1 + BATCH_MAX_COUNTS] = {dataset->tokens(dataset, i)};
         const char *id = dataset->sample_id(dataset, i);
         dataset->counts(dataset, i, numbers + 1);
-        for (const char *c = id; *c; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
-        for (size_t b = 0; b < sizeof numbers; b++) hash = (hash ^ ((unsigned char *)numbers)[b]) * 1099511628211u;
+        hash = hash_bytes(hash_bytes(hash, id, strlen(id)), numbers, sizeof numbers);
     }
     return (int64_t)hash;
 }

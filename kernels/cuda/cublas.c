@@ -221,9 +221,7 @@ static Key key_of(const Device *device, const Gemm *g) {
 
 /* The entry of this key, or the free one where it belongs; NULL: the table is three quarters full. */
 static Choice *find(Cublas *cublas, const Key *key) {
-    uint64_t hash = 14695981039346656037u;
-    for (size_t i = 0; i < sizeof *key; i++) hash = (hash ^ ((const unsigned char *)key)[i]) * 1099511628211u;
-    for (size_t at = hash % CHOICES;; at = (at + 1) % CHOICES) {
+    for (size_t at = hash_bytes(HASH_START, key, sizeof *key) % CHOICES;; at = (at + 1) % CHOICES) {
         Choice *choice = &cublas->choices[at];
         if (!choice->key.m) return cublas->count < CHOICES / 4 * 3 ? choice : NULL;
         if (!memcmp(&choice->key, key, sizeof *key)) return choice;

@@ -181,15 +181,10 @@ static void cuda_reserve(Device *device, size_t measured, size_t staged) {
     for (int i = 0; i < 2; i++) grow_stage(device, &state->stages[i], staged);
 }
 
-static uint64_t hash_bytes(const void *bytes, size_t n, uint64_t hash) {
-    for (size_t i = 0; i < n; i++) hash = (hash ^ ((const unsigned char *)bytes)[i]) * 1099511628211u;
-    return hash ^ hash >> 29;
-}
-
 /* The recording of this key, or, emptied, the one that was not used for the longest time: of those seen only once, if
  * there are any. */
 static Recording *find_recording(CudaState *state, const void *key, size_t bytes) {
-    uint64_t hashes[2] = {hash_bytes(key, bytes, 14695981039346656037u), hash_bytes(key, bytes, 0x9E3779B97F4A7C15u)};
+    uint64_t hashes[2] = {hash_bytes(HASH_START, key, bytes), hash_bytes(~HASH_START, key, bytes)};
     Recording *oldest = &state->recordings[0];
     for (int i = 0; i < RECORDINGS; i++) {
         Recording *r = &state->recordings[i];
