@@ -22,7 +22,8 @@ enum {
     PURPOSE_KMEANS = 4,
     PURPOSE_PROJECTION = 5,
     PURPOSE_PAIRS = 6,
-    PURPOSE_TEST = 7
+    PURPOSE_TEST = 7,
+    PURPOSE_BOOTSTRAP = 8
 };
 
 typedef struct {

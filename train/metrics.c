@@ -9,9 +9,6 @@
 
 #include "kernels/philox.h"
 
-/* A purpose of random numbers beyond those of kernels/philox.h, which count from 1. */
-enum { PURPOSE_BOOTSTRAP = 'B' };
-
 /* Probabilities rounded to bf16 (8 bits) are each off by 2^-9 of themselves, and so is their sum; twice that. */
 static const double SUM_TOLERANCE = 0x1p-8;
 
