@@ -2,9 +2,9 @@
  * (tests/reference/make_golden.py), and the block's other forms against torch's own encoder layer.
  *
  * The tolerance, 2e-5 norm-wise per tensor, is what float32 leaves: 6e-8 a rounding, some hundred roundings deep. */
+#include "tests/files.h"
 #include "tests/tts_rig.h"
 
-#include "data/safetensors.h"
 #include "model/block.h"
 #include "train/loop.h"
 
@@ -24,38 +24,13 @@ static const TtsGptConfig golden_config = {.d_model = 32,
                                            .text_weight = 0.2f,
                                            .mel_weight = 0.8f};
 
-static TensorFile open_golden(const char *name) {
-    char *path = xformat("tests/reference/golden/%s.safetensors", name);
-    TensorFile file;
-    Error error;
-    if (!tensor_file_open(path, &file, &error)) fail_msg("%s: %s", path, error.text);
-    free(path);
-    return file;
-}
-
-static const StoredTensor *find(const TensorFile *file, const char *prefix, const char *name) {
-    char *full = xformat("%s%s", prefix, name);
-    const StoredTensor *tensor = tensor_file_find(file, full);
-    if (!tensor) fail_msg("%s: no tensor %s", file->path, full);
-    free(full);
-    return tensor;
-}
-
-static float *read_floats(const TensorFile *file, const char *prefix, const char *name) {
-    const StoredTensor *tensor = find(file, prefix, name);
-    float *out = xmalloc((size_t)(tensor->count + 1) * sizeof *out);
-    Error error;
-    if (!stored_to_f32(tensor, out, &error)) fail_msg("%s: %s", tensor->name, error.text);
-    return out;
-}
-
 static void read_parameters(const TensorFile *file, const char *prefix, const ParamTable *table, float *flat) {
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
         const StoredTensor *tensor = find(file, prefix, param->name);
         assert_int_equal(tensor->rank, param->rank);
         for (int k = 0; k < param->rank; k++) assert_int_equal(tensor->dims[k], param->dims[k]);
-        float *values = read_floats(file, prefix, param->name);
+        float *values = floats(file, prefix, param->name);
         memcpy(flat + param->offset, values, (size_t)param->count * sizeof *flat);
         free(values);
     }
@@ -63,7 +38,7 @@ static void read_parameters(const TensorFile *file, const char *prefix, const Pa
 
 static Batch read_batch(const TensorFile *file) {
     const StoredTensor *ids = find(file, "batch.", "text_ids"), *codes = find(file, "batch.", "codes");
-    float *conditioning = read_floats(file, "batch.", "condition"), *emotion = read_floats(file, "batch.", "emotion");
+    float *conditioning = floats(file, "batch.", "condition"), *emotion = floats(file, "batch.", "emotion");
     int n = (int)ids->dims[0], width = golden_config.d_model;
     for (int i = 0; i < n * RIG_CONDITIONING * width; i++) {
         conditioning[i] += emotion[i / (RIG_CONDITIONING * width) * width + i % width];
@@ -102,7 +77,7 @@ static void compare_parameters(const char *what, const TensorFile *file, const c
     const char *where = "";
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
-        float *want = read_floats(file, prefix, param->name), *got = xmalloc((size_t)param->count * sizeof *got);
+        float *want = floats(file, prefix, param->name), *got = xmalloc((size_t)param->count * sizeof *got);
         memcpy(got, flat + param->offset, (size_t)param->count * sizeof *got);
         if (!key_bias && strstr(param->name, "c_attn.bias")) {
             int64_t third = param->count / 3;
@@ -124,7 +99,7 @@ static void compare_loss_and_gradients(const char *name) {
     TensorFile file = open_golden(name);
     TtsRig rig = open_rig(0);
     Batch batch = read_batch(&file);
-    float *means = read_floats(&file, "", "means");
+    float *means = floats(&file, "", "means");
     for (int recompute = 0; recompute < 2; recompute++) {
         Pass pass = rig_pass(&rig, batch.counts, 1);
         pass.recompute = recompute;
@@ -159,7 +134,7 @@ static void check_key_bias(const TensorFile *file, const ParamTable *table, cons
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
         if (!strstr(param->name, "c_attn.bias")) continue;
-        float *want = read_floats(file, "after.", param->name);
+        float *want = floats(file, "after.", param->name);
         for (int64_t e = param->count / 3; e < 2 * param->count / 3; e++) {
             double moved = fabs((double)flat[param->offset + e] - (double)want[e]);
             if (!(moved <= 1.02 * rates)) fail_msg("%s[%d] is off by %.3g", param->name, (int)e, moved);
@@ -178,7 +153,7 @@ static void take_five_steps(const char *name, const char *const *micro_batches, 
         batches[i] = read_batch(&files[i]);
     }
     Tensor m = rig_flat(&rig), v = rig_flat(&rig), norm = tensor_1d(rig.device->allocate(rig.device, 64), DTYPE_F32, 1);
-    float *norms = read_floats(&golden, "", "norms"), *start = xmalloc(tensor_bytes(model->weights));
+    float *norms = floats(&golden, "", "norms"), *start = xmalloc(tensor_bytes(model->weights));
     memcpy(start, model->weights.data, tensor_bytes(model->weights));
     Segment *segments;
     int n_segments = params_segments(&model->params, weight_decay, &segments);
@@ -269,8 +244,8 @@ static void compare_blocks(const char *name, bool pre_norm, bool biases, bool ca
                     tensor_1d(weights, DTYPE_F32, table.flat_count),
                     {tensor_1d(offsets, DTYPE_I32, 4), offsets, 3},
                     &pass};
-    float *x = read_floats(&file, prefix, "x"), *y = read_floats(&file, prefix, "y");
-    float *dy = read_floats(&file, prefix, "dy"), *dx = read_floats(&file, prefix, "dx");
+    float *x = floats(&file, prefix, "x"), *y = floats(&file, prefix, "y");
+    float *dy = floats(&file, prefix, "dy"), *dx = floats(&file, prefix, "dx");
     Tensor got = blocks_forward(&stack, &run, tensor_2d(x, DTYPE_F32, 15, 32));
     assert_close("output", got.data, y, 15 * 32, tolerance);
     blocks_backward(&stack, &run, tensor_2d(dy, DTYPE_F32, 15, 32));

@@ -1,13 +1,9 @@
 /* The trainer's arithmetic, seen through the program: gradients, losses and five optimizer steps of train_gpt, read
  * from the files it writes, against the independent implementation in float64 (tests/reference/make_golden.py); and
  * what must be the same number on two ways through the loop. */
-#include "tests/helpers.h"
+#include "tests/files.h"
 
-#include <jansson.h>
 #include <math.h>
-
-#include "data/npy.h"
-#include "data/safetensors.h"
 
 enum { WIDTH = 32, CONDITIONING = 32, SAMPLES = 3, FROZEN_ROWS = 20, BASE_ROWS = 31, MAX_TENSORS = 64 };
 
@@ -28,52 +24,7 @@ static char *data;                                                              
 static const char *weights_path = "tests/reference/golden/weights.safetensors"; /* the base checkpoint */
 static char output[1 << 16];
 
-static TensorFile open_file(const char *path) {
-    TensorFile file;
-    Error error;
-    if (!tensor_file_open(path, &file, &error)) fail_msg("%s: %s", path, error.text);
-    return file;
-}
-
-static TensorFile open_in(const char *directory, const char *name) {
-    char *path = path_join(directory, name);
-    TensorFile file = open_file(path);
-    free(path);
-    return file;
-}
-
-static TensorFile open_golden(const char *name) {
-    char *path = xformat("tests/reference/golden/%s.safetensors", name);
-    TensorFile file = open_file(path);
-    free(path);
-    return file;
-}
-
-static const StoredTensor *find(const TensorFile *file, const char *prefix, const char *name) {
-    char *full = xformat("%s%s", prefix, name);
-    const StoredTensor *tensor = tensor_file_find(file, full);
-    if (!tensor) fail_msg("%s: no tensor %s", file->path, full);
-    free(full);
-    return tensor;
-}
-
-static float *floats(const TensorFile *file, const char *prefix, const char *name) {
-    const StoredTensor *tensor = find(file, prefix, name);
-    float *out = xmalloc((size_t)(tensor->count + 1) * sizeof *out);
-    Error error;
-    if (!stored_to_f32(tensor, out, &error)) fail_msg("%s: %s", tensor->name, error.text);
-    return out;
-}
-
 /* ---- the data ---- */
-
-static void write_npy(const char *name, const char *dtype, const void *bytes, int rank, int64_t d0, int64_t d1) {
-    char *path = path_join(data, name);
-    int64_t dims[2] = {d0, d1};
-    Error error;
-    if (!npy_write(path, dtype, bytes, rank, dims, &error)) fail_msg("%s: %s", path, error.text);
-    free(path);
-}
 
 /* The samples of a golden batch, one line each, into two manifests. */
 static void write_samples(const char *golden, FILE *own, FILE *both) {
@@ -86,10 +37,10 @@ static void write_samples(const char *golden, FILE *own, FILE *both) {
         static const char kinds[] = "tcke";
         char names[4][32], line[512];
         for (int k = 0; k < 4; k++) snprintf(names[k], sizeof names[k], "%s_%c%d.npy", golden, kinds[k], i);
-        write_npy(names[0], "<i4", (const int32_t *)ids->data + i * ids->dims[1], 1, text_lengths[i], 0);
-        write_npy(names[1], "<i4", (const int32_t *)codes->data + i * codes->dims[1], 1, code_lengths[i], 0);
-        write_npy(names[2], "<f4", condition + (ptrdiff_t)i * CONDITIONING * WIDTH, 2, CONDITIONING, WIDTH);
-        write_npy(names[3], "<f4", emotion + (ptrdiff_t)i * WIDTH, 1, WIDTH, 0);
+        write_npy(data, names[0], "<i4", (const int32_t *)ids->data + i * ids->dims[1], 1, text_lengths[i], 0);
+        write_npy(data, names[1], "<i4", (const int32_t *)codes->data + i * codes->dims[1], 1, code_lengths[i], 0);
+        write_npy(data, names[2], "<f4", condition + (ptrdiff_t)i * CONDITIONING * WIDTH, 2, CONDITIONING, WIDTH);
+        write_npy(data, names[3], "<f4", emotion + (ptrdiff_t)i * WIDTH, 1, WIDTH, 0);
         snprintf(line, sizeof line,
                  "{\"id\": \"%s_%d\", \"audio_path\": \"a.wav\", \"text\": \"x\", \"speaker\": \"s\", \"language\": "
                  "\"am\", \"duration\": null, \"text_ids_path\": \"%s\", \"text_len\": %d, \"codes_path\": \"%s\", "
@@ -138,25 +89,8 @@ static char *train(const char *manifest, const char *options, ...) {
     return run;
 }
 
-/* The values of one key in log.jsonl, in order. */
-static int logged(const char *run, const char *kind, const char *key, double *values, int capacity) {
-    char *path = path_join(run, "log.jsonl"), *text = read_text(path);
-    int n = 0;
-    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
-        json_t *record = json_loads(line, 0, NULL), *value;
-        assert_non_null(record);
-        value = json_object_get(record, key);
-        if (!strcmp(json_string_value(json_object_get(record, "kind")), kind) && value && n < capacity)
-            values[n++] = json_number_value(value);
-        json_decref(record);
-    }
-    free(text);
-    free(path);
-    return n;
-}
-
 static double logged_once(const char *run, const char *kind, const char *key) {
-    double value;
+    double value = NAN;
     if (logged(run, kind, key, &value, 1) != 1) fail_msg("%s: no %s of kind %s", run, key, kind);
     return value;
 }

@@ -3,16 +3,13 @@
 #ifndef TESTS_TRAIN_RIG_H
 #define TESTS_TRAIN_RIG_H
 
-#include "tests/helpers.h"
+#include "tests/files.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "data/npy.h"
-#include "data/safetensors.h"
 #include "kernels/philox.h"
 
 enum { SAMPLES = 24, D_MODEL = 64, TEXT_PIECES = 50, CODES = 40 };
@@ -31,15 +28,6 @@ static inline const char *program_at(const char *which) {
 
 static inline uint32_t draw(uint64_t sample, uint64_t element, uint32_t below) {
     return philox_bits(sample, PURPOSE_TEST, 9, element) % below;
-}
-
-static inline void write_npy(const char *directory, const char *name, const char *dtype, const void *data, int rank,
-                             int64_t d0, int64_t d1) {
-    char *path = path_join(directory, name);
-    int64_t dims[2] = {d0, d1};
-    Error error;
-    if (!npy_write(path, dtype, data, rank, dims, &error)) fail_msg("%s: %s", path, error.text);
-    free(path);
 }
 
 /* One utterance's four files and its manifest line. long_codes: so many codes, 0: 10 to 59. */
@@ -114,23 +102,6 @@ static inline void assert_same_result(const char *a, const char *b) {
         int status = run_command(fixture.output, sizeof fixture.output, "cmp %s/%s %s/%s", a, names[i], b, names[i]);
         if (status) fail_msg("%s", fixture.output);
     }
-}
-
-/* The values of one key in log.jsonl, without the ones that time measures. */
-static inline int logged(const char *run, const char *kind, const char *key, double *values, int capacity) {
-    char *path = path_join(run, "log.jsonl"), *text = read_text(path);
-    int n = 0;
-    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
-        json_t *record = json_loads(line, 0, NULL);
-        assert_non_null(record);
-        json_t *value = json_object_get(record, key);
-        if (!strcmp(json_string_value(json_object_get(record, "kind")), kind) && value && n < capacity)
-            values[n++] = json_number_value(value);
-        json_decref(record);
-    }
-    free(text);
-    free(path);
-    return n;
 }
 
 static inline void assert_same_losses(const char *a, const char *b) {

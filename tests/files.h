@@ -1,0 +1,75 @@
+/* Files of tests: the golden tensors, npy arrays, and what a run has logged. */
+#ifndef TESTS_FILES_H
+#define TESTS_FILES_H
+
+#include "tests/helpers.h"
+
+#include <jansson.h>
+
+#include "data/npy.h"
+#include "data/safetensors.h"
+
+static inline TensorFile open_file(const char *path) {
+    TensorFile file;
+    Error error;
+    if (!tensor_file_open(path, &file, &error)) fail_msg("%s: %s", path, error.text);
+    return file;
+}
+
+static inline TensorFile open_in(const char *directory, const char *name) {
+    char *path = path_join(directory, name);
+    TensorFile file = open_file(path);
+    free(path);
+    return file;
+}
+
+static inline TensorFile open_golden(const char *name) {
+    char *path = xformat("tests/reference/golden/%s.safetensors", name);
+    TensorFile file = open_file(path);
+    free(path);
+    return file;
+}
+
+static inline const StoredTensor *find(const TensorFile *file, const char *prefix, const char *name) {
+    char *full = xformat("%s%s", prefix, name);
+    const StoredTensor *tensor = tensor_file_find(file, full);
+    if (!tensor) fail_msg("%s: no tensor %s", file->path, full);
+    free(full);
+    return tensor;
+}
+
+static inline float *floats(const TensorFile *file, const char *prefix, const char *name) {
+    const StoredTensor *tensor = find(file, prefix, name);
+    float *out = xmalloc((size_t)(tensor->count + 1) * sizeof *out);
+    Error error;
+    if (!stored_to_f32(tensor, out, &error)) fail_msg("%s: %s", tensor->name, error.text);
+    return out;
+}
+
+static inline void write_npy(const char *directory, const char *name, const char *dtype, const void *data, int rank,
+                             int64_t d0, int64_t d1) {
+    char *path = path_join(directory, name);
+    int64_t dims[2] = {d0, d1};
+    Error error;
+    if (!npy_write(path, dtype, data, rank, dims, &error)) fail_msg("%s: %s", path, error.text);
+    free(path);
+}
+
+/* The values of one key in log.jsonl, in order. */
+static inline int logged(const char *run, const char *kind, const char *key, double *values, int capacity) {
+    char *path = path_join(run, "log.jsonl"), *text = read_text(path);
+    int n = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        json_t *record = json_loads(line, 0, NULL);
+        assert_non_null(record);
+        json_t *value = json_object_get(record, key);
+        if (!strcmp(json_string_value(json_object_get(record, "kind")), kind) && value && n < capacity)
+            values[n++] = json_number_value(value);
+        json_decref(record);
+    }
+    free(text);
+    free(path);
+    return n;
+}
+
+#endif
