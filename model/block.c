@@ -56,16 +56,28 @@ static void check_config(const char *model, const BlockConfig *c, int n_blocks, 
     }
 }
 
-static int add_matrix(ParamTable *table, const BlockConfig *c, float scale, int64_t in, int64_t out, const char *name,
-                      int block, const char *part) {
-    bool in_out = c->layout == WEIGHT_IN_OUT;
-    return param_add(table, INIT_NORMAL, scale, true, in_out ? in : out, in_out ? out : in, name, block, part);
+/* Of a matrix with so many inputs. */
+static float init_scale(const BlockConfig *c, int which, int64_t in) {
+    if (c->torch_init) return which == QKV_WEIGHT ? sqrtf(1.5f / (float)c->d_model) : 1 / sqrtf((float)in);
+    return which == PROJECTION_WEIGHT || which == MLP_OUT_WEIGHT ? c->init_output_scale : c->init_scale;
 }
 
-static int add_vector(ParamTable *table, const BlockConfig *c, InitKind init, int64_t n, const char *name, int block,
-                      const char *part) {
-    if (init == INIT_ZERO && !c->biases) return -1;
-    return param_add(table, init, 0, c->decay_vectors, n, 0, name, block, part);
+static int add_matrix(ParamTable *table, const BlockConfig *c, int which, int64_t in, int64_t out, const char *name,
+                      int block, const char *part) {
+    bool in_out = c->layout == WEIGHT_IN_OUT;
+    return param_add(table, c->torch_init ? INIT_UNIFORM : INIT_NORMAL, init_scale(c, which, in), true,
+                     in_out ? in : out, in_out ? out : in, name, block, part);
+}
+
+static int add_gain(ParamTable *table, const BlockConfig *c, int64_t n, const char *name, int block) {
+    return param_add(table, INIT_ONE, 0, c->decay_vectors, n, 0, name, block);
+}
+
+/* scale 0: begins with 0. */
+static int add_bias(ParamTable *table, const BlockConfig *c, float scale, int64_t n, const char *name, int block,
+                    const char *part) {
+    if (!c->biases) return -1;
+    return param_add(table, scale > 0 ? INIT_UNIFORM : INIT_ZERO, scale, c->decay_vectors, n, 0, name, block, part);
 }
 
 /* One matrix 3C wide, or three of C that lie side by side in the flat buffer and so make the same matrix. */
@@ -74,26 +86,28 @@ static void add_qkv(ParamTable *table, const BlockConfig *c, const BlockNames *n
     int64_t width = 3 * c->d_model / n;
     index[QKV_WEIGHT] = index[QKV_BIAS] = table->count;
     for (int i = 0; i < n; i++) {
-        add_matrix(table, c, c->init_scale, c->d_model, width, names->tensor[QKV_WEIGHT], block, names->parts[i]);
+        add_matrix(table, c, QKV_WEIGHT, c->d_model, width, names->tensor[QKV_WEIGHT], block, names->parts[i]);
     }
     index[QKV_BIAS] = c->biases ? table->count : -1;
-    for (int i = 0; i < n; i++) add_vector(table, c, INIT_ZERO, width, names->tensor[QKV_BIAS], block, names->parts[i]);
+    for (int i = 0; i < n; i++) add_bias(table, c, 0, width, names->tensor[QKV_BIAS], block, names->parts[i]);
 }
 
 static void block_add_params(ParamTable *table, const BlockConfig *c, const BlockNames *names, int block, int *index) {
     const char *const *name = names->tensor;
     const int64_t C = c->d_model, F = c->d_ff;
-    index[NORM1_GAIN] = add_vector(table, c, INIT_ONE, C, name[NORM1_GAIN], block, NULL);
-    index[NORM1_BIAS] = add_vector(table, c, INIT_ZERO, C, name[NORM1_BIAS], block, NULL);
+    float mlp_in = c->torch_init ? init_scale(c, MLP_IN_WEIGHT, C) : 0,
+          mlp_out = c->torch_init ? init_scale(c, MLP_OUT_WEIGHT, F) : 0;
+    index[NORM1_GAIN] = add_gain(table, c, C, name[NORM1_GAIN], block);
+    index[NORM1_BIAS] = add_bias(table, c, 0, C, name[NORM1_BIAS], block, NULL);
     add_qkv(table, c, names, block, index);
-    index[PROJECTION_WEIGHT] = add_matrix(table, c, c->init_output_scale, C, C, name[PROJECTION_WEIGHT], block, NULL);
-    index[PROJECTION_BIAS] = add_vector(table, c, INIT_ZERO, C, name[PROJECTION_BIAS], block, NULL);
-    index[NORM2_GAIN] = add_vector(table, c, INIT_ONE, C, name[NORM2_GAIN], block, NULL);
-    index[NORM2_BIAS] = add_vector(table, c, INIT_ZERO, C, name[NORM2_BIAS], block, NULL);
-    index[MLP_IN_WEIGHT] = add_matrix(table, c, c->init_scale, C, F, name[MLP_IN_WEIGHT], block, NULL);
-    index[MLP_IN_BIAS] = add_vector(table, c, INIT_ZERO, F, name[MLP_IN_BIAS], block, NULL);
-    index[MLP_OUT_WEIGHT] = add_matrix(table, c, c->init_output_scale, F, C, name[MLP_OUT_WEIGHT], block, NULL);
-    index[MLP_OUT_BIAS] = add_vector(table, c, INIT_ZERO, C, name[MLP_OUT_BIAS], block, NULL);
+    index[PROJECTION_WEIGHT] = add_matrix(table, c, PROJECTION_WEIGHT, C, C, name[PROJECTION_WEIGHT], block, NULL);
+    index[PROJECTION_BIAS] = add_bias(table, c, 0, C, name[PROJECTION_BIAS], block, NULL);
+    index[NORM2_GAIN] = add_gain(table, c, C, name[NORM2_GAIN], block);
+    index[NORM2_BIAS] = add_bias(table, c, 0, C, name[NORM2_BIAS], block, NULL);
+    index[MLP_IN_WEIGHT] = add_matrix(table, c, MLP_IN_WEIGHT, C, F, name[MLP_IN_WEIGHT], block, NULL);
+    index[MLP_IN_BIAS] = add_bias(table, c, mlp_in, F, name[MLP_IN_BIAS], block, NULL);
+    index[MLP_OUT_WEIGHT] = add_matrix(table, c, MLP_OUT_WEIGHT, F, C, name[MLP_OUT_WEIGHT], block, NULL);
+    index[MLP_OUT_BIAS] = add_bias(table, c, mlp_out, C, name[MLP_OUT_BIAS], block, NULL);
 }
 
 BlockStack block_stack_open(const char *model, ParamTable *table, const BlockConfig *config, int n_blocks,
@@ -102,8 +116,11 @@ BlockStack block_stack_open(const char *model, ParamTable *table, const BlockCon
     BlockStack stack = {.config = *config, .n_blocks = n_blocks, .qkv_parts = names->parts[0] != NULL};
     stack.params = xmalloc((size_t)n_blocks * BLOCK_TENSORS * sizeof *stack.params);
     stack.kept = xcalloc((size_t)n_blocks, sizeof *stack.kept);
+    int first = table->count;
     for (int l = 0; l < n_blocks; l++) {
+        int begin = table->count;
         block_add_params(table, config, names, l, stack.params + (ptrdiff_t)l * BLOCK_TENSORS);
+        for (int i = begin; config->same_init && i < table->count; i++) table->items[i].init_like = first + i - begin;
     }
     return stack;
 }
@@ -159,6 +176,32 @@ static Dropout drop_at(const BlockStack *stack, const BlockRun *run, int l, int 
     return pass_dropout(run->pass, p[site], c->first_site + (uint32_t)(SITES * l + site));
 }
 
+/* The rows that block l is asked for; none: all. */
+static Tensor rows_of(const BlockStack *stack, const BlockRun *run, int l) {
+    return l == stack->n_blocks - 1 ? run->rows : tensor_none();
+}
+
+/* How many rows come out of block l, from n. */
+static int64_t rows_out(const BlockStack *stack, const BlockRun *run, int l, int64_t n) {
+    Tensor rows = rows_of(stack, run, l);
+    return tensor_given(rows) ? rows.dims[0] : n;
+}
+
+/* Those rows of x [N, C], pushed; x itself if they are all. */
+static Tensor pick(const BlockStack *stack, const BlockRun *run, int l, Tensor x) {
+    Tensor rows = rows_of(stack, run, l);
+    if (!tensor_given(rows)) return x;
+    Tensor picked = push_activations(run, rows.dims[0], x.dims[1]);
+    gather_rows(run->device, picked, x, rows);
+    return picked;
+}
+
+/* The backward of pick: dall [N, C] = dx [n, C] in its place, 0 elsewhere. */
+static void put_back(const BlockRun *run, Tensor dall, Tensor dx) {
+    run->device->clear(run->device, dall.data, tensor_bytes(dall));
+    scatter_rows(run->device, dall, dx, run->rows);
+}
+
 static Attention attention_of(const BlockConfig *c) {
     return (Attention){
         .n_heads = c->n_heads, .causal = c->causal, .scale = 1 / sqrtf((float)c->d_model / (float)c->n_heads)};
@@ -188,7 +231,7 @@ static Tensor norm(const BlockStack *stack, const BlockRun *run, int l, int whic
     return y;
 }
 
-/* branch = projection(attention(x)), its dropout pending. */
+/* branch = projection(attention(x)), its dropout pending; of both and of the residual the rows that are wanted. */
 static Stream attend(const BlockStack *stack, const BlockRun *run, int l, BlockActivations *a, Tensor x,
                      Tensor residual, Tensor branch) {
     const BlockConfig *c = &stack->config;
@@ -199,8 +242,10 @@ static Stream attend(const BlockStack *stack, const BlockRun *run, int l, BlockA
     linear(stack, run, l, QKV_WEIGHT, a->qkv, x);
     attention_forward(run->device, a->attended, a->lse, a->qkv, run->sequences, attention_of(c),
                       drop_at(stack, run, l, SITE_ATTENTION));
-    linear(stack, run, l, PROJECTION_WEIGHT, branch, a->attended);
-    return (Stream){residual, branch, drop_at(stack, run, l, SITE_PROJECTION)};
+    a->wanted = pick(stack, run, l, a->attended);
+    branch = tensor_rows(branch, 0, a->wanted.dims[0]);
+    linear(stack, run, l, PROJECTION_WEIGHT, branch, a->wanted);
+    return (Stream){pick(stack, run, l, residual), branch, drop_at(stack, run, l, SITE_PROJECTION)};
 }
 
 /* activated = drop(gelu(mlp_in(x))): the MLP but for its last matrix. */
@@ -217,6 +262,7 @@ static void mlp_activate(const BlockStack *stack, const BlockRun *run, int l, Bl
 /* branch = mlp_out(activated), its dropout pending. */
 static Stream mlp_finish(const BlockStack *stack, const BlockRun *run, int l, const BlockActivations *a,
                          Tensor residual, Tensor branch) {
+    branch = tensor_rows(branch, 0, residual.dims[0]);
     linear(stack, run, l, MLP_OUT_WEIGHT, branch, a->activated);
     return (Stream){residual, branch, drop_at(stack, run, l, SITE_MLP)};
 }
@@ -263,7 +309,7 @@ static Tensor forward_keeping_all(BlockStack *stack, const BlockRun *run, Tensor
         if (l) pass_dump(run->pass, stack->kept[l].x, "block.%d.output", l - 1);
     }
     if (!tensor_given(stream.branch)) return stream.residual;
-    Tensor out = push_activations(run, x.dims[0], x.dims[1]);
+    Tensor out = push_activations(run, stream.residual.dims[0], x.dims[1]);
     residual_forward(run->device, out, stream.residual, stream.branch, stream.drop);
     return out;
 }
@@ -272,7 +318,8 @@ static Tensor forward_keeping_all(BlockStack *stack, const BlockRun *run, Tensor
 static Tensor forward_keeping_inputs(BlockStack *stack, const BlockRun *run, Tensor x, Tensor branch) {
     for (int l = 0; l < stack->n_blocks; l++) {
         if (l) pass_dump(run->pass, x, "block.%d.output", l - 1);
-        Tensor out = run->pass->train ? push_activations(run, x.dims[0], x.dims[1]) : x;
+        int64_t n = rows_out(stack, run, l, x.dims[0]);
+        Tensor out = run->pass->train ? push_activations(run, n, x.dims[1]) : tensor_rows(x, 0, n);
         size_t mark = arena_mark(run->arena);
         Stream in = {.residual = x, .branch = tensor_none()};
         block_forward(stack, run, l, &stack->kept[l], in, branch, END_COMPLETE, out);
@@ -331,40 +378,52 @@ static void mlp_back(const BlockStack *stack, const BlockRun *run, int l, const 
     arena_release(run->arena, mark);
 }
 
-/* The same for attention. */
+/* The same for attention, of which dsum has the wanted rows and dx all. */
 static void attend_back(const BlockStack *stack, const BlockRun *run, int l, const BlockActivations *a, Tensor x,
                         Tensor dx, Tensor dsum) {
     size_t mark = arena_mark(run->arena);
-    Tensor dbranch = branch_back(run, dx, dsum, drop_at(stack, run, l, SITE_PROJECTION));
-    Tensor dattended = push_activations(run, x.dims[0], x.dims[1]);
+    Tensor buffer = tensor_rows(dx, 0, dsum.dims[0]);
+    Tensor dbranch = branch_back(run, buffer, dsum, drop_at(stack, run, l, SITE_PROJECTION));
+    Tensor dwanted = push_activations(run, dsum.dims[0], x.dims[1]);
     Tensor dqkv = push_activations(run, x.dims[0], 3 * x.dims[1]);
-    linear_back(stack, run, l, PROJECTION_WEIGHT, dattended, dbranch, a->attended);
+    linear_back(stack, run, l, PROJECTION_WEIGHT, dwanted, dbranch, a->wanted);
+    Tensor dattended = dwanted;
+    if (tensor_given(rows_of(stack, run, l))) {
+        dattended = push_activations(run, x.dims[0], x.dims[1]);
+        put_back(run, dattended, dwanted);
+    }
     attention_backward(run->device, dqkv, dattended, a->qkv, a->attended, a->lse, run->sequences,
                        attention_of(&stack->config), drop_at(stack, run, l, SITE_ATTENTION));
     linear_back(stack, run, l, QKV_WEIGHT, dx, dqkv, x);
     arena_release(run->arena, mark);
 }
 
-static void pre_norm_backward(const BlockStack *stack, const BlockRun *run, int l, const BlockActivations *a,
-                              Tensor dx) {
-    Tensor dnorm = push_activations(run, dx.dims[0], dx.dims[1]);
-    mlp_back(stack, run, l, a, a->norm2, dnorm, dx);
-    norm_back(stack, run, l, NORM2_GAIN, dx, dx, dnorm, a->middle, a->mean2, a->rstd2);
-    attend_back(stack, run, l, a, a->norm1, dnorm, dx);
-    norm_back(stack, run, l, NORM1_GAIN, dx, dx, dnorm, a->x, a->mean1, a->rstd1);
+/* dx: the gradient of the block's output, overwritten; dall: that of its input, the same tensor if all rows are wanted.
+ */
+static void pre_norm_backward(const BlockStack *stack, const BlockRun *run, int l, const BlockActivations *a, Tensor dx,
+                              Tensor dall) {
+    Tensor dnorm1 = push_activations(run, dall.dims[0], dall.dims[1]), dnorm2 = tensor_rows(dnorm1, 0, dx.dims[0]);
+    mlp_back(stack, run, l, a, a->norm2, dnorm2, dx);
+    norm_back(stack, run, l, NORM2_GAIN, dx, dx, dnorm2, a->middle, a->mean2, a->rstd2);
+    attend_back(stack, run, l, a, a->norm1, dnorm1, dx);
+    if (tensor_given(rows_of(stack, run, l))) put_back(run, dall, dx);
+    norm_back(stack, run, l, NORM1_GAIN, dall, dall, dnorm1, a->x, a->mean1, a->rstd1);
 }
 
 static void post_norm_backward(const BlockStack *stack, const BlockRun *run, int l, const BlockActivations *a,
-                               Tensor dx) {
+                               Tensor dx, Tensor dall) {
     Tensor none = tensor_none(), dsum = push_activations(run, dx.dims[0], dx.dims[1]),
-           dbranch = push_activations(run, dx.dims[0], dx.dims[1]);
+           dbranch_all = push_activations(run, dall.dims[0], dall.dims[1]),
+           dbranch = tensor_rows(dbranch_all, 0, dx.dims[0]);
     Dropout never = {0};
     norm_back(stack, run, l, NORM2_GAIN, dsum, none, dx, a->end, a->mean2, a->rstd2);
     mlp_back(stack, run, l, a, a->norm1, dbranch, dsum);
     residual_forward(run->device, dx, dsum, dbranch, never);
     norm_back(stack, run, l, NORM1_GAIN, dsum, none, dx, a->middle, a->mean1, a->rstd1);
-    attend_back(stack, run, l, a, a->x, dbranch, dsum);
-    residual_forward(run->device, dx, dsum, dbranch, never);
+    attend_back(stack, run, l, a, a->x, dbranch_all, dsum);
+    bool fewer = tensor_given(rows_of(stack, run, l));
+    if (fewer) put_back(run, dall, dsum);
+    residual_forward(run->device, dall, fewer ? dall : dsum, dbranch_all, never);
 }
 
 /* Computes a block's internals again from its input, by the operations of the forward: the same bits. */
@@ -374,15 +433,19 @@ static void block_recompute(const BlockStack *stack, const BlockRun *run, int l,
     block_forward(stack, run, l, a, in, branch, END_UNWANTED, tensor_none());
 }
 
-void blocks_backward(BlockStack *stack, const BlockRun *run, Tensor dx) {
+Tensor blocks_backward(BlockStack *stack, const BlockRun *run, Tensor dx) {
+    Tensor dall = dx;
+    if (tensor_given(run->rows)) dall = push_activations(run, stack->kept[0].x.dims[0], dx.dims[1]);
     for (int l = stack->n_blocks - 1; l >= 0; l--) {
         size_t mark = arena_mark(run->arena);
         BlockActivations *a = &stack->kept[l];
         if (run->pass->recompute) block_recompute(stack, run, l, a);
         if (stack->config.pre_norm)
-            pre_norm_backward(stack, run, l, a, dx);
+            pre_norm_backward(stack, run, l, a, dx, dall);
         else
-            post_norm_backward(stack, run, l, a, dx);
+            post_norm_backward(stack, run, l, a, dx, dall);
         arena_release(run->arena, mark);
+        dx = dall;
     }
+    return dall;
 }

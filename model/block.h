@@ -46,13 +46,17 @@ typedef struct {
     float drop_attention, drop_projection, drop_hidden, drop_mlp; /* p: probabilities, attention out, GELU, MLP out */
     uint32_t first_site;                 /* dropout sites first_site + 4 block + {0, 1, 2, 3}, in the order above */
     float init_scale, init_output_scale; /* of N(0, scale^2): QKV and MLP in; projection and MLP out. Biases are 0 */
-    bool decay_vectors;                  /* weight decay for biases and gains too */
+    bool torch_init;    /* instead, as torch's modules begin: U(1/sqrt(in)), of q k v Xavier's; attention's biases 0 */
+    bool same_init;     /* all blocks begin alike: torch's nn.TransformerEncoder copies one layer */
+    bool decay_vectors; /* weight decay for biases and gains too */
 } BlockConfig;
 
 /* What a block's backward reads. All [N, C] of the activations' type unless said. */
 typedef struct {
     Tensor x;                                        /* the block's input */
     Tensor qkv, lse, attended;                       /* [N, 3C], [n_heads, N], heads' outputs before the projection */
+    Tensor wanted;                                   /* attended, but of the wanted rows only (see BlockRun); from here
+                                                      * on N is their number */
     Tensor middle;                                   /* x + drop(attention) */
     Tensor hidden, activated;                        /* [N, d_ff], before and after GELU and dropout */
     Tensor end;                                      /* post-norm only: norm1 + drop(mlp) */
@@ -75,6 +79,8 @@ typedef struct {
     Tensor weights, gradients; /* flat */
     Tensor matmul_weights;     /* flat, of the activations' type: what linear layers read */
     Sequences sequences;
+    Tensor rows; /* i32, optional: which rows of the last block's output are wanted. It works on no others behind its
+                  * attention, of which all rows are keys and values */
     const Pass *pass;
 } BlockRun;
 
@@ -83,16 +89,18 @@ BlockStack block_stack_open(const char *model, ParamTable *table, const BlockCon
                             const BlockNames *names);
 void block_stack_close(BlockStack *stack);
 
+/* All rows are wanted. */
 BlockRun block_run(Model *model, Device *device, Arena *arena, Sequences sequences, const Pass *pass);
 /* Activations [rows, columns], pushed. */
 Tensor push_activations(const BlockRun *run, int64_t rows, int64_t columns);
 
-/* Returns the last block's output for the input x [N, C]; both are in the arena. In training, what the backward needs
- * stays in the arena (with pass->recompute the blocks' inputs only), and x must stay too; otherwise nothing does, and
- * the output is x, overwritten. Dumps "block.%d.output". */
+/* Returns the last block's output (run->rows of it) for the input x [N, C]; both are in the arena. In training, what
+ * the backward needs stays in the arena (with pass->recompute the blocks' inputs only), and x must stay too; otherwise
+ * only the output does: x overwritten, or the wanted rows. Dumps "block.%d.output". */
 Tensor blocks_forward(BlockStack *stack, const BlockRun *run, Tensor x);
-/* dx [N, C]: in, the gradient of the output; out, that of the input. Gradients of the parameters are accumulated. */
-void blocks_backward(BlockStack *stack, const BlockRun *run, Tensor dx);
+/* From the gradient of the output that of the input [N, C], which is returned: it overwrites dx, or, where rows are
+ * wanted, is pushed. Gradients of the parameters are accumulated. */
+Tensor blocks_backward(BlockStack *stack, const BlockRun *run, Tensor dx);
 
 /* The dropout of a site in this pass: p = 0 unless training. Sites are numbered by the model, 0 being its embedding. */
 Dropout pass_dropout(const Pass *pass, float p, uint32_t site);

@@ -22,10 +22,13 @@ int param_add(ParamTable *table, InitKind init, float init_scale, bool decay, in
         table->items = xrealloc(table->items, (size_t)table->capacity * sizeof *table->items);
     }
     Param *param = &table->items[table->count];
-    *param = (Param){.rank = columns ? 2 : 1,
+    *param = (Param){.rows = rows,
+                     .columns = columns,
+                     .rank = columns ? 2 : 1,
                      .dims = {rows, columns},
                      .init = init,
                      .init_scale = init_scale,
+                     .init_like = table->count,
                      .decay = decay,
                      .offset = table->flat_count,
                      .count = rows * (columns ? columns : 1)};
@@ -39,6 +42,21 @@ int param_add(ParamTable *table, InitKind init, float init_scale, bool decay, in
     return table->count++;
 }
 
+void param_file_shape(ParamTable *table, int rank, const int64_t *dims) {
+    Param *param = &table->items[table->count - 1];
+    int64_t count = 1;
+    param->rank = rank;
+    for (int i = 0; i < rank; i++) count *= param->dims[i] = dims[i];
+    if (count != param->count) die("parameter %s: its shape in files has another number of elements", param->name);
+}
+
+int param_add_buffer(ParamTable *table, const float *values, int64_t rows, int64_t columns, const char *name) {
+    int index = param_add(table, values ? INIT_VALUES : INIT_ZERO, 0, false, rows, columns, "%s", name);
+    table->items[index].init_values = values;
+    table->items[index].buffer = true;
+    return index;
+}
+
 void params_free(ParamTable *table) {
     free(table->items);
     *table = (ParamTable){0};
@@ -46,7 +64,13 @@ void params_free(ParamTable *table) {
 
 int64_t params_count(const ParamTable *table) {
     int64_t count = 0;
-    for (int i = 0; i < table->count; i++) count += table->items[i].count;
+    for (int i = 0; i < table->count; i++) count += table->items[i].buffer ? 0 : table->items[i].count;
+    return count;
+}
+
+int params_trained(const ParamTable *table) {
+    int count = 0;
+    for (int i = 0; i < table->count; i++) count += !table->items[i].buffer;
     return count;
 }
 
@@ -62,14 +86,15 @@ Tensor param_view(const ParamTable *table, Tensor flat, int index) {
     const Param *param = &table->items[index];
     Tensor view = {.data = (char *)flat.data + (size_t)param->offset * dtype_size(flat.dtype),
                    .dtype = flat.dtype,
-                   .rank = param->rank};
-    memcpy(view.dims, param->dims, sizeof view.dims);
+                   .rank = param->columns ? 2 : 1,
+                   .dims = {param->rows, param->columns}};
     return view;
 }
 
-static void fill(const Param *param, float *out, uint64_t seed, uint32_t number) {
+static void fill(const Param *param, float *out, uint64_t seed) {
     const float scale = param->init_scale;
     const InitKind init = param->init;
+    const uint32_t number = (uint32_t)param->init_like;
 #pragma omp parallel for schedule(static)
     for (int64_t e = 0; e < param->count; e++) {
         uint64_t element = (uint64_t)e;
@@ -77,6 +102,8 @@ static void fill(const Param *param, float *out, uint64_t seed, uint32_t number)
             out[e] = scale * philox_normal(seed, PURPOSE_INIT, number, element);
         else if (init == INIT_UNIFORM)
             out[e] = scale * (2 * philox_uniform(seed, PURPOSE_INIT, number, element) - 1);
+        else if (init == INIT_VALUES)
+            out[e] = param->init_values[e];
         else
             out[e] = init == INIT_ONE;
     }
@@ -85,7 +112,7 @@ static void fill(const Param *param, float *out, uint64_t seed, uint32_t number)
 void params_initialize(const ParamTable *table, float *flat, uint64_t seed) {
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
-        fill(param, flat + param->offset, seed, (uint32_t)i);
+        fill(param, flat + param->offset, seed);
         for (int64_t e = param->count; e < aligned(param->count); e++) flat[param->offset + e] = 0;
     }
 }
@@ -95,11 +122,11 @@ int params_segments(const ParamTable *table, float weight_decay, Segment **segme
     int n = 0;
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
-        int64_t row = param->rank == 2 ? param->dims[1] : 1;
+        int64_t row = param->columns ? param->columns : 1;
         Segment segment = {.begin = param->offset + param->frozen_rows * row,
                            .end = param->offset + param->count,
                            .weight_decay = param->decay ? weight_decay : 0};
-        if (segment.begin == segment.end) continue;
+        if (param->buffer || segment.begin == segment.end) continue;
         if (n && out[n - 1].end == segment.begin && out[n - 1].weight_decay == segment.weight_decay) {
             out[n - 1].end = segment.end;
         } else {

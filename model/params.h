@@ -1,5 +1,6 @@
 /* A model's parameter table. One row a parameter: its name (the reference's own), shape, initialiser, weight decay and
  * frozen rows; from it come allocation, initialisation, optimizer segments, checkpoint, import, export and the count.
+ * A buffer is a row too: numbers that belong to the model's state, but are no parameters (running statistics, tables).
  *
  * All parameters of a model lie in one flat f32 buffer, each at a 64-byte boundary; gradients and the optimizer's
  * moments have the same layout. */
@@ -9,17 +10,22 @@
 #include "base/base.h"
 #include "kernels/ops.h"
 
-typedef enum { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_UNIFORM } InitKind; /* N(0, scale^2); U(-scale, scale) */
+/* N(0, scale^2); U(-scale, scale); given numbers */
+typedef enum { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_UNIFORM, INIT_VALUES } InitKind;
 
 typedef struct {
     char name[80];
-    int rank;
+    int64_t rows, columns; /* as operations see it; columns 0: a vector */
+    int rank;              /* as files have it */
     int64_t dims[TENSOR_MAX_RANK];
     InitKind init;
     float init_scale;
-    bool decay;            /* takes part in weight decay */
-    int64_t frozen_rows;   /* the leading rows that the optimizer leaves as they are */
-    int64_t offset, count; /* in the flat buffer, in elements */
+    const float *init_values; /* [count] of INIT_VALUES; must live as long as the table */
+    int init_like;            /* starts with the same random numbers as this row, mostly itself */
+    bool buffer;              /* is not trained: no gradient, no moments, not counted */
+    bool decay;               /* takes part in weight decay */
+    int64_t frozen_rows;      /* the leading rows that the optimizer leaves as they are */
+    int64_t offset, count;    /* in the flat buffer, in elements */
 } Param;
 
 typedef struct {
@@ -31,12 +37,17 @@ typedef struct {
 /* Appends a row and returns its index. rank 1: columns = 0. */
 int param_add(ParamTable *table, InitKind init, float init_scale, bool decay, int64_t rows, int64_t columns,
               const char *name_format, ...) PRINTF_LIKE(7, 8);
+/* The shape that the last row has in files: as many numbers, laid out alike. */
+void param_file_shape(ParamTable *table, int rank, const int64_t *dims);
+/* A buffer with these numbers to begin with (NULL: zeros; they must live as long as the table). */
+int param_add_buffer(ParamTable *table, const float *values, int64_t rows, int64_t columns, const char *name);
 void params_free(ParamTable *table);
-int64_t params_count(const ParamTable *table);                      /* numbers, without padding */
+int64_t params_count(const ParamTable *table);                      /* numbers, without padding and buffers */
+int params_trained(const ParamTable *table);                        /* rows that are no buffers */
 int params_find(const ParamTable *table, const char *name);         /* index, or -1 */
 Tensor param_view(const ParamTable *table, Tensor flat, int index); /* its part of a flat buffer, with its shape */
 
-/* Fills a flat buffer on the host: parameter i, element e from (seed, PURPOSE_INIT, i, e). */
+/* Fills a flat buffer on the host: element e of parameter i from (seed, PURPOSE_INIT, init_like of i, e). */
 void params_initialize(const ParamTable *table, float *flat, uint64_t seed);
 /* Neighbours with the same decay are merged over padding-free joints only. Returns the number; *segments: free(). */
 int params_segments(const ParamTable *table, float weight_decay, Segment **segments);

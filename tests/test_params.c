@@ -143,6 +143,40 @@ static void overlong_names_are_refused(void **state) {
     params_free(&table);
 }
 
+/* A table of numbers that training does not touch, and a parameter that files have in another shape. */
+static void buffers_are_no_parameters(void **state) {
+    (void)state;
+    static const float values[] = {1, 2, 3, 4, 5, 6};
+    static const int64_t shape[] = {1, 2, 3};
+    ParamTable table = {0};
+    Segment *segments;
+    param_add(&table, INIT_ONE, 0, true, 16, 0, "gain");
+    int index = param_add_buffer(&table, values, 2, 3, "table");
+    param_file_shape(&table, 3, shape);
+    int zeros = param_add_buffer(&table, NULL, 4, 0, "mean"),
+        again = param_add(&table, INIT_UNIFORM, 1, true, 4, 4, "w");
+    int like = param_add(&table, INIT_UNIFORM, 1, true, 4, 4, "copy");
+    table.items[like].init_like = again;
+    assert_int_equal(params_count(&table), 16 + 16 + 16);
+    assert_int_equal(params_trained(&table), 3);
+    assert_int_equal(params_segments(&table, 0.1f, &segments), 2);
+    assert_int_equal(segments[0].end, 16);
+    assert_int_equal(segments[1].begin, 48);
+    float flat[96];
+    memset(flat, 0xff, sizeof flat);
+    params_initialize(&table, flat, 1);
+    Tensor view = param_view(&table, tensor_1d(flat, DTYPE_F32, 96), index);
+    assert_int_equal(view.rank, 2);
+    assert_int_equal(view.dims[1], 3);
+    assert_memory_equal(view.data, values, sizeof values);
+    assert_int_equal(table.items[index].rank, 3);
+    assert_int_equal(table.items[index].dims[2], 3);
+    assert_true(flat[table.items[zeros].offset] == 0);
+    assert_memory_equal(flat + table.items[again].offset, flat + table.items[like].offset, 16 * sizeof(float));
+    free(segments);
+    params_free(&table);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_have_names_shapes_and_aligned_offsets),
@@ -152,6 +186,7 @@ int main(void) {
         cmocka_unit_test(threads_do_not_change_the_numbers),
         cmocka_unit_test(segments_leave_out_frozen_rows_and_padding),
         cmocka_unit_test(overlong_names_are_refused),
+        cmocka_unit_test(buffers_are_no_parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

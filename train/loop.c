@@ -249,6 +249,7 @@ static void dump_step(Run *run, Dump *dump, float scale) {
     dump_add_host(dump, "grad_norm", tensor_1d(run->host_results, DTYPE_F32, 1));
     for (int i = 0; i < t->model->params.count; i++) {
         const Param *param = &t->model->params.items[i];
+        if (param->buffer) continue;
         snprintf(name, sizeof name, "grad.%s", param->name);
         float *gradient = dump_add(dump, name, param_view(&t->model->params, t->model->gradients, i));
         for (int64_t e = 0; e < param->count; e++) gradient[e] /= scale;

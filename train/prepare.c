@@ -265,8 +265,8 @@ void train_dry_run(Training *t) {
     dry->half = half;
     rehearse_step(t->model, dry, &batch, o->grad_accumulation, o->grad_checkpointing);
     printf("%lld parameters in %d tensors; one step = %lld micro-batches of %d sequences, %lld tokens\n",
-           (long long)params_count(&t->model->params), t->model->params.count, (long long)o->grad_accumulation,
-           batch.n_sequences, (long long)batch.n_tokens);
+           (long long)params_count(&t->model->params), params_trained(&t->model->params),
+           (long long)o->grad_accumulation, batch.n_sequences, (long long)batch.n_tokens);
     if (o->amp && half == DTYPE_F32) printf("[Device] --amp has no effect on the cpu device: it computes in float32\n");
     if (half != DTYPE_F32 && !gpu)
         printf("[Device] no GPU is here: the memory is a GPU's, but for some scratch of its own and a second batch\n");

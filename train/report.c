@@ -23,7 +23,7 @@ void report_start(const Training *t, int64_t total_steps, int64_t batches_an_epo
     if (o->amp && t->device->half == DTYPE_F32)
         printf("[Device] --amp has no effect on the cpu device: it computes in float32\n");
     printf("[Model] %s: %sparameters, trained, in %d tensors\n", t->model->name,
-           format_count((double)params_count(&t->model->params), " ", count), t->model->params.count);
+           format_count((double)params_count(&t->model->params), " ", count), params_trained(&t->model->params));
     if (o->token_budget)
         printf("[Run] up to %lld tokens x %lld micro-batches a step", (long long)o->token_budget,
                (long long)o->grad_accumulation);
