@@ -236,14 +236,14 @@ static void compare_blocks(const char *name, bool pre_norm, bool biases, bool ca
     float *weights = xaligned((size_t)table.flat_count * 4), *gradients = xaligned((size_t)table.flat_count * 4);
     read_parameters(&file, prefix, &table, weights);
     Pass pass = {.train = true};
-    BlockRun run = {device,
-                    &arena,
-                    &table,
-                    tensor_1d(weights, DTYPE_F32, table.flat_count),
-                    tensor_1d(gradients, DTYPE_F32, table.flat_count),
-                    tensor_1d(weights, DTYPE_F32, table.flat_count),
-                    {tensor_1d(offsets, DTYPE_I32, 4), offsets, 3},
-                    &pass};
+    BlockRun run = {.device = device,
+                    .arena = &arena,
+                    .table = &table,
+                    .weights = tensor_1d(weights, DTYPE_F32, table.flat_count),
+                    .gradients = tensor_1d(gradients, DTYPE_F32, table.flat_count),
+                    .matmul_weights = tensor_1d(weights, DTYPE_F32, table.flat_count),
+                    .sequences = {tensor_1d(offsets, DTYPE_I32, 4), offsets, 3},
+                    .pass = &pass};
     float *x = floats(&file, prefix, "x"), *y = floats(&file, prefix, "y");
     float *dy = floats(&file, prefix, "dy"), *dx = floats(&file, prefix, "dx");
     Tensor got = blocks_forward(&stack, &run, tensor_2d(x, DTYPE_F32, 15, 32));
