@@ -5,6 +5,7 @@
  * overflow, and the file must hold exactly the bytes that its shape needs. */
 #include "data/npy.h"
 
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -220,6 +221,18 @@ bool npy_to_f32(const Npy *npy, float *out, Error *error) {
         out[i] = npy->kind == 'f' ? (float)e.real : npy->kind == 'i' ? (float)e.integer : (float)e.natural;
     }
     return true;
+}
+
+void npy_to_f64(const Npy *npy, int64_t first, int64_t count, double *out) {
+    assert(first >= 0 && count >= 0 && first <= npy->count - count);
+    if (npy->kind == 'f' && npy->item_size == 8 && !npy->big_endian && !npy->fortran_order) {
+        if (count) memcpy(out, npy->data + first * 8, (size_t)count * sizeof *out);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        Element e = element(npy, place(npy, first + i));
+        out[i] = npy->kind == 'f' ? e.real : npy->kind == 'i' ? (double)e.integer : (double)e.natural;
+    }
 }
 
 bool npy_write(const char *path, const char *dtype, const void *data, int rank, const int64_t *dims, Error *error) {

@@ -20,9 +20,11 @@ bool npy_parse(const void *bytes, size_t size, Npy *out, Error *error);
  * finite one out of range. */
 bool npy_to_i32(const Npy *npy, int32_t *out, Error *error);
 bool npy_to_f32(const Npy *npy, float *out, Error *error);
+/* `count` elements from number `first` on, in C order: all of them, or some rows. 64-bit integers are rounded. */
+void npy_to_f64(const Npy *npy, int64_t first, int64_t count, double *out);
 
-/* Format 1.0, little-endian, C order, as np.save writes it; to a temporary name, flushed, renamed. dtype "<i4" or
- * "<f4". */
+/* Format 1.0, little-endian, C order, as np.save writes it; to a temporary name, flushed, renamed. dtype "<i4",
+ * "<f4" or "<f8". */
 bool npy_write(const char *path, const char *dtype, const void *data, int rank, const int64_t *dims, Error *error);
 
 #endif

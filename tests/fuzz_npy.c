@@ -36,12 +36,15 @@ static void convert(const void *bytes, size_t size) {
     if (npy.count < 0 || (size_t)npy.count > size || npy.rank < 0 || npy.rank > 8) abort();
     int32_t *integers = malloc((size_t)npy.count * sizeof *integers + 1);
     float *reals = malloc((size_t)npy.count * sizeof *reals + 1);
+    double *doubles = malloc((size_t)npy.count * sizeof *doubles + 1);
     bool whole = npy_to_i32(&npy, integers, &error), real = npy_to_f32(&npy, reals, &error);
+    npy_to_f64(&npy, 0, npy.count, doubles);
     /* Integers that fit are the same numbers as floats. */
     for (int64_t i = 0; whole && i < npy.count; i++)
-        if (!real || (float)integers[i] != reals[i]) abort();
+        if (!real || (float)integers[i] != reals[i] || integers[i] != doubles[i]) abort();
     free(integers);
     free(reals);
+    free(doubles);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -69,10 +69,14 @@ static void expect_values(const char *type, const void *low, int item, const dou
         assert_int_equal(npy.rank, 1);
         assert_int_equal(npy.count, 3);
         float reals[3];
+        double doubles[3], part[2] = {0};
         int32_t integers[3];
         Error error;
         assert_true(npy_to_f32(&npy, reals, &error));
-        for (int i = 0; i < 3; i++) assert_true(reals[i] == (float)want[i]);
+        npy_to_f64(&npy, 0, 3, doubles);
+        npy_to_f64(&npy, 2, 1, part);
+        assert_true(part[0] == want[2] && part[1] == 0);
+        for (int i = 0; i < 3; i++) assert_true(reals[i] == (float)want[i] && doubles[i] == want[i]);
         assert_int_equal(npy_to_i32(&npy, integers, &error), whole);
         for (int i = 0; whole && i < 3; i++) assert_true(integers[i] == want[i]);
     }
@@ -115,6 +119,9 @@ static void not_finite_numbers_stay_what_they_are(void **state) {
         Error error;
         assert_true(npy_to_f32(&npy, got, &error));
         assert_true(got[0] == INFINITY && got[1] == -INFINITY && isnan(got[2]));
+        double wide[3];
+        npy_to_f64(&npy, 0, 3, wide);
+        assert_true(wide[0] == INFINITY && wide[1] == -INFINITY && isnan(wide[2]));
         assert_false(npy_to_i32(&npy, integers, &error));
         assert_contains(error.text, "element 0 is inf, which is no 32-bit integer");
     }
@@ -162,6 +169,7 @@ static void fortran_order_is_transposed(void **state) {
     (void)state;
     int32_t stored[24], whole[24];
     float reals[24];
+    double doubles[24], rows[8];
     for (int a = 0; a < 2; a++)
         for (int b = 0; b < 3; b++)
             for (int c = 0; c < 4; c++) stored[a + 2 * (b + 3 * c)] = (a * 3 + b) * 4 + c + 1;
@@ -171,7 +179,10 @@ static void fortran_order_is_transposed(void **state) {
     assert_int_equal(npy.rank, 3);
     assert_true(npy_to_i32(&npy, whole, NULL));
     assert_true(npy_to_f32(&npy, reals, NULL));
-    for (int i = 0; i < 24; i++) assert_true(whole[i] == i + 1 && reals[i] == (float)(i + 1));
+    npy_to_f64(&npy, 0, 24, doubles);
+    npy_to_f64(&npy, 9, 8, rows); /* in the middle of it */
+    for (int i = 0; i < 24; i++) assert_true(whole[i] == i + 1 && reals[i] == (float)(i + 1) && doubles[i] == i + 1);
+    for (int i = 0; i < 8; i++) assert_true(rows[i] == i + 10);
 }
 
 static void shapes(void **state) {
@@ -287,11 +298,14 @@ static void written_as_numpy_writes(void **state) {
     Error error;
     const int32_t integers[3] = {0, 1, 2};
     const float reals[2] = {0, 0};
-    File want[2] = {make_array("<i4", "(3,)", integers, sizeof integers),
-                    make_array("<f4", "(2, 1)", reals, sizeof reals)};
-    for (int i = 0; i < 2; i++) {
-        assert_true(i ? npy_write(path, "<f4", reals, 2, (const int64_t[]){2, 1}, &error)
-                      : npy_write(path, "<i4", integers, 1, (const int64_t[]){3}, &error));
+    const double doubles[2] = {-60.25, 0.1};
+    File want[3] = {make_array("<i4", "(3,)", integers, sizeof integers),
+                    make_array("<f4", "(2, 1)", reals, sizeof reals),
+                    make_array("<f8", "(1, 2)", doubles, sizeof doubles)};
+    for (int i = 0; i < 3; i++) {
+        assert_true(i == 2   ? npy_write(path, "<f8", doubles, 2, (const int64_t[]){1, 2}, &error)
+                    : i == 1 ? npy_write(path, "<f4", reals, 2, (const int64_t[]){2, 1}, &error)
+                             : npy_write(path, "<i4", integers, 1, (const int64_t[]){3}, &error));
         assert_true(read_file(path, &bytes, &size, &error));
         assert_int_equal(size, want[i].size);
         assert_memory_equal(bytes, want[i].bytes, size);
