@@ -64,6 +64,16 @@ int64_t psd_split_shared_groups(const PsdSplit *split, const int32_t *groups, in
 /* JSON, to the byte what the reference's json.dump writes; shots is NULL but for few-shot splits. */
 bool psd_split_write(const char *path, const PsdSplit *split, Error *error);
 bool psd_splits_write(const char *path, const PsdRows *rows, const PsdSplits *splits, const int *shots, Error *error);
+/* Reads a split of a manifest with so many rows from such a file: a pooled one (sensor NULL), one of a sensor, or one
+ * of a sensor and so many shots (0: none; what a few-shot file calls finetune is PSD_TRAIN, PSD_VAL is empty). It is
+ * checked as by psd_split_check. An error names the file and the place. */
+bool psd_split_read(const char *path, const char *sensor, int shots, int64_t rows, PsdSplit *split, Error *error);
+/* The sensors of such a file, in its order; free() each and the list. */
+bool psd_split_sensors_read(const char *path, char ***names, int *n, Error *error);
+/* The same of text; the errors lack the path. */
+bool psd_split_parse(const char *text, size_t size, const char *sensor, int shots, int64_t rows, PsdSplit *split,
+                     Error *error);
+bool psd_split_sensors_parse(const char *text, size_t size, char ***names, int *n, Error *error);
 /* "pooled", 42, 0.25 -> "pooled_seed42_frac0.25.json", the fraction as Python prints it. free() */
 char *psd_split_name(const char *kind, uint32_t seed, double fraction);
 

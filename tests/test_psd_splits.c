@@ -479,6 +479,94 @@ static void a_file_that_cannot_be_written_is_an_error(void **state) {
     assert_contains(error.text, "/nowhere/at");
 }
 
+/* ---- reading ---- */
+
+static void assert_same_ids(const PsdSplit *got, const PsdSplit *want) {
+    for (int part = 0; part < PSD_PARTS; part++) {
+        assert_int_equal(got->parts[part].n, want->parts[part].n);
+        for (int64_t i = 0; i < want->parts[part].n; i++)
+            assert_int_equal(got->parts[part].at[i], want->parts[part].at[i]);
+    }
+}
+
+static void what_is_written_is_read(void **state) {
+    (void)state;
+    Manifest m = make_uneven(600);
+    char *path = json_path(), **names;
+    PsdSplit pooled, back;
+    PsdSplits splits[2];
+    Error error;
+    int n;
+    assert_true(psd_split_pooled(&m.rows, 42, 1, &pooled, &error) && psd_split_write(path, &pooled, &error));
+    assert_true(psd_split_read(path, NULL, 0, 600, &back, &error));
+    assert_same_ids(&back, &pooled);
+    psd_split_free(&back);
+    psd_split_free(&pooled);
+    assert_true(psd_split_sensors(&m.rows, 42, 1, 0, &splits[0], &error) &&
+                psd_split_few_shot(&m.rows, 42, SHOTS, 4, 0, &splits[1], &error));
+    for (int few = 0; few < 2; few++) {
+        assert_true(psd_splits_write(path, &m.rows, &splits[few], few ? SHOTS : NULL, &error));
+        assert_true(psd_split_sensors_read(path, &names, &n, &error));
+        assert_int_equal(n, splits[few].sensors);
+        for (int i = 0; i < n; i++) {
+            assert_string_equal(names[i], m.rows.sensor_names[splits[few].sensor[i]]);
+            for (int k = 0; k < splits[few].shots; k++) {
+                if (!psd_split_read(path, names[i], few ? SHOTS[k] : 0, 600, &back, &error)) fail_msg("%s", error.text);
+                assert_same_ids(&back, &splits[few].splits[i * splits[few].shots + k]);
+                psd_split_free(&back);
+            }
+            free(names[i]);
+        }
+        free(names);
+        psd_splits_free(&splits[few]);
+    }
+    manifest_free(&m);
+    free(path);
+}
+
+static void expect_unread(const char *text, const char *sensor, int shots, const char *message) {
+    PsdSplit split;
+    Error error;
+    assert_false(psd_split_parse(text, strlen(text), sensor, shots, 10, &split, &error));
+    assert_string_equal(error.text, message);
+}
+
+static void files_that_are_wrong_are_refused(void **state) {
+    (void)state;
+    static const char pooled[] = "{\"train\": [1], \"val\": [], \"test\": [2]}";
+    static const char loso[] = "{\"A\": {\"train\": [1], \"val\": [2], \"test\": [2]}, \"B\": 3}";
+    static const char few[] = "{\"A\": {\"5\": {\"finetune\": [1], \"test\": [11]}, \"10\": {\"finetune\": [0]}}}";
+    expect_unread("{\n\"a\"}", NULL, 0, "line 2, column 4: invalid JSON: ':' expected near '}'");
+    expect_unread("[1]", NULL, 0, "expected a JSON object: the parts of a split, or sensors");
+    expect_unread("{\"train\": [1], \"test\": [2]}", NULL, 0, "'val' is missing or no list of rows");
+    expect_unread("{\"train\": 1, \"val\": [], \"test\": [2]}", NULL, 0, "'train' is missing or no list of rows");
+    expect_unread("{\"train\": [1.0], \"val\": [], \"test\": [2]}", NULL, 0, "entry 0 of 'train' is no whole number");
+    expect_unread("{\"train\": [1], \"val\": [], \"test\": [2], \"more\": []}", NULL, 0, "has 4 parts; expected 3");
+    expect_unread("{\"train\": [1, 3], \"val\": [], \"test\": [2, 3]}", NULL, 0,
+                  "row 3 is in part 'train' and again in 'test'");
+    expect_unread("{\"train\": [10], \"val\": [], \"test\": [2]}", NULL, 0,
+                  "row 10 of part 'train' is none of the 10 there are");
+    expect_unread("{\"train\": [-1], \"val\": [], \"test\": [2]}", NULL, 0,
+                  "row -1 of part 'train' is none of the 10 there are");
+    expect_unread(pooled, "A", 0, "holds one split for all sensors; there is none of A alone");
+    expect_unread(loso, NULL, 0, "holds a split for each sensor, not one for all; choose a sensor (A, B)");
+    expect_unread(loso, "C", 0, "has no split for the sensor C; there are A, B");
+    expect_unread(loso, "A", 0, "sensor A: row 2 is in part 'val' and again in 'test'");
+    expect_unread(loso, "A", 5, "sensor A: there are no splits by shots");
+    expect_unread(few, "A", 0, "sensor A: there are splits by shots only; choose how many");
+    expect_unread(few, "A", 7, "sensor A: there is no split of 7 shots, but of 5, 10");
+    expect_unread(few, "A", 5, "sensor A: row 11 of part 'test' is none of the 10 there are");
+    expect_unread(few, "A", 10, "sensor A: 'test' is missing or no list of rows");
+    char **names;
+    int n;
+    PsdSplit split;
+    Error error;
+    assert_false(psd_split_sensors_parse(pooled, strlen(pooled), &names, &n, &error));
+    assert_string_equal(error.text, "holds one split for all sensors, none for each");
+    assert_false(psd_split_read("/nowhere/s.json", NULL, 0, 10, &split, &error));
+    assert_contains(error.text, "/nowhere/s.json: cannot open");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pooled_splits_are_the_references),
@@ -498,6 +586,8 @@ int main(void) {
         cmocka_unit_test(files_are_named_as_python_prints_numbers),
         cmocka_unit_test(names_that_are_not_utf8_are_kept),
         cmocka_unit_test(a_file_that_cannot_be_written_is_an_error),
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(files_that_are_wrong_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

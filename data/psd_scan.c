@@ -1,0 +1,344 @@
+#include "data/psd_scan.h"
+
+#include <fts.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <unistr.h>
+
+#include "data/csv.h"
+#include "data/npy.h"
+#include "data/psd_preprocess.h"
+
+const char *const PSD_FATE_NAMES[PSD_FATES] = {"kept", "a single number", "no rows", "rows of zero width"};
+
+/* ---- finding files ---- */
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+/* The component behind the first that has "spectrum_bands" in its name, if that is a folder; else the folder that the
+ * file's folder lies in, else the file's folder. free(); NULL if there is none. */
+static char *sensor_of(const char *path) {
+    const char *slash[3] = {NULL}; /* the last three, the last one first */
+    for (const char *part = path, *end; (end = strchr(part, '/')); part = end + 1) {
+        const char *next = strchr(end + 1, '/'), *mark = strcasestr(part, "spectrum_bands");
+        if (next && mark && mark < end) return xformat("%.*s", (int)(next - end - 1), end + 1);
+        slash[2] = slash[1];
+        slash[1] = slash[0];
+        slash[0] = end;
+    }
+    if (!slash[0]) return NULL;
+    const char *end = slash[1] ? slash[1] : slash[0], *begin = slash[1] ? slash[2] : slash[1];
+    begin = begin ? begin + 1 : path;
+    return begin == end ? NULL : xformat("%.*s", (int)(end - begin), begin);
+}
+
+static bool add_file(PsdScan *scan, const char *path, Error *error) {
+    if (!strncmp(path, "./", 2)) path += 2;
+    if (u8_check((const uint8_t *)path, strlen(path))) return error_set(error, "%s: its name is not UTF-8", path);
+    char *sensor = sensor_of(path);
+    if (!sensor) return error_set(error, "%s: no folder that could be its sensor; expected SENSOR/DAY/NAME.npy", path);
+    if (!(scan->n & (scan->n - 1))) /* at 0, 1, 2, 4, 8 ... */
+        scan->files = xrealloc(scan->files, (size_t)(scan->n ? 2 * scan->n : 1) * sizeof *scan->files);
+    scan->files[scan->n++] = (PsdFile){.path = xstrdup(path), .sensor = sensor};
+    return true;
+}
+
+static bool find_files(const char *directory, PsdScan *scan, Error *error) {
+    char *root = xstrdup(directory);
+    for (size_t n = strlen(root); n > 1 && root[n - 1] == '/'; n--) root[n - 1] = 0;
+    FTS *tree = fts_open((char *const[]){root, NULL}, FTS_LOGICAL | FTS_NOCHDIR, NULL);
+    if (!tree) die("cannot list %s", directory);
+    bool fine = true;
+    for (FTSENT *entry; fine && (entry = fts_read(tree));) {
+        int kind = entry->fts_info;
+        if (kind == FTS_ERR || kind == FTS_DNR || kind == FTS_NS)
+            fine = error_set(error, "%s: %s", entry->fts_path, strerror(entry->fts_errno));
+        else if (kind == FTS_DC)
+            fine = error_set(error, "%s: the folder is linked into itself", entry->fts_path);
+        else if (kind != FTS_D && kind != FTS_DP && ends_with(entry->fts_name, ".npy"))
+            fine = add_file(scan, entry->fts_path, error);
+    }
+    fts_close(tree);
+    free(root);
+    return fine && (scan->n || error_set(error, "%s: there are no .npy files in it", directory));
+}
+
+/* By sensor, then by path, component by component: a slash comes before all other characters. */
+static int compare_files(const void *a, const void *b) {
+    const PsdFile *x = a, *y = b;
+    int order = strcmp(x->sensor, y->sensor);
+    if (order) return order;
+    const unsigned char *p = (const unsigned char *)x->path, *q = (const unsigned char *)y->path;
+    for (; *p && *p == *q; p++) q++;
+    return (*p == '/' ? 1 : *p == 0 ? 0 : *p + 1) - (*q == '/' ? 1 : *q == 0 ? 0 : *q + 1);
+}
+
+/* ---- labels ---- */
+
+enum { DAB, DVBT, FM, GSM, LTE, TETRA };
+
+static int label_of_band(double center) {
+    static const struct {
+        double low, high; /* MHz */
+        int label;
+    } bands[] = {{80, 130, FM}, {180, 240, DAB}, {360, 400, TETRA}, {420, 780, DVBT}, {790, 830, LTE}, {930, 980, GSM}};
+    for (size_t i = 0; i < sizeof bands / sizeof *bands; i++)
+        if (center >= bands[i].low && center <= bands[i].high) return bands[i].label;
+    return PSD_UNKNOWN;
+}
+
+/* The technology that stands at `at` between delimiters, or PSD_UNKNOWN. */
+static int token_at(const char *at, const char *delimiters) {
+    if (*at != '_' && *at != '-') return PSD_UNKNOWN;
+    for (int label = 0; label < PSD_UNKNOWN; label++) {
+        size_t n = strlen(PSD_LABEL_NAMES[label]);
+        if (!strncasecmp(at + 1, PSD_LABEL_NAMES[label], n) && at[1 + n] && strchr(delimiters, at[1 + n])) return label;
+    }
+    return PSD_UNKNOWN;
+}
+
+/* The first token of the name; with `compat` the one that the reference asks for first. */
+static int token_of(const char *stem, bool compat) {
+    static const int rank[PSD_LABELS] = {
+        [FM] = 0, [DAB] = 1, [TETRA] = 2, [DVBT] = 3, [LTE] = 4, [GSM] = 5, [PSD_UNKNOWN] = 6};
+    char *between = xformat("_%s_", stem);
+    int best = PSD_UNKNOWN;
+    for (const char *at = between; *at && (compat || best == PSD_UNKNOWN); at++) {
+        int label = token_at(at, compat ? "_-" : "_-.");
+        if (rank[label] < rank[best]) best = label;
+    }
+    free(between);
+    return best;
+}
+
+/* SpectrumBands_LOW_HIGH_ */
+static void frequencies_of_name(const char *stem, bool compat, PsdFile *file) {
+    static const char mark[] = "SpectrumBands_";
+    for (const char *at = stem; (at = strstr(at, mark)) && (at == stem || !compat); at++) {
+        const char *low = at + strlen(mark), *high = low + strspn(low, "0123456789") + 1;
+        if (high == low + 1 || high[-1] != '_') continue;
+        size_t n = strspn(high, "0123456789");
+        if (!n || high[n] != '_') continue;
+        file->begin = strtod(low, NULL);
+        file->end = strtod(high, NULL);
+        file->center = (file->begin + file->end) / 2;
+        return;
+    }
+}
+
+/* ---- NAME.csv ---- */
+
+/* The number in the first row below `name`; NaN if there is no such column or nothing in it. */
+static bool take(const Csv *head, const Csv *row, const char *name, double *out, Error *error) {
+    *out = (double)NAN;
+    for (int i = 0; i < head->n; i++) {
+        if (strcmp(head->fields[i], name)) continue;
+        if (i >= row->n)
+            return error_set(error, "%lld: has %d fields; the first line has %d", (long long)row->line, row->n,
+                             head->n);
+        if (*row->fields[i] && !csv_number(row->fields[i], out))
+            return error_set(error, "%lld: %s is '%.100s'; expected a number or nothing", (long long)row->line, name,
+                             row->fields[i]);
+    }
+    return true;
+}
+
+static bool parse_sidecar(char *text, size_t size, PsdFile *file, Error *error) {
+    Csv csv, head;
+    double other;
+    if (!csv_open(&csv, text, size, error)) return false;
+    bool fine = csv_next(&csv, error);
+    head = csv;
+    csv.fields = NULL;
+    csv.capacity = 0;
+    fine = fine && csv_next(&csv, error) && take(&head, &csv, "begin_freq", &file->begin, error) &&
+           take(&head, &csv, "end_freq", &file->end, error) && take(&head, &csv, "SNR", &other, error) &&
+           take(&head, &csv, "snr", &file->sidecar_snr, error);
+    if (fine && isnan(file->sidecar_snr)) file->sidecar_snr = other;
+    csv_close(&head);
+    csv_close(&csv);
+    return fine || !error->text[0]; /* without rows it says nothing */
+}
+
+/* NAME.csv if there is one. Its frequencies may be in Hz, kHz or MHz, which their middle tells. */
+static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *error) {
+    char *text;
+    size_t size;
+    Error why;
+    if (access(path, F_OK)) return true;
+    bool fine = read_file(path, &text, &size, &why);
+    if (fine) {
+        fine = parse_sidecar(text, size, file, &why);
+        free(text);
+    }
+    if (!fine) return error_set(error, "%.200s: %.280s", path, why.text);
+    double center = (file->begin + file->end) / 2, unit = center > 1e6 ? 1e6 : center > 1e3 ? 1e3 : 1;
+    file->center = center / unit;
+    if (compat) return true;
+    file->begin /= unit;
+    file->end /= unit;
+    return true;
+}
+
+static bool describe(PsdFile *file, bool compat, Error *error) {
+    const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
+    char *stem = xformat("%.*s", (int)(strlen(name) - 4), name);
+    char *sidecar = xformat("%.*s.csv", (int)(strlen(file->path) - 4), file->path);
+    file->begin = file->end = file->center = file->sidecar_snr = (double)NAN;
+    bool fine = read_sidecar(sidecar, compat, file, error);
+    double begin = file->begin, end = file->end;
+    if (isnan(file->center)) frequencies_of_name(stem, compat, file);
+    if (compat) {
+        file->begin = begin;
+        file->end = end;
+    }
+    file->token = token_of(stem, compat);
+    file->band = label_of_band(file->center);
+    int first = compat ? file->band : file->token, second = compat ? file->token : file->band;
+    file->label = first == PSD_UNKNOWN ? second : first;
+    free(stem);
+    free(sidecar);
+    return fine;
+}
+
+/* ---- contents ---- */
+
+static bool inspect_rows(PsdFile *file, const Npy *npy, Error *error) {
+    const PsdOptions options = {false, PSD_LIMIT};
+    PsdScratch scratch = {0};
+    bool fine = true;
+    file->snr = xmalloc((size_t)file->rows * sizeof *file->snr);
+    double *row = xmalloc((size_t)file->width * sizeof *row);
+    for (int64_t i = 0; i < file->rows && fine; i++) {
+        float out[PSD_BINS];
+        PsdRow found;
+        Error why;
+        npy_to_f64(npy, i * file->width, file->width, row);
+        bool good = psd_preprocess(row, file->width, &options, &scratch, out, &found, &why);
+        file->snr[i] = good ? found.snr : (double)NAN;
+        if (!good && found.not_finite == file->width)
+            file->lost++;
+        else if (!good)
+            fine = error_set(error, "%s: row %lld: %.200s", file->path, (long long)i, why.text);
+        else
+            file->not_finite += found.not_finite;
+        file->constant += good && found.constant;
+    }
+    psd_scratch_free(&scratch);
+    free(row);
+    return fine;
+}
+
+static bool read_array(PsdFile *file, Error *error) {
+    char *bytes;
+    size_t size;
+    Npy npy;
+    Error why;
+    if (!read_file(file->path, &bytes, &size, &why)) return error_set(error, "%s: %s", file->path, why.text);
+    bool fine = npy_parse(bytes, size, &npy, &why);
+    if (!fine) error_set(error, "%s: %s", file->path, why.text);
+    if (fine && npy.rank > 2)
+        fine = error_set(error, "%s: has %d dimensions; expected rows of bins", file->path, npy.rank);
+    if (fine) {
+        file->hash = hash_bytes(HASH_START, bytes, size);
+        file->rows = npy.rank == 2 ? npy.dims[0] : npy.rank;
+        file->width = npy.rank ? npy.dims[npy.rank - 1] : 0;
+        file->fate = !npy.rank ? PSD_SCALAR : !file->rows ? PSD_NO_ROWS : !file->width ? PSD_ZERO_WIDTH : PSD_KEPT;
+        if (file->fate == PSD_KEPT) fine = inspect_rows(file, &npy, error);
+    }
+    free(bytes);
+    return fine;
+}
+
+static int compare_hashes(const void *a, const void *b) {
+    const PsdFile *x = *(PsdFile *const *)a, *y = *(PsdFile *const *)b;
+    if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static void find_duplicates(PsdScan *scan) {
+    PsdFile **sorted = xmalloc((size_t)scan->n * sizeof *sorted);
+    for (int64_t i = 0; i < scan->n; i++) sorted[i] = &scan->files[i];
+    qsort(sorted, (size_t)scan->n, sizeof(PsdFile *), compare_hashes);
+    for (int64_t i = 0; i < scan->n; i++)
+        sorted[i]->same_as =
+            i && sorted[i]->hash == sorted[i - 1]->hash ? sorted[i - 1]->same_as : sorted[i] - scan->files;
+    free(sorted);
+}
+
+/* Of several bad files the first is told of, whatever the threads. */
+static bool read_files(PsdScan *scan, bool compat, int n_threads, Error *error) {
+    int64_t bad = scan->n;
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
+    for (int64_t i = 0; i < scan->n; i++) {
+        Error why;
+        if (describe(&scan->files[i], compat, &why) && read_array(&scan->files[i], &why)) continue;
+#pragma omp critical
+        if (i < bad) {
+            bad = i;
+            *error = why;
+        }
+    }
+    return bad == scan->n;
+}
+
+bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, Error *error) {
+    *scan = (PsdScan){0};
+    bool fine = find_files(directory, scan, error);
+    if (fine) {
+        qsort(scan->files, (size_t)scan->n, sizeof *scan->files, compare_files);
+        fine = read_files(scan, compat, n_threads, error);
+    }
+    if (fine)
+        find_duplicates(scan);
+    else
+        psd_scan_close(scan);
+    return fine;
+}
+
+void psd_scan_close(PsdScan *scan) {
+    for (int64_t i = 0; i < scan->n; i++) {
+        free(scan->files[i].path);
+        free(scan->files[i].sensor);
+        free(scan->files[i].snr);
+    }
+    free(scan->files);
+    *scan = (PsdScan){0};
+}
+
+/* ---- the manifest ---- */
+
+static void add_row(PsdManifest *m, const PsdFile *file, int64_t row, bool compat) {
+    m->files[m->n] = m->n_files - 1;
+    m->sensors[m->n] = m->n_sensors - 1;
+    m->labels[m->n] = file->label;
+    m->row_index[m->n] = row;
+    m->num_bins[m->n] = file->width;
+    m->center[m->n] = file->center;
+    m->begin[m->n] = file->begin;
+    m->end[m->n] = file->end;
+    m->snr[m->n++] = compat ? file->sidecar_snr : file->snr[row];
+}
+
+PsdManifest psd_scan_manifest(const PsdScan *scan, bool compat) {
+    int64_t rows = 0;
+    for (int64_t i = 0; i < scan->n; i++)
+        if (scan->files[i].fate == PSD_KEPT) rows += scan->files[i].rows;
+    PsdManifest m = psd_manifest_new(rows, (int)scan->n, (int)scan->n);
+    for (int64_t i = 0; i < scan->n; i++) {
+        const PsdFile *file = &scan->files[i];
+        if (file->fate != PSD_KEPT || file->lost == file->rows) continue;
+        m.file_paths[m.n_files++] = xstrdup(file->path);
+        if (!m.n_sensors || strcmp(m.sensor_names[m.n_sensors - 1], file->sensor))
+            m.sensor_names[m.n_sensors++] = xstrdup(file->sensor);
+        for (int64_t row = 0; row < file->rows; row++)
+            if (!isnan(file->snr[row])) add_row(&m, file, row, compat);
+    }
+    return m;
+}

@@ -1,0 +1,41 @@
+/* A folder of ElectroSense recordings, .../spectrum_bands/SENSOR/DAY/NAME.npy, each an array of rows of spectra in dB:
+ * what every file is, and the manifest of all of them. */
+#ifndef DATA_PSD_SCAN_H
+#define DATA_PSD_SCAN_H
+
+#include "base/base.h"
+#include "data/psd_manifest.h"
+
+typedef enum { PSD_KEPT, PSD_SCALAR, PSD_NO_ROWS, PSD_ZERO_WIDTH, PSD_FATES } PsdFate;
+extern const char *const PSD_FATE_NAMES[PSD_FATES];
+
+typedef struct {
+    char *path, *sensor;
+    PsdFate fate; /* only the rows of files that are kept go into a manifest */
+    int64_t rows, width;
+    double begin, end, center; /* MHz, as they go into the manifest; NaN: not known */
+    double sidecar_snr;        /* NaN: not known */
+    int token, band, label;    /* by the name's token, by frequency (PSD_UNKNOWN: neither), and what it is taken for */
+    uint64_t hash;             /* of the file's bytes */
+    int64_t same_as;           /* the first file of the same bytes; itself if there is none before it */
+    int64_t lost;              /* rows without a finite bin, which are left out */
+    int64_t not_finite;        /* other bins that are NaN or infinite */
+    int64_t constant;          /* rows of equal bins */
+    double *snr;               /* [rows] dB; NaN: the row is lost */
+} PsdFile;
+
+typedef struct {
+    PsdFile *files; /* by sensor, then by path */
+    int64_t n;
+} PsdScan;
+
+/* Reads every .npy below the directory. The technology is the first token _dab_, _dvbt_, ... of the file's name, else
+ * that of its frequency band; with `compat` the band goes first and a name's frequencies count only at its begin, as
+ * the reference has it. Frequencies are those of a file NAME.csv with the columns begin_freq and end_freq, else the
+ * name's, SpectrumBands_LOW_HIGH_. A file that is no array of numbers with rows and bins is an error. */
+bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, Error *error);
+/* With `compat` begin_freq, end_freq and snr are those of NAME.csv, as they stand there, or empty. */
+PsdManifest psd_scan_manifest(const PsdScan *scan, bool compat);
+void psd_scan_close(PsdScan *scan);
+
+#endif

@@ -1,0 +1,141 @@
+/* Split files, read back: whatever they hold, ids come out as rows that there are, none of them twice. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/psd_splits.h"
+
+static json_t *parse(const char *text, size_t size, Error *error) {
+    json_error_t problem;
+    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
+    if (!root) {
+        error_set(error, "line %d, column %d: invalid JSON: %s", problem.line, problem.column, problem.text);
+    } else if (!json_is_object(root)) {
+        error_set(error, "expected a JSON object: the parts of a split, or sensors");
+        json_decref(root);
+        root = NULL;
+    }
+    return root;
+}
+
+static bool take_ids(const json_t *list, const char *name, PsdIds *ids, Error *error) {
+    if (!json_is_array(list)) return error_set(error, "'%s' is missing or no list of rows", name);
+    ids->n = (int64_t)json_array_size(list);
+    ids->at = xmalloc((size_t)ids->n * sizeof *ids->at);
+    for (int64_t i = 0; i < ids->n; i++) {
+        const json_t *id = json_array_get(list, (size_t)i);
+        if (!json_is_integer(id)) return error_set(error, "entry %lld of '%s' is no whole number", (long long)i, name);
+        ids->at[i] = json_integer_value(id);
+    }
+    return true;
+}
+
+/* {"train", "val", "test"}, or {"finetune", "test"} of shots. */
+static bool take_split(const json_t *object, bool shots, PsdSplit *split, Error *error) {
+    static const char *const names[2][PSD_PARTS] = {{"train", "val", "test"}, {"finetune", NULL, "test"}};
+    size_t parts = 0;
+    for (int part = 0; part < PSD_PARTS; part++) {
+        const char *name = names[shots][part];
+        if (!name) continue;
+        if (!take_ids(json_object_get(object, name), name, &split->parts[part], error)) return false;
+        parts++;
+    }
+    return json_object_size(object) == parts ||
+           error_set(error, "has %zu parts; expected %zu", json_object_size(object), parts);
+}
+
+/* "5, 10, 50, 100" */
+static const char *keys_text(const json_t *object, char text[128]) {
+    int used = 0;
+    text[0] = 0;
+    for (void *at = json_object_iter((json_t *)(uintptr_t)object); at && used < 100;
+         at = json_object_iter_next((json_t *)(uintptr_t)object, at))
+        used += snprintf(text + used, (size_t)(128 - used), "%s%.60s", used ? ", " : "", json_object_iter_key(at));
+    return text;
+}
+
+/* Goes down to the split that is wanted; NULL with an error. */
+static const json_t *find_split(const json_t *root, const char *sensor, int shots, Error *error) {
+    char keys[128], number[16];
+    bool pooled = json_is_array(json_object_get(root, "test"));
+    if (!sensor && pooled) return root;
+    if (!sensor) {
+        error_set(error, "holds a split for each sensor, not one for all; choose a sensor (%s)", keys_text(root, keys));
+        return NULL;
+    }
+    if (pooled) {
+        error_set(error, "holds one split for all sensors; there is none of %.100s alone", sensor);
+        return NULL;
+    }
+    const json_t *own = json_object_get(root, sensor);
+    if (!own) {
+        error_set(error, "has no split for the sensor %.100s; there are %s", sensor, keys_text(root, keys));
+        return NULL;
+    }
+    bool has_shots = !json_is_array(json_object_get(own, "test"));
+    if (!shots && !has_shots) return own;
+    if (!shots || !has_shots) {
+        error_set(error, "sensor %.100s: %s", sensor,
+                  shots ? "there are no splits by shots" : "there are splits by shots only; choose how many");
+        return NULL;
+    }
+    snprintf(number, sizeof number, "%d", shots);
+    const json_t *split = json_object_get(own, number);
+    if (!split)
+        error_set(error, "sensor %.100s: there is no split of %s shots, but of %s", sensor, number,
+                  keys_text(own, keys));
+    return split;
+}
+
+bool psd_split_parse(const char *text, size_t size, const char *sensor, int shots, int64_t rows, PsdSplit *split,
+                     Error *error) {
+    Error why;
+    *split = (PsdSplit){0};
+    json_t *root = parse(text, size, error);
+    if (!root) return false;
+    const json_t *found = find_split(root, sensor, shots, error);
+    bool fine = found && take_split(found, shots > 0, split, &why) && psd_split_check(split, rows, &why);
+    if (found && !fine)
+        error_set(error, "%s%.100s%s%.300s", sensor ? "sensor " : "", sensor ? sensor : "", sensor ? ": " : "",
+                  why.text);
+    json_decref(root);
+    if (!fine) psd_split_free(split);
+    return fine;
+}
+
+bool psd_split_sensors_parse(const char *text, size_t size, char ***names, int *n, Error *error) {
+    json_t *root = parse(text, size, error);
+    *names = NULL;
+    *n = 0;
+    if (!root) return false;
+    bool fine = !json_is_array(json_object_get(root, "test")) && json_object_size(root) > 0;
+    if (fine) {
+        *names = xmalloc(json_object_size(root) * sizeof **names);
+        for (void *at = json_object_iter(root); at; at = json_object_iter_next(root, at))
+            (*names)[(*n)++] = xstrdup(json_object_iter_key(at));
+    }
+    json_decref(root);
+    return fine || error_set(error, "holds one split for all sensors, none for each");
+}
+
+bool psd_split_read(const char *path, const char *sensor, int shots, int64_t rows, PsdSplit *split, Error *error) {
+    char *text;
+    size_t size;
+    Error why;
+    *split = (PsdSplit){0};
+    if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
+    bool fine = psd_split_parse(text, size, sensor, shots, rows, split, &why);
+    free(text);
+    return fine || error_set(error, "%.150s: %.350s", path, why.text);
+}
+
+bool psd_split_sensors_read(const char *path, char ***names, int *n, Error *error) {
+    char *text;
+    size_t size;
+    Error why;
+    if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
+    bool fine = psd_split_sensors_parse(text, size, names, n, &why);
+    free(text);
+    return fine || error_set(error, "%.150s: %.350s", path, why.text);
+}
