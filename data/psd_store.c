@@ -1,0 +1,361 @@
+#include "data/psd_store.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data/npy.h"
+#include "data/psd_manifest.h"
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+char *psd_store_path(const char *manifest) {
+    return xformat("%.*s.psd.safetensors", (int)(strlen(manifest) - strlen(".csv")), manifest);
+}
+
+/* ---- opening ---- */
+
+/* A tensor's data: of this type and these sizes, where -1 stands for any. NULL with an error; without one if it is
+ * absent and need not be there. */
+static void *take(const TensorFile *file, const char *name, const char *dtype, int64_t rows, int64_t width,
+                  bool required, Error *error) {
+    const StoredTensor *t = tensor_file_find(file, name);
+    char text[128];
+    if (!t) {
+        if (required) error_set(error, "has no tensor '%s': it is no store of spectra", name);
+        return NULL;
+    }
+    bool fits = !strcmp(t->dtype, dtype) && t->rank == (width ? 2 : 1) && (rows < 0 || t->dims[0] == rows) &&
+                (width <= 0 || t->dims[1] == width);
+    if (!fits) {
+        char want[64] = "n";
+        if (rows >= 0) snprintf(want, sizeof want, "%lld", (long long)rows);
+        error_set(error, "tensor '%s' is %s; expected %s [%s%s]", name, shape_text(t->dtype, t->rank, t->dims, text),
+                  dtype, want,
+                  width > 0   ? ", 200"
+                  : width < 0 ? ", V"
+                              : "");
+        return NULL;
+    }
+    if ((uintptr_t)t->data % sizeof(float)) {
+        error_set(error, "tensor '%s' does not begin at a multiple of 4 bytes", name);
+        return NULL;
+    }
+    return (void *)(uintptr_t)t->data;
+}
+
+static bool take_sensors(PsdStore *s, Error *error) {
+    const char *text = NULL;
+    for (int i = 0; i < s->file.n_metadata; i++)
+        if (!strcmp(s->file.metadata_keys[i], "sensors")) text = s->file.metadata_values[i];
+    json_t *list = s->sensor_list = text ? json_loads(text, 0, NULL) : NULL;
+    if (!json_is_array(list)) return error_set(error, "its metadata have no \"sensors\", a JSON list of names");
+    s->n_sensors = (int)json_array_size(list);
+    s->sensor_names = xcalloc((size_t)s->n_sensors, sizeof *s->sensor_names);
+    for (int i = 0; i < s->n_sensors; i++) {
+        s->sensor_names[i] = json_string_value(json_array_get(list, (size_t)i));
+        if (!s->sensor_names[i]) return error_set(error, "name %d of \"sensors\" is not a text", i);
+    }
+    return true;
+}
+
+static bool check_range(const char *name, const int32_t *values, int64_t n, int64_t end, Error *error) {
+    for (int64_t i = 0; i < n; i++)
+        if (values[i] < 0 || values[i] >= end)
+            return error_set(error, "%s[%lld] is %d; expected 0 to %lld", name, (long long)i, (int)values[i],
+                             (long long)end - 1);
+    return true;
+}
+
+static bool check_visible(const PsdStore *s, Error *error) {
+    if (!s->visible) return true;
+    if (!s->n_visible || s->n_visible > PSD_PATCHES)
+        return error_set(error, "visible names %d of %d patches", s->n_visible, PSD_PATCHES);
+    if (!check_range("visible", s->visible, s->n * s->n_visible, PSD_PATCHES, error)) return false;
+    for (int64_t i = 1; i < s->n * s->n_visible; i++)
+        if (i % s->n_visible && s->visible[i] <= s->visible[i - 1])
+            return error_set(error, "visible[%lld] does not ascend", (long long)(i / s->n_visible));
+    return true;
+}
+
+static bool check_values(PsdStore *s, Error *error) {
+    int64_t bad = INT64_MAX;
+#pragma omp parallel for reduction(min : bad)
+    for (int64_t i = 0; i < s->n * PSD_BINS; i++)
+        if (!isfinite(s->psd[i]) && i < bad) bad = i;
+    if (bad < INT64_MAX) return error_set(error, "psd[%lld] is not finite", (long long)(bad / PSD_BINS));
+    bool fine = check_range("label", s->labels, s->n, PSD_LABELS, error) &&
+                check_range("sensor", s->sensors, s->n, s->n_sensors, error) &&
+                check_range("file", s->files, s->n, INT32_MAX, error) &&
+                check_range("row", s->rows, s->n, INT32_MAX, error) &&
+                (!s->positive || check_range("positive", s->positive, s->n, s->n, error)) && check_visible(s, error);
+    for (int64_t i = 0; i < s->n && fine; i++)
+        if (s->files[i] >= s->n_files) s->n_files = s->files[i] + 1;
+    return fine;
+}
+
+static bool take_tensors(PsdStore *s, Error *error) {
+    const TensorFile *f = &s->file;
+    error->text[0] = 0;
+    s->psd = take(f, "psd", "F32", -1, PSD_BINS, true, error);
+    if (!s->psd) return false;
+    s->n = tensor_file_find(f, "psd")->dims[0];
+    if (!s->n || s->n > INT32_MAX) return error_set(error, "has %lld samples", (long long)s->n);
+    bool fine = (s->labels = take(f, "label", "I32", s->n, 0, true, error)) &&
+                (s->sensors = take(f, "sensor", "I32", s->n, 0, true, error)) &&
+                (s->files = take(f, "file", "I32", s->n, 0, true, error)) &&
+                (s->rows = take(f, "row", "I32", s->n, 0, true, error)) &&
+                (s->snr = take(f, "snr", "F32", s->n, 0, true, error));
+    if (!fine) return false;
+    s->positive = take(f, "positive", "I32", s->n, 0, false, error);
+    s->visible = take(f, "visible", "I32", s->n, -1, false, error);
+    if (s->visible) s->n_visible = (int)tensor_file_find(f, "visible")->dims[1];
+    return !error->text[0] && take_sensors(s, error) && check_values(s, error);
+}
+
+static bool open_store(PsdStore *s, const char *path, Error *error) {
+    Error why;
+    *s = (PsdStore){0};
+    if (tensor_file_open(path, &s->file, &why) && take_tensors(s, &why)) return true;
+    psd_store_close(s);
+    return error_set(error, "%s: %s", path, why.text);
+}
+
+void psd_store_close(PsdStore *s) {
+    free(s->sensor_names);
+    json_decref(s->sensor_list);
+    tensor_file_close(&s->file);
+    *s = (PsdStore){0};
+}
+
+/* ---- making ---- */
+
+/* What a store is being made from, and of. */
+typedef struct {
+    const char *path; /* the manifest's */
+    const PsdManifest *manifest;
+    const PsdOptions *options;
+    int64_t n, *starts; /* [rows + 1] the first sample of each row */
+    int64_t *by_file;   /* [rows] rows, file by file */
+    float *psd, *snr;
+    int32_t *labels, *sensors, *files, *rows;
+    int64_t padded, limited, constant, not_finite, dropped; /* rows, values, rows, bins, rows */
+    int64_t bad;                                            /* the first row that is bad; n: none so far */
+    Error *error;
+} Making;
+
+/* Sorts rows by file, in their order within it; the result[f] is where those of file f begin. free() */
+static int64_t *sort_by_file(const PsdManifest *m, int64_t *by_file) {
+    int64_t *ends = xcalloc((size_t)m->n_files + 1, sizeof *ends);
+    for (int64_t i = 0; i < m->n; i++) ends[m->files[i] + 1]++;
+    for (int f = 0; f < m->n_files; f++) ends[f + 1] += ends[f];
+    int64_t *at = xmalloc((size_t)m->n_files * sizeof *at);
+    memcpy(at, ends, (size_t)m->n_files * sizeof *at);
+    for (int64_t i = 0; i < m->n; i++) by_file[at[m->files[i]]++] = i;
+    free(at);
+    return ends;
+}
+
+/* Of several bad rows the first is told of, whatever the threads. */
+static void refuse(Making *k, int64_t row, const char *format, ...) PRINTF_LIKE(3, 4);
+static void refuse(Making *k, int64_t row, const char *format, ...) {
+    char text[400];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+#pragma omp critical
+    if (row < k->bad) {
+        k->bad = row;
+        error_set(k->error, "%s:%lld: %s", k->path, (long long)k->manifest->lines[row], text);
+    }
+}
+
+/* Preprocesses one row of a file that has so many rows of so many bins. */
+static bool make_row(Making *k, int64_t id, const Npy *npy, double *row, PsdScratch *scratch, PsdRow *found) {
+    const PsdManifest *m = k->manifest;
+    int64_t rows = npy->rank == 2 ? npy->dims[0] : 1, width = npy->dims[npy->rank - 1], at = m->row_index[id];
+    Error why;
+    *found = (PsdRow){0};
+    if (at >= rows)
+        refuse(k, id, "row_index is %lld, but %s has %lld rows", (long long)at, m->file_paths[m->files[id]],
+               (long long)rows);
+    else if (width != m->num_bins[id])
+        refuse(k, id, "num_bins is %lld, but %s has rows of %lld", (long long)m->num_bins[id],
+               m->file_paths[m->files[id]], (long long)width);
+    else {
+        npy_to_f64(npy, at * width, width, row);
+        if (psd_preprocess(row, width, k->options, scratch, k->psd + k->starts[id] * PSD_BINS, found, &why))
+            return true;
+        refuse(k, id, "row %lld of %s: %s; make the manifest with prepare_psd, which leaves out such rows",
+               (long long)at, m->file_paths[m->files[id]], why.text);
+    }
+    return false;
+}
+
+static void fill_columns(Making *k, int64_t id, const PsdRow *found) {
+    for (int64_t s = k->starts[id]; s < k->starts[id + 1]; s++) {
+        k->labels[s] = k->manifest->labels[id];
+        k->sensors[s] = k->manifest->sensors[id];
+        k->files[s] = k->manifest->files[id];
+        k->rows[s] = (int32_t)id;
+        k->snr[s] = (float)found->snr;
+    }
+}
+
+/* All rows of a file. */
+static void make_file(Making *k, const int64_t *ids, int64_t n) {
+    const char *name = k->manifest->file_paths[k->manifest->files[ids[0]]];
+    char *path = psd_manifest_file(k->path, name), *bytes = NULL;
+    size_t size;
+    Npy npy;
+    Error why;
+    int64_t padded = 0, limited = 0, constant = 0, not_finite = 0, dropped = 0;
+    if (!read_file(path, &bytes, &size, &why) || !npy_parse(bytes, size, &npy, &why)) {
+        refuse(k, ids[0], "%s: %s", name, why.text);
+    } else if (npy.rank < 1 || npy.rank > 2) {
+        refuse(k, ids[0], "%s: has %d dimensions; expected rows of bins", name, npy.rank);
+    } else {
+        PsdScratch scratch = {0};
+        double *row = xmalloc((size_t)npy.dims[npy.rank - 1] * sizeof *row);
+        PsdRow found;
+        for (int64_t i = 0; i < n && make_row(k, ids[i], &npy, row, &scratch, &found); i++) {
+            fill_columns(k, ids[i], &found);
+            padded += found.padded > 0;
+            limited += found.limited;
+            constant += found.constant;
+            not_finite += found.not_finite;
+            dropped += k->starts[ids[i]] == k->starts[ids[i] + 1];
+        }
+        psd_scratch_free(&scratch);
+        free(row);
+    }
+#pragma omp critical
+    {
+        k->padded += padded;
+        k->limited += limited;
+        k->constant += constant;
+        k->not_finite += not_finite;
+        k->dropped += dropped;
+    }
+    free(bytes);
+    free(path);
+}
+
+static bool write_store(const Making *k, const char *path, const char *hash, Error *error) {
+    const TensorToWrite tensors[] = {
+        {"psd", "F32", 2, {k->n, PSD_BINS}, k->psd}, {"label", "I32", 1, {k->n}, k->labels},
+        {"sensor", "I32", 1, {k->n}, k->sensors},    {"file", "I32", 1, {k->n}, k->files},
+        {"row", "I32", 1, {k->n}, k->rows},          {"snr", "F32", 1, {k->n}, k->snr}};
+    json_t *names = json_array();
+    for (int i = 0; i < k->manifest->n_sensors; i++)
+        json_array_append_new(names, json_string(k->manifest->sensor_names[i]));
+    char *sensors = json_dumps(names, 0), *limit = xformat("%.17g", k->options->limit);
+    const char *const keys[] = {"sensors", "manifest", "hop", "limit"};
+    const char *const values[] = {sensors, hash, k->options->hop ? "true" : "false", limit};
+    if (!sensors) die("out of memory for the names of sensors");
+    Error why;
+    bool fine = safetensors_write(path, tensors, 6, keys, values, 4, &why);
+    if (!fine) error_set(error, "%s: %s", path, why.text);
+    json_decref(names);
+    free(sensors);
+    free(limit);
+    return fine;
+}
+
+static bool make_samples(Making *k, int n_threads) {
+    const PsdManifest *m = k->manifest;
+    size_t n = (size_t)k->n;
+    k->by_file = xmalloc((size_t)m->n * sizeof *k->by_file);
+    k->psd = xmalloc(n * PSD_BINS * sizeof *k->psd);
+    k->snr = xmalloc(n * sizeof *k->snr);
+    int32_t **const columns[] = {&k->labels, &k->sensors, &k->files, &k->rows};
+    for (int i = 0; i < 4; i++) *columns[i] = xmalloc(n * sizeof(int32_t));
+    int64_t *starts = sort_by_file(m, k->by_file);
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
+    for (int f = 0; f < m->n_files; f++) make_file(k, k->by_file + starts[f], starts[f + 1] - starts[f]);
+    free(starts);
+    return k->bad == m->n;
+}
+
+/* Rows of no bins become none, here; when they are read they are refused. */
+static bool count_samples(Making *k, Error *error) {
+    const PsdManifest *m = k->manifest;
+    k->starts = xmalloc((size_t)(m->n + 1) * sizeof *k->starts);
+    k->starts[0] = 0;
+    for (int64_t i = 0; i < m->n; i++)
+        if (__builtin_add_overflow(k->starts[i], psd_samples(m->num_bins[i], k->options), &k->starts[i + 1]) ||
+            k->starts[i + 1] > INT32_MAX)
+            return error_set(error, "%s:%lld: more than 2^31 - 1 samples", k->path, (long long)m->lines[i]);
+    k->n = k->starts[m->n];
+    k->bad = m->n;
+    return true;
+}
+
+static bool make_store(const char *manifest_path, const char *path, const char *hash, const PsdOptions *options,
+                       int n_threads, Error *error) {
+    PsdManifest m;
+    double start = seconds_now();
+    if (!psd_manifest_read(manifest_path, &m, error)) return false;
+    Making k = {.path = manifest_path, .manifest = &m, .options = options, .error = error};
+    bool fine = count_samples(&k, error) && make_samples(&k, n_threads);
+    if (fine && !k.n) fine = error_set(error, "%s: no row has the %d bins of a sample", manifest_path, PSD_BINS);
+    if (fine) fine = write_store(&k, path, hash, error);
+    if (fine)
+        printf("[Store] %s: %lld samples of %lld rows in %.1f s; %lld rows padded, %lld constant, %lld dropped as too "
+               "narrow; %lld values limited, %lld bins not finite\n",
+               path, (long long)k.n, (long long)m.n, seconds_now() - start, (long long)k.padded, (long long)k.constant,
+               (long long)k.dropped, (long long)k.limited, (long long)k.not_finite);
+    void *const all[] = {k.starts, k.by_file, k.psd, k.snr, k.labels, k.sensors, k.files, k.rows};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    psd_manifest_close(&m);
+    return fine;
+}
+
+/* What a store depends on: the form of the file, the options, the manifest's bytes. free(); NULL with an error. */
+static char *hash_of(const char *manifest, const PsdOptions *options, Error *error) {
+    char *bytes, form[64];
+    size_t size;
+    Error why;
+    if (!read_file(manifest, &bytes, &size, &why)) {
+        error_set(error, "%s: %s", manifest, why.text);
+        return NULL;
+    }
+    int n = snprintf(form, sizeof form, "1 %d %.17g ", options->hop, options->limit);
+    uint64_t hash = hash_bytes(hash_bytes(HASH_START, form, (size_t)n), bytes, size);
+    free(bytes);
+    return xformat("%016llx", (unsigned long long)hash);
+}
+
+static bool made_from(const PsdStore *s, const char *hash) {
+    for (int i = 0; i < s->file.n_metadata; i++)
+        if (!strcmp(s->file.metadata_keys[i], "manifest")) return !strcmp(s->file.metadata_values[i], hash);
+    return false;
+}
+
+bool psd_store_open(PsdStore *s, const char *path, const PsdOptions *options, int n_threads, Error *error) {
+    *s = (PsdStore){0};
+    if (ends_with(path, ".safetensors")) return open_store(s, path, error);
+    if (!ends_with(path, ".csv"))
+        return error_set(error, "%s: expected a manifest (.csv) or a store of spectra (.safetensors)", path);
+    char *hash = hash_of(path, options, error), *store = psd_store_path(path);
+    bool fine = hash != NULL;
+    /* One that is damaged or of another kind is made anew as well. */
+    if (fine && !access(store, F_OK) && open_store(s, store, NULL) && made_from(s, hash)) {
+        printf("[Store] %s: %lld samples, from before\n", store, (long long)s->n);
+    } else if (fine) {
+        psd_store_close(s);
+        fine = make_store(path, store, hash, options, n_threads > 0 ? n_threads : omp_get_num_procs(), error) &&
+               open_store(s, store, error);
+    }
+    free(hash);
+    free(store);
+    return fine;
+}

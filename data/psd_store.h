@@ -1,0 +1,42 @@
+/* All samples of a PSD manifest, preprocessed once, in one file beside it: data/manifest.csv has
+ * data/manifest.psd.safetensors. It is made anew when the manifest or the options are others than it was made from.
+ *
+ * Tensors: psd F32 [n, 200], and I32 [n] label, sensor, file and row, and F32 [n] snr. Two more are for comparisons
+ * with other programs, and fix what is drawn otherwise: positive I32 [n] and visible I32 [n, V]. The metadata hold
+ * "sensors", a JSON list of names, "manifest", the hash of what the store was made from, and "hop" and "limit". */
+#ifndef DATA_PSD_STORE_H
+#define DATA_PSD_STORE_H
+
+#include "base/base.h"
+#include "data/psd_preprocess.h"
+#include "data/safetensors.h"
+
+enum { PSD_PATCHES = 12 };
+
+/* The arrays lie in the file, which is mapped: they are not to be written. */
+typedef struct {
+    int64_t n;         /* samples, in the manifest's order; with hop several of a row, or none */
+    float *psd;        /* [n, 200] */
+    int32_t *labels;   /* [n] 0 dab, 1 dvbt, 2 fm, 3 gsm, 4 lte, 5 tetra, 6 unknown */
+    int32_t *sensors;  /* [n] places in sensor_names */
+    int32_t *files;    /* [n] */
+    int32_t *rows;     /* [n] the manifest's row, from 0 on */
+    float *snr;        /* [n] dB */
+    int32_t *positive; /* [n] each sample's partner; NULL: drawn */
+    int32_t *visible;  /* [n, n_visible] which patches are visible, ascending; NULL: drawn */
+    int n_visible;     /* 0: drawn */
+    int n_sensors, n_files;
+    const char **sensor_names; /* [n_sensors] */
+
+    void *sensor_list; /* owns the names */
+    TensorFile file;
+} PsdStore;
+
+/* Opens the store of a manifest (a path that ends in .csv), which is made first if need be, in parallel; what was done
+ * is printed, with counts. A path that ends in .safetensors is a store itself. n_threads 0: all cores. */
+bool psd_store_open(PsdStore *store, const char *path, const PsdOptions *options, int n_threads, Error *error);
+void psd_store_close(PsdStore *store);
+/* "data/manifest.csv" -> "data/manifest.psd.safetensors". free() */
+char *psd_store_path(const char *manifest);
+
+#endif

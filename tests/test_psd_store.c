@@ -1,0 +1,311 @@
+/* Stores of preprocessed spectra: what is in them, when they are made anew, and every way in which what they are made
+ * from, or they themselves, can be wrong. */
+#include "data/psd_store.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "data/psd_manifest.h"
+#include "kernels/philox.h"
+#include "tests/files.h"
+
+#define HEAD "npy_path,row_index,sensor_id,num_bins,label\n"
+static const PsdOptions CROP = {false, PSD_LIMIT}, HOP = {true, PSD_LIMIT}, COMPAT = {false, 0};
+static char *root, *manifest;
+
+static double level_of(int file, int64_t i) {
+    return -60 + 3 * (double)philox_normal(5, PURPOSE_TEST, (uint32_t)file, (uint64_t)i);
+}
+
+static void add_array(const char *name, int file, int64_t rows, int64_t width) {
+    double *data = xmalloc((size_t)(rows * width) * sizeof *data);
+    for (int64_t i = 0; i < rows * width; i++) data[i] = level_of(file, i);
+    write_npy(root, name, "<f8", data, 2, rows, width);
+    free(data);
+}
+
+static int new_root(void **state) {
+    (void)state;
+    free(root);
+    free(manifest);
+    root = scratch_directory();
+    manifest = path_join(root, "manifest.csv");
+    add_array("a.npy", 0, 3, 450);
+    add_array("b.npy", 1, 2, 640);
+    add_array("narrow.npy", 2, 1, 74);
+    write_text(manifest, HEAD "a.npy,0,S,450,fm\nb.npy,1,T,640,lte\na.npy,2,S,450,fm\nnarrow.npy,0,T,74,unkn\n"
+                              "b.npy,0,\"T, 2\",640,dab\n");
+    return 0;
+}
+
+static PsdStore open_as(const PsdOptions *options, int n_threads) {
+    PsdStore s;
+    Error error;
+    if (!psd_store_open(&s, manifest, options, n_threads, &error)) fail_msg("%s", error.text);
+    return s;
+}
+
+/* Sample number i is what psd_preprocess makes of row `row` of a file. */
+static void assert_sample(const PsdStore *s, int64_t i, int64_t sample, int file, int64_t row, int64_t width,
+                          const PsdOptions *options) {
+    double *values = xmalloc((size_t)width * sizeof *values);
+    float *out = xmalloc((size_t)psd_samples(width, options) * PSD_BINS * sizeof *out);
+    PsdScratch scratch = {0};
+    PsdRow found;
+    Error error;
+    for (int64_t k = 0; k < width; k++) values[k] = level_of(file, row * width + k);
+    assert_true(psd_preprocess(values, width, options, &scratch, out, &found, &error));
+    assert_memory_equal(s->psd + i * PSD_BINS, out + sample * PSD_BINS, PSD_BINS * sizeof *out);
+    assert_true(s->snr[i] == (float)found.snr);
+    psd_scratch_free(&scratch);
+    free(values);
+    free(out);
+}
+
+static void samples_are_the_manifests_rows(void **state) {
+    (void)state;
+    static const struct {
+        int file, row, width, label, sensor;
+    } want[5] = {{0, 0, 450, 2, 0}, {1, 1, 640, 4, 1}, {0, 2, 450, 2, 0}, {2, 0, 74, 6, 1}, {1, 0, 640, 0, 2}};
+    const PsdOptions *options[2] = {&CROP, &COMPAT};
+    for (int o = 0; o < 2; o++) {
+        PsdStore s = open_as(options[o], 2);
+        assert_true(s.n == 5 && s.n_files == 3 && s.n_sensors == 3 && !s.positive && !s.visible && !s.n_visible);
+        assert_string_equal(s.sensor_names[2], "T, 2");
+        for (int i = 0; i < 5; i++) {
+            assert_true(s.labels[i] == want[i].label && s.sensors[i] == want[i].sensor && s.rows[i] == i &&
+                        s.files[i] == want[i].file);
+            assert_sample(&s, i, 0, want[i].file, want[i].row, want[i].width, options[o]);
+        }
+        psd_store_close(&s);
+    }
+}
+
+/* 450 bins are two samples, 640 three, 74 none. */
+static void hopping_gives_every_whole_chunk(void **state) {
+    (void)state;
+    static const int rows[10] = {0, 0, 1, 1, 1, 2, 2, 4, 4, 4}, chunks[10] = {0, 1, 0, 1, 2, 0, 1, 0, 1, 2};
+    PsdStore s = open_as(&HOP, 2);
+    assert_int_equal(s.n, 10);
+    for (int i = 0; i < 10; i++) {
+        assert_true(s.rows[i] == rows[i]);
+        bool first = s.files[i] == 0;
+        assert_sample(&s, i, chunks[i], s.files[i], first ? rows[i] : rows[i] == 1, first ? 450 : 640, &HOP);
+    }
+    psd_store_close(&s);
+}
+
+/* The file's inode: it is renamed into place, so that a new file has another. */
+static uint64_t inode(void) {
+    char *path = psd_store_path(manifest);
+    struct stat status;
+    assert_int_equal(stat(path, &status), 0);
+    free(path);
+    return status.st_ino;
+}
+
+static void open_and_close(const PsdOptions *options) {
+    PsdStore s = open_as(options, 1);
+    psd_store_close(&s);
+}
+
+static void it_is_made_anew_only_if_need_be(void **state) {
+    (void)state;
+    open_and_close(&CROP);
+    uint64_t first = inode();
+    open_and_close(&CROP);
+    assert_true(inode() == first);
+    open_and_close(&COMPAT);
+    uint64_t second = inode();
+    assert_true(second != first);
+    write_text(manifest, HEAD "a.npy,0,S,450,fm\n");
+    PsdStore s = open_as(&COMPAT, 1);
+    assert_true(s.n == 1 && inode() != second);
+    psd_store_close(&s);
+    char *path = psd_store_path(manifest);
+    write_text(path, "damaged");
+    s = open_as(&COMPAT, 1);
+    assert_true(s.n == 1);
+    psd_store_close(&s);
+    free(path);
+}
+
+static void threads_do_not_change_a_bit(void **state) {
+    (void)state;
+    char *path = psd_store_path(manifest), *bytes[2];
+    size_t sizes[2];
+    Error error;
+    for (int i = 0; i < 2; i++) {
+        PsdStore s = open_as(&HOP, i ? 3 : 1);
+        psd_store_close(&s);
+        assert_true(read_file(path, &bytes[i], &sizes[i], &error));
+        assert_int_equal(remove(path), 0);
+    }
+    assert_int_equal(sizes[0], sizes[1]);
+    assert_memory_equal(bytes[0], bytes[1], sizes[0]);
+    free(bytes[0]);
+    free(bytes[1]);
+    free(path);
+}
+
+/* A path that is not found from the working directory is seen from the manifest; one that is found there goes first. */
+static void paths_are_seen_from_both_places(void **state) {
+    (void)state;
+    char *beside = psd_manifest_file(manifest, "a.npy"), *want = path_join(root, "a.npy");
+    char *here = psd_manifest_file(manifest, "Makefile"), *nowhere = psd_manifest_file(manifest, "gone.npy");
+    assert_string_equal(beside, want);
+    assert_string_equal(here, "Makefile");
+    assert_string_equal(nowhere, "gone.npy");
+    free(beside);
+    free(want);
+    free(here);
+    free(nowhere);
+}
+
+/* ---- what is refused ---- */
+
+static void expect_refused(const char *path, const PsdOptions *options, const char *message) {
+    PsdStore s;
+    Error error;
+    assert_false(psd_store_open(&s, path, options, 2, &error));
+    assert_contains(error.text, message);
+    assert_null(s.psd);
+}
+
+static void expect_manifest_refused(const char *text, const PsdOptions *options, const char *message) {
+    write_text(manifest, "%s", text);
+    expect_refused(manifest, options, message);
+    char *path = psd_store_path(manifest);
+    assert_int_not_equal(access(path, F_OK), 0); /* nothing is left behind */
+    free(path);
+}
+
+static void manifests_that_do_not_fit_their_files(void **state) {
+    (void)state;
+    static const char object[] = "\x93NUMPY\x01\x00\x36\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n";
+    char *path = path_join(root, "object.npy");
+    write_bytes(path, object, sizeof object - 1);
+    add_array("zero.npy", 3, 2, 0);
+    const double nan[3] = {(double)NAN, (double)NAN, (double)NAN};
+    write_npy(root, "nan.npy", "<f8", nan, 1, 3, 0);
+    write_npy(root, "scalar.npy", "<f8", nan, 0, 0, 0);
+    expect_manifest_refused(HEAD "a.npy,0,S,450,fm\na.npy,3,S,450,fm\n", &CROP,
+                            "manifest.csv:3: row_index is 3, but a.npy has 3 rows");
+    expect_manifest_refused(HEAD "a.npy,0,S,451,fm\n", &CROP, ":2: num_bins is 451, but a.npy has rows of 450");
+    expect_manifest_refused(HEAD "a.npy,0,S,99999,fm\n", &HOP, ":2: num_bins is 99999, but a.npy has rows of 450");
+    expect_manifest_refused(HEAD "gone.npy,0,S,450,fm\n", &CROP, ":2: gone.npy: cannot open");
+    expect_manifest_refused(HEAD "object.npy,0,S,1,fm\n", &CROP, ":2: object.npy: holds Python objects");
+    expect_manifest_refused(HEAD "zero.npy,0,S,0,fm\n", &CROP, ":2: row 0 of zero.npy: the row is empty");
+    expect_manifest_refused(HEAD "nan.npy,0,S,3,fm\n", &CROP, "row 0 of nan.npy: none of the row's 3 bins is finite");
+    expect_manifest_refused(HEAD "scalar.npy,0,S,1,fm\n", &CROP, ":2: scalar.npy: has 0 dimensions");
+    expect_manifest_refused(HEAD "a.npy,0,S,450,wifi\n", &CROP, ":2: label is 'wifi'");
+    expect_manifest_refused("npy_path,row_index,sensor_id,label\na.npy,0,S,fm\n", &CROP, "there is no column num_bins");
+    expect_manifest_refused(HEAD "narrow.npy,0,S,74,fm\n", &HOP, "manifest.csv: no row has the 200 bins of a sample");
+    /* Of several the first is told of. */
+    expect_manifest_refused(HEAD "b.npy,5,S,640,fm\na.npy,9,S,450,fm\nb.npy,7,S,640,fm\n", &CROP, ".csv:2: row_index");
+    expect_refused("/nowhere/m.csv", &CROP, "/nowhere/m.csv: cannot open");
+    expect_refused("manifest.txt", &CROP, "manifest.txt: expected a manifest (.csv) or a store of spectra");
+    free(path);
+}
+
+/* A store of two samples as another program might write it, of which tests spoil something. */
+typedef struct {
+    float psd[2 * PSD_BINS], snr[2];
+    int32_t label[2], sensor[2], file[2], row[2], positive[2], visible[6];
+    TensorToWrite tensors[8];
+    int n_tensors;
+    const char *sensors;
+} Own;
+
+static void own_reset(Own *o) {
+    *o = (Own){
+        .label = {0, 6}, .positive = {1, 1}, .visible = {0, 3, 11, 1, 2, 3}, .n_tensors = 8, .sensors = "[\"A\"]"};
+    const TensorToWrite tensors[8] = {
+        {"psd", "F32", 2, {2, PSD_BINS}, o->psd}, {"label", "I32", 1, {2}, o->label},
+        {"sensor", "I32", 1, {2}, o->sensor},     {"file", "I32", 1, {2}, o->file},
+        {"row", "I32", 1, {2}, o->row},           {"snr", "F32", 1, {2}, o->snr},
+        {"positive", "I32", 1, {2}, o->positive}, {"visible", "I32", 2, {2, 3}, o->visible}};
+    memcpy(o->tensors, tensors, sizeof tensors);
+}
+
+static char *own_write(const Own *o) {
+    char *path = path_join(root, "own.safetensors");
+    const char *const key = "sensors";
+    Error error;
+    if (!safetensors_write(path, o->tensors, o->n_tensors, &key, &o->sensors, 1, &error)) fail_msg("%s", error.text);
+    return path;
+}
+
+static void expect_own_refused(Own *o, const char *message) {
+    char *path = own_write(o);
+    expect_refused(path, &CROP, message);
+    free(path);
+    own_reset(o);
+}
+
+static void a_store_may_fix_what_is_drawn(void **state) {
+    (void)state;
+    Own o;
+    PsdStore s;
+    Error error;
+    own_reset(&o);
+    char *path = own_write(&o);
+    if (!psd_store_open(&s, path, NULL, 0, &error)) fail_msg("%s", error.text);
+    assert_true(s.n == 2 && s.n_visible == 3 && s.n_sensors == 1 && s.n_files == 1 && s.labels[1] == 6);
+    assert_memory_equal(s.visible, o.visible, sizeof o.visible);
+    assert_memory_equal(s.positive, o.positive, sizeof o.positive);
+    psd_store_close(&s);
+    free(path);
+}
+
+static void stores_that_are_wrong(void **state) {
+    (void)state;
+    Own o;
+    own_reset(&o);
+    o.n_tensors = 5;
+    expect_own_refused(&o, "own.safetensors: has no tensor 'snr': it is no store of spectra");
+    o.tensors[1].dtype = "F32";
+    expect_own_refused(&o, "tensor 'label' is F32 [2]; expected I32 [2]");
+    o.tensors[0].dims[1] = 100;
+    o.tensors[0].dims[0] = 4;
+    expect_own_refused(&o, "tensor 'psd' is F32 [4, 100]; expected F32 [n, 200]");
+    o.tensors[7].dims[0] = 1;
+    expect_own_refused(&o, "tensor 'visible' is I32 [1, 3]; expected I32 [2, V]");
+    o.psd[PSD_BINS] = NAN;
+    expect_own_refused(&o, "psd[1] is not finite");
+    o.label[1] = 7;
+    expect_own_refused(&o, "label[1] is 7; expected 0 to 6");
+    o.sensor[0] = 1;
+    expect_own_refused(&o, "sensor[0] is 1; expected 0 to 0");
+    o.file[1] = -1;
+    expect_own_refused(&o, "file[1] is -1");
+    o.row[0] = -1;
+    expect_own_refused(&o, "row[0] is -1");
+    o.positive[1] = 2;
+    expect_own_refused(&o, "positive[1] is 2; expected 0 to 1");
+    o.visible[2] = 12;
+    expect_own_refused(&o, "visible[2] is 12; expected 0 to 11");
+    o.visible[4] = 1;
+    expect_own_refused(&o, "visible[1] does not ascend");
+    o.sensors = "[\"A\", 3]";
+    expect_own_refused(&o, "name 1 of \"sensors\" is not a text");
+    o.sensors = "A";
+    expect_own_refused(&o, "its metadata have no \"sensors\", a JSON list of names");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(samples_are_the_manifests_rows, new_root),
+        cmocka_unit_test_setup(hopping_gives_every_whole_chunk, new_root),
+        cmocka_unit_test_setup(it_is_made_anew_only_if_need_be, new_root),
+        cmocka_unit_test_setup(threads_do_not_change_a_bit, new_root),
+        cmocka_unit_test_setup(paths_are_seen_from_both_places, new_root),
+        cmocka_unit_test_setup(manifests_that_do_not_fit_their_files, new_root),
+        cmocka_unit_test_setup(a_store_may_fix_what_is_drawn, new_root),
+        cmocka_unit_test_setup(stores_that_are_wrong, new_root),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    free(root);
+    free(manifest);
+    return failed;
+}
