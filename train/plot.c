@@ -6,10 +6,10 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "data/safetensors.h" /* file_write_atomic */
+#include "data/text_file.h"
+#include "train/svg.h"
 
 enum { WIDTH = 800, HEIGHT = 480, LEFT = 72, RIGHT = 776, TOP = 56, BOTTOM = 424, LEGEND_LINE = 20, SPARSE = 60 };
 
@@ -52,29 +52,6 @@ static bool axes_fit(const PlotSeries *series, int n_series, Axis *x, Axis *y, E
     return true;
 }
 
-static void write_escaped(FILE *out, const char *text) {
-    for (; *text; text++) switch (*text) {
-        case '<':
-            fputs("&lt;", out);
-            break;
-        case '>':
-            fputs("&gt;", out);
-            break;
-        case '&':
-            fputs("&amp;", out);
-            break;
-        default:
-            fputc(*text, out);
-        }
-}
-
-/* attributes: everything of the element but its position */
-static void write_text_at(FILE *out, double x, double y, const char *attributes, const char *text) {
-    fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
-    write_escaped(out, text);
-    fputs("</text>\n", out);
-}
-
 static void write_ticks(FILE *out, const Axis *axis, bool vertical) {
     char label[32];
     double first = ceil(axis->low / axis->step - 1e-9);
@@ -84,10 +61,10 @@ static void write_ticks(FILE *out, const Axis *axis, bool vertical) {
         snprintf(label, sizeof label, "%.8g", value + 0.0); /* + 0.0: no "-0" */
         if (vertical) {
             fprintf(out, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>\n", LEFT, at, RIGHT);
-            write_text_at(out, LEFT - 8, at + 4, "text-anchor=\"end\"", label);
+            svg_text(out, LEFT - 8, at + 4, "text-anchor=\"end\"", label);
         } else {
             fprintf(out, "<path class=\"axis\" d=\"M%.1f %dv5\"/>\n", at, BOTTOM);
-            write_text_at(out, at, BOTTOM + 20, "text-anchor=\"middle\"", label);
+            svg_text(out, at, BOTTOM + 20, "text-anchor=\"middle\"", label);
         }
     }
 }
@@ -156,43 +133,33 @@ static void write_legend(FILE *out, const PlotSeries *series, int n_series) {
         double middle = y + 4 + LEGEND_LINE * (s + 0.5);
         path_begin(out, series, s, series[s].dashed ? 1.3 : 2.2);
         fprintf(out, "M%.1f %.1fh28\"/>\n", left + 8, middle);
-        write_text_at(out, left + 44, middle + 4, "", series[s].name);
+        svg_text(out, left + 44, middle + 4, "", series[s].name);
     }
 }
 
 static void write_chart(FILE *out, const PlotSeries *series, int n_series, const char *title, const char *x_label,
                         const char *y_label, const Axis *x, const Axis *y) {
-    fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
-            "font-family=\"system-ui, Helvetica, Arial, sans-serif\" font-size=\"13\" fill=\"#333\">\n"
-            "<style>.grid{stroke:#e5e5e5}.axis{stroke:#888;fill:none}"
-            ".line{fill:none;stroke-linejoin:round;stroke-linecap:round}</style>\n"
-            "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
-            WIDTH, HEIGHT, WIDTH, HEIGHT, WIDTH, HEIGHT);
-    write_text_at(out, LEFT, 32, "font-size=\"17\" font-weight=\"600\"", title);
+    svg_begin(out, WIDTH, HEIGHT);
+    svg_text(out, LEFT, 32, "font-size=\"17\" font-weight=\"600\"", title);
     write_ticks(out, y, true);
     write_ticks(out, x, false);
     fprintf(out, "<path class=\"axis\" d=\"M%d %dV%dH%d\"/>\n", LEFT, TOP, BOTTOM, RIGHT);
-    write_text_at(out, (LEFT + RIGHT) / 2.0, BOTTOM + 44, "text-anchor=\"middle\"", x_label);
-    write_text_at(out, -(TOP + BOTTOM) / 2.0, 20, "text-anchor=\"middle\" transform=\"rotate(-90)\"", y_label);
+    svg_text(out, (LEFT + RIGHT) / 2.0, BOTTOM + 44, "text-anchor=\"middle\"", x_label);
+    svg_text(out, -(TOP + BOTTOM) / 2.0, 20, "text-anchor=\"middle\" transform=\"rotate(-90)\"", y_label);
     for (int s = 0; s < n_series; s++) {
         write_curve(out, series, s, x, y);
         write_dots(out, series, s, x, y);
     }
     write_legend(out, series, n_series);
-    fputs("</svg>\n", out);
+    svg_end(out);
 }
 
 bool plot_write_svg(const char *path, const PlotSeries *series, int n_series, const char *title, const char *x_label,
                     const char *y_label, Error *error) {
     Axis x = {.from = LEFT, .to = RIGHT}, y = {.from = BOTTOM, .to = TOP};
     if (!axes_fit(series, n_series, &x, &y, error)) return false;
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    if (out) write_chart(out, series, n_series, title, x_label, y_label, &x, &y);
-    if (!out || fclose(out)) die("out of memory while drawing %s", path);
-    bool written = file_write_atomic(path, text, size, error);
-    free(text);
-    return written;
+    TextFile file;
+    text_file_begin(&file);
+    write_chart(file.out, series, n_series, title, x_label, y_label, &x, &y);
+    return text_file_end(&file, path, error);
 }

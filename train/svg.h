@@ -1,0 +1,18 @@
+/* What all pictures share: the page, the two kinds of lines, and text. */
+#ifndef TRAIN_SVG_H
+#define TRAIN_SVG_H
+
+#include <stdio.h>
+
+#include "base/base.h"
+
+/* A white page in pixels. Classes of paths: "grid", "axis" (thin, grey) and "line" (round ends, no fill). */
+void svg_begin(FILE *out, int width, int height);
+void svg_end(FILE *out);
+/* attributes: everything of the element but its position. The text may have any characters: those that XML has no way
+ * to say become spaces. */
+void svg_text(FILE *out, double x, double y, const char *attributes, const char *text);
+/* Formatted. */
+void svg_label(FILE *out, double x, double y, const char *attributes, const char *format, ...) PRINTF_LIKE(5, 6);
+
+#endif
