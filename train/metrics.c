@@ -204,19 +204,27 @@ double metrics_best_threshold(const MetricsPoint *points, int64_t count, int ste
 
 /* ---- calibration ---- */
 
-bool metrics_calibration(const double *probabilities, const int32_t *truth, int64_t n, int classes,
-                         MetricsCalibration *out, Error *error) {
-    *out = (MetricsCalibration){0};
+static bool probabilities_check(const double *probabilities, const int32_t *truth, int64_t n, int classes,
+                                Error *error) {
     if (n < 1) return error_set(error, "there are no rows to score");
     if (!labels_check("label", truth, n, classes, error)) return false;
     if (!values_check("probability", probabilities, n, classes, 0, 1, error)) return false;
     for (int64_t i = 0; i < n; i++) {
-        const double *row = probabilities + i * classes;
-        int predicted = largest(row, classes), bin = 0;
         double sum = 0;
-        for (int c = 0; c < classes; c++) sum += row[c];
+        for (int c = 0; c < classes; c++) sum += probabilities[i * classes + c];
         if (!(fabs(sum - 1) <= SUM_TOLERANCE))
             return error_set(error, "the probabilities of row %lld sum to %g, not 1", (long long)i, sum);
+    }
+    return true;
+}
+
+bool metrics_calibration(const double *probabilities, const int32_t *truth, int64_t n, int classes,
+                         MetricsCalibration *out, Error *error) {
+    *out = (MetricsCalibration){0};
+    if (!probabilities_check(probabilities, truth, n, classes, error)) return false;
+    for (int64_t i = 0; i < n; i++) {
+        const double *row = probabilities + i * classes;
+        int predicted = largest(row, classes), bin = 0;
         while ((bin + 1.0) / METRICS_BINS < row[predicted]) bin++;
         out->bins[bin].rows++;
         out->bins[bin].confidence += row[predicted];
@@ -235,6 +243,36 @@ bool metrics_calibration(const double *probabilities, const int32_t *truth, int6
     }
     out->brier /= (double)n;
     out->nll /= (double)n;
+    return true;
+}
+
+typedef struct {
+    double confidence;
+    bool right;
+} Decision;
+
+static int by_confidence(const void *left, const void *right) {
+    double a = ((const Decision *)left)->confidence, b = ((const Decision *)right)->confidence;
+    return (a > b) - (a < b);
+}
+
+bool metrics_adaptive_ece(const double *probabilities, const int32_t *truth, int64_t n, int classes, double *ece,
+                          Error *error) {
+    if (!probabilities_check(probabilities, truth, n, classes, error)) return false;
+    Decision *rows = xmalloc((size_t)n * sizeof *rows);
+    for (int64_t i = 0; i < n; i++) {
+        int predicted = largest(probabilities + i * classes, classes);
+        rows[i] = (Decision){probabilities[i * classes + predicted], predicted == truth[i]};
+    }
+    qsort(rows, (size_t)n, sizeof *rows, by_confidence);
+    *ece = 0;
+    for (int64_t b = 1, i = 0; b <= METRICS_BINS; b++) {
+        double gap = 0; /* right rows - sum of confidences */
+        for (; i < n && (i < n * b / METRICS_BINS || (i && rows[i].confidence == rows[i - 1].confidence)); i++)
+            gap += rows[i].right - rows[i].confidence;
+        *ece += fabs(gap) / (double)n;
+    }
+    free(rows);
     return true;
 }
 

@@ -2,7 +2,8 @@
  *
  * Everything is computed in double, one row after the other. A row is an example; a class is its place 0 .. classes-1
  * in the list of names, whether or not the rows at hand have it. A function that returns bool fails, naming the row, on
- * a value without a meaning: one that is not finite, a label that is no class. Only the bootstrap allocates. */
+ * a value without a meaning: one that is not finite, a label that is no class. Only the bootstrap and the adaptive bins
+ * allocate. */
 #ifndef TRAIN_METRICS_H
 #define TRAIN_METRICS_H
 
@@ -94,6 +95,11 @@ typedef struct {
 /* Of probabilities[n, classes], n > 0, whose rows sum to 1 as well as bf16 can. */
 bool metrics_calibration(const double *probabilities, const int32_t *truth, int64_t n, int classes,
                          MetricsCalibration *out, Error *error);
+/* The same error over METRICS_BINS bins of as many rows each, from the least confident up; rows of equal confidence
+ * stay in one bin, so that their order does not matter. Bins of equal width leave nearly all rows of a good classifier
+ * in the last one. */
+bool metrics_adaptive_ece(const double *probabilities, const int32_t *truth, int64_t n, int classes, double *ece,
+                          Error *error);
 /* The temperature at which softmax(logits / temperature) has the least NLL. An error if there is none: every row is
  * right (it would be 0), or the logits say nothing of the truth (it would be infinite). */
 bool metrics_fit_temperature(const double *logits, const int32_t *truth, int64_t n, int classes, double *temperature,

@@ -64,7 +64,7 @@ static void write_field(FILE *out, const char *text) {
 static void write_exact(FILE *out, double value) {
     char text[32];
     if (isnan(value)) return;
-    for (int digits = 1; digits <= 17; digits++) {
+    for (int digits = 15; digits <= 17; digits++) { /* 15 are kept by every double, and %g drops zeros */
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;
     }
