@@ -306,6 +306,31 @@ static void calibration_error_of_known_confidences(void **state) {
     assert_near(calibrate(p, BAND_TRUTH, 10, 6).ece, 0.5112499219886915, EXACT);
 }
 
+/* 30 rows, two a bin; from the least confident up every third is wrong, the first to begin with. */
+static void calibration_error_of_equal_shares(void **state) {
+    (void)state;
+    enum { N = 30 };
+    double p[2 * N], ece, want = 0;
+    int32_t truth[N];
+    Error error;
+    for (int i = 0; i < N; i++) {
+        int row = i * 7 % N; /* their order does not matter */
+        p[2 * row] = 0.51 + 0.01 * i;
+        p[2 * row + 1] = 1 - p[2 * row];
+        truth[row] = i % 3 == 0;
+        if (i % 2) want += fabs((truth[row] == 0) + (i % 3 != 1) - (1.01 + 0.02 * i)) / N;
+    }
+    assert_true(metrics_adaptive_ece(p, truth, N, 2, &ece, &error));
+    assert_near(ece, want, EXACT);
+    /* Rows of equal confidence are one bin, wherever its borders are. */
+    for (int i = 0; i < N; i++) p[2 * i] = 0.8, p[2 * i + 1] = 0.2;
+    assert_true(metrics_adaptive_ece(p, truth, N, 2, &ece, &error));
+    assert_near(ece, 0.8 - 20.0 / N, EXACT);
+    p[3] = 0.3;
+    assert_false(metrics_adaptive_ece(p, truth, N, 2, &ece, &error));
+    assert_contains(error.text, "row 1 sum to 1.1");
+}
+
 static void mean_likelihood_of_three_comments(void **state) {
     (void)state;
     const double logits[] = {0.3, -0.2, 1, 2, -0.5, 0.5};
@@ -556,6 +581,7 @@ int main(void) {
         cmocka_unit_test(what_no_curve_can_be_made_of),
         cmocka_unit_test(calibration_by_hand),
         cmocka_unit_test(calibration_error_of_known_confidences),
+        cmocka_unit_test(calibration_error_of_equal_shares),
         cmocka_unit_test(mean_likelihood_of_three_comments),
         cmocka_unit_test(what_are_no_probabilities),
         cmocka_unit_test(temperature_by_hand),

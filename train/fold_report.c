@@ -256,7 +256,8 @@ static bool write_files(const FoldReport *r, Error *error) {
 
 static void print_report(const FoldReport *r) {
     enum { SHOWN = 4 }; /* accuracy, F1 and precision */
-    printf("[Report] %s: %d folds; the mean's intervals by the bootstrap over %ss\n", r->protocol, r->n, r->group_kind);
+    printf("[Report] %s: %d fold%s; intervals of the mean by the bootstrap over %ss\n", r->protocol, r->n,
+           r->n == 1 ? "" : "s", r->group_kind);
     table_print(&r->results, (r->few_shot ? 3 : 1) + SHOWN, stdout);
     print_worst(r, stdout);
     printf("[Report] written: %s/%s_results.{csv,json,md}\n", r->directory, r->protocol);

@@ -1,0 +1,711 @@
+/* What an evaluation leaves on disk: its numbers as they are read back from the files, and the pictures.
+ *
+ * EXACT is what sums of some ten rounded terms of size 1 can be off; files keep every bit. */
+#include "tests/files.h"
+
+#include <unistd.h>
+
+#include "kernels/philox.h"
+#include "train/calibration.h"
+#include "train/classification_report.h"
+
+enum { BANDS = 6 };
+static const double EXACT = 1e-14;
+static const char *const NAMES[BANDS] = {"dab", "dvbt", "fm", "gsm", "lte", "tetra"};
+
+/* ---- reading back ---- */
+
+typedef struct {
+    char *text, *cells[64][64];
+    int rows, columns; /* of rows[0], the names, too */
+} Csv;
+
+/* Fields may be quoted; a row with more or fewer fields than the first fails the test. */
+static Csv csv_read(const char *directory, const char *name) {
+    char *path = path_join(directory, name);
+    Csv csv = {.text = read_text(path)};
+    for (char *at = csv.text; *at; csv.rows++) {
+        int column = 0;
+        for (char end = ','; end == ','; column++) {
+            bool quoted = *at == '"';
+            char *to = at += quoted;
+            csv.cells[csv.rows][column] = to;
+            for (; quoted ? !(at[0] == '"' && at[1] != '"') : *at != ',' && *at != '\n'; *to++ = *at++)
+                at += quoted && *at == '"';
+            at += quoted;
+            end = *at++;
+            *to = 0;
+        }
+        if (!csv.rows) csv.columns = column;
+        if (column != csv.columns) fail_msg("%s: row %d has %d fields, not %d", path, csv.rows, column, csv.columns);
+    }
+    free(path);
+    return csv;
+}
+
+/* The field of this column in the row that begins with `key`, or in the first row (NULL). */
+static const char *field(const Csv *csv, const char *key, const char *column) {
+    int row = 1, at = 0;
+    while (row < csv->rows && key && strcmp(csv->cells[row][0], key)) row++;
+    while (at < csv->columns && strcmp(csv->cells[0][at], column)) at++;
+    if (row == csv->rows || at == csv->columns) fail_msg("no %s of %s", column, key ? key : "the first row");
+    return csv->cells[row][at];
+}
+
+static double number(const Csv *csv, const char *key, const char *column) {
+    const char *text = field(csv, key, column);
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end) fail_msg("%s of %s is '%s', no number", column, key ? key : "the first row", text);
+    return value;
+}
+
+static json_t *json_read(const char *directory, const char *name) {
+    char *path = path_join(directory, name), *text = read_text(path);
+    json_error_t where;
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &where);
+    if (!root) fail_msg("%s:%d: %s", path, where.line, where.text);
+    free(text);
+    free(path);
+    return root;
+}
+
+static double real_of(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) fail_msg("%s is no number", key);
+    return json_number_value(value);
+}
+
+/* ---- a strict little reader of XML: one root, tags closed in order, attributes quoted and unique, text escaped ----
+ */
+
+static const char *xml_name(const char *at, char name[32]) {
+    size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789");
+    if (!n || n > 31 || strchr("-0123456789", *at)) fail_msg("no name at '%.20s'", at);
+    snprintf(name, 32, "%.*s", (int)n, at);
+    return at + n;
+}
+
+/* Text up to one of `ends`: no markup, only the five entities, no control characters but the end of a line. */
+static const char *xml_text(const char *at, const char *ends) {
+    static const char *const entities[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&apos;"};
+    for (; *at && !strchr(ends, *at); at++) {
+        bool known = *at != '&';
+        for (int e = 0; e < 5; e++) known |= !strncmp(at, entities[e], strlen(entities[e]));
+        if (!known || *at == '<' || ((unsigned char)*at < ' ' && *at != '\n')) fail_msg("bad text at '%.20s'", at);
+    }
+    if (!*at) fail_msg("the file ends within text");
+    return at;
+}
+
+static const char *xml_attributes(const char *at) {
+    char names[16][32];
+    for (int n = 0; *at == ' '; n++) {
+        while (*at == ' ') at++;
+        if (*at == '>' || *at == '/') break;
+        at = xml_name(at, names[n]);
+        for (int before = 0; before < n; before++) assert_string_not_equal(names[n], names[before]);
+        if (strncmp(at, "=\"", 2)) fail_msg("an attribute without value at '%.20s'", at);
+        at = xml_text(at + 2, "\"") + 1;
+    }
+    return at;
+}
+
+static void assert_xml(const char *at) {
+    char open[16][32], name[32];
+    int depth = 0, roots = 0;
+    while (*at) {
+        if (*at != '<') {
+            if (!depth && *at != '\n') fail_msg("text outside of the root: '%.20s'", at);
+            at = depth ? xml_text(at, "<") : at + 1;
+        } else if (at[1] == '/') {
+            at = xml_name(at + 2, name);
+            assert_true(depth > 0 && *at == '>');
+            assert_string_equal(name, open[--depth]);
+            at++;
+        } else {
+            roots += !depth;
+            at = xml_attributes(xml_name(at + 1, open[depth]));
+            bool empty = *at == '/';
+            at += empty;
+            assert_true(*at++ == '>' && depth < 15);
+            depth += !empty;
+        }
+    }
+    assert_int_equal(depth, 0);
+    assert_int_equal(roots, 1);
+}
+
+static char *picture(const char *directory, const char *name) {
+    char *path = path_join(directory, name), *text = read_text(path);
+    assert_xml(text);
+    assert_true(!strncmp(text, "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 40));
+    free(path);
+    return text;
+}
+
+static int count(const char *text, const char *part) {
+    int n = 0;
+    for (; (text = strstr(text, part)); text += strlen(part)) n++;
+    return n;
+}
+
+/* ---- predictions ---- */
+
+static const int64_t IDS[] = {100, 101, 102, 103, 104, 105, 106, 107, 108, 109};
+static const int32_t TRUTH[] = {0, 1, 2, 3, 4, 5, 0, 1, 2, 3}, TAKEN[] = {0, 1, 2, 3, 4, 5, 1, 1, 2, 3};
+
+/* Ten rows of which each is taken for TAKEN, with a confidence of 5 / 10. */
+static Predictions ten_rows(double *logits) {
+    for (int i = 0; i < 10 * BANDS; i++) logits[i] = i % BANDS == TAKEN[i / BANDS] ? log(5) : 0;
+    return (Predictions){.n = 10, .classes = BANDS, .class_names = NAMES, .logits = logits, .truth = TRUTH, .ids = IDS};
+}
+
+static char *report(const Predictions *p, double temperature, const char *protocol, const char *tag) {
+    char *directory = scratch_directory();
+    Error error;
+    if (!report_classification(p, temperature, directory, protocol, tag, &error)) fail_msg("%s", error.text);
+    return directory;
+}
+
+static Evaluation evaluate(const Predictions *p) {
+    Evaluation e;
+    Error error;
+    if (!evaluation_make(p, 1, &e, &error)) fail_msg("%s", error.text);
+    return e;
+}
+
+/* ---- one evaluation ---- */
+
+static void six_bands_with_one_error(void **state) {
+    (void)state;
+    double logits[60];
+    Predictions p = ten_rows(logits);
+    char *directory = report(&p, 1, "pooled", "tiny");
+    Csv csv = csv_read(directory, "pooled_tiny.csv");
+    assert_int_equal(csv.rows, 2);
+    assert_near(number(&csv, NULL, "accuracy"), 0.9, EXACT);
+    assert_near(number(&csv, NULL, "macro_f1"), 0.82 / 0.9, EXACT);
+    assert_near(number(&csv, NULL, "weighted_f1"), 0.67 / 0.75, EXACT);
+    assert_near(number(&csv, NULL, "macro_precision"), 17.0 / 18, EXACT);
+    assert_near(number(&csv, NULL, "macro_recall"), 11.0 / 12, EXACT);
+    assert_near(number(&csv, NULL, "f1_dab"), 2.0 / 3, EXACT);
+    assert_near(number(&csv, NULL, "f1_dvbt"), 0.8, EXACT);
+    assert_near(number(&csv, NULL, "f1_tetra"), 1, 0);
+    assert_near(number(&csv, NULL, "n"), 10, 0);
+    assert_near(number(&csv, NULL, "ece"), 0.4, EXACT); /* half sure, nine tenths right */
+    assert_near(number(&csv, NULL, "adaptive_ece"), 0.4, EXACT);
+    assert_near(number(&csv, NULL, "nll"), -(9 * log(0.5) + log(0.1)) / 10, EXACT);
+    assert_near(number(&csv, NULL, "brier"), (9 * (0.25 + 0.05) + (0.25 + 0.81 + 0.04)) / 10, EXACT);
+    assert_true(number(&csv, NULL, "accuracy_low") < 0.9 && number(&csv, NULL, "accuracy_high") >= 0.9);
+    assert_true(number(&csv, NULL, "macro_f1_low") < 0.9 && number(&csv, NULL, "macro_f1_high") <= 1);
+    free(csv.text);
+    csv = csv_read(directory, "per_class_tiny.csv");
+    assert_int_equal(csv.rows, 1 + BANDS);
+    assert_near(number(&csv, "dvbt", "support"), 2, 0);
+    assert_near(number(&csv, "dvbt", "predicted"), 3, 0);
+    assert_near(number(&csv, "dvbt", "precision"), 2.0 / 3, EXACT);
+    assert_near(number(&csv, "dvbt", "recall"), 1, 0);
+    free(csv.text);
+    json_t *json = json_read(directory, "pooled_tiny.json"), *intervals = json_object_get(json, "intervals");
+    assert_near(real_of(json_object_get(json, "scores"), "macro_f1"), 0.82 / 0.9, EXACT);
+    assert_string_equal(json_string_value(json_object_get(intervals, "drawn_unit")), "row");
+    assert_near(real_of(intervals, "drawn"), 10, 0);
+    assert_near(real_of(json_array_get(json_object_get(json, "confusion"), 0), "dvbt"), 1, 0);
+    assert_null(json_object_get(json, "per_snr"));
+    json_decref(json);
+    free(directory);
+}
+
+static void calibration_error_of_known_probabilities(void **state) {
+    (void)state;
+    double logits[60], halved[60];
+    Predictions p = ten_rows(logits);
+    for (int i = 0; i < 60; i++) halved[i] = (logits[i] = 2 * sin(0.7 * i)) / 2;
+    char *directory = report(&p, 1, "pooled", "sines");
+    Csv csv = csv_read(directory, "pooled_sines.csv");
+    assert_near(number(&csv, NULL, "ece"), 0.5112499219886915, EXACT);
+    free(csv.text);
+    free(directory);
+    p.logits = halved; /* a temperature divides */
+    directory = report(&p, 0.5, "pooled", "sines");
+    csv = csv_read(directory, "pooled_sines.csv");
+    assert_near(number(&csv, NULL, "ece"), 0.5112499219886915, EXACT);
+    assert_near(number(&csv, NULL, "temperature"), 0.5, 0);
+    free(csv.text);
+    csv = csv_read(directory, "predictions_sines.csv");
+    Evaluation e = evaluate(&(Predictions){10, BANDS, NAMES, logits, TRUTH, IDS, NULL, NULL, 0, NULL, NULL});
+    for (int i = 0; i < 10; i++) { /* to the bit */
+        assert_near(strtod(csv.cells[1 + i][0], NULL), 100 + i, 0);
+        assert_string_equal(csv.cells[1 + i][1], NAMES[TRUTH[i]]);
+        assert_string_equal(csv.cells[1 + i][2], NAMES[e.predicted[i]]);
+        for (int c = 0; c < BANDS; c++)
+            assert_near(strtod(csv.cells[1 + i][3 + c], NULL), e.probabilities[i * BANDS + c], 0);
+    }
+    assert_string_equal(csv.cells[0][3], "p_dab");
+    evaluation_free(&e);
+    free(csv.text);
+    free(directory);
+}
+
+/* A sensor that hears fm and tetra only, of which one row is taken for lte. */
+static void absent_classes_keep_their_names(void **state) {
+    (void)state;
+    const int32_t truth[] = {2, 2, 2, 5, 5}, taken[] = {2, 2, 5, 5, 4};
+    double logits[5 * BANDS] = {0};
+    for (int i = 0; i < 5; i++) logits[i * BANDS + taken[i]] = 3;
+    Predictions p = {.n = 5, .classes = BANDS, .class_names = NAMES, .logits = logits, .truth = truth, .ids = IDS};
+    char *directory = report(&p, 1, "loso", "one");
+    Csv csv = csv_read(directory, "loso_one.csv");
+    assert_near(number(&csv, NULL, "f1_fm"), 0.8, EXACT);
+    assert_near(number(&csv, NULL, "f1_tetra"), 0.5, EXACT);
+    assert_near(number(&csv, NULL, "f1_dab"), 0, 0);
+    assert_near(number(&csv, NULL, "f1_dvbt"), 0, 0);
+    assert_near(number(&csv, NULL, "macro_f1"), 1.3 / 3, EXACT);
+    assert_near(number(&csv, NULL, "macro_f1_all_classes"), 1.3 / 6, EXACT);
+    free(csv.text);
+    csv = csv_read(directory, "per_class_one.csv");
+    assert_near(number(&csv, "dab", "support"), 0, 0);
+    assert_near(number(&csv, "fm", "support"), 3, 0);
+    assert_near(number(&csv, "lte", "predicted"), 1, 0);
+    free(csv.text);
+    char *path = path_join(directory, "loso_one.md"), *markdown = read_text(path);
+    assert_contains(markdown, "| macro F1, 3 classes in truth or prediction | 0.4333 |");
+    assert_contains(markdown, "| macro F1, all 6 classes | 0.2167 |");
+    assert_contains(markdown, "| fm | 3 | 2 | 1.0000 | 0.6667 | 0.8000 |");
+    free(markdown);
+    free(path);
+    free(directory);
+}
+
+static const char *const SENSORS[] = {"Bari, \"north\"", "unheard", "Rome | 2"};
+
+static Predictions with_sensors(double *logits) {
+    static const int32_t sensor[] = {0, 0, 0, 0, 0, 0, 2, 2, 2, 2};
+    static const double snr[] = {-0.5, 0, 4.99, 5, 12, 12, -5, 31, 31, 34.999};
+    Predictions p = ten_rows(logits);
+    p.group = sensor, p.n_groups = 3, p.group_names = SENSORS, p.group_kind = "sensor", p.snr = snr;
+    return p;
+}
+
+static void tables_by_sensor_and_snr(void **state) {
+    (void)state;
+    double logits[60];
+    Predictions p = with_sensors(logits);
+    char *directory = report(&p, 1, "pooled", "by");
+    Csv csv = csv_read(directory, "per_sensor_by.csv");
+    assert_int_equal(csv.rows, 3); /* one sensor has no rows */
+    assert_near(number(&csv, SENSORS[0], "rows"), 6, 0);
+    assert_near(number(&csv, SENSORS[0], "accuracy"), 1, 0);
+    assert_near(number(&csv, SENSORS[2], "accuracy"), 0.75, 0);
+    assert_near(number(&csv, SENSORS[2], "classes_present"), 4, 0);
+    assert_near(number(&csv, SENSORS[2], "macro_f1"), (0 + 2.0 / 3 + 1 + 1) / 4, EXACT);
+    free(csv.text);
+    csv = csv_read(directory, "per_snr_by.csv");
+    const double want[][3] = {{-5, 2, 0.5}, {0, 2, 1}, {5, 1, 1}, {10, 2, 1}, {30, 3, 1}};
+    assert_int_equal(csv.rows, 6);
+    for (int b = 0; b < 5; b++) {
+        assert_near(strtod(csv.cells[1 + b][0], NULL), want[b][0], 0);
+        assert_near(strtod(csv.cells[1 + b][1], NULL), want[b][0] + 5, 0);
+        assert_near(strtod(csv.cells[1 + b][2], NULL), want[b][1], 0);
+        assert_near(strtod(csv.cells[1 + b][4], NULL), want[b][2], 0);
+    }
+    assert_string_equal(csv.cells[0][4], "accuracy");
+    free(csv.text);
+    json_t *json = json_read(directory, "pooled_by.json"), *intervals = json_object_get(json, "intervals");
+    assert_string_equal(json_string_value(json_object_get(intervals, "drawn_unit")), "sensor");
+    assert_near(real_of(intervals, "drawn"), 2, 0);
+    /* Of two sensors drawn with replacement a quarter of the pairs is twice the first, a quarter twice the other. */
+    assert_near(json_real_value(json_array_get(json_object_get(intervals, "accuracy"), 0)), 0.75, 0);
+    assert_near(json_real_value(json_array_get(json_object_get(intervals, "accuracy"), 1)), 1, 0);
+    assert_contains(json_string_value(json_object_get(json, "worst")), "Rome | 2, 0.6667 (accuracy 0.7500, 4 rows)");
+    assert_int_equal(json_array_size(json_object_get(json, "per_sensor")), 2);
+    json_decref(json);
+    char *path = path_join(directory, "pooled_by.md"), *markdown = read_text(path);
+    assert_contains(markdown, "| Rome \\| 2 | 4 |");
+    free(markdown);
+    free(path);
+    free(directory);
+}
+
+static void pictures_are_xml_and_show_the_numbers(void **state) {
+    (void)state;
+    const char *const names[BANDS] = {"a<b", "c & d", "\"e\"", "'f'", "]]>", "h\x01ı"};
+    double logits[60];
+    Predictions p = ten_rows(logits);
+    p.class_names = names;
+    char *directory = report(&p, 1, "pooled", "<x>");
+    char *matrix = picture(directory, "confusion_matrix_pooled_<x>.svg");
+    assert_contains(matrix, ">a&lt;b</text>");
+    assert_contains(matrix, ">c &amp; d</text>");
+    assert_contains(matrix, ">&lt;x&gt;: pooled</text>");
+    assert_int_equal(count(matrix, " %</text>"), 36);
+    assert_int_equal(count(matrix, ">50.0 %</text>"), 2); /* dab: one right, one taken for dvbt */
+    assert_int_equal(count(matrix, ">100.0 %</text>"), 5);
+    assert_int_equal(count(matrix, ">2</text>"), 3);
+    free(matrix);
+    char *reliability = picture(directory, "reliability_pooled_<x>.svg");
+    /* One bin of 28 pixels, from 0.4667 to 0.5333; bar 0.9 and gap 0.5 .. 0.9 of 420 pixels above 476. */
+    assert_int_equal(count(reliability, "class=\"bar\""), 1);
+    assert_contains(reliability, "<rect x=\"268.0\" y=\"98.0\" width=\"28.0\" height=\"378.0\" class=\"bar\"");
+    assert_contains(reliability, "<rect x=\"268.0\" y=\"98.0\" width=\"28.0\" height=\"168.0\" class=\"gap\"");
+    assert_contains(reliability, "height=\"100.0\" class=\"rows\"");
+    assert_contains(reliability, ">ECE 0.4000</text>");
+    free(reliability);
+    free(directory);
+}
+
+static void what_cannot_be_reported(void **state) {
+    (void)state;
+    double logits[60];
+    Predictions p = with_sensors(logits), bad;
+    Error error;
+    assert_false(report_classification(&p, 1, "/nowhere/there", "pooled", "a", &error));
+    assert_contains(error.text, "/nowhere/there/pooled_a.csv");
+    assert_false(report_calibration(&p, &p, "/nowhere/there", &error));
+    assert_contains(error.text, "/nowhere/there/reliability_before.svg");
+    assert_false(report_classification(&p, 1, "/tmp", "pooled", "a/b", &error));
+    assert_contains(error.text, "'a/b' has a '/'");
+    assert_false(report_classification(&p, 0, "/tmp", "pooled", "a", &error));
+    assert_contains(error.text, "temperature of 0");
+    bad = p, bad.n = 0;
+    assert_false(report_classification(&bad, 1, "/tmp", "pooled", "a", &error));
+    assert_contains(error.text, "no rows");
+    bad = p, bad.snr = (double[10]){0, 1, 2, NAN};
+    assert_false(report_classification(&bad, 1, "/tmp", "pooled", "a", &error));
+    assert_contains(error.text, "the SNR of row 103 is nan");
+    bad = p, bad.group = (int32_t[10]){0, 3};
+    assert_false(report_classification(&bad, 1, "/tmp", "pooled", "a", &error));
+    assert_contains(error.text, "the sensor of row 101 is 3, not one of 0 .. 2");
+    bad = p, bad.truth = (int32_t[10]){0, 6};
+    assert_false(report_classification(&bad, 1, "/tmp", "pooled", "a", &error));
+    assert_contains(error.text, "the label of row 1 is 6");
+    bad = p, bad.class_names = (const char *const[6]){"a", "b\xff", "c", "d", "e", "f"};
+    assert_false(report_classification(&bad, 1, "/tmp", "pooled", "a", &error));
+    assert_contains(error.text, "no UTF-8");
+}
+
+/* ---- calibration ---- */
+
+/* Rows whose labels are as their probabilities say, exactly: of a pattern of three classes in sixths there are six
+ * copies with the labels that make it true. Whatever map turns logits into these probabilities is the best one. */
+enum {
+    PATTERNS = 6,
+    COPIES = 6,
+    THREE = 3,
+    SNRS = 4,
+    MOST_TIMES = 64,
+    MOST_ROWS = PATTERNS * COPIES * SNRS * MOST_TIMES
+};
+static const int SIXTHS[PATTERNS][THREE] = {{1, 2, 3}, {3, 1, 2}, {4, 1, 1}, {1, 4, 1}, {2, 3, 1}, {1, 1, 4}};
+static const char *const LETTERS[] = {"a", "b", "c"};
+
+typedef struct {
+    double logits[MOST_ROWS * THREE], snr[MOST_ROWS];
+    int32_t truth[MOST_ROWS];
+    int64_t ids[MOST_ROWS];
+    Predictions predictions;
+} TrueRows;
+
+/* How logits are made of log probabilities: (temperature * ln p - bias) / scale, the temperature growing by
+ * exp(slope * z), where z is -1.34, -0.45, 0.45, 1.34 at 0, 10, 20, 30 dB. */
+typedef struct {
+    double temperature, slope;
+    const double *scale, *bias; /* [THREE], or NULL */
+} Distortion;
+
+static TrueRows *true_rows(Distortion d, int times) {
+    TrueRows *r = xmalloc(sizeof *r);
+    int64_t n = 0;
+    for (int t = 0; t < times; t++)
+        for (int s = 0; s < SNRS; s++)
+            for (int k = 0; k < PATTERNS * COPIES; k++, n++) {
+                const int *sixths = SIXTHS[k / COPIES];
+                int copy = k % COPIES;
+                r->ids[n] = n;
+                r->snr[n] = 10 * s;
+                r->truth[n] = copy < sixths[0] ? 0 : copy < sixths[0] + sixths[1] ? 1 : 2;
+                double temperature = d.temperature * exp(d.slope * (r->snr[n] - 15) / sqrt(125));
+                for (int c = 0; c < THREE; c++)
+                    r->logits[n * THREE + c] =
+                        (temperature * log(sixths[c] / 6.0) - (d.bias ? d.bias[c] : 0)) / (d.scale ? d.scale[c] : 1);
+            }
+    r->predictions = (Predictions){n, THREE, LETTERS, r->logits, r->truth, r->ids, r->snr, NULL, 0, NULL, NULL};
+    return r;
+}
+
+static Calibration fit(CalibrationKind kind, const TrueRows *rows) {
+    Calibration c;
+    Error error;
+    if (!calibration_fit(&c, kind, &rows->predictions, &error)) fail_msg("%s", error.text);
+    return c;
+}
+
+static void known_temperatures_are_found(void **state) {
+    (void)state;
+    const double temperatures[] = {0.1, 0.5, 1, 2.95, 20};
+    for (int t = 0; t < 5; t++) {
+        TrueRows *rows = true_rows((Distortion){.temperature = temperatures[t]}, 1);
+        Calibration c = fit(CALIBRATION_TEMPERATURE, rows);
+        assert_near(c.temperature / temperatures[t], 1, 1e-12); /* rounding of 144 rows' logits over their variance */
+        calibration_free(&c);
+        free(rows);
+    }
+}
+
+/* The prior has the weight of a row: with four times the rows it moves the minimum a quarter as far, as long as that
+ * is little. And the shift is all that there is: the fit has converged. */
+static double snr_shift(Distortion d, int times) {
+    TrueRows *rows = true_rows(d, times);
+    Calibration c = fit(CALIBRATION_SNR, rows);
+    double shift = d.slope - c.slope;
+    assert_near(c.snr_mean, 15, EXACT * 15);
+    assert_near(c.snr_deviation, sqrt(125), EXACT * 100);
+    assert_near(log(calibration_temperature(&c, 20)), log(d.temperature) + d.slope * 5 / sqrt(125),
+                2 * fabs(shift) + 1e-9);
+    assert_near(calibration_temperature(&c, 500), calibration_temperature(&c, 30), 0); /* nothing is extrapolated */
+    assert_near(calibration_temperature(&c, -500), calibration_temperature(&c, 0), 0);
+    assert_true(c.iterations < 12);
+    calibration_free(&c);
+    free(rows);
+    return shift;
+}
+
+static void a_planted_slope_over_snr_is_found(void **state) {
+    (void)state;
+    const double slopes[] = {-0.8, 0.3, 1.5};
+    for (int s = 0; s < 3; s++) {
+        Distortion d = {.temperature = 2, .slope = slopes[s]};
+        double few = snr_shift(d, 16), many = snr_shift(d, 64);
+        assert_true(fabs(few) < 0.01 && few * slopes[s] > 0);
+        assert_near(few / many, 4, 0.04);
+    }
+    assert_near(snr_shift((Distortion){.temperature = 3}, 16), 0, 1e-9); /* standard errors, of 1/30, times 1e-8 */
+}
+
+static void snr_without_spread_is_a_temperature(void **state) {
+    (void)state;
+    TrueRows *rows = true_rows((Distortion){.temperature = 2}, 1);
+    for (int i = 0; i < MOST_ROWS; i++) rows->snr[i] = 0.1;
+    Calibration c = fit(CALIBRATION_SNR, rows);
+    assert_near(calibration_temperature(&c, 0.1), 2, 1e-9);
+    assert_near(calibration_temperature(&c, 77), calibration_temperature(&c, 0.1), 0);
+    assert_near(c.slope, 0, 0);
+    calibration_free(&c);
+    rows->predictions.snr = NULL;
+    Error error;
+    assert_false(calibration_fit(&c, CALIBRATION_SNR, &rows->predictions, &error));
+    assert_contains(error.text, "SNR");
+    free(rows);
+}
+
+/* Of the biases only differences matter; the prior makes their sum 0. */
+static double vector_shift(Distortion d, int times) {
+    TrueRows *rows = true_rows(d, times);
+    Calibration c = fit(CALIBRATION_VECTOR, rows);
+    double worst = 0, sum = 0;
+    for (int k = 0; k < THREE; k++) {
+        worst = fmax(worst, fabs(c.scale[k] - d.scale[k]));
+        worst = fmax(worst, fabs(c.bias[k] - d.bias[k]));
+        sum += c.bias[k];
+    }
+    assert_near(sum, 0, 1e-9);
+    assert_true(c.iterations < 12);
+    calibration_free(&c);
+    free(rows);
+    return worst;
+}
+
+static void a_planted_scale_and_bias_is_found(void **state) {
+    (void)state;
+    const double scale[] = {0.5, 1.5, 0.8}, bias[] = {0.7, -0.4, -0.3};
+    Distortion d = {.temperature = 1, .scale = scale, .bias = bias};
+    double few = vector_shift(d, 16), many = vector_shift(d, 64);
+    assert_true(few < 0.02);
+    assert_near(few / many, 4,
+                4 * few * 5 / 2); /* a logit, of 5 at most, times the shift changes the Hessian so much */
+}
+
+static void a_class_without_rows_does_not_run_away(void **state) {
+    (void)state;
+    TrueRows *rows = true_rows((Distortion){.temperature = 2}, 1);
+    for (int i = 0; i < rows->predictions.n; i++) rows->truth[i] = rows->truth[i] == 2 ? 0 : rows->truth[i];
+    Calibration c = fit(CALIBRATION_VECTOR, rows);
+    double *p = xmalloc((size_t)rows->predictions.n * THREE * sizeof *p), most = 0;
+    Error error;
+    assert_true(calibration_apply(&c, &rows->predictions, p, &error));
+    for (int i = 0; i < rows->predictions.n; i++) most = fmax(most, p[i * THREE + 2]);
+    assert_true(most > 0 && most < 0.1);
+    assert_true(fabs(c.bias[2]) < 10);
+    calibration_free(&c);
+    free(p);
+    free(rows);
+}
+
+static void calibrations_are_judged_on_the_test_rows(void **state) {
+    (void)state;
+    TrueRows *validation = true_rows((Distortion){.temperature = 2, .slope = 0.5}, 16);
+    TrueRows *test = true_rows((Distortion){.temperature = 2, .slope = 0.5}, 4);
+    char *directory = scratch_directory();
+    Error error;
+    if (!report_calibration(&validation->predictions, &test->predictions, directory, &error))
+        fail_msg("%s", error.text);
+    Csv temperature = csv_read(directory, "temp_scaling_results.csv");
+    Csv vector = csv_read(directory, "vector_scaling_results.csv"), snr = csv_read(directory, "snr_aware_results.csv");
+    Evaluation before = evaluate(&test->predictions);
+    assert_near(number(&temperature, NULL, "ece_before"), before.calibration.ece, 0);
+    assert_near(number(&temperature, NULL, "nll_before"), before.calibration.nll, 0);
+    assert_near(number(&temperature, NULL, "accuracy"), before.scores.accuracy, 0);
+    assert_near(number(&snr, NULL, "slope"), 0.5, 0.01);
+    assert_near(number(&snr, NULL, "temperature_at_snr_high"), 2 * exp(0.5 * 15 / sqrt(125)), 0.02);
+    assert_near(number(&snr, NULL, "ece"), 0, 0.005); /* true probabilities, but for the prior's shift */
+    assert_near(number(&snr, NULL, "adaptive_ece"), 0, 0.005);
+    assert_true(number(&snr, NULL, "nll") < number(&temperature, NULL, "nll"));
+    assert_true(number(&temperature, NULL, "nll") < before.calibration.nll);
+    assert_true(number(&vector, NULL, "scale_b") < 1);
+    json_t *json = json_read(directory, "calibration.json");
+    assert_near(real_of(json_object_get(json, "snr_aware"), "slope"), number(&snr, NULL, "slope"), 0);
+    assert_near(real_of(json, "validation_rows"), 16 * 144, 0);
+    static const char *const pictures[] = {"reliability_before.svg", "reliability_temp_scaling.svg",
+                                           "reliability_vector_scaling.svg", "reliability_snr_aware.svg"};
+    for (int i = 0; i < 4; i++) free(picture(directory, pictures[i]));
+    json_decref(json);
+    evaluation_free(&before);
+    free(temperature.text);
+    free(vector.text);
+    free(snr.text);
+    free(directory);
+    free(validation);
+    free(test);
+}
+
+/* ---- folds ---- */
+
+/* An evaluation of four rows, of which the first `right` are taken for what they are (dab or fm), the others for fm. */
+static Evaluation fold(int right) {
+    static const int32_t truth[] = {0, 0, 0, 0};
+    double logits[4 * BANDS] = {0};
+    for (int i = 0; i < 4; i++) logits[i * BANDS + (i < right ? 0 : 2)] = 1;
+    return evaluate(&(Predictions){4, BANDS, NAMES, logits, truth, IDS, NULL, NULL, 0, NULL, NULL});
+}
+
+typedef struct {
+    const FoldResult *folds;
+    int n;
+    const char *protocol, *directory;
+} FoldCall;
+
+static void call_folds(void *argument) {
+    const FoldCall *call = argument;
+    Error error;
+    if (!report_folds(call->folds, call->n, "sensor", call->protocol, call->directory, &error)) die("%s", error.text);
+}
+
+static void folds_have_means_and_deviations(void **state) {
+    (void)state;
+    Evaluation four = fold(4), three = fold(3), one = fold(1);
+    const FoldResult folds[] = {{"Bari", 0, 0, &four}, {"Bologna", 0, 0, &one}, {"Rome", 0, 0, &three}};
+    char *directory = scratch_directory(), output[4096];
+    int status = run_function(output, sizeof output, call_folds, &(FoldCall){folds, 3, "loso", directory});
+    if (status) fail_msg("%s", output);
+    Csv csv = csv_read(directory, "loso_results.csv");
+    assert_int_equal(csv.rows, 6);
+    assert_string_equal(csv.cells[0][0], "sensor");
+    assert_string_equal(csv.cells[4][0], "MEAN");
+    assert_string_equal(csv.cells[5][0], "STD");
+    assert_near(number(&csv, "Bologna", "accuracy"), 0.25, 0);
+    assert_near(number(&csv, "Rome", "macro_f1"), 6.0 / 7 / 2, EXACT);
+    assert_near(number(&csv, "MEAN", "accuracy"), 2.0 / 3, EXACT);
+    assert_near(number(&csv, "STD", "accuracy"), sqrt((1.0 / 9 + 25.0 / 144 + 1.0 / 144) / 2), EXACT); /* not / 3 */
+    assert_near(number(&csv, "MEAN", "f1_dab"), (1 + 0.4 + 6.0 / 7) / 3, EXACT);
+    assert_string_equal(field(&csv, "Bari", "f1_fm"), ""); /* no sensor has fm */
+    assert_string_equal(field(&csv, "MEAN", "f1_fm"), "");
+    /* The terminal says what the file says. */
+    assert_contains(output, "MEAN       0.6667");
+    assert_contains(output, "STD        0.3819");
+    assert_contains(output, "worst sensor: Bologna, macro F1 0.2000");
+    free(csv.text);
+    json_t *json = json_read(directory, "loso_results.json"), *worst = json_object_get(json, "worst");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(worst, 0), "sensor")), "Bologna");
+    const json_t *accuracy = json_array_get(json_object_get(json, "summary"), 0);
+    assert_near(real_of(accuracy, "mean"), 2.0 / 3, EXACT);
+    /* Of three drawn, all three are the worst once in 27, which is above 2.5 %; likewise the best. */
+    assert_near(real_of(accuracy, "low"), 0.25, 0);
+    assert_near(real_of(accuracy, "high"), 1, 0);
+    json_decref(json);
+    evaluation_free(&four);
+    evaluation_free(&three);
+    evaluation_free(&one);
+    free(directory);
+}
+
+static void shots_have_means_of_their_own(void **state) {
+    (void)state;
+    Evaluation four = fold(4), three = fold(3), one = fold(1);
+    const FoldResult folds[] = {{"Bari", 10, 1, &four},  {"Bari", 10, 2, &three}, {"Rome", 10, 1, &three},
+                                {"Rome", 10, 2, &three}, {"Bari", 5, 1, &one},    {"Rome", 5, 1, &three}};
+    char *directory = scratch_directory(), output[4096];
+    int status = run_function(output, sizeof output, call_folds, &(FoldCall){folds, 6, "fewshot", directory});
+    if (status) fail_msg("%s", output);
+    Csv csv = csv_read(directory, "fewshot_results.csv");
+    assert_int_equal(csv.rows, 1 + 6 + 4);
+    assert_string_equal(csv.cells[0][1], "k");
+    assert_string_equal(csv.cells[0][2], "seed");
+    assert_string_equal(csv.cells[2][2], "2");
+    const double mean[] = {0.5, 0.8125}, deviation[] = {sqrt(0.125), 0.125};
+    for (int k = 0; k < 2; k++) {
+        assert_string_equal(csv.cells[7 + 2 * k][0], "MEAN");
+        assert_string_equal(csv.cells[7 + 2 * k][1], k ? "10" : "5");
+        assert_string_equal(csv.cells[7 + 2 * k][2], "");
+        assert_near(strtod(csv.cells[7 + 2 * k][3], NULL), mean[k], EXACT);
+        assert_near(strtod(csv.cells[8 + 2 * k][3], NULL), deviation[k], EXACT);
+    }
+    assert_contains(output, "k = 5: accuracy 0.5000 (95 % 0.2500 .. 0.7500)");
+    assert_contains(output, "worst sensor: Bari, macro F1 0.2000");
+    assert_contains(output, "k = 10: accuracy 0.8125 (95 % 0.7500 .. 0.8750)"); /* sensors are drawn, not runs */
+    assert_contains(output, "worst sensor: Rome, macro F1 0.4286");
+    free(csv.text);
+    evaluation_free(&four);
+    evaluation_free(&three);
+    evaluation_free(&one);
+    free(directory);
+}
+
+static void one_fold_has_no_deviation(void **state) {
+    (void)state;
+    Evaluation three = fold(3);
+    char *directory = scratch_directory();
+    Error error;
+    assert_true(report_folds(&(FoldResult){"Rome", 0, 0, &three}, 1, "sensor", "loso", directory, &error));
+    Csv csv = csv_read(directory, "loso_results.csv");
+    assert_near(number(&csv, "MEAN", "accuracy"), 0.75, 0);
+    assert_string_equal(field(&csv, "STD", "accuracy"), "");
+    assert_false(report_folds(NULL, 0, "sensor", "loso", directory, &error));
+    assert_contains(error.text, "loso: there are no folds");
+    assert_false(report_folds(&(FoldResult){"Rome", 0, 0, &three}, 1, "sensor", "loso", "/nowhere/there", &error));
+    assert_contains(error.text, "/nowhere/there/loso_results.csv");
+    free(csv.text);
+    evaluation_free(&three);
+    free(directory);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(six_bands_with_one_error),
+        cmocka_unit_test(calibration_error_of_known_probabilities),
+        cmocka_unit_test(absent_classes_keep_their_names),
+        cmocka_unit_test(tables_by_sensor_and_snr),
+        cmocka_unit_test(pictures_are_xml_and_show_the_numbers),
+        cmocka_unit_test(what_cannot_be_reported),
+        cmocka_unit_test(known_temperatures_are_found),
+        cmocka_unit_test(a_planted_slope_over_snr_is_found),
+        cmocka_unit_test(snr_without_spread_is_a_temperature),
+        cmocka_unit_test(a_planted_scale_and_bias_is_found),
+        cmocka_unit_test(a_class_without_rows_does_not_run_away),
+        cmocka_unit_test(calibrations_are_judged_on_the_test_rows),
+        cmocka_unit_test(folds_have_means_and_deviations),
+        cmocka_unit_test(shots_have_means_of_their_own),
+        cmocka_unit_test(one_fold_has_no_deviation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
