@@ -98,13 +98,19 @@ static bool newton(Objective objective, void *context, int n, double *at, int *s
 
 /* ---- the likelihoods ---- */
 
-/* probabilities[classes] = softmax(scores); returns -ln of the truth's. */
+/* probabilities[classes] = softmax(scores); returns -ln of the truth's. The largest term, 1, is kept out of the sum, so
+ * that what the others add to it is not lost. */
 static double row_nll(const double *scores, int classes, int truth, double *probabilities) {
-    double top = -INFINITY, sum = 0;
-    for (int c = 0; c < classes; c++) top = fmax(top, scores[c]);
-    for (int c = 0; c < classes; c++) sum += probabilities[c] = exp(scores[c] - top);
-    for (int c = 0; c < classes; c++) probabilities[c] /= sum;
-    return log(sum) + top - scores[truth];
+    double others = 0;
+    int top = 0;
+    for (int c = 1; c < classes; c++)
+        if (scores[c] > scores[top]) top = c;
+    for (int c = 0; c < classes; c++) {
+        probabilities[c] = exp(scores[c] - scores[top]);
+        if (c != top) others += probabilities[c];
+    }
+    for (int c = 0; c < classes; c++) probabilities[c] /= 1 + others;
+    return log1p(others) + scores[top] - scores[truth];
 }
 
 typedef struct {

@@ -30,7 +30,7 @@ static int longest_name(const char *const *names, int classes) {
 /* White to blue; the text on it is dark or white. */
 static void write_cell(FILE *out, double x, double y, int64_t count, double share) {
     char fill[64], white[] = CENTRED " fill=\"#fff\"", dark[] = CENTRED;
-    const char *ink = share > 0.55 ? white : dark;
+    const char *ink = share > 0.8 ? white : dark;
     snprintf(fill, sizeof fill, "fill=\"rgb(%.0f,%.0f,%.0f)\" stroke=\"#ddd\"", 255 - 222 * share, 255 - 142 * share,
              255 - 74 * share);
     rectangle(out, x, y, CELL_WIDTH, CELL_HEIGHT, fill);

@@ -93,9 +93,12 @@ bool table_write_csv(const Table *t, const char *path, Error *error) {
 /* A cell as people read it, in `number` if it is one. */
 static const char *readable(const Cell *cell, char number[32]) {
     if (cell->kind == CELL_TEXT) return cell->text;
-    if (cell->kind == CELL_COUNT) snprintf(number, 32, "%lld", (long long)cell->count);
-    if (cell->kind == CELL_REAL) snprintf(number, 32, fabs(cell->real) < 1e6 ? "%.4f" : "%.6g", cell->real);
-    return cell->kind == CELL_REAL && isnan(cell->real) ? "-" : number;
+    if (cell->kind == CELL_REAL && isnan(cell->real)) return "-";
+    if (cell->kind == CELL_COUNT)
+        snprintf(number, 32, "%lld", (long long)cell->count);
+    else
+        snprintf(number, 32, fabs(cell->real) < 1e6 ? "%.4f" : "%.6g", cell->real);
+    return number;
 }
 
 static void write_markdown_cell(FILE *out, const char *text) {
