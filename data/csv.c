@@ -106,7 +106,8 @@ void csv_write(FILE *file, const char *field) {
 void csv_write_number(FILE *file, double value) {
     char text[40];
     if (!isfinite(value)) return;
-    int digits = 0; /* behind the first */
+    snprintf(text, sizeof text, "%.14e", value);
+    int digits = strtod(text, NULL) == value ? 0 : 15; /* behind the first; most numbers need all */
     do snprintf(text, sizeof text, "%.*e", digits, value);
     while (strtod(text, NULL) != value && ++digits < 17);
     int exponent = atoi(strchr(text, 'e') + 1), places = digits > exponent ? digits - exponent : 1;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "data/csv.h"
-#include "data/safetensors.h" /* file_write_atomic */
+#include "data/text_file.h"
 
 const char *const PSD_LABEL_NAMES[PSD_LABELS] = {"dab", "dvbt", "fm", "gsm", "lte", "tetra", "unkn"};
 
@@ -219,15 +219,10 @@ static void write_row(FILE *file, const PsdManifest *m, int64_t i) {
 }
 
 bool psd_manifest_write(const char *path, const PsdManifest *m, Error *error) {
-    char *text;
-    size_t size;
-    FILE *file = open_memstream(&text, &size);
-    if (!file) die("out of memory");
-    for (int c = 0; c < COLUMNS; c++) fprintf(file, "%s%s", c ? "," : "", columns[c].name);
-    fputc('\n', file);
-    for (int64_t i = 0; i < m->n; i++) write_row(file, m, i);
-    if (fclose(file)) die("out of memory for the text of %s", path);
-    bool fine = file_write_atomic(path, text, size, error);
-    free(text);
-    return fine;
+    TextFile file;
+    text_file_begin(&file);
+    for (int c = 0; c < COLUMNS; c++) fprintf(file.out, "%s%s", c ? "," : "", columns[c].name);
+    fputc('\n', file.out);
+    for (int64_t i = 0; i < m->n; i++) write_row(file.out, m, i);
+    return text_file_end(&file, path, error);
 }

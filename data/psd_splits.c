@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistr.h>
 
-#include "data/safetensors.h" /* file_write_atomic */
+#include "data/text_file.h"
 
 static const double SHARES[PSD_PARTS] = {0.70, 0.15, 0.15};
 
@@ -506,49 +506,34 @@ static void write_quoted(FILE *file, const char *text) {
     fputc('"', file);
 }
 
-static bool write_file(const char *path, FILE *file, char **text, size_t *size, Error *error) {
-    if (fclose(file)) die("out of memory for the text of %s", path);
-    bool fine = file_write_atomic(path, *text, *size, error);
-    free(*text);
-    return fine;
-}
-
-static FILE *open_text(char **text, size_t *size) {
-    FILE *file = open_memstream(text, size);
-    if (!file) die("out of memory");
-    return file;
-}
-
 bool psd_split_write(const char *path, const PsdSplit *split, Error *error) {
-    char *text;
-    size_t size;
-    FILE *file = open_text(&text, &size);
-    write_split(file, split);
-    return write_file(path, file, &text, &size, error);
+    TextFile file;
+    text_file_begin(&file);
+    write_split(file.out, split);
+    return text_file_end(&file, path, error);
 }
 
 bool psd_splits_write(const char *path, const PsdRows *rows, const PsdSplits *splits, const int *shots, Error *error) {
-    char *text;
-    size_t size;
-    FILE *file = open_text(&text, &size);
-    fputc('{', file);
+    TextFile file;
+    text_file_begin(&file);
+    fputc('{', file.out);
     for (int64_t i = 0; i < splits->sensors; i++) {
-        fputs(i ? ", " : "", file);
-        write_quoted(file, rows->sensor_names[splits->sensor[i]]);
-        fputs(shots ? ": {" : ": ", file);
-        if (!shots) write_split(file, &splits->splits[i]);
+        fputs(i ? ", " : "", file.out);
+        write_quoted(file.out, rows->sensor_names[splits->sensor[i]]);
+        fputs(shots ? ": {" : ": ", file.out);
+        if (!shots) write_split(file.out, &splits->splits[i]);
         for (int64_t k = 0; shots && k < splits->shots; k++) {
             const PsdIds *parts = splits->splits[i * splits->shots + k].parts;
-            fprintf(file, "%s\"%d\": {", k ? ", " : "", shots[k]);
-            write_ids(file, "finetune", &parts[PSD_TRAIN]);
-            fputs(", ", file);
-            write_ids(file, "test", &parts[PSD_TEST]);
-            fputc('}', file);
+            fprintf(file.out, "%s\"%d\": {", k ? ", " : "", shots[k]);
+            write_ids(file.out, "finetune", &parts[PSD_TRAIN]);
+            fputs(", ", file.out);
+            write_ids(file.out, "test", &parts[PSD_TEST]);
+            fputc('}', file.out);
         }
-        fputs(shots ? "}" : "", file);
+        fputs(shots ? "}" : "", file.out);
     }
-    fputc('}', file);
-    return write_file(path, file, &text, &size, error);
+    fputc('}', file.out);
+    return text_file_end(&file, path, error);
 }
 
 char *psd_split_name(const char *kind, uint32_t seed, double fraction) {

@@ -3,9 +3,7 @@
  * EXACT is what sums of some ten rounded terms of size 1 can be off; files keep every bit. */
 #include "tests/files.h"
 
-#include <unistd.h>
-
-#include "kernels/philox.h"
+#include "data/csv.h"
 #include "train/calibration.h"
 #include "train/classification_report.h"
 
@@ -18,33 +16,28 @@ static const char *const NAMES[BANDS] = {"dab", "dvbt", "fm", "gsm", "lte", "tet
 typedef struct {
     char *text, *cells[64][64];
     int rows, columns; /* of rows[0], the names, too */
-} Csv;
+} Grid;
 
-/* Fields may be quoted; a row with more or fewer fields than the first fails the test. */
-static Csv csv_read(const char *directory, const char *name) {
+/* A row with more or fewer fields than the first fails the test. */
+static Grid grid_read(const char *directory, const char *name) {
     char *path = path_join(directory, name);
-    Csv csv = {.text = read_text(path)};
-    for (char *at = csv.text; *at; csv.rows++) {
-        int column = 0;
-        for (char end = ','; end == ','; column++) {
-            bool quoted = *at == '"';
-            char *to = at += quoted;
-            csv.cells[csv.rows][column] = to;
-            for (; quoted ? !(at[0] == '"' && at[1] != '"') : *at != ',' && *at != '\n'; *to++ = *at++)
-                at += quoted && *at == '"';
-            at += quoted;
-            end = *at++;
-            *to = 0;
-        }
-        if (!csv.rows) csv.columns = column;
-        if (column != csv.columns) fail_msg("%s: row %d has %d fields, not %d", path, csv.rows, column, csv.columns);
+    Grid grid = {.text = read_text(path)};
+    Csv csv;
+    Error error;
+    assert_true(csv_open(&csv, grid.text, strlen(grid.text), &error));
+    for (; csv_next(&csv, &error); grid.rows++) {
+        if (!grid.rows) grid.columns = csv.n;
+        if (csv.n != grid.columns) fail_msg("%s: a row has %d fields, not %d", path, csv.n, grid.columns);
+        memcpy(grid.cells[grid.rows], csv.fields, (size_t)csv.n * sizeof *csv.fields);
     }
+    assert_string_equal(error.text, "");
+    csv_close(&csv);
     free(path);
-    return csv;
+    return grid;
 }
 
 /* The field of this column in the row that begins with `key`, or in the first row (NULL). */
-static const char *field(const Csv *csv, const char *key, const char *column) {
+static const char *field(const Grid *csv, const char *key, const char *column) {
     int row = 1, at = 0;
     while (row < csv->rows && key && strcmp(csv->cells[row][0], key)) row++;
     while (at < csv->columns && strcmp(csv->cells[0][at], column)) at++;
@@ -52,7 +45,7 @@ static const char *field(const Csv *csv, const char *key, const char *column) {
     return csv->cells[row][at];
 }
 
-static double number(const Csv *csv, const char *key, const char *column) {
+static double number(const Grid *csv, const char *key, const char *column) {
     const char *text = field(csv, key, column);
     char *end;
     double value = strtod(text, &end);
@@ -182,7 +175,7 @@ static void six_bands_with_one_error(void **state) {
     double logits[60];
     Predictions p = ten_rows(logits);
     char *directory = report(&p, 1, "pooled", "tiny");
-    Csv csv = csv_read(directory, "pooled_tiny.csv");
+    Grid csv = grid_read(directory, "pooled_tiny.csv");
     assert_int_equal(csv.rows, 2);
     assert_near(number(&csv, NULL, "accuracy"), 0.9, EXACT);
     assert_near(number(&csv, NULL, "macro_f1"), 0.82 / 0.9, EXACT);
@@ -200,7 +193,7 @@ static void six_bands_with_one_error(void **state) {
     assert_true(number(&csv, NULL, "accuracy_low") < 0.9 && number(&csv, NULL, "accuracy_high") >= 0.9);
     assert_true(number(&csv, NULL, "macro_f1_low") < 0.9 && number(&csv, NULL, "macro_f1_high") <= 1);
     free(csv.text);
-    csv = csv_read(directory, "per_class_tiny.csv");
+    csv = grid_read(directory, "per_class_tiny.csv");
     assert_int_equal(csv.rows, 1 + BANDS);
     assert_near(number(&csv, "dvbt", "support"), 2, 0);
     assert_near(number(&csv, "dvbt", "predicted"), 3, 0);
@@ -223,17 +216,17 @@ static void calibration_error_of_known_probabilities(void **state) {
     Predictions p = ten_rows(logits);
     for (int i = 0; i < 60; i++) halved[i] = (logits[i] = 2 * sin(0.7 * i)) / 2;
     char *directory = report(&p, 1, "pooled", "sines");
-    Csv csv = csv_read(directory, "pooled_sines.csv");
+    Grid csv = grid_read(directory, "pooled_sines.csv");
     assert_near(number(&csv, NULL, "ece"), 0.5112499219886915, EXACT);
     free(csv.text);
     free(directory);
     p.logits = halved; /* a temperature divides */
     directory = report(&p, 0.5, "pooled", "sines");
-    csv = csv_read(directory, "pooled_sines.csv");
+    csv = grid_read(directory, "pooled_sines.csv");
     assert_near(number(&csv, NULL, "ece"), 0.5112499219886915, EXACT);
     assert_near(number(&csv, NULL, "temperature"), 0.5, 0);
     free(csv.text);
-    csv = csv_read(directory, "predictions_sines.csv");
+    csv = grid_read(directory, "predictions_sines.csv");
     Evaluation e = evaluate(&(Predictions){10, BANDS, NAMES, logits, TRUTH, IDS, NULL, NULL, 0, NULL, NULL});
     for (int i = 0; i < 10; i++) { /* to the bit */
         assert_near(strtod(csv.cells[1 + i][0], NULL), 100 + i, 0);
@@ -256,7 +249,7 @@ static void absent_classes_keep_their_names(void **state) {
     for (int i = 0; i < 5; i++) logits[i * BANDS + taken[i]] = 3;
     Predictions p = {.n = 5, .classes = BANDS, .class_names = NAMES, .logits = logits, .truth = truth, .ids = IDS};
     char *directory = report(&p, 1, "loso", "one");
-    Csv csv = csv_read(directory, "loso_one.csv");
+    Grid csv = grid_read(directory, "loso_one.csv");
     assert_near(number(&csv, NULL, "f1_fm"), 0.8, EXACT);
     assert_near(number(&csv, NULL, "f1_tetra"), 0.5, EXACT);
     assert_near(number(&csv, NULL, "f1_dab"), 0, 0);
@@ -264,7 +257,7 @@ static void absent_classes_keep_their_names(void **state) {
     assert_near(number(&csv, NULL, "macro_f1"), 1.3 / 3, EXACT);
     assert_near(number(&csv, NULL, "macro_f1_all_classes"), 1.3 / 6, EXACT);
     free(csv.text);
-    csv = csv_read(directory, "per_class_one.csv");
+    csv = grid_read(directory, "per_class_one.csv");
     assert_near(number(&csv, "dab", "support"), 0, 0);
     assert_near(number(&csv, "fm", "support"), 3, 0);
     assert_near(number(&csv, "lte", "predicted"), 1, 0);
@@ -293,7 +286,7 @@ static void tables_by_sensor_and_snr(void **state) {
     double logits[60];
     Predictions p = with_sensors(logits);
     char *directory = report(&p, 1, "pooled", "by");
-    Csv csv = csv_read(directory, "per_sensor_by.csv");
+    Grid csv = grid_read(directory, "per_sensor_by.csv");
     assert_int_equal(csv.rows, 3); /* one sensor has no rows */
     assert_near(number(&csv, SENSORS[0], "rows"), 6, 0);
     assert_near(number(&csv, SENSORS[0], "accuracy"), 1, 0);
@@ -301,7 +294,7 @@ static void tables_by_sensor_and_snr(void **state) {
     assert_near(number(&csv, SENSORS[2], "classes_present"), 4, 0);
     assert_near(number(&csv, SENSORS[2], "macro_f1"), (0 + 2.0 / 3 + 1 + 1) / 4, EXACT);
     free(csv.text);
-    csv = csv_read(directory, "per_snr_by.csv");
+    csv = grid_read(directory, "per_snr_by.csv");
     const double want[][3] = {{-5, 2, 0.5}, {0, 2, 1}, {5, 1, 1}, {10, 2, 1}, {30, 3, 1}};
     assert_int_equal(csv.rows, 6);
     for (int b = 0; b < 5; b++) {
@@ -550,8 +543,9 @@ static void calibrations_are_judged_on_the_test_rows(void **state) {
     Error error;
     if (!report_calibration(&validation->predictions, &test->predictions, directory, &error))
         fail_msg("%s", error.text);
-    Csv temperature = csv_read(directory, "temp_scaling_results.csv");
-    Csv vector = csv_read(directory, "vector_scaling_results.csv"), snr = csv_read(directory, "snr_aware_results.csv");
+    Grid temperature = grid_read(directory, "temp_scaling_results.csv");
+    Grid vector = grid_read(directory, "vector_scaling_results.csv"),
+         snr = grid_read(directory, "snr_aware_results.csv");
     Evaluation before = evaluate(&test->predictions);
     assert_near(number(&temperature, NULL, "ece_before"), before.calibration.ece, 0);
     assert_near(number(&temperature, NULL, "nll_before"), before.calibration.nll, 0);
@@ -608,7 +602,7 @@ static void folds_have_means_and_deviations(void **state) {
     char *directory = scratch_directory(), output[4096];
     int status = run_function(output, sizeof output, call_folds, &(FoldCall){folds, 3, "loso", directory});
     if (status) fail_msg("%s", output);
-    Csv csv = csv_read(directory, "loso_results.csv");
+    Grid csv = grid_read(directory, "loso_results.csv");
     assert_int_equal(csv.rows, 6);
     assert_string_equal(csv.cells[0][0], "sensor");
     assert_string_equal(csv.cells[4][0], "MEAN");
@@ -647,7 +641,7 @@ static void shots_have_means_of_their_own(void **state) {
     char *directory = scratch_directory(), output[4096];
     int status = run_function(output, sizeof output, call_folds, &(FoldCall){folds, 6, "fewshot", directory});
     if (status) fail_msg("%s", output);
-    Csv csv = csv_read(directory, "fewshot_results.csv");
+    Grid csv = grid_read(directory, "fewshot_results.csv");
     assert_int_equal(csv.rows, 1 + 6 + 4);
     assert_string_equal(csv.cells[0][1], "k");
     assert_string_equal(csv.cells[0][2], "seed");
@@ -677,7 +671,7 @@ static void one_fold_has_no_deviation(void **state) {
     char *directory = scratch_directory();
     Error error;
     assert_true(report_folds(&(FoldResult){"Rome", 0, 0, &three}, 1, "sensor", "loso", directory, &error));
-    Csv csv = csv_read(directory, "loso_results.csv");
+    Grid csv = grid_read(directory, "loso_results.csv");
     assert_near(number(&csv, "MEAN", "accuracy"), 0.75, 0);
     assert_string_equal(field(&csv, "STD", "accuracy"), "");
     assert_false(report_folds(NULL, 0, "sensor", "loso", directory, &error));

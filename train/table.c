@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/csv.h"
 #include "data/text_file.h"
 
 /* ---- filling ---- */
@@ -48,41 +49,18 @@ void table_free(Table *t) {
 
 /* ---- CSV ---- */
 
-static void write_field(FILE *out, const char *text) {
-    if (!strpbrk(text, ",\"\r\n")) {
-        fputs(text, out);
-        return;
-    }
-    fputc('"', out);
-    for (; *text; text++) {
-        if (*text == '"') fputc('"', out);
-        fputc(*text, out);
-    }
-    fputc('"', out);
-}
-
-static void write_exact(FILE *out, double value) {
-    char text[32];
-    if (isnan(value)) return;
-    for (int digits = 15; digits <= 17; digits++) { /* 15 are kept by every double, and %g drops zeros */
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) break;
-    }
-    fputs(text, out);
-}
-
 bool table_write_csv(const Table *t, const char *path, Error *error) {
     TextFile file;
     text_file_begin(&file);
     for (int c = 0; c < t->columns; c++) {
-        write_field(file.out, t->names[c]);
+        csv_write(file.out, t->names[c]);
         fputc(c + 1 < t->columns ? ',' : '\n', file.out);
     }
     for (int64_t i = 0; i < t->n; i++) {
         const Cell *cell = &t->cells[i];
-        if (cell->kind == CELL_TEXT) write_field(file.out, cell->text);
+        if (cell->kind == CELL_TEXT) csv_write(file.out, cell->text);
         if (cell->kind == CELL_COUNT) fprintf(file.out, "%lld", (long long)cell->count);
-        if (cell->kind == CELL_REAL) write_exact(file.out, cell->real);
+        if (cell->kind == CELL_REAL) csv_write_number(file.out, cell->real);
         fputc((i + 1) % t->columns ? ',' : '\n', file.out);
     }
     return text_file_end(&file, path, error);

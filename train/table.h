@@ -30,7 +30,7 @@ void table_real(Table *table, const char *column, double value);
 int64_t table_rows(const Table *table);
 void table_free(Table *table);
 
-/* RFC 4180, numbers with digits enough to be the same double again, no value as nothing. */
+/* Numbers as they are to the last bit; no value, and an infinite one, as nothing. */
 bool table_write_csv(const Table *table, const char *path, Error *error);
 /* For people: four decimals; the first `columns` of the table. */
 void table_print_markdown(const Table *table, int columns, FILE *out);
