@@ -247,6 +247,7 @@ int main(int argc, char **argv) {
                          .floor_name = "unigram entropy of the codes",
                          .floor_value = unigram_entropy(validation ? validation : train, o.number_mel_codes),
                          .floor_metric = 1,
+                         .monitor = -1,
                          .largest_batch = tts_largest_batch,
                          .resizable = text_tables,
                          .n_resizable = 3};

@@ -8,18 +8,22 @@
 enum { BATCH_MAX_FIELDS = 20, BATCH_MAX_COUNTS = 4 };
 
 typedef struct {
-    Tensor fields[BATCH_MAX_FIELDS]; /* host tensors inside `buffer`, each 64-byte aligned; absent ones are none */
+    /* Host tensors inside `buffer`, each 64-byte aligned; absent ones are none. Behind the last, fields[n_fields] is
+     * the data set's resident tensor, which lies elsewhere. */
+    Tensor fields[BATCH_MAX_FIELDS + 1];
     int n_fields;
     char *buffer;
     size_t size, capacity; /* bytes used, bytes there */
 
     int n_sequences;
-    int64_t n_tokens;                       /* rows of all sequences */
-    int64_t counts[BATCH_MAX_COUNTS];       /* how many rows carry each loss (TTS: text, mel) */
-    int64_t group_counts[BATCH_MAX_COUNTS]; /* the same over the whole accumulation group: for --loss-norm batch */
-    int32_t *samples;                       /* [n_sequences] indices into the dataset */
+    int64_t n_tokens;                /* rows of all sequences */
+    double counts[BATCH_MAX_COUNTS]; /* how many rows carry each loss (TTS: text, mel), or the sum of their weights */
+    double group_counts[BATCH_MAX_COUNTS]; /* the same over the whole accumulation group: for --loss-norm batch */
+    int32_t *samples;                      /* [n_sequences] indices into the dataset */
 
-    int64_t epoch, index; /* where in the data: micro-batch `index` of epoch `epoch` */
+    /* Where in the data: micro-batch `index` of epoch `epoch`, the last one or not. The data set may draw from them. */
+    int64_t epoch, index;
+    bool last;
 } Batch;
 
 /* The first field of every batch, which the host reads too: i32 [n + 1], the first row of each sequence. */

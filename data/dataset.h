@@ -8,11 +8,15 @@
 typedef struct Dataset Dataset;
 struct Dataset {
     int64_t n_samples;
-    const char *const *field_names;                                          /* of a batch's fields, by their enum */
-    int64_t (*tokens)(const Dataset *dataset, int64_t sample);               /* rows of its packed sequence */
-    void (*counts)(const Dataset *dataset, int64_t sample, int64_t *counts); /* adds to counts[BATCH_MAX_COUNTS] */
+    /* A host tensor that the loop keeps whole in the device's memory and hands to the model behind the fields of every
+     * batch (fields[batch->n_fields]); data sets may share one. None: all is in the batches. */
+    Tensor resident;
+    const char *const *field_names;                                         /* of a batch's fields, by their enum */
+    int64_t (*tokens)(const Dataset *dataset, int64_t sample);              /* rows of its packed sequence */
+    void (*counts)(const Dataset *dataset, int64_t sample, double *counts); /* adds to counts[BATCH_MAX_COUNTS] */
     const char *(*sample_id)(const Dataset *dataset, int64_t sample);
-    /* Fills an empty batch with these samples, in this order. False with a reason that names file and field. */
+    /* Fills an empty batch, which knows its place in the data, with these samples, in this order. False with a reason
+     * that names file and field. */
     bool (*fill)(const Dataset *dataset, Batch *batch, const int32_t *samples, int n, Error *error);
     /* Capacity that fill needs: a constant and a part for each sample, added up. */
     size_t (*batch_bytes)(const Dataset *dataset, const int32_t *samples, int n);

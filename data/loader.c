@@ -96,8 +96,8 @@ static int64_t batch_end(const Dataset *dataset, const LoaderOptions *o, const i
 }
 
 /* The order of the batches: shuffled, after sorting has made neighbours alike. */
-static void shuffle_batches(const LoaderOptions *o, Plan *plan, int64_t n_samples) {
-    memcpy(plan->unshuffled, plan->samples, (size_t)n_samples * sizeof *plan->samples);
+static void shuffle_batches(const LoaderOptions *o, Plan *plan) {
+    memcpy(plan->unshuffled, plan->samples, (size_t)plan->begin[plan->n_batches] * sizeof *plan->samples);
     memcpy(plan->unshuffled_begin, plan->begin, (size_t)(plan->n_batches + 1) * sizeof *plan->begin);
     for (int64_t i = 0; i < plan->n_batches; i++) plan->which[i] = i;
     for (int64_t i = plan->n_batches - 1; i > 0; i--) {
@@ -145,7 +145,8 @@ static void plan_epoch(const Dataset *dataset, const LoaderOptions *o, int64_t e
         plan->begin[plan->n_batches++] = i;
         plan->begin[plan->n_batches] = batch_end(dataset, o, plan->samples, i);
     }
-    if (o->bucket && o->shuffle) shuffle_batches(o, plan, n);
+    if (o->drop_last && n % o->batch_size) plan->n_batches--;
+    if (o->bucket && o->shuffle) shuffle_batches(o, plan);
     if (o->epoch_limit > 0 && plan->n_batches > o->epoch_limit) plan->n_batches = o->epoch_limit;
 }
 
@@ -161,7 +162,8 @@ static const Plan *loader_plan(Loader *loader, int64_t epoch) {
 int64_t loader_epoch_batches(const Dataset *dataset, const LoaderOptions *options, int64_t epoch) {
     if (!dataset->n_samples) return 0;
     if (!options->token_budget) {
-        int64_t batches = (dataset->n_samples + options->batch_size - 1) / options->batch_size;
+        int64_t n = dataset->n_samples, batches = n / options->batch_size;
+        batches += !options->drop_last && n % options->batch_size;
         return options->epoch_limit > 0 && batches > options->epoch_limit ? options->epoch_limit : batches;
     }
     Plan plan;
@@ -182,7 +184,9 @@ static void walk(Loader *loader, int64_t *epoch, int64_t *index, int64_t steps) 
  * the slot's batch, where they will stay. */
 typedef struct {
     Slot *slot;
-    int64_t epoch, index, group_counts[BATCH_MAX_COUNTS];
+    int64_t epoch, index;
+    double group_counts[BATCH_MAX_COUNTS];
+    bool last;
     int n;
 } Work;
 
@@ -202,6 +206,7 @@ static Work take_work(Loader *loader) {
         walk(loader, &e, &i, 1);
     }
     const Plan *plan = loader_plan(loader, epoch);
+    work.last = index == plan->n_batches - 1;
     work.n = (int)(plan->begin[index + 1] - plan->begin[index]);
     memcpy(work.slot->batch.samples, plan->samples + plan->begin[index], (size_t)work.n * sizeof *plan->samples);
     walk(loader, &loader->walk_epoch, &loader->walk_index, 1);
@@ -212,10 +217,12 @@ static void fill_slot(const Loader *loader, const Work *work) {
     Slot *slot = work->slot;
     Batch *batch = &slot->batch;
     batch_clear(batch);
-    slot->failed = !loader->dataset->fill(loader->dataset, batch, batch->samples, work->n, &slot->error);
-    memcpy(batch->group_counts, work->group_counts, sizeof batch->group_counts);
     batch->epoch = work->epoch;
     batch->index = work->index;
+    batch->last = work->last;
+    memcpy(batch->group_counts, work->group_counts, sizeof batch->group_counts);
+    slot->failed = !loader->dataset->fill(loader->dataset, batch, batch->samples, work->n, &slot->error);
+    batch->fields[batch->n_fields] = loader->dataset->resident;
 }
 
 static bool may_produce(const Loader *loader) {
@@ -270,6 +277,12 @@ size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *o, int *s
 Loader *loader_open(const Dataset *dataset, const LoaderOptions *options) {
     if (!dataset->n_samples) die("the data set has no samples");
     if (options->batch_size < 1 && options->token_budget < 1) die("micro-batches need a size or a token budget");
+    if (options->drop_last && options->token_budget)
+        die("a token budget makes micro-batches of any size: none is full");
+    if (options->drop_last && dataset->n_samples < options->batch_size)
+        die("the data set has %lld samples, fewer than one micro-batch of %d, and smaller ones are left out; give a "
+            "smaller batch size",
+            (long long)dataset->n_samples, options->batch_size);
     Loader *loader = xcalloc(1, sizeof *loader);
     loader->dataset = dataset;
     loader->options = *options;

@@ -15,6 +15,7 @@ typedef struct {
     int accumulate;       /* micro-batches an optimizer step: for group_counts. Groups go on across epochs; the first
                            * micro-batch delivered begins one */
     bool shuffle, bucket;
+    bool drop_last; /* without a token budget: what is left for a micro-batch smaller than batch_size is left out */
     uint64_t seed;
     int n_workers;
     int64_t start_epoch, start_index; /* the first micro-batch delivered */

@@ -347,9 +347,9 @@ static int64_t tts_tokens(const Dataset *dataset, int64_t i) {
     return sample_tokens(&((const TtsDataset *)dataset->state)->layout, sample_at(dataset, i));
 }
 
-static void tts_counts(const Dataset *dataset, int64_t i, int64_t *counts) {
-    counts[TTS_COUNT_TEXT] += sample_at(dataset, i)->text_len + 1;
-    counts[TTS_COUNT_MEL] += sample_at(dataset, i)->code_len + 1;
+static void tts_counts(const Dataset *dataset, int64_t i, double *counts) {
+    counts[TTS_COUNT_TEXT] += (double)sample_at(dataset, i)->text_len + 1;
+    counts[TTS_COUNT_MEL] += (double)sample_at(dataset, i)->code_len + 1;
 }
 
 static const char *tts_sample_id(const Dataset *dataset, int64_t i) { return sample_at(dataset, i)->id; }
@@ -474,8 +474,8 @@ static bool tts_fill(const Dataset *dataset, Batch *batch, const int32_t *sample
     *c.offsets = row;
     batch->n_sequences = n;
     batch->n_tokens = row;
-    batch->counts[TTS_COUNT_TEXT] = nt - n;
-    batch->counts[TTS_COUNT_MEL] = nm;
+    batch->counts[TTS_COUNT_TEXT] = (double)(nt - n);
+    batch->counts[TTS_COUNT_MEL] = (double)nm;
     return fine;
 }
 

@@ -62,6 +62,9 @@ struct Device {
      * that decides the operations and their arguments; what their tensors hold may differ. It pays where the same
      * shapes come again and again: a few of them are remembered. NULL: call it yourself. */
     void (*repeat)(Device *device, const void *key, size_t key_bytes, void (*work)(void *argument), void *argument);
+    /* Forgets all that repeat remembers: to be called before memory is released that its operations use. NULL, as
+     * repeat: there is nothing. */
+    void (*forget)(Device *device);
     void (*close)(Device *device);
 
     size_t allocated, peak_allocated; /* bytes, now and at most */

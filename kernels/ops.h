@@ -46,6 +46,8 @@ typedef struct {
 typedef struct {
     int64_t begin, end; /* elements */
     float weight_decay;
+    float rate; /* what AdamW.learning_rate is multiplied by here */
+    int group;  /* of its parameters: for whoever sets the rate */
 } Segment;
 
 typedef struct {
@@ -133,10 +135,11 @@ void sum_forward(Device *device, Tensor out, Tensor x);
 /* norm[0] = L2 norm of the gradients that the segments cover, divided by the factor of loss_scale (optional). grads f32
  * [P]. */
 void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, const Segment *segments, int n_segments);
-/* Decoupled AdamW (Loshchilov and Hutter, 2019) over the segments: p *= 1 - lr wd; m, v moving averages of the clipped
- * gradient; p -= lr m^ / (sqrt(v^) + eps). params, m, v, grads f32 [P]; norm f32 [1] from global_norm: if it is not
- * finite, nothing is changed. copy (optional, 16-bit [P]): the new parameters for matmuls. With loss_scale (optional)
- * the gradients are divided by its factor, and the step is its count of updates plus one, not that of the options. */
+/* Decoupled AdamW (Loshchilov and Hutter, 2019) over the segments, with lr the learning rate times the segment's rate:
+ * p *= 1 - lr wd; m, v moving averages of the clipped gradient; p -= lr m^ / (sqrt(v^) + eps). params, m, v, grads f32
+ * [P]; norm f32 [1] from global_norm: if it is not finite, nothing is changed. copy (optional, 16-bit [P]): the new
+ * parameters for matmuls. With loss_scale (optional) the gradients are divided by its factor, and the step is its count
+ * of updates plus one, not that of the options. */
 void adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v, Tensor grads, Tensor norm,
                   Tensor loss_scale, const Segment *segments, int n_segments, AdamW options);
 /* After the update: halves the factor if the norm was not finite, doubles it after 2,000 good steps, and counts;

@@ -23,6 +23,8 @@ typedef struct {
     uint64_t seed;        /* of dropout */
     const uint32_t *step; /* counts micro-batches since the start of the training: dropout's step */
     Tensor sums;          /* out: f32 [n_metrics] on the device, overwritten */
+    Tensor
+        outputs; /* out: f32 [n_sequences, n_outputs] there, what is said of each sequence (logits); none: unwanted */
     void (*dump)(void *context, const char *name, Tensor tensor); /* debug: shown each named activation; or NULL */
     void *dump_context;
 } Pass;
@@ -44,8 +46,10 @@ struct Model {
     Tensor loss_scale; /* see ops.h; none: the type of the activations needs none */
     Metric metrics[MODEL_MAX_METRICS];
     int n_metrics;
-    /* One micro-batch. fields[] are the batch's on the device (offsets also needed on the host: batch->fields). All
-     * activations come from the arena and are popped again before it returns. Gradients are accumulated. */
+    int n_outputs; /* of a sequence; 0: the model says nothing of whole sequences */
+    /* One micro-batch. fields[] are the batch's on the device (offsets also needed on the host: batch->fields), and
+     * behind them, fields[batch->n_fields], the data set's resident tensor. All activations come from the arena and are
+     * popped again before it returns. Gradients are accumulated. */
     void (*run)(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
                 const Pass *pass);
     void (*close)(Model *model);

@@ -125,13 +125,16 @@ int params_segments(const ParamTable *table, float weight_decay, Segment **segme
         int64_t row = param->columns ? param->columns : 1;
         Segment segment = {.begin = param->offset + param->frozen_rows * row,
                            .end = param->offset + param->count,
-                           .weight_decay = param->decay ? weight_decay : 0};
+                           .weight_decay = param->decay ? weight_decay : 0,
+                           .rate = 1,
+                           .group = param->group};
         if (param->buffer || segment.begin == segment.end) continue;
-        if (n && out[n - 1].end == segment.begin && out[n - 1].weight_decay == segment.weight_decay) {
-            out[n - 1].end = segment.end;
-        } else {
+        Segment *last = n ? &out[n - 1] : NULL;
+        if (last && last->end == segment.begin && last->weight_decay == segment.weight_decay &&
+            last->group == segment.group)
+            last->end = segment.end;
+        else
             out[n++] = segment;
-        }
     }
     *segments = out;
     return n;

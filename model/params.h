@@ -24,6 +24,7 @@ typedef struct {
     int init_like;            /* starts with the same random numbers as this row, mostly itself */
     bool buffer;              /* is not trained: no gradient, no moments, not counted */
     bool decay;               /* takes part in weight decay */
+    int group;                /* parameters of a group have a learning rate in common */
     int64_t frozen_rows;      /* the leading rows that the optimizer leaves as they are */
     int64_t offset, count;    /* in the flat buffer, in elements */
 } Param;
@@ -49,7 +50,8 @@ Tensor param_view(const ParamTable *table, Tensor flat, int index); /* its part 
 
 /* Fills a flat buffer on the host: element e of parameter i from (seed, PURPOSE_INIT, init_like of i, e). */
 void params_initialize(const ParamTable *table, float *flat, uint64_t seed);
-/* Neighbours with the same decay are merged over padding-free joints only. Returns the number; *segments: free(). */
+/* Neighbours of one group with the same decay are merged over padding-free joints only; rates are 1. Returns the
+ * number; *segments: free(). */
 int params_segments(const ParamTable *table, float weight_decay, Segment **segments);
 
 #endif

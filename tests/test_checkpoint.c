@@ -686,7 +686,8 @@ static Imported import(const char *path, int64_t rows) {
     make_table(&i.table, rows);
     i.weights = xaligned((size_t)i.table.flat_count * 4);
     for (int64_t e = 0; e < i.table.flat_count; e++) i.weights[e] = 0.5f;
-    i.good = checkpoint_import(path, &i.table, resizable, 1, i.weights, &i.file, &i.tensors, &i.n, &i.report, &i.error);
+    i.good = checkpoint_import(path, &i.table, &(ImportRules){resizable, 1, NULL, 0}, i.weights, &i.file, &i.tensors,
+                               &i.n, &i.report, &i.error);
     return i;
 }
 
@@ -798,8 +799,8 @@ static void a_pth_is_imported_from_under_model(void **unused) {
     ImportReport report;
     Error error;
     int n;
-    if (!checkpoint_import("tests/reference/golden/torch_protocol2.pth", &t, NULL, 0, flat, &file, &tensors, &n,
-                           &report, &error))
+    if (!checkpoint_import("tests/reference/golden/torch_protocol2.pth", &t, &(ImportRules){0}, flat, &file, &tensors,
+                           &n, &report, &error))
         fail_msg("%s", error.text);
     assert_true(tensor_file_open("tests/reference/golden/torch_expected.safetensors", &want, &error));
     const StoredTensor *weight = tensor_file_find(&want, "model.0.weight");

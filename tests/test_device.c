@@ -128,7 +128,7 @@ static void run_every_operation(Device *device, float p) {
     Dropout drop = {p, 1, 2, uploaded(&arena, offsets, 1).data};
     Sequences sequences = {uploaded(&arena, offsets, 4), offsets, 3};
     Attention attention = {H, true, 0.5f};
-    const Segment segments[] = {{0, 40, 0.1f}, {50, 100, 0}};
+    const Segment segments[] = {{0, 40, 0.1f, 1, 0}, {50, 100, 0, 1, 0}};
 
     cast(device, mean, rstd);
     embedding_forward(device, x, none, ids, table, ids, table);

@@ -46,7 +46,7 @@ typedef struct {
 
 static const Dataset *inner(const Dataset *face) { return ((const Slow *)(const void *)face)->inner; }
 static int64_t slow_tokens(const Dataset *d, int64_t i) { return inner(d)->tokens(inner(d), i); }
-static void slow_counts(const Dataset *d, int64_t i, int64_t *counts) { inner(d)->counts(inner(d), i, counts); }
+static void slow_counts(const Dataset *d, int64_t i, double *counts) { inner(d)->counts(inner(d), i, counts); }
 static size_t slow_bytes(const Dataset *d, const int32_t *s, int n) { return inner(d)->batch_bytes(inner(d), s, n); }
 
 static bool slow_fill(const Dataset *face, Batch *batch, const int32_t *samples, int n, Error *error) {
@@ -75,7 +75,9 @@ static LoaderOptions usual(void) {
 
 /* A copy of what matters of a batch. */
 typedef struct {
-    int64_t epoch, index, tokens, counts[BATCH_MAX_COUNTS], group_counts[BATCH_MAX_COUNTS];
+    int64_t epoch, index, tokens;
+    double counts[BATCH_MAX_COUNTS], group_counts[BATCH_MAX_COUNTS];
+    bool last;
     int n;
     int32_t samples[64];
     char *bytes;
@@ -85,6 +87,7 @@ typedef struct {
 static Seen see(const Batch *batch) {
     Seen seen = {.epoch = batch->epoch,
                  .index = batch->index,
+                 .last = batch->last,
                  .tokens = batch->n_tokens,
                  .n = batch->n_sequences,
                  .bytes = xmalloc(batch->size),
@@ -323,9 +326,9 @@ static void group_counts_add_up_over_the_group(void **state) {
             see_stream(dataset, &options, N, seen);
             for (int at = 0; at < N; at += accumulate)
                 for (int c = 0; c < TTS_COUNTS; c++) {
-                    int64_t sum = 0;
+                    double sum = 0;
                     for (int i = at; i < at + accumulate; i++) sum += seen[i].counts[c];
-                    for (int i = at; i < at + accumulate; i++) assert_int_equal(seen[i].group_counts[c], sum);
+                    for (int i = at; i < at + accumulate; i++) assert_true(seen[i].group_counts[c] == sum);
                 }
             free_seen(seen, N);
         }

@@ -868,7 +868,8 @@ static void sum(void **state) {
     everywhere(check_sum);
 }
 
-static const Segment some_segments[] = {{0, 5, 0.1f}, {16, 40000, 0}, {40001, 40001, 0}, {40010, 90001, 0.5f}};
+static const Segment some_segments[] = {
+    {0, 5, 0.1f, 1, 0}, {16, 40000, 0, 0.25f, 0}, {40001, 40001, 0, 1, 0}, {40010, 90001, 0.5f, 1.5f, 1}};
 enum { SOME_SEGMENTS = 4, SOME_PARAMS = 90010 };
 
 static bool covered(int64_t i) {
@@ -921,8 +922,9 @@ static void check_update(Rig *rig, AdamW o) {
     double *wp = widened(rig, p), *wm = widened(rig, m), *wv = widened(rig, v);
     global_norm(rig->device, length, g, tensor_none(), some_segments, SOME_SEGMENTS);
     double clip = o.clip > 0 ? fmin(1, (double)o.clip / ((double)floats(length)[0] + 1e-6)) : 1;
-    double b1 = (double)o.beta1, b2 = (double)o.beta2, lr = (double)o.learning_rate;
-    for (int s = 0; s < SOME_SEGMENTS; s++)
+    double b1 = (double)o.beta1, b2 = (double)o.beta2;
+    for (int s = 0; s < SOME_SEGMENTS; s++) {
+        double lr = (double)o.learning_rate * (double)some_segments[s].rate;
         for (int64_t i = some_segments[s].begin; i < some_segments[s].end; i++) {
             double gradient = (double)floats(g)[i] * clip;
             wm[i] = b1 * wm[i] + (1 - b1) * gradient;
@@ -931,6 +933,7 @@ static void check_update(Rig *rig, AdamW o) {
             wp[i] -= lr * wm[i] / (1 - pow(b1, (double)o.step)) /
                      (sqrt(wv[i] / (1 - pow(b2, (double)o.step))) + (double)o.epsilon);
         }
+    }
     adamw_update(rig->device, p, tensor_none(), m, v, g, length, tensor_none(), some_segments, SOME_SEGMENTS, o);
     if (o.learning_rate == 0) expect_same(rig, "adamw params with no rate", p, p0);
     expect_updated(rig, "adamw params", p, p0, wp);
@@ -1082,7 +1085,8 @@ static void check_nan(Rig *rig) {
             gelu_backward(device, y, x, x, (GeluKind)kind);
             for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i == 2 * c + at));
         }
-        global_norm(device, one, tensor_1d(x.data, DTYPE_F32, n * c), tensor_none(), (Segment[]){{0, n * c, 0}}, 1);
+        global_norm(device, one, tensor_1d(x.data, DTYPE_F32, n * c), tensor_none(), (Segment[]){{0, n * c, 0, 1, 0}},
+                    1);
         assert_true(isnan(floats(one)[0]));
         Tensor w = normal(rig, c, 9), product = normal(rig, n, 9);
         linear_forward(device, product, x, w, tensor_none(), WEIGHT_IN_OUT);
@@ -1155,7 +1159,8 @@ static void wrong_row(Rig *r) {
     gather_rows(r->device, normal(r, 2, 4), normal(r, 5, 4), rows);
 }
 static void wrong_segment(Rig *r) {
-    global_norm(r->device, normal(r, 1, 0), normal(r, 10, 0), tensor_none(), (Segment[]){{0, 4, 0}, {5, 11, 0}}, 2);
+    global_norm(r->device, normal(r, 1, 0), normal(r, 10, 0), tensor_none(),
+                (Segment[]){{0, 4, 0, 1, 0}, {5, 11, 0, 1, 0}}, 2);
 }
 static void wrong_set(Rig *r) {
     (void)r;

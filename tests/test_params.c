@@ -116,18 +116,24 @@ static void segments_leave_out_frozen_rows_and_padding(void **state) {
     ParamTable table = small_table();
     Segment *segments;
     int n = params_segments(&table, 0.01f, &segments);
-    const Segment want[] = {{10, 15, 0.01f}, {16, 23, 0.01f}, {32, 80, 0.01f}, {80, 88, 0}};
+    const Segment want[] = {{10, 15, 0.01f, 1, 0}, {16, 23, 0.01f, 1, 0}, {32, 80, 0.01f, 1, 0}, {80, 88, 0, 1, 0}};
     assert_int_equal(n, 4);
     for (int i = 0; i < n; i++) {
         assert_int_equal(segments[i].begin, want[i].begin);
         assert_int_equal(segments[i].end, want[i].end);
         assert_true(segments[i].weight_decay == want[i].weight_decay);
+        assert_true(segments[i].rate == 1 && segments[i].group == 0);
     }
     free(segments);
     table.items[0].frozen_rows = 3; /* all of it */
     assert_int_equal(params_segments(&table, 0, &segments), 2);
     assert_int_equal(segments[0].begin, 16);
     assert_int_equal(segments[1].end, 88); /* without decay the joint before "plain" is open too */
+    free(segments);
+    table.items[table.count - 1].group = 3;
+    assert_int_equal(params_segments(&table, 0, &segments), 3); /* but not between groups */
+    assert_true(segments[1].end == 80 && segments[1].group == 0);
+    assert_true(segments[2].begin == 80 && segments[2].group == 3 && segments[2].rate == 1);
     free(segments);
     params_free(&table);
 }

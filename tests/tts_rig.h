@@ -74,8 +74,8 @@ static inline Batch tts_batch_pack(const TtsGptConfig *config, TtsSamples s) {
     offsets[s.n] = row;
     batch.n_sequences = s.n;
     batch.n_tokens = row;
-    batch.counts[TTS_COUNT_TEXT] = text - n;
-    batch.counts[TTS_COUNT_MEL] = mel;
+    batch.counts[TTS_COUNT_TEXT] = (double)(text - n);
+    batch.counts[TTS_COUNT_MEL] = (double)mel;
     return batch;
 }
 
@@ -153,13 +153,13 @@ static inline void rig_clear_gradients(TtsRig *rig) {
 }
 
 /* The scale that makes the gradient that of share * (weighted token means over these counts). */
-static inline Pass rig_pass(const TtsRig *rig, const int64_t *counts, double share) {
+static inline Pass rig_pass(const TtsRig *rig, const double *counts, double share) {
     Pass pass = {.train = true, .seed = 11, .step = &rig->numbers->step, .sums = rig->sums};
     rig->numbers->step = 5;
     pass.loss_scale = tensor_1d(rig->numbers->loss_scale, DTYPE_F32, rig->model->n_metrics);
     for (int i = 0; i < rig->model->n_metrics; i++) {
         const Metric *metric = &rig->model->metrics[i];
-        rig->numbers->loss_scale[i] = (float)(share * (double)metric->weight / (double)counts[metric->count]);
+        rig->numbers->loss_scale[i] = (float)(share * (double)metric->weight / counts[metric->count]);
     }
     return pass;
 }

@@ -22,11 +22,12 @@ typedef struct {
     double seconds;                      /* trained so far */
     double best;                         /* smallest validation objective so far; INFINITY: none */
     int64_t best_step;
+    int64_t worse;      /* validations since then */
     char revision[48];  /* git revision of the program */
     char *options_json; /* the options of the run (owned by the caller) */
     int n_metrics;
-    char metric_names[16][32]; /* last train and validation values */
-    double metric_values[16];
+    char metric_names[24][32]; /* last train and validation values */
+    double metric_values[24];
 } TrainState;
 
 typedef struct Checkpointer Checkpointer;
@@ -59,20 +60,28 @@ char *checkpoint_resolve(const char *directory, const char *resume);
 bool checkpoint_load(const char *path, const ParamTable *table, float *weights, float *m, float *v, TrainState *state,
                      TensorFile *file, StoredTensor **carried, int *n_carried, Error *error);
 
+/* What is special in an import. */
+typedef struct {
+    const char *const *resizable; /* tables that may have another number of rows */
+    int n_resizable;
+    /* If any: only tensors whose names begin with one of these are taken, the others are left aside; and every
+     * parameter with such a name must be there. */
+    const char *const *only;
+    int n_only;
+} ImportRules;
 /* What an import did, in tensors of the base checkpoint; missing: of the model. */
 typedef struct {
-    int loaded, resized, carried, skipped, missing;
+    int loaded, resized, carried, skipped, aside, missing;
     int64_t base_rows;   /* of the base's first resizable table; 0: it has none */
     char *missing_names; /* comma-separated, the first few; free() */
 } ImportReport;
-/* Weights of a base checkpoint (safetensors or .pth) into a freshly initialised flat buffer. It is a state dict, bare
- * or under "model."; keys "inference_model.*", "*.lora_*" and gpt.wte.weight are skipped, ".base_layer." is dropped
- * from names. The tables named in `resizable` may have another number of rows: the leading rows that both have are
- * taken, the others keep their initial values (so the base's last row becomes that row of a grown table). Every other
- * shape must match; the error lists all that do not. Tensors that the table does not know are carried, as in
- * checkpoint_load. */
-bool checkpoint_import(const char *path, const ParamTable *table, const char *const *resizable, int n_resizable,
-                       float *weights, TensorFile *file, StoredTensor **carried, int *n_carried, ImportReport *report,
-                       Error *error);
+/* Weights of a base checkpoint (safetensors, .pth, .ckpt, or a checkpoint directory of ours) into a freshly initialised
+ * flat buffer. It is a state dict, bare or under "model." or "state_dict."; keys "inference_model.*", "*.lora_*" and
+ * gpt.wte.weight are skipped, "_orig_mod." (a compiled module) and ".base_layer" are dropped from names. Of a resizable
+ * table the leading rows that both have are taken, the others keep their initial values (so the base's last row becomes
+ * that row of a grown table). Every other shape must match; the error lists all that do not. Tensors that the table
+ * does not know are carried, as in checkpoint_load. */
+bool checkpoint_import(const char *path, const ParamTable *table, const ImportRules *rules, float *weights,
+                       TensorFile *file, StoredTensor **carried, int *n_carried, ImportReport *report, Error *error);
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Complaints about tensors: the first few as text, the rest as a number. */
 typedef struct {
@@ -132,32 +133,40 @@ bool checkpoint_load(const char *path, const ParamTable *table, float *weights, 
 
 typedef struct {
     const ParamTable *table;
-    const char *const *resizable;
-    int n_resizable;
+    const ImportRules *rules;
     float *weights;
     bool *seen; /* [table->count] */
     ImportReport *report;
     Complaints complaints;
 } Import;
 
-/* "model." if the state dict lies under that key of a larger dictionary. */
+/* The key of a larger dictionary under which the state dict lies; "": it is bare. */
 static const char *find_prefix(const TensorFile *file, const ParamTable *table) {
+    static const char *const keys[] = {"model.", "state_dict."};
     for (int i = 0; i < table->count; i++)
         if (tensor_file_find(file, table->items[i].name)) return "";
-    for (int i = 0; i < file->n_tensors; i++)
-        if (!strncmp(file->tensors[i].name, "model.", 6)) return "model.";
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < file->n_tensors; i++)
+            if (!strncmp(file->tensors[i].name, keys[k], strlen(keys[k]))) return keys[k];
     return "";
 }
 
-/* Changes the name to the reference's: without the prefix, without the layers that LoRA puts in between. False: skip.
- */
+/* Takes `part` out of the name wherever it stands, but for its last `keep` characters. */
+static void drop(char *name, const char *part, size_t keep) {
+    size_t length = strlen(part) - keep;
+    for (char *at; (at = strstr(name, part));) memmove(at, at + length, strlen(at + length) + 1);
+}
+
+/* Changes the name to the reference's: without the prefix, without what a compiled module or LoRA puts in between.
+ * False: skip. */
 static bool normalize_name(char *name, const char *prefix) {
     size_t length = strlen(prefix);
     if (strncmp(name, prefix, length)) return false;
     memmove(name, name + length, strlen(name) - length + 1);
     if (!strncmp(name, "inference_model.", 16) || strstr(name, ".lora_") || !strcmp(name, "gpt.wte.weight"))
         return false;
-    for (char *part; (part = strstr(name, ".base_layer."));) memmove(part, part + 11, strlen(part + 11) + 1);
+    drop(name, "_orig_mod.", 0);
+    drop(name, ".base_layer.", 1);
     return true;
 }
 
@@ -177,9 +186,10 @@ static int normalize_names(TensorFile *file, const char *prefix) {
 }
 
 static bool is_resizable(const Import *import, const StoredTensor *tensor, const Param *param, int *which) {
-    for (*which = 0; *which < import->n_resizable; ++*which)
-        if (!strcmp(import->resizable[*which], param->name)) break;
-    if (*which == import->n_resizable || tensor->rank != param->rank) return false;
+    const ImportRules *rules = import->rules;
+    for (*which = 0; *which < rules->n_resizable; ++*which)
+        if (!strcmp(rules->resizable[*which], param->name)) break;
+    if (*which == rules->n_resizable || tensor->rank != param->rank) return false;
     for (int d = 1; d < param->rank; d++)
         if (tensor->dims[d] != param->dims[d]) return false;
     return true;
@@ -204,18 +214,50 @@ static bool import_tensor(Import *import, const StoredTensor *tensor, int index,
     return stored_to_f32(&rows, import->weights + param->offset, error);
 }
 
+/* Whether the rules are about tensors of this name. */
+static bool is_wanted(const ImportRules *rules, const char *name) {
+    for (int i = 0; i < rules->n_only; i++)
+        if (!strncmp(name, rules->only[i], strlen(rules->only[i]))) return true;
+    return !rules->n_only;
+}
+
+static void leave_aside(const ImportRules *rules, TensorFile *file, ImportReport *report) {
+    int kept = 0;
+    for (int i = 0; i < file->n_tensors; i++) {
+        if (is_wanted(rules, file->tensors[i].name)) {
+            file->tensors[kept++] = file->tensors[i];
+        } else {
+            free(file->tensors[i].name);
+            report->aside++;
+        }
+    }
+    file->n_tensors = kept;
+}
+
+static void complain_missing(Import *import) {
+    for (int i = 0; i < import->table->count && import->rules->n_only; i++) {
+        const Param *param = &import->table->items[i];
+        char shape[128];
+        if (!import->seen[i] && is_wanted(import->rules, param->name))
+            complain(&import->complaints, "%s, %s in the model, is not there", param->name,
+                     shape_text("F32", param->rank, param->dims, shape));
+    }
+}
+
 static bool import_tensors(Import *import, TensorFile *file, Error *error) {
     ImportReport *report = import->report;
     report->skipped = normalize_names(file, find_prefix(file, import->table));
+    leave_aside(import->rules, file, report);
     if (!tensor_file_index(file, error)) return false;
     for (int i = 0; i < file->n_tensors; i++) {
         int index = params_find(import->table, file->tensors[i].name);
         if (index >= 0 && !import_tensor(import, &file->tensors[i], index, error)) return false;
     }
+    complain_missing(import);
     if (!no_complaints(&import->complaints, "shapes", error)) return false;
     return report->loaded + report->resized > 0 ||
-           error_set(error, "none of its %d tensors is one of the model's (%s, ...)", file->n_tensors + report->skipped,
-                     import->table->items[0].name);
+           error_set(error, "none of its %d tensors is one of the model's (%s, ...)",
+                     file->n_tensors + report->skipped + report->aside, import->table->items[0].name);
 }
 
 static char *list_missing(const Import *import) {
@@ -233,13 +275,19 @@ static char *list_missing(const Import *import) {
     return xformat("%s%s", text, listed < import->report->missing ? ", ..." : "");
 }
 
-bool checkpoint_import(const char *path, const ParamTable *table, const char *const *resizable, int n_resizable,
-                       float *weights, TensorFile *file, StoredTensor **carried, int *n_carried, ImportReport *report,
-                       Error *error) {
+/* A checkpoint directory stands for its weights. */
+static bool open_base(const char *path, TensorFile *file, Error *error) {
+    char *inside = path_join(path, "model.safetensors");
+    bool good = tensor_file_open(access(inside, F_OK) ? path : inside, file, error);
+    free(inside);
+    return good;
+}
+
+bool checkpoint_import(const char *path, const ParamTable *table, const ImportRules *rules, float *weights,
+                       TensorFile *file, StoredTensor **carried, int *n_carried, ImportReport *report, Error *error) {
     *report = (ImportReport){0};
-    if (!tensor_file_open(path, file, error)) return false;
-    Import import = {
-        .table = table, .resizable = resizable, .n_resizable = n_resizable, .weights = weights, .report = report};
+    if (!open_base(path, file, error)) return false;
+    Import import = {.table = table, .rules = rules, .weights = weights, .report = report};
     import.seen = xcalloc((size_t)table->count, sizeof(bool));
     bool good = import_tensors(&import, file, error);
     if (good) {

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static const char mark[] = "train.c checkpoint";
-enum { VERSION = 2 }; /* 2: data_hash */
+enum { VERSION = 3 }; /* 2: data_hash; 3: validations_since_best */
 
 /* Whole numbers (the seed by its 64 bits), then doubles. */
 static const struct {
@@ -33,6 +33,7 @@ static const struct {
     {"skipped_steps", offsetof(TrainState, skipped_steps), false},
     {"frozen_rows", offsetof(TrainState, frozen_rows), false},
     {"best_step", offsetof(TrainState, best_step), false},
+    {"validations_since_best", offsetof(TrainState, worse), false},
     {"best", offsetof(TrainState, best), true},
     {"seconds", offsetof(TrainState, seconds), true},
 };

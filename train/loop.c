@@ -5,7 +5,9 @@
  * by bit as if it had not been: the checkpoint holds weights, moments and these counters. */
 #include "train/loop.h"
 
+#include <assert.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,19 +15,19 @@
 
 #include "kernels/cards.h"
 #include "train/log.h"
-#include "train/memory.h"
+#include "train/pass.h"
 #include "train/report.h"
 #include "train/stop.h"
 
 /* A step whose numbers nobody has read yet. */
 typedef struct {
     TrainState before; /* of the step */
-    int64_t *counts;   /* [g, BATCH_MAX_COUNTS] rows with a loss */
+    double *counts;    /* [g, BATCH_MAX_COUNTS] rows with a loss */
     int32_t *samples;  /* for the message about a loss that is not finite */
     int64_t n_samples;
 } Queued;
 
-enum { MAX_QUEUED = 16 };
+enum { MAX_QUEUED = 16, MAX_GROUPS = 8 };
 
 typedef struct {
     Training *t;
@@ -33,7 +35,7 @@ typedef struct {
     Loader *loader, *validation;
     Checkpointer *checkpointer;
     Segment *segments;
-    int n_segments;
+    int n_segments, n_groups; /* of parameters with rates of their own */
 
     int64_t total_steps;    /* the run's last; */
     int64_t schedule_steps; /* where the learning rate reaches 0: --max-steps, if that is given */
@@ -47,13 +49,9 @@ typedef struct {
     float *host_results;
     float *loss_scale;      /* [g, n_metrics]: what a row of each counts for in the objective */
     Tensor validation_sums; /* f32 [validation_batches, n_metrics] on the device */
-    PassNumbers *numbers;   /* on the device: of the micro-batch under way */
-    Tensor sums;            /* f32 [n_metrics] there: its result */
-    int64_t *key;           /* what decides its operations: see repeat_or_run */
-    float *host_validation_sums;
-    char *batch_memory[2]; /* device: the fields of two batches; none where the device reads host memory */
-    size_t batch_bytes;
-    int64_t n_staged;
+    Tensor outputs;         /* f32 [validation samples, n_outputs] there, if there is a judge */
+    float *host_validation_sums, *host_outputs;
+    Passes passes;
 
     double window_sums[MODEL_MAX_METRICS], window_counts[BATCH_MAX_COUNTS]; /* since the last log line */
     int64_t window_tokens, window_steps;
@@ -61,6 +59,8 @@ typedef struct {
     double window_start, run_start, seconds_before, shown_at;
     double peak_flops; /* what the card is stated to do in the type of the matrix products; 0: not known */
     float grad_norm;
+    int64_t step_epoch; /* of the last step's first micro-batch */
+    bool epoch_ended;   /* in the last step */
     int64_t first_step, saved_step, allocations_at_first_step, allocations_at_last_step;
     bool save_failed;
 } Run;
@@ -91,6 +91,11 @@ LoaderOptions validation_loader_options(const TrainOptions *o) {
 static int64_t count_steps(const Training *t, const LoaderOptions *options) {
     const TrainOptions *o = t->options;
     int64_t batches = 0, first = loader_epoch_batches(t->train, options, 0);
+    if (options->drop_last && o->token_budget)
+        die("--token-budget makes micro-batches of any size, and only full ones are trained on; give -b instead");
+    if (!first)
+        die("the training data has %lld samples, and micro-batches of fewer than -b %lld are left out: lower -b",
+            (long long)t->train->n_samples, (long long)o->batch_size);
     if (!o->token_budget)
         batches = first * o->epochs;
     else
@@ -101,17 +106,6 @@ static int64_t count_steps(const Training *t, const LoaderOptions *options) {
             "or -b",
             (long long)o->epochs, (long long)batches, (long long)o->grad_accumulation);
     return o->max_steps && o->max_steps < steps ? o->max_steps : steps;
-}
-
-/* The fields of a batch where the device can read them: one copy, beside the work on the batch before, or none. */
-static void fields_on_device(Run *run, const Batch *batch, Tensor *fields) {
-    Device *device = run->t->device;
-    for (int i = 0; i < batch->n_fields; i++) fields[i] = batch->fields[i];
-    if (device->host_memory) return;
-    int slot = (int)(run->n_staged++ % 2);
-    device->stage(device, slot, run->batch_memory[slot], batch->buffer, batch->size);
-    for (int i = 0; i < batch->n_fields; i++)
-        if (fields[i].data) fields[i].data = run->batch_memory[slot] + ((char *)fields[i].data - batch->buffer);
 }
 
 typedef struct {
@@ -135,14 +129,16 @@ static void dump_batch(Dump *dump, const Batch *batch, const char *const *names,
     }
 }
 
+/* What a sum over rows is divided by: their number, or the sum of their weights. Without any the sum is 0. */
+static double rows_of(double count) { return count > 0 ? count : 1; }
+
 /* What one row of a metric's loss counts for in the objective of the step. */
 static float loss_scale(const Run *run, int metric, const Batch *batch) {
     const TrainOptions *o = run->t->options;
     const Metric *m = &run->t->model->metrics[metric];
-    double rows = !strcmp(o->loss_norm, "batch")
-                      ? (double)batch->group_counts[m->count]
-                      : fmax(1, (double)batch->counts[m->count]) * (double)o->grad_accumulation;
-    return (float)(m->weight / fmax(1, rows));
+    double rows = !strcmp(o->loss_norm, "batch") ? batch->group_counts[m->count]
+                                                 : rows_of(batch->counts[m->count]) * (double)o->grad_accumulation;
+    return (float)((double)m->weight / rows_of(rows));
 }
 
 /* In the row of the step that is being queued: its gradient norm, and the sums of `n` of its micro-batches. */
@@ -155,43 +151,6 @@ static Tensor sums_of(const Run *run, int64_t micro, int64_t n) {
     return tensor_1d((float *)norm_of(run).data + 1 + micro * n_metrics, DTYPE_F32, n * n_metrics);
 }
 
-typedef struct {
-    Training *t;
-    const Batch *batch;
-    const Tensor *fields;
-    const Pass *pass;
-} ModelCall;
-
-static void call_model(void *argument) {
-    const ModelCall *c = argument;
-    c->t->model->run(c->t->model, c->t->device, &c->t->activations, c->batch, c->fields, c->pass);
-}
-
-/* The model's pass over a batch, its metrics' sums into `sums`. Between two batches whose fields lie in the same place
- * and have the same sizes, and whose sequences have the same lengths, only numbers in the device's memory differ. */
-static void run_model(Run *run, const Batch *batch, Pass pass, Tensor sums) {
-    Training *t = run->t;
-    Tensor fields[BATCH_MAX_FIELDS] = {{0}};
-    fields_on_device(run, batch, fields);
-    pass.sums = run->sums;
-    ModelCall call = {t, batch, fields, &pass};
-    if (t->device->repeat && !pass.dump) {
-        int n = 0, lengths = batch->n_sequences + 1;
-        run->key[n++] = pass.train;
-        run->key[n++] = lengths;
-        for (int i = 0; i < batch->n_fields; i++) {
-            run->key[n++] = (int64_t)(intptr_t)fields[i].data;
-            for (int d = 0; d < 2; d++) run->key[n++] = fields[i].dims[d];
-        }
-        memcpy(run->key + n, batch->fields[BATCH_OFFSETS].data, (size_t)lengths * sizeof(int32_t));
-        t->device->repeat(t->device, run->key, (size_t)n * sizeof *run->key + (size_t)lengths * sizeof(int32_t),
-                          call_model, &call);
-    } else {
-        call_model(&call);
-    }
-    cast(t->device, sums, run->sums);
-}
-
 /* Forward and backward of one micro-batch; gradients are accumulated, sums of the metrics go to its place in the step's
  * row. */
 static void train_micro_batch(Run *run, Queued *step, const Batch *batch, int64_t micro, Dump *dump) {
@@ -202,16 +161,16 @@ static void train_micro_batch(Run *run, Queued *step, const Batch *batch, int64_
     PassNumbers numbers = {.step = (uint32_t)t->state.micro_step};
     for (int i = 0; i < model->n_metrics; i++)
         numbers.loss_scale[i] = run->loss_scale[micro * model->n_metrics + i] = loss_scale(run, i, batch);
-    t->device->set(t->device, run->numbers, &numbers, sizeof numbers);
+    t->device->set(t->device, run->passes.numbers, &numbers, sizeof numbers);
     Pass pass = {.train = true,
                  .recompute = o->grad_checkpointing,
                  .seed = (uint64_t)o->seed,
-                 .step = &run->numbers->step,
-                 .loss_scale = tensor_1d(run->numbers->loss_scale, DTYPE_F32, model->n_metrics),
+                 .step = &run->passes.numbers->step,
+                 .loss_scale = tensor_1d(run->passes.numbers->loss_scale, DTYPE_F32, model->n_metrics),
                  .dump = dump ? dump_activation : NULL,
                  .dump_context = &dump_context};
     if (dump) dump_batch(dump, batch, t->train->field_names, micro);
-    run_model(run, batch, pass, sums_of(run, micro, 1));
+    passes_run(&run->passes, batch, pass, sums_of(run, micro, 1), tensor_none());
     memcpy(step->counts + micro * BATCH_MAX_COUNTS, batch->counts, sizeof batch->counts);
     memcpy(step->samples + step->n_samples, batch->samples, (size_t)batch->n_sequences * sizeof *batch->samples);
     step->n_samples += batch->n_sequences;
@@ -262,8 +221,7 @@ static void collect_step(Run *run, const Queued *step, const float *sums) {
     Training *t = run->t;
     for (int64_t micro = 0; micro < t->options->grad_accumulation; micro++) {
         for (int i = 0; i < t->model->n_metrics; i++) run->window_sums[i] += sums[micro * t->model->n_metrics + i];
-        for (int i = 0; i < BATCH_MAX_COUNTS; i++)
-            run->window_counts[i] += (double)step->counts[micro * BATCH_MAX_COUNTS + i];
+        for (int i = 0; i < BATCH_MAX_COUNTS; i++) run->window_counts[i] += step->counts[micro * BATCH_MAX_COUNTS + i];
     }
     run->window_steps++;
 }
@@ -338,6 +296,14 @@ static void read_steps(Run *run) {
     run->n_queued = 0;
 }
 
+/* Of a group of parameters in step `step` (0: the first), which is the last one whose batches were taken. */
+static double learning_rate(const Run *run, int group, int64_t step) {
+    const Training *t = run->t;
+    const TrainOptions *o = t->options;
+    if (t->learning_rate) return t->learning_rate(t, group, step, run->step_epoch);
+    return o->learning_rate * schedule_cosine(step, o->warmup_steps, run->schedule_steps);
+}
+
 /* One optimizer step: g micro-batches forward and backward, norm, clip, AdamW. */
 static void train_step(Run *run) {
     Training *t = run->t;
@@ -351,10 +317,13 @@ static void train_step(Run *run) {
     device_totals(device, &flops_before, &bytes_before);
     step->before = t->state;
     step->n_samples = 0;
+    run->epoch_ended = false;
     device->clear(device, model->gradients.data, tensor_bytes(model->gradients));
     for (int64_t micro = 0; micro < o->grad_accumulation; micro++) {
         const Batch *batch = loader_next(run->loader);
         train_micro_batch(run, step, batch, micro, dump);
+        if (!micro) run->step_epoch = batch->epoch;
+        run->epoch_ended |= batch->last;
         t->state.epoch = batch->epoch;
         t->state.batch_index = batch->index + 1;
     }
@@ -363,8 +332,9 @@ static void train_step(Run *run) {
     global_norm(device, norm, model->gradients, model->loss_scale, run->segments, run->n_segments);
     norm_guard(device, norm, stopped, sums_of(run, 0, o->grad_accumulation), scaled);
     if (device->host_memory) wait_for_checkpoint(run); /* it reads the weights that are about to change */
-    AdamW adamw = {.learning_rate =
-                       (float)(o->learning_rate * schedule_cosine(t->state.step, o->warmup_steps, run->schedule_steps)),
+    for (int i = 0; i < run->n_segments; i++)
+        run->segments[i].rate = (float)learning_rate(run, run->segments[i].group, t->state.step);
+    AdamW adamw = {.learning_rate = 1, /* times the segments' rates */
                    .beta1 = 0.9f,
                    .beta2 = 0.999f,
                    .epsilon = 1e-8f,
@@ -383,11 +353,6 @@ static void train_step(Run *run) {
     if (dump) dump_step(run, dump, scale[LOSS_SCALE_FACTOR]);
 }
 
-static double learning_rate_of_step(const Run *run) {
-    const TrainOptions *o = run->t->options;
-    return o->learning_rate * schedule_cosine(run->t->state.step - 1, o->warmup_steps, run->schedule_steps);
-}
-
 static double remaining_seconds(const Run *run) {
     double done = (double)(run->t->state.step - run->first_step);
     return (seconds_now() - run->run_start) / done * (double)(run->total_steps - run->t->state.step);
@@ -399,8 +364,8 @@ static double metrics_text(const Model *model, const double *sums, const double 
     double objective = 0;
     size_t used = 0;
     for (int i = 0; i < model->n_metrics; i++) {
-        values[i] = sums[i] / fmax(1, counts[model->metrics[i].count]);
-        objective += model->metrics[i].weight * values[i];
+        values[i] = sums[i] / rows_of(counts[model->metrics[i].count]);
+        objective += (double)model->metrics[i].weight * values[i];
         if (used >= size) continue;
         used +=
             (size_t)snprintf(text + used, size - used, "%s%s=%.4f", i ? " " : "", model->metrics[i].name, values[i]);
@@ -408,27 +373,40 @@ static double metrics_text(const Model *model, const double *sums, const double 
     return objective;
 }
 
-static void remember_metrics(Run *run, const char *prefix, int at, const double *values) {
-    TrainState *state = &run->t->state;
-    for (int i = 0; i < run->t->model->n_metrics && at + i < 16; i++) {
-        snprintf(state->metric_names[at + i], sizeof state->metric_names[0], "%s/%s", prefix,
-                 run->t->model->metrics[i].name);
-        state->metric_values[at + i] = values[i];
-        if (state->n_metrics < at + i + 1) state->n_metrics = at + i + 1;
+/* In the checkpoint's record of last values: n from place `at` on. */
+static void remember(TrainState *state, int at, const LogValue *values, int n) {
+    for (int i = 0; i < n; i++) {
+        snprintf(state->metric_names[at + i], sizeof state->metric_names[0], "%s", values[i].name);
+        state->metric_values[at + i] = values[i].value;
     }
+    if (state->n_metrics < at + n) state->n_metrics = at + n;
 }
 
-static void log_metrics(Run *run, const char *kind, const double *values, const LogValue *more, int n_more) {
-    char names[MODEL_MAX_METRICS][48];
-    LogValue rows[MODEL_MAX_METRICS + 8];
-    int n = run->t->model->n_metrics;
-    for (int i = 0; i < n; i++) {
-        snprintf(names[i], sizeof names[i], "%s/%s", kind, run->t->model->metrics[i].name);
-        rows[i] = (LogValue){names[i], values[i]};
-    }
-    for (int i = 0; i < n_more; i++) rows[n + i] = more[i];
-    log_values(run->log, kind, run->t->state.step, run->seconds_before + seconds_now() - run->run_start, rows,
-               n + n_more);
+enum { LOG_NAME = 48, LOG_MOST = MODEL_MAX_METRICS + TRAIN_MAX_JUDGED + 16 };
+
+/* A record's values, whose names are made here. */
+typedef struct {
+    char names[LOG_MOST][LOG_NAME];
+    LogValue values[LOG_MOST];
+    int n;
+} Record;
+
+PRINTF_LIKE(3, 4) static void record_add(Record *record, double value, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(record->names[record->n], LOG_NAME, format, arguments);
+    va_end(arguments);
+    record->values[record->n] = (LogValue){record->names[record->n], value};
+    record->n++;
+}
+
+static void record_metrics(Record *record, const Model *model, const char *kind, const double *values) {
+    for (int i = 0; i < model->n_metrics; i++) record_add(record, values[i], "%s/%s", kind, model->metrics[i].name);
+}
+
+static void record_log(Run *run, const char *kind, const Record *record) {
+    log_values(run->log, kind, run->t->state.step, run->seconds_before + seconds_now() - run->run_start, record->values,
+               record->n);
 }
 
 static void show_progress(Run *run, const char *text) {
@@ -463,18 +441,23 @@ static void log_train(Run *run, bool line) {
     char utilisation[24] = "";
     /* Operations that are done again count too: then it is the hardware's utilisation, not the model's. */
     const char *name = t->options->grad_checkpointing ? "HFU" : "MFU";
+    double rate_of_groups[MAX_GROUPS];
+    for (int i = 0; i < run->n_groups; i++) rate_of_groups[i] = learning_rate(run, i, t->state.step - 1);
     if (of_peak > 0) snprintf(utilisation, sizeof utilisation, " %s=%.1f%%", name, 100 * of_peak);
     log_line(run->log, "[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f step/s=%.3g tokens/s=%.0f%s ETA %s",
-             (long long)t->state.epoch, (long long)t->state.step, text, learning_rate_of_step(run),
-             (double)run->grad_norm, rate, tokens, utilisation, format_duration(remaining_seconds(run), eta));
-    LogValue more[] = {{"train/lr", learning_rate_of_step(run)},
-                       {"train/grad_norm", (double)run->grad_norm},
-                       {"train/steps_per_second", rate},
-                       {"train/tokens_per_second", tokens},
-                       {"train/epoch", (double)t->state.epoch},
-                       {t->options->grad_checkpointing ? "train/hfu" : "train/mfu", of_peak}};
-    log_metrics(run, "train", values, more, of_peak > 0 ? 6 : 5);
-    remember_metrics(run, "train", 0, values);
+             (long long)t->state.epoch, (long long)t->state.step, text, rate_of_groups[0], (double)run->grad_norm, rate,
+             tokens, utilisation, format_duration(remaining_seconds(run), eta));
+    Record record = {.n = 0};
+    record_metrics(&record, t->model, "train", values);
+    remember(&t->state, 0, record.values, record.n);
+    record_add(&record, rate_of_groups[0], "train/lr");
+    for (int i = 1; i < run->n_groups; i++) record_add(&record, rate_of_groups[i], "train/lr_%d", i);
+    record_add(&record, (double)run->grad_norm, "train/grad_norm");
+    record_add(&record, rate, "train/steps_per_second");
+    record_add(&record, tokens, "train/tokens_per_second");
+    record_add(&record, (double)t->state.epoch, "train/epoch");
+    if (of_peak > 0) record_add(&record, of_peak, t->options->grad_checkpointing ? "train/hfu" : "train/mfu");
+    record_log(run, "train", &record);
     memset(run->window_sums, 0, sizeof run->window_sums);
     memset(run->window_counts, 0, sizeof run->window_counts);
     run->window_tokens = run->window_steps = 0;
@@ -482,32 +465,49 @@ static void log_train(Run *run, bool line) {
     run->window_start = seconds_now();
 }
 
-/* Metrics over the validation subset, each a mean over all its rows. True if the objective is the best so far. */
+/* What decides about best: a metric's mean, or what the judge makes of the outputs, which fills values[n_judged]. */
+static double judge(Run *run, const double *means, double objective, double *values) {
+    Training *t = run->t;
+    if (!t->judge) return t->monitor < 0 ? objective : means[t->monitor];
+    t->device->download(t->device, run->host_outputs, run->outputs.data, tensor_bytes(run->outputs));
+    return t->judge(t, run->host_outputs, run->outputs.dims[0], values);
+}
+
+static bool out_of_patience(const Training *t) { return t->patience > 0 && t->state.worse >= t->patience; }
+
+/* Metrics over the validation subset, each a mean over all its rows. True if it is the best so far. */
 static bool validate(Run *run) {
     Training *t = run->t;
-    double sums[MODEL_MAX_METRICS] = {0}, counts[BATCH_MAX_COUNTS] = {0}, values[MODEL_MAX_METRICS];
-    double start = seconds_now();
+    TrainState *state = &t->state;
+    double sums[MODEL_MAX_METRICS] = {0}, counts[BATCH_MAX_COUNTS] = {0}, means[MODEL_MAX_METRICS];
+    double start = seconds_now(), judged[TRAIN_MAX_JUDGED] = {0};
     int n = t->model->n_metrics;
-    for (int64_t b = 0; b < run->validation_batches; b++) {
-        const Batch *batch = loader_next(run->validation);
-        run_model(run, batch, (Pass){.train = false},
-                  tensor_1d((float *)run->validation_sums.data + b * n, DTYPE_F32, n));
-        for (int i = 0; i < BATCH_MAX_COUNTS; i++) counts[i] += (double)batch->counts[i];
-    }
+    passes_measure(&run->passes, run->validation, run->validation_batches, run->validation_sums, run->outputs, counts);
     t->device->download(t->device, run->host_validation_sums, run->validation_sums.data,
                         tensor_bytes(run->validation_sums));
-    for (int64_t i = 0; i < run->validation_batches * n; i++) sums[i % n] += run->host_validation_sums[i];
-    char text[256];
-    double objective = metrics_text(t->model, sums, counts, text, sizeof text, values);
-    log_line(run->log, "[Val] epoch=%lld step=%lld %s (%lld batches, %.1f s)", (long long)t->state.epoch,
-             (long long)t->state.step, text, (long long)run->validation_batches, seconds_now() - start);
-    LogValue more[] = {{"val/objective", objective}};
-    log_metrics(run, "val", values, more, 1);
-    remember_metrics(run, "val", t->model->n_metrics, values);
+    for (int64_t i = 0; i < run->validation_batches * n; i++) sums[i % n] += (double)run->host_validation_sums[i];
+    char text[512];
+    double objective = metrics_text(t->model, sums, counts, text, sizeof text, means);
+    double decisive = judge(run, means, objective, judged);
+    size_t used = strlen(text);
+    Record record = {.n = 0};
+    record_metrics(&record, t->model, "val", means);
+    for (int i = 0; i < t->n_judged; i++) {
+        record_add(&record, judged[i], "val/%s", t->judged[i]);
+        if (used < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, " %s=%.4f", t->judged[i], judged[i]);
+    }
+    remember(state, n, record.values, record.n);
+    record_add(&record, objective, "val/objective");
+    record_log(run, "val", &record);
+    log_line(run->log, "[Val] epoch=%lld step=%lld %s (%lld batches, %.1f s)", (long long)state->epoch,
+             (long long)state->step, text, (long long)run->validation_batches, seconds_now() - start);
     run->window_start += seconds_now() - start; /* not the training's time */
-    if (!(objective < t->state.best)) return false;
-    t->state.best = objective;
-    t->state.best_step = t->state.step;
+    bool best = decisive < state->best;
+    state->worse = best ? 0 : state->worse + 1;
+    if (!best) return false;
+    state->best = decisive;
+    state->best_step = state->step;
     return true;
 }
 
@@ -515,6 +515,25 @@ static double peak_flops(const Training *t) {
     const Card *card = card_find(t->device->description);
     if (!card) return 0;
     return tensor_given(t->model->half_weights) ? card->half : t->device->tf32 ? card->tf32 : card->f32;
+}
+
+/* Its buffers, and the bytes of its batches if they are larger. */
+static void open_validation(Run *run, size_t *bytes) {
+    Training *t = run->t;
+    LoaderOptions options = validation_loader_options(t->options);
+    int64_t n = t->model->n_metrics, batches = loader_epoch_batches(t->validation, &options, 0);
+    int64_t samples = batches * options.batch_size;
+    size_t needed = loader_batch_bytes(t->validation, &options, NULL);
+    if (needed > *bytes) *bytes = needed;
+    run->validation_batches = batches;
+    run->validation = loader_open(t->validation, &options);
+    run->validation_sums = tensor_2d(t->device->allocate(t->device, (size_t)(batches * n) * 4), DTYPE_F32, batches, n);
+    run->host_validation_sums = xcalloc((size_t)(batches * n), sizeof(float));
+    if (!t->judge) return;
+    if (samples > t->validation->n_samples) samples = t->validation->n_samples;
+    size_t outputs = (size_t)(samples * t->model->n_outputs) * sizeof(float);
+    run->outputs = tensor_2d(t->device->allocate(t->device, outputs), DTYPE_F32, samples, t->model->n_outputs);
+    run->host_outputs = xmalloc(outputs);
 }
 
 static Run run_open(Training *t) {
@@ -527,26 +546,28 @@ static Run run_open(Training *t) {
     int64_t g = o->grad_accumulation;
     int n = t->model->n_metrics, sequences;
     LoaderOptions options = train_loader_options(o, &t->state);
-    size_t train_bytes = loader_batch_bytes(t->train, &options, &sequences);
+    size_t bytes = loader_batch_bytes(t->train, &options, &sequences);
+    options.drop_last = t->drop_last;
     run.total_steps = count_steps(t, &options);
     run.batches_an_epoch = loader_epoch_batches(t->train, &options, 0);
     run.schedule_steps = o->max_steps ? o->max_steps : run.total_steps;
     free(t->state.options_json); /* those of the run before */
     t->state.options_json = options_to_json(t->rows, t->n_rows);
     run.n_segments = params_segments(&t->model->params, (float)o->weight_decay, &run.segments);
+    run.n_groups = 1;
+    for (int i = 0; i < run.n_segments; i++)
+        if (run.segments[i].group >= run.n_groups) run.n_groups = run.segments[i].group + 1;
+    assert(run.n_groups <= MAX_GROUPS && t->n_judged <= TRAIN_MAX_JUDGED);
     bool counts_skips = o->skip_nonfinite && !tensor_given(t->model->loss_scale); /* for AdamW's next step */
     run.max_queued = t->device->host_memory || counts_skips ? 1 : MAX_QUEUED;
     run.results = tensor_2d(t->device->allocate(t->device, (size_t)(run.max_queued * (1 + g * n)) * 4), DTYPE_F32,
                             run.max_queued, 1 + g * n);
     run.stopped = tensor_1d(t->device->allocate(t->device, 4), DTYPE_F32, 1);
-    run.sums = tensor_1d(t->device->allocate(t->device, (size_t)n * 4), DTYPE_F32, n);
-    run.numbers = t->device->allocate(t->device, sizeof *run.numbers);
     if (o->val_batch_size > sequences) sequences = (int)o->val_batch_size;
-    run.key = xcalloc((size_t)(2 + 3 * BATCH_MAX_FIELDS + sequences + 1), sizeof *run.key);
     run.host_results = xcalloc((size_t)(run.max_queued * (1 + g * n)), sizeof(float));
     run.loss_scale = xcalloc((size_t)(g * n), sizeof(float));
     for (int i = 0; i < run.max_queued; i++) {
-        run.queued[i].counts = xcalloc((size_t)g * BATCH_MAX_COUNTS, sizeof(int64_t));
+        run.queued[i].counts = xcalloc((size_t)g * BATCH_MAX_COUNTS, sizeof(double));
         run.queued[i].samples = xcalloc((size_t)g * (size_t)sequences, sizeof(int32_t));
     }
     make_directories(o->output_dir);
@@ -554,18 +575,8 @@ static Run run_open(Training *t) {
     if (t->n_carried) checkpointer_carry(run.checkpointer, t->carried, t->n_carried);
     run.log = log_open(o->output_dir, t->state.step);
     run.loader = loader_open(t->train, &options);
-    if (t->validation) {
-        LoaderOptions val = validation_loader_options(o);
-        run.validation_batches = loader_epoch_batches(t->validation, &val, 0);
-        run.validation = loader_open(t->validation, &val);
-        run.batch_bytes = loader_batch_bytes(t->validation, &val, NULL);
-        run.validation_sums = tensor_2d(t->device->allocate(t->device, (size_t)(run.validation_batches * n) * 4),
-                                        DTYPE_F32, run.validation_batches, n);
-        run.host_validation_sums = xcalloc((size_t)(run.validation_batches * n), sizeof(float));
-    }
-    if (train_bytes > run.batch_bytes) run.batch_bytes = train_bytes;
-    for (int i = 0; i < 2 && !t->device->host_memory; i++)
-        run.batch_memory[i] = t->device->allocate(t->device, run.batch_bytes);
+    if (t->validation) open_validation(&run, &bytes);
+    run.passes = passes_open(t, bytes, sequences);
     return run;
 }
 
@@ -575,23 +586,27 @@ static void run_close(Run *run) {
     if (run->validation) loader_close(run->validation);
     checkpointer_close(run->checkpointer);
     log_close(run->log);
+    passes_close(&run->passes);
     device->release(device, run->results.data, tensor_bytes(run->results));
     device->release(device, run->stopped.data, 4);
-    device->release(device, run->sums.data, tensor_bytes(run->sums));
-    device->release(device, run->numbers, sizeof *run->numbers);
     if (run->validation) device->release(device, run->validation_sums.data, tensor_bytes(run->validation_sums));
-    for (int i = 0; i < 2; i++)
-        if (run->batch_memory[i]) device->release(device, run->batch_memory[i], run->batch_bytes);
+    if (tensor_given(run->outputs)) device->release(device, run->outputs.data, tensor_bytes(run->outputs));
     for (int i = 0; i < run->max_queued; i++) {
         free(run->queued[i].counts);
         free(run->queued[i].samples);
     }
     free(run->host_results);
-    free(run->key);
     free(run->host_validation_sums);
+    free(run->host_outputs);
     free(run->loss_scale);
     free(run->segments);
     free(run->t->state.options_json);
+    run->t->state.options_json = NULL;
+}
+
+/* What decides about best. */
+static const char *monitored(const Training *t) {
+    return t->judge ? t->judged[0] : t->monitor < 0 ? "objective" : t->model->metrics[t->monitor].name;
 }
 
 /* The last lines of a run. Returns the exit status. */
@@ -621,7 +636,10 @@ static int finish(Run *run) {
         warn("the last checkpoint was not written; %s/last is an earlier one", o->output_dir);
         return 1;
     }
-    if (t->state.step < run->total_steps)
+    if (out_of_patience(t))
+        log_line(run->log, "[Done] no better %s for %lld validations: stopped at epoch %lld; best at step %lld",
+                 monitored(t), (long long)t->state.worse, (long long)t->state.epoch, (long long)t->state.best_step);
+    if (t->state.step < run->total_steps && !out_of_patience(t))
         log_line(run->log,
                  "[Stopped] by signal %d after step %lld; the same command with --resume auto goes on from %s/last",
                  stop_signal(), (long long)t->state.step, o->output_dir);
@@ -638,18 +656,21 @@ int train_run(Training *t) {
     device_reset_counters(t->device);
     t->device->profile = o->profile;
     run.run_start = run.window_start = seconds_now();
-    for (bool go_on = t->state.step < run.total_steps; go_on;) {
-        int64_t epoch = t->state.epoch;
+    for (bool go_on = t->state.step < run.total_steps && !out_of_patience(t) && !stop_signal(); go_on;) {
         train_step(&run);
         int64_t step = t->state.step;
         go_on = step < run.total_steps && !stop_signal();
-        bool new_epoch = t->state.epoch != epoch, last = step == run.total_steps, best = false;
+        bool last = step == run.total_steps, best = false;
         bool line = step % o->log_interval == 0 || !go_on, progress = progress_is_due(&run);
-        bool measure = run.validation && (last || (o->val_interval ? step % o->val_interval == 0 : new_epoch));
+        bool measure = run.validation && (last || (o->val_interval ? step % o->val_interval == 0 : run.epoch_ended));
         bool keep = o->save_interval && step % o->save_interval == 0;
         if (line || progress || measure || keep || run.n_queued == run.max_queued) read_steps(&run);
         if (line || progress) log_train(&run, line);
         if (measure) best = validate(&run);
+        if (measure && out_of_patience(t)) {
+            go_on = false;
+            log_train(&run, true); /* what has not been told yet */
+        }
         run.allocations_at_last_step = allocation_count() + t->device->allocation_calls;
         if (step == run.first_step + 1) run.allocations_at_first_step = run.allocations_at_last_step;
         if (best || keep) save(&run, best);

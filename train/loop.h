@@ -24,8 +24,18 @@ int train_option_rows(TrainOptions *options, Option *rows);
 /* Replaces 0 = auto by its value, and refuses combinations that make no sense. */
 void train_options_resolve(TrainOptions *options, const Option *rows, int n_rows);
 
-/* What a program hands to the loop. */
+enum { TRAIN_MAX_JUDGED = 8, TRAIN_MAX_RESIDENTS = 4 };
+
+/* A data set's resident tensor in the memory of a device that cannot read the host's. */
 typedef struct {
+    const void *host;
+    void *device;
+    size_t bytes;
+} Resident;
+
+/* What a program hands to the loop. */
+typedef struct Training Training;
+struct Training {
     const TrainOptions *options;
     const Option *rows; /* the whole table, for the checkpoint's record */
     int n_rows;
@@ -41,8 +51,27 @@ typedef struct {
     Batch (*largest_batch)(const Dataset *dataset, int64_t batch_size, int64_t token_budget);
     const char *const *resizable; /* tables of which a base checkpoint may have another number of rows */
     int n_resizable;
+    const char *const *import_only; /* what is taken of a base checkpoint, and must be there; see ImportRules */
+    int n_import_only;
+    bool drop_last; /* only micro-batches of --batch-size samples are trained on */
+    /* The rate of a group of parameters in a step; epoch: of the step's first micro-batch. NULL: --learning-rate by
+     * schedule_cosine for all. */
+    double (*learning_rate)(const Training *training, int group, int64_t step, int64_t epoch);
+    /* What decides, after a validation, whether the weights are the best so far: a metric's mean; -1: the objective. */
+    int monitor;
+    /* Or this: from the model's outputs for the first n samples of the validation (all, unless --max-val-batches says
+     * otherwise), [n, n_outputs] in their order, it fills values[n_judged], which are logged under the names `judged`,
+     * and returns what decides, of which less is better; messages call that judged[0]. NULL: none. */
+    double (*judge)(const Training *training, const float *outputs, int64_t n, double *values);
+    const char *const *judged; /* at most TRAIN_MAX_JUDGED */
+    int n_judged;
+    int64_t patience; /* the run ends after so many validations without a new best; 0: never */
+    void *context;    /* the program's own, for these functions */
 
     /* Set by train_prepare. */
+    bool inference; /* by train_prepare_inference */
+    Resident residents[TRAIN_MAX_RESIDENTS];
+    int n_residents;
     Tensor m, v;
     Arena activations;
     size_t planned_bytes; /* of the device's memory */
@@ -53,16 +82,22 @@ typedef struct {
     int n_carried;
     char *resumed_from;  /* NULL: a fresh start */
     ImportReport import; /* of the base checkpoint */
-} Training;
+};
 
 /* Plans the memory on the dry device, prints it by group, dies with the smallest change that fits if it does not, then
  * allocates; initialises the weights, or imports the base checkpoint, or resumes. */
 void train_prepare(Training *training);
+/* The same for train_outputs alone: no gradients, no optimizer, no run in --output-dir. All weights come from
+ * --base-checkpoint. Memory is planned for the validation data, or without any for `train`. */
+void train_prepare_inference(Training *training);
+/* What the model says of every sample of a data set, in its order: [n_samples, n_outputs] on the host. */
+void train_outputs(Training *training, const Dataset *dataset, float *outputs);
 /* The options of the loaders, of the training data from a state on (NULL: the beginning), and of the validation's. */
 LoaderOptions train_loader_options(const TrainOptions *options, const TrainState *from);
 LoaderOptions validation_loader_options(const TrainOptions *options);
 /* Trains until the last step or a signal; the exit status of the program. */
 int train_run(Training *training);
+/* Gives everything back that train_prepare took: another training may follow on the same device. */
 void train_close(Training *training);
 
 /* Trains nothing: prints the memory that train_prepare would take, and what one optimizer step of the largest

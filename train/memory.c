@@ -33,14 +33,16 @@ static void rehearse(void *argument) {
     Model *model = r->model, real = *model;
     Device *dry = r->dry;
     Arena arena = arena_open(dry, 0, "activations");
-    Tensor fields[BATCH_MAX_FIELDS] = {{0}};
-    for (int i = 0; i < r->batch->n_fields; i++) fields[i] = r->batch->fields[i];
+    Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
+    for (int i = 0; i <= r->batch->n_fields; i++) fields[i] = r->batch->fields[i];
     PassNumbers *numbers = dry->allocate(dry, sizeof *numbers);
     Pass pass = {.train = r->train, .recompute = r->recompute, .step = &numbers->step};
     pass.loss_scale = tensor_1d(numbers->loss_scale, DTYPE_F32, model->n_metrics);
     int64_t n = model->params.flat_count;
     Tensor flat = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
     pass.sums = tensor_1d(flat.data, DTYPE_F32, model->n_metrics);
+    if (!r->train && model->n_outputs)
+        pass.outputs = tensor_2d(flat.data, DTYPE_F32, r->batch->n_sequences, model->n_outputs);
     model->weights = model->gradients = flat;
     model->half_weights = dry->half == DTYPE_F32 ? tensor_none() : tensor_1d(flat.data, dry->half, n);
     for (int64_t i = 0; i < r->micro_batches; i++) model->run(model, r->on, &arena, r->batch, fields, &pass);
@@ -60,10 +62,11 @@ MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *tr
                        bool recompute) {
     MemoryPlan plan = {0};
     const Batch *batches[] = {train, validation};
+    const void *counted = NULL;
     size_t flat = (size_t)model->params.flat_count * sizeof(float);
-    plan.weights = plan.gradients = flat;
-    if (half != DTYPE_F32) plan.weights += flat / 2;
-    plan.optimizer = 2 * flat;
+    plan.weights = half == DTYPE_F32 ? flat : flat + flat / 2;
+    plan.gradients = train ? flat : 0;
+    plan.optimizer = train ? 2 * flat : 0;
     Device *dry = dry_device_open();
     dry->half = half;
     for (int i = 0; i < 2; i++) {
@@ -72,6 +75,9 @@ MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *tr
         rehearse(&r);
         if (r.activations > plan.activations) plan.activations = r.activations;
         if (batches[i]->size > plan.batches) plan.batches = batches[i]->size;
+        Tensor resident = batches[i]->fields[batches[i]->n_fields];
+        if (tensor_given(resident) && resident.data != counted) plan.data += tensor_bytes(resident);
+        counted = resident.data;
         r.on = device;
         size_t scratch = device && device->measure ? device->measure(device, rehearse, &r) : 0;
         if (scratch > plan.scratch) plan.scratch = scratch;
@@ -81,16 +87,23 @@ MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *tr
 }
 
 size_t memory_total(const MemoryPlan *plan) {
-    return plan->weights + plan->gradients + plan->optimizer + plan->activations + plan->batches + plan->scratch;
+    return plan->weights + plan->gradients + plan->optimizer + plan->activations + plan->batches + plan->data +
+           plan->scratch;
 }
 
 void memory_print(const MemoryPlan *plan) {
-    char text[7][32], scratch[48] = "";
-    if (plan->scratch) snprintf(scratch, sizeof scratch, " + scratch %s", format_bytes((double)plan->scratch, text[6]));
-    printf("[Memory] weights %s + gradients %s + AdamW %s + activations %s + batch %s%s = %s\n",
-           format_bytes((double)plan->weights, text[0]), format_bytes((double)plan->gradients, text[1]),
-           format_bytes((double)plan->optimizer, text[2]), format_bytes((double)plan->activations, text[3]),
-           format_bytes((double)plan->batches, text[4]), scratch, format_bytes((double)memory_total(plan), text[5]));
+    const struct {
+        const char *name;
+        size_t bytes;
+    } groups[] = {{"weights", plan->weights},         {"gradients", plan->gradients}, {"AdamW", plan->optimizer},
+                  {"activations", plan->activations}, {"batch", plan->batches},       {"data", plan->data},
+                  {"scratch", plan->scratch}};
+    char text[32];
+    printf("[Memory]");
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        if (groups[i].bytes)
+            printf("%s %s %s", i ? " +" : "", groups[i].name, format_bytes((double)groups[i].bytes, text));
+    printf(" = %s\n", format_bytes((double)memory_total(plan), text));
 }
 
 static size_t host_memory_available(void) {

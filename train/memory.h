@@ -6,10 +6,12 @@
 
 typedef struct {
     size_t weights, gradients, optimizer, activations, batches; /* bytes */
+    size_t data;                                                /* what lies there whole: Dataset.resident */
     size_t scratch;                                             /* the device's own */
 } MemoryPlan;
 
-/* train and validation are batches at least as large as any that will come (either may be NULL). half: the type of the
+/* train and validation are batches at least as large as any that will come (either may be NULL; without train there are
+ * no gradients and no optimizer). half: the type of the
  * activations; f32: no 16-bit type is used. device: whose own memory counts too, or NULL. */
 MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
                        bool recompute);

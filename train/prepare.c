@@ -9,6 +9,7 @@
 #include "train/log.h"
 #include "train/loop.h"
 #include "train/memory.h"
+#include "train/pass.h"
 
 /* Options that decide which samples a micro-batch holds: a run cannot go on bit by bit if one of them has changed. */
 static const char *const stream_options[] = {"batch-size", "grad-accumulation", "token-budget", "bucketing",
@@ -20,9 +21,16 @@ static DType half_type(const Training *t) { return t->options->amp ? t->device->
 /* A device with memory of its own has two batches there, each with room for any that comes. */
 static size_t batch_bytes(const Training *t, const TrainOptions *o) {
     LoaderOptions train = train_loader_options(o, NULL), validation = validation_loader_options(o);
-    size_t bytes = loader_batch_bytes(t->train, &train, NULL);
+    size_t bytes = t->train ? loader_batch_bytes(t->train, &train, NULL) : 0;
     size_t of_validation = t->validation ? loader_batch_bytes(t->validation, &validation, NULL) : 0;
     return bytes > of_validation ? bytes : of_validation;
+}
+
+/* A batch that dominates all of the data set, and the resident tensor behind it. */
+static Batch largest_batch(const Training *t, const Dataset *dataset, int64_t batch_size, int64_t token_budget) {
+    Batch batch = t->largest_batch(dataset, batch_size, token_budget);
+    batch.fields[batch.n_fields] = dataset->resident;
+    return batch;
 }
 
 /* Scratch memory is not largest where the batch is: fewer sequences, as at the end of an epoch, are divided into more
@@ -30,7 +38,7 @@ static size_t batch_bytes(const Training *t, const TrainOptions *o) {
 static size_t most_scratch(Training *t, const TrainOptions *o, DType half, size_t most) {
     enum { FEW = 32 };
     for (int64_t n = o->batch_size && o->batch_size <= FEW ? o->batch_size - 1 : FEW; n > 0; n--) {
-        Batch batch = t->largest_batch(t->train, n, o->token_budget);
+        Batch batch = largest_batch(t, t->train, n, o->token_budget);
         MemoryPlan plan = memory_plan(t->model, t->device, half, &batch, NULL, o->grad_checkpointing);
         if (plan.scratch > most) most = plan.scratch;
         batch_close(&batch);
@@ -40,20 +48,24 @@ static size_t most_scratch(Training *t, const TrainOptions *o, DType half, size_
 
 static MemoryPlan plan_for(Training *t, const TrainOptions *o, DType half) {
     Device *device = t->device;
-    Batch train = t->largest_batch(t->train, o->batch_size, o->token_budget), validation;
-    if (t->validation) validation = t->largest_batch(t->validation, o->val_batch_size, 0);
-    MemoryPlan plan =
-        memory_plan(t->model, device, half, &train, t->validation ? &validation : NULL, o->grad_checkpointing);
-    batch_close(&train);
-    if (t->validation) batch_close(&validation);
-    if (device->measure) plan.scratch = most_scratch(t, o, half, plan.scratch) + device->allocated;
+    const Dataset *measured = t->inference && !t->validation ? t->train : t->validation;
+    Batch train, validation;
+    if (!t->inference) train = largest_batch(t, t->train, o->batch_size, o->token_budget);
+    if (measured) validation = largest_batch(t, measured, o->val_batch_size, 0);
+    MemoryPlan plan = memory_plan(t->model, device, half, t->inference ? NULL : &train, measured ? &validation : NULL,
+                                  o->grad_checkpointing);
+    if (!t->inference) batch_close(&train);
+    if (measured) batch_close(&validation);
+    if (device->measure && !t->inference) plan.scratch = most_scratch(t, o, half, plan.scratch);
+    if (!device->host_memory) plan.scratch += device->allocated;
     if (!device->host_memory) plan.batches = 2 * batch_bytes(t, o); /* one is copied while the other is worked on */
     return plan;
 }
 
-/* What the device has taken for itself is not available any more, but part of what the run needs. */
+/* What the device has taken for itself is not available any more, but part of what the run needs; so is the data, where
+ * the device reads it in place. */
 static bool fits(const Training *t, const MemoryPlan *plan, size_t available) {
-    return memory_total(plan) <= available + (t->device->host_memory ? 0 : t->device->allocated);
+    return memory_total(plan) <= available + (t->device->host_memory ? plan->data : t->device->allocated);
 }
 
 /* The plan with a smaller batch, and no more than twice that for the validation. */
@@ -71,6 +83,8 @@ static _Noreturn void die_too_large(Training *t, const MemoryPlan *plan, size_t 
     char need[32], have[32], validation[48] = "";
     format_bytes((double)memory_total(plan), need);
     format_bytes((double)available, have);
+    if (t->inference)
+        die("the weights and a batch need %s and %s are available; give a smaller --val-batch-size", need, have);
     if (!o->grad_checkpointing) {
         MemoryPlan less = plan_with(t, o->batch_size, true);
         if (fits(t, &less, available))
@@ -101,20 +115,25 @@ static Tensor flat_tensor(Training *t, DType type, int64_t n) {
 static void allocate(Training *t) {
     MemoryPlan plan = plan_for(t, t->options, half_type(t));
     size_t available = memory_available(t->device), own = t->device->allocated;
+    t->device->peak_allocated = own; /* of this training */
     memory_print(&plan);
     t->planned_bytes = memory_total(&plan);
     if (!fits(t, &plan, available)) die_too_large(t, &plan, available);
     Model *model = t->model;
     int64_t n = model->params.flat_count;
     model->weights = flat_tensor(t, DTYPE_F32, n);
-    model->gradients = flat_tensor(t, DTYPE_F32, n);
-    t->m = flat_tensor(t, DTYPE_F32, n);
-    t->v = flat_tensor(t, DTYPE_F32, n);
     if (half_type(t) != DTYPE_F32) model->half_weights = flat_tensor(t, half_type(t), n);
-    if (half_type(t) == DTYPE_F16) model->loss_scale = flat_tensor(t, DTYPE_F32, LOSS_SCALE_FIELDS);
+    if (!t->inference) {
+        model->gradients = flat_tensor(t, DTYPE_F32, n);
+        t->m = flat_tensor(t, DTYPE_F32, n);
+        t->v = flat_tensor(t, DTYPE_F32, n);
+        if (half_type(t) == DTYPE_F16) model->loss_scale = flat_tensor(t, DTYPE_F32, LOSS_SCALE_FIELDS);
+    }
     t->activations = arena_open(t->device, plan.activations, "activations");
-    for (int i = 0; i < 3; i++)
-        t->staging[i] = t->device->host_memory ? NULL : xaligned((size_t)t->model->params.flat_count * sizeof(float));
+    residents_add(t, t->train);
+    residents_add(t, t->validation);
+    for (int i = 0; i < (t->inference ? 1 : 3); i++)
+        t->staging[i] = t->device->host_memory ? NULL : xaligned((size_t)n * sizeof(float));
     if (t->device->reserve) t->device->reserve(t->device, plan.scratch - own, plan.batches / 2);
 }
 
@@ -163,10 +182,12 @@ static void compare_options(const Training *t, const char *before_text) {
 static int64_t data_hash(const Dataset *dataset) {
     uint64_t hash = HASH_START;
     for (int64_t i = 0; i < dataset->n_samples; i++) {
-        int64_t numbers[1 + BATCH_MAX_COUNTS] = {dataset->tokens(dataset, i)};
+        int64_t tokens = dataset->tokens(dataset, i);
+        double counts[BATCH_MAX_COUNTS] = {0};
         const char *id = dataset->sample_id(dataset, i);
-        dataset->counts(dataset, i, numbers + 1);
-        hash = hash_bytes(hash_bytes(hash, id, strlen(id)), numbers, sizeof numbers);
+        dataset->counts(dataset, i, counts);
+        hash = hash_bytes(hash_bytes(hash, id, strlen(id)), &tokens, sizeof tokens);
+        hash = hash_bytes(hash, counts, sizeof counts);
     }
     return (int64_t)hash;
 }
@@ -192,20 +213,25 @@ static void resume(Training *t) {
            (long long)t->state.epoch, (long long)t->state.batch_index);
 }
 
+static void import_base(Training *t, const ImportRules *rules) {
+    const char *path = t->options->base_checkpoint;
+    ImportReport *r = &t->import;
+    Error error;
+    char aside[32] = "";
+    if (!checkpoint_import(path, &t->model->params, rules, host_view(t, 0), &t->source, &t->carried, &t->n_carried, r,
+                           &error))
+        die("--base-checkpoint %s: %s", path, error.text);
+    if (r->aside) snprintf(aside, sizeof aside, ", %d left aside", r->aside);
+    printf("[Base] %s: %d tensors loaded, %d resized, %d carried along untouched%s, %d skipped, %d missing%s%s\n", path,
+           r->loaded, r->resized, r->carried, aside, r->skipped, r->missing, r->missing ? ": " : "",
+           r->missing ? r->missing_names : "");
+}
+
 static void start_fresh(Training *t) {
     const TrainOptions *o = t->options;
-    ParamTable *table = &t->model->params;
-    Error error;
-    params_initialize(table, host_view(t, 0), (uint64_t)o->seed);
-    if (o->base_checkpoint) {
-        ImportReport *r = &t->import;
-        if (!checkpoint_import(o->base_checkpoint, table, t->resizable, t->n_resizable, host_view(t, 0), &t->source,
-                               &t->carried, &t->n_carried, r, &error))
-            die("--base-checkpoint %s: %s", o->base_checkpoint, error.text);
-        printf("[Base] %s: %d tensors loaded, %d resized, %d carried along untouched, %d skipped, %d missing%s%s\n",
-               o->base_checkpoint, r->loaded, r->resized, r->carried, r->skipped, r->missing, r->missing ? ": " : "",
-               r->missing ? r->missing_names : "");
-    }
+    params_initialize(&t->model->params, host_view(t, 0), (uint64_t)o->seed);
+    if (o->base_checkpoint)
+        import_base(t, &(ImportRules){t->resizable, t->n_resizable, t->import_only, t->n_import_only});
     upload_parts(t, 1);
     t->state = (TrainState){.seed = (uint64_t)o->seed,
                             .best = INFINITY,
@@ -242,17 +268,33 @@ void train_prepare(Training *t) {
     derive(t);
 }
 
+void train_prepare_inference(Training *t) {
+    static const char *const all[] = {""};
+    t->inference = true;
+    allocate(t);
+    memset(host_view(t, 0), 0, (size_t)t->model->params.flat_count * sizeof(float));
+    if (!t->options->base_checkpoint) die_usage("there are no weights: give --base-checkpoint");
+    import_base(t, &(ImportRules){.only = all, .n_only = 1});
+    upload_parts(t, 1);
+    if (tensor_given(t->model->half_weights)) cast(t->device, t->model->half_weights, t->model->weights);
+}
+
 void train_close(Training *t) {
     Device *device = t->device;
-    Tensor parts[] = {t->model->weights, t->model->gradients, t->m, t->v, t->model->half_weights, t->model->loss_scale};
-    for (int i = 0; i < 6; i++)
-        if (tensor_given(parts[i])) device->release(device, parts[i].data, tensor_bytes(parts[i]));
+    Model *model = t->model;
+    Tensor *parts[] = {&model->weights, &model->gradients, &t->m, &t->v, &model->half_weights, &model->loss_scale};
+    for (int i = 0; i < 6; i++) {
+        if (tensor_given(*parts[i])) device->release(device, parts[i]->data, tensor_bytes(*parts[i]));
+        *parts[i] = tensor_none();
+    }
     arena_close(&t->activations);
+    residents_release(t, 0);
     tensor_file_close(&t->source);
     for (int i = 0; i < 3; i++) free(t->staging[i]);
     free(t->carried);
     free(t->resumed_from);
     free(t->import.missing_names);
+    free(t->state.options_json);
 }
 
 void train_dry_run(Training *t) {
@@ -260,7 +302,7 @@ void train_dry_run(Training *t) {
     bool gpu = !t->device->host_memory, for_a_gpu = gpu || strcmp(o->device, "cpu") != 0;
     DType half = !o->amp ? DTYPE_F32 : gpu ? t->device->half : for_a_gpu ? DTYPE_BF16 : DTYPE_F32;
     MemoryPlan plan = plan_for(t, o, half);
-    Batch batch = t->largest_batch(t->train, o->batch_size, o->token_budget);
+    Batch batch = largest_batch(t, t->train, o->batch_size, o->token_budget);
     Device *dry = dry_device_open();
     dry->half = half;
     rehearse_step(t->model, dry, &batch, o->grad_accumulation, o->grad_checkpointing);

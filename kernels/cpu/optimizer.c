@@ -36,22 +36,24 @@ static void cpu_global_norm(Device *device, Tensor norm, Tensor grads, Tensor lo
     *(float *)norm.data = (float)(sqrt(total) / factor_of(loss_scale));
 }
 
-/* With g the clipped gradient and t the step:
+/* With g the clipped gradient, t the step, and lr times the segment's rate:
  *   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
  *   p = p (1 - lr wd) - lr / (1 - b1^t) m / (sqrt(v / (1 - b2^t)) + eps). */
 static void cpu_adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v, Tensor grads, Tensor norm,
                              Tensor loss_scale, const Segment *segments, int n_segments, AdamW o) {
-    double length = (double)*(const float *)norm.data + 1e-6, lr = (double)o.learning_rate, t = (double)o.step;
+    double length = (double)*(const float *)norm.data + 1e-6, t = (double)o.step;
     if (!isfinite(length)) return;
     if (tensor_given(copy)) die("adamw_update: the cpu device has no 16-bit parameters");
     if (tensor_given(loss_scale)) t = (double)((const float *)loss_scale.data)[LOSS_SCALE_DONE] + 1;
     float clip = (float)((o.clip > 0 && length > (double)o.clip ? (double)o.clip / length : 1) / factor_of(loss_scale));
-    float rate = (float)(lr / (1 - pow((double)o.beta1, t))), root = (float)(1 / sqrt(1 - pow((double)o.beta2, t)));
+    double correction = 1 - pow((double)o.beta1, t);
+    float root = (float)(1 / sqrt(1 - pow((double)o.beta2, t)));
     float old1 = o.beta1, new1 = (float)(1 - (double)o.beta1), old2 = o.beta2, new2 = (float)(1 - (double)o.beta2);
     float epsilon = o.epsilon;
     for (int s = 0; s < n_segments; s++) {
         int64_t begin = segments[s].begin, n = segments[s].end - begin;
-        float keep = (float)(1 - lr * (double)segments[s].weight_decay);
+        double lr = (double)o.learning_rate * (double)segments[s].rate;
+        float keep = (float)(1 - lr * (double)segments[s].weight_decay), rate = (float)(lr / correction);
         float *p = (float *)params.data + begin, *mean = (float *)m.data + begin, *square = (float *)v.data + begin;
         const float *g = (const float *)grads.data + begin;
 #pragma omp parallel for simd num_threads(device->n_threads) schedule(static)

@@ -116,11 +116,20 @@ static size_t cuda_available(const Device *device) {
     return available;
 }
 
-static void cuda_close(Device *device) {
+/* One that still runs is waited for. */
+static void cuda_forget(Device *device) {
     CudaState *state = cuda_state(device);
-    for (int i = 0; i < RECORDINGS; i++)
+    wait_for_operations(device);
+    for (int i = 0; i < RECORDINGS; i++) {
         if (state->recordings[i].graph)
             cuda_check(cudaGraphExecDestroy(state->recordings[i].graph), "forgetting a graph");
+        state->recordings[i] = (Recording){0};
+    }
+}
+
+static void cuda_close(Device *device) {
+    CudaState *state = cuda_state(device);
+    cuda_forget(device);
     cublas_close(device);
     for (int i = 0; state->timed && i < MOST_TIMED && state->timed[i].begin; i++) {
         cuda_check(cudaEventDestroy(state->timed[i].begin), "closing an event");
@@ -313,6 +322,7 @@ Device *cuda_device_open(int index) {
                        .measure = cuda_measure,
                        .reserve = cuda_reserve,
                        .repeat = cuda_repeat,
+                       .forget = cuda_forget,
                        .close = cuda_close,
                        .state = state};
     card_name(device->card, properties.name);

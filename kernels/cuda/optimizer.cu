@@ -15,6 +15,7 @@ struct SegmentList {
     int64_t begin[SEGMENTS], end[SEGMENTS];
     int32_t first_block[SEGMENTS + 1];
     float keep[SEGMENTS]; /* what weight decay multiplies parameters by */
+    float rate[SEGMENTS]; /* what the learning rate is multiplied by */
     int32_t count;
 };
 
@@ -30,7 +31,8 @@ void for_lists(const char *op, const Segment *segments, int n_segments, double r
             if (begin == end) continue;
             list.begin[list.count] = begin;
             list.end[list.count] = end;
-            list.keep[list.count] = (float)(1 - rate * (double)segments[s].weight_decay);
+            list.rate[list.count] = segments[s].rate;
+            list.keep[list.count] = (float)(1 - rate * (double)segments[s].rate * (double)segments[s].weight_decay);
             blocks += ceil_div(end, PIECE) - begin / PIECE;
             list.first_block[++list.count] = (int32_t)grid_of(op, blocks);
         }
@@ -142,7 +144,7 @@ struct Moments {
 /* With g the clipped gradient and t the step:
  *   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
  *   p = p (1 - lr wd) - lr / (1 - b1^t) m / (sqrt(v / (1 - b2^t)) + eps),
- * elements at .. at + W - 1. copy, in type T, may be null. */
+ * lr times the segment's rate, elements at .. at + W - 1. copy, in type T, may be null. */
 template <int W, class T>
 GPU_INLINE void update(float *params, T *copy, float *m, float *v, const float *grads, int64_t at, float keep,
                        const Step &step, const Moments &o) {
@@ -170,6 +172,7 @@ __global__ void __launch_bounds__(BLOCK) adamw(float *params, T *copy, float *m,
     if (!step.wanted) return;
     Part part = part_of_block(list);
     float keep = list.keep[part.segment];
+    step.rate *= list.rate[part.segment];
     for (int64_t at = part.piece + threadIdx.x * W; at < part.end; at += BLOCK * W) {
         if (at >= part.begin && at + W <= part.end) {
             update<W>(params, copy, m, v, grads, at, keep, step, moments);

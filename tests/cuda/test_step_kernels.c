@@ -110,12 +110,14 @@ static void check_sums(DType type) {
 }
 
 enum { PARAMS = 9011, MANY = 150 };
-static const Segment few[] = {{0, 5, 0.1f}, {16, 5000, 0}, {5001, 5001, 0}, {5010, PARAMS - 3, 0.5f}};
+static const Segment few[] = {
+    {0, 5, 0.1f, 1, 0}, {16, 5000, 0, 0.25f, 0}, {5001, 5001, 0, 1, 0}, {5010, PARAMS - 3, 0.5f, 1.5f, 1}};
 
 /* 150 segments of 1 to 59 elements with gaps between them: more than one launch takes. */
 static const Segment *many_segments(void) {
     static Segment many[MANY];
-    for (int i = 0; i < MANY; i++) many[i] = (Segment){60 * i, 60 * i + 1 + 7 * i % 59, 0.01f * (float)(i % 3)};
+    for (int i = 0; i < MANY; i++)
+        many[i] = (Segment){60 * i, 60 * i + 1 + 7 * i % 59, 0.01f * (float)(i % 3), 1 + (float)(i % 5), 0};
     return many;
 }
 
@@ -140,8 +142,8 @@ static void check_norm(const Segment *segments, int n, float scale) {
         expect("global_norm", norm, 4 * U);
     }
     Pair moved = shifted(g, PARAMS - 1, 0);
-    global_norm(rig.cpu, norm.cpu, moved.cpu, tensor_none(), (Segment[]){{16, 4500, 0}}, 1);
-    global_norm(rig.cuda, norm.cuda, moved.cuda, tensor_none(), (Segment[]){{16, 4500, 0}}, 1);
+    global_norm(rig.cpu, norm.cpu, moved.cpu, tensor_none(), (Segment[]){{16, 4500, 0, 1, 0}}, 1);
+    global_norm(rig.cuda, norm.cuda, moved.cuda, tensor_none(), (Segment[]){{16, 4500, 0, 1, 0}}, 1);
     if (n == 4) expect("global_norm of a shifted buffer", norm, 4 * U);
 }
 
@@ -215,7 +217,7 @@ static void check_adamw(DType type) {
     check_updates(type, few, 4, plain, 0, false, 3);
     check_updates(type, few, 4, clipped, 0, false, 3);
     check_updates(type, few, 4, clipped, 1024, false, 0.5f); /* the step is the scale's, not the options' */
-    check_updates(type, (Segment[]){{3, 4500, 0.1f}}, 1, clipped, 0, true, 3);
+    check_updates(type, (Segment[]){{3, 4500, 0.1f, 1, 0}}, 1, clipped, 0, true, 3);
     check_updates(type, many_segments(), MANY, plain, 0, false, 3);
     check_updates(type, few, 4, clipped, 1024, false, INFINITY);
     check_updates(type, few, 4, clipped, 0, false, NAN);

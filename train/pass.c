@@ -1,0 +1,164 @@
+/* A pass is queued, never waited for. Between two batches whose fields lie in the same place and have the same sizes,
+ * and whose sequences have the same lengths, only numbers in the device's memory differ, so that the device may repeat
+ * what it recorded: results are written to one place, and copied from there to where they belong. */
+#include "train/pass.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/memory.h"
+
+Passes passes_open(Training *t, size_t batch_bytes, int sequences) {
+    Device *device = t->device;
+    const Model *model = t->model;
+    size_t sums = (size_t)model->n_metrics * sizeof(float), outputs = (size_t)(sequences * model->n_outputs) * 4;
+    Passes p = {.t = t, .batch_bytes = batch_bytes};
+    p.numbers = device->allocate(device, sizeof *p.numbers);
+    p.sums = tensor_1d(device->allocate(device, sums), DTYPE_F32, model->n_metrics);
+    if (outputs) p.outputs = tensor_2d(device->allocate(device, outputs), DTYPE_F32, sequences, model->n_outputs);
+    p.key = xcalloc((size_t)(3 + 3 * (BATCH_MAX_FIELDS + 1) + sequences + 1), sizeof *p.key);
+    for (int i = 0; i < 2 && !device->host_memory; i++) p.batch_memory[i] = device->allocate(device, batch_bytes);
+    return p;
+}
+
+/* What was recorded names memory that is released here. */
+void passes_close(Passes *p) {
+    Device *device = p->t->device;
+    if (device->forget) device->forget(device);
+    device->release(device, p->numbers, sizeof *p->numbers);
+    device->release(device, p->sums.data, tensor_bytes(p->sums));
+    if (tensor_given(p->outputs)) device->release(device, p->outputs.data, tensor_bytes(p->outputs));
+    for (int i = 0; i < 2; i++)
+        if (p->batch_memory[i]) device->release(device, p->batch_memory[i], p->batch_bytes);
+    free(p->key);
+    *p = (Passes){0};
+}
+
+static Tensor resident_on_device(const Training *t, Tensor host) {
+    if (t->device->host_memory || !tensor_given(host)) return host;
+    for (int i = 0; i < t->n_residents; i++)
+        if (t->residents[i].host == host.data) host.data = t->residents[i].device;
+    return host;
+}
+
+void residents_add(Training *t, const Dataset *dataset) {
+    Device *device = t->device;
+    Tensor host = dataset ? dataset->resident : tensor_none();
+    size_t bytes = tensor_given(host) ? tensor_bytes(host) : 0;
+    if (!bytes || resident_on_device(t, host).data != host.data || device->host_memory) return;
+    assert(t->n_residents < TRAIN_MAX_RESIDENTS);
+    void *memory = device->allocate(device, bytes);
+    device->upload(device, memory, host.data, bytes);
+    t->residents[t->n_residents++] = (Resident){host.data, memory, bytes};
+}
+
+void residents_release(Training *t, int from) {
+    while (t->n_residents > from) {
+        const Resident *last = &t->residents[--t->n_residents];
+        t->device->release(t->device, last->device, last->bytes);
+    }
+}
+
+/* The fields of a batch where the device can read them: one copy, beside the work on the batch before, or none. */
+static void fields_on_device(Passes *p, const Batch *batch, Tensor *fields) {
+    Device *device = p->t->device;
+    for (int i = 0; i < batch->n_fields; i++) fields[i] = batch->fields[i];
+    fields[batch->n_fields] = resident_on_device(p->t, batch->fields[batch->n_fields]);
+    if (device->host_memory) return;
+    int slot = (int)(p->n_staged++ % 2);
+    device->stage(device, slot, p->batch_memory[slot], batch->buffer, batch->size);
+    for (int i = 0; i < batch->n_fields; i++)
+        if (fields[i].data) fields[i].data = p->batch_memory[slot] + ((char *)fields[i].data - batch->buffer);
+}
+
+typedef struct {
+    Training *t;
+    const Batch *batch;
+    const Tensor *fields;
+    const Pass *pass;
+} ModelCall;
+
+static void call_model(void *argument) {
+    const ModelCall *c = argument;
+    c->t->model->run(c->t->model, c->t->device, &c->t->activations, c->batch, c->fields, c->pass);
+}
+
+/* All that decides a call's operations; its bytes. */
+static size_t make_key(Passes *p, const Batch *batch, const Tensor *fields, const Pass *pass) {
+    int n = 0, lengths = batch->n_sequences + 1;
+    p->key[n++] = pass->train;
+    p->key[n++] = tensor_given(pass->outputs);
+    p->key[n++] = lengths;
+    for (int i = 0; i <= batch->n_fields; i++) {
+        p->key[n++] = (int64_t)(intptr_t)fields[i].data;
+        for (int d = 0; d < 2; d++) p->key[n++] = fields[i].dims[d];
+    }
+    memcpy(p->key + n, batch->fields[BATCH_OFFSETS].data, (size_t)lengths * sizeof(int32_t));
+    return (size_t)n * sizeof *p->key + (size_t)lengths * sizeof(int32_t);
+}
+
+void passes_run(Passes *p, const Batch *batch, Pass pass, Tensor sums, Tensor outputs) {
+    Training *t = p->t;
+    Device *device = t->device;
+    Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
+    int64_t n = (int64_t)batch->n_sequences * t->model->n_outputs;
+    fields_on_device(p, batch, fields);
+    pass.sums = p->sums;
+    if (tensor_given(outputs))
+        pass.outputs = tensor_2d(p->outputs.data, DTYPE_F32, batch->n_sequences, t->model->n_outputs);
+    ModelCall call = {t, batch, fields, &pass};
+    if (device->repeat && !pass.dump)
+        device->repeat(device, p->key, make_key(p, batch, fields, &pass), call_model, &call);
+    else
+        call_model(&call);
+    if (tensor_given(sums)) cast(device, sums, p->sums);
+    if (tensor_given(outputs)) cast(device, outputs, tensor_1d(p->outputs.data, DTYPE_F32, n));
+}
+
+void passes_measure(Passes *p, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts) {
+    int64_t n_metrics = p->t->model->n_metrics, n_outputs = p->t->model->n_outputs, sample = 0;
+    for (int64_t b = 0; b < batches; b++) {
+        const Batch *batch = loader_next(loader);
+        Tensor row = tensor_none(), rows = tensor_none();
+        if (tensor_given(sums)) row = tensor_1d((float *)sums.data + b * n_metrics, DTYPE_F32, n_metrics);
+        if (tensor_given(outputs))
+            rows = tensor_1d((float *)outputs.data + sample * n_outputs, DTYPE_F32, batch->n_sequences * n_outputs);
+        passes_run(p, batch, (Pass){.train = false}, row, rows);
+        for (int i = 0; counts && i < BATCH_MAX_COUNTS; i++) counts[i] += batch->counts[i];
+        sample += batch->n_sequences;
+    }
+}
+
+/* Room for the activations of a data set that the memory was not planned for. */
+static void make_room(Training *t, const Dataset *dataset) {
+    Batch largest = t->largest_batch(dataset, t->options->val_batch_size, 0);
+    largest.fields[largest.n_fields] = dataset->resident;
+    DType half = tensor_given(t->model->half_weights) ? t->model->half_weights.dtype : DTYPE_F32;
+    size_t needed = memory_plan(t->model, NULL, half, NULL, &largest, false).activations;
+    batch_close(&largest);
+    if (needed <= t->activations.capacity) return;
+    arena_close(&t->activations);
+    t->activations = arena_open(t->device, needed, "activations");
+}
+
+void train_outputs(Training *t, const Dataset *dataset, float *outputs) {
+    Device *device = t->device;
+    LoaderOptions options = validation_loader_options(t->options);
+    int sequences, n_residents = t->n_residents;
+    assert(t->model->n_outputs > 0);
+    options.epoch_limit = 0;
+    size_t bytes = loader_batch_bytes(dataset, &options, &sequences);
+    size_t size = (size_t)(dataset->n_samples * t->model->n_outputs) * sizeof(float);
+    Tensor all = tensor_2d(device->allocate(device, size), DTYPE_F32, dataset->n_samples, t->model->n_outputs);
+    make_room(t, dataset);
+    residents_add(t, dataset);
+    Passes passes = passes_open(t, bytes, sequences);
+    Loader *loader = loader_open(dataset, &options);
+    passes_measure(&passes, loader, loader_epoch_batches(dataset, &options, 0), tensor_none(), all, NULL);
+    device->download(device, outputs, all.data, size);
+    loader_close(loader);
+    passes_close(&passes);
+    residents_release(t, n_residents);
+    device->release(device, all.data, size);
+}
