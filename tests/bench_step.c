@@ -25,7 +25,7 @@ typedef struct {
     Segment *segments;
     int n_segments;
     Arena arena;
-    Tensor fields[BATCH_MAX_FIELDS];
+    Tensor fields[BATCH_MAX_FIELDS + 1];
 } Bench;
 
 static Tensor flat(Device *device, DType type, int64_t n) {

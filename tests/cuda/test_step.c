@@ -121,7 +121,7 @@ static void side_steps(Side *side, bool recompute, uint32_t micro_batches) {
     Device *device = side->device;
     Model *model = side->model;
     Batch *batch = side->batch;
-    Tensor fields[BATCH_MAX_FIELDS] = {{0}};
+    Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
     char *memory = device->allocate(device, batch->size);
     device->upload(device, memory, batch->buffer, batch->size);
     for (int i = 0; i < batch->n_fields; i++) {
