@@ -346,6 +346,12 @@ static void pictures_are_xml_and_show_the_numbers(void **state) {
     assert_contains(reliability, ">ECE 0.4000</text>");
     free(reliability);
     free(directory);
+    directory = report(&p, 0.1, "pooled", "sure"); /* confidence 1 / (1 + 5 / 5^10), which is above the accuracy */
+    reliability = picture(directory, "reliability_pooled_sure.svg");
+    assert_contains(reliability, "<rect x=\"464.0\" y=\"98.0\" width=\"28.0\" height=\"378.0\" class=\"bar\"");
+    assert_contains(reliability, "<rect x=\"464.0\" y=\"56.0\" width=\"28.0\" height=\"42.0\" class=\"gap\"");
+    free(reliability);
+    free(directory);
 }
 
 static void what_cannot_be_reported(void **state) {
@@ -519,6 +525,54 @@ static void a_planted_scale_and_bias_is_found(void **state) {
                 4 * few * 5 / 2); /* a logit, of 5 at most, times the shift changes the Hessian so much */
 }
 
+/* What a fit makes least, computed from the probabilities that it gives. */
+static double objective(const Calibration *c, const Predictions *p) {
+    double *probabilities = xmalloc((size_t)p->n * THREE * sizeof *probabilities), sum = 0;
+    Evaluation e;
+    Error error;
+    if (!calibration_apply(c, p, probabilities, &error) || !evaluation_of(p, probabilities, &e, &error))
+        fail_msg("%s", error.text);
+    for (int k = 0; k < THREE && c->kind == CALIBRATION_VECTOR; k++)
+        sum += (c->scale[k] - 1) * (c->scale[k] - 1) + c->bias[k] * c->bias[k];
+    sum = sum / 2 + c->slope * c->slope / 2 + e.calibration.nll * (double)p->n;
+    evaluation_free(&e);
+    free(probabilities);
+    return sum;
+}
+
+/* The slope along one parameter, by central differences: off by step^2 / 6 of a third derivative, which is below n
+ * times a logit cubed, 144 * 5^3, and by the rounding of some hundred over the step. A Newton step short of the
+ * minimum, by a tenth of a standard error, leaves a tenth of the root of a curvature of 50. */
+static void assert_flat(const Calibration *c, double *parameter, const Predictions *p) {
+    const double step = 1e-5, at = *parameter;
+    *parameter = at + step;
+    double above = objective(c, p);
+    *parameter = at - step;
+    double below = objective(c, p);
+    *parameter = at;
+    assert_near((above - below) / (2 * step), 0, step * step / 6 * 144 * 125 + 300 * 0x1p-52 * 10 / step);
+    assert_true(above > objective(c, p) && below > objective(c, p));
+}
+
+/* Rows that no such map makes true: the temperature depends on the root of what is given as SNR. */
+static void fits_end_at_the_minimum(void **state) {
+    (void)state;
+    TrueRows *rows = true_rows((Distortion){.temperature = 2, .slope = 1}, 1);
+    Predictions *p = &rows->predictions;
+    for (int i = 0; i < p->n; i++) rows->snr[i] *= rows->snr[i];
+    Calibration snr = fit(CALIBRATION_SNR, rows), vector = fit(CALIBRATION_VECTOR, rows);
+    assert_flat(&snr, &snr.intercept, p);
+    assert_flat(&snr, &snr.slope, p);
+    for (int k = 0; k < THREE; k++) {
+        assert_flat(&vector, &vector.scale[k], p);
+        assert_flat(&vector, &vector.bias[k], p);
+    }
+    assert_true(snr.iterations < 12 && vector.iterations < 12); /* half as many more without a term of the Hessian */
+    calibration_free(&snr);
+    calibration_free(&vector);
+    free(rows);
+}
+
 static void a_class_without_rows_does_not_run_away(void **state) {
     (void)state;
     TrueRows *rows = true_rows((Distortion){.temperature = 2}, 1);
@@ -547,10 +601,12 @@ static void calibrations_are_judged_on_the_test_rows(void **state) {
     Grid vector = grid_read(directory, "vector_scaling_results.csv"),
          snr = grid_read(directory, "snr_aware_results.csv");
     Evaluation before = evaluate(&test->predictions);
+    Calibration fitted = fit(CALIBRATION_SNR, validation), other = fit(CALIBRATION_SNR, test);
     assert_near(number(&temperature, NULL, "ece_before"), before.calibration.ece, 0);
     assert_near(number(&temperature, NULL, "nll_before"), before.calibration.nll, 0);
     assert_near(number(&temperature, NULL, "accuracy"), before.scores.accuracy, 0);
-    assert_near(number(&snr, NULL, "slope"), 0.5, 0.01);
+    assert_near(number(&snr, NULL, "slope"), fitted.slope, 0);
+    assert_true(fitted.slope != other.slope);
     assert_near(number(&snr, NULL, "temperature_at_snr_high"), 2 * exp(0.5 * 15 / sqrt(125)), 0.02);
     assert_near(number(&snr, NULL, "ece"), 0, 0.005); /* true probabilities, but for the prior's shift */
     assert_near(number(&snr, NULL, "adaptive_ece"), 0, 0.005);
@@ -563,6 +619,8 @@ static void calibrations_are_judged_on_the_test_rows(void **state) {
     static const char *const pictures[] = {"reliability_before.svg", "reliability_temp_scaling.svg",
                                            "reliability_vector_scaling.svg", "reliability_snr_aware.svg"};
     for (int i = 0; i < 4; i++) free(picture(directory, pictures[i]));
+    calibration_free(&fitted);
+    calibration_free(&other);
     json_decref(json);
     evaluation_free(&before);
     free(temperature.text);
@@ -695,6 +753,7 @@ int main(void) {
         cmocka_unit_test(a_planted_slope_over_snr_is_found),
         cmocka_unit_test(snr_without_spread_is_a_temperature),
         cmocka_unit_test(a_planted_scale_and_bias_is_found),
+        cmocka_unit_test(fits_end_at_the_minimum),
         cmocka_unit_test(a_class_without_rows_does_not_run_away),
         cmocka_unit_test(calibrations_are_judged_on_the_test_rows),
         cmocka_unit_test(folds_have_means_and_deviations),
