@@ -109,6 +109,18 @@ void embedding_backward(Device *device, Tensor dtable, Tensor dposition_table, T
              device, dtable, dposition_table, dx, rows, ids, positions);
 }
 
+void place_rows(Device *device, Tensor x, Tensor y, Tensor rows, Tensor positions, Tensor table) {
+    const char *op = "place_rows";
+    expect(op, "x", x, activation_type(device, op, "x", x), -1, -1);
+    expect(op, "y", y, x.dtype, -1, x.dims[1]);
+    expect(op, "rows", rows, DTYPE_I32, y.dims[0], 0);
+    expect(op, "positions", positions, DTYPE_I32, y.dims[0], 0);
+    expect(op, "table", table, DTYPE_F32, -1, x.dims[1]);
+    double n = (double)tensor_numel(y);
+    DISPATCH(place_rows, n, 2 * bytes_of(y) + 4 * n + bytes_of(rows) + bytes_of(positions), device, x, y, rows,
+             positions, table);
+}
+
 static void check_rows(const Device *device, const char *op, Tensor packed, DType type, Tensor wide, Tensor rows) {
     expect(op, "x", wide, activation_type(device, op, "x", wide), -1, -1);
     expect(op, "y", packed, type, -1, wide.dims[1]);
@@ -311,26 +323,101 @@ void attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Te
 }
 
 static void check_cross_entropy(const Device *device, const char *op, Tensor loss, Tensor correct, Tensor logits,
-                                Tensor targets) {
+                                Tensor targets, Tensor weights) {
     expect(op, "logits", logits, activation_type(device, op, "logits", logits), -1, -1);
     expect(op, "loss", loss, DTYPE_F32, logits.dims[0], 0);
     expect(op, "correct", correct, DTYPE_F32, logits.dims[0], 0);
     expect(op, "targets", targets, DTYPE_I32, logits.dims[0], 0);
+    expect_optional(op, "weights", weights, DTYPE_F32, logits.dims[0], 0);
 }
 
-void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets) {
-    check_cross_entropy(device, "cross_entropy_forward", loss, correct, logits, targets);
-    DISPATCH(cross_entropy_forward, 4 * (double)tensor_numel(logits), bytes_of(logits) + 3 * bytes_of(loss), device,
-             loss, correct, logits, targets);
+void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets, Tensor weights) {
+    check_cross_entropy(device, "cross_entropy_forward", loss, correct, logits, targets, weights);
+    DISPATCH(cross_entropy_forward, 4 * (double)tensor_numel(logits) + (double)tensor_numel(weights),
+             bytes_of(logits) + 3 * bytes_of(loss) + bytes_of(weights), device, loss, correct, logits, targets,
+             weights);
 }
 
 void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
-                                    Tensor scale, Tensor loss_scale) {
-    check_cross_entropy(device, "cross_entropy_forward_backward", loss, correct, logits, targets);
+                                    Tensor weights, Tensor scale, Tensor loss_scale) {
+    check_cross_entropy(device, "cross_entropy_forward_backward", loss, correct, logits, targets, weights);
     expect("cross_entropy_forward_backward", "scale", scale, DTYPE_F32, 1, 0);
     expect_loss_scale("cross_entropy_forward_backward", loss_scale);
-    DISPATCH(cross_entropy_forward_backward, 5 * (double)tensor_numel(logits),
-             2 * bytes_of(logits) + 3 * bytes_of(loss), device, loss, correct, logits, targets, scale, loss_scale);
+    DISPATCH(cross_entropy_forward_backward, 5 * (double)tensor_numel(logits) + 2 * (double)tensor_numel(weights),
+             2 * bytes_of(logits) + 3 * bytes_of(loss) + bytes_of(weights), device, loss, correct, logits, targets,
+             weights, scale, loss_scale);
+}
+
+static void check_squared_error(const Device *device, const char *op, Tensor loss, Tensor y, Tensor targets) {
+    expect(op, "y", y, activation_type(device, op, "y", y), -1, -1);
+    expect(op, "loss", loss, DTYPE_F32, y.dims[0], 0);
+    expect(op, "targets", targets, DTYPE_F32, y.dims[0], y.dims[1]);
+}
+
+void squared_error_forward(Device *device, Tensor loss, Tensor y, Tensor targets) {
+    check_squared_error(device, "squared_error_forward", loss, y, targets);
+    DISPATCH(squared_error_forward, 3 * (double)tensor_numel(y), bytes_of(y) + bytes_of(targets) + bytes_of(loss),
+             device, loss, y, targets);
+}
+
+void squared_error_forward_backward(Device *device, Tensor loss, Tensor y, Tensor targets, Tensor scale,
+                                    Tensor loss_scale) {
+    const char *op = "squared_error_forward_backward";
+    check_squared_error(device, op, loss, y, targets);
+    expect(op, "scale", scale, DTYPE_F32, 1, 0);
+    expect_loss_scale(op, loss_scale);
+    DISPATCH(squared_error_forward_backward, 4 * (double)tensor_numel(y),
+             2 * bytes_of(y) + bytes_of(targets) + bytes_of(loss), device, loss, y, targets, scale, loss_scale);
+}
+
+static void check_normalize_rows(const Device *device, const char *op, Tensor x, Tensor y, Tensor norm) {
+    expect(op, "x", x, activation_type(device, op, "x", x), -1, -1);
+    expect(op, "y", y, DTYPE_F32, x.dims[0], x.dims[1]);
+    expect(op, "norm", norm, DTYPE_F32, x.dims[0], 0);
+}
+
+/* A root and a reciprocal a row. */
+void normalize_rows_forward(Device *device, Tensor y, Tensor norm, Tensor x) {
+    check_normalize_rows(device, "normalize_rows_forward", x, y, norm);
+    DISPATCH(normalize_rows_forward, 3 * (double)tensor_numel(x) + 2 * (double)x.dims[0],
+             bytes_of(x) + bytes_of(y) + bytes_of(norm), device, y, norm, x);
+}
+
+void normalize_rows_backward(Device *device, Tensor dx, Tensor dy, Tensor y, Tensor norm) {
+    check_normalize_rows(device, "normalize_rows_backward", dx, y, norm);
+    expect("normalize_rows_backward", "dy", dy, DTYPE_F32, dx.dims[0], dx.dims[1]);
+    DISPATCH(normalize_rows_backward, 5 * (double)tensor_numel(dx) + (double)dx.dims[0],
+             bytes_of(dx) + bytes_of(dy) + bytes_of(y) + bytes_of(norm), device, dx, dy, y, norm);
+}
+
+/* Returns the number of pairs of a row and another. */
+static double check_nt_xent(const char *op, Tensor z, Tensor lse, float temperature) {
+    expect(op, "z", z, DTYPE_F32, -1, -1);
+    expect(op, "lse", lse, DTYPE_F32, z.dims[0], 0);
+    if (z.dims[0] % 2) die("%s: z has %lld rows, expected two of each sample", op, (long long)z.dims[0]);
+    if (!(temperature > 0)) die("%s: the temperature is %g, expected more than 0", op, (double)temperature);
+    double n = (double)z.dims[0];
+    return n > 0 ? n * (n - 1) : 0;
+}
+
+void nt_xent_forward(Device *device, Tensor loss, Tensor lse, Tensor z, float temperature) {
+    double pairs = check_nt_xent("nt_xent_forward", z, lse, temperature), c = (double)z.dims[1];
+    expect("nt_xent_forward", "loss", loss, DTYPE_F32, z.dims[0], 0);
+    /* Of a pair: the product; temperature, maximum, exponential, sum. Of a row: logarithm, maximum, partner. */
+    DISPATCH(nt_xent_forward, pairs * (2 * c + 4) + 3 * (double)z.dims[0], bytes_of(z) + 2 * bytes_of(loss), device,
+             loss, lse, z, temperature);
+}
+
+void nt_xent_backward(Device *device, Tensor dz, Tensor z, Tensor lse, float temperature, Tensor scale,
+                      Tensor loss_scale) {
+    const char *op = "nt_xent_backward";
+    double pairs = check_nt_xent(op, z, lse, temperature), c = (double)z.dims[1];
+    expect(op, "dz", dz, DTYPE_F32, z.dims[0], z.dims[1]);
+    expect(op, "scale", scale, DTYPE_F32, 1, 0);
+    expect_loss_scale(op, loss_scale);
+    /* Of a pair: the product again and the sum; temperature, two exponents, their exponentials and sum. */
+    DISPATCH(nt_xent_backward, pairs * (4 * c + 6) + (double)tensor_numel(z), 2 * bytes_of(z) + bytes_of(lse), device,
+             dz, z, lse, temperature, scale, loss_scale);
 }
 
 void sum_forward(Device *device, Tensor out, Tensor x) {

@@ -71,6 +71,10 @@ void embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor
 void embedding_backward(Device *device, Tensor dtable, Tensor dposition_table, Tensor dx, Tensor rows, Tensor ids,
                         Tensor positions);
 
+/* x[rows[i]] = y[i] + table[positions[i]], rows distinct. x T [N, C], y T [n, C], rows/positions i32 [n], table f32
+ * [P, C]. Backward: of y gather_rows, of the table embedding_backward. */
+void place_rows(Device *device, Tensor x, Tensor y, Tensor rows, Tensor positions, Tensor table);
+
 /* y[i] = x[rows[i]] and x[rows[i]] = y[i], rows distinct: each is the other's backward (clear dx first). The y of
  * scatter_rows may be f32 where x is not. */
 void gather_rows(Device *device, Tensor y, Tensor x, Tensor rows);
@@ -122,12 +126,31 @@ void attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Te
                         Sequences sequences, Attention attention, Dropout drop);
 
 /* Softmax cross-entropy of logits [N, V] against targets i32 [N]; a negative target is a row without a loss. loss f32
- * [N]; correct f32 [N]: 1 where the first largest logit is the target, else 0. */
-void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets);
+ * [N], times weights f32 [N] (optional); correct f32 [N]: 1 where the first largest logit is the target, else 0. */
+void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets, Tensor weights);
 /* The same, and the logits become the gradient of scale[0] * sum(loss), times the factor of loss_scale (optional), in
  * place. scale f32 [1]. */
 void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
-                                    Tensor scale, Tensor loss_scale);
+                                    Tensor weights, Tensor scale, Tensor loss_scale);
+
+/* loss[i] = sum over the columns of (y - targets)^2. loss f32 [N]; y T [N, C]; targets f32 [N, C]. */
+void squared_error_forward(Device *device, Tensor loss, Tensor y, Tensor targets);
+/* The same, and y becomes the gradient of scale[0] * sum(loss), times the factor of loss_scale (optional), in place. */
+void squared_error_forward_backward(Device *device, Tensor loss, Tensor y, Tensor targets, Tensor scale,
+                                    Tensor loss_scale);
+
+/* y = x / max(norm, 1e-12) per row, norm its length. y f32 [N, C]; norm f32 [N]; x T [N, C]. */
+void normalize_rows_forward(Device *device, Tensor y, Tensor norm, Tensor x);
+/* dx = (dy - y (y . dy)) / norm; dy / 1e-12 where norm < 1e-12. dx T, dy f32 [N, C]. */
+void normalize_rows_backward(Device *device, Tensor dx, Tensor dy, Tensor y, Tensor norm);
+
+/* NT-Xent (SimCLR, Chen et al., 2020) of z f32 [2B, C], in which rows i and i + B are partners: with s[i, j] =
+ * z[i] . z[j] / temperature, loss[i] = lse[i] - s[i, partner of i], lse[i] = log sum over j != i of exp s[i, j].
+ * loss, lse f32 [2B]. */
+void nt_xent_forward(Device *device, Tensor loss, Tensor lse, Tensor z, float temperature);
+/* dz f32 [2B, C] = the gradient of scale[0] * sum(loss), times the factor of loss_scale (optional). */
+void nt_xent_backward(Device *device, Tensor dz, Tensor z, Tensor lse, float temperature, Tensor scale,
+                      Tensor loss_scale);
 
 /* out[0] = sum of x f32 [n], in a fixed order, accumulated in a wider type or pairwise. */
 void sum_forward(Device *device, Tensor out, Tensor x);

@@ -9,6 +9,7 @@
     X(cast)                                                                                                            \
     X(embedding_forward)                                                                                               \
     X(embedding_backward)                                                                                              \
+    X(place_rows)                                                                                                      \
     X(gather_rows)                                                                                                     \
     X(scatter_rows)                                                                                                    \
     X(dropout)                                                                                                         \
@@ -26,6 +27,12 @@
     X(attention_backward)                                                                                              \
     X(cross_entropy_forward)                                                                                           \
     X(cross_entropy_forward_backward)                                                                                  \
+    X(squared_error_forward)                                                                                           \
+    X(squared_error_forward_backward)                                                                                  \
+    X(normalize_rows_forward)                                                                                          \
+    X(normalize_rows_backward)                                                                                         \
+    X(nt_xent_forward)                                                                                                 \
+    X(nt_xent_backward)                                                                                                \
     X(sum_forward)                                                                                                     \
     X(global_norm)                                                                                                     \
     X(adamw_update)                                                                                                    \
@@ -34,6 +41,8 @@
 
 /* Those of them that know no 16-bit type. */
 #define FOR_EACH_F32_OP(X)                                                                                             \
+    X(nt_xent_forward)                                                                                                 \
+    X(nt_xent_backward)                                                                                                \
     X(sum_forward)                                                                                                     \
     X(global_norm)                                                                                                     \
     X(loss_scale_update)                                                                                               \

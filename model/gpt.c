@@ -174,10 +174,10 @@ static void head_run(const TtsGpt *gpt, const BlockRun *run, const Tensor *field
     linear_forward(device, logits, final, w, bias, WEIGHT_OUT_IN);
     pass_dump(pass, logits, "%s.logits", head.name);
     if (pass->train) {
-        cross_entropy_forward_backward(device, loss, correct, logits, targets,
+        cross_entropy_forward_backward(device, loss, correct, logits, targets, tensor_none(),
                                        tensor_rows(pass->loss_scale, head.loss, 1), gpt->base.loss_scale);
     } else {
-        cross_entropy_forward(device, loss, correct, logits, targets);
+        cross_entropy_forward(device, loss, correct, logits, targets, tensor_none());
     }
     sum_forward(device, tensor_rows(pass->sums, head.loss, 1), loss);
     sum_forward(device, tensor_rows(pass->sums, head.top1, 1), correct);

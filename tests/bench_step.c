@@ -118,7 +118,7 @@ static void gpt2_run(Model *model, Device *device, Arena *arena, const Batch *ba
     Tensor loss = arena_1d(arena, DTYPE_F32, n), correct = arena_1d(arena, DTYPE_F32, n);
     layernorm_forward(device, y, mean, rstd, out, gain, bias);
     linear_forward(device, logits, y, head, none, WEIGHT_OUT_IN);
-    cross_entropy_forward_backward(device, loss, correct, logits, fields[GPT2_TARGETS],
+    cross_entropy_forward_backward(device, loss, correct, logits, fields[GPT2_TARGETS], none,
                                    tensor_rows(pass->loss_scale, 0, 1), model->loss_scale);
     sum_forward(device, tensor_1d(pass->sums.data, DTYPE_F32, 1), loss);
     linear_backward(device, dy, param_view(table, dw, g->wte), none, logits, y, head, WEIGHT_OUT_IN);

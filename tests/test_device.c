@@ -119,6 +119,7 @@ static void run_every_operation(Device *device, float p) {
     Tensor y = arena_2d(&arena, DTYPE_F32, N, C), z = arena_2d(&arena, DTYPE_F32, N, C);
     Tensor table = arena_2d(&arena, DTYPE_F32, V, C), dtable = arena_2d(&arena, DTYPE_F32, V, C);
     Tensor mean = arena_1d(&arena, DTYPE_F32, N), rstd = arena_1d(&arena, DTYPE_F32, N);
+    Tensor weights = arena_1d(&arena, DTYPE_F32, N);
     Tensor gain = arena_1d(&arena, DTYPE_F32, C), bias = arena_1d(&arena, DTYPE_F32, C);
     Tensor qkv = arena_2d(&arena, DTYPE_F32, N, 3 * C), dqkv = arena_2d(&arena, DTYPE_F32, N, 3 * C);
     Tensor lse = arena_2d(&arena, DTYPE_F32, H, N), logits = arena_2d(&arena, DTYPE_F32, N, V);
@@ -133,6 +134,7 @@ static void run_every_operation(Device *device, float p) {
     cast(device, mean, rstd);
     embedding_forward(device, x, none, ids, table, ids, table);
     embedding_backward(device, dtable, dtable, x, ids, ids, ids);
+    place_rows(device, x, y, ids, ids, table);
     gather_rows(device, y, x, ids);
     scatter_rows(device, x, y, ids);
     dropout(device, y, x, drop);
@@ -148,8 +150,14 @@ static void run_every_operation(Device *device, float p) {
     gelu_backward(device, y, y, x, GELU_ERF);
     attention_forward(device, y, lse, qkv, sequences, attention, drop);
     attention_backward(device, dqkv, y, qkv, y, lse, sequences, attention, drop);
-    cross_entropy_forward(device, mean, rstd, logits, ids);
-    cross_entropy_forward_backward(device, mean, rstd, logits, ids, one, tensor_none());
+    cross_entropy_forward(device, mean, rstd, logits, ids, weights);
+    cross_entropy_forward_backward(device, mean, rstd, logits, ids, weights, one, tensor_none());
+    squared_error_forward(device, mean, y, x);
+    squared_error_forward_backward(device, mean, y, x, one, tensor_none());
+    normalize_rows_forward(device, y, mean, x);
+    normalize_rows_backward(device, z, x, y, mean);
+    nt_xent_forward(device, mean, rstd, x, 0.5f);
+    nt_xent_backward(device, z, x, rstd, 0.5f, one, tensor_none());
     sum_forward(device, one, mean);
     global_norm(device, one, flat, tensor_none(), segments, 2);
     adamw_update(device, wide[0], tensor_none(), wide[1], wide[2], flat, one, tensor_none(), segments, 2,
@@ -204,7 +212,15 @@ static void flops_and_bytes_are_exact(void **state) {
     expect_counted(dry, OP_attention_backward, pairs * (10 * c + 6 * H) + 2 * n * c, 4 * (8 * n * c + H * n + 4));
     expect_counted(dry, OP_embedding_forward, n * c, 4 * (3 * n * c + 2 * n));
     expect_counted(dry, OP_gather_rows, 0, 4 * (2 * n * c + n));
-    expect_counted(dry, OP_cross_entropy_forward, 4 * n * v, 4 * (n * v + 3 * n));
+    expect_counted(dry, OP_place_rows, n * c, 4 * (3 * n * c + 2 * n));
+    expect_counted(dry, OP_cross_entropy_forward, 4 * n * v + n, 4 * (n * v + 4 * n));
+    expect_counted(dry, OP_cross_entropy_forward_backward, 5 * n * v + 2 * n, 4 * (2 * n * v + 4 * n));
+    expect_counted(dry, OP_squared_error_forward, 3 * n * c, 4 * (2 * n * c + n));
+    expect_counted(dry, OP_squared_error_forward_backward, 4 * n * c, 4 * (3 * n * c + n));
+    expect_counted(dry, OP_normalize_rows_forward, 3 * n * c + 2 * n, 4 * (2 * n * c + n));
+    expect_counted(dry, OP_normalize_rows_backward, 5 * n * c + n, 4 * (3 * n * c + n));
+    expect_counted(dry, OP_nt_xent_forward, n * (n - 1) * (2 * c + 4) + 3 * n, 4 * (n * c + 2 * n));
+    expect_counted(dry, OP_nt_xent_backward, n * (n - 1) * (4 * c + 6) + n * c, 4 * (2 * n * c + n));
     expect_counted(dry, OP_global_norm, 2 * 90, 4 * 90 + 4);
     expect_counted(dry, OP_adamw_update, 14 * 90, 28 * 90 + 4);
     expect_counted(dry, OP_cast, 0, 8 * n);

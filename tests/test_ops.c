@@ -117,6 +117,7 @@ typedef struct {
     Sequences sequences;
     Attention attention;
     Dropout drop;
+    float temperature;
 } Call;
 
 /* sum of weights[i] output[i] after the forward, and the root of the sum of the squares of its terms. */
@@ -663,6 +664,41 @@ static void embedding(void **state) {
     everywhere(check_embedding);
 }
 
+static void run_place_rows(const Call *c) {
+    poison(c->y);
+    place_rows(c->device, c->y, c->x, c->rows, c->positions, c->table);
+    for (int64_t i = 0; i < tensor_numel(c->y); i++)
+        if (isnan(floats(c->y)[i])) floats(c->y)[i] = 0; /* rows that were not named keep their poison */
+}
+
+static void check_place_rows(Rig *rig) {
+    const int64_t n = 53, c = 77, places = 12, all = 2 * n;
+    Call call = {.device = rig->device,
+                 .y = poisoned(rig, all, c),
+                 .x = normal(rig, n, c),
+                 .rows = some_rows(rig, n, all),
+                 .positions = below(rig, n, (uint32_t)places),
+                 .table = normal(rig, places, c)};
+    double *want = doubles(rig, all * c);
+    for (int64_t i = 0; i < n * c; i++)
+        want[integers(call.rows)[i / c] * c + i % c] =
+            (double)floats(call.x)[i] + (double)floats(call.table)[integers(call.positions)[i / c] * c + i % c];
+    run_place_rows(&call);
+    expect(rig, "place_rows", call.y, want, U);
+    Tensor dx = normal(rig, all, c), dy = poisoned(rig, n, c), dtable = normal(rig, places, c);
+    double *up = widened(rig, dx), *before = widened(rig, dtable);
+    gather_rows(rig->device, dy, dx, call.rows);
+    embedding_backward(rig->device, dtable, tensor_none(), dx, call.rows, call.positions, tensor_none());
+    expect_gradient(rig, "place_rows dy", &call, run_place_rows, call.x, dy, NULL, call.y, up, U);
+    expect_gradient(rig, "place_rows dtable", &call, run_place_rows, call.table, dtable, before, call.y, up,
+                    sum_error(n, 0));
+}
+
+static void rows_placed(void **state) {
+    (void)state;
+    everywhere(check_place_rows);
+}
+
 static void check_gather_and_scatter(Rig *rig) {
     const int64_t n = 21, all = 42, c = 35;
     Tensor x = normal(rig, all, c), y = poisoned(rig, n, c), back = normal(rig, all, c), rows = some_rows(rig, n, all);
@@ -790,16 +826,17 @@ static void attention(void **state) {
 
 static void run_cross_entropy(const Call *c) {
     poison(c->y);
-    cross_entropy_forward(c->device, c->y, c->sum, c->x, c->ids);
+    cross_entropy_forward(c->device, c->y, c->sum, c->x, c->ids, c->w);
 }
 
 /* A probability has the error of its sum, and so has the loss, its logarithm. */
-static void check_classes(Rig *rig, int64_t n, int64_t classes, float spread) {
+static void check_classes(Rig *rig, int64_t n, int64_t classes, float spread, bool weighted) {
     const float scale = 0.7f;
     Call c = {.device = rig->device,
               .y = poisoned(rig, n, 0),
               .sum = poisoned(rig, n, 0),
               .x = normal(rig, n, classes),
+              .w = weighted ? normal(rig, n, 0) : tensor_none(),
               .ids = below(rig, n, (uint32_t)classes)};
     for (int64_t i = 0; i < n * classes; i++) floats(c.x)[i] *= spread;
     for (int64_t i = 1; i < n; i += 5) integers(c.ids)[i] = -1 - (int32_t)i;
@@ -815,10 +852,11 @@ static void check_classes(Rig *rig, int64_t n, int64_t classes, float spread) {
         for (int64_t j = 1; j < classes; j++)
             if (z[j] > largest) largest = z[first = j];
         for (int64_t j = 0; j < classes; j++) sum += exp(z[j] - largest);
-        loss[i] = target < 0 ? 0 : log(sum) + largest - z[target];
+        double weight = weighted ? (double)floats(c.w)[i] : 1;
+        loss[i] = target < 0 ? 0 : weight * (log(sum) + largest - z[target]);
         correct[i] = first == target;
         for (int64_t j = 0; j < classes; j++)
-            z[j] = target < 0 ? 0 : (double)scale * (exp(z[j] - largest) / sum - (j == target));
+            z[j] = target < 0 ? 0 : (double)scale * weight * (exp(z[j] - largest) / sum - (j == target));
         ones[i] = (double)scale;
     }
     Tensor before = tensor(rig, DTYPE_F32, n, classes), dlogits = tensor(rig, DTYPE_F32, n, classes);
@@ -830,7 +868,8 @@ static void check_classes(Rig *rig, int64_t n, int64_t classes, float spread) {
     expect(rig, "cross_entropy loss", c.y, loss, classes == 1 ? 0 : tolerance);
     expect(rig, "cross_entropy correct", c.sum, correct, 0);
     expect_same(rig, "cross_entropy logits", c.x, before);
-    cross_entropy_forward_backward(rig->device, loss2, correct2, dlogits, c.ids, number(rig, scale), tensor_none());
+    cross_entropy_forward_backward(rig->device, loss2, correct2, dlogits, c.ids, c.w, number(rig, scale),
+                                   tensor_none());
     expect(rig, "cross_entropy loss", loss2, loss, classes == 1 ? 0 : tolerance);
     expect_same(rig, "cross_entropy correct", correct2, c.sum);
     expect(rig, "cross_entropy dlogits", dlogits, dz, tolerance);
@@ -839,16 +878,186 @@ static void check_classes(Rig *rig, int64_t n, int64_t classes, float spread) {
 }
 
 static void check_cross_entropy(Rig *rig) {
-    check_classes(rig, 3, 1, 1);
-    check_classes(rig, 23, 7, 2);
-    check_classes(rig, 41, 1003, 2);
-    check_classes(rig, 11, 129, 40); /* exponentials down to nothing */
-    check_classes(rig, 3, 50257, 3);
+    check_classes(rig, 3, 1, 1, false);
+    check_classes(rig, 23, 7, 2, false);
+    check_classes(rig, 23, 7, 2, true);
+    check_classes(rig, 41, 1003, 2, true);
+    check_classes(rig, 11, 129, 40, false); /* exponentials down to nothing */
+    check_classes(rig, 3, 50257, 3, false);
 }
 
 static void cross_entropy(void **state) {
     (void)state;
     everywhere(check_cross_entropy);
+}
+
+/* Squared error. */
+
+static void run_squared_error(const Call *c) {
+    poison(c->y);
+    squared_error_forward(c->device, c->y, c->x, c->branch);
+}
+
+static void check_squared_errors(Rig *rig) {
+    static const int64_t sizes[][2] = {{1, 1}, {37, 16}, {5, 131}};
+    const float scale = 0.7f;
+    for (int s = 0; s < 3; s++) {
+        int64_t n = sizes[s][0], columns = sizes[s][1];
+        Call c = {.device = rig->device,
+                  .y = poisoned(rig, n, 0),
+                  .x = normal(rig, n, columns),
+                  .branch = normal(rig, n, columns)};
+        double *loss = doubles(rig, n), *dy = doubles(rig, n * columns), *weights = doubles(rig, n);
+        for (int64_t i = 0; i < n * columns; i++) {
+            double difference = (double)floats(c.x)[i] - (double)floats(c.branch)[i];
+            loss[i / columns] += difference * difference;
+            dy[i] = 2 * (double)scale * difference;
+            weights[i / columns] = (double)scale;
+        }
+        Tensor y = tensor(rig, DTYPE_F32, n, columns), loss2 = poisoned(rig, n, 0);
+        memcpy(y.data, c.x.data, tensor_bytes(y));
+        run_squared_error(&c);
+        expect(rig, "squared_error loss", c.y, loss, sum_error(columns, 4));
+        squared_error_forward_backward(rig->device, loss2, y, c.branch, number(rig, scale), tensor_none());
+        expect_same(rig, "squared_error loss", loss2, c.y);
+        expect(rig, "squared_error dy", y, dy, 4 * U);
+        expect_gradient(rig, "squared_error dy", &c, run_squared_error, c.x, y, NULL, c.y, weights,
+                        sum_error(columns, 4));
+    }
+}
+
+static void squared_error(void **state) {
+    (void)state;
+    everywhere(check_squared_errors);
+}
+
+/* Rows of length one, NT-Xent. */
+
+static void run_normalize(const Call *c) {
+    poison(c->y);
+    normalize_rows_forward(c->device, c->y, c->mean, c->x);
+}
+
+/* short_rows: one row is zero and one shorter than the shortest that is brought to length one. */
+static void check_normalize(Rig *rig, int64_t n, int64_t columns, bool short_rows) {
+    Call c = {.device = rig->device,
+              .y = poisoned(rig, n, columns),
+              .mean = poisoned(rig, n, 0),
+              .x = normal(rig, n, columns)};
+    for (int64_t j = 0; j < columns && short_rows; j++) {
+        floats(c.x)[j] = 0;
+        floats(c.x)[columns + j] *= 1e-14f;
+    }
+    Tensor dy = normal(rig, n, columns), dx = poisoned(rig, n, columns);
+    double *x = widened(rig, c.x), *up = widened(rig, dy), *y = doubles(rig, columns), *want = doubles(rig, columns);
+    run_normalize(&c);
+    normalize_rows_backward(rig->device, dx, dy, c.y, c.mean);
+    for (int64_t i = 0; i < n; i++) {
+        const double *in = x + i * columns;
+        double norm = sqrt(dot_product(in, in, columns)), divisor = fmax(norm, 1e-12);
+        for (int64_t j = 0; j < columns; j++) y[j] = in[j] / divisor;
+        double dot = norm < 1e-12 ? 0 : dot_product(y, up + i * columns, columns);
+        for (int64_t j = 0; j < columns; j++) want[j] = (up[i * columns + j] - y[j] * dot) / divisor;
+        expect(rig, "normalize_rows norm", tensor_rows(c.mean, i, 1), &norm, sum_error(columns, 4));
+        expect(rig, "normalize_rows y", tensor_rows(c.y, i, 1), y, sum_error(columns, 8));
+        if (columns > 1) expect(rig, "normalize_rows dx", tensor_rows(dx, i, 1), want, 2 * sum_error(columns, 16));
+    }
+    if (columns > 1 && !short_rows)
+        expect_gradient(rig, "normalize_rows dx", &c, run_normalize, c.x, dx, NULL, c.y, up, sum_error(columns, 8));
+}
+
+static void check_normalizes(Rig *rig) {
+    check_normalize(rig, 3, 1, false);
+    check_normalize(rig, 37, 45, false);
+    check_normalize(rig, 6, 128, true);
+}
+
+static void normalize_rows(void **state) {
+    (void)state;
+    everywhere(check_normalizes);
+}
+
+static void run_nt_xent(const Call *c) {
+    poison(c->y);
+    nt_xent_forward(c->device, c->y, c->sum, c->x, c->temperature);
+}
+
+/* The lse of each row, its loss, and the gradient of scale times the sum of the losses, loss by loss. */
+static void reference_nt_xent(const double *z, int64_t n, int64_t c, double temperature, double scale, double *loss,
+                              double *lse, double *dz) {
+    for (int64_t i = 0; i < n; i++) {
+        int64_t partner = (i + n / 2) % n;
+        double sum = 0;
+        for (int64_t j = 0; j < n; j++)
+            if (j != i) sum += exp(dot_product(z + i * c, z + j * c, c) / temperature);
+        lse[i] = log(sum);
+        loss[i] = lse[i] - dot_product(z + i * c, z + partner * c, c) / temperature;
+        for (int64_t j = 0; j < n; j++) {
+            if (j == i) continue;
+            double ds = exp(dot_product(z + i * c, z + j * c, c) / temperature - lse[i]) - (j == partner);
+            for (int64_t e = 0; e < c; e++) {
+                dz[i * c + e] += scale / temperature * ds * z[j * c + e];
+                dz[j * c + e] += scale / temperature * ds * z[i * c + e];
+            }
+        }
+    }
+}
+
+/* Rows of length one: a score has the error of a product of size 1, over the temperature, and is an exponent in sums
+ * over n; losses and gradients (times the temperature) are of size 1 or more. */
+static void check_nt_xent(Rig *rig, int64_t n, int64_t columns, float temperature) {
+    const float scale = 0.7f;
+    Call c = {.device = rig->device,
+              .y = poisoned(rig, n, 0),
+              .sum = poisoned(rig, n, 0),
+              .x = poisoned(rig, n, columns),
+              .temperature = temperature};
+    normalize_rows_forward(rig->device, c.x, poisoned(rig, n, 0), normal(rig, n, columns));
+    double *z = widened(rig, c.x), *loss = doubles(rig, n), *lse = doubles(rig, n), *dz = doubles(rig, n * columns);
+    double *weights = doubles(rig, n), tolerance = sum_error(columns, 4) / (double)temperature + sum_error(n, 16);
+    for (int64_t i = 0; i < n; i++) weights[i] = (double)scale;
+    reference_nt_xent(z, n, columns, (double)temperature, (double)scale, loss, lse, dz);
+    run_nt_xent(&c);
+    expect(rig, "nt_xent loss", c.y, loss, tolerance);
+    expect(rig, "nt_xent lse", c.sum, lse, tolerance);
+    Tensor got = poisoned(rig, n, columns), again = poisoned(rig, n, columns);
+    Tensor loss_scale = tensor(rig, DTYPE_F32, LOSS_SCALE_FIELDS, 0);
+    floats(loss_scale)[LOSS_SCALE_FACTOR] = 1024;
+    nt_xent_backward(rig->device, got, c.x, c.sum, temperature, number(rig, scale), tensor_none());
+    nt_xent_backward(rig->device, again, c.x, c.sum, temperature, number(rig, scale / 1024), loss_scale);
+    expect(rig, "nt_xent dz", got, dz, 2 * tolerance);
+    expect_same(rig, "nt_xent dz, scaled", again, got);
+    if (n > 2 && temperature > 0.2f) /* else a step is too long for the exponentials */
+        expect_gradient(rig, "nt_xent dz", &c, run_nt_xent, c.x, got, NULL, c.y, weights, tolerance);
+}
+
+/* The mean over rows of sines and cosines, made with an independent framework. */
+static void check_nt_xent_golden(Rig *rig) {
+    Tensor x = tensor(rig, DTYPE_F32, 8, 6), z = poisoned(rig, 8, 6), norm = poisoned(rig, 8, 0);
+    Tensor loss = poisoned(rig, 8, 0), lse = poisoned(rig, 8, 0);
+    for (int k = 0; k < 24; k++) {
+        floats(x)[k] = (float)sin(0.9 * k);
+        floats(x)[24 + k] = (float)cos(0.4 * k);
+    }
+    normalize_rows_forward(rig->device, z, norm, x);
+    nt_xent_forward(rig->device, loss, lse, z, 0.07f);
+    double mean = 0;
+    for (int i = 0; i < 8; i++) mean += (double)floats(loss)[i] / 8;
+    assert_true(fabs(mean - 8.516661757361) <= sum_error(6, 16) / 0.07);
+}
+
+static void check_nt_xents(Rig *rig) {
+    check_nt_xent(rig, 2, 5, 0.07f);
+    check_nt_xent(rig, 70, 37, 0.07f);
+    check_nt_xent(rig, 70, 37, 0.5f);
+    check_nt_xent(rig, 258, 128, 0.07f);
+    check_nt_xent(rig, 4, 1, 1);
+    check_nt_xent_golden(rig);
+}
+
+static void nt_xent(void **state) {
+    (void)state;
+    everywhere(check_nt_xents);
 }
 
 /* Sums, norms, the optimizer. */
@@ -980,9 +1189,14 @@ static void check_loss_scale(Rig *rig) {
            hit = poisoned(rig, 4, 0);
     memcpy(x2.data, x.data, tensor_bytes(x));
     Tensor targets = below(rig, 4, 9);
-    cross_entropy_forward_backward(device, loss, hit, x, targets, number(rig, 0.5f * 1024), tensor_none());
-    cross_entropy_forward_backward(device, loss, hit, x2, targets, number(rig, 0.5f), scale);
+    Tensor none = tensor_none();
+    cross_entropy_forward_backward(device, loss, hit, x, targets, none, number(rig, 0.5f * 1024), none);
+    cross_entropy_forward_backward(device, loss, hit, x2, targets, none, number(rig, 0.5f), scale);
     expect_same(rig, "cross_entropy dlogits, scaled", x2, x);
+    squared_error_forward_backward(device, loss, x, normal(rig, 4, 9), number(rig, 0.5f * 1024), none);
+    rig->seed--; /* the same targets again */
+    squared_error_forward_backward(device, loss, x2, normal(rig, 4, 9), number(rig, 0.5f), scale);
+    expect_same(rig, "squared_error dy, scaled", x2, x);
 }
 
 static void loss_scale(void **state) {
@@ -1070,13 +1284,19 @@ static void check_nan(Rig *rig) {
         Tensor targets = below(rig, n, (uint32_t)c), one = normal(rig, 1, 0), gain = normal(rig, c, 0);
         float *bad = &floats(x)[2 * c + at];
         *bad = NAN;
-        cross_entropy_forward(device, mean, rstd, x, targets);
+        cross_entropy_forward(device, mean, rstd, x, targets, tensor_none());
         for (int64_t i = 0; i < n; i++) assert_true(isnan(floats(mean)[i]) == (i == 2));
         memcpy(y.data, x.data, tensor_bytes(x));
-        cross_entropy_forward_backward(device, mean, rstd, y, targets, number(rig, 1), tensor_none());
+        cross_entropy_forward_backward(device, mean, rstd, y, targets, tensor_none(), number(rig, 1), tensor_none());
         for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i / c == 2));
         sum_forward(device, one, mean);
         assert_true(isnan(floats(one)[0]));
+        squared_error_forward(device, mean, x, normal(rig, n, c));
+        for (int64_t i = 0; i < n; i++) assert_true(isnan(floats(mean)[i]) == (i == 2));
+        normalize_rows_forward(device, y, mean, x);
+        for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i / c == 2));
+        nt_xent_forward(device, tensor_rows(mean, 0, 4), tensor_rows(rstd, 0, 4), tensor_rows(x, 0, 4), 1);
+        for (int64_t i = 0; i < 4; i++) assert_true(isnan(floats(mean)[i])); /* every row sees the third */
         layernorm_forward(device, y, mean, rstd, x, gain, tensor_none());
         for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i / c == 2));
         for (int kind = 0; kind < 2; kind++) {
@@ -1142,7 +1362,28 @@ static void wrong_probability(Rig *r) { dropout(r->device, normal(r, 1, 4), norm
 static void wrong_target(Rig *r) {
     Tensor targets = below(r, 2, 1);
     integers(targets)[1] = 7;
-    cross_entropy_forward(r->device, normal(r, 2, 0), normal(r, 2, 0), normal(r, 2, 7), targets);
+    cross_entropy_forward(r->device, normal(r, 2, 0), normal(r, 2, 0), normal(r, 2, 7), targets, tensor_none());
+}
+static void wrong_weights(Rig *r) {
+    cross_entropy_forward(r->device, normal(r, 2, 0), normal(r, 2, 0), normal(r, 2, 7), below(r, 2, 7),
+                          normal(r, 3, 0));
+}
+static void wrong_place(Rig *r) {
+    Tensor rows = below(r, 2, 1);
+    integers(rows)[1] = 5;
+    place_rows(r->device, normal(r, 5, 4), normal(r, 2, 4), rows, below(r, 2, 3), normal(r, 3, 4));
+}
+static void wrong_errors(Rig *r) {
+    squared_error_forward(r->device, normal(r, 2, 0), normal(r, 2, 4), normal(r, 4, 2));
+}
+static void wrong_norms(Rig *r) {
+    normalize_rows_backward(r->device, normal(r, 2, 4), normal(r, 2, 4), normal(r, 2, 4), normal(r, 4, 0));
+}
+static void wrong_partners(Rig *r) {
+    nt_xent_forward(r->device, normal(r, 3, 0), normal(r, 3, 0), normal(r, 3, 4), 0.07f);
+}
+static void wrong_temperature(Rig *r) {
+    nt_xent_backward(r->device, normal(r, 4, 4), normal(r, 4, 4), normal(r, 4, 0), 0, number(r, 1), tensor_none());
 }
 static void wrong_id(Rig *r) {
     Tensor ids = below(r, 2, 1);
@@ -1179,6 +1420,12 @@ static const WrongCall wrong_calls[] = {
     {wrong_sequences, "attention_forward: the sequences are rows 0 .. 2, qkv has 3"},
     {wrong_probability, "dropout: the dropout is 1, expected at least 0 and less than 1"},
     {wrong_target, "cross_entropy_forward: targets[1] is 7, expected less than 7"},
+    {wrong_weights, "cross_entropy_forward: weights is f32 [3], expected f32 [2]"},
+    {wrong_place, "place_rows: rows[1] is 5, expected less than 5 and not negative"},
+    {wrong_errors, "squared_error_forward: targets is f32 [4, 2], expected f32 [2, 4]"},
+    {wrong_norms, "normalize_rows_backward: norm is f32 [4], expected f32 [2]"},
+    {wrong_partners, "nt_xent_forward: z has 3 rows, expected two of each sample"},
+    {wrong_temperature, "nt_xent_backward: the temperature is 0, expected more than 0"},
     {wrong_id, "embedding_forward: ids[1] is -1, expected less than 6 and not negative"},
     {wrong_positions, "embedding_forward: position_table is none, expected f32 [any, 4]"},
     {wrong_row, "gather_rows: rows[0] is 5, expected less than 5 and not negative"},
@@ -1258,9 +1505,13 @@ int main(void) {
         cmocka_unit_test(linear_and_gelu),
         cmocka_unit_test(dropout_and_residual),
         cmocka_unit_test(embedding),
+        cmocka_unit_test(rows_placed),
         cmocka_unit_test(gather_and_scatter),
         cmocka_unit_test(attention),
         cmocka_unit_test(cross_entropy),
+        cmocka_unit_test(squared_error),
+        cmocka_unit_test(normalize_rows),
+        cmocka_unit_test(nt_xent),
         cmocka_unit_test(sum),
         cmocka_unit_test(norm),
         cmocka_unit_test(adamw),

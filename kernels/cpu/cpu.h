@@ -30,6 +30,12 @@ static inline void gemm(char op_a, char op_b, int64_t m, int64_t n, int64_t k, f
     check_dnnl(dnnl_sgemm(op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc), "sgemm");
 }
 
+/* The factor of a loss's gradient. */
+static inline float scale_with(Tensor scale, Tensor loss_scale) {
+    float factor = tensor_given(loss_scale) ? ((const float *)loss_scale.data)[LOSS_SCALE_FACTOR] : 1;
+    return *(const float *)scale.data * factor;
+}
+
 /* Dies unless every index is in [from, limit): an index outside would read or write somebody else's memory. */
 static inline void check_indices(const char *op, const char *name, Tensor indices, int64_t from, int64_t limit) {
     const int32_t *index = indices.data;

@@ -22,6 +22,19 @@ static void cpu_embedding_forward(Device *device, Tensor x, Tensor rows, Tensor 
     }
 }
 
+static void cpu_place_rows(Device *device, Tensor x, Tensor y, Tensor rows, Tensor positions, Tensor table) {
+    check_indices("place_rows", "rows", rows, 0, x.dims[0]);
+    check_indices("place_rows", "positions", positions, 0, table.dims[0]);
+    const int32_t *row = rows.data, *position = positions.data;
+    int64_t c = x.dims[1];
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
+    for (int64_t i = 0; i < y.dims[0]; i++) {
+        float *to = (float *)x.data + row[i] * c;
+        const float *from = (const float *)y.data + i * c, *place = (const float *)table.data + position[i] * c;
+        for (int64_t j = 0; j < c; j++) to[j] = from[j] + place[j];
+    }
+}
+
 static void cpu_embedding_backward(Device *device, Tensor dtable, Tensor dposition_table, Tensor dx, Tensor rows,
                                    Tensor ids, Tensor positions) {
     check_indices("embedding_backward", "rows", rows, 0, dx.dims[0]);

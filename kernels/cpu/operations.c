@@ -2,12 +2,14 @@
  * table). Loops are written so that the compiler makes vectors of them; sums have a fixed order, so the same call gives
  * the same bits whatever the threads do. */
 #include "kernels/cpu/attention.c"
+#include "kernels/cpu/contrastive.c"
 #include "kernels/cpu/cross_entropy.c"
 #include "kernels/cpu/elementwise.c"
 #include "kernels/cpu/embedding.c"
 #include "kernels/cpu/layernorm.c"
 #include "kernels/cpu/linear.c"
 #include "kernels/cpu/optimizer.c"
+#include "kernels/cpu/squared_error.c"
 
 #define OP_ENTRY(op) .op = cpu_##op,
 extern const DeviceOps CPU_TABLE;

@@ -24,17 +24,18 @@ template <bool BACKWARDS, class T, class F> GPU_INLINE void visit_row(const T *r
         f(std::integral_constant<int, WIDTH>(), lead + (BACKWARDS ? packs - 1 - p : p) * WIDTH);
 }
 
-/* loss, correct, and with GRADIENT the logits' gradient in place. loss_scale may be null.
+/* loss, correct, and with GRADIENT the logits' gradient in place. weights and loss_scale may be null.
  *
  * The target is the first largest logit iff no logit before it is as large and none after it is larger. The running
  * maximum begins at -FLT_MAX, not at -infinity: a thread that sees only -infinity must add 0, not NaN. A NaN does not
  * show in a maximum but does in the sum, and so in the loss. The second pass begins with what the first saw last, which
  * is most likely to be in cache.
  *
- * Grid: n. Bytes: n V times the size of T, with GRADIENT twice (the second reading is from cache); 12 n. */
+ * Grid: n. Bytes: n V times the size of T, with GRADIENT twice (the second reading is from cache); 12 n, 16 n with
+ * weights. */
 template <bool GRADIENT, class T>
 __global__ void __launch_bounds__(MAX_THREADS)
-    cross_entropy(float *loss, float *correct, T *logits, const int32_t *targets, int64_t classes,
+    cross_entropy(float *loss, float *correct, T *logits, const int32_t *targets, int64_t classes, const float *weights,
                   const float *scale_of, const float *loss_scale) {
     SHARED(float, scratch, [32]);
     T *row = logits + (int64_t)blockIdx.x * classes;
@@ -68,14 +69,16 @@ __global__ void __launch_bounds__(MAX_THREADS)
     });
     float top = block_max(largest, scratch);
     sum = block_sum(sum * __expf(largest - top), scratch);
+    float weight = weights ? weights[blockIdx.x] : 1.0f;
     surpassed = __syncthreads_or(surpassed);
     if (threadIdx.x == 0) {
         float value = logf(sum) + top - wanted;
-        loss[blockIdx.x] = value;
+        loss[blockIdx.x] = value * weight;
         correct[blockIdx.x] = !surpassed && value == value ? 1.0f : 0.0f;
     }
     if (!GRADIENT) return;
     float scale = loss_scale ? *scale_of * loss_scale[LOSS_SCALE_FACTOR] : *scale_of;
+    scale *= weight;
     float factor = scale / sum;
     visit_row<true>(row, classes, [&](auto width, int64_t j) {
         constexpr int W = decltype(width)::value;
@@ -90,8 +93,8 @@ __global__ void __launch_bounds__(MAX_THREADS)
 }
 
 template <bool GRADIENT>
-void launch(Device *device, const char *op, Tensor loss, Tensor correct, Tensor logits, Tensor targets, Tensor scale,
-            Tensor loss_scale) {
+void launch(Device *device, const char *op, Tensor loss, Tensor correct, Tensor logits, Tensor targets, Tensor weights,
+            Tensor scale, Tensor loss_scale) {
     int64_t n = logits.dims[0], classes = logits.dims[1];
     if (n == 0) return;
     with_type(logits.dtype, [&](auto zero) {
@@ -100,19 +103,21 @@ void launch(Device *device, const char *op, Tensor loss, Tensor correct, Tensor 
         cuda_check(gpu_launch(cross_entropy<GRADIENT, T>, grid_of(op, n),
                               (unsigned)(32 * (warps < most ? warps : most)), 0, cuda_stream(device),
                               (float *)loss.data, (float *)correct.data, (T *)logits.data,
-                              (const int32_t *)targets.data, classes, (const float *)scale.data,
-                              (const float *)loss_scale.data),
+                              (const int32_t *)targets.data, classes, (const float *)weights.data,
+                              (const float *)scale.data, (const float *)loss_scale.data),
                    op);
     });
 }
 
 } // namespace
 
-void cuda_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets) {
-    launch<false>(device, "cross_entropy_forward", loss, correct, logits, targets, tensor_none(), tensor_none());
+void cuda_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
+                                Tensor weights) {
+    launch<false>(device, "cross_entropy_forward", loss, correct, logits, targets, weights, tensor_none(),
+                  tensor_none());
 }
 
 void cuda_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
-                                         Tensor scale, Tensor loss_scale) {
-    launch<true>(device, "cross_entropy_forward_backward", loss, correct, logits, targets, scale, loss_scale);
+                                         Tensor weights, Tensor scale, Tensor loss_scale) {
+    launch<true>(device, "cross_entropy_forward_backward", loss, correct, logits, targets, weights, scale, loss_scale);
 }

@@ -1,5 +1,6 @@
-/* Embedding. The forward is a gather of rows. The backward sums, for every row of the table, the gradients of the
- * positions at which it was taken, in their order, however often an id occurs, and without atomics:
+/* Embedding, and rows placed among others. The forward is a gather of rows. The backward sums, for every row of the
+ * table, the gradients of the positions at which it was taken, in their order, however often an id occurs, and without
+ * atomics:
  *
  *   1. the pairs (id, i) are sorted: chunks of CHUNK in shared memory, then each pair finds its place among all by
  *      counting the smaller ones of every chunk;
@@ -15,24 +16,25 @@ namespace {
 
 enum { BLOCK = 256, WARPS = BLOCK / 32, CHUNK = 1024, PIECE = 32, BATCH = 4 };
 
-/* x[rows[i]] = table[ids[i]] + place_table[places[i]]: rows, places and place_table may be null.
+/* x[rows[i]] = table[ids[i]] + place_table[places[i]]: rows, ids, places and place_table may be null; a null array of
+ * indices is i itself. place_rows is the same, with activations for the table and no ids.
  *
- * One warp a row, which it reads in packs of four: 16 bytes of a table, 16 or 8 of x. Grid: n / WARPS. Bytes: n c times
- * (the size of T, 4 a table), 4 n an array of indices. */
-template <int W, class T>
+ * One warp a row, which it reads in packs of four: 16 bytes of an f32 array, 8 of another. Grid: n / WARPS. Bytes: n c
+ * times (the sizes of T and From, 4 with places), 4 n an array of indices. */
+template <int W, class T, class From>
 __global__ void __launch_bounds__(BLOCK)
-    embed(T *__restrict__ x, const int32_t *rows, int64_t n_rows, const int32_t *ids, const float *__restrict__ table,
+    embed(T *__restrict__ x, const int32_t *rows, int64_t n_rows, const int32_t *ids, const From *__restrict__ table,
           int64_t n_ids, const int32_t *places, const float *__restrict__ place_table, int64_t n_places, int64_t n,
           int64_t c) {
     int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (i >= n) return;
-    int64_t row = rows ? rows[i] : i, id = ids[i], place = places ? places[i] : 0;
-    check_index("embedding_forward: rows", i, row, n_rows);
-    check_index("embedding_forward: ids", i, id, n_ids);
-    if (places) check_index("embedding_forward: positions", i, place, n_places);
+    int64_t row = rows ? rows[i] : i, id = ids ? ids[i] : i, place = places ? places[i] : 0;
+    check_index(ids ? "embedding_forward: rows" : "place_rows: rows", i, row, n_rows);
+    if (ids) check_index("embedding_forward: ids", i, id, n_ids);
+    if (places) check_index(ids ? "embedding_forward: positions" : "place_rows: positions", i, place, n_places);
 #pragma unroll 4
     for (int64_t j = threadIdx.x % 32 * W; j < c; j += 32 * W) {
-        Pack<float, W> sum = load_pack<W>(table + id * c + j);
+        Pack<float, W> sum = convert<float>(load_pack<W>(table + id * c + j));
         if (places) {
             Pack<float, W> more = load_pack<W>(place_table + place * c + j);
 #pragma unroll
@@ -213,23 +215,35 @@ template <class T> void add_rows(Device *device, Tensor dtable, Tensor dx, Tenso
     });
 }
 
+template <class T, class From>
+void launch_embed(Device *device, const char *op, int64_t n, Tensor x, Tensor rows, Tensor ids, Tensor table,
+                  Tensor positions, Tensor position_table) {
+    int64_t c = x.dims[1];
+    if (n == 0 || c == 0) return;
+    with_width<4>(packs_fit(4, c, x.data, table.data, position_table.data), [&](auto width) {
+        constexpr int W = decltype(width)::value;
+        cuda_check(gpu_launch(embed<W, T, From>, grid_of(op, ceil_div(n, WARPS)), BLOCK, 0, cuda_stream(device),
+                              (T *)x.data, (const int32_t *)rows.data, x.dims[0], (const int32_t *)ids.data,
+                              (const From *)table.data, table.dims[0], (const int32_t *)positions.data,
+                              (const float *)position_table.data, position_table.dims[0], n, c),
+                   op);
+    });
+}
+
 } // namespace
 
 void cuda_embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor table, Tensor positions,
                             Tensor position_table) {
-    const char *op = "embedding_forward";
-    int64_t n = ids.dims[0], c = x.dims[1];
-    if (n == 0 || c == 0) return;
+    with_type(x.dtype, [&](auto zero) {
+        launch_embed<decltype(zero), float>(device, "embedding_forward", ids.dims[0], x, rows, ids, table, positions,
+                                            position_table);
+    });
+}
+
+void cuda_place_rows(Device *device, Tensor x, Tensor y, Tensor rows, Tensor positions, Tensor table) {
     with_type(x.dtype, [&](auto zero) {
         using T = decltype(zero);
-        with_width<4>(packs_fit(4, c, x.data, table.data, position_table.data), [&](auto width) {
-            constexpr int W = decltype(width)::value;
-            cuda_check(gpu_launch(embed<W, T>, grid_of(op, ceil_div(n, WARPS)), BLOCK, 0, cuda_stream(device),
-                                  (T *)x.data, (const int32_t *)rows.data, x.dims[0], (const int32_t *)ids.data,
-                                  (const float *)table.data, table.dims[0], (const int32_t *)positions.data,
-                                  (const float *)position_table.data, position_table.dims[0], n, c),
-                       op);
-        });
+        launch_embed<T, T>(device, "place_rows", y.dims[0], x, rows, tensor_none(), y, positions, table);
     });
 }
 

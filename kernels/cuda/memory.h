@@ -118,6 +118,20 @@ template <int W> GPU_INLINE Pack<float, W> dropout_factors(const DropoutNumbers 
     return factors;
 }
 
+/* Rows so short that a warp has several: `lanes` neighbouring lanes a row, a power of two, no more than it has packs.
+ */
+inline int lanes_of_row(int64_t packs) {
+    int lanes = 1;
+    while (lanes < 32 && lanes < packs) lanes *= 2;
+    return lanes;
+}
+
+/* The sum over the lanes of a row; all lanes of the warp must take part. */
+GPU_INLINE float row_sum(float x, int lanes) {
+    for (int distance = lanes / 2; distance; distance /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, distance);
+    return x;
+}
+
 /* The sum over a block of whole warps, in a fixed order, of K numbers at once; every thread gets the sums. Has one
  * barrier, after writing scratch: whoever calls it twice in a row needs two scratches. */
 template <int K> GPU_INLINE void block_sums(float (&sums)[K], float (*scratch)[K]) {

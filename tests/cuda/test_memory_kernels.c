@@ -136,6 +136,24 @@ static void embedding(void **state) {
     in_every_type(check_embeddings);
 }
 
+/* Rows that are not named keep what they have. */
+static void check_places(DType type) {
+    static const int64_t sizes[][2] = {{0, 8}, {1, 1}, {1, 8}, {21, 35}, {9, 1280}, {70, 64}};
+    for (int i = 0; i < 6; i++) {
+        int64_t n = sizes[i][0], c = sizes[i][1];
+        Pair x = normal(type, 2 * n + 1, c), y = normal(type, n, c), row = some_rows(n);
+        Pair place = pair_below(&rig, n, 7), table = normal(DTYPE_F32, 7, c);
+        place_rows(rig.cpu, x.cpu, y.cpu, row.cpu, place.cpu, table.cpu);
+        place_rows(rig.cuda, x.cuda, y.cuda, row.cuda, place.cuda, table.cuda);
+        expect("place_rows", x, error_in(type, 0, 1));
+    }
+}
+
+static void rows_placed(void **state) {
+    (void)state;
+    in_every_type(check_places);
+}
+
 /* Layer normalisation. */
 
 static void check_layernorm(DType type, int64_t n, int64_t c, bool shift, bool with_bias) {
@@ -202,6 +220,45 @@ static void layernorm(void **state) {
     in_every_type(check_layernorms);
 }
 
+/* Rows of length one. */
+
+/* Row by row, because one row is zero and one shorter than the shortest that is brought to length one: their gradients
+ * are 1e12 times larger, and nothing that f16 holds. */
+static void check_normalize(DType type, int64_t n, int64_t c, bool shift) {
+    Pair x = shift ? shifted(normal(type, n * c + 1, 0), n, c) : normal(type, n, c), y = poisoned(DTYPE_F32, n, c);
+    Pair norm = poisoned(DTYPE_F32, n, 0), dy = normal(DTYPE_F32, n, c), dx = poisoned(type, n, c);
+    for (int64_t j = 0; j < c && n > 2; j++) {
+        floats(x)[j] = 0;
+        floats(x)[c + j] *= type == DTYPE_F16 ? 0 : 1e-14f;
+        floats(dy)[j] = 1e-12f * floats(dy)[j];
+        floats(dy)[c + j] = 1e-12f * floats(dy)[c + j];
+    }
+    pair_upload(&rig, x);
+    pair_upload(&rig, dy);
+    normalize_rows_forward(rig.cpu, y.cpu, norm.cpu, x.cpu);
+    normalize_rows_forward(rig.cuda, y.cuda, norm.cuda, x.cuda);
+    expect("normalize_rows_forward y", y, f32_error(c, 8));
+    expect("normalize_rows_forward norm", norm, f32_error(c, 4));
+    pair_upload(&rig, y);
+    pair_upload(&rig, norm);
+    normalize_rows_backward(rig.cpu, dx.cpu, dy.cpu, y.cpu, norm.cpu);
+    normalize_rows_backward(rig.cuda, dx.cuda, dy.cuda, y.cuda, norm.cuda);
+    if (c > 1) expect("normalize_rows_backward dx", dx, error_in(type, c, 32)); /* one number has no gradient */
+}
+
+static void check_normalizes(DType type) {
+    static const int64_t sizes[][2] = {{1, 1}, {1, 8}, {5, 77}, {37, 128}, {3, 1283}, {70, 16}};
+    for (int i = 0; i < 6; i++) {
+        check_normalize(type, sizes[i][0], sizes[i][1], false);
+        check_normalize(type, sizes[i][0], sizes[i][1], true);
+    }
+}
+
+static void normalize_rows(void **state) {
+    (void)state;
+    in_every_type(check_normalizes);
+}
+
 /* An index outside dies, and says which. */
 
 static void wrong_row(void *argument) {
@@ -219,15 +276,23 @@ static void wrong_id(void *argument) {
     rig.cuda->synchronize(rig.cuda);
 }
 
+static void wrong_place(void *argument) {
+    Pair row = pair_integers(&rig, (int32_t[]){0, 5}, 2), place = pair_integers(&rig, (int32_t[]){0, 3}, 2);
+    place_rows(rig.cuda, poisoned(DTYPE_F32, argument ? 6 : 5, 4).cuda, normal(DTYPE_F32, 2, 4).cuda, row.cuda,
+               place.cuda, normal(DTYPE_F32, 3, 4).cuda);
+    rig.cuda->synchronize(rig.cuda);
+}
+
 static void indices_outside_die(void **state) {
     (void)state;
     if (!emulate_set_seed) skip(); /* a real GPU's state does not survive a fork */
-    static void (*const wrong[])(void *) = {wrong_row, wrong_id};
-    static const char *const messages[] = {"rows[1] is 5, expected less than 5 and not negative",
-                                           "ids[1] is -1, expected less than 6 and not negative"};
-    for (int i = 0; i < 2; i++) {
+    static void (*const wrong[])(void *) = {wrong_row, wrong_id, wrong_place, wrong_place};
+    static const char *const messages[] = {
+        "rows[1] is 5, expected less than 5 and not negative", "ids[1] is -1, expected less than 6 and not negative",
+        "place_rows: rows[1] is 5, expected less than 5", "place_rows: positions[1] is 3, expected less than 3"};
+    for (int i = 0; i < 4; i++) {
         char output[4096];
-        assert_int_not_equal(run_function(output, sizeof output, wrong[i], NULL), 0);
+        assert_int_not_equal(run_function(output, sizeof output, wrong[i], i == 3 ? &rig : NULL), 0);
         assert_contains(output, messages[i]);
     }
 }
@@ -251,7 +316,8 @@ static void a_profile_has_the_times_of_the_device(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elementwise),         cmocka_unit_test(rows),
-        cmocka_unit_test(embedding),           cmocka_unit_test(layernorm),
+        cmocka_unit_test(embedding),           cmocka_unit_test(rows_placed),
+        cmocka_unit_test(normalize_rows),      cmocka_unit_test(layernorm),
         cmocka_unit_test(indices_outside_die), cmocka_unit_test(a_profile_has_the_times_of_the_device),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);

@@ -30,25 +30,31 @@ static Pair targets_for(Pair logits, float spread) {
     return target;
 }
 
-/* A probability has the error of its sum, and so has the loss, its logarithm. */
-static void check_classes(DType type, int64_t n, int64_t classes, float spread) {
-    Pair scale = number(0.7f);
-    Pair logits = pair_normal(&rig, type, n, classes, spread), target = targets_for(logits, spread);
-    Pair loss = poisoned(DTYPE_F32, n, 0), correct = poisoned(DTYPE_F32, n, 0);
+static Pair some_scaling(void) {
     Pair scaling = poisoned(DTYPE_F32, LOSS_SCALE_FIELDS, 0);
     memcpy(scaling.cpu.data, (float[]){256, 3, 4, 5}, LOSS_SCALE_FIELDS * sizeof(float));
     pair_upload(&rig, scaling);
-    cross_entropy_forward(rig.cpu, loss.cpu, correct.cpu, logits.cpu, target.cpu);
-    cross_entropy_forward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, target.cuda);
+    return scaling;
+}
+
+/* A probability has the error of its sum, and so has the loss, its logarithm. */
+static void check_classes(DType type, int64_t n, int64_t classes, float spread, bool weighted) {
+    Pair scale = number(0.7f);
+    Pair logits = pair_normal(&rig, type, n, classes, spread), target = targets_for(logits, spread);
+    Pair loss = poisoned(DTYPE_F32, n, 0), correct = poisoned(DTYPE_F32, n, 0);
+    Pair scaling = some_scaling(), weight = weighted ? normal(DTYPE_F32, n, 0) : pair_none();
+    cross_entropy_forward(rig.cpu, loss.cpu, correct.cpu, logits.cpu, target.cpu, weight.cpu);
+    cross_entropy_forward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, target.cuda, weight.cuda);
     expect("cross_entropy_forward loss", loss, f32_error(classes, 16));
     expect("cross_entropy_forward correct", correct, 0);
     for (int with_scale = 0; with_scale < 2; with_scale++) {
         Pair factor = with_scale ? scaling : pair_none(), loss2 = poisoned(DTYPE_F32, n, 0);
         Pair correct2 = poisoned(DTYPE_F32, n, 0);
         pair_upload(&rig, logits); /* the gradients of the first time, rounded, as logits */
-        cross_entropy_forward_backward(rig.cpu, loss2.cpu, correct2.cpu, logits.cpu, target.cpu, scale.cpu, factor.cpu);
-        cross_entropy_forward_backward(rig.cuda, loss2.cuda, correct2.cuda, logits.cuda, target.cuda, scale.cuda,
-                                       factor.cuda);
+        cross_entropy_forward_backward(rig.cpu, loss2.cpu, correct2.cpu, logits.cpu, target.cpu, weight.cpu, scale.cpu,
+                                       factor.cpu);
+        cross_entropy_forward_backward(rig.cuda, loss2.cuda, correct2.cuda, logits.cuda, target.cuda, weight.cuda,
+                                       scale.cuda, factor.cuda);
         expect("cross_entropy_forward_backward loss", loss2, f32_error(classes, 16));
         expect("cross_entropy_forward_backward correct", correct2, 0);
         expect("cross_entropy_forward_backward dlogits", logits, error_in(type, classes, 16));
@@ -56,12 +62,13 @@ static void check_classes(DType type, int64_t n, int64_t classes, float spread) 
 }
 
 static void check_cross_entropies(DType type) {
-    check_classes(type, 3, 1, 1);
-    check_classes(type, 9, 2, 1);
-    check_classes(type, 23, 7, 2);
-    check_classes(type, 12, 1003, 2);
-    check_classes(type, 11, 129, 20); /* exponentials down to nothing */
-    check_classes(type, 4, 8194, 3);
+    check_classes(type, 3, 1, 1, false);
+    check_classes(type, 9, 2, 1, true);
+    check_classes(type, 23, 7, 2, false);
+    check_classes(type, 23, 6, 2, true);
+    check_classes(type, 12, 1003, 2, true);
+    check_classes(type, 11, 129, 20, false); /* exponentials down to nothing */
+    check_classes(type, 4, 8194, 3, false);
 }
 
 static void cross_entropy(void **state) {
@@ -78,7 +85,7 @@ static void check_nan(DType type) {
         floats(logits)[classes + at] = NAN;
         pair_upload(&rig, logits);
         cross_entropy_forward_backward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, pair_below(&rig, n, 83).cuda,
-                                       number(1).cuda, tensor_none());
+                                       tensor_none(), number(1).cuda, tensor_none());
         sum_forward(rig.cuda, total.cuda, loss.cuda);
         float *losses = pair_download(&rig, loss), *gradient = pair_download(&rig, logits);
         float *sum = pair_download(&rig, total);
@@ -94,6 +101,76 @@ static void check_nan(DType type) {
 static void nan_comes_out(void **state) {
     (void)state;
     in_every_type(check_nan);
+}
+
+/* Squared error. */
+
+static void check_squared_error(DType type, int64_t n, int64_t c, bool shift) {
+    Pair y = shift ? shifted(normal(type, n * c + 1, 0), n, c) : normal(type, n, c), target = normal(DTYPE_F32, n, c);
+    Pair loss = poisoned(DTYPE_F32, n, 0), scale = number(0.7f), scaling = some_scaling();
+    squared_error_forward(rig.cpu, loss.cpu, y.cpu, target.cpu);
+    squared_error_forward(rig.cuda, loss.cuda, y.cuda, target.cuda);
+    expect("squared_error_forward", loss, f32_error(c, 4));
+    for (int with_scale = 0; with_scale < 2; with_scale++) {
+        Pair factor = with_scale ? scaling : pair_none(), loss2 = poisoned(DTYPE_F32, n, 0);
+        pair_upload(&rig, y); /* the gradients of the first time, rounded, as y */
+        squared_error_forward_backward(rig.cpu, loss2.cpu, y.cpu, target.cpu, scale.cpu, factor.cpu);
+        squared_error_forward_backward(rig.cuda, loss2.cuda, y.cuda, target.cuda, scale.cuda, factor.cuda);
+        expect("squared_error_forward_backward loss", loss2, f32_error(c, 4));
+        expect("squared_error_forward_backward dy", y, error_in(type, 0, 4));
+    }
+}
+
+static void check_squared_errors(DType type) {
+    static const int64_t sizes[][2] = {{0, 8}, {1, 1}, {37, 16}, {19, 77}, {3, 1280}, {130, 8}};
+    for (int i = 0; i < 6; i++) {
+        check_squared_error(type, sizes[i][0], sizes[i][1], false);
+        check_squared_error(type, sizes[i][0], sizes[i][1], true);
+    }
+}
+
+static void squared_error(void **state) {
+    (void)state;
+    in_every_type(check_squared_errors);
+}
+
+/* NT-Xent. */
+
+/* Rows of length one: a score has the error of a product of that size, over the temperature, and is
+ * an exponent in sums over n. */
+static void check_nt_xent(int64_t n, int64_t c, float temperature, bool shift) {
+    Pair x = normal(DTYPE_F32, n, c), z = shift ? shifted(poisoned(DTYPE_F32, n * c + 1, 0), n, c) : x;
+    Pair loss = poisoned(DTYPE_F32, n, 0), lse = poisoned(DTYPE_F32, n, 0), dz = poisoned(DTYPE_F32, n, c);
+    Pair norm = poisoned(DTYPE_F32, n, 0), scale = number(0.7f), scaling = some_scaling();
+    normalize_rows_forward(rig.cpu, z.cpu, norm.cpu, x.cpu);
+    pair_upload(&rig, z);
+    double tolerance = f32_error(c, 4) / (double)temperature + f32_error(n, 16);
+    nt_xent_forward(rig.cpu, loss.cpu, lse.cpu, z.cpu, temperature);
+    nt_xent_forward(rig.cuda, loss.cuda, lse.cuda, z.cuda, temperature);
+    expect("nt_xent_forward loss", loss, tolerance);
+    expect("nt_xent_forward lse", lse, tolerance);
+    pair_upload(&rig, lse);
+    for (int with_scale = 0; with_scale < 2; with_scale++) {
+        Pair factor = with_scale ? scaling : pair_none();
+        nt_xent_backward(rig.cpu, dz.cpu, z.cpu, lse.cpu, temperature, scale.cpu, factor.cpu);
+        nt_xent_backward(rig.cuda, dz.cuda, z.cuda, lse.cuda, temperature, scale.cuda, factor.cuda);
+        expect("nt_xent_backward dz", dz, 2 * tolerance);
+    }
+}
+
+static void check_nt_xents(DType type) {
+    (void)type;
+    check_nt_xent(0, 8, 1, false);
+    check_nt_xent(2, 1, 1, false);
+    check_nt_xent(8, 6, 0.07f, false);
+    check_nt_xent(38, 36, 0.07f, false); /* rows of a block that are not there; a slice and a chunk with a rest */
+    check_nt_xent(38, 36, 0.5f, true);
+    check_nt_xent(518, 132, 0.07f, false); /* three tiles, partners in the next but one, two slices of columns */
+}
+
+static void nt_xent(void **state) {
+    (void)state;
+    run(check_nt_xents, DTYPE_F32);
 }
 
 /* Sums and norms. */
@@ -276,7 +353,7 @@ static void wrong_target(void *argument) {
     (void)argument;
     Pair target = pair_integers(&rig, (int32_t[]){7, 1}, 2);
     cross_entropy_forward(rig.cuda, poisoned(DTYPE_F32, 2, 0).cuda, poisoned(DTYPE_F32, 2, 0).cuda,
-                          normal(DTYPE_F32, 2, 7).cuda, target.cuda);
+                          normal(DTYPE_F32, 2, 7).cuda, target.cuda, tensor_none());
     rig.cuda->synchronize(rig.cuda);
 }
 
@@ -290,8 +367,14 @@ static void a_target_outside_dies(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cross_entropy),  cmocka_unit_test(nan_comes_out), cmocka_unit_test(a_target_outside_dies),
-        cmocka_unit_test(sums_and_norms), cmocka_unit_test(adamw),         cmocka_unit_test(loss_scale),
+        cmocka_unit_test(cross_entropy),
+        cmocka_unit_test(squared_error),
+        cmocka_unit_test(nt_xent),
+        cmocka_unit_test(nan_comes_out),
+        cmocka_unit_test(a_target_outside_dies),
+        cmocka_unit_test(sums_and_norms),
+        cmocka_unit_test(adamw),
+        cmocka_unit_test(loss_scale),
         cmocka_unit_test(guards),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
