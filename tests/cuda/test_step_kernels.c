@@ -163,9 +163,9 @@ static void check_nt_xents(DType type) {
     check_nt_xent(0, 8, 1, false);
     check_nt_xent(2, 1, 1, false);
     check_nt_xent(8, 6, 0.07f, false);
-    check_nt_xent(38, 36, 0.07f, false); /* rows of a block that are not there; a slice and a chunk with a rest */
-    check_nt_xent(38, 36, 0.5f, true);
-    check_nt_xent(518, 132, 0.07f, false); /* three tiles, partners in the next but one, two slices of columns */
+    check_nt_xent(38, 36, 0.5f, true);    /* rows of the last block that are not there */
+    check_nt_xent(22, 132, 0.07f, false); /* a slice of columns and a chunk with a rest */
+    check_nt_xent(266, 36, 0.07f, false); /* two tiles, partners in either */
 }
 
 static void nt_xent(void **state) {
