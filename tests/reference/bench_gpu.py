@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Training steps on a GPU, ours and PyTorch's (16-bit autocast, SDPA; eager and compiled), in one run.
 
-    python3 tests/reference/bench_gpu.py build/release/gpu_native/tests/bench_step benchmarks
+    python3 tests/reference/bench_gpu.py build/release/gpu_native/tests/bench_step benchmarks [WORD]
 
 A step is forward, backward, gradient norm and clip, AdamW (fused on PyTorch's side). PyTorch pads a batch as the reference
 implementation does, and, as its best batching, gets utterances of similar length; ours packs the same utterances. Prints a
-table, and writes gpu_NAME.json and gpu_NAME.md into the folder. Without torch only our side is timed.
+table, and writes gpu_NAME.json and gpu_NAME.md into the folder; with a WORD only the steps with this in their name, and
+gpu_NAME_WORD. Without torch only our side is timed. Where there are two ways to write a model in PyTorch, both are timed,
+eager and compiled, and the faster one is in the table.
 
 BENCH_START is put before the program, if it is set; BENCH_SECONDS (400) is when PyTorch's side stops starting new cases: a
 case that it has not reached is in the table as such.
@@ -92,7 +94,13 @@ def stepper(model, batch, dtype, compiled, device="cuda"):
     return step
 
 
-def theirs(build, dtype, compiled):
+def theirs(builds, dtype, compiled):
+    """Median seconds of a step, written in the fastest way, or None and why not."""
+    results = [time_theirs(build, dtype, compiled) for build in builds]
+    return min((r for r in results if r[0]), key=lambda r: r[0], default=results[0])
+
+
+def time_theirs(build, dtype, compiled):
     """Median seconds of a step, or None and why not."""
     if torch is None:
         return None, "no torch"
@@ -142,12 +150,17 @@ def ours(program, arguments):
 
 def tts_case(label, d, layers, heads, v, k, lengths):
     arguments = f"tts {d} {layers} {heads} {v} {k} " + " ".join(f"{a},{b}" for a, b in lengths)
-    return label, arguments, lambda: (peer.Tts(d, layers, heads, v, k), peer.tts_batch(d, v, k, lengths))
+    return label, arguments, [lambda: (peer.Tts(d, layers, heads, v, k), peer.tts_batch(d, v, k, lengths))]
 
 
 def gpt2_case(b, t):
     build = lambda: (peer.Gpt2(50257, 768, 12, 12, t), [torch.randint(50257, (b, t))] * 2)
-    return f"GPT-2 124M, B={b} T={t}", f"gpt2 {b} {t}", build
+    return f"GPT-2 124M, B={b} T={t}", f"gpt2 {b} {t}", [build]
+
+
+def psd_case(task, size, b):
+    builds = [lambda: peer.psd_step(task, size, b, sdpa=False), lambda: peer.psd_step(task, size, b, sdpa=True)]
+    return f"PSD {size} {task}, B={b}", f"psd_{task} {size} {b}", builds
 
 
 def profile_table(profile, peak, bandwidth):
@@ -175,13 +188,17 @@ def main():
         tts_case("Amharic GPT, 8 utterances of similar length", *full, pool[128:136]),
         gpt2_case(16, 1024),
         gpt2_case(64, 128),
+        psd_case("pretrain", "medium", 512),
+        psd_case("finetune", "medium", 512),
     ]
+    word = sys.argv[3] if len(sys.argv) > 3 else ""
+    cases = [case for case in cases if word in case[0]]
     rows = []
     for label, arguments, _ in cases:
         rows.append({"step": label, "ours": ours(program, arguments)})
-    for row, (_, _, build) in zip(rows, cases):
+    for row, (_, _, builds) in zip(rows, cases):
         for kind in ("eager", "compiled"):
-            row[kind + "_s"], row[kind + "_missing"] = theirs(build, dtype, kind == "compiled")
+            row[kind + "_s"], row[kind + "_missing"] = theirs(builds, dtype, kind == "compiled")
         print(row["step"], row["ours"].get("seconds"), row["eager_s"], row["compiled_s"], flush=True)
 
     peak, stated = next(((r["ours"]["peak"], r["ours"]["bandwidth"]) for r in rows if "peak" in r["ours"]), (math.nan, math.nan))
@@ -212,7 +229,7 @@ def main():
     for r in rows:
         text += ["", f"## {r['step']}: where our time goes", ""]
         text.append(r["ours"].get("failed") or profile_table(r["ours"]["profile"], peak, bandwidth))
-    slug = "".join(c if c.isalnum() else "_" for c in name.lower()).strip("_")
+    slug = "".join(c if c.isalnum() else "_" for c in f"{name} {word}".lower()).strip("_")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, f"gpu_{slug}.json"), "w") as file:
         json.dump({"gpu": name, "torch": torch and torch.__version__, "peak": peak, "bandwidth": bandwidth, "rows": rows}, file, indent=1)

@@ -41,7 +41,7 @@ class PatchEmbed(nn.Module):
     def forward(self, rows):
         """[B, 200] -> [B, 13, d]: the class token and the patches."""
         patches = self.projection(patches_of(rows))
-        tokens = torch.cat([self.cls_token.expand(len(rows), 1, -1).to(patches.dtype), patches], 1) + self.pos_enc.pe
+        tokens = torch.cat([self.cls_token.expand(len(rows), 1, -1), patches], 1) + self.pos_enc.pe
         return self.dropout(self.layer_norm(tokens))
 
     def visible(self, rows, index):
@@ -128,7 +128,7 @@ class ProjectionHead(nn.Module):
 
 
 class Mpae(nn.Module):
-    """d 0 layers: the encoder is the CNN. Then the autoencoder's tokens go straight to the decoder, past the encoder."""
+    """No layers: the encoder is the CNN. Then the autoencoder's tokens go straight to the decoder, past the encoder."""
 
     def __init__(self, d, layers, heads, ffn, e, decoder_layers, q, masked=7, dropout=0.0, sdpa=False):
         super().__init__()
@@ -170,8 +170,8 @@ class Head(nn.Module):
 
     def __init__(self, d, hidden, dropout):
         super().__init__()
-        layers = (nn.Linear(d, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, CLASSES))
-        self.head = nn.Sequential(*layers) if hidden else nn.Linear(d, CLASSES)
+        out = nn.Linear(hidden or d, CLASSES)
+        self.head = nn.Sequential(nn.Linear(d, hidden), nn.GELU(), nn.Dropout(dropout), out) if hidden else out
 
     def forward(self, x):
         return self.head(x)
@@ -221,5 +221,5 @@ def complement(visible):
 def nt_xent(anchors, positives, temperature):
     """Each of 2B rows picks its partner among the others; a row with itself is excluded."""
     z, n = torch.cat([anchors, positives]), len(anchors)
-    similar = (z @ z.T / temperature).masked_fill(torch.eye(2 * n, dtype=torch.bool, device=z.device), -1e9)
+    similar = (z @ z.T / temperature).masked_fill(torch.eye(2 * n, dtype=torch.bool, device=z.device), -math.inf)
     return F.cross_entropy(similar, torch.arange(2 * n, device=z.device).roll(n))
