@@ -23,12 +23,11 @@ import time
 
 try:
     import torch
-    from torch import nn
-
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    import bench_cpu as peer
 except ImportError:
     torch = None
+if torch is not None:
+    import bench_cpu as peer
+    from torch import nn
 
 REPEATS = 20
 DEADLINE = time.monotonic() + float(os.environ.get("BENCH_SECONDS", "400"))
