@@ -7,7 +7,7 @@
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 BUILD ?= build/release
-PROGRAMS = train_gpt prepare_tts decode_tts
+PROGRAMS = train_gpt prepare_tts decode_tts prepare_psd
 REVISION := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
 WARNINGS = -Wall -Wextra -Wpedantic -Werror
@@ -129,7 +129,7 @@ $(ON_GPU)/train_gpt $(ON_GPU)/tests/bench_step: $(ON_GPU)/%: $(BUILD)/%.o $(PRES
 	@mkdir -p $(@D)
 	$(CC) -fopenmp $(EXTRA) $(TAKE_CUDA) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
 
-$(ON_GPU)/prepare_tts $(ON_GPU)/decode_tts: $(ON_GPU)/%: $(BUILD)/%.o $(BUILD)/libtrain.a
+$(ON_GPU)/prepare_tts $(ON_GPU)/decode_tts $(ON_GPU)/prepare_psd: $(ON_GPU)/%: $(BUILD)/%.o $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ $(LDLIBS)
 

@@ -23,7 +23,8 @@ enum {
     PURPOSE_PROJECTION = 5,
     PURPOSE_PAIRS = 6,
     PURPOSE_TEST = 7,
-    PURPOSE_BOOTSTRAP = 8
+    PURPOSE_BOOTSTRAP = 8,
+    PURPOSE_SYNTHETIC = 9
 };
 
 typedef struct {

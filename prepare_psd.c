@@ -1,0 +1,228 @@
+/* prepare_psd: from a folder of ElectroSense recordings to everything that train_psd reads.
+ *
+ *   ./prepare_psd --input spectrum_bands --output data
+ *
+ * main is the whole way: the manifest, what the doctor finds in the recordings, the splits, the store of samples. With
+ * --manifest only the last two; --synthetic makes recordings up. */
+#include <errno.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data/psd_doctor.h"
+#include "data/psd_store.h"
+#include "data/psd_synthetic.h"
+#include "train/options.h"
+
+typedef struct {
+    const char *config, *input, *output, *manifest, *synthetic;
+    int64_t sensors, rows, seed, loso_sensors, num_workers;
+    double fraction, limit;
+    bool compat, hop;
+} Options;
+
+static int option_rows(Options *o, Option *rows) {
+#define ROW(name, letter, type, value, preset, least, most, argument, help)                                            \
+    { name, letter, NULL, type, value, preset, least, most, argument, help, false, false }
+    const Option table[] = {
+        ROW("input", 'i', OPTION_TEXT, &o->input, NULL, 0, 0, "DIR",
+            "the recordings: .npy files anywhere below, .../spectrum_bands/SENSOR/DAY/NAME.npy"),
+        ROW("output", 'o', OPTION_TEXT, &o->output, "data", 0, 0, "DIR",
+            "gets manifest.csv, manifest.psd.safetensors, splits and doctor.json"),
+        ROW("manifest", 0, OPTION_TEXT, &o->manifest, NULL, 0, 0, "PATH",
+            "make the splits and the store of this manifest, beside it, instead of a new one"),
+        ROW("synthetic", 0, OPTION_TEXT, &o->synthetic, NULL, 0, 0, "DIR",
+            "write made-up recordings into this folder, and nothing else"),
+        ROW("sensors", 0, OPTION_INT, &o->sensors, "8", 1, 1e4, "N", "of the made-up recordings"),
+        ROW("rows", 0, OPTION_INT, &o->rows, "60", 1, 1e6, "N",
+            "of the made-up recordings, for each sensor and technology"),
+        ROW("config", 0, OPTION_TEXT, &o->config, NULL, 0, 0, "PATH",
+            "YAML file with any of these options; the command line wins"),
+        ROW("compat", 0, OPTION_FLAG, &o->compat, "false", 0, 0, NULL,
+            "as the reference has it: labels by frequency first, its columns, no --limit"),
+        ROW("hop", 0, OPTION_FLAG, &o->hop, "false", 0, 0, NULL,
+            "every whole 200 bins of a row are a sample, not only the 200 in its middle"),
+        ROW("limit", 0, OPTION_FLOAT, &o->limit, "20", 0, 1e9, "X",
+            "normalised values are held within +-X; 0: not. A row that hardly varies has values of 1e9 otherwise"),
+        ROW("seed", 's', OPTION_INT, &o->seed, "42", 0, 4294967295, "N", "of the splits, or of the made-up recordings"),
+        ROW("fraction", 0, OPTION_FLOAT, &o->fraction, "1.0", 0, 1, "X", "share of the rows that splits take; above 0"),
+        ROW("num-loso-sensors", 0, OPTION_INT, &o->loso_sensors, "0", 0, 1e6, "N",
+            "sensors to leave out, one at a time: so many, drawn by the seed; 0: each"),
+        ROW("num-workers", 0, OPTION_INT, &o->num_workers, "0", 0, 1024, "N",
+            "threads; 0: all cores. What is written does not depend on it")};
+#undef ROW
+    memcpy(rows, table, sizeof table);
+    return sizeof table / sizeof *table;
+}
+
+static bool given(const Option *rows, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (!strcmp(rows[i].name, name)) return rows[i].given;
+    return false;
+}
+
+static void check_options(Options *o, const Option *rows, int count) {
+    if (!!o->input + !!o->manifest + !!o->synthetic != 1)
+        die_usage("give one of --input DIR, --manifest PATH and --synthetic DIR");
+    if (o->compat && (o->hop || given(rows, count, "limit")))
+        die_usage("--compat is without --hop and --limit, which the reference does not have");
+    if (o->manifest && given(rows, count, "output")) die_usage("--output: what is made of --manifest goes beside it");
+    size_t n = o->manifest ? strlen(o->manifest) : 0;
+    if (o->manifest && (n < 4 || strcmp(o->manifest + n - 4, ".csv")))
+        die_usage("--manifest: its name must end in .csv");
+    if (!(o->fraction > 0)) die_usage("--fraction is 0; expected more than 0, at most 1");
+    if (o->compat) o->limit = 0;
+    if (!o->num_workers) o->num_workers = omp_get_num_procs();
+}
+
+/* ---- splits ---- */
+
+static const int SHOTS[] = {5, 10, 50, 100};
+
+typedef struct {
+    const Options *options;
+    const char *directory; /* of all splits */
+    const PsdGroups *groups;
+    json_t *report;
+    int made;
+} Splits;
+
+/* What became of one: written and checked, or why it cannot be made; then one from before goes too. */
+static void finish(Splits *s, const char *name, bool made, PsdSplit *splits, int64_t n, const Error *why) {
+    Error error;
+    char *path = path_join(s->directory, name);
+    if (made) {
+        if (!psd_doctor_splits(s->report, name, splits, n, s->groups, &error)) die("%s: %s", name, error.text);
+        s->made++;
+    } else {
+        printf("[Split] %s is not made: %s\n", name, why->text);
+        if (unlink(path) && errno != ENOENT) die("cannot remove %s, which is old: %s", path, strerror(errno));
+    }
+    free(path);
+}
+
+static void write_one(Splits *s, const char *kind, const int32_t *groups) {
+    const PsdRows *rows = &s->groups->rows;
+    uint32_t seed = (uint32_t)s->options->seed;
+    char *name = psd_split_name(kind, seed, s->options->fraction), *path = path_join(s->directory, name);
+    PsdSplit split;
+    Error error;
+    bool made = groups ? psd_split_grouped(rows, groups, seed, s->options->fraction, &split, &error)
+                       : psd_split_pooled(rows, seed, s->options->fraction, &split, &error);
+    if (made && !psd_split_write(path, &split, &error)) die("%s", error.text);
+    finish(s, name, made, &split, 1, &error);
+    psd_split_free(&split);
+    free(path);
+    free(name);
+}
+
+static void write_by_sensor(Splits *s, bool few) {
+    const PsdRows *rows = &s->groups->rows;
+    const Options *o = s->options;
+    uint32_t seed = (uint32_t)o->seed;
+    char *name = few ? xformat("fewshot_loso_seed%u.json", seed) : psd_split_name("loso", seed, o->fraction);
+    char *path = path_join(s->directory, name);
+    PsdSplits splits;
+    Error error;
+    bool made = few ? psd_split_few_shot(rows, seed, SHOTS, 4, o->loso_sensors, &splits, &error)
+                    : psd_split_sensors(rows, seed, o->fraction, o->loso_sensors, &splits, &error);
+    if (made && !psd_splits_write(path, rows, &splits, few ? SHOTS : NULL, &error)) die("%s", error.text);
+    finish(s, name, made, splits.splits, splits.sensors * splits.shots, &error);
+    psd_splits_free(&splits);
+    free(path);
+    free(name);
+}
+
+static void write_splits(const Options *o, const char *directory, const PsdGroups *groups, json_t *report) {
+    char *path = path_join(directory, "splits");
+    Splits s = {o, path, groups, report, 0};
+    make_directories(path);
+    write_one(&s, "pooled", NULL);
+    write_one(&s, "by_file", groups->rows.files);
+    write_one(&s, "by_sensor", groups->rows.sensors);
+    write_by_sensor(&s, false);
+    write_by_sensor(&s, true);
+    if (!s.made) die("no split can be made of these rows");
+    free(path);
+}
+
+/* ---- the whole way ---- */
+
+static void make_synthetic(const Options *o) {
+    const PsdSynthetic wanted = {o->sensors, o->rows, (uint64_t)o->seed};
+    int64_t files;
+    Error error;
+    if (!psd_synthetic_write(o->synthetic, &wanted, (int)o->num_workers, &files, &error)) die("%s", error.text);
+    printf("[Synthetic] %s: %lld files of %lld sensors and six technologies, %lld rows each\n", o->synthetic,
+           (long long)files, (long long)o->sensors, (long long)o->rows);
+    printf("Next: ./prepare_psd --input '%s' --output data\n", o->synthetic);
+}
+
+/* The folder's manifest, written; what it says of the files goes to the report. */
+static PsdManifest make_manifest(const Options *o, const char *path, PsdScan *scan, json_t *report) {
+    Error error;
+    if (!psd_scan(o->input, o->compat, (int)o->num_workers, scan, &error)) die("%s", error.text);
+    PsdManifest m = psd_scan_manifest(scan, o->compat);
+    if (!m.n) die("%s: none of its %lld .npy files has a row with a finite bin", o->input, (long long)scan->n);
+    make_directories(o->output);
+    if (!psd_manifest_write(path, &m, &error)) die("%s", error.text);
+    printf("[Manifest] %s: %lld rows of %d files (of %lld), %d sensors\n", path, (long long)m.n, m.n_files,
+           (long long)scan->n, m.n_sensors);
+    psd_doctor_files(report, scan);
+    return m;
+}
+
+static void write_report(const char *directory, json_t *report) {
+    char *path = path_join(directory, "doctor.json"), *text = json_dumps(report, JSON_INDENT(1));
+    Error error;
+    if (!text || !file_write_atomic(path, text, strlen(text), &error))
+        die("%s", text ? error.text : "out of memory for doctor.json");
+    free(text);
+    free(path);
+}
+
+static void make_data(const Options *o) {
+    char *directory = o->manifest ? path_directory(o->manifest) : xstrdup(o->output);
+    char *path = o->manifest ? xstrdup(o->manifest) : path_join(directory, "manifest.csv");
+    json_t *report = json_object();
+    PsdManifest manifest;
+    PsdScan scan = {0};
+    PsdStore store;
+    const PsdOptions options = {o->hop, o->limit};
+    Error error;
+    if (!o->manifest)
+        manifest = make_manifest(o, path, &scan, report);
+    else if (!psd_manifest_read(path, &manifest, &error))
+        die("%s", error.text);
+    psd_doctor_rows(report, &manifest);
+    PsdGroups groups = psd_groups_of(&manifest, o->manifest ? NULL : &scan);
+    write_splits(o, directory, &groups, report);
+    if (!psd_store_open(&store, path, &options, (int)o->num_workers, &error)) die("%s", error.text);
+    json_object_set_new(report, "samples", json_integer((json_int_t)store.n));
+    write_report(directory, report);
+    psd_store_close(&store);
+    psd_groups_free(&groups);
+    psd_scan_close(&scan);
+    psd_manifest_close(&manifest);
+    json_decref(report);
+    free(directory);
+    free(path);
+}
+
+int main(int argc, char **argv) {
+    static const OptionsHeader header = {"prepare_psd", "./prepare_psd --input DIR --output data [options]",
+                                         "Makes a manifest, splits and samples from recorded spectra."};
+    Options o = {0};
+    Option rows[OPTIONS_MOST];
+    int count = option_rows(&o, rows);
+    options_parse(&header, rows, count, argc, argv);
+    check_options(&o, rows, count);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (o.synthetic)
+        make_synthetic(&o);
+    else
+        make_data(&o);
+    return 0;
+}
