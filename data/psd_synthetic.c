@@ -14,7 +14,7 @@
 #include "kernels/philox.h"
 
 static const double BINS_PER_MHZ = 107.5, PI = 3.14159265358979323846;
-enum { ROWS_OF_A_FILE = 20 };
+enum { ROWS_OF_A_FILE = 15 };
 
 /* ---- technologies ---- */
 
@@ -25,8 +25,8 @@ static double flat(double x, double width) { return 1 / (1 + exp((fabs(x) - widt
 static double dab(double x) { return flat(x, 1.536); }
 static double dvbt(double x) { return flat(x, 7.61); }
 static double lte(double x) { return flat(x, 0.18); } /* a resource block */
-/* Speech and music: a bell of 45 kHz, and the stereo signal's skirts. */
-static double fm(double x) { return 0.9 * exp(-x * x / (2 * 0.045 * 0.045)) + 0.1 * exp(-fabs(x) / 0.04); }
+/* Speech and music: a bell of 35 kHz, and the stereo signal's skirts. */
+static double fm(double x) { return 0.9 * exp(-x * x / (2 * 0.035 * 0.035)) + 0.1 * exp(-fabs(x) / 0.04); }
 /* GMSK, BT 0.3, 270.833 kbit/s: minimum shift keying's spectrum, whose side lobes the Gaussian filter takes away. */
 static double gsm(double x) {
     double f = x / 0.270833, pole = 1 - 16 * f * f, msk = fabs(pole) < 1e-6 ? PI / 4 : cos(2 * PI * f) / pole;
@@ -51,12 +51,12 @@ typedef struct {
 static const Signal signals[] = {
     {"dab", 174.928, 1.712, 180, 228, 8, 16, 0.7, 4, 1, 0.7, 1, dab, 0.85},
     {"dvbt", 474, 8, 470, 690, 16, 32, 0.8, 4, 1, 0.7, 1, dvbt, 3.9},
-    {"fm", 87.6, 0.2, 86, 109, 10, 20, 0.45, 7, 1, 1.5, 1, fm, 0.3},
+    {"fm", 87.6, 0.2, 86, 109, 10, 20, 0.4, 8, 1, 1.5, 1, fm, 0.3},
     {"gsm", 935.2, 0.2, 935, 960, 5, 10, 0.75, 4, 0.8, 1.5, 1, gsm, 0.3},
-    {"lte", 796, 10, 791, 821, 20, 30, 0.9, 3, 1, 2, 50, lte, 0.12},
+    {"lte", 796, 10, 791, 821, 20, 30, 0.9, 3, 1, 3, 50, lte, 0.12},
     {"tetra", 390.0125, 0.025, 390, 400, 5, 10, 0.25, 5, 0.7, 2, 1, tetra, 0.02},
     /* Every fourth site has these: LTE's narrower channels, and TETRA where others have DVB-T. */
-    {"lte", 793.5, 5, 791, 821, 20, 30, 0.9, 3, 1, 2, 25, lte, 0.12},
+    {"lte", 793.5, 5, 791, 821, 20, 30, 0.9, 3, 1, 3, 25, lte, 0.12},
     {"tetra", 419.0125, 0.025, 419, 430, 5, 10, 0.25, 5, 0.7, 2, 1, tetra, 0.02}};
 
 static const Signal *signal_of(int64_t sensor, int label) {
@@ -103,7 +103,7 @@ static void set_receiver(Recording *r) {
         double f = frequency(r, i), step = fmod(f - 24, 2) - 1, edge = pow(step, 4);
         r->response[i] = -75 + 20 * own[6] - (0.5 + 2 * own[7]) * edge;
         for (int k = 0; k < 2; k++)
-            r->response[i] += (0.3 + 0.9 * own[8 + k]) * sin(2 * PI * (f / (1 + 8 * own[10 + k]) + own[12 + k]));
+            r->response[i] += (0.2 + 0.6 * own[8 + k]) * sin(2 * PI * (f / (1 + 8 * own[10 + k]) + own[12 + k]));
         for (int k = 0; k < 3; k++)
             if (fabs(step - places[k]) <= 0.5 / BINS_PER_MHZ) r->spurs[i] = pow(10, heights[k] / 10);
     }
@@ -122,7 +122,7 @@ static Recording recording_of(const PsdSynthetic *o, int64_t sensor, int label, 
     r.low = r.signal->low + (int)(own[1] * (r.signal->high - r.signal->low - wide + 1));
     r.high = r.low + wide;
     r.width = (int64_t)(wide * BINS_PER_MHZ);
-    r.snr = 24 * own[2];
+    r.snr = 3 + 22 * own[2];
     r.response = xcalloc((size_t)r.width, sizeof *r.response);
     r.spurs = xcalloc((size_t)r.width, sizeof *r.spurs);
     set_receiver(&r);

@@ -9,7 +9,7 @@
 
 typedef struct {
     int64_t sensors;
-    int64_t rows; /* of each sensor and technology, in files, a day each, of at most 20 */
+    int64_t rows; /* of each sensor and technology, in files, a day each, of at most 15 */
     uint64_t seed;
 } PsdSynthetic;
 
