@@ -41,7 +41,7 @@ static int option_rows(Options *o, Option *rows) {
         ROW("config", 0, OPTION_TEXT, &o->config, NULL, 0, 0, "PATH",
             "YAML file with any of these options; the command line wins"),
         ROW("compat", 0, OPTION_FLAG, &o->compat, "false", 0, 0, NULL,
-            "as the reference has it: labels by frequency first, its columns, no --limit"),
+            "as the reference implementation has it: labels by frequency first, its columns, no --limit"),
         ROW("hop", 0, OPTION_FLAG, &o->hop, "false", 0, 0, NULL,
             "every whole 200 bins of a row are a sample, not only the 200 in its middle"),
         ROW("limit", 0, OPTION_FLOAT, &o->limit, "20", 0, 1e9, "X",

@@ -1,0 +1,373 @@
+/* prepare_psd, run as a user runs it: on made-up recordings, and on a folder with everything that can be wrong with
+ * one. */
+#include <unistd.h>
+
+#include "data/psd_manifest.h"
+#include "data/psd_store.h"
+#include "tests/files.h"
+
+enum { SENSORS = 3, ROWS = 20, FILES = SENSORS * 6 * 2, ALL = SENSORS * 6 * ROWS, WIDTH = 210 };
+static char *root;         /* every folder of the tests is in it */
+static char said[1 << 16]; /* by the last program */
+
+/* In `root`, so that names on the command line, and in what is written, are short. */
+static int run(const char *options) {
+    const char *build = getenv("BUILD");
+    char *relative = path_join(build ? build : "build/release", "prepare_psd"), *program = realpath(relative, NULL);
+    if (!program) fail_msg("there is no %s", relative);
+    int status = run_command(said, sizeof said, "cd %s && %s %s", root, program, options);
+    free(relative);
+    free(program);
+    return status;
+}
+
+static void prepare(const char *options) {
+    int status = run(options);
+    if (status) fail_msg("exit status %d:\n%s", status, said);
+}
+
+static void expect_refused(int status, const char *options, const char *message) {
+    assert_int_equal(run(options), status);
+    assert_contains(said, message);
+}
+
+static bool there(const char *name) {
+    char *path = path_join(root, name);
+    bool found = !access(path, F_OK);
+    free(path);
+    return found;
+}
+
+static void expect_same_file(const char *a, const char *b) {
+    char *paths[2] = {path_join(root, a), path_join(root, b)}, *bytes[2];
+    size_t sizes[2];
+    Error error;
+    for (int i = 0; i < 2; i++)
+        if (!read_file(paths[i], &bytes[i], &sizes[i], &error)) fail_msg("%s: %s", paths[i], error.text);
+    assert_int_equal(sizes[0], sizes[1]);
+    assert_memory_equal(bytes[0], bytes[1], sizes[0]);
+    for (int i = 0; i < 2; i++) {
+        free(bytes[i]);
+        free(paths[i]);
+    }
+}
+
+static PsdManifest manifest_of(const char *name) {
+    char *path = path_join(root, name);
+    PsdManifest m;
+    Error error;
+    if (!psd_manifest_read(path, &m, &error)) fail_msg("%s", error.text);
+    free(path);
+    return m;
+}
+
+static PsdStore store_of(const char *name) {
+    char *path = path_join(root, name);
+    PsdStore s;
+    Error error;
+    if (!psd_store_open(&s, path, NULL, 1, &error)) fail_msg("%s", error.text);
+    free(path);
+    return s;
+}
+
+static json_t *report_of(const char *name) {
+    char *path = path_join(root, name), *text = read_text(path);
+    json_t *report = json_loads(text, 0, NULL);
+    assert_non_null(report);
+    free(text);
+    free(path);
+    return report;
+}
+
+static json_int_t split_number(const json_t *report, const char *split, const char *key) {
+    const json_t *entry = json_object_get(json_object_get(report, "splits"), split);
+    assert_non_null(json_object_get(entry, key));
+    return json_integer_value(json_object_get(entry, key));
+}
+
+/* ---- made-up recordings ---- */
+
+static void made_up_recordings_do_not_depend_on_threads(void **state) {
+    (void)state;
+    prepare("--synthetic again --sensors 3 --rows 20 --num-workers 1");
+    assert_int_equal(run_command(said, sizeof said, "diff -r %s/made %s/again", root, root), 0);
+    prepare("--synthetic other --sensors 3 --rows 20 --seed 43");
+    assert_int_equal(run_command(said, sizeof said, "diff -rq %s/made %s/other", root, root), 1);
+    expect_refused(1, "--synthetic again", "again/spectrum_bands is there already; remove it");
+}
+
+static void made_up_recordings_have_the_archives_layout(void **state) {
+    (void)state;
+    PsdManifest m = manifest_of("data/manifest.csv");
+    assert_true(m.n == ALL && m.n_files == FILES && m.n_sensors == SENSORS);
+    assert_string_equal(m.sensor_names[2], "sensor_03");
+    int counts[PSD_LABELS] = {0};
+    for (int64_t i = 0; i < m.n; i++) {
+        counts[m.labels[i]]++;
+        char *name = xformat("_%s_site_", PSD_LABEL_NAMES[m.labels[i]]);
+        assert_contains(m.file_paths[m.files[i]], name);
+        assert_int_equal(m.num_bins[i], (int64_t)((m.end[i] - m.begin[i]) * 107.5));
+        assert_true(m.snr[i] > 0 && m.snr[i] < 80);
+        free(name);
+    }
+    for (int c = 0; c < PSD_UNKNOWN; c++) assert_int_equal(counts[c], SENSORS * ROWS);
+    psd_manifest_close(&m);
+}
+
+/* What the nearest sample of the training part says of each in the test. Chance gives a sixth. */
+static void technologies_can_be_told_apart_but_not_by_all(void **state) {
+    (void)state;
+    char *path = path_join(root, "data/splits/pooled_seed42_frac1.0.json");
+    PsdStore s = store_of("data/manifest.psd.safetensors");
+    PsdSplit split;
+    Error error;
+    if (!psd_split_read(path, NULL, 0, ALL, &split, &error)) fail_msg("%s", error.text);
+    const PsdIds *train = &split.parts[PSD_TRAIN], *test = &split.parts[PSD_TEST];
+    double right = 0;
+    for (int64_t i = 0; i < test->n; i++) {
+        double least = INFINITY;
+        int32_t label = 0;
+        for (int64_t j = 0; j < train->n; j++) {
+            double distance = 0;
+            for (int k = 0; k < PSD_BINS; k++) {
+                double d = (double)s.psd[test->at[i] * PSD_BINS + k] - (double)s.psd[train->at[j] * PSD_BINS + k];
+                distance += d * d;
+            }
+            if (distance < least) {
+                least = distance;
+                label = s.labels[train->at[j]];
+            }
+        }
+        right += label == s.labels[test->at[i]];
+    }
+    assert_true(right / (double)test->n > 2.0 / 6 && right < (double)test->n);
+    psd_split_free(&split);
+    psd_store_close(&s);
+    free(path);
+}
+
+/* ---- the whole way ---- */
+
+static void everything_is_written(void **state) {
+    (void)state;
+    static const char *const names[] = {"pooled_seed42_frac1.0", "by_file_seed42_frac1.0", "by_sensor_seed42_frac1.0",
+                                        "loso_seed42_frac1.0", "fewshot_loso_seed42"};
+    prepare("--input made --output alone --num-workers 1");
+    expect_same_file("data/manifest.csv", "alone/manifest.csv");
+    expect_same_file("data/manifest.psd.safetensors", "alone/manifest.psd.safetensors");
+    for (int i = 0; i < 5; i++) {
+        char *a = xformat("data/splits/%s.json", names[i]), *b = xformat("alone/splits/%s.json", names[i]);
+        expect_same_file(a, b);
+        free(a);
+        free(b);
+    }
+    PsdStore s = store_of("data/manifest.psd.safetensors");
+    json_t *report = report_of("data/doctor.json");
+    assert_true(s.n == ALL && s.n_files == FILES);
+    assert_int_equal(json_integer_value(json_object_get(report, "samples")), ALL);
+    assert_int_equal(split_number(report, "by_file_seed42_frac1.0.json", "files_leaking"), 0);
+    assert_true(split_number(report, "pooled_seed42_frac1.0.json", "files_leaking") > FILES / 2);
+    assert_int_equal(split_number(report, "loso_seed42_frac1.0.json", "splits"), SENSORS);
+    assert_int_equal(split_number(report, "loso_seed42_frac1.0.json", "test"), ALL);
+    assert_int_equal(split_number(report, "fewshot_loso_seed42.json", "splits"), 4 * SENSORS);
+    json_decref(report);
+    psd_store_close(&s);
+}
+
+static void compat_is_the_references(void **state) {
+    (void)state;
+    prepare("--synthetic four --sensors 4 --rows 1"); /* the fourth has TETRA where others have DVB-T */
+    prepare("--input four --output four/data --compat --fraction 0.9");
+    PsdManifest m = manifest_of("four/data/manifest.csv");
+    int dvbt = 0, tetra = 0;
+    for (int64_t i = 0; i < m.n; i++) {
+        dvbt += m.labels[i] == 1;
+        tetra += m.labels[i] == 5;
+        assert_true(isnan(m.snr[i]) && isnan(m.begin[i]) && !isnan(m.center[i]));
+    }
+    assert_true(dvbt == 5 && tetra == 3);
+    TensorFile file = open_in(root, "four/data/manifest.psd.safetensors");
+    for (int i = 0; i < file.n_metadata; i++)
+        if (!strcmp(file.metadata_keys[i], "limit")) assert_string_equal(file.metadata_values[i], "0");
+    tensor_file_close(&file);
+    psd_manifest_close(&m);
+}
+
+static void a_manifest_gets_other_splits_and_samples(void **state) {
+    (void)state;
+    prepare("--input made --output redo");
+    prepare("--manifest redo/manifest.csv --hop --seed 7 --fraction 0.5 --num-loso-sensors 2");
+    expect_same_file("data/manifest.csv", "redo/manifest.csv");
+    assert_true(there("redo/splits/pooled_seed7_frac0.5.json") && there("redo/splits/fewshot_loso_seed7.json"));
+    PsdManifest m = manifest_of("redo/manifest.csv");
+    PsdStore s = store_of("redo/manifest.psd.safetensors");
+    int64_t samples = 0;
+    for (int64_t i = 0; i < m.n; i++) samples += m.num_bins[i] / PSD_BINS;
+    assert_true(s.n == samples);
+    json_t *report = report_of("redo/doctor.json");
+    assert_int_equal(split_number(report, "loso_seed7_frac0.5.json", "splits"), 2);
+    json_decref(report);
+    psd_store_close(&s);
+    psd_manifest_close(&m);
+}
+
+/* ---- what the doctor finds ---- */
+
+/* Rows that vary by file; the name is below root. */
+static void add_rows(const char *name, int64_t rows, int64_t width, double level, double value) {
+    char *path = path_join(root, name), *directory = path_directory(path);
+    double *data = xmalloc((size_t)(rows * width) * sizeof *data);
+    make_directories(directory);
+    for (int64_t i = 0; i < rows * width; i++) data[i] = i < width ? value : level + (double)(i * i % 31);
+    write_npy(root, name, "<f8", data, 2, rows, width);
+    free(data);
+    free(directory);
+    free(path);
+}
+
+static void expect_found(const json_t *report, const char *key, const char *text) {
+    const json_t *list = json_object_get(report, key);
+    assert_int_equal(json_array_size(list), 1);
+    assert_string_equal(json_string_value(json_array_get(list, 0)), text);
+    assert_contains(said, text);
+}
+
+static void the_doctor_finds_what_is_wrong(void **state) {
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        static const char *const sensors[] = {"A", "B", "C"};
+        char *name = xformat("ill/spectrum_bands/%s/Feb_%d/good_%s_.npy", sensors[i / 2], i, i % 2 ? "fm" : "gsm");
+        add_rows(name, 12, WIDTH, -60 - i, -60 - i);
+        free(name);
+    }
+#define BANDS "ill/spectrum_bands/"
+    add_rows(BANDS "B/Feb_9/copy_gsm_.npy", 12, WIDTH, -60, -60); /* of A's Feb_0 */
+    add_rows(BANDS "A/Feb_9/zero_fm_.npy", 449, 0, 0, 0);
+    add_rows(BANDS "A/Feb_9/narrow_fm_.npy", 2, 74, -50, -49);
+    add_rows(BANDS "A/Feb_9/wide_fm_.npy", 2, 20001, -50, -49);
+    add_rows(BANDS "A/Feb_9/nan_fm_.npy", 2, WIDTH, -51, (double)NAN);
+    add_rows(BANDS "A/Feb_9/what.npy", 2, WIDTH, -52, -51);
+    add_rows(BANDS "A/Feb_9/SpectrumBands_420_430_tetra_.npy", 2, WIDTH, -53, -51);
+    prepare("--input ill --output ill/data");
+    json_t *report = report_of("ill/data/doctor.json");
+    expect_found(report, "left_out", BANDS "A/Feb_9/zero_fm_.npy: rows of zero width, 449 rows");
+    expect_found(report, "lost_rows", BANDS "A/Feb_9/nan_fm_.npy: 1 of 2 rows");
+    expect_found(report, "narrow", BANDS "A/Feb_9/narrow_fm_.npy: 2 rows of 74 bins");
+    expect_found(report, "wide", BANDS "A/Feb_9/wide_fm_.npy: 2 rows of 20001 bins");
+    expect_found(report, "unlabelled", BANDS "A/Feb_9/what.npy");
+    expect_found(report, "label_conflicts",
+                 BANDS
+                 "A/Feb_9/SpectrumBands_420_430_tetra_.npy: its name says tetra, 425 MHz is dvbt; taken for tetra");
+    expect_found(report, "copies",
+                 BANDS "B/Feb_9/copy_gsm_.npy is " BANDS "A/Feb_0/good_gsm_.npy of another sensor: B, A");
+    assert_int_equal(json_array_size(json_object_get(report, "not_finite")), 0);
+    assert_true(json_array_size(json_object_get(report, "constant")) > 5); /* every first row is one value */
+    assert_contains(said, "[Doctor] 3 of 3 sensors lack a technology");
+    assert_int_equal(json_integer_value(json_object_get(report, "rows")), 7 * 12 + 4 * 2 + 1);
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(json_object_get(report, "sensors"), "B"), "gsm")), 24);
+    /* The copy is in the test when B is left out, and what it was copied from is when A is. */
+    assert_int_equal(split_number(report, "loso_seed42_frac1.0.json", "files_leaking"), 0);
+    assert_int_equal(split_number(report, "loso_seed42_frac1.0.json", "contents_leaking"), 2);
+    json_decref(report);
+}
+
+static void splits_that_cannot_be_made_are_told_of(void **state) {
+    (void)state;
+    add_rows("one/S/Feb_1/a_fm_.npy", 20, WIDTH, -60, -50);
+    add_rows("one/S/Feb_1/b_lte_.npy", 20, WIDTH, -61, -50);
+    char *old = path_join(root, "one/data/splits/by_file_seed42_frac1.0.json"), *directory = path_directory(old);
+    make_directories(directory);
+    write_text(old, "{}");
+    prepare("-i one -o one/data");
+    assert_contains(said, "[Split] by_file_seed42_frac1.0.json is not made: 2 groups cannot be split into 3 parts");
+    assert_contains(said, "[Split] loso_seed42_frac1.0.json is not made: leaving a sensor out needs at least two");
+    assert_false(there("one/data/splits/by_file_seed42_frac1.0.json"));
+    assert_true(there("one/data/splits/pooled_seed42_frac1.0.json"));
+    add_rows("none/S/Feb_1/a.npy", 20, WIDTH, -60, -50);
+    expect_refused(1, "-i none -o none/data", "no split can be made of these rows");
+    free(old);
+    free(directory);
+}
+
+/* ---- what is refused ---- */
+
+static void folders_that_are_wrong(void **state) {
+    (void)state;
+    static const char object[] = "\x93NUMPY\x01\x00\x36\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n";
+    add_rows("pickle/S/D/a_fm_.npy", 1, WIDTH, 0, 0);
+    char *path = path_join(root, "pickle/S/D/b_fm_.npy");
+    write_bytes(path, object, sizeof object - 1);
+    expect_refused(1, "-i pickle -o pickle/data", "pickle/S/D/b_fm_.npy: holds Python objects (dtype |O): a pickle");
+    assert_false(there("pickle/data"));
+    free(path);
+    expect_refused(1, "-i nowhere", "nowhere: No such file or directory");
+    add_rows("empty/S/D/a_fm_.npy", 9, 0, 0, 0);
+    expect_refused(1, "-i empty -o empty/data", "empty: none of its 1 .npy files has a row with a finite bin");
+}
+
+static void expect_manifest_refused(const char *text, const char *message) {
+    char *path = path_join(root, "bad.csv");
+    write_text(path, "%s", text);
+    expect_refused(1, "--manifest bad.csv", message);
+    free(path);
+}
+
+static void manifests_that_are_wrong(void **state) {
+    (void)state;
+    char text[4096], rows[2048] = "";
+    add_rows("a_fm_.npy", 40, WIDTH, -60, -50);
+    for (int i = 0; i < 20; i++) sprintf(rows + strlen(rows), "a_fm_.npy,%d,S,%d,%s\n", i, WIDTH, i % 2 ? "fm" : "lte");
+    static const struct {
+        const char *row, *message;
+    } cases[] = {{"a_fm_.npy,0,S,210,wifi\n", "bad.csv:22: label is 'wifi'; expected dab, dvbt"},
+                 {"gone.npy,0,S,210,fm\n", "bad.csv:22: gone.npy: cannot open"},
+                 {"a_fm_.npy,40,S,210,fm\n", "bad.csv:22: row_index is 40, but a_fm_.npy has 40 rows"},
+                 {"a_fm_.npy,1,S,211,fm\n", "bad.csv:22: num_bins is 211, but a_fm_.npy has rows of 210"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text, "npy_path,row_index,sensor_id,num_bins,label\n%s%s", rows, cases[i].row);
+        expect_manifest_refused(text, cases[i].message);
+    }
+    expect_manifest_refused("npy_path,row_index,sensor_id,label\na_fm_.npy,0,S,fm\n",
+                            "bad.csv:1: there is no column num_bins");
+    assert_false(there("bad.psd.safetensors"));
+}
+
+static void options_that_are_wrong(void **state) {
+    (void)state;
+    expect_refused(2, "", "give one of --input DIR, --manifest PATH and --synthetic DIR");
+    expect_refused(2, "-i a --manifest b.csv", "give one of --input DIR");
+    expect_refused(2, "-i a --compat --hop", "--compat is without --hop and --limit");
+    expect_refused(2, "-i a --compat --limit 5", "--compat is without --hop and --limit");
+    expect_refused(2, "--manifest b.txt", "--manifest: its name must end in .csv");
+    expect_refused(2, "--manifest b.csv -o c", "--output: what is made of --manifest goes beside it");
+    expect_refused(2, "-i a --fraction 0", "--fraction is 0");
+    expect_refused(1, "--manifest b.csv", "b.csv: cannot open");
+}
+
+static int make_data(void **state) {
+    (void)state;
+    root = scratch_directory();
+    prepare("--synthetic made --sensors 3 --rows 20");
+    prepare("--input made --output data");
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(made_up_recordings_do_not_depend_on_threads),
+        cmocka_unit_test(made_up_recordings_have_the_archives_layout),
+        cmocka_unit_test(technologies_can_be_told_apart_but_not_by_all),
+        cmocka_unit_test(everything_is_written),
+        cmocka_unit_test(compat_is_the_references),
+        cmocka_unit_test(a_manifest_gets_other_splits_and_samples),
+        cmocka_unit_test(the_doctor_finds_what_is_wrong),
+        cmocka_unit_test(splits_that_cannot_be_made_are_told_of),
+        cmocka_unit_test(folders_that_are_wrong),
+        cmocka_unit_test(manifests_that_are_wrong),
+        cmocka_unit_test(options_that_are_wrong),
+    };
+    int failed = cmocka_run_group_tests(tests, make_data, NULL);
+    free(root);
+    return failed;
+}
