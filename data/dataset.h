@@ -18,7 +18,7 @@ struct Dataset {
     /* Fills an empty batch, which knows its place in the data, with these samples, in this order. False with a reason
      * that names file and field. */
     bool (*fill)(const Dataset *dataset, Batch *batch, const int32_t *samples, int n, Error *error);
-    /* Capacity that fill needs: a constant and a part for each sample, added up. */
+    /* Bytes that fill takes, each field in whole lines of 64: a constant and a part for each sample, added up. */
     size_t (*batch_bytes)(const Dataset *dataset, const int32_t *samples, int n);
     void (*close)(Dataset *dataset);
     void *state;

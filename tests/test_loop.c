@@ -1,0 +1,200 @@
+/* What the loop does beside training: validations and what they decide, rates by group, only full micro-batches,
+ * several trainings in one process, inference. */
+#include "tests/loop_rig.h"
+
+static Device *open_cpu(void) { return cpu_device_open(1); }
+
+/* A run of 10 samples in micro-batches of two, two of them a step: an epoch is two and a half steps. */
+typedef struct {
+    const char *directory, *options;
+    Judged judged;
+    int64_t patience;
+    int monitor;
+    bool drop_last, hook;
+    TrainState after;
+    int64_t validation;
+} Plan;
+
+static double by_group(const Training *t, int group, int64_t step, int64_t epoch) {
+    (void)t;
+    return group ? 0 : 0.01 * (double)(1 + step) + 0.1 * (double)epoch;
+}
+
+static void follow(void *argument) {
+    Plan *plan = argument;
+    Device *device = open_cpu();
+    char *options = xformat("-b 2 -g 2 --log-interval 1 --learning-rate 0.05 --bucketing off %s", plan->options);
+    ToyRun *run = toy_run_open(device, plan->directory, options, 10, plan->validation ? plan->validation : 7, 3);
+    Training *t = &run->training;
+    if (plan->judged.n_verdicts) set_judge(t, &plan->judged);
+    t->patience = plan->patience;
+    t->monitor = plan->monitor;
+    t->drop_last = plan->drop_last;
+    if (plan->hook) t->learning_rate = by_group;
+    toy_train(run);
+    toy_run_close(run);
+    device_close(device);
+}
+
+/* The steps of the records of a kind. */
+static int steps_of(const char *directory, const char *kind, double *steps) {
+    return logged(directory, kind, "step", steps, 64);
+}
+
+static void a_validation_ends_each_epoch(void **state) {
+    (void)state;
+    Plan plan = {.directory = scratch_directory(), .options = "--epochs 4 --val-interval 0", .monitor = -1};
+    static const double want[] = {3, 5, 8, 10}; /* micro-batches 5 and 10 lie in steps 3 and 5, and so on */
+    double steps[64];
+    toy_must(follow, &plan);
+    assert_int_equal(steps_of(plan.directory, "val", steps), 4);
+    assert_memory_equal(steps, want, sizeof want);
+}
+
+static void only_full_micro_batches_are_trained_on(void **state) {
+    (void)state;
+    Plan plan = {.directory = scratch_directory(),
+                 .options = "--epochs 4 -b 3 -g 1 --val-interval 0",
+                 .monitor = -1,
+                 .drop_last = true};
+    double steps[64];
+    toy_must(follow, &plan);
+    assert_contains(toy_output, "10 samples, 3 micro-batches an epoch, 12 steps");
+    assert_int_equal(steps_of(plan.directory, "val", steps), 4);
+    for (int i = 0; i < 4; i++) assert_true(steps[i] == 3 * (i + 1));
+    plan.directory = scratch_directory();
+    plan.options = "-b 11";
+    assert_int_equal(toy_try(follow, &plan), 1);
+    assert_contains(toy_output, "the training data has 10 samples, and micro-batches of fewer than -b 11 are left out");
+    plan.directory = scratch_directory();
+    plan.options = "-b 2 --token-budget 4";
+    assert_int_equal(toy_try(follow, &plan), 1);
+    assert_contains(toy_output, "only full ones are trained on; give -b instead");
+}
+
+static void the_metric_that_is_monitored_decides(void **state) {
+    (void)state;
+    for (int monitor = -1; monitor < 2; monitor++) {
+        Plan plan = {.directory = scratch_directory(),
+                     .options = "--epochs 8 --val-interval 1 --save-interval 0 --keep-checkpoints 99",
+                     .monitor = monitor};
+        double values[64];
+        toy_must(follow, &plan);
+        int n = logged(plan.directory, "val", monitor == 1 ? "val/hits" : "val/loss", values, 64), best = 0;
+        assert_int_equal(n, 20);
+        for (int i = 1; i < n; i++)
+            if (values[i] < values[best]) best = i; /* of equals the first */
+        char text[256], *link = path_join(plan.directory, "best"), *want = xformat("step_%08d", best + 1);
+        assert_int_equal(run_command(text, sizeof text, "readlink %s", link), 0);
+        assert_contains(text, want);
+        free(link);
+        free(want);
+    }
+}
+
+/* Verdicts, from which the fourth validation is the best and the seventh the third without a better one. */
+static Plan patient(void) {
+    return (Plan){.directory = scratch_directory(),
+                  .options = "--epochs 40 --val-interval 1 --save-interval 0",
+                  .judged = {.verdicts = {5, 4, 6, 3, 3, 4, 9, 1, 1, 1}, .n_verdicts = 10},
+                  .patience = 3,
+                  .monitor = -1};
+}
+
+static void expect_end(const char *directory) {
+    double steps[64];
+    assert_contains(toy_output, "[Done] no better error for 3 validations: stopped at epoch 2; best at step 4\n");
+    assert_null(strstr(toy_output, "[Stopped]"));
+    assert_int_equal(steps_of(directory, "val", steps), 7);
+    assert_int_equal(steps_of(directory, "train", steps), 7);
+    char *picture = path_join(directory, "loss.svg");
+    assert_int_equal(access(picture, R_OK), 0);
+    free(picture);
+}
+
+static void patience_ends_the_run(void **state) {
+    (void)state;
+    Plan plan = patient();
+    toy_must(follow, &plan);
+    expect_end(plan.directory);
+    plan.options = "--epochs 40 --val-interval 1 --save-interval 0 --resume auto";
+    toy_must(follow, &plan); /* and it does not go on */
+    expect_end(plan.directory);
+}
+
+/* Stopped after the fifth validation, with one that was no better behind it: two more may follow. */
+static void patience_outlives_a_restart(void **state) {
+    (void)state;
+    Plan plan = patient();
+    plan.options = "--epochs 40 --val-interval 1 --save-interval 0 --max-steps 5";
+    toy_must(follow, &plan);
+    plan.options = "--epochs 40 --val-interval 1 --save-interval 0 --resume auto";
+    plan.judged.verdicts[0] = 4;
+    plan.judged.verdicts[1] = 9;
+    toy_must(follow, &plan);
+    expect_end(plan.directory);
+}
+
+static void read_weights(const char *directory, float weight[CLASSES * FEATURES], float bias[CLASSES]) {
+    TensorFile file = open_in(directory, "last/model.safetensors");
+    memcpy(weight, floats(&file, "", "head.weight"), CLASSES * FEATURES * sizeof(float));
+    memcpy(bias, floats(&file, "", "head.bias"), CLASSES * sizeof(float));
+    tensor_file_close(&file);
+}
+
+/* The rate is asked for with the epoch of a step's first micro-batch: steps 1 to 3 begin in the first. */
+static void groups_have_rates_of_their_own(void **state) {
+    (void)state;
+    Plan plan = {
+        .directory = scratch_directory(), .options = "--epochs 4 --val-interval 0", .monitor = -1, .hook = true};
+    float weight[CLASSES * FEATURES], bias[CLASSES];
+    double rates[64];
+    toy_must(follow, &plan);
+    read_weights(plan.directory, weight, bias);
+    for (int i = 0; i < CLASSES; i++) assert_true(bias[i] == 0); /* at a rate of 0 */
+    assert_true(fabsf(weight[0]) > 0.2f);
+    assert_int_equal(logged(plan.directory, "train", "train/lr", rates, 64), 10);
+    static const int epochs[10] = {0, 0, 0, 1, 1, 2, 2, 2, 3, 3};
+    for (int i = 0; i < 10; i++) assert_near(rates[i], 0.01 * (1 + i) + 0.1 * epochs[i], 1e-12);
+    assert_int_equal(logged(plan.directory, "train", "train/lr_1", rates, 64), 10);
+    for (int i = 0; i < 10; i++) assert_true(rates[i] == 0);
+}
+
+/* What inference refuses: weights that are not all there, or of another shape. */
+static void infer(void *base) {
+    Device *device = open_cpu();
+    char *arguments = xformat("--base-checkpoint %s", (char *)base);
+    ToyRun *run = toy_run_open(device, "/nowhere", arguments, 4, 0, 1);
+    train_prepare_inference(&run->training);
+}
+
+static void inference_wants_every_weight(void **state) {
+    (void)state;
+    char *path = path_join(scratch_directory(), "base.safetensors");
+    float numbers[CLASSES * FEATURES] = {0};
+    const TensorToWrite tensors[] = {
+        {.name = "head.weight", .dtype = "F32", .rank = 2, .dims = {FEATURES, CLASSES}, .data = numbers}};
+    Error error;
+    assert_true(safetensors_write(path, tensors, 1, NULL, NULL, 0, &error));
+    assert_int_equal(toy_try(infer, path), 1);
+    assert_contains(toy_output, "2 tensors do not fit");
+    assert_contains(toy_output, "head.weight is F32 [5, 3] there, F32 [3, 5] in the model");
+    assert_contains(toy_output, "head.bias, F32 [3] in the model, is not there");
+    free(path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(trainings_do_not_know_of_each_other),
+        cmocka_unit_test(the_judge_sees_every_output_in_order),
+        cmocka_unit_test(a_validation_ends_each_epoch),
+        cmocka_unit_test(only_full_micro_batches_are_trained_on),
+        cmocka_unit_test(the_metric_that_is_monitored_decides),
+        cmocka_unit_test(patience_ends_the_run),
+        cmocka_unit_test(patience_outlives_a_restart),
+        cmocka_unit_test(groups_have_rates_of_their_own),
+        cmocka_unit_test(inference_wants_every_weight),
+    };
+    toy_device = open_cpu;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
