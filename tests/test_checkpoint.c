@@ -226,6 +226,7 @@ static TrainState state_of(int64_t step, uint64_t seed) {
                         .seconds = 0.1 * (double)step,
                         .best = step == 1 ? (double)INFINITY : 1.0 / (double)step,
                         .best_step = step - 1,
+                        .worse = 3 * step,
                         .revision = "0123456789ab",
                         .options_json = "{\"learning-rate\": 5.0000000000000002e-5, \"batch-size\": 8}",
                         .n_metrics = 3,
@@ -261,6 +262,7 @@ static void assert_state(const TrainState *got, const TrainState *want) {
     assert_true(got->n_samples == want->n_samples && got->data_hash == want->data_hash);
     assert_int_equal(got->skipped_steps, want->skipped_steps);
     assert_true(got->frozen_rows == want->frozen_rows && got->best_step == want->best_step);
+    assert_true(got->worse == want->worse);
     assert_same_bits(got->seconds, want->seconds);
     assert_same_bits(got->best, want->best);
     assert_string_equal(got->revision, want->revision);
@@ -663,6 +665,21 @@ static void a_checkpoint_of_another_model_is_refused(void **unused) {
     params_free(&fewer);
 }
 
+static void a_checkpoint_of_an_older_program_is_refused(void **unused) {
+    (void)unused;
+    char *directory = scratch(), *path = in(directory, "step_00000001"), *file = in(path, "state.json");
+    Checkpointer *c = open_checkpointer(directory, 3);
+    save_good(c, 1, 1, false);
+    checkpointer_close(c);
+    char *text = read_text(file), *version = strstr(text, "\"version\": 3");
+    assert_non_null(version);
+    version[strlen("\"version\": ")] = '2';
+    write_text(file, "%s", text);
+    assert_load_fails(path, &table,
+                      "state.json is of version 2, and this program reads 3: go on with the program that");
+    free(text);
+}
+
 /* ---- a base checkpoint ---- */
 
 static const float embedding_data[20] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
@@ -680,15 +697,20 @@ typedef struct {
     float *weights;
 } Imported;
 
-/* Imports into a table with `rows` rows of the embedding; every weight was 0.5 before. */
-static Imported import(const char *path, int64_t rows) {
-    Imported i = {.n = 0};
-    make_table(&i.table, rows);
+/* Imports into a table; every weight was 0.5 before. */
+static Imported import_into(ParamTable into, const char *path, const ImportRules *rules) {
+    Imported i = {.table = into};
     i.weights = xaligned((size_t)i.table.flat_count * 4);
     for (int64_t e = 0; e < i.table.flat_count; e++) i.weights[e] = 0.5f;
-    i.good = checkpoint_import(path, &i.table, &(ImportRules){resizable, 1, NULL, 0}, i.weights, &i.file, &i.tensors,
-                               &i.n, &i.report, &i.error);
+    i.good = checkpoint_import(path, &i.table, rules, i.weights, &i.file, &i.tensors, &i.n, &i.report, &i.error);
     return i;
+}
+
+/* The same into a table with `rows` rows of the embedding. */
+static Imported import(const char *path, int64_t rows) {
+    ParamTable into = {0};
+    make_table(&into, rows);
+    return import_into(into, path, &(ImportRules){resizable, 1, NULL, 0});
 }
 
 static void forget(Imported *i) {
@@ -824,6 +846,86 @@ static void a_pth_is_imported_from_under_model(void **unused) {
     params_free(&t);
 }
 
+/* torch_lightning.ckpt: the encoder was compiled, the decoder not; the optimizer's moments lie beside both. */
+static ParamTable lightning_table(void) {
+    ParamTable t = {0};
+    param_add(&t, INIT_ZERO, 0, true, 4, 3, "encoder.embed.weight");
+    param_add(&t, INIT_ZERO, 0, true, 4, 0, "encoder.embed.bias");
+    param_add(&t, INIT_ZERO, 0, true, 2, 4, "decoder.weight");
+    return t;
+}
+
+static const char lightning[] = "tests/reference/golden/torch_lightning.ckpt";
+
+static void assert_imported(const Imported *i, const TensorFile *want, int param, const char *name) {
+    const StoredTensor *tensor = tensor_file_find(want, name);
+    assert_non_null(tensor);
+    assert_memory_equal(i->weights + i->table.items[param].offset, tensor->data, tensor->bytes);
+}
+
+static void a_lightning_checkpoint_is_imported(void **unused) {
+    (void)unused;
+    static const char *const all[] = {""};
+    Imported i = import_into(lightning_table(), lightning, &(ImportRules){.only = all, .n_only = 1});
+    TensorFile want;
+    Error error;
+    if (!i.good) fail_msg("%s", i.error.text);
+    assert_true(tensor_file_open("tests/reference/golden/torch_lightning.safetensors", &want, &error));
+    assert_imported(&i, &want, 0, "encoder.embed.weight");
+    assert_imported(&i, &want, 1, "encoder.embed.bias");
+    assert_imported(&i, &want, 2, "decoder.weight");
+    assert_int_equal(i.report.loaded, 3);
+    assert_int_equal(i.report.missing, 0);
+    assert_int_equal(i.n, 1); /* the decoder's bias, which this model has not */
+    assert_string_equal(i.tensors[0].name, "decoder.bias");
+    assert_true(i.report.skipped > 3); /* what the optimizer remembers */
+    tensor_file_close(&want);
+    forget(&i);
+}
+
+static void an_import_takes_only_what_it_is_told_to(void **unused) {
+    (void)unused;
+    static const char *const encoder[] = {"encoder."};
+    const ImportRules rules = {.only = encoder, .n_only = 1};
+    Imported i = import_into(lightning_table(), lightning, &rules);
+    if (!i.good) fail_msg("%s", i.error.text);
+    assert_int_equal(i.report.loaded, 2);
+    assert_int_equal(i.report.aside, 2);
+    assert_int_equal(i.report.missing, 1);
+    assert_string_equal(i.report.missing_names, "decoder.weight");
+    assert_int_equal(i.n, 0);
+    for (int64_t e = 0; e < 8; e++) assert_true(i.weights[i.table.items[2].offset + e] == 0.5f);
+    forget(&i);
+    ParamTable other = {0};
+    param_add(&other, INIT_ZERO, 0, true, 4, 3, "encoder.embed.weight");
+    param_add(&other, INIT_ZERO, 0, true, 5, 0, "encoder.embed.bias");
+    param_add(&other, INIT_ZERO, 0, true, 2, 2, "encoder.head");
+    param_add(&other, INIT_ZERO, 0, true, 2, 2, "head");
+    i = import_into(other, lightning, &rules);
+    assert_false(i.good);
+    assert_string_equal(i.error.text,
+                        "its tensors: 2 tensors do not fit: encoder.embed.bias is F32 [4] there, F32 [5] in the model; "
+                        "encoder.head, F32 [2, 2] in the model, is not there");
+    forget(&i);
+}
+
+static void a_checkpoint_directory_stands_for_its_weights(void **unused) {
+    (void)unused;
+    char *directory = scratch();
+    Checkpointer *c = open_checkpointer(directory, 3);
+    save_good(c, 1, 1, false);
+    checkpointer_close(c);
+    Imported i = import(in(directory, "last"), 3);
+    if (!i.good) fail_msg("%s", i.error.text);
+    assert_int_equal(i.report.loaded, i.table.count);
+    TensorFile want;
+    Error error;
+    assert_true(tensor_file_open(in(directory, "last/model.safetensors"), &want, &error));
+    for (int p = 0; p < i.table.count; p++) assert_imported(&i, &want, p, i.table.items[p].name);
+    tensor_file_close(&want);
+    forget(&i);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_checkpoint_is_loaded_to_the_bit),
@@ -843,6 +945,10 @@ int main(void) {
         cmocka_unit_test(names_are_the_references_own),
         cmocka_unit_test(a_base_of_another_model_is_refused),
         cmocka_unit_test(a_pth_is_imported_from_under_model),
+        cmocka_unit_test(a_lightning_checkpoint_is_imported),
+        cmocka_unit_test(an_import_takes_only_what_it_is_told_to),
+        cmocka_unit_test(a_checkpoint_directory_stands_for_its_weights),
+        cmocka_unit_test(a_checkpoint_of_an_older_program_is_refused),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -455,6 +455,87 @@ static void the_largest_batch_dominates(void **state) {
     }
 }
 
+/* A face of a data set that checks, when a batch is filled, that it knows its place: what is drawn then depends on it.
+ */
+static bool placed_fill(const Dataset *face, Batch *batch, const int32_t *samples, int n, Error *error) {
+    if (!inner(face)->fill(inner(face), batch, samples, n, error)) return false;
+    batch->n_tokens = 1000 * batch->epoch + 10 * batch->index + batch->last;
+    return true;
+}
+
+static void a_batch_knows_its_place_before_it_is_filled(void **state) {
+    (void)state;
+    enum { N = 24 };
+    Dataset *dataset = open_samples(SAMPLES, 30, 80, false); /* ten micro-batches an epoch */
+    Slow placed = slow_open(dataset);
+    Seen seen[N];
+    placed.face.fill = placed_fill;
+    for (int workers = 0; workers < 4; workers += 3)
+        for (int limit = 0; limit < 8; limit += 7) {
+            LoaderOptions options = usual();
+            int64_t batches = limit ? limit : 10;
+            options.n_workers = workers;
+            options.epoch_limit = limit;
+            assert_int_equal(see_stream(&placed.face, &options, N, seen), N);
+            for (int64_t i = 0; i < N; i++) {
+                assert_true(seen[i].epoch == i / batches && seen[i].index == i % batches);
+                assert_true(seen[i].last == (i % batches == batches - 1));
+                assert_int_equal(seen[i].tokens, 1000 * seen[i].epoch + 10 * seen[i].index + seen[i].last);
+            }
+            free_seen(seen, N);
+        }
+    dataset->close(dataset);
+}
+
+/* Every micro-batch is full, no sample comes twice in an epoch, and it is not always the same that are left out. */
+static void only_full_batches_if_wanted(void **state) {
+    (void)state;
+    Dataset *dataset = open_samples(SAMPLES, 30, 80, false);
+    for (int setting = 0; setting < 8; setting++) {
+        LoaderOptions options = usual();
+        options.drop_last = true;
+        options.shuffle = setting & 1;
+        options.bucket = setting & 2;
+        options.batch_size = setting & 4 ? 37 : 5;
+        int visited[SAMPLES] = {0};
+        int64_t batches = SAMPLES / options.batch_size;
+        Loader *loader = loader_open(dataset, &options);
+        for (int64_t epoch = 0; epoch < 8; epoch++) {
+            int visits[SAMPLES] = {0};
+            assert_int_equal(loader_epoch_batches(dataset, &options, epoch), batches);
+            for (int64_t b = 0; b < batches; b++) {
+                const Batch *batch = loader_next(loader);
+                assert_true(batch->epoch == epoch && batch->index == b && batch->last == (b == batches - 1));
+                assert_int_equal(batch->n_sequences, options.batch_size);
+                for (int i = 0; i < batch->n_sequences; i++) assert_int_equal(visits[batch->samples[i]]++, 0);
+            }
+            for (int i = 0; i < SAMPLES; i++) visited[i] += visits[i];
+        }
+        for (int i = 0; i < SAMPLES && options.shuffle && !options.bucket; i++) assert_true(visited[i] > 0);
+        loader_close(loader);
+    }
+    dataset->close(dataset);
+}
+
+static void open_too_few(void *unused) {
+    (void)unused;
+    LoaderOptions options = usual();
+    options.drop_last = true;
+    loader_open(open_samples(3, 1, 1, false), &options);
+}
+
+static void an_epoch_without_a_full_batch_is_refused(void **state) {
+    (void)state;
+    char output[512];
+    Dataset *dataset = open_samples(3, 1, 1, false);
+    LoaderOptions options = usual();
+    options.drop_last = true;
+    assert_int_equal(loader_epoch_batches(dataset, &options, 0), 0);
+    assert_int_equal(run_function(output, sizeof output, open_too_few, NULL), 1);
+    assert_contains(output, "the data set has 3 samples, fewer than one micro-batch of 4");
+    dataset->close(dataset);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_workers_gives_the_same_bits),
@@ -471,6 +552,9 @@ int main(void) {
         cmocka_unit_test(a_failure_is_told_in_its_turn),
         cmocka_unit_test(an_empty_data_set_is_refused),
         cmocka_unit_test(the_largest_batch_dominates),
+        cmocka_unit_test(a_batch_knows_its_place_before_it_is_filled),
+        cmocka_unit_test(only_full_batches_if_wanted),
+        cmocka_unit_test(an_epoch_without_a_full_batch_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

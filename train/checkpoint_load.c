@@ -254,7 +254,7 @@ static bool import_tensors(Import *import, TensorFile *file, Error *error) {
         if (index >= 0 && !import_tensor(import, &file->tensors[i], index, error)) return false;
     }
     complain_missing(import);
-    if (!no_complaints(&import->complaints, "shapes", error)) return false;
+    if (!no_complaints(&import->complaints, "its tensors", error)) return false;
     return report->loaded + report->resized > 0 ||
            error_set(error, "none of its %d tensors is one of the model's (%s, ...)",
                      file->n_tensors + report->skipped + report->aside, import->table->items[0].name);

@@ -132,7 +132,10 @@ bool state_read(const char *path, TrainState *state, Error *error) {
     if (!format || strcmp(format, mark))
         good = error_set(error, "state.json is not one of a checkpoint of this program");
     else if (version != VERSION)
-        good = error_set(error, "state.json is of version %lld; this program reads %d", (long long)version, VERSION);
+        good = error_set(error,
+                         "state.json is of version %lld, and this program reads %d: go on with the program that wrote "
+                         "it, or start a new run from its weights with --base-checkpoint",
+                         (long long)version, VERSION);
     else if (state)
         good = read_fields(root, state, error);
     json_decref(root);

@@ -4,7 +4,9 @@
 
 torch_protocol2.pth, torch_protocol4.pth: a nested training checkpoint with every element type, strided and shared
 views, parameters, counters, numpy scalars and generator states. torch_expected.safetensors: its tensors under dotted
-names, written by the safetensors library.
+names, written by the safetensors library. torch_lightning.ckpt: what PyTorch Lightning saves of a module whose encoder
+was compiled, with the keys that it puts beside the state dict; torch_lightning.safetensors: the weights, under the names
+that they have without the compiler.
 """
 
 import collections
@@ -68,12 +70,49 @@ def flatten(value, name, out):
     return out
 
 
+def lightning():
+    torch.manual_seed(2)
+    module = torch.nn.Module()
+    module.encoder, module.decoder = torch.nn.Module(), torch.nn.Linear(4, 2)
+    module.encoder.embed = torch.nn.Linear(3, 4)
+    plain = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    optimizer = torch.optim.AdamW(module.parameters(), lr=2e-4, betas=(0.9, 0.999))
+    module.decoder(module.encoder.embed(torch.randn(5, 3))).square().sum().backward()
+    optimizer.step()
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, [lambda epoch: 1.0])
+    weights = collections.OrderedDict(
+        (name.replace("encoder.", "encoder._orig_mod."), tensor) for name, tensor in plain.items()
+    )
+    return plain, {
+        "epoch": 12,
+        "global_step": 91,
+        "pytorch-lightning_version": "2.2.1",
+        "state_dict": weights,
+        "loops": {"fit_loop": {"state_dict": {}, "epoch_progress": {"total": {"ready": 13, "completed": 12}}}},
+        "callbacks": {
+            "ModelCheckpoint{'monitor': 'val_loss', 'mode': 'min'}": {
+                "monitor": "val_loss",
+                "best_model_score": torch.tensor(0.25),
+                "best_model_path": "checkpoints/epoch=11-val_loss=0.2500.ckpt",
+                "best_k_models": {"checkpoints/epoch=11-val_loss=0.2500.ckpt": torch.tensor(0.25)},
+            }
+        },
+        "optimizer_states": [optimizer.state_dict()],
+        "lr_schedulers": [scheduler.state_dict()],
+        "hparams_name": "kwargs",
+        "hyper_parameters": {"d_model": 4, "patch_sizes": [8, 20], "lr": 2e-4, "pretrained_ckpt": None},
+    }
+
+
 def main():
     folder = sys.argv[1]
     tree = build()
     for protocol in (2, 4):
         torch.save(tree, f"{folder}/torch_protocol{protocol}.pth", pickle_protocol=protocol)
     safetensors.torch.save_file(flatten(tree, "", {}), f"{folder}/torch_expected.safetensors")
+    weights, checkpoint = lightning()
+    torch.save(checkpoint, f"{folder}/torch_lightning.ckpt")
+    safetensors.torch.save_file(weights, f"{folder}/torch_lightning.safetensors")
 
 
 main()
