@@ -322,6 +322,114 @@ void attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Te
              device, dqkv, dout, qkv, out, lse, sequences, attention, drop);
 }
 
+int64_t window_positions(Window w) { return (w.length + 2 * (int64_t)w.padding - w.taps) / w.stride + 1; }
+
+/* Dies unless `whole` T [S length, C] and `windows` [S positions, C taps] fit together. */
+static void check_unfold(const Device *device, const char *op, const char *windows_name, Tensor windows,
+                         const char *whole_name, Tensor whole, Window w) {
+    if (w.length <= 0 || w.taps <= 0 || w.stride <= 0 || w.padding < 0 || w.length + 2 * (int64_t)w.padding < w.taps)
+        die("%s: %d taps, stride %d, padding %d have no position in sequences of %lld rows", op, w.taps, w.stride,
+            w.padding, (long long)w.length);
+    expect(op, whole_name, whole, activation_type(device, op, whole_name, whole), -1, -1);
+    if (whole.dims[0] % w.length)
+        die("%s: the %lld rows of %s are no sequences of %lld", op, (long long)whole.dims[0], whole_name,
+            (long long)w.length);
+    expect(op, windows_name, windows, whole.dtype, whole.dims[0] / w.length * window_positions(w),
+           whole.dims[1] * w.taps);
+}
+
+/* The pairs of a position and a tap that see a row of their sequence, not the padding. */
+static double pairs_inside(Window w) {
+    double pairs = 0;
+    for (int64_t tap = 0; tap < w.taps; tap++) {
+        int64_t before = w.padding - tap; /* of position p, tap t sees row p stride - before */
+        int64_t first = before <= 0 ? 0 : (before + w.stride - 1) / w.stride, last = w.length - 1 + before;
+        last = last < 0 ? -1 : last / w.stride;
+        if (last >= window_positions(w)) last = window_positions(w) - 1;
+        if (last >= first) pairs += (double)(last - first + 1);
+    }
+    return pairs;
+}
+
+void unfold_forward(Device *device, Tensor y, Tensor x, Window window) {
+    check_unfold(device, "unfold_forward", "y", y, "x", x, window);
+    DISPATCH(unfold_forward, 0, bytes_of(x) + bytes_of(y), device, y, x, window);
+}
+
+void unfold_backward(Device *device, Tensor dx, Tensor dy, Window window) {
+    check_unfold(device, "unfold_backward", "dy", dy, "dx", dx, window);
+    DISPATCH(unfold_backward, (double)(tensor_numel(dx) / window.length) * pairs_inside(window),
+             bytes_of(dx) + bytes_of(dy), device, dx, dy, window);
+}
+
+static void check_batchnorm(const Device *device, const char *op, Tensor y, Tensor x, Tensor mean, Tensor variance,
+                            const char *variance_name, Tensor gain) {
+    expect(op, "x", x, activation_type(device, op, "x", x), -1, -1);
+    expect(op, "y", y, x.dtype, x.dims[0], x.dims[1]);
+    expect(op, "mean", mean, DTYPE_F32, x.dims[1], 0);
+    expect(op, variance_name, variance, DTYPE_F32, x.dims[1], 0);
+    expect(op, "gain", gain, DTYPE_F32, x.dims[1], 0);
+}
+
+/* The variance of one row is zero, and there is no unbiased one. */
+static void expect_two_rows(const char *op, Tensor x) {
+    if (x.dims[0] < 2) die("%s: the batch has %lld rows, expected at least 2", op, (long long)x.dims[0]);
+}
+
+void batchnorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor running_mean, Tensor running_var,
+                       Tensor x, Tensor gain, Tensor bias, float momentum) {
+    const char *op = "batchnorm_forward";
+    check_batchnorm(device, op, y, x, mean, rstd, "rstd", gain);
+    expect(op, "bias", bias, DTYPE_F32, x.dims[1], 0);
+    expect_two_rows(op, x);
+    if (tensor_given(running_mean) || tensor_given(running_var)) {
+        expect(op, "running_mean", running_mean, DTYPE_F32, x.dims[1], 0);
+        expect(op, "running_var", running_var, DTYPE_F32, x.dims[1], 0);
+    }
+    DISPATCH(batchnorm_forward, 7 * (double)tensor_numel(x),
+             2 * bytes_of(x) + 4 * bytes_of(mean) + 4 * bytes_of(running_mean), device, y, mean, rstd, running_mean,
+             running_var, x, gain, bias, momentum);
+}
+
+void batchnorm_apply(Device *device, Tensor y, Tensor x, Tensor running_mean, Tensor running_var, Tensor gain,
+                     Tensor bias) {
+    check_batchnorm(device, "batchnorm_apply", y, x, running_mean, running_var, "running_var", gain);
+    expect("batchnorm_apply", "bias", bias, DTYPE_F32, x.dims[1], 0);
+    DISPATCH(batchnorm_apply, 3 * (double)tensor_numel(x), 2 * bytes_of(x) + 4 * bytes_of(gain), device, y, x,
+             running_mean, running_var, gain, bias);
+}
+
+void batchnorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dy, Tensor x, Tensor mean,
+                        Tensor rstd, Tensor gain) {
+    const char *op = "batchnorm_backward";
+    check_batchnorm(device, op, dy, x, mean, rstd, "rstd", gain);
+    expect(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
+    expect(op, "dgain", dgain, DTYPE_F32, x.dims[1], 0);
+    expect(op, "dbias", dbias, DTYPE_F32, x.dims[1], 0);
+    expect_two_rows(op, x);
+    DISPATCH(batchnorm_backward, 10 * (double)tensor_numel(x), 3 * bytes_of(x) + 7 * bytes_of(gain), device, dx, dgain,
+             dbias, dy, x, mean, rstd, gain);
+}
+
+static void check_mean_rows(const Device *device, const char *op, const char *mean_name, Tensor mean,
+                            const char *whole_name, Tensor whole, int64_t length) {
+    expect(op, whole_name, whole, activation_type(device, op, whole_name, whole), -1, -1);
+    if (length <= 0 || whole.dims[0] % length)
+        die("%s: the %lld rows of %s are no sequences of %lld", op, (long long)whole.dims[0], whole_name,
+            (long long)length);
+    expect(op, mean_name, mean, whole.dtype, whole.dims[0] / length, whole.dims[1]);
+}
+
+void mean_rows_forward(Device *device, Tensor y, Tensor x, int64_t length) {
+    check_mean_rows(device, "mean_rows_forward", "y", y, "x", x, length);
+    DISPATCH(mean_rows_forward, (double)tensor_numel(x), bytes_of(x) + bytes_of(y), device, y, x, length);
+}
+
+void mean_rows_backward(Device *device, Tensor dx, Tensor dy, int64_t length) {
+    check_mean_rows(device, "mean_rows_backward", "dy", dy, "dx", dx, length);
+    DISPATCH(mean_rows_backward, (double)tensor_numel(dy), bytes_of(dx) + bytes_of(dy), device, dx, dy, length);
+}
+
 static void check_cross_entropy(const Device *device, const char *op, Tensor loss, Tensor correct, Tensor logits,
                                 Tensor targets, Tensor weights) {
     expect(op, "logits", logits, activation_type(device, op, "logits", logits), -1, -1);

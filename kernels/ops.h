@@ -41,6 +41,13 @@ typedef struct {
     float scale; /* of the scores, 1/sqrt(head size) */
 } Attention;
 
+/* A one-dimensional convolution over sequences of `length` rows, with `padding` rows of zeros before and behind each.
+ */
+typedef struct {
+    int64_t length;
+    int taps, stride, padding;
+} Window;
+
 /* A stretch of the flat parameter buffer that the optimizer treats alike. What no segment covers (frozen rows, padding
  * between tensors) takes no part in the norm and is never changed. */
 typedef struct {
@@ -124,6 +131,32 @@ void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Seque
                        Dropout drop);
 void attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse,
                         Sequences sequences, Attention attention, Dropout drop);
+
+/* How many positions the window takes: (length + 2 padding - taps) / stride + 1, rounded down. */
+int64_t window_positions(Window window);
+/* The windows of a convolution as rows, so that the rest of it is linear_forward with the weight of torch's Conv1d,
+ * [out, C, taps], as [out, C taps]: y[s positions + p, c taps + t] = x[s length + p stride - padding + t, c], or 0
+ * where that is outside of sequence s. x T [S length, C], y T [S positions, C taps]. */
+void unfold_forward(Device *device, Tensor y, Tensor x, Window window);
+/* dx = the sum over all windows that a row is in, in the order of the taps. */
+void unfold_backward(Device *device, Tensor dx, Tensor dy, Window window);
+
+/* Batch normalisation (Ioffe and Szegedy, 2015) of columns: y = (x - mean) rstd gain + bias, eps 1e-5, with the mean
+ * and the biased variance of the N >= 2 rows. x, y T [N, C]; mean, rstd, gain, bias f32 [C]. running_mean and
+ * running_var f32 [C] (optional, together) become (1 - momentum) of themselves + momentum of the mean, and of the
+ * unbiased variance. */
+void batchnorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor running_mean, Tensor running_var,
+                       Tensor x, Tensor gain, Tensor bias, float momentum);
+/* The same y from the running statistics instead of the batch's. y may be x. */
+void batchnorm_apply(Device *device, Tensor y, Tensor x, Tensor running_mean, Tensor running_var, Tensor gain,
+                     Tensor bias);
+/* dx = d(batchnorm_forward)/dx dy; dgain and dbias are accumulated. dx may be dy. */
+void batchnorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dy, Tensor x, Tensor mean,
+                        Tensor rstd, Tensor gain);
+
+/* y[s] = mean of the `length` rows of sequence s, and its backward. x T [S length, C], y T [S, C]. */
+void mean_rows_forward(Device *device, Tensor y, Tensor x, int64_t length);
+void mean_rows_backward(Device *device, Tensor dx, Tensor dy, int64_t length);
 
 /* Softmax cross-entropy of logits [N, V] against targets i32 [N]; a negative target is a row without a loss. loss f32
  * [N], times weights f32 [N] (optional); correct f32 [N]: 1 where the first largest logit is the target, else 0. */

@@ -25,6 +25,13 @@
     X(gelu_backward)                                                                                                   \
     X(attention_forward)                                                                                               \
     X(attention_backward)                                                                                              \
+    X(unfold_forward)                                                                                                  \
+    X(unfold_backward)                                                                                                 \
+    X(batchnorm_forward)                                                                                               \
+    X(batchnorm_apply)                                                                                                 \
+    X(batchnorm_backward)                                                                                              \
+    X(mean_rows_forward)                                                                                               \
+    X(mean_rows_backward)                                                                                              \
     X(cross_entropy_forward)                                                                                           \
     X(cross_entropy_forward_backward)                                                                                  \
     X(squared_error_forward)                                                                                           \

@@ -112,6 +112,7 @@ static Dropout dropout_of(float p) { return (Dropout){p, 11, PURPOSE_DROPOUT | 3
 typedef struct {
     Device *device;
     Tensor y, sum, mean, rstd, x, branch, w, bias, ids, rows, positions, table, position_table;
+    Window window;
     WeightLayout layout;
     GeluKind gelu;
     Sequences sequences;
@@ -406,6 +407,173 @@ static void check_residual_layernorm(Rig *rig) {
 static void residual_layernorm(void **state) {
     (void)state;
     everywhere(check_residual_layernorm);
+}
+
+/* Windows in rows, and means of sequences. */
+
+static void check_unfold(Rig *rig, int64_t sequences, int64_t c, Window w) {
+    int64_t positions = window_positions(w), rows = sequences * w.length, tall = sequences * positions;
+    Tensor x = normal(rig, rows, c), y = poisoned(rig, tall, c * w.taps), dx = poisoned(rig, rows, c);
+    Tensor dy = normal(rig, tall, c * w.taps);
+    double *wy = doubles(rig, tall * c * w.taps), *wdx = doubles(rig, rows * c), pairs = 0;
+    for (int64_t row = 0; row < tall; row++)
+        for (int64_t tap = 0; tap < w.taps; tap++) {
+            int64_t at = row % positions * w.stride - w.padding + tap;
+            if (at < 0 || at >= w.length) continue;
+            pairs++;
+            for (int64_t j = 0; j < c; j++) {
+                int64_t window = (row * c + j) * w.taps + tap, whole = (row / positions * w.length + at) * c + j;
+                wy[window] = (double)floats(x)[whole];
+                wdx[whole] += (double)floats(dy)[window];
+            }
+        }
+    unfold_forward(rig->device, y, x, w);
+    expect(rig, "unfold_forward y", y, wy, 0);
+    double before = rig->device->counters[OP_unfold_backward].flops;
+    unfold_backward(rig->device, dx, dy, w);
+    expect(rig, "unfold_backward dx", dx, wdx, sum_error(w.taps, 0));
+    assert_true(rig->device->counters[OP_unfold_backward].flops - before == pairs * (double)c);
+}
+
+static void check_windows(Rig *rig) {
+    assert_int_equal(window_positions((Window){200, 7, 2, 3}), 100); /* the lengths of the CNN baseline */
+    assert_int_equal(window_positions((Window){25, 3, 2, 1}), 13);
+    check_unfold(rig, 1, 1, (Window){1, 1, 1, 0});
+    check_unfold(rig, 3, 1, (Window){200, 7, 2, 3});
+    check_unfold(rig, 4, 64, (Window){25, 3, 2, 1});
+    check_unfold(rig, 2, 35, (Window){13, 3, 1, 1});
+    check_unfold(rig, 3, 17, (Window){26, 1, 2, 0});
+    check_unfold(rig, 2, 8, (Window){9, 2, 3, 0});  /* rows that no window sees */
+    check_unfold(rig, 2, 5, (Window){2, 9, 4, 7});  /* windows that see none */
+    check_unfold(rig, 2, 3, (Window){3, 12, 1, 9}); /* taps that see none */
+}
+
+static void windows(void **state) {
+    (void)state;
+    everywhere(check_windows);
+}
+
+static void check_mean_rows(Rig *rig) {
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 13, 256}, {5, 101, 37}};
+    for (int i = 0; i < 3; i++) {
+        int64_t s = sizes[i][0], length = sizes[i][1], c = sizes[i][2];
+        Tensor x = normal(rig, s * length, c), y = poisoned(rig, s, c), dy = normal(rig, s, c);
+        Tensor dx = poisoned(rig, s * length, c);
+        double *wy = doubles(rig, s * c), *wdx = doubles(rig, s * length * c);
+        for (int64_t k = 0; k < s * length * c; k++) {
+            int64_t at = k / (length * c) * c + k % c;
+            wy[at] += (double)floats(x)[k] / (double)length;
+            wdx[k] = (double)floats(dy)[at] / (double)length;
+        }
+        mean_rows_forward(rig->device, y, x, length);
+        expect(rig, "mean_rows_forward y", y, wy, U);
+        mean_rows_backward(rig->device, dx, dy, length);
+        expect(rig, "mean_rows_backward dx", dx, wdx, 3 * U);
+    }
+}
+
+static void mean_rows(void **state) {
+    (void)state;
+    everywhere(check_mean_rows);
+}
+
+/* Batch normalisation. */
+
+static void run_batchnorm(const Call *c) {
+    poison(c->y);
+    batchnorm_forward(c->device, c->y, c->mean, c->rstd, tensor_none(), tensor_none(), c->x, c->w, c->bias, 0);
+}
+
+static void reference_batchnorm(const double *x, int64_t n, int64_t c, double *mean, double *variance) {
+    for (int64_t k = 0; k < n * c; k++) mean[k % c] += x[k] / (double)n;
+    for (int64_t k = 0; k < n * c; k++) variance[k % c] += (x[k] - mean[k % c]) * (x[k] - mean[k % c]) / (double)n;
+}
+
+static void reference_affine(double *y, const double *x, const double *mean, const double *variance, const Call *call) {
+    int64_t c = call->x.dims[1];
+    for (int64_t k = 0; k < tensor_numel(call->x); k++)
+        y[k] = (x[k] - mean[k % c]) / sqrt(variance[k % c] + 1e-5) * (double)floats(call->w)[k % c] +
+               (double)floats(call->bias)[k % c];
+}
+
+/* The running statistics, and what is made of them instead of the batch's. */
+static void check_running(Rig *rig, const Call *call, const double *x, const double *mean, const double *variance,
+                          double center) {
+    int64_t n = call->x.dims[0], c = call->x.dims[1];
+    const double momentum = (double)0.1f;
+    Tensor running_mean = normal(rig, c, 0), running_var = normal(rig, c, 0), y = poisoned(rig, n, c);
+    for (int64_t j = 0; j < c; j++) floats(running_var)[j] = fabsf(floats(running_var)[j]) + 0.5f;
+    double *wm = widened(rig, running_mean), *wv = widened(rig, running_var), *wy = doubles(rig, n * c);
+    for (int64_t j = 0; j < c; j++) {
+        wm[j] += momentum * (mean[j] - wm[j]);
+        wv[j] += momentum * (variance[j] * (double)n / (double)(n - 1) - wv[j]);
+    }
+    batchnorm_forward(rig->device, y, call->mean, call->rstd, running_mean, running_var, call->x, call->w, call->bias,
+                      0.1f);
+    expect_same(rig, "batchnorm_forward y with running statistics", y, call->y);
+    expect(rig, "batchnorm_forward running_mean", running_mean, wm, sum_error(n, 6));
+    expect(rig, "batchnorm_forward running_var", running_var, wv, sum_error(n, 12));
+    double *rm = widened(rig, running_mean), *rv = widened(rig, running_var);
+    reference_affine(wy, x, rm, rv, call);
+    batchnorm_apply(rig->device, y, call->x, running_mean, running_var, call->w, call->bias);
+    expect(rig, "batchnorm_apply y", y, wy, (8 + center) * U);
+}
+
+/* Sums are in floats over at most 64 rows, and in doubles from there. The mean is `center` deviations away from zero:
+ * its error is as many of a deviation's. */
+static void check_batchnorm(Rig *rig, int64_t n, int64_t c, double center, bool in_place) {
+    Call call = {.device = rig->device,
+                 .y = poisoned(rig, n, c),
+                 .mean = poisoned(rig, c, 0),
+                 .rstd = poisoned(rig, c, 0),
+                 .x = normal(rig, n, c),
+                 .w = normal(rig, c, 0),
+                 .bias = normal(rig, c, 0)};
+    for (int64_t k = 0; k < n * c; k++) floats(call.x)[k] += (float)center;
+    double *x = widened(rig, call.x), *y = doubles(rig, n * c), *mean = doubles(rig, c), *variance = doubles(rig, c);
+    double *rstd = doubles(rig, c), tolerance;
+    int64_t terms = n < 64 ? n : 64;
+    double rounding = sum_error(terms, 2) + center * U;
+    tolerance = rounding + 12 * U;
+    reference_batchnorm(x, n, c, mean, variance);
+    reference_affine(y, x, mean, variance, &call);
+    for (int64_t j = 0; j < c; j++) rstd[j] = 1 / sqrt(variance[j] + 1e-5);
+    run_batchnorm(&call);
+    expect(rig, "batchnorm_forward y", call.y, y, tolerance);
+    expect(rig, "batchnorm_forward mean", call.mean, mean, center > 1 ? 2 * U : sum_error(terms, 4));
+    expect(rig, "batchnorm_forward rstd", call.rstd, rstd, sum_error(terms, 8));
+    check_running(rig, &call, x, mean, variance, center);
+
+    Tensor dy = normal(rig, n, c), dx = in_place ? dy : poisoned(rig, n, c), dgain = normal(rig, c, 0);
+    Tensor dbias = normal(rig, c, 0);
+    double *up = widened(rig, dy), *wdx = doubles(rig, n * c), *wdg = widened(rig, dgain), *wdb = widened(rig, dbias);
+    double *g0 = widened(rig, dgain), *b0 = widened(rig, dbias);
+    for (int64_t k = 0; k < n * c; k++) wdg[k % c] += up[k] * (x[k] - mean[k % c]) * rstd[k % c];
+    for (int64_t k = 0; k < n * c; k++) wdb[k % c] += up[k];
+    for (int64_t k = 0, j = 0; k < n * c; k++, j = k % c)
+        wdx[k] = (double)floats(call.w)[j] * rstd[j] *
+                 (up[k] - (wdb[j] - b0[j]) / (double)n - (x[k] - mean[j]) * rstd[j] * (wdg[j] - g0[j]) / (double)n);
+    batchnorm_backward(rig->device, dx, dgain, dbias, dy, call.x, call.mean, call.rstd, call.w);
+    expect(rig, "batchnorm_backward dx", dx, wdx, rounding + 24 * U);
+    expect(rig, "batchnorm_backward dgain", dgain, wdg, rounding + sum_error(terms, 16));
+    expect(rig, "batchnorm_backward dbias", dbias, wdb, sum_error(terms, 2));
+    if (center > 1) return; /* for floats a step of 2^-8 has too few bits there */
+    expect_gradient(rig, "batchnorm dx", &call, run_batchnorm, call.x, dx, NULL, call.y, up, tolerance);
+    expect_gradient(rig, "batchnorm dgain", &call, run_batchnorm, call.w, dgain, g0, call.y, up, tolerance);
+    expect_gradient(rig, "batchnorm dbias", &call, run_batchnorm, call.bias, dbias, b0, call.y, up, tolerance);
+}
+
+static void check_batchnorms(Rig *rig) {
+    check_batchnorm(rig, 3, 5, 0.5, false);
+    check_batchnorm(rig, 37, 45, 0.5, true);
+    check_batchnorm(rig, 300, 129, 0.5, false);
+    check_batchnorm(rig, 9000, 3, 0.5, false); /* more chunks than parts */
+    check_batchnorm(rig, 900, 64, 1000, true); /* E[x^2] - mean^2 would leave nothing of the variance */
+}
+
+static void batchnorm(void **state) {
+    (void)state;
+    everywhere(check_batchnorms);
 }
 
 /* Elementwise. */
@@ -1403,6 +1571,19 @@ static void wrong_segment(Rig *r) {
     global_norm(r->device, normal(r, 1, 0), normal(r, 10, 0), tensor_none(),
                 (Segment[]){{0, 4, 0, 1, 0}, {5, 11, 0, 1, 0}}, 2);
 }
+static void wrong_window(Rig *r) { unfold_forward(r->device, normal(r, 1, 14), normal(r, 2, 2), (Window){2, 7, 1, 2}); }
+static void wrong_windows(Rig *r) {
+    unfold_backward(r->device, normal(r, 8, 2), normal(r, 8, 6), (Window){4, 3, 2, 1});
+}
+static void wrong_length(Rig *r) { mean_rows_forward(r->device, normal(r, 2, 3), normal(r, 7, 3), 3); }
+static void wrong_batch(Rig *r) {
+    Tensor x = normal(r, 1, 4), c = normal(r, 4, 0);
+    batchnorm_forward(r->device, x, c, c, tensor_none(), tensor_none(), x, c, c, 0.1f);
+}
+static void wrong_running(Rig *r) {
+    Tensor x = normal(r, 2, 4), c = normal(r, 4, 0);
+    batchnorm_forward(r->device, x, c, c, c, tensor_none(), x, c, c, 0.1f);
+}
 static void wrong_set(Rig *r) {
     (void)r;
     setenv("TRAINC_CPU_SET", "mmx", 1);
@@ -1430,6 +1611,11 @@ static const WrongCall wrong_calls[] = {
     {wrong_positions, "embedding_forward: position_table is none, expected f32 [any, 4]"},
     {wrong_row, "gather_rows: rows[0] is 5, expected less than 5 and not negative"},
     {wrong_segment, "global_norm: segment 1 is 5 .. 11, the buffer has 10 elements"},
+    {wrong_window, "unfold_forward: 7 taps, stride 1, padding 2 have no position in sequences of 2 rows"},
+    {wrong_windows, "unfold_backward: dy is f32 [8, 6], expected f32 [4, 6]"},
+    {wrong_length, "mean_rows_forward: the 7 rows of x are no sequences of 3"},
+    {wrong_batch, "batchnorm_forward: the batch has 1 rows, expected at least 2"},
+    {wrong_running, "batchnorm_forward: running_var is none, expected f32 [4]"},
     {wrong_set, "TRAINC_CPU_SET=mmx"},
 };
 
@@ -1501,6 +1687,9 @@ int main(void) {
         cmocka_unit_test(large_linear),
         cmocka_unit_test(layernorm),
         cmocka_unit_test(residual_layernorm),
+        cmocka_unit_test(windows),
+        cmocka_unit_test(mean_rows),
+        cmocka_unit_test(batchnorm),
         cmocka_unit_test(gelu),
         cmocka_unit_test(linear_and_gelu),
         cmocka_unit_test(dropout_and_residual),

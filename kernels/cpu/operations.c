@@ -2,7 +2,9 @@
  * table). Loops are written so that the compiler makes vectors of them; sums have a fixed order, so the same call gives
  * the same bits whatever the threads do. */
 #include "kernels/cpu/attention.c"
+#include "kernels/cpu/batchnorm.c"
 #include "kernels/cpu/contrastive.c"
+#include "kernels/cpu/convolution.c"
 #include "kernels/cpu/cross_entropy.c"
 #include "kernels/cpu/elementwise.c"
 #include "kernels/cpu/embedding.c"
