@@ -121,19 +121,20 @@ GPU_INLINE double sum_over_warps(double sum, double (*scratch)[32]) {
     return sum;
 }
 
-/* The statistics of all rows from those of the blocks, the last of which may have fewer rows. A lane has a column, warp
- * w blocks w, w + FINISH_WARPS, ... Grid: c / 32. Bytes: 16 c a block, mostly from the cache. */
+/* The statistics of all rows from those of the blocks, the last of which may have fewer rows. share is 1 / n: divisions
+ * in double are calls. A lane has a column, warp w blocks w, w + FINISH_WARPS, ... Grid: c / 32. Bytes: 16 c a block,
+ * mostly from the cache. */
 template <class T>
 __global__ void __launch_bounds__(32 * FINISH_WARPS)
     finish_statistics(float *mean, float *rstd, float *running_mean, float *running_var, const float *parts, const T *x,
-                      int64_t count, int64_t rows, int64_t n, int64_t c, float momentum) {
+                      int64_t count, int64_t rows, int64_t n, int64_t c, double share, float momentum) {
     SHARED(double, scratch, [2][FINISH_WARPS][32]);
     int64_t column = (int64_t)blockIdx.x * 32 + threadIdx.x % 32, warp = threadIdx.x / 32;
     bool inside = column < c;
     double center = 0, squares = 0;
     for (int64_t part = warp; part < count && inside; part += FINISH_WARPS)
         center += (double)(part < count - 1 ? rows : n - part * rows) * (double)parts[2 * part * c + column];
-    center = sum_over_warps(center, scratch[0]) / (double)n;
+    center = sum_over_warps(center, scratch[0]) * share;
     for (int64_t part = warp; part < count && inside; part += FINISH_WARPS) {
         double apart = (double)parts[2 * part * c + column] - center;
         squares += (double)parts[(2 * part + 1) * c + column] +
@@ -143,17 +144,17 @@ __global__ void __launch_bounds__(32 * FINISH_WARPS)
     if (warp > 0 || !inside) return;
     center += (double)to_float(x[column]); /* the statistics are of distances from the first row */
     mean[column] = (float)center;
-    rstd[column] = 1.0f / sqrtf((float)(squares / (double)n) + 1e-5f);
+    rstd[column] = 1.0f / sqrtf((float)(squares * share) + 1e-5f);
     if (!running_mean) return;
     running_mean[column] = (1 - momentum) * running_mean[column] + momentum * (float)center;
-    running_var[column] = (1 - momentum) * running_var[column] + momentum * (float)(squares / (double)(n - 1));
+    running_var[column] = (1 - momentum) * running_var[column] + momentum * ((float)squares / (float)(n - 1));
 }
 
-/* dbias += and dgain += the blocks' sums, which divided by n are also left in means f32 [2, c]. Grid: 2 c / 32. Bytes:
- * 8 c a block. */
+/* dbias += and dgain += the blocks' sums, which times share, 1 / n, are also left in means f32 [2, c].
+ * Grid: 2 c / 32. Bytes: 8 c a block. */
 __global__ void __launch_bounds__(32 * FINISH_WARPS)
-    finish_gradients(float *means, float *dgain, float *dbias, const float *parts, int64_t count, int64_t n,
-                     int64_t c) {
+    finish_gradients(float *means, float *dgain, float *dbias, const float *parts, int64_t count, int64_t c,
+                     double share) {
     SHARED(double, scratch, [FINISH_WARPS][32]);
     int64_t column = (int64_t)blockIdx.x * 32 + threadIdx.x % 32, warp = threadIdx.x / 32;
     bool inside = column < 2 * c;
@@ -161,7 +162,7 @@ __global__ void __launch_bounds__(32 * FINISH_WARPS)
     for (int64_t part = warp; part < count && inside; part += FINISH_WARPS) sum += (double)parts[2 * part * c + column];
     sum = sum_over_warps(sum, scratch);
     if (warp > 0 || !inside) return;
-    means[column] = (float)(sum / (double)n);
+    means[column] = (float)(sum * share);
     if (column < c)
         dbias[column] += (float)sum;
     else
@@ -279,7 +280,7 @@ void cuda_batchnorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, 
         cuda_check(gpu_launch(finish_statistics<T>, grid_of(op, ceil_div(c, 32)), 32 * FINISH_WARPS, 0,
                               cuda_stream(device), (float *)mean.data, (float *)rstd.data, (float *)running_mean.data,
                               (float *)running_var.data, (const float *)parts, (const T *)x.data, shares.count,
-                              shares.rows, n, c, momentum),
+                              shares.rows, n, c, 1.0 / (double)n, momentum),
                    op);
     });
     launch_normalize(device, op, y, x, mean, rstd, tensor_none(), gain, bias);
@@ -308,7 +309,7 @@ void cuda_batchnorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbi
                        op);
             cuda_check(gpu_launch(finish_gradients, grid_of(op, ceil_div(2 * c, 32)), 32 * FINISH_WARPS, 0,
                                   cuda_stream(device), means, (float *)dgain.data, (float *)dbias.data,
-                                  (const float *)parts, shares.count, n, c),
+                                  (const float *)parts, shares.count, c, 1.0 / (double)n),
                        op);
             cuda_check(gpu_launch(input_gradients<T, W>, shares.grid, shares.block, 0, cuda_stream(device),
                                   (T *)dx.data, (const T *)dy.data, (const T *)x.data, (const float *)mean.data,
