@@ -7,7 +7,7 @@
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 BUILD ?= build/release
-PROGRAMS = train_gpt prepare_tts decode_tts prepare_psd
+PROGRAMS = train_gpt train_psd prepare_tts decode_tts prepare_psd
 REVISION := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
 WARNINGS = -Wall -Wextra -Wpedantic -Werror
@@ -125,7 +125,7 @@ $(ON_GPU)/tests/cuda/test_%: $(ON_GPU)/tests/cuda/test_%.o $(BUILD)/tests/helper
 	$(CC) -fopenmp $^ -o $@ -lcmocka $(CUDA_LIBS) $(LDLIBS)
 endif
 
-$(ON_GPU)/train_gpt $(ON_GPU)/tests/bench_step: $(ON_GPU)/%: $(BUILD)/%.o $(PRESET_DEFAULTS) $(CUDA_DEVICE) $(BUILD)/libtrain.a
+$(ON_GPU)/train_gpt $(ON_GPU)/train_psd $(ON_GPU)/tests/bench_step: $(ON_GPU)/%: $(BUILD)/%.o $(PRESET_DEFAULTS) $(CUDA_DEVICE) $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
 	$(CC) -fopenmp $(EXTRA) $(TAKE_CUDA) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
 
@@ -174,8 +174,8 @@ $(patsubst tests/%.cu,$(BUILD)/tests/%,$(wildcard tests/cuda/test_*.cu)): %: %.o
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka -lstdc++ -lm
 
 # The program itself on the emulated device.
-$(BUILD)/tests/cuda/test_program: | $(BUILD)/emulated/train_gpt
-$(BUILD)/emulated/train_gpt: $(BUILD)/train_gpt.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a
+$(BUILD)/tests/cuda/test_program: | $(BUILD)/emulated/train_gpt $(BUILD)/emulated/train_psd
+$(BUILD)/emulated/train_%: $(BUILD)/train_%.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) -Wl,-u,cuda_device_open $^ -o $@ $(LDLIBS)
 
 $(BUILD)/tests/cuda/test_%: $(BUILD)/tests/cuda/test_%.o $(BUILD)/tests/helpers.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a

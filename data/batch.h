@@ -15,7 +15,7 @@ typedef struct {
     char *buffer;
     size_t size, capacity; /* bytes used, bytes there */
 
-    int n_sequences;
+    int n_sequences;                 /* samples; a model may make more than one sequence of each */
     int64_t n_tokens;                /* rows of all sequences */
     double counts[BATCH_MAX_COUNTS]; /* how many rows carry each loss (TTS: text, mel), or the sum of their weights */
     double group_counts[BATCH_MAX_COUNTS]; /* the same over the whole accumulation group: for --loss-norm batch */
@@ -50,6 +50,37 @@ enum {
     TTS_FIELDS
 };
 enum { TTS_COUNT_TEXT, TTS_COUNT_MEL, TTS_COUNTS }; /* indices into Batch.counts */
+
+/* Fields of a batch for the PSD models, of B spectra of 12 patches; the spectra themselves lie in the device's memory
+ * (Dataset.resident) and are gathered there. Parts that a task has not are none.
+ *
+ * The encoder's rows are first, in pretraining, the V visible patches of every spectrum, bare; then S whole sequences
+ * of 13 rows, a CLS row and 12 patches: in pretraining the B spectra and then their B partners, else the B spectra. The
+ * decoder's are B sequences of 12. n patches are embedded; M = 12 - V of a spectrum are masked. */
+enum {
+    PSD_OFFSETS = BATCH_OFFSETS,
+    PSD_PIECES,            /* i32 [2 n]  the halves of the patches: rows of the spectra seen as [25 spectra, 8] */
+    PSD_PATCH_ROWS,        /* i32 [n]  their rows: of the bare part, then, counted anew, of the whole sequences */
+    PSD_PATCH_POSITIONS,   /* i32 [n]  1 .. 12 */
+    PSD_CLS_ROWS,          /* i32 [S]  of the whole sequences */
+    PSD_CLS_ZEROS,         /* i32 [S]  0: the id and the position of CLS */
+    PSD_WANTED_ROWS,       /* i32 [B V + S]  of the encoder: what is read of its output, the bare rows and CLS */
+    PSD_DECODER_OFFSETS,   /* i32 [B + 1] */
+    PSD_VISIBLE_ROWS,      /* i32 [B V]  of the decoder */
+    PSD_VISIBLE_POSITIONS, /* i32 [B V]  0 .. 11 */
+    PSD_MASKED_ROWS,       /* i32 [B M] */
+    PSD_MASKED_POSITIONS,  /* i32 [B M] */
+    PSD_MASKED_ZEROS,      /* i32 [B M]  0: the id of the mask token */
+    PSD_DECODER_POSITIONS, /* i32 [12 B]  0 .. 11, 0 .. 11, ... */
+    PSD_TARGET_PIECES,     /* i32 [2 B M]  as PSD_PIECES, of the masked patches */
+    PSD_SPECTRA,           /* i32 [S]  of the whole sequences: for an encoder that reads spectra, not patches */
+    PSD_TARGETS,            /* i32 [B] */
+    PSD_WEIGHTS,           /* f32 [B]  of the labels' classes */
+    PSD_FIELDS
+};
+/* Indices into Batch.counts: masked numbers, spectra and partners; the sum of the weights, spectra. */
+enum { PSD_COUNT_MASKED, PSD_COUNT_PAIRED, PSD_COUNT_WEIGHTS, PSD_COUNT_SPECTRA, PSD_COUNTS };
+enum { PSD_PATCH = 16, PSD_PATCHES = 12, PSD_SEQUENCE = 13, PSD_PIECE = 8 };
 
 Batch batch_open(size_t capacity, int max_sequences);
 void batch_close(Batch *batch);

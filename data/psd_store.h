@@ -8,10 +8,9 @@
 #define DATA_PSD_STORE_H
 
 #include "base/base.h"
+#include "data/batch.h"
 #include "data/psd_preprocess.h"
 #include "data/safetensors.h"
-
-enum { PSD_PATCHES = 12 };
 
 /* The arrays lie in the file, which is mapped: they are not to be written. */
 typedef struct {

@@ -24,7 +24,9 @@ enum {
     PURPOSE_PAIRS = 6,
     PURPOSE_TEST = 7,
     PURPOSE_BOOTSTRAP = 8,
-    PURPOSE_SYNTHETIC = 9
+    PURPOSE_SYNTHETIC = 9,
+    PURPOSE_MASK = 10,
+    PURPOSE_PARTNER = 11
 };
 
 typedef struct {

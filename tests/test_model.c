@@ -36,7 +36,7 @@ static TtsGptConfig small_config(float dropout) {
 enum { SMALL_ARENA = 64 << 20 };
 static const int32_t small_text[6] = {3, 14, 1, 7, 7, 2}, small_codes[6] = {9, 5, 1, 20, 11, 8};
 
-static TtsRig open_small(float dropout) {
+static ModelRig open_small(float dropout) {
     TtsGptConfig config = small_config(dropout);
     return rig_open(&config, cpu_device_open(0), SMALL_ARENA);
 }
@@ -138,7 +138,7 @@ static void bad_configurations_are_refused_by_name(void **state) {
  * softmax. */
 static void losses_start_near_those_of_a_uniform_guess(void **state) {
     (void)state;
-    TtsRig rig = open_small(0);
+    ModelRig rig = open_small(0);
     Batch batch = small_batch(0, 6);
     Pass pass = {.sums = rig.sums};
     rig_run(&rig, &batch, &pass);
@@ -157,7 +157,7 @@ static void losses_start_near_those_of_a_uniform_guess(void **state) {
  * of the keys' bias (zero in exact arithmetic) relative to the whole tensor that it is part of. */
 static void accumulated_micro_batches_equal_one_batch(void **state) {
     (void)state;
-    TtsRig rig = open_small(0);
+    ModelRig rig = open_small(0);
     Batch whole = small_batch(0, 6);
     Pass pass = rig_pass(&rig, whole.counts, 1);
     rig_clear_gradients(&rig);
@@ -187,7 +187,7 @@ static void accumulated_micro_batches_equal_one_batch(void **state) {
 
 static void recomputing_gives_the_same_bits(void **state) {
     (void)state;
-    TtsRig rig = open_small(0.1f);
+    ModelRig rig = open_small(0.1f);
     Batch batch = small_batch(0, 6);
     Pass pass = rig_pass(&rig, batch.counts, 1);
     rig_run(&rig, &batch, &pass);
@@ -208,7 +208,7 @@ static void recomputing_gives_the_same_bits(void **state) {
 
 static void evaluation_drops_nothing_and_touches_no_gradient(void **state) {
     (void)state;
-    TtsRig rig = open_small(0.1f), without = open_small(0);
+    ModelRig rig = open_small(0.1f), without = open_small(0);
     Batch batch = small_batch(0, 6);
     Pass training = rig_pass(&without, batch.counts, 1);
     rig_run(&without, &batch, &training);
@@ -225,7 +225,7 @@ static void evaluation_drops_nothing_and_touches_no_gradient(void **state) {
     rig_close(&without);
 }
 
-static float text_loss(TtsRig *rig, const Batch *batch, uint64_t seed, uint32_t step) {
+static float text_loss(ModelRig *rig, const Batch *batch, uint64_t seed, uint32_t step) {
     Pass pass = rig_pass(rig, batch->counts, 1);
     pass.seed = seed;
     rig->numbers->step = step;
@@ -235,7 +235,7 @@ static float text_loss(TtsRig *rig, const Batch *batch, uint64_t seed, uint32_t 
 
 static void dropout_is_drawn_from_seed_and_step(void **state) {
     (void)state;
-    TtsRig rig = open_small(0.1f);
+    ModelRig rig = open_small(0.1f);
     Batch batch = small_batch(0, 6);
     float first = text_loss(&rig, &batch, 1, 1);
     assert_true(first == text_loss(&rig, &batch, 1, 1));
@@ -286,7 +286,7 @@ static void note_attention_backward(Device *device, Tensor dqkv, Tensor dout, Te
  * backward draws the same ones in reverse. */
 static void every_dropout_has_its_own_site(void **state) {
     (void)state;
-    TtsRig rig = open_small(0.1f);
+    ModelRig rig = open_small(0.1f);
     Batch batch = small_batch(0, 2);
     real = rig.device->ops;
     DeviceOps spy = *real;
@@ -323,7 +323,7 @@ static void see(void *context, const char *name, Tensor tensor) {
 
 static void named_activations_are_shown_once(void **state) {
     (void)state;
-    TtsRig rig = open_small(0.1f);
+    ModelRig rig = open_small(0.1f);
     Batch batch = small_batch(0, 2);
     for (int mode = 0; mode < 3; mode++) {
         Seen seen = {.names = ""};
@@ -347,10 +347,10 @@ static void dry_device_counts_what_the_cpu_does(void **state) {
     (void)state;
     for (int mode = 0; mode < 3; mode++) {
         TtsGptConfig config = small_config(0.1f);
-        TtsRig cpu = rig_open(&config, cpu_device_open(0), SMALL_ARENA);
-        TtsRig dry = rig_open(&config, dry_device_open(), 0);
+        ModelRig cpu = rig_open(&config, cpu_device_open(0), SMALL_ARENA);
+        ModelRig dry = rig_open(&config, dry_device_open(), 0);
         Batch batch = small_batch(0, 6);
-        TtsRig *rigs[2] = {&cpu, &dry};
+        ModelRig *rigs[2] = {&cpu, &dry};
         for (int i = 0; i < 2; i++) {
             Pass pass = rig_pass(rigs[i], batch.counts, 1);
             pass.train = mode < 2;
@@ -380,7 +380,7 @@ static void dry_device_counts_what_the_cpu_does(void **state) {
 static void full_model_runs_dry_and_its_work_is_known(void **state) {
     (void)state;
     TtsGptConfig config = full_config(24000);
-    TtsRig rig = rig_open(&config, dry_device_open(), 0);
+    ModelRig rig = rig_open(&config, dry_device_open(), 0);
     int32_t text[8], codes[8];
     for (int i = 0; i < 8; i++) {
         text[i] = 100;

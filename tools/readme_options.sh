@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts the option tables of the programs into README.md: what stands between "<!-- options: PROGRAM -->" and
-# "<!-- end -->" is replaced by $BUILD/PROGRAM --help-markdown; and the table of configs/gpu, "<!-- presets -->". With --check
+# Puts the option tables of the programs into README.md: what stands between "<!-- options: PROGRAM [COMMAND] -->"
+# and "<!-- end -->" is replaced by $BUILD/PROGRAM COMMAND --help-markdown; and the table of configs/gpu, "<!-- presets -->". With --check
 # it changes nothing and fails if the README is old.
 set -eu
 cd "$(dirname "$0")/.."
@@ -22,11 +22,11 @@ presets() {
 
 inside=
 while IFS= read -r line; do
-    if [[ $line =~ ^"<!-- options: "([a-z_]+)" -->"$ ]]; then
-        inside=${BASH_REMATCH[1]}
+    if [[ $line =~ ^"<!-- options: "([a-z_]+)( [a-z]+)?" -->"$ ]]; then
+        inside=${BASH_REMATCH[1]} command=${BASH_REMATCH[2]# }
         [ -x "$BUILD/$inside" ] || { echo "README.md: there is no program $BUILD/$inside; run make first" >&2; exit 1; }
         printf '%s\n\n' "$line"
-        "$BUILD/$inside" --help-markdown || { echo "$BUILD/$inside --help-markdown failed" >&2; exit 1; }
+        "$BUILD/$inside" ${command:+"$command"} --help-markdown || { echo "$BUILD/$inside --help-markdown failed" >&2; exit 1; }
         echo
     elif [ "$line" = "<!-- presets -->" ]; then
         inside=presets

@@ -1,0 +1,408 @@
+/* Samples to index lists. Everything random is a function of (seed, epoch, sample), so that neither the number of
+ * workers nor the place in an epoch can change it. */
+#include "data/psd_dataset.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/philox.h"
+
+enum { NAME = 24 };
+
+/* Samples of one class from one sensor, as a stretch of the sorted list. */
+typedef struct {
+    int32_t label, sensor;
+    int64_t begin, end;
+} Cell;
+
+typedef struct {
+    const PsdStore *store;
+    PsdDatasetOptions options;
+    int64_t n;
+    int32_t *samples; /* [n] where in the store */
+    char (*names)[NAME];
+    int32_t *sorted; /* [n] the samples by class, then sensor, then place in the store */
+    Cell *cells;     /* [n_cells] of them, in that order */
+    int n_cells;
+} PsdDataset;
+
+/* ---- partners ---- */
+
+static int compare_ids(int64_t a, int64_t b) { return (a > b) - (a < b); }
+
+static int by_class_and_sensor(const void *a, const void *b, void *context) {
+    const PsdStore *s = context;
+    int32_t i = *(const int32_t *)a, j = *(const int32_t *)b;
+    int order = compare_ids(s->labels[i], s->labels[j]);
+    if (!order) order = compare_ids(s->sensors[i], s->sensors[j]);
+    return order ? order : compare_ids(i, j);
+}
+
+static void make_cells(PsdDataset *d) {
+    const PsdStore *s = d->store;
+    d->sorted = xmalloc((size_t)(d->n + 1) * sizeof *d->sorted);
+    d->cells = xmalloc((size_t)(d->n + 1) * sizeof *d->cells);
+    memcpy(d->sorted, d->samples, (size_t)d->n * sizeof *d->samples);
+    qsort_r(d->sorted, (size_t)d->n, sizeof *d->sorted, by_class_and_sensor, (void *)s);
+    for (int64_t i = 0; i < d->n; i++) {
+        int32_t label = s->labels[d->sorted[i]], sensor = s->sensors[d->sorted[i]];
+        Cell *last = d->n_cells ? &d->cells[d->n_cells - 1] : NULL;
+        if (!last || last->label != label || last->sensor != sensor) {
+            last = &d->cells[d->n_cells++];
+            *last = (Cell){label, sensor, i, i};
+        }
+        last->end = i + 1;
+    }
+}
+
+/* The cells of a class: [*first, *end). */
+static void cells_of(const PsdDataset *d, int32_t label, int *first, int *end) {
+    int low = 0, high = d->n_cells;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (d->cells[middle].label < label)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (*first = *end = low; *end < d->n_cells && d->cells[*end].label == label;) ++*end;
+}
+
+static uint32_t draw_below(const PsdDataset *d, uint32_t purpose, uint32_t step, uint64_t element, uint32_t n) {
+    return (uint32_t)((uint64_t)philox_bits(d->options.seed, purpose, step, element) * n >> 32);
+}
+
+/* One of another sensor that has the class, every such sensor alike, every sample of it alike; else another of its own
+ * sensor; else the sample itself. */
+static int32_t partner_of(const PsdDataset *d, int32_t sample, uint32_t step) {
+    const PsdStore *s = d->store;
+    if (s->positive) return s->positive[sample];
+    int first, end, own = -1;
+    cells_of(d, s->labels[sample], &first, &end);
+    for (int c = first; c < end; c++)
+        if (d->cells[c].sensor == s->sensors[sample]) own = c;
+    uint64_t element = 2 * (uint64_t)sample;
+    if (end - first > 1) {
+        int c = first + (int)draw_below(d, PURPOSE_PARTNER, step, element, (uint32_t)(end - first - 1));
+        const Cell *cell = &d->cells[c >= own ? c + 1 : c];
+        uint32_t n = (uint32_t)(cell->end - cell->begin);
+        return d->sorted[cell->begin + draw_below(d, PURPOSE_PARTNER, step, element + 1, n)];
+    }
+    const Cell *cell = &d->cells[own];
+    int64_t n = cell->end - cell->begin, k = cell->begin;
+    if (n == 1) return sample;
+    k += draw_below(d, PURPOSE_PARTNER, step, element + 1, (uint32_t)(n - 1));
+    return d->sorted[k] < sample ? d->sorted[k] : d->sorted[k + 1];
+}
+
+void psd_dataset_partners(const Dataset *dataset, int64_t counts[3]) {
+    const PsdDataset *d = dataset->state;
+    memset(counts, 0, 3 * sizeof *counts);
+    for (int c = 0; c < d->n_cells; c++) {
+        int first, end;
+        cells_of(d, d->cells[c].label, &first, &end);
+        int64_t n = d->cells[c].end - d->cells[c].begin;
+        counts[end - first > 1 ? 0 : n > 1 ? 1 : 2] += n;
+    }
+}
+
+/* ---- masks ---- */
+
+/* visible[n_visible] and masked[12 - n_visible], ascending: a uniform choice, the patches with the smallest of 12
+ * random numbers. */
+static void draw_mask(const PsdDataset *d, int32_t sample, uint32_t step, int32_t *visible, int32_t *masked) {
+    uint64_t noise[PSD_PATCHES];
+    const int32_t *given = d->store->visible;
+    bool seen[PSD_PATCHES] = {false};
+    int n = d->options.n_visible;
+    for (uint64_t k = 0; k < PSD_PATCHES; k++)
+        noise[k] = (uint64_t)philox_bits(d->options.seed, PURPOSE_MASK, step, (uint64_t)sample * PSD_PATCHES + k) << 8 |
+                   k; /* no two are equal */
+    for (int k = 0; given && k < n; k++) seen[given[(int64_t)sample * n + k]] = true;
+    for (int k = 0; !given && k < PSD_PATCHES; k++) {
+        int smaller = 0;
+        for (int j = 0; j < PSD_PATCHES; j++) smaller += noise[j] < noise[k];
+        seen[k] = smaller < n;
+    }
+    for (int k = 0; k < PSD_PATCHES; k++) *(seen[k] ? visible++ : masked++) = k;
+}
+
+/* ---- batches ---- */
+
+static int32_t *push(Batch *batch, int field, int64_t n) { return batch_push_1d(batch, field, DTYPE_I32, n).data; }
+
+static void push_zeros(Batch *batch, int field, int64_t n) {
+    memset(push(batch, field, n), 0, (size_t)n * sizeof(int32_t));
+}
+
+/* The two halves of patch k of a sample. */
+static int32_t *add_pieces(int32_t *out, int32_t sample, int32_t k) {
+    int32_t first = sample * (PSD_BINS / PSD_PIECE) + 2 * k;
+    *out++ = first;
+    *out++ = first + 1;
+    return out;
+}
+
+/* What is common to all sequences of 13: n of them, of the samples spectra[n]; bare rows come before. */
+typedef struct {
+    int32_t *offsets, *pieces, *rows, *positions, *cls, *wanted, *next_offset, *next_piece, *next_row, *next_position,
+        *next_wanted;
+} Rows;
+
+static Rows push_rows(Batch *batch, int64_t bare_sequences, int64_t bare, int64_t whole) {
+    int64_t patches = bare + PSD_PATCHES * whole;
+    Rows r = {.offsets = push(batch, PSD_OFFSETS, bare_sequences + whole + 1)};
+    r.pieces = push(batch, PSD_PIECES, 2 * patches);
+    r.rows = push(batch, PSD_PATCH_ROWS, patches);
+    r.positions = push(batch, PSD_PATCH_POSITIONS, patches);
+    if (whole) {
+        r.cls = push(batch, PSD_CLS_ROWS, whole);
+        push_zeros(batch, PSD_CLS_ZEROS, whole);
+        r.wanted = push(batch, PSD_WANTED_ROWS, bare + whole);
+    }
+    r.next_offset = r.offsets;
+    r.next_piece = r.pieces;
+    r.next_row = r.rows;
+    r.next_position = r.positions;
+    r.next_wanted = r.wanted;
+    return r;
+}
+
+/* Rows 13 s .. 13 s + 12 of the whole sequences, behind `bare` rows: CLS and the 12 patches. */
+static void add_whole(Rows *r, int32_t s, int32_t sample, int32_t bare) {
+    int32_t begin = PSD_SEQUENCE * s;
+    *r->next_offset++ = bare + begin;
+    r->cls[s] = begin;
+    *r->next_wanted++ = bare + begin;
+    for (int32_t k = 0; k < PSD_PATCHES; k++) {
+        r->next_piece = add_pieces(r->next_piece, sample, k);
+        *r->next_row++ = begin + 1 + k;
+        *r->next_position++ = 1 + k;
+    }
+}
+
+/* The visible patches of sample number b of the batch. */
+static void add_bare(Rows *r, int32_t b, int32_t sample, const int32_t *visible, int32_t n_visible) {
+    *r->next_offset++ = b * n_visible;
+    for (int32_t k = 0; k < n_visible; k++) {
+        r->next_piece = add_pieces(r->next_piece, sample, visible[k]);
+        *r->next_row++ = b * n_visible + k;
+        *r->next_position++ = 1 + visible[k];
+        if (r->wanted) *r->next_wanted++ = b * n_visible + k;
+    }
+}
+
+/* Everything about the decoder, from the masks [n, 12]: visible ones first, then masked ones. */
+static void push_decoder(Batch *batch, const int32_t *store_samples, const int32_t *masks, int n, int v) {
+    int m = PSD_PATCHES - v;
+    int32_t *offsets = push(batch, PSD_DECODER_OFFSETS, n + 1);
+    int32_t *visible_rows = push(batch, PSD_VISIBLE_ROWS, (int64_t)n * v),
+            *visible_positions = push(batch, PSD_VISIBLE_POSITIONS, (int64_t)n * v);
+    int32_t *masked_rows = push(batch, PSD_MASKED_ROWS, (int64_t)n * m),
+            *masked_positions = push(batch, PSD_MASKED_POSITIONS, (int64_t)n * m);
+    push_zeros(batch, PSD_MASKED_ZEROS, (int64_t)n * m);
+    int32_t *positions = push(batch, PSD_DECODER_POSITIONS, (int64_t)n * PSD_PATCHES);
+    int32_t *targets = push(batch, PSD_TARGET_PIECES, (int64_t)2 * n * m);
+    for (int32_t b = 0; b < n; b++) {
+        const int32_t *mask = masks + (ptrdiff_t)b * PSD_PATCHES;
+        offsets[b] = b * PSD_PATCHES;
+        for (int k = 0; k < PSD_PATCHES; k++) {
+            bool visible = k < v;
+            *(visible ? visible_rows++ : masked_rows++) = b * PSD_PATCHES + mask[k];
+            *(visible ? visible_positions++ : masked_positions++) = mask[k];
+            *positions++ = k;
+            if (!visible) targets = add_pieces(targets, store_samples[b], mask[k]);
+        }
+    }
+    offsets[n] = n * PSD_PATCHES;
+}
+
+static void fill_pretraining(const PsdDataset *d, Batch *batch, const int32_t *samples, int n) {
+    const PsdDatasetOptions *o = &d->options;
+    int v = o->n_visible;
+    uint32_t step = o->fixed ? UINT32_MAX : (uint32_t)batch->epoch;
+    int32_t *spectra = xmalloc((size_t)2 * (size_t)n * sizeof *spectra);
+    int32_t *masks = xmalloc((size_t)PSD_PATCHES * (size_t)n * sizeof *masks);
+    Rows rows = push_rows(batch, n, (int64_t)n * v, o->cnn ? 0 : 2 * n);
+    for (int b = 0; b < n; b++) {
+        int32_t *mask = masks + (ptrdiff_t)PSD_PATCHES * b;
+        spectra[b] = d->samples[samples[b]];
+        spectra[n + b] = partner_of(d, spectra[b], step);
+        draw_mask(d, spectra[b], step, mask, mask + v);
+        add_bare(&rows, b, spectra[b], mask, v);
+    }
+    for (int s = 0; s < 2 * n && !o->cnn; s++) add_whole(&rows, s, spectra[s], n * v);
+    batch->n_tokens = *rows.next_offset = n * v + (o->cnn ? 0 : 2 * n * PSD_SEQUENCE);
+    push_decoder(batch, spectra, masks, n, v);
+    memcpy(push(batch, PSD_SPECTRA, 2 * n), spectra, 2 * (size_t)n * sizeof *spectra);
+    free(spectra);
+    free(masks);
+}
+
+static void fill_classification(const PsdDataset *d, Batch *batch, const int32_t *samples, int n) {
+    bool cnn = d->options.cnn;
+    if (cnn) {
+        int32_t *offsets = push(batch, PSD_OFFSETS, n + 1);
+        for (int b = 0; b <= n; b++) offsets[b] = b;
+        batch->n_tokens = n;
+    } else {
+        Rows rows = push_rows(batch, 0, 0, n);
+        for (int b = 0; b < n; b++) add_whole(&rows, b, d->samples[samples[b]], 0);
+        batch->n_tokens = *rows.next_offset = n * PSD_SEQUENCE;
+    }
+    int32_t *spectra = push(batch, PSD_SPECTRA, n), *labels = push(batch, PSD_TARGETS, n);
+    float *weights = batch_push_1d(batch, PSD_WEIGHTS, DTYPE_F32, n).data;
+    for (int b = 0; b < n; b++) {
+        spectra[b] = d->samples[samples[b]];
+        labels[b] = d->store->labels[spectra[b]];
+        weights[b] = d->options.class_weights ? d->options.class_weights[labels[b]] : 1;
+    }
+}
+
+/* ---- the data set ---- */
+
+static void psd_counts(const Dataset *dataset, int64_t sample, double *counts) {
+    const PsdDataset *d = dataset->state;
+    const PsdDatasetOptions *o = &d->options;
+    if (o->pretraining) {
+        counts[PSD_COUNT_MASKED] += (PSD_PATCHES - o->n_visible) * PSD_PATCH;
+        counts[PSD_COUNT_PAIRED] += 2;
+    } else {
+        counts[PSD_COUNT_WEIGHTS] +=
+            o->class_weights ? (double)o->class_weights[d->store->labels[d->samples[sample]]] : 1;
+        counts[PSD_COUNT_SPECTRA] += 1;
+    }
+}
+
+static bool psd_fill(const Dataset *dataset, Batch *batch, const int32_t *samples, int n, Error *error) {
+    const PsdDataset *d = dataset->state;
+    (void)error; /* everything was checked when the store was opened */
+    batch->n_sequences = n;
+    if (d->options.pretraining)
+        fill_pretraining(d, batch, samples, n);
+    else
+        fill_classification(d, batch, samples, n);
+    for (int b = 0; b < n; b++) {
+        batch->samples[b] = samples[b];
+        psd_counts(dataset, samples[b], batch->counts);
+    }
+    return true;
+}
+
+static int64_t psd_tokens(const Dataset *dataset, int64_t sample) {
+    const PsdDatasetOptions *o = &((const PsdDataset *)dataset->state)->options;
+    (void)sample;
+    return (o->pretraining ? o->n_visible : 0) + (o->cnn ? !o->pretraining : (o->pretraining ? 2 : 1) * PSD_SEQUENCE);
+}
+
+/* Numbers of 4 bytes that fill pushes for one sample, and one more for each list of offsets. */
+static size_t psd_batch_bytes(const Dataset *dataset, const int32_t *samples, int n) {
+    const PsdDatasetOptions *o = &((const PsdDataset *)dataset->state)->options;
+    (void)samples;
+    int v = o->pretraining ? o->n_visible : 0, m = PSD_PATCHES - v, whole = o->pretraining ? 2 : 1;
+    int rows = o->cnn ? 0 : whole; /* sequences of 13 */
+    int patches = v + PSD_PATCHES * rows, sequences = (o->pretraining ? 1 : o->cnn) + rows;
+    int each = sequences + 4 * patches + 2 * rows + (rows ? v + rows : 0) + whole;
+    each += o->pretraining ? 1 + 2 * v + 3 * m + PSD_PATCHES + 2 * m : 2;
+    return 4 * ((size_t)n * (size_t)each + 2);
+}
+
+static const char *psd_sample_id(const Dataset *dataset, int64_t sample) {
+    return ((const PsdDataset *)dataset->state)->names[sample];
+}
+
+static void psd_close(Dataset *dataset) {
+    PsdDataset *d = dataset->state;
+    free(d->samples);
+    free(d->names);
+    free(d->sorted);
+    free(d->cells);
+    free(d);
+    free(dataset);
+}
+
+/* Samples of a manifest row: they lie side by side in the store, whose rows ascend. */
+static int64_t first_of_row(const PsdStore *s, int64_t row) {
+    int64_t low = 0, high = s->n;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (s->rows[middle] < row)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void take_rows(PsdDataset *d, const PsdIds *rows) {
+    const PsdStore *s = d->store;
+    int64_t unknown = 0;
+    d->samples = xmalloc((size_t)(s->n + 1) * sizeof *d->samples);
+    for (int64_t i = 0; i < rows->n; i++) {
+        int64_t at = first_of_row(s, rows->at[i]);
+        if (at == s->n || s->rows[at] != rows->at[i]) {
+            unknown++; /* a row without a sample: narrower than a chunk, in hop mode */
+            continue;
+        }
+        for (; at < s->n && s->rows[at] == rows->at[i]; at++) {
+            if (!d->options.pretraining && (s->labels[at] < 0 || s->labels[at] >= d->options.classes))
+                die("manifest row %lld is of unknown class: it can be used in pretraining, not to classify",
+                    (long long)rows->at[i]);
+            if (d->n == s->n) die("the split names manifest row %lld twice", (long long)rows->at[i]);
+            d->samples[d->n++] = (int32_t)at;
+        }
+    }
+    if (unknown) warn("%lld rows of the split have no sample in the prepared data", (long long)unknown);
+}
+
+Dataset *psd_dataset_open(const PsdStore *store, const PsdIds *rows, const PsdDatasetOptions *options) {
+    static const char *const field_names[PSD_FIELDS] = {
+        "offsets",     "pieces",           "patch_rows",      "patch_positions",   "cls_rows",
+        "cls_zeros",   "wanted_rows",      "decoder_offsets", "visible_rows",      "visible_positions",
+        "masked_rows", "masked_positions", "masked_zeros",    "decoder_positions", "target_pieces",
+        "spectra",     "labels",           "weights"};
+    PsdDataset *d = xcalloc(1, sizeof *d);
+    *d = (PsdDataset){.store = store, .options = *options};
+    if (options->pretraining && store->visible && store->n_visible != options->n_visible)
+        die("the data fixes masks of %d visible patches, and the mask ratio leaves %d visible", store->n_visible,
+            options->n_visible);
+    take_rows(d, rows);
+    make_cells(d);
+    d->names = xcalloc((size_t)d->n + 1, sizeof *d->names);
+    for (int64_t i = 0; i < d->n; i++) snprintf(d->names[i], NAME, "row_%d", store->rows[d->samples[i]]);
+    Dataset *dataset = xcalloc(1, sizeof *dataset);
+    *dataset = (Dataset){.n_samples = d->n,
+                         .field_names = field_names,
+                         .resident = tensor_2d(store->psd, DTYPE_F32, store->n, PSD_BINS),
+                         .tokens = psd_tokens,
+                         .counts = psd_counts,
+                         .sample_id = psd_sample_id,
+                         .fill = psd_fill,
+                         .batch_bytes = psd_batch_bytes,
+                         .close = psd_close,
+                         .state = d};
+    return dataset;
+}
+
+Batch psd_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget) {
+    int64_t n = dataset->n_samples, fit = token_budget ? token_budget / psd_tokens(dataset, 0) : n;
+    if (batch_size && batch_size < n) n = batch_size;
+    if (token_budget && fit < n) n = fit > 1 ? fit : 1;
+    int32_t *samples = xmalloc((size_t)(n + 1) * sizeof *samples);
+    for (int64_t i = 0; i < n; i++) samples[i] = (int32_t)i;
+    Batch batch = batch_open(psd_batch_bytes(dataset, samples, (int)n), (int)n);
+    psd_fill(dataset, &batch, samples, (int)n, NULL);
+    free(samples);
+    return batch;
+}
+
+int64_t psd_dataset_sample(const Dataset *dataset, int64_t sample) {
+    return ((const PsdDataset *)dataset->state)->samples[sample];
+}
+
+void psd_dataset_classes(const Dataset *dataset, int64_t *counts) {
+    const PsdDataset *d = dataset->state;
+    memset(counts, 0, (size_t)d->options.classes * sizeof *counts);
+    for (int64_t i = 0; i < d->n; i++) counts[d->store->labels[d->samples[i]]]++;
+}

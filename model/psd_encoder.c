@@ -1,0 +1,245 @@
+/* The encoder of the PSD models:
+ *
+ *   bare rows     W patch + b + position                       through the blocks as they are (the MAE branch)
+ *   whole ones    drop(norm(CLS + position 0 | W patch + b + position))
+ *   output        final_norm(blocks(rows)), of all bare rows and of CLS
+ *
+ * The CNN knows no rows: bare rows pass it by, and instead of CLS there is its output for the spectrum. */
+#include "model/psd_encoder.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const BlockNames encoder_names = {
+    .tensor = {"encoder.layers.%d.norm1.weight", "encoder.layers.%d.norm1.bias",
+               "encoder.layers.%d.attn.in_proj_weight", "encoder.layers.%d.attn.in_proj_bias",
+               "encoder.layers.%d.attn.out_proj.weight", "encoder.layers.%d.attn.out_proj.bias",
+               "encoder.layers.%d.norm2.weight", "encoder.layers.%d.norm2.bias", "encoder.layers.%d.ffn.0.weight",
+               "encoder.layers.%d.ffn.0.bias", "encoder.layers.%d.ffn.3.weight", "encoder.layers.%d.ffn.3.bias"}};
+
+/* ---- parameters ---- */
+
+int psd_add_linear(ParamTable *table, int64_t in, int64_t out, const char *name) {
+    float scale = 1 / sqrtf((float)in);
+    int index = param_add(table, INIT_UNIFORM, scale, true, out, in, "%s.weight", name);
+    param_add(table, INIT_UNIFORM, scale, true, out, 0, "%s.bias", name);
+    return index;
+}
+
+int psd_add_norm(ParamTable *table, int64_t width, const char *name) {
+    int index = param_add(table, INIT_ONE, 0, true, width, 0, "%s.weight", name);
+    param_add(table, INIT_ZERO, 0, true, width, 0, "%s.bias", name);
+    return index;
+}
+
+/* Sine and cosine of p w_k, w_k = 10000^(-2k / width), side by side (Vaswani et al. 2017), all in f32 as the reference
+ * computes them. */
+static float *position_table(int width) {
+    float *table = xcalloc((size_t)(PSD_SEQUENCE * (width + 1)), sizeof *table);
+    for (int p = 0; p < PSD_SEQUENCE; p++)
+        for (int c = 0; c < width; c += 2) {
+            float angle = (float)p * expf((float)c * (float)(-log(10000.0) / width));
+            table[p * width + c] = sinf(angle);
+            if (c + 1 < width) table[p * width + c + 1] = cosf(angle);
+        }
+    return table;
+}
+
+static void add_patches(PsdEncoder *e, ParamTable *table) {
+    int64_t width = e->config.d_model;
+    e->positions = position_table(e->config.d_model);
+    e->cls = param_add(table, INIT_NORMAL, 0.02f, true, 1, width, "patch_embed.cls_token");
+    param_file_shape(table, 3, (const int64_t[]){1, 1, width});
+    e->projection = psd_add_linear(table, PSD_PATCH, width, "patch_embed.projection");
+    e->position_table = param_add_buffer(table, e->positions, PSD_SEQUENCE, width, "patch_embed.pos_enc.pe");
+    param_file_shape(table, 3, (const int64_t[]){1, PSD_SEQUENCE, width});
+    e->norm = psd_add_norm(table, width, "patch_embed.layer_norm");
+}
+
+PsdEncoder psd_encoder_open(ParamTable *table, const PsdEncoderConfig *config, bool patches, uint32_t first_site) {
+    PsdEncoder e = {.config = *config, .patches = patches || !config->cnn};
+    if (config->d_model < 2 || config->d_model % 2) die_usage("encoder: d-model %d must be even", config->d_model);
+    if (e.patches) add_patches(&e, table);
+    if (config->cnn) { /* nothing reads CLS and its norm: no gradient, no decay */
+        for (int i = e.cls; e.patches && i < table->count; i++)
+            if (i < e.projection || i >= e.norm) table->items[i].frozen_rows = table->items[i].rows;
+        e.cnn = cnn_open(table, config->d_model);
+        return e;
+    }
+    BlockConfig blocks = {.d_model = config->d_model,
+                          .n_heads = config->n_heads,
+                          .d_ff = config->d_ff,
+                          .pre_norm = true,
+                          .biases = true,
+                          .gelu = GELU_ERF,
+                          .layout = WEIGHT_OUT_IN,
+                          .drop_attention = config->dropout,
+                          .drop_hidden = config->dropout,
+                          .drop_mlp = config->dropout,
+                          .first_site = first_site + 1,
+                          .torch_init = true,
+                          .decay_vectors = true};
+    e.blocks = block_stack_open("encoder", table, &blocks, config->n_layers, &encoder_names);
+    e.final_norm = psd_add_norm(table, config->d_model, "encoder.final_norm");
+    return e;
+}
+
+void psd_encoder_close(PsdEncoder *e) {
+    if (!e->config.cnn) block_stack_close(&e->blocks);
+    free(e->positions);
+}
+
+/* ---- what both models do with parameters ---- */
+
+Tensor psd_weight(const BlockRun *run, int index) { return param_view(run->table, run->weights, index); }
+Tensor psd_matmul_weight(const BlockRun *run, int index) { return param_view(run->table, run->matmul_weights, index); }
+Tensor psd_gradient(const BlockRun *run, int index) { return param_view(run->table, run->gradients, index); }
+
+Tensor psd_linear(const BlockRun *run, int index, Tensor x) {
+    Tensor w = psd_matmul_weight(run, index), y = push_activations(run, x.dims[0], w.dims[0]);
+    linear_forward(run->device, y, x, w, psd_matmul_weight(run, index + 1), WEIGHT_OUT_IN);
+    return y;
+}
+
+void psd_linear_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x) {
+    linear_backward(run->device, dx, psd_gradient(run, index), psd_gradient(run, index + 1), dy, x,
+                    psd_matmul_weight(run, index), WEIGHT_OUT_IN);
+}
+
+Tensor psd_gather_patches(const BlockRun *run, Tensor spectra, Tensor pieces) {
+    int64_t n = pieces.dims[0], in_all = tensor_numel(spectra) / PSD_PIECE;
+    Tensor halves = arena_2d(run->arena, DTYPE_F32, n, PSD_PIECE);
+    gather_rows(run->device, halves, tensor_2d(spectra.data, DTYPE_F32, in_all, PSD_PIECE), pieces);
+    return tensor_2d(halves.data, DTYPE_F32, n / 2, PSD_PATCH);
+}
+
+Tensor psd_in_type(const BlockRun *run, Tensor x) {
+    DType type = run->matmul_weights.dtype;
+    if (x.dtype == type) return x;
+    Tensor y = arena_2d(run->arena, type, x.dims[0], x.dims[1]);
+    cast(run->device, tensor_1d(y.data, type, tensor_numel(y)), tensor_1d(x.data, x.dtype, tensor_numel(x)));
+    return y;
+}
+
+/* ---- patches to rows ---- */
+
+static Tensor after(Tensor t, int64_t begin) { return tensor_rows(t, begin, t.dims[0] - begin); }
+
+static Dropout embedding_dropout(const PsdEncoder *e, const BlockRun *run) {
+    return pass_dropout(run->pass, e->config.dropout, e->blocks.config.first_site - 1);
+}
+
+/* Rows of the patches [begin, begin + count), with their positions, in their places in x. */
+static void place(const PsdEncoder *e, const BlockRun *run, const Tensor *fields, Tensor x, Tensor y, int64_t begin,
+                  int64_t count) {
+    place_rows(run->device, x, tensor_rows(y, begin, count), tensor_rows(fields[PSD_PATCH_ROWS], begin, count),
+               tensor_rows(fields[PSD_PATCH_POSITIONS], begin, count), psd_weight(run, e->position_table));
+}
+
+/* The bare rows into x [bare, d]. */
+static void embed_bare(const PsdEncoder *e, const BlockRun *run, const Tensor *fields, const PsdEncoded *kept, Tensor x,
+                       Tensor y) {
+    if (kept->bare) place(e, run, fields, tensor_rows(x, 0, kept->bare), y, 0, kept->bare);
+}
+
+/* The whole sequences into x [13 S, d]. */
+static void embed_whole(const PsdEncoder *e, const BlockRun *run, const Tensor *fields, PsdEncoded *kept, Tensor x,
+                        Tensor y) {
+    int64_t n = x.dims[0];
+    Tensor zeros = fields[PSD_CLS_ZEROS];
+    kept->embedded = push_activations(run, n, x.dims[1]);
+    kept->mean = arena_1d(run->arena, DTYPE_F32, n);
+    kept->rstd = arena_1d(run->arena, DTYPE_F32, n);
+    place(e, run, fields, kept->embedded, y, kept->bare, y.dims[0] - kept->bare);
+    embedding_forward(run->device, kept->embedded, fields[PSD_CLS_ROWS], zeros, psd_weight(run, e->cls), zeros,
+                      psd_weight(run, e->position_table));
+    layernorm_forward(run->device, x, kept->mean, kept->rstd, kept->embedded, psd_weight(run, e->norm),
+                      psd_weight(run, e->norm + 1));
+    Dropout drop = embedding_dropout(e, run);
+    if (drop.p > 0) dropout(run->device, x, x, drop);
+}
+
+/* The bare rows are in the order of their patches, so their gradient is that of the projection as it stands. */
+static void embed_bare_backward(const PsdEncoder *e, const PsdEncoded *kept, Tensor dx) {
+    if (kept->bare)
+        psd_linear_backward(&kept->run, e->projection, tensor_none(), tensor_rows(dx, 0, kept->bare),
+                            tensor_rows(kept->patches, 0, kept->bare));
+}
+
+static void embed_whole_backward(const PsdEncoder *e, const Tensor *fields, const PsdEncoded *kept, Tensor dx) {
+    const BlockRun *run = &kept->run;
+    Tensor none = tensor_none(), patches = after(kept->patches, kept->bare);
+    Tensor dembedded = push_activations(run, dx.dims[0], dx.dims[1]);
+    Tensor dy = push_activations(run, patches.dims[0], dx.dims[1]);
+    Dropout drop = embedding_dropout(e, run);
+    if (drop.p > 0) dropout(run->device, dx, dx, drop);
+    layernorm_backward(run->device, dembedded, psd_gradient(run, e->norm), psd_gradient(run, e->norm + 1), none, dx,
+                       kept->embedded, kept->mean, kept->rstd, psd_weight(run, e->norm));
+    embedding_backward(run->device, psd_gradient(run, e->cls), none, dembedded, fields[PSD_CLS_ROWS],
+                       fields[PSD_CLS_ZEROS], none);
+    gather_rows(run->device, dy, dembedded, after(fields[PSD_PATCH_ROWS], kept->bare));
+    psd_linear_backward(run, e->projection, none, dy, patches);
+}
+
+/* ---- the CNN: bare rows pass it by; each view has a batch norm of its own, as the reference calls it twice ---- */
+
+static Tensor cnn_encode(PsdEncoder *e, const BlockRun *run, const Batch *batch, const Tensor *fields, PsdEncoded *kept,
+                         Tensor y) {
+    Tensor spectra = fields[PSD_SPECTRA], out = push_activations(run, kept->bare + spectra.dims[0], e->config.d_model);
+    kept->views = (int)(spectra.dims[0] / batch->n_sequences);
+    embed_bare(e, run, fields, kept, out, y);
+    for (int v = 0; v < kept->views; v++) {
+        int64_t n = batch->n_sequences, begin = v * n;
+        Tensor values = arena_2d(run->arena, DTYPE_F32, n, fields[batch->n_fields].dims[1]);
+        gather_rows(run->device, values, fields[batch->n_fields], tensor_rows(spectra, begin, n));
+        cnn_forward(&e->cnn, run, &kept->of[v], psd_in_type(run, values), tensor_rows(out, kept->bare + begin, n));
+    }
+    return out;
+}
+
+static void cnn_encode_backward(PsdEncoder *e, const PsdEncoded *kept, Tensor dy) {
+    embed_bare_backward(e, kept, dy);
+    int64_t n = (dy.dims[0] - kept->bare) / kept->views;
+    for (int v = 0; v < kept->views; v++)
+        cnn_backward(&e->cnn, &kept->run, &kept->of[v], tensor_rows(dy, kept->bare + v * n, n));
+}
+
+/* ---- the encoder ---- */
+
+Tensor psd_encoder_forward(PsdEncoder *e, const BlockRun *run, const Batch *batch, const Tensor *fields,
+                           PsdEncoded *kept) {
+    Tensor y = tensor_none();
+    *kept = (PsdEncoded){.run = *run,
+                         .bare = tensor_given(fields[PSD_VISIBLE_ROWS]) ? fields[PSD_VISIBLE_ROWS].dims[0] : 0};
+    if (tensor_given(fields[PSD_PIECES])) {
+        kept->patches = psd_in_type(run, psd_gather_patches(run, fields[batch->n_fields], fields[PSD_PIECES]));
+        y = psd_linear(run, e->projection, kept->patches);
+    }
+    if (e->config.cnn) return cnn_encode(e, run, batch, fields, kept, y);
+    kept->run.rows = fields[PSD_WANTED_ROWS];
+    Tensor x = push_activations(run, kept->bare + PSD_SEQUENCE * fields[PSD_CLS_ROWS].dims[0], e->config.d_model);
+    embed_bare(e, run, fields, kept, x, y);
+    embed_whole(e, run, fields, kept, after(x, kept->bare), y);
+    pass_dump(run->pass, x, "embedded");
+    kept->x = blocks_forward(&e->blocks, &kept->run, x);
+    Tensor out = push_activations(run, kept->x.dims[0], kept->x.dims[1]);
+    kept->last_mean = arena_1d(run->arena, DTYPE_F32, out.dims[0]);
+    kept->last_rstd = arena_1d(run->arena, DTYPE_F32, out.dims[0]);
+    layernorm_forward(run->device, out, kept->last_mean, kept->last_rstd, kept->x, psd_weight(run, e->final_norm),
+                      psd_weight(run, e->final_norm + 1));
+    return out;
+}
+
+void psd_encoder_backward(PsdEncoder *e, const Tensor *fields, const PsdEncoded *kept, Tensor dy) {
+    const BlockRun *run = &kept->run;
+    if (e->config.cnn) {
+        cnn_encode_backward(e, kept, dy);
+        return;
+    }
+    Tensor dx = push_activations(run, dy.dims[0], dy.dims[1]);
+    layernorm_backward(run->device, dx, psd_gradient(run, e->final_norm), psd_gradient(run, e->final_norm + 1),
+                       tensor_none(), dy, kept->x, kept->last_mean, kept->last_rstd, psd_weight(run, e->final_norm));
+    dx = blocks_backward(&e->blocks, run, dx);
+    embed_bare_backward(e, kept, dx);
+    embed_whole_backward(e, fields, kept, after(dx, kept->bare));
+}
