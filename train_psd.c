@@ -200,26 +200,14 @@ static int option_rows(PsdRun *o, Option *rows) {
     return n;
 }
 
-static const struct {
-    const char *name;
-    int64_t d_model, n_layers, n_heads, ffn_dim, decoder_dim, decoder_layers, projection_dim, hidden_dim;
-} sizes[] = {
-    {"tiny", 32, 1, 2, 64, 16, 1, 16, 32},           {"small", 128, 4, 4, 256, 64, 2, 64, 128},
-    {"l4", 256, 6, 8, 1024, 64, 2, 64, 128},         {"medium", 512, 8, 8, 2048, 128, 4, 128, 256},
-    {"large", 1024, 16, 16, 4096, 128, 4, 128, 256},
-};
-
 static void resolve_size(PsdRun *o) {
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        if (strcmp(sizes[i].name, o->size)) continue;
-        int64_t *const values[] = {&o->d_model,     &o->n_layers,       &o->n_heads,        &o->ffn_dim,
-                                   &o->decoder_dim, &o->decoder_layers, &o->projection_dim, &o->hidden_dim};
-        const int64_t of_size[] = {sizes[i].d_model,        sizes[i].n_layers,    sizes[i].n_heads,
-                                   sizes[i].ffn_dim,        sizes[i].decoder_dim, sizes[i].decoder_layers,
-                                   sizes[i].projection_dim, sizes[i].hidden_dim};
-        for (int k = 0; k < 8; k++)
-            if (!*values[k]) *values[k] = of_size[k];
-    }
+    const PsdSize *size = psd_size(o->size); /* the options' table allows no other name */
+    int64_t *const values[] = {&o->d_model,     &o->n_layers,       &o->n_heads,        &o->ffn_dim,
+                               &o->decoder_dim, &o->decoder_layers, &o->projection_dim, &o->hidden_dim};
+    const int of_size[] = {size->d_model,     size->n_layers,       size->n_heads,        size->d_ff,
+                           size->decoder_dim, size->decoder_layers, size->projection_dim, size->head_dim};
+    for (int k = 0; k < 8; k++)
+        if (!*values[k]) *values[k] = of_size[k];
 }
 
 /* A model is as the checkpoint says that it is read from, if that is one of ours, in what is not given otherwise: what

@@ -30,6 +30,15 @@ typedef struct {
     float class_weights[PSD_CLASSES]; /* kept with the parameters; the batch brings them for its labels */
 } PsdClassifierConfig;
 
+/* A named size of both models. */
+typedef struct {
+    const char *name;
+    int d_model, n_layers, n_heads, d_ff, decoder_dim, decoder_layers, projection_dim, head_dim;
+} PsdSize;
+
+/* tiny, small, l4, medium or large; NULL for another name. */
+const PsdSize *psd_size(const char *name);
+
 /* Both check the configuration (die naming the field) and build the parameter table. Metrics: mae_loss, sicr_loss. */
 Model *psd_pretrain_open(const PsdPretrainConfig *config);
 /* Metrics: loss, accuracy. Outputs: the logits. Parameters of the head are in group 1. */

@@ -3,6 +3,7 @@
  *
  *   bench_step DEVICE THREADS REPEATS gpt2 B T                          GPT-2 124M, 50257 classes, the head tied
  *   bench_step DEVICE THREADS REPEATS tts D L H V K TEXT,CODES...       the TTS GPT, a pair of lengths a sample
+ *   bench_step DEVICE THREADS REPEATS psd_pretrain|psd_finetune SIZE B  a PSD model of a named size, without dropout
  *
  * DEVICE: cpu, cuda (f32), or amp (cuda in its 16-bit type). Prints the seconds of each repeat, one a line, then
  * lines "name value" with what limits the step, the card's stated rates and what computed, and a profile of one more
@@ -11,10 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/psd_dataset.h"
 #include "data/tts_dataset.h"
 #include "kernels/cards.h"
+#include "kernels/philox.h"
 #include "model/block.h"
 #include "model/gpt.h"
+#include "model/psd.h"
 #include "train/memory.h"
 
 typedef struct {
@@ -60,10 +64,16 @@ static Bench bench_open(Model *model, Device *device, bool amp, const Batch *bat
     return b;
 }
 
-/* The fields where the device reads them; once, outside of what is timed. */
+/* The fields and the resident tensor where the device reads them; once, outside of what is timed. */
 static void bench_upload(Bench *b, const Batch *batch) {
     char *memory = b->device->allocate(b->device, batch->size);
     b->device->upload(b->device, memory, batch->buffer, batch->size);
+    Tensor resident = batch->fields[batch->n_fields];
+    if (tensor_given(resident)) {
+        resident.data = b->device->allocate(b->device, tensor_bytes(resident));
+        b->device->upload(b->device, resident.data, batch->fields[batch->n_fields].data, tensor_bytes(resident));
+    }
+    b->fields[batch->n_fields] = resident;
     for (int i = 0; i < batch->n_fields; i++) {
         b->fields[i] = batch->fields[i];
         if (b->fields[i].data) b->fields[i].data = memory + ((char *)b->fields[i].data - batch->buffer);
@@ -194,9 +204,54 @@ static Batch tts_batch(const TtsLayout *layout, char **lengths, int n) {
     return batch;
 }
 
+/* Spectra of white noise: 6 classes, each from several sensors. */
+static PsdStore psd_noise(int n) {
+    PsdStore store = {.n = n, .psd = xmalloc((size_t)n * PSD_BINS * sizeof(float))};
+    store.labels = xcalloc((size_t)n, sizeof *store.labels);
+    store.sensors = xcalloc((size_t)n, sizeof *store.sensors);
+    store.rows = xcalloc((size_t)n, sizeof *store.rows);
+    for (int i = 0; i < n; i++) {
+        store.labels[i] = i % PSD_CLASSES;
+        store.sensors[i] = i / PSD_CLASSES % 4;
+        store.rows[i] = i;
+    }
+    for (int i = 0; i < n * PSD_BINS; i++)
+        store.psd[i] = 3.4641f * ((float)philox_bits(1, PURPOSE_SYNTHETIC, 0, (uint64_t)i) * 0x1p-32f - 0.5f);
+    return store;
+}
+
+static Batch psd_batch(int n, bool pretraining) {
+    PsdStore store = psd_noise(n); /* the batch's resident tensor: stays */
+    PsdDatasetOptions options = {
+        .pretraining = pretraining, .n_visible = pretraining ? 5 : 0, .seed = 1, .classes = PSD_CLASSES};
+    int64_t *rows = xmalloc((size_t)n * sizeof *rows);
+    for (int i = 0; i < n; i++) rows[i] = i;
+    Dataset *data = psd_dataset_open(&store, &(PsdIds){rows, n}, &options);
+    Batch batch = psd_largest_batch(data, n, 0);
+    batch.fields[batch.n_fields] = data->resident;
+    data->close(data);
+    free(rows);
+    return batch;
+}
+
+static Model *psd_model(const char *name, bool pretraining) {
+    const PsdSize *s = psd_size(name);
+    if (!s) die("unknown size '%s'; there are tiny, small, l4, medium, large", name);
+    PsdEncoderConfig encoder = {.d_model = s->d_model, .n_layers = s->n_layers, .n_heads = s->n_heads, .d_ff = s->d_ff};
+    if (!pretraining) return psd_classifier_open(&(PsdClassifierConfig){.encoder = encoder, .head_dim = s->head_dim});
+    return psd_pretrain_open(&(PsdPretrainConfig){.encoder = encoder,
+                                                  .decoder_dim = s->decoder_dim,
+                                                  .decoder_layers = s->decoder_layers,
+                                                  .projection_dim = s->projection_dim,
+                                                  .sicr_weight = 0.1f,
+                                                  .temperature = 0.07f});
+}
+
 int main(int argc, char **argv) {
     cpu_limit_spinning(argv);
-    if (argc < 7) die("usage: bench_step cpu|cuda|amp THREADS REPEATS gpt2 B T | tts D L H V K TEXT,CODES...");
+    if (argc < 7)
+        die("usage: bench_step cpu|cuda|amp THREADS REPEATS gpt2 B T | tts D L H V K TEXT,CODES... | "
+            "psd_pretrain SIZE B | psd_finetune SIZE B");
     const char *name = *++argv, *why;
     bool amp = !strcmp(name, "amp");
     int threads = atoi(argv[1]), repeats = atoi(argv[2]);
@@ -206,6 +261,10 @@ int main(int argc, char **argv) {
         int t = atoi(argv[5]);
         batch = gpt2_batch(atoi(argv[4]), t, 50257);
         model = &gpt2_open(50257, 768, 12, 12, t)->model;
+    } else if (!strncmp(argv[3], "psd_", 4)) {
+        bool pretraining = !strcmp(argv[3], "psd_pretrain");
+        batch = psd_batch(atoi(argv[5]), pretraining);
+        model = psd_model(argv[4], pretraining);
     } else {
         int d = atoi(argv[4]), v = atoi(argv[7]), k = atoi(argv[8]);
         TtsLayout layout = {d, 32, 600, 1816, v, k, 0, 1, k, k + 1};

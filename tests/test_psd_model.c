@@ -219,6 +219,15 @@ static void parameters_are_as_many_as_the_reference_has(void **state) {
     assert_int_equal(count_and_close(psd_classifier_open(&cnn_classifier)), 450702);
 }
 
+static void sizes_have_names(void **state) {
+    (void)state;
+    const PsdSize *small = psd_size("small");
+    assert_non_null(small);
+    assert_int_equal(small->d_model, 128);
+    assert_int_equal(small->head_dim, 128);
+    assert_null(psd_size("huge"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pretraining_matches),
@@ -227,6 +236,7 @@ int main(void) {
         cmocka_unit_test(convolutional_classification_matches),
         cmocka_unit_test(convolutional_pretraining_matches),
         cmocka_unit_test(parameters_are_as_many_as_the_reference_has),
+        cmocka_unit_test(sizes_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
