@@ -32,7 +32,8 @@ static int option_rows(Options *o, Option *rows) {
         ROW("output", 'o', OPTION_TEXT, &o->output, "data", 0, 0, "DIR",
             "gets manifest.csv, manifest.psd.safetensors, splits and doctor.json"),
         ROW("manifest", 0, OPTION_TEXT, &o->manifest, NULL, 0, 0, "PATH",
-            "make the splits and the store of this manifest, beside it, instead of a new one"),
+            "make the splits and the store of this manifest, beside it, instead of a new one; copies are not looked "
+            "for"),
         ROW("synthetic", 0, OPTION_TEXT, &o->synthetic, NULL, 0, 0, "DIR",
             "write made-up recordings into this folder, and nothing else"),
         ROW("sensors", 0, OPTION_INT, &o->sensors, "8", 1, 1e4, "N", "of the made-up recordings"),
@@ -140,7 +141,7 @@ static void write_splits(const Options *o, const char *directory, const PsdGroup
     Splits s = {o, path, groups, report, 0};
     make_directories(path);
     write_one(&s, "pooled", NULL);
-    write_one(&s, "by_file", groups->rows.files);
+    write_one(&s, "by_file", groups->contents ? groups->contents : groups->rows.files); /* copies stay together */
     write_one(&s, "by_sensor", groups->rows.sensors);
     write_by_sensor(&s, false);
     write_by_sensor(&s, true);

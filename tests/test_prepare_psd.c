@@ -269,6 +269,17 @@ static void the_doctor_finds_what_is_wrong(void **state) {
     /* The copy is in the test when B is left out, and what it was copied from is when A is. */
     assert_int_equal(split_number(report, "loso_seed42_frac1.0.json", "files_leaking"), 0);
     assert_int_equal(split_number(report, "loso_seed42_frac1.0.json", "contents_leaking"), 2);
+    assert_contains(said, "; 2 files of the test have copies in another part");
+    for (int seed = 0; seed < 8; seed++) { /* by file, copies stay together */
+        char *again = xformat("--input ill --output ill/data --seed %d", seed);
+        char *name = xformat("by_file_seed%d_frac1.0.json", seed);
+        prepare(again);
+        json_decref(report);
+        report = report_of("ill/data/doctor.json");
+        assert_int_equal(split_number(report, name, "contents_leaking"), 0);
+        free(again);
+        free(name);
+    }
     json_decref(report);
 }
 
