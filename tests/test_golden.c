@@ -1,6 +1,6 @@
 /* Losses, every gradient and five optimizer steps against an independent implementation in float64
- * (tests/reference/make_golden.py), and the block's other forms against torch's own encoder layer.
- */
+ * (tests/reference/make_golden.py), the block's other forms against torch's own encoder layer, and convolutions against
+ * torch's own. */
 #include "tests/golden.h"
 #include "tests/tts_rig.h"
 
@@ -228,6 +228,165 @@ static void pre_norm_bidirectional_blocks_match(void **state) {
     compare_blocks("pre", true, true, false);
 }
 
+/* ---- convolutions ---- */
+
+/* A convolution without bias and its batch norm, of sequences of window.length rows. */
+typedef struct {
+    const char *name;
+    Window window;
+    int64_t in, out;
+    float *weight, *gain, *bias, *running_mean, *running_var, *dweight, *dgain, *dbias;
+    Tensor windows, convolved, mean, rstd, y; /* of the last forward */
+} Layer;
+
+enum { STEM, WIDE, SAME, SHORTCUT, LAYERS };
+
+typedef struct {
+    Device *device;
+    Arena arena;
+    TensorFile file;
+    Layer layers[LAYERS];
+    Tensor stem, wide; /* after GELU */
+    Tensor sum, pooled;
+} Convolutions;
+
+static void read_layer(const TensorFile *file, Layer *layer) {
+    char *norm = xformat("%s_norm.", layer->name);
+    layer->weight = floats(file, layer->name, ".weight");
+    layer->gain = floats(file, norm, "weight");
+    layer->bias = floats(file, norm, "bias");
+    layer->dweight = xcalloc((size_t)(layer->out * layer->in * layer->window.taps), sizeof(float));
+    layer->dgain = xcalloc((size_t)layer->out, sizeof(float));
+    layer->dbias = xcalloc((size_t)layer->out, sizeof(float));
+    layer->running_mean = xcalloc((size_t)layer->out, sizeof(float));
+    layer->running_var = xcalloc((size_t)layer->out, sizeof(float));
+    for (int64_t i = 0; i < layer->out; i++) layer->running_var[i] = 1;
+    free(norm);
+}
+
+static Tensor column_values(const Layer *layer, float *values) { return tensor_1d(values, DTYPE_F32, layer->out); }
+static Tensor weights_of(const Layer *layer, float *values) {
+    return tensor_2d(values, DTYPE_F32, layer->out, layer->in * layer->window.taps);
+}
+
+static Tensor layer_forward(Convolutions *net, Layer *layer, Tensor x, bool train) {
+    int64_t rows = x.dims[0] / layer->window.length * window_positions(layer->window);
+    Tensor gain = column_values(layer, layer->gain), bias = column_values(layer, layer->bias);
+    Tensor running_mean = column_values(layer, layer->running_mean);
+    Tensor running_var = column_values(layer, layer->running_var);
+    layer->windows = arena_2d(&net->arena, DTYPE_F32, rows, layer->in * layer->window.taps);
+    layer->convolved = arena_2d(&net->arena, DTYPE_F32, rows, layer->out);
+    layer->y = arena_2d(&net->arena, DTYPE_F32, rows, layer->out);
+    layer->mean = arena_1d(&net->arena, DTYPE_F32, layer->out);
+    layer->rstd = arena_1d(&net->arena, DTYPE_F32, layer->out);
+    unfold_forward(net->device, layer->windows, x, layer->window);
+    linear_forward(net->device, layer->convolved, layer->windows, weights_of(layer, layer->weight), tensor_none(),
+                   WEIGHT_OUT_IN);
+    if (train)
+        batchnorm_forward(net->device, layer->y, layer->mean, layer->rstd, running_mean, running_var, layer->convolved,
+                          gain, bias, 0.1f);
+    else
+        batchnorm_apply(net->device, layer->y, layer->convolved, running_mean, running_var, gain, bias);
+    return layer->y;
+}
+
+/* dy is overwritten; dx may be none. */
+static void layer_backward(Convolutions *net, Layer *layer, Tensor dx, Tensor dy) {
+    Tensor dwindows = arena_2d(&net->arena, DTYPE_F32, layer->windows.dims[0], layer->windows.dims[1]);
+    batchnorm_backward(net->device, dy, column_values(layer, layer->dgain), column_values(layer, layer->dbias), dy,
+                       layer->convolved, layer->mean, layer->rstd, column_values(layer, layer->gain));
+    linear_backward(net->device, dwindows, weights_of(layer, layer->dweight), tensor_none(), dy, layer->windows,
+                    weights_of(layer, layer->weight), WEIGHT_OUT_IN);
+    if (tensor_given(dx)) unfold_backward(net->device, dx, dwindows, layer->window);
+}
+
+static Tensor like(Convolutions *net, Tensor t) { return arena_2d(&net->arena, DTYPE_F32, t.dims[0], t.dims[1]); }
+
+static Tensor convolutions_forward(Convolutions *net, Tensor x, bool train) {
+    Device *device = net->device;
+    Layer *layers = net->layers;
+    Tensor stem = layer_forward(net, &layers[STEM], x, train), y;
+    net->stem = like(net, stem);
+    gelu_forward(device, net->stem, stem, GELU_ERF);
+    Tensor wide = layer_forward(net, &layers[WIDE], net->stem, train);
+    net->wide = like(net, wide);
+    gelu_forward(device, net->wide, wide, GELU_ERF);
+    Tensor same = layer_forward(net, &layers[SAME], net->wide, train);
+    Tensor shortcut = layer_forward(net, &layers[SHORTCUT], net->stem, train);
+    net->sum = like(net, same), y = like(net, same);
+    residual_forward(device, net->sum, same, shortcut, (Dropout){0});
+    gelu_forward(device, y, net->sum, GELU_ERF);
+    net->pooled = arena_2d(&net->arena, DTYPE_F32, 5, y.dims[1]);
+    mean_rows_forward(device, net->pooled, y, y.dims[0] / 5);
+    return net->pooled;
+}
+
+static void convolutions_backward(Convolutions *net, Tensor dy) {
+    Device *device = net->device;
+    Layer *layers = net->layers;
+    Tensor dsum = like(net, net->sum), dshortcut = like(net, net->sum), dwide = like(net, net->wide);
+    Tensor dstem = like(net, net->stem), dpast = like(net, net->stem);
+    mean_rows_backward(device, dsum, dy, dsum.dims[0] / 5);
+    gelu_backward(device, dsum, dsum, net->sum, GELU_ERF);
+    memcpy(dshortcut.data, dsum.data, tensor_bytes(dsum));
+    layer_backward(net, &layers[SHORTCUT], dpast, dshortcut);
+    layer_backward(net, &layers[SAME], dwide, dsum);
+    gelu_backward(device, dwide, dwide, layers[WIDE].y, GELU_ERF);
+    layer_backward(net, &layers[WIDE], dstem, dwide);
+    residual_forward(device, dstem, dstem, dpast, (Dropout){0});
+    gelu_backward(device, dstem, dstem, layers[STEM].y, GELU_ERF);
+    layer_backward(net, &layers[STEM], tensor_none(), dstem);
+}
+
+static void expect_golden(const TensorFile *file, const char *prefix, const char *name, const float *got) {
+    char *what = xformat("%s%s", prefix, name);
+    float *want = floats(file, prefix, name);
+    assert_close(what, got, want, find(file, prefix, name)->count, golden_tolerance);
+    free(want);
+    free(what);
+}
+
+static void expect_layer(const TensorFile *file, Layer *layer) {
+    char *norm = xformat("%s_norm.", layer->name), *grad = xformat("grad.%s", layer->name);
+    char *grad_norm = xformat("grad.%s", norm);
+    expect_golden(file, grad, ".weight", layer->dweight);
+    expect_golden(file, grad_norm, "weight", layer->dgain);
+    expect_golden(file, grad_norm, "bias", layer->dbias);
+    expect_golden(file, norm, "running_mean", layer->running_mean);
+    expect_golden(file, norm, "running_var", layer->running_var);
+    void *owned[] = {norm,           grad,         grad_norm,    layer->weight,       layer->gain,       layer->bias,
+                     layer->dweight, layer->dgain, layer->dbias, layer->running_mean, layer->running_var};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+}
+
+/* A stem, a residual block and a mean of our operations are torch's Conv1d, BatchNorm1d, GELU and mean. */
+static void convolutions_match(void **state) {
+    (void)state;
+    Convolutions net = {.device = cpu_device_open(0),
+                        .file = open_golden("convolution"),
+                        .layers = {{.name = "stem", .window = {37, 7, 2, 3}, .in = 1, .out = 24},
+                                   {.name = "wide", .window = {19, 3, 2, 1}, .in = 24, .out = 40},
+                                   {.name = "same", .window = {10, 3, 1, 1}, .in = 40, .out = 40},
+                                   {.name = "shortcut", .window = {19, 1, 2, 0}, .in = 24, .out = 40}}};
+    net.arena = arena_open(net.device, 4 << 20, "activations");
+    for (int i = 0; i < LAYERS; i++) read_layer(&net.file, &net.layers[i]);
+    float *first = floats(&net.file, "", "first"), *second = floats(&net.file, "", "second");
+    float *dy = floats(&net.file, "", "dy");
+    convolutions_forward(&net, tensor_2d(first, DTYPE_F32, 5 * 37, 1), true);
+    arena_release(&net.arena, 0);
+    Tensor y = convolutions_forward(&net, tensor_2d(second, DTYPE_F32, 5 * 37, 1), true);
+    expect_golden(&net.file, "", "y", y.data);
+    convolutions_backward(&net, tensor_2d(dy, DTYPE_F32, 5, 40));
+    arena_release(&net.arena, 0);
+    y = convolutions_forward(&net, tensor_2d(second, DTYPE_F32, 5 * 37, 1), false);
+    expect_golden(&net.file, "eval.", "y", y.data);
+    for (int i = 0; i < LAYERS; i++) expect_layer(&net.file, &net.layers[i]);
+    free(first), free(second), free(dy);
+    tensor_file_close(&net.file);
+    arena_close(&net.arena);
+    device_close(net.device);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_text_lengths_match_the_padded_reference),
@@ -237,6 +396,7 @@ int main(void) {
         cmocka_unit_test(post_norm_blocks_match),
         cmocka_unit_test(causal_blocks_without_biases_match),
         cmocka_unit_test(pre_norm_bidirectional_blocks_match),
+        cmocka_unit_test(convolutions_match),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

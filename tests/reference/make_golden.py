@@ -14,6 +14,9 @@ stop behind, attention is causal without a padding mask, and losses are means ov
  - "blocks"   stacks of torch's own nn.TransformerEncoderLayer, for the block's other forms: post-norm or pre-norm, exact
               GELU, with or without biases, causal or not, [out, in] weights.
 
+ - "convolution"  torch's own Conv1d, BatchNorm1d and mean: a stem and a residual block with a shortcut, in train mode
+              (two batches, so that running statistics move twice) and then in eval mode. Rows are channels last.
+
 The first two hold their batch, the losses, and every gradient of 0.2 text_loss + 0.8 mel_loss, and the weights after five AdamW
 steps: "equal" on its one batch, "unequal" with two accumulated micro-batches (equal, unequal) and frozen leading rows.
 """
@@ -191,6 +194,43 @@ def block_cases():
     return out
 
 
+class Convolutions(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        convolution = lambda i, o, taps, stride: torch.nn.Conv1d(i, o, taps, stride, taps // 2, bias=False)
+        self.stem, self.stem_norm = convolution(1, 24, 7, 2), torch.nn.BatchNorm1d(24)
+        self.wide, self.wide_norm = convolution(24, 40, 3, 2), torch.nn.BatchNorm1d(40)
+        self.same, self.same_norm = convolution(40, 40, 3, 1), torch.nn.BatchNorm1d(40)
+        self.shortcut, self.shortcut_norm = convolution(24, 40, 1, 2), torch.nn.BatchNorm1d(40)
+
+    def forward(self, x):
+        x = F.gelu(self.stem_norm(self.stem(x)))
+        branch = self.same_norm(self.same(F.gelu(self.wide_norm(self.wide(x)))))
+        return F.gelu(branch + self.shortcut_norm(self.shortcut(x))).mean(2)
+
+
+def convolution_case():
+    """Five sequences of 37 numbers; the loss is the sum of output times a given cotangent, gradients are of the second batch."""
+    torch.manual_seed(11)
+    model, out = Convolutions(), {}
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_((0.3 * torch.randn(p.shape) + ("norm.weight" in name)).float())
+    for name, p in model.named_parameters():
+        out[name] = p.detach().flatten(1) if p.dim() == 3 else p.detach()
+    batches = [(3 * torch.randn(5, 1, 37) + 20).float().double() for _ in range(2)]
+    dy = torch.randn(5, 40).float().double()
+    model(batches[0])
+    y = model(batches[1])
+    (y * dy).sum().backward()
+    out |= {"first": batches[0].reshape(-1, 1), "second": batches[1].reshape(-1, 1), "y": y.detach(), "dy": dy}
+    for name, p in model.named_parameters():
+        out[f"grad.{name}"] = p.grad.flatten(1) if p.dim() == 3 else p.grad
+    out |= {name: buffer for name, buffer in model.named_buffers() if "running" in name}
+    out["eval.y"] = model.eval()(batches[1]).detach()
+    return {name: value.numpy().astype(numpy.float32) for name, value in out.items()}
+
+
 def main():
     folder = pathlib.Path(__file__).parent / "golden"
     folder.mkdir(exist_ok=True)
@@ -198,6 +238,7 @@ def main():
     single = lambda t: t.detach().numpy().astype(numpy.float32)
     save_file({name: single(value) for name, value in w.items()}, folder / "weights.safetensors")
     save_file(block_cases(), folder / "blocks.safetensors")
+    save_file(convolution_case(), folder / "convolution.safetensors")
 
     equal, unequal = make_batch([5, 5, 5], [7, 4, 6], 1), make_batch([3, 6, 1], [5, 9, 1], 2)
     difference = (means(w, equal, True) - means(w, equal, False)).abs().max().item()
