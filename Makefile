@@ -1,4 +1,5 @@
 # make            builds the programs            make demo   installs what is missing, then trains a small TTS GPT
+#                                                make demo-psd   the same for power spectra
 # make GPU=l4     for one card: configs/gpu      make gpu-test, make gpu-bench, make gpu-bundle
 # make test       installs, builds, all tests    make test-asan, make test-race, make test-mutations,
 #                                                make fuzz, make lint, make bench-cpu, make readme
@@ -199,6 +200,10 @@ demo: packages-build+demo
 	@$(MAKE) --no-print-directory all GPU=$(or $(CHOSEN_GPU),none)
 	@demo/demo.sh
 
+demo-psd: packages-build
+	@$(MAKE) --no-print-directory all GPU=$(or $(CHOSEN_GPU),none)
+	@demo/psd.sh
+
 cuda-toolkit:
 	@$(if $(NVCC),,tools/install_cuda.sh $(firstword $(subst /nvidia, ,$(CUDA_FETCHED))))
 
@@ -303,6 +308,6 @@ clean:
 	rm -rf build $(PROGRAMS) demo/work
 
 FORCE:
-.PHONY: all demo test check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race test-mutations run-cuda-tests fuzz lint bench-cpu gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
+.PHONY: all demo demo-psd test check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race test-mutations run-cuda-tests fuzz lint bench-cpu gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
