@@ -13,9 +13,12 @@ namespace {
 
 constexpr float SHORTEST = 1e-12f;
 
-enum { BLOCK = 256, WARPS = BLOCK / 32, ROWS = 8, TILE = BLOCK, CHUNK = 32 };
-enum { STRIDE = CHUNK + 4 }; /* of the tile's rows: 16-byte accesses of neighbouring rows meet different banks */
-static_assert(ROWS * CHUNK == BLOCK, "a thread loads one number of the block's own rows");
+enum { BLOCK = 256, WARPS = BLOCK / 32, ROWS = 8, TILE = BLOCK, PACKS = 8 };
+
+/* Columns of a tile that are in shared memory at once, PACKS packs a row; and the distance of its rows there: 16-byte
+ * accesses of neighbouring rows meet different banks. */
+template <int W> constexpr int CHUNK = PACKS *W;
+template <int W> constexpr int STRIDE = CHUNK<W> + 4;
 
 /* y = x / max(norm, SHORTEST). A row has as many lanes of a warp as it has packs, up to all 32; the second reading of a
  * row is from cache. Grid: n rows, BLOCK / lanes a block. Bytes: n c times (the size of T, 4), 4 n. */
@@ -63,36 +66,36 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* What a thread brings of CHUNK columns from `column` on: of the block's rows one number, of the tile's some packs. */
+/* What a thread brings of CHUNK columns from `column` on: at most a number of the block's rows, PACKS of the tile's. */
 template <int W> struct Piece {
     float own;
-    Pack<float, W> tile[TILE * CHUNK / W / BLOCK];
+    Pack<float, W> tile[PACKS];
 };
+static_assert(ROWS * CHUNK<4> <= BLOCK && TILE == BLOCK, "a thread brings that much");
 
 template <int W>
 GPU_INLINE void load_piece(Piece<W> &piece, const float *z, int64_t n, int64_t c, int64_t first, int64_t tile,
                            int64_t column) {
-    int64_t row = first + threadIdx.x / CHUNK, at = column + threadIdx.x % CHUNK;
+    int64_t row = first + threadIdx.x / CHUNK<W>, at = column + threadIdx.x % CHUNK<W>;
     piece.own = row < n && at < c ? z[row * c + at] : 0.0f;
+    at = column + threadIdx.x % PACKS * W;
 #pragma unroll
-    for (int k = 0; k < TILE * CHUNK / W / BLOCK; k++) {
-        int pack = (int)threadIdx.x + k * BLOCK;
-        row = tile + pack / (CHUNK / W), at = column + pack % (CHUNK / W) * W;
+    for (int k = 0; k < PACKS; k++) {
+        row = tile + k * (BLOCK / PACKS) + threadIdx.x / PACKS;
         piece.tile[k] = row < n && at < c ? load_pack<W>(z + row * c + at) : zeros<W>();
     }
 }
 
 template <int W> GPU_INLINE void store_piece(float *own, float *rows, const Piece<W> &piece) {
-    own[threadIdx.x] = piece.own;
+    if (threadIdx.x < ROWS * CHUNK<W>) own[threadIdx.x] = piece.own;
 #pragma unroll
-    for (int k = 0; k < TILE * CHUNK / W / BLOCK; k++) {
-        int pack = (int)threadIdx.x + k * BLOCK;
-        store_pack(rows + pack / (CHUNK / W) * STRIDE + pack % (CHUNK / W) * W, piece.tile[k]);
-    }
+    for (int k = 0; k < PACKS; k++)
+        store_pack(rows + (k * (BLOCK / PACKS) + threadIdx.x / PACKS) * STRIDE<W> + threadIdx.x % PACKS * W,
+                   piece.tile[k]);
 }
 
-/* s[r] = z[first + r] . z[tile + thread]. own [ROWS][CHUNK] and rows [TILE][STRIDE] are shared memory that nobody needs
- * any more after the first barrier before this call and the last one inside. */
+/* s[r] = z[first + r] . z[tile + thread]. own [ROWS][CHUNK] and rows [TILE][STRIDE]: shared memory that nobody reads any
+ * more, neither at the call nor on return. */
 template <int W>
 GPU_INLINE void scores(float (&s)[ROWS], float *own, float *rows, const float *z, int64_t n, int64_t c, int64_t first,
                        int64_t tile) {
@@ -100,17 +103,17 @@ GPU_INLINE void scores(float (&s)[ROWS], float *own, float *rows, const float *z
     load_piece(piece, z, n, c, first, tile, 0);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) s[r] = 0;
-    for (int64_t column = 0; column < c; column += CHUNK) {
+    for (int64_t column = 0; column < c; column += CHUNK<W>) {
         store_piece(own, rows, piece);
         __syncthreads();
-        if (column + CHUNK < c) load_piece(piece, z, n, c, first, tile, column + CHUNK);
-        const float *mine = rows + threadIdx.x * STRIDE;
+        if (column + CHUNK<W> < c) load_piece(piece, z, n, c, first, tile, column + CHUNK<W>);
+        const float *mine = rows + threadIdx.x * STRIDE<W>;
 #pragma unroll
-        for (int k = 0; k < CHUNK; k += 4) {
+        for (int k = 0; k < CHUNK<W>; k += 4) {
             Pack<float, 4> b = load_pack<4>(mine + k);
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
-                Pack<float, 4> a = load_pack<4>(own + r * CHUNK + k);
+                Pack<float, 4> a = load_pack<4>(own + r * CHUNK<W> + k);
                 s[r] = fmaf(a[0], b[0], fmaf(a[1], b[1], fmaf(a[2], b[2], fmaf(a[3], b[3], s[r]))));
             }
         }
@@ -124,8 +127,8 @@ GPU_INLINE void scores(float (&s)[ROWS], float *own, float *rows, const float *z
 template <int W>
 __global__ void __launch_bounds__(BLOCK)
     nt_xent(float *loss, float *lse, const float *z, int64_t n, int64_t c, float per_temperature) {
-    SHARED(float, own, [ROWS * CHUNK]);
-    SHARED(float, rows, [TILE * STRIDE]);
+    SHARED(float, own, [ROWS * CHUNK<W>]);
+    SHARED(float, rows, [TILE * STRIDE<W>]);
     SHARED(float, tops, [WARPS][ROWS]);
     SHARED(float, sums, [WARPS][ROWS]);
     SHARED(float, partners, [ROWS]);
@@ -171,10 +174,10 @@ template <int W>
 __global__ void __launch_bounds__(BLOCK)
     nt_xent_gradient(float *dz, const float *z, const float *lse, int64_t n, int64_t c, float per_temperature,
                      const float *scale_of, const float *loss_scale) {
-    SHARED(float, own, [ROWS * CHUNK]);
-    SHARED(float, rows, [TILE * STRIDE]);
+    SHARED(float, own, [ROWS * CHUNK<W>]);
+    SHARED(float, rows, [TILE * STRIDE<W>]);
     SHARED(float, weights, [TILE][ROWS]);
-    static_assert(WARPS * ROWS * 32 * 4 <= TILE * STRIDE, "the warps' sums take the place of the tile");
+    static_assert(WARPS * ROWS * 32 * W <= TILE * STRIDE<W>, "the warps' sums take the place of the tile");
     int64_t first = (int64_t)blockIdx.x * ROWS, column = ((int64_t)blockIdx.y * 32 + threadIdx.x % 32) * W;
     int warp = threadIdx.x / 32;
     float s[ROWS];
