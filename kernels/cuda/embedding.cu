@@ -26,12 +26,13 @@ __global__ void __launch_bounds__(BLOCK)
     embed(T *__restrict__ x, const int32_t *rows, int64_t n_rows, const int32_t *ids, const From *__restrict__ table,
           int64_t n_ids, const int32_t *places, const float *__restrict__ place_table, int64_t n_places, int64_t n,
           int64_t c) {
+    only_where_used<T>();
     int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (i >= n) return;
     int64_t row = rows ? rows[i] : i, id = ids ? ids[i] : i, place = places ? places[i] : 0;
-    check_index(ids ? "embedding_forward: rows" : "place_rows: rows", i, row, n_rows);
-    if (ids) check_index("embedding_forward: ids", i, id, n_ids);
-    if (places) check_index(ids ? "embedding_forward: positions" : "place_rows: positions", i, place, n_places);
+    check_index("embedding_forward or place_rows: rows", i, row, n_rows);
+    check_index("embedding_forward: ids", i, id, n_ids);
+    if (places) check_index("embedding_forward or place_rows: positions", i, place, n_places);
 #pragma unroll 4
     for (int64_t j = threadIdx.x % 32 * W; j < c; j += 32 * W) {
         Pack<float, W> sum = convert<float>(load_pack<W>(table + id * c + j));
