@@ -1,18 +1,47 @@
 /* One-dimensional convolutions as windows in rows, and means of sequences: copies and sums, limited by memory. */
 #include "kernels/cpu/simd.h"
 
+/* to[j taps] = from[j], and to[j] += from[j taps]. */
+static inline void put_tap(float *to, const float *from, int64_t taps, int64_t c) {
+    for (int64_t j = 0; j < c; j++) to[j * taps] = from[j];
+}
+static inline void add_tap(float *to, const float *from, int64_t taps, int64_t c) {
+    for (int64_t j = 0; j < c; j++) to[j] += from[j * taps];
+}
+
+/* Three taps side by side, of which the compiler makes vectors. */
+static inline void put_three_taps(float *to, const float *a, const float *b, const float *d, int64_t c) {
+#pragma omp simd
+    for (int64_t j = 0; j < c; j++) {
+        to[3 * j] = a[j];
+        to[3 * j + 1] = b[j];
+        to[3 * j + 2] = d[j];
+    }
+}
+
+static inline const float *row_or_zeros(const float *sequence, int64_t at, int64_t length, int64_t c,
+                                        const float *zeros) {
+    return at >= 0 && at < length ? sequence + at * c : zeros;
+}
+
 static void cpu_unfold_forward(Device *device, Tensor y, Tensor x, Window w) {
     int64_t c = x.dims[1], positions = window_positions(w);
+    float *zeros = cpu_scratch(device, (size_t)c); /* a row of the padding */
+    memset(zeros, 0, (size_t)c * sizeof *zeros);
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t row = 0; row < y.dims[0]; row++) {
-        int64_t first = row % positions * w.stride - w.padding; /* the first tap's row */
+        int64_t first = row % positions * w.stride - w.padding; /* what the first tap sees */
         const float *sequence = (const float *)x.data + row / positions * w.length * c;
-        float *out = (float *)y.data + row * c * w.taps;
-        for (int64_t tap = 0, at = first; tap < w.taps; tap++, at++)
-            if (at >= 0 && at < w.length)
-                for (int64_t j = 0; j < c; j++) out[j * w.taps + tap] = sequence[at * c + j];
-            else
-                for (int64_t j = 0; j < c; j++) out[j * w.taps + tap] = 0;
+        float *to = (float *)y.data + row * c * w.taps;
+        if (w.taps == 1)
+            put_tap(to, row_or_zeros(sequence, first, w.length, c, zeros), 1, c);
+        else if (w.taps == 3)
+            put_three_taps(to, row_or_zeros(sequence, first, w.length, c, zeros),
+                           row_or_zeros(sequence, first + 1, w.length, c, zeros),
+                           row_or_zeros(sequence, first + 2, w.length, c, zeros), c);
+        else
+            for (int64_t tap = 0; tap < w.taps; tap++)
+                put_tap(to + tap, row_or_zeros(sequence, first + tap, w.length, c, zeros), w.taps, c);
     }
 }
 
@@ -21,13 +50,18 @@ static void cpu_unfold_backward(Device *device, Tensor dx, Tensor dy, Window w) 
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t row = 0; row < dx.dims[0]; row++) {
         const float *sequence = (const float *)dy.data + row / w.length * positions * c * w.taps;
-        float *out = (float *)dx.data + row * c;
-        memset(out, 0, (size_t)c * sizeof *out);
+        float *to = (float *)dx.data + row * c;
+        memset(to, 0, (size_t)c * sizeof *to);
         for (int64_t tap = 0; tap < w.taps; tap++) {
             int64_t first = row % w.length + w.padding - tap, position = first / w.stride; /* whose tap sees this row */
             if (first < 0 || first % w.stride || position >= positions) continue;
-            const float *in = sequence + position * c * w.taps + tap;
-            for (int64_t j = 0; j < c; j++) out[j] += in[j * w.taps];
+            const float *from = sequence + position * c * w.taps + tap;
+            if (w.taps == 1)
+                add_tap(to, from, 1, c);
+            else if (w.taps == 3)
+                add_tap(to, from, 3, c);
+            else
+                add_tap(to, from, w.taps, c);
         }
     }
 }
