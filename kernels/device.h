@@ -48,6 +48,10 @@ struct Device {
     void (*set)(Device *device, void *to, const void *numbers, size_t bytes);
     void (*download)(Device *device, void *to_host, const void *from, size_t bytes); /* waits for what was queued */
     void (*clear)(Device *device, void *memory, size_t bytes);                       /* to zero */
+    /* Host memory that downloads reach fast, which is pinned if the system has as much to give. NULL, both, where the
+     * host reads the device's memory in place. */
+    void *(*allocate_host)(Device *device, size_t bytes);
+    void (*release_host)(Device *device, void *memory);
     void (*synchronize)(Device *device);
     /* Called before an operation with NULL and after it with a sum, to which its time is added by the next synchronize.
      * NULL: operations are done when they return, or can be waited for, and the host's clock does. */

@@ -72,7 +72,7 @@ static inline void toy_close(Dataset *face) {
 
 static inline Batch toy_largest(const Dataset *face, int64_t batch_size, int64_t token_budget) {
     (void)token_budget;
-    static const int32_t zeros[64];
+    static const int32_t zeros[4096];
     Error error;
     int n = (int)(batch_size < face->n_samples ? batch_size : face->n_samples);
     Batch batch = batch_open(toy_bytes(face, zeros, n), n);

@@ -63,6 +63,9 @@ typedef struct {
     bool epoch_ended;   /* in the last step */
     int64_t first_step, saved_step, allocations_at_first_step, allocations_at_last_step;
     bool save_failed;
+    TrainState waiting; /* of a best checkpoint that waits in the other staging memory than `slot` */
+    bool is_waiting;
+    int slot; /* of the one that is written, or was */
 } Run;
 
 LoaderOptions train_loader_options(const TrainOptions *o, const TrainState *from) {
@@ -235,21 +238,54 @@ static void wait_for_checkpoint(Run *run) {
     }
 }
 
-static void save(Run *run, bool is_best) {
+/* Copies the weights and both moments to the host, where it cannot read them in place. */
+static void take_copy(Run *run, int slot) {
     Training *t = run->t;
     Device *device = t->device;
-    wait_for_checkpoint(run);
     Tensor parts[] = {t->model->weights, t->m, t->v};
-    const float *host[3];
-    for (int i = 0; i < 3; i++) {
-        if (!device->host_memory) device->download(device, t->staging[i], parts[i].data, tensor_bytes(parts[i]));
-        host[i] = device->host_memory ? parts[i].data : t->staging[i];
-    }
+    for (int i = 0; i < 3 && !device->host_memory; i++)
+        device->download(device, t->staging[slot][i], parts[i].data, tensor_bytes(parts[i]));
     if (tensor_given(t->model->loss_scale))
         device->download(device, t->state.loss_scale, t->model->loss_scale.data, sizeof t->state.loss_scale);
     t->state.seconds = run->seconds_before + seconds_now() - run->run_start;
-    run->saved_step = t->state.step;
-    checkpointer_save(run->checkpointer, &t->model->params, host[0], host[1], host[2], &t->state, is_best);
+}
+
+/* Begins to write that copy. No other one may be under way. */
+static void write_copy(Run *run, int slot, const TrainState *state, bool is_best) {
+    Training *t = run->t;
+    Tensor parts[] = {t->model->weights, t->m, t->v};
+    const float *host[3];
+    for (int i = 0; i < 3; i++) host[i] = t->device->host_memory ? parts[i].data : t->staging[slot][i];
+    run->slot = slot;
+    run->saved_step = state->step;
+    checkpointer_save(run->checkpointer, &t->model->params, host[0], host[1], host[2], state, is_best);
+}
+
+/* The best one that waits for its turn, if there is one. */
+static void write_waiting(Run *run) {
+    if (!run->is_waiting) return;
+    wait_for_checkpoint(run);
+    run->is_waiting = false;
+    write_copy(run, 1 - run->slot, &run->waiting, true);
+}
+
+static void save(Run *run, bool is_best) {
+    if (is_best) run->is_waiting = false; /* that one is not the best any more */
+    write_waiting(run);
+    wait_for_checkpoint(run);
+    take_copy(run, run->slot);
+    write_copy(run, run->slot, &run->t->state, is_best);
+}
+
+/* Short epochs end faster than checkpoints are written. The best one then waits, and makes way for a better one. */
+static void save_best(Run *run) {
+    if (!run->t->staging[1][0] || !checkpointer_is_writing(run->checkpointer)) {
+        save(run, true);
+        return;
+    }
+    take_copy(run, 1 - run->slot);
+    run->waiting = run->t->state;
+    run->is_waiting = true;
 }
 
 /* A loss or a gradient that is not a number: neither this step nor those behind it have changed anything (norm_guard).
@@ -613,6 +649,7 @@ static const char *monitored(const Training *t) {
 static int finish(Run *run) {
     Training *t = run->t;
     const TrainOptions *o = t->options;
+    write_waiting(run);
     if (run->saved_step != t->state.step) save(run, false);
     wait_for_checkpoint(run);
     double elapsed = seconds_now() - run->run_start, flops, bytes;
@@ -673,7 +710,12 @@ int train_run(Training *t) {
         }
         run.allocations_at_last_step = allocation_count() + t->device->allocation_calls;
         if (step == run.first_step + 1) run.allocations_at_first_step = run.allocations_at_last_step;
-        if (best || keep) save(&run, best);
+        if (keep)
+            save(&run, best);
+        else if (best)
+            save_best(&run);
+        else if (!checkpointer_is_writing(run.checkpointer))
+            write_waiting(&run);
     }
     int status = finish(&run);
     run_close(&run);

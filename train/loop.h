@@ -75,7 +75,9 @@ struct Training {
     Tensor m, v;
     Arena activations;
     size_t planned_bytes; /* of the device's memory */
-    float *staging[3];    /* weights, m, v on the host, where the device's memory cannot be read in place */
+    /* Weights, m and v on the host, where the device's memory cannot be read in place; and again, for a checkpoint to
+     * wait in while another one is written, unless they are large. */
+    float *staging[2][3];
     TrainState state;
     TensorFile source; /* the base checkpoint, or the one resumed from: owns the carried tensors */
     StoredTensor *carried;

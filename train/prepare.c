@@ -112,6 +112,16 @@ static Tensor flat_tensor(Training *t, DType type, int64_t n) {
     return tensor_1d(t->device->allocate(t->device, (size_t)n * dtype_size(type)), type, n);
 }
 
+/* A second copy is for models whose checkpoints may come faster than they are written. */
+static void allocate_staging(Training *t) {
+    enum { SMALL = 1 << 28 }; /* bytes of weights */
+    Device *device = t->device;
+    size_t bytes = (size_t)t->model->params.flat_count * sizeof(float);
+    int copies = bytes <= SMALL && !t->inference ? 2 : 1, parts = t->inference ? 1 : 3;
+    for (int i = 0; i < copies * parts && !device->host_memory; i++)
+        t->staging[i / parts][i % parts] = device->allocate_host(device, bytes);
+}
+
 static void allocate(Training *t) {
     MemoryPlan plan = plan_for(t, t->options, half_type(t));
     size_t available = memory_available(t->device), own = t->device->allocated;
@@ -132,21 +142,20 @@ static void allocate(Training *t) {
     t->activations = arena_open(t->device, plan.activations, "activations");
     residents_add(t, t->train);
     residents_add(t, t->validation);
-    for (int i = 0; i < (t->inference ? 1 : 3); i++)
-        t->staging[i] = t->device->host_memory ? NULL : xaligned((size_t)n * sizeof(float));
+    allocate_staging(t);
     if (t->device->reserve) t->device->reserve(t->device, plan.scratch - own, plan.batches / 2);
 }
 
 /* The three flat buffers on the host: in place where the device allows it. */
 static float *host_view(Training *t, int part) {
     Tensor parts[] = {t->model->weights, t->m, t->v};
-    return t->device->host_memory ? parts[part].data : t->staging[part];
+    return t->device->host_memory ? parts[part].data : t->staging[0][part];
 }
 
 static void upload_parts(Training *t, int count) {
     Tensor parts[] = {t->model->weights, t->m, t->v};
     for (int i = 0; i < count && !t->device->host_memory; i++)
-        t->device->upload(t->device, parts[i].data, t->staging[i], tensor_bytes(parts[i]));
+        t->device->upload(t->device, parts[i].data, t->staging[0][i], tensor_bytes(parts[i]));
 }
 
 /* Compares the options of the checkpoint with today's: refuses what would change the stream of batches, reports the
@@ -290,7 +299,9 @@ void train_close(Training *t) {
     arena_close(&t->activations);
     residents_release(t, 0);
     tensor_file_close(&t->source);
-    for (int i = 0; i < 3; i++) free(t->staging[i]);
+    for (int i = 0; i < 6; i++)
+        if (t->staging[i / 3][i % 3]) device->release_host(device, t->staging[i / 3][i % 3]);
+    memset(t->staging, 0, sizeof t->staging);
     free(t->carried);
     free(t->resumed_from);
     free(t->import.missing_names);

@@ -109,6 +109,29 @@ static void cuda_clear(Device *device, void *memory, size_t bytes) {
     cuda_check(cudaMemsetAsync(memory, 0, bytes, cuda_stream(device)), "clearing memory");
 }
 
+static void *cuda_allocate_host(Device *device, size_t bytes) {
+    void *memory;
+    (void)device;
+    cudaError_t status = cudaMallocHost(&memory, bytes);
+    if (status != cudaErrorMemoryAllocation) {
+        cuda_check(status, "taking pinned memory");
+        return memory;
+    }
+    (void)cudaGetLastError();
+    return xaligned(bytes);
+}
+
+static void cuda_release_host(Device *device, void *memory) {
+    (void)device;
+    cudaError_t status = cudaFreeHost(memory);
+    if (status != cudaErrorInvalidValue) {
+        cuda_check(status, "freeing pinned memory");
+        return;
+    }
+    (void)cudaGetLastError(); /* it is not pinned */
+    free(memory);
+}
+
 static size_t cuda_available(const Device *device) {
     size_t available, total;
     (void)device;
@@ -324,6 +347,8 @@ Device *cuda_device_open(int index) {
                        .reserve = cuda_reserve,
                        .repeat = cuda_repeat,
                        .forget = cuda_forget,
+                       .allocate_host = cuda_allocate_host,
+                       .release_host = cuda_release_host,
                        .close = cuda_close,
                        .state = state};
     card_name(device->card, properties.name);

@@ -1,6 +1,8 @@
 /* What the loop does beside training, on the emulated device, which records passes and repeats them: see loop_rig.h. */
 #include "tests/loop_rig.h"
 
+#include <sys/syscall.h>
+
 #include "kernels/cuda/cuda.h"
 
 static Device *open_cuda(void) { return cuda_device_open(0); }
@@ -26,11 +28,69 @@ static void a_run_leaves_no_recording(void **state) {
     toy_must(forget, NULL);
 }
 
+/* Every file that is flushed takes this long. */
+static int flush_microseconds;
+
+int fsync(int file) {
+    usleep((useconds_t)flush_microseconds);
+    return (int)syscall(SYS_fsync, file);
+}
+
+/* A run of which every validation is the best so far, 32 of them, on a disk that is slow or not. */
+typedef struct {
+    const char *directory, *options;
+    int flush;
+} Disk;
+
+static void train_ever_better(void *argument) {
+    const Disk *disk = argument;
+    Judged judged = {.n_verdicts = 64};
+    for (int i = 0; i < 64; i++) judged.verdicts[i] = -i;
+    Device *device = open_cuda();
+    char *options = xformat("-b 4 -g 1 --epochs 8 --bucketing off --val-interval 1 --save-interval 0 --log-interval 1 "
+                            "--keep-checkpoints 99 --learning-rate 0.01 %s",
+                            disk->options);
+    ToyRun *run = toy_run_open(device, disk->directory, options, 16, 8, 1);
+    set_judge(&run->training, &judged);
+    flush_microseconds = disk->flush;
+    toy_train(run);
+    toy_run_close(run);
+    device_close(device);
+}
+
+static int count_checkpoints(const char *directory) {
+    char text[64];
+    assert_int_equal(run_command(text, sizeof text, "ls -d %s/step_* | wc -l", directory), 0);
+    return atoi(text);
+}
+
+/* Then checkpoints of the best are left out for better ones; those of --save-interval are not, nor is the last best. */
+static void a_slow_disk_does_not_stop_the_training(void **state) {
+    (void)state;
+    Disk fast = {scratch_directory(), "", 0}, slow = {scratch_directory(), "", 30000};
+    char text[256];
+    toy_must(train_ever_better, &fast);
+    toy_must(train_ever_better, &slow);
+    assert_same_weights(fast.directory, slow.directory);
+    int written = count_checkpoints(slow.directory);
+    print_message("%d of 32 checkpoints were written\n", written);
+    assert_in_range(written, 2, 16);
+    assert_int_equal(run_command(text, sizeof text, "readlink %s/best", slow.directory), 0);
+    assert_contains(text, "step_00000032");
+    slow = (Disk){scratch_directory(), "--save-interval 5 --max-steps 23", 30000};
+    toy_must(train_ever_better, &slow);
+    for (int step = 5; step <= 20; step += 5)
+        assert_int_equal(run_command(text, sizeof text, "ls %s/step_%08d/state.json", slow.directory, step), 0);
+    assert_int_equal(run_command(text, sizeof text, "readlink %s/best", slow.directory), 0);
+    assert_contains(text, "step_00000023");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trainings_do_not_know_of_each_other),
         cmocka_unit_test(the_judge_sees_every_output_in_order),
         cmocka_unit_test(a_run_leaves_no_recording),
+        cmocka_unit_test(a_slow_disk_does_not_stop_the_training),
     };
     toy_device = open_cuda;
     return cmocka_run_group_tests(tests, NULL, NULL);
