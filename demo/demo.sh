@@ -28,5 +28,5 @@ each code occurs would stay at the unigram entropy above; how far below the vali
 (Two voices read every sentence: the clips held out are unknown to the model, most of their texts are not.)
 Hear what the codes keep: ./decode_tts --codes $clip --codebook $work/codebook.npy --output heard.wav
 Your own recordings next: list them as in $work/metadata.tsv (id, speaker, audio file, text), then give that list to
-./prepare_tts and its manifest to ./train_gpt; README.md says how.
+./prepare_tts and its manifest to ./train_gpt; docs/train_gpt.md says how.
 TXT

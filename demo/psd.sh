@@ -50,6 +50,6 @@ cat <<TXT
 
 The pretrained encoder was better with $wins of 3 seeds. (Its contrast pairs spectra of one class from two sensors, as in
 the published method: it has seen which training spectra belong together.) Pictures and tables: $work/pretrained_1/test,
-$work/calibration. Your own recordings next: ./prepare_psd --input DIR, then ./train_psd run; README.md says how.
+$work/calibration. Your own recordings next: ./prepare_psd --input DIR, then ./train_psd run; docs/train_psd.md says how.
 TXT
 [ "$wins" -eq 3 ]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Puts the option tables of the programs into README.md: what stands between "<!-- options: PROGRAM [COMMAND] -->"
-# and "<!-- end -->" is replaced by $BUILD/PROGRAM COMMAND --help-markdown; and the table of configs/gpu, "<!-- presets -->". With --check
-# it changes nothing and fails if the README is old.
+# Puts the option tables of the programs into README.md and docs/*.md: what stands between
+# "<!-- options: PROGRAM [COMMAND] -->" and "<!-- end -->" is replaced by $BUILD/PROGRAM COMMAND --help-markdown; and the
+# table of configs/gpu, "<!-- presets -->". With --check it changes nothing and fails if a page is old.
 set -eu
 cd "$(dirname "$0")/.."
 new=$(mktemp README.md.XXXXXX.tmp)
@@ -20,27 +20,34 @@ presets() {
     done
 }
 
-inside=
-while IFS= read -r line; do
-    if [[ $line =~ ^"<!-- options: "([a-z_]+)( [a-z]+)?" -->"$ ]]; then
-        inside=${BASH_REMATCH[1]} command=${BASH_REMATCH[2]# }
-        [ -x "$BUILD/$inside" ] || { echo "README.md: there is no program $BUILD/$inside; run make first" >&2; exit 1; }
-        printf '%s\n\n' "$line"
-        "$BUILD/$inside" ${command:+"$command"} --help-markdown || { echo "$BUILD/$inside --help-markdown failed" >&2; exit 1; }
-        echo
-    elif [ "$line" = "<!-- presets -->" ]; then
-        inside=presets
-        printf '%s\n\n' "$line"
-        presets
-        echo
-    elif [ "$line" = "<!-- end -->" ] && [ -n "$inside" ]; then
-        inside=
-        printf '%s\n' "$line"
-    elif [ -z "$inside" ]; then
-        printf '%s\n' "$line"
-    fi
-done <README.md >"$new"
-[ -z "$inside" ] || { echo "README.md: the table of $inside has no '<!-- end -->'" >&2; exit 1; }
-cmp -s README.md "$new" && exit 0
-[ "${1:-}" != --check ] || { echo "README.md: the option tables are old; run make readme" >&2; exit 1; }
-cat "$new" >README.md
+# The page with its tables made anew.
+renew() {
+    local page=$1 inside='' command line
+    while IFS= read -r line; do
+        if [[ $line =~ ^"<!-- options: "([a-z_]+)( [a-z]+)?" -->"$ ]]; then
+            inside=${BASH_REMATCH[1]} command=${BASH_REMATCH[2]# }
+            [ -x "$BUILD/$inside" ] || { echo "$page: there is no program $BUILD/$inside; run make first" >&2; exit 1; }
+            printf '%s\n\n' "$line"
+            "$BUILD/$inside" ${command:+"$command"} --help-markdown || { echo "$BUILD/$inside --help-markdown failed" >&2; exit 1; }
+            echo
+        elif [ "$line" = "<!-- presets -->" ]; then
+            inside=presets
+            printf '%s\n\n' "$line"
+            presets
+            echo
+        elif [ "$line" = "<!-- end -->" ] && [ -n "$inside" ]; then
+            inside=
+            printf '%s\n' "$line"
+        elif [ -z "$inside" ]; then
+            printf '%s\n' "$line"
+        fi
+    done <"$page"
+    [ -z "$inside" ] || { echo "$page: the table of $inside has no '<!-- end -->'" >&2; exit 1; }
+}
+
+for page in README.md docs/*.md; do
+    renew "$page" >"$new"
+    cmp -s "$page" "$new" && continue
+    [ "${1:-}" != --check ] || { echo "$page: the option tables are old; run make readme" >&2; exit 1; }
+    cat "$new" >"$page"
+done
