@@ -210,21 +210,30 @@ static void resolve_size(PsdRun *o) {
         if (!*values[k]) *values[k] = of_size[k];
 }
 
-/* A model is as the checkpoint says that it is read from, if that is one of ours, in what is not given otherwise: what
- * stands in the sections of the model, and its size. */
+/* Whether a checkpoint decides this option: the shape of the model, and how its spectra were made. */
+static bool belongs_to_model(const Option *row) {
+    static const char *const others[] = {"size", "hop", "limit"};
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(row->name, others[i])) return true;
+    return row->section && row->type != OPTION_FLOAT;
+}
+
+/* A model is as the checkpoint says that it is read from, if that is one of ours, in what is not given otherwise. */
 static void adopt_model(Option *rows, int n, const char *checkpoint) {
-    char *beside = path_directory(checkpoint),
-         *path[] = {path_join(checkpoint, "state.json"), path_join(beside, "state.json")};
+    char *beside = path_directory(checkpoint);
+    char *path[] = {path_join(checkpoint, "state.json"), path_join(beside, "state.json")};
     json_t *state = NULL;
     for (int i = 0; i < 2 && !state; i++) state = json_load_file(path[i], 0, NULL);
     const json_t *options = json_object_get(state, "options");
     for (int i = 0; i < n; i++) {
         const json_t *value = json_object_get(options, rows[i].name);
-        if (rows[i].given || !value || !(rows[i].section || !strcmp(rows[i].name, "size"))) continue;
-        if (rows[i].type == OPTION_INT && json_is_integer(value)) *(int64_t *)rows[i].value = json_integer_value(value);
-        if (rows[i].type == OPTION_FLOAT && json_is_number(value)) *(double *)rows[i].value = json_number_value(value);
-        if (rows[i].type == OPTION_CHOICE && json_is_string(value))
-            *(const char **)rows[i].value = xstrdup(json_string_value(value)); /* lives as long as the process */
+        void *to = rows[i].value;
+        if (rows[i].given || !belongs_to_model(&rows[i])) continue;
+        if (rows[i].type == OPTION_FLAG && json_is_boolean(value)) *(bool *)to = json_is_true(value);
+        if (rows[i].type == OPTION_INT && json_is_integer(value)) *(int64_t *)to = json_integer_value(value);
+        if (rows[i].type == OPTION_FLOAT && json_is_number(value)) *(double *)to = json_number_value(value);
+        if (rows[i].type == OPTION_CHOICE && json_is_string(value)) /* lives as long as the process */
+            *(const char **)to = xstrdup(json_string_value(value));
     }
     json_decref(state);
     free(path[0]);
