@@ -74,7 +74,7 @@ enum {
     PSD_DECODER_POSITIONS, /* i32 [12 B]  0 .. 11, 0 .. 11, ... */
     PSD_TARGET_PIECES,     /* i32 [2 B M]  as PSD_PIECES, of the masked patches */
     PSD_SPECTRA,           /* i32 [S]  of the whole sequences: for an encoder that reads spectra, not patches */
-    PSD_TARGETS,            /* i32 [B] */
+    PSD_TARGETS,           /* i32 [B] */
     PSD_WEIGHTS,           /* f32 [B]  of the labels' classes */
     PSD_FIELDS
 };

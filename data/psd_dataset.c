@@ -193,9 +193,14 @@ static void add_bare(Rows *r, int32_t b, int32_t sample, const int32_t *visible,
     }
 }
 
-/* Everything about the decoder, from the masks [n, 12]: visible ones first, then masked ones. */
-static void push_decoder(Batch *batch, const int32_t *store_samples, const int32_t *masks, int n, int v) {
-    int m = PSD_PATCHES - v;
+/* Spectrum s of a batch of n samples: the samples themselves, then their partners. */
+static int32_t spectrum_of(const PsdDataset *d, const int32_t *samples, int n, int s, uint32_t step) {
+    return s < n ? d->samples[samples[s]] : partner_of(d, d->samples[samples[s - n]], step);
+}
+
+/* Everything about the decoder. */
+static void push_decoder(const PsdDataset *d, Batch *batch, const int32_t *samples, int n, uint32_t step) {
+    int v = d->options.n_visible, m = PSD_PATCHES - v;
     int32_t *offsets = push(batch, PSD_DECODER_OFFSETS, n + 1);
     int32_t *visible_rows = push(batch, PSD_VISIBLE_ROWS, (int64_t)n * v),
             *visible_positions = push(batch, PSD_VISIBLE_POSITIONS, (int64_t)n * v);
@@ -205,14 +210,15 @@ static void push_decoder(Batch *batch, const int32_t *store_samples, const int32
     int32_t *positions = push(batch, PSD_DECODER_POSITIONS, (int64_t)n * PSD_PATCHES);
     int32_t *targets = push(batch, PSD_TARGET_PIECES, (int64_t)2 * n * m);
     for (int32_t b = 0; b < n; b++) {
-        const int32_t *mask = masks + (ptrdiff_t)b * PSD_PATCHES;
+        int32_t sample = d->samples[samples[b]], mask[PSD_PATCHES];
+        draw_mask(d, sample, step, mask, mask + v);
         offsets[b] = b * PSD_PATCHES;
         for (int k = 0; k < PSD_PATCHES; k++) {
             bool visible = k < v;
             *(visible ? visible_rows++ : masked_rows++) = b * PSD_PATCHES + mask[k];
             *(visible ? visible_positions++ : masked_positions++) = mask[k];
             *positions++ = k;
-            if (!visible) targets = add_pieces(targets, store_samples[b], mask[k]);
+            if (!visible) targets = add_pieces(targets, sample, mask[k]);
         }
     }
     offsets[n] = n * PSD_PATCHES;
@@ -222,22 +228,17 @@ static void fill_pretraining(const PsdDataset *d, Batch *batch, const int32_t *s
     const PsdDatasetOptions *o = &d->options;
     int v = o->n_visible;
     uint32_t step = o->fixed ? UINT32_MAX : (uint32_t)batch->epoch;
-    int32_t *spectra = xmalloc((size_t)2 * (size_t)n * sizeof *spectra);
-    int32_t *masks = xmalloc((size_t)PSD_PATCHES * (size_t)n * sizeof *masks);
     Rows rows = push_rows(batch, n, (int64_t)n * v, o->cnn ? 0 : 2 * n);
     for (int b = 0; b < n; b++) {
-        int32_t *mask = masks + (ptrdiff_t)PSD_PATCHES * b;
-        spectra[b] = d->samples[samples[b]];
-        spectra[n + b] = partner_of(d, spectra[b], step);
-        draw_mask(d, spectra[b], step, mask, mask + v);
-        add_bare(&rows, b, spectra[b], mask, v);
+        int32_t mask[PSD_PATCHES], sample = d->samples[samples[b]];
+        draw_mask(d, sample, step, mask, mask + v);
+        add_bare(&rows, b, sample, mask, v);
     }
-    for (int s = 0; s < 2 * n && !o->cnn; s++) add_whole(&rows, s, spectra[s], n * v);
+    for (int s = 0; s < 2 * n && !o->cnn; s++) add_whole(&rows, s, spectrum_of(d, samples, n, s, step), n * v);
     batch->n_tokens = *rows.next_offset = n * v + (o->cnn ? 0 : 2 * n * PSD_SEQUENCE);
-    push_decoder(batch, spectra, masks, n, v);
-    memcpy(push(batch, PSD_SPECTRA, 2 * n), spectra, 2 * (size_t)n * sizeof *spectra);
-    free(spectra);
-    free(masks);
+    push_decoder(d, batch, samples, n, step);
+    int32_t *spectra = push(batch, PSD_SPECTRA, 2 * n);
+    for (int s = 0; s < 2 * n; s++) spectra[s] = spectrum_of(d, samples, n, s, step);
 }
 
 static void fill_classification(const PsdDataset *d, Batch *batch, const int32_t *samples, int n) {
@@ -296,7 +297,7 @@ static int64_t psd_tokens(const Dataset *dataset, int64_t sample) {
     return (o->pretraining ? o->n_visible : 0) + (o->cnn ? !o->pretraining : (o->pretraining ? 2 : 1) * PSD_SEQUENCE);
 }
 
-/* Numbers of 4 bytes that fill pushes for one sample, and one more for each list of offsets. */
+/* Numbers of 4 bytes that fill pushes for one sample, one more for each list of offsets, and the ends of lines. */
 static size_t psd_batch_bytes(const Dataset *dataset, const int32_t *samples, int n) {
     const PsdDatasetOptions *o = &((const PsdDataset *)dataset->state)->options;
     (void)samples;
@@ -305,7 +306,7 @@ static size_t psd_batch_bytes(const Dataset *dataset, const int32_t *samples, in
     int patches = v + PSD_PATCHES * rows, sequences = (o->pretraining ? 1 : o->cnn) + rows;
     int each = sequences + 4 * patches + 2 * rows + (rows ? v + rows : 0) + whole;
     each += o->pretraining ? 1 + 2 * v + 3 * m + PSD_PATCHES + 2 * m : 2;
-    return 4 * ((size_t)n * (size_t)each + 2);
+    return 4 * ((size_t)n * (size_t)each + 2) + (size_t)PSD_FIELDS * 64;
 }
 
 static const char *psd_sample_id(const Dataset *dataset, int64_t sample) {
