@@ -330,6 +330,14 @@ static Dataset *dataset_of(const PsdRun *o, const Data *data, int part) {
     return psd_dataset_open(&data->store, &data->split.parts[part], &options);
 }
 
+/* The same, for a part that there must be. */
+static Dataset *samples_of(const PsdRun *o, const Data *data, int part) {
+    static const char *const purposes[PSD_PARTS] = {"train", "validate", "test"};
+    Dataset *samples = dataset_of(o, data, part);
+    if (samples) return samples;
+    die("%s: no rows to %s on", o->split, purposes[part]);
+}
+
 static void print_data(const Data *data, const Dataset *train, const Dataset *validation) {
     printf("[Data] %lld samples of %d sensors; %lld to train on, %lld to validate on, %lld to test on\n",
            (long long)data->store.n, data->store.n_sensors, (long long)train->n_samples,
@@ -381,8 +389,7 @@ static int pretrain(PsdRun *o, const Option *rows, int n_rows, Device *device, c
         die_usage("--mask-ratio %g masks %d of 12 patches; at least one must be masked and one visible", o->mask_ratio,
                   PSD_PATCHES - v);
     Data data = data_open(o);
-    Dataset *samples = dataset_of(o, &data, PSD_TRAIN), *validation = dataset_of(o, &data, PSD_VAL);
-    if (!samples) die("%s: no rows to train on", o->split);
+    Dataset *samples = samples_of(o, &data, PSD_TRAIN), *validation = dataset_of(o, &data, PSD_VAL);
     check_batch(o, samples, true);
     print_data(&data, samples, validation);
     int64_t partners[3];
@@ -475,8 +482,7 @@ static void weigh_classes(const PsdRun *o, Data *data) {
     int64_t counts[PSD_CLASSES];
     double weights[PSD_CLASSES];
     for (int c = 0; c < PSD_CLASSES; c++) data->class_weights[c] = 1;
-    Dataset *samples = dataset_of(o, data, PSD_TRAIN);
-    if (!samples) die("%s: no rows to train on", o->split);
+    Dataset *samples = samples_of(o, data, PSD_TRAIN);
     psd_dataset_classes(samples, counts);
     metrics_class_weights(counts, PSD_CLASSES, METRICS_WEIGHTS_INVERSE, weights);
     printf("[Data] training samples (class weights):");
@@ -497,7 +503,7 @@ static int finetune(PsdRun *o, const Option *rows, int n_rows, Device *device, c
     static const char *const encoder_names[] = {"patch_embed.", "encoder."}, *const judged[] = {"macro_f1"};
     Data data = data_open(o);
     weigh_classes(o, &data);
-    Dataset *samples = dataset_of(o, &data, PSD_TRAIN), *validation = dataset_of(o, &data, PSD_VAL);
+    Dataset *samples = samples_of(o, &data, PSD_TRAIN), *validation = dataset_of(o, &data, PSD_VAL);
     bool few = o->shots > 0; /* then every sample counts, and there is nothing to validate on */
     if (few && o->train.batch_size > samples->n_samples) o->train.batch_size = samples->n_samples;
     check_batch(o, samples, !few);
@@ -534,9 +540,7 @@ static int finetune(PsdRun *o, const Option *rows, int n_rows, Device *device, c
 
 /* A classifier's word on the rows of a part. */
 static Said ask(const PsdRun *o, const Data *data, Training *t, int part) {
-    Dataset *samples = dataset_of(o, data, part);
-    if (!samples)
-        die("%s: no %s rows", o->split, part == PSD_TEST ? "test" : part == PSD_VAL ? "validation" : "training");
+    Dataset *samples = samples_of(o, data, part);
     float *outputs = xmalloc((size_t)(samples->n_samples * PSD_CLASSES) * sizeof *outputs);
     if (!t->train) {
         t->train = samples;

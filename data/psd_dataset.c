@@ -47,12 +47,9 @@ static void make_cells(PsdDataset *d) {
     qsort_r(d->sorted, (size_t)d->n, sizeof *d->sorted, by_class_and_sensor, (void *)s);
     for (int64_t i = 0; i < d->n; i++) {
         int32_t label = s->labels[d->sorted[i]], sensor = s->sensors[d->sorted[i]];
-        Cell *last = d->n_cells ? &d->cells[d->n_cells - 1] : NULL;
-        if (!last || last->label != label || last->sensor != sensor) {
-            last = &d->cells[d->n_cells++];
-            *last = (Cell){label, sensor, i, i};
-        }
-        last->end = i + 1;
+        const Cell *last = d->cells + d->n_cells - 1;
+        if (!i || last->label != label || last->sensor != sensor) d->cells[d->n_cells++] = (Cell){label, sensor, i, i};
+        d->cells[d->n_cells - 1].end = i + 1;
     }
 }
 
