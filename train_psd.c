@@ -29,6 +29,10 @@ static const char *const class_names[PSD_CLASSES] = {"dab", "dvbt", "fm", "gsm",
 typedef struct {
     TrainOptions train; /* first: the loop's options * is ours */
     Command command;
+    const Option *rows; /* of the command */
+    int n_rows;
+    Device *device;
+    const char *device_why; /* why it is no GPU, or NULL */
     const char *split, *sensor, *size, *encoder, *class_weights, *accelerator, *head, *part, *tag, *protocol;
     const char *pretrain_config, *finetune_config, *loso_split;
     int64_t shots, d_model, n_layers, n_heads, ffn_dim, decoder_dim, decoder_layers, projection_dim, hidden_dim;
@@ -383,7 +387,7 @@ static void close_all(Training *t, Data *data) {
     data_close(data);
 }
 
-static int pretrain(PsdRun *o, const Option *rows, int n_rows, Device *device, const char *why) {
+static int pretrain(PsdRun *o) {
     int v = visible_patches(o);
     if (v < 1 || v >= PSD_PATCHES)
         die_usage("--mask-ratio %g masks %d of 12 patches; at least one must be masked and one visible", o->mask_ratio,
@@ -397,11 +401,11 @@ static int pretrain(PsdRun *o, const Option *rows, int n_rows, Device *device, c
     printf("[Data] partners of the same class: %lld samples from other sensors, %lld from their own, %lld themselves\n",
            (long long)partners[0], (long long)partners[1], (long long)partners[2]);
     Training t = {.options = &o->train,
-                  .rows = rows,
-                  .n_rows = n_rows,
+                  .rows = o->rows,
+                  .n_rows = o->n_rows,
                   .model = pretraining_model(o),
-                  .device = device,
-                  .device_why = why,
+                  .device = o->device,
+                  .device_why = o->device_why,
                   .train = samples,
                   .validation = validation,
                   .largest_batch = psd_largest_batch,
@@ -499,7 +503,7 @@ static void freeze_encoder(ParamTable *table) {
         if (!table->items[i].group && !table->items[i].buffer) table->items[i].frozen_rows = table->items[i].rows;
 }
 
-static int finetune(PsdRun *o, const Option *rows, int n_rows, Device *device, const char *why) {
+static int finetune(PsdRun *o) {
     static const char *const encoder_names[] = {"patch_embed.", "encoder."}, *const judged[] = {"macro_f1"};
     Data data = data_open(o);
     weigh_classes(o, &data);
@@ -509,11 +513,11 @@ static int finetune(PsdRun *o, const Option *rows, int n_rows, Device *device, c
     check_batch(o, samples, !few);
     print_data(&data, samples, validation);
     Training t = {.options = &o->train,
-                  .rows = rows,
-                  .n_rows = n_rows,
+                  .rows = o->rows,
+                  .n_rows = o->n_rows,
                   .model = classifier(o, data.class_weights),
-                  .device = device,
-                  .device_why = why,
+                  .device = o->device,
+                  .device_why = o->device_why,
                   .train = samples,
                   .validation = validation,
                   .largest_batch = psd_largest_batch,
@@ -557,13 +561,13 @@ static Said ask(const PsdRun *o, const Data *data, Training *t, int part) {
     return said;
 }
 
-static Training inference(PsdRun *o, const Option *rows, int n_rows, Device *device, const char *why) {
+static Training inference(PsdRun *o) {
     return (Training){.options = &o->train,
-                      .rows = rows,
-                      .n_rows = n_rows,
+                      .rows = o->rows,
+                      .n_rows = o->n_rows,
                       .model = classifier(o, NULL),
-                      .device = device,
-                      .device_why = why,
+                      .device = o->device,
+                      .device_why = o->device_why,
                       .largest_batch = psd_largest_batch};
 }
 
@@ -577,10 +581,10 @@ static void inference_close(Training *t, Data *data) {
 }
 
 /* *result (optional): what it came to, for reports over many. */
-static int evaluate(PsdRun *o, const Option *rows, int n_rows, Device *device, const char *why, Evaluation *result) {
+static int evaluate(PsdRun *o, Evaluation *result) {
     Data data = data_open(o);
     Error error;
-    Training t = inference(o, rows, n_rows, device, why);
+    Training t = inference(o);
     Said said = ask(o, &data, &t, part_of(o->part));
     make_directories(o->train.output_dir);
     if (!report_classification(&said.of, 1, o->train.output_dir, o->sensor ? o->sensor : "pooled", o->tag, &error) ||
@@ -591,10 +595,10 @@ static int evaluate(PsdRun *o, const Option *rows, int n_rows, Device *device, c
     return 0;
 }
 
-static int calibrate(PsdRun *o, const Option *rows, int n_rows, Device *device, const char *why) {
+static int calibrate(PsdRun *o) {
     Data data = data_open(o);
     Error error;
-    Training t = inference(o, rows, n_rows, device, why);
+    Training t = inference(o);
     Said validation = ask(o, &data, &t, PSD_VAL), test = ask(o, &data, &t, part_of(o->part));
     make_directories(o->train.output_dir);
     bool done = report_calibration(&validation.of, &test.of, o->train.output_dir, &error);
@@ -628,19 +632,25 @@ static void add(Line *line, const char *name, const char *format, ...) {
     if (length) line->text[line->n++] = xstrdup(value);
 }
 
-/* What all commands are told. */
+static bool given(const PsdRun *o, const char *name) {
+    for (int i = 0; i < o->n_rows; i++)
+        if (!strcmp(o->rows[i].name, name)) return o->rows[i].given;
+    return false;
+}
+
+/* What all commands are told. What is not given is left to their configurations. */
 static Line line_of(const PsdRun *o, Command command, const char *split, const char *sensor) {
     Line line = {.text = {xstrdup("train_psd"), xstrdup(command_names[command])}, .n = 2};
     bool trains = command == PRETRAIN || command == FINETUNE;
     add(&line, "--manifest", "%s", o->train.manifest.text[0]);
     add(&line, "--split", "%s", split);
     if (sensor) add(&line, "--sensor", "%s", sensor);
-    if (trains) add(&line, "--size", "%s", o->size);
-    if (trains) add(&line, "--encoder", "%s", o->encoder);
+    if (trains && given(o, "size")) add(&line, "--size", "%s", o->size);
+    if (trains && given(o, "encoder")) add(&line, "--encoder", "%s", o->encoder);
     if (trains) add(&line, "--seed", "%lld", (long long)o->train.seed);
     if (trains) add(&line, "--resume", "auto");
-    if (o->hop) add(&line, "--hop", "%s", "");
-    add(&line, "--limit", "%.17g", o->limit);
+    if (trains && o->hop) add(&line, "--hop", "%s", "");
+    if (trains && given(o, "limit")) add(&line, "--limit", "%.17g", o->limit);
     add(&line, "--device", "%s", o->train.device);
     add(&line, "--threads", "%lld", (long long)o->train.threads);
     if (o->train.amp) add(&line, "--amp", "%s", "");
@@ -827,19 +837,21 @@ static int command_main(int argc, char **argv, Device **device, Evaluation *resu
     PsdRun o = {.command = command_of(argv[1])};
     Option rows[2 * TRAIN_MAX_OPTIONS];
     int n_rows = option_rows(&o, rows);
-    const char *why = NULL;
+    o.rows = rows;
+    o.n_rows = n_rows;
     options_parse(&headers[o.command], rows, n_rows, argc - 1, argv + 1);
     resolve(&o, rows, n_rows);
-    if (!*device) *device = device_open(o.train.device, (int)o.train.threads, o.train.no_tf32, &why);
+    if (!*device) *device = device_open(o.train.device, (int)o.train.threads, o.train.no_tf32, &o.device_why);
+    o.device = *device;
     switch (o.command) {
     case PRETRAIN:
-        return pretrain(&o, rows, n_rows, *device, why);
+        return pretrain(&o);
     case FINETUNE:
-        return finetune(&o, rows, n_rows, *device, why);
+        return finetune(&o);
     case EVALUATE:
-        return evaluate(&o, rows, n_rows, *device, why, result);
+        return evaluate(&o, result);
     case CALIBRATE:
-        return calibrate(&o, rows, n_rows, *device, why);
+        return calibrate(&o);
     default:
         return run(&o, device);
     }
