@@ -15,6 +15,7 @@
 /* The arguments of a call that are not tensors. */
 struct AttentionShape {
     const int *offsets; /* [count + 1], on the device */
+    int longest;        /* rows of the longest sequence, as the host knows it */
     int count, n_tokens, n_heads, head_size;
     bool causal;
     float scale;
@@ -32,6 +33,10 @@ static inline AttentionShape attention_shape(Tensor qkv, Sequences sequences, At
     AttentionShape a = {};
     a.offsets = (const int *)sequences.offsets.data;
     a.count = sequences.count;
+    for (int s = 0; s < a.count; s++) {
+        int length = sequences.host_offsets[s + 1] - sequences.host_offsets[s];
+        if (length > a.longest) a.longest = length;
+    }
     a.n_tokens = (int)qkv.dims[0];
     a.n_heads = attention.n_heads;
     a.head_size = (int)(qkv.dims[1] / 3 / attention.n_heads);
@@ -165,6 +170,23 @@ GPU_INLINE uint32_t keep_four(const AttentionShape &a, int head, int row, int ke
 #pragma unroll
     for (int i = 0; i < 4; i++) bits |= (uint32_t)(random.x[i] >= a.threshold) << i;
     return bits;
+}
+
+/* Zeroes what dropout drops of 16 rows x KEYS. Lanes 2i and 2i + 1 hold four keys that follow each other, of two rows:
+ * each draws the four numbers of one row, and they exchange the answers, a bit each. */
+template <int KEYS>
+GPU_INLINE void zero_dropped(float (&p)[KEYS / 8][4], const AttentionShape &a, int head, int row, int key) {
+    int pair = threadIdx.x % 4, odd = pair % 2;
+    uint32_t mine = 0;
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++) mine |= keep_four(a, head, row + 8 * odd, key + 8 * n + pair / 2 * 4) << 4 * n;
+    uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, mine, 1);
+    uint32_t upper = (odd ? other : mine) >> 2 * odd, lower = (odd ? mine : other) >> 2 * odd;
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            if (!((e < 2 ? upper : lower) >> (4 * n + e % 2) & 1)) p[n][e] = 0;
 }
 
 /* ---- tiles of 16-bit numbers in shared memory ----

@@ -3,10 +3,12 @@
  *     P = exp(scale S - lse),  dS = P (M dO V^T - D),  D = rowsum(dO O),  M the dropout factors
  *     dV = (P M)^T dO,  dK = scale dS^T Q,  dQ = scale dS K
  *
- * D comes first, from a small kernel. Then 16-bit types take tensor cores, in one kernel that computes each tile of S
- * and dP once for all three gradients; f32, and heads whose size is no multiple of 8, take attention_fma.h. */
+ * Batches of nothing but short sequences take attention_short.h. For the others D comes first, from a small kernel.
+ * Then 16-bit types take tensor cores, in one kernel that computes each tile of S and dP once for all three gradients;
+ * f32, and heads whose size is no multiple of 8, take attention_fma.h. */
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_fma.h"
+#include "kernels/cuda/attention_short.h"
 
 /* D [n_heads, N]: LANES lanes share a head of a row, 16 bytes each. Reads out and dout once: 2 N C numbers. */
 template <class T, int LANES>
@@ -390,6 +392,8 @@ void cuda_attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qk
             (T *)dqkv.data, (const T *)dout.data, (const T *)qkv.data, (const float *)lse.data, NULL, NULL, 1};
         with_head(a.head_size, [&](auto head) {
             constexpr int HEAD = decltype(head)::value;
+            if (attention_is_short<T>(device, qkv.dtype, a))
+                return short_backward<T, HEAD>(device, g.dqkv, g.dout, g.qkv, g.lse, a);
             if constexpr (sizeof(T) == 2)
                 if (attention_on_tensor_cores(device, qkv.dtype, a)) {
                     /* 128 keys a block halve dQ's traffic; 64 waste less on short sequences, and fit Turing. */

@@ -1,7 +1,9 @@
-/* Attention forward. 16-bit types take tensor cores, in the manner of FlashAttention-2 (Dao, 2023); f32, and heads
- * whose size is no multiple of 8, take attention_fma.h. */
+/* Attention forward. Batches of nothing but short sequences take attention_short.h. Of the others, 16-bit types take
+ * tensor cores, in the manner of FlashAttention-2 (Dao, 2023); f32, and heads whose size is no multiple of 8, take
+ * attention_fma.h. */
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_fma.h"
+#include "kernels/cuda/attention_short.h"
 
 /* A block has 32 WARPS query rows of one head, each warp 32 of them, and walks over the keys in tiles, keeping of each
  * row the largest score m, the sum l of exp(score - m) and the output, both rescaled when m grows:
@@ -57,23 +59,6 @@ GPU_INLINE void forward_scores(float (&s)[2][KEYS / 8][4], const uint32_t (&q)[2
             }
         }
     }
-}
-
-/* Zeroes what dropout drops of 16 rows x KEYS. Lanes 2i and 2i + 1 hold four keys that follow each other, of two rows:
- * each draws the four numbers of one row, and they exchange the answers, a bit each. */
-template <int KEYS>
-GPU_INLINE void forward_dropout(float (&p)[KEYS / 8][4], const AttentionShape &a, int head, int row, int key) {
-    int pair = threadIdx.x % 4, odd = pair % 2;
-    uint32_t mine = 0;
-#pragma unroll
-    for (int n = 0; n < KEYS / 8; n++) mine |= keep_four(a, head, row + 8 * odd, key + 8 * n + pair / 2 * 4) << 4 * n;
-    uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, mine, 1);
-    uint32_t upper = (odd ? other : mine) >> 2 * odd, lower = (odd ? mine : other) >> 2 * odd;
-#pragma unroll
-    for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            if (!((e < 2 ? upper : lower) >> (4 * n + e % 2) & 1)) p[n][e] = 0;
 }
 
 template <class T, int HEAD, int WARPS, bool DROPOUT>
@@ -155,7 +140,7 @@ __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
                         o[m][n][2 * half + 1] *= shrink;
                     }
                 }
-                if (DROPOUT) forward_dropout<KEYS>(s[m], a, head, tile.start + first + 16 * m + lane / 4, key);
+                if (DROPOUT) zero_dropped<KEYS>(s[m], a, head, tile.start + first + 16 * m + lane / 4, key);
 #pragma unroll
                 for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
@@ -223,6 +208,8 @@ void cuda_attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, 
         float *log_sums = (float *)lse.data;
         with_head(a.head_size, [&](auto head) {
             constexpr int HEAD = decltype(head)::value;
+            if (attention_is_short<T>(device, qkv.dtype, a))
+                return short_forward<T, HEAD>(device, to, log_sums, from, a);
             if constexpr (sizeof(T) == 2)
                 if (attention_on_tensor_cores(device, qkv.dtype, a)) {
                     if (a.n_tokens <= 32 * a.count) /* short on average: 128 rows would be mostly empty */

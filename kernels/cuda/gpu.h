@@ -138,6 +138,8 @@ GPU_INLINE float block_max(float x, float *scratch) {
  * mma_16x8x16<T>            d += a b, d f32. a: 16x16, register r holds rows +8 (r % 2), columns +8 (r / 2); b: 16x8,
  *                           register r holds rows +8 r of column l / 4; d[0..1] row l / 4, d[2..3] row 8 + l / 4,
  *                           columns 2 (l % 4) and the next.
+ * transpose_matrix          of an 8x8 matrix: lane l gives the numbers 2 (l % 4) and the next of row l / 4, and gets
+ *                           those of column l / 4.
  * copy_async_16             16 bytes from global to shared memory; the bytes from source_bytes (0 or 16) on are zeros.
  *                           They are there after copy_async_wait<N> (all but the newest N committed groups) and, for
  *                           other threads, a barrier. */
@@ -158,6 +160,12 @@ GPU_INLINE void load_matrix_x4_slowly(uint32_t (&r)[4], const void *row, bool tr
         r[i] = reinterpret_cast<const uint16_t *>(low)[lane / 4] |
                (uint32_t) reinterpret_cast<const uint16_t *>(high)[lane / 4] << 16;
     }
+}
+
+GPU_INLINE uint32_t transpose_matrix_slowly(uint32_t x) {
+    int lane = threadIdx.x % 32, from = lane % 4 * 8 + lane / 8, half = lane / 4 % 2 * 16;
+    uint32_t low = __shfl_sync(0xFFFFFFFFu, x, from) >> half, high = __shfl_sync(0xFFFFFFFFu, x, from + 4) >> half;
+    return (low & 0xFFFFu) | high << 16;
 }
 
 /* A call, not inlined: a kernel has hundreds of them, and would take many minutes to compile. */
@@ -207,6 +215,16 @@ GPU_INLINE void load_matrix_x4_transposed(uint32_t (&r)[4], const void *row) {
                  : "memory");
 #else
     load_matrix_x4_slowly(r, row, true);
+#endif
+}
+
+GPU_INLINE uint32_t transpose_matrix(uint32_t x) {
+#if __CUDA_ARCH__ >= 750
+    uint32_t y;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+    return y;
+#else
+    return transpose_matrix_slowly(x);
 #endif
 }
 
@@ -269,6 +287,7 @@ inline void load_matrix_x4(uint32_t (&r)[4], const void *row, EMULATE_SITE) {
 inline void load_matrix_x4_transposed(uint32_t (&r)[4], const void *row, EMULATE_SITE) {
     emulate::load_matrix(r, row, 4, true, site);
 }
+inline uint32_t transpose_matrix(uint32_t x) { return transpose_matrix_slowly(x); }
 template <class T>
 inline void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, EMULATE_SITE) {
     uint32_t b[2] = {b0, b1};

@@ -173,6 +173,24 @@ static void matrices_are_loaded_row_by_row_or_column_by_column(void **) {
     }
 }
 
+/* Elements that are their own numbers, in registers, and columns of them. */
+__global__ void transpose_numbers(uint32_t *out, bool slowly) {
+    uint32_t lane = threadIdx.x, mine = 2 * lane | (2 * lane + 1) << 16;
+    out[lane] = slowly ? transpose_matrix_slowly(mine) : transpose_matrix(mine);
+}
+
+static void matrices_are_transposed_in_registers(void **) {
+    for (int slowly = 0; slowly < 2; slowly++) {
+        Array<uint32_t> out(32);
+        CHECKED(gpu_launch(transpose_numbers, 1, 32, 0, 0, out.device, slowly != 0));
+        out.download();
+        for (int lane = 0; lane < 32; lane++) {
+            int column = lane / 4, row = 2 * (lane % 4);
+            assert_int_equal(out.host[lane], (8 * row + column) | (8 * (row + 1) + column) << 16);
+        }
+    }
+}
+
 /* ---- asynchronous copies ---- */
 
 /* out[tile][thread] = the tile's number of another thread, through a pipeline of three stages. Tiles at or beyond
@@ -510,6 +528,7 @@ int main(void) {
         cmocka_unit_test(loaded_matrices_multiply_bf16),
         cmocka_unit_test(cards_without_tensor_cores_multiply_too),
         cmocka_unit_test(matrices_are_loaded_row_by_row_or_column_by_column),
+        cmocka_unit_test(matrices_are_transposed_in_registers),
         cmocka_unit_test(copies_arrive_when_their_group_is_waited_for),
         cmocka_unit_test(conversions_round_to_the_nearest_even_bf16),
         cmocka_unit_test(conversions_round_to_the_nearest_even_f16),
