@@ -977,6 +977,8 @@ static void check_attentions(Rig *rig) {
             check_attention(rig, (int[]){1}, 1, 1, 7, causal, drop);
             check_attention(rig, (int[]){1, 1, 1}, 3, 2, 16, causal, drop);
             check_attention(rig, (int[]){64}, 1, 3, 5, causal, drop);
+            check_attention(rig, (int[]){5, 16, 0, 13, 1, 9}, 6, 3, 32, causal, drop); /* short ones */
+            check_attention(rig, (int[]){12, 3}, 2, 1, 128, causal, drop);
             check_attention(rig, (int[]){3, 0, 66, 1}, 4, 3, 20, causal, drop);
             check_attention(rig, (int[]){2, 201, 1, 17}, 4, 1, 33, causal, drop); /* split into parts */
         }

@@ -2,20 +2,14 @@
  * [BLOCK, keys]; a causal block takes only the keys up to its last row. Forward, one piece of work is (sequence, head,
  * block). Backward it is (sequence, head), whose blocks add to the same dK and dV; when there are fewer of those than
  * would keep the threads busy, each is split: every part takes some of the blocks, sums its own dK and dV, and they are
- * added in the order of the parts.
+ * added in the order of the parts. Batches of nothing but short sequences take attention_short.h.
  *
  * Forward:  S = scale Q K^T,  P = softmax(S),  O = (P M) V, M the dropout factors; lse = log sum exp of a row of S.
  * Backward: P = exp(S - lse);  dV = (P M)^T dO;  dP = M (dO V^T);  dS = P (dP - rowsum(dO O));
  *           dQ = scale dS K;  dK = scale dS^T Q. */
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/attention_short.h"
 
 enum { BLOCK = 64 };
-
-typedef struct {
-    int64_t n, c, head_size, width; /* rows of the batch, channels, of a head, of a row of qkv (3c) */
-    Attention attention;
-    Dropout drop;
-} Heads;
 
 /* One block of query rows of one head of one sequence: rows [first, first + rows) of the batch see `keys` key rows from
  * `start`; row r of the block, if causal, sees only its own place and those before. */
@@ -87,6 +81,10 @@ static void cpu_attention_forward(Device *device, Tensor out, Tensor lse, Tensor
                                   Attention attention, Dropout drop) {
     Heads h = heads_of(qkv, attention, drop);
     int64_t longest = longest_sequence(sequences), piece = (BLOCK + 1) * longest;
+    if (is_short(&h, longest)) {
+        short_forward(&h, device->n_threads, sequences, qkv.data, out.data, lse.data);
+        return;
+    }
     float *scratch = cpu_scratch(device, (size_t)(device->n_threads * piece));
     int64_t blocks = (longest + BLOCK - 1) / BLOCK, items = blocks * sequences.count * attention.n_heads;
     /* The last blocks of a causal sequence cost most: they go first. */
@@ -175,6 +173,10 @@ static void cpu_attention_backward(Device *device, Tensor dqkv, Tensor dout, Ten
                                    Sequences sequences, Attention attention, Dropout drop) {
     Heads h = heads_of(qkv, attention, drop);
     int64_t longest = longest_sequence(sequences), piece = (2 * BLOCK + 1) * longest;
+    if (is_short(&h, longest)) {
+        short_backward(&h, device->n_threads, sequences, qkv.data, dout.data, lse.data, dqkv.data);
+        return;
+    }
     int64_t blocks = (longest + BLOCK - 1) / BLOCK, items = (int64_t)sequences.count * attention.n_heads, n_parts = 1;
     while (items * n_parts < 2 * device->n_threads && n_parts < blocks) n_parts++;
     int64_t part_floats = longest * 2 * h.head_size;

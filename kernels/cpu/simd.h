@@ -63,7 +63,8 @@ static inline float normal_distribution(float x) {
     return x < 0 ? half : 1.0f - half;
 }
 
-/* Sixteen Philox blocks side by side: 64 words, the bits of elements 4 first .. 4 first + 63. */
+/* Sixteen Philox blocks side by side, four groups of four: 64 words, the bits of elements 4 first .. 4 first + 15, of
+ * the 16 from 4 (first + stride) on, and so on. With a stride of 4 they are 64 elements that follow each other. */
 enum { PHILOX_LANES = 16 };
 #if defined __AVX512F__
 /* By hand, because the compiler takes 64-bit multiplications for the products of 32 bits, and needs three times as
@@ -74,11 +75,14 @@ static inline __m512i philox_products(__m512i c, __m512i factor, __m512i *low) {
     return _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
 }
 
-static inline void philox_lanes(const Dropout *drop, uint64_t first, uint32_t bits[4 * PHILOX_LANES]) {
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+static inline void philox_lanes(const Dropout *drop, uint64_t first, uint32_t stride, uint32_t bits[4 * PHILOX_LANES]) {
+    const __m512i inside = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    const __m512i groups = _mm512_setr_epi32(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
     const __m512i factor0 = _mm512_set1_epi64(0xD2511F53u), factor2 = _mm512_set1_epi64(0xCD9E8D57u);
     __m512i start = _mm512_set1_epi32((int)(uint32_t)first), high = _mm512_set1_epi32((int)(uint32_t)(first >> 32));
-    __m512i c0 = _mm512_add_epi32(start, order), c2 = _mm512_set1_epi32((int)*drop->step);
+    __m512i c0 = _mm512_add_epi32(start,
+                                  _mm512_add_epi32(inside, _mm512_mullo_epi32(groups, _mm512_set1_epi32((int)stride)))),
+            c2 = _mm512_set1_epi32((int)*drop->step);
     __m512i c1 = _mm512_mask_add_epi32(high, _mm512_cmplt_epu32_mask(c0, start), high, _mm512_set1_epi32(1));
     __m512i c3 = _mm512_set1_epi32((int)drop->purpose), low0, low2;
     uint32_t k0 = (uint32_t)drop->seed, k1 = (uint32_t)(drop->seed >> 32);
@@ -99,12 +103,13 @@ static inline void philox_lanes(const Dropout *drop, uint64_t first, uint32_t bi
     _mm512_storeu_si512(bits + 48, _mm512_unpackhi_epi64(b, e));
 }
 #else
-static inline void philox_lanes(const Dropout *drop, uint64_t first, uint32_t bits[4 * PHILOX_LANES]) {
+static inline void philox_lanes(const Dropout *drop, uint64_t first, uint32_t stride, uint32_t bits[4 * PHILOX_LANES]) {
     uint32_t c[4][PHILOX_LANES];
     uint32_t k0 = (uint32_t)drop->seed, k1 = (uint32_t)(drop->seed >> 32);
     for (int i = 0; i < PHILOX_LANES; i++) {
-        c[0][i] = (uint32_t)(first + (uint64_t)i);
-        c[1][i] = (uint32_t)((first + (uint64_t)i) >> 32);
+        uint64_t block = first + (uint64_t)(i / 4) * stride + (uint64_t)(i % 4);
+        c[0][i] = (uint32_t)block;
+        c[1][i] = (uint32_t)(block >> 32);
         c[2][i] = *drop->step;
         c[3][i] = drop->purpose;
     }
@@ -125,15 +130,20 @@ static inline void philox_lanes(const Dropout *drop, uint64_t first, uint32_t bi
 }
 #endif
 
+/* Elements are dropped whose bits are less. */
+static inline uint32_t dropout_threshold(const Dropout *drop) {
+    return (uint32_t)ceil((double)drop->p * 0x1p32); /* p < 1, a float: fits */
+}
+
 /* factors[i] = what dropout multiplies element first + i by: 0 or 1 / (1 - p), i < n. */
 static void dropout_factors(const Dropout *drop, uint64_t first, int64_t n, float *factors) {
     uint32_t bits[4 * PHILOX_LANES];
-    uint32_t threshold = (uint32_t)ceil((double)drop->p * 0x1p32); /* p < 1, a float: fits */
+    uint32_t threshold = dropout_threshold(drop);
     float keep = 1.0f / (1.0f - drop->p);
     uint64_t block = first / 4;
     int64_t done = -(int64_t)(first % 4); /* the first block may begin before the first element */
     for (; done < n; done += 4 * PHILOX_LANES, block += PHILOX_LANES) {
-        philox_lanes(drop, block, bits);
+        philox_lanes(drop, block, 4, bits);
         int64_t from = done < 0 ? -done : 0, to = n - done < 4 * PHILOX_LANES ? n - done : 4 * PHILOX_LANES;
         for (int64_t i = from; i < to; i++) factors[done + i] = bits[i] >= threshold ? keep : 0.0f;
     }
