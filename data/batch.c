@@ -8,11 +8,9 @@
 
 #include "base/base.h"
 
-enum { ALIGNMENT = 64 };
-
 /* Room for `capacity` bytes of fields and what their alignment wastes. */
 Batch batch_open(size_t capacity, int max_sequences) {
-    size_t rounded = capacity + (size_t)BATCH_MAX_FIELDS * ALIGNMENT;
+    size_t rounded = capacity + (size_t)BATCH_MAX_FIELDS * BATCH_LINE;
     return (Batch){
         .buffer = xaligned(rounded), .capacity = rounded, .samples = xcalloc((size_t)max_sequences, sizeof(int32_t))};
 }
@@ -29,7 +27,7 @@ void batch_clear(Batch *batch) {
 
 static Tensor batch_push(Batch *batch, int field, Tensor shape) {
     shape.data = batch->buffer + batch->size;
-    size_t used = tensor_bytes(shape), bytes = (used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t used = tensor_bytes(shape), bytes = (used + BATCH_LINE - 1) / BATCH_LINE * BATCH_LINE;
     assert(field >= 0 && field < BATCH_MAX_FIELDS);
     if (bytes > batch->capacity - batch->size)
         die("batch: field %d needs %zu bytes, %zu of %zu are in use", field, bytes, batch->size, batch->capacity);

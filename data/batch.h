@@ -5,11 +5,11 @@
 
 #include "kernels/tensor.h"
 
-enum { BATCH_MAX_FIELDS = 20, BATCH_MAX_COUNTS = 4 };
+enum { BATCH_MAX_FIELDS = 20, BATCH_MAX_COUNTS = 4, BATCH_LINE = 64 };
 
 typedef struct {
-    /* Host tensors inside `buffer`, each 64-byte aligned; absent ones are none. Behind the last, fields[n_fields] is
-     * the data set's resident tensor, which lies elsewhere. */
+    /* Host tensors inside `buffer`, each in lines of BATCH_LINE bytes of its own; absent ones are none. Behind the
+     * last, fields[n_fields] is the data set's resident tensor, which lies elsewhere. */
     Tensor fields[BATCH_MAX_FIELDS + 1];
     int n_fields;
     char *buffer;

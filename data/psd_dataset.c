@@ -190,35 +190,35 @@ static void add_bare(Rows *r, int32_t b, int32_t sample, const int32_t *visible,
     }
 }
 
-/* Spectrum s of a batch of n samples: the samples themselves, then their partners. */
-static int32_t spectrum_of(const PsdDataset *d, const int32_t *samples, int n, int s, uint32_t step) {
-    return s < n ? d->samples[samples[s]] : partner_of(d, d->samples[samples[s - n]], step);
+/* What the decoder is told, written sample by sample. */
+typedef struct {
+    int32_t *offsets, *visible_rows, *visible_positions, *masked_rows, *masked_positions, *positions, *targets;
+} Decoded;
+
+static Decoded push_decoder(Batch *batch, int n, int v) {
+    int64_t seen = (int64_t)n * v, masked = (int64_t)n * (PSD_PATCHES - v);
+    Decoded d = {.offsets = push(batch, PSD_DECODER_OFFSETS, n + 1)};
+    d.visible_rows = push(batch, PSD_VISIBLE_ROWS, seen);
+    d.visible_positions = push(batch, PSD_VISIBLE_POSITIONS, seen);
+    d.masked_rows = push(batch, PSD_MASKED_ROWS, masked);
+    d.masked_positions = push(batch, PSD_MASKED_POSITIONS, masked);
+    push_zeros(batch, PSD_MASKED_ZEROS, masked);
+    d.positions = push(batch, PSD_DECODER_POSITIONS, (int64_t)n * PSD_PATCHES);
+    d.targets = push(batch, PSD_TARGET_PIECES, 2 * masked);
+    *d.offsets++ = 0;
+    return d;
 }
 
-/* Everything about the decoder. */
-static void push_decoder(const PsdDataset *d, Batch *batch, const int32_t *samples, int n, uint32_t step) {
-    int v = d->options.n_visible, m = PSD_PATCHES - v;
-    int32_t *offsets = push(batch, PSD_DECODER_OFFSETS, n + 1);
-    int32_t *visible_rows = push(batch, PSD_VISIBLE_ROWS, (int64_t)n * v),
-            *visible_positions = push(batch, PSD_VISIBLE_POSITIONS, (int64_t)n * v);
-    int32_t *masked_rows = push(batch, PSD_MASKED_ROWS, (int64_t)n * m),
-            *masked_positions = push(batch, PSD_MASKED_POSITIONS, (int64_t)n * m);
-    push_zeros(batch, PSD_MASKED_ZEROS, (int64_t)n * m);
-    int32_t *positions = push(batch, PSD_DECODER_POSITIONS, (int64_t)n * PSD_PATCHES);
-    int32_t *targets = push(batch, PSD_TARGET_PIECES, (int64_t)2 * n * m);
-    for (int32_t b = 0; b < n; b++) {
-        int32_t sample = d->samples[samples[b]], mask[PSD_PATCHES];
-        draw_mask(d, sample, step, mask, mask + v);
-        offsets[b] = b * PSD_PATCHES;
-        for (int k = 0; k < PSD_PATCHES; k++) {
-            bool visible = k < v;
-            *(visible ? visible_rows++ : masked_rows++) = b * PSD_PATCHES + mask[k];
-            *(visible ? visible_positions++ : masked_positions++) = mask[k];
-            *positions++ = k;
-            if (!visible) targets = add_pieces(targets, sample, mask[k]);
-        }
+/* Sequence b: the patches mask[12] of a sample, the first v of which are visible. */
+static void add_decoded(Decoded *d, int32_t b, int32_t sample, const int32_t *mask, int v) {
+    for (int k = 0; k < PSD_PATCHES; k++) {
+        bool visible = k < v;
+        *(visible ? d->visible_rows++ : d->masked_rows++) = b * PSD_PATCHES + mask[k];
+        *(visible ? d->visible_positions++ : d->masked_positions++) = mask[k];
+        *d->positions++ = k;
+        if (!visible) d->targets = add_pieces(d->targets, sample, mask[k]);
     }
-    offsets[n] = n * PSD_PATCHES;
+    *d->offsets++ = (b + 1) * PSD_PATCHES;
 }
 
 static void fill_pretraining(const PsdDataset *d, Batch *batch, const int32_t *samples, int n) {
@@ -226,16 +226,17 @@ static void fill_pretraining(const PsdDataset *d, Batch *batch, const int32_t *s
     int v = o->n_visible;
     uint32_t step = o->fixed ? UINT32_MAX : (uint32_t)batch->epoch;
     Rows rows = push_rows(batch, n, (int64_t)n * v, o->cnn ? 0 : 2 * n);
+    Decoded decoded = push_decoder(batch, n, v);
+    int32_t *spectra = push(batch, PSD_SPECTRA, 2 * n), mask[PSD_PATCHES];
     for (int b = 0; b < n; b++) {
-        int32_t mask[PSD_PATCHES], sample = d->samples[samples[b]];
-        draw_mask(d, sample, step, mask, mask + v);
-        add_bare(&rows, b, sample, mask, v);
+        spectra[b] = d->samples[samples[b]];
+        spectra[n + b] = partner_of(d, spectra[b], step);
+        draw_mask(d, spectra[b], step, mask, mask + v);
+        add_bare(&rows, b, spectra[b], mask, v);
+        add_decoded(&decoded, b, spectra[b], mask, v);
     }
-    for (int s = 0; s < 2 * n && !o->cnn; s++) add_whole(&rows, s, spectrum_of(d, samples, n, s, step), n * v);
+    for (int s = 0; s < 2 * n && !o->cnn; s++) add_whole(&rows, s, spectra[s], n * v);
     batch->n_tokens = *rows.next_offset = n * v + (o->cnn ? 0 : 2 * n * PSD_SEQUENCE);
-    push_decoder(d, batch, samples, n, step);
-    int32_t *spectra = push(batch, PSD_SPECTRA, 2 * n);
-    for (int s = 0; s < 2 * n; s++) spectra[s] = spectrum_of(d, samples, n, s, step);
 }
 
 static void fill_classification(const PsdDataset *d, Batch *batch, const int32_t *samples, int n) {
@@ -294,7 +295,8 @@ static int64_t psd_tokens(const Dataset *dataset, int64_t sample) {
     return (o->pretraining ? o->n_visible : 0) + (o->cnn ? !o->pretraining : (o->pretraining ? 2 : 1) * PSD_SEQUENCE);
 }
 
-/* Numbers of 4 bytes that fill pushes for one sample, one more for each list of offsets, and the ends of lines. */
+/* Numbers of 4 bytes that fill pushes for one sample, one more for each list of offsets, and what is left of each
+ * field's last line. */
 static size_t psd_batch_bytes(const Dataset *dataset, const int32_t *samples, int n) {
     const PsdDatasetOptions *o = &((const PsdDataset *)dataset->state)->options;
     (void)samples;
@@ -303,7 +305,7 @@ static size_t psd_batch_bytes(const Dataset *dataset, const int32_t *samples, in
     int patches = v + PSD_PATCHES * rows, sequences = (o->pretraining ? 1 : o->cnn) + rows;
     int each = sequences + 4 * patches + 2 * rows + (rows ? v + rows : 0) + whole;
     each += o->pretraining ? 1 + 2 * v + 3 * m + PSD_PATCHES + 2 * m : 2;
-    return 4 * ((size_t)n * (size_t)each + 2) + (size_t)PSD_FIELDS * 64;
+    return 4 * ((size_t)n * (size_t)each + 2) + (size_t)PSD_FIELDS * BATCH_LINE;
 }
 
 static const char *psd_sample_id(const Dataset *dataset, int64_t sample) {

@@ -363,7 +363,7 @@ static size_t tts_batch_bytes(const Dataset *dataset, const int32_t *samples, in
         mel += (size_t)sample_at(dataset, samples[i])->code_len + 1;
     }
     size_t conditioning = (size_t)n * (size_t)l->n_conditioning * ((size_t)l->d_model + 1);
-    return 4 * (conditioning + (size_t)(5 * n + 1) + 5 * text + 4 * mel) + (size_t)TTS_FIELDS * 64 +
+    return 4 * (conditioning + (size_t)(5 * n + 1) + 5 * text + 4 * mel) + (size_t)TTS_FIELDS * BATCH_LINE +
            (size_t)l->d_model * 4 + d->largest_file;
 }
 

@@ -258,7 +258,7 @@ static void batch_bytes_are_exact(void **state) {
         for (int f = 0; f < largest.n_fields; f++)
             if (largest.fields[f].data) used += tensor_bytes(largest.fields[f]);
         assert_int_equal(largest.n_sequences, 32);
-        assert_true(largest.size <= bound && used + PSD_FIELDS * 64 + 4 >= bound);
+        assert_true(largest.size <= bound && used + PSD_FIELDS * BATCH_LINE + 4 >= bound);
         assert_int_equal(largest.n_tokens, 32 * d->tokens(d, 0));
         batch_close(&largest);
         d->close(d);
