@@ -468,17 +468,22 @@ static void said_free(Said *s) {
 /* Macro F1 of the validation, over the classes that it has or that were said. */
 static double judge(const Training *t, const float *outputs, int64_t n, double *values) {
     const Data *data = t->context;
-    Said said = said_of(&data->store, t->validation, outputs, n);
-    Evaluation evaluation;
+    int64_t confusion[PSD_CLASSES * PSD_CLASSES] = {0};
+    MetricsClass each[PSD_CLASSES];
+    MetricsScores scores = {.macro = {.f1 = NAN}};
     Error error;
-    values[0] = NAN;
-    if (evaluation_make(&said.of, 1, &evaluation, &error)) {
-        values[0] = evaluation.scores.macro.f1;
-        evaluation_free(&evaluation);
-    } else {
-        warn("%s", error.text); /* logits that are not finite: the loss says so too */
+    bool fine = true;
+    for (int64_t i = 0; i < n && fine; i++) {
+        double logits[PSD_CLASSES];
+        int32_t said;
+        for (int c = 0; c < PSD_CLASSES; c++) logits[c] = (double)outputs[i * PSD_CLASSES + c];
+        fine = metrics_predict(logits, 1, PSD_CLASSES, &said, &error) &&
+               metrics_confusion_add(confusion, PSD_CLASSES, &data->store.labels[psd_dataset_sample(t->validation, i)],
+                                     &said, 1, &error);
     }
-    said_free(&said);
+    if (!fine || !metrics_scores(confusion, PSD_CLASSES, class_names, each, &scores, &error))
+        warn("%s", error.text); /* logits that are not finite: the loss says so too */
+    values[0] = scores.macro.f1;
     return -values[0];
 }
 
