@@ -1,0 +1,200 @@
+/* For tests of whole training steps on the cuda device against the cpu device: a model on one of them, its batches, its
+ * optimizer, and what came of a step on the host. */
+#ifndef TESTS_CUDA_STEP_RIG_H
+#define TESTS_CUDA_STEP_RIG_H
+
+#include "model/model.h"
+#include "tests/cuda/rig.h"
+
+static const float loss_scale_start = 1024; /* of f16 */
+
+/* One device's side of a run. */
+typedef struct {
+    Device *device;
+    Model *model;
+    Arena arena;
+    Tensor m, v, norm, sums, outputs, resident;
+    PassNumbers *numbers; /* on the device */
+    const Batch *batches; /* of one shape; micro-batches take them in turn */
+    int n_batches;
+    char *memory; /* a batch on the device */
+    Segment *segments;
+    int n_segments;
+    int64_t updates;
+    float *weights, *gradients, *said; /* on the host, after a step; the outputs, after a validation */
+    float host_norm, host_sums[MODEL_MAX_METRICS];
+    bool repeat; /* micro-batches by Device.repeat */
+} Side;
+
+static inline Tensor flat(Device *device, DType type, int64_t n) {
+    return tensor_1d(device->allocate(device, (size_t)n * dtype_size(type)), type, n);
+}
+
+static inline Tensor resident_on(Device *device, Tensor host) {
+    if (!tensor_given(host)) return host;
+    Tensor t = tensor_2d(device->allocate(device, tensor_bytes(host)), host.dtype, host.dims[0], host.dims[1]);
+    device->upload(device, t.data, host.data, tensor_bytes(host));
+    return t;
+}
+
+/* Takes the model. start: the weights; behind each batch's last field may stand the data set's resident tensor. */
+static inline Side side_open(Device *device, Model *model, const float *start, const Batch *batches, int n_batches,
+                             DType half) {
+    Side side = {.device = device, .model = model, .batches = batches, .n_batches = n_batches};
+    int64_t n = model->params.flat_count, said = batches->n_sequences * model->n_outputs;
+    for (int i = 0; i < n_batches; i++) assert_int_equal(batches[i].size, batches->size);
+    side.weights = xaligned((size_t)n * 4);
+    side.gradients = xaligned((size_t)n * 4);
+    side.said = xaligned((size_t)(said + 1) * 4);
+    memcpy(side.weights, start, (size_t)n * 4);
+    model->weights = flat(device, DTYPE_F32, n);
+    model->gradients = flat(device, DTYPE_F32, n);
+    side.m = flat(device, DTYPE_F32, n);
+    side.v = flat(device, DTYPE_F32, n);
+    side.norm = flat(device, DTYPE_F32, 1);
+    side.sums = flat(device, DTYPE_F32, model->n_metrics);
+    if (said) side.outputs = flat(device, DTYPE_F32, said);
+    if (said) side.outputs = tensor_2d(side.outputs.data, DTYPE_F32, batches->n_sequences, model->n_outputs);
+    side.resident = resident_on(device, batches->fields[batches->n_fields]);
+    side.numbers = device->allocate(device, sizeof *side.numbers);
+    side.memory = device->allocate(device, batches->size);
+    device->upload(device, model->weights.data, side.weights, (size_t)n * 4);
+    if (half != DTYPE_F32) {
+        model->half_weights = flat(device, half, n);
+        cast(device, model->half_weights, model->weights);
+    }
+    if (half == DTYPE_F16) {
+        const float scale[LOSS_SCALE_FIELDS] = {loss_scale_start, 0, 0, 0};
+        model->loss_scale = flat(device, DTYPE_F32, LOSS_SCALE_FIELDS);
+        device->upload(device, model->loss_scale.data, scale, sizeof scale);
+    }
+    side.arena = arena_open(device, (size_t)16 << 20, "activations");
+    side.n_segments = params_segments(&model->params, 0.01f, &side.segments);
+    return side;
+}
+
+static inline void side_close(Side *side) {
+    Device *device = side->device;
+    Model *model = side->model;
+    Tensor all[] = {model->weights,      model->gradients, side->m,       side->v,
+                    side->norm,          side->sums,       side->outputs, side->resident,
+                    model->half_weights, model->loss_scale};
+    if (device->forget) device->forget(device);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (tensor_given(all[i])) device->release(device, all[i].data, tensor_bytes(all[i]));
+    device->release(device, side->numbers, sizeof *side->numbers);
+    device->release(device, side->memory, side->batches->size);
+    arena_close(&side->arena);
+    free(side->weights);
+    free(side->gradients);
+    free(side->said);
+    free(side->segments);
+    model->close(model);
+}
+
+typedef struct {
+    Side *side;
+    const Batch *batch;
+    const Tensor *fields;
+    const Pass *pass;
+} ModelCall;
+
+static inline void call_model(void *argument) {
+    const ModelCall *c = argument;
+    Side *side = c->side;
+    side->model->run(side->model, side->device, &side->arena, c->batch, c->fields, c->pass);
+}
+
+/* A pass over one batch, as the loop does it: copied to the device, perhaps repeated from a recording. */
+static inline void side_pass(Side *side, const Batch *batch, Pass pass) {
+    Device *device = side->device;
+    Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
+    device->upload(device, side->memory, batch->buffer, batch->size);
+    for (int i = 0; i < batch->n_fields; i++) {
+        fields[i] = batch->fields[i];
+        if (fields[i].data) fields[i].data = side->memory + ((char *)fields[i].data - batch->buffer);
+    }
+    fields[batch->n_fields] = side->resident;
+    pass.seed = 3;
+    pass.step = &side->numbers->step;
+    pass.loss_scale = tensor_1d(side->numbers->loss_scale, DTYPE_F32, side->model->n_metrics);
+    pass.sums = side->sums;
+    const void *key[] = {side->memory, side, pass.train ? side : NULL, pass.recompute ? side : NULL};
+    ModelCall call = {side, batch, fields, &pass};
+    if (side->repeat)
+        device->repeat(device, key, sizeof key, call_model, &call);
+    else
+        call_model(&call);
+    assert_int_equal(side->arena.used, 0);
+}
+
+/* `micro_batches` and an update; what came of it is in the host's buffers. */
+static inline void side_steps(Side *side, bool recompute, uint32_t micro_batches) {
+    Device *device = side->device;
+    Model *model = side->model;
+    device->clear(device, model->gradients.data, tensor_bytes(model->gradients));
+    for (uint32_t micro = 0; micro < micro_batches; micro++) {
+        const Batch *batch = &side->batches[micro % (uint32_t)side->n_batches];
+        PassNumbers numbers = {.step = micro};
+        for (int i = 0; i < model->n_metrics; i++)
+            numbers.loss_scale[i] =
+                model->metrics[i].weight / ((float)micro_batches * (float)batch->counts[model->metrics[i].count]);
+        device->set(device, side->numbers, &numbers, sizeof numbers);
+        side_pass(side, batch, (Pass){.train = true, .recompute = recompute});
+    }
+    global_norm(device, side->norm, model->gradients, model->loss_scale, side->segments, side->n_segments);
+    AdamW adamw = {1e-3f, 0.9f, 0.999f, 1e-8f, 1.0f, ++side->updates};
+    adamw_update(device, model->weights, model->half_weights, side->m, side->v, model->gradients, side->norm,
+                 model->loss_scale, side->segments, side->n_segments, adamw);
+    if (tensor_given(model->loss_scale)) loss_scale_update(device, model->loss_scale, side->norm, tensor_none());
+    device->download(device, side->weights, model->weights.data, tensor_bytes(model->weights));
+    device->download(device, side->gradients, model->gradients.data, tensor_bytes(model->gradients));
+    device->download(device, &side->host_norm, side->norm.data, 4);
+    device->download(device, side->host_sums, side->sums.data, tensor_bytes(side->sums));
+    for (int64_t i = 0; tensor_given(model->loss_scale) && i < model->params.flat_count; i++)
+        side->gradients[i] /= loss_scale_start;
+}
+
+static inline void side_step(Side *side, bool recompute) { side_steps(side, recompute, 2); }
+
+/* A pass of validation over the first batch: host_sums, and said. */
+static inline void side_validate(Side *side) {
+    Device *device = side->device;
+    side_pass(side, side->batches, (Pass){.outputs = side->outputs});
+    device->download(device, side->host_sums, side->sums.data, tensor_bytes(side->sums));
+    if (tensor_given(side->outputs))
+        device->download(device, side->said, side->outputs.data, tensor_bytes(side->outputs));
+}
+
+/* |got - want| / |want| over one parameter. */
+static inline double distance(const float *got, const float *want, int64_t n) {
+    double difference = 0, length = 0;
+    for (int64_t i = 0; i < n; i++) {
+        difference += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
+        length += (double)want[i] * (double)want[i];
+    }
+    return length > 0 ? sqrt(difference / length) : sqrt(difference);
+}
+
+/* The largest distance of a parameter's, and whose it is. buffers: of those that are no parameters, else of the others.
+ */
+static inline double largest_distance(const ParamTable *table, const float *got, const float *want, bool buffers,
+                                      const char **where) {
+    double worst = 0;
+    *where = "";
+    for (int i = 0; i < table->count; i++) {
+        const Param *p = &table->items[i];
+        if (p->buffer != buffers) continue;
+        double d = distance(got + p->offset, want + p->offset, p->count);
+        if (!(d <= worst)) worst = d, *where = p->name;
+    }
+    return worst;
+}
+
+/* What a type costs: f32 sums in another order; a 16-bit type so many roundings one behind the other, each of which
+ * adds its relative error as an independent one: sqrt(roundings) of them, and 4 for how unevenly they fall. */
+static inline double tolerance_of(DType half, int roundings) {
+    return half == DTYPE_F32 ? 1e-5 : 4 * sqrt(roundings) * rounding_of(half);
+}
+
+#endif
