@@ -174,8 +174,9 @@ $(patsubst tests/%.cu,$(BUILD)/tests/%,$(wildcard tests/cuda/test_*.cu)): %: %.o
   $(patsubst %.c,$(BUILD)/%.o,$(wildcard base/*.c))
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka -lstdc++ -lm
 
-# The program itself on the emulated device.
-$(BUILD)/tests/cuda/test_program: | $(BUILD)/emulated/train_gpt $(BUILD)/emulated/train_psd
+# The programs themselves on the emulated device.
+$(BUILD)/tests/cuda/test_program: | $(BUILD)/emulated/train_gpt
+$(BUILD)/tests/cuda/test_program_psd: | $(BUILD)/emulated/train_psd
 $(BUILD)/emulated/train_%: $(BUILD)/train_%.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) -Wl,-u,cuda_device_open $^ -o $@ $(LDLIBS)
 
@@ -216,13 +217,13 @@ check:
 	@$(MAKE) --no-print-directory GPU=none run-tests
 	@BUILD=$(BUILD) tools/readme_options.sh --check
 
-# Every kernel compiles for every card of configs/gpu that the toolkit knows, and ptxas keeps it in registers; the program
-# of one preset has its defaults, and trains where there is no CUDA.
+# Every kernel compiles for every card of configs/gpu that the toolkit knows, and ptxas keeps it in registers; the programs
+# of one preset have its defaults, and train where there is no CUDA.
 check-gpu:
 ifneq ($(NVCC),)
-	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=all $(BUILD)/gpu_all/train_gpt
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=all $(BUILD)/gpu_all/train_gpt $(BUILD)/gpu_all/train_psd
 	@tests/cuda/spills.sh $(BUILD)/gpu_all
-	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=l4 $(BUILD)/gpu_l4/train_gpt
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=l4 $(BUILD)/gpu_l4/train_gpt $(BUILD)/gpu_l4/train_psd
 	@BUILD=$(BUILD)/gpu_l4 GPU_PRESET=l4 tools/run_tests.sh $(BUILD)/tests/test_devices
 else
 	@echo "SKIPPED: the compilation of kernels for GPUs: there is no nvcc"
@@ -249,10 +250,11 @@ test-race: packages-build+test cuda-toolkit
 test-mutations: packages-build+test cuda-toolkit
 	@tests/cuda/mutations.sh
 
-# Of the whole program one run is enough, under three schedules: its other tests launch the same kernels.
+# Of whole programs one run is enough, under three schedules: their other tests launch the same kernels.
+PROGRAM_TESTS = %/test_program %/test_program_psd
 run-cuda-tests: $(CUDA_TESTS)
-	@BUILD=$(BUILD) tools/run_tests.sh $(filter-out %/test_program,$(CUDA_TESTS))
-	@BUILD=$(BUILD) TEST_FILTER=every_schedule_gives_the_same_bits tools/run_tests.sh $(filter %/test_program,$(CUDA_TESTS))
+	@BUILD=$(BUILD) tools/run_tests.sh $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS))
+	@BUILD=$(BUILD) TEST_FILTER=every_schedule_gives_the_same_bits tools/run_tests.sh $(filter $(PROGRAM_TESTS),$(CUDA_TESTS))
 
 # Every reader of untrusted bytes under libFuzzer, FUZZ_SECONDS each.
 FUZZ_SECONDS ?= 60
@@ -286,13 +288,13 @@ bench-cpu: packages-build
 GPU_TEST_NAMES = tests/cuda/test_wrappers $(filter-out %/test_cublas,$(CUDA_TEST_NAMES))
 GPU_TESTS = $(addprefix $(ON_GPU)/,$(GPU_TEST_NAMES))
 
-gpu-programs: $(GPU_TESTS) $(ON_GPU)/tests/bench_step $(ON_GPU)/train_gpt
+gpu-programs: $(GPU_TESTS) $(ON_GPU)/tests/bench_step $(ON_GPU)/train_gpt $(ON_GPU)/train_psd
 gpu-test:
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=native gpu-programs
-	@BUILD=$(BUILD) TRAIN_PROGRAM=$(BUILD)/gpu_native/train_gpt tools/run_tests.sh \
+	@BUILD=$(BUILD) TRAIN_PROGRAM=$(BUILD)/gpu_native/train_gpt TRAIN_PSD_PROGRAM=$(BUILD)/gpu_native/train_psd tools/run_tests.sh \
 	    $(addprefix $(BUILD)/gpu_native/,$(GPU_TEST_NAMES))
 	@CUDA_HOME=$(CUDA_HOME) tools/gpu_sanitize.sh \
-	    $(addprefix $(BUILD)/gpu_native/,$(filter-out %/test_program,$(GPU_TEST_NAMES)))
+	    $(addprefix $(BUILD)/gpu_native/,$(filter-out $(PROGRAM_TESTS),$(GPU_TEST_NAMES)))
 gpu-bench:
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=native gpu-programs
 	@$(PYTHON) tests/reference/bench_gpu.py $(BUILD)/gpu_native/tests/bench_step benchmarks

@@ -125,15 +125,22 @@ static inline const char *reference_run(void) {
     return run;
 }
 
-/* Starts the program in the background; what it says goes to RUN/output. */
-static inline pid_t start_training(const char *run, const char *options) {
-    char *command = xformat("exec %s -m %s %s --output-dir %s -b 3 -g 2 %s >%s/output 2>&1", fixture.program,
-                            fixture.manifest, model_options, run, options, run);
+/* Starts a command in the background; what it says goes to RUN/output. */
+static inline pid_t start_command(const char *run, const char *command) {
+    char *all = xformat("exec %s >%s/output 2>&1", command, run);
     pid_t child = fork();
     if (!child) {
-        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        execl("/bin/sh", "sh", "-c", all, (char *)NULL);
         _exit(127);
     }
+    free(all);
+    return child;
+}
+
+static inline pid_t start_training(const char *run, const char *options) {
+    char *command = xformat("%s -m %s %s --output-dir %s -b 3 -g 2 %s", fixture.program, fixture.manifest,
+                            model_options, run, options);
+    pid_t child = start_command(run, command);
     free(command);
     return child;
 }
@@ -152,14 +159,17 @@ static inline void wait_for_step(const char *run, pid_t child, int step) {
     free(wanted);
 }
 
-/* Starts the program, and sends it a signal at a step. Its exit status, or 128 + the signal that ended it. */
-static inline int train_and_signal(const char *run, const char *options, int step, int number) {
-    pid_t child = start_training(run, options);
+/* Sends a program a signal at a step. Its exit status, or 128 + the signal that ended it. */
+static inline int signal_at_step(const char *run, pid_t child, int step, int number) {
     int status;
     wait_for_step(run, child, step);
     kill(child, number);
     waitpid(child, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static inline int train_and_signal(const char *run, const char *options, int step, int number) {
+    return signal_at_step(run, start_training(run, options), step, number);
 }
 
 /* A copy of a run's last weights with a NaN in the last norm. */

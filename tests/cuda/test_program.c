@@ -1,31 +1,9 @@
 /* train_gpt on the emulated device: the loop that works ahead of a GPU, its memory, its stops and its restarts. With
  * TRAIN_PROGRAM, a command, that program on the GPU that is there. */
-#include "tests/train_rig.h"
+#include "tests/cuda/program_rig.h"
 
 static const char *const cuda_run =
     "--device cuda --max-steps 6 --log-interval 3 --save-interval 3 --val-interval 6 --val-ratio 0.2";
-
-static bool emulated;
-
-static void set_variable(const char *name, const char *value) {
-    if (value)
-        setenv(name, value, 1);
-    else
-        unsetenv(name);
-}
-
-/* Another order of threads, blocks and copies, and another card; NULL: the usual. */
-static void set_emulator(const char *seed, const char *capability) {
-    set_variable("EMULATE_SEED", seed);
-    set_variable("EMULATE_CAPABILITY", capability);
-}
-
-static double last_of(const char *run, const char *kind, const char *key) {
-    double values[64];
-    int n = logged(run, kind, key, values, 64);
-    assert_true(n > 0);
-    return values[n - 1];
-}
 
 /* The same seed and data on both devices, dropout too: f32 losses differ by the order of sums, which 6 steps of AdamW
  * at a rate of 1e-3 carry on; 16-bit ones by the rounding of activations, 2^-9 each, of which some hundred lie one
@@ -199,11 +177,7 @@ static void memory_is_what_the_plan_said(void **state) {
     for (int i = 0; i < 2; i++) {
         char *run = scratch_directory(), *options = xformat("%s --val-interval 2 %s", cuda_run, ways[i]);
         must_train(run, options);
-        double planned = last_of(run, "summary", "summary/planned_bytes");
-        double peak = last_of(run, "summary", "summary/peak_bytes");
-        print_message("planned %.0f bytes, peak %.0f\n", planned, peak);
-        assert_true(fabs(peak / planned - 1) < 0.02);
-        assert_true(last_of(run, "summary", "summary/allocations_after_first_step") == 0);
+        assert_memory_as_planned(run);
         free(options);
         free(run);
     }
@@ -211,10 +185,8 @@ static void memory_is_what_the_plan_said(void **state) {
 
 static int open_fixture(void **state) {
     (void)state;
-    const char *program = getenv("TRAIN_PROGRAM");
-    emulated = !program;
     fixture_open("emulated/train_gpt");
-    if (program) fixture.program = program;
+    fixture.program = cuda_program("TRAIN_PROGRAM", "emulated/train_gpt");
     return 0;
 }
 

@@ -1,0 +1,46 @@
+/* For tests that run a whole program on the cuda device: on the emulated one, or, where an environment variable names
+ * the program's command, on the GPU that is there. */
+#ifndef TESTS_CUDA_PROGRAM_RIG_H
+#define TESTS_CUDA_PROGRAM_RIG_H
+
+#include "tests/train_rig.h"
+
+static bool emulated;
+
+/* The program to be tested. */
+static inline const char *cuda_program(const char *variable, const char *of_the_emulator) {
+    const char *program = getenv(variable);
+    emulated = !program;
+    return program ? program : program_at(of_the_emulator);
+}
+
+static inline void set_variable(const char *name, const char *value) {
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
+/* Another order of threads, blocks and copies, and another card; NULL: the usual. */
+static inline void set_emulator(const char *seed, const char *capability) {
+    set_variable("EMULATE_SEED", seed);
+    set_variable("EMULATE_CAPABILITY", capability);
+}
+
+static inline double last_of(const char *run, const char *kind, const char *key) {
+    double values[64];
+    int n = logged(run, kind, key, values, 64);
+    assert_true(n > 0);
+    return values[n - 1];
+}
+
+/* The plan is within 2 % of what was taken, all of it in the first step. */
+static inline void assert_memory_as_planned(const char *run) {
+    double planned = last_of(run, "summary", "summary/planned_bytes");
+    double peak = last_of(run, "summary", "summary/peak_bytes");
+    print_message("planned %.0f bytes, peak %.0f\n", planned, peak);
+    assert_true(fabs(peak / planned - 1) < 0.02);
+    assert_true(last_of(run, "summary", "summary/allocations_after_first_step") == 0);
+}
+
+#endif
