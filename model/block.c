@@ -301,12 +301,16 @@ static Stream block_forward(const BlockStack *stack, const BlockRun *run, int l,
                                   : post_norm_forward(stack, run, l, a, in, branch, out);
 }
 
+static void dump_output(const BlockStack *stack, const BlockRun *run, int l, Tensor x) {
+    pass_dump(run->pass, x, "%sblock.%d.output", stack->config.dumped ? stack->config.dumped : "", l);
+}
+
 /* Every block's internals stay. */
 static Tensor forward_keeping_all(BlockStack *stack, const BlockRun *run, Tensor x, Tensor branch) {
     Stream stream = {.residual = x, .branch = tensor_none()};
     for (int l = 0; l < stack->n_blocks; l++) {
         stream = block_forward(stack, run, l, &stack->kept[l], stream, branch, END_STREAM, tensor_none());
-        if (l) pass_dump(run->pass, stack->kept[l].x, "block.%d.output", l - 1);
+        if (l) dump_output(stack, run, l - 1, stack->kept[l].x);
     }
     if (!tensor_given(stream.branch)) return stream.residual;
     Tensor out = push_activations(run, stream.residual.dims[0], x.dims[1]);
@@ -317,7 +321,7 @@ static Tensor forward_keeping_all(BlockStack *stack, const BlockRun *run, Tensor
 /* Every block's input stays (recompute), or nothing does (no backward). */
 static Tensor forward_keeping_inputs(BlockStack *stack, const BlockRun *run, Tensor x, Tensor branch) {
     for (int l = 0; l < stack->n_blocks; l++) {
-        if (l) pass_dump(run->pass, x, "block.%d.output", l - 1);
+        if (l) dump_output(stack, run, l - 1, x);
         int64_t n = rows_out(stack, run, l, x.dims[0]);
         Tensor out = run->pass->train ? push_activations(run, n, x.dims[1]) : tensor_rows(x, 0, n);
         size_t mark = arena_mark(run->arena);
@@ -336,7 +340,7 @@ Tensor blocks_forward(BlockStack *stack, const BlockRun *run, Tensor x) {
     Tensor branch = push_activations(run, x.dims[0], x.dims[1]);
     x = all ? forward_keeping_all(stack, run, x, branch) : forward_keeping_inputs(stack, run, x, branch);
     if (!run->pass->train) arena_release(run->arena, mark);
-    pass_dump(run->pass, x, "block.%d.output", stack->n_blocks - 1);
+    dump_output(stack, run, stack->n_blocks - 1, x);
     return x;
 }
 

@@ -49,6 +49,7 @@ typedef struct {
     bool torch_init;    /* instead, as torch's modules begin: U(1/sqrt(in)), of q k v Xavier's; attention's biases 0 */
     bool same_init;     /* all blocks begin alike: torch's nn.TransformerEncoder copies one layer */
     bool decay_vectors; /* weight decay for biases and gains too */
+    const char *dumped; /* what the names of its activations begin with, where a model has two stacks; or NULL */
 } BlockConfig;
 
 /* What a block's backward reads. All [N, C] of the activations' type unless said. */

@@ -52,7 +52,8 @@ static void add_decoder(Pretrain *p) {
                           .first_site = SITE_DECODER,
                           .torch_init = true,
                           .same_init = true,
-                          .decay_vectors = true};
+                          .decay_vectors = true,
+                          .dumped = "decoder."};
     p->mask = param_add(table, INIT_NORMAL, 0.02f, true, 1, e, "decoder.mask_token");
     param_file_shape(table, 3, (const int64_t[]){1, 1, e});
     p->positions = param_add(table, INIT_NORMAL, 0.02f, true, PSD_PATCHES, e, "decoder.pos_embed");

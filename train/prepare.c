@@ -222,6 +222,13 @@ static void resume(Training *t) {
            (long long)t->state.epoch, (long long)t->state.batch_index);
 }
 
+/* The program's name for the option of the base checkpoint. */
+static const char *base_option(const Training *t) {
+    for (int i = 0; i < t->n_rows; i++)
+        if (t->rows[i].value == (const void *)&t->options->base_checkpoint) return t->rows[i].name;
+    return "base-checkpoint";
+}
+
 static void import_base(Training *t, const ImportRules *rules) {
     const char *path = t->options->base_checkpoint;
     ImportReport *r = &t->import;
@@ -229,7 +236,7 @@ static void import_base(Training *t, const ImportRules *rules) {
     char aside[32] = "";
     if (!checkpoint_import(path, &t->model->params, rules, host_view(t, 0), &t->source, &t->carried, &t->n_carried, r,
                            &error))
-        die("--base-checkpoint %s: %s", path, error.text);
+        die("--%s %s: %s", base_option(t), path, error.text);
     if (r->aside) snprintf(aside, sizeof aside, ", %d left aside", r->aside);
     printf("[Base] %s: %d tensors loaded, %d resized, %d carried along untouched%s, %d skipped, %d missing%s%s\n", path,
            r->loaded, r->resized, r->carried, aside, r->skipped, r->missing, r->missing ? ": " : "",
@@ -282,7 +289,7 @@ void train_prepare_inference(Training *t) {
     t->inference = true;
     allocate(t);
     memset(host_view(t, 0), 0, (size_t)t->model->params.flat_count * sizeof(float));
-    if (!t->options->base_checkpoint) die_usage("there are no weights: give --base-checkpoint");
+    if (!t->options->base_checkpoint) die_usage("there are no weights: give --%s", base_option(t));
     import_base(t, &(ImportRules){.only = all, .n_only = 1});
     upload_parts(t, 1);
     if (tensor_given(t->model->half_weights)) cast(t->device, t->model->half_weights, t->model->weights);
