@@ -118,15 +118,16 @@ static int own_rows(PsdRun *o, CommandOption *rows) {
         ROW(TRAINING, "early-stopping-patience", NULL, OPTION_INT, &o->patience, pretrain ? "0" : "10", 0, 1e6, "N",
             "epochs without a better validation after which the training ends; 0: never"),
         ROW(FINE, "pretrained", NULL, OPTION_TEXT, &o->train.base_checkpoint, NULL, 0, 0, "PATH",
-            "the encoder to start from: a checkpoint, a .safetensors or a Lightning .ckpt; none: from scratch"),
+            "the encoder to start from: a checkpoint, a .safetensors or a Lightning .ckpt, of which the head is taken "
+            "along if it has one; none: from scratch"),
         ROW(JUDGING, "checkpoint", NULL, OPTION_TEXT, &o->train.base_checkpoint, NULL, 0, 0, "PATH",
             "the classifier: a checkpoint directory, a .safetensors or a Lightning .ckpt"),
         ROW(FINE, "freeze-encoder", NULL, OPTION_FLAG, &o->freeze_encoder, "false", 0, 0, NULL,
             "train the head alone; the encoder then has no dropout either"),
         ROW(FINE, "encoder-lr-scale", NULL, OPTION_FLOAT, &o->encoder_lr_scale, "-1", -1, 1e3, "X",
             "the encoder's learning rate, as a share of the head's; -1: 0.1 with --pretrained, 1 from scratch"),
-        ROW(FINE, "class-weights", NULL, OPTION_CHOICE, &o->class_weights, "auto", 0, 0, "auto|none",
-            "weigh the classes of the loss by one over how many samples each has"),
+        ROW(FINE, "class-weights", NULL, OPTION_TEXT, &o->class_weights, "auto", 0, 0, "auto|none|W,W,...",
+            "weigh the classes of the loss by one over how many samples each has, or by these 6 numbers"),
         ROW(JUDGING, "part", NULL, OPTION_CHOICE, &o->part, "test", 0, 0, "test|val|train", "which rows of the split"),
         ROW(EVAL, "tag", NULL, OPTION_TEXT, &o->tag, "finetuned", 0, 0, "NAME", "names the files that are written"),
         ROW(MODEL | ALL, "size", NULL, OPTION_CHOICE, &o->size, "medium", 0, 0, "tiny|small|l4|medium|large",
@@ -227,18 +228,23 @@ static void adopt_model(Option *rows, int n, const char *checkpoint) {
     char *beside = path_directory(checkpoint);
     char *path[] = {path_join(checkpoint, "state.json"), path_join(beside, "state.json")};
     json_t *state = NULL;
+    int n_adopted = 0;
     for (int i = 0; i < 2 && !state; i++) state = json_load_file(path[i], 0, NULL);
     const json_t *options = json_object_get(state, "options");
     for (int i = 0; i < n; i++) {
         const json_t *value = json_object_get(options, rows[i].name);
         void *to = rows[i].value;
-        if (rows[i].given || !belongs_to_model(&rows[i])) continue;
+        if (rows[i].given || !value || !belongs_to_model(&rows[i])) continue;
         if (rows[i].type == OPTION_FLAG && json_is_boolean(value)) *(bool *)to = json_is_true(value);
         if (rows[i].type == OPTION_INT && json_is_integer(value)) *(int64_t *)to = json_integer_value(value);
         if (rows[i].type == OPTION_FLOAT && json_is_number(value)) *(double *)to = json_number_value(value);
         if (rows[i].type == OPTION_CHOICE && json_is_string(value)) /* lives as long as the process */
             *(const char **)to = xstrdup(json_string_value(value));
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+        printf("%s %s %s", n_adopted++ ? "," : "[Model] as its checkpoint says:", rows[i].name, text);
+        free(text);
     }
+    if (n_adopted) printf("\n");
     json_decref(state);
     free(path[0]);
     free(path[1]);
@@ -253,7 +259,7 @@ static void resolve(PsdRun *o, Option *rows, int n) {
     if (strcmp(o->accelerator, "auto")) o->train.device = strcmp(o->accelerator, "gpu") ? o->accelerator : "cuda";
     if (o->command != RUN) train_options_resolve(&o->train, rows, n);
     if (o->train.manifest.count > 1) die_usage("%d manifests; one is expected", o->train.manifest.count);
-    if (o->command == RUN && !o->train.manifest.count) die_usage("no data: give the manifest with -m");
+    if (!o->train.manifest.count) die_usage("no data: give the manifest with -m");
     if (!o->split) die_usage("which rows? give --split: prepare_psd writes such files");
     if ((1 << o->command) & TRAINING && o->warmup_epochs >= o->train.epochs)
         die_usage("--warmup-epochs %lld are all of the %lld epochs", (long long)o->warmup_epochs,
@@ -487,16 +493,31 @@ static double judge(const Training *t, const float *outputs, int64_t n, double *
     return -values[0];
 }
 
+/* "0.5,1,1.5,2,0.8,1.2" */
+static void read_class_weights(const char *text, double *weights) {
+    const char *at = text;
+    bool fine = true;
+    for (int c = 0; c < PSD_CLASSES && fine; c++) {
+        char *end;
+        weights[c] = strtod(at, &end);
+        fine = end > at && isfinite(weights[c]) && weights[c] > 0 && *end == (c + 1 < PSD_CLASSES ? ',' : 0);
+        at = end + 1;
+    }
+    if (!fine) die_usage("--class-weights: expected auto, none or %d numbers above 0, found %s", PSD_CLASSES, text);
+}
+
 static void weigh_classes(const PsdRun *o, Data *data) {
     int64_t counts[PSD_CLASSES];
-    double weights[PSD_CLASSES];
-    for (int c = 0; c < PSD_CLASSES; c++) data->class_weights[c] = 1;
+    double weights[PSD_CLASSES] = {1, 1, 1, 1, 1, 1};
     Dataset *samples = samples_of(o, data, PSD_TRAIN);
     psd_dataset_classes(samples, counts);
-    metrics_class_weights(counts, PSD_CLASSES, METRICS_WEIGHTS_INVERSE, weights);
+    if (!strcmp(o->class_weights, "auto"))
+        metrics_class_weights(counts, PSD_CLASSES, METRICS_WEIGHTS_INVERSE, weights);
+    else if (strcmp(o->class_weights, "none"))
+        read_class_weights(o->class_weights, weights);
     printf("[Data] training samples (class weights):");
     for (int c = 0; c < PSD_CLASSES; c++) {
-        if (!strcmp(o->class_weights, "auto")) data->class_weights[c] = (float)weights[c];
+        data->class_weights[c] = (float)weights[c];
         printf(" %s %lld (%.4f)%s", class_names[c], (long long)counts[c], (double)data->class_weights[c],
                c + 1 < PSD_CLASSES ? "," : "\n");
     }
@@ -508,8 +529,37 @@ static void freeze_encoder(ParamTable *table) {
         if (!table->items[i].group && !table->items[i].buffer) table->items[i].frozen_rows = table->items[i].rows;
 }
 
+/* Whether a file, or a checkpoint directory, has all of the model's head, of the same shapes. */
+static bool has_head(const char *path, const Model *model) {
+    static const char *const before[] = {"", "state_dict.", "state_dict._orig_mod."}; /* the latter in Lightning's */
+    char *inside = path_join(path, "model.safetensors"), name[128];
+    TensorFile file;
+    Error error;
+    if (!tensor_file_open(access(inside, F_OK) ? path : inside, &file, &error))
+        die("--pretrained %s: %s", path, error.text);
+    int wanted = 0, there = 0, fit = 0;
+    for (int i = 0; i < model->params.count; i++) {
+        const Param *p = &model->params.items[i];
+        const StoredTensor *found = NULL;
+        for (int k = 0; k < 3 && p->group && !found; k++) {
+            snprintf(name, sizeof name, "%s%s", before[k], p->name);
+            found = tensor_file_find(&file, name);
+        }
+        wanted += p->group > 0;
+        there += found != NULL;
+        fit += found && found->rank == p->rank && !memcmp(found->dims, p->dims, (size_t)p->rank * sizeof *p->dims);
+    }
+    if (there) printf("[Base] %s has a head: %s\n", path, fit == wanted ? "taken along" : "another one, left aside");
+    tensor_file_close(&file);
+    free(inside);
+    return fit == wanted;
+}
+
 static int finetune(PsdRun *o) {
-    static const char *const encoder_names[] = {"patch_embed.", "encoder."}, *const judged[] = {"macro_f1"};
+    /* What is taken of a base checkpoint, the head last; the CNN has no patches to embed. */
+    static const char *const names[] = {"encoder.", "patch_embed.", "classifier."}, *const judged[] = {"macro_f1"};
+    static const char *const of_cnn[] = {"encoder.", "classifier."};
+    bool cnn = !strcmp(o->encoder, "cnn");
     Data data = data_open(o);
     weigh_classes(o, &data);
     Dataset *samples = samples_of(o, &data, PSD_TRAIN), *validation = dataset_of(o, &data, PSD_VAL);
@@ -533,12 +583,12 @@ static int finetune(PsdRun *o) {
                   .judged = judged,
                   .n_judged = 1,
                   .patience = o->patience,
-                  .import_only = encoder_names,
-                  .n_import_only = few                          ? 0
-                                   : !strcmp(o->encoder, "cnn") ? 1
-                                                                : 2,
+                  .import_only = cnn ? of_cnn : names,
+                  .n_import_only = cnn ? 1 : 2,
                   .context = &data};
-    if (!strcmp(o->encoder, "cnn")) t.import_only = encoder_names + 1;
+    char *resumed = o->train.resume ? checkpoint_resolve(o->train.output_dir, o->train.resume) : NULL;
+    if (!resumed && o->train.base_checkpoint && has_head(o->train.base_checkpoint, t.model)) t.n_import_only++;
+    free(resumed);
     if (o->freeze_encoder) freeze_encoder(&t.model->params);
     int status = train(o, &t);
     close_all(&t, &data);
@@ -650,14 +700,15 @@ static Line line_of(const PsdRun *o, Command command, const char *split, const c
     add(&line, "--manifest", "%s", o->train.manifest.text[0]);
     add(&line, "--split", "%s", split);
     if (sensor) add(&line, "--sensor", "%s", sensor);
+    if (o->shots) add(&line, "--shots", "%lld", (long long)o->shots);
     if (trains && given(o, "size")) add(&line, "--size", "%s", o->size);
     if (trains && given(o, "encoder")) add(&line, "--encoder", "%s", o->encoder);
-    if (trains) add(&line, "--seed", "%lld", (long long)o->train.seed);
+    if (trains && (given(o, "seed") || o->shots)) add(&line, "--seed", "%lld", (long long)o->train.seed);
     if (trains) add(&line, "--resume", "auto");
     if (trains && o->hop) add(&line, "--hop", "%s", "");
     if (trains && given(o, "limit")) add(&line, "--limit", "%.17g", o->limit);
-    add(&line, "--device", "%s", o->train.device);
-    add(&line, "--threads", "%lld", (long long)o->train.threads);
+    if (strcmp(o->train.device, "auto")) add(&line, "--device", "%s", o->train.device);
+    if (o->train.threads) add(&line, "--threads", "%lld", (long long)o->train.threads);
     if (o->train.amp) add(&line, "--amp", "%s", "");
     if (o->train.no_tf32) add(&line, "--no-tf32", "%s", "");
     return line;
@@ -741,10 +792,9 @@ static bool run_few_shots(const PsdRun *o, const char *directory, const char *se
         if (!to_test) printf("[Run] %s: %d rows a class leave none to test on: left out\n", sensor, shots[k]);
         for (int64_t r = 0; r < o->repeats && go_on && to_test; r++) {
             char *to = xformat("%s/shots_%d_seed_%lld", directory, shots[k], (long long)(o->train.seed + r));
-            PsdRun seeded = *o;
+            PsdRun seeded = with;
             seeded.train.seed += r;
             Line line = line_of(&seeded, FINETUNE, o->split, sensor);
-            add(&line, "--shots", "%d", shots[k]);
             add(&line, "--output-dir", "%s", to);
             add(&line, "--pretrained", "%s", from);
             add(&line, "--epochs", "%d", 30);
@@ -755,7 +805,6 @@ static bool run_few_shots(const PsdRun *o, const char *directory, const char *se
             char *last = path_join(to, "last");
             if (go_on) {
                 Line judge_line = line_of(&seeded, EVALUATE, o->split, sensor);
-                add(&judge_line, "--shots", "%d", shots[k]);
                 add(&judge_line, "--checkpoint", "%s", last);
                 add(&judge_line, "--output-dir", "%s", to);
                 go_on = carry_out(&judge_line, device, &results[*n]);
@@ -808,7 +857,6 @@ static bool run_sensors(const PsdRun *o, Device **device) {
 }
 
 static int run(const PsdRun *o, Device **device) {
-    make_directories(o->train.output_dir);
     bool done = strcmp(o->protocol, "pooled") ? run_sensors(o, device)
                                               : run_once(o, o->train.output_dir, o->split, NULL, device, NULL);
     if (!done) printf("[Run] stopped by signal %d; the same command goes on\n", stop_signal());
@@ -846,7 +894,8 @@ static int command_main(int argc, char **argv, Device **device, Evaluation *resu
     o.n_rows = n_rows;
     options_parse(&headers[o.command], rows, n_rows, argc - 1, argv + 1);
     resolve(&o, rows, n_rows);
-    if (!*device) *device = device_open(o.train.device, (int)o.train.threads, o.train.no_tf32, &o.device_why);
+    if (!*device && o.command != RUN) /* run's first command opens it, and says why it is no GPU */
+        *device = device_open(o.train.device, (int)o.train.threads, o.train.no_tf32, &o.device_why);
     o.device = *device;
     switch (o.command) {
     case PRETRAIN:

@@ -6,13 +6,15 @@ torch_protocol2.pth, torch_protocol4.pth: a nested training checkpoint with ever
 views, parameters, counters, numpy scalars and generator states. torch_expected.safetensors: its tensors under dotted
 names, written by the safetensors library. torch_lightning.ckpt: what PyTorch Lightning saves of a module whose encoder
 was compiled, with the keys that it puts beside the state dict; torch_lightning.safetensors: the weights, under the names
-that they have without the compiler.
+that they have without the compiler. torch_classifier.ckpt, torch_classifier.safetensors: the same of a small classifier
+of power spectra (psd_torch.py), of which nothing but the weights and the hyper-parameters is kept.
 """
 
 import collections
 import sys
 
 import numpy
+import psd_torch
 import safetensors.torch
 import torch
 
@@ -104,15 +106,31 @@ def lightning():
     }
 
 
+def classifier():
+    torch.manual_seed(3)
+    module = psd_torch.Classifier(16, 1, 2, 24, 8)
+    plain = {name: tensor.detach().float().contiguous() for name, tensor in module.state_dict().items()}
+    return plain, {
+        "epoch": 4,
+        "global_step": 35,
+        "pytorch-lightning_version": "2.2.1",
+        "state_dict": collections.OrderedDict(
+            (name.replace("encoder.", "encoder._orig_mod."), tensor) for name, tensor in plain.items()
+        ),
+        "hparams_name": "kwargs",
+        "hyper_parameters": {"d_model": 16, "n_layers": 1, "n_heads": 2, "pretrained_ckpt": "/moved/away.ckpt"},
+    }
+
+
 def main():
     folder = sys.argv[1]
     tree = build()
     for protocol in (2, 4):
         torch.save(tree, f"{folder}/torch_protocol{protocol}.pth", pickle_protocol=protocol)
     safetensors.torch.save_file(flatten(tree, "", {}), f"{folder}/torch_expected.safetensors")
-    weights, checkpoint = lightning()
-    torch.save(checkpoint, f"{folder}/torch_lightning.ckpt")
-    safetensors.torch.save_file(weights, f"{folder}/torch_lightning.safetensors")
+    for name, (weights, checkpoint) in {"lightning": lightning(), "classifier": classifier()}.items():
+        torch.save(checkpoint, f"{folder}/torch_{name}.ckpt")
+        safetensors.torch.save_file(weights, f"{folder}/torch_{name}.safetensors")
 
 
 main()

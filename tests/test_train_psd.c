@@ -1,0 +1,884 @@
+/* train_psd seen from outside: losses, gradients and five optimizer steps against the independent implementation in
+ * torch (tests/reference/make_golden_psd.py); schedules; runs that are stopped and resumed; whole runs over sensors;
+ * what evaluation says; and a clear line for everything that can be wrong. */
+#include "tests/psd_rig.h"
+#include "tests/train_rig.h"
+
+static char output[1 << 16];
+static char *data; /* the directory of the toy data */
+
+/* Runs train_psd; the exit status. What it said is in `output`. */
+static int psd(const char *format, ...) PRINTF_LIKE(1, 2);
+static int psd(const char *format, ...) {
+    char options[4096];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(options, sizeof options, format, arguments);
+    va_end(arguments);
+    return run_command(output, sizeof output, "%s %s", program_at("train_psd"), options);
+}
+
+#define must(...)                                                                                                      \
+    do {                                                                                                               \
+        int status_ = psd(__VA_ARGS__);                                                                                \
+        if (status_) fail_msg("exit status %d:\n%s", status_, output);                                                 \
+    } while (0)
+
+/* ---- data ---- */
+
+static void write_store(const char *path, const PsdStore *s, const char *sensors) {
+    int32_t *files = xcalloc((size_t)s->n, sizeof *files);
+    float *snr = xcalloc((size_t)s->n, sizeof *snr);
+    for (int64_t i = 0; i < s->n; i++) snr[i] = (float)(i % 30);
+    TensorToWrite tensors[8] = {{"psd", "F32", 2, {s->n, PSD_BINS}, s->psd}, {"label", "I32", 1, {s->n}, s->labels},
+                                {"sensor", "I32", 1, {s->n}, s->sensors},    {"file", "I32", 1, {s->n}, files},
+                                {"row", "I32", 1, {s->n}, s->rows},          {"snr", "F32", 1, {s->n}, snr}};
+    if (s->positive) tensors[6] = (TensorToWrite){"positive", "I32", 1, {s->n}, s->positive};
+    if (s->positive) tensors[7] = (TensorToWrite){"visible", "I32", 2, {s->n, s->n_visible}, s->visible};
+    const char *const keys[] = {"sensors"}, *const values[] = {sensors};
+    Error error;
+    if (!safetensors_write(path, tensors, s->positive ? 8 : 6, keys, values, 1, &error)) fail_msg("%s", error.text);
+    free(files);
+    free(snr);
+}
+
+/* Three sensors with all six classes, ROWS of each; a class is a bump of its own width. Row i has the class
+ * i / ROWS % 6 and the sensor i / ROWS / 6. */
+enum { SENSORS = 3, ROWS = 16, TOY = SENSORS * PSD_CLASSES * ROWS };
+
+static void write_toy(const char *path, int32_t first_label) {
+    PsdStore s = {.n = TOY, .psd = xmalloc(TOY * PSD_BINS * sizeof(float))};
+    s.labels = xcalloc(TOY, sizeof(int32_t));
+    s.sensors = xcalloc(TOY, sizeof(int32_t));
+    s.rows = xcalloc(TOY, sizeof(int32_t));
+    for (int i = 0; i < TOY; i++) {
+        s.labels[i] = i / ROWS % PSD_CLASSES;
+        s.sensors[i] = i / ROWS / PSD_CLASSES;
+        s.rows[i] = i;
+        double width = 8 + 14 * s.labels[i];
+        for (int k = 0; k < PSD_BINS; k++) {
+            float noise = philox_normal((uint64_t)i, PURPOSE_TEST, 0, (uint64_t)k);
+            s.psd[i * PSD_BINS + k] =
+                (float)(2 * exp(-pow((k - 100) / width, 2)) + 0.3 * sin(0.05 * k * (1 + s.sensors[i]))) + 0.6f * noise;
+        }
+    }
+    s.labels[0] = first_label;
+    write_store(path, &s, "[\"s00\", \"s01\", \"s02\"]");
+    free(s.psd);
+    free(s.labels);
+    free(s.sensors);
+    free(s.rows);
+}
+
+/* Of every class of every sensor but `without`, the rows [from, to) of ROWS, as "name": [...]. */
+static void print_part(FILE *file, const char *name, int only, int without, int from, int to) {
+    fprintf(file, "\"%s\": [", name);
+    for (int i = 0, n = 0; i < TOY; i++) {
+        int sensor = i / ROWS / PSD_CLASSES, row = i % ROWS;
+        if (sensor == without || (only >= 0 && sensor != only) || row < from || row >= to) continue;
+        fprintf(file, "%s%d", n++ ? ", " : "", i);
+    }
+    fprintf(file, "]");
+}
+
+static FILE *open_data(const char *name) {
+    char *path = path_join(data, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    free(path);
+    return file;
+}
+
+/* pooled.json: 180 rows to train on, 54, 54. loso.json: 156, 36 and the sensor's 96. few.json: K of each class. */
+static void write_splits(void) {
+    FILE *pooled = open_data("pooled.json"), *loso = open_data("loso.json"), *few = open_data("few.json");
+    static const struct {
+        const char *name;
+        int from, to;
+    } parts[] = {{"{\"train", 0, 10}, {"val", 10, 13}, {"test", 13, ROWS}};
+    fprintf(pooled, "{");
+    for (int p = 0; p < 3; p++) {
+        print_part(pooled, parts[p].name + (p == 0 ? 2 : 0), -1, -1, parts[p].from, parts[p].to);
+        fprintf(pooled, p < 2 ? ", " : "}");
+    }
+    for (int s = 0; s < SENSORS; s++) {
+        fprintf(loso, "%s\"s%02d\": {", s ? ", " : "{", s);
+        print_part(loso, "train", -1, s, 0, 13);
+        fprintf(loso, ", ");
+        print_part(loso, "val", -1, s, 13, ROWS);
+        fprintf(loso, ", ");
+        print_part(loso, "test", s, -1, 0, ROWS);
+        fprintf(loso, "}");
+        fprintf(few, "%s\"s%02d\": {", s ? ", " : "{", s);
+        for (int k = 0; k < 4; k++) {
+            static const int shots[] = {5, 10, 50, 100};
+            fprintf(few, "%s\"%d\": {", k ? ", " : "", shots[k]);
+            print_part(few, "finetune", s, -1, 0, shots[k]);
+            fprintf(few, ", ");
+            print_part(few, "test", s, -1, shots[k], ROWS);
+            fprintf(few, "}");
+        }
+        fprintf(few, "}");
+    }
+    fprintf(loso, "}");
+    fprintf(few, "}");
+    assert_int_equal(fclose(pooled) | fclose(loso) | fclose(few), 0);
+}
+
+static int make_toy(void **state) {
+    (void)state;
+    data = scratch_directory();
+    char *toy = path_join(data, "toy.safetensors"), *with_unknown = path_join(data, "unknown.safetensors");
+    write_toy(toy, 0);
+    write_toy(with_unknown, 6);
+    write_splits();
+    free(toy);
+    free(with_unknown);
+    return 0;
+}
+
+/* What most runs have in common: the toy data, its pooled split, and a model that takes a millisecond. */
+static const char *toy_options(const char *command) {
+    static char text[8][512];
+    static int at;
+    char *out = text[at++ % 8];
+    snprintf(out, sizeof text[0], "%s -m %s/toy.safetensors --split %s/pooled.json --threads 1", command, data, data);
+    return out;
+}
+
+/* ---- predictions ---- */
+
+/* A row of predictions_TAG.csv. */
+typedef struct {
+    int id, truth, predicted;
+    double p[PSD_CLASSES];
+} Said;
+
+static int class_of(const char *name) {
+    static const char *const names[] = {"dab", "dvbt", "fm", "gsm", "lte", "tetra"};
+    for (int c = 0; c < PSD_CLASSES; c++)
+        if (!strcmp(name, names[c])) return c;
+    fail_msg("%s is no class", name);
+    return -1;
+}
+
+/* Rows of id,sensor,snr,truth,prediction,p_dab,...; how many. */
+static int read_predictions(const char *directory, Said *said, int most) {
+    char *path = path_join(directory, "predictions_finetuned.csv"), *text = read_text(path);
+    int n = 0;
+    assert_int_equal(strncmp(text, "id,sensor,snr,truth,prediction,p_dab,", 37), 0);
+    for (char *line = strchr(text, '\n') + 1; *line; line = strchr(line, '\n') + 1, n++) {
+        char truth[16], predicted[16];
+        assert_true(n < most);
+        Said *s = &said[n];
+        assert_int_equal(sscanf(line, "%d,%*[^,],%*[^,],%15[^,],%15[^,],%lf,%lf,%lf,%lf,%lf,%lf", &s->id, truth,
+                                predicted, &s->p[0], &s->p[1], &s->p[2], &s->p[3], &s->p[4], &s->p[5]),
+                         9);
+        s->truth = class_of(truth);
+        s->predicted = class_of(predicted);
+    }
+    free(text);
+    free(path);
+    return n;
+}
+
+/* ---- the golden steps ---- */
+
+typedef struct {
+    const char *name, *options;
+    int columns; /* of the losses */
+    int least;   /* gradients that the file has */
+} Golden;
+
+static Model *golden_cnn(bool pretraining) {
+    static const PsdPretrainConfig mpae = {.encoder = {.cnn = true, .d_model = 16},
+                                           .decoder_dim = 16,
+                                           .decoder_layers = 1,
+                                           .projection_dim = 12,
+                                           .sicr_weight = 0.1f,
+                                           .temperature = 0.07f};
+    static const PsdClassifierConfig classifier = {.encoder = {.cnn = true, .d_model = 32}, .head_dim = 24};
+    return pretraining ? psd_pretrain_open(&mpae) : psd_classifier_open(&classifier);
+}
+
+/* The weights that a golden run starts from: in the file itself, or formulas. */
+static char *write_base(const char *directory, const Golden *g) {
+    if (!strstr(g->options, "cnn")) return xformat("tests/reference/golden/%s.safetensors", g->name);
+    Model *model = golden_cnn(g->columns == 3);
+    const ParamTable *table = &model->params;
+    char *path = path_join(directory, "base.safetensors");
+    float *flat = xcalloc((size_t)table->flat_count, sizeof *flat);
+    TensorToWrite *tensors = xcalloc((size_t)table->count, sizeof *tensors);
+    Error error;
+    params_initialize(table, flat, 1);
+    fill_parameters(table, flat);
+    for (int i = 0; i < table->count; i++) {
+        const Param *p = &table->items[i];
+        tensors[i] = (TensorToWrite){.name = p->name, .dtype = "F32", .rank = p->rank, .data = flat + p->offset};
+        memcpy(tensors[i].dims, p->dims, (size_t)p->rank * sizeof *p->dims);
+    }
+    if (!safetensors_write(path, tensors, table->count, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
+    model->close(model);
+    free(flat);
+    free(tensors);
+    return path;
+}
+
+/* The eight golden spectra to train on, and their partners behind them. */
+static void write_golden_data(const char *directory, const char *name) {
+    GoldenSpectra g = golden_spectra(name);
+    char *store = path_join(directory, "store.safetensors"), *split = path_join(directory, "split.json");
+    for (int64_t i = 8 * g.store.n_visible; i < g.store.n * g.store.n_visible; i++)
+        g.store.visible[i] = g.store.visible[i % g.store.n_visible]; /* of the partners: any */
+    write_store(store, &g.store, "[\"one\"]");
+    write_text(split, "{\"train\": [0, 1, 2, 3, 4, 5, 6, 7], \"val\": [], \"test\": []}");
+    golden_spectra_close(&g);
+    free(store);
+    free(split);
+}
+
+/* Every tensor PREFIX + name of the golden file against the same of another; of large ones only every so many-th number
+ * is in it. The third of the keys' bias is left out where it is noise (tests/golden.h). Returns how many. */
+static int compare_files(const TensorFile *golden, const char *prefix, const TensorFile *file, const char *as,
+                         bool noise) {
+    int n = 0;
+    double worst = 0;
+    for (int t = 0; t < golden->n_tensors; t++) {
+        const StoredTensor *tensor = &golden->tensors[t];
+        size_t length = strlen(prefix);
+        if (strncmp(tensor->name, prefix, length) || strstr(tensor->name, "num_batches_tracked") ||
+            strstr(tensor->name, "eval_logits"))
+            continue;
+        const char *name = tensor->name + length;
+        float *want = floats(golden, "", tensor->name), *got = floats(file, as, name);
+        int64_t count = find(file, as, name)->count, step = tensor->count == count ? 1 : GOLDEN_STRIDE;
+        assert_int_equal(tensor->count, (count + step - 1) / step);
+        for (int64_t e = 0; e < tensor->count; e++) {
+            bool key = noise && strstr(name, "in_proj_bias") && e / (count / 3) == 1;
+            got[e] = key ? want[e] : got[e * step];
+        }
+        double error = relative_error(got, want, tensor->count);
+        if (!(error <= golden_tolerance)) fail_msg("%s%s: relative error %.3g", prefix, name, error);
+        worst = error > worst ? error : worst;
+        free(want);
+        free(got);
+        n++;
+    }
+    print_message("%s* of %d tensors: largest relative error %.2g\n", prefix, n, worst);
+    return n;
+}
+
+/* Rows of an activation, which are in the order of the batch, against the golden ones, which are in the data's. */
+static void check_activation(const TensorFile *golden, const char *want_name, const TensorFile *dump, const char *name,
+                             int64_t from) {
+    const int32_t *spectra = find(dump, "", "micro0.batch.spectra")->data;
+    float *want = floats(golden, "", want_name), *got = floats(dump, "micro0.", name);
+    int64_t width = find(golden, "", want_name)->count / 8;
+    for (int b = 0; b < 8; b++)
+        assert_close(want_name, got + (from + b) * width, want + spectra[b] * width, width, golden_tolerance);
+    free(want);
+    free(got);
+}
+
+static void check_steps(const TensorFile *golden, const char *run, int columns) {
+    static const char *const names[2][2] = {{"train/loss", NULL}, {"train/mae_loss", "train/sicr_loss"}};
+    float *losses = floats(golden, "", "losses"), *norms = floats(golden, "", "norms");
+    double values[8];
+    for (int m = 0; m < (columns == 3 ? 2 : 1); m++) {
+        assert_int_equal(logged(run, "train", names[columns == 3][m], values, 8), 5);
+        for (int k = 0; k < 5; k++) {
+            double want = (double)losses[columns * k + m];
+            assert_near(values[k], want, golden_tolerance * want);
+        }
+    }
+    assert_int_equal(logged(run, "train", "train/grad_norm", values, 8), 5);
+    for (int k = 0; k < 5; k++) assert_near(values[k], norms[k], golden_tolerance * (double)norms[k]);
+    free(losses);
+    free(norms);
+}
+
+/* What the weights after five steps say of the same spectra, in evaluation: batch norms by their running statistics. */
+static void check_evaluation(const TensorFile *golden, const char *run) {
+    float *logits = floats(golden, "", "after.eval_logits");
+    Said said[8];
+    must("evaluate -m %s/store.safetensors --split %s/split.json --checkpoint %s/run/last --part train -o %s", run, run,
+         run, run);
+    assert_int_equal(read_predictions(run, said, 8), 8);
+    for (int i = 0; i < 8; i++) {
+        double sum = 0;
+        assert_int_equal(said[i].id, i);
+        for (int c = 0; c < PSD_CLASSES; c++) sum += exp((double)logits[i * PSD_CLASSES + c]);
+        for (int c = 0; c < PSD_CLASSES; c++)
+            assert_near(said[i].p[c], exp((double)logits[i * PSD_CLASSES + c]) / sum, golden_tolerance);
+    }
+    free(logits);
+}
+
+/* Five steps of one batch; a million epochs of which five are trained have no cosine to speak of: (pi 4e-6)^2. */
+static void check_golden(const Golden *g) {
+    char *run = scratch_directory(), *base = write_base(run, g);
+    bool pretraining = g->columns == 3;
+    write_golden_data(run, g->name);
+    must("%s -m %s/store.safetensors --split %s/split.json -o %s/run -b 8 --epochs 1000000 --max-steps 5 "
+         "--learning-rate 1e-3 --min-learning-rate 0 --weight-decay 1e-2 --dropout 0 --log-interval 1 --threads 1 "
+         "--debug-dump %s/dump %s %s %s",
+         pretraining ? "pretrain" : "finetune --head-dropout 0 --class-weights 0.5,1,1.5,2,0.8,1.2", run, run, run, run,
+         pretraining ? "--base-checkpoint" : "--pretrained", base, g->options);
+    if (!pretraining) assert_contains(output, "has a head: taken along");
+    char *to = path_join(run, "run"), *last = path_join(to, "last");
+    TensorFile golden = open_golden(g->name), dump = open_in(run, "dump"), after = open_in(last, "model.safetensors");
+    assert_true(compare_files(&golden, "grad.", &dump, "grad.", false) >= g->least);
+    assert_true(compare_files(&golden, "after.", &after, "", true) >= g->least);
+    check_steps(&golden, to, g->columns);
+    if (pretraining) {
+        check_activation(&golden, "step0.z", &dump, "sicr.z", 0);
+        check_activation(&golden, "step0.z_positive", &dump, "sicr.z", 8);
+        check_activation(&golden, "step0.prediction", &dump, "mae.predicted", 0);
+        check_activation(&golden, "step0.target", &dump, "mae.targets", 0);
+    } else {
+        check_activation(&golden, "step0.logits", &dump, "logits", 0);
+        check_evaluation(&golden, run);
+    }
+    float *loss = floats(&dump, "", "loss"), *losses = floats(&golden, "", "losses");
+    assert_near(*loss, losses[g->columns - 1], golden_tolerance * (double)losses[g->columns - 1]);
+    free(loss);
+    free(losses);
+    tensor_file_close(&golden);
+    tensor_file_close(&dump);
+    tensor_file_close(&after);
+    char *owned[] = {run, base, to, last};
+    for (int i = 0; i < 4; i++) free(owned[i]);
+}
+
+static void five_steps_are_the_golden_ones(void **state) {
+    (void)state;
+    static const Golden all[] = {
+        {"psd_mpae", "--size tiny --mask-ratio 0.5", 3, 41},
+        {"psd_mpae2",
+         "--d-model 24 --n-layers 2 --n-heads 2 --ffn-dim 40 --decoder-dim 16 --decoder-layers 2 --projection-dim 12",
+         3, 65},
+        {"psd_mpae_cnn", "--encoder cnn --d-model 16 --decoder-dim 16 --decoder-layers 1 --projection-dim 12", 3, 59},
+        {"psd_classifier", "--d-model 64 --n-layers 2 --n-heads 4 --ffn-dim 128 --hidden-dim 48 --encoder-lr-scale 0.1",
+         1, 35},
+        {"psd_cnn", "--encoder cnn --d-model 32 --hidden-dim 24 --encoder-lr-scale 0.1", 1, 36},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) check_golden(&all[i]);
+}
+
+/* ---- schedules ---- */
+
+/* To the digits that the reference's schedules were printed with, seven or eight at least. */
+static void check_rates(const char *run, const char *key, const double *want, int n, int epochs, double relative) {
+    double rates[64];
+    assert_int_equal(logged(run, "train", key, rates, 64), epochs);
+    for (int e = 0; e < n; e++)
+        if (want[e] > 0) assert_near(rates[e], want[e], relative * want[e]);
+}
+
+/* An epoch is one step: -b takes all samples. */
+static void rates_follow_the_epochs(void **state) {
+    (void)state;
+    static const double pretraining[20] = {2e-6,      4.16e-5,     8.12e-5,     1.208e-4,    1.604e-4,
+                                           2e-4,      1.978257e-4, 1.913978e-4, 1.809972e-4, 1.670785e-4,
+                                           1.5025e-4, 1.312472e-4, 1.109006e-4, 9.009942e-5, 6.975281e-5,
+                                           5.075e-5,  3.392150e-5, 2.000281e-5, 9.602227e-6, 3.174314e-6};
+    static const double encoder[50] = {2e-5, 1.9980365948e-5, [25] = 1.005e-5, [48] = 1.7845872e-7, 1.1963405e-7};
+    static const double head[50] = {2e-4, 1.9980277151e-4, [25] = 1.0005e-4, [48] = 8.8813560e-7, 2.9722849e-7};
+    char *run = scratch_directory(), *base = path_join(run, "last"), *tuned = scratch_directory();
+    must("%s -o %s --size tiny -b 180 --epochs 20 --warmup-epochs 5 --log-interval 1", toy_options("pretrain"), run);
+    check_rates(run, "train/lr", pretraining, 20, 20, 5e-7);
+    must("%s -o %s -b 180 --pretrained %s --log-interval 1 --early-stopping-patience 0", toy_options("finetune"), tuned,
+         base);
+    assert_contains(output, "[Model] as its checkpoint says:");
+    check_rates(tuned, "train/lr", encoder, 50, 50, 3e-8);
+    check_rates(tuned, "train/lr_1", head, 50, 50, 3e-8);
+    free(run);
+    free(base);
+    free(tuned);
+}
+
+/* ---- pretraining ---- */
+
+/* Before anything is learned, all spectra look alike: any of the others is as likely the partner. */
+static void the_contrast_starts_at_chance(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    double loss = 0;
+    must("%s -o %s --size small -b 64 --max-steps 1", toy_options("pretrain"), run);
+    assert_int_equal(logged(run, "train", "train/sicr_loss", &loss, 1), 1);
+    assert_near(loss, log(2 * 64 - 1), 0.05 * log(2 * 64 - 1));
+    free(run);
+}
+
+static void the_masked_loss_falls(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    double losses[8];
+    must("%s -o %s --size tiny -b 32 --epochs 20 --learning-rate 3e-3 --log-interval 25", toy_options("pretrain"), run);
+    assert_int_equal(logged(run, "train", "train/mae_loss", losses, 8), 4);
+    assert_true(losses[3] < 0.8 * losses[0]);
+    free(run);
+}
+
+/* Masks and partners of the validation are the same every time: weights that stay give the same numbers. */
+static void validation_measures_the_same_every_time(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    double masked[4], contrast[4], trained[4];
+    must("%s -o %s --size tiny -b 60 --epochs 3 --learning-rate 0 --min-learning-rate 0 --weight-decay 0 --dropout 0 "
+         "--log-interval 3",
+         toy_options("pretrain"), run);
+    assert_int_equal(logged(run, "val", "val/mae_loss", masked, 4), 3);
+    assert_int_equal(logged(run, "val", "val/sicr_loss", contrast, 4), 3);
+    assert_int_equal(logged(run, "train", "train/mae_loss", trained, 4), 3);
+    for (int i = 1; i < 3; i++) {
+        assert_true(masked[i] == masked[0] && contrast[i] == contrast[0]);
+        assert_true(trained[i] != trained[0]); /* other masks every epoch */
+    }
+    free(run);
+}
+
+static void a_frozen_encoder_stays(void **state) {
+    (void)state;
+    char *base = scratch_directory(), *run = scratch_directory(), *from = path_join(base, "last"),
+         *to = path_join(run, "last");
+    must("%s -o %s --size tiny -b 60 --epochs 1", toy_options("pretrain"), base);
+    must("%s -o %s -b 60 --epochs 2 --pretrained %s --freeze-encoder --learning-rate 1e-2", toy_options("finetune"),
+         run, from);
+    TensorFile before = open_in(from, "model.safetensors"), after = open_in(to, "model.safetensors");
+    int same = 0;
+    for (int i = 0; i < after.n_tensors; i++) {
+        const char *name = after.tensors[i].name;
+        if (strncmp(name, "encoder.", 8) && strncmp(name, "patch_embed.", 12)) continue;
+        assert_memory_equal(after.tensors[i].data, find(&before, "", name)->data, after.tensors[i].bytes);
+        same++;
+    }
+    assert_int_equal(same, 20);
+    tensor_file_close(&before);
+    tensor_file_close(&after);
+    char *owned[] = {base, run, from, to};
+    for (int i = 0; i < 4; i++) free(owned[i]);
+}
+
+/* ---- the same bits ---- */
+
+typedef struct {
+    const char *command, *key;
+    char options[512];
+    int steps; /* of the whole run */
+} Steady;
+
+/* An epoch is five steps. Of finetune no validation after the first is better, so that it ends by its patience. */
+static Steady pretraining_run(void) {
+    Steady s = {.command = "pretrain", .key = "train/mae_loss", .steps = 40};
+    snprintf(s.options, sizeof s.options, "%s --size tiny -b 32 --epochs 8 --log-interval 1", toy_options(s.command));
+    return s;
+}
+
+static Steady finetuning_run(void) {
+    Steady s = {.command = "finetune", .key = "train/loss", .steps = 20};
+    snprintf(s.options, sizeof s.options,
+             "%s --size tiny -b 32 --epochs 30 --log-interval 1 --early-stopping-patience 3 --learning-rate 1e-9",
+             toy_options(s.command));
+    return s;
+}
+
+/* Trains; returns the run. */
+static char *steady(const Steady *s, const char *more) {
+    char *run = scratch_directory();
+    must("%s -o %s %s", s->options, run, more);
+    return run;
+}
+
+static void assert_same_run(const Steady *s, const char *a, const char *b) {
+    double x[64], y[64];
+    assert_same_result(a, b);
+    assert_int_equal(logged(a, "train", s->key, x, 64), s->steps);
+    assert_int_equal(logged(b, "train", s->key, y, 64), s->steps);
+    for (int i = 0; i < s->steps; i++) assert_true(x[i] == y[i]);
+}
+
+/* Starts the program, and sends it a signal at a step; what it says goes to DIRECTORY/output. Its exit status. */
+static int psd_and_signal(const char *directory, const char *run, int step, const char *options) {
+    char *command = xformat("exec %s %s >%s/output 2>&1", program_at("train_psd"), options, directory);
+    pid_t child = fork();
+    int status;
+    if (!child) {
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    wait_for_step(run, child, step);
+    kill(child, SIGTERM);
+    waitpid(child, &status, 0);
+    free(command);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void a_stopped_run_goes_on_as_if_never_stopped(void **state) {
+    (void)state;
+    Steady kinds[] = {pretraining_run(), finetuning_run()};
+    for (int k = 0; k < 2; k++) {
+        const Steady *s = &kinds[k];
+        char *whole = steady(s, "");
+        if (k) assert_contains(output, "no better macro_f1 for 3 validations: stopped at epoch 3");
+        for (int step = 3; step < 20; step += 8) {
+            char *run = scratch_directory(), *options = xformat("%s -o %s", s->options, run);
+            assert_int_equal(psd_and_signal(run, run, step, options), 0);
+            must("%s --resume auto", options);
+            assert_same_run(s, run, whole);
+            free(run);
+            free(options);
+        }
+        char *capped = steady(s, "--max-steps 10"); /* the end of an epoch */
+        must("%s -o %s --resume auto", s->options, capped);
+        assert_same_run(s, capped, whole);
+        must("%s -o %s --resume auto%s", s->options, capped, k ? " --pretrained /moved/away" : ""); /* nothing left */
+        assert_same_run(s, capped, whole);
+        free(capped);
+        free(whole);
+    }
+}
+
+static void workers_and_threads_change_no_bit(void **state) {
+    (void)state;
+    static const char *const ways[] = {"--num-workers 1", "--num-workers 3", "--threads 2", "--grad-checkpointing"};
+    Steady kinds[] = {pretraining_run(), finetuning_run()};
+    for (int k = 0; k < 2; k++) {
+        char *first = steady(&kinds[k], "");
+        for (int i = 0; i < 4; i++) {
+            char *run = steady(&kinds[k], ways[i]);
+            assert_same_run(&kinds[k], run, first);
+            free(run);
+        }
+        free(first);
+    }
+}
+
+/* ---- evaluation ---- */
+
+static double read_number(const char *directory, const char *file, const char *section, const char *key) {
+    char *path = path_join(directory, file);
+    json_t *root = json_load_file(path, 0, NULL), *value = json_object_get(json_object_get(root, section), key);
+    if (!json_is_number(value)) fail_msg("%s: no %s.%s", path, section, key);
+    double number = json_number_value(value);
+    json_decref(root);
+    free(path);
+    return number;
+}
+
+/* What the scores must be, from the rows. */
+static void check_scores(const char *directory, const Said *said, int n) {
+    double right = 0, nll = 0, brier = 0, f1 = 0, ece = 0, bins[15][3] = {{0}};
+    int classes = 0;
+    for (int i = 0; i < n; i++) {
+        double top = 0;
+        for (int c = 0; c < PSD_CLASSES; c++) {
+            brier += pow(said[i].p[c] - (c == said[i].truth), 2) / n;
+            top = said[i].p[c] > top ? said[i].p[c] : top;
+        }
+        assert_true(said[i].p[said[i].predicted] == top);
+        bool hit = said[i].predicted == said[i].truth;
+        right += hit;
+        nll -= log(said[i].p[said[i].truth]) / n;
+        int bin = (int)ceil(top * 15) - 1; /* (low, high] */
+        bins[bin][0] += 1;
+        bins[bin][1] += hit;
+        bins[bin][2] += top;
+    }
+    for (int b = 0; b < 15; b++) ece += fabs(bins[b][1] - bins[b][2]) / n;
+    for (int c = 0; c < PSD_CLASSES; c++) {
+        double hits = 0, either = 0;
+        for (int i = 0; i < n; i++) {
+            hits += said[i].truth == c && said[i].predicted == c;
+            either += (said[i].truth == c) + (said[i].predicted == c);
+        }
+        classes += either > 0;
+        f1 += either > 0 ? 2 * hits / either : 0;
+    }
+    const struct {
+        const char *key;
+        double want;
+    } scores[] = {{"accuracy", right / n},    {"nll", nll}, {"brier", brier},
+                  {"macro_f1", f1 / classes}, {"ece", ece}, {"n", n}};
+    for (int i = 0; i < 6; i++)
+        assert_near(read_number(directory, "pooled_finetuned.json", "scores", scores[i].key), scores[i].want, 1e-9);
+}
+
+/* The model is the checkpoint's: no size is given. */
+static void scores_are_those_of_the_predictions(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *best = path_join(run, "best"), *to = path_join(run, "evaluation");
+    char *on_validation = path_join(run, "validation"), *calibration = path_join(run, "calibration");
+    Said said[64];
+    must("%s -o %s --d-model 24 --n-layers 2 --n-heads 2 --ffn-dim 40 --hidden-dim 20 -b 30 --epochs 15 "
+         "--learning-rate 5e-3",
+         toy_options("finetune"), run);
+    must("%s --checkpoint %s -o %s", toy_options("evaluate"), best, to);
+    int n = read_predictions(to, said, 64);
+    assert_int_equal(n, 54);
+    for (int i = 0; i < n; i++)
+        assert_true(said[i].id % ROWS >= 13 && said[i].truth == said[i].id / ROWS % PSD_CLASSES);
+    check_scores(to, said, n);
+    assert_true(read_number(to, "pooled_finetuned.json", "scores", "accuracy") > 0.5);
+    /* judged on what it was fitted to, a temperature can only help */
+    must("%s --checkpoint %s -o %s --part val", toy_options("evaluate"), best, on_validation);
+    must("%s --checkpoint %s -o %s --part val", toy_options("calibrate"), best, calibration);
+    double before = read_number(calibration, "calibration.json", "temp_scaling", "nll_before");
+    assert_near(before, read_number(on_validation, "pooled_finetuned.json", "scores", "nll"), 1e-12);
+    assert_true(read_number(calibration, "calibration.json", "temp_scaling", "nll") < before);
+    /* the best checkpoint is the one whose macro F1 was the highest */
+    double f1[16], highest = 0;
+    int epochs = logged(run, "val", "val/macro_f1", f1, 16);
+    for (int i = 0; i < epochs; i++) highest = f1[i] > highest ? f1[i] : highest;
+    assert_near(read_number(on_validation, "pooled_finetuned.json", "scores", "macro_f1"), highest, 1e-8);
+    char *owned[] = {run, best, to, on_validation, calibration};
+    for (int i = 0; i < 5; i++) free(owned[i]);
+}
+
+/* Of a module that was compiled, and whose hyper-parameters name a file that has moved away. */
+static void a_lightning_checkpoint_is_evaluated(void **state) {
+    (void)state;
+    static const char *const ends[] = {"ckpt", "safetensors"};
+    static const char *const shape = "--d-model 16 --n-layers 1 --n-heads 2 --ffn-dim 24";
+    char *to[2], *run = scratch_directory();
+    for (int i = 0; i < 2; i++) {
+        to[i] = scratch_directory();
+        must("%s --checkpoint tests/reference/golden/torch_classifier.%s %s --hidden-dim 8 -o %s",
+             toy_options("evaluate"), ends[i], shape, to[i]);
+        assert_contains(output, "25 tensors loaded");
+    }
+    assert_int_equal(run_command(output, sizeof output, "cmp %s/predictions_finetuned.csv %s/predictions_finetuned.csv",
+                                 to[0], to[1]),
+                     0);
+    must("%s --pretrained tests/reference/golden/torch_classifier.ckpt %s --hidden-dim 8 -o %s/a -b 60 --max-steps 1",
+         toy_options("finetune"), shape, run);
+    assert_contains(output, "has a head: taken along");
+    must("%s --pretrained tests/reference/golden/torch_classifier.ckpt %s --hidden-dim 9 -o %s/b -b 60 --max-steps 1",
+         toy_options("finetune"), shape, run);
+    assert_contains(output, "has a head: another one, left aside");
+    free(to[0]);
+    free(to[1]);
+    free(run);
+}
+
+/* ---- run ---- */
+
+/* Options of a run of about 200 steps; the size stands in a file, and nothing may win over it. */
+static const char *run_options(void) {
+    static char text[1024];
+    char *pretrain = path_join(data, "pretrain.yaml"), *finetune = path_join(data, "finetune.yaml");
+    write_text(pretrain, "size: tiny\nbatch_size: 60\nepochs: 10\nlearning_rate: 1e-3\n");
+    write_text(finetune, "batch_size: 60\nepochs: 40\nlearning_rate: 3e-3\nearly_stopping_patience: 0\n");
+    snprintf(text, sizeof text, "run -m %s/toy.safetensors --pretrain-config %s --finetune-config %s --threads 1", data,
+             pretrain, finetune);
+    free(pretrain);
+    free(finetune);
+    return text;
+}
+
+/* The files of two directories are there, and the same. */
+static void assert_same_files(const char *a, const char *b, const char *names) {
+    int status = run_command(output, sizeof output, "for f in %s; do cmp %s/$f %s/$f || exit 1; done", names, a, b);
+    if (status) fail_msg("%s", output);
+}
+
+static const char *const pooled_files =
+    "pooled_finetuned.csv pooled_finetuned.json pooled_finetuned.md confusion_matrix_pooled_finetuned.svg "
+    "reliability_pooled_finetuned.svg per_class_finetuned.csv per_sensor_finetuned.csv per_snr_finetuned.csv "
+    "predictions_finetuned.csv calibration/calibration.json calibration/temp_scaling_results.csv "
+    "pretrain/best/model.safetensors pretrain/last/optimizer.safetensors finetune/best/model.safetensors "
+    "finetune/last/optimizer.safetensors";
+
+static void a_whole_run_is_stopped_goes_on_and_is_not_done_twice(void **state) {
+    (void)state;
+    char *whole = scratch_directory(), *stopped = scratch_directory();
+    must("%s --split %s/pooled.json -o %s", run_options(), data, whole);
+    assert_same_files(whole, whole, pooled_files);
+    char *options = xformat("%s --split %s/pooled.json -o %s", run_options(), data, stopped);
+    static const char *const stages[] = {"pretrain", "finetune"};
+    for (int i = 0; i < 2; i++) {
+        char *stage = path_join(stopped, stages[i]), *path = path_join(stopped, "output");
+        assert_int_equal(psd_and_signal(stopped, stage, 6, options), 0);
+        char *said = read_text(path);
+        assert_contains(said, "[Run] stopped by signal 15; the same command goes on");
+        assert_true(!strstr(said, "[Calibration]"));
+        free(said);
+        free(path);
+        free(stage);
+    }
+    must("%s", options);
+    assert_same_files(whole, stopped, pooled_files);
+    must("%s", options);
+    assert_true(!strstr(output, "[Train]") && !strstr(output, "[Val]"));
+    assert_same_files(whole, stopped, pooled_files);
+    free(options);
+    free(whole);
+    free(stopped);
+}
+
+/* The rows of each training are 156 of the other sensors', those that are judged the sensor's own 96. */
+static void a_sensor_left_out_is_only_judged(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    must("%s --split %s/loso.json -o %s --protocol loso --num-loso-sensors 2", run_options(), data, run);
+    assert_contains(output, "156 to train on, 36 to validate on, 96 to test on");
+    assert_same_files(run, run,
+                      "loso_results.csv loso_results.json loso_results.md s00/s00_finetuned.json "
+                      "s01/s01_finetuned.json s01/calibration/calibration.json s01/pretrain/last/model.safetensors");
+    char *third = path_join(run, "s02");
+    assert_int_equal(access(third, F_OK), -1);
+    for (int s = 0; s < 2; s++) {
+        char *directory = xformat("%s/s%02d", run, s);
+        Said said[128];
+        int n = read_predictions(directory, said, 128);
+        assert_int_equal(n, ROWS * PSD_CLASSES);
+        for (int i = 0; i < n; i++) assert_int_equal(said[i].id / ROWS / PSD_CLASSES, s);
+        free(directory);
+    }
+    free(third);
+    free(run);
+}
+
+/* A batch that is the whole epoch: the samples, and in pretraining their partners behind them. */
+static void no_batch_has_the_sensor_left_out(void **state) {
+    (void)state;
+    static const char *const commands[] = {"pretrain", "finetune"};
+    for (int k = 0; k < 2; k++) {
+        char *run = scratch_directory();
+        must("%s -m %s/toy.safetensors --split %s/loso.json --sensor s01 -o %s/run --size tiny -b 156 --max-steps 1 "
+             "--threads 1 --debug-dump %s/dump",
+             commands[k], data, data, run, run);
+        TensorFile dump = open_in(run, "dump");
+        const StoredTensor *spectra = find(&dump, "", "micro0.batch.spectra");
+        assert_int_equal(spectra->count, k ? 156 : 312);
+        int crossed = 0;
+        for (int64_t i = 0; i < spectra->count; i++) {
+            const int32_t *of = spectra->data;
+            int sensor = of[i] / ROWS / PSD_CLASSES;
+            assert_true(sensor == 0 || sensor == 2);
+            assert_true(of[i] % ROWS < 13);
+            if (i < 156) continue; /* a partner has the same class, and another sensor */
+            assert_int_equal(of[i] / ROWS % PSD_CLASSES, of[i - 156] / ROWS % PSD_CLASSES);
+            crossed += of[i - 156] / ROWS / PSD_CLASSES != sensor;
+        }
+        assert_int_equal(crossed, k ? 0 : 156);
+        tensor_file_close(&dump);
+        free(run);
+    }
+}
+
+static void few_shots_tune_what_was_trained_on_the_others(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    must("%s --split %s/few.json --loso-split %s/loso.json -o %s --protocol fewshot_loso --num-loso-sensors 1 "
+         "--fewshot-seeds 2",
+         run_options(), data, data, run);
+    assert_contains(output, "50 rows a class leave none to test on: left out");
+    assert_contains(output, "has a head: taken along");
+    assert_same_files(run, run,
+                      "fewshot_loso_results.csv fewshot_loso_results.json fewshot_loso_results.md "
+                      "s00/s00_finetuned.json s00/shots_5_seed_42/last/model.safetensors "
+                      "s00/shots_5_seed_43/s00_finetuned.json s00/shots_10_seed_43/predictions_finetuned.csv");
+    static const int shots[] = {5, 10};
+    for (int k = 0; k < 2; k++) {
+        char *directory = xformat("%s/s00/shots_%d_seed_42", run, shots[k]);
+        Said said[96];
+        int n = read_predictions(directory, said, 96);
+        assert_int_equal(n, (ROWS - shots[k]) * PSD_CLASSES);
+        for (int i = 0; i < n; i++)
+            assert_true(said[i].id < ROWS * PSD_CLASSES && said[i].id % ROWS >= shots[k]); /* of s00, not trained on */
+        free(directory);
+    }
+    free(run);
+}
+
+/* ---- refusals ---- */
+
+static void what_is_wrong_is_said(void **state) {
+    (void)state;
+    char *yaml = path_join(data, "bad.yaml"), *far = path_join(data, "far.json"), *tiny = path_join(data, "tiny"),
+         *refused = path_join(data, "refused"), *here = getcwd(NULL, 0);
+    write_text(yaml, "epochs: 3\nwarmup_epoch: 5\n");
+    write_text(far, "{\"train\": [0, %d], \"val\": [], \"test\": []}", TOY);
+    must("%s -o %s --size tiny -b 64 --epochs 1", toy_options("pretrain"), tiny);
+    const struct {
+        int status;
+        const char *command, *options, *message;
+    } all[] = {
+        {2, "pretrain", "--config bad.yaml", "bad.yaml:2: unknown key 'warmup_epoch'; did you mean 'warmup-epochs'?"},
+        {2, "pretrain", "--precision bf16-mixed", "unknown option --precision"},
+        {2, "pretrain", "--gradient-clip-val 1", "unknown option --gradient-clip-val"},
+        {1, "pretrain", "-b 181", "180 samples to train on are fewer than one batch of 181; give -b 180 or less"},
+        {1, "finetune", "-b 181", "180 samples to train on are fewer than one batch of 181; give -b 180 or less"},
+        {2, "pretrain", "--mask-ratio 1", "--mask-ratio: expected 0.01 to 0.99, found 1"},
+        {2, "pretrain", "--mask-ratio 0.05", "--mask-ratio 0.05 masks 0 of 12 patches"},
+        {2, "pretrain", "--warmup-epochs 5 --epochs 5", "--warmup-epochs 5 are all of the 5 epochs"},
+        {2, "finetune", "--warmup-epochs 50", "--warmup-epochs 50 are all of the 50 epochs"},
+        {2, "pretrain", "--devices 2", "--devices: expected 1 to 1, found 2"},
+        {1, "pretrain", "!-m toy.safetensors --split loso.json",
+         "holds a split for each sensor, not one for all; choose a sensor (s00, s01, s02)"},
+        {1, "pretrain", "!-m toy.safetensors --split loso.json --sensor s9",
+         "has no split for the sensor s9; there are s00, s01, s02"},
+        {1, "pretrain", "--sensor s00", "there is none of s00 alone"},
+        {1, "finetune", "!-m toy.safetensors --split few.json --sensor s00", "choose how many"},
+        {1, "finetune", "!-m toy.safetensors --split few.json --sensor s00 --shots 7",
+         "there is no split of 7 shots, but of 5, 10, 50, 100"},
+        {1, "pretrain", "!-m toy.safetensors --split far.json", "row 288 of part 'train' is none of the 288 there are"},
+        {1, "pretrain", "!-m toy.safetensors --split none.json", "none.json: cannot open: No such file"},
+        {1, "finetune", "!-m toy.safetensors --split pooled.json -b 8 --d-model 128 --pretrained tiny/last",
+         "--pretrained tiny/last: its tensors: 19 tensors do not fit: "
+         "patch_embed.cls_token is F32 [1, 1, 32] there, F32 [1, 1, 128] in the model"},
+        {1, "finetune", "--pretrained /nowhere", "--pretrained /nowhere: cannot open"},
+        {1, "evaluate", "--checkpoint tiny/last",
+         "--checkpoint tiny/last: its tensors: 5 tensors do not fit: "
+         "classifier.head.0.weight, F32 [32, 32] in the model, is not there"},
+        {2, "finetune", "--encoder cnn --freeze-encoder", "--freeze-encoder is for the transformer"},
+        {2, "finetune", "--class-weights 1,2,3",
+         "--class-weights: expected auto, none or 6 numbers above 0, found 1,2,3"},
+        {2, "finetune", "--class-weights 1,2,3,4,5,0", "--class-weights: expected"},
+        {2, "finetune", "!-m toy.safetensors", "which rows? give --split"},
+        {2, "pretrain", "!--split pooled.json --dry-run", "no data: give the manifest with -m"},
+        {2, "evaluate", "", "which model? give --checkpoint"},
+        {2, "calibrate", "", "which model? give --checkpoint"},
+        {1, "finetune", "!-m unknown.safetensors --split pooled.json",
+         "manifest row 0 is of unknown class: it can be used in pretraining, not to classify"},
+        {1, "run", "!-m toy.safetensors --split pooled.json -o refused --protocol loso",
+         "holds one split for all sensors, none for each"},
+        {2, "run", "!-m toy.safetensors --split pooled.json --protocol fewshot_loso",
+         "--protocol fewshot_loso also needs --loso-split"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        bool own = all[i].options[0] == '!'; /* has all that it gets */
+        int status = run_command(output, sizeof output, "cd %s && timeout 20 %s/%s %s %s %s", data, here,
+                                 program_at("train_psd"), all[i].command,
+                                 own ? "" : "-m toy.safetensors --split pooled.json -o refused --size tiny -b 60",
+                                 all[i].options + own);
+        if (status != all[i].status)
+            fail_msg("%s %s: exit status %d:\n%s", all[i].command, all[i].options, status, output);
+        assert_contains(output, all[i].message);
+    }
+    assert_int_equal(access(refused, F_OK), -1); /* nothing is left behind */
+    char *owned[] = {yaml, far, tiny, refused, here};
+    for (int i = 0; i < 5; i++) free(owned[i]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(five_steps_are_the_golden_ones),
+        cmocka_unit_test(rates_follow_the_epochs),
+        cmocka_unit_test(the_contrast_starts_at_chance),
+        cmocka_unit_test(the_masked_loss_falls),
+        cmocka_unit_test(validation_measures_the_same_every_time),
+        cmocka_unit_test(a_frozen_encoder_stays),
+        cmocka_unit_test(a_stopped_run_goes_on_as_if_never_stopped),
+        cmocka_unit_test(workers_and_threads_change_no_bit),
+        cmocka_unit_test(scores_are_those_of_the_predictions),
+        cmocka_unit_test(a_lightning_checkpoint_is_evaluated),
+        cmocka_unit_test(a_whole_run_is_stopped_goes_on_and_is_not_done_twice),
+        cmocka_unit_test(a_sensor_left_out_is_only_judged),
+        cmocka_unit_test(no_batch_has_the_sensor_left_out),
+        cmocka_unit_test(few_shots_tune_what_was_trained_on_the_others),
+        cmocka_unit_test(what_is_wrong_is_said),
+    };
+    return cmocka_run_group_tests(tests, make_toy, NULL);
+}
