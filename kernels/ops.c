@@ -231,28 +231,31 @@ void linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor 
 }
 
 void linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tensor w, Tensor bias, WeightLayout layout,
-                         GeluKind kind) {
+                         GeluKind kind, Dropout drop) {
     const char *op = "linear_gelu_forward";
+    expect_probability(op, drop);
     check_linear(device, op, y, x, w, bias, x.dtype, layout);
     expect(op, "hidden", hidden, x.dtype, x.dims[0], y.dims[1]);
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)y.dims[1];
-    DISPATCH(linear_gelu_forward, 2 * n * in * out + (tensor_given(bias) ? 10 : 9) * n * out,
+    DISPATCH(linear_gelu_forward, 2 * n * in * out + ((tensor_given(bias) ? 10 : 9) + (drop.p > 0)) * n * out,
              bytes_of(x) + bytes_of(w) + bytes_of(hidden) + bytes_of(y) + bytes_of(bias), device, y, hidden, x, w, bias,
-             layout, kind);
+             layout, kind, drop);
 }
 
 void gelu_linear_backward(Device *device, Tensor dhidden, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor hidden,
-                          Tensor w, WeightLayout layout, GeluKind kind) {
+                          Tensor w, WeightLayout layout, GeluKind kind, Dropout drop) {
     const char *op = "gelu_linear_backward";
+    expect_probability(op, drop);
     check_linear(device, op, dy, x, w, dbias, DTYPE_F32, layout);
     expect(op, "hidden", hidden, x.dtype, x.dims[0], x.dims[1]);
     expect(op, "dhidden", dhidden, x.dtype, x.dims[0], x.dims[1]);
     expect(op, "dw", dw, DTYPE_F32, w.dims[0], w.dims[1]);
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)dy.dims[1];
-    DISPATCH(gelu_linear_backward, 4 * n * in * out + 18 * n * in + (tensor_given(dbias) ? n * out : 0),
+    DISPATCH(gelu_linear_backward,
+             4 * n * in * out + (drop.p > 0 ? 19 : 18) * n * in + (tensor_given(dbias) ? n * out : 0),
              bytes_of(x) + bytes_of(hidden) + bytes_of(dhidden) + bytes_of(dy) + bytes_of(w) + 2 * bytes_of(dw) +
                  2 * bytes_of(dbias),
-             device, dhidden, dw, dbias, dy, x, hidden, w, layout, kind);
+             device, dhidden, dw, dbias, dy, x, hidden, w, layout, kind, drop);
 }
 
 void gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) {

@@ -110,14 +110,14 @@ void linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, W
 void linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
                      WeightLayout layout);
 
-/* hidden = x W + bias (optional) and y = gelu(hidden), all of it linear_forward and gelu_forward in one pass: hidden is
- * for the backward of GELU. */
+/* hidden = x W + bias (optional) and y = dropout(gelu(hidden)), all of it linear_forward, gelu_forward and dropout in
+ * one pass: hidden is for the backward of GELU. The element number of the dropout is row * out + column. */
 void linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tensor w, Tensor bias, WeightLayout layout,
-                         GeluKind kind);
-/* The backward of the layer behind, whose input x was gelu(hidden), and of that GELU: dhidden = dy W^T gelu'(hidden);
- * dw += x^T dy and dbias (optional) as in linear_backward. */
+                         GeluKind kind, Dropout drop);
+/* The backward of the layer behind, whose input x was dropout(gelu(hidden)), and of both of these: dhidden =
+ * dropout(dy W^T gelu'(hidden)); dw += x^T dy and dbias (optional) as in linear_backward. */
 void gelu_linear_backward(Device *device, Tensor dhidden, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor hidden,
-                          Tensor w, WeightLayout layout, GeluKind kind);
+                          Tensor w, WeightLayout layout, GeluKind kind, Dropout drop);
 
 /* y = gelu(x) and dx = dy gelu'(x), elementwise. y may be x; dx may be dy. */
 void gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind);

@@ -251,12 +251,11 @@ static Stream attend(const BlockStack *stack, const BlockRun *run, int l, BlockA
 /* activated = drop(gelu(mlp_in(x))): the MLP but for its last matrix. */
 static void mlp_activate(const BlockStack *stack, const BlockRun *run, int l, BlockActivations *a, Tensor x) {
     const BlockConfig *c = &stack->config;
-    Dropout drop = drop_at(stack, run, l, SITE_HIDDEN);
     a->hidden = push_activations(run, x.dims[0], c->d_ff);
     a->activated = push_activations(run, x.dims[0], c->d_ff);
     linear_gelu_forward(run->device, a->activated, a->hidden, x, matmul_weight(stack, run, l, MLP_IN_WEIGHT),
-                        matmul_weight(stack, run, l, MLP_IN_BIAS), c->layout, c->gelu);
-    if (drop.p > 0) dropout(run->device, a->activated, a->activated, drop);
+                        matmul_weight(stack, run, l, MLP_IN_BIAS), c->layout, c->gelu,
+                        drop_at(stack, run, l, SITE_HIDDEN));
 }
 
 /* branch = mlp_out(activated), its dropout pending. */
@@ -366,18 +365,16 @@ static Tensor branch_back(const BlockRun *run, Tensor buffer, Tensor dsum, Dropo
     return buffer;
 }
 
-/* dx = the gradient of the MLP's input x, from that of the sum its branch was added to. Dropout and GELU's slope are
- * factors of each number: their order does not matter. */
+/* dx = the gradient of the MLP's input x, from that of the sum its branch was added to. */
 static void mlp_back(const BlockStack *stack, const BlockRun *run, int l, const BlockActivations *a, Tensor x,
                      Tensor dx, Tensor dsum) {
     size_t mark = arena_mark(run->arena);
-    Dropout drop = drop_at(stack, run, l, SITE_HIDDEN);
     Tensor dbranch = branch_back(run, dx, dsum, drop_at(stack, run, l, SITE_MLP));
     Tensor dhidden = push_activations(run, x.dims[0], stack->config.d_ff);
     gelu_linear_backward(run->device, dhidden, gradient(stack, run, l, MLP_OUT_WEIGHT),
                          gradient(stack, run, l, MLP_OUT_BIAS), dbranch, a->activated, a->hidden,
-                         matmul_weight(stack, run, l, MLP_OUT_WEIGHT), stack->config.layout, stack->config.gelu);
-    if (drop.p > 0) dropout(run->device, dhidden, dhidden, drop);
+                         matmul_weight(stack, run, l, MLP_OUT_WEIGHT), stack->config.layout, stack->config.gelu,
+                         drop_at(stack, run, l, SITE_HIDDEN));
     linear_back(stack, run, l, MLP_IN_WEIGHT, dx, dhidden, x);
     arena_release(run->arena, mark);
 }

@@ -42,13 +42,10 @@ static Tensor head_forward(const Classifier *c, const BlockRun *run, Tensor h, H
     kept->hidden = push_activations(run, h.dims[0], c->config.head_dim);
     kept->activated = push_activations(run, h.dims[0], c->config.head_dim);
     linear_gelu_forward(run->device, kept->activated, kept->hidden, h, psd_matmul_weight(run, c->head[0]),
-                        psd_matmul_weight(run, c->head[0] + 1), WEIGHT_OUT_IN, GELU_ERF);
-    Dropout drop = head_dropout(c, run->pass);
-    if (drop.p > 0) dropout(run->device, kept->activated, kept->activated, drop);
+                        psd_matmul_weight(run, c->head[0] + 1), WEIGHT_OUT_IN, GELU_ERF, head_dropout(c, run->pass));
     return psd_linear(run, c->head[1], kept->activated);
 }
 
-/* Dropout and GELU's slope are factors of each number: their order does not matter. */
 static void head_backward(const Classifier *c, const BlockRun *run, Tensor dh, Tensor dlogits, Tensor h,
                           const HeadActivations *kept) {
     if (!c->config.head_dim) {
@@ -58,9 +55,7 @@ static void head_backward(const Classifier *c, const BlockRun *run, Tensor dh, T
     Tensor dhidden = push_activations(run, h.dims[0], c->config.head_dim);
     gelu_linear_backward(run->device, dhidden, psd_gradient(run, c->head[1]), psd_gradient(run, c->head[1] + 1),
                          dlogits, kept->activated, kept->hidden, psd_matmul_weight(run, c->head[1]), WEIGHT_OUT_IN,
-                         GELU_ERF);
-    Dropout drop = head_dropout(c, run->pass);
-    if (drop.p > 0) dropout(run->device, dhidden, dhidden, drop);
+                         GELU_ERF, head_dropout(c, run->pass));
     psd_linear_backward(run, c->head[0], dh, dhidden, h);
 }
 

@@ -144,8 +144,8 @@ static void run_every_operation(Device *device, float p) {
     residual_layernorm_forward(device, z, y, mean, rstd, x, x, gain, none, drop);
     linear_forward(device, logits, x, table, logit_bias, WEIGHT_OUT_IN);
     linear_backward(device, z, dtable, logit_bias, logits, x, table, WEIGHT_OUT_IN);
-    linear_gelu_forward(device, logits, hidden, x, table, logit_bias, WEIGHT_OUT_IN, GELU_TANH);
-    gelu_linear_backward(device, z, dtable, logit_bias, logits, x, y, table, WEIGHT_OUT_IN, GELU_ERF);
+    linear_gelu_forward(device, logits, hidden, x, table, logit_bias, WEIGHT_OUT_IN, GELU_TANH, drop);
+    gelu_linear_backward(device, z, dtable, logit_bias, logits, x, y, table, WEIGHT_OUT_IN, GELU_ERF, drop);
     gelu_forward(device, y, x, GELU_TANH);
     gelu_backward(device, y, y, x, GELU_ERF);
     attention_forward(device, y, lse, qkv, sequences, attention, drop);

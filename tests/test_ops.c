@@ -23,12 +23,12 @@ static double sum_error(int64_t terms, double roundings) { return (roundings + 4
 typedef struct {
     Device *device;
     uint64_t seed, hash;
-    void *memory[1024];
+    void *memory[2048];
     int n_memory;
 } Rig;
 
 static void *take(Rig *rig, size_t bytes) {
-    assert_true(rig->n_memory < 1024);
+    assert_true(rig->n_memory < 2048);
     return rig->memory[rig->n_memory++] = xcalloc(1, bytes);
 }
 
@@ -628,17 +628,17 @@ static void gelu(void **state) {
     everywhere(check_gelu);
 }
 
-/* Linear and GELU in one: to the bit the two one after the other, and right as their composition. */
+/* Linear, GELU and dropout in one: to the bit all of them one after the other, and right as their composition. */
 
 static void run_linear_gelu(const Call *c) {
     poison(c->y);
     poison(c->sum);
-    linear_gelu_forward(c->device, c->y, c->sum, c->x, c->w, c->bias, c->layout, c->gelu);
+    linear_gelu_forward(c->device, c->y, c->sum, c->x, c->w, c->bias, c->layout, c->gelu, c->drop);
 }
 
-/* An error of the hidden number is multiplied by GELU's slope, at most 1.13. */
+/* An error of the hidden number is multiplied by GELU's slope, at most 1.13; dropout is then a factor of it all. */
 static void check_linear_gelu(Rig *rig, int64_t n, int64_t in, int64_t out, WeightLayout layout, GeluKind kind,
-                              bool with_bias) {
+                              bool with_bias, Dropout drop) {
     Call c = {.device = rig->device,
               .y = poisoned(rig, n, out),
               .sum = poisoned(rig, n, out),
@@ -646,32 +646,35 @@ static void check_linear_gelu(Rig *rig, int64_t n, int64_t in, int64_t out, Weig
               .w = layout == WEIGHT_IN_OUT ? normal(rig, in, out) : normal(rig, out, in),
               .bias = with_bias ? normal(rig, out, 0) : tensor_none(),
               .layout = layout,
-              .gelu = kind};
+              .gelu = kind,
+              .drop = drop};
     Tensor hidden = poisoned(rig, n, out), activated = poisoned(rig, n, out);
     double *y = doubles(rig, n * out), slope;
     for (int64_t r = 0; r < n; r++)
         for (int64_t o = 0; o < out; o++) {
             double sum = with_bias ? (double)floats(c.bias)[o] : 0;
             for (int64_t i = 0; i < in; i++) sum += (double)floats(c.x)[r * in + i] * weight_at(&c, i, o);
-            y[r * out + o] = reference_gelu(sum, kind, &slope);
+            y[r * out + o] = reference_gelu(sum, kind, &slope) * keep_factor(drop, (uint64_t)(r * out + o));
         }
     run_linear_gelu(&c);
     expect(rig, "linear_gelu_forward y", c.y, y, 1.13 * sum_error(in, 2) + 8 * U);
     linear_forward(rig->device, hidden, c.x, c.w, c.bias, layout);
     gelu_forward(rig->device, activated, hidden, kind);
+    dropout(rig->device, activated, activated, drop);
     expect_same(rig, "linear_gelu_forward hidden", c.sum, hidden);
     expect_same(rig, "linear_gelu_forward y", c.y, activated);
 }
 
-/* y = gelu(x) W + bias; gelu(x) goes to `branch`. */
+/* y = dropout(gelu(x)) W + bias; what is multiplied goes to `branch`. */
 static void run_gelu_linear(const Call *c) {
     gelu_forward(c->device, c->branch, c->x, c->gelu);
+    dropout(c->device, c->branch, c->branch, c->drop);
     linear_forward(c->device, c->y, c->branch, c->w, c->bias, c->layout);
 }
 
 /* The slope is right to 16 U, and multiplies a sum. */
 static void check_gelu_linear(Rig *rig, int64_t n, int64_t in, int64_t out, WeightLayout layout, GeluKind kind,
-                              bool with_bias) {
+                              bool with_bias, Dropout drop) {
     Call c = {.device = rig->device,
               .y = poisoned(rig, n, out),
               .branch = poisoned(rig, n, in),
@@ -679,7 +682,8 @@ static void check_gelu_linear(Rig *rig, int64_t n, int64_t in, int64_t out, Weig
               .w = layout == WEIGHT_IN_OUT ? normal(rig, in, out) : normal(rig, out, in),
               .bias = with_bias ? normal(rig, out, 0) : tensor_none(),
               .layout = layout,
-              .gelu = kind};
+              .gelu = kind,
+              .drop = drop};
     Tensor dy = normal(rig, n, out), dx = poisoned(rig, n, in), dx2 = poisoned(rig, n, in), dw[2], db[2];
     double *up = widened(rig, dy), *want = doubles(rig, n * in), slope;
     for (int i = 0; i < 2; i++) {
@@ -690,13 +694,13 @@ static void check_gelu_linear(Rig *rig, int64_t n, int64_t in, int64_t out, Weig
     }
     double *w0 = widened(rig, dw[0]), *b0 = with_bias ? widened(rig, db[0]) : NULL;
     run_gelu_linear(&c);
-    gelu_linear_backward(rig->device, dx, dw[0], db[0], dy, c.branch, c.x, c.w, layout, kind);
+    gelu_linear_backward(rig->device, dx, dw[0], db[0], dy, c.branch, c.x, c.w, layout, kind, drop);
     for (int64_t r = 0; r < n; r++)
         for (int64_t i = 0; i < in; i++) {
             double sum = 0;
             for (int64_t o = 0; o < out; o++) sum += up[r * out + o] * weight_at(&c, i, o);
             reference_gelu((double)floats(c.x)[r * in + i], kind, &slope);
-            want[r * in + i] = sum * slope;
+            want[r * in + i] = sum * slope * keep_factor(drop, (uint64_t)(r * in + i));
         }
     expect(rig, "gelu_linear_backward dhidden", dx, want, 1.13 * sum_error(out, 2) + 16 * U);
     expect_gradient(rig, "gelu_linear dhidden", &c, run_gelu_linear, c.x, dx, NULL, c.y, up, sum_error(in, 10));
@@ -705,6 +709,7 @@ static void check_gelu_linear(Rig *rig, int64_t n, int64_t in, int64_t out, Weig
         expect_gradient(rig, "gelu_linear dbias", &c, run_gelu_linear, c.bias, db[0], b0, c.y, up, sum_error(in, 10));
     linear_backward(rig->device, dx2, dw[1], db[1], dy, c.branch, c.w, layout);
     gelu_backward(rig->device, dx2, dx2, c.x, kind);
+    dropout(rig->device, dx2, dx2, drop);
     expect_same(rig, "gelu_linear_backward dhidden", dx, dx2);
     expect_same(rig, "gelu_linear_backward dw", dw[0], dw[1]);
     if (with_bias) expect_same(rig, "gelu_linear_backward dbias", db[0], db[1]);
@@ -713,10 +718,13 @@ static void check_gelu_linear(Rig *rig, int64_t n, int64_t in, int64_t out, Weig
 static void check_gelus_of_linears(Rig *rig) {
     static const int64_t sizes[][3] = {{3, 7, 5}, {37, 45, 83}, {129, 65, 33}};
     for (int i = 0; i < 3; i++)
-        for (int given = 0; given < 8; given++) {
+        for (int given = 0; given < 16; given++) {
             const int64_t *s = sizes[i];
-            check_linear_gelu(rig, s[0], s[1], s[2], (WeightLayout)(given & 1), (GeluKind)(given >> 1 & 1), given & 4);
-            check_gelu_linear(rig, s[0], s[1], s[2], (WeightLayout)(given & 1), (GeluKind)(given >> 1 & 1), given & 4);
+            WeightLayout layout = (WeightLayout)(given & 1);
+            GeluKind kind = (GeluKind)(given >> 1 & 1);
+            Dropout drop = dropout_of(given & 8 ? 0.25f : 0);
+            check_linear_gelu(rig, s[0], s[1], s[2], layout, kind, given & 4, drop);
+            check_gelu_linear(rig, s[0], s[1], s[2], layout, kind, given & 4, drop);
         }
 }
 
@@ -1509,11 +1517,11 @@ static void wrong_linear_backward(Rig *r) {
 }
 static void wrong_hidden(Rig *r) {
     linear_gelu_forward(r->device, normal(r, 3, 6), normal(r, 3, 4), normal(r, 3, 4), normal(r, 4, 6), tensor_none(),
-                        WEIGHT_IN_OUT, GELU_TANH);
+                        WEIGHT_IN_OUT, GELU_TANH, dropout_of(0));
 }
 static void wrong_hidden_backward(Rig *r) {
     gelu_linear_backward(r->device, normal(r, 3, 4), normal(r, 4, 6), tensor_none(), normal(r, 3, 6), normal(r, 3, 4),
-                         normal(r, 3, 6), normal(r, 4, 6), WEIGHT_IN_OUT, GELU_TANH);
+                         normal(r, 3, 6), normal(r, 4, 6), WEIGHT_IN_OUT, GELU_TANH, dropout_of(0));
 }
 static void wrong_dtype(Rig *r) { gelu_forward(r->device, normal(r, 2, 2), tensor(r, DTYPE_I32, 2, 2), GELU_ERF); }
 static void wrong_none(Rig *r) {

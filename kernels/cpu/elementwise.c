@@ -41,37 +41,63 @@ static inline float tanh_gelu_exponential(float x) {
     return exp_approximate(-1.59576912f * multiply_add(0.044715f * x * x, x, x));
 }
 
-static void cpu_gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) {
-    int64_t n = tensor_numel(x);
-    const float *in = x.data;
-    float *out = y.data;
-    if (kind == GELU_TANH) {
-#pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
-        for (int64_t i = 0; i < n; i++) out[i] = in[i] / (1.0f + tanh_gelu_exponential(in[i]));
-    } else {
-#pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
-        for (int64_t i = 0; i < n; i++) out[i] = in[i] * normal_distribution(in[i]);
+/* y = dropout(gelu(x)). */
+static void gelu_then_dropout(Device *device, Tensor y, Tensor x, GeluKind kind, Dropout drop) {
+    int64_t n = tensor_numel(x), pieces = (n + PIECE - 1) / PIECE;
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
+    for (int64_t piece = 0; piece < pieces; piece++) {
+        int64_t at = piece * PIECE, count = n - at < PIECE ? n - at : PIECE;
+        const float *in = (const float *)x.data + at;
+        float *out = (float *)y.data + at, factors[PIECE];
+        if (kind == GELU_TANH) {
+#pragma omp simd
+            for (int64_t i = 0; i < count; i++) out[i] = in[i] / (1.0f + tanh_gelu_exponential(in[i]));
+        } else {
+#pragma omp simd
+            for (int64_t i = 0; i < count; i++) out[i] = in[i] * normal_distribution(in[i]);
+        }
+        if (drop.p > 0) {
+            dropout_factors(&drop, (uint64_t)at, count, factors);
+            for (int64_t i = 0; i < count; i++) out[i] *= factors[i];
+        }
     }
 }
 
-static void cpu_gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind) {
-    int64_t n = tensor_numel(x);
-    const float *in = x.data, *up = dy.data;
-    float *out = dx.data;
-    if (kind == GELU_TANH) {
-#pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
-        for (int64_t i = 0; i < n; i++) {
-            float e = tanh_gelu_exponential(in[i]), s = 1.0f / (1.0f + e);
-            float slope = 1.59576912f * multiply_add(3 * 0.044715f * in[i], in[i], 1.0f);
-            out[i] = up[i] * multiply_add(in[i] * s * (e * s), slope, s);
+/* dx = dropout(dy gelu'(x)). */
+static void gelu_then_dropout_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind, Dropout drop) {
+    int64_t n = tensor_numel(x), pieces = (n + PIECE - 1) / PIECE;
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
+    for (int64_t piece = 0; piece < pieces; piece++) {
+        int64_t at = piece * PIECE, count = n - at < PIECE ? n - at : PIECE;
+        const float *in = (const float *)x.data + at, *up = (const float *)dy.data + at;
+        float *out = (float *)dx.data + at, factors[PIECE];
+        if (kind == GELU_TANH) {
+#pragma omp simd
+            for (int64_t i = 0; i < count; i++) {
+                float e = tanh_gelu_exponential(in[i]), s = 1.0f / (1.0f + e);
+                float slope = 1.59576912f * multiply_add(3 * 0.044715f * in[i], in[i], 1.0f);
+                out[i] = up[i] * multiply_add(in[i] * s * (e * s), slope, s);
+            }
+        } else {
+#pragma omp simd
+            for (int64_t i = 0; i < count; i++) {
+                float density = 0.398942280f * exp_approximate(-0.5f * in[i] * in[i]);
+                out[i] = up[i] * multiply_add(in[i], density, normal_distribution(in[i]));
+            }
         }
-    } else {
-#pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
-        for (int64_t i = 0; i < n; i++) {
-            float density = 0.398942280f * exp_approximate(-0.5f * in[i] * in[i]);
-            out[i] = up[i] * multiply_add(in[i], density, normal_distribution(in[i]));
+        if (drop.p > 0) {
+            dropout_factors(&drop, (uint64_t)at, count, factors);
+            for (int64_t i = 0; i < count; i++) out[i] *= factors[i];
         }
     }
+}
+
+static void cpu_gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) {
+    gelu_then_dropout(device, y, x, kind, (Dropout){0});
+}
+
+static void cpu_gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind) {
+    gelu_then_dropout_backward(device, dx, dy, x, kind, (Dropout){0});
 }
 
 static void cpu_cast(Device *device, Tensor y, Tensor x) {

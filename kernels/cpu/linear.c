@@ -84,15 +84,15 @@ static void cpu_linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbi
     }
 }
 
-/* A GEMM takes no epilogue: GELU is a loop after it. */
+/* A GEMM takes no epilogue: GELU and dropout are one loop after it. */
 static void cpu_linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tensor w, Tensor bias,
-                                    WeightLayout layout, GeluKind kind) {
+                                    WeightLayout layout, GeluKind kind, Dropout drop) {
     cpu_linear_forward(device, hidden, x, w, bias, layout);
-    cpu_gelu_forward(device, y, hidden, kind);
+    gelu_then_dropout(device, y, hidden, kind, drop);
 }
 
 static void cpu_gelu_linear_backward(Device *device, Tensor dhidden, Tensor dw, Tensor dbias, Tensor dy, Tensor x,
-                                     Tensor hidden, Tensor w, WeightLayout layout, GeluKind kind) {
+                                     Tensor hidden, Tensor w, WeightLayout layout, GeluKind kind, Dropout drop) {
     cpu_linear_backward(device, dhidden, dw, dbias, dy, x, w, layout);
-    cpu_gelu_backward(device, dhidden, dhidden, hidden, kind);
+    gelu_then_dropout_backward(device, dhidden, dhidden, hidden, kind, drop);
 }

@@ -129,9 +129,9 @@ static cudaDataType_t data_type(DType type) {
 }
 
 /* The library's GELU is the tanh form alone, by a tanh whose error is not documented: 16-bit types round more, f32 does
- * without. It wants rows of hidden to be multiples of 8 numbers. */
+ * without. It wants rows of hidden to be multiples of 8 numbers, and knows no dropout. */
 static bool knows_epilogue(const Gemm *g) {
-    return !g->epilogue || (g->gelu == GELU_TANH && g->type != DTYPE_F32 && g->n % 8 == 0);
+    return !g->epilogue || (g->gelu == GELU_TANH && g->type != DTYPE_F32 && g->n % 8 == 0 && !(g->drop.p > 0));
 }
 
 static cublasLtEpilogue_t epilogue_of(const Gemm *g) {

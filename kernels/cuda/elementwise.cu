@@ -66,12 +66,7 @@ struct Dropped {
     static constexpr int INPUTS = 1;
     DropoutNumbers drop;
     template <int W> GPU_INLINE Pack<float, W> operator()(uint64_t at, Pack<float, W> x, Pack<float, W>) const {
-        if (!drop.threshold) return x;
-        Pack<float, W> factor = dropout_factors<W>(drop, at);
-#pragma unroll
-        for (int i = 0; i < W; i++)
-            x[i] = __fmul_rn(x[i], factor[i]); /* not part of a multiply-add: see layernorm.cu */
-        return x;
+        return dropped(drop, at, x);
     }
 };
 
@@ -79,7 +74,7 @@ struct Residual {
     static constexpr int INPUTS = 2;
     DropoutNumbers drop;
     template <int W> GPU_INLINE Pack<float, W> operator()(uint64_t at, Pack<float, W> x, Pack<float, W> branch) const {
-        branch = Dropped{drop}(at, branch, branch);
+        branch = dropped(drop, at, branch);
 #pragma unroll
         for (int i = 0; i < W; i++) x[i] += branch[i];
         return x;
@@ -88,19 +83,21 @@ struct Residual {
 
 template <GeluKind KIND> struct Gelu {
     static constexpr int INPUTS = 1;
-    template <int W> GPU_INLINE Pack<float, W> operator()(uint64_t, Pack<float, W> x, Pack<float, W>) const {
+    DropoutNumbers drop;
+    template <int W> GPU_INLINE Pack<float, W> operator()(uint64_t at, Pack<float, W> x, Pack<float, W>) const {
 #pragma unroll
         for (int i = 0; i < W; i++) x[i] = gelu<KIND>(x[i]);
-        return x;
+        return dropped(drop, at, x);
     }
 };
 
 template <GeluKind KIND> struct GeluGradient {
     static constexpr int INPUTS = 2;
-    template <int W> GPU_INLINE Pack<float, W> operator()(uint64_t, Pack<float, W> dy, Pack<float, W> x) const {
+    DropoutNumbers drop;
+    template <int W> GPU_INLINE Pack<float, W> operator()(uint64_t at, Pack<float, W> dy, Pack<float, W> x) const {
 #pragma unroll
         for (int i = 0; i < W; i++) dy[i] *= gelu_slope<KIND>(x[i]);
-        return dy;
+        return dropped(drop, at, dy);
     }
 };
 
@@ -193,24 +190,32 @@ void cuda_residual_forward(Device *device, Tensor sum, Tensor x, Tensor branch, 
     });
 }
 
-void cuda_gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) {
+void gelu_then_dropout(Device *device, Tensor y, Tensor x, GeluKind kind, Dropout drop) {
     with_type(x.dtype, [&](auto zero) {
         using T = decltype(zero);
         if (kind == GELU_TANH)
-            launch_map<T, T>(device, "gelu_forward", y, x, tensor_none(), Gelu<GELU_TANH>());
+            launch_map<T, T>(device, "gelu_forward", y, x, tensor_none(), Gelu<GELU_TANH>{dropout_numbers(drop)});
         else
-            launch_map<T, T>(device, "gelu_forward", y, x, tensor_none(), Gelu<GELU_ERF>());
+            launch_map<T, T>(device, "gelu_forward", y, x, tensor_none(), Gelu<GELU_ERF>{dropout_numbers(drop)});
+    });
+}
+
+void cuda_gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) {
+    gelu_then_dropout(device, y, x, kind, Dropout());
+}
+
+void gelu_then_dropout_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind, Dropout drop) {
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        if (kind == GELU_TANH)
+            launch_map<T, T>(device, "gelu_backward", dx, dy, x, GeluGradient<GELU_TANH>{dropout_numbers(drop)});
+        else
+            launch_map<T, T>(device, "gelu_backward", dx, dy, x, GeluGradient<GELU_ERF>{dropout_numbers(drop)});
     });
 }
 
 void cuda_gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind) {
-    with_type(x.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        if (kind == GELU_TANH)
-            launch_map<T, T>(device, "gelu_backward", dx, dy, x, GeluGradient<GELU_TANH>());
-        else
-            launch_map<T, T>(device, "gelu_backward", dx, dy, x, GeluGradient<GELU_ERF>());
-    });
+    gelu_then_dropout_backward(device, dx, dy, x, kind, Dropout());
 }
 
 void cuda_gather_rows(Device *device, Tensor y, Tensor x, Tensor rows) {

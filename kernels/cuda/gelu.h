@@ -25,4 +25,8 @@ template <GeluKind KIND> GPU_INLINE float gelu_slope(float x) {
     return s + x * s * (1.0f - s) * slope;
 }
 
+/* The elementwise kernels: y = dropout(gelu(x)), and dx = dropout(dy gelu'(x)), where dx may be dy. */
+void gelu_then_dropout(Device *device, Tensor y, Tensor x, GeluKind kind, Dropout drop);
+void gelu_then_dropout_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind, Dropout drop);
+
 #endif

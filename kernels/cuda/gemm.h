@@ -12,8 +12,8 @@ extern "C" {
 /* What happens to sums on their way to c. Finish in gemm_kernel.h does it, cublas.c names it to the library. */
 typedef enum {
     EPILOGUE_NONE,
-    EPILOGUE_GELU, /* hidden = the sum and its bias, c = gelu(hidden) */
-    EPILOGUE_SLOPE /* c = the sum times gelu'(hidden) */
+    EPILOGUE_GELU, /* hidden = the sum and its bias, c = dropout(gelu(hidden)) */
+    EPILOGUE_SLOPE /* c = dropout(the sum times gelu'(hidden)) */
 } GemmEpilogue;
 
 /* c [m, n] = op(a) op(b) + bias, or c += op(a) op(b), with op(a) [m, k] and op(b) [k, n]. */
@@ -23,6 +23,7 @@ typedef struct {
     const void *bias;      /* [n] of `type`, or NULL; none if accumulate */
     GemmEpilogue epilogue; /* none if accumulate or transpose_a */
     GeluKind gelu;
+    Dropout drop; /* p = 0 if there is no epilogue; element row * n + column */
     void *hidden; /* [m, n] of `type`, or NULL if there is no epilogue */
     int64_t m, n, k;
     DType type;       /* of a and b: f32, bf16 or f16; sums are f32 */

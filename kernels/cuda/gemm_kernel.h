@@ -148,6 +148,7 @@ template <class T> struct Finish {
     const T *hidden;
     GemmEpilogue epilogue;
     GeluKind gelu;
+    DropoutNumbers drop;
 
     /* For W numbers at index `at`. */
     template <int W> GPU_INLINE void apply(int64_t at) const {
@@ -160,7 +161,7 @@ template <class T> struct Finish {
             else
                 x[j] = sum[j] * (gelu == GELU_TANH ? gelu_slope<GELU_TANH>(x[j]) : gelu_slope<GELU_ERF>(x[j]));
         }
-        store_pack(c + at, convert<T>(x));
+        store_pack(c + at, convert<T>(dropped(drop, (uint64_t)at, x)));
     }
 
     /* For a tile whose first number is in this row and column; afterwards, if need be, of a barrier. */
@@ -402,7 +403,7 @@ void launch_multiply(Device *device, const Gemm &g, const Operands<T> &given) {
         output.sums = (float *)g.c;
     else
         output.c = (T *)(g.epilogue == EPILOGUE_GELU ? g.hidden : g.c);
-    Finish<T> finish = {(T *)g.c, (const T *)g.hidden, g.epilogue, g.gelu}, none = {};
+    Finish<T> finish = {(T *)g.c, (const T *)g.hidden, g.epilogue, g.gelu, dropout_numbers(g.drop)}, none = {};
     part.m = output.m, part.n = output.n;
     part.overwrite = true, part.packs = g.n % 4 == 0;
     if (parts > 1) part.sums = (float *)cuda_scratch(device, (size_t)(parts * g.m * g.n) * sizeof(float));

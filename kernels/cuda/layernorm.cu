@@ -45,12 +45,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
             if (RESIDUAL) {
                 int64_t at = (first + r) * c + column_of<W>(v);
                 Pack<float, W> in = convert<float>(row[r][v]), added = convert<float>(load_pack<W>(branch + at));
-                if (drop.threshold) {
-                    Pack<float, W> factor = dropout_factors<W>(drop, (uint64_t)at);
-#pragma unroll
-                    for (int e = 0; e < W; e++)
-                        added[e] = __fmul_rn(added[e], factor[e]); /* as residual_forward does */
-                }
+                added = dropped(drop, (uint64_t)at, added); /* as residual_forward does */
 #pragma unroll
                 for (int e = 0; e < W; e++) in[e] += added[e];
                 row[r][v] = convert<T>(in);

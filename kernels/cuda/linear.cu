@@ -92,7 +92,10 @@ bool multiply_then_finish(Device *device, const Gemm &gemm) {
     plain.epilogue = EPILOGUE_NONE, plain.hidden = NULL;
     if (is_gelu) plain.c = gemm.hidden;
     if (!cublas_multiply(device, &plain)) return false;
-    is_gelu ? cuda_gelu_forward(device, c, hidden, gemm.gelu) : cuda_gelu_backward(device, c, c, hidden, gemm.gelu);
+    if (is_gelu)
+        gelu_then_dropout(device, c, hidden, gemm.gelu, gemm.drop);
+    else
+        gelu_then_dropout_backward(device, c, c, hidden, gemm.gelu, gemm.drop);
     return true;
 }
 
@@ -172,16 +175,16 @@ void cuda_linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Te
 }
 
 void cuda_linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tensor w, Tensor bias,
-                              WeightLayout layout, GeluKind kind) {
+                              WeightLayout layout, GeluKind kind, Dropout drop) {
     Gemm gemm = forward_of(y, x, w, bias, layout);
-    gemm.epilogue = EPILOGUE_GELU, gemm.gelu = kind, gemm.hidden = hidden.data;
+    gemm.epilogue = EPILOGUE_GELU, gemm.gelu = kind, gemm.drop = drop, gemm.hidden = hidden.data;
     multiply_matrices(device, gemm);
 }
 
 void cuda_gelu_linear_backward(Device *device, Tensor dhidden, Tensor dw, Tensor dbias, Tensor dy, Tensor x,
-                               Tensor hidden, Tensor w, WeightLayout layout, GeluKind kind) {
+                               Tensor hidden, Tensor w, WeightLayout layout, GeluKind kind, Dropout drop) {
     Gemm gemm = backward_of(dhidden, dy, w, layout);
-    gemm.epilogue = EPILOGUE_SLOPE, gemm.gelu = kind, gemm.hidden = hidden.data;
+    gemm.epilogue = EPILOGUE_SLOPE, gemm.gelu = kind, gemm.drop = drop, gemm.hidden = hidden.data;
     multiply_matrices(device, gemm);
     add_parameter_gradients(device, dw, dbias, dy, x, layout);
 }

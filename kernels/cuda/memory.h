@@ -118,6 +118,16 @@ template <int W> GPU_INLINE Pack<float, W> dropout_factors(const DropoutNumbers 
     return factors;
 }
 
+/* x times those factors; x itself if there is no dropout. The product is rounded by itself, not part of a multiply-add:
+ * so it is the same in all kernels. */
+template <int W> GPU_INLINE Pack<float, W> dropped(const DropoutNumbers &drop, uint64_t first, Pack<float, W> x) {
+    if (!drop.threshold) return x;
+    Pack<float, W> factors = dropout_factors<W>(drop, first);
+#pragma unroll
+    for (int i = 0; i < W; i++) x[i] = __fmul_rn(x[i], factors[i]);
+    return x;
+}
+
 /* Rows so short that a warp has several: `lanes` neighbouring lanes a row, a power of two, no more than it has packs.
  */
 inline int lanes_of_row(int64_t packs) {

@@ -312,17 +312,19 @@ static void layers_are_described_as_they_are(void **state) {
 /* Layers of `n` tokens before and behind a GELU, against the cpu. Returns how many of the two products had it as their
  * epilogue; those were told where hidden is and how long its rows are. */
 static int check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64_t out, WeightLayout layout, bool biased,
-                             GeluKind kind) {
+                             GeluKind kind, float p) {
     bool in_out = layout == WEIGHT_IN_OUT;
     Pair x = pair_normal(rig, type, n, in, 1), y = pair_poisoned(rig, type, n, out);
     Pair w = pair_normal(rig, type, in_out ? in : out, in_out ? out : in, 1), dy = pair_normal(rig, type, n, out, 1);
     Pair bias = biased ? pair_normal(rig, type, out, 0, 1) : pair_none(), hidden = pair_poisoned(rig, type, n, out);
     Pair before = pair_normal(rig, type, n, in, 1), dhidden = pair_poisoned(rig, type, n, in);
     Pair dw = pair_normal(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1], 1), none = pair_none();
+    const uint32_t step = 5;
+    Dropout drop = {p, 11, PURPOSE_DROPOUT, &step}, on_device = on_cuda(rig, drop);
     double rounding = 4 * rounding_of(type) + 1e-6;
     int fused = 0, with_gelu = counts.with_gelu;
-    linear_gelu_forward(rig->cpu, y.cpu, hidden.cpu, x.cpu, w.cpu, bias.cpu, layout, kind);
-    linear_gelu_forward(rig->cuda, y.cuda, hidden.cuda, x.cuda, w.cuda, bias.cuda, layout, kind);
+    linear_gelu_forward(rig->cpu, y.cpu, hidden.cpu, x.cpu, w.cpu, bias.cpu, layout, kind, drop);
+    linear_gelu_forward(rig->cuda, y.cuda, hidden.cuda, x.cuda, w.cuda, bias.cuda, layout, kind, on_device);
     expect_pair(rig, "hidden", hidden, rounding);
     expect_pair(rig, "y", y, 2 * rounding); /* of a rounded number */
     if (counts.with_gelu > with_gelu) {
@@ -333,9 +335,9 @@ static int check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64_
         assert_int_equal(counts.last.hidden_ld, out);
     }
     with_gelu = counts.with_gelu;
-    gelu_linear_backward(rig->cpu, dhidden.cpu, dw.cpu, none.cpu, dy.cpu, x.cpu, before.cpu, w.cpu, layout, kind);
+    gelu_linear_backward(rig->cpu, dhidden.cpu, dw.cpu, none.cpu, dy.cpu, x.cpu, before.cpu, w.cpu, layout, kind, drop);
     gelu_linear_backward(rig->cuda, dhidden.cuda, dw.cuda, none.cuda, dy.cuda, x.cuda, before.cuda, w.cuda, layout,
-                         kind);
+                         kind, on_device);
     expect_pair(rig, "dhidden", dhidden, 2 * rounding);
     expect_pair(rig, "dw", dw, 1e-5);
     if (counts.with_gelu > with_gelu) {
@@ -355,8 +357,8 @@ static void gelu_is_an_epilogue(void **state) {
         Rig rig = rig_with_library(types[t]);
         for (int layout = 0; layout < 2; layout++)
             for (int biased = 0; biased < 2; biased++)
-                assert_int_equal(check_gelu_layers(&rig, types[t], 5, 16, 8, (WeightLayout)layout, biased, GELU_TANH),
-                                 2);
+                assert_int_equal(
+                    check_gelu_layers(&rig, types[t], 5, 16, 8, (WeightLayout)layout, biased, GELU_TANH, 0), 2);
         rig_close(&rig);
     }
 }
@@ -370,11 +372,12 @@ static void gelu_that_the_library_cannot_do_is_ours(void **state) {
         int64_t in, out;
         bool refused;
         int fused;
-    } cases[] = {{DTYPE_F32, GELU_TANH, 16, 8, false, 0},
-                 {DTYPE_BF16, GELU_ERF, 16, 8, false, 0},
-                 {DTYPE_BF16, GELU_TANH, 12, 8, false, 1}, /* rows of the first hidden are 8 numbers, ... */
-                 {DTYPE_BF16, GELU_TANH, 8, 12, false, 1}, /* ... and of the second */
-                 {DTYPE_BF16, GELU_TANH, 16, 8, true, 0}};
+        float p;
+    } cases[] = {{DTYPE_F32, GELU_TANH, 16, 8, false, 0, 0},     {DTYPE_BF16, GELU_ERF, 16, 8, false, 0, 0},
+                 {DTYPE_BF16, GELU_TANH, 12, 8, false, 1, 0}, /* rows of the first hidden are 8 numbers, ... */
+                 {DTYPE_BF16, GELU_TANH, 8, 12, false, 1, 0}, /* ... and of the second */
+                 {DTYPE_BF16, GELU_TANH, 16, 8, false, 0, 0.3f}, {DTYPE_F32, GELU_ERF, 16, 8, false, 0, 0.3f},
+                 {DTYPE_BF16, GELU_TANH, 16, 8, true, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Rig rig = rig_with_library(cases[i].type == DTYPE_F32 ? DTYPE_BF16 : cases[i].type);
         counts.refuses_gelu = cases[i].refused;
@@ -382,7 +385,7 @@ static void gelu_that_the_library_cannot_do_is_ours(void **state) {
         for (int time = 0; time < 2; time++) { /* what the library has said once is not asked again */
             int runs = counts.runs;
             int fused = check_gelu_layers(&rig, cases[i].type, 5, cases[i].in, cases[i].out, WEIGHT_OUT_IN, true,
-                                          cases[i].kind);
+                                          cases[i].kind, cases[i].p);
             assert_int_equal(fused, cases[i].fused);
             assert_true(time ? counts.runs == runs + 3 : counts.runs > runs + 3); /* timed at first */
             assert_true(time ? counts.heuristics == heuristics : counts.heuristics == (cases[i].refused ? 5 : 3));

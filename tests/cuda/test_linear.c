@@ -38,33 +38,44 @@ static void expect_sums(Rig *rig, const char *what, Pair p, DType type, int64_t 
     free(got);
 }
 
-/* y is GELU of the hidden numbers that the device has stored, or of those before they were rounded to 16 bits: the
- * library's is. The slope is at most 1.13. Both devices are right to 16 roundings of the argument. */
-static void expect_gelu(Rig *rig, const char *what, Pair y, Pair hidden, GeluKind kind, bool before_rounding) {
+static const uint32_t step_number = 5;
+static Dropout dropout_of(float p) { return (Dropout){p, 11, PURPOSE_DROPOUT | 3 << 8, &step_number}; }
+
+/* y is GELU and dropout of the hidden numbers that the device has stored, or of those before they were rounded to 16
+ * bits: the library's is. The slope is at most 1.13, and dropout's factor multiplies all errors but the last rounding.
+ * Both devices are right to 16 roundings of the argument. */
+static void expect_gelu(Rig *rig, const char *what, Pair y, Pair hidden, GeluKind kind, Dropout drop,
+                        bool before_rounding) {
     DType type = y.cuda.dtype;
     float *got = pair_download(rig, y), *kept = pair_download(rig, hidden);
     const float *want = y.cpu.data;
     memcpy(hidden.cpu.data, kept, tensor_bytes(hidden.cpu));
     gelu_forward(rig->cpu, y.cpu, hidden.cpu, kind);
+    dropout(rig->cpu, y.cpu, y.cpu, drop);
     for (int64_t i = 0; i < tensor_numel(y.cpu); i++)
         expect_within(what, type, i, got[i], want[i],
-                      32 * 0x1p-24 * fabs((double)kept[i]) + rounding_error(type, want[i]) +
-                          (before_rounding ? 1.13 * rounding_error(type, kept[i]) : 0));
+                      rounding_error(type, want[i]) + (32 * 0x1p-24 * fabs((double)kept[i]) +
+                                                       (before_rounding ? 1.13 * rounding_error(type, kept[i]) : 0)) /
+                                                          (1 - (double)drop.p));
     free(got);
     free(kept);
 }
 
-/* dhidden is a sum of k products, which are in its cpu side, possibly rounded to its type, times GELU's slope. */
-static void expect_slopes(Rig *rig, const char *what, Pair dhidden, Pair hidden, GeluKind kind, int64_t k) {
+/* dhidden is a sum of k products, which are in its cpu side, possibly rounded to its type, times GELU's slope and
+ * dropout's factor. */
+static void expect_slopes(Rig *rig, const char *what, Pair dhidden, Pair hidden, GeluKind kind, Dropout drop,
+                          int64_t k) {
     DType type = dhidden.cuda.dtype;
     float *got = pair_download(rig, dhidden), *sums = xmalloc(tensor_bytes(dhidden.cpu) + 1);
     const float *want = dhidden.cpu.data;
     memcpy(sums, want, tensor_bytes(dhidden.cpu));
     gelu_backward(rig->cpu, dhidden.cpu, dhidden.cpu, hidden.cpu, kind);
+    dropout(rig->cpu, dhidden.cpu, dhidden.cpu, drop);
     for (int64_t i = 0; i < tensor_numel(dhidden.cpu); i++)
         expect_within(what, type, i, got[i], want[i],
-                      1.13 * (sum_error(type, k) + rounding_error(type, sums[i])) +
-                          32 * 0x1p-24 * fabs((double)sums[i]) + rounding_error(type, want[i]));
+                      rounding_error(type, want[i]) + (1.13 * (sum_error(type, k) + rounding_error(type, sums[i])) +
+                                                       32 * 0x1p-24 * fabs((double)sums[i])) /
+                                                          (1 - (double)drop.p));
     free(got);
     free(sums);
 }
@@ -147,8 +158,10 @@ static void products_in_every_layout_and_type(void **state) {
     rig_close(&rig);
 }
 
-/* To the bit what an elementwise operation makes of the product; that is compared with the cpu. */
-static void check_epilogue(Rig *rig, DType type, Size size, bool transpose_b, GemmEpilogue epilogue, GeluKind kind) {
+/* To the bit what elementwise operations make of the product, if nothing is rounded between them; that is compared with
+ * the cpu. */
+static void check_epilogue(Rig *rig, DType type, Size size, bool transpose_b, GemmEpilogue epilogue, GeluKind kind,
+                           Dropout drop) {
     bool is_gelu = epilogue == EPILOGUE_GELU;
     int64_t m = size.m, n = size.n, k = size.k;
     Pair a = pair_normal(rig, type, m, k, 1), b = pair_normal(rig, type, transpose_b ? n : k, transpose_b ? k : n, 1);
@@ -170,6 +183,8 @@ static void check_epilogue(Rig *rig, DType type, Size size, bool transpose_b, Ge
         gelu_forward(rig->cuda, two.cuda, sums.cuda, kind);
     else
         gelu_backward(rig->cuda, two.cuda, sums.cuda, hidden.cuda, kind);
+    dropout(rig->cuda, two.cuda, two.cuda, on_cuda(rig, drop));
+    g.drop = on_cuda(rig, drop);
     g.c = c.cuda.data, g.epilogue = epilogue, g.gelu = kind, g.hidden = hidden.cuda.data;
     change_schedule(rig);
     gemm_own(rig->cuda, &g);
@@ -180,11 +195,11 @@ static void check_epilogue(Rig *rig, DType type, Size size, bool transpose_b, Ge
     if (is_gelu) {
         expect_sums(rig, what, hidden, type, k);
         expect_same_bits(rig, what, hidden, sums);
-        expect_gelu(rig, what, c, hidden, kind, false);
+        expect_gelu(rig, what, c, hidden, kind, drop, false);
     } else {
-        expect_slopes(rig, what, c, hidden, kind, k);
+        expect_slopes(rig, what, c, hidden, kind, drop, k);
     }
-    expect_same_bits(rig, what, c, two);
+    if (type == DTYPE_F32 || !(drop.p > 0)) expect_same_bits(rig, what, c, two);
     rig_clear(rig);
 }
 
@@ -193,9 +208,9 @@ static void epilogues_in_every_layout_and_type(void **state) {
     for (int t = 0; t < TYPES; t++) {
         Rig rig = rig_open(types[t]);
         for (int s = 0; s < SIZES && rig_has(&rig, types[t]); s++)
-            for (int which = 0; which < 4; which++)
+            for (int which = 0; which < (s % 3 ? 4 : 8); which++)
                 check_epilogue(&rig, types[t], sizes[s], which & 1, which & 2 ? EPILOGUE_GELU : EPILOGUE_SLOPE,
-                               (GeluKind)((s + which / 2) % 2));
+                               (GeluKind)((s + which / 2) % 2), dropout_of(which & 4 ? 0.3f : 0));
         rig_close(&rig);
     }
 }
@@ -263,15 +278,15 @@ static void check_layer(Rig *rig, DType type, int64_t n, int64_t in, int64_t out
 
 /* The layers before and behind a GELU. */
 static void check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64_t out, WeightLayout layout,
-                              GeluKind kind) {
+                              GeluKind kind, Dropout drop) {
     bool in_out = layout == WEIGHT_IN_OUT;
     Pair x = pair_normal(rig, type, n, in, 1), w = pair_normal(rig, type, in_out ? in : out, in_out ? out : in, 1);
     Pair bias = kind == GELU_TANH ? pair_normal(rig, type, out, 0, 1) : pair_none();
     Pair y = pair_poisoned(rig, type, n, out), hidden = pair_poisoned(rig, type, n, out);
     linear_forward(rig->cpu, hidden.cpu, x.cpu, w.cpu, bias.cpu, layout);
-    linear_gelu_forward(rig->cuda, y.cuda, hidden.cuda, x.cuda, w.cuda, bias.cuda, layout, kind);
+    linear_gelu_forward(rig->cuda, y.cuda, hidden.cuda, x.cuda, w.cuda, bias.cuda, layout, kind, on_cuda(rig, drop));
     expect_sums(rig, "hidden", hidden, type, in);
-    expect_gelu(rig, "gelu y", y, hidden, kind, type != DTYPE_F32);
+    expect_gelu(rig, "gelu y", y, hidden, kind, drop, type != DTYPE_F32);
 
     Pair before = pair_normal(rig, type, n, in, 1), dy = pair_normal(rig, type, n, out, 1);
     Pair dhidden = pair_poisoned(rig, type, n, in), dw = pair_normal(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1], 1);
@@ -280,9 +295,9 @@ static void check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64
         change_schedule(rig);
         linear_backward(rig->cpu, dhidden.cpu, dw.cpu, dbias.cpu, dy.cpu, x.cpu, w.cpu, layout);
         gelu_linear_backward(rig->cuda, dhidden.cuda, dw.cuda, dbias.cuda, dy.cuda, x.cuda, before.cuda, w.cuda, layout,
-                             kind);
+                             kind, on_cuda(rig, drop));
     }
-    expect_slopes(rig, "dhidden", dhidden, before, kind, out);
+    expect_slopes(rig, "dhidden", dhidden, before, kind, drop, out);
     expect_sums(rig, "dw behind GELU", dw, type, 2 * n);
     if (kind == GELU_TANH) expect_sums(rig, "dbias behind GELU", dbias, DTYPE_F32, 2 * n);
     rig_clear(rig);
@@ -300,7 +315,7 @@ static void layers_match_the_cpu(void **state) {
                 for (int layout = 0; layout < 2; layout++) {
                     check_layer(&rig, types[t], layers[s].m, layers[s].k, layers[s].n, (WeightLayout)layout, given);
                     check_gelu_layers(&rig, types[t], layers[s].m, layers[s].k, layers[s].n, (WeightLayout)layout,
-                                      (GeluKind)(given % 2));
+                                      (GeluKind)(given % 2), dropout_of(given & 2 ? 0.3f : 0));
                 }
         rig_close(&rig);
     }
@@ -314,7 +329,7 @@ static void layers_around_gelu_match_the_cpu(void **state) {
             for (int kind = 0; kind < 2; kind++)
                 for (int layout = 0; layout < 2; layout++)
                     check_gelu_layers(&rig, types[t], layers[s].m, layers[s].k, layers[s].n, (WeightLayout)layout,
-                                      (GeluKind)kind);
+                                      (GeluKind)kind, dropout_of(0));
         rig_close(&rig);
     }
 }
