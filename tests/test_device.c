@@ -125,6 +125,9 @@ static void run_every_operation(Device *device, float p) {
     Tensor lse = arena_2d(&arena, DTYPE_F32, H, N), logits = arena_2d(&arena, DTYPE_F32, N, V);
     Tensor one = arena_1d(&arena, DTYPE_F32, 1), flat = arena_1d(&arena, DTYPE_F32, 100), wide[3];
     Tensor logit_bias = arena_1d(&arena, DTYPE_F32, V), hidden = arena_2d(&arena, DTYPE_F32, N, V);
+    Window window = {3, 2, 1, 0};
+    Tensor unfolded = arena_2d(&arena, DTYPE_F32, N / 3 * window_positions(window), 2 * C);
+    Tensor means = arena_2d(&arena, DTYPE_F32, N / 3, C);
     for (int i = 0; i < 3; i++) wide[i] = arena_1d(&arena, DTYPE_F32, 100);
     Dropout drop = {p, 1, 2, uploaded(&arena, offsets, 1).data};
     Sequences sequences = {uploaded(&arena, offsets, 4), offsets, 3};
@@ -150,6 +153,13 @@ static void run_every_operation(Device *device, float p) {
     gelu_backward(device, y, y, x, GELU_ERF);
     attention_forward(device, y, lse, qkv, sequences, attention, drop);
     attention_backward(device, dqkv, y, qkv, y, lse, sequences, attention, drop);
+    unfold_forward(device, unfolded, x, window);
+    unfold_backward(device, z, unfolded, window);
+    batchnorm_forward(device, y, gain, bias, tensor_none(), tensor_none(), x, gain, bias, 0.1f);
+    batchnorm_apply(device, y, x, gain, bias, gain, bias);
+    batchnorm_backward(device, z, gain, bias, y, x, gain, bias, gain);
+    mean_rows_forward(device, means, x, 3);
+    mean_rows_backward(device, z, means, 3);
     cross_entropy_forward(device, mean, rstd, logits, ids, weights);
     cross_entropy_forward_backward(device, mean, rstd, logits, ids, weights, one, tensor_none());
     squared_error_forward(device, mean, y, x);
@@ -224,6 +234,11 @@ static void flops_and_bytes_are_exact(void **state) {
     expect_counted(dry, OP_global_norm, 2 * 90, 4 * 90 + 4);
     expect_counted(dry, OP_adamw_update, 14 * 90, 28 * 90 + 4);
     expect_counted(dry, OP_cast, 0, 8 * n);
+    device_reset_counters(dry);
+    run_every_operation(dry, 0.5f); /* a random number each, and no more bytes */
+    expect_counted(dry, OP_linear_gelu_forward, 2 * n * c * v + 11 * n * v, 4 * (n * c + c * v + 2 * n * v + v));
+    expect_counted(dry, OP_gelu_linear_backward, 4 * n * c * v + 19 * n * c + n * v,
+                   4 * (3 * n * c + 3 * c * v + n * v + 2 * v));
     device_close(dry);
 }
 
