@@ -314,8 +314,8 @@ static Data data_open(const PsdRun *o) {
     PsdOptions options = {.hop = o->hop, .limit = o->limit};
     if (!psd_store_open(&data.store, o->train.manifest.text[0], &options, (int)o->train.threads, &error))
         die("%s", error.text);
-    int64_t rows = data.store.n ? data.store.rows[data.store.n - 1] + 1 : 0;
-    if (!psd_split_read(o->split, o->sensor, (int)o->shots, rows, &data.split, &error)) die("%s", error.text);
+    if (!psd_split_read(o->split, o->sensor, (int)o->shots, data.store.n_rows, &data.split, &error))
+        die("%s", error.text);
     return data;
 }
 

@@ -51,10 +51,15 @@ static void *take(const TensorFile *file, const char *name, const char *dtype, i
     return (void *)(uintptr_t)t->data;
 }
 
-static bool take_sensors(PsdStore *s, Error *error) {
-    const char *text = NULL;
+/* NULL: it has none of that name. */
+static const char *metadata(const PsdStore *s, const char *key) {
     for (int i = 0; i < s->file.n_metadata; i++)
-        if (!strcmp(s->file.metadata_keys[i], "sensors")) text = s->file.metadata_values[i];
+        if (!strcmp(s->file.metadata_keys[i], key)) return s->file.metadata_values[i];
+    return NULL;
+}
+
+static bool take_sensors(PsdStore *s, Error *error) {
+    const char *text = metadata(s, "sensors");
     json_t *list = s->sensor_list = text ? json_loads(text, 0, NULL) : NULL;
     if (!json_is_array(list)) return error_set(error, "its metadata have no \"sensors\", a JSON list of names");
     s->n_sensors = (int)json_array_size(list);
@@ -85,6 +90,18 @@ static bool check_visible(const PsdStore *s, Error *error) {
     return true;
 }
 
+static bool check_rows(PsdStore *s, Error *error) {
+    const char *text = metadata(s, "rows");
+    for (int64_t i = 1; i < s->n; i++)
+        if (s->rows[i] < s->rows[i - 1])
+            return error_set(error, "row[%lld] is %d, behind %d; rows may not descend", (long long)i, s->rows[i],
+                             s->rows[i - 1]);
+    int64_t least = (int64_t)s->rows[s->n - 1] + 1;
+    s->n_rows = text ? atoll(text) : least;
+    return s->n_rows >= least ||
+           error_set(error, "its metadata's \"rows\" is %.40s; row %lld has a sample", text, (long long)least - 1);
+}
+
 static bool check_values(PsdStore *s, Error *error) {
     int64_t bad = INT64_MAX;
 #pragma omp parallel for reduction(min : bad)
@@ -94,7 +111,7 @@ static bool check_values(PsdStore *s, Error *error) {
     bool fine = check_range("label", s->labels, s->n, PSD_LABELS, error) &&
                 check_range("sensor", s->sensors, s->n, s->n_sensors, error) &&
                 check_range("file", s->files, s->n, INT32_MAX, error) &&
-                check_range("row", s->rows, s->n, INT32_MAX, error) &&
+                check_range("row", s->rows, s->n, INT32_MAX, error) && check_rows(s, error) &&
                 (!s->positive || check_range("positive", s->positive, s->n, s->n, error)) && check_visible(s, error);
     for (int64_t i = 0; i < s->n && fine; i++)
         if (s->files[i] >= s->n_files) s->n_files = s->files[i] + 1;
@@ -258,14 +275,16 @@ static bool write_store(const Making *k, const char *path, const char *hash, Err
     for (int i = 0; i < k->manifest->n_sensors; i++)
         json_array_append_new(names, json_string(k->manifest->sensor_names[i]));
     char *sensors = json_dumps(names, 0), *limit = xformat("%.17g", k->options->limit);
-    const char *const keys[] = {"sensors", "manifest", "hop", "limit"};
-    const char *const values[] = {sensors, hash, k->options->hop ? "true" : "false", limit};
+    char *rows = xformat("%lld", (long long)k->manifest->n);
+    const char *const keys[] = {"sensors", "rows", "manifest", "hop", "limit"};
+    const char *const values[] = {sensors, rows, hash, k->options->hop ? "true" : "false", limit};
     if (!sensors) die("out of memory for the names of sensors");
     Error why;
-    bool fine = safetensors_write(path, tensors, 6, keys, values, 4, &why);
+    bool fine = safetensors_write(path, tensors, 6, keys, values, 5, &why);
     if (!fine) error_set(error, "%s: %s", path, why.text);
     json_decref(names);
     free(sensors);
+    free(rows);
     free(limit);
     return fine;
 }
@@ -328,16 +347,15 @@ static char *hash_of(const char *manifest, const PsdOptions *options, Error *err
         error_set(error, "%s: %s", manifest, why.text);
         return NULL;
     }
-    int n = snprintf(form, sizeof form, "1 %d %.17g ", options->hop, options->limit);
+    int n = snprintf(form, sizeof form, "2 %d %.17g ", options->hop, options->limit);
     uint64_t hash = hash_bytes(hash_bytes(HASH_START, form, (size_t)n), bytes, size);
     free(bytes);
     return xformat("%016llx", (unsigned long long)hash);
 }
 
 static bool made_from(const PsdStore *s, const char *hash) {
-    for (int i = 0; i < s->file.n_metadata; i++)
-        if (!strcmp(s->file.metadata_keys[i], "manifest")) return !strcmp(s->file.metadata_values[i], hash);
-    return false;
+    const char *from = metadata(s, "manifest");
+    return from && !strcmp(from, hash);
 }
 
 bool psd_store_open(PsdStore *s, const char *path, const PsdOptions *options, int n_threads, Error *error) {

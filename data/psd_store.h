@@ -3,7 +3,8 @@
  *
  * Tensors: psd F32 [n, 200], and I32 [n] label, sensor, file and row, and F32 [n] snr. Two more are for comparisons
  * with other programs, and fix what is drawn otherwise: positive I32 [n] and visible I32 [n, V]. The metadata hold
- * "sensors", a JSON list of names, "manifest", the hash of what the store was made from, and "hop" and "limit". */
+ * "sensors", a JSON list of names, "rows", how many the manifest has (without it, up to the last that has a sample),
+ * "manifest", the hash of what the store was made from, and "hop" and "limit". */
 #ifndef DATA_PSD_STORE_H
 #define DATA_PSD_STORE_H
 
@@ -19,12 +20,13 @@ typedef struct {
     int32_t *labels;   /* [n] 0 dab, 1 dvbt, 2 fm, 3 gsm, 4 lte, 5 tetra, 6 unknown */
     int32_t *sensors;  /* [n] places in sensor_names */
     int32_t *files;    /* [n] */
-    int32_t *rows;     /* [n] the manifest's row, from 0 on */
+    int32_t *rows;     /* [n] the manifest's row, from 0 on; they never descend */
     float *snr;        /* [n] dB */
     int32_t *positive; /* [n] each sample's partner; NULL: drawn */
     int32_t *visible;  /* [n, n_visible] which patches are visible, ascending; NULL: drawn */
     int n_visible;     /* 0: drawn */
     int n_sensors, n_files;
+    int64_t n_rows;            /* of the manifest, with those that have no sample */
     const char **sensor_names; /* [n_sensors] */
 
     void *sensor_list; /* owns the names */

@@ -92,7 +92,16 @@ static void hopping_gives_every_whole_chunk(void **state) {
         bool first = s.files[i] == 0;
         assert_sample(&s, i, chunks[i], s.files[i], first ? rows[i] : rows[i] == 1, first ? 450 : 640, &HOP);
     }
+    assert_int_equal(s.n_rows, 5);
     psd_store_close(&s);
+    /* a last row without a sample is a row of the manifest all the same: splits may name it */
+    char *text = read_text(manifest);
+    add_array("last.npy", 3, 1, 74);
+    write_text(manifest, "%slast.npy,0,S,74,fm\n", text);
+    s = open_as(&HOP, 2);
+    assert_true(s.n == 10 && s.n_rows == 6);
+    psd_store_close(&s);
+    free(text);
 }
 
 /* The file's inode: it is renamed into place, so that a new file has another. */
@@ -281,6 +290,9 @@ static void stores_that_are_wrong(void **state) {
     expect_own_refused(&o, "file[1] is -1");
     o.row[0] = -1;
     expect_own_refused(&o, "row[0] is -1");
+    o.row[0] = 5;
+    o.row[1] = 4;
+    expect_own_refused(&o, "row[1] is 4, behind 5; rows may not descend");
     o.positive[1] = 2;
     expect_own_refused(&o, "positive[1] is 2; expected 0 to 1");
     o.visible[2] = 12;

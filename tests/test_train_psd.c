@@ -460,6 +460,27 @@ static void a_frozen_encoder_stays(void **state) {
     for (int i = 0; i < 4; i++) free(owned[i]);
 }
 
+/* Of three of dab and one of dvbt: 1/3 and 1, times 3/2, so that those of both classes sum to two. */
+static void rare_classes_weigh_more(void **state) {
+    (void)state;
+    char *split = path_join(data, "uneven.json");
+    write_text(split, "{\"train\": [0, 1, 2, %d], \"val\": [], \"test\": []}", ROWS);
+
+    static const struct {
+        const char *given, *told;
+    } ways[] = {{"", "dab 3 (0.5000), dvbt 1 (1.5000), fm 0 (1.0000), gsm 0 (1.0000)"},
+                {"--class-weights none", "dab 3 (1.0000), dvbt 1 (1.0000), fm 0 (1.0000)"},
+                {"--class-weights 1,2,3,4,5,6", "dab 3 (1.0000), dvbt 1 (2.0000), fm 0 (3.0000)"}};
+    for (int i = 0; i < 3; i++) {
+        char *line = xformat("finetune -m %s/toy.safetensors --split %s --size tiny -b 4 --dry-run %s", data, split,
+                             ways[i].given);
+        must("%s", line);
+        assert_contains(output, ways[i].told);
+        free(line);
+    }
+    free(split);
+}
+
 /* ---- the same bits ---- */
 
 typedef struct {
@@ -620,6 +641,10 @@ static void scores_are_those_of_the_predictions(void **state) {
         assert_true(said[i].id % ROWS >= 13 && said[i].truth == said[i].id / ROWS % PSD_CLASSES);
     check_scores(to, said, n);
     assert_true(read_number(to, "pooled_finetuned.json", "scores", "accuracy") > 0.5);
+    double encoder[8], head[8]; /* from scratch both learn alike */
+    int lines = logged(run, "train", "train/lr", encoder, 8);
+    assert_true(lines > 0 && logged(run, "train", "train/lr_1", head, 8) == lines);
+    for (int i = 0; i < lines; i++) assert_true(encoder[i] == head[i]);
     /* judged on what it was fitted to, a temperature can only help */
     must("%s --checkpoint %s -o %s --part val", toy_options("evaluate"), best, on_validation);
     must("%s --checkpoint %s -o %s --part val", toy_options("calibrate"), best, calibration);
@@ -870,6 +895,7 @@ int main(void) {
         cmocka_unit_test(the_masked_loss_falls),
         cmocka_unit_test(validation_measures_the_same_every_time),
         cmocka_unit_test(a_frozen_encoder_stays),
+        cmocka_unit_test(rare_classes_weigh_more),
         cmocka_unit_test(a_stopped_run_goes_on_as_if_never_stopped),
         cmocka_unit_test(workers_and_threads_change_no_bit),
         cmocka_unit_test(scores_are_those_of_the_predictions),
