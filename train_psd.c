@@ -238,8 +238,10 @@ static void adopt_model(Option *rows, int n, const char *checkpoint) {
         if (rows[i].type == OPTION_FLAG && json_is_boolean(value)) *(bool *)to = json_is_true(value);
         if (rows[i].type == OPTION_INT && json_is_integer(value)) *(int64_t *)to = json_integer_value(value);
         if (rows[i].type == OPTION_FLOAT && json_is_number(value)) *(double *)to = json_number_value(value);
-        if (rows[i].type == OPTION_CHOICE && json_is_string(value)) /* lives as long as the process */
+        if (rows[i].type == OPTION_CHOICE && json_is_string(value)) {
             *(const char **)to = xstrdup(json_string_value(value));
+            rows[i].given = true; /* the text is for options_free */
+        }
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
         printf("%s %s %s", n_adopted++ ? "," : "[Model] as its checkpoint says:", rows[i].name, text);
         free(text);
@@ -897,18 +899,13 @@ static int command_main(int argc, char **argv, Device **device, Evaluation *resu
     if (!*device && o.command != RUN) /* run's first command opens it, and says why it is no GPU */
         *device = device_open(o.train.device, (int)o.train.threads, o.train.no_tf32, &o.device_why);
     o.device = *device;
-    switch (o.command) {
-    case PRETRAIN:
-        return pretrain(&o);
-    case FINETUNE:
-        return finetune(&o);
-    case EVALUATE:
-        return evaluate(&o, result);
-    case CALIBRATE:
-        return calibrate(&o);
-    default:
-        return run(&o, device);
-    }
+    int status = o.command == PRETRAIN    ? pretrain(&o)
+                 : o.command == FINETUNE  ? finetune(&o)
+                 : o.command == EVALUATE  ? evaluate(&o, result)
+                 : o.command == CALIBRATE ? calibrate(&o)
+                                          : run(&o, device);
+    options_free(rows, n_rows, argc - 1, argv + 1);
+    return status;
 }
 
 int main(int argc, char **argv) {

@@ -357,6 +357,27 @@ static void record_in_child(void *arguments) {
     free(options_to_json(t.rows, N));
 }
 
+/* A program that parses many command lines, one after the other, does not grow. */
+static void texts_of_a_file_are_given_back(void **state) {
+    (void)state;
+    Table t = table_new();
+    char *path = yaml_file("output-dir: there\nloss-norm: batch\nmanifest: [a, b]\nseed: 1\n");
+    char *argv[] = {"prog", "--config", path, "--base", "mine", "--loss-norm=micro", "-oh"};
+    table_rows(&t);
+    options_parse(&header, t.rows, N, 6, argv);
+    assert_string_equal(t.output, "there");
+    assert_int_equal(t.manifest.count, 2);
+    options_free(t.rows, N, 6, argv);
+    assert_true(!t.output && !t.manifest.count);
+    assert_string_equal(t.base, "mine");
+    assert_string_equal(t.norm, "micro");
+    table_rows(&t);
+    options_parse(&header, t.rows, N, 7, argv); /* the default is nobody's */
+    options_free(t.rows, N, 7, argv);
+    assert_string_equal(t.output, "h");
+    free(path);
+}
+
 static void a_text_that_is_not_utf8_is_refused(void **state) {
     (void)state;
     char output[1024];
@@ -383,6 +404,7 @@ int main(void) {
         cmocka_unit_test(help_is_aligned_and_complete),
         cmocka_unit_test(help_markdown_is_a_table),
         cmocka_unit_test(the_record_is_json),
+        cmocka_unit_test(texts_of_a_file_are_given_back),
         cmocka_unit_test(a_text_that_is_not_utf8_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

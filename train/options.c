@@ -423,15 +423,37 @@ static const char *read_requests(const CommandLine *c) {
     return config;
 }
 
+static void free_texts(const Option *option) {
+    OptionList *list = option->value;
+    if (option->type == OPTION_LIST)
+        while (list->count) free((char *)list->text[--list->count]);
+    else if (holds_text(option))
+        free(*(char **)option->value);
+}
+
+static bool in_arguments(const char *text, int argc, char **argv) {
+    for (int i = 0; i < argc; i++)
+        if ((uintptr_t)text - (uintptr_t)argv[i] <= strlen(argv[i])) return true;
+    return false;
+}
+
+void options_free(Option *options, int count, int argc, char **argv) {
+    for (int i = 0; i < count; i++) {
+        const Option *o = &options[i];
+        if (!o->given || !holds_text(o)) continue;
+        const OptionList *list = o->value;
+        const char *text = o->type != OPTION_LIST ? *(const char **)o->value : list->count ? list->text[0] : NULL;
+        if (!text || in_arguments(text, argc, argv)) continue;
+        free_texts(o);
+        option_clear(o);
+    }
+}
+
 /* Takes away what the file set, under this name or another. */
 static void forget_file(CommandLine *c, const Option *option) {
     for (int i = 0; i < c->count; i++) {
         if (!c->from_file[i] || c->options[i].value != option->value) continue;
-        OptionList *list = option->value;
-        if (option->type == OPTION_LIST)
-            while (list->count) free((char *)list->text[--list->count]);
-        else if (holds_text(option))
-            free(*(char **)option->value);
+        free_texts(option);
         for (int k = i; k < c->count; k++)
             if (c->options[k].value == option->value) c->from_file[k] = c->options[k].given = false;
     }

@@ -40,8 +40,10 @@ typedef struct {
 
 /* Sets every value. Handles --help, --help-markdown (the README table) and the row named "config" (a YAML file) itself.
  * Dies (exit 2) with one line on anything wrong: "config.yaml:12: unknown key 'grad-acumulation'; did you mean
- * 'grad-accumulation'?". Texts point into argv, or live as long as the process. */
+ * 'grad-accumulation'?". Texts point into argv, or live until options_free. */
 void options_parse(const OptionsHeader *header, Option *options, int count, int argc, char **argv);
+/* Gives back the texts of given rows that are not argv's: they came from the file. Their values are nothing then. */
+void options_free(Option *options, int count, int argc, char **argv);
 /* All values as JSON text {"name": value, ...} (free()), for the checkpoint's record. Dies on a text that is not UTF-8.
  */
 char *options_to_json(const Option *options, int count);
