@@ -5,31 +5,61 @@
 #include <stddef.h>
 #include <string.h>
 
-#define T 1e12
-#define G 1e9
+/* Rates in TFLOP/s, bandwidth in GB/s, memory in GB and L2 in MB of 2^30 and 2^20 bytes, watts, shares in percent. */
+#define CARD(name, key, capability, f32, tf32, half, bandwidth, memory, l2, pcie, watts, tensor, plain, copy)          \
+    {                                                                                                                  \
+        name, key, capability, (f32)*1e12, (tf32)*1e12, (half)*1e12, (bandwidth)*1e9, (memory)*0x1p30, (l2)*0x1p20,    \
+            pcie, watts, (tensor) / 100.0, (plain) / 100.0, (copy) / 100.0, 2.5e-6                                     \
+    }
 
-/* From the data sheets and architecture papers; sparsity, which doubles some of their numbers, left out. Of two that
- * fit a name the first counts. GeForce cards halve the rate of 16-bit products when the sums are f32. */
+/* 16 lanes of PCIe, less the encoding, bytes/s. */
+#define GEN3 15.75e9
+#define GEN4 31.5e9
+#define GEN5 63e9
+
+/* Name, key, capability; f32, TF32, 16 bits; bandwidth; memory, L2; PCIe; watts; sustained of tensor cores, f32,
+ * bandwidth. Of two that fit a driver's name the first counts.
+ *
+ * Rates, bandwidth, memory, PCIe and power are those of NVIDIA's data sheets of each card, L2 that of the white papers
+ * of the architectures (Volta, Turing, A100, GA102, Ada, H100). Sparsity, which doubles some of their numbers, is left
+ * out; GeForce cards halve the rate of 16-bit products when the sums are f32. GDDR6 with ECC keeps a sixteenth of
+ * itself for it: 22.5 of 24 GB, 15 of 16, 45 of 48.
+ *
+ * Sustained shares of products: the best torch.matmul of 1024 to 10240 squared that owners have sent to the public
+ * collection zzc0721/torch-performance-test-data (2025 and 2026), over the data sheet's rate: of tensor cores T4 42.3,
+ * V100 97, A40 122, A100 PCIe 236, A100 SXM 264, L4 57 (at 8192 and above, where its 72 W hold it; 71 at 2048), L40S
+ * 269, RTX 3090 76, RTX 4090 163, H100 789, H200 790 TFLOP/s; in f32 T4 4.3, V100 14.5, A40 23.7, A100 19.2
+ * (PCIe 17.6), L4 11.1, L40S 46.9, RTX 3090 24.8, RTX 4090 54.7, H100 52, H200 51. (ml-engineering's table of
+ * achievable matrix products has 268 for the A100, 256 for its PCIe form and 792 for the H100.) A share above 1 is held
+ * at 1. No measurement was found of the rows marked A (assumed: as the nearest relative, less where their power is
+ * less).
+ *
+ * Of the bandwidth: T4 and V100 as measured by Jia et al. (2018, 2019; 220 of 320 and 750 of 900 GB/s); others assumed:
+ * 0.88 of HBM, 0.8 of GDDR6 with ECC, whose bits travel with the data, 0.9 without.
+ *
+ * A launch: NVIDIA's article on CUDA graphs has 0.9 us between kernels that wait in a queue (V100), the host's call
+ * takes 4 and more; small kernels also start and end slowly. 2.5 us is assumed for all. */
 static const Card cards[] = {
-    {"T4", 8.1 * T, 0, 65 * T, 320 * G},
-    {"V100-PCIE", 14 * T, 0, 112 * T, 900 * G},
-    {"V100", 15.7 * T, 0, 125 * T, 900 * G},
-    {"A10", 31.2 * T, 62.5 * T, 125 * T, 600 * G},
-    {"A30", 10.3 * T, 82 * T, 165 * T, 933 * G},
-    {"A40", 37.4 * T, 74.8 * T, 149.7 * T, 696 * G},
-    {"A100-SXM4-40GB", 19.5 * T, 156 * T, 312 * T, 1555 * G},
-    {"A100-PCIE-40GB", 19.5 * T, 156 * T, 312 * T, 1555 * G},
-    {"A100 80GB PCIe", 19.5 * T, 156 * T, 312 * T, 1935 * G},
-    {"A100", 19.5 * T, 156 * T, 312 * T, 2039 * G},
-    {"L4", 30.3 * T, 60 * T, 121 * T, 300 * G},
-    {"L40", 90.5 * T, 90.5 * T, 181 * T, 864 * G},
-    {"L40S", 91.6 * T, 183 * T, 362 * T, 864 * G},
-    {"RTX 3090", 35.6 * T, 35.6 * T, 71 * T, 936 * G},
-    {"RTX 4080", 48.7 * T, 48.7 * T, 97.5 * T, 717 * G},
-    {"RTX 4090", 82.6 * T, 82.6 * T, 165 * T, 1008 * G},
-    {"H100 PCIe", 51 * T, 378 * T, 756 * T, 2000 * G},
-    {"H100", 67 * T, 494.7 * T, 989 * T, 3350 * G},
-    {"H200", 67 * T, 494.7 * T, 989 * T, 4800 * G},
+    CARD("T4", "t4", 75, 8.1, 0, 65, 320, 15, 4, GEN3, 70, 65, 53, 69),
+    CARD("V100-PCIE", "v100-pcie", 70, 14, 0, 112, 900, 16, 6, GEN3, 250, 78, 92, 83),
+    CARD("V100-SXM2-32GB", "v100-32", 70, 15.7, 0, 125, 900, 32, 6, GEN3, 300, 78, 92, 83),
+    CARD("V100", "v100", 70, 15.7, 0, 125, 900, 16, 6, GEN3, 300, 78, 92, 83),
+    CARD("A10", "a10", 86, 31.2, 62.5, 125, 600, 22.5, 6, GEN4, 150, 60, 60, 80), /* A */
+    CARD("A30", "a30", 80, 10.3, 82, 165, 933, 24, 24, GEN4, 165, 75, 90, 88),    /* A */
+    CARD("A40", "a40", 86, 37.4, 74.8, 149.7, 696, 45, 6, GEN4, 300, 81, 63, 80),
+    CARD("A100-SXM4-40GB", "a100-40", 80, 19.5, 156, 312, 1555, 40, 40, GEN4, 400, 85, 98, 88),
+    CARD("A100-PCIE-40GB", "a100-pcie-40", 80, 19.5, 156, 312, 1555, 40, 40, GEN4, 250, 76, 90, 88),
+    CARD("A100 80GB PCIe", "a100-pcie-80", 80, 19.5, 156, 312, 1935, 80, 40, GEN4, 300, 76, 90, 88),
+    CARD("A100", "a100-80", 80, 19.5, 156, 312, 2039, 80, 40, GEN4, 400, 85, 98, 88),
+    CARD("L4", "l4", 89, 30.3, 60, 121, 300, 22.5, 48, GEN4, 72, 47, 37, 80),
+    CARD("L40", "l40", 89, 90.5, 90.5, 181, 864, 45, 96, GEN4, 300, 90, 51, 80), /* A */
+    CARD("L40S", "l40s", 89, 91.6, 183, 362, 864, 45, 96, GEN4, 350, 74, 51, 80),
+    CARD("RTX 3090", "rtx3090", 86, 35.6, 35.6, 71, 936, 24, 6, GEN4, 350, 100, 70, 90),
+    CARD("RTX 4080", "rtx4080", 89, 48.7, 48.7, 97.5, 717, 16, 64, GEN4, 320, 95, 66, 90), /* A */
+    CARD("RTX 4090", "rtx4090", 89, 82.6, 82.6, 165, 1008, 24, 72, GEN4, 450, 98, 66, 90),
+    CARD("H100 PCIe", "h100-pcie", 90, 51, 378, 756, 2000, 80, 50, GEN5, 350, 70, 78, 88), /* A */
+    CARD("H100", "h100", 90, 67, 494.7, 989, 3350, 80, 50, GEN5, 700, 80, 78, 88),
+    CARD("H200", "h200", 90, 67, 494.7, 989, 4800, 140, 50, GEN5, 700, 80, 77, 88),
 };
 
 /* "RTX 4090" is in "NVIDIA GeForce RTX 4090" but not in "... RTX 4090 Laptop GPU"; "A10" is not in "A10G". */
@@ -48,3 +78,32 @@ const Card *card_find(const char *name) {
         if (is_in(cards[i].name, name)) return &cards[i];
     return NULL;
 }
+
+const Card *card_table(int *n) {
+    *n = (int)(sizeof cards / sizeof *cards);
+    return cards;
+}
+
+/* Behind the text, its next letter or digit that counts. */
+static const char *skip(const char *text) { return text + strspn(text, " -_"); }
+
+/* Whether `key` is the whole of the card's (2), or the part before a '-' in it (1). */
+static int match(const char *key, const char *of_card) {
+    for (key = skip(key); *key; key = skip(key + 1)) {
+        if (*of_card == '-') of_card++;
+        if (tolower((unsigned char)*key) != *of_card++) return 0;
+    }
+    return !*of_card ? 2 : *of_card == '-';
+}
+
+const Card *card_of_key(const char *key) {
+    const Card *found = NULL;
+    for (size_t i = 0; i < sizeof cards / sizeof *cards && *skip(key); i++) {
+        int fit = match(key, cards[i].key);
+        if (fit == 2) return &cards[i];
+        if (fit) found = &cards[i];
+    }
+    return found;
+}
+
+DType card_half(const Card *card) { return card->capability >= 80 ? DTYPE_BF16 : DTYPE_F16; }

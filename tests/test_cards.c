@@ -55,11 +55,78 @@ static void rates_are_in_order(void **state) {
     }
 }
 
+static void check_key(const char *key, const char *want) {
+    const Card *card = card_of_key(key);
+    if (!card || !want) {
+        if (card || want) fail_msg("'%s' is %s", key, card ? card->key : "not found");
+        return;
+    }
+    assert_string_equal(card->key, want);
+}
+
+static void keys_are_found_however_they_are_written(void **state) {
+    (void)state;
+    int n;
+    const Card *cards = card_table(&n);
+    for (int i = 0; i < n; i++) check_key(cards[i].key, cards[i].key);
+    check_key("L4", "l4");
+    check_key("RTX 4090", "rtx4090");
+    check_key("rtx-3090", "rtx3090");
+    check_key("A100_40", "a100-40");
+    check_key("a100", "a100-80");
+    check_key("a100-pcie", "a100-pcie-80");
+    check_key("v100", "v100");
+    check_key("h100", "h100");
+    check_key("a10", "a10");
+    check_key("a1", NULL);
+    check_key("l4s", NULL);
+    check_key("rtx", NULL);
+    check_key("all", NULL);
+    check_key("", NULL);
+    check_key("-", NULL);
+}
+
+/* Every preset of configs/gpu is a card of the table, and computes in the 16-bit type that it is built for. */
+static void presets_are_cards(void **state) {
+    (void)state;
+    char files[1024];
+    assert_int_equal(run_command(files, sizeof files, "ls configs/gpu"), 0);
+    int n = 0;
+    for (char *at = strtok(files, "\n"); at; at = strtok(NULL, "\n"), n++) {
+        char *path = path_join("configs/gpu", at), *text = read_text(path);
+        *strstr(at, ".mk") = 0;
+        const Card *card = card_of_key(at);
+        if (!card) fail_msg("configs/gpu/%s.mk is no card of the table", at);
+        assert_true((strstr(text, "GPU_HALF = BF16") != NULL) == (card_half(card) == DTYPE_BF16));
+        char *capability = xformat("GPU_ARCHITECTURES = %d", card->capability);
+        assert_contains(text, capability);
+        free(capability);
+        free(path);
+        free(text);
+    }
+    assert_true(n >= 12);
+}
+
+static void every_figure_is_there(void **state) {
+    (void)state;
+    int n;
+    const Card *cards = card_table(&n);
+    for (int i = 0; i < n; i++) {
+        const Card *c = &cards[i];
+        assert_true((c->tf32 > 0) == (c->capability >= 80));
+        assert_true(c->memory >= 15 * 0x1p30 && c->memory <= 140 * 0x1p30 && c->l2 >= 4 * 0x1p20 &&
+                    c->l2 < 100 * 0x1p20);
+        assert_true(c->pcie > 15e9 && c->pcie < 64e9 && c->watts >= 70 && c->watts <= 700);
+        assert_true(c->of_tensor > 0.4 && c->of_tensor <= 1 && c->of_f32 > 0.3 && c->of_f32 <= 1);
+        assert_true(c->of_bandwidth > 0.6 && c->of_bandwidth < 1 && c->launch > 1e-6 && c->launch < 1e-5);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_of_drivers_are_found),
-        cmocka_unit_test(others_are_not_taken_for_them),
-        cmocka_unit_test(rates_are_in_order),
+        cmocka_unit_test(names_of_drivers_are_found), cmocka_unit_test(others_are_not_taken_for_them),
+        cmocka_unit_test(rates_are_in_order),         cmocka_unit_test(keys_are_found_however_they_are_written),
+        cmocka_unit_test(presets_are_cards),          cmocka_unit_test(every_figure_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
