@@ -24,6 +24,7 @@ typedef struct {
     Sample *samples;
     int64_t n_samples;
     size_t largest_file; /* of conditioning and emotion: room to read one into, behind a batch's fields */
+    bool lengths_only;   /* samples have no ids, codes or paths */
 } TtsDataset;
 
 enum { SPEED_ROWS = 2, CODES_A_SECOND = 50 };
@@ -166,6 +167,16 @@ static bool in_split(const TtsDatasetOptions *o, const char *id) {
     return split_is_validation(id, o->val_ratio) == (o->split == SPLIT_VALIDATION);
 }
 
+/* Ids and codes; the vectors are only checked. */
+static bool load_files(Line *line, const TtsLayout *l, const ManifestRecord *r, float *scratch, Error *error) {
+    Sample *s = &line->sample;
+    return load_ids(line, r->text_ids_key, r->text_ids_path, r->text_len, l->text_vocabulary, &s->text, error) &&
+           load_ids(line, r->codes_key, r->codes_path, r->code_len, l->audio_vocabulary, &s->codes, error) &&
+           check_vectors(line, r->condition_key, r->condition_path, l->n_conditioning, l->d_model, scratch,
+                         &s->condition_path, error) &&
+           check_vectors(line, r->emo_vec_key, r->emo_vec_path, 1, l->d_model, scratch, &s->emo_vec_path, error);
+}
+
 static bool check_record(const Check *check, Line *line, const ManifestRecord *r, float *scratch, Error *error) {
     const TtsLayout *l = &check->options->layout;
     Sample *s = &line->sample;
@@ -175,20 +186,15 @@ static bool check_record(const Check *check, Line *line, const ManifestRecord *r
         line->prompt_seconds = r->prompt_duration;
     }
     if (!in_split(check->options, r->target_id)) return true;
-    if (!check_lengths(r, l, error) ||
-        !load_ids(line, r->text_ids_key, r->text_ids_path, r->text_len, l->text_vocabulary, &s->text, error) ||
-        !load_ids(line, r->codes_key, r->codes_path, r->code_len, l->audio_vocabulary, &s->codes, error) ||
-        !check_vectors(line, r->condition_key, r->condition_path, l->n_conditioning, l->d_model, scratch,
-                       &s->condition_path, error) ||
-        !check_vectors(line, r->emo_vec_key, r->emo_vec_path, 1, l->d_model, scratch, &s->emo_vec_path, error))
-        return false;
+    if (!check_lengths(r, l, error)) return false;
+    if (!check->options->lengths_only && !load_files(line, l, r, scratch, error)) return false;
     s->id = xstrdup(r->id);
     line->target_id = xstrdup(r->target_id);
     line->code_len = r->code_len;
     s->text_len = (int32_t)r->text_len;
     s->code_len = (int32_t)r->code_len;
     line->duration = r->duration;
-    for (int64_t i = 0; i < r->text_len; i++) line->unknown += s->text[i] == check->options->unknown_id;
+    for (int64_t i = 0; s->text && i < r->text_len; i++) line->unknown += s->text[i] == check->options->unknown_id;
     line->included = true;
     return true;
 }
@@ -467,8 +473,12 @@ static bool tts_fill(const Dataset *dataset, Batch *batch, const int32_t *sample
     for (int i = 0; i < n && fine; i++) {
         const Sample *s = &d->samples[samples[i]];
         *c.offsets++ = row;
-        fine = fill_conditioning(l, s, samples[i], c.conditioning + i * latents, &scratch, error);
-        row = fill_sample(&c, l, s, row);
+        if (d->lengths_only) {
+            row += (int32_t)sample_tokens(l, s);
+        } else {
+            fine = fill_conditioning(l, s, samples[i], c.conditioning + i * latents, &scratch, error);
+            row = fill_sample(&c, l, s, row);
+        }
         batch->samples[i] = samples[i];
     }
     *c.offsets = row;
@@ -547,6 +557,7 @@ Dataset *tts_dataset_open(const char *const *specs, int n_specs, const TtsDatase
     find_durations(&check);
     TtsDataset *d = xcalloc(1, sizeof *d);
     d->layout = options->layout;
+    d->lengths_only = options->lengths_only;
     d->samples = xcalloc((size_t)check.n_lines, sizeof *d->samples);
     for (int64_t i = 0; i < check.n_lines; i++)
         if (check.lines[i].included) {
@@ -621,6 +632,7 @@ Batch tts_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t toke
         for (int64_t i = mels; i < most; i++) codes[i] = 1;
     }
     Dataset *synthetic = tts_dataset_synthetic(&d->layout, text, codes, most);
+    ((TtsDataset *)synthetic->state)->lengths_only = true;
     int32_t *samples = xmalloc((size_t)(most + 1) * sizeof *samples);
     Error error;
     for (int64_t i = 0; i < most; i++) samples[i] = (int32_t)i;

@@ -23,6 +23,7 @@ typedef struct {
     double val_ratio;
     int n_threads;     /* for the check of every line */
     int unknown_id;    /* of the tokenizer, for the count of unknown tokens */
+    bool lengths_only; /* no file that a line names is read: lengths are the manifest's, and batches have no contents */
     bool repair_codes; /* truncate codes that padding made longer than the audio, instead of only counting them */
 } TtsDatasetOptions;
 
@@ -49,7 +50,7 @@ Dataset *tts_dataset_synthetic(const TtsLayout *layout, const int32_t *text_leng
                                int64_t n_samples);
 /* A synthetic micro-batch that has at least the text rows, the codes' rows and the rows in all of every one that a
  * loader can form of `batch_size` samples, or with a token budget: it pairs the i-th longest text with the i-th longest
- * codes. For planning memory. */
+ * codes. For planning memory: it has no contents. */
 Batch tts_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget);
 /* Counts of each audio code in the targets (stop code included): counts[audio_vocabulary + 2]; for unigram entropy. */
 void tts_code_histogram(const Dataset *dataset, int64_t *counts);
