@@ -54,7 +54,7 @@ $(if $(NVCC),,$(error GPU=$(GPU) needs nvcc, which is not there: install a CUDA 
 KNOWN_ARCHITECTURES := $(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch))
 ifneq ($(filter $(GPU),$(PRESETS)),)
 include configs/gpu/$(GPU).mk
-GPU_DEFINES = -DCUDA_HALF_$(GPU_HALF) -DGPU_BATCH=$(GPU_BATCH) -DGPU_ACCUMULATION=$(GPU_ACCUMULATION) -DGPU_WORKERS=$(GPU_WORKERS)
+GPU_DEFINES = -DCUDA_HALF_$(GPU_HALF) -DGPU_BATCH=$(GPU_BATCH) -DGPU_ACCUMULATION=$(GPU_ACCUMULATION) -DGPU_WORKERS=$(GPU_WORKERS) -DGPU_NAME=\"$(GPU)\"
 PRESET_DEFAULTS = $(ON_GPU)/train/train_options.o # comes before the archive that has the general one
 else ifeq ($(GPU),all) # the architectures of all presets, as far as the toolkit knows them
 GPU_ARCHITECTURES := $(filter $(KNOWN_ARCHITECTURES),$(sort $(shell sed -n 's/^GPU_ARCHITECTURES = //p' configs/gpu/*.mk)))

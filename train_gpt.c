@@ -12,6 +12,7 @@
 #include "data/tokenizer.h"
 #include "data/tts_dataset.h"
 #include "model/gpt.h"
+#include "train/estimate.h"
 #include "train/log.h"
 #include "train/loop.h"
 #include "train/stop.h"
@@ -119,14 +120,17 @@ static Model *model_of(const GptOptions *o) {
     return tts_gpt_open(&config);
 }
 
-static void print_report(const char *what, const TtsDatasetReport *r, bool repair) {
-    char duration[32];
+static void print_report(const char *what, const TtsDatasetReport *r, bool repair, bool lengths_only) {
+    char duration[32], read[64];
+    double unknown = r->text_tokens ? 100.0 * (double)r->unknown_tokens / (double)r->text_tokens : 0.0;
+    if (lengths_only)
+        snprintf(read, sizeof read, "lengths as the manifest has them, no file is read");
+    else
+        snprintf(read, sizeof read, "%.2f %% unknown", unknown);
     printf("[Data] %s: %lld samples (%lld paired, %lld single) of %lld lines, %s of audio an epoch, %lld text tokens "
-           "(%.2f %% "
-           "unknown), %lld codes; text %lld..%lld..%lld, codes %lld..%lld..%lld\n",
+           "(%s), %lld codes; text %lld..%lld..%lld, codes %lld..%lld..%lld\n",
            what, (long long)r->samples, (long long)r->paired, (long long)r->single, (long long)r->lines,
-           format_duration(r->seconds_of_audio, duration), (long long)r->text_tokens,
-           r->text_tokens ? 100.0 * (double)r->unknown_tokens / (double)r->text_tokens : 0.0, (long long)r->codes,
+           format_duration(r->seconds_of_audio, duration), (long long)r->text_tokens, read, (long long)r->codes,
            (long long)r->text_length_quantiles[0], (long long)r->text_length_quantiles[2],
            (long long)r->text_length_quantiles[4], (long long)r->code_length_quantiles[0],
            (long long)r->code_length_quantiles[2], (long long)r->code_length_quantiles[4]);
@@ -147,15 +151,18 @@ static Dataset *open_data(const GptOptions *o, const OptionList *manifests, Spli
                                  .val_ratio = o->train.val_ratio,
                                  .n_threads = (int)o->train.num_workers,
                                  .unknown_id = o->unknown_id,
+                                 .lengths_only = o->train.estimate,
                                  .repair_codes = o->repair_codes};
     TtsDatasetReport report;
     Dataset *dataset = tts_dataset_open(manifests->text, manifests->count, &options, &report);
-    print_report(what, &report, o->repair_codes);
+    print_report(what, &report, o->repair_codes, options.lengths_only);
     return dataset;
 }
 
 /* The entropy of the codes' frequencies in nats: the loss of a model that has learned nothing else. */
-static double unigram_entropy(const Dataset *dataset, int64_t classes) {
+static double floor_of(const GptOptions *o, const Dataset *dataset) {
+    if (o->train.estimate) return 0; /* no codes are read */
+    int64_t classes = o->number_mel_codes;
     int64_t *counts = xcalloc((size_t)classes, sizeof *counts), total = 0;
     double entropy = 0;
     tts_code_histogram(dataset, counts);
@@ -230,12 +237,12 @@ int main(int argc, char **argv) {
         die_usage("--frozen-text-rows %lld: the text tables have %lld", (long long)o.frozen_text_rows,
                   (long long)o.number_text_tokens + 1);
     const char *why;
-    Device *device = device_open(o.train.device, (int)o.train.threads, o.train.no_tf32, &why);
+    Device *device = train_device_open(&o.train, &why);
     Dataset *train, *validation = NULL;
     if (o.train.manifest.count)
         open_both(&o, &train, &validation);
     else
-        train = typical_data(&o); /* for --dry-run */
+        train = typical_data(&o); /* for --dry-run and --estimate */
     Training training = {.options = &o.train,
                          .rows = rows,
                          .n_rows = n_rows,
@@ -245,14 +252,17 @@ int main(int argc, char **argv) {
                          .train = train,
                          .validation = validation,
                          .floor_name = "unigram entropy of the codes",
-                         .floor_value = unigram_entropy(validation ? validation : train, o.number_mel_codes),
+                         .typical = !o.train.manifest.count,
+                         .floor_value = floor_of(&o, validation ? validation : train),
                          .floor_metric = 1,
                          .monitor = -1,
                          .largest_batch = tts_largest_batch,
                          .resizable = text_tables,
                          .n_resizable = 3};
     int status = 0;
-    if (o.train.dry_run) {
+    if (o.train.estimate) {
+        train_estimate(&training);
+    } else if (o.train.dry_run) {
         train_dry_run(&training);
     } else {
         train_prepare(&training);

@@ -18,6 +18,7 @@
 #include "data/psd_dataset.h"
 #include "model/psd.h"
 #include "train/classification_report.h"
+#include "train/estimate.h"
 #include "train/log.h"
 #include "train/loop.h"
 #include "train/stop.h"
@@ -261,8 +262,9 @@ static void resolve(PsdRun *o, Option *rows, int n) {
     if (strcmp(o->accelerator, "auto")) o->train.device = strcmp(o->accelerator, "gpu") ? o->accelerator : "cuda";
     if (o->command != RUN) train_options_resolve(&o->train, rows, n);
     if (o->train.manifest.count > 1) die_usage("%d manifests; one is expected", o->train.manifest.count);
-    if (!o->train.manifest.count) die_usage("no data: give the manifest with -m");
-    if (!o->split) die_usage("which rows? give --split: prepare_psd writes such files");
+    bool typical = o->train.estimate && !o->train.manifest.count;
+    if (!o->train.manifest.count && !typical) die_usage("no data: give the manifest with -m");
+    if (!o->split && !typical) die_usage("which rows? give --split: prepare_psd writes such files");
     if ((1 << o->command) & TRAINING && o->warmup_epochs >= o->train.epochs)
         die_usage("--warmup-epochs %lld are all of the %lld epochs", (long long)o->warmup_epochs,
                   (long long)o->train.epochs);
@@ -308,12 +310,36 @@ typedef struct {
     PsdStore store;
     PsdSplit split;
     float class_weights[PSD_CLASSES];
+    void *made_up; /* the numbers of a store that is no file */
 } Data;
+
+/* A batch of spectra, of all classes and of some sensors, and all to train on: for --estimate. */
+static Data typical_data(const PsdRun *o) {
+    enum { SENSORS = 8 };
+    int64_t n = o->train.batch_size;
+    Data data = {.made_up = xcalloc((size_t)n * (PSD_BINS + 5), 4)};
+    PsdStore *s = &data.store;
+    *s = (PsdStore){.n = n, .psd = data.made_up, .n_sensors = SENSORS, .n_files = 1};
+    s->snr = s->psd + n * PSD_BINS;
+    s->labels = (int32_t *)(void *)(s->snr + n);
+    s->sensors = s->labels + n;
+    s->files = s->sensors + n;
+    s->rows = s->files + n;
+    PsdIds *rows = &data.split.parts[PSD_TRAIN];
+    *rows = (PsdIds){xcalloc((size_t)n, sizeof *rows->at), n};
+    for (int32_t i = 0; i < n; i++) {
+        rows->at[i] = s->rows[i] = i;
+        s->labels[i] = i % PSD_CLASSES;
+        s->sensors[i] = i / PSD_CLASSES % SENSORS;
+    }
+    return data;
+}
 
 static Data data_open(const PsdRun *o) {
     Data data = {0};
     Error error;
     PsdOptions options = {.hop = o->hop, .limit = o->limit};
+    if (!o->train.manifest.count) return typical_data(o);
     if (!psd_store_open(&data.store, o->train.manifest.text[0], &options, (int)o->train.threads, &error))
         die("%s", error.text);
     if (!psd_split_read(o->split, o->sensor, (int)o->shots, data.store.n_rows, &data.split, &error))
@@ -324,6 +350,7 @@ static Data data_open(const PsdRun *o) {
 static void data_close(Data *data) {
     psd_split_free(&data->split);
     psd_store_close(&data->store);
+    free(data->made_up);
 }
 
 static int visible_patches(const PsdRun *o) { return PSD_PATCHES - (int)(PSD_PATCHES * o->mask_ratio); }
@@ -351,6 +378,10 @@ static Dataset *samples_of(const PsdRun *o, const Data *data, int part) {
 }
 
 static void print_data(const Data *data, const Dataset *train, const Dataset *validation) {
+    if (data->made_up) {
+        printf("[Data] none is given: a typical batch of %lld spectra\n", (long long)train->n_samples);
+        return;
+    }
     printf("[Data] %lld samples of %d sensors; %lld to train on, %lld to validate on, %lld to test on\n",
            (long long)data->store.n, data->store.n_sensors, (long long)train->n_samples,
            (long long)(validation ? validation->n_samples : 0), (long long)data->split.parts[PSD_TEST].n);
@@ -378,8 +409,8 @@ static double rate_of_epoch(const Training *t, int group, int64_t step, int64_t 
 
 static int train(PsdRun *o, Training *t) {
     int status = 0;
-    if (o->train.dry_run) {
-        train_dry_run(t);
+    if (o->train.estimate || o->train.dry_run) {
+        (o->train.estimate ? train_estimate : train_dry_run)(t);
         return 0;
     }
     train_prepare(t);
@@ -406,8 +437,10 @@ static int pretrain(PsdRun *o) {
     print_data(&data, samples, validation);
     int64_t partners[3];
     psd_dataset_partners(samples, partners);
-    printf("[Data] partners of the same class: %lld samples from other sensors, %lld from their own, %lld themselves\n",
-           (long long)partners[0], (long long)partners[1], (long long)partners[2]);
+    if (!data.made_up)
+        printf("[Data] partners of the same class: %lld samples from other sensors, %lld from their own, %lld "
+               "themselves\n",
+               (long long)partners[0], (long long)partners[1], (long long)partners[2]);
     Training t = {.options = &o->train,
                   .rows = o->rows,
                   .n_rows = o->n_rows,
@@ -417,6 +450,7 @@ static int pretrain(PsdRun *o) {
                   .train = samples,
                   .validation = validation,
                   .largest_batch = psd_largest_batch,
+                  .typical = data.made_up != NULL,
                   .drop_last = true,
                   .learning_rate = rate_of_epoch,
                   .monitor = 0,
@@ -517,12 +551,11 @@ static void weigh_classes(const PsdRun *o, Data *data) {
         metrics_class_weights(counts, PSD_CLASSES, METRICS_WEIGHTS_INVERSE, weights);
     else if (strcmp(o->class_weights, "none"))
         read_class_weights(o->class_weights, weights);
-    printf("[Data] training samples (class weights):");
-    for (int c = 0; c < PSD_CLASSES; c++) {
-        data->class_weights[c] = (float)weights[c];
+    for (int c = 0; c < PSD_CLASSES; c++) data->class_weights[c] = (float)weights[c];
+    if (!data->made_up) printf("[Data] training samples (class weights):");
+    for (int c = 0; c < PSD_CLASSES && !data->made_up; c++)
         printf(" %s %lld (%.4f)%s", class_names[c], (long long)counts[c], (double)data->class_weights[c],
                c + 1 < PSD_CLASSES ? "," : "\n");
-    }
     samples->close(samples);
 }
 
@@ -578,6 +611,7 @@ static int finetune(PsdRun *o) {
                   .train = samples,
                   .validation = validation,
                   .largest_batch = psd_largest_batch,
+                  .typical = data.made_up != NULL,
                   .drop_last = !few,
                   .learning_rate = rate_of_epoch,
                   .monitor = 0,
@@ -897,7 +931,7 @@ static int command_main(int argc, char **argv, Device **device, Evaluation *resu
     options_parse(&headers[o.command], rows, n_rows, argc - 1, argv + 1);
     resolve(&o, rows, n_rows);
     if (!*device && o.command != RUN) /* run's first command opens it, and says why it is no GPU */
-        *device = device_open(o.train.device, (int)o.train.threads, o.train.no_tf32, &o.device_why);
+        *device = train_device_open(&o.train, &o.device_why);
     o.device = *device;
     int status = o.command == PRETRAIN    ? pretrain(&o)
                  : o.command == FINETUNE  ? finetune(&o)

@@ -90,8 +90,7 @@ LoaderOptions validation_loader_options(const TrainOptions *o) {
                            .stop_after = -1};
 }
 
-/* How many optimizer steps the run has: floor(micro-batches of all epochs / accumulation), at most --max-steps. */
-static int64_t count_steps(const Training *t, const LoaderOptions *options) {
+int64_t train_steps(const Training *t, const LoaderOptions *options) {
     const TrainOptions *o = t->options;
     int64_t batches = 0, first = loader_epoch_batches(t->train, options, 0);
     if (options->drop_last && o->token_budget)
@@ -584,7 +583,7 @@ static Run run_open(Training *t) {
     LoaderOptions options = train_loader_options(o, &t->state);
     size_t bytes = loader_batch_bytes(t->train, &options, &sequences);
     options.drop_last = t->drop_last;
-    run.total_steps = count_steps(t, &options);
+    run.total_steps = train_steps(t, &options);
     run.batches_an_epoch = loader_epoch_batches(t->train, &options, 0);
     run.schedule_steps = o->max_steps ? o->max_steps : run.total_steps;
     free(t->state.options_json); /* those of the run before */

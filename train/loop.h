@@ -16,6 +16,10 @@ typedef struct {
     int64_t max_val_batches, num_workers, threads, save_interval, keep_checkpoints, seed, token_budget;
     double learning_rate, weight_decay, grad_clip, val_ratio;
     bool amp, no_tf32, grad_checkpointing, skip_nonfinite, profile, dry_run;
+    bool estimate, json;
+    const char *gpu;
+    double price;  /* dollars an hour; 0: not asked */
+    int json_file; /* --json: where it goes; the text that would be on stdout goes to stderr */
 } TrainOptions;
 
 enum { TRAIN_MAX_OPTIONS = 64 };
@@ -43,6 +47,7 @@ struct Training {
     Device *device;
     const char *device_why;      /* why it is no GPU, or NULL */
     Dataset *train, *validation; /* validation may be NULL */
+    bool typical;                /* train is no data of the user's, but one micro-batch as there may be */
     const char *floor_name;      /* a known loss to compare with, drawn into the plot: "unigram entropy"; or NULL */
     double floor_value;
     int floor_metric; /* the metric that it belongs to */
@@ -97,6 +102,8 @@ void train_outputs(Training *training, const Dataset *dataset, float *outputs);
 /* The options of the loaders, of the training data from a state on (NULL: the beginning), and of the validation's. */
 LoaderOptions train_loader_options(const TrainOptions *options, const TrainState *from);
 LoaderOptions validation_loader_options(const TrainOptions *options);
+/* How many optimizer steps the run has: floor(micro-batches of all epochs / accumulation), at most --max-steps. */
+int64_t train_steps(const Training *training, const LoaderOptions *options);
 /* Trains until the last step or a signal; the exit status of the program. */
 int train_run(Training *training);
 /* Gives everything back that train_prepare took: another training may follow on the same device. */
@@ -105,6 +112,9 @@ void train_close(Training *training);
 /* Trains nothing: prints the memory that train_prepare would take, and what one optimizer step of the largest
  * micro-batches does: parameters, FLOPs and bytes by operation. */
 void train_dry_run(Training *training);
+
+/* The device of --device; for --estimate the dry one. *why: as device_open has it. */
+Device *train_device_open(const TrainOptions *options, const char **why);
 
 /* The learning rate's multiplier after k updates: k / max(1, w) for k < w, then 0.5 (1 + cos(pi (k-w) / max(1, n-w))).
  */

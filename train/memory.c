@@ -16,6 +16,7 @@ typedef struct {
     const Batch *batch;
     bool train, recompute;
     int64_t micro_batches;
+    bool update;
     size_t activations; /* out: the peak of the arena */
 } Rehearsal;
 
@@ -46,7 +47,7 @@ static void rehearse(void *argument) {
     model->weights = model->gradients = flat;
     model->half_weights = dry->half == DTYPE_F32 ? tensor_none() : tensor_1d(flat.data, dry->half, n);
     for (int64_t i = 0; i < r->micro_batches; i++) model->run(model, r->on, &arena, r->batch, fields, &pass);
-    if (r->train) rehearse_update(r, flat, model->half_weights);
+    if (r->update) rehearse_update(r, flat, model->half_weights);
     model->weights = real.weights;
     model->gradients = real.gradients;
     model->half_weights = real.half_weights;
@@ -55,7 +56,11 @@ static void rehearse(void *argument) {
 }
 
 void rehearse_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, bool recompute) {
-    rehearse(&(Rehearsal){model, dry, dry, batch, true, recompute, micro_batches, 0});
+    rehearse(&(Rehearsal){model, dry, dry, batch, true, recompute, micro_batches, true, 0});
+}
+
+void rehearse_pass(Model *model, Device *dry, const Batch *batch, bool train, bool recompute) {
+    rehearse(&(Rehearsal){model, dry, dry, batch, train, recompute, 1, false, 0});
 }
 
 MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
@@ -71,7 +76,7 @@ MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *tr
     dry->half = half;
     for (int i = 0; i < 2; i++) {
         if (!batches[i]) continue;
-        Rehearsal r = {model, dry, dry, batches[i], i == 0, recompute, 1, 0};
+        Rehearsal r = {model, dry, dry, batches[i], i == 0, recompute, 1, i == 0, 0};
         rehearse(&r);
         if (r.activations > plan.activations) plan.activations = r.activations;
         if (batches[i]->size > plan.batches) plan.batches = batches[i]->size;

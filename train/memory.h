@@ -17,6 +17,8 @@ MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *tr
                        bool recompute);
 /* One optimizer step of such micro-batches, for the counters of a dry device. */
 void rehearse_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, bool recompute);
+/* One micro-batch of it, without the update; or of a validation. */
+void rehearse_pass(Model *model, Device *dry, const Batch *batch, bool train, bool recompute);
 size_t memory_total(const MemoryPlan *plan);
 void memory_print(const MemoryPlan *plan);
 size_t memory_available(const Device *device); /* bytes that can still be allocated */

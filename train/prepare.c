@@ -10,6 +10,7 @@
 #include "train/loop.h"
 #include "train/memory.h"
 #include "train/pass.h"
+#include "train/prepare.h"
 
 /* Options that decide which samples a micro-batch holds: a run cannot go on bit by bit if one of them has changed. */
 static const char *const stream_options[] = {"batch-size", "grad-accumulation", "token-budget", "bucketing",
@@ -77,18 +78,14 @@ static MemoryPlan plan_with(Training *t, int64_t batch_size, bool recompute) {
     return plan_for(t, &o, half_type(t));
 }
 
-/* It does not fit: says by how much, and the smallest change that would. */
-static _Noreturn void die_too_large(Training *t, const MemoryPlan *plan, size_t available) {
+MemoryPlan train_plan(Training *t) { return plan_for(t, t->options, half_type(t)); }
+
+bool train_smallest_change(Training *t, size_t available, char text[SMALLEST_CHANGE]) {
     const TrainOptions *o = t->options;
-    char need[32], have[32], validation[48] = "";
-    format_bytes((double)memory_total(plan), need);
-    format_bytes((double)available, have);
-    if (t->inference)
-        die("the weights and a batch need %s and %s are available; give a smaller --val-batch-size", need, have);
     if (!o->grad_checkpointing) {
         MemoryPlan less = plan_with(t, o->batch_size, true);
-        if (fits(t, &less, available))
-            die("the run needs %s and %s are available; --grad-checkpointing makes it fit", need, have);
+        snprintf(text, SMALLEST_CHANGE, "--grad-checkpointing");
+        if (fits(t, &less, available)) return true;
     }
     int64_t b = 0, too_many = o->batch_size; /* 0: nothing fits */
     while (!o->token_budget && too_many - b > 1) {
@@ -99,13 +96,24 @@ static _Noreturn void die_too_large(Training *t, const MemoryPlan *plan, size_t 
         else
             too_many = middle;
     }
+    int n = snprintf(text, SMALLEST_CHANGE, "-b %lld -g %lld", (long long)b,
+                     (long long)(b ? (o->batch_size * o->grad_accumulation + b - 1) / b : 0));
     if (o->val_batch_size != 2 * o->batch_size && o->val_batch_size > 2 * b)
-        snprintf(validation, sizeof validation, " --val-batch-size %lld", (long long)(2 * b));
-    if (b)
-        die("the run needs %s and %s are available; -b %lld -g %lld%s makes it fit", need, have, (long long)b,
-            (long long)((o->batch_size * o->grad_accumulation + b - 1) / b), validation);
+        snprintf(text + n, SMALLEST_CHANGE - (size_t)n, " --val-batch-size %lld", (long long)(2 * b));
+    return b > 0;
+}
+
+/* It does not fit: says by how much, and the smallest change that would. */
+static _Noreturn void die_too_large(Training *t, const MemoryPlan *plan, size_t available) {
+    char need[32], have[32], change[SMALLEST_CHANGE];
+    format_bytes((double)memory_total(plan), need);
+    format_bytes((double)available, have);
+    if (t->inference)
+        die("the weights and a batch need %s and %s are available; give a smaller --val-batch-size", need, have);
+    if (train_smallest_change(t, available, change))
+        die("the run needs %s and %s are available; %s makes it fit", need, have, change);
     die("the run needs %s and %s are available; no batch size makes it fit%s", need, have,
-        o->token_budget ? " with this --token-budget" : "");
+        t->options->token_budget ? " with this --token-budget" : "");
 }
 
 static Tensor flat_tensor(Training *t, DType type, int64_t n) {

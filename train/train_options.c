@@ -1,5 +1,5 @@
 /* The rows of the option table that all programs share. Names and defaults are those of the reference trainers. */
-#include "train/loop.h"
+#include "train/estimate.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,6 +17,9 @@
 #define GPU_BATCH        8
 #define GPU_ACCUMULATION 4
 #define GPU_WORKERS      0
+#endif
+#ifndef GPU_NAME
+#define GPU_NAME "all"
 #endif
 #define TEXT_OF(number) #number
 #define DEFAULT(number) TEXT_OF(number)
@@ -85,11 +88,32 @@ int train_option_rows(TrainOptions *o, Option *rows) {
             "time every operation and print the table at the end"),
         ROW("dry-run", 0, OPTION_FLAG, &o->dry_run, "false", 0, 0, NULL,
             "train nothing: print memory, FLOPs and bytes of a step"),
+        ROW("estimate", 0, OPTION_FLAG, &o->estimate, "false", 0, 0, NULL,
+            "train nothing: print what the run would need of a GPU's memory and how long it would take; needs no GPU"),
+        ROW("gpu", 0, OPTION_TEXT, &o->gpu, GPU_NAME, 0, 0, "NAME|all",
+            "for --estimate: t4, l4, a100-40, rtx4090, ..."),
+        ROW("price", 0, OPTION_FLOAT, &o->price, "0", 0, 1e6, "X",
+            "for --estimate: dollars an hour of the GPU; 0: none"),
+        ROW("json", 0, OPTION_FLAG, &o->json, "false", 0, 0, NULL,
+            "for --estimate: print it as JSON, and all else to stderr"),
         ROW("debug-dump", 0, OPTION_TEXT, &o->debug_dump, NULL, 0, 0, "PATH",
             "write the first step's batch, losses, activations and gradients as safetensors"),
     };
     memcpy(rows, shared, sizeof shared);
     return (int)(sizeof shared / sizeof *shared);
+}
+
+static void resolve_estimate(TrainOptions *o, const Option *rows, int n_rows) {
+    const void *const for_it[] = {&o->gpu, &o->price, &o->json};
+    for (int i = 0; i < n_rows && !o->estimate; i++)
+        for (int k = 0; k < 3; k++)
+            if (rows[i].value == for_it[k] && rows[i].given) die_usage("--%s belongs to --estimate", rows[i].name);
+    if (o->estimate && o->dry_run) die_usage("--estimate and --dry-run: give one of them");
+    if (!o->estimate) return;
+    estimate_cards(o->gpu, &n_rows); /* told now, not when the data has been read */
+    if (!o->json) return;
+    o->json_file = dup(STDOUT_FILENO);
+    if (o->json_file < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) die("--json: %s", strerror(errno));
 }
 
 void train_options_resolve(TrainOptions *o, const Option *rows, int n_rows) {
@@ -108,5 +132,7 @@ void train_options_resolve(TrainOptions *o, const Option *rows, int n_rows) {
         if (access(directory, W_OK)) die_usage("--debug-dump %s: %s: %s", o->debug_dump, directory, strerror(errno));
         free(directory);
     }
-    if (!o->manifest.count && !o->dry_run) die_usage("no data: give a training manifest with -m manifest.jsonl");
+    resolve_estimate(o, rows, n_rows);
+    if (!o->manifest.count && !o->dry_run && !o->estimate)
+        die_usage("no data: give a training manifest with -m manifest.jsonl");
 }

@@ -1,0 +1,520 @@
+/* --estimate: the counted work against closed forms worked out here, the times against arithmetic by hand on a made-up
+ * card, and what the programs print. */
+#include <jansson.h>
+#include <sys/resource.h>
+
+#include "kernels/ops_table.h"
+#include "tests/helpers.h"
+#include "train/estimate.h"
+
+static char output[1 << 17];
+
+/* ---- the programs ---- */
+
+/* Runs a trainer, which must exit with `status`; its stdout and stderr, or with `only_stdout` that alone. */
+static void run(int status, bool only_stdout, const char *arguments) {
+    const char *build = getenv("BUILD") ? getenv("BUILD") : "build/release";
+    int got = run_command(output, sizeof output, "%s/%s%s", build, arguments, only_stdout ? " 2>/dev/null" : "");
+    if (got != status) fail_msg("%s: exit %d instead of %d: %s", arguments, got, status, output);
+}
+
+/* The estimate as JSON; json_decref. */
+static json_t *estimate(const char *arguments) {
+    json_error_t error;
+    char *line = xformat("%s --estimate --json", arguments);
+    run(0, true, line);
+    json_t *root = json_loads(output, 0, &error);
+    if (!root) fail_msg("%s: line %d: %s", line, error.line, error.text);
+    free(line);
+    return root;
+}
+
+static double number(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) fail_msg("there is no number '%s'", key);
+    return json_number_value(value);
+}
+
+static const json_t *first_card(const json_t *root) { return json_array_get(json_object_get(root, "gpus"), 0); }
+
+/* Of one operation of the first card: "flops", "bytes", "calls", ...; 0 if it is never called. */
+static double of_operation(const json_t *root, const char *name, const char *key) {
+    size_t i;
+    json_t *row;
+    json_array_foreach(json_object_get(first_card(root), "operations"), i,
+                       row) if (!strcmp(json_string_value(json_object_get(row, "operation")), name)) return number(row,
+                                                                                                                   key);
+    return 0;
+}
+
+static void expect_exactly(const char *what, double got, double want) {
+    if (got != want) fail_msg("%s: got %.17g, want %.17g", what, got, want);
+}
+
+static void expect_near(const char *what, double got, double want, double relative) {
+    if (!(fabs(got - want) <= relative * fabs(want))) fail_msg("%s: got %.9g, want %.9g", what, got, want);
+}
+
+/* ---- FLOPs of the PSD models ---- */
+
+typedef struct {
+    const char *size;
+    double d, layers, heads, ff, e, decoder_layers, q, head; /* of the model */
+    double batch;
+    /* The specification's forward MFLOP a sample (its table of FLOPs): the encoder on 5 tokens, the decoder, the
+     * encoder on twice 13, the projection head, similarities; and finetuning. It has none for tiny (0). */
+    double mae, decoder, sicr, project, similarity, finetune;
+} Size;
+
+static const Size sizes[] = {
+    {"tiny", 32, 1, 2, 64, 16, 1, 16, 32, 256, 0, 0, 0, 0, 0, 0},
+    {"small", 128, 4, 4, 256, 64, 2, 64, 128, 256, 5.3, 1.7, 28.1, 0.10, 0.13, 14.1},
+    {"l4", 256, 6, 8, 1024, 64, 2, 64, 128, 256, 47.4, 1.8, 247.6, 0.33, 0.13, 123.9},
+    {"medium", 512, 8, 8, 2048, 128, 4, 128, 256, 512, 252.2, 13.6, 1314.6, 1.31, 0.52, 657.5},
+    {"large", 1024, 16, 16, 4096, 128, 4, 128, 256, 512, 2015, 14.2, 10492, 4.7, 0.5, 5246},
+};
+enum { N_SIZES = sizeof sizes / sizeof *sizes, VISIBLE = 5, MASKED = 7, PATCHES = 12, SEQUENCE = 13, PATCH = 16 };
+
+/* A linear layer without and with its bias, of so many rows. */
+static double product(double rows, double in, double out) { return 2 * rows * in * out; }
+static double linear(double rows, double in, double out) { return product(rows, in, out) + rows * out; }
+/* GELU is 9 more a number. */
+static double linear_gelu(double rows, double in, double out) { return linear(rows, in, out) + 9 * rows * out; }
+
+/* The matrix products of blocks, forward, in which the last block works on `rows` only behind its attention. In
+ * linear_forward and in linear_gelu_forward, whose biases and GELU count too. */
+static double blocks(double layers, double rows, double last_rows, double d, double ff, double *gelu) {
+    *gelu += (layers - 1) * linear_gelu(rows, d, ff) + linear_gelu(last_rows, d, ff);
+    return layers * linear(rows, d, 3 * d) + (layers - 1) * (linear(rows, d, d) + linear(rows, ff, d)) +
+           linear(last_rows, d, d) + linear(last_rows, ff, d);
+}
+
+/* Attention, forward, of a block: 4 d a pair of rows; scale, maximum, exponential, sum and normalisation 5 a pair and
+ * head, dropout 2 more. */
+static double attention(double pairs, double d, double heads, bool dropout) {
+    return pairs * (4 * d + (dropout ? 7 : 5) * heads);
+}
+
+static char *psd(const char *command, const Size *s, const char *more) {
+    return xformat("train_psd %s --size %s -b %.0f --gpu l40s --amp %s", command, s->size, s->batch, more);
+}
+
+/* Of B samples: B V bare rows and 26 B in whole sequences; of their last block's output B V + 2 B rows are read. The
+ * decoder has 12 B rows, of which B M are read. */
+static void pretraining_counts_what_the_closed_form_says(void **state) {
+    (void)state;
+    for (int i = 0; i < N_SIZES; i++) {
+        const Size *s = &sizes[i];
+        double B = s->batch, rows = B * (VISIBLE + 2 * SEQUENCE), read = B * (VISIBLE + 2), gelu = 0;
+        double patches = linear(B * (VISIBLE + 2 * PATCHES), PATCH, s->d);
+        double forward = patches + blocks(s->layers, rows, read, s->d, s->ff, &gelu) + linear(B * VISIBLE, s->d, s->e) +
+                         blocks(s->decoder_layers, B * PATCHES, B * MASKED, s->e, 2 * s->e, &gelu) +
+                         linear(B * MASKED, s->e, PATCH) + linear(2 * B, s->d, s->q);
+        double pairs = B * (VISIBLE * VISIBLE + 2 * SEQUENCE * SEQUENCE), decoder_pairs = B * PATCHES * PATCHES;
+        char *line = psd("pretrain", s, "");
+        json_t *root = estimate(line);
+        gelu += linear_gelu(2 * B, s->d, s->d);
+        expect_exactly("linear_forward", of_operation(root, "linear_forward", "flops"), forward);
+        expect_exactly("linear_gelu_forward", of_operation(root, "linear_gelu_forward", "flops"), gelu);
+        expect_exactly("attention_forward", of_operation(root, "attention_forward", "flops"),
+                       s->layers * attention(pairs, s->d, s->heads, true) +
+                           s->decoder_layers * attention(decoder_pairs, s->e, 4, true));
+        expect_exactly("nt_xent_forward", of_operation(root, "nt_xent_forward", "flops"),
+                       2 * B * (2 * B - 1) * (2 * s->q + 4) + 3 * 2 * B);
+        json_decref(root);
+        free(line);
+    }
+}
+
+/* The same closed form without the rows that the last block leaves out, beside the specification's table, which has no
+ * biases, GELU and softmax and rounds to one or two digits behind the point. */
+static void the_closed_form_is_the_specifications(void **state) {
+    (void)state;
+    for (int i = 1; i < N_SIZES; i++) {
+        const Size *s = &sizes[i];
+        double d = s->d, e = s->e, token = 8 * d * d + 4 * d * s->ff, small = 8 * e * e + 8 * e * e;
+        double of_5 = s->layers * (VISIBLE * token + 4 * VISIBLE * VISIBLE * d) + product(VISIBLE, PATCH, d);
+        double of_13 = s->layers * (SEQUENCE * token + 4 * SEQUENCE * SEQUENCE * d) + product(PATCHES, PATCH, d);
+        double decoder = s->decoder_layers * (PATCHES * small + 4 * PATCHES * PATCHES * e) + product(VISIBLE, d, e) +
+                         product(PATCHES, e, PATCH);
+        assert_near(of_5 / 1e6, s->mae, 0.05 + 0.001 * s->mae);
+        assert_near(decoder / 1e6, s->decoder, 0.05 + 0.005 * s->decoder);
+        assert_near(2 * of_13 / 1e6, s->sicr, 0.05 + 0.001 * s->sicr);
+        assert_near((product(2, d, d) + product(2, d, s->q)) / 1e6, s->project, 0.05);
+        assert_near(8 * s->batch * s->q / 1e6, s->similarity, 0.05);
+        assert_near((of_13 + product(1, d, s->head) + product(1, s->head, 6)) / 1e6, s->finetune,
+                    0.05 + 0.001 * s->finetune);
+    }
+}
+
+/* Of the last block's output only CLS is read. */
+static void finetuning_counts_what_the_closed_form_says(void **state) {
+    (void)state;
+    for (int i = 0; i < N_SIZES; i++) {
+        const Size *s = &sizes[i];
+        double B = s->batch, gelu = linear_gelu(B, s->d, s->head);
+        double forward = linear(B * PATCHES, PATCH, s->d) + blocks(s->layers, B * SEQUENCE, B, s->d, s->ff, &gelu) +
+                         linear(B, s->head, 6);
+        char *line = psd("finetune", s, "--dropout 0");
+        json_t *root = estimate(line);
+        expect_exactly("linear_forward", of_operation(root, "linear_forward", "flops"), forward);
+        expect_exactly("linear_gelu_forward", of_operation(root, "linear_gelu_forward", "flops"), gelu);
+        expect_exactly("attention_forward", of_operation(root, "attention_forward", "flops"),
+                       s->layers * attention(B * SEQUENCE * SEQUENCE, s->d, s->heads, false));
+        json_decref(root);
+        free(line);
+    }
+}
+
+static void a_step_is_three_forwards_and_an_update(void **state) {
+    (void)state;
+    const Size *s = &sizes[3];
+    char *line = psd("pretrain", s, "");
+    json_t *root = estimate(line);
+    double parameters = number(root, "parameters");
+    double forward = of_operation(root, "linear_forward", "flops") + of_operation(root, "linear_gelu_forward", "flops");
+    double backward =
+        of_operation(root, "linear_backward", "flops") + of_operation(root, "gelu_linear_backward", "flops");
+    expect_near("backward", backward, 2 * forward, 0.01); /* the patches' gradient is nobody's; GELU's slope is 18 */
+    /* Weights, moments and gradients read, the first three and a 16-bit copy written; segments end on whole lines. */
+    expect_near("AdamW", of_operation(root, "adamw_update", "bytes"), 30 * parameters, 1e-3);
+    expect_near("clear", of_operation(root, "clear gradients", "bytes"), 4 * parameters, 1e-3);
+    expect_exactly("updates", of_operation(root, "adamw_update", "calls"), 1);
+    json_decref(root);
+    free(line);
+    line = psd("pretrain", s, "-g 3");
+    root = estimate(line);
+    expect_exactly("accumulated", of_operation(root, "linear_gelu_forward", "calls"), 3 * (8 + 4 + 1));
+    expect_exactly("updates", of_operation(root, "adamw_update", "calls"), 1);
+    json_decref(root);
+    free(line);
+}
+
+/* Four micro-batches of 8 x 387 rows (34 + 102 + 251), as test_model.c counts them by hand: 2 x 471 859 200 block
+ * weights a row, causal attention 2 x 387^2 x 1280 a layer and sequence, heads over the 101 and 251 rows that have a
+ * target. The backward is twice the forward; norms, GELU and attention's extra product are what the 1 % is for. */
+static void the_full_gpt_is_counted(void **state) {
+    (void)state;
+    json_t *root = estimate("train_gpt -b 8 -g 4 --amp --number-text-tokens 24000 --gpu l4");
+    double forward =
+        8 * (387 * 2 * 471859200.0 + 24 * 2 * 387.0 * 387 * 1280 + 2 * 1280 * (24001.0 * 101 + 8194.0 * 251));
+    expect_near("a step", number(json_object_get(root, "step"), "flops"), 4 * 3 * forward, 0.01);
+    expect_exactly("tokens", number(json_object_get(root, "step"), "tokens"), 4 * 8 * 387);
+    assert_true(json_is_true(json_object_get(root, "typical_data")));
+    json_decref(root);
+}
+
+/* ---- the time, by hand ---- */
+
+/* 200 TFLOP/s in 16 bits of which half is sustained, 40 in TF32, 10 in f32 of which half is; 1 TB/s of which half is; a
+ * kernel costs 10 us. */
+static const Card made_up = {.name = "made up",
+                             .key = "made-up",
+                             .capability = 80,
+                             .f32 = 10e12,
+                             .tf32 = 40e12,
+                             .half = 200e12,
+                             .bandwidth = 1e12,
+                             .memory = 0x1p34,
+                             .l2 = 0x1p25,
+                             .pcie = 10e9,
+                             .watts = 100,
+                             .of_tensor = 0.5,
+                             .of_f32 = 0.5,
+                             .of_bandwidth = 0.5,
+                             .launch = 10e-6};
+
+static void expect_op(DType half, bool tf32, int op, OpWork work, double compute, double memory, double launches,
+                      Bound bound) {
+    Machine machine = {&made_up, half, tf32, 1};
+    OpTime t = estimate_op(&machine, op, &work);
+    expect_near("compute", t.compute, compute, 1e-12);
+    expect_near("memory", t.memory, memory, 1e-12);
+    expect_near("launches", t.launches, launches, 1e-12);
+    expect_near("together", t.seconds, (compute > memory ? compute : memory) + launches, 1e-12);
+    assert_int_equal(t.bound, bound);
+}
+
+static void an_operation_takes_the_larger_of_compute_and_memory(void **state) {
+    (void)state;
+    /* 1e12 FLOPs at 100 TFLOP/s, 1e9 bytes at 500 GB/s, 2 calls of a kernel each. */
+    expect_op(DTYPE_BF16, true, OP_linear_forward, (OpWork){2, 1e12, 1e9}, 10e-3, 2e-3, 20e-6, BY_COMPUTE);
+    expect_op(DTYPE_BF16, true, OP_linear_forward, (OpWork){2, 1e11, 1e9}, 1e-3, 2e-3, 20e-6, BY_MEMORY);
+    expect_op(DTYPE_BF16, true, OP_linear_forward, (OpWork){300, 1e11, 1e9}, 1e-3, 2e-3, 3e-3, BY_LAUNCHES);
+    /* The backward is three kernels. */
+    expect_op(DTYPE_BF16, true, OP_linear_backward, (OpWork){2, 1e12, 1e9}, 10e-3, 2e-3, 60e-6, BY_COMPUTE);
+    /* In f32: TF32 at 20 TFLOP/s, without it FMAs at 5. */
+    expect_op(DTYPE_F32, true, OP_linear_forward, (OpWork){2, 1e12, 1e9}, 50e-3, 2e-3, 20e-6, BY_COMPUTE);
+    expect_op(DTYPE_F32, false, OP_linear_forward, (OpWork){2, 1e12, 1e9}, 200e-3, 2e-3, 20e-6, BY_COMPUTE);
+    /* Attention: half of what products sustain; in f32 by FMAs. */
+    expect_op(DTYPE_BF16, true, OP_attention_forward, (OpWork){2, 1e12, 1e9}, 20e-3, 2e-3, 20e-6, BY_COMPUTE);
+    expect_op(DTYPE_F32, true, OP_attention_forward, (OpWork){2, 1e12, 1e9}, 400e-3, 2e-3, 20e-6, BY_COMPUTE);
+    /* All else is no matter of tensor cores. */
+    expect_op(DTYPE_BF16, true, OP_layernorm_forward, (OpWork){2, 1e10, 5e9}, 2e-3, 10e-3, 20e-6, BY_MEMORY);
+}
+
+static void voltas_attention_is_not_on_tensor_cores(void **state) {
+    (void)state;
+    Card volta = made_up;
+    Machine machine = {&volta, DTYPE_F16, true, 1};
+    OpWork work = {1, 1e12, 0};
+    volta.capability = 75;
+    assert_near(estimate_op(&machine, OP_attention_forward, &work).compute, 20e-3, 1e-12);
+    volta.capability = 70;
+    assert_near(estimate_op(&machine, OP_attention_forward, &work).compute, 400e-3, 1e-12);
+}
+
+static void a_step_takes_its_operations_or_what_feeds_it(void **state) {
+    (void)state;
+    Machine machine = {&made_up, DTYPE_BF16, true, 2};
+    Work work = {.batch_bytes = 8e6}; /* 1 ms at 80 % of 10 GB/s; by two workers 6.67 ms at 1.2 GB/s */
+    work.ops[OP_linear_forward] = (OpWork){2, 1e12, 1e9};
+    work.ops[OP_layernorm_forward] = (OpWork){2, 1e10, 5e9};
+    work.ops[ESTIMATE_CLEAR] = (OpWork){1, 0, 1e9};
+    WorkTime t = estimate_work(&machine, &work);
+    expect_near("a step", t.seconds, 10e-3 + 10e-3 + 2e-3 + 5 * 10e-6, 1e-12);
+    expect_near("compute", t.parts[BY_COMPUTE], 10e-3, 1e-12);
+    expect_near("memory", t.parts[BY_MEMORY], 12e-3, 1e-12);
+    expect_near("launches", t.parts[BY_LAUNCHES], 50e-6, 1e-12);
+    expect_near("MFU", t.mfu, 1.01e12 / t.seconds / 200e12, 1e-12);
+    expect_near("copy", t.copy, 1e-3, 1e-12);
+    expect_near("loader", t.loader, 8e6 / 1.2e9, 1e-12);
+    assert_int_equal(t.bound, BY_MEMORY);
+    work.batch_bytes = 40e6;
+    t = estimate_work(&machine, &work);
+    expect_near("the loader bounds", t.seconds, 40e6 / 1.2e9, 1e-12);
+    assert_int_equal(t.bound, BY_LOADER);
+    machine.workers = 100;
+    work.batch_bytes = 400e6;
+    t = estimate_work(&machine, &work);
+    expect_near("the copy bounds", t.seconds, 50e-3, 1e-12);
+    assert_int_equal(t.bound, BY_COPY);
+}
+
+/* The program's own sums: the operations' times are the step's, and the step's the run's. */
+static void the_parts_make_the_whole(void **state) {
+    (void)state;
+    json_t *root = estimate("train_gpt -b 8 -g 4 --amp --gpu a100-40 --max-steps 500 --save-interval 200 --price 2"),
+           *row;
+    const json_t *card = first_card(root);
+    double sum = 0, steps = number(root, "steps");
+    size_t i;
+    json_array_foreach(json_object_get(card, "operations"), i, row) sum += number(row, "seconds");
+    expect_near("a step", number(card, "step_seconds"), sum, 1e-12);
+    expect_exactly("steps", steps, 500);
+    expect_near("steps", number(card, "steps_seconds"), 500 * sum, 1e-12);
+    expect_exactly("checkpoints", number(root, "checkpoints"), 3); /* 200, 400 and the last */
+    /* Less than a second each to write beside the training: only the copy is waited for. */
+    expect_near("checkpoints", number(card, "checkpoint_seconds"),
+                3 * number(root, "checkpoint_bytes") / (0.8 * 31.5e9), 1e-9);
+    expect_near("all", number(card, "seconds"), number(card, "steps_seconds") + number(card, "checkpoint_seconds"),
+                1e-12);
+    expect_near("dollars", number(card, "dollars"), 2 * number(card, "seconds") / 3600, 1e-12);
+    json_decref(root);
+}
+
+/* ---- data ---- */
+
+/* n lines that name files which are not there; in turns 60 and 100 text tokens, 200 and 300 codes. free() */
+static char *make_manifest(int n) {
+    char *directory = scratch_directory(), *path = path_join(directory, "m.jsonl");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < n; i++)
+        fprintf(file,
+                "{\"id\": \"s%d\", \"audio_path\": \"a.wav\", \"text\": \"x\", \"speaker\": \"s\", \"language\": "
+                "\"am\", \"duration\": null, \"text_ids_path\": \"t%d.npy\", \"text_len\": %d, \"codes_path\": "
+                "\"c%d.npy\", \"code_len\": %d, \"condition_path\": \"k%d.npy\", \"condition_len\": 32, "
+                "\"emo_vec_path\": \"e%d.npy\"}\n",
+                i, i, i % 2 ? 60 : 100, i, i % 2 ? 200 : 300, i, i);
+    assert_int_equal(fclose(file), 0);
+    free(directory);
+    return path;
+}
+
+static void the_manifests_own_lengths_count(void **state) {
+    (void)state;
+    char *path = make_manifest(40),
+         *line = xformat("train_gpt -m %s --val-ratio 0 -b 4 -g 2 --epochs 3 --val-interval 4 --gpu l4", path);
+    json_t *root = estimate(line);
+    const json_t *epoch = json_object_get(root, "epoch"), *step = json_object_get(root, "step");
+    expect_exactly("samples", number(epoch, "samples"), 40);
+    expect_exactly("micro-batches", number(epoch, "micro_batches"), 10);
+    expect_exactly("tokens", number(epoch, "tokens"), 20 * (34 + 62 + 201) + 20 * (34 + 102 + 301));
+    expect_near("tokens of a step", number(step, "tokens"), number(epoch, "tokens") / 5, 1e-12);
+    expect_exactly("steps", number(root, "steps"), 15);
+    assert_true(json_is_false(json_object_get(root, "typical_data")));
+    json_decref(root);
+    free(line);
+    /* A quarter is held out, in some number of samples that the hash of the ids decides. */
+    line = xformat("train_gpt -m %s --val-ratio 0.25 -b 4 -g 2 --epochs 3 --val-interval 4 --gpu l4", path);
+    root = estimate(line);
+    double n = number(json_object_get(root, "epoch"), "samples"), steps = floor(3 * ceil(n / 4) / 2);
+    assert_true(n > 20 && n < 40);
+    expect_exactly("steps", number(root, "steps"), steps);
+    expect_exactly("validations", number(root, "validations"), ceil(steps / 4));
+    assert_true(number(first_card(root), "validation_seconds") > 0);
+    json_decref(root);
+    free(line);
+    free(path);
+}
+
+static double child_seconds(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_CHILDREN, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+/* Processor time, as other programs share the machine. */
+static void a_hundred_thousand_lines_take_less_than_five_seconds(void **state) {
+    (void)state;
+    char *path = make_manifest(100000), *line = xformat("train_gpt -m %s --amp -b 8 -g 4 --gpu all", path);
+    double before = child_seconds();
+    json_t *root = estimate(line);
+    double seconds = child_seconds() - before;
+    print_message("100,000 lines, all cards: %.2f s\n", seconds);
+#ifndef __SANITIZE_ADDRESS__
+    assert_true(seconds < 5);
+#endif
+    json_decref(root);
+    free(line);
+    free(path);
+}
+
+static void spectra_are_counted_by_epochs(void **state) {
+    (void)state;
+    const char *build = getenv("BUILD") ? getenv("BUILD") : "build/release";
+    char *directory = scratch_directory();
+    int status = run_command(output, sizeof output,
+                             "%s/prepare_psd --synthetic %s/made --sensors 2 --rows 20 && %s/prepare_psd --input "
+                             "%s/made --output %s/data",
+                             build, directory, build, directory, directory);
+    if (status) fail_msg("%s", output);
+    char *split = xformat("%s/data/splits", directory);
+    status = run_command(output, sizeof output, "ls %s/pooled*", split);
+    output[strcspn(output, "\n")] = 0;
+    char *line = xformat("train_psd pretrain -m %s/data/manifest.csv --split %s -b 16 --epochs 7 --gpu t4 --amp",
+                         directory, output);
+    json_t *root = estimate(line);
+    double samples = number(json_object_get(root, "epoch"), "samples");
+    assert_true(samples > 0 && fmod(samples, 16) == 0); /* what is not whole is left out */
+    expect_exactly("steps", number(root, "steps"), 7 * samples / 16);
+    expect_exactly("validations", number(root, "validations"), 7);
+    assert_string_equal(json_string_value(json_object_get(first_card(root), "type")), "f16");
+    json_decref(root);
+    free(line);
+    free(split);
+    free(directory);
+}
+
+/* ---- memory ---- */
+
+static bool fits(const char *arguments) {
+    json_t *root = estimate(arguments);
+    bool fits = json_is_true(json_object_get(first_card(root), "fits"));
+    assert_true(fits == (number(json_object_get(root, "memory_bytes"), "total") <=
+                         number(first_card(root), "available_bytes")));
+    json_decref(root);
+    return fits;
+}
+
+/* Too many sequences by far: the program says how many there may be, or that recomputing blocks is enough. */
+static void the_change_that_it_names_fits_and_one_more_does_not(void **state) {
+    (void)state;
+    static const char usual[] = "train_gpt --amp --gpu t4 --grad-checkpointing";
+    json_t *root = estimate("train_gpt --amp --gpu t4 --grad-checkpointing -b 4096 -g 1");
+    const char *change = json_string_value(json_object_get(first_card(root), "change"));
+    int b, g;
+    assert_non_null(change);
+    assert_int_equal(sscanf(change, "-b %d -g %d", &b, &g), 2);
+    assert_true(b > 1 && b < 4096 && b * g >= 4096 && b * (g - 1) < 4096);
+    char *line = xformat("%s -b %d -g %d", usual, b, g), *more = xformat("%s -b %d -g %d", usual, b + 1, g);
+    assert_true(fits(line));
+    assert_false(fits(more));
+    free(line);
+    free(more);
+    json_decref(root);
+    root = estimate("train_gpt --amp --gpu l4 -b 64 -g 1");
+    assert_string_equal(json_string_value(json_object_get(first_card(root), "change")), "--grad-checkpointing");
+    json_decref(root);
+    assert_true(fits("train_gpt --amp --gpu l4 -b 64 -g 1 --grad-checkpointing"));
+    assert_true(fits("train_gpt --amp --gpu h200 -b 64 -g 1"));
+}
+
+/* ---- what is printed ---- */
+
+static void all_cards_have_a_line_each(void **state) {
+    (void)state;
+    int n;
+    const Card *cards = card_table(&n);
+    run(0, true, "train_gpt --estimate --gpu all --amp --max-steps 100 --price 1.5");
+    for (int i = 0; i < n; i++) {
+        char *start = xformat("\n%-13s ", cards[i].key);
+        const char *line = strstr(output, start);
+        if (!line) fail_msg("no line of %s in\n%s", cards[i].key, output);
+        assert_null(strstr(line + 1, start));
+        free(start);
+    }
+    json_t *root = estimate("train_gpt --amp");
+    assert_int_equal(json_array_size(json_object_get(root, "gpus")), n);
+    json_decref(root);
+}
+
+static void one_card_is_told_in_full(void **state) {
+    (void)state;
+    static const char *const parts[] = {"there is no data", "[Memory] weights",
+                                        "it fits",          "linear_backward",
+                                        "clear gradients",  "[Time] a step",
+                                        "bound by",         "MFU",
+                                        "give -m",          "none stays in the 48 MB of L2",
+                                        "sustained: 47 %",  NULL};
+    run(0, true, "train_gpt --estimate --gpu l4 --no-tf32");
+    for (int i = 0; parts[i]; i++) assert_contains(output, parts[i]);
+    assert_contains(output, "(f32)");
+    run(0, true, "train_gpt --estimate --gpu l4");
+    assert_contains(output, "(TF32)");
+    run(0, true, "train_gpt --estimate --gpu L4 --amp --grad-checkpointing");
+    assert_contains(output, "HFU");
+    assert_contains(output, "l4 (L4), 22.5 GB: bf16\n");
+    run(0, true, "train_psd finetune --estimate --gpu v100 --amp");
+    assert_contains(output, "f16, as it has no bf16");
+}
+
+static void wrong_options_are_told(void **state) {
+    (void)state;
+    run(2, false, "train_gpt --estimate --gpu l5");
+    assert_contains(output, "--gpu l5: this card is not known");
+    assert_contains(output, " t4 ");
+    assert_contains(output, " h200");
+    run(2, false, "train_psd pretrain --estimate --gpu rtx409");
+    assert_contains(output, "did you mean 'rtx4090'?");
+    run(2, false, "train_gpt --gpu l4");
+    assert_contains(output, "--gpu belongs to --estimate");
+    run(2, false, "train_gpt -m x --json");
+    assert_contains(output, "--json belongs to --estimate");
+    run(2, false, "train_gpt --estimate --dry-run");
+    assert_contains(output, "give one of them");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pretraining_counts_what_the_closed_form_says),
+        cmocka_unit_test(the_closed_form_is_the_specifications),
+        cmocka_unit_test(finetuning_counts_what_the_closed_form_says),
+        cmocka_unit_test(a_step_is_three_forwards_and_an_update),
+        cmocka_unit_test(the_full_gpt_is_counted),
+        cmocka_unit_test(an_operation_takes_the_larger_of_compute_and_memory),
+        cmocka_unit_test(voltas_attention_is_not_on_tensor_cores),
+        cmocka_unit_test(a_step_takes_its_operations_or_what_feeds_it),
+        cmocka_unit_test(the_parts_make_the_whole),
+        cmocka_unit_test(the_manifests_own_lengths_count),
+        cmocka_unit_test(a_hundred_thousand_lines_take_less_than_five_seconds),
+        cmocka_unit_test(spectra_are_counted_by_epochs),
+        cmocka_unit_test(the_change_that_it_names_fits_and_one_more_does_not),
+        cmocka_unit_test(all_cards_have_a_line_each),
+        cmocka_unit_test(one_card_is_told_in_full),
+        cmocka_unit_test(wrong_options_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

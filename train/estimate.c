@@ -1,0 +1,286 @@
+#include "train/estimate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/ops_table.h"
+
+/* Kernels of a call, where they are not one: of the cuda device, with its usual shapes. */
+static const unsigned char kernels[ESTIMATE_OPS] = {
+    [OP_embedding_backward] = 8,   /* a sort in steps, the sums of pieces, twice */
+    [OP_layernorm_backward] = 2,   /* rows; the sums of columns */
+    [OP_linear_backward] = 3,      /* dx, dw, dbias */
+    [OP_gelu_linear_backward] = 3, /* the same */
+    [OP_attention_backward] = 2,   /* dots; the rest */
+    [OP_batchnorm_forward] = 2,    /* sums; the rest */
+    [OP_batchnorm_backward] = 2,   /* the same */
+    [OP_sum_forward] = 2,          /* sums of pieces; their sum */
+    [OP_global_norm] = 2,          /* the same */
+    [OP_adamw_update] = 2,         /* its factors; the weights */
+};
+
+/* Attention on the tensor cores reaches about half of what matrix products do: assumed, as of FlashAttention-2 (Dao
+ * 2023) on an A100 with sequences of some hundred rows. */
+static const double of_attention = 0.5;
+
+enum {
+    CUDA_MEMORY = 600 << 20, /* of the driver's context, the kernels' code and scratch, cuBLASLt's: assumed */
+};
+static const double pcie_share = 0.8; /* of a copy from pinned memory: assumed */
+static const double disk_rate = 1e9;  /* bytes/s of a checkpoint: assumed */
+/* bytes/s of batches that a worker fills: measured on a busy machine of two cores with its files in memory, 0.6e9 of
+ * PSD pretraining, 1.4e9 of the TTS GPT's. */
+static const double loader_rate = 0.6e9;
+
+const char *const bound_names[] = {"compute", "memory", "launches", "copy", "loader"};
+
+const char *estimate_op_name(int op) {
+    return op == ESTIMATE_CLEAR ? "clear gradients" : op < OP_COUNT ? op_names[op] : "";
+}
+
+/* ---- the time of an operation, and of all ---- */
+
+static bool on_tensor_cores(const Machine *m) { return m->half != DTYPE_F32 || (m->tf32 && m->card->tf32 > 0); }
+
+double estimate_peak(const Machine *m) {
+    return m->half != DTYPE_F32 ? m->card->half : on_tensor_cores(m) ? m->card->tf32 : m->card->f32;
+}
+
+/* FLOP/s that an operation sustains: products on the tensor cores if their type allows, all else by FMAs in f32. */
+static double sustained(const Machine *m, int op) {
+    const Card *card = m->card;
+    double f32 = card->of_f32 * card->f32;
+    switch (op) {
+    case OP_linear_forward:
+    case OP_linear_backward:
+    case OP_linear_gelu_forward:
+    case OP_gelu_linear_backward:
+        return on_tensor_cores(m) ? card->of_tensor * estimate_peak(m) : f32;
+    case OP_attention_forward:
+    case OP_attention_backward: /* in TF32 there is none, nor any for Volta's tensor cores */
+        return of_attention * (m->half == DTYPE_F32 || card->capability < 75 ? f32 : card->of_tensor * card->half);
+    default:
+        return f32;
+    }
+}
+
+OpTime estimate_op(const Machine *m, int op, const OpWork *work) {
+    OpTime t = {.compute = work->flops / sustained(m, op),
+                .memory = work->bytes / (m->card->of_bandwidth * m->card->bandwidth),
+                .launches = work->calls * (kernels[op] ? kernels[op] : 1) * m->card->launch};
+    double roofline = t.compute > t.memory ? t.compute : t.memory;
+    t.seconds = roofline + t.launches;
+    t.bound = t.launches > roofline ? BY_LAUNCHES : t.compute > t.memory ? BY_COMPUTE : BY_MEMORY;
+    return t;
+}
+
+WorkTime estimate_work(const Machine *m, const Work *work) {
+    WorkTime t = {.copy = work->batch_bytes / (pcie_share * m->card->pcie),
+                  .loader = work->batch_bytes / (loader_rate * m->workers)};
+    for (int op = 0; op < ESTIMATE_OPS; op++) {
+        OpTime *o = &t.ops[op];
+        *o = estimate_op(m, op, &work->ops[op]);
+        t.parts[o->compute > o->memory ? BY_COMPUTE : BY_MEMORY] += o->seconds - o->launches;
+        t.parts[BY_LAUNCHES] += o->launches;
+        t.flops += work->ops[op].flops;
+        t.seconds += o->seconds;
+    }
+    for (int b = BY_MEMORY; b <= BY_LAUNCHES; b++)
+        if (t.parts[b] > t.parts[t.bound]) t.bound = (Bound)b;
+    if (t.copy > t.seconds) t.seconds = t.copy, t.bound = BY_COPY;
+    if (t.loader > t.seconds) t.seconds = t.loader, t.bound = BY_LOADER;
+    t.mfu = t.seconds > 0 ? t.flops / t.seconds / estimate_peak(m) : 0;
+    return t;
+}
+
+/* ---- the work of a run ---- */
+
+/* All that decides a micro-batch's operations: its sequences, and the sizes of its fields. */
+typedef struct {
+    int64_t *key;
+    size_t size;
+} Shape;
+
+static bool same_shape(Shape *shape, const Batch *batch) {
+    size_t n = (size_t)batch->n_fields, lengths = (size_t)batch->n_sequences + 1;
+    const int32_t *offsets = batch->fields[BATCH_OFFSETS].data;
+    size_t size = (1 + 2 * n + lengths) * sizeof(int64_t), at = 0;
+    int64_t *key = xcalloc(1, size);
+    key[at++] = (int64_t)n;
+    for (size_t i = 0; i < n; i++)
+        for (int d = 0; d < 2; d++) key[at++] = batch->fields[i].data ? batch->fields[i].dims[d] : 0;
+    for (size_t i = 0; i < lengths && offsets; i++) key[at++] = offsets[i];
+    bool same = size == shape->size && !memcmp(key, shape->key, size);
+    free(shape->key);
+    *shape = (Shape){key, size};
+    return same;
+}
+
+static void add_counters(Work *work, const Device *dry, double times) {
+    for (int op = 0; op < OP_COUNT; op++) {
+        work->ops[op].calls += times * (double)dry->counters[op].calls;
+        work->ops[op].flops += times * dry->counters[op].flops;
+        work->ops[op].bytes += times * dry->counters[op].bytes;
+    }
+}
+
+/* One epoch of what the loader delivers, each micro-batch through the dry device unless it is as the one before. */
+static Work epoch_work(const Training *t, const Dataset *dataset, LoaderOptions options, bool train) {
+    const TrainOptions *o = t->options;
+    Work work = {0};
+    Shape shape = {0};
+    Device *dry = dry_device_open();
+    dry->half = o->amp ? t->device->half : DTYPE_F32;
+    options.one_epoch = true;
+    Loader *loader = loader_open(dataset, &options);
+    for (const Batch *batch; (batch = loader_next(loader));) {
+        if (!same_shape(&shape, batch)) {
+            device_reset_counters(dry);
+            rehearse_pass(t->model, dry, batch, train, train && o->grad_checkpointing);
+        }
+        add_counters(&work, dry, 1);
+        work.micro_batches++;
+        work.sequences += batch->n_sequences;
+        work.tokens += (double)batch->n_tokens;
+        work.batch_bytes += (double)batch->size;
+    }
+    loader_close(loader);
+    device_close(dry);
+    free(shape.key);
+    return work;
+}
+
+static void scale_work(Work *work, double by) {
+    for (int op = 0; op < ESTIMATE_OPS; op++) {
+        work->ops[op].calls *= by;
+        work->ops[op].flops *= by;
+        work->ops[op].bytes *= by;
+    }
+    work->micro_batches *= by;
+    work->sequences *= by;
+    work->tokens *= by;
+    work->batch_bytes *= by;
+}
+
+/* What a step does once: the gradients to zero, their norm, AdamW. */
+static void add_update(const Training *t, Work *work) {
+    Device *dry = dry_device_open();
+    Batch none = {0};
+    dry->half = t->options->amp ? t->device->half : DTYPE_F32;
+    rehearse_step(t->model, dry, &none, 0, false);
+    add_counters(work, dry, 1);
+    work->ops[ESTIMATE_CLEAR] = (OpWork){1, 0, (double)t->model->params.flat_count * sizeof(float)};
+    device_close(dry);
+}
+
+static int64_t multiples(int64_t steps, int64_t of) { return of ? steps / of : 0; }
+
+static int64_t common_multiple(int64_t a, int64_t b) {
+    int64_t x = a, y = b;
+    while (y) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return x ? a / x * b : 0;
+}
+
+/* How often the run validates, and how often it saves if every validation is the best so far. The last step does both;
+ * steps that end an epoch and are due for a checkpoint besides count twice. */
+static void count_pauses(const Training *t, RunWork *run) {
+    const TrainOptions *o = t->options;
+    int64_t n = run->steps, each = o->val_interval, save = o->save_interval;
+    int64_t batches = (int64_t)run->epoch_batches, due = multiples(n, save), last = save && n % save == 0;
+    if (!n) return;
+    run->checkpoints = due + !last;
+    if (!t->validation) return;
+    run->validations = each ? (n + each - 1) / each : (n * o->grad_accumulation + batches - 1) / batches;
+    if (run->validations > n) run->validations = n;
+    int64_t both = each ? multiples(n, save ? common_multiple(each, save) : 0) + (n % each && last) : last;
+    run->checkpoints = run->validations + due - both;
+}
+
+RunWork estimate_run_work(Training *t) {
+    const TrainOptions *o = t->options;
+    LoaderOptions options = train_loader_options(o, NULL);
+    options.drop_last = t->drop_last;
+    RunWork run = {.epochs = o->epochs, .memory = train_plan(t)};
+    run.steps = t->typical ? o->max_steps : train_steps(t, &options);
+    run.step = epoch_work(t, t->train, options, true);
+    run.epoch_batches = run.step.micro_batches;
+    run.epoch_samples = run.step.sequences;
+    run.epoch_tokens = run.step.tokens;
+    scale_work(&run.step, (double)o->grad_accumulation / run.epoch_batches);
+    add_update(t, &run.step);
+    if (t->validation) run.validation = epoch_work(t, t->validation, validation_loader_options(o), false);
+    count_pauses(t, &run);
+    run.checkpoint_bytes = 3 * 4 * (double)t->model->params.flat_count;
+    return run;
+}
+
+/* ---- a run on a card ---- */
+
+RunTime estimate_run(Training *t, const RunWork *work, const Card *card) {
+    const TrainOptions *o = t->options;
+    RunTime run = {.machine = {card, o->amp ? card_half(card) : DTYPE_F32, !o->no_tf32, (int)o->num_workers},
+                   .available = card->memory - CUDA_MEMORY};
+    t->device->half = card_half(card);
+    run.step = estimate_work(&run.machine, &work->step);
+    run.validation = estimate_work(&run.machine, &work->validation);
+    run.steps_seconds = (double)work->steps * run.step.seconds;
+    run.validation_seconds = (double)work->validations * run.validation.seconds;
+    /* Weights and moments are copied while the training waits; it also waits for the checkpoint before, if that is
+     * still being written. */
+    double saves = (double)work->checkpoints, copy = work->checkpoint_bytes / (pcie_share * card->pcie);
+    double between = saves > 0 ? (run.steps_seconds + run.validation_seconds) / saves : 0;
+    double write = work->checkpoint_bytes / disk_rate - between;
+    run.checkpoint_seconds = saves * (copy + (write > 0 ? write : 0));
+    run.seconds = run.steps_seconds + run.validation_seconds + run.checkpoint_seconds;
+    run.fits = (double)memory_total(&work->memory) <= run.available;
+    if (!run.fits && !train_smallest_change(t, (size_t)run.available, run.change)) run.change[0] = 0;
+    return run;
+}
+
+const Card *estimate_cards(const char *name, int *n) {
+    const Card *table = card_table(n), *one = card_of_key(name);
+    if (!strcmp(name, "all")) return table;
+    if (one) {
+        *n = 1;
+        return one;
+    }
+    char known[512] = "";
+    const char *keys[64], *near;
+    for (int i = 0; i < *n; i++) {
+        keys[i] = table[i].key;
+        snprintf(known + strlen(known), sizeof known - strlen(known), " %s", table[i].key);
+    }
+    near = nearest_name(name, keys, *n);
+    die_usage("--gpu %s: this card is not known%s%s%s; there are all%s", name, near ? "; did you mean '" : "",
+              near ? near : "", near ? "'?" : "", known);
+}
+
+void train_estimate(Training *t) {
+    const TrainOptions *o = t->options;
+    int n;
+    const Card *cards = estimate_cards(o->gpu, &n);
+    t->device->half = card_half(cards); /* any: they are of one size */
+    RunWork work = estimate_run_work(t);
+    RunTime *times = xcalloc((size_t)n, sizeof *times);
+    for (int i = 0; i < n; i++) times[i] = estimate_run(t, &work, &cards[i]);
+    if (o->json) {
+        char *text = estimate_json(t, &work, times, n);
+        if (dprintf(o->json_file, "%s\n", text) < 0) die("--json: cannot write to stdout");
+        free(text);
+    } else {
+        estimate_print(t, &work, times, n);
+    }
+    free(times);
+}
+
+Device *train_device_open(const TrainOptions *o, const char **why) {
+    *why = NULL;
+    if (!o->estimate) return device_open(o->device, (int)o->threads, o->no_tf32, why);
+    return dry_device_open();
+}

@@ -1,0 +1,94 @@
+/* --estimate: what a run needs of a card's memory and how long it takes there, by arithmetic that can be followed.
+ *
+ * The run's own micro-batches go through the dry device, which yields the FLOPs and bytes of every operation exactly.
+ * An operation then takes the larger of
+ *   FLOPs / (sustained share * the card's rate for its type)    and    bytes / (sustained share * the bandwidth),
+ * and its kernels' launches besides. A step is the sum, or what copies or fills its batches, if that takes longer. */
+#ifndef TRAIN_ESTIMATE_H
+#define TRAIN_ESTIMATE_H
+
+#include "kernels/cards.h"
+#include "kernels/device.h"
+#include "train/memory.h"
+#include "train/prepare.h"
+
+/* The operations of kernels/ops_table.h, and behind them the clearing of the gradients. */
+enum { ESTIMATE_OPS = DEVICE_MAX_OPS + 1, ESTIMATE_CLEAR = DEVICE_MAX_OPS };
+const char *estimate_op_name(int op);
+
+/* An operation in a step, or in a validation: a mean over an epoch. */
+typedef struct {
+    double calls, flops, bytes;
+} OpWork;
+
+typedef struct {
+    OpWork ops[ESTIMATE_OPS];
+    double micro_batches, sequences, tokens;
+    double batch_bytes; /* that the loader fills, and that go to the device */
+} Work;
+
+typedef enum { BY_COMPUTE, BY_MEMORY, BY_LAUNCHES, BY_COPY, BY_LOADER } Bound;
+extern const char *const bound_names[];
+
+typedef struct {
+    double compute, memory, launches; /* seconds of each alone */
+    double seconds;                   /* max(compute, memory) + launches */
+    Bound bound;                      /* the largest of the three */
+} OpTime;
+
+typedef struct {
+    OpTime ops[ESTIMATE_OPS];
+    double parts[BY_LAUNCHES + 1]; /* seconds of the operations that compute bounds, that memory bounds; of launches */
+    double copy, loader;           /* seconds that go on beside them */
+    double seconds;                /* the largest of the operations' sum, copy and loader */
+    double flops, mfu;
+    Bound bound;
+} WorkTime;
+
+/* What it is computed with. half: the 16-bit type, f32 without --amp. */
+typedef struct {
+    const Card *card;
+    DType half;
+    bool tf32;
+    int workers; /* threads of the loader */
+} Machine;
+
+OpTime estimate_op(const Machine *machine, int op, const OpWork *work);
+WorkTime estimate_work(const Machine *machine, const Work *work);
+/* The stated rate of matrix products, which an MFU is of. */
+double estimate_peak(const Machine *machine);
+
+/* A run, whatever the card. */
+typedef struct {
+    Work step, validation; /* one of each */
+    int64_t epochs, steps; /* steps 0: not known, there is no data */
+    double epoch_batches, epoch_samples, epoch_tokens;
+    int64_t validations, checkpoints;
+    double checkpoint_bytes;
+    MemoryPlan memory;
+} RunWork;
+
+/* And on a card. */
+typedef struct {
+    Machine machine;
+    WorkTime step, validation;
+    double steps_seconds, validation_seconds, checkpoint_seconds, seconds;
+    double available; /* bytes of the card's memory, less what CUDA itself takes */
+    bool fits;
+    char change[SMALLEST_CHANGE]; /* with which it would; "" if it does, or nothing helps */
+} RunTime;
+
+RunWork estimate_run_work(Training *training);
+RunTime estimate_run(Training *training, const RunWork *work, const Card *card);
+
+/* The cards that --gpu names; dies, naming those that are known. */
+const Card *estimate_cards(const char *name, int *n);
+
+/* Prints the estimate of --gpu, as text or JSON. */
+void train_estimate(Training *training);
+
+/* The two forms of it. */
+void estimate_print(const Training *training, const RunWork *work, const RunTime *times, int n);
+char *estimate_json(const Training *training, const RunWork *work, const RunTime *times, int n); /* free() */
+
+#endif
