@@ -78,13 +78,15 @@ enum { N_SIZES = sizeof sizes / sizeof *sizes, VISIBLE = 5, MASKED = 7, PATCHES 
 /* A linear layer without and with its bias, of so many rows. */
 static double product(double rows, double in, double out) { return 2 * rows * in * out; }
 static double linear(double rows, double in, double out) { return product(rows, in, out) + rows * out; }
-/* GELU is 9 more a number. */
-static double linear_gelu(double rows, double in, double out) { return linear(rows, in, out) + 9 * rows * out; }
+/* GELU is 9 more a number, and its dropout 1 more. */
+static double linear_gelu(double rows, double in, double out, bool dropout) {
+    return linear(rows, in, out) + (dropout ? 10 : 9) * rows * out;
+}
 
 /* The matrix products of blocks, forward, in which the last block works on `rows` only behind its attention. In
  * linear_forward and in linear_gelu_forward, whose biases and GELU count too. */
-static double blocks(double layers, double rows, double last_rows, double d, double ff, double *gelu) {
-    *gelu += (layers - 1) * linear_gelu(rows, d, ff) + linear_gelu(last_rows, d, ff);
+static double blocks(double layers, double rows, double last_rows, double d, double ff, bool dropout, double *gelu) {
+    *gelu += (layers - 1) * linear_gelu(rows, d, ff, dropout) + linear_gelu(last_rows, d, ff, dropout);
     return layers * linear(rows, d, 3 * d) + (layers - 1) * (linear(rows, d, d) + linear(rows, ff, d)) +
            linear(last_rows, d, d) + linear(last_rows, ff, d);
 }
@@ -107,13 +109,14 @@ static void pretraining_counts_what_the_closed_form_says(void **state) {
         const Size *s = &sizes[i];
         double B = s->batch, rows = B * (VISIBLE + 2 * SEQUENCE), read = B * (VISIBLE + 2), gelu = 0;
         double patches = linear(B * (VISIBLE + 2 * PATCHES), PATCH, s->d);
-        double forward = patches + blocks(s->layers, rows, read, s->d, s->ff, &gelu) + linear(B * VISIBLE, s->d, s->e) +
-                         blocks(s->decoder_layers, B * PATCHES, B * MASKED, s->e, 2 * s->e, &gelu) +
+        double forward = patches + blocks(s->layers, rows, read, s->d, s->ff, true, &gelu) +
+                         linear(B * VISIBLE, s->d, s->e) +
+                         blocks(s->decoder_layers, B * PATCHES, B * MASKED, s->e, 2 * s->e, true, &gelu) +
                          linear(B * MASKED, s->e, PATCH) + linear(2 * B, s->d, s->q);
         double pairs = B * (VISIBLE * VISIBLE + 2 * SEQUENCE * SEQUENCE), decoder_pairs = B * PATCHES * PATCHES;
         char *line = psd("pretrain", s, "");
         json_t *root = estimate(line);
-        gelu += linear_gelu(2 * B, s->d, s->d);
+        gelu += linear_gelu(2 * B, s->d, s->d, false);
         expect_exactly("linear_forward", of_operation(root, "linear_forward", "flops"), forward);
         expect_exactly("linear_gelu_forward", of_operation(root, "linear_gelu_forward", "flops"), gelu);
         expect_exactly("attention_forward", of_operation(root, "attention_forward", "flops"),
@@ -152,9 +155,9 @@ static void finetuning_counts_what_the_closed_form_says(void **state) {
     (void)state;
     for (int i = 0; i < N_SIZES; i++) {
         const Size *s = &sizes[i];
-        double B = s->batch, gelu = linear_gelu(B, s->d, s->head);
-        double forward = linear(B * PATCHES, PATCH, s->d) + blocks(s->layers, B * SEQUENCE, B, s->d, s->ff, &gelu) +
-                         linear(B, s->head, 6);
+        double B = s->batch, gelu = linear_gelu(B, s->d, s->head, true);
+        double forward = linear(B * PATCHES, PATCH, s->d) +
+                         blocks(s->layers, B * SEQUENCE, B, s->d, s->ff, false, &gelu) + linear(B, s->head, 6);
         char *line = psd("finetune", s, "--dropout 0");
         json_t *root = estimate(line);
         expect_exactly("linear_forward", of_operation(root, "linear_forward", "flops"), forward);
@@ -341,6 +344,9 @@ static void the_manifests_own_lengths_count(void **state) {
     expect_exactly("samples", number(epoch, "samples"), 40);
     expect_exactly("micro-batches", number(epoch, "micro_batches"), 10);
     expect_exactly("tokens", number(epoch, "tokens"), 20 * (34 + 62 + 201) + 20 * (34 + 102 + 301));
+    double pairs = 20 * (297 * 298 / 2 + 437 * 438 / 2); /* causal; 24 blocks, 1280 wide, 20 heads, dropout */
+    expect_near("attention", of_operation(root, "attention_forward", "flops"),
+                24 * attention(pairs, 1280, 20, true) / 5, 1e-12);
     expect_near("tokens of a step", number(step, "tokens"), number(epoch, "tokens") / 5, 1e-12);
     expect_exactly("steps", number(root, "steps"), 15);
     assert_true(json_is_false(json_object_get(root, "typical_data")));
