@@ -126,9 +126,11 @@ $(ON_GPU)/tests/cuda/test_%: $(ON_GPU)/tests/cuda/test_%.o $(BUILD)/tests/helper
 	$(CC) -fopenmp $^ -o $@ -lcmocka $(CUDA_LIBS) $(LDLIBS)
 endif
 
+# Programs of more than one file.
+$(ON_GPU)/train_psd $(BUILD)/emulated/train_psd: $(patsubst %.c,$(BUILD)/%.o,$(wildcard train_psd_*.c))
 $(ON_GPU)/train_gpt $(ON_GPU)/train_psd $(ON_GPU)/tests/bench_step: $(ON_GPU)/%: $(BUILD)/%.o $(PRESET_DEFAULTS) $(CUDA_DEVICE) $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
-	$(CC) -fopenmp $(EXTRA) $(TAKE_CUDA) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
+	$(CC) -fopenmp $(EXTRA) $(TAKE_CUDA) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
 
 $(ON_GPU)/prepare_tts $(ON_GPU)/decode_tts $(ON_GPU)/prepare_psd: $(ON_GPU)/%: $(BUILD)/%.o $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
@@ -178,7 +180,7 @@ $(patsubst tests/%.cu,$(BUILD)/tests/%,$(wildcard tests/cuda/test_*.cu)): %: %.o
 $(BUILD)/tests/cuda/test_program: | $(BUILD)/emulated/train_gpt
 $(BUILD)/tests/cuda/test_program_psd: | $(BUILD)/emulated/train_psd
 $(BUILD)/emulated/train_%: $(BUILD)/train_%.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a
-	$(CC) -fopenmp $(EXTRA) -Wl,-u,cuda_device_open $^ -o $@ $(LDLIBS)
+	$(CC) -fopenmp $(EXTRA) -Wl,-u,cuda_device_open $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
 
 $(BUILD)/tests/cuda/test_%: $(BUILD)/tests/cuda/test_%.o $(BUILD)/tests/helpers.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
