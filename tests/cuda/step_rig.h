@@ -157,10 +157,10 @@ static inline void side_steps(Side *side, bool recompute, uint32_t micro_batches
 
 static inline void side_step(Side *side, bool recompute) { side_steps(side, recompute, 2); }
 
-/* A pass of validation over the first batch: host_sums, and said. */
-static inline void side_validate(Side *side) {
+/* A pass of validation over a batch: host_sums, and said. */
+static inline void side_validate(Side *side, int batch) {
     Device *device = side->device;
-    side_pass(side, side->batches, (Pass){.outputs = side->outputs});
+    side_pass(side, &side->batches[batch], (Pass){.outputs = side->outputs});
     device->download(device, side->host_sums, side->sums.data, tensor_bytes(side->sums));
     if (tensor_given(side->outputs))
         device->download(device, side->said, side->outputs.data, tensor_bytes(side->outputs));

@@ -193,6 +193,23 @@ static void memory_is_what_the_plan_said(void **state) {
         }
 }
 
+/* The last batch of an epoch has fewer spectra, and operations may need more scratch for it. */
+static void memory_is_enough_for_the_end_of_an_epoch(void **state) {
+    (void)state;
+    char *few = path_join(fixture.data, "few.json"), *run = scratch_directory();
+    write_text(few, "{\"s00\": {\"3\": {\"finetune\": [0, 1, 2, 3, 4, 5, 24, 25, 26, 27, 28, 29], \"test\": [48]}}}");
+    int status =
+        run_command(fixture.output, sizeof fixture.output,
+                    "%s finetune -m %s/spectra.safetensors --split %s --sensor s00 --shots 3 -o %s --size tiny "
+                    "-b 8 --epochs 2 --log-interval 1 --threads 2 --device cuda --amp",
+                    fixture.program, fixture.data, few, run);
+    if (status) fail_msg("%s", fixture.output);
+    assert_contains(fixture.output, "12 samples, 2 micro-batches an epoch");
+    assert_memory_as_planned(run);
+    free(few);
+    free(run);
+}
+
 static int open_spectra(void **state) {
     (void)state;
     PsdStore spectra = spectra_make(SENSORS, EACH);
@@ -211,6 +228,7 @@ int main(void) {
         cmocka_unit_test(every_schedule_gives_the_same_bits),
         cmocka_unit_test(stopped_and_resumed_is_never_stopped),
         cmocka_unit_test(memory_is_what_the_plan_said),
+        cmocka_unit_test(memory_is_enough_for_the_end_of_an_epoch),
     };
     return cmocka_run_group_tests(tests, open_spectra, NULL);
 }

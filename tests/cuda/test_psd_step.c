@@ -135,10 +135,16 @@ static void compare(const Case *c, DType half, bool recompute) {
         assert_losses(&got, &want, (k + 1) * tolerance);
     }
     tolerance *= UPDATES + 1;
-    side_validate(&want);
-    side_validate(&got);
-    assert_losses(&got, &want, tolerance);
-    if (said) assert_close("logits", got.said, want.said, said, tolerance);
+    for (int i = 0; i < 2 * BATCHES; i++) { /* recorded the second time, repeated for other batches */
+        side_validate(&want, i % BATCHES);
+        side_validate(&got, i % BATCHES);
+        side_validate(&again, i % BATCHES);
+        assert_losses(&got, &want, tolerance);
+        if (said) assert_close("logits", got.said, want.said, said, tolerance);
+        assert_memory_equal(again.said, got.said, (size_t)said * sizeof *got.said);
+        assert_memory_equal(again.host_sums, got.host_sums, sizeof got.host_sums);
+    }
+    for (int i = 0; i < 2; i++) assert_non_null(cuda_state(rig.cuda)->recordings[i].graph);
     side_close(&want);
     side_close(&got);
     side_close(&again);
