@@ -66,6 +66,10 @@ static inline double rounding_of(DType type) {
 __attribute__((weak)) void emulate_set_seed(uint64_t seed);
 __attribute__((weak)) int64_t emulate_reports(void);
 
+static inline void assert_no_reports(void) {
+    if (emulate_reports && emulate_reports()) fail_msg("the checker has reported something");
+}
+
 /* NaN instead of what operations have left in the device's scratch memory. */
 static inline void poison_scratch(Rig *rig) {
     CudaState *state = cuda_state(rig->cuda);
@@ -169,7 +173,7 @@ static inline float *pair_download(Rig *rig, Pair p) {
     int64_t n = tensor_numel(p.cuda);
     char *stored = xmalloc(tensor_bytes(p.cuda) + 1);
     float *out = xmalloc((size_t)(n + 1) * sizeof *out);
-    if (emulate_reports && emulate_reports()) fail_msg("the checker has reported something");
+    assert_no_reports();
     rig->cuda->download(rig->cuda, stored, p.cuda.data, tensor_bytes(p.cuda));
     for (int64_t i = 0; i < n; i++) {
         uint32_t bits = 0;

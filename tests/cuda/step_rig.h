@@ -151,6 +151,7 @@ static inline void side_steps(Side *side, bool recompute, uint32_t micro_batches
     device->download(device, side->gradients, model->gradients.data, tensor_bytes(model->gradients));
     device->download(device, &side->host_norm, side->norm.data, 4);
     device->download(device, side->host_sums, side->sums.data, tensor_bytes(side->sums));
+    assert_no_reports();
     for (int64_t i = 0; tensor_given(model->loss_scale) && i < model->params.flat_count; i++)
         side->gradients[i] /= loss_scale_start;
 }
@@ -164,6 +165,7 @@ static inline void side_validate(Side *side, int batch) {
     device->download(device, side->host_sums, side->sums.data, tensor_bytes(side->sums));
     if (tensor_given(side->outputs))
         device->download(device, side->said, side->outputs.data, tensor_bytes(side->outputs));
+    assert_no_reports();
 }
 
 /* |got - want| / |want| over one parameter. */
