@@ -338,7 +338,6 @@ static int finetune(PsdRun *o) {
     weigh_classes(o, &data);
     Dataset *samples = samples_of(o, &data, PSD_TRAIN), *validation = dataset_of(o, &data, PSD_VAL);
     bool few = o->shots > 0; /* then every sample counts, and there is nothing to validate on */
-    if (few && o->train.batch_size > samples->n_samples) o->train.batch_size = samples->n_samples;
     check_batch(o, samples, !few);
     print_data(&data, samples, validation);
     Training t = {.options = &o->train,

@@ -456,8 +456,22 @@ static void a_frozen_encoder_stays(void **state) {
     assert_int_equal(same, 20);
     tensor_file_close(&before);
     tensor_file_close(&after);
-    char *owned[] = {base, run, from, to};
-    for (int i = 0; i < 4; i++) free(owned[i]);
+    /* and says the same whatever its dropout */
+    static const char *const dropouts[] = {"0", "0.5"};
+    float *said[2];
+    int64_t count = 0;
+    for (int i = 0; i < 2; i++) {
+        must("%s -o %s/%s -b 60 --max-steps 1 --pretrained %s --freeze-encoder --dropout %s --debug-dump %s/dump",
+             toy_options("finetune"), run, dropouts[i], from, dropouts[i], run);
+        TensorFile dump = open_in(run, "dump");
+        count = find(&dump, "", "micro0.encoded")->count;
+        said[i] = floats(&dump, "", "micro0.encoded");
+        tensor_file_close(&dump);
+    }
+    assert_int_equal(count, 60 * 32);
+    assert_memory_equal(said[0], said[1], (size_t)count * sizeof(float));
+    void *owned[] = {base, run, from, to, said[0], said[1]};
+    for (int i = 0; i < 6; i++) free(owned[i]);
 }
 
 /* Of three of dab and one of dvbt: 1/3 and 1, times 3/2, so that those of both classes sum to two. */
