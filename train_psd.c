@@ -45,7 +45,8 @@ static Model *pretraining_model(const PsdRun *o) {
 static Model *classifier(const PsdRun *o, const float *class_weights) {
     PsdClassifierConfig config = {.encoder = encoder_config(o),
                                   .head_dim = strcmp(o->head, "mlp") ? 0 : (int)o->hidden_dim,
-                                  .head_dropout = (float)o->head_dropout};
+                                  .head_dropout = (float)o->head_dropout,
+                                  .frozen_encoder = o->freeze_encoder};
     for (int c = 0; c < PSD_CLASSES; c++) config.class_weights[c] = class_weights ? class_weights[c] : 1;
     return psd_classifier_open(&config);
 }
@@ -192,7 +193,7 @@ static int pretrain(PsdRun *o) {
                   .typical = data.made_up != NULL,
                   .drop_last = true,
                   .learning_rate = rate_of_epoch,
-                  .monitor = 0,
+                  .monitor = !strcmp(o->encoder, "cnn"), /* the masked patches pass the CNN by: then the contrast */
                   .patience = o->patience};
     int status = train(o, &t);
     close_all(&t, &data);
@@ -449,6 +450,24 @@ static Command command_of(const char *name) {
 }
 
 /* *device: opened if it is not there yet. */
+/* Whether there is data enough for a training. */
+static void check(const PsdRun *o) {
+    Data data = psd_data_open(o);
+    Dataset *samples = samples_of(o, &data, PSD_TRAIN);
+    check_batch(o, samples, !o->shots);
+    samples->close(samples);
+    psd_data_close(&data);
+}
+
+/* All stages of a run compute on one device. */
+static void check_device(const PsdRun *o, const Device *device) {
+    const TrainOptions *t = &o->train;
+    if ((strcmp(t->device, "auto") && strcmp(t->device, device->name)) ||
+        (t->threads && t->threads != device->n_threads) || (t->no_tf32 && device->tf32))
+        die_usage("the stages of a run compute on one device: give device, threads and no-tf32 to run, not in %s",
+                  t->config ? t->config : "a stage");
+}
+
 int psd_command(int argc, char **argv, Device **device, Evaluation *result) {
     static const OptionsHeader headers[COMMANDS] = {
         {"train_psd", "./train_psd pretrain -m data/manifest.csv --split FILE [options]",
@@ -469,7 +488,14 @@ int psd_command(int argc, char **argv, Device **device, Evaluation *result) {
     o.n_rows = n_rows;
     options_parse(&headers[o.command], rows, n_rows, argc - 1, argv + 1);
     psd_options_resolve(&o, rows, n_rows);
-    if (!*device && o.command != RUN) /* run's first command opens it, and says why it is no GPU */
+    if (!device) {
+        check(&o);
+        options_free(rows, n_rows, argc - 1, argv + 1);
+        return 0;
+    }
+    if (*device)
+        check_device(&o, *device);
+    else if (o.command != RUN) /* run's first command opens it, and says why it is no GPU */
         *device = train_device_open(&o.train, &o.device_why);
     o.device = *device;
     int status = o.command == PRETRAIN    ? pretrain(&o)

@@ -44,7 +44,7 @@ Data psd_data_open(const PsdRun *o);
 void psd_data_close(Data *data);
 
 /* One command, argv[1], as main would; *device: opened if it is not there yet. *result (optional): what evaluate came
- * to. The exit status. */
+ * to. The exit status. Without `device` a training is only checked: its options and its data. */
 int psd_command(int argc, char **argv, Device **device, Evaluation *result);
 /* The command run: the others, one after the other. */
 int psd_run(const PsdRun *o, Device **device);

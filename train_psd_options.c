@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "train_psd.h"
 
@@ -54,11 +55,11 @@ static const struct {
     {"manifest", {NULL}, "the manifest (CSV) that prepare_psd has written, or a store of spectra (.safetensors)"},
     {"epochs", {"80", "50"}, NULL},
     {"batch-size", {"512", "512", "512", "512"}, "spectra a micro-batch"},
-    {"grad-accumulation", {"1", "1"}, NULL},
+    {"grad-accumulation", {"1", "1"}, "micro-batches an optimizer step; contrast and batch norms see each for itself"},
     {"learning-rate", {"2e-4", "2e-4"}, NULL},
     {"weight-decay", {"1e-5", "1e-4"}, "decoupled weight decay, of every parameter"},
     {"val-interval", {"0", "0"}, NULL},
-    {"val-batch-size", {NULL}, "spectra a validation batch; 0: twice --batch-size"},
+    {"val-batch-size", {NULL}, "spectra a validation batch; 0: as in training in pretrain, else twice --batch-size"},
     {"max-val-batches", {"0", "0"}, NULL},
     {"save-interval", {"0", "0"}, NULL},
     {"log-interval", {"50", "20"}, NULL},
@@ -105,7 +106,8 @@ static int own_rows(PsdRun *o, CommandOption *rows) {
         ROW(MODEL, "n-layers", "encoder", OPTION_INT, &o->n_layers, "0", 0, 1000, "N", "blocks; 0: the size's"),
         ROW(MODEL, "n-heads", "encoder", OPTION_INT, &o->n_heads, "0", 0, 1000, "N", "heads; 0: the size's"),
         ROW(MODEL, "ffn-dim", "encoder", OPTION_INT, &o->ffn_dim, "0", 0, 1e6, "N", "width of the MLP; 0: the size's"),
-        ROW(MODEL, "dropout", "encoder", OPTION_FLOAT, &o->dropout, "0.1", 0, 0.99, "X", "of the encoder"),
+        ROW(MODEL, "dropout", "encoder", OPTION_FLOAT, &o->dropout, "0.1", 0, 0.99, "X",
+            "of the encoder; the decoder's is 0.1, or 0 if this is"),
         ROW(PRE, "mask-ratio", "mpae", OPTION_FLOAT, &o->mask_ratio, "0.6", 0.01, 0.99, "X",
             "share of the 12 patches that is masked"),
         ROW(PRE, "decoder-dim", "mpae", OPTION_INT, &o->decoder_dim, "0", 0, 65536, "N", "0: the size's"),
@@ -139,7 +141,7 @@ static int own_rows(PsdRun *o, CommandOption *rows) {
         ROW(ALL, "num-loso-sensors", NULL, OPTION_INT, &o->first_sensors, "0", 0, 1e6, "N",
             "only the first so many sensors of the split; 0: all"),
         ROW(ALL, "fewshot-seeds", NULL, OPTION_INT, &o->repeats, "3", 1, 1000, "N",
-            "trainings for each number of shots"),
+            "trainings for each number of shots: with the split's rows, then with other draws of them"),
     };
     memcpy(rows, own, sizeof own);
     return (int)(sizeof own / sizeof *own);
@@ -189,18 +191,27 @@ static bool belongs_to_model(const Option *row) {
     return row->section && row->type != OPTION_FLOAT;
 }
 
+static bool is_dimension(const Option *row) { return row->section && row->type == OPTION_INT; }
+
 /* A model is as the checkpoint says that it is read from, if that is one of ours, in what is not given otherwise. */
-static void adopt_model(Option *rows, int n, const char *checkpoint) {
+static void adopt_model(const PsdRun *o, Option *rows, int n, const char *checkpoint) {
     char *beside = path_directory(checkpoint);
     char *path[] = {path_join(checkpoint, "state.json"), path_join(beside, "state.json")};
     json_t *state = NULL;
+    json_error_t error;
     int n_adopted = 0;
-    for (int i = 0; i < 2 && !state; i++) state = json_load_file(path[i], 0, NULL);
+    bool size = psd_given(o, "size"), sized = size;
+    for (int i = 0; i < 2 && !state; i++)
+        if (!access(path[i], F_OK) && !(state = json_load_file(path[i], 0, &error)))
+            die("%s: line %d: %s", path[i], error.line, error.text);
+    for (int i = 0; i < n; i++) sized |= rows[i].given && is_dimension(&rows[i]);
+    if (!state && !sized && !access(checkpoint, F_OK))
+        printf("[Model] %s does not say of what size it is: %s is taken (--size)\n", checkpoint, o->size);
     const json_t *options = json_object_get(state, "options");
     for (int i = 0; i < n; i++) {
         const json_t *value = json_object_get(options, rows[i].name);
         void *to = rows[i].value;
-        if (rows[i].given || !value || !belongs_to_model(&rows[i])) continue;
+        if (rows[i].given || !value || !belongs_to_model(&rows[i]) || (size && is_dimension(&rows[i]))) continue;
         if (rows[i].type == OPTION_FLAG && json_is_boolean(value)) *(bool *)to = json_is_true(value);
         if (rows[i].type == OPTION_INT && json_is_integer(value)) *(int64_t *)to = json_integer_value(value);
         if (rows[i].type == OPTION_FLOAT && json_is_number(value)) *(double *)to = json_number_value(value);
@@ -222,9 +233,11 @@ static void adopt_model(Option *rows, int n, const char *checkpoint) {
 void psd_options_resolve(PsdRun *o, Option *rows, int n) {
     o->train.bucketing = "off"; /* all spectra are alike */
     if (!o->train.loss_norm) o->train.loss_norm = "micro";
-    if (o->train.base_checkpoint && o->command != PRETRAIN) adopt_model(rows, n, o->train.base_checkpoint);
+    if (o->train.base_checkpoint && o->command != PRETRAIN) adopt_model(o, rows, n, o->train.base_checkpoint);
     resolve_size(o);
     if (strcmp(o->accelerator, "auto")) o->train.device = strcmp(o->accelerator, "gpu") ? o->accelerator : "cuda";
+    /* The contrast is within a batch: with as many spectra its value is comparable. */
+    if (o->command == PRETRAIN && !o->train.val_batch_size) o->train.val_batch_size = o->train.batch_size;
     if (o->command != RUN) train_options_resolve(&o->train, rows, n);
     if (o->train.manifest.count > 1) die_usage("%d manifests; one is expected", o->train.manifest.count);
     bool typical = o->train.estimate && !o->train.manifest.count;
@@ -236,6 +249,8 @@ void psd_options_resolve(PsdRun *o, Option *rows, int n) {
     if ((1 << o->command) & JUDGING && !o->train.base_checkpoint) die_usage("which model? give --checkpoint");
     if (o->freeze_encoder && !strcmp(o->encoder, "cnn"))
         die_usage("--freeze-encoder is for the transformer: the batch norms of the CNN have no frozen form");
+    if (o->train.grad_checkpointing && !strcmp(o->encoder, "cnn"))
+        die_usage("--grad-checkpointing is for the transformer: the CNN has no blocks to compute again");
     if (o->encoder_lr_scale < 0) o->encoder_lr_scale = o->train.base_checkpoint ? 0.1 : 1;
 }
 

@@ -50,6 +50,10 @@ static Line line_of(const PsdRun *o, Command command, const char *split, const c
     return line;
 }
 
+static void line_free(Line *line) {
+    for (int i = 0; i < line->n; i++) free(line->text[i]);
+}
+
 /* Does it, after saying it; only what calibrates may fail. False: a signal wants the run to stop. */
 static bool carry_out(Line *line, Device **device, Evaluation *result) {
     bool may_fail = !strcmp(line->text[1], psd_commands[CALIBRATE]);
@@ -57,144 +61,257 @@ static bool carry_out(Line *line, Device **device, Evaluation *result) {
     for (int i = 0; i < line->n; i++) printf(" %s", line->text[i]);
     printf("\n");
     int status = psd_command(line->n, line->text, device, result);
-    for (int i = 0; i < line->n; i++) free(line->text[i]);
+    line_free(line);
     if (status && !may_fail) exit(status);
     return !stop_signal();
 }
 
-/* The best checkpoint of a training, or its last where nothing was validated. free() */
-static char *best_of(const char *directory) {
-    char *best = path_join(directory, "best");
-    if (!access(best, F_OK)) return best;
+/* ---- one directory: pretrain/, finetune/, the evaluation, calibration/ ---- */
+
+/* What the stages of one directory work on. */
+typedef struct {
+    const PsdRun *o;
+    const char *directory, *split, *sensor; /* sensor: NULL if the split is of all */
+} Place;
+
+/* The best checkpoint of a training, or its last where nothing was validated: the directory that the link means, so
+ * that another one has another name. free() */
+static char *best_of(const char *directory, const char *training) {
+    char *run = path_join(directory, training), *best = path_join(run, "best"), target[256];
+    ssize_t length = readlink(best, target, sizeof target - 1);
+    target[length > 0 ? length : 0] = 0;
+    char *path = path_join(run, length > 0 ? target : "last");
     free(best);
-    return path_join(directory, "last");
+    free(run);
+    return path;
 }
 
-/* Pretrains, finetunes, evaluates and calibrates in one directory. False: stopped. */
-static bool run_once(const PsdRun *o, const char *directory, const char *split, const char *sensor, Device **device,
-                     Evaluation *result) {
-    char *encoder = path_join(directory, "pretrain"), *tuned = path_join(directory, "finetune");
-    char *calibration = path_join(directory, "calibration"), *from = NULL, *checkpoint = NULL;
-    bool go_on = true;
-    if (!o->scratch) {
-        Line line = line_of(o, PRETRAIN, split, sensor);
-        add(&line, "--output-dir", "%s", encoder);
-        if (o->pretrain_config) add(&line, "--config", "%s", o->pretrain_config);
-        if (o->pretrain_epochs) add(&line, "--epochs", "%lld", (long long)o->pretrain_epochs);
-        go_on = carry_out(&line, device, NULL);
-    }
-    if (go_on) {
-        Line line = line_of(o, FINETUNE, split, sensor);
-        add(&line, "--output-dir", "%s", tuned);
-        if (o->finetune_config) add(&line, "--config", "%s", o->finetune_config);
-        if (o->finetune_epochs) add(&line, "--epochs", "%lld", (long long)o->finetune_epochs);
-        if (!o->scratch) add(&line, "--pretrained", "%s", from = best_of(encoder));
-        go_on = carry_out(&line, device, NULL);
-    }
-    if (go_on) {
-        Line line = line_of(o, EVALUATE, split, sensor);
-        add(&line, "--checkpoint", "%s", checkpoint = best_of(tuned));
-        add(&line, "--output-dir", "%s", directory);
-        go_on = carry_out(&line, device, result);
-    }
-    if (go_on) {
-        Line line = line_of(o, CALIBRATE, split, sensor);
-        add(&line, "--checkpoint", "%s", checkpoint);
-        add(&line, "--output-dir", "%s", calibration);
-        go_on = carry_out(&line, device, NULL);
-    }
+static void add_directory(Line *line, const char *directory, const char *name) {
+    char *path = path_join(directory, name);
+    add(line, "--output-dir", "%s", path);
+    free(path);
+}
+
+static Line stage_line(const Place *at, Command stage) {
+    const PsdRun *o = at->o;
+    Line line = line_of(o, stage, at->split, at->sensor);
+    const char *config = stage == PRETRAIN ? o->pretrain_config : stage == FINETUNE ? o->finetune_config : NULL;
+    int64_t epochs = stage == PRETRAIN ? o->pretrain_epochs : stage == FINETUNE ? o->finetune_epochs : 0;
+    char *encoder = best_of(at->directory, "pretrain"), *classifier = best_of(at->directory, "finetune");
+    if (config) add(&line, "--config", "%s", config);
+    if (epochs) add(&line, "--epochs", "%lld", (long long)epochs);
+    if (stage == FINETUNE && !o->scratch) add(&line, "--pretrained", "%s", encoder);
+    if (stage == EVALUATE || stage == CALIBRATE) add(&line, "--checkpoint", "%s", classifier);
+    if (stage == EVALUATE)
+        add(&line, "--output-dir", "%s", at->directory);
+    else
+        add_directory(&line, at->directory, stage == CALIBRATE ? "calibration" : psd_commands[stage]);
     free(encoder);
-    free(tuned);
-    free(calibration);
-    free(from);
-    free(checkpoint);
+    free(classifier);
+    return line;
+}
+
+static int64_t rows_of(const PsdRun *o, const char *split, const char *sensor, int shots, int part) {
+    PsdRun with = *o;
+    with.split = split;
+    with.sensor = sensor;
+    with.shots = shots;
+    Data data = psd_data_open(&with);
+    int64_t n = data.split.parts[part].n;
+    psd_data_close(&data);
+    return n;
+}
+
+static bool is_wanted(const Place *at, Command stage) {
+    if (stage == PRETRAIN) return !at->o->scratch;
+    return stage != CALIBRATE || rows_of(at->o, at->split, at->sensor, 0, PSD_VAL);
+}
+
+/* What is wrong with a stage is said before the first one takes its time. */
+static void check_stages(const Place *at) {
+    for (Command stage = PRETRAIN; stage <= FINETUNE; stage++) {
+        if (!is_wanted(at, stage)) continue;
+        Line line = stage_line(at, stage);
+        psd_command(line.n, line.text, NULL, NULL);
+        line_free(&line);
+    }
+}
+
+/* A classifier that was begun from another encoder would be taken for this one's. */
+static void check_encoder(const Place *at) {
+    char *path = xformat("%s/finetune/last/state.json", at->directory), *encoder = best_of(at->directory, "pretrain");
+    json_t *state = json_load_file(path, 0, NULL);
+    const char *before = json_string_value(json_object_get(json_object_get(state, "options"), "pretrained"));
+    if (state && !at->o->scratch && (!before || strcmp(before, encoder)))
+        die("%s/finetune began from %s, and the best encoder is now %s: remove it to train the classifier anew, or "
+            "give "
+            "another --output-dir",
+            at->directory, before ? before : "scratch", encoder);
+    json_decref(state);
+    free(path);
+    free(encoder);
+}
+
+/* False: stopped. */
+static bool run_stages(const Place *at, Device **device, Evaluation *result) {
+    bool go_on = true;
+    for (Command stage = PRETRAIN; stage <= CALIBRATE && go_on; stage++) {
+        if (!is_wanted(at, stage)) {
+            if (stage == CALIBRATE) printf("[Run] no rows to validate on: nothing to calibrate with\n");
+            continue;
+        }
+        if (stage == FINETUNE) check_encoder(at);
+        Line line = stage_line(at, stage);
+        go_on = carry_out(&line, device, stage == EVALUATE ? result : NULL);
+    }
     return go_on;
 }
 
-/* Tunes the classifier of `directory` with a few rows of each class of the sensor that it has not seen, as often as
- * --fewshot-seeds says; what the reference's evaluation had planned: 30 epochs of batches of 64 at 1e-4. */
-static bool run_few_shots(const PsdRun *o, const char *directory, const char *sensor, Device **device,
-                          FoldResult *folds, Evaluation *results, int *n) {
-    static const int shots[] = {5, 10, 50, 100};
-    char *tuned = path_join(directory, "finetune"), *from = best_of(tuned);
-    bool go_on = true;
-    for (int k = 0; k < 4 && go_on; k++) {
-        PsdRun with = *o;
-        with.sensor = sensor;
-        with.shots = shots[k];
-        Data data = psd_data_open(&with);
-        int64_t to_test = data.split.parts[PSD_TEST].n;
-        psd_data_close(&data);
-        if (!to_test) printf("[Run] %s: %d rows a class leave none to test on: left out\n", sensor, shots[k]);
-        for (int64_t r = 0; r < o->repeats && go_on && to_test; r++) {
-            char *to = xformat("%s/shots_%d_seed_%lld", directory, shots[k], (long long)(o->train.seed + r));
-            PsdRun seeded = with;
-            seeded.train.seed += r;
-            Line line = line_of(&seeded, FINETUNE, o->split, sensor);
-            add(&line, "--output-dir", "%s", to);
-            add(&line, "--pretrained", "%s", from);
-            add(&line, "--epochs", "%d", 30);
-            add(&line, "--learning-rate", "%s", "1e-4");
-            add(&line, "--batch-size", "%d", 64);
-            add(&line, "--encoder-lr-scale", "%d", 1);
-            go_on = carry_out(&line, device, NULL);
-            char *last = path_join(to, "last");
-            if (go_on) {
-                Line judge_line = line_of(&seeded, EVALUATE, o->split, sensor);
-                add(&judge_line, "--checkpoint", "%s", last);
-                add(&judge_line, "--output-dir", "%s", to);
-                go_on = carry_out(&judge_line, device, &results[*n]);
-                folds[*n] = (FoldResult){sensor, shots[k], seeded.train.seed, &results[*n]};
-                ++*n;
-            }
-            free(last);
-            free(to);
-        }
+/* ---- few shots ---- */
+
+static const int shots[] = {5, 10, 50, 100};
+enum { SHOTS = sizeof shots / sizeof *shots };
+
+/* A draw of the shots for this seed, in a file that is made if it is not there. free() */
+static char *draw_shots(const PsdRun *o, int64_t seed) {
+    char *directory = path_join(o->train.output_dir, "splits");
+    char *path = xformat("%s/fewshot_loso_seed%lld.json", directory, (long long)seed);
+    make_directories(directory);
+    free(directory);
+    if (!access(path, F_OK)) return path;
+    Data data = psd_data_open(o);
+    const PsdStore *s = &data.store;
+    size_t n = (size_t)s->n_rows;
+    int32_t *labels = xmalloc((n + 1) * sizeof *labels), *sensors = xcalloc(n + 1, sizeof *sensors),
+            *files = xcalloc(n + 1, sizeof *files);
+    for (size_t i = 0; i < n; i++) labels[i] = -1; /* a row without a sample is in no split */
+    for (int64_t i = 0; i < s->n; i++) {
+        labels[s->rows[i]] = s->labels[i];
+        sensors[s->rows[i]] = s->sensors[i];
+        files[s->rows[i]] = s->files[i];
     }
+    PsdRows rows = {s->n_rows, PSD_CLASSES, labels, sensors, files, s->sensor_names};
+    PsdSplits splits;
+    Error error;
+    if (!psd_split_few_shot(&rows, (uint32_t)seed, shots, SHOTS, 0, &splits, &error) ||
+        !psd_splits_write(path, &rows, &splits, shots, &error))
+        die("%s: %s", path, error.text);
+    psd_splits_free(&splits);
+    psd_data_close(&data);
+    free(labels);
+    free(sensors);
+    free(files);
+    return path;
+}
+
+/* One tuning and its evaluation; what the reference's evaluation had planned: 30 epochs of batches of 64 at 1e-4. */
+static bool run_shot(const PsdRun *o, const Place *at, int k, int64_t repeat, Device **device, FoldResult *fold,
+                     Evaluation *result) {
+    PsdRun with = *o;
+    with.sensor = at->sensor;
+    with.shots = shots[k];
+    with.train.seed += repeat;
+    char *to = xformat("%s/shots_%d_seed_%lld", at->directory, shots[k], (long long)with.train.seed);
+    char *from = best_of(at->directory, "finetune"), *last = path_join(to, "last");
+    char *split = repeat ? draw_shots(&with, with.train.seed) : xstrdup(o->split);
+    Line tune = line_of(&with, FINETUNE, split, at->sensor), judge = line_of(&with, EVALUATE, split, at->sensor);
+    add(&tune, "--output-dir", "%s", to);
+    add(&tune, "--pretrained", "%s", from);
+    add(&tune, "--epochs", "%d", 30);
+    add(&tune, "--learning-rate", "%s", "1e-4");
+    add(&tune, "--batch-size", "%d", 64);
+    add(&tune, "--encoder-lr-scale", "%d", 1);
+    add(&judge, "--checkpoint", "%s", last);
+    add(&judge, "--output-dir", "%s", to);
+    bool go_on = carry_out(&tune, device, NULL);
+    if (go_on)
+        go_on = carry_out(&judge, device, result);
+    else
+        line_free(&judge);
+    *fold = (FoldResult){at->sensor, shots[k], with.train.seed, result};
+    free(split);
+    free(last);
     free(from);
-    free(tuned);
+    free(to);
     return go_on;
+}
+
+/* Tunes the classifier of a directory with a few rows of each class of the sensor that it has not seen: the split's
+ * draw of them first, then others. */
+static bool run_few_shots(const PsdRun *o, const Place *at, Device **device, FoldResult *folds, Evaluation *results,
+                          int *n) {
+    bool go_on = true;
+    for (int k = 0; k < SHOTS && go_on; k++) {
+        if (!rows_of(o, o->split, at->sensor, shots[k], PSD_TEST)) {
+            printf("[Run] %s: %d rows a class leave none to test on: left out\n", at->sensor, shots[k]);
+            continue;
+        }
+        for (int64_t r = 0; r < o->repeats && go_on; r++, ++*n)
+            go_on = run_shot(o, at, k, r, device, &folds[*n], &results[*n]);
+    }
+    return go_on;
+}
+
+/* ---- every sensor ---- */
+
+typedef struct {
+    char **names;
+    int n, chosen;
+} Sensors;
+
+static Sensors sensors_open(const PsdRun *o, const char *split) {
+    Sensors s;
+    Error error;
+    if (!split) die_usage("--protocol fewshot_loso also needs --loso-split, the split by sensor");
+    if (!psd_split_sensors_read(split, &s.names, &s.n, &error)) die("%s", error.text);
+    s.chosen = o->first_sensors && o->first_sensors < s.n ? (int)o->first_sensors : s.n;
+    return s;
+}
+
+static void sensors_close(Sensors *s) {
+    for (int i = 0; i < s->n; i++) free(s->names[i]);
+    free(s->names);
 }
 
 /* Once for every sensor, which nothing that is trained has seen, not even without labels. */
 static bool run_sensors(const PsdRun *o, Device **device) {
-    bool few = !strcmp(o->protocol, "fewshot_loso");
+    bool few = !strcmp(o->protocol, "fewshot_loso"), go_on = true;
     const char *split = few ? o->loso_split : o->split;
-    char **sensors;
-    int n_sensors, n = 0;
-    Error error;
-    if (!split) die_usage("--protocol fewshot_loso also needs --loso-split, the split by sensor");
-    if (!psd_split_sensors_read(split, &sensors, &n_sensors, &error)) die("%s", error.text);
-    int chosen = o->first_sensors && o->first_sensors < n_sensors ? (int)o->first_sensors : n_sensors;
-    size_t most = (size_t)chosen * (few ? 4 * (size_t)o->repeats : 1);
+    Sensors s = sensors_open(o, split);
+    size_t most = (size_t)s.chosen * (few ? SHOTS * (size_t)o->repeats : 1);
     FoldResult *folds = xcalloc(most + 1, sizeof *folds);
     Evaluation *results = xcalloc(most + 1, sizeof *results);
-    bool go_on = true;
-    for (int i = 0; i < chosen && go_on; i++) {
-        char *directory = path_join(o->train.output_dir, sensors[i]);
-        Evaluation whole;
-        go_on = run_once(o, directory, split, sensors[i], device, few ? &whole : &results[n]);
-        if (go_on && few) {
+    int n = 0;
+    Error error;
+    check_stages(&(Place){o, o->train.output_dir, split, s.names[0]});
+    for (int k = 0; few && k < SHOTS; k++) rows_of(o, o->split, s.names[0], shots[k], PSD_TRAIN);
+    for (int i = 0; i < s.chosen && go_on; i++) {
+        char *directory = path_join(o->train.output_dir, s.names[i]);
+        Place at = {o, directory, split, s.names[i]};
+        Evaluation whole = {0};
+        go_on = run_stages(&at, device, few ? &whole : &results[n]);
+        if (few) {
             evaluation_free(&whole);
-            go_on = run_few_shots(o, directory, sensors[i], device, folds, results, &n);
-        } else if (go_on) {
-            folds[n] = (FoldResult){sensors[i], 0, 0, &results[n]};
+            if (go_on) go_on = run_few_shots(o, &at, device, folds, results, &n);
+        } else {
+            folds[n] = (FoldResult){s.names[i], 0, 0, &results[n]};
             n++;
         }
         free(directory);
     }
     if (go_on && !report_folds(folds, n, "sensor", o->protocol, o->train.output_dir, &error)) die("%s", error.text);
     for (int i = 0; i < n; i++) evaluation_free(&results[i]);
-    for (int i = 0; i < n_sensors; i++) free(sensors[i]);
-    free(sensors);
+    sensors_close(&s);
     free(folds);
     free(results);
     return go_on;
 }
 
 int psd_run(const PsdRun *o, Device **device) {
-    bool done = strcmp(o->protocol, "pooled") ? run_sensors(o, device)
-                                              : run_once(o, o->train.output_dir, o->split, NULL, device, NULL);
-    if (!done) printf("[Run] stopped by signal %d; the same command goes on\n", stop_signal());
+    Place all = {o, o->train.output_dir, o->split, NULL};
+    bool pooled = !strcmp(o->protocol, "pooled");
+    if (pooled) check_stages(&all);
+    if (!(pooled ? run_stages(&all, device, NULL) : run_sensors(o, device)))
+        printf("[Run] stopped by signal %d; the same command goes on\n", stop_signal());
     return 0;
 }

@@ -36,8 +36,8 @@ step "Probabilities that mean what they say" ./train_psd calibrate "${common[@]}
     -o "$work/calibration"
 
 printf '\n== Masked patches, squared error on the validation files\n'
-sed -n 's/.*"kind": *"val".*"step": *\([0-9]*\).*"val\/mae_loss": *\([0-9.]*\).*/step \1  \2/p' "$work/pretrain/log.jsonl" |
-    sed -n '1p;$p'
+errors=$(sed -n 's/.*"kind": *"val".*"val\/mae_loss": *\([0-9.]*\).*/\1/p' "$work/pretrain/log.jsonl" | sed -n '1p;$p' | xargs)
+echo "after the first epoch ${errors%% *}, after the last ${errors##* }"
 printf '\n== Macro F1 on the test files, after three epochs\nseed  scratch  pretrained\n'
 wins=0
 for seed in 1 2 3; do
@@ -52,4 +52,4 @@ The pretrained encoder was better with $wins of 3 seeds. (Its contrast pairs spe
 the published method: it has seen which training spectra belong together.) Pictures and tables: $work/pretrained_1/test,
 $work/calibration. Your own recordings next: ./prepare_psd --input DIR, then ./train_psd run; docs/train_psd.md says how.
 TXT
-[ "$wins" -eq 3 ]
+[ "$wins" -eq 3 ] && awk -v a="${errors%% *}" -v b="${errors##* }" 'BEGIN { exit !(b < a) }'

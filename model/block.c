@@ -166,6 +166,10 @@ BlockRun block_run(Model *model, Device *device, Arena *arena, Sequences sequenc
                       .pass = pass};
 }
 
+Tensor run_weight(const BlockRun *run, int index) { return param_view(run->table, run->weights, index); }
+Tensor run_matmul_weight(const BlockRun *run, int index) { return param_view(run->table, run->matmul_weights, index); }
+Tensor run_gradient(const BlockRun *run, int index) { return param_view(run->table, run->gradients, index); }
+
 Tensor push_activations(const BlockRun *run, int64_t rows, int64_t columns) {
     return arena_2d(run->arena, run->matmul_weights.dtype, rows, columns);
 }

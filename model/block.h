@@ -92,6 +92,10 @@ void block_stack_close(BlockStack *stack);
 
 /* All rows are wanted. */
 BlockRun block_run(Model *model, Device *device, Arena *arena, Sequences sequences, const Pass *pass);
+/* A parameter, by its row of the table: in f32, as matrix products read it, its gradient. */
+Tensor run_weight(const BlockRun *run, int index);
+Tensor run_matmul_weight(const BlockRun *run, int index);
+Tensor run_gradient(const BlockRun *run, int index);
 /* Activations [rows, columns], pushed. */
 Tensor push_activations(const BlockRun *run, int64_t rows, int64_t columns);
 

@@ -48,15 +48,12 @@ Cnn cnn_open(ParamTable *table, int64_t width) {
 
 /* ---- one unit ---- */
 
-static Tensor weight(const BlockRun *run, int index) { return param_view(run->table, run->weights, index); }
-static Tensor gradient(const BlockRun *run, int index) { return param_view(run->table, run->gradients, index); }
-
 /* bn(conv x) of sequences of `length` rows. */
 static Tensor unit_forward(const CnnUnit *u, const BlockRun *run, CnnUnitActivations *a, Tensor x, int64_t length) {
     Device *device = run->device;
     a->window = (Window){length, u->taps, u->stride, u->padding};
     int64_t n = x.dims[0] / length * window_positions(a->window);
-    Tensor w = param_view(run->table, run->matmul_weights, u->weight);
+    Tensor w = run_matmul_weight(run, u->weight);
     a->windows = push_activations(run, n, w.dims[1]);
     a->convolved = push_activations(run, n, u->out);
     a->out = push_activations(run, n, u->out);
@@ -64,8 +61,8 @@ static Tensor unit_forward(const CnnUnit *u, const BlockRun *run, CnnUnitActivat
     a->rstd = arena_1d(run->arena, DTYPE_F32, u->out);
     unfold_forward(device, a->windows, x, a->window);
     linear_forward(device, a->convolved, a->windows, w, tensor_none(), WEIGHT_OUT_IN);
-    Tensor mean = weight(run, u->mean), variance = weight(run, u->mean + 1), gain = weight(run, u->gain),
-           bias = weight(run, u->gain + 1);
+    Tensor mean = run_weight(run, u->mean), variance = run_weight(run, u->mean + 1), gain = run_weight(run, u->gain),
+           bias = run_weight(run, u->gain + 1);
     if (run->pass->train)
         batchnorm_forward(device, a->out, a->mean, a->rstd, mean, variance, a->convolved, gain, bias, MOMENTUM);
     else
@@ -79,14 +76,14 @@ static Tensor unit_backward(const CnnUnit *u, const BlockRun *run, const CnnUnit
     Device *device = run->device;
     Tensor dwindows = tensor_none(), dx = tensor_none(), dconvolved = push_activations(run, dy.dims[0], dy.dims[1]);
     int64_t sequences = dy.dims[0] / window_positions(a->window);
-    batchnorm_backward(device, dconvolved, gradient(run, u->gain), gradient(run, u->gain + 1), dy, a->convolved,
-                       a->mean, a->rstd, weight(run, u->gain));
+    batchnorm_backward(device, dconvolved, run_gradient(run, u->gain), run_gradient(run, u->gain + 1), dy, a->convolved,
+                       a->mean, a->rstd, run_weight(run, u->gain));
     if (want_dx) {
         dx = push_activations(run, sequences * a->window.length, u->in);
         dwindows = push_activations(run, a->windows.dims[0], a->windows.dims[1]);
     }
-    linear_backward(device, dwindows, gradient(run, u->weight), tensor_none(), dconvolved, a->windows,
-                    param_view(run->table, run->matmul_weights, u->weight), WEIGHT_OUT_IN);
+    linear_backward(device, dwindows, run_gradient(run, u->weight), tensor_none(), dconvolved, a->windows,
+                    run_matmul_weight(run, u->weight), WEIGHT_OUT_IN);
     if (want_dx) unfold_backward(device, dx, dwindows, a->window);
     return dx;
 }
@@ -120,16 +117,16 @@ void cnn_forward(const Cnn *cnn, const BlockRun *run, CnnActivations *kept, Tens
     kept->last = x;
     kept->means = push_activations(run, n, x.dims[1]);
     mean_rows_forward(run->device, kept->means, x, window_positions(a->window));
-    linear_forward(run->device, y, kept->means, param_view(run->table, run->matmul_weights, cnn->projector),
-                   param_view(run->table, run->matmul_weights, cnn->projector + 1), WEIGHT_OUT_IN);
+    linear_forward(run->device, y, kept->means, run_matmul_weight(run, cnn->projector),
+                   run_matmul_weight(run, cnn->projector + 1), WEIGHT_OUT_IN);
 }
 
 void cnn_backward(const Cnn *cnn, const BlockRun *run, const CnnActivations *kept, Tensor dy) {
     Device *device = run->device;
     Tensor dmeans = push_activations(run, kept->means.dims[0], kept->means.dims[1]);
     Tensor dx = push_activations(run, kept->last.dims[0], kept->last.dims[1]);
-    linear_backward(device, dmeans, gradient(run, cnn->projector), gradient(run, cnn->projector + 1), dy, kept->means,
-                    param_view(run->table, run->matmul_weights, cnn->projector), WEIGHT_OUT_IN);
+    linear_backward(device, dmeans, run_gradient(run, cnn->projector), run_gradient(run, cnn->projector + 1), dy,
+                    kept->means, run_matmul_weight(run, cnn->projector), WEIGHT_OUT_IN);
     mean_rows_backward(device, dx, dmeans, dx.dims[0] / dmeans.dims[0]);
     for (int b = CNN_BLOCKS - 1; b >= 0; b--) {
         const CnnUnit *u = cnn->units + 1 + (ptrdiff_t)3 * b;

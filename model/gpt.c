@@ -107,22 +107,17 @@ static void check_config(const TtsGptConfig *c) {
 
 /* ---- one micro-batch ---- */
 
-static Tensor weight(const BlockRun *run, int index) { return param_view(run->table, run->weights, index); }
-static Tensor matmul_weight(const BlockRun *run, int index) {
-    return param_view(run->table, run->matmul_weights, index);
-}
-static Tensor gradient(const BlockRun *run, int index) { return param_view(run->table, run->gradients, index); }
-
 /* x [N, C]; every row is written by exactly one of the four. */
 static void embed(const TtsGpt *gpt, const BlockRun *run, const Tensor *fields, Tensor x) {
     Device *device = run->device;
     Tensor none = tensor_none();
     scatter_rows(device, x, fields[TTS_CONDITIONING], fields[TTS_CONDITIONING_ROWS]);
-    embedding_forward(device, x, fields[TTS_SPEED_ROWS], fields[TTS_SPEED_IDS], weight(run, gpt->speed), none, none);
-    embedding_forward(device, x, fields[TTS_TEXT_ROWS], fields[TTS_TEXT_IDS], weight(run, gpt->text_embedding),
-                      fields[TTS_TEXT_POSITIONS], weight(run, gpt->text_positions));
-    embedding_forward(device, x, fields[TTS_MEL_ROWS], fields[TTS_MEL_IDS], weight(run, gpt->mel_embedding),
-                      fields[TTS_MEL_POSITIONS], weight(run, gpt->mel_positions));
+    embedding_forward(device, x, fields[TTS_SPEED_ROWS], fields[TTS_SPEED_IDS], run_weight(run, gpt->speed), none,
+                      none);
+    embedding_forward(device, x, fields[TTS_TEXT_ROWS], fields[TTS_TEXT_IDS], run_weight(run, gpt->text_embedding),
+                      fields[TTS_TEXT_POSITIONS], run_weight(run, gpt->text_positions));
+    embedding_forward(device, x, fields[TTS_MEL_ROWS], fields[TTS_MEL_IDS], run_weight(run, gpt->mel_embedding),
+                      fields[TTS_MEL_POSITIONS], run_weight(run, gpt->mel_positions));
     Dropout drop = pass_dropout(run->pass, gpt->config.dropout, SITE_EMBEDDING);
     if (drop.p > 0) dropout(device, x, x, drop);
     pass_dump(run->pass, x, "embedded");
@@ -133,21 +128,21 @@ static void embed_backward(const TtsGpt *gpt, const BlockRun *run, const Tensor 
     Tensor none = tensor_none();
     Dropout drop = pass_dropout(run->pass, gpt->config.dropout, SITE_EMBEDDING);
     if (drop.p > 0) dropout(device, dx, dx, drop);
-    embedding_backward(device, gradient(run, gpt->mel_embedding), gradient(run, gpt->mel_positions), dx,
+    embedding_backward(device, run_gradient(run, gpt->mel_embedding), run_gradient(run, gpt->mel_positions), dx,
                        fields[TTS_MEL_ROWS], fields[TTS_MEL_IDS], fields[TTS_MEL_POSITIONS]);
-    embedding_backward(device, gradient(run, gpt->text_embedding), gradient(run, gpt->text_positions), dx,
+    embedding_backward(device, run_gradient(run, gpt->text_embedding), run_gradient(run, gpt->text_positions), dx,
                        fields[TTS_TEXT_ROWS], fields[TTS_TEXT_IDS], fields[TTS_TEXT_POSITIONS]);
-    embedding_backward(device, gradient(run, gpt->speed), none, dx, fields[TTS_SPEED_ROWS], fields[TTS_SPEED_IDS],
+    embedding_backward(device, run_gradient(run, gpt->speed), none, dx, fields[TTS_SPEED_ROWS], fields[TTS_SPEED_IDS],
                        none);
 }
 
 static void norm_forward(const BlockRun *run, int index, Tensor y, Tensor mean, Tensor rstd, Tensor x) {
-    layernorm_forward(run->device, y, mean, rstd, x, weight(run, index), weight(run, index + 1));
+    layernorm_forward(run->device, y, mean, rstd, x, run_weight(run, index), run_weight(run, index + 1));
 }
 
 static void norm_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x, Tensor mean, Tensor rstd) {
-    layernorm_backward(run->device, dx, gradient(run, index), gradient(run, index + 1), tensor_none(), dy, x, mean,
-                       rstd, weight(run, index));
+    layernorm_backward(run->device, dx, run_gradient(run, index), run_gradient(run, index + 1), tensor_none(), dy, x,
+                       mean, rstd, run_weight(run, index));
 }
 
 /* Sums of the loss and of the hits over the n rows of one head; and in training the gradient: the logits, of which
@@ -156,7 +151,7 @@ static void head_run(const TtsGpt *gpt, const BlockRun *run, const Tensor *field
     const Pass *pass = run->pass;
     Device *device = run->device;
     Tensor rows = fields[head.rows], targets = fields[head.targets];
-    Tensor w = matmul_weight(run, head.weight), bias = matmul_weight(run, head.weight + 1);
+    Tensor w = run_matmul_weight(run, head.weight), bias = run_matmul_weight(run, head.weight + 1);
     int64_t n = rows.dims[0], width = x.dims[1];
     size_t mark = arena_mark(run->arena);
 
@@ -183,8 +178,8 @@ static void head_run(const TtsGpt *gpt, const BlockRun *run, const Tensor *field
     sum_forward(device, tensor_rows(pass->sums, head.top1, 1), correct);
     if (pass->train) {
         Tensor dfinal = push_activations(run, n, width), dmiddle = push_activations(run, n, width), dhidden = dfinal;
-        linear_backward(device, dfinal, gradient(run, head.weight), gradient(run, head.weight + 1), logits, final, w,
-                        WEIGHT_OUT_IN);
+        linear_backward(device, dfinal, run_gradient(run, head.weight), run_gradient(run, head.weight + 1), logits,
+                        final, w, WEIGHT_OUT_IN);
         norm_backward(run, gpt->final_norm, dmiddle, dfinal, middle, stat[2], stat[3]);
         norm_backward(run, gpt->ln_f, dhidden, dmiddle, hidden, stat[0], stat[1]);
         scatter_rows(device, dx, dhidden, rows);

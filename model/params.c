@@ -68,6 +68,15 @@ int64_t params_count(const ParamTable *table) {
     return count;
 }
 
+int64_t params_to_train(const ParamTable *table) {
+    int64_t count = params_count(table);
+    for (int i = 0; i < table->count; i++) {
+        const Param *param = &table->items[i];
+        if (!param->buffer) count -= param->frozen_rows * (param->columns ? param->columns : 1);
+    }
+    return count;
+}
+
 int params_trained(const ParamTable *table) {
     int count = 0;
     for (int i = 0; i < table->count; i++) count += !table->items[i].buffer;

@@ -44,6 +44,7 @@ void param_file_shape(ParamTable *table, int rank, const int64_t *dims);
 int param_add_buffer(ParamTable *table, const float *values, int64_t rows, int64_t columns, const char *name);
 void params_free(ParamTable *table);
 int64_t params_count(const ParamTable *table);                      /* numbers, without padding and buffers */
+int64_t params_to_train(const ParamTable *table);                   /* those that are not frozen either */
 int params_trained(const ParamTable *table);                        /* rows that are no buffers */
 int params_find(const ParamTable *table, const char *name);         /* index, or -1 */
 Tensor param_view(const ParamTable *table, Tensor flat, int index); /* its part of a flat buffer, with its shape */

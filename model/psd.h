@@ -28,6 +28,7 @@ typedef struct {
     int head_dim; /* 0: one linear layer */
     float head_dropout;
     float class_weights[PSD_CLASSES]; /* kept with the parameters; the batch brings them for its labels */
+    bool frozen_encoder;              /* no gradient is wanted of it */
 } PsdClassifierConfig;
 
 /* A named size of both models. */

@@ -41,8 +41,8 @@ static Tensor head_forward(const Classifier *c, const BlockRun *run, Tensor h, H
     if (!c->config.head_dim) return psd_linear(run, c->head[1], h);
     kept->hidden = push_activations(run, h.dims[0], c->config.head_dim);
     kept->activated = push_activations(run, h.dims[0], c->config.head_dim);
-    linear_gelu_forward(run->device, kept->activated, kept->hidden, h, psd_matmul_weight(run, c->head[0]),
-                        psd_matmul_weight(run, c->head[0] + 1), WEIGHT_OUT_IN, GELU_ERF, head_dropout(c, run->pass));
+    linear_gelu_forward(run->device, kept->activated, kept->hidden, h, run_matmul_weight(run, c->head[0]),
+                        run_matmul_weight(run, c->head[0] + 1), WEIGHT_OUT_IN, GELU_ERF, head_dropout(c, run->pass));
     return psd_linear(run, c->head[1], kept->activated);
 }
 
@@ -53,8 +53,8 @@ static void head_backward(const Classifier *c, const BlockRun *run, Tensor dh, T
         return;
     }
     Tensor dhidden = push_activations(run, h.dims[0], c->config.head_dim);
-    gelu_linear_backward(run->device, dhidden, psd_gradient(run, c->head[1]), psd_gradient(run, c->head[1] + 1),
-                         dlogits, kept->activated, kept->hidden, psd_matmul_weight(run, c->head[1]), WEIGHT_OUT_IN,
+    gelu_linear_backward(run->device, dhidden, run_gradient(run, c->head[1]), run_gradient(run, c->head[1] + 1),
+                         dlogits, kept->activated, kept->hidden, run_matmul_weight(run, c->head[1]), WEIGHT_OUT_IN,
                          GELU_ERF, head_dropout(c, run->pass));
     psd_linear_backward(run, c->head[0], dh, dhidden, h);
 }
@@ -86,9 +86,10 @@ static void classifier_run(Model *model, Device *device, Arena *activations, con
     sum_forward(device, tensor_rows(pass->sums, LOSS, 1), loss);
     sum_forward(device, tensor_rows(pass->sums, ACCURACY, 1), correct);
     if (pass->train) {
-        Tensor dh = push_activations(&run, h.dims[0], h.dims[1]);
+        bool frozen = c->config.frozen_encoder;
+        Tensor dh = frozen ? tensor_none() : push_activations(&run, h.dims[0], h.dims[1]);
         head_backward(c, &run, dh, logits, h, &of_head);
-        psd_encoder_backward(&c->encoder, fields, &kept, dh);
+        if (!frozen) psd_encoder_backward(&c->encoder, fields, &kept, dh);
     }
     arena_release(activations, mark);
 }

@@ -91,19 +91,15 @@ void psd_encoder_close(PsdEncoder *e) {
 
 /* ---- what both models do with parameters ---- */
 
-Tensor psd_weight(const BlockRun *run, int index) { return param_view(run->table, run->weights, index); }
-Tensor psd_matmul_weight(const BlockRun *run, int index) { return param_view(run->table, run->matmul_weights, index); }
-Tensor psd_gradient(const BlockRun *run, int index) { return param_view(run->table, run->gradients, index); }
-
 Tensor psd_linear(const BlockRun *run, int index, Tensor x) {
-    Tensor w = psd_matmul_weight(run, index), y = push_activations(run, x.dims[0], w.dims[0]);
-    linear_forward(run->device, y, x, w, psd_matmul_weight(run, index + 1), WEIGHT_OUT_IN);
+    Tensor w = run_matmul_weight(run, index), y = push_activations(run, x.dims[0], w.dims[0]);
+    linear_forward(run->device, y, x, w, run_matmul_weight(run, index + 1), WEIGHT_OUT_IN);
     return y;
 }
 
 void psd_linear_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x) {
-    linear_backward(run->device, dx, psd_gradient(run, index), psd_gradient(run, index + 1), dy, x,
-                    psd_matmul_weight(run, index), WEIGHT_OUT_IN);
+    linear_backward(run->device, dx, run_gradient(run, index), run_gradient(run, index + 1), dy, x,
+                    run_matmul_weight(run, index), WEIGHT_OUT_IN);
 }
 
 Tensor psd_gather_patches(const BlockRun *run, Tensor spectra, Tensor pieces) {
@@ -133,7 +129,7 @@ static Dropout embedding_dropout(const PsdEncoder *e, const BlockRun *run) {
 static void place(const PsdEncoder *e, const BlockRun *run, const Tensor *fields, Tensor x, Tensor y, int64_t begin,
                   int64_t count) {
     place_rows(run->device, x, tensor_rows(y, begin, count), tensor_rows(fields[PSD_PATCH_ROWS], begin, count),
-               tensor_rows(fields[PSD_PATCH_POSITIONS], begin, count), psd_weight(run, e->position_table));
+               tensor_rows(fields[PSD_PATCH_POSITIONS], begin, count), run_weight(run, e->position_table));
 }
 
 /* The bare rows into x [bare, d]. */
@@ -151,10 +147,10 @@ static void embed_whole(const PsdEncoder *e, const BlockRun *run, const Tensor *
     kept->mean = arena_1d(run->arena, DTYPE_F32, n);
     kept->rstd = arena_1d(run->arena, DTYPE_F32, n);
     place(e, run, fields, kept->embedded, y, kept->bare, y.dims[0] - kept->bare);
-    embedding_forward(run->device, kept->embedded, fields[PSD_CLS_ROWS], zeros, psd_weight(run, e->cls), zeros,
-                      psd_weight(run, e->position_table));
-    layernorm_forward(run->device, x, kept->mean, kept->rstd, kept->embedded, psd_weight(run, e->norm),
-                      psd_weight(run, e->norm + 1));
+    embedding_forward(run->device, kept->embedded, fields[PSD_CLS_ROWS], zeros, run_weight(run, e->cls), zeros,
+                      run_weight(run, e->position_table));
+    layernorm_forward(run->device, x, kept->mean, kept->rstd, kept->embedded, run_weight(run, e->norm),
+                      run_weight(run, e->norm + 1));
     Dropout drop = embedding_dropout(e, run);
     if (drop.p > 0) dropout(run->device, x, x, drop);
 }
@@ -173,9 +169,9 @@ static void embed_whole_backward(const PsdEncoder *e, const Tensor *fields, cons
     Tensor dy = push_activations(run, patches.dims[0], dx.dims[1]);
     Dropout drop = embedding_dropout(e, run);
     if (drop.p > 0) dropout(run->device, dx, dx, drop);
-    layernorm_backward(run->device, dembedded, psd_gradient(run, e->norm), psd_gradient(run, e->norm + 1), none, dx,
-                       kept->embedded, kept->mean, kept->rstd, psd_weight(run, e->norm));
-    embedding_backward(run->device, psd_gradient(run, e->cls), none, dembedded, fields[PSD_CLS_ROWS],
+    layernorm_backward(run->device, dembedded, run_gradient(run, e->norm), run_gradient(run, e->norm + 1), none, dx,
+                       kept->embedded, kept->mean, kept->rstd, run_weight(run, e->norm));
+    embedding_backward(run->device, run_gradient(run, e->cls), none, dembedded, fields[PSD_CLS_ROWS],
                        fields[PSD_CLS_ZEROS], none);
     gather_rows(run->device, dy, dembedded, after(fields[PSD_PATCH_ROWS], kept->bare));
     psd_linear_backward(run, e->projection, none, dy, patches);
@@ -225,8 +221,8 @@ Tensor psd_encoder_forward(PsdEncoder *e, const BlockRun *run, const Batch *batc
     Tensor out = push_activations(run, kept->x.dims[0], kept->x.dims[1]);
     kept->last_mean = arena_1d(run->arena, DTYPE_F32, out.dims[0]);
     kept->last_rstd = arena_1d(run->arena, DTYPE_F32, out.dims[0]);
-    layernorm_forward(run->device, out, kept->last_mean, kept->last_rstd, kept->x, psd_weight(run, e->final_norm),
-                      psd_weight(run, e->final_norm + 1));
+    layernorm_forward(run->device, out, kept->last_mean, kept->last_rstd, kept->x, run_weight(run, e->final_norm),
+                      run_weight(run, e->final_norm + 1));
     return out;
 }
 
@@ -237,8 +233,8 @@ void psd_encoder_backward(PsdEncoder *e, const Tensor *fields, const PsdEncoded 
         return;
     }
     Tensor dx = push_activations(run, dy.dims[0], dy.dims[1]);
-    layernorm_backward(run->device, dx, psd_gradient(run, e->final_norm), psd_gradient(run, e->final_norm + 1),
-                       tensor_none(), dy, kept->x, kept->last_mean, kept->last_rstd, psd_weight(run, e->final_norm));
+    layernorm_backward(run->device, dx, run_gradient(run, e->final_norm), run_gradient(run, e->final_norm + 1),
+                       tensor_none(), dy, kept->x, kept->last_mean, kept->last_rstd, run_weight(run, e->final_norm));
     dx = blocks_backward(&e->blocks, run, dx);
     embed_bare_backward(e, kept, dx);
     embed_whole_backward(e, fields, kept, after(dx, kept->bare));

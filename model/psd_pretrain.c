@@ -1,9 +1,10 @@
-/* Pretraining of the PSD encoder, two losses at once over one packed batch:
+/* Pretraining of the PSD encoder, two losses at once over one packed batch.
  *
- *   MAE    the visible patches through the encoder, bare; a small decoder sees them and a mask token in the other
- * places and says what is there; the squared error of the masked patches (He et al. 2022) SICR   CLS of a spectrum and
- * of one of the same class from another sensor, through a projection head: NT-Xent (Chen et al. 2020); similarities in
- * f32, whatever the rest is in
+ * MAE (He et al. 2022): the visible patches pass the encoder, bare; a small decoder sees them, and a mask token in the
+ * other places, and says what is there; the loss is the squared error of the masked patches.
+ *
+ * SICR: CLS of a spectrum and of another one of the same class from another sensor pass a projection head; the loss is
+ * NT-Xent (Chen et al. 2020), with similarities in f32, whatever the rest is in.
  *
  * Behind the decoder's last attention only masked rows are worked on, behind the encoder's only those that are read. */
 #include <stdlib.h>
@@ -75,9 +76,9 @@ static void check_config(const PsdPretrainConfig *c) {
 /* The decoder's rows [12 B, e]: visible ones from the encoder's, the mask token elsewhere; positions on both. */
 static Tensor fill_decoder(const Pretrain *p, const BlockRun *run, const Tensor *fields, Tensor visible) {
     Tensor x = push_activations(run, fields[PSD_DECODER_POSITIONS].dims[0], p->config.decoder_dim);
-    Tensor positions = psd_weight(run, p->positions);
+    Tensor positions = run_weight(run, p->positions);
     place_rows(run->device, x, visible, fields[PSD_VISIBLE_ROWS], fields[PSD_VISIBLE_POSITIONS], positions);
-    embedding_forward(run->device, x, fields[PSD_MASKED_ROWS], fields[PSD_MASKED_ZEROS], psd_weight(run, p->mask),
+    embedding_forward(run->device, x, fields[PSD_MASKED_ROWS], fields[PSD_MASKED_ZEROS], run_weight(run, p->mask),
                       fields[PSD_MASKED_POSITIONS], positions);
     return x;
 }
@@ -87,9 +88,9 @@ static void fill_decoder_backward(const Pretrain *p, const BlockRun *run, const 
                                   Tensor dx) {
     Tensor none = tensor_none();
     gather_rows(run->device, dvisible, dx, fields[PSD_VISIBLE_ROWS]);
-    embedding_backward(run->device, psd_gradient(run, p->mask), none, dx, fields[PSD_MASKED_ROWS],
+    embedding_backward(run->device, run_gradient(run, p->mask), none, dx, fields[PSD_MASKED_ROWS],
                        fields[PSD_MASKED_ZEROS], none);
-    embedding_backward(run->device, psd_gradient(run, p->positions), none, dx, none, fields[PSD_DECODER_POSITIONS],
+    embedding_backward(run->device, run_gradient(run, p->positions), none, dx, none, fields[PSD_DECODER_POSITIONS],
                        none);
 }
 
@@ -133,8 +134,8 @@ static void sicr_run(Pretrain *p, const BlockRun *run, Tensor h, Tensor dh) {
     size_t mark = arena_mark(run->arena);
     int64_t n = h.dims[0], q = p->config.projection_dim;
     Tensor hidden = push_activations(run, n, h.dims[1]), activated = push_activations(run, n, h.dims[1]);
-    linear_gelu_forward(device, activated, hidden, h, psd_matmul_weight(run, p->project[0]),
-                        psd_matmul_weight(run, p->project[0] + 1), WEIGHT_OUT_IN, GELU_ERF, (Dropout){0});
+    linear_gelu_forward(device, activated, hidden, h, run_matmul_weight(run, p->project[0]),
+                        run_matmul_weight(run, p->project[0] + 1), WEIGHT_OUT_IN, GELU_ERF, (Dropout){0});
     Tensor projected = psd_linear(run, p->project[1], activated);
     Tensor z = arena_2d(run->arena, DTYPE_F32, n, q), norms = arena_1d(run->arena, DTYPE_F32, n);
     Tensor loss = arena_1d(run->arena, DTYPE_F32, n), lse = arena_1d(run->arena, DTYPE_F32, n);
@@ -144,11 +145,11 @@ static void sicr_run(Pretrain *p, const BlockRun *run, Tensor h, Tensor dh) {
     sum_forward(device, tensor_rows(pass->sums, SICR_LOSS, 1), loss);
     if (pass->train) {
         Tensor dz = arena_2d(run->arena, DTYPE_F32, n, q), dprojected = push_activations(run, n, q);
-        Tensor dhidden = push_activations(run, n, h.dims[1]), first = psd_matmul_weight(run, p->project[1]);
+        Tensor dhidden = push_activations(run, n, h.dims[1]), first = run_matmul_weight(run, p->project[1]);
         nt_xent_backward(device, dz, z, lse, p->config.temperature, tensor_rows(pass->loss_scale, SICR_LOSS, 1),
                          p->base.loss_scale);
         normalize_rows_backward(device, dprojected, dz, z, norms);
-        gelu_linear_backward(device, dhidden, psd_gradient(run, p->project[1]), psd_gradient(run, p->project[1] + 1),
+        gelu_linear_backward(device, dhidden, run_gradient(run, p->project[1]), run_gradient(run, p->project[1] + 1),
                              dprojected, activated, hidden, first, WEIGHT_OUT_IN, GELU_ERF, (Dropout){0});
         psd_linear_backward(run, p->project[0], dh, dhidden, h);
     }

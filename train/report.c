@@ -22,8 +22,11 @@ void report_start(const Training *t, int64_t total_steps, int64_t batches_an_epo
         printf("[%s Optimizations] Using float16 AMP with gradient scaling\n", card);
     if (o->amp && t->device->half == DTYPE_F32)
         printf("[Device] --amp has no effect on the cpu device: it computes in float32\n");
-    printf("[Model] %s: %sparameters, trained, in %d tensors\n", t->model->name,
-           format_count((double)params_count(&t->model->params), " ", count), params_trained(&t->model->params));
+    int64_t all = params_count(&t->model->params), trained = params_to_train(&t->model->params);
+    printf("[Model] %s: %sparameters%s in %d tensors", t->model->name, format_count((double)all, " ", count),
+           trained == all ? ", trained," : "", params_trained(&t->model->params));
+    if (trained != all) printf(", %strained", format_count((double)trained, " ", count));
+    printf("\n");
     if (o->token_budget)
         printf("[Run] up to %lld tokens x %lld micro-batches a step", (long long)o->token_budget,
                (long long)o->grad_accumulation);
