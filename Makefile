@@ -293,7 +293,8 @@ GPU_TESTS = $(addprefix $(ON_GPU)/,$(GPU_TEST_NAMES))
 gpu-programs: $(GPU_TESTS) $(ON_GPU)/tests/bench_step $(ON_GPU)/train_gpt $(ON_GPU)/train_psd
 gpu-test:
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=native gpu-programs
-	@BUILD=$(BUILD) TRAIN_PROGRAM=$(BUILD)/gpu_native/train_gpt TRAIN_PSD_PROGRAM=$(BUILD)/gpu_native/train_psd tools/run_tests.sh \
+	@BUILD=$(BUILD) TRAIN_PROGRAM=$(BUILD)/gpu_native/train_gpt TRAIN_PSD_PROGRAM=$(BUILD)/gpu_native/train_psd \
+	    tools/run_tests.sh \
 	    $(addprefix $(BUILD)/gpu_native/,$(GPU_TEST_NAMES))
 	@CUDA_HOME=$(CUDA_HOME) tools/gpu_sanitize.sh \
 	    $(addprefix $(BUILD)/gpu_native/,$(filter-out $(PROGRAM_TESTS),$(GPU_TEST_NAMES)))
