@@ -750,6 +750,12 @@ static void a_whole_run_is_stopped_goes_on_and_is_not_done_twice(void **state) {
     must("%s", options);
     assert_true(!strstr(output, "[Train]") && !strstr(output, "[Val]"));
     assert_same_files(whole, stopped, pooled_files);
+    /* A better encoder would leave the classifier of the one before. */
+    char *best = path_join(stopped, "pretrain/best");
+    assert_int_equal(unlink(best) | symlink("step_99999999", best), 0);
+    assert_int_equal(run_command(output, sizeof output, "%s %s", program_at("train_psd"), options), 1);
+    assert_contains(output, "/pretrain/step_99999999: remove it to train the classifier anew");
+    free(best);
     free(options);
     free(whole);
     free(stopped);
@@ -828,6 +834,20 @@ static void few_shots_tune_what_was_trained_on_the_others(void **state) {
             assert_true(said[i].id < ROWS * PSD_CLASSES && said[i].id % ROWS >= shots[k]); /* of s00, not trained on */
         free(directory);
     }
+    /* The second seed has other rows, drawn into a split of its own: more than none of them is among the file's. */
+    char *path = xformat("%s/splits/fewshot_loso_seed43.json", run);
+    PsdSplit drawn;
+    Error error;
+    int others = 0;
+    if (!psd_split_read(path, "s00", 10, TOY, &drawn, &error)) fail_msg("%s", error.text);
+    assert_int_equal(drawn.parts[PSD_TRAIN].n, 10 * PSD_CLASSES);
+    for (int i = 0; i < 10 * PSD_CLASSES; i++) {
+        assert_true(drawn.parts[PSD_TRAIN].at[i] < ROWS * PSD_CLASSES);
+        others += drawn.parts[PSD_TRAIN].at[i] % ROWS >= 10;
+    }
+    assert_true(others > 0);
+    psd_split_free(&drawn);
+    free(path);
     free(run);
 }
 
@@ -838,6 +858,9 @@ static void what_is_wrong_is_said(void **state) {
     char *yaml = path_join(data, "bad.yaml"), *far = path_join(data, "far.json"), *tiny = path_join(data, "tiny"),
          *refused = path_join(data, "refused"), *here = getcwd(NULL, 0);
     write_text(yaml, "epochs: 3\nwarmup_epoch: 5\n");
+    char *batch = path_join(data, "batch.yaml");
+    write_text(batch, "batch_size: 60\n");
+    free(batch);
     write_text(far, "{\"train\": [0, %d], \"val\": [], \"test\": []}", TOY);
     must("%s -o %s --size tiny -b 64 --epochs 1", toy_options("pretrain"), tiny);
     const struct {
@@ -885,6 +908,19 @@ static void what_is_wrong_is_said(void **state) {
          "holds one split for all sensors, none for each"},
         {2, "run", "!-m toy.safetensors --split pooled.json --protocol fewshot_loso",
          "--protocol fewshot_loso also needs --loso-split"},
+        /* What is wrong with a later stage is said before the first begins. */
+        {2, "run",
+         "!-m toy.safetensors --split pooled.json -o refused --pretrain-config batch.yaml --finetune-config bad.yaml",
+         "bad.yaml:2: unknown key 'warmup_epoch'"},
+        {1, "run", "!-m toy.safetensors --split pooled.json -o refused --pretrain-config batch.yaml",
+         "180 samples to train on are fewer than one batch of 512"},
+        {1, "run",
+         "!-m toy.safetensors --split loso.json --loso-split loso.json --protocol fewshot_loso -o refused "
+         "--pretrain-config batch.yaml --finetune-config batch.yaml",
+         "loso.json"},
+        {2, "pretrain", "--encoder cnn --grad-checkpointing", "--grad-checkpointing is for the transformer"},
+        {1, "finetune", "!-m toy.safetensors --split pooled.json -b 8 --size small --pretrained tiny/last",
+         "patch_embed.cls_token is F32 [1, 1, 32] there, F32 [1, 1, 128] in the model"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         bool own = all[i].options[0] == '!'; /* has all that it gets */
