@@ -104,7 +104,7 @@ typedef struct {
 } Shape;
 
 static bool same_shape(Shape *shape, const Batch *batch) {
-    size_t n = (size_t)batch->n_fields, lengths = (size_t)batch->n_sequences + 1;
+    size_t n = (size_t)batch->n_fields, lengths = (size_t)batch->fields[BATCH_OFFSETS].dims[0];
     const int32_t *offsets = batch->fields[BATCH_OFFSETS].data;
     size_t size = (1 + 2 * n + lengths) * sizeof(int64_t), at = 0;
     int64_t *key = xcalloc(1, size);

@@ -17,7 +17,8 @@ Passes passes_open(Training *t, size_t batch_bytes, int sequences) {
     p.numbers = device->allocate(device, sizeof *p.numbers);
     p.sums = tensor_1d(device->allocate(device, sums), DTYPE_F32, model->n_metrics);
     if (outputs) p.outputs = tensor_2d(device->allocate(device, outputs), DTYPE_F32, sequences, model->n_outputs);
-    p.key = xcalloc((size_t)(3 + 3 * (BATCH_MAX_FIELDS + 1) + sequences + 1), sizeof *p.key);
+    p.key =
+        xcalloc(1, (size_t)(3 + 3 * (BATCH_MAX_FIELDS + 1)) * sizeof *p.key + batch_bytes); /* the offsets are in it */
     for (int i = 0; i < 2 && !device->host_memory; i++) p.batch_memory[i] = device->allocate(device, batch_bytes);
     return p;
 }
@@ -86,16 +87,16 @@ static void call_model(void *argument) {
 
 /* All that decides a call's operations; its bytes. */
 static size_t make_key(Passes *p, const Batch *batch, const Tensor *fields, const Pass *pass) {
-    int n = 0, lengths = batch->n_sequences + 1;
+    int n = 0;
+    Tensor offsets = batch->fields[BATCH_OFFSETS];
     p->key[n++] = pass->train;
     p->key[n++] = tensor_given(pass->outputs);
-    p->key[n++] = lengths;
     for (int i = 0; i <= batch->n_fields; i++) {
         p->key[n++] = (int64_t)(intptr_t)fields[i].data;
         for (int d = 0; d < 2; d++) p->key[n++] = fields[i].dims[d];
     }
-    memcpy(p->key + n, batch->fields[BATCH_OFFSETS].data, (size_t)lengths * sizeof(int32_t));
-    return (size_t)n * sizeof *p->key + (size_t)lengths * sizeof(int32_t);
+    memcpy(p->key + n, offsets.data, tensor_bytes(offsets));
+    return (size_t)n * sizeof *p->key + tensor_bytes(offsets);
 }
 
 void passes_run(Passes *p, const Batch *batch, Pass pass, Tensor sums, Tensor outputs) {
