@@ -70,9 +70,7 @@ static void check_options(Options *o, const Option *rows, int count) {
     if (o->compat && (o->hop || given(rows, count, "limit")))
         die_usage("--compat is without --hop and --limit, which the reference does not have");
     if (o->manifest && given(rows, count, "output")) die_usage("--output: what is made of --manifest goes beside it");
-    size_t n = o->manifest ? strlen(o->manifest) : 0;
-    if (o->manifest && (n < 4 || strcmp(o->manifest + n - 4, ".csv")))
-        die_usage("--manifest: its name must end in .csv");
+    if (o->manifest && !ends_with(o->manifest, ".csv")) die_usage("--manifest: its name must end in .csv");
     if (!(o->fraction > 0)) die_usage("--fraction is 0; expected more than 0, at most 1");
     if (o->compat) o->limit = 0;
     if (!o->num_workers) o->num_workers = omp_get_num_procs();
@@ -87,10 +85,12 @@ typedef struct {
     const char *directory; /* of all splits */
     const PsdGroups *groups;
     json_t *report;
+    uint64_t manifest_hash;
     int made;
 } Splits;
 
-/* What became of one: written and checked, or why it cannot be made; then one from before goes too. */
+/* What became of one: written and checked, or why it cannot be made; then one from before goes too. The index comes
+ * last: of an interrupted run it names no manifest that a file was not made of. */
 static void finish(Splits *s, const char *name, bool made, PsdSplit *splits, int64_t n, const Error *why) {
     Error error;
     char *path = path_join(s->directory, name);
@@ -99,8 +99,10 @@ static void finish(Splits *s, const char *name, bool made, PsdSplit *splits, int
         s->made++;
     } else {
         printf("[Split] %s is not made: %s\n", name, why->text);
+        json_object_del(json_object_get(s->report, "splits"), name);
         if (unlink(path) && errno != ENOENT) die("cannot remove %s, which is old: %s", path, strerror(errno));
     }
+    if (!psd_split_index_set(path, made ? s->manifest_hash : 0, &error)) die("%s", error.text);
     free(path);
 }
 
@@ -136,9 +138,10 @@ static void write_by_sensor(Splits *s, bool few) {
     free(name);
 }
 
-static void write_splits(const Options *o, const char *directory, const PsdGroups *groups, json_t *report) {
+static void write_splits(const Options *o, const char *directory, const PsdGroups *groups, uint64_t manifest_hash,
+                         json_t *report) {
     char *path = path_join(directory, "splits");
-    Splits s = {o, path, groups, report, 0};
+    Splits s = {o, path, groups, report, manifest_hash, 0};
     make_directories(path);
     write_one(&s, "pooled", NULL);
     write_one(&s, "by_file", groups->contents ? groups->contents : groups->rows.files); /* copies stay together */
@@ -161,9 +164,17 @@ static void make_synthetic(const Options *o) {
     printf("Next: ./prepare_psd --input '%s' --output data\n", o->synthetic);
 }
 
-/* The folder's manifest, written; what it says of the files goes to the report. */
-static PsdManifest make_manifest(const Options *o, const char *path, PsdScan *scan, json_t *report) {
+static uint64_t hash_of(const char *manifest) {
+    uint64_t hash;
     Error error;
+    if (!psd_manifest_hash(manifest, &hash, &error)) die("%s", error.text);
+    return hash;
+}
+
+/* The folder's manifest, written. Splits of one that it replaces name rows that are others now. */
+static PsdManifest make_manifest(const Options *o, const char *path, PsdScan *scan) {
+    Error error;
+    uint64_t before = access(path, F_OK) ? 0 : hash_of(path);
     if (!psd_scan(o->input, o->compat, (int)o->num_workers, scan, &error)) die("%s", error.text);
     PsdManifest m = psd_scan_manifest(scan, o->compat);
     if (!m.n) die("%s: none of its %lld .npy files has a row with a finite bin", o->input, (long long)scan->n);
@@ -171,8 +182,24 @@ static PsdManifest make_manifest(const Options *o, const char *path, PsdScan *sc
     if (!psd_manifest_write(path, &m, &error)) die("%s", error.text);
     printf("[Manifest] %s: %lld rows of %d files (of %lld), %d sensors\n", path, (long long)m.n, m.n_files,
            (long long)scan->n, m.n_sensors);
-    psd_doctor_files(report, scan);
+    char *splits = path_join(o->output, "splits");
+    if (before && before != hash_of(path) && !psd_split_index_purge(splits, before, &error)) die("%s", error.text);
+    free(splits);
     return m;
+}
+
+/* The report of this manifest, to go on with, or an empty one. */
+static json_t *begin_report(const char *directory, uint64_t manifest_hash) {
+    char *path = path_join(directory, "doctor.json"), *hash = xformat("%016llx", (unsigned long long)manifest_hash);
+    json_t *report = json_load_file(path, 0, NULL);
+    const char *of = json_string_value(json_object_get(report, "manifest"));
+    if (!of || strcmp(of, hash)) {
+        json_decref(report);
+        report = json_pack("{s:s}", "manifest", hash);
+    }
+    free(path);
+    free(hash);
+    return report;
 }
 
 static void write_report(const char *directory, json_t *report) {
@@ -187,20 +214,21 @@ static void write_report(const char *directory, json_t *report) {
 static void make_data(const Options *o) {
     char *directory = o->manifest ? path_directory(o->manifest) : xstrdup(o->output);
     char *path = o->manifest ? xstrdup(o->manifest) : path_join(directory, "manifest.csv");
-    json_t *report = json_object();
     PsdManifest manifest;
     PsdScan scan = {0};
     PsdStore store;
-    const PsdOptions options = {o->hop, o->limit};
     Error error;
     if (!o->manifest)
-        manifest = make_manifest(o, path, &scan, report);
+        manifest = make_manifest(o, path, &scan);
     else if (!psd_manifest_read(path, &manifest, &error))
         die("%s", error.text);
+    uint64_t hash = hash_of(path);
+    json_t *report = begin_report(directory, hash);
+    if (!o->manifest) psd_doctor_files(report, &scan);
     psd_doctor_rows(report, &manifest);
     PsdGroups groups = psd_groups_of(&manifest, o->manifest ? NULL : &scan);
-    write_splits(o, directory, &groups, report);
-    if (!psd_store_open(&store, path, &options, (int)o->num_workers, &error)) die("%s", error.text);
+    write_splits(o, directory, &groups, hash, report);
+    if (!psd_store_open(&store, path, &o->hop, &o->limit, (int)o->num_workers, &error)) die("%s", error.text);
     json_object_set_new(report, "samples", json_integer((json_int_t)store.n));
     write_report(directory, report);
     psd_store_close(&store);

@@ -75,13 +75,17 @@ static Data typical_data(const PsdRun *o) {
     return data;
 }
 
-Data psd_data_open(const PsdRun *o) {
+Data psd_data_open(PsdRun *o) {
     Data data = {0};
     Error error;
-    PsdOptions options = {.hop = o->hop, .limit = o->limit};
     if (!o->train.manifest.count) return typical_data(o);
-    if (!psd_store_open(&data.store, o->train.manifest.text[0], &options, (int)o->train.threads, &error))
+    if (!psd_store_open(&data.store, o->train.manifest.text[0], psd_given(o, "hop") ? &o->hop : NULL,
+                        psd_given(o, "limit") ? &o->limit : NULL, (int)o->train.threads, &error))
         die("%s", error.text);
+    o->hop = data.store.options.hop; /* what is recorded is what was */
+    o->limit = data.store.options.limit;
+    if (!psd_split_belongs(o->split, data.store.manifest_hash, &error)) die("%s", error.text);
+    if (error.text[0]) printf("[Split] %s\n", error.text);
     if (!psd_split_read(o->split, o->sensor, (int)o->shots, data.store.n_rows, &data.split, &error))
         die("%s", error.text);
     return data;

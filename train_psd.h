@@ -39,8 +39,8 @@ typedef struct {
     void *made_up; /* the numbers of a store that is no file */
 } Data;
 
-/* The store of the manifest, and the rows of the split. */
-Data psd_data_open(const PsdRun *o);
+/* The store of the manifest, and the rows of the split. The options hop and limit become those of the store. */
+Data psd_data_open(PsdRun *o);
 void psd_data_close(Data *data);
 
 /* One command, argv[1], as main would; *device: opened if it is not there yet. *result (optional): what evaluate came

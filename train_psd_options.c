@@ -123,9 +123,10 @@ static int own_rows(PsdRun *o, CommandOption *rows) {
         ROW(FINE | JUDGING, "head-dropout", "head", OPTION_FLOAT, &o->head_dropout, "0.2", 0, 0.99, "X",
             "of the mlp head"),
         ROW(MODEL | ALL, "hop", NULL, OPTION_FLAG, &o->hop, "false", 0, 0, NULL,
-            "every 200 bins of a row are a sample, instead of the 200 in its middle"),
+            "every 200 bins of a row are a sample, instead of the 200 in its middle; not given: as the checkpoint or "
+            "the store has it"),
         ROW(MODEL | ALL, "limit", NULL, OPTION_FLOAT, &o->limit, "20", 0, 1e9, "X",
-            "normalised bins are held within +-X; 0: no limit"),
+            "normalised bins are held within +-X; 0: no limit; not given: as the checkpoint or the store has it"),
         ROW(MODEL | ALL, "accelerator", NULL, OPTION_CHOICE, &o->accelerator, "auto", 0, 0, "auto|cpu|gpu",
             "the same as --device, in other trainers' words"),
         ROW(MODEL | ALL, "devices", NULL, OPTION_INT, &o->devices, "1", 1, 1, "N", "how many GPUs: one"),
@@ -215,10 +216,9 @@ static void adopt_model(const PsdRun *o, Option *rows, int n, const char *checkp
         if (rows[i].type == OPTION_FLAG && json_is_boolean(value)) *(bool *)to = json_is_true(value);
         if (rows[i].type == OPTION_INT && json_is_integer(value)) *(int64_t *)to = json_integer_value(value);
         if (rows[i].type == OPTION_FLOAT && json_is_number(value)) *(double *)to = json_number_value(value);
-        if (rows[i].type == OPTION_CHOICE && json_is_string(value)) {
-            *(const char **)to = xstrdup(json_string_value(value));
-            rows[i].given = true; /* the text is for options_free */
-        }
+        if (rows[i].type == OPTION_CHOICE && !json_is_string(value)) continue;
+        if (rows[i].type == OPTION_CHOICE) *(const char **)to = xstrdup(json_string_value(value));
+        rows[i].given = true; /* as if it had been typed; a text is for options_free */
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
         printf("%s %s %s", n_adopted++ ? "," : "[Model] as its checkpoint says:", rows[i].name, text);
         free(text);

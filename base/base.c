@@ -94,6 +94,11 @@ double seconds_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
+}
+
 char *path_join(const char *directory, const char *relative) {
     if (relative[0] == '/' || !strcmp(directory, ".") || !directory[0]) return xstrdup(relative);
     size_t n = strlen(directory);

@@ -36,6 +36,8 @@ int64_t allocation_count(void); /* calls to the five above so far, all threads *
 
 double seconds_now(void); /* monotonic */
 
+bool ends_with(const char *text, const char *end);
+
 /* `relative` seen from the directory `directory` (absolute paths stay as they are); release with free(). */
 char *path_join(const char *directory, const char *relative);
 char *path_directory(const char *path);  /* "a/b" -> "a", "b" -> "."; release with free() */

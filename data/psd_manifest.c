@@ -203,6 +203,17 @@ bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error) {
     return fine || error_set(error, "%.200s:%.300s", path, why.text);
 }
 
+bool psd_manifest_hash(const char *path, uint64_t *hash, Error *error) {
+    char *bytes;
+    size_t size;
+    Error why;
+    if (!read_file(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
+    *hash = hash_bytes(HASH_START, bytes, size);
+    if (!*hash) *hash = 1;
+    free(bytes);
+    return true;
+}
+
 /* ---- writing ---- */
 
 static void write_row(FILE *file, const PsdManifest *m, int64_t i) {

@@ -28,6 +28,8 @@ typedef struct {
 bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error);
 /* The same of text[size], which ends with a zero and is changed; the error lacks the path. */
 bool psd_manifest_parse(char *text, size_t size, PsdManifest *manifest, Error *error);
+/* What tells one manifest from another: a hash of the file's bytes, never 0. */
+bool psd_manifest_hash(const char *path, uint64_t *hash, Error *error);
 /* All ten columns, in the reference's order. */
 bool psd_manifest_write(const char *path, const PsdManifest *manifest, Error *error);
 void psd_manifest_close(PsdManifest *manifest);

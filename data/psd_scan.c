@@ -16,11 +16,6 @@ const char *const PSD_FATE_NAMES[PSD_FATES] = {"kept", "a single number", "no ro
 
 /* ---- finding files ---- */
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && !strcmp(text + n - m, end);
-}
-
 /* The component behind the first that has "spectrum_bands" in its name, if that is a folder; else the folder that the
  * file's folder lies in, else the file's folder. free(); NULL if there is none. */
 static char *sensor_of(const char *path) {

@@ -74,6 +74,15 @@ bool psd_split_sensors_read(const char *path, char ***names, int *n, Error *erro
 bool psd_split_parse(const char *text, size_t size, const char *sensor, int shots, int64_t rows, PsdSplit *split,
                      Error *error);
 bool psd_split_sensors_parse(const char *text, size_t size, char ***names, int *n, Error *error);
+/* A folder of splits may have an index.json, which says of which manifest each file was made (psd_manifest_hash).
+ *
+ * Whether a split is one of this manifest. True without it being known, because there is no index or it does not name
+ * the file or the manifest is not known (0): then the error's text, which is empty otherwise, says so. */
+bool psd_split_belongs(const char *split_path, uint64_t manifest_hash, Error *error);
+/* Names a file that has been written in the index beside it, or (0) no more. */
+bool psd_split_index_set(const char *split_path, uint64_t manifest_hash, Error *error);
+/* Removes the splits of a manifest from a folder, those that its index names, and says so. */
+bool psd_split_index_purge(const char *directory, uint64_t manifest_hash, Error *error);
 /* "pooled", 42, 0.25 -> "pooled_seed42_frac0.25.json", the fraction as Python prints it. free() */
 char *psd_split_name(const char *kind, uint32_t seed, double fraction);
 

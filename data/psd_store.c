@@ -8,13 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "data/csv.h"
 #include "data/npy.h"
 #include "data/psd_manifest.h"
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && !strcmp(text + n - m, end);
-}
+static const char FORM[] = "3"; /* of the samples; another number makes every store anew */
+static const PsdOptions USUAL = {false, PSD_LIMIT};
 
 char *psd_store_path(const char *manifest) {
     return xformat("%.*s.psd.safetensors", (int)(strlen(manifest) - strlen(".csv")), manifest);
@@ -68,6 +67,19 @@ static bool take_sensors(PsdStore *s, Error *error) {
         s->sensor_names[i] = json_string_value(json_array_get(list, (size_t)i));
         if (!s->sensor_names[i]) return error_set(error, "name %d of \"sensors\" is not a text", i);
     }
+    return true;
+}
+
+/* What it was made from, and with what, as far as it says. */
+static bool take_origin(PsdStore *s, Error *error) {
+    const char *hash = metadata(s, "manifest"), *hop = metadata(s, "hop"), *limit = metadata(s, "limit");
+    s->options = USUAL;
+    s->manifest_hash = hash ? strtoull(hash, NULL, 16) : 0;
+    if (hop) s->options.hop = !strcmp(hop, "true");
+    if (hop && !s->options.hop && strcmp(hop, "false"))
+        return error_set(error, "its metadata's \"hop\" is %.40s; expected true or false", hop);
+    if (limit && (!csv_number(limit, &s->options.limit) || s->options.limit < 0))
+        return error_set(error, "its metadata's \"limit\" is %.40s; expected 0 or a number above", limit);
     return true;
 }
 
@@ -134,7 +146,7 @@ static bool take_tensors(PsdStore *s, Error *error) {
     s->positive = take(f, "positive", "I32", s->n, 0, false, error);
     s->visible = take(f, "visible", "I32", s->n, -1, false, error);
     if (s->visible) s->n_visible = (int)tensor_file_find(f, "visible")->dims[1];
-    return !error->text[0] && take_sensors(s, error) && check_values(s, error);
+    return !error->text[0] && take_sensors(s, error) && take_origin(s, error) && check_values(s, error);
 }
 
 static bool open_store(PsdStore *s, const char *path, Error *error) {
@@ -266,7 +278,7 @@ static void make_file(Making *k, const int64_t *ids, int64_t n) {
     free(path);
 }
 
-static bool write_store(const Making *k, const char *path, const char *hash, Error *error) {
+static bool write_store(const Making *k, const char *path, uint64_t hash, Error *error) {
     const TensorToWrite tensors[] = {
         {"psd", "F32", 2, {k->n, PSD_BINS}, k->psd}, {"label", "I32", 1, {k->n}, k->labels},
         {"sensor", "I32", 1, {k->n}, k->sensors},    {"file", "I32", 1, {k->n}, k->files},
@@ -275,16 +287,17 @@ static bool write_store(const Making *k, const char *path, const char *hash, Err
     for (int i = 0; i < k->manifest->n_sensors; i++)
         json_array_append_new(names, json_string(k->manifest->sensor_names[i]));
     char *sensors = json_dumps(names, 0), *limit = xformat("%.17g", k->options->limit);
-    char *rows = xformat("%lld", (long long)k->manifest->n);
-    const char *const keys[] = {"sensors", "rows", "manifest", "hop", "limit"};
-    const char *const values[] = {sensors, rows, hash, k->options->hop ? "true" : "false", limit};
+    char *rows = xformat("%lld", (long long)k->manifest->n), *manifest = xformat("%016llx", (unsigned long long)hash);
+    const char *const keys[] = {"sensors", "rows", "manifest", "hop", "limit", "form"};
+    const char *const values[] = {sensors, rows, manifest, k->options->hop ? "true" : "false", limit, FORM};
     if (!sensors) die("out of memory for the names of sensors");
     Error why;
-    bool fine = safetensors_write(path, tensors, 6, keys, values, 5, &why);
+    bool fine = safetensors_write(path, tensors, 6, keys, values, 6, &why);
     if (!fine) error_set(error, "%s: %s", path, why.text);
     json_decref(names);
     free(sensors);
     free(rows);
+    free(manifest);
     free(limit);
     return fine;
 }
@@ -318,7 +331,7 @@ static bool count_samples(Making *k, Error *error) {
     return true;
 }
 
-static bool make_store(const char *manifest_path, const char *path, const char *hash, const PsdOptions *options,
+static bool make_store(const char *manifest_path, const char *path, uint64_t hash, const PsdOptions *options,
                        int n_threads, Error *error) {
     PsdManifest m;
     double start = seconds_now();
@@ -338,42 +351,76 @@ static bool make_store(const char *manifest_path, const char *path, const char *
     return fine;
 }
 
-/* What a store depends on: the form of the file, the options, the manifest's bytes. free(); NULL with an error. */
-static char *hash_of(const char *manifest, const PsdOptions *options, Error *error) {
-    char *bytes, form[64];
-    size_t size;
-    Error why;
-    if (!read_file(manifest, &bytes, &size, &why)) {
-        error_set(error, "%s: %s", manifest, why.text);
-        return NULL;
+/* ---- which of both ---- */
+
+static bool same_options(PsdOptions a, PsdOptions b) { return a.hop == b.hop && a.limit == b.limit; }
+
+static const char *options_text(PsdOptions options, char text[64]) {
+    snprintf(text, 64, "%s --hop, with --limit %g", options.hop ? "with" : "without", options.limit);
+    return text;
+}
+
+/* A store itself. One that does not say how it was made was made as asked for, for all we know. */
+static bool open_alone(PsdStore *s, const char *path, const bool *hop, const double *limit, Error *error) {
+    if (!open_store(s, path, error)) return false;
+    char asked_text[64], made_text[64];
+    PsdOptions asked = {hop ? *hop : s->options.hop, limit ? *limit : s->options.limit};
+    bool trusted = (hop && !metadata(s, "hop")) || (limit && !metadata(s, "limit"));
+    if (!metadata(s, "hop")) s->options.hop = asked.hop;
+    if (!metadata(s, "limit")) s->options.limit = asked.limit;
+    options_text(asked, asked_text);
+    options_text(s->options, made_text);
+    if (same_options(asked, s->options)) {
+        if (trusted) printf("[Store] %s does not say how it was made: taken as %s\n", path, made_text);
+        return true;
     }
-    int n = snprintf(form, sizeof form, "2 %d %.17g ", options->hop, options->limit);
-    uint64_t hash = hash_bytes(hash_bytes(HASH_START, form, (size_t)n), bytes, size);
-    free(bytes);
-    return xformat("%016llx", (unsigned long long)hash);
+    psd_store_close(s);
+    return error_set(error,
+                     "%.300s: was made %s, not %s; leave these options out, or give the manifest, of which "
+                     "another store is made",
+                     path, made_text, asked_text);
 }
 
-static bool made_from(const PsdStore *s, const char *hash) {
-    const char *from = metadata(s, "manifest");
-    return from && !strcmp(from, hash);
+/* Why the store of a manifest cannot be used as it is; NULL if it can. */
+static const char *reason_to_make(const PsdStore *s, uint64_t hash, PsdOptions asked) {
+    const char *form = metadata(s, "form");
+    return s->manifest_hash != hash           ? "it is of another manifest"
+           : !form || strcmp(form, FORM)      ? "it is of another version"
+           : !same_options(asked, s->options) ? "it was made with other options"
+                                              : NULL;
 }
 
-bool psd_store_open(PsdStore *s, const char *path, const PsdOptions *options, int n_threads, Error *error) {
+static bool open_of_manifest(PsdStore *s, const char *manifest, const char *path, const bool *hop, const double *limit,
+                             int n_threads, Error *error) {
+    uint64_t hash;
+    char text[64];
+    Error why;
+    const char *reason = NULL;
+    PsdOptions made = USUAL;
+    if (!psd_manifest_hash(manifest, &hash, error)) return false;
+    bool there = !access(path, F_OK);
+    if (there && !open_store(s, path, &why)) reason = why.text;
+    if (there && !reason) made = s->options;
+    PsdOptions asked = {hop ? *hop : made.hop, limit ? *limit : made.limit};
+    if (there && !reason) reason = reason_to_make(s, hash, asked);
+    options_text(asked, text);
+    if (there && !reason) {
+        printf("[Store] %s: %lld samples, from before, %s\n", path, (long long)s->n, text);
+        return true;
+    }
+    psd_store_close(s);
+    if (there) printf("[Store] %s is made anew, %s: %s\n", path, text, reason);
+    return make_store(manifest, path, hash, &asked, n_threads > 0 ? n_threads : omp_get_num_procs(), error) &&
+           open_store(s, path, error);
+}
+
+bool psd_store_open(PsdStore *s, const char *path, const bool *hop, const double *limit, int n_threads, Error *error) {
     *s = (PsdStore){0};
-    if (ends_with(path, ".safetensors")) return open_store(s, path, error);
+    if (ends_with(path, ".safetensors")) return open_alone(s, path, hop, limit, error);
     if (!ends_with(path, ".csv"))
         return error_set(error, "%s: expected a manifest (.csv) or a store of spectra (.safetensors)", path);
-    char *hash = hash_of(path, options, error), *store = psd_store_path(path);
-    bool fine = hash != NULL;
-    /* One that is damaged or of another kind is made anew as well. */
-    if (fine && !access(store, F_OK) && open_store(s, store, NULL) && made_from(s, hash)) {
-        printf("[Store] %s: %lld samples, from before\n", store, (long long)s->n);
-    } else if (fine) {
-        psd_store_close(s);
-        fine = make_store(path, store, hash, options, n_threads > 0 ? n_threads : omp_get_num_procs(), error) &&
-               open_store(s, store, error);
-    }
-    free(hash);
+    char *store = psd_store_path(path);
+    bool fine = open_of_manifest(s, path, store, hop, limit, n_threads, error);
     free(store);
     return fine;
 }

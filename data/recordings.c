@@ -129,11 +129,6 @@ bool recordings_parse(const char *text, size_t size, bool json_lines, Recordings
     return fine;
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && !strcmp(text + n - m, end);
-}
-
 bool recordings_read(const char *path, Recordings *out, Error *error) {
     char *bytes;
     size_t size;

@@ -65,7 +65,7 @@ static PsdStore store_of(const char *name) {
     char *path = path_join(root, name);
     PsdStore s;
     Error error;
-    if (!psd_store_open(&s, path, NULL, 1, &error)) fail_msg("%s", error.text);
+    if (!psd_store_open(&s, path, NULL, NULL, 1, &error)) fail_msg("%s", error.text);
     free(path);
     return s;
 }
@@ -211,6 +211,59 @@ static void a_manifest_gets_other_splits_and_samples(void **state) {
     psd_manifest_close(&m);
 }
 
+/* Whether a split is taken for one of the manifest "NAME/manifest.csv"; why not. */
+static bool belongs(const char *split, const char *name, Error *error) {
+    char *path = path_join(root, split), *folder = path_join(root, name), *manifest = path_join(folder, "manifest.csv");
+    uint64_t hash;
+    if (!psd_manifest_hash(manifest, &hash, error)) fail_msg("%s", error->text);
+    bool fine = psd_split_belongs(path, hash, error);
+    free(path);
+    free(folder);
+    free(manifest);
+    return fine;
+}
+
+/* Rows of another manifest have the same numbers. */
+static void splits_are_of_one_manifest(void **state) {
+    (void)state;
+#define POOLED "swap/splits/pooled_seed42_frac"
+    Error error;
+    prepare("--input made --output swap");
+    prepare("--manifest swap/manifest.csv --fraction 0.25");
+    expect_same_file("data/splits/pooled_seed42_frac1.0.json", POOLED "1.0.json"); /* they are as they were */
+    assert_true(belongs(POOLED "0.25.json", "swap", &error));
+    assert_string_equal(error.text, "");
+    prepare("--synthetic elsewhere --sensors 2 --rows 20");
+    prepare("--input elsewhere --output swap");
+    assert_contains(said, "[Split] swap/splits/pooled_seed42_frac0.25.json is removed: it was made of another");
+    assert_true(!there(POOLED "0.25.json") && there(POOLED "1.0.json"));
+    assert_true(belongs(POOLED "1.0.json", "swap", &error));
+    assert_false(belongs(POOLED "1.0.json", "data", &error));
+    assert_contains(error.text, POOLED "1.0.json: was made of another manifest");
+    prepare("--input elsewhere --output swap --fraction 0.5"); /* the same manifest: nothing goes */
+    assert_true(there(POOLED "1.0.json") && belongs(POOLED "1.0.json", "swap", &error));
+    /* What nobody knows is taken on trust, and it is said. */
+    char *path = path_join(root, "swap/splits/index.json"), *split = path_join(root, POOLED "1.0.json");
+    assert_true(psd_split_belongs(split, 0, &error));
+    assert_contains(error.text, "1.0.json: nothing says which manifest its rows are of");
+    write_text(path, "{\"other.json\": \"1\"}");
+    assert_true(belongs(POOLED "1.0.json", "data", &error));
+    assert_contains(error.text, "nothing says which manifest");
+    assert_int_equal(remove(path), 0);
+    assert_true(belongs(POOLED "1.0.json", "data", &error));
+    assert_contains(error.text, "nothing says which manifest");
+    static const char *const damaged[] = {"{", "[]", "{\"a.json\": 1}", "{\"a.json\": \"1\", \"a.json\": \"2\"}"};
+    for (int i = 0; i < 4; i++) {
+        write_text(path, "%s", damaged[i]);
+        assert_false(belongs(POOLED "1.0.json", "swap", &error));
+        assert_contains(error.text, "index.json: is no list of splits and their manifests; remove it");
+    }
+    expect_refused(1, "--manifest swap/manifest.csv", "index.json: is no list of splits");
+    free(path);
+    free(split);
+#undef POOLED
+}
+
 /* ---- what the doctor finds ---- */
 
 /* Rows that vary by file; the name is below root. */
@@ -270,6 +323,13 @@ static void the_doctor_finds_what_is_wrong(void **state) {
     assert_int_equal(split_number(report, "loso_seed42_frac1.0.json", "files_leaking"), 0);
     assert_int_equal(split_number(report, "loso_seed42_frac1.0.json", "contents_leaking"), 2);
     assert_contains(said, "; 2 files of the test have copies in another part");
+    prepare("--manifest ill/data/manifest.csv --fraction 0.5"); /* adds to what is known of the manifest */
+    json_decref(report);
+    report = report_of("ill/data/doctor.json");
+    assert_int_equal(json_array_size(json_object_get(report, "copies")), 1);
+    assert_int_equal(json_array_size(json_object_get(report, "left_out")), 1);
+    assert_true(split_number(report, "loso_seed42_frac1.0.json", "train") >
+                split_number(report, "loso_seed42_frac0.5.json", "train"));
     for (int seed = 0; seed < 8; seed++) { /* by file, copies stay together */
         char *again = xformat("--input ill --output ill/data --seed %d", seed);
         char *name = xformat("by_file_seed%d_frac1.0.json", seed);
@@ -295,6 +355,13 @@ static void splits_that_cannot_be_made_are_told_of(void **state) {
     assert_contains(said, "[Split] loso_seed42_frac1.0.json is not made: leaving a sensor out needs at least two");
     assert_false(there("one/data/splits/by_file_seed42_frac1.0.json"));
     assert_true(there("one/data/splits/pooled_seed42_frac1.0.json"));
+    prepare("--manifest one/data/manifest.csv --fraction 0.5");
+    add_rows("two/S/Feb_1/a_fm_.npy", 29, WIDTH, -60, -50);
+    prepare("-i two -o one/data"); /* nothing is known of another manifest */
+    json_t *report = report_of("one/data/doctor.json");
+    assert_int_equal(json_array_size(json_object_get(report, "constant")), 1);
+    assert_null(json_object_get(json_object_get(report, "splits"), "pooled_seed42_frac0.5.json"));
+    json_decref(report);
     add_rows("none/S/Feb_1/a.npy", 20, WIDTH, -60, -50);
     expect_refused(1, "-i none -o none/data", "no split can be made of these rows");
     free(old);
@@ -372,6 +439,7 @@ int main(void) {
         cmocka_unit_test(everything_is_written),
         cmocka_unit_test(compat_is_the_references),
         cmocka_unit_test(a_manifest_gets_other_splits_and_samples),
+        cmocka_unit_test(splits_are_of_one_manifest),
         cmocka_unit_test(the_doctor_finds_what_is_wrong),
         cmocka_unit_test(splits_that_cannot_be_made_are_told_of),
         cmocka_unit_test(folders_that_are_wrong),

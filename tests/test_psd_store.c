@@ -41,7 +41,7 @@ static int new_root(void **state) {
 static PsdStore open_as(const PsdOptions *options, int n_threads) {
     PsdStore s;
     Error error;
-    if (!psd_store_open(&s, manifest, options, n_threads, &error)) fail_msg("%s", error.text);
+    if (!psd_store_open(&s, manifest, &options->hop, &options->limit, n_threads, &error)) fail_msg("%s", error.text);
     return s;
 }
 
@@ -139,6 +139,57 @@ static void it_is_made_anew_only_if_need_be(void **state) {
     free(path);
 }
 
+static void assert_made_with(const PsdStore *s, const PsdOptions *options) {
+    assert_true(s->options.hop == options->hop && s->options.limit == options->limit);
+}
+
+static PsdStore open_any(const char *path) {
+    PsdStore s;
+    Error error;
+    if (!psd_store_open(&s, path, NULL, NULL, 1, &error)) fail_msg("%s", error.text);
+    return s;
+}
+
+/* Each of the two alone may be asked for; what is not is as it was, also when the manifest is another. */
+static void options_that_are_not_asked_for_stay(void **state) {
+    (void)state;
+    const PsdOptions both = {true, 0};
+    Error error;
+    PsdStore s = open_any(manifest);
+    assert_made_with(&s, &CROP); /* there is none yet: as usual */
+    psd_store_close(&s);
+    open_and_close(&COMPAT);
+    uint64_t first = inode();
+    s = open_any(manifest);
+    assert_made_with(&s, &COMPAT);
+    assert_true(inode() == first);
+    psd_store_close(&s);
+    assert_true(psd_store_open(&s, manifest, &both.hop, NULL, 1, &error));
+    assert_made_with(&s, &both);
+    psd_store_close(&s);
+    write_text(manifest, HEAD "a.npy,0,S,450,fm\n");
+    s = open_any(manifest);
+    assert_made_with(&s, &both);
+    assert_int_equal(s.n, 2);
+    psd_store_close(&s);
+}
+
+static void a_store_says_of_which_manifest_it_is(void **state) {
+    (void)state;
+    uint64_t first, second;
+    Error error;
+    for (int i = 0; i < 2; i++) { /* whatever the options */
+        PsdStore s = open_as(i ? &HOP : &CROP, 1);
+        assert_true(psd_manifest_hash(manifest, &first, &error));
+        assert_true(first && s.manifest_hash == first);
+        psd_store_close(&s);
+    }
+    write_text(manifest, HEAD "a.npy,0,S,450,fm\n");
+    assert_true(psd_manifest_hash(manifest, &second, &error) && second != first);
+    assert_false(psd_manifest_hash("/nowhere/m.csv", &second, &error));
+    assert_contains(error.text, "/nowhere/m.csv: cannot open");
+}
+
 static void threads_do_not_change_a_bit(void **state) {
     (void)state;
     char *path = psd_store_path(manifest), *bytes[2];
@@ -176,7 +227,7 @@ static void paths_are_seen_from_both_places(void **state) {
 static void expect_refused(const char *path, const PsdOptions *options, const char *message) {
     PsdStore s;
     Error error;
-    assert_false(psd_store_open(&s, path, options, 2, &error));
+    assert_false(psd_store_open(&s, path, &options->hop, &options->limit, 2, &error));
     assert_contains(error.text, message);
     assert_null(s.psd);
 }
@@ -186,6 +237,19 @@ static void expect_manifest_refused(const char *text, const PsdOptions *options,
     expect_refused(manifest, options, message);
     char *path = psd_store_path(manifest);
     assert_int_not_equal(access(path, F_OK), 0); /* nothing is left behind */
+    free(path);
+}
+
+/* Then what is asked for is not done, whatever the checkpoint would say. */
+static void a_store_itself_is_as_it_was_made(void **state) {
+    (void)state;
+    char *path = psd_store_path(manifest);
+    open_and_close(&COMPAT);
+    PsdStore s = open_any(path);
+    assert_made_with(&s, &COMPAT);
+    psd_store_close(&s);
+    expect_refused(path, &CROP, "was made without --hop, with --limit 0, not without --hop, with --limit 20; leave");
+    expect_refused(path, &(PsdOptions){true, 0}, "was made without --hop, with --limit 0, not with --hop, with");
     free(path);
 }
 
@@ -223,12 +287,17 @@ typedef struct {
     int32_t label[2], sensor[2], file[2], row[2], positive[2], visible[6];
     TensorToWrite tensors[8];
     int n_tensors;
-    const char *sensors;
+    const char *sensors, *hop, *limit;
 } Own;
 
 static void own_reset(Own *o) {
-    *o = (Own){
-        .label = {0, 6}, .positive = {1, 1}, .visible = {0, 3, 11, 1, 2, 3}, .n_tensors = 8, .sensors = "[\"A\"]"};
+    *o = (Own){.label = {0, 6},
+               .positive = {1, 1},
+               .visible = {0, 3, 11, 1, 2, 3},
+               .n_tensors = 8,
+               .sensors = "[\"A\"]",
+               .hop = "true",
+               .limit = "5"};
     const TensorToWrite tensors[8] = {
         {"psd", "F32", 2, {2, PSD_BINS}, o->psd}, {"label", "I32", 1, {2}, o->label},
         {"sensor", "I32", 1, {2}, o->sensor},     {"file", "I32", 1, {2}, o->file},
@@ -239,9 +308,10 @@ static void own_reset(Own *o) {
 
 static char *own_write(const Own *o) {
     char *path = path_join(root, "own.safetensors");
-    const char *const key = "sensors";
+    const char *const keys[] = {"sensors", "hop", "limit"}, *const values[] = {o->sensors, o->hop, o->limit};
+    int n = o->hop ? 3 : 1;
     Error error;
-    if (!safetensors_write(path, o->tensors, o->n_tensors, &key, &o->sensors, 1, &error)) fail_msg("%s", error.text);
+    if (!safetensors_write(path, o->tensors, o->n_tensors, keys, values, n, &error)) fail_msg("%s", error.text);
     return path;
 }
 
@@ -258,11 +328,16 @@ static void a_store_may_fix_what_is_drawn(void **state) {
     PsdStore s;
     Error error;
     own_reset(&o);
+    o.hop = NULL;
     char *path = own_write(&o);
-    if (!psd_store_open(&s, path, NULL, 0, &error)) fail_msg("%s", error.text);
+    if (!psd_store_open(&s, path, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
     assert_true(s.n == 2 && s.n_visible == 3 && s.n_sensors == 1 && s.n_files == 1 && s.labels[1] == 6);
     assert_memory_equal(s.visible, o.visible, sizeof o.visible);
     assert_memory_equal(s.positive, o.positive, sizeof o.positive);
+    assert_true(!s.manifest_hash && !s.options.hop && s.options.limit == PSD_LIMIT); /* it does not say */
+    psd_store_close(&s);
+    if (!psd_store_open(&s, path, &HOP.hop, &COMPAT.limit, 0, &error)) fail_msg("%s", error.text);
+    assert_true(s.options.hop && s.options.limit == 0); /* as we say, then */
     psd_store_close(&s);
     free(path);
 }
@@ -303,6 +378,10 @@ static void stores_that_are_wrong(void **state) {
     expect_own_refused(&o, "name 1 of \"sensors\" is not a text");
     o.sensors = "A";
     expect_own_refused(&o, "its metadata have no \"sensors\", a JSON list of names");
+    o.hop = "yes";
+    expect_own_refused(&o, "its metadata's \"hop\" is yes; expected true or false");
+    o.limit = "-1";
+    expect_own_refused(&o, "its metadata's \"limit\" is -1; expected 0 or a number above");
 }
 
 int main(void) {
@@ -310,6 +389,9 @@ int main(void) {
         cmocka_unit_test_setup(samples_are_the_manifests_rows, new_root),
         cmocka_unit_test_setup(hopping_gives_every_whole_chunk, new_root),
         cmocka_unit_test_setup(it_is_made_anew_only_if_need_be, new_root),
+        cmocka_unit_test_setup(options_that_are_not_asked_for_stay, new_root),
+        cmocka_unit_test_setup(a_store_says_of_which_manifest_it_is, new_root),
+        cmocka_unit_test_setup(a_store_itself_is_as_it_was_made, new_root),
         cmocka_unit_test_setup(threads_do_not_change_a_bit, new_root),
         cmocka_unit_test_setup(paths_are_seen_from_both_places, new_root),
         cmocka_unit_test_setup(manifests_that_do_not_fit_their_files, new_root),

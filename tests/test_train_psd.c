@@ -851,6 +851,94 @@ static void few_shots_tune_what_was_trained_on_the_others(void **state) {
     free(run);
 }
 
+/* ---- how the data were made ---- */
+
+enum { SWEEPS = 48, SWEEP_BINS = 410 };
+
+/* Recordings of two sensors, a manifest, a split that an index names; the samples as prepare_psd --compat makes them.
+ */
+static char *make_recordings(void) {
+    char *directory = scratch_directory(), *manifest = path_join(directory, "m.csv");
+    char *split = path_join(directory, "split.json"), rows[4096] = "npy_path,row_index,sensor_id,num_bins,label\n";
+    static double sweeps[SWEEPS * SWEEP_BINS];
+    for (int i = 0; i < SWEEPS * SWEEP_BINS; i++) sweeps[i] = (double)philox_normal(1, PURPOSE_TEST, 0, (uint64_t)i);
+    for (int i = 0; i < SWEEPS; i++)
+        sprintf(rows + strlen(rows), "r.npy,%d,%s,%d,%s\n", i, i % 2 ? "A" : "B", SWEEP_BINS, i % 4 / 2 ? "fm" : "dab");
+    write_npy(directory, "r.npy", "<f8", sweeps, 2, SWEEPS, SWEEP_BINS);
+    write_text(manifest, "%s", rows);
+    write_text(split, "{\"train\": [0, 1, 2, 3, 4, 5, 6, 7], \"val\": [8, 9, 10, 11], \"test\": [12, 13, 14, 15]}");
+    PsdStore store;
+    Error error;
+    if (!psd_store_open(&store, manifest, &(bool){false}, &(double){0}, 1, &error)) fail_msg("%s", error.text);
+    assert_true(psd_split_index_set(split, store.manifest_hash, &error));
+    psd_store_close(&store);
+    free(manifest);
+    free(split);
+    return directory;
+}
+
+/* As the last checkpoint records it. */
+static void expect_recorded(const char *directory, const char *run, bool hop, double limit) {
+    char *path = xformat("%s/%s/last/state.json", directory, run), *text = read_text(path);
+    json_t *state = json_loads(text, 0, NULL), *options = json_object_get(state, "options");
+    assert_true(json_is_true(json_object_get(options, "hop")) == hop);
+    assert_true(json_number_value(json_object_get(options, "limit")) == limit);
+    json_decref(state);
+    free(text);
+    free(path);
+}
+
+static void samples_are_what_the_checkpoint_records(void **state) {
+    (void)state;
+    char *to = make_recordings(), *options = xformat("--split %s/split.json --threads 1", to);
+    char *train = xformat("%s --size tiny -b 4 --epochs 1 -o %s", options, to);
+    must("pretrain -m %s/m.csv %s/1", to, train);
+    assert_contains(output, "samples, from before, without --hop, with --limit 0");
+    assert_null(strstr(output, "[Split]"));
+    expect_recorded(to, "1", false, 0);
+    must("pretrain -m %s/m.csv %s/2 --limit 5", to, train); /* asked for */
+    assert_contains(output, "is made anew, without --hop, with --limit 5: it was made with other options");
+    expect_recorded(to, "2", false, 5);
+    must("pretrain -m %s/m.csv %s/3 --hop", to, train);
+    assert_contains(output, "is made anew, with --hop, with --limit 5: it was made with other options");
+    expect_recorded(to, "3", true, 5);
+    must("finetune -m %s/m.psd.safetensors %s/4", to, train); /* the store itself, with nothing asked for */
+    expect_recorded(to, "4", true, 5);
+    assert_int_equal(psd("pretrain -m %s/m.psd.safetensors %s/5 --limit 20", to, train), 1);
+    assert_contains(output,
+                    "was made with --hop, with --limit 5, not with --hop, with --limit 20; leave these options");
+    /* What a checkpoint was trained on is asked for as well. */
+    must("pretrain -m %s/m.csv %s/6 --hop=false --limit 3", to, train);
+    assert_int_equal(psd("evaluate -m %s/m.psd.safetensors %s --checkpoint %s/4/last -o %s/e", to, options, to, to), 1);
+    assert_contains(output, "was made without --hop, with --limit 3, not with --hop, with --limit 5");
+    must("evaluate -m %s/m.csv %s --checkpoint %s/4/last -o %s/e", to, options, to, to);
+    assert_contains(output, "is made anew, with --hop, with --limit 5");
+    free(train);
+    free(options);
+    free(to);
+}
+
+static void rows_of_another_manifest_are_refused(void **state) {
+    (void)state;
+    char *to = make_recordings(), *split = path_join(to, "split.json"), *index = path_join(to, "index.json");
+    char *run = xformat("pretrain -m %s/m.csv --split %s --threads 1 --size tiny -b 4 --epochs 1 -o %s", to, split, to);
+    Error error;
+    assert_true(psd_split_index_set(split, 1, &error));
+    assert_int_equal(psd("%s/1", run), 1);
+    assert_contains(output, "split.json: was made of another manifest (0000000000000001, not ");
+    assert_true(psd_split_index_set(split, 0, &error));
+    must("%s/1", run);
+    assert_contains(output, "[Split] ");
+    assert_contains(output, "split.json: nothing says which manifest its rows are of");
+    assert_int_equal(remove(index), 0);
+    must("%s/2", run);
+    assert_contains(output, "split.json: nothing says which manifest its rows are of");
+    free(to);
+    free(split);
+    free(index);
+    free(run);
+}
+
 /* ---- refusals ---- */
 
 static void what_is_wrong_is_said(void **state) {
@@ -954,6 +1042,8 @@ int main(void) {
         cmocka_unit_test(a_sensor_left_out_is_only_judged),
         cmocka_unit_test(no_batch_has_the_sensor_left_out),
         cmocka_unit_test(few_shots_tune_what_was_trained_on_the_others),
+        cmocka_unit_test(samples_are_what_the_checkpoint_records),
+        cmocka_unit_test(rows_of_another_manifest_are_refused),
         cmocka_unit_test(what_is_wrong_is_said),
     };
     return cmocka_run_group_tests(tests, make_toy, NULL);
