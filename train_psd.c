@@ -455,7 +455,7 @@ static Command command_of(const char *name) {
 
 /* *device: opened if it is not there yet. */
 /* Whether there is data enough for a training. */
-static void check(const PsdRun *o) {
+static void check(PsdRun *o) {
     Data data = psd_data_open(o);
     Dataset *samples = samples_of(o, &data, PSD_TRAIN);
     check_batch(o, samples, !o->shots);

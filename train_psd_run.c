@@ -179,7 +179,8 @@ static char *draw_shots(const PsdRun *o, int64_t seed) {
     make_directories(directory);
     free(directory);
     if (!access(path, F_OK)) return path;
-    Data data = psd_data_open(o);
+    PsdRun with = *o;
+    Data data = psd_data_open(&with);
     const PsdStore *s = &data.store;
     size_t n = (size_t)s->n_rows;
     int32_t *labels = xmalloc((n + 1) * sizeof *labels), *sensors = xcalloc(n + 1, sizeof *sensors),
@@ -194,7 +195,7 @@ static char *draw_shots(const PsdRun *o, int64_t seed) {
     PsdSplits splits;
     Error error;
     if (!psd_split_few_shot(&rows, (uint32_t)seed, shots, SHOTS, 0, &splits, &error) ||
-        !psd_splits_write(path, &rows, &splits, shots, &error))
+        !psd_splits_write(path, &rows, &splits, shots, &error) || !psd_split_index_set(path, s->manifest_hash, &error))
         die("%s: %s", path, error.text);
     psd_splits_free(&splits);
     psd_data_close(&data);

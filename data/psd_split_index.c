@@ -51,12 +51,13 @@ static const char *hash_text(uint64_t hash, char text[17]) {
 bool psd_split_index_set(const char *split_path, uint64_t manifest_hash, Error *error) {
     char *path = index_path(split_path), text[17];
     const char *name = name_of(split_path);
-    json_t *index = index_read(path, error);
+    json_t *index = index_read(path, error), *before = json_deep_copy(index);
     if (index && manifest_hash)
         json_object_set_new(index, name, json_string(hash_text(manifest_hash, text)));
     else if (index)
         json_object_del(index, name);
-    bool fine = index && index_write(path, index, error);
+    bool fine = index && (json_equal(index, before) || index_write(path, index, error));
+    json_decref(before);
     json_decref(index);
     free(path);
     return fine;
