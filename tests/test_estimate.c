@@ -193,6 +193,22 @@ static void a_step_is_three_forwards_and_an_update(void **state) {
     free(line);
 }
 
+/* Checkpointing does a block's forward again, but for what the backward has at hand. */
+static void recomputed_blocks_cost_a_forward_more(void **state) {
+    (void)state;
+    json_t *once = estimate("train_gpt --amp --gpu l4"),
+           *twice = estimate("train_gpt --amp --gpu l4 --grad-checkpointing");
+    double calls = of_operation(once, "linear_gelu_forward", "calls");
+    expect_exactly("calls", calls, 4 * 24);
+    expect_exactly("calls", of_operation(twice, "linear_gelu_forward", "calls"), 2 * calls);
+    expect_exactly("calls", of_operation(twice, "linear_backward", "calls"),
+                   of_operation(once, "linear_backward", "calls"));
+    assert_true(number(json_object_get(twice, "memory_bytes"), "activations") <
+                number(json_object_get(once, "memory_bytes"), "activations") / 2);
+    json_decref(once);
+    json_decref(twice);
+}
+
 /* Four micro-batches of 8 x 387 rows (34 + 102 + 251), as test_model.c counts them by hand: 2 x 471 859 200 block
  * weights a row, causal attention 2 x 387^2 x 1280 a layer and sequence, heads over the 101 and 251 rows that have a
  * target. The backward is twice the forward; norms, GELU and attention's extra product are what the 1 % is for. */
@@ -365,6 +381,40 @@ static void the_manifests_own_lengths_count(void **state) {
     free(path);
 }
 
+/* With a quarter held out: a validation every `each` steps (0: whenever an epoch has ended) and after the last; a
+ * checkpoint every `save` steps (0: none), after each validation, and at the end. */
+static void expect_pauses(const char *manifest, int64_t each, int64_t save) {
+    char *line = xformat("train_gpt -m %s --val-ratio 0.25 -b 4 -g 3 --epochs 5 --val-interval %lld --save-interval "
+                         "%lld --gpu l4",
+                         manifest, (long long)each, (long long)save);
+    json_t *root = estimate(line);
+    int64_t batches = (int64_t)number(json_object_get(root, "epoch"), "micro_batches"), steps = 5 * batches / 3;
+    int64_t validations = 0, checkpoints = 0;
+    for (int64_t s = 1; s <= steps; s++) {
+        bool ended = 3 * s / batches > 3 * (s - 1) / batches;
+        bool validated = s == steps || (each ? s % each == 0 : ended);
+        validations += validated;
+        checkpoints += validated || (save && s % save == 0);
+    }
+    expect_exactly("steps", number(root, "steps"), (double)steps);
+    expect_exactly("validations", number(root, "validations"), (double)validations);
+    expect_exactly("checkpoints", number(root, "checkpoints"), (double)checkpoints);
+    json_decref(root);
+    free(line);
+}
+
+static void validations_and_checkpoints_are_counted(void **state) {
+    (void)state;
+    char *path = make_manifest(100);
+    expect_pauses(path, 4, 0);
+    expect_pauses(path, 4, 6);
+    expect_pauses(path, 1, 7);
+    expect_pauses(path, 1000, 5);
+    expect_pauses(path, 1000, 1000);
+    expect_pauses(path, 0, 0);
+    free(path);
+}
+
 static double child_seconds(void) {
     struct rusage usage;
     getrusage(RUSAGE_CHILDREN, &usage);
@@ -448,6 +498,30 @@ static void the_change_that_it_names_fits_and_one_more_does_not(void **state) {
     assert_true(fits("train_gpt --amp --gpu h200 -b 64 -g 1"));
 }
 
+/* Of a token budget too. */
+static void a_token_budget_is_lowered(void **state) {
+    (void)state;
+    char *path = make_manifest(4000);
+    char *usual = xformat("train_gpt -m %s --amp --gpu t4 --grad-checkpointing", path);
+    char *line = xformat("%s --token-budget 1000000 -g 2", usual);
+    json_t *root = estimate(line);
+    const char *change = json_string_value(json_object_get(first_card(root), "change"));
+    int budget, g;
+    assert_non_null(change);
+    assert_int_equal(sscanf(change, "--token-budget %d -g %d", &budget, &g), 2);
+    assert_true(budget > 10000 && budget < 1000000 && (double)budget * g >= 2e6 && (double)budget * (g - 1) < 2e6);
+    char *less = xformat("%s --token-budget %d", usual, budget),
+         *more = xformat("%s --token-budget %d", usual, budget + 1);
+    assert_true(fits(less));
+    assert_false(fits(more));
+    json_decref(root);
+    free(path);
+    free(usual);
+    free(line);
+    free(less);
+    free(more);
+}
+
 /* ---- what is printed ---- */
 
 static void all_cards_have_a_line_each(void **state) {
@@ -509,15 +583,18 @@ int main(void) {
         cmocka_unit_test(the_closed_form_is_the_specifications),
         cmocka_unit_test(finetuning_counts_what_the_closed_form_says),
         cmocka_unit_test(a_step_is_three_forwards_and_an_update),
+        cmocka_unit_test(recomputed_blocks_cost_a_forward_more),
         cmocka_unit_test(the_full_gpt_is_counted),
         cmocka_unit_test(an_operation_takes_the_larger_of_compute_and_memory),
         cmocka_unit_test(voltas_attention_is_not_on_tensor_cores),
         cmocka_unit_test(a_step_takes_its_operations_or_what_feeds_it),
         cmocka_unit_test(the_parts_make_the_whole),
         cmocka_unit_test(the_manifests_own_lengths_count),
+        cmocka_unit_test(validations_and_checkpoints_are_counted),
         cmocka_unit_test(a_hundred_thousand_lines_take_less_than_five_seconds),
         cmocka_unit_test(spectra_are_counted_by_epochs),
         cmocka_unit_test(the_change_that_it_names_fits_and_one_more_does_not),
+        cmocka_unit_test(a_token_budget_is_lowered),
         cmocka_unit_test(all_cards_have_a_line_each),
         cmocka_unit_test(one_card_is_told_in_full),
         cmocka_unit_test(wrong_options_are_told),

@@ -112,7 +112,7 @@ static bool same_shape(Shape *shape, const Batch *batch) {
     for (size_t i = 0; i < n; i++)
         for (int d = 0; d < 2; d++) key[at++] = batch->fields[i].data ? batch->fields[i].dims[d] : 0;
     for (size_t i = 0; i < lengths && offsets; i++) key[at++] = offsets[i];
-    bool same = size == shape->size && !memcmp(key, shape->key, size);
+    bool same = shape->key && size == shape->size && !memcmp(key, shape->key, size);
     free(shape->key);
     *shape = (Shape){key, size};
     return same;

@@ -103,9 +103,9 @@ static void print_time(const Training *t, const RunWork *w, const RunTime *r) {
            100 * r->validation_seconds / r->seconds, (long long)w->checkpoints,
            format_bytes(w->checkpoint_bytes, text[1]), format_duration(r->checkpoint_seconds, text[2]),
            100 * r->checkpoint_seconds / r->seconds);
-    printf("[Time] all of it: %s = %.2f hours", format_duration(r->seconds, text[0]), r->seconds / 3600);
+    printf("[Time] all of it: %s = %.3g hours", format_duration(r->seconds, text[0]), r->seconds / 3600);
     if (t->options->price > 0) printf(", $%.2f at $%.2f an hour", dollars(t, r->seconds), t->options->price);
-    printf("; at most %.2f kWh by the card's power\n", r->machine.card->watts * r->seconds / 3.6e6);
+    printf("; at most %.3g kWh by the card's power\n", r->machine.card->watts * r->seconds / 3.6e6);
 }
 
 static void print_assumptions(const Training *t, const RunTime *r) {

@@ -69,11 +69,12 @@ static bool fits(const Training *t, const MemoryPlan *plan, size_t available) {
     return memory_total(plan) <= available + (t->device->host_memory ? plan->data : t->device->allocated);
 }
 
-/* The plan with a smaller batch, and no more than twice that for the validation. */
-static MemoryPlan plan_with(Training *t, int64_t batch_size, bool recompute) {
+/* The plan with another --token-budget, or without one with another batch, and no more than twice that for the
+ * validation. */
+static MemoryPlan plan_with(Training *t, int64_t size, bool recompute) {
     TrainOptions o = *t->options;
-    o.batch_size = batch_size;
-    if (o.val_batch_size > 2 * batch_size) o.val_batch_size = 2 * batch_size;
+    *(o.token_budget ? &o.token_budget : &o.batch_size) = size;
+    if (!o.token_budget && o.val_batch_size > 2 * size) o.val_batch_size = 2 * size;
     o.grad_checkpointing |= recompute;
     return plan_for(t, &o, half_type(t));
 }
@@ -82,25 +83,26 @@ MemoryPlan train_plan(Training *t) { return plan_for(t, t->options, half_type(t)
 
 bool train_smallest_change(Training *t, size_t available, char text[SMALLEST_CHANGE]) {
     const TrainOptions *o = t->options;
+    int64_t whole = o->token_budget ? o->token_budget : o->batch_size, size = 0, too_many = whole; /* 0: nothing fits */
     if (!o->grad_checkpointing) {
-        MemoryPlan less = plan_with(t, o->batch_size, true);
+        MemoryPlan less = plan_with(t, whole, true);
         snprintf(text, SMALLEST_CHANGE, "--grad-checkpointing");
         if (fits(t, &less, available)) return true;
     }
-    int64_t b = 0, too_many = o->batch_size; /* 0: nothing fits */
-    while (!o->token_budget && too_many - b > 1) {
-        int64_t middle = (b + too_many) / 2;
+    while (too_many - size > 1) {
+        int64_t middle = (size + too_many) / 2;
         MemoryPlan less = plan_with(t, middle, false);
         if (fits(t, &less, available))
-            b = middle;
+            size = middle;
         else
             too_many = middle;
     }
-    int n = snprintf(text, SMALLEST_CHANGE, "-b %lld -g %lld", (long long)b,
-                     (long long)(b ? (o->batch_size * o->grad_accumulation + b - 1) / b : 0));
-    if (o->val_batch_size != 2 * o->batch_size && o->val_batch_size > 2 * b)
-        snprintf(text + n, SMALLEST_CHANGE - (size_t)n, " --val-batch-size %lld", (long long)(2 * b));
-    return b > 0;
+    if (!size) return false;
+    int n = snprintf(text, SMALLEST_CHANGE, "%s %lld -g %lld", o->token_budget ? "--token-budget" : "-b",
+                     (long long)size, (long long)((whole * o->grad_accumulation + size - 1) / size));
+    if (!o->token_budget && o->val_batch_size != 2 * o->batch_size && o->val_batch_size > 2 * size)
+        snprintf(text + n, SMALLEST_CHANGE - (size_t)n, " --val-batch-size %lld", (long long)(2 * size));
+    return true;
 }
 
 /* It does not fit: says by how much, and the smallest change that would. */
@@ -112,8 +114,7 @@ static _Noreturn void die_too_large(Training *t, const MemoryPlan *plan, size_t 
         die("the weights and a batch need %s and %s are available; give a smaller --val-batch-size", need, have);
     if (train_smallest_change(t, available, change))
         die("the run needs %s and %s are available; %s makes it fit", need, have, change);
-    die("the run needs %s and %s are available; no batch size makes it fit%s", need, have,
-        t->options->token_budget ? " with this --token-budget" : "");
+    die("the run needs %s and %s are available; no batch size makes it fit", need, have);
 }
 
 static Tensor flat_tensor(Training *t, DType type, int64_t n) {
