@@ -24,9 +24,10 @@ enum { BLOCK = 24, ENDS = 24, CNN = 2 * (4 + 3 * (3 * 4 + 1)) };
 static const PsdPretrainConfig tiny = {{false, 32, 1, 2, 64, 0.1f}, 16, 1, 0.1f, 16, 0.1f, 0.5f};
 static const PsdPretrainConfig odd = {{false, 24, 2, 2, 40, 0.1f}, 16, 2, 0.1f, 12, 0.1f, 0.5f};
 static const PsdPretrainConfig with_cnn = {{.cnn = true, .d_model = 24}, 16, 1, 0.1f, 12, 0.1f, 0.5f};
-static const PsdClassifierConfig classifier = {{false, 64, 2, 4, 128, 0.1f}, 48, 0.2f, {0.5f, 1, 1.5f, 2, 0.8f, 1.2f}};
-static const PsdClassifierConfig linear_head = {{false, 24, 1, 2, 40, 0}, 0, 0, {1, 1, 1, 1, 1, 1}};
-static const PsdClassifierConfig cnn = {{.cnn = true, .d_model = 32}, 24, 0.2f, {0.5f, 1, 1.5f, 2, 0.8f, 1.2f}};
+static const PsdClassifierConfig classifier = {
+    {false, 64, 2, 4, 128, 0.1f}, 48, 0.2f, {0.5f, 1, 1.5f, 2, 0.8f, 1.2f}, false};
+static const PsdClassifierConfig linear_head = {{false, 24, 1, 2, 40, 0}, 0, 0, {1, 1, 1, 1, 1, 1}, false};
+static const PsdClassifierConfig cnn = {{.cnn = true, .d_model = 32}, 24, 0.2f, {0.5f, 1, 1.5f, 2, 0.8f, 1.2f}, false};
 
 static const Case cases[] = {
     {"mpae", &tiny, NULL, 2 * BLOCK + ENDS},
