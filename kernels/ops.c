@@ -586,3 +586,11 @@ void norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor sums, bool o
     expect("norm_guard", "sums", sums, DTYPE_F32, -1, 0);
     DISPATCH(norm_guard, 0, 8 + 2 * bytes_of(stopped) + bytes_of(sums), device, norm, stopped, sums, overflow_is_fine);
 }
+
+void copy_segments(Device *device, Tensor to, Tensor from, Tensor norm, const Segment *segments, int n_segments) {
+    expect("copy_segments", "to", to, DTYPE_F32, -1, 0);
+    expect("copy_segments", "from", from, DTYPE_F32, to.dims[0], 0);
+    expect_optional("copy_segments", "norm", norm, DTYPE_F32, 1, 0);
+    double n = segment_elements("copy_segments", to, segments, n_segments);
+    DISPATCH(copy_segments, 0, 8 * n + bytes_of(norm), device, to, from, norm, segments, n_segments);
+}

@@ -205,5 +205,8 @@ void loss_scale_update(Device *device, Tensor loss_scale, Tensor norm, Tensor st
  * (optional) is set to 1 then, and if the norm was not finite unless overflow_is_fine; once it is set, every norm
  * becomes NaN. So nobody has to look at a step's losses before the next one is queued. */
 void norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor sums, bool overflow_is_fine);
+/* to = from in the segments, nothing anywhere else; nothing at all if norm f32 [1] (optional) is not finite. to, from
+ * f32 [P]. */
+void copy_segments(Device *device, Tensor to, Tensor from, Tensor norm, const Segment *segments, int n_segments);
 
 #endif

@@ -44,7 +44,8 @@
     X(global_norm)                                                                                                     \
     X(adamw_update)                                                                                                    \
     X(loss_scale_update)                                                                                               \
-    X(norm_guard)
+    X(norm_guard)                                                                                                      \
+    X(copy_segments)
 
 /* Those of them that know no 16-bit type. */
 #define FOR_EACH_F32_OP(X)                                                                                             \
@@ -53,7 +54,8 @@
     X(sum_forward)                                                                                                     \
     X(global_norm)                                                                                                     \
     X(loss_scale_update)                                                                                               \
-    X(norm_guard)
+    X(norm_guard)                                                                                                      \
+    X(copy_segments)
 
 #define OP_ENUM(op) OP_##op,
 enum { FOR_EACH_OP(OP_ENUM) OP_COUNT };

@@ -8,18 +8,25 @@ static const float MOMENTUM = 0.1f; /* of the running statistics */
 
 /* ---- parameters ---- */
 
+/* A running statistic of a norm: a buffer that training moves. */
+static int add_statistic(ParamTable *table, InitKind init, int64_t n, const char *norm, const char *name) {
+    char full[80];
+    snprintf(full, sizeof full, "encoder.%s.%s", norm, name);
+    int index = param_add_buffer(table, NULL, n, 0, full);
+    table->items[index].init = init;
+    table->items[index].moves = true;
+    return index;
+}
+
 static CnnUnit add_unit(ParamTable *table, CnnUnit u, const char *convolution, const char *norm) {
-    char name[80];
     int64_t inputs = (int64_t)u.in * u.taps;
     u.weight =
         param_add(table, INIT_UNIFORM, 1 / sqrtf((float)inputs), true, u.out, inputs, "encoder.%s.weight", convolution);
     param_file_shape(table, 3, (const int64_t[]){u.out, u.in, u.taps});
     u.gain = param_add(table, INIT_ONE, 0, true, u.out, 0, "encoder.%s.weight", norm);
     param_add(table, INIT_ZERO, 0, true, u.out, 0, "encoder.%s.bias", norm);
-    snprintf(name, sizeof name, "encoder.%s.running_mean", norm);
-    u.mean = param_add_buffer(table, NULL, u.out, 0, name);
-    snprintf(name, sizeof name, "encoder.%s.running_var", norm);
-    table->items[param_add_buffer(table, NULL, u.out, 0, name)].init = INIT_ONE;
+    u.mean = add_statistic(table, INIT_ZERO, u.out, norm, "running_mean");
+    add_statistic(table, INIT_ONE, u.out, norm, "running_var");
     return u;
 }
 
@@ -61,12 +68,13 @@ static Tensor unit_forward(const CnnUnit *u, const BlockRun *run, CnnUnitActivat
     a->rstd = arena_1d(run->arena, DTYPE_F32, u->out);
     unfold_forward(device, a->windows, x, a->window);
     linear_forward(device, a->convolved, a->windows, w, tensor_none(), WEIGHT_OUT_IN);
-    Tensor mean = run_weight(run, u->mean), variance = run_weight(run, u->mean + 1), gain = run_weight(run, u->gain),
-           bias = run_weight(run, u->gain + 1);
-    if (run->pass->train)
-        batchnorm_forward(device, a->out, a->mean, a->rstd, mean, variance, a->convolved, gain, bias, MOMENTUM);
+    Tensor gain = run_weight(run, u->gain), bias = run_weight(run, u->gain + 1);
+    if (run->pass->train) /* the running statistics move beside the gradients: see params_moving */
+        batchnorm_forward(device, a->out, a->mean, a->rstd, run_gradient(run, u->mean), run_gradient(run, u->mean + 1),
+                          a->convolved, gain, bias, MOMENTUM);
     else
-        batchnorm_apply(device, a->out, a->convolved, mean, variance, gain, bias);
+        batchnorm_apply(device, a->out, a->convolved, run_weight(run, u->mean), run_weight(run, u->mean + 1), gain,
+                        bias);
     return a->out;
 }
 

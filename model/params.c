@@ -126,24 +126,42 @@ void params_initialize(const ParamTable *table, float *flat, uint64_t seed) {
     }
 }
 
+/* Behind n others, or at the end of the last one. Returns how many there are now. */
+static int append(Segment *segments, int n, Segment next) {
+    Segment *last = n ? &segments[n - 1] : NULL;
+    if (next.begin == next.end) return n;
+    if (last && last->end == next.begin && last->weight_decay == next.weight_decay && last->group == next.group) {
+        last->end = next.end;
+        return n;
+    }
+    segments[n] = next;
+    return n + 1;
+}
+
 int params_segments(const ParamTable *table, float weight_decay, Segment **segments) {
     Segment *out = xmalloc((size_t)(table->count + 1) * sizeof *out);
     int n = 0;
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
         int64_t row = param->columns ? param->columns : 1;
-        Segment segment = {.begin = param->offset + param->frozen_rows * row,
-                           .end = param->offset + param->count,
-                           .weight_decay = param->decay ? weight_decay : 0,
-                           .rate = 1,
-                           .group = param->group};
-        if (param->buffer || segment.begin == segment.end) continue;
-        Segment *last = n ? &out[n - 1] : NULL;
-        if (last && last->end == segment.begin && last->weight_decay == segment.weight_decay &&
-            last->group == segment.group)
-            last->end = segment.end;
-        else
-            out[n++] = segment;
+        if (param->buffer) continue;
+        n = append(out, n,
+                   (Segment){.begin = param->offset + param->frozen_rows * row,
+                             .end = param->offset + param->count,
+                             .weight_decay = param->decay ? weight_decay : 0,
+                             .rate = 1,
+                             .group = param->group});
+    }
+    *segments = out;
+    return n;
+}
+
+int params_moving(const ParamTable *table, Segment **segments) {
+    Segment *out = xmalloc((size_t)(table->count + 1) * sizeof *out);
+    int n = 0;
+    for (int i = 0; i < table->count; i++) {
+        const Param *param = &table->items[i];
+        if (param->moves) n = append(out, n, (Segment){.begin = param->offset, .end = param->offset + param->count});
     }
     *segments = out;
     return n;

@@ -23,6 +23,7 @@ typedef struct {
     const float *init_values; /* [count] of INIT_VALUES; must live as long as the table */
     int init_like;            /* starts with the same random numbers as this row, mostly itself */
     bool buffer;              /* is not trained: no gradient, no moments, not counted */
+    bool moves;               /* a buffer that training changes (see params_moving); others are constants */
     bool decay;               /* takes part in weight decay */
     int group;                /* parameters of a group have a learning rate in common */
     int64_t frozen_rows;      /* the leading rows that the optimizer leaves as they are */
@@ -54,5 +55,9 @@ void params_initialize(const ParamTable *table, float *flat, uint64_t seed);
 /* Neighbours of one group with the same decay are merged over padding-free joints only; rates are 1. Returns the
  * number; *segments: free(). */
 int params_segments(const ParamTable *table, float weight_decay, Segment **segments);
+/* The same of the buffers that move. Training reads and writes them in the gradients' flat buffer, where they are of no
+ * other use: a step begins with copy_segments from the weights, and its update copies them back. So weights change in
+ * the update only, and only if it is made. */
+int params_moving(const ParamTable *table, Segment **segments);
 
 #endif

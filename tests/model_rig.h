@@ -41,8 +41,18 @@ static inline void rig_close(ModelRig *rig) {
     device_close(device);
 }
 
+/* As a step begins, and as its update ends (norm: of its gradients): see params_moving. */
+static inline void rig_copy_moving(ModelRig *rig, bool back, Tensor norm) {
+    Segment *moving;
+    int n = params_moving(&rig->model->params, &moving);
+    Tensor weights = rig->model->weights, gradients = rig->model->gradients;
+    if (n) copy_segments(rig->device, back ? weights : gradients, back ? gradients : weights, norm, moving, n);
+    free(moving);
+}
+
 static inline void rig_clear_gradients(ModelRig *rig) {
     rig->device->clear(rig->device, rig->model->gradients.data, tensor_bytes(rig->model->gradients));
+    rig_copy_moving(rig, false, tensor_none());
 }
 
 /* The scale that makes the gradient that of share * (weighted token means over these counts). */

@@ -174,6 +174,7 @@ static void run_every_operation(Device *device, float p) {
                  (AdamW){0.1f, 0.9f, 0.99f, 1e-8f, 1, 1});
     loss_scale_update(device, arena_1d(&arena, DTYPE_F32, LOSS_SCALE_FIELDS), one, tensor_none());
     norm_guard(device, one, one, flat, false);
+    copy_segments(device, wide[0], flat, one, segments, 2);
     arena_close(&arena);
 }
 

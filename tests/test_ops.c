@@ -1439,6 +1439,23 @@ static void check_norm_guard(Rig *rig) {
     }
 }
 
+static void check_copy_segments(Rig *rig) {
+    Tensor from = normal(rig, SOME_PARAMS, 0), to = normal(rig, SOME_PARAMS, 0), before = copied(rig, to);
+    const float norms[] = {INFINITY, NAN, 0, 1};
+    for (int i = 0; i < 4; i++) { /* the last without one */
+        memcpy(to.data, before.data, tensor_bytes(to));
+        copy_segments(rig->device, to, from, i < 3 ? number(rig, norms[i]) : tensor_none(), some_segments,
+                      SOME_SEGMENTS);
+        for (int64_t e = 0; e < SOME_PARAMS; e++)
+            assert_true(floats(to)[e] == floats(i >= 2 && covered(e) ? from : before)[e]);
+    }
+}
+
+static void copies(void **state) {
+    (void)state;
+    everywhere(check_copy_segments);
+}
+
 static void check_cast(Rig *rig) {
     Tensor x = normal(rig, 77, 0), y = poisoned(rig, 77, 0);
     cast(rig->device, y, x);
@@ -1716,6 +1733,7 @@ int main(void) {
         cmocka_unit_test(adamw),
         cmocka_unit_test(loss_scale),
         cmocka_unit_test(casts_and_scales),
+        cmocka_unit_test(copies),
         cmocka_unit_test(nan_comes_out),
         cmocka_unit_test(every_operation_was_tested_on_every_device),
     };

@@ -180,6 +180,26 @@ static void buffers_are_no_parameters(void **state) {
     assert_true(flat[table.items[zeros].offset] == 0);
     assert_memory_equal(flat + table.items[again].offset, flat + table.items[like].offset, 16 * sizeof(float));
     free(segments);
+    assert_int_equal(params_moving(&table, &segments), 0); /* constants */
+    free(segments);
+    params_free(&table);
+}
+
+static void buffers_that_move_have_segments_of_their_own(void **state) {
+    (void)state;
+    ParamTable table = {0};
+    Segment *segments;
+    param_add(&table, INIT_ONE, 0, true, 16, 0, "gain");
+    for (int i = 0; i < 4; i++) { /* the first two are neighbours without padding */
+        int index = param_add_buffer(&table, NULL, i < 2 ? 16 : 5, 0, "statistic");
+        table.items[index].moves = i != 2;
+    }
+    assert_int_equal(params_moving(&table, &segments), 2);
+    assert_int_equal(segments[0].begin, 16);
+    assert_int_equal(segments[0].end, 48);
+    assert_int_equal(segments[1].begin, 64);
+    assert_int_equal(segments[1].end, 69);
+    free(segments);
     params_free(&table);
 }
 
@@ -193,6 +213,7 @@ int main(void) {
         cmocka_unit_test(segments_leave_out_frozen_rows_and_padding),
         cmocka_unit_test(overlong_names_are_refused),
         cmocka_unit_test(buffers_are_no_parameters),
+        cmocka_unit_test(buffers_that_move_have_segments_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

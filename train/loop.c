@@ -34,8 +34,9 @@ typedef struct {
     Log *log;
     Loader *loader, *validation;
     Checkpointer *checkpointer;
-    Segment *segments;
-    int n_segments, n_groups; /* of parameters with rates of their own */
+    Segment *segments, *moving; /* of the parameters; of the buffers that move */
+    int n_segments, n_moving;
+    int n_groups; /* of parameters with rates of their own */
 
     int64_t total_steps;    /* the run's last; */
     int64_t schedule_steps; /* where the learning rate reaches 0: --max-steps, if that is given */
@@ -339,6 +340,11 @@ static double learning_rate(const Run *run, int group, int64_t step) {
     return o->learning_rate * schedule_cosine(step, o->warmup_steps, run->schedule_steps);
 }
 
+/* Buffers that move are copied to where a step works on them, or, with its norm, back where its update is made. */
+static void copy_moving(const Run *run, Tensor to, Tensor from, Tensor norm) {
+    if (run->n_moving) copy_segments(run->t->device, to, from, norm, run->moving, run->n_moving);
+}
+
 /* One optimizer step: g micro-batches forward and backward, norm, clip, AdamW. */
 static void train_step(Run *run) {
     Training *t = run->t;
@@ -354,6 +360,7 @@ static void train_step(Run *run) {
     step->n_samples = 0;
     run->epoch_ended = false;
     device->clear(device, model->gradients.data, tensor_bytes(model->gradients));
+    copy_moving(run, model->gradients, model->weights, tensor_none());
     for (int64_t micro = 0; micro < o->grad_accumulation; micro++) {
         const Batch *batch = loader_next(run->loader);
         train_micro_batch(run, step, batch, micro, dump);
@@ -377,6 +384,7 @@ static void train_step(Run *run) {
                    .step = t->state.step + 1 - t->state.skipped_steps};
     adamw_update(device, model->weights, model->half_weights, t->m, t->v, model->gradients, norm, model->loss_scale,
                  run->segments, run->n_segments, adamw);
+    copy_moving(run, model->weights, model->gradients, norm);
     double flops, bytes;
     device_totals(device, &flops, &bytes);
     run->window_flops += flops - flops_before;
@@ -589,6 +597,7 @@ static Run run_open(Training *t) {
     free(t->state.options_json); /* those of the run before */
     t->state.options_json = options_to_json(t->rows, t->n_rows);
     run.n_segments = params_segments(&t->model->params, (float)o->weight_decay, &run.segments);
+    run.n_moving = params_moving(&t->model->params, &run.moving);
     run.n_groups = 1;
     for (int i = 0; i < run.n_segments; i++)
         if (run.segments[i].group >= run.n_groups) run.n_groups = run.segments[i].group + 1;
@@ -635,6 +644,7 @@ static void run_close(Run *run) {
     free(run->host_outputs);
     free(run->loss_scale);
     free(run->segments);
+    free(run->moving);
     free(run->t->state.options_json);
     run->t->state.options_json = NULL;
 }
@@ -697,8 +707,9 @@ int train_run(Training *t) {
         int64_t step = t->state.step;
         go_on = step < run.total_steps && !stop_signal();
         bool last = step == run.total_steps, best = false;
-        bool line = step % o->log_interval == 0 || !go_on, progress = progress_is_due(&run);
-        bool measure = run.validation && (last || (o->val_interval ? step % o->val_interval == 0 : run.epoch_ended));
+        bool epoch = !o->val_interval && run.epoch_ended; /* then epochs are what is reported on */
+        bool line = step % o->log_interval == 0 || epoch || !go_on, progress = progress_is_due(&run);
+        bool measure = run.validation && (last || epoch || (o->val_interval && step % o->val_interval == 0));
         bool keep = o->save_interval && step % o->save_interval == 0;
         if (line || progress || measure || keep || run.n_queued == run.max_queued) read_steps(&run);
         if (line || progress) log_train(&run, line);

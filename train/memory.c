@@ -22,11 +22,14 @@ typedef struct {
 
 static void rehearse_update(const Rehearsal *r, Tensor flat, Tensor half) {
     Tensor norm = tensor_1d(r->dry->allocate(r->dry, 4), DTYPE_F32, 1), none = tensor_none();
-    Segment *segments;
-    int n = params_segments(&r->model->params, 0, &segments);
+    Segment *segments, *moving;
+    int n = params_segments(&r->model->params, 0, &segments), n_moving = params_moving(&r->model->params, &moving);
+    if (n_moving) copy_segments(r->on, flat, flat, none, moving, n_moving); /* at the beginning of a step */
     global_norm(r->on, norm, flat, none, segments, n);
     adamw_update(r->on, flat, half, flat, flat, flat, norm, none, segments, n, (AdamW){.step = 1});
+    if (n_moving) copy_segments(r->on, flat, flat, norm, moving, n_moving);
     free(segments);
+    free(moving);
 }
 
 static void rehearse(void *argument) {

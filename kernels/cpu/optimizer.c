@@ -89,3 +89,13 @@ static void cpu_norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor s
     if (stop && (!good || !(isfinite(*result) || overflow_is_fine))) *stop = 1;
     if (!good || (stop && *stop != 0)) *result = NAN;
 }
+
+static void cpu_copy_segments(Device *device, Tensor to, Tensor from, Tensor norm, const Segment *segments,
+                              int n_segments) {
+    (void)device;
+    if (tensor_given(norm) && !isfinite(*(const float *)norm.data)) return;
+    for (int s = 0; s < n_segments; s++) {
+        int64_t begin = segments[s].begin, n = segments[s].end - begin;
+        memcpy((float *)to.data + begin, (const float *)from.data + begin, (size_t)n * sizeof(float));
+    }
+}

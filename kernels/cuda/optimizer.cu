@@ -1,5 +1,5 @@
-/* The gradient's norm, AdamW over segments of the flat buffers, and the loss scale. Nothing waits for the GPU: whether
- * an update is made, with what step and what clipping, is decided there.
+/* The gradient's norm, AdamW and copies over segments of the flat buffers, and the loss scale. Nothing waits for the
+ * GPU: whether an update is made, with what step and what clipping, is decided there.
  *
  * The buffers are cut into pieces of PIECE elements at fixed places; a block takes the part of one piece that lies in
  * one segment. Segments reach a kernel as an argument by value, SEGMENTS at a time, so that a launch can be recorded
@@ -206,6 +206,14 @@ __global__ void guard(float *norm, float *stopped, const float *sums, int64_t n,
     if (bad || (stopped && *stopped != 0)) *norm = NAN;
 }
 
+/* to = from in the segments, unless norm, which may be null, is not finite. Grid: about P / PIECE. Bytes: 8 an element.
+ */
+__global__ void __launch_bounds__(BLOCK) copy(float *to, const float *from, const float *norm, SegmentList list) {
+    if (norm && !isfinite(*norm)) return;
+    Part part = part_of_block(list);
+    for (int64_t at = part.begin + threadIdx.x; at < part.end; at += BLOCK) to[at] = from[at];
+}
+
 } // namespace
 
 void cuda_global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, const Segment *segments,
@@ -261,4 +269,13 @@ void cuda_norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor sums, b
     cuda_check(gpu_launch(guard, 1, 32, 0, cuda_stream(device), (float *)norm.data, (float *)stopped.data,
                           (const float *)sums.data, sums.dims[0], overflow_is_fine),
                "norm_guard");
+}
+
+void cuda_copy_segments(Device *device, Tensor to, Tensor from, Tensor norm, const Segment *segments, int n_segments) {
+    const char *op = "copy_segments";
+    for_lists(op, segments, n_segments, 0, [&](const SegmentList &list, int64_t) {
+        cuda_check(gpu_launch(copy, (unsigned)list.first_block[list.count], BLOCK, 0, cuda_stream(device),
+                              (float *)to.data, (const float *)from.data, (const float *)norm.data, list),
+                   op);
+    });
 }

@@ -18,8 +18,8 @@ typedef struct {
     const Batch *batches; /* of one shape; micro-batches take them in turn */
     int n_batches;
     char *memory; /* a batch on the device */
-    Segment *segments;
-    int n_segments;
+    Segment *segments, *moving;
+    int n_segments, n_moving;
     int64_t updates;
     float *weights, *gradients, *said; /* on the host, after a step; the outputs, after a validation */
     float host_norm, host_sums[MODEL_MAX_METRICS];
@@ -70,6 +70,7 @@ static inline Side side_open(Device *device, Model *model, const float *start, c
     }
     side.arena = arena_open(device, (size_t)16 << 20, "activations");
     side.n_segments = params_segments(&model->params, 0.01f, &side.segments);
+    side.n_moving = params_moving(&model->params, &side.moving);
     return side;
 }
 
@@ -89,6 +90,7 @@ static inline void side_close(Side *side) {
     free(side->gradients);
     free(side->said);
     free(side->segments);
+    free(side->moving);
     model->close(model);
 }
 
@@ -132,7 +134,9 @@ static inline void side_pass(Side *side, const Batch *batch, Pass pass) {
 static inline void side_steps(Side *side, bool recompute, uint32_t micro_batches) {
     Device *device = side->device;
     Model *model = side->model;
+    Tensor none = tensor_none();
     device->clear(device, model->gradients.data, tensor_bytes(model->gradients));
+    if (side->n_moving) copy_segments(device, model->gradients, model->weights, none, side->moving, side->n_moving);
     for (uint32_t micro = 0; micro < micro_batches; micro++) {
         const Batch *batch = &side->batches[micro % (uint32_t)side->n_batches];
         PassNumbers numbers = {.step = micro};
@@ -146,7 +150,9 @@ static inline void side_steps(Side *side, bool recompute, uint32_t micro_batches
     AdamW adamw = {1e-3f, 0.9f, 0.999f, 1e-8f, 1.0f, ++side->updates};
     adamw_update(device, model->weights, model->half_weights, side->m, side->v, model->gradients, side->norm,
                  model->loss_scale, side->segments, side->n_segments, adamw);
-    if (tensor_given(model->loss_scale)) loss_scale_update(device, model->loss_scale, side->norm, tensor_none());
+    if (side->n_moving)
+        copy_segments(device, model->weights, model->gradients, side->norm, side->moving, side->n_moving);
+    if (tensor_given(model->loss_scale)) loss_scale_update(device, model->loss_scale, side->norm, none);
     device->download(device, side->weights, model->weights.data, tensor_bytes(model->weights));
     device->download(device, side->gradients, model->gradients.data, tensor_bytes(model->gradients));
     device->download(device, &side->host_norm, side->norm.data, 4);

@@ -339,6 +339,31 @@ static void check_norm_guard(DType type) {
     }
 }
 
+static void check_copies(const Segment *segments, int n, bool shift) {
+    static const float norms[] = {INFINITY, NAN, 0};
+    for (int i = 0; i < 4; i++) { /* the last without one */
+        Pair to = normal(DTYPE_F32, PARAMS, 0), from = normal(DTYPE_F32, PARAMS, 0);
+        Pair norm = i < 3 ? number(norms[i]) : pair_none();
+        if (shift) to = shifted(to, PARAMS - 1, 0), from = shifted(from, PARAMS - 1, 0);
+        copy_segments(rig.cpu, to.cpu, from.cpu, norm.cpu, segments, n);
+        copy_segments(rig.cuda, to.cuda, from.cuda, norm.cuda, segments, n);
+        expect("copy_segments", to, 0);
+    }
+}
+
+static void check_copy_segments(DType type) {
+    (void)type;
+    check_copies(few, 4, false);
+    check_copies(many_segments(), MANY, false);
+    check_copies((Segment[]){{3, 4500, 0, 1, 0}}, 1, true);
+    check_copies(few, 0, false);
+}
+
+static void copies(void **state) {
+    (void)state;
+    run(check_copy_segments, DTYPE_F32);
+}
+
 static void loss_scale(void **state) {
     (void)state;
     run(check_loss_scale, DTYPE_F32);
@@ -376,6 +401,7 @@ int main(void) {
         cmocka_unit_test(adamw),
         cmocka_unit_test(loss_scale),
         cmocka_unit_test(guards),
+        cmocka_unit_test(copies),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }
