@@ -311,11 +311,10 @@ static void freeze_encoder(ParamTable *table) {
 /* Whether a file, or a checkpoint directory, has all of the model's head, of the same shapes. */
 static bool has_head(const char *path, const Model *model) {
     static const char *const before[] = {"", "state_dict.", "state_dict._orig_mod."}; /* the latter in Lightning's */
-    char *inside = path_join(path, "model.safetensors"), name[128];
+    char name[128];
     TensorFile file;
     Error error;
-    if (!tensor_file_open(access(inside, F_OK) ? path : inside, &file, &error))
-        die("--pretrained %s: %s", path, error.text);
+    if (!checkpoint_open_base(path, &file, &error)) die("--pretrained %s: %s", path, error.text);
     int wanted = 0, there = 0, fit = 0;
     for (int i = 0; i < model->params.count; i++) {
         const Param *p = &model->params.items[i];
@@ -330,7 +329,6 @@ static bool has_head(const char *path, const Model *model) {
     }
     if (there) printf("[Base] %s has a head: %s\n", path, fit == wanted ? "taken along" : "another one, left aside");
     tensor_file_close(&file);
-    free(inside);
     return fit == wanted;
 }
 

@@ -48,23 +48,29 @@ static const struct {
     {"bucketing", 0},          {"token-budget", 0},        {"warmup-steps", 0},
 };
 
-/* Defaults, and words, that differ from those of all programs. */
+/* Defaults, limits and words that differ from those of all programs. */
 static const struct {
-    const char *name, *preset[COMMANDS], *help;
+    const char *name;
+    double least; /* 1: no 0, which would stand for a default of other programs */
+    const char *preset[COMMANDS], *help;
 } presets[] = {
-    {"manifest", {NULL}, "the manifest (CSV) that prepare_psd has written, or a store of spectra (.safetensors)"},
-    {"epochs", {"80", "50"}, NULL},
-    {"batch-size", {"512", "512", "512", "512"}, "spectra a micro-batch"},
-    {"grad-accumulation", {"1", "1"}, "micro-batches an optimizer step; contrast and batch norms see each for itself"},
-    {"learning-rate", {"2e-4", "2e-4"}, NULL},
-    {"weight-decay", {"1e-5", "1e-4"}, "decoupled weight decay, of every parameter"},
-    {"val-interval", {"0", "0"}, NULL},
-    {"val-batch-size", {NULL}, "spectra a validation batch; 0: as in training in pretrain, else twice --batch-size"},
-    {"max-val-batches", {"0", "0"}, NULL},
-    {"save-interval", {"0", "0"}, NULL},
-    {"log-interval", {"50", "20"}, NULL},
-    {"seed", {"42", "42", "42", "42", "42"}, NULL},
+    {"manifest", 0, {NULL}, "the manifest (CSV) that prepare_psd has written, or a store of spectra (.safetensors)"},
+    {"epochs", 0, {"80", "50"}, NULL},
+    {"batch-size", 1, {"512", "512", "512", "512"}, "spectra a micro-batch"},
+    {"grad-accumulation",
+     1,
+     {"1", "1"},
+     "micro-batches an optimizer step; contrast and batch norms see each for itself"},
+    {"learning-rate", 0, {"2e-4", "2e-4"}, NULL},
+    {"weight-decay", 0, {"1e-5", "1e-4"}, "decoupled weight decay, of every parameter"},
+    {"val-interval", 0, {"0", "0"}, NULL},
+    {"val-batch-size", 0, {NULL}, "spectra a validation batch; 0: as in training in pretrain, else twice --batch-size"},
+    {"max-val-batches", 0, {"0", "0"}, NULL},
+    {"save-interval", 0, {"0", "0"}, NULL},
+    {"log-interval", 0, {"50", "20"}, NULL},
+    {"seed", 0, {"42", "42", "42", "42", "42"}, NULL},
     {"output-dir",
+     0,
      {"results/pretrain", "results/finetune", "results/evaluation", "results/calibration", "results"},
      "checkpoints, logs, tables and diagrams"},
 };
@@ -83,7 +89,7 @@ static int own_rows(PsdRun *o, CommandOption *rows) {
         ROW(TRAINING, "min-learning-rate", NULL, OPTION_FLOAT, &o->min_learning_rate, pretrain ? "1e-6" : "1e-7", 0, 10,
             "X", "where the cosine over the epochs ends"),
         ROW(TRAINING, "early-stopping-patience", NULL, OPTION_INT, &o->patience, pretrain ? "0" : "10", 0, 1e6, "N",
-            "epochs without a better validation after which the training ends; 0: never"),
+            "validations without a better one after which the training ends; 0: never"),
         ROW(FINE, "pretrained", NULL, OPTION_TEXT, &o->train.base_checkpoint, NULL, 0, 0, "PATH",
             "the encoder to start from: a checkpoint, a .safetensors or a Lightning .ckpt, of which the head is taken "
             "along if it has one; none: from scratch"),
@@ -166,6 +172,7 @@ int psd_option_rows(PsdRun *o, Option *rows) {
             if (!strcmp(presets[p].name, general[i].name)) {
                 if (presets[p].preset[o->command]) general[i].preset = presets[p].preset[o->command];
                 if (presets[p].help) general[i].help = presets[p].help;
+                if (presets[p].least > 0) general[i].least = presets[p].least;
             }
         rows[n++] = general[i];
     }

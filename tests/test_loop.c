@@ -51,6 +51,23 @@ static void a_validation_ends_each_epoch(void **state) {
     assert_memory_equal(steps, want, sizeof want);
 }
 
+/* Also where an epoch has fewer steps than a line is given for. */
+static void an_epoch_that_is_validated_has_its_line(void **state) {
+    (void)state;
+    Plan plan = {
+        .directory = scratch_directory(), .options = "--epochs 4 --val-interval 0 --log-interval 4", .monitor = -1};
+    static const double want[] = {3, 4, 5, 8, 10}, every_fourth[] = {4, 8, 10};
+    double steps[64];
+    toy_must(follow, &plan);
+    assert_int_equal(steps_of(plan.directory, "train", steps), 5);
+    assert_memory_equal(steps, want, sizeof want);
+    plan = (Plan){
+        .directory = scratch_directory(), .options = "--epochs 4 --val-interval 2 --log-interval 4", .monitor = -1};
+    toy_must(follow, &plan);
+    assert_int_equal(steps_of(plan.directory, "train", steps), 3);
+    assert_memory_equal(steps, every_fourth, sizeof every_fourth);
+}
+
 static void only_full_micro_batches_are_trained_on(void **state) {
     (void)state;
     Plan plan = {.directory = scratch_directory(),
@@ -188,6 +205,7 @@ int main(void) {
         cmocka_unit_test(trainings_do_not_know_of_each_other),
         cmocka_unit_test(the_judge_sees_every_output_in_order),
         cmocka_unit_test(a_validation_ends_each_epoch),
+        cmocka_unit_test(an_epoch_that_is_validated_has_its_line),
         cmocka_unit_test(only_full_micro_batches_are_trained_on),
         cmocka_unit_test(the_metric_that_is_monitored_decides),
         cmocka_unit_test(patience_ends_the_run),

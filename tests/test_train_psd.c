@@ -1,6 +1,7 @@
 /* train_psd seen from outside: losses, gradients and five optimizer steps against the independent implementation in
  * torch (tests/reference/make_golden_psd.py); schedules; runs that are stopped and resumed; whole runs over sensors;
  * what evaluation says; and a clear line for everything that can be wrong. */
+#include "model/cnn.h"
 #include "tests/psd_rig.h"
 #include "tests/train_rig.h"
 
@@ -413,10 +414,10 @@ static void the_contrast_starts_at_chance(void **state) {
 static void the_masked_loss_falls(void **state) {
     (void)state;
     char *run = scratch_directory();
-    double losses[8];
-    must("%s -o %s --size tiny -b 32 --epochs 20 --learning-rate 3e-3 --log-interval 25", toy_options("pretrain"), run);
-    assert_int_equal(logged(run, "train", "train/mae_loss", losses, 8), 4);
-    assert_true(losses[3] < 0.8 * losses[0]);
+    double losses[32];
+    must("%s -o %s --size tiny -b 32 --epochs 20 --learning-rate 3e-3", toy_options("pretrain"), run);
+    assert_int_equal(logged(run, "train", "train/mae_loss", losses, 32), 20); /* a line an epoch, of 5 steps */
+    assert_true(losses[19] < 0.8 * losses[0]);
     free(run);
 }
 
@@ -436,6 +437,31 @@ static void validation_measures_the_same_every_time(void **state) {
         assert_true(trained[i] != trained[0]); /* other masks every epoch */
     }
     free(run);
+}
+
+/* A step that is skipped leaves the running statistics as they are, and the weights are as they were initialised. */
+static void a_step_that_is_skipped_changes_nothing(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *first = path_join(run, "step_00000001"), *last = path_join(run, "last");
+    must("%s -o %s --encoder cnn --d-model 16 --hidden-dim 8 -b 60 --epochs 1 --save-interval 1 --skip-nonfinite "
+         "--class-weights 3e38,3e38,3e38,3e38,3e38,3e38 --early-stopping-patience 0",
+         toy_options("finetune"), run);
+    assert_contains(output, "step=3 skipped: the loss or its gradient is not finite (3 skipped so far)");
+    TensorFile before = open_in(first, "model.safetensors"), after = open_in(last, "model.safetensors");
+    int statistics = 0;
+    for (int i = 0; i < after.n_tensors; i++) {
+        const StoredTensor *t = &after.tensors[i];
+        const float *values = t->data;
+        assert_memory_equal(values, find(&before, "", t->name)->data, t->bytes);
+        if (!strstr(t->name, "running_")) continue;
+        statistics++;
+        for (int64_t e = 0; e < t->count; e++) assert_true(values[e] == (strstr(t->name, "var") ? 1 : 0));
+    }
+    assert_int_equal(statistics, 2 * CNN_UNITS);
+    tensor_file_close(&before);
+    tensor_file_close(&after);
+    char *owned[] = {run, first, last};
+    for (int i = 0; i < 3; i++) free(owned[i]);
 }
 
 static void a_frozen_encoder_stays(void **state) {
@@ -574,6 +600,21 @@ static void a_stopped_run_goes_on_as_if_never_stopped(void **state) {
     }
 }
 
+/* While a checkpoint is written, the next step's forward is under way. */
+static void checkpoints_are_of_one_step(void **state) {
+    (void)state;
+    char *run[2];
+    for (int i = 0; i < 2; i++) {
+        run[i] = scratch_directory();
+        must("%s -o %s --encoder cnn -b 8 --max-steps 12 --save-interval 1 --keep-checkpoints 99",
+             toy_options("finetune"), run[i]);
+    }
+    int status = run_command(output, sizeof output, "cd %s && for f in step_*/model.safetensors; do cmp $f %s/$f; done",
+                             run[0], run[1]);
+    if (status || output[0]) fail_msg("%s", output);
+    for (int i = 0; i < 2; i++) free(run[i]);
+}
+
 static void workers_and_threads_change_no_bit(void **state) {
     (void)state;
     static const char *const ways[] = {"--num-workers 1", "--num-workers 3", "--threads 2", "--grad-checkpointing"};
@@ -698,6 +739,54 @@ static void a_lightning_checkpoint_is_evaluated(void **state) {
     free(to[0]);
     free(to[1]);
     free(run);
+}
+
+/* A checkpoint without some of its tensors, under another name. */
+static char *without(const char *checkpoint, const char *part) {
+    TensorFile file = open_in(checkpoint, "model.safetensors");
+    TensorToWrite *kept = xcalloc((size_t)file.n_tensors, sizeof *kept);
+    char *path = xformat("%s/without_%s.safetensors", checkpoint, part);
+    int n = 0;
+    Error error;
+    for (int i = 0; i < file.n_tensors; i++) {
+        const StoredTensor *t = &file.tensors[i];
+        if (strstr(t->name, part)) continue;
+        kept[n] = (TensorToWrite){.name = t->name, .dtype = "F32", .rank = t->rank, .data = t->data};
+        memcpy(kept[n++].dims, t->dims, (size_t)t->rank * sizeof *t->dims);
+    }
+    if (!safetensors_write(path, kept, n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
+    tensor_file_close(&file);
+    free(kept);
+    return path;
+}
+
+/* Inference reads no class weights, and knows its table of positions; running statistics it cannot know. */
+static void only_what_is_read_must_be_there(void **state) {
+    (void)state;
+    static const struct {
+        const char *options, *part, *missing;
+        int status;
+    } all[] = {
+        {"--size tiny", "class_weights", ", 1 missing: class_weights (a buffer)\n", 0},
+        {"--size tiny", "pos_enc", ", 1 missing: patch_embed.pos_enc.pe (a buffer)\n", 0},
+        {"--encoder cnn --d-model 16 --hidden-dim 8", "stem.1.running_mean",
+         "1 tensor does not fit: encoder.stem.1.running_mean, F32 [64] in the model, is not there", 1},
+    };
+    for (int i = 0; i < 3; i++) {
+        char *run = scratch_directory(), *last = path_join(run, "last"),
+             *to[] = {path_join(run, "a"), path_join(run, "b")};
+        must("%s -o %s %s -b 60 --max-steps 1", toy_options("finetune"), run, all[i].options);
+        char *path = without(last, all[i].part);
+        must("%s --checkpoint %s -o %s", toy_options("evaluate"), last, to[0]);
+        assert_int_equal(psd("%s --checkpoint %s -o %s", toy_options("evaluate"), path, to[1]), all[i].status);
+        assert_contains(output, all[i].missing);
+        if (!all[i].status)
+            assert_int_equal(run_command(output, sizeof output,
+                                         "cmp %s/predictions_finetuned.csv %s/predictions_finetuned.csv", to[0], to[1]),
+                             0);
+        char *owned[] = {run, last, to[0], to[1], path};
+        for (int k = 0; k < 5; k++) free(owned[k]);
+    }
 }
 
 /* ---- run ---- */
@@ -942,6 +1031,43 @@ static void rows_of_another_manifest_are_refused(void **state) {
 
 /* ---- refusals ---- */
 
+/* What a sample is, or a batch, may not change in a run that goes on. */
+static void what_may_not_change_is_named(void **state) {
+    (void)state;
+    char *other = path_join(data, "other.json"), *pooled = path_join(data, "pooled.json");
+    assert_int_equal(run_command(output, sizeof output, "cp %s %s", pooled, other), 0);
+    const struct {
+        const char *command, *split, *before, *after, *message;
+    } all[] = {
+        {"pretrain", "pooled", "", "--mask-ratio 0.5", "--mask-ratio was 0.6 and is now 0.5"},
+        {"pretrain", "pooled", "", "--limit 10", "--limit was 20.0 and is now 10.0"},
+        {"pretrain", "pooled", "", "--hop", "--hop was false and is now true"},
+        {"pretrain", "pooled", "", "--encoder cnn", "--encoder was \"transformer\" and is now \"cnn\""},
+        {"pretrain", "pooled", "", "--seed 7", "--seed was 42 and is now 7"},
+        {"finetune", "pooled", "", "--class-weights none", "--class-weights was \"auto\" and is now \"none\""},
+        {"finetune", "pooled", "", "--split other.json", "--split was \"pooled.json\" and is now \"other.json\""},
+        {"finetune", "loso", "--sensor s00", "--sensor s01", "--sensor was \"s00\" and is now \"s01\""},
+        {"finetune", "few", "--sensor s00 --shots 5", "--sensor s00 --shots 10", "--shots was 5 and is now 10"},
+    };
+    char *here = getcwd(NULL, 0);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char *run = scratch_directory();
+        for (int again = 0; again < 2; again++) {
+            int status = run_command(output, sizeof output,
+                                     "cd %s && %s/%s %s -m toy.safetensors --split %s.json -o %s --size tiny -b 30 "
+                                     "--max-steps 1 --threads 1 --resume auto %s",
+                                     data, here, program_at("train_psd"), all[i].command, all[i].split, run,
+                                     again ? all[i].after : all[i].before);
+            if (status != again) fail_msg("%s: exit status %d:\n%s", all[i].after, status, output);
+        }
+        assert_contains(output, "--resume: ");
+        assert_contains(output, all[i].message);
+        free(run);
+    }
+    char *owned[] = {other, pooled, here};
+    for (int i = 0; i < 3; i++) free(owned[i]);
+}
+
 static void what_is_wrong_is_said(void **state) {
     (void)state;
     char *yaml = path_join(data, "bad.yaml"), *far = path_join(data, "far.json"), *tiny = path_join(data, "tiny"),
@@ -980,8 +1106,14 @@ static void what_is_wrong_is_said(void **state) {
          "--pretrained tiny/last: its tensors: 19 tensors do not fit: "
          "patch_embed.cls_token is F32 [1, 1, 32] there, F32 [1, 1, 128] in the model"},
         {1, "finetune", "--pretrained /nowhere", "--pretrained /nowhere: cannot open"},
+        {1, "finetune", "--pretrained tiny",
+         "--pretrained tiny: it is the directory of a run, not of a checkpoint; did you mean tiny/best?"},
+        {1, "pretrain", "--base-checkpoint tiny", "not of a checkpoint; did you mean tiny/best?"},
+        {1, "evaluate", "--checkpoint tiny", "not of a checkpoint; did you mean tiny/best?"},
+        {2, "pretrain", "-g 0", "--grad-accumulation: expected 1 to 65536, found 0"},
+        {2, "evaluate", "-b 0", "--batch-size: expected 1 to 65536, found 0"},
         {1, "evaluate", "--checkpoint tiny/last",
-         "--checkpoint tiny/last: its tensors: 5 tensors do not fit: "
+         "--checkpoint tiny/last: its tensors: 4 tensors do not fit: "
          "classifier.head.0.weight, F32 [32, 32] in the model, is not there"},
         {2, "finetune", "--encoder cnn --freeze-encoder", "--freeze-encoder is for the transformer"},
         {2, "finetune", "--class-weights 1,2,3",
@@ -1033,18 +1165,22 @@ int main(void) {
         cmocka_unit_test(the_contrast_starts_at_chance),
         cmocka_unit_test(the_masked_loss_falls),
         cmocka_unit_test(validation_measures_the_same_every_time),
+        cmocka_unit_test(a_step_that_is_skipped_changes_nothing),
         cmocka_unit_test(a_frozen_encoder_stays),
         cmocka_unit_test(rare_classes_weigh_more),
         cmocka_unit_test(a_stopped_run_goes_on_as_if_never_stopped),
+        cmocka_unit_test(checkpoints_are_of_one_step),
         cmocka_unit_test(workers_and_threads_change_no_bit),
         cmocka_unit_test(scores_are_those_of_the_predictions),
         cmocka_unit_test(a_lightning_checkpoint_is_evaluated),
+        cmocka_unit_test(only_what_is_read_must_be_there),
         cmocka_unit_test(a_whole_run_is_stopped_goes_on_and_is_not_done_twice),
         cmocka_unit_test(a_sensor_left_out_is_only_judged),
         cmocka_unit_test(no_batch_has_the_sensor_left_out),
         cmocka_unit_test(few_shots_tune_what_was_trained_on_the_others),
         cmocka_unit_test(samples_are_what_the_checkpoint_records),
         cmocka_unit_test(rows_of_another_manifest_are_refused),
+        cmocka_unit_test(what_may_not_change_is_named),
         cmocka_unit_test(what_is_wrong_is_said),
     };
     return cmocka_run_group_tests(tests, make_toy, NULL);

@@ -60,12 +60,14 @@ char *checkpoint_resolve(const char *directory, const char *resume);
 bool checkpoint_load(const char *path, const ParamTable *table, float *weights, float *m, float *v, TrainState *state,
                      TensorFile *file, StoredTensor **carried, int *n_carried, Error *error);
 
+/* Opens a base checkpoint: a file of tensors, or a checkpoint directory, which stands for its weights. */
+bool checkpoint_open_base(const char *path, TensorFile *file, Error *error);
 /* What is special in an import. */
 typedef struct {
     const char *const *resizable; /* tables that may have another number of rows */
     int n_resizable;
     /* If any: only tensors whose names begin with one of these are taken, the others are left aside; and every
-     * parameter with such a name must be there. */
+     * parameter with such a name must be there, and every buffer that training moves. */
     const char *const *only;
     int n_only;
 } ImportRules;

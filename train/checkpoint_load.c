@@ -238,6 +238,7 @@ static void complain_missing(Import *import) {
     for (int i = 0; i < import->table->count && import->rules->n_only; i++) {
         const Param *param = &import->table->items[i];
         char shape[128];
+        if (param->buffer && !param->moves) continue; /* a constant, which the model knows */
         if (!import->seen[i] && is_wanted(import->rules, param->name))
             complain(&import->complaints, "%s, %s in the model, is not there", param->name,
                      shape_text("F32", param->rank, param->dims, shape));
@@ -266,27 +267,34 @@ static char *list_missing(const Import *import) {
     int listed = 0;
     for (int i = 0; i < import->table->count; i++) {
         if (import->seen[i]) continue;
-        const char *name = import->table->items[i].name;
+        const Param *param = &import->table->items[i];
         import->report->missing++;
-        if (used + strlen(name) + 8 > sizeof text) continue;
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "", name);
+        if (used + strlen(param->name) + 24 > sizeof text) continue;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s%s", used ? ", " : "", param->name,
+                                 param->buffer ? " (a buffer)" : "");
         listed++;
     }
     return xformat("%s%s", text, listed < import->report->missing ? ", ..." : "");
 }
 
-/* A checkpoint directory stands for its weights. */
-static bool open_base(const char *path, TensorFile *file, Error *error) {
+bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
+    static const char *const links[] = {"best", "last"};
     char *inside = path_join(path, "model.safetensors");
-    bool good = tensor_file_open(access(inside, F_OK) ? path : inside, file, error);
+    bool good = tensor_file_open(access(inside, F_OK) ? path : inside, file, error), is_run = false;
     free(inside);
+    for (int i = 0; i < 2 && !good && !is_run; i++) {
+        char *link = path_join(path, links[i]);
+        is_run = !access(link, F_OK);
+        if (is_run) error_set(error, "it is the directory of a run, not of a checkpoint; did you mean %s?", link);
+        free(link);
+    }
     return good;
 }
 
 bool checkpoint_import(const char *path, const ParamTable *table, const ImportRules *rules, float *weights,
                        TensorFile *file, StoredTensor **carried, int *n_carried, ImportReport *report, Error *error) {
     *report = (ImportReport){0};
-    if (!open_base(path, file, error)) return false;
+    if (!checkpoint_open_base(path, file, error)) return false;
     Import import = {.table = table, .rules = rules, .weights = weights, .report = report};
     import.seen = xcalloc((size_t)table->count, sizeof(bool));
     bool good = import_tensors(&import, file, error);

@@ -72,6 +72,8 @@ struct Training {
     int n_judged;
     int64_t patience; /* the run ends after so many validations without a new best; 0: never */
     void *context;    /* the program's own, for these functions */
+    /* Bytes of weights of which a second copy is kept on the host (see staging); 0: 256 MiB. */
+    size_t most_staged;
 
     /* Set by train_prepare. */
     bool inference; /* by train_prepare_inference */

@@ -6,15 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/checkpoint_state.h"
 #include "train/log.h"
 #include "train/loop.h"
 #include "train/memory.h"
 #include "train/pass.h"
 #include "train/prepare.h"
 
-/* Options that decide which samples a micro-batch holds: a run cannot go on bit by bit if one of them has changed. */
-static const char *const stream_options[] = {"batch-size", "grad-accumulation", "token-budget", "bucketing",
-                                             "seed",       "val-ratio",         "repair-codes"};
+/* Options of all programs that decide what a sample is and which ones a micro-batch holds: a run cannot go on bit by
+ * bit if one of them has changed. */
+static const char *const stream_options[] = {
+    "batch-size", "grad-accumulation", "token-budget", "bucketing", "seed",  "val-ratio", "repair-codes",
+    "mask-ratio", "class-weights",     "split",        "sensor",    "shots", "hop",       "limit",
+    "encoder"};
 
 /* The 16-bit type of the activations; f32: there is none. */
 static DType half_type(const Training *t) { return t->options->amp ? t->device->half : DTYPE_F32; }
@@ -125,8 +129,11 @@ static Tensor flat_tensor(Training *t, DType type, int64_t n) {
 static void allocate_staging(Training *t) {
     enum { SMALL = 1 << 28 }; /* bytes of weights */
     Device *device = t->device;
-    size_t bytes = (size_t)t->model->params.flat_count * sizeof(float);
-    int copies = bytes <= SMALL && !t->inference ? 2 : 1, parts = t->inference ? 1 : 3;
+    size_t bytes = (size_t)t->model->params.flat_count * sizeof(float), most = t->most_staged ? t->most_staged : SMALL;
+    int copies = bytes <= most && !t->inference ? 2 : 1, parts = t->inference ? 1 : 3;
+    if (copies == 1 && t->validation && !device->host_memory && !t->inference)
+        printf("[Run] checkpoints of this size wait for the disk: where a new best comes before the last one is "
+               "written, so does the training\n");
     for (int i = 0; i < copies * parts && !device->host_memory; i++)
         t->staging[i / parts][i % parts] = device->allocate_host(device, bytes);
 }
@@ -180,7 +187,8 @@ static void compare_options(const Training *t, const char *before_text) {
     json_object_foreach(before, name, value) {
         json_t *other = json_object_get(now, name);
         if (!strcmp(name, "resume") || !other || json_equal(value, other)) continue;
-        char *old = json_dumps(value, JSON_ENCODE_ANY), *new = json_dumps(other, JSON_ENCODE_ANY);
+        const size_t digits = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15); /* 0.6, not 0.59999999999999998 */
+        char *old = json_dumps(value, digits), *new = json_dumps(other, digits);
         for (size_t i = 0; i < sizeof stream_options / sizeof *stream_options; i++)
             if (!strcmp(name, stream_options[i]))
                 die("--resume: --%s was %s and is now %s, so the place in the data would be lost; give the old value, "
@@ -212,12 +220,14 @@ static int64_t data_hash(const Dataset *dataset) {
 
 static void resume(Training *t) {
     Error error;
+    if (!state_read(t->resumed_from, &t->state, &error)) die("--resume %s: %s", t->resumed_from, error.text);
+    compare_options(t, t->state.options_json); /* before tensors of another model are met */
+    free(t->state.options_json);
     if (!checkpoint_load(t->resumed_from, &t->model->params, host_view(t, 0), host_view(t, 1), host_view(t, 2),
                          &t->state, &t->source, &t->carried, &t->n_carried, &error))
         die("--resume %s: %s", t->resumed_from, error.text);
     if (!t->n_carried) tensor_file_close(&t->source); /* nothing in it is needed any more */
     upload_parts(t, 3);
-    compare_options(t, t->state.options_json);
     if (t->state.n_samples != t->train->n_samples)
         die("--resume %s: the data had %lld samples and now has %lld, so the place in the data would be lost",
             t->resumed_from, (long long)t->state.n_samples, (long long)t->train->n_samples);
@@ -297,7 +307,7 @@ void train_prepare_inference(Training *t) {
     static const char *const all[] = {""};
     t->inference = true;
     allocate(t);
-    memset(host_view(t, 0), 0, (size_t)t->model->params.flat_count * sizeof(float));
+    params_initialize(&t->model->params, host_view(t, 0), 0); /* constants, which the checkpoint may lack */
     if (!t->options->base_checkpoint) die_usage("there are no weights: give --%s", base_option(t));
     import_base(t, &(ImportRules){.only = all, .n_only = 1});
     upload_parts(t, 1);

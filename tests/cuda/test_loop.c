@@ -40,6 +40,7 @@ int fsync(int file) {
 typedef struct {
     const char *directory, *options;
     int flush;
+    size_t most_staged;
 } Disk;
 
 static void train_ever_better(void *argument) {
@@ -52,6 +53,7 @@ static void train_ever_better(void *argument) {
                             disk->options);
     ToyRun *run = toy_run_open(device, disk->directory, options, 16, 8, 1);
     set_judge(&run->training, &judged);
+    run->training.most_staged = disk->most_staged;
     flush_microseconds = disk->flush;
     toy_train(run);
     toy_run_close(run);
@@ -67,7 +69,7 @@ static int count_checkpoints(const char *directory) {
 /* Then checkpoints of the best are left out for better ones; those of --save-interval are not, nor is the last best. */
 static void a_slow_disk_does_not_stop_the_training(void **state) {
     (void)state;
-    Disk fast = {scratch_directory(), "", 0}, slow = {scratch_directory(), "", 30000};
+    Disk fast = {scratch_directory(), "", 0, 0}, slow = {scratch_directory(), "", 30000, 0};
     char text[256];
     toy_must(train_ever_better, &fast);
     toy_must(train_ever_better, &slow);
@@ -77,7 +79,7 @@ static void a_slow_disk_does_not_stop_the_training(void **state) {
     assert_in_range(written, 2, 16);
     assert_int_equal(run_command(text, sizeof text, "readlink %s/best", slow.directory), 0);
     assert_contains(text, "step_00000032");
-    slow = (Disk){scratch_directory(), "--save-interval 5 --max-steps 23", 30000};
+    slow = (Disk){scratch_directory(), "--save-interval 5 --max-steps 23", 30000, 0};
     toy_must(train_ever_better, &slow);
     for (int step = 5; step <= 20; step += 5)
         assert_int_equal(run_command(text, sizeof text, "ls %s/step_%08d/state.json", slow.directory, step), 0);
@@ -85,12 +87,23 @@ static void a_slow_disk_does_not_stop_the_training(void **state) {
     assert_contains(text, "step_00000023");
 }
 
+/* Where there is no room for a second copy of the weights, none is left out, and that is said. */
+static void large_checkpoints_wait_for_the_disk(void **state) {
+    (void)state;
+    Disk slow = {scratch_directory(), "--max-steps 4", 30000, 0};
+    toy_must(train_ever_better, &slow);
+    assert_null(strstr(toy_output, "wait for the disk"));
+    slow = (Disk){scratch_directory(), "--max-steps 4", 30000, 1};
+    toy_must(train_ever_better, &slow);
+    assert_contains(toy_output, "[Run] checkpoints of this size wait for the disk");
+    assert_int_equal(count_checkpoints(slow.directory), 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trainings_do_not_know_of_each_other),
-        cmocka_unit_test(the_judge_sees_every_output_in_order),
-        cmocka_unit_test(a_run_leaves_no_recording),
-        cmocka_unit_test(a_slow_disk_does_not_stop_the_training),
+        cmocka_unit_test(trainings_do_not_know_of_each_other), cmocka_unit_test(the_judge_sees_every_output_in_order),
+        cmocka_unit_test(a_run_leaves_no_recording),           cmocka_unit_test(a_slow_disk_does_not_stop_the_training),
+        cmocka_unit_test(large_checkpoints_wait_for_the_disk),
     };
     toy_device = open_cuda;
     return cmocka_run_group_tests(tests, NULL, NULL);
