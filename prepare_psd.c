@@ -42,7 +42,8 @@ static int option_rows(Options *o, Option *rows) {
         ROW("config", 0, OPTION_TEXT, &o->config, NULL, 0, 0, "PATH",
             "YAML file with any of these options; the command line wins"),
         ROW("compat", 0, OPTION_FLAG, &o->compat, "false", 0, 0, NULL,
-            "as the reference implementation has it: labels by frequency first, its columns, no --limit"),
+            "as the reference implementation has it: labels by frequency first, its columns, rows of zero width, no "
+            "--limit"),
         ROW("hop", 0, OPTION_FLAG, &o->hop, "false", 0, 0, NULL,
             "every whole 200 bins of a row are a sample, not only the 200 in its middle"),
         ROW("limit", 0, OPTION_FLOAT, &o->limit, "20", 0, 1e9, "X",
@@ -176,7 +177,7 @@ static PsdManifest make_manifest(const Options *o, const char *path, PsdScan *sc
     Error error;
     uint64_t before = access(path, F_OK) ? 0 : hash_of(path);
     if (!psd_scan(o->input, o->compat, (int)o->num_workers, scan, &error)) die("%s", error.text);
-    PsdManifest m = psd_scan_manifest(scan, o->compat);
+    PsdManifest m = psd_scan_manifest(scan);
     if (!m.n) die("%s: none of its %lld .npy files has a row with a finite bin", o->input, (long long)scan->n);
     make_directories(o->output);
     if (!psd_manifest_write(path, &m, &error)) die("%s", error.text);

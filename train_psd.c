@@ -98,7 +98,7 @@ void psd_data_close(Data *data) {
 
 static int visible_patches(const PsdRun *o) { return PSD_PATCHES - (int)(PSD_PATCHES * o->mask_ratio); }
 
-/* The rows of one part of the split; NULL if it has none. */
+/* The samples of one part of the split; NULL if it has none. */
 static Dataset *dataset_of(const PsdRun *o, const Data *data, int part) {
     bool pretraining = o->command == PRETRAIN;
     PsdDatasetOptions options = {.pretraining = pretraining,
@@ -109,7 +109,10 @@ static Dataset *dataset_of(const PsdRun *o, const Data *data, int part) {
                                  .class_weights = !pretraining && part == PSD_TRAIN ? data->class_weights : NULL,
                                  .classes = PSD_CLASSES};
     if (!data->split.parts[part].n) return NULL;
-    return psd_dataset_open(&data->store, &data->split.parts[part], &options);
+    Dataset *samples = psd_dataset_open(&data->store, &data->split.parts[part], &options);
+    if (samples->n_samples) return samples;
+    samples->close(samples); /* rows without a sample */
+    return NULL;
 }
 
 /* The same, for a part that there must be. */

@@ -342,7 +342,7 @@ static void take_rows(PsdDataset *d, const PsdIds *rows) {
     for (int64_t i = 0; i < rows->n; i++) {
         int64_t at = first_of_row(s, rows->at[i]);
         if (at == s->n || s->rows[at] != rows->at[i]) {
-            unknown++; /* a row without a sample: narrower than a chunk, in hop mode */
+            unknown++; /* a row without a sample: of no bins, or narrower than a chunk in hop mode */
             continue;
         }
         for (; at < s->n && s->rows[at] == rows->at[i]; at++) {

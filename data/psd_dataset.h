@@ -18,8 +18,8 @@ typedef struct {
     int classes;
 } PsdDatasetOptions;
 
-/* The samples of the store whose manifest rows are in `rows`, in that order; the store must outlive it. Dies if a row
- * is not in the store, or, for classification, if its class is unknown. */
+/* The samples of the store whose manifest rows are in `rows`, in that order; the store must outlive it. Rows without a
+ * sample, which are too narrow, are counted in a warning. Dies, for classification, if a row's class is unknown. */
 Dataset *psd_dataset_open(const PsdStore *store, const PsdIds *rows, const PsdDatasetOptions *options);
 /* A batch as large as any of this size. */
 Batch psd_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget);

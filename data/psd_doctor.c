@@ -85,13 +85,15 @@ static void tell_widths(json_t *report, const PsdScan *scan) {
 }
 
 void psd_doctor_files(json_t *report, const PsdScan *scan) {
-    json_t *out = json_array();
+    json_t *out = json_array(), *empty = json_array();
     for (int64_t i = 0; i < scan->n; i++) {
         const PsdFile *f = &scan->files[i];
         if (f->fate != PSD_KEPT)
-            add_text(out, xformat("%s: %s, %lld rows", f->path, PSD_FATE_NAMES[f->fate], (long long)f->rows));
+            add_text(psd_scan_lists(scan, f) ? empty : out,
+                     xformat("%s: %s, %lld rows", f->path, PSD_FATE_NAMES[f->fate], (long long)f->rows));
     }
     tell(report, "left_out", out, "files are left out");
+    tell(report, "without_samples", empty, "files of zero width: their rows are numbered, and have no sample");
     tell_contents(report, scan);
     tell_widths(report, scan);
     tell_labels(report, scan);

@@ -284,7 +284,7 @@ static bool read_files(PsdScan *scan, bool compat, int n_threads, Error *error) 
 }
 
 bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, Error *error) {
-    *scan = (PsdScan){0};
+    *scan = (PsdScan){.compat = compat};
     bool fine = find_files(directory, scan, error);
     if (fine) {
         qsort(scan->files, (size_t)scan->n, sizeof *scan->files, compare_files);
@@ -321,19 +321,23 @@ static void add_row(PsdManifest *m, const PsdFile *file, int64_t row, bool compa
     m->snr[m->n++] = compat ? file->sidecar_snr : file->snr[row];
 }
 
-PsdManifest psd_scan_manifest(const PsdScan *scan, bool compat) {
+bool psd_scan_lists(const PsdScan *scan, const PsdFile *file) {
+    return file->fate == PSD_KEPT ? file->lost < file->rows : file->fate == PSD_ZERO_WIDTH && scan->compat;
+}
+
+PsdManifest psd_scan_manifest(const PsdScan *scan) {
     int64_t rows = 0;
     for (int64_t i = 0; i < scan->n; i++)
-        if (scan->files[i].fate == PSD_KEPT) rows += scan->files[i].rows;
+        if (psd_scan_lists(scan, &scan->files[i])) rows += scan->files[i].rows;
     PsdManifest m = psd_manifest_new(rows, (int)scan->n, (int)scan->n);
     for (int64_t i = 0; i < scan->n; i++) {
         const PsdFile *file = &scan->files[i];
-        if (file->fate != PSD_KEPT || file->lost == file->rows) continue;
+        if (!psd_scan_lists(scan, file)) continue;
         m.file_paths[m.n_files++] = xstrdup(file->path);
         if (!m.n_sensors || strcmp(m.sensor_names[m.n_sensors - 1], file->sensor))
             m.sensor_names[m.n_sensors++] = xstrdup(file->sensor);
         for (int64_t row = 0; row < file->rows; row++)
-            if (!isnan(file->snr[row])) add_row(&m, file, row, compat);
+            if (!file->snr || !isnan(file->snr[row])) add_row(&m, file, row, scan->compat);
     }
     return m;
 }

@@ -11,7 +11,7 @@ extern const char *const PSD_FATE_NAMES[PSD_FATES];
 
 typedef struct {
     char *path, *sensor;
-    PsdFate fate; /* only the rows of files that are kept go into a manifest */
+    PsdFate fate;
     int64_t rows, width;
     double begin, end, center; /* MHz, as they go into the manifest; NaN: not known */
     double sidecar_snr;        /* NaN: not known */
@@ -27,6 +27,7 @@ typedef struct {
 typedef struct {
     PsdFile *files; /* by sensor, then by path */
     int64_t n;
+    bool compat; /* as the reference has it */
 } PsdScan;
 
 /* Reads every .npy below the directory. The technology is the first token _dab_, _dvbt_, ... of the file's name, else
@@ -34,8 +35,11 @@ typedef struct {
  * the reference has it. Frequencies are those of a file NAME.csv with the columns begin_freq and end_freq, else the
  * name's, SpectrumBands_LOW_HIGH_. A file that is no array of numbers with rows and bins is an error. */
 bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, Error *error);
+/* Whether a file's rows go into the manifest: those that are kept, and with `compat` those of zero width, which the
+ * reference numbers too. */
+bool psd_scan_lists(const PsdScan *scan, const PsdFile *file);
 /* With `compat` begin_freq, end_freq and snr are those of NAME.csv, as they stand there, or empty. */
-PsdManifest psd_scan_manifest(const PsdScan *scan, bool compat);
+PsdManifest psd_scan_manifest(const PsdScan *scan);
 void psd_scan_close(PsdScan *scan);
 
 #endif

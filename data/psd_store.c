@@ -219,6 +219,8 @@ static bool make_row(Making *k, int64_t id, const Npy *npy, double *row, PsdScra
     else if (width != m->num_bins[id])
         refuse(k, id, "num_bins is %lld, but %s has rows of %lld", (long long)m->num_bins[id],
                m->file_paths[m->files[id]], (long long)width);
+    else if (!width) /* numbered, without a sample */
+        return true;
     else {
         npy_to_f64(npy, at * width, width, row);
         if (psd_preprocess(row, width, k->options, scratch, k->psd + k->starts[id] * PSD_BINS, found, &why))
@@ -317,7 +319,6 @@ static bool make_samples(Making *k, int n_threads) {
     return k->bad == m->n;
 }
 
-/* Rows of no bins become none, here; when they are read they are refused. */
 static bool count_samples(Making *k, Error *error) {
     const PsdManifest *m = k->manifest;
     k->starts = xmalloc((size_t)(m->n + 1) * sizeof *k->starts);

@@ -341,6 +341,15 @@ static void the_doctor_finds_what_is_wrong(void **state) {
         free(name);
     }
     json_decref(report);
+    prepare("--input ill --output ill/compat --compat"); /* rows of zero width are numbered, and split */
+    report = report_of("ill/compat/doctor.json");
+    int known = 7 * 12 + 3 * 2 + 1;
+    expect_found(report, "without_samples", BANDS "A/Feb_9/zero_fm_.npy: rows of zero width, 449 rows");
+    assert_int_equal(json_array_size(json_object_get(report, "left_out")), 0);
+    assert_int_equal(json_integer_value(json_object_get(report, "rows")), known + 2 + 449); /* two are of no class */
+    assert_int_equal(json_integer_value(json_object_get(report, "samples")), known + 2);
+    assert_int_equal(split_number(report, "loso_seed42_frac1.0.json", "test"), known + 449);
+    json_decref(report);
 }
 
 static void splits_that_cannot_be_made_are_told_of(void **state) {

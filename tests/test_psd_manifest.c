@@ -232,7 +232,7 @@ static void files_come_by_sensor_and_path(void **state) {
     add_rows("Spectrum_Bands_2/A/Feb_3/SpectrumBands_940_960_gsm_x_940_960.npy", 1, WIDTH, 3);
     add_rows("other/Aa/Feb_3/gsm.npy", 1, WIDTH, 4);
     PsdScan scan = scan_root(false);
-    PsdManifest m = psd_scan_manifest(&scan, false);
+    PsdManifest m = psd_scan_manifest(&scan);
     static const char *const want[] = {"A/Feb_3/", "Aa/Feb_3/", "B/Feb_1/", "B/Feb_1-1/", "B/Feb_2/"};
     assert_true(scan.n == 5 && m.n == 6 && m.n_files == 5 && m.n_sensors == 3);
     for (int i = 0; i < 5; i++) assert_contains(m.file_paths[i], want[i]);
@@ -299,7 +299,7 @@ static void sidecars_are_heard(void **state) {
         char *path = path_join(root, "spectrum_bands/S/Feb_1/SpectrumBands_80_110_x.csv");
         write_text(path, "%s", cases[i].text);
         PsdScan scan = scan_root(false), compat = scan_root(true);
-        PsdManifest m = psd_scan_manifest(&compat, true);
+        PsdManifest m = psd_scan_manifest(&compat);
         assert_true(scan.files[0].begin == cases[i].begin && scan.files[0].center == cases[i].center);
         assert_true(compat.files[0].center == cases[i].center && scan.files[0].label == (i < 3 ? 3 : 2));
         assert_true(m.begin[0] == cases[i].raw || (isnan(m.begin[0]) && isnan(cases[i].raw)));
@@ -328,7 +328,7 @@ static void what_is_left_out_is_counted(void **state) {
     write_npy(root, "S/D/line_fm_.npy", "<f8", rows, 1, WIDTH, 0);
     write_npy(root, "S/D/bad_fm_.npy", "<f8", rows, 2, 3, WIDTH);
     PsdScan scan = scan_root(false);
-    PsdManifest m = psd_scan_manifest(&scan, false);
+    PsdManifest m = psd_scan_manifest(&scan);
     assert_int_equal(file_of(&scan, "zero")->fate, PSD_ZERO_WIDTH);
     assert_int_equal(file_of(&scan, "zero")->rows, 449);
     assert_int_equal(file_of(&scan, "none")->fate, PSD_NO_ROWS);
@@ -339,6 +339,18 @@ static void what_is_left_out_is_counted(void **state) {
     assert_ptr_equal(&scan.files[file_of(&scan, "same")->same_as], file_of(&scan, "good"));
     assert_ptr_equal(&scan.files[bad->same_as], bad);
     assert_true(m.n == 4 + 4 + 1 + 2 && m.n_files == 4 && m.row_index[1] == 2); /* row 1 of bad is left out */
+    psd_manifest_close(&m);
+    psd_scan_close(&scan);
+    /* The reference numbers rows of zero width. */
+    scan = scan_root(true);
+    m = psd_scan_manifest(&scan);
+    int64_t zero = 0;
+    assert_true(m.n == 4 + 4 + 1 + 2 + 449 && m.n_files == 5);
+    for (int64_t i = 0; i < m.n; i++) {
+        assert_true((m.num_bins[i] == 0) == (strstr(m.file_paths[m.files[i]], "zero") != NULL));
+        zero += !m.num_bins[i] && m.labels[i] == file_of(&scan, "zero")->label && m.row_index[i] == zero;
+    }
+    assert_int_equal(zero, 449);
     psd_manifest_close(&m);
     psd_scan_close(&scan);
 }

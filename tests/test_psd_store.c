@@ -139,6 +139,20 @@ static void it_is_made_anew_only_if_need_be(void **state) {
     free(path);
 }
 
+/* A reference's manifest has them. They keep their numbers, and splits may name them. */
+static void rows_of_zero_width_have_no_sample(void **state) {
+    (void)state;
+    const PsdOptions *options[3] = {&CROP, &COMPAT, &HOP};
+    add_array("zero.npy", 3, 2, 0);
+    write_text(manifest, HEAD "zero.npy,0,S,0,fm\na.npy,1,S,450,fm\nzero.npy,1,S,0,fm\n");
+    for (int o = 0; o < 3; o++) {
+        PsdStore s = open_as(options[o], 2);
+        assert_true(s.n == (o == 2 ? 2 : 1) && s.n_rows == 3 && s.rows[0] == 1);
+        assert_sample(&s, 0, 0, 0, 1, 450, options[o]);
+        psd_store_close(&s);
+    }
+}
+
 static void assert_made_with(const PsdStore *s, const PsdOptions *options) {
     assert_true(s->options.hop == options->hop && s->options.limit == options->limit);
 }
@@ -268,7 +282,8 @@ static void manifests_that_do_not_fit_their_files(void **state) {
     expect_manifest_refused(HEAD "a.npy,0,S,99999,fm\n", &HOP, ":2: num_bins is 99999, but a.npy has rows of 450");
     expect_manifest_refused(HEAD "gone.npy,0,S,450,fm\n", &CROP, ":2: gone.npy: cannot open");
     expect_manifest_refused(HEAD "object.npy,0,S,1,fm\n", &CROP, ":2: object.npy: holds Python objects");
-    expect_manifest_refused(HEAD "zero.npy,0,S,0,fm\n", &CROP, ":2: row 0 of zero.npy: the row is empty");
+    expect_manifest_refused(HEAD "zero.npy,0,S,0,fm\n", &CROP, "manifest.csv: no row has the 200 bins of a sample");
+    expect_manifest_refused(HEAD "a.npy,0,S,0,fm\n", &CROP, ":2: num_bins is 0, but a.npy has rows of 450");
     expect_manifest_refused(HEAD "nan.npy,0,S,3,fm\n", &CROP, "row 0 of nan.npy: none of the row's 3 bins is finite");
     expect_manifest_refused(HEAD "scalar.npy,0,S,1,fm\n", &CROP, ":2: scalar.npy: has 0 dimensions");
     expect_manifest_refused(HEAD "a.npy,0,S,450,wifi\n", &CROP, ":2: label is 'wifi'");
@@ -389,6 +404,7 @@ int main(void) {
         cmocka_unit_test_setup(samples_are_the_manifests_rows, new_root),
         cmocka_unit_test_setup(hopping_gives_every_whole_chunk, new_root),
         cmocka_unit_test_setup(it_is_made_anew_only_if_need_be, new_root),
+        cmocka_unit_test_setup(rows_of_zero_width_have_no_sample, new_root),
         cmocka_unit_test_setup(options_that_are_not_asked_for_stay, new_root),
         cmocka_unit_test_setup(a_store_says_of_which_manifest_it_is, new_root),
         cmocka_unit_test_setup(a_store_itself_is_as_it_was_made, new_root),

@@ -953,7 +953,9 @@ static char *make_recordings(void) {
     for (int i = 0; i < SWEEPS * SWEEP_BINS; i++) sweeps[i] = (double)philox_normal(1, PURPOSE_TEST, 0, (uint64_t)i);
     for (int i = 0; i < SWEEPS; i++)
         sprintf(rows + strlen(rows), "r.npy,%d,%s,%d,%s\n", i, i % 2 ? "A" : "B", SWEEP_BINS, i % 4 / 2 ? "fm" : "dab");
+    sprintf(rows + strlen(rows), "zero.npy,0,A,0,fm\n"); /* row SWEEPS, without a sample */
     write_npy(directory, "r.npy", "<f8", sweeps, 2, SWEEPS, SWEEP_BINS);
+    write_npy(directory, "zero.npy", "<f8", sweeps, 2, 1, 0);
     write_text(manifest, "%s", rows);
     write_text(split, "{\"train\": [0, 1, 2, 3, 4, 5, 6, 7], \"val\": [8, 9, 10, 11], \"test\": [12, 13, 14, 15]}");
     PsdStore store;
@@ -1026,6 +1028,22 @@ static void rows_of_another_manifest_are_refused(void **state) {
     free(to);
     free(split);
     free(index);
+    free(run);
+}
+
+static void rows_without_samples_are_left_out(void **state) {
+    (void)state;
+    char *to = make_recordings(), *split = path_join(to, "zero.json");
+    char *run = xformat("finetune -m %s/m.csv --split %s --threads 1 --size tiny -b 4 --epochs 1 -o %s", to, split, to);
+    write_text(split, "{\"train\": [0, %d, 1, 2, 3], \"val\": [4], \"test\": []}", SWEEPS);
+    must("%s/2", run);
+    assert_contains(output, "1 rows of the split have no sample in the prepared data");
+    assert_contains(output, "; 4 to train on, 1 to validate on");
+    write_text(split, "{\"train\": [%d], \"val\": [4], \"test\": []}", SWEEPS);
+    assert_int_equal(psd("%s/3", run), 1);
+    assert_contains(output, "zero.json: no rows to train on");
+    free(to);
+    free(split);
     free(run);
 }
 
@@ -1179,6 +1197,7 @@ int main(void) {
         cmocka_unit_test(no_batch_has_the_sensor_left_out),
         cmocka_unit_test(few_shots_tune_what_was_trained_on_the_others),
         cmocka_unit_test(samples_are_what_the_checkpoint_records),
+        cmocka_unit_test(rows_without_samples_are_left_out),
         cmocka_unit_test(rows_of_another_manifest_are_refused),
         cmocka_unit_test(what_may_not_change_is_named),
         cmocka_unit_test(what_is_wrong_is_said),
