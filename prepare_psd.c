@@ -32,8 +32,7 @@ static int option_rows(Options *o, Option *rows) {
         ROW("output", 'o', OPTION_TEXT, &o->output, "data", 0, 0, "DIR",
             "gets manifest.csv, manifest.psd.safetensors, splits and doctor.json"),
         ROW("manifest", 0, OPTION_TEXT, &o->manifest, NULL, 0, 0, "PATH",
-            "make the splits and the store of this manifest, beside it, instead of a new one; copies are not looked "
-            "for"),
+            "make the splits and the store of this manifest, beside it, instead of a new one"),
         ROW("synthetic", 0, OPTION_TEXT, &o->synthetic, NULL, 0, 0, "DIR",
             "write made-up recordings into this folder, and nothing else"),
         ROW("sensors", 0, OPTION_INT, &o->sensors, "8", 1, 1e4, "N", "of the made-up recordings"),
@@ -79,8 +78,6 @@ static void check_options(Options *o, const Option *rows, int count) {
 
 /* ---- splits ---- */
 
-static const int SHOTS[] = {5, 10, 50, 100};
-
 typedef struct {
     const Options *options;
     const char *directory; /* of all splits */
@@ -88,7 +85,17 @@ typedef struct {
     json_t *report;
     uint64_t manifest_hash;
     int made;
+    int64_t dropped; /* rows of the last one that are left out as copies */
 } Splits;
+
+/* A sensor is not left out where another has its recordings; the reference leaves them in. */
+static void drop_copies(Splits *s, const char *name, PsdSplit *splits, int64_t n) {
+    for (int64_t i = 0; i < n && !s->options->compat; i++)
+        s->dropped += psd_split_drop_shared(&splits[i], s->groups->contents, s->groups->rows.n);
+    if (s->dropped)
+        printf("[Split] %s: %lld rows are left out: their files are copies of files in the test\n", name,
+               (long long)s->dropped);
+}
 
 /* What became of one: written and checked, or why it cannot be made; then one from before goes too. The index comes
  * last: of an interrupted run it names no manifest that a file was not made of. */
@@ -97,6 +104,8 @@ static void finish(Splits *s, const char *name, bool made, PsdSplit *splits, int
     char *path = path_join(s->directory, name);
     if (made) {
         if (!psd_doctor_splits(s->report, name, splits, n, s->groups, &error)) die("%s: %s", name, error.text);
+        json_object_set_new(json_object_get(json_object_get(s->report, "splits"), name), "copies_left_out",
+                            json_integer((json_int_t)s->dropped));
         s->made++;
     } else {
         printf("[Split] %s is not made: %s\n", name, why->text);
@@ -104,6 +113,7 @@ static void finish(Splits *s, const char *name, bool made, PsdSplit *splits, int
         if (unlink(path) && errno != ENOENT) die("cannot remove %s, which is old: %s", path, strerror(errno));
     }
     if (!psd_split_index_set(path, made ? s->manifest_hash : 0, &error)) die("%s", error.text);
+    s->dropped = 0;
     free(path);
 }
 
@@ -115,6 +125,7 @@ static void write_one(Splits *s, const char *kind, const int32_t *groups) {
     Error error;
     bool made = groups ? psd_split_grouped(rows, groups, seed, s->options->fraction, &split, &error)
                        : psd_split_pooled(rows, seed, s->options->fraction, &split, &error);
+    if (made && groups == rows->sensors) drop_copies(s, name, &split, 1);
     if (made && !psd_split_write(path, &split, &error)) die("%s", error.text);
     finish(s, name, made, &split, 1, &error);
     psd_split_free(&split);
@@ -130,9 +141,10 @@ static void write_by_sensor(Splits *s, bool few) {
     char *path = path_join(s->directory, name);
     PsdSplits splits;
     Error error;
-    bool made = few ? psd_split_few_shot(rows, seed, SHOTS, 4, o->loso_sensors, &splits, &error)
+    bool made = few ? psd_split_few_shot(rows, seed, PSD_SHOT_COUNTS, PSD_SHOTS, o->loso_sensors, &splits, &error)
                     : psd_split_sensors(rows, seed, o->fraction, o->loso_sensors, &splits, &error);
-    if (made && !psd_splits_write(path, rows, &splits, few ? SHOTS : NULL, &error)) die("%s", error.text);
+    if (made && !few) drop_copies(s, name, splits.splits, splits.sensors * splits.shots);
+    if (made && !psd_splits_write(path, rows, &splits, few ? PSD_SHOT_COUNTS : NULL, &error)) die("%s", error.text);
     finish(s, name, made, splits.splits, splits.sensors * splits.shots, &error);
     psd_splits_free(&splits);
     free(path);
@@ -142,10 +154,10 @@ static void write_by_sensor(Splits *s, bool few) {
 static void write_splits(const Options *o, const char *directory, const PsdGroups *groups, uint64_t manifest_hash,
                          json_t *report) {
     char *path = path_join(directory, "splits");
-    Splits s = {o, path, groups, report, manifest_hash, 0};
+    Splits s = {o, path, groups, report, manifest_hash, 0, 0};
     make_directories(path);
     write_one(&s, "pooled", NULL);
-    write_one(&s, "by_file", groups->contents ? groups->contents : groups->rows.files); /* copies stay together */
+    write_one(&s, "by_file", groups->contents); /* whole files: copies stay together */
     write_one(&s, "by_sensor", groups->rows.sensors);
     write_by_sensor(&s, false);
     write_by_sensor(&s, true);
@@ -223,11 +235,13 @@ static void make_data(const Options *o) {
         manifest = make_manifest(o, path, &scan);
     else if (!psd_manifest_read(path, &manifest, &error))
         die("%s", error.text);
+    int64_t lost = o->manifest ? psd_scan_copies(&manifest, path, (int)o->num_workers, &scan) : 0;
+    if (lost) printf("[Doctor] %lld files cannot be read: whether they are copies is not known\n", (long long)lost);
     uint64_t hash = hash_of(path);
     json_t *report = begin_report(directory, hash);
     if (!o->manifest) psd_doctor_files(report, &scan);
     psd_doctor_rows(report, &manifest);
-    PsdGroups groups = psd_groups_of(&manifest, o->manifest ? NULL : &scan);
+    PsdGroups groups = psd_groups_of(&manifest, &scan);
     write_splits(o, directory, &groups, hash, report);
     if (!psd_store_open(&store, path, &o->hop, &o->limit, (int)o->num_workers, &error)) die("%s", error.text);
     json_object_set_new(report, "samples", json_integer((json_int_t)store.n));

@@ -12,12 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/psd_manifest.h"
 #include "train/estimate.h"
 #include "train/log.h"
 #include "train/stop.h"
 #include "train_psd.h"
-
-static const char *const class_names[PSD_CLASSES] = {"dab", "dvbt", "fm", "gsm", "lte", "tetra"};
 
 /* ---- model ---- */
 
@@ -231,7 +230,7 @@ static Said said_of(const PsdStore *store, const Dataset *samples, const float *
     }
     s.of = (Predictions){.n = n,
                          .classes = PSD_CLASSES,
-                         .class_names = class_names,
+                         .class_names = PSD_LABEL_NAMES,
                          .logits = s.logits,
                          .truth = s.truth,
                          .ids = s.ids,
@@ -269,7 +268,7 @@ static double judge(const Training *t, const float *outputs, int64_t n, double *
                metrics_confusion_add(confusion, PSD_CLASSES, &data->store.labels[psd_dataset_sample(t->validation, i)],
                                      &said, 1, &error);
     }
-    if (!fine || !metrics_scores(confusion, PSD_CLASSES, class_names, each, &scores, &error))
+    if (!fine || !metrics_scores(confusion, PSD_CLASSES, PSD_LABEL_NAMES, each, &scores, &error))
         warn("%s", error.text); /* logits that are not finite: the loss says so too */
     values[0] = scores.macro.f1;
     return -values[0];
@@ -300,7 +299,7 @@ static void weigh_classes(const PsdRun *o, Data *data) {
     for (int c = 0; c < PSD_CLASSES; c++) data->class_weights[c] = (float)weights[c];
     if (!data->made_up) printf("[Data] training samples (class weights):");
     for (int c = 0; c < PSD_CLASSES && !data->made_up; c++)
-        printf(" %s %lld (%.4f)%s", class_names[c], (long long)counts[c], (double)data->class_weights[c],
+        printf(" %s %lld (%.4f)%s", PSD_LABEL_NAMES[c], (long long)counts[c], (double)data->class_weights[c],
                c + 1 < PSD_CLASSES ? "," : "\n");
     samples->close(samples);
 }

@@ -169,9 +169,6 @@ static bool run_stages(const Place *at, Device **device, Evaluation *result) {
 
 /* ---- few shots ---- */
 
-static const int shots[] = {5, 10, 50, 100};
-enum { SHOTS = sizeof shots / sizeof *shots };
-
 /* A draw of the shots for this seed, in a file that is made if it is not there. free() */
 static char *draw_shots(const PsdRun *o, int64_t seed) {
     char *directory = path_join(o->train.output_dir, "splits");
@@ -194,8 +191,9 @@ static char *draw_shots(const PsdRun *o, int64_t seed) {
     PsdRows rows = {s->n_rows, PSD_CLASSES, labels, sensors, files, s->sensor_names};
     PsdSplits splits;
     Error error;
-    if (!psd_split_few_shot(&rows, (uint32_t)seed, shots, SHOTS, 0, &splits, &error) ||
-        !psd_splits_write(path, &rows, &splits, shots, &error) || !psd_split_index_set(path, s->manifest_hash, &error))
+    if (!psd_split_few_shot(&rows, (uint32_t)seed, PSD_SHOT_COUNTS, PSD_SHOTS, 0, &splits, &error) ||
+        !psd_splits_write(path, &rows, &splits, PSD_SHOT_COUNTS, &error) ||
+        !psd_split_index_set(path, s->manifest_hash, &error))
         die("%s: %s", path, error.text);
     psd_splits_free(&splits);
     psd_data_close(&data);
@@ -210,9 +208,9 @@ static bool run_shot(const PsdRun *o, const Place *at, int k, int64_t repeat, De
                      Evaluation *result) {
     PsdRun with = *o;
     with.sensor = at->sensor;
-    with.shots = shots[k];
+    with.shots = PSD_SHOT_COUNTS[k];
     with.train.seed += repeat;
-    char *to = xformat("%s/shots_%d_seed_%lld", at->directory, shots[k], (long long)with.train.seed);
+    char *to = xformat("%s/shots_%d_seed_%lld", at->directory, PSD_SHOT_COUNTS[k], (long long)with.train.seed);
     char *from = best_of(at->directory, "finetune"), *last = path_join(to, "last");
     char *split = repeat ? draw_shots(&with, with.train.seed) : xstrdup(o->split);
     Line tune = line_of(&with, FINETUNE, split, at->sensor), judge = line_of(&with, EVALUATE, split, at->sensor);
@@ -229,7 +227,7 @@ static bool run_shot(const PsdRun *o, const Place *at, int k, int64_t repeat, De
         go_on = carry_out(&judge, device, result);
     else
         line_free(&judge);
-    *fold = (FoldResult){at->sensor, shots[k], with.train.seed, result};
+    *fold = (FoldResult){at->sensor, PSD_SHOT_COUNTS[k], with.train.seed, result};
     free(split);
     free(last);
     free(from);
@@ -242,9 +240,9 @@ static bool run_shot(const PsdRun *o, const Place *at, int k, int64_t repeat, De
 static bool run_few_shots(const PsdRun *o, const Place *at, Device **device, FoldResult *folds, Evaluation *results,
                           int *n) {
     bool go_on = true;
-    for (int k = 0; k < SHOTS && go_on; k++) {
-        if (!rows_of(o, o->split, at->sensor, shots[k], PSD_TEST)) {
-            printf("[Run] %s: %d rows a class leave none to test on: left out\n", at->sensor, shots[k]);
+    for (int k = 0; k < PSD_SHOTS && go_on; k++) {
+        if (!rows_of(o, o->split, at->sensor, PSD_SHOT_COUNTS[k], PSD_TEST)) {
+            printf("[Run] %s: %d rows a class leave none to test on: left out\n", at->sensor, PSD_SHOT_COUNTS[k]);
             continue;
         }
         for (int64_t r = 0; r < o->repeats && go_on; r++, ++*n)
@@ -279,13 +277,13 @@ static bool run_sensors(const PsdRun *o, Device **device) {
     bool few = !strcmp(o->protocol, "fewshot_loso"), go_on = true;
     const char *split = few ? o->loso_split : o->split;
     Sensors s = sensors_open(o, split);
-    size_t most = (size_t)s.chosen * (few ? SHOTS * (size_t)o->repeats : 1);
+    size_t most = (size_t)s.chosen * (few ? PSD_SHOTS * (size_t)o->repeats : 1);
     FoldResult *folds = xcalloc(most + 1, sizeof *folds);
     Evaluation *results = xcalloc(most + 1, sizeof *results);
     int n = 0;
     Error error;
     check_stages(&(Place){o, o->train.output_dir, split, s.names[0]});
-    for (int k = 0; few && k < SHOTS; k++) rows_of(o, o->split, s.names[0], shots[k], PSD_TRAIN);
+    for (int k = 0; few && k < PSD_SHOTS; k++) rows_of(o, o->split, s.names[0], PSD_SHOT_COUNTS[k], PSD_TRAIN);
     for (int i = 0; i < s.chosen && go_on; i++) {
         char *directory = path_join(o->train.output_dir, s.names[i]);
         Place at = {o, directory, split, s.names[i]};

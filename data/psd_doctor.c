@@ -153,7 +153,6 @@ void psd_doctor_rows(json_t *report, const PsdManifest *m) {
 
 PsdGroups psd_groups_of(const PsdManifest *m, const PsdScan *scan) {
     PsdGroups g = {.rows = psd_manifest_rows(m)};
-    if (!scan) return g;
     int32_t *of_file = xmalloc((size_t)m->n_files * sizeof *of_file);
     int f = 0;
     for (int64_t i = 0; i < scan->n && f < m->n_files; i++) /* the manifest's files are some of these, in this order */
@@ -187,7 +186,7 @@ bool psd_doctor_splits(json_t *report, const char *name, const PsdSplit *splits,
     for (int64_t i = 0; i < n; i++) {
         if (!psd_split_check(&splits[i], g->rows.n, error)) return false;
         files += leaks(&splits[i], g->rows.files, g->rows.n);
-        if (g->contents) contents += leaks(&splits[i], g->contents, g->rows.n);
+        contents += leaks(&splits[i], g->contents, g->rows.n);
         for (int part = 0; part < PSD_PARTS; part++) rows[part] += splits[i].parts[part].n;
     }
     printf("[Split] %s: ", name);
@@ -200,7 +199,7 @@ bool psd_doctor_splits(json_t *report, const char *name, const PsdSplit *splits,
     json_t *entry =
         json_pack("{s:I, s:I, s:I, s:I, s:I}", "splits", (json_int_t)n, "train", (json_int_t)rows[PSD_TRAIN], "val",
                   (json_int_t)rows[PSD_VAL], "test", (json_int_t)rows[PSD_TEST], "files_leaking", (json_int_t)files);
-    if (g->contents) set_count(entry, "contents_leaking", contents);
+    set_count(entry, "contents_leaking", contents);
     json_t *all = json_object_get(report, "splits");
     if (!all) json_object_set_new(report, "splits", all = json_object());
     json_object_set_new(all, name, entry);

@@ -16,9 +16,9 @@ void psd_doctor_rows(json_t *report, const PsdManifest *manifest);
  * part as well are counted. */
 typedef struct {
     PsdRows rows;
-    int32_t *contents; /* [rows] the same number for files of the same bytes; NULL: not known */
+    int32_t *contents; /* [rows] the same number for files of the same bytes */
 } PsdGroups;
-PsdGroups psd_groups_of(const PsdManifest *manifest, const PsdScan *scan); /* scan may be NULL */
+PsdGroups psd_groups_of(const PsdManifest *manifest, const PsdScan *scan);
 void psd_groups_free(PsdGroups *groups);
 
 /* A split, or (n > 1) those of sensors, under the name of their file. */

@@ -297,6 +297,27 @@ bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, 
     return fine;
 }
 
+int64_t psd_scan_copies(const PsdManifest *m, const char *manifest_path, int n_threads, PsdScan *scan) {
+    int64_t lost = 0;
+    *scan = (PsdScan){xcalloc((size_t)m->n_files, sizeof *scan->files), m->n_files, false};
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads) reduction(+ : lost)
+    for (int64_t i = 0; i < scan->n; i++) {
+        PsdFile *file = &scan->files[i];
+        char *path = psd_manifest_file(manifest_path, m->file_paths[i]), *bytes;
+        size_t size;
+        file->path = xstrdup(m->file_paths[i]);
+        file->hash = (uint64_t)i; /* another one for each */
+        if (read_file(path, &bytes, &size, NULL)) {
+            file->hash = hash_bytes(HASH_START, bytes, size);
+            free(bytes);
+        } else
+            lost++;
+        free(path);
+    }
+    find_duplicates(scan);
+    return lost;
+}
+
 void psd_scan_close(PsdScan *scan) {
     for (int64_t i = 0; i < scan->n; i++) {
         free(scan->files[i].path);

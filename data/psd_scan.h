@@ -35,6 +35,9 @@ typedef struct {
  * the reference has it. Frequencies are those of a file NAME.csv with the columns begin_freq and end_freq, else the
  * name's, SpectrumBands_LOW_HIGH_. A file that is no array of numbers with rows and bins is an error. */
 bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, Error *error);
+/* The files of a manifest, for what is a copy of what: path, hash and same_as. Those that cannot be read, of which it
+ * returns the number, are copies of none. */
+int64_t psd_scan_copies(const PsdManifest *manifest, const char *manifest_path, int n_threads, PsdScan *scan);
 /* Whether a file's rows go into the manifest: those that are kept, and with `compat` those of zero width, which the
  * reference numbers too. */
 bool psd_scan_lists(const PsdScan *scan, const PsdFile *file);

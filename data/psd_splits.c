@@ -10,6 +10,7 @@
 
 #include "data/text_file.h"
 
+const int PSD_SHOT_COUNTS[PSD_SHOTS] = {5, 10, 50, 100};
 static const double SHARES[PSD_PARTS] = {0.70, 0.15, 0.15};
 
 /* ---- the Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998) ---- */
@@ -464,6 +465,22 @@ int64_t psd_split_shared_groups(const PsdSplit *split, const int32_t *groups, in
     for (int64_t i = 0; i < count; i++) shared += (parts[i] & (parts[i] - 1)) != 0;
     free(parts);
     return shared;
+}
+
+int64_t psd_split_drop_shared(PsdSplit *split, const int32_t *groups, int64_t n) {
+    bool *tested = xcalloc((size_t)group_count(groups, n), sizeof *tested);
+    int64_t dropped = 0;
+    for (int64_t i = 0; i < split->parts[PSD_TEST].n; i++) tested[groups[split->parts[PSD_TEST].at[i]]] = true;
+    for (int part = PSD_TRAIN; part <= PSD_VAL; part++) {
+        PsdIds *ids = &split->parts[part];
+        int64_t kept = 0;
+        for (int64_t i = 0; i < ids->n; i++)
+            if (!tested[groups[ids->at[i]]]) ids->at[kept++] = ids->at[i];
+        dropped += ids->n - kept;
+        ids->n = kept;
+    }
+    free(tested);
+    return dropped;
 }
 
 /* ---- JSON ---- */

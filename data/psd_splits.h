@@ -49,6 +49,8 @@ bool psd_split_grouped(const PsdRows *rows, const int32_t *groups, uint32_t seed
  * by the seed, or of all (0). */
 bool psd_split_sensors(const PsdRows *rows, uint32_t seed, double fraction, int64_t sensors, PsdSplits *splits,
                        Error *error);
+enum { PSD_SHOTS = 4 };
+extern const int PSD_SHOT_COUNTS[PSD_SHOTS]; /* 5, 10, 50, 100: the reference's */
 /* For each sensor and each of shots[n_shots]: so many rows of each class to train on, the others to test on, no
  * validation. A class with no more rows than that has none in the test. */
 bool psd_split_few_shot(const PsdRows *rows, uint32_t seed, const int *shots, int64_t n_shots, int64_t sensors,
@@ -60,6 +62,9 @@ void psd_splits_free(PsdSplits *splits);
 bool psd_split_check(const PsdSplit *split, int64_t n, Error *error);
 /* How many groups have rows in more than one part. */
 int64_t psd_split_shared_groups(const PsdSplit *split, const int32_t *groups, int64_t n);
+
+/* Takes rows out of the parts to train and to validate on whose group has rows in the test; how many. */
+int64_t psd_split_drop_shared(PsdSplit *split, const int32_t *groups, int64_t n);
 
 /* JSON, to the byte what the reference's json.dump writes; shots is NULL but for few-shot splits. */
 bool psd_split_write(const char *path, const PsdSplit *split, Error *error);

@@ -321,8 +321,12 @@ static void the_doctor_finds_what_is_wrong(void **state) {
         json_integer_value(json_object_get(json_object_get(json_object_get(report, "sensors"), "B"), "gsm")), 24);
     /* The copy is in the test when B is left out, and what it was copied from is when A is. */
     assert_int_equal(split_number(report, "loso_seed42_frac1.0.json", "files_leaking"), 0);
-    assert_int_equal(split_number(report, "loso_seed42_frac1.0.json", "contents_leaking"), 2);
-    assert_contains(said, "; 2 files of the test have copies in another part");
+    assert_int_equal(split_number(report, "loso_seed42_frac1.0.json", "contents_leaking"), 0);
+    assert_int_equal(split_number(report, "loso_seed42_frac1.0.json", "copies_left_out"), 24);
+    assert_contains(said,
+                    "loso_seed42_frac1.0.json: 24 rows are left out: their files are copies of files in the test");
+    prepare("--manifest ill/data/manifest.csv"); /* the same without a scan */
+    assert_contains(said, "loso_seed42_frac1.0.json: 24 rows are left out");
     prepare("--manifest ill/data/manifest.csv --fraction 0.5"); /* adds to what is known of the manifest */
     json_decref(report);
     report = report_of("ill/data/doctor.json");
@@ -330,16 +334,22 @@ static void the_doctor_finds_what_is_wrong(void **state) {
     assert_int_equal(json_array_size(json_object_get(report, "left_out")), 1);
     assert_true(split_number(report, "loso_seed42_frac1.0.json", "train") >
                 split_number(report, "loso_seed42_frac0.5.json", "train"));
-    for (int seed = 0; seed < 8; seed++) { /* by file, copies stay together */
+    json_int_t left_out = 0;
+    for (int seed = 0; seed < 8; seed++) { /* by file, copies stay together; by sensor they are not trained on */
         char *again = xformat("--input ill --output ill/data --seed %d", seed);
         char *name = xformat("by_file_seed%d_frac1.0.json", seed);
         prepare(again);
         json_decref(report);
         report = report_of("ill/data/doctor.json");
         assert_int_equal(split_number(report, name, "contents_leaking"), 0);
+        free(name);
+        name = xformat("by_sensor_seed%d_frac1.0.json", seed);
+        assert_int_equal(split_number(report, name, "contents_leaking"), 0);
+        left_out += split_number(report, name, "copies_left_out");
         free(again);
         free(name);
     }
+    assert_true(left_out > 0);
     json_decref(report);
     prepare("--input ill --output ill/compat --compat"); /* rows of zero width are numbered, and split */
     report = report_of("ill/compat/doctor.json");
@@ -349,7 +359,15 @@ static void the_doctor_finds_what_is_wrong(void **state) {
     assert_int_equal(json_integer_value(json_object_get(report, "rows")), known + 2 + 449); /* two are of no class */
     assert_int_equal(json_integer_value(json_object_get(report, "samples")), known + 2);
     assert_int_equal(split_number(report, "loso_seed42_frac1.0.json", "test"), known + 449);
+    assert_int_equal(split_number(report, "loso_seed42_frac1.0.json", "contents_leaking"), 2);
+    assert_contains(said, "; 2 files of the test have copies in another part");
     json_decref(report);
+    char *copy = path_join(root, BANDS "B/Feb_9/copy_gsm_.npy"); /* what is gone is like nothing else */
+    assert_int_equal(remove(copy), 0);
+    prepare("--manifest ill/data/manifest.csv");
+    assert_contains(said, "[Doctor] 1 files cannot be read: whether they are copies is not known");
+    assert_null(strstr(said, "rows are left out: their files are copies"));
+    free(copy);
 }
 
 static void splits_that_cannot_be_made_are_told_of(void **state) {

@@ -567,8 +567,21 @@ static void files_that_are_wrong_are_refused(void **state) {
     assert_contains(error.text, "/nowhere/s.json: cannot open");
 }
 
+static void rows_of_groups_in_the_test_are_dropped(void **state) {
+    (void)state;
+    static const int32_t groups[] = {0, 1, 0, 2, 1, 3, 2, 4};
+    int64_t train[] = {7, 0, 1, 5}, val[] = {2, 3}, test[] = {4, 6};
+    PsdSplit s = {{{train, 4}, {val, 2}, {test, 2}}};
+    assert_int_equal(psd_split_drop_shared(&s, groups, 8), 2);
+    BEGINS(&s.parts[PSD_TRAIN], 3, 7, 0, 5);
+    BEGINS(&s.parts[PSD_VAL], 1, 2);
+    BEGINS(&s.parts[PSD_TEST], 2, 4, 6);
+    assert_int_equal(psd_split_drop_shared(&s, groups, 8), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_of_groups_in_the_test_are_dropped),
         cmocka_unit_test(pooled_splits_are_the_references),
         cmocka_unit_test(splits_by_sensor_are_the_references),
         cmocka_unit_test(few_shot_splits_are_the_references),
