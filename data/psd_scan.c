@@ -358,7 +358,7 @@ PsdManifest psd_scan_manifest(const PsdScan *scan) {
         if (!m.n_sensors || strcmp(m.sensor_names[m.n_sensors - 1], file->sensor))
             m.sensor_names[m.n_sensors++] = xstrdup(file->sensor);
         for (int64_t row = 0; row < file->rows; row++)
-            if (!file->snr || !isnan(file->snr[row])) add_row(&m, file, row, scan->compat);
+            if (file->fate == PSD_ZERO_WIDTH || !isnan(file->snr[row])) add_row(&m, file, row, scan->compat);
     }
     return m;
 }

@@ -37,7 +37,7 @@ static json_t *index_read(const char *path, Error *error) {
 
 static bool index_write(const char *path, const json_t *index, Error *error) {
     char *text = json_dumps(index, JSON_INDENT(1));
-    if (!text) die("out of memory for %s", path);
+    if (!text) return error_set(error, "out of memory for %s", path);
     bool fine = file_write_atomic(path, text, strlen(text), error);
     free(text);
     return fine;
