@@ -4,7 +4,7 @@
     python3 tests/reference/bench_cpu.py build/release/tests/bench_step [threads [repeats [WORD]]]
 
 A step is forward, backward, gradient norm and clip, AdamW. Ours and theirs take turns, so that both see the same machine.
-WORD: only the steps with this in their name.
+WORD: only the steps with this in their name. FLIM has to be asked for: a step takes seconds.
 The TTS batch is padded for PyTorch as the reference implementation pads it; ours packs it. Where there are two ways to
 write a model in PyTorch, both are timed and the faster one is in the table.
 """
@@ -16,6 +16,7 @@ import sys
 import time
 from functools import partial
 
+import flim_torch as flim
 import psd_torch as psd
 import torch
 import torch.nn.functional as F
@@ -110,6 +111,17 @@ def psd_case(task, size, b):
     return f"PSD {size} {task}, B={b}", f"psd_{task} {size} {b}", builds
 
 
+def flim_step(b, channels_last):
+    """No dropout."""
+    x, targets = torch.rand(b, 2, flim.BINS, flim.SIDE, flim.SIDE), torch.randint(2, (b,)).float()
+    layout = torch.channels_last_3d if channels_last else torch.contiguous_format
+    return flim.Flim().to(memory_format=layout), [x.to(memory_format=layout), targets]
+
+
+def flim_case(b):
+    return f"FLIM, B={b}", f"flim {b}", [partial(flim_step, b, channels_last) for channels_last in (False, True)]
+
+
 def stepper(model, batch):
     for p in model.parameters():
         if p.dim() > 1:
@@ -164,6 +176,8 @@ def main():
         psd_case("pretrain", "small", 64),
         psd_case("finetune", "small", 64),
     ]
+    if "FLIM" in word:
+        cases.append(flim_case(4))
     model_name = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
     print(f"{model_name}, {threads} threads, PyTorch {torch.__version__} eager float32, median of {repeats} steps after a warm-up")
     print(f"{'step':28} {'ours s':>9} {'PyTorch s':>10} {'PyTorch/ours':>13} {'GFLOP/s':>8}")

@@ -7,7 +7,8 @@ A step is forward, backward, gradient norm and clip, AdamW (fused on PyTorch's s
 implementation does, and, as its best batching, gets utterances of similar length; ours packs the same utterances. Prints a
 table, and writes gpu_NAME.json and gpu_NAME.md into the folder; with a WORD only the steps with this in their name, and
 gpu_NAME_WORD. Without torch only our side is timed. Where there are two ways to write a model in PyTorch, both are timed,
-eager and compiled, and the faster one is in the table.
+eager and compiled, and the faster one is in the table. FLIM has to be asked for by this word: PyTorch in bfloat16, float16
+and float32 with TF32, each with channels first and last, after cuDNN's search for the fastest convolutions.
 
 BENCH_START is put before the program, if it is set; BENCH_SECONDS (400) is when PyTorch's side stops starting new cases: a
 case that it has not reached is in the table as such.
@@ -79,7 +80,7 @@ def stepper(model, batch, dtype, compiled, device="cuda"):
             torch.cuda.synchronize()
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device, dtype):
+        with torch.autocast(device, dtype, enabled=dtype != torch.float32):
             loss = loss_of(*batch)
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)
@@ -108,7 +109,7 @@ def time_theirs(build, dtype, compiled):
     try:
         torch.manual_seed(0)
         model, batch = build()
-        step = stepper(model, batch, dtype, compiled)
+        step = stepper(model, batch, getattr(torch, dtype), compiled)
         for _ in range(3):
             step()
         return statistics.median(step() for _ in range(REPEATS)), None
@@ -121,9 +122,9 @@ def time_theirs(build, dtype, compiled):
         torch.cuda.empty_cache()
 
 
-def ours(program, arguments):
+def ours(program, arguments, device="amp"):
     """Median seconds of a step, its FLOPs, who computed, and the profile's rows; or why not."""
-    command = os.environ.get("BENCH_START", "").split() + [program, "amp", "0", str(REPEATS), *arguments.split()]
+    command = os.environ.get("BENCH_START", "").split() + [program, device, "0", str(REPEATS), *arguments.split()]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
         why = f"exit status {run.returncode}: {(run.stderr or run.stdout).strip()}"
@@ -162,6 +163,13 @@ def psd_case(task, size, b):
     return f"PSD {size} {task}, B={b}", f"psd_{task} {size} {b}", builds
 
 
+def flim_cases(b):
+    """One for each type of PyTorch's arithmetic; ours has float32 and the card's 16-bit type."""
+    builds = [lambda: peer.flim_step(b, channels_last=False), lambda: peer.flim_step(b, channels_last=True)]
+    names = {"bfloat16": "PyTorch bfloat16", "float16": "PyTorch float16", "float32": "float32 (PyTorch: TF32)"}
+    return [(f"FLIM, B={b}, {name}", f"flim {b}", builds, dtype) for dtype, name in names.items()]
+
+
 def profile_table(profile, peak, bandwidth):
     """Each operation beside what limits it: the larger of its shares of the FLOP rate and of the bandwidth."""
     lines = ["| operation | calls | ms | TFLOP/s | GB/s | of peak |", "|---|---|---|---|---|---|"]
@@ -179,7 +187,7 @@ def main():
     if torch is not None and not torch.cuda.is_available():
         sys.exit("bench_gpu.py: this torch sees no GPU; a Python without torch times our side alone")
     name = torch.cuda.get_device_name(0) if torch else ask_driver("name")
-    dtype = torch and (torch.bfloat16 if torch.cuda.get_device_capability(0) >= (8, 0) else torch.float16)
+    half = "float16" if torch and torch.cuda.get_device_capability(0) < (8, 0) else "bfloat16"
     full = (1280, 24, 20, 12000, 8192)
     pool = sorted(utterances(256, 1), key=lambda u: u[1])
     cases = [
@@ -191,11 +199,16 @@ def main():
         psd_case("finetune", "medium", 512),
     ]
     word = sys.argv[3] if len(sys.argv) > 3 else ""
+    cases = [(*case, half) for case in cases] + (flim_cases(64) if "FLIM" in word else [])
     cases = [case for case in cases if word in case[0]]
+    if torch is not None:
+        torch.backends.cudnn.benchmark = True
+        torch.set_float32_matmul_precision("high")  # TF32, as convolutions have it by default
     rows = []
-    for label, arguments, _ in cases:
-        rows.append({"step": label, "ours": ours(program, arguments)})
-    for row, (_, _, builds) in zip(rows, cases):
+    for label, arguments, _, dtype in cases:
+        mine = ours(program, arguments, "cuda" if dtype == "float32" else "amp")
+        rows.append({"step": label, "peer": dtype, "ours": mine})
+    for row, (_, _, builds, dtype) in zip(rows, cases):
         for kind in ("eager", "compiled"):
             row[kind + "_s"], row[kind + "_missing"] = theirs(builds, dtype, kind == "compiled")
         print(row["step"], row["ours"].get("seconds"), row["eager_s"], row["compiled_s"], flush=True)
@@ -204,7 +217,6 @@ def main():
     bandwidth = copy_bandwidth() if torch else stated
     peer_text = "no PyTorch"
     if torch is not None:
-        half = str(dtype).removeprefix("torch.")
         peer_text = f"PyTorch {torch.__version__} ({half} autocast, SDPA, fused AdamW), CUDA {torch.version.cuda}"
     device = next((r["ours"]["device"] for r in rows if "device" in r["ours"]), "")
     text = [
@@ -222,8 +234,9 @@ def main():
         missing = ["failed", r["eager_missing"], r["compiled_missing"]]
         cells = [f"{t * 1e3:.2f}" if t else why for t, why in zip(times, missing)]
         cells += [f"{t / mine:.2f}" if t and mine else "-" for t in times[1:]]
-        r["mfu"] = r["ours"]["flops"] / mine / peak if mine else None
-        cells.append(f"{r['mfu']:.1%}" if mine else "-")
+        # The peak is of 16-bit arithmetic.
+        r["mfu"] = r["ours"]["flops"] / mine / peak if mine and r["peer"] != "float32" else None
+        cells.append(f"{r['mfu']:.1%}" if r["mfu"] else "-")
         text.append(f"| {r['step']} | " + " | ".join(cells) + " |")
     for r in rows:
         text += ["", f"## {r['step']}: where our time goes", ""]
