@@ -41,7 +41,7 @@ static Line line_of(const PsdRun *o, Command command, const char *split, const c
     if (trains && psd_given(o, "encoder")) add(&line, "--encoder", "%s", o->encoder);
     if (trains && (psd_given(o, "seed") || o->shots)) add(&line, "--seed", "%lld", (long long)o->train.seed);
     if (trains) add(&line, "--resume", "auto");
-    if (trains && o->hop) add(&line, "--hop", "%s", "");
+    if (trains && psd_given(o, "hop")) add(&line, o->hop ? "--hop" : "--hop=false", "%s", "");
     if (trains && psd_given(o, "limit")) add(&line, "--limit", "%.17g", o->limit);
     if (strcmp(o->train.device, "auto")) add(&line, "--device", "%s", o->train.device);
     if (o->train.threads) add(&line, "--threads", "%lld", (long long)o->train.threads);

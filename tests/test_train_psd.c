@@ -1004,6 +1004,9 @@ static void samples_are_what_the_checkpoint_records(void **state) {
     assert_contains(output, "was made without --hop, with --limit 3, not with --hop, with --limit 5");
     must("evaluate -m %s/m.csv %s --checkpoint %s/4/last -o %s/e", to, options, to, to);
     assert_contains(output, "is made anew, with --hop, with --limit 5");
+    assert_int_equal(psd("run -m %s/m.csv %s --size tiny --scratch --hop=false -o %s/r", to, options, to), 1);
+    assert_contains(output, "is made anew, without --hop, with --limit 5"); /* its stages are told */
+    assert_contains(output, "8 samples to train on are fewer than one batch of 512");
     free(train);
     free(options);
     free(to);
