@@ -2,9 +2,9 @@
  * in one file beside it, so that they are read once: cells/ has cells.flim.safetensors, made anew when a name, size or
  * time of a file is another.
  *
- * The donor is the folder, less a leading "isolated_cells_". In a name like d01m2_act_cell_7.npy the class is what
- * comes first of "_in" (0, inactive) and "_act" (1, active), in this order; what is before it is the field of view: m2,
- * with the prefix d01. Names are unique only together with their folder.
+ * The donor is the folder, less a leading "isolated_cells_". A name with "_in" is of an inactive cell (0), else
+ * one with "_act" of an active cell (1); what is before that is the field of view, with a prefix: d01m2_act_cell_7.npy
+ * is of field m2, prefix d01. Names are unique only together with their folder.
  *
  * Tensors: counts U8 or U16 [n, T, H, W], the smaller that holds the greatest; footprint U8 [n, H, W]; I32 [n] label,
  * donor, field, size, peak, same_as; F64 [n] photons, entropy. The metadata hold "donors", "fields" and "files", JSON
