@@ -365,6 +365,55 @@ void unfold_backward(Device *device, Tensor dx, Tensor dy, Window window) {
              bytes_of(dx) + bytes_of(dy), device, dx, dy, window);
 }
 
+int convolution_positions(Convolution c, int axis) {
+    return (int)(((int64_t)c.in[axis] + 2 * (int64_t)c.padding[axis] - c.taps[axis]) / c.stride[axis]) + 1;
+}
+
+/* Dies unless `in` T [S in positions, C], `out` T [S out positions, O] and w T [O, C taps] fit together. Returns the
+ * multiply-adds of one channel with another: pairs of a position and a tap that sees one of the sample, not padding. */
+static double check_conv3d(const char *op, const char *out_name, Tensor out, Tensor in, DType type, Tensor w,
+                           Convolution c) {
+    int64_t rows = 1, positions = 1, taps = 1;
+    double pairs = 1;
+    for (int i = 0; i < 3; i++) {
+        if (c.in[i] <= 0 || c.taps[i] <= 0 || c.stride[i] <= 0 || c.padding[i] < 0 ||
+            c.in[i] + 2 * (int64_t)c.padding[i] < c.taps[i])
+            die("%s: %d taps, stride %d, padding %d have no position in %d along %c", op, c.taps[i], c.stride[i],
+                c.padding[i], c.in[i], "thw"[i]);
+        rows *= c.in[i], taps *= c.taps[i], positions *= convolution_positions(c, i);
+        pairs *= pairs_inside((Window){c.in[i], c.taps[i], c.stride[i], c.padding[i]});
+    }
+    expect(op, "x", in, type, -1, -1);
+    if (in.dims[0] % rows)
+        die("%s: the %lld rows of x are no samples of %d x %d x %d", op, (long long)in.dims[0], c.in[0], c.in[1],
+            c.in[2]);
+    expect(op, out_name, out, type, in.dims[0] / rows * positions, -1);
+    expect(op, "w", w, type, out.dims[1], in.dims[1] * taps);
+    return (double)(in.dims[0] / rows) * pairs * (double)in.dims[1] * (double)out.dims[1];
+}
+
+void conv3d_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, Convolution convolution) {
+    const char *op = "conv3d_forward";
+    double pairs = check_conv3d(op, "y", y, x, activation_type(device, op, "x", x), w, convolution);
+    expect_optional(op, "bias", bias, x.dtype, y.dims[1], 0);
+    DISPATCH(conv3d_forward, 2 * pairs + (tensor_given(bias) ? (double)tensor_numel(y) : 0),
+             bytes_of(x) + bytes_of(y) + bytes_of(w) + bytes_of(bias), device, y, x, w, bias, convolution);
+}
+
+void conv3d_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
+                     Convolution convolution) {
+    const char *op = "conv3d_backward";
+    double pairs = check_conv3d(op, "dy", dy, x, activation_type(device, op, "x", x), w, convolution);
+    expect_optional(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
+    expect(op, "dw", dw, DTYPE_F32, w.dims[0], w.dims[1]);
+    expect_optional(op, "dbias", dbias, DTYPE_F32, dy.dims[1], 0);
+    bool both = tensor_given(dx), summed = tensor_given(dbias);
+    DISPATCH(conv3d_backward, (both ? 4 : 2) * pairs + (summed ? (double)tensor_numel(dy) : 0),
+             bytes_of(dy) + bytes_of(x) + 2 * (bytes_of(dw) + bytes_of(dbias)) +
+                 (both ? bytes_of(dx) + bytes_of(w) : 0),
+             device, dx, dw, dbias, dy, x, w, convolution);
+}
+
 static void check_batchnorm(const Device *device, const char *op, Tensor y, Tensor x, Tensor mean, Tensor variance,
                             const char *variance_name, Tensor gain) {
     expect(op, "x", x, activation_type(device, op, "x", x), -1, -1);

@@ -48,6 +48,12 @@ typedef struct {
     int taps, stride, padding;
 } Window;
 
+/* A convolution over samples of in[0] x in[1] x in[2] positions (t, h, w; w runs fastest), each a row of channels, with
+ * `padding` positions of zeros before and behind each axis. */
+typedef struct {
+    int in[3], taps[3], stride[3], padding[3];
+} Convolution;
+
 /* A stretch of the flat parameter buffer that the optimizer treats alike. What no segment covers (frozen rows, padding
  * between tensors) takes no part in the norm and is never changed. */
 typedef struct {
@@ -140,6 +146,16 @@ int64_t window_positions(Window window);
 void unfold_forward(Device *device, Tensor y, Tensor x, Window window);
 /* dx = the sum over all windows that a row is in, in the order of the taps. */
 void unfold_backward(Device *device, Tensor dx, Tensor dy, Window window);
+
+/* How many positions the windows take along an axis: (in + 2 padding - taps) / stride + 1, rounded down. */
+int convolution_positions(Convolution convolution, int axis);
+/* y[s, p, o] = bias[o] + the sum over channels c and taps k of w[o, c, k] x[s, p stride - padding + k, c], without the
+ * taps that see no position of the sample. x T [S in positions, C]; y T [S out positions, O]; w T [O, C taps], torch's
+ * [O, C, t, h, w] row by row; bias T [O], optional. */
+void conv3d_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, Convolution convolution);
+/* dx (optional); dw f32 [O, C taps] and dbias f32 [O] (optional) are accumulated. */
+void conv3d_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
+                     Convolution convolution);
 
 /* Batch normalisation (Ioffe and Szegedy, 2015) of columns: y = (x - mean) rstd gain + bias, eps 1e-5, with the mean
  * and the biased variance of the N >= 2 rows. x, y T [N, C]; mean, rstd, gain, bias f32 [C]. running_mean and

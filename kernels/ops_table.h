@@ -27,6 +27,8 @@
     X(attention_backward)                                                                                              \
     X(unfold_forward)                                                                                                  \
     X(unfold_backward)                                                                                                 \
+    X(conv3d_forward)                                                                                                  \
+    X(conv3d_backward)                                                                                                 \
     X(batchnorm_forward)                                                                                               \
     X(batchnorm_apply)                                                                                                 \
     X(batchnorm_backward)                                                                                              \

@@ -127,6 +127,8 @@ static void run_every_operation(Device *device, float p) {
     Tensor logit_bias = arena_1d(&arena, DTYPE_F32, V), hidden = arena_2d(&arena, DTYPE_F32, N, V);
     Window window = {3, 2, 1, 0};
     Tensor unfolded = arena_2d(&arena, DTYPE_F32, N / 3 * window_positions(window), 2 * C);
+    Convolution convolution = {{1, 2, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}};
+    Tensor square = arena_2d(&arena, DTYPE_F32, C, C);
     Tensor means = arena_2d(&arena, DTYPE_F32, N / 3, C);
     for (int i = 0; i < 3; i++) wide[i] = arena_1d(&arena, DTYPE_F32, 100);
     Dropout drop = {p, 1, 2, uploaded(&arena, offsets, 1).data};
@@ -155,6 +157,8 @@ static void run_every_operation(Device *device, float p) {
     attention_backward(device, dqkv, y, qkv, y, lse, sequences, attention, drop);
     unfold_forward(device, unfolded, x, window);
     unfold_backward(device, z, unfolded, window);
+    conv3d_forward(device, y, x, square, bias, convolution);
+    conv3d_backward(device, z, square, bias, y, x, square, convolution);
     batchnorm_forward(device, y, gain, bias, tensor_none(), tensor_none(), x, gain, bias, 0.1f);
     batchnorm_apply(device, y, x, gain, bias, gain, bias);
     batchnorm_backward(device, z, gain, bias, y, x, gain, bias, gain);

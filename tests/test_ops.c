@@ -453,6 +453,92 @@ static void windows(void **state) {
     everywhere(check_windows);
 }
 
+/* Convolutions. */
+
+static int64_t volume(const int sizes[3]) { return (int64_t)sizes[0] * sizes[1] * sizes[2]; }
+
+/* Splits a row of samples of sizes[0] x sizes[1] x sizes[2] into its sample and indices. */
+static int64_t split(int64_t row, const int sizes[3], int64_t at[3]) {
+    for (int i = 2; i >= 0; i--) {
+        at[i] = row % sizes[i];
+        row /= sizes[i];
+    }
+    return row;
+}
+
+/* The row of x that tap `tap` of position `row` sees; -1: none. */
+static int64_t row_seen(Convolution c, const int out[3], int64_t row, int64_t tap) {
+    int64_t at[3], taps[3], seen = split(row, out, at);
+    split(tap, c.taps, taps);
+    for (int i = 0; i < 3; i++) {
+        int64_t to = at[i] * c.stride[i] - c.padding[i] + taps[i];
+        if (to < 0 || to >= c.in[i]) return -1;
+        seen = seen * c.in[i] + to;
+    }
+    return seen;
+}
+
+/* Both passes against their definition. The convolution is linear in x, w and bias each, so these are also what finite
+ * differences would give, without their error. */
+static void check_conv3d(Rig *rig, int64_t samples, int64_t in, int64_t out, bool whole, Convolution c) {
+    int sizes[3] = {convolution_positions(c, 0), convolution_positions(c, 1), convolution_positions(c, 2)};
+    int64_t taps = volume(c.taps), rows = samples * volume(c.in), tall = samples * volume(sizes);
+    Tensor x = normal(rig, rows, in), w = normal(rig, out, in * taps), bias = normal(rig, out, 0);
+    Tensor y = poisoned(rig, tall, out), dy = normal(rig, tall, out), dx = poisoned(rig, rows, in);
+    Tensor dw = normal(rig, out, in * taps), dbias = normal(rig, out, 0);
+    double *wy = doubles(rig, tall * out), *wdx = doubles(rig, rows * in), pairs = 0;
+    double *wdw = widened(rig, dw), *wdbias = widened(rig, dbias);
+    for (int64_t row = 0; row < tall; row++) {
+        for (int64_t o = 0; o < out; o++) {
+            wy[row * out + o] += whole ? (double)floats(bias)[o] : 0;
+            wdbias[o] += (double)floats(dy)[row * out + o];
+        }
+        for (int64_t tap = 0; tap < taps; tap++) {
+            int64_t seen = row_seen(c, sizes, row, tap);
+            if (seen < 0) continue;
+            pairs++;
+            for (int64_t o = 0; o < out; o++)
+                for (int64_t i = 0; i < in; i++) {
+                    double up = (double)floats(dy)[row * out + o], number = (double)floats(x)[seen * in + i];
+                    double weight = (double)floats(w)[(o * in + i) * taps + tap];
+                    wy[row * out + o] += weight * number;
+                    wdx[seen * in + i] += weight * up;
+                    wdw[(o * in + i) * taps + tap] += number * up;
+                }
+        }
+    }
+    double forward = rig->device->counters[OP_conv3d_forward].flops;
+    double backward = rig->device->counters[OP_conv3d_backward].flops;
+    conv3d_forward(rig->device, y, x, w, whole ? bias : tensor_none(), c);
+    conv3d_backward(rig->device, whole ? dx : tensor_none(), dw, whole ? dbias : tensor_none(), dy, x, w, c);
+    expect(rig, "conv3d_forward y", y, wy, sum_error(in * taps, 1));
+    if (whole) expect(rig, "conv3d_backward dx", dx, wdx, sum_error(out * taps, 0));
+    expect(rig, "conv3d_backward dw", dw, wdw, sum_error(tall, 1));
+    if (whole) expect(rig, "conv3d_backward dbias", dbias, wdbias, sum_error(tall, 1));
+    double products = pairs * (double)in * (double)out, added = whole ? (double)(tall * out) : 0;
+    assert_true(rig->device->counters[OP_conv3d_forward].flops - forward == 2 * products + added);
+    assert_true(rig->device->counters[OP_conv3d_backward].flops - backward == (whole ? 4 : 2) * products + added);
+}
+
+static void check_convolutions(Rig *rig) {
+    Convolution network = {{128, 21, 21}, {3, 3, 3}, {1, 2, 2}, {1, 1, 1}}; /* the first of FLIM's second block */
+    assert_int_equal(convolution_positions(network, 0), 128);
+    assert_int_equal(convolution_positions(network, 1), 11);
+    check_conv3d(rig, 0, 3, 4, true, network);
+    check_conv3d(rig, 2, 2, 32, false, (Convolution){{20, 3, 3}, {7, 1, 1}, {1, 1, 1}, {3, 0, 0}}); /* the stem */
+    check_conv3d(rig, 2, 32, 32, true, (Convolution){{12, 3, 3}, {3, 1, 1}, {2, 1, 1}, {1, 0, 0}});
+    check_conv3d(rig, 1, 32, 64, true, (Convolution){{5, 7, 7}, {3, 3, 3}, {1, 2, 2}, {1, 1, 1}});
+    check_conv3d(rig, 1, 64, 32, true, (Convolution){{4, 5, 5}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}});
+    check_conv3d(rig, 3, 32, 64, true, (Convolution){{4, 5, 6}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}});
+    check_conv3d(rig, 2, 5, 7, true, (Convolution){{6, 5, 9}, {2, 3, 1}, {3, 2, 4}, {0, 1, 0}}); /* rows unseen */
+    check_conv3d(rig, 1, 1, 1, false, (Convolution){{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}});
+}
+
+static void convolutions(void **state) {
+    (void)state;
+    everywhere(check_convolutions);
+}
+
 static void check_mean_rows(Rig *rig) {
     static const int64_t sizes[][3] = {{1, 1, 1}, {3, 13, 256}, {5, 101, 37}};
     for (int i = 0; i < 3; i++) {
@@ -1602,6 +1688,19 @@ static void wrong_window(Rig *r) { unfold_forward(r->device, normal(r, 1, 14), n
 static void wrong_windows(Rig *r) {
     unfold_backward(r->device, normal(r, 8, 2), normal(r, 8, 6), (Window){4, 3, 2, 1});
 }
+static void wrong_convolution(Rig *r) {
+    conv3d_forward(r->device, normal(r, 1, 1), normal(r, 8, 1), normal(r, 1, 9), tensor_none(),
+                   (Convolution){{2, 2, 2}, {1, 3, 3}, {1, 1, 1}, {0, 1, 0}});
+}
+static void wrong_samples(Rig *r) {
+    conv3d_forward(r->device, normal(r, 7, 1), normal(r, 7, 1), normal(r, 1, 1), tensor_none(),
+                   (Convolution){{2, 2, 2}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}});
+}
+static void wrong_taps(Rig *r) {
+    Tensor w = normal(r, 2, 4), x = normal(r, 8, 2);
+    conv3d_backward(r->device, tensor_none(), w, tensor_none(), x, x, w,
+                    (Convolution){{2, 2, 2}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}});
+}
 static void wrong_length(Rig *r) { mean_rows_forward(r->device, normal(r, 2, 3), normal(r, 7, 3), 3); }
 static void wrong_batch(Rig *r) {
     Tensor x = normal(r, 1, 4), c = normal(r, 4, 0);
@@ -1640,6 +1739,9 @@ static const WrongCall wrong_calls[] = {
     {wrong_segment, "global_norm: segment 1 is 5 .. 11, the buffer has 10 elements"},
     {wrong_window, "unfold_forward: 7 taps, stride 1, padding 2 have no position in sequences of 2 rows"},
     {wrong_windows, "unfold_backward: dy is f32 [8, 6], expected f32 [4, 6]"},
+    {wrong_convolution, "conv3d_forward: 3 taps, stride 1, padding 0 have no position in 2 along w"},
+    {wrong_samples, "conv3d_forward: the 7 rows of x are no samples of 2 x 2 x 2"},
+    {wrong_taps, "conv3d_backward: w is f32 [2, 4], expected f32 [2, 2]"},
     {wrong_length, "mean_rows_forward: the 7 rows of x are no sequences of 3"},
     {wrong_batch, "batchnorm_forward: the batch has 1 rows, expected at least 2"},
     {wrong_running, "batchnorm_forward: running_var is none, expected f32 [4]"},
@@ -1715,6 +1817,7 @@ int main(void) {
         cmocka_unit_test(layernorm),
         cmocka_unit_test(residual_layernorm),
         cmocka_unit_test(windows),
+        cmocka_unit_test(convolutions),
         cmocka_unit_test(mean_rows),
         cmocka_unit_test(batchnorm),
         cmocka_unit_test(gelu),

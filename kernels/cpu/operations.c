@@ -4,6 +4,7 @@
 #include "kernels/cpu/attention.c"
 #include "kernels/cpu/batchnorm.c"
 #include "kernels/cpu/contrastive.c"
+#include "kernels/cpu/conv3d.c"
 #include "kernels/cpu/convolution.c"
 #include "kernels/cpu/cross_entropy.c"
 #include "kernels/cpu/elementwise.c"

@@ -46,6 +46,9 @@ uint64_t gemm_fingerprint(Device *device, const void *data, size_t bytes);
 #ifdef __cplusplus
 }
 
+/* dbias [columns] += the sums of dy's columns: linear.cu. */
+void add_column_sums(Device *device, float *dbias, Tensor dy);
+
 /* gemm_own for one type: gemm_<type>.cu. */
 template <class T> void gemm_of(Device *device, const Gemm &gemm);
 extern template void gemm_of<float>(Device *device, const Gemm &gemm); /* there, and nowhere else */

@@ -43,37 +43,6 @@ __global__ void __launch_bounds__(256) column_sums(Output<float> output, const T
     output.write(blockIdx.y, 0, (int)(first + threadIdx.x), total);
 }
 
-/* dbias += column sums of dy, in two stages where one would not occupy the card. It is a pass over dy of its own: the
- * library can sum columns beside the dw product, but overwrites, and promises neither f32 nor an order of additions. */
-void add_column_sums(Device *device, float *dbias, Tensor dy) {
-    int64_t rows = dy.dims[0], columns = dy.dims[1];
-    if (rows == 0 || columns == 0) return;
-    Output<float> output = {}, part = {};
-    output.m = part.m = 1;
-    output.n = part.n = (int)columns;
-    output.sums = dbias;
-    output.packs = packs_fit(4, columns, dbias);
-    part.overwrite = true, part.packs = columns % 4 == 0;
-    with_type(dy.dtype, [&](auto zero) {
-        typedef decltype(zero) T;
-        const T *x = (const T *)dy.data;
-        with_width<Vector<T>::SIZE>(packs_fit(Vector<T>::SIZE, columns, x), [&](auto width) {
-            constexpr int W = decltype(width)::value;
-            int64_t across = ceil_div(columns, 32 * W), wanted = 4 * cuda_state(device)->n_multiprocessors / across,
-                    most = ceil_div(rows, 64), parts = wanted < most ? wanted : most;
-            parts = parts < 1 ? 1 : parts > 1024 ? 1024 : parts;
-            int64_t each = ceil_div(rows, parts);
-            parts = ceil_div(rows, each);
-            if (parts > 1) part.sums = (float *)cuda_scratch(device, (size_t)(parts * columns) * sizeof(float));
-            dim3 grid(grid_of("linear_backward", across), (unsigned)parts);
-            cuda_check(gpu_launch(column_sums<W, T>, grid, 256, 0, cuda_stream(device), parts > 1 ? part : output, x,
-                                  rows, each),
-                       "the sums of columns");
-            if (parts > 1) launch_add_parts(device, output, part.sums, (int)parts, Finish<float>());
-        });
-    });
-}
-
 /* *sum += a mixture of each 16 bits of x and their index: the order of the additions does not matter. Bytes: 2 n. */
 __global__ void __launch_bounds__(256) add_fingerprint(unsigned long long *sum, const uint16_t *x, int64_t n) {
     unsigned long long own = 0;
@@ -139,6 +108,37 @@ void add_parameter_gradients(Device *device, Tensor dw, Tensor dbias, Tensor dy,
 }
 
 } // namespace
+
+/* dbias += column sums of dy, in two stages where one would not occupy the card. It is a pass over dy of its own: the
+ * library can sum columns beside the dw product, but overwrites, and promises neither f32 nor an order of additions. */
+void add_column_sums(Device *device, float *dbias, Tensor dy) {
+    int64_t rows = dy.dims[0], columns = dy.dims[1];
+    if (rows == 0 || columns == 0) return;
+    Output<float> output = {}, part = {};
+    output.m = part.m = 1;
+    output.n = part.n = (int)columns;
+    output.sums = dbias;
+    output.packs = packs_fit(4, columns, dbias);
+    part.overwrite = true, part.packs = columns % 4 == 0;
+    with_type(dy.dtype, [&](auto zero) {
+        typedef decltype(zero) T;
+        const T *x = (const T *)dy.data;
+        with_width<Vector<T>::SIZE>(packs_fit(Vector<T>::SIZE, columns, x), [&](auto width) {
+            constexpr int W = decltype(width)::value;
+            int64_t across = ceil_div(columns, 32 * W), wanted = 4 * cuda_state(device)->n_multiprocessors / across,
+                    most = ceil_div(rows, 64), parts = wanted < most ? wanted : most;
+            parts = parts < 1 ? 1 : parts > 1024 ? 1024 : parts;
+            int64_t each = ceil_div(rows, parts);
+            parts = ceil_div(rows, each);
+            if (parts > 1) part.sums = (float *)cuda_scratch(device, (size_t)(parts * columns) * sizeof(float));
+            dim3 grid(grid_of("linear_backward", across), (unsigned)parts);
+            cuda_check(gpu_launch(column_sums<W, T>, grid, 256, 0, cuda_stream(device), parts > 1 ? part : output, x,
+                                  rows, each),
+                       "the sums of columns");
+            if (parts > 1) launch_add_parts(device, output, part.sums, (int)parts, Finish<float>());
+        });
+    });
+}
 
 void gemm_prepare(Device *device) {
     if (cuda_state(device)->library || !LOOK_FOR_LIBRARY) return;

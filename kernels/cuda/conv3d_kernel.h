@@ -1,0 +1,393 @@
+/* Three-dimensional convolutions as matrix products whose left side is never stored ("implicit GEMM"): a row of it is a
+ * window of x, taps times channels numbers, and what brings its tiles into shared memory finds each chunk of channels
+ * where it lies in x. Tiles, rings of stages and products are those of gemm_kernel.h.
+ *
+ *   forward    y  [positions, O]   = windows of x  [positions, taps C]  times w  [taps C, O]
+ *   data       dx [positions, C]   = windows of dy [positions, taps O]  times w' [taps O, C], the taps turned around
+ *   weights    dw [taps C, O]     += windows of x, transposed           times dy [positions, O]
+ *
+ * With a stride, a position of x is seen by every stride-th tap of an axis only, and which ones depends on the
+ * position's remainder by the stride. So the data's gradient is one product for each combination of remainders, each
+ * with its own positions and taps, and none multiplies by zeros that a stride would put between rows of dy.
+ *
+ * Weights come in torch's order, [O, C, taps]; a copy with the channels innermost, some 100,000 numbers, is made for
+ * each call, and dw is put back into it. The sum over positions, which is long, is shared among blocks; their parts are
+ * added in their order: the same bits every time.
+ *
+ * FLOPs: 2 positions taps C O for each of the three, those of padding included. Bytes from memory, at least: x and y
+ * once. A block reads 128 + N numbers for 128 N products a k, of which those of x come from L2 about once a tap. */
+#ifndef KERNELS_CUDA_CONV3D_KERNEL_H
+#define KERNELS_CUDA_CONV3D_KERNEL_H
+
+#include "kernels/cuda/conv3d.h"
+#include "kernels/cuda/gemm_kernel.h"
+
+namespace {
+
+/* Shared memory: STAGES (M + N) 64 bytes: 40 KB and 36 KB. */
+struct NarrowTile {
+    static constexpr int M = 128, N = 32, THREADS = 128, WARPS_N = 1, STAGES = 4;
+};
+struct WideTile {
+    static constexpr int M = 128, N = 64, THREADS = 128, WARPS_N = 2, STAGES = 3;
+};
+
+/* n / divisor for n < 2^31 without a division (Granlund and Montgomery, 1994). */
+struct Divider {
+    uint32_t divisor, multiplier, shift;
+    GPU_INLINE int divide(int n) const { return (int)((__umulhi((uint32_t)n, multiplier) + (uint32_t)n) >> shift); }
+};
+
+Divider divider_of(int divisor) {
+    Divider d = {(uint32_t)divisor, 0, 0};
+    while ((int64_t)1 << d.shift < divisor) d.shift++;
+    d.multiplier = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << d.shift) - d.divisor)) / d.divisor + 1);
+    return d;
+}
+
+/* Along one axis: row i of the product is output first + step i; its tap j sees input stride i + base + j, and has the
+ * weights of torch's tap first_tap + step_tap j. */
+struct Axis {
+    int rows, first, step, outputs, inputs, stride, base, taps, first_tap, step_tap, all_taps;
+};
+
+/* Of a product. `channels`: of what the windows see. */
+struct Windows {
+    Axis t, h, w;
+    Divider rows_t, rows_h, rows_w;
+    int channels;
+    int k, rows; /* numbers of a window; windows of all samples */
+};
+
+/* A row of the product: its sample, and indices along the axes. */
+struct Place {
+    int sample, t, h, w;
+    GPU_INLINE Place(const Windows &windows, int row) {
+        int plane = windows.rows_w.divide(row), volume = windows.rows_h.divide(plane);
+        sample = windows.rows_t.divide(volume);
+        w = row - plane * windows.w.rows;
+        h = plane - volume * windows.h.rows;
+        t = volume - sample * windows.t.rows;
+    }
+    GPU_INLINE int output(const Windows &v) const {
+        return ((sample * v.t.outputs + v.t.first + t * v.t.step) * v.h.outputs + v.h.first + h * v.h.step) *
+                   v.w.outputs +
+               v.w.first + w * v.w.step;
+    }
+};
+
+/* What a window sees with its first taps; `row` of the inputs may be negative. */
+struct Corner {
+    int t, h, w, row;
+    GPU_INLINE Corner() {}
+    GPU_INLINE Corner(const Windows &v, int row_of_product, int end) {
+        Place place(v, row_of_product);
+        t = row_of_product < end ? place.t * v.t.stride + v.t.base : -(1 << 30); /* sees nothing */
+        h = place.h * v.h.stride + v.h.base;
+        w = place.w * v.w.stride + v.w.base;
+        row = ((place.sample * v.t.inputs + t) * v.h.inputs + h) * v.w.inputs + w;
+    }
+};
+
+/* Where in a window: k counts taps, and channels fastest. */
+struct Tap {
+    int t, h, w, channel;
+    GPU_INLINE Tap(const Windows &v, int k) : t(0), h(0), w(0), channel(0) { advance(v, k); }
+    GPU_INLINE void advance(const Windows &v, int k) {
+        channel += k;
+        while (channel >= v.channels) {
+            channel -= v.channels;
+            if (++w < v.w.taps) continue;
+            w = 0;
+            if (++h < v.h.taps) continue;
+            h = 0, t++;
+        }
+    }
+    GPU_INLINE bool sees(const Windows &v, const Corner &c) const {
+        return t < v.t.taps && (unsigned)(c.t + t) < (unsigned)v.t.inputs &&
+               (unsigned)(c.h + h) < (unsigned)v.h.inputs && (unsigned)(c.w + w) < (unsigned)v.w.inputs;
+    }
+    GPU_INLINE int64_t index(const Windows &v, const Corner &c) const {
+        return (int64_t)(c.row + (t * v.h.inputs + h) * v.w.inputs + w) * v.channels + channel;
+    }
+};
+
+/* One chunk of a window, from `tap` on: copied as it is where channels are whole chunks, else number by number. */
+template <class T>
+GPU_INLINE void load_chunk(T *to, const T *x, const Windows &v, const Corner &corner, Tap tap, bool aligned) {
+    if (aligned) {
+        bool inside = tap.sees(v, corner);
+        copy_async_16(to, inside ? x + tap.index(v, corner) : x, inside ? 16 : 0);
+        return;
+    }
+    Vector<T> numbers;
+#pragma unroll
+    for (int j = 0; j < Vector<T>::SIZE; j++) {
+        numbers[j] = tap.sees(v, corner) ? x[tap.index(v, corner)] : from_float<T>(0.0f);
+        tap.advance(v, 1);
+    }
+    store_vector(to, numbers);
+}
+
+/* Brings tiles of windows along k into shared memory, as Source does of a matrix: M windows, 4 chunks of each. */
+template <class T, class Tile> struct WindowSource {
+    static constexpr int ROWS = Tile::THREADS / CHUNKS_ALONG_K, EACH = Tile::M / ROWS;
+    const T *x;
+    Corner corners[EACH];
+    Tap tap; /* of this thread's chunks in the next tile */
+    bool aligned;
+
+    GPU_INLINE WindowSource(const T *x, const Windows &v, int row, bool aligned)
+        : x(x), tap(v, threadIdx.x % CHUNKS_ALONG_K * Vector<T>::SIZE), aligned(aligned) {
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            corners[i] = Corner(v, row + (int)threadIdx.x / CHUNKS_ALONG_K + i * ROWS, v.rows);
+    }
+
+    GPU_INLINE void load_tile(T *tile, const Windows &v) {
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            load_chunk(tile + chunk_place<CHUNKS_ALONG_K>(threadIdx.x / CHUNKS_ALONG_K + i * ROWS,
+                                                          threadIdx.x % CHUNKS_ALONG_K) *
+                                  Vector<T>::SIZE,
+                       x, v, corners[i], tap, aligned);
+        tap.advance(v, DEPTH<T>);
+    }
+};
+
+/* The same across k, for the weights' gradient, whose k are the rows: DEPTH windows, M numbers of each. */
+template <class T, class Tile> struct ColumnSource {
+    static constexpr int CHUNKS = Tile::M / Vector<T>::SIZE, ROWS = Tile::THREADS / CHUNKS, EACH = DEPTH<T> / ROWS;
+    const T *x;
+    Tap tap; /* of this thread's chunks */
+    int row, end;
+    bool aligned;
+
+    GPU_INLINE ColumnSource(const T *x, const Windows &v, int column, int begin, int end, bool aligned)
+        : x(x), tap(v, column + threadIdx.x % CHUNKS * Vector<T>::SIZE), row(begin + (int)threadIdx.x / CHUNKS),
+          end(end), aligned(aligned) {}
+
+    GPU_INLINE void load_tile(T *tile, const Windows &v) {
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            load_chunk(tile +
+                           chunk_place<CHUNKS>(threadIdx.x / CHUNKS + i * ROWS, threadIdx.x % CHUNKS) * Vector<T>::SIZE,
+                       x, v, Corner(v, row + i * ROWS, end), tap, aligned);
+        row += DEPTH<T>;
+    }
+};
+
+/* The walk along k of a block, as in multiply: load(slot) brings the next step's tiles, add(slot) multiplies them. */
+template <class T, class Tile, class Load, class Add> GPU_INLINE void walk(int steps, Load load, Add add) {
+    constexpr int STAGE = (Tile::M + Tile::N) * DEPTH<T>;
+    DYNAMIC_SHARED(T, shared);
+    auto load_step = [&](int step) {
+        if (step < steps) load(shared + step % Tile::STAGES * STAGE);
+        copy_async_commit(); /* also an empty group: the wait below counts steps */
+    };
+    for (int step = 0; step < Tile::STAGES - 1; step++) load_step(step);
+    for (int step = 0; step < steps; step++) {
+        copy_async_wait<Tile::STAGES - 2>();
+        __syncthreads();
+        load_step(step + Tile::STAGES - 1);
+        add(shared + step % Tile::STAGES * STAGE);
+    }
+    copy_async_wait<0>();
+}
+
+/* output [all rows, n] = windows of x times w [n, k]; the rows that this product has. Grid: tiles, those of the same
+ * windows side by side. */
+template <class T, class Tile>
+__global__ void __launch_bounds__(Tile::THREADS)
+    convolve(Output<T> output, const T *x, const T *w, Windows v, bool x_aligned, bool w_aligned) {
+    only_where_used<T>();
+    constexpr int X_SIZE = Tile::M * DEPTH<T>;
+    int tiles_n = (output.n + Tile::N - 1) / Tile::N;
+    int row = blockIdx.x / tiles_n * Tile::M, column = blockIdx.x % tiles_n * Tile::N;
+    WindowSource<T, Tile> a(x, v, row, x_aligned);
+    Source<T, Tile::N, Tile::THREADS, true> b(w, column, output.n, v.k, 0, v.k);
+    Products<T, Tile, true, true> products;
+    walk<T, Tile>((v.k + DEPTH<T> - 1) / DEPTH<T>,
+                  [&](T *slot) {
+                      a.load_tile(slot, v);
+                      b.load_tile(slot + X_SIZE, w_aligned);
+                  },
+                  [&](const T *slot) { products.add(slot, slot + X_SIZE); });
+    products.each([&](int i, int j, auto sums) {
+        if (row + i < v.rows) output.write(0, Place(v, row + i).output(v), column + j, sums);
+    });
+}
+
+/* output [parts, k of a window, n] = windows of x, transposed, times dy [rows, n], each over `part` rows. Grid: tiles x
+ * parts of the rows. */
+template <class T, class Tile>
+__global__ void __launch_bounds__(Tile::THREADS)
+    convolve_weights(Output<T> output, const T *x, const T *dy, Windows v, int part, bool x_aligned, bool dy_aligned) {
+    only_where_used<T>();
+    constexpr int X_SIZE = Tile::M * DEPTH<T>;
+    int tiles_n = (output.n + Tile::N - 1) / Tile::N;
+    int row = blockIdx.x / tiles_n * Tile::M, column = blockIdx.x % tiles_n * Tile::N;
+    int begin = blockIdx.y * part, end = min(v.rows - begin, part) + begin;
+    ColumnSource<T, Tile> a(x, v, row, begin, end, x_aligned);
+    Source<T, Tile::N, Tile::THREADS, false> b(dy, column, output.n, v.rows, begin, end);
+    Products<T, Tile, false, false> products;
+    walk<T, Tile>((end - begin + DEPTH<T> - 1) / DEPTH<T>,
+                  [&](T *slot) {
+                      a.load_tile(slot, v);
+                      b.load_tile(slot + X_SIZE, dy_aligned);
+                  },
+                  [&](const T *slot) { products.add(slot, slot + X_SIZE); });
+    products.each([&](int i, int j, auto sums) { output.write(blockIdx.y, row + i, column + j, sums); });
+}
+
+/* Torch's index of output `out`, input `in` and the tap that a product's k has. */
+GPU_INLINE int64_t torch_index(const Windows &v, const Tap &tap, int64_t out, int64_t in, int64_t inputs) {
+    int t = v.t.first_tap + v.t.step_tap * tap.t, h = v.h.first_tap + v.h.step_tap * tap.h;
+    int w = v.w.first_tap + v.w.step_tap * tap.w;
+    return (((out * inputs + in) * v.t.all_taps + t) * v.h.all_taps + h) * v.w.all_taps + w;
+}
+
+/* to [n, k] = a product's weights. The columns n are torch's outputs, or its inputs if `turned`. Grid: n k / 256. */
+template <class T>
+__global__ void __launch_bounds__(256) order_weights(T *to, const T *from, int n, Windows v, bool turned) {
+    int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x;
+    if (at >= (int64_t)n * v.k) return;
+    int column = (int)(at / v.k);
+    Tap tap(v, (int)(at - (int64_t)column * v.k));
+    to[at] = from[turned ? torch_index(v, tap, tap.channel, column, n)
+                         : torch_index(v, tap, column, tap.channel, v.channels)];
+}
+
+/* dw += the sum of the parts, [parts, k, n], in their order. Grid: n k / 256. Bytes: 4 n k (parts + 2). */
+__global__ void __launch_bounds__(256) add_weights(float *dw, const float *from, int parts, int n, Windows v) {
+    int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x, size = (int64_t)n * v.k;
+    if (at >= size) return;
+    float sum = from[at];
+    for (int part = 1; part < parts; part++) sum += from[part * size + at];
+    int k = (int)(at / n);
+    Tap tap(v, k);
+    dw[torch_index(v, tap, at - (int64_t)k * n, tap.channel, v.channels)] += sum;
+}
+
+/* ---- the host's half ---- */
+
+Axis forward_axis(Convolution c, int i) {
+    int positions = convolution_positions(c, i);
+    return {positions, 0, 1, positions, c.in[i], c.stride[i], -c.padding[i], c.taps[i], 0, 1, c.taps[i]};
+}
+
+/* Of the data's gradient: the positions p for which p + padding has this remainder by the stride, and its taps, the
+ * last first, so that they see positions of dy in ascending order. */
+Axis backward_axis(Convolution c, int i, int remainder) {
+    int stride = c.stride[i], first = ((remainder - c.padding[i]) % stride + stride) % stride;
+    int rows = (c.in[i] - first + stride - 1) / stride, taps = (c.taps[i] - remainder + stride - 1) / stride;
+    if (rows < 0) rows = 0;
+    if (taps < 0) taps = 0;
+    int newest = (first + c.padding[i] - remainder) / stride; /* that the first row's first tap sees */
+    return {rows,
+            first,
+            stride,
+            c.in[i],
+            convolution_positions(c, i),
+            1,
+            newest - (taps - 1),
+            taps,
+            remainder + (taps - 1) * stride,
+            -stride,
+            c.taps[i]};
+}
+
+Windows windows_of(const char *op, Axis t, Axis h, Axis w, int64_t channels, int64_t samples) {
+    int64_t k = (int64_t)t.taps * h.taps * w.taps * channels, rows = samples * t.rows * h.rows * w.rows;
+    int64_t inputs = samples * t.inputs * h.inputs * w.inputs;
+    int64_t outputs = samples * t.outputs * h.outputs * w.outputs;
+    if (k > INT32_MAX - 1024 || rows > INT32_MAX - 1024 || inputs > INT32_MAX || outputs > INT32_MAX)
+        die("%s: %lld windows of %lld numbers are too many", op, (long long)rows, (long long)k);
+    auto divider = [](int n) { return divider_of(n > 0 ? n : 1); };
+    return {t, h, w, divider(t.rows), divider(h.rows), divider(w.rows), (int)channels, (int)k, (int)rows};
+}
+
+int64_t samples_of(Tensor x, Convolution c) { return x.dims[0] / ((int64_t)c.in[0] * c.in[1] * c.in[2]); }
+
+template <class T, class Tile> constexpr size_t SHARED_BYTES = Tile::STAGES *(Tile::M + Tile::N) * DEPTH<T> * sizeof(T);
+
+/* One product of forward or data's gradient; w is torch's. */
+template <class T>
+void launch_convolve(Device *device, const char *op, Tensor y, Tensor x, Tensor w, Tensor bias, const Windows &v,
+                     bool turned) {
+    int n = (int)y.dims[1];
+    if (v.rows == 0 || n == 0) return;
+    T *weights = (T *)cuda_scratch(device, (size_t)n * (size_t)v.k * sizeof(T));
+    if (v.k)
+        cuda_check(gpu_launch(order_weights<T>, grid_of(op, ceil_div((int64_t)n * v.k, 256)), 256, 0,
+                              cuda_stream(device), weights, (const T *)w.data, n, v, turned),
+                   op);
+    Output<T> output = {};
+    output.c = (T *)y.data, output.bias = (const T *)bias.data;
+    output.m = (int)y.dims[0], output.n = n;
+    output.packs = packs_fit(4, n, y.data);
+    bool x_aligned = packs_fit(Vector<T>::SIZE, v.channels, x.data), w_aligned = v.k % Vector<T>::SIZE == 0;
+    auto launch = [&](auto tile) {
+        using Tile = decltype(tile);
+        cuda_check(gpu_launch(convolve<T, Tile>, grid_of(op, ceil_div(v.rows, Tile::M) * ceil_div(n, Tile::N)),
+                              Tile::THREADS, SHARED_BYTES<T, Tile>, cuda_stream(device), output, (const T *)x.data,
+                              (const T *)weights, v, x_aligned, w_aligned),
+                   op);
+    };
+    if (n <= NarrowTile::N)
+        launch(NarrowTile());
+    else
+        launch(WideTile());
+}
+
+} // namespace
+
+template <class T> void Conv3d<T>::forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, Convolution c) {
+    const char *op = "conv3d_forward";
+    Windows v = windows_of(op, forward_axis(c, 0), forward_axis(c, 1), forward_axis(c, 2), x.dims[1], samples_of(x, c));
+    launch_convolve<T>(device, op, y, x, w, bias, v, false);
+}
+
+template <class T> void Conv3d<T>::backward_data(Device *device, Tensor dx, Tensor dy, Tensor w, Convolution c) {
+    const char *op = "conv3d_backward";
+    for (int i = 0; i < c.stride[0] * c.stride[1] * c.stride[2]; i++) {
+        Axis h = backward_axis(c, 1, i / c.stride[2] % c.stride[1]), width = backward_axis(c, 2, i % c.stride[2]);
+        Axis t = backward_axis(c, 0, i / c.stride[2] / c.stride[1]);
+        Windows v = windows_of(op, t, h, width, dy.dims[1], samples_of(dx, c));
+        launch_convolve<T>(device, op, dx, dy, w, tensor_none(), v, true);
+    }
+}
+
+template <class T> void Conv3d<T>::backward_weights(Device *device, Tensor dw, Tensor dy, Tensor x, Convolution c) {
+    const char *op = "conv3d_backward";
+    using Tile = std::conditional_t<sizeof(T) == 4, WideTile, NarrowTile>; /* f32 adds four columns a thread */
+    Windows v = windows_of(op, forward_axis(c, 0), forward_axis(c, 1), forward_axis(c, 2), x.dims[1], samples_of(x, c));
+    int n = (int)dy.dims[1];
+    if (v.rows == 0 || n == 0 || v.k == 0) return;
+    auto launch = [&](auto tile) {
+        using Chosen = decltype(tile);
+        int64_t tiles = ceil_div(v.k, Chosen::M) * ceil_div(n, Chosen::N), longest = ceil_div(v.rows, 8 * DEPTH<T>);
+        int64_t parts = ceil_div(4 * cuda_state(device)->n_multiprocessors, tiles);
+        if (parts > longest) parts = longest;
+        int part = (int)(ceil_div(ceil_div(v.rows, parts), DEPTH<T>) * DEPTH<T>);
+        parts = ceil_div(v.rows, part);
+        Output<T> output = {};
+        output.sums = (float *)cuda_scratch(device, (size_t)parts * (size_t)v.k * (size_t)n * sizeof(float));
+        output.m = v.k, output.n = n;
+        output.overwrite = true, output.packs = n % 4 == 0;
+        cuda_check(gpu_launch(convolve_weights<T, Chosen>, dim3(grid_of(op, tiles), (unsigned)parts), Chosen::THREADS,
+                              SHARED_BYTES<T, Chosen>, cuda_stream(device), output, (const T *)x.data,
+                              (const T *)dy.data, v, part, packs_fit(Vector<T>::SIZE, v.channels, x.data),
+                              packs_fit(Vector<T>::SIZE, n, dy.data)),
+                   op);
+        cuda_check(gpu_launch(add_weights, grid_of(op, ceil_div((int64_t)n * v.k, 256)), 256, 0, cuda_stream(device),
+                              (float *)dw.data, (const float *)output.sums, (int)parts, n, v),
+                   op);
+    };
+    if (n <= NarrowTile::N)
+        launch(Tile());
+    else
+        launch(WideTile());
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* The cuda device's three-dimensional convolutions against the cpu's, in f32, bf16 and f16, on a GPU or on the
+ * emulator. Overwritten outputs start as NaN, accumulated ones as random numbers; sizes divide no tile and no pack, and
+ * arrays begin where no chunk may. */
+#include "tests/cuda/schedules.h"
+
+static int64_t volume(int a, int b, int c) { return (int64_t)a * b * c; }
+
+static Pair some(DType type, int64_t rows, int64_t columns, bool shift) {
+    return shift ? shifted(normal(type, rows * columns + 1, 0), rows, columns) : normal(type, rows, columns);
+}
+
+static Pair none_yet(DType type, int64_t rows, int64_t columns, bool shift) {
+    return shift ? shifted(poisoned(type, rows * columns + 1, 0), rows, columns) : poisoned(type, rows, columns);
+}
+
+/* `whole`: with all that is optional. Tolerances: products of 16-bit numbers are exact in f32. */
+static void check_conv3d(DType type, int64_t samples, int64_t in, int64_t out, bool whole, bool shift, Convolution c) {
+    int64_t taps = volume(c.taps[0], c.taps[1], c.taps[2]), rows = samples * volume(c.in[0], c.in[1], c.in[2]);
+    int64_t tall =
+        samples * volume(convolution_positions(c, 0), convolution_positions(c, 1), convolution_positions(c, 2));
+    Pair x = some(type, rows, in, shift), w = some(type, out, in * taps, shift), bias = normal(type, out, 0);
+    Pair y = none_yet(type, tall, out, shift), dy = some(type, tall, out, shift);
+    Pair dx = none_yet(type, rows, in, shift), none = pair_none();
+    Pair dw = normal(DTYPE_F32, out, in * taps), dbias = normal(DTYPE_F32, out, 0);
+    Pair b = whole ? bias : none, to = whole ? dx : none, db = whole ? dbias : none;
+    conv3d_forward(rig.cpu, y.cpu, x.cpu, w.cpu, b.cpu, c);
+    conv3d_forward(rig.cuda, y.cuda, x.cuda, w.cuda, b.cuda, c);
+    expect("conv3d_forward", y, error_in(type, in * taps, 1));
+    conv3d_backward(rig.cpu, to.cpu, dw.cpu, db.cpu, dy.cpu, x.cpu, w.cpu, c);
+    conv3d_backward(rig.cuda, to.cuda, dw.cuda, db.cuda, dy.cuda, x.cuda, w.cuda, c);
+    if (whole) expect("conv3d_backward dx", dx, error_in(type, out * taps, 0));
+    expect("conv3d_backward dw", dw, f32_error(tall, 2));
+    if (whole) expect("conv3d_backward dbias", dbias, f32_error(tall, 2));
+}
+
+/* The kinds of the FLIM network, of few positions. */
+static void check_network(DType type) {
+    check_conv3d(type, 2, 2, 32, false, false, (Convolution){{21, 3, 4}, {7, 1, 1}, {1, 1, 1}, {3, 0, 0}});
+    check_conv3d(type, 2, 32, 32, true, false, (Convolution){{13, 4, 3}, {3, 1, 1}, {2, 1, 1}, {1, 0, 0}});
+    check_conv3d(type, 1, 32, 32, true, false, (Convolution){{4, 7, 6}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}});
+    check_conv3d(type, 2, 32, 64, true, false, (Convolution){{3, 7, 6}, {3, 3, 3}, {1, 2, 2}, {1, 1, 1}});
+    check_conv3d(type, 2, 32, 64, true, false, (Convolution){{3, 7, 6}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}});
+    check_conv3d(type, 1, 64, 128, true, false, (Convolution){{2, 5, 5}, {3, 3, 3}, {1, 2, 2}, {1, 1, 1}});
+}
+
+static void of_the_network(void **state) {
+    (void)state;
+    in_every_type(check_network);
+}
+
+static void check_odd(DType type) {
+    for (int shift = 0; shift < 2; shift++) {
+        check_conv3d(type, 0, 8, 8, true, shift, (Convolution){{2, 3, 4}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}});
+        check_conv3d(type, 1, 1, 1, true, shift, (Convolution){{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}});
+        check_conv3d(type, 3, 8, 40, false, shift, (Convolution){{5, 4, 3}, {2, 3, 1}, {1, 1, 1}, {1, 2, 0}});
+        check_conv3d(type, 2, 16, 67, true, shift, (Convolution){{6, 5, 9}, {2, 3, 1}, {3, 2, 4}, {0, 1, 0}});
+        check_conv3d(type, 2, 9, 5, true, shift, (Convolution){{4, 9, 5}, {1, 4, 2}, {2, 3, 1}, {0, 3, 1}});
+        check_conv3d(type, 1, 40, 24, true, shift, (Convolution){{3, 5, 5}, {1, 3, 5}, {2, 1, 3}, {1, 0, 2}});
+    }
+}
+
+static void of_odd_sizes(void **state) {
+    (void)state;
+    in_every_type(check_odd);
+}
+
+/* Positions enough that blocks share the sums over them. */
+static void check_long(DType type) {
+    check_conv3d(type, 1, 8, 12, true, false, (Convolution){{31, 9, 7}, {3, 1, 1}, {1, 1, 1}, {1, 0, 0}});
+}
+
+static void with_shared_sums(void **state) {
+    (void)state;
+    in_every_type(check_long);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(of_the_network),
+        cmocka_unit_test(of_odd_sizes),
+        cmocka_unit_test(with_shared_sums),
+    };
+    return cmocka_run_group_tests(tests, open_rig, close_rig);
+}
