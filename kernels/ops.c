@@ -272,6 +272,21 @@ void gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind
     DISPATCH(gelu_backward, 18 * (double)tensor_numel(x), 3 * bytes_of(x), device, dx, dy, x, kind);
 }
 
+void leaky_relu_forward(Device *device, Tensor y, Tensor x, float slope) {
+    const char *op = "leaky_relu_forward";
+    expect(op, "x", x, activation_type(device, op, "x", x), -1, -1);
+    expect(op, "y", y, x.dtype, x.dims[0], x.dims[1]);
+    DISPATCH(leaky_relu_forward, (double)tensor_numel(x), 2 * bytes_of(x), device, y, x, slope);
+}
+
+void leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, float slope) {
+    const char *op = "leaky_relu_backward";
+    expect(op, "x", x, activation_type(device, op, "x", x), -1, -1);
+    expect(op, "dy", dy, x.dtype, x.dims[0], x.dims[1]);
+    expect(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
+    DISPATCH(leaky_relu_backward, (double)tensor_numel(x), 3 * bytes_of(x), device, dx, dy, x, slope);
+}
+
 /* Pairs of a query and a key it sees, over all sequences. */
 static double attention_pairs(const char *op, Tensor qkv, Sequences sequences, Attention attention) {
     double pairs = 0;
@@ -388,6 +403,9 @@ static double check_conv3d(const char *op, const char *out_name, Tensor out, Ten
         die("%s: the %lld rows of x are no samples of %d x %d x %d", op, (long long)in.dims[0], c.in[0], c.in[1],
             c.in[2]);
     expect(op, out_name, out, type, in.dims[0] / rows * positions, -1);
+    if (in.dims[1] == 0 || out.dims[1] == 0)
+        die("%s: from %lld channels to %lld, expected at least one each", op, (long long)in.dims[1],
+            (long long)out.dims[1]);
     expect(op, "w", w, type, out.dims[1], in.dims[1] * taps);
     return (double)(in.dims[0] / rows) * pairs * (double)in.dims[1] * (double)out.dims[1];
 }
@@ -412,6 +430,29 @@ void conv3d_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor 
              bytes_of(dy) + bytes_of(x) + 2 * (bytes_of(dw) + bytes_of(dbias)) +
                  (both ? bytes_of(dx) + bytes_of(w) : 0),
              device, dx, dw, dbias, dy, x, w, convolution);
+}
+
+/* Dies unless `pooled` T [S frames / 2 plane, C] are the larger of pairs of frames of `whole` T [S frames plane, C]. */
+static void check_pool(const Device *device, const char *op, const char *pooled_name, Tensor pooled, Tensor whole,
+                       int64_t frames, int64_t plane) {
+    expect(op, "x", whole, activation_type(device, op, "x", whole), -1, -1);
+    if (frames <= 0 || plane <= 0 || whole.dims[0] % (frames * plane))
+        die("%s: the %lld rows of x are no samples of %lld frames of %lld rows", op, (long long)whole.dims[0],
+            (long long)frames, (long long)plane);
+    expect(op, pooled_name, pooled, whole.dtype, whole.dims[0] / (frames * plane) * (frames / 2) * plane,
+           whole.dims[1]);
+}
+
+void max_pool_forward(Device *device, Tensor y, Tensor x, int64_t frames, int64_t plane) {
+    check_pool(device, "max_pool_forward", "y", y, x, frames, plane);
+    DISPATCH(max_pool_forward, (double)tensor_numel(y), 3 * bytes_of(y), device, y, x, frames, plane);
+}
+
+void max_pool_backward(Device *device, Tensor dx, Tensor dy, Tensor x, int64_t frames, int64_t plane) {
+    check_pool(device, "max_pool_backward", "dy", dy, x, frames, plane);
+    expect("max_pool_backward", "dx", dx, x.dtype, x.dims[0], x.dims[1]);
+    DISPATCH(max_pool_backward, (double)tensor_numel(dy), 3 * bytes_of(dy) + bytes_of(dx), device, dx, dy, x, frames,
+             plane);
 }
 
 static void check_batchnorm(const Device *device, const char *op, Tensor y, Tensor x, Tensor mean, Tensor variance,

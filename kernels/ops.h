@@ -129,6 +129,10 @@ void gelu_linear_backward(Device *device, Tensor dhidden, Tensor dw, Tensor dbia
 void gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind);
 void gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind);
 
+/* y = x where x > 0, else slope x, and dx = dy or slope dy, elementwise. y may be x; dx may be dy. */
+void leaky_relu_forward(Device *device, Tensor y, Tensor x, float slope);
+void leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, float slope);
+
 /* Scaled dot-product attention inside each sequence. qkv [N, 3C] holds q | k | v, each C wide, heads contiguous; out
  * [N, C]; lse f32 [n_heads, N] is the log-sum-exp of each row's scores, all that the backward needs of the softmax.
  * Dropout is on the probabilities; the element number of (head h, query row i, key row j) is (h N + i) 2^20 + (j -
@@ -156,6 +160,12 @@ void conv3d_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, C
 /* dx (optional); dw f32 [O, C taps] and dbias f32 [O] (optional) are accumulated. */
 void conv3d_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
                      Convolution convolution);
+
+/* y[s, t, p] = the larger of x[s, 2 t, p] and x[s, 2 t + 1, p], the first if they are equal, NaN if one is: frames of
+ * `plane` rows. x T [S frames plane, C]; y T [S frames / 2 plane, C], rounded down. */
+void max_pool_forward(Device *device, Tensor y, Tensor x, int64_t frames, int64_t plane);
+/* dx = dy where x was taken, else 0. */
+void max_pool_backward(Device *device, Tensor dx, Tensor dy, Tensor x, int64_t frames, int64_t plane);
 
 /* Batch normalisation (Ioffe and Szegedy, 2015) of columns: y = (x - mean) rstd gain + bias, eps 1e-5, with the mean
  * and the biased variance of the N >= 2 rows. x, y T [N, C]; mean, rstd, gain, bias f32 [C]. running_mean and

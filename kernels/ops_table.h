@@ -23,12 +23,16 @@
     X(gelu_linear_backward)                                                                                            \
     X(gelu_forward)                                                                                                    \
     X(gelu_backward)                                                                                                   \
+    X(leaky_relu_forward)                                                                                              \
+    X(leaky_relu_backward)                                                                                             \
     X(attention_forward)                                                                                               \
     X(attention_backward)                                                                                              \
     X(unfold_forward)                                                                                                  \
     X(unfold_backward)                                                                                                 \
     X(conv3d_forward)                                                                                                  \
     X(conv3d_backward)                                                                                                 \
+    X(max_pool_forward)                                                                                                \
+    X(max_pool_backward)                                                                                               \
     X(batchnorm_forward)                                                                                               \
     X(batchnorm_apply)                                                                                                 \
     X(batchnorm_backward)                                                                                              \

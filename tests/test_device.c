@@ -159,6 +159,10 @@ static void run_every_operation(Device *device, float p) {
     unfold_backward(device, z, unfolded, window);
     conv3d_forward(device, y, x, square, bias, convolution);
     conv3d_backward(device, z, square, bias, y, x, square, convolution);
+    max_pool_forward(device, means, tensor_rows(x, 0, 4), 2, 1);
+    max_pool_backward(device, tensor_rows(z, 0, 4), means, tensor_rows(x, 0, 4), 2, 1);
+    leaky_relu_forward(device, y, x, 0.1f);
+    leaky_relu_backward(device, z, y, x, 0.1f);
     batchnorm_forward(device, y, gain, bias, tensor_none(), tensor_none(), x, gain, bias, 0.1f);
     batchnorm_apply(device, y, x, gain, bias, gain, bias);
     batchnorm_backward(device, z, gain, bias, y, x, gain, bias, gain);

@@ -539,6 +539,38 @@ static void convolutions(void **state) {
     everywhere(check_convolutions);
 }
 
+/* Pairs of which the first is the larger, the second, both, or one is NaN; and a frame of no pair. */
+static void max_pools(void **state) {
+    (void)state;
+    float x[] = {3, -2, 5, NAN, 1, 1, -1, 5, 1, NAN, 7, 7, 7, 7, 7}, dy[] = {1, 2, 3, 4, 5}, y[5], dx[15];
+    const float larger[] = {3, -1, 5, NAN, NAN}, back[] = {1, 0, 3, 4, 0, 0, 2, 0, 0, 5, 0, 0, 0, 0, 0};
+    for (int d = 0; d < n_devices; d++) {
+        Tensor whole = tensor_2d(x, DTYPE_F32, 15, 1), pooled = tensor_2d(y, DTYPE_F32, 5, 1);
+        max_pool_forward(devices[d], pooled, whole, 3, 5);
+        max_pool_backward(devices[d], tensor_2d(dx, DTYPE_F32, 15, 1), tensor_2d(dy, DTYPE_F32, 5, 1), whole, 3, 5);
+        for (int i = 0; i < 5; i++) assert_true(y[i] == larger[i] || (isnan(y[i]) && isnan(larger[i])));
+        assert_memory_equal(dx, back, sizeof dx);
+        max_pool_forward(devices[d], tensor_2d(y, DTYPE_F32, 2, 2), tensor_2d(x, DTYPE_F32, 6, 2), 3,
+                         1); /* 2 samples */
+        const float two[] = {5, NAN, 1, NAN};
+        for (int i = 0; i < 4; i++) assert_true(y[i] == two[i] || (isnan(y[i]) && isnan(two[i])));
+    }
+}
+
+static void leaky_relus(void **state) {
+    (void)state;
+    float x[] = {-2, -0.0f, 0, 3, -INFINITY, NAN}, dy[] = {1, 2, 3, 4, 5, 6}, y[6], dx[6];
+    const float forward[] = {-0.5f, 0, 0, 3, -INFINITY}, backward[] = {0.25f, 0.5f, 0.75f, 4, 1.25f, 1.5f};
+    for (int d = 0; d < n_devices; d++) {
+        Tensor in = tensor_2d(x, DTYPE_F32, 2, 3);
+        leaky_relu_forward(devices[d], tensor_2d(y, DTYPE_F32, 2, 3), in, 0.25f);
+        leaky_relu_backward(devices[d], tensor_2d(dx, DTYPE_F32, 2, 3), tensor_2d(dy, DTYPE_F32, 2, 3), in, 0.25f);
+        for (int i = 0; i < 5; i++) assert_true(y[i] == forward[i]);
+        assert_true(isnan(y[5]));
+        for (int i = 0; i < 6; i++) assert_true(dx[i] == backward[i]);
+    }
+}
+
 static void check_mean_rows(Rig *rig) {
     static const int64_t sizes[][3] = {{1, 1, 1}, {3, 13, 256}, {5, 101, 37}};
     for (int i = 0; i < 3; i++) {
@@ -1701,6 +1733,14 @@ static void wrong_taps(Rig *r) {
     conv3d_backward(r->device, tensor_none(), w, tensor_none(), x, x, w,
                     (Convolution){{2, 2, 2}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}});
 }
+static void wrong_channels(Rig *r) {
+    conv3d_forward(r->device, normal(r, 1, 1), tensor_2d(normal(r, 1, 1).data, DTYPE_F32, 1, 0), normal(r, 1, 1),
+                   tensor_none(), (Convolution){{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}});
+}
+static void wrong_frames(Rig *r) { max_pool_forward(r->device, normal(r, 1, 1), normal(r, 9, 1), 2, 2); }
+static void wrong_pairs(Rig *r) {
+    max_pool_backward(r->device, normal(r, 6, 1), normal(r, 3, 1), normal(r, 6, 1), 3, 1);
+}
 static void wrong_length(Rig *r) { mean_rows_forward(r->device, normal(r, 2, 3), normal(r, 7, 3), 3); }
 static void wrong_batch(Rig *r) {
     Tensor x = normal(r, 1, 4), c = normal(r, 4, 0);
@@ -1742,6 +1782,9 @@ static const WrongCall wrong_calls[] = {
     {wrong_convolution, "conv3d_forward: 3 taps, stride 1, padding 0 have no position in 2 along w"},
     {wrong_samples, "conv3d_forward: the 7 rows of x are no samples of 2 x 2 x 2"},
     {wrong_taps, "conv3d_backward: w is f32 [2, 4], expected f32 [2, 2]"},
+    {wrong_channels, "conv3d_forward: from 0 channels to 1, expected at least one each"},
+    {wrong_frames, "max_pool_forward: the 9 rows of x are no samples of 2 frames of 2 rows"},
+    {wrong_pairs, "max_pool_backward: dy is f32 [3, 1], expected f32 [2, 1]"},
     {wrong_length, "mean_rows_forward: the 7 rows of x are no sequences of 3"},
     {wrong_batch, "batchnorm_forward: the batch has 1 rows, expected at least 2"},
     {wrong_running, "batchnorm_forward: running_var is none, expected f32 [4]"},
@@ -1818,6 +1861,8 @@ int main(void) {
         cmocka_unit_test(residual_layernorm),
         cmocka_unit_test(windows),
         cmocka_unit_test(convolutions),
+        cmocka_unit_test(max_pools),
+        cmocka_unit_test(leaky_relus),
         cmocka_unit_test(mean_rows),
         cmocka_unit_test(batchnorm),
         cmocka_unit_test(gelu),

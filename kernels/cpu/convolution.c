@@ -1,4 +1,5 @@
-/* One-dimensional convolutions as windows in rows, and means of sequences: copies and sums, limited by memory. */
+/* One-dimensional convolutions as windows in rows, maxima of pairs of frames, and means of sequences: copies and sums,
+ * limited by memory. */
 #include "kernels/cpu/simd.h"
 
 /* to[j taps] = from[j], and to[j] += from[j taps]. */
@@ -63,6 +64,36 @@ static void cpu_unfold_backward(Device *device, Tensor dx, Tensor dy, Window w) 
             else
                 add_tap(to, from, w.taps, c);
         }
+    }
+}
+
+/* Whether the second of a pair is the larger: not if they are equal, and if it is NaN. */
+static inline bool second_wins(float a, float b) { return !(b <= a) && a == a; }
+
+/* Frames are numbered over all samples, the odd one at the end of a sample with them; n numbers each. */
+static void cpu_max_pool_forward(Device *device, Tensor y, Tensor x, int64_t frames, int64_t plane) {
+    int64_t n = plane * x.dims[1], pairs = frames / 2, count = y.dims[0] / plane;
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
+    for (int64_t pair = 0; pair < count; pair++) {
+        const float *a = (const float *)x.data + (pair / pairs * frames + pair % pairs * 2) * n, *b = a + n;
+        float *out = (float *)y.data + pair * n;
+        for (int64_t i = 0; i < n; i++) out[i] = second_wins(a[i], b[i]) ? b[i] : a[i];
+    }
+}
+
+static void cpu_max_pool_backward(Device *device, Tensor dx, Tensor dy, Tensor x, int64_t frames, int64_t plane) {
+    int64_t n = plane * x.dims[1], pairs = frames / 2, count = x.dims[0] / plane;
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
+    for (int64_t frame = 0; frame < count; frame++) {
+        int64_t sample = frame / frames, t = frame % frames;
+        float *out = (float *)dx.data + frame * n;
+        if (t == 2 * pairs) { /* an odd one, of no pair */
+            memset(out, 0, (size_t)n * sizeof *out);
+            continue;
+        }
+        const float *a = (const float *)x.data + (frame - t % 2) * n, *b = a + n;
+        const float *up = (const float *)dy.data + (sample * pairs + t / 2) * n;
+        for (int64_t i = 0; i < n; i++) out[i] = second_wins(a[i], b[i]) == (t % 2 == 1) ? up[i] : 0;
     }
 }
 

@@ -1,4 +1,4 @@
-/* Dropout, residual, GELU, gather and scatter, sum: one pass each, limited by memory. */
+/* Dropout, residual, GELU, leaky ReLU, gather and scatter, sum: one pass each, limited by memory. */
 #include "kernels/cpu/simd.h"
 
 enum { PIECE = 4096 }; /* elements a thread takes at once: dropout's factors of a piece stay in L1 */
@@ -98,6 +98,20 @@ static void cpu_gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) 
 
 static void cpu_gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind) {
     gelu_then_dropout_backward(device, dx, dy, x, kind, (Dropout){0});
+}
+
+static void cpu_leaky_relu_forward(Device *device, Tensor y, Tensor x, float slope) {
+    const float *in = x.data;
+    float *out = y.data;
+#pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
+    for (int64_t i = 0; i < tensor_numel(x); i++) out[i] = in[i] > 0 ? in[i] : slope * in[i];
+}
+
+static void cpu_leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, float slope) {
+    const float *in = x.data, *up = dy.data;
+    float *out = dx.data;
+#pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
+    for (int64_t i = 0; i < tensor_numel(x); i++) out[i] = in[i] > 0 ? up[i] : slope * up[i];
 }
 
 static void cpu_cast(Device *device, Tensor y, Tensor x) {

@@ -1,4 +1,5 @@
-/* One-dimensional convolutions as windows in rows, and means of sequences: copies and sums, limited by memory. */
+/* One-dimensional convolutions as windows in rows, maxima of pairs of frames, and means of sequences: copies and sums,
+ * limited by memory. */
 #include "kernels/cuda/memory.h"
 
 namespace {
@@ -64,6 +65,37 @@ template <class T, int W> __global__ void __launch_bounds__(BLOCK) fold(T *dx, c
     store_pack(dx + first, convert<T>(sum));
 }
 
+/* Frames of `plane` numbers, two by two: a thread has W numbers of a pair and finds the larger. Without dy it stores
+ * them in y, else it stores dy where they lie in dx, and 0 beside them. The odd frame at the end of a sample is a pair
+ * that has no second. Grid: pairs plane / (BLOCK W). Bytes: x and y, or x, dy and dx, once each. */
+template <class T, int W>
+__global__ void __launch_bounds__(BLOCK)
+    pool_pairs(T *y, T *dx, const T *dy, const T *x, int64_t n, int64_t frames, int64_t plane) {
+    int64_t at = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * W;
+    if (at >= n) return;
+    int64_t pair = at / plane, each = (frames + 1) / 2, sample = pair / each, t = pair - sample * each;
+    int64_t number = at - pair * plane, first = (sample * frames + 2 * t) * plane + number, second = first + plane;
+    int64_t pooled = (sample * (frames / 2) + t) * plane + number;
+    if (2 * t + 1 == frames) {
+        if (dx) store_pack(dx + first, convert<T>(zeros<W>()));
+        return;
+    }
+    Pack<float, W> a = convert<float>(load_pack<W>(x + first)), b = convert<float>(load_pack<W>(x + second));
+    Pack<float, W> up = dx ? convert<float>(load_pack<W>(dy + pooled)) : zeros<W>();
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        bool second_wins = !(b[i] <= a[i]) && a[i] == a[i]; /* the first if they are equal; NaN wins */
+        if (!dx) a[i] = second_wins ? b[i] : a[i];
+        if (dx) a[i] = second_wins ? 0.0f : up[i], b[i] = second_wins ? up[i] : 0.0f;
+    }
+    if (!dx) {
+        store_pack(y + pooled, convert<T>(a));
+        return;
+    }
+    store_pack(dx + first, convert<T>(a));
+    store_pack(dx + second, convert<T>(b));
+}
+
 /* Eight warps share the rows of a sequence, each lane W columns of them; their sums meet in shared memory, in the
  * warps' order. Grid: sequences times columns / (32 W). Bytes: x and y once each. */
 template <class T, int W>
@@ -102,6 +134,22 @@ __global__ void __launch_bounds__(BLOCK) spread_rows(T *dx, const T *dy, int64_t
     store_pack(dx + first, convert<T>(out));
 }
 
+void launch_pool(Device *device, const char *op, Tensor y, Tensor dx, Tensor dy, Tensor x, int64_t frames,
+                 int64_t plane) {
+    int64_t numbers = plane * x.dims[1], n = x.dims[0] / (frames * plane) * ((frames + 1) / 2) * numbers;
+    if (n == 0) return;
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        constexpr int WIDTH = 16 / sizeof(T);
+        with_width<WIDTH>(packs_fit(WIDTH, numbers, y.data, dx.data, dy.data, x.data), [&](auto width) {
+            constexpr int W = decltype(width)::value;
+            cuda_check(gpu_launch(pool_pairs<T, W>, grid_of(op, ceil_div(n, BLOCK * W)), BLOCK, 0, cuda_stream(device),
+                                  (T *)y.data, (T *)dx.data, (const T *)dy.data, (const T *)x.data, n, frames, numbers),
+                       op);
+        });
+    });
+}
+
 } // namespace
 
 void cuda_unfold_forward(Device *device, Tensor y, Tensor x, Window window) {
@@ -135,6 +183,14 @@ void cuda_unfold_backward(Device *device, Tensor dx, Tensor dy, Window window) {
                        "unfold_backward");
         });
     });
+}
+
+void cuda_max_pool_forward(Device *device, Tensor y, Tensor x, int64_t frames, int64_t plane) {
+    launch_pool(device, "max_pool_forward", y, tensor_none(), tensor_none(), x, frames, plane);
+}
+
+void cuda_max_pool_backward(Device *device, Tensor dx, Tensor dy, Tensor x, int64_t frames, int64_t plane) {
+    launch_pool(device, "max_pool_backward", tensor_none(), dx, dy, x, frames, plane);
 }
 
 void cuda_mean_rows_forward(Device *device, Tensor y, Tensor x, int64_t length) {

@@ -1,5 +1,5 @@
-/* Casts, dropout, residual, GELU, gather and scatter, sum. All of them are limited by memory: each number is read once
- * and written once. */
+/* Casts, dropout, residual, GELU, leaky ReLU, gather and scatter, sum. All of them are limited by memory: each number
+ * is read once and written once. */
 #include "kernels/cuda/gelu.h"
 #include "kernels/cuda/memory.h"
 
@@ -98,6 +98,17 @@ template <GeluKind KIND> struct GeluGradient {
 #pragma unroll
         for (int i = 0; i < W; i++) dy[i] *= gelu_slope<KIND>(x[i]);
         return dropped(drop, at, dy);
+    }
+};
+
+/* dy or slope dy, as x says; with INPUTS 1 they are the same. */
+template <int N> struct LeakyRelu {
+    static constexpr int INPUTS = N;
+    float slope;
+    template <int W> GPU_INLINE Pack<float, W> operator()(uint64_t, Pack<float, W> dy, Pack<float, W> x) const {
+#pragma unroll
+        for (int i = 0; i < W; i++) dy[i] = x[i] > 0.0f ? dy[i] : slope * dy[i];
+        return dy;
     }
 };
 
@@ -216,6 +227,20 @@ void gelu_then_dropout_backward(Device *device, Tensor dx, Tensor dy, Tensor x, 
 
 void cuda_gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind) {
     gelu_then_dropout_backward(device, dx, dy, x, kind, Dropout());
+}
+
+void cuda_leaky_relu_forward(Device *device, Tensor y, Tensor x, float slope) {
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        launch_map<T, T>(device, "leaky_relu_forward", y, x, tensor_none(), LeakyRelu<1>{slope});
+    });
+}
+
+void cuda_leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, float slope) {
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        launch_map<T, T>(device, "leaky_relu_backward", dx, dy, x, LeakyRelu<2>{slope});
+    });
 }
 
 void cuda_gather_rows(Device *device, Tensor y, Tensor x, Tensor rows) {

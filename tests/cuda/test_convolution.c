@@ -1,6 +1,7 @@
-/* The cuda device's operations of convolutional networks against the cpu's: windows in rows, batch normalisation, means
- * of sequences; in f32, bf16 and f16, on a GPU or on the emulator. Overwritten outputs start as NaN, accumulated ones
- * as random numbers; sizes divide no pack and no block, and arrays begin where no pack may. */
+/* The cuda device's operations of convolutional networks against the cpu's: windows in rows, batch normalisation,
+ * maxima of pairs of frames, leaky ReLU, means of sequences; in f32, bf16 and f16, on a GPU or on the emulator.
+ * Overwritten outputs start as NaN, accumulated ones as random numbers; sizes divide no pack and no block, and arrays
+ * begin where no pack may. */
 #include "tests/cuda/schedules.h"
 
 /* Windows. */
@@ -103,6 +104,56 @@ static void batchnorm(void **state) {
     in_every_type(check_batchnorms);
 }
 
+/* Maxima of pairs of frames: the same bits, ties and all; numbers are few, so that there are ties. */
+
+static void check_pool(DType type, int64_t samples, int64_t frames, int64_t plane, int64_t c, bool shift) {
+    int64_t rows = samples * frames * plane, tall = samples * (frames / 2) * plane;
+    Pair x = shift ? shifted(normal(type, rows * c + 1, 0), rows, c) : normal(type, rows, c);
+    for (int64_t i = 0; i < rows * c; i++) floats(x)[i] = roundf(floats(x)[i] * 2);
+    pair_upload(&rig, x);
+    Pair y = poisoned(type, tall, c), dx = poisoned(type, rows, c);
+    Pair dy = shift ? shifted(normal(type, tall * c + 1, 0), tall, c) : normal(type, tall, c);
+    max_pool_forward(rig.cpu, y.cpu, x.cpu, frames, plane);
+    max_pool_forward(rig.cuda, y.cuda, x.cuda, frames, plane);
+    expect("max_pool_forward", y, 0);
+    max_pool_backward(rig.cpu, dx.cpu, dy.cpu, x.cpu, frames, plane);
+    max_pool_backward(rig.cuda, dx.cuda, dy.cuda, x.cuda, frames, plane);
+    expect("max_pool_backward", dx, 0);
+}
+
+static void check_pools(DType type) {
+    static const int64_t sizes[][4] = {{0, 2, 3, 8}, {1, 1, 2, 8}, {3, 6, 9, 64}, {2, 7, 5, 24}, {3, 5, 3, 11}};
+    for (int i = 0; i < 5; i++)
+        for (int shift = 0; shift < 2; shift++)
+            check_pool(type, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], shift);
+}
+
+static void pools(void **state) {
+    (void)state;
+    in_every_type(check_pools);
+}
+
+/* Leaky ReLU. */
+
+static void check_leaky(DType type) {
+    for (int shift = 0; shift < 2; shift++) {
+        int64_t n = 77, c = 35;
+        Pair x = shift ? shifted(normal(type, n * c + 1, 0), n, c) : normal(type, n, c), dy = normal(type, n, c);
+        Pair y = poisoned(type, n, c), dx = poisoned(type, n, c);
+        leaky_relu_forward(rig.cpu, y.cpu, x.cpu, 0.01f);
+        leaky_relu_forward(rig.cuda, y.cuda, x.cuda, 0.01f);
+        expect("leaky_relu_forward", y, error_in(type, 0, 2));
+        leaky_relu_backward(rig.cpu, dx.cpu, dy.cpu, x.cpu, 0.01f);
+        leaky_relu_backward(rig.cuda, dx.cuda, dy.cuda, x.cuda, 0.01f);
+        expect("leaky_relu_backward", dx, error_in(type, 0, 2));
+    }
+}
+
+static void leaky(void **state) {
+    (void)state;
+    in_every_type(check_leaky);
+}
+
 /* Means of sequences. */
 
 static void check_means(DType type) {
@@ -129,9 +180,8 @@ static void means(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows),
-        cmocka_unit_test(batchnorm),
-        cmocka_unit_test(means),
+        cmocka_unit_test(windows), cmocka_unit_test(batchnorm), cmocka_unit_test(pools),
+        cmocka_unit_test(leaky),   cmocka_unit_test(means),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }
