@@ -387,6 +387,55 @@ static void convolutions_match(void **state) {
     device_close(net.device);
 }
 
+/* ---- convolutions in three dimensions ---- */
+
+static void compare_conv3d(Device *device, const TensorFile *file, const char *name, int64_t in, int64_t out,
+                           Convolution c) {
+    enum { SAMPLES = 2 };
+    char *prefix = xformat("%s.", name);
+    int frames = convolution_positions(c, 0), plane = convolution_positions(c, 1) * convolution_positions(c, 2);
+    int64_t rows = (int64_t)SAMPLES * c.in[0] * c.in[1] * c.in[2], tall = (int64_t)SAMPLES * frames * plane;
+    int64_t taps = (int64_t)c.taps[0] * c.taps[1] * c.taps[2], pairs = (int64_t)SAMPLES * (frames / 2) * plane;
+    Arena arena = arena_open(device, 4 << 20, "activations");
+    float *inputs[] = {floats(file, prefix, "x"), floats(file, prefix, "w"), floats(file, prefix, "bias"),
+                       floats(file, prefix, "dpooled")};
+    Tensor x = tensor_2d(inputs[0], DTYPE_F32, rows, in), w = tensor_2d(inputs[1], DTYPE_F32, out, in * taps);
+    Tensor y = arena_2d(&arena, DTYPE_F32, tall, out), active = arena_2d(&arena, DTYPE_F32, tall, out);
+    Tensor pooled = arena_2d(&arena, DTYPE_F32, pairs, out), dy = arena_2d(&arena, DTYPE_F32, tall, out);
+    Tensor dx = arena_2d(&arena, DTYPE_F32, rows, in), dw = arena_2d(&arena, DTYPE_F32, out, in * taps);
+    Tensor dbias = arena_1d(&arena, DTYPE_F32, out);
+    device->clear(device, dw.data, tensor_bytes(dw));
+    device->clear(device, dbias.data, tensor_bytes(dbias));
+    conv3d_forward(device, y, x, w, tensor_1d(inputs[2], DTYPE_F32, out), c);
+    leaky_relu_forward(device, active, y, 0.01f);
+    max_pool_forward(device, pooled, active, frames, plane);
+    expect_golden(file, prefix, "y", y.data);
+    expect_golden(file, prefix, "pooled", pooled.data);
+    max_pool_backward(device, dy, tensor_2d(inputs[3], DTYPE_F32, pairs, out), active, frames, plane);
+    leaky_relu_backward(device, dy, dy, y, 0.01f);
+    conv3d_backward(device, dx, dw, dbias, dy, x, w, c);
+    expect_golden(file, prefix, "dx", dx.data);
+    expect_golden(file, prefix, "dw", dw.data);
+    expect_golden(file, prefix, "dbias", dbias.data);
+    for (int i = 0; i < 4; i++) free(inputs[i]);
+    arena_close(&arena);
+    free(prefix);
+}
+
+/* conv3d, leaky_relu and max_pool are torch's Conv3d, LeakyReLU and MaxPool3d. */
+static void convolutions_in_three_dimensions_match(void **state) {
+    (void)state;
+    Device *device = cpu_device_open(0);
+    TensorFile file = open_golden("conv3d");
+    compare_conv3d(device, &file, "stem", 2, 8, (Convolution){{9, 3, 2}, {7, 1, 1}, {1, 1, 1}, {3, 0, 0}});
+    compare_conv3d(device, &file, "halves", 8, 8, (Convolution){{7, 2, 3}, {3, 1, 1}, {2, 1, 1}, {1, 0, 0}});
+    compare_conv3d(device, &file, "block", 8, 16, (Convolution){{4, 5, 6}, {3, 3, 3}, {1, 2, 2}, {1, 1, 1}});
+    compare_conv3d(device, &file, "shortcut", 8, 16, (Convolution){{4, 5, 6}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}});
+    compare_conv3d(device, &file, "odd", 3, 5, (Convolution){{6, 7, 8}, {4, 2, 3}, {3, 1, 2}, {2, 0, 1}});
+    tensor_file_close(&file);
+    device_close(device);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_text_lengths_match_the_padded_reference),
@@ -397,6 +446,7 @@ int main(void) {
         cmocka_unit_test(causal_blocks_without_biases_match),
         cmocka_unit_test(pre_norm_bidirectional_blocks_match),
         cmocka_unit_test(convolutions_match),
+        cmocka_unit_test(convolutions_in_three_dimensions_match),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

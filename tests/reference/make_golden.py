@@ -17,6 +17,8 @@ stop behind, attention is causal without a padding mask, and losses are means ov
  - "convolution"  torch's own Conv1d, BatchNorm1d and mean: a stem and a residual block with a shortcut, in train mode
               (two batches, so that running statistics move twice) and then in eval mode. Rows are channels last.
 
+ - "conv3d"   torch's own Conv3d, LeakyReLU and MaxPool3d in the four forms that the FLIM network has, and one that nothing has.
+
 The first two hold their batch, the losses, and every gradient of 0.2 text_loss + 0.8 mel_loss, and the weights after five AdamW
 steps: "equal" on its one batch, "unequal" with two accumulated micro-batches (equal, unequal) and frozen leading rows.
 """
@@ -231,6 +233,31 @@ def convolution_case():
     return {name: value.numpy().astype(numpy.float32) for name, value in out.items()}
 
 
+def conv3d_cases():
+    """Inputs and outputs are [n, channels, t, h, w] turned to rows of channels; the loss is the sum of output times a cotangent."""
+    rows = lambda t: t.detach().movedim(1, -1).flatten(0, -2)
+    out = {}
+    for case, inputs, outputs, size, taps, stride, padding in (("stem", 2, 8, (9, 3, 2), (7, 1, 1), (1, 1, 1), (3, 0, 0)),
+                                                               ("halves", 8, 8, (7, 2, 3), (3, 1, 1), (2, 1, 1), (1, 0, 0)),
+                                                               ("block", 8, 16, (4, 5, 6), (3, 3, 3), (1, 2, 2), (1, 1, 1)),
+                                                               ("shortcut", 8, 16, (4, 5, 6), (1, 1, 1), (1, 2, 2), (0, 0, 0)),
+                                                               ("odd", 3, 5, (6, 7, 8), (4, 2, 3), (3, 1, 2), (2, 0, 1))):
+        torch.manual_seed(len(case))
+        model = torch.nn.Conv3d(inputs, outputs, taps, stride, padding)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.copy_((0.3 * torch.randn(p.shape)).float())
+        x = torch.randn(2, inputs, *size).float().double().requires_grad_()
+        y = model(x)
+        pooled = F.max_pool3d(F.leaky_relu(y, 0.01), (2, 1, 1), (2, 1, 1))
+        dpooled = torch.randn(pooled.shape).float().double()
+        (pooled * dpooled).sum().backward()
+        values = {"x": rows(x), "w": model.weight.flatten(1), "bias": model.bias, "y": rows(y), "pooled": rows(pooled),
+                  "dpooled": rows(dpooled), "dx": rows(x.grad), "dw": model.weight.grad.flatten(1), "dbias": model.bias.grad}
+        out |= {f"{case}.{name}": value.detach().contiguous().numpy().astype(numpy.float32) for name, value in values.items()}
+    return out
+
+
 def main():
     folder = pathlib.Path(__file__).parent / "golden"
     folder.mkdir(exist_ok=True)
@@ -238,6 +265,7 @@ def main():
     single = lambda t: t.detach().numpy().astype(numpy.float32)
     save_file({name: single(value) for name, value in w.items()}, folder / "weights.safetensors")
     save_file(block_cases(), folder / "blocks.safetensors")
+    save_file(conv3d_cases(), folder / "conv3d.safetensors")
     save_file(convolution_case(), folder / "convolution.safetensors")
 
     equal, unequal = make_batch([5, 5, 5], [7, 4, 6], 1), make_batch([3, 6, 1], [5, 9, 1], 2)
