@@ -389,7 +389,7 @@ int convolution_positions(Convolution c, int axis) {
 static double check_conv3d(const char *op, const char *out_name, Tensor out, Tensor in, DType type, Tensor w,
                            Convolution c) {
     int64_t rows = 1, positions = 1, taps = 1;
-    double pairs = 1;
+    double pairs = 1; /* in one sample */
     for (int i = 0; i < 3; i++) {
         if (c.in[i] <= 0 || c.taps[i] <= 0 || c.stride[i] <= 0 || c.padding[i] < 0 ||
             c.in[i] + 2 * (int64_t)c.padding[i] < c.taps[i])
@@ -402,12 +402,13 @@ static double check_conv3d(const char *op, const char *out_name, Tensor out, Ten
     if (in.dims[0] % rows)
         die("%s: the %lld rows of x are no samples of %d x %d x %d", op, (long long)in.dims[0], c.in[0], c.in[1],
             c.in[2]);
-    expect(op, out_name, out, type, in.dims[0] / rows * positions, -1);
+    int64_t samples = in.dims[0] / rows;
+    expect(op, out_name, out, type, samples * positions, -1);
     if (in.dims[1] == 0 || out.dims[1] == 0)
         die("%s: from %lld channels to %lld, expected at least one each", op, (long long)in.dims[1],
             (long long)out.dims[1]);
     expect(op, "w", w, type, out.dims[1], in.dims[1] * taps);
-    return (double)(in.dims[0] / rows) * pairs * (double)in.dims[1] * (double)out.dims[1];
+    return (double)samples * pairs * (double)in.dims[1] * (double)out.dims[1];
 }
 
 void conv3d_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, Convolution convolution) {
