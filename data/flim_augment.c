@@ -210,14 +210,14 @@ static void smooth(FlimAugmenter *a, float *plane, const float *weights, int rad
 }
 
 void flim_elastic_field(FlimAugmenter *a, float *field) {
-    float weights[2 * FLIM_MOST_RADIUS + 1];
+    float weights[2 * FLIM_MOST_RADIUS + 1] = {0};
     int radius = flim_gaussian(weights, 2);
     smooth(a, field, weights, radius, false);
     for (int i = 0; i < a->pixels; i++) field[i] *= 5;
 }
 
 void flim_blur(FlimAugmenter *a, float *counts, double sigma) {
-    float weights[2 * FLIM_MOST_RADIUS + 1];
+    float weights[2 * FLIM_MOST_RADIUS + 1] = {0};
     int radius = flim_gaussian(weights, sigma);
     for (int t = 0; t < a->shape.T; t++) smooth(a, counts + t * a->pixels, weights, radius, true);
 }

@@ -16,8 +16,8 @@ enum { NO_ROLE = -1, CLASSES = 2 };
 static FlimFold *add_fold(FlimFolds *folds, const char *name, int n_donors) {
     folds->folds = xrealloc(folds->folds, (size_t)(folds->n + 1) * sizeof *folds->folds);
     FlimFold *fold = &folds->folds[folds->n++];
-    *fold = (FlimFold){name, xmalloc((size_t)n_donors)};
-    memset(fold->roles, NO_ROLE, (size_t)n_donors);
+    *fold = (FlimFold){name, xmalloc((size_t)n_donors * sizeof(int))};
+    for (int d = 0; d < n_donors; d++) fold->roles[d] = NO_ROLE;
     return fold;
 }
 
@@ -37,7 +37,7 @@ bool flim_folds_nested(const FlimColumns *c, FlimFolds *folds, Error *error) {
                          n);
     for (int d = 0; d < n; d++) {
         FlimFold *fold = add_fold(folds, c->donor_names[d], n);
-        memset(fold->roles, FLIM_TRAIN, (size_t)n);
+        for (int i = 0; i < n; i++) fold->roles[i] = FLIM_TRAIN;
         fold->roles[d] = FLIM_TEST;
         fold->roles[(d + 1) % n] = FLIM_VAL;
     }
@@ -91,13 +91,13 @@ bool flim_folds_named(const FlimColumns *c, const char *train, const char *val, 
         int n = parse_donors(c, names[role], donors, error);
         fine = n > 0 || (n == 0 && error_set(error, "no donor to %s", FLIM_ROLE_NAMES[role]));
         for (int i = 0; i < n && fine; i++) {
-            int8_t *is = &fold->roles[donors[i]];
+            int *is = &fold->roles[donors[i]];
             if (*is != NO_ROLE)
                 fine = error_set(error,
                                  "donor %s is to be in %s and in %s: a model tested on a donor that it knows says "
                                  "nothing of others",
                                  c->donor_names[donors[i]], FLIM_ROLE_NAMES[*is], FLIM_ROLE_NAMES[role]);
-            *is = (int8_t)role;
+            *is = role;
         }
     }
     free(donors);
@@ -169,8 +169,8 @@ static bool check_groups(const FlimColumns *c, const FlimSplit *split, const int
                          Error *error) {
     int32_t most = 0;
     for (int64_t i = 0; i < c->n; i++) most = groups[i] > most ? groups[i] : most;
-    int8_t *is = xmalloc((size_t)most + 1);
-    memset(is, NO_ROLE, (size_t)most + 1);
+    int *is = xmalloc(((size_t)most + 1) * sizeof *is);
+    for (int32_t g = 0; g <= most; g++) is[g] = NO_ROLE;
     bool fine = true;
     for (int role = 0; role < FLIM_ROLES; role++)
         for (int64_t i = 0; i < split->roles[role].n && fine; i++) {
@@ -179,7 +179,7 @@ static bool check_groups(const FlimColumns *c, const FlimSplit *split, const int
                 fine = error_set(error, "%s %s has cells in %s and in %s (cell %d)",
                                  donors ? "donor" : "a field of view of donor", c->donor_names[c->donors[cell]],
                                  FLIM_ROLE_NAMES[is[g]], FLIM_ROLE_NAMES[role], (int)cell);
-            is[g] = (int8_t)role;
+            is[g] = role;
         }
     free(is);
     return fine;

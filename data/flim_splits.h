@@ -22,7 +22,7 @@ extern const char *const FLIM_ROLE_NAMES[FLIM_ROLES];
 /* The donors of one training. */
 typedef struct {
     const char *name; /* the test donor's, "final" for one by itself */
-    int8_t *roles;    /* [n_donors]; -1: none */
+    int *roles;       /* [n_donors]; -1: none */
 } FlimFold;
 
 typedef struct {
