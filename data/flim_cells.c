@@ -167,7 +167,7 @@ static bool find_files(Making *k, Error *error) {
 
 /* What the store is made from: the form of the file, and the files' names, sizes and times. */
 static char *source_of(const Making *k) {
-    uint64_t hash = hash_bytes(HASH_START, k->compat ? "1c" : "1", k->compat ? 2 : 1);
+    uint64_t hash = hash_bytes(HASH_START, k->compat ? "1c" : "1 ", 2);
     for (int64_t i = 0; i < k->n; i++) {
         const File *f = &k->files[i];
         const int64_t numbers[3] = {f->size, f->seconds, f->nanoseconds};
@@ -178,9 +178,8 @@ static char *source_of(const Making *k) {
 
 /* ---- donors and fields ---- */
 
-/* Donors are folders, and two of one name would be one donor; fields are numbered as they come within each. */
+/* Donors are folders, and two of one name would be one donor; fields are numbered as they come. */
 static bool number_donors(Making *k, Error *error) {
-    size_t first = 0; /* of the donor's fields */
     for (int64_t i = 0; i < k->n; i++) {
         const File *f = &k->files[i], *last = i ? f - 1 : NULL;
         int n = donor_length(f);
@@ -192,9 +191,8 @@ static bool number_donors(Making *k, Error *error) {
                                  name);
         }
         if (new_donor) json_array_append_new(k->donor_names, json_stringn(f->donor, (size_t)n));
-        if (new_donor) first = json_array_size(k->field_names);
         char *field = xformat("%.*s %.*s", n, f->donor, f->said.field, f->name + f->said.prefix);
-        size_t at = first;
+        size_t at = 0;
         while (at < json_array_size(k->field_names) &&
                strcmp(json_string_value(json_array_get(k->field_names, at)), field))
             at++;

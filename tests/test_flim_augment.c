@@ -100,6 +100,21 @@ static void zoom_is_bilinear(void **state) {
     check("21", 901318, 10179805, 9622001, 90163019, 265);
 }
 
+/* Of a ramp, 1 + the column, to each size that is drawn: the middle of n pixels, or zeros around them. */
+static void zoom_keeps_the_middle(void **state) {
+    (void)state;
+    for (int n = 18; n <= 24; n++) {
+        for (int i = 0; i < VOXELS; i++) counts[i] = (float)(1 + i % N);
+        flim_zoom(a, counts, NULL, n / 21.0);
+        for (int i = 0; i < VOXELS; i++) {
+            int row = i / N % N, column = i % N, before = n < 21 ? (21 - n) / 2 : -((n - 21) / 2);
+            int from = column - before;
+            bool inside = from >= 0 && from < n && row - before >= 0 && row - before < n;
+            assert_near(counts[i], inside ? 1 + from * 20.0 / (n - 1) : 0, 1e-5); /* floats of at most 21 */
+        }
+    }
+}
+
 static void elastic_follows_its_fields(void **state) {
     (void)state;
     assert_near(dx[10 * N + 10], 0.127972381, 1e-6); /* floats: sums of 289 terms below 0.2 */
@@ -189,6 +204,7 @@ static void whole_moves_take_the_footprint_along(void **state) {
 static void nearest_pixels_make_the_footprint(void **state) {
     (void)state;
     unsigned char before[PIXELS];
+    memset(footprint, 1, N); /* the corner that pixels beyond the image must not be taken from */
     memcpy(before, footprint, PIXELS);
     flim_zoom(a, counts, footprint, 0.9);
     for (int i = 0; i < PIXELS; i++) {
@@ -233,20 +249,42 @@ static void gates_open_as_often_as_they_should(void **state) {
 
 static void draws_depend_on_seed_epoch_and_position_only(void **state) {
     static float first[VOXELS];
-    FlimDraws d = {.scale = 1, .zoom = 1, .poisson = true, .elastic = true, .seed = 7, .epoch = 2, .position = 11};
-    flim_augment(a, counts, NULL, &d);
-    memcpy(first, counts, sizeof first);
-    for (int change = 0; change < 4; change++) {
-        FlimDraws e = d;
-        e.seed += change == 1;
-        e.epoch += change == 2;
-        e.position += change == 3;
+    for (int which = 0; which < 2; which++) {
+        FlimDraws d = {
+            .scale = 1, .zoom = 1, .poisson = !which, .elastic = which, .seed = 7, .epoch = 2, .position = 11};
         new_cell(state);
-        flim_augment(a, counts, NULL, &e);
-        assert_true(!memcmp(first, counts, sizeof first) == !change);
-        FlimDraws p = flim_draw(e.seed, e.epoch, e.position, 5), q = flim_draw(d.seed, d.epoch, d.position, 5);
-        assert_true((p.scale == q.scale && p.zoom == q.zoom && p.blur == q.blur && p.shift == q.shift) == !change);
+        flim_augment(a, counts, NULL, &d);
+        memcpy(first, counts, sizeof first);
+        for (int change = 0; change < 4; change++) {
+            FlimDraws e = d;
+            e.seed += change == 1;
+            e.epoch += change == 2;
+            e.position += change == 3;
+            new_cell(state);
+            flim_augment(a, counts, NULL, &e);
+            assert_true(!memcmp(first, counts, sizeof first) == !change);
+            FlimDraws p = flim_draw(e.seed, e.epoch, e.position, 5), q = flim_draw(d.seed, d.epoch, d.position, 5);
+            assert_true((p.scale == q.scale && p.zoom == q.zoom && p.blur == q.blur && p.shift == q.shift) == !change);
+        }
     }
+}
+
+/* Where the numbers of the two fields come from, and which is which. */
+static void fields_have_numbers_of_their_own(void **state) {
+    FlimDraws d = {.scale = 1, .zoom = 1, .elastic = true, .seed = 7, .epoch = 2, .position = 11};
+    static float want[VOXELS];
+    float *fields[2] = {dx, dy};
+    for (int axis = 0; axis < 2; axis++) {
+        for (int i = 0; i < PIXELS; i++)
+            fields[axis][i] =
+                2 * philox_uniform(7, PURPOSE_AUGMENT | 2 << 8, 2, (uint64_t)((2 * 11 + axis) * PIXELS + i)) - 1;
+        flim_elastic_field(a, fields[axis]);
+    }
+    flim_elastic(a, counts, NULL, dx, dy);
+    memcpy(want, counts, sizeof want);
+    new_cell(state);
+    flim_augment(a, counts, NULL, &d);
+    assert_memory_equal(counts, want, sizeof want);
 }
 
 /* Of 56,000 voxels of 3 the noise has mean 3 and sd sqrt(3 / 1000). */
@@ -292,6 +330,22 @@ static void poisson_numbers_are_distributed_so(void **state) {
     assert_true(philox_poisson(9, PURPOSE_TEST, 0, 0, 0) == 0);
 }
 
+/* Below 64 a number is the first whose distribution function is as large as the uniform one; at the 32 bits' ends the
+ * rounding of the sum of terms might count. */
+static void small_poisson_numbers_are_inverted(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 20000; i++) {
+        double mean = 0.003 * (double)(i + 1), below = 0, exact = 0;
+        double u = ((double)philox(9, PURPOSE_TEST, 7, i).x[0] + 0.5) * 0x1p-32;
+        int k = (int)philox_poisson(9, PURPOSE_TEST, 7, i, mean);
+        for (int j = 0; j <= k; j++) {
+            below = exact;
+            exact += exp(j * log(mean) - mean - lgamma(j + 1));
+        }
+        assert_true(u > below - 1e-11 && u < exact + 1e-11);
+    }
+}
+
 static int free_augmenter(void **state) {
     (void)state;
     flim_augmenter_free(a);
@@ -304,6 +358,7 @@ int main(void) {
                                        CELL(shifts_fill_with_zeros),
                                        CELL(turns_and_flips_move_whole_pixels),
                                        CELL(zoom_is_bilinear),
+                                       CELL(zoom_keeps_the_middle),
                                        CELL(elastic_follows_its_fields),
                                        CELL(blur_is_a_gaussian),
                                        CELL(a_chain_is_packed),
@@ -312,7 +367,9 @@ int main(void) {
                                        CELL(nearest_pixels_make_the_footprint),
                                        CELL(gates_open_as_often_as_they_should),
                                        CELL(draws_depend_on_seed_epoch_and_position_only),
+                                       CELL(fields_have_numbers_of_their_own),
                                        CELL(poisson_noise_is_that_of_a_thousandfold_exposure),
-                                       CELL(poisson_numbers_are_distributed_so)};
+                                       CELL(poisson_numbers_are_distributed_so),
+                                       CELL(small_poisson_numbers_are_inverted)};
     return cmocka_run_group_tests(tests, NULL, free_augmenter);
 }

@@ -166,6 +166,43 @@ static void doctor_prints_and_reports(void **state) {
     free(root);
 }
 
+/* Uniform in -1 .. 1, and 0.1 more for active cells: 1 - 0.95^2 / 2 = 55 % of pairs, surely not 50 but not much. */
+static void weak_effects_are_no_warnings(void **state) {
+    (void)state;
+    enum { N = 4000 };
+    static int32_t label[N], zeros[N], field[N], size[N], itself[N];
+    static double photons[N], entropy[N];
+    char text[8192], *root = scratch_directory();
+    for (int i = 0; i < N; i++) {
+        label[i] = i % 2;
+        field[i] = i / 40;
+        itself[i] = i;
+        photons[i] = golden_uniform(2001, (uint64_t)i) + 0.1 * (i % 2);
+    }
+    FlimCells c = {.n = N,
+                   .shape = {8, 3, 3},
+                   .labels = label,
+                   .donors = zeros,
+                   .fields = field,
+                   .sizes = size,
+                   .peaks = zeros,
+                   .same_as = itself,
+                   .photons = photons,
+                   .entropy = entropy,
+                   .n_donors = 1,
+                   .n_fields = N / 40,
+                   .donor_names = names,
+                   .file_names = files};
+    FlimEffect e = flim_effect(&c, photons, 1);
+    assert_true(e.low[0] > 0.5);
+    assert_near(e.within, 1 - 0.95 * 0.95 / 2, 0.04); /* four standard deviations */
+    Told told = {&c, path_join(root, "doctor.json")};
+    assert_int_equal(run_function(text, sizeof text, tell_all, &told), 0);
+    assert_null(strstr(text, "warning"));
+    free((void *)(uintptr_t)told.path);
+    free(root);
+}
+
 /* ---- made-up cells ---- */
 
 static FlimCells make_cells(const FlimSynthetic *how, int n_threads) {
@@ -297,6 +334,7 @@ int main(void) {
                                        cmocka_unit_test(intervals_are_as_wide_as_they_should),
                                        cmocka_unit_test(real_donors_have_their_correlations),
                                        cmocka_unit_test(doctor_prints_and_reports),
+                                       cmocka_unit_test(weak_effects_are_no_warnings),
                                        cmocka_unit_test(cells_are_the_same_whatever_the_threads),
                                        cmocka_unit_test(donors_differ_as_they_should),
                                        cmocka_unit_test(decays_tell_classes_apart),

@@ -103,6 +103,7 @@ static void nested_folds_test_and_validate_each_donor_once(void **state) {
         int trained = 0;
         assert_string_equal(f.folds[i].name, NAMES[i]);
         assert_int_equal(f.folds[i].roles[i], FLIM_TEST);
+        assert_int_equal(f.folds[i].roles[(i + 1) % DONORS], FLIM_VAL);
         for (int d = 0; d < DONORS; d++) {
             tested[d] += f.folds[i].roles[d] == FLIM_TEST;
             validated[d] += f.folds[i].roles[d] == FLIM_VAL;
