@@ -31,6 +31,10 @@ typedef struct {
 /* most_shift: bins, either way; the reference has 5. */
 FlimDraws flim_draw(uint64_t seed, uint32_t epoch, uint64_t position, int most_shift);
 
+/* Mixing the samples of a batch, in 30 % of batches: sample i becomes lambda x_i + (1 - lambda) x_partner[i], partner
+ * [n] a permutation, lambda from Beta(0.4, 0.4). False: not this batch, and lambda is 1. */
+bool flim_mixup_draw(uint64_t seed, uint32_t epoch, uint64_t batch, int n, float *lambda, int32_t *partner);
+
 /* Cells of one shape, and the memory that augmenting one takes; each thread has its own. */
 typedef struct FlimAugmenter FlimAugmenter;
 FlimAugmenter *flim_augmenter_new(FlimShape shape);

@@ -287,6 +287,35 @@ static void fields_have_numbers_of_their_own(void **state) {
     assert_memory_equal(counts, want, sizeof want);
 }
 
+/* 30 % of batches; Beta(a, a) has mean 1/2, variance 1 / (4 (2 a + 1)) and kurtosis 3 (2 a + 1) / (2 a + 3). Within
+ * five standard deviations. */
+static void batches_are_mixed(void **state) {
+    (void)state;
+    enum { BATCHES = 20000, B = 7 };
+    int64_t mixed = 0, places[B][B] = {{0}};
+    double sum = 0, squares = 0;
+    for (uint64_t i = 0; i < BATCHES; i++) {
+        int32_t partner[B];
+        float lambda;
+        int seen = 0;
+        bool mixes = flim_mixup_draw(42, 5, i, B, &lambda, partner);
+        for (int k = 0; k < B; k++) {
+            assert_true(partner[k] >= 0 && partner[k] < B && (mixes || partner[k] == k));
+            seen |= 1 << partner[k];
+            if (mixes) places[k][partner[k]]++;
+        }
+        assert_true(seen == (1 << B) - 1 && lambda >= 0 && lambda <= 1 && (mixes || lambda == 1));
+        mixed += mixes;
+        if (mixes) sum += (double)lambda - 0.5;
+        if (mixes) squares += pow((double)lambda - 0.5, 2);
+    }
+    double n = (double)mixed, variance = 1 / (4 * 1.8), fourth = 3 * 1.8 / 3.8 * variance * variance;
+    assert_near(n, BATCHES * 0.3, 5 * sqrt(BATCHES * 0.3 * 0.7));
+    assert_near(sum, 0, 5 * sqrt(n * variance));
+    assert_near(squares, n * variance, 5 * sqrt(n * (fourth - variance * variance)));
+    for (int i = 0; i < B * B; i++) assert_near(places[i / B][i % B], n / B, 5 * sqrt(n / B));
+}
+
 /* Of 56,000 voxels of 3 the noise has mean 3 and sd sqrt(3 / 1000). */
 static void poisson_noise_is_that_of_a_thousandfold_exposure(void **state) {
     (void)state;
@@ -368,6 +397,7 @@ int main(void) {
                                        CELL(gates_open_as_often_as_they_should),
                                        CELL(draws_depend_on_seed_epoch_and_position_only),
                                        CELL(fields_have_numbers_of_their_own),
+                                       CELL(batches_are_mixed),
                                        CELL(poisson_noise_is_that_of_a_thousandfold_exposure),
                                        CELL(poisson_numbers_are_distributed_so),
                                        CELL(small_poisson_numbers_are_inverted)};
