@@ -1,6 +1,6 @@
 /* Three-dimensional convolutions, by oneDNN: rows of channels are its format ndhwc, so that only the weights, which it
- * wants in an order of its own, are copied. At the FLIM network's shapes its primitives take 0.5 to 0.9 of the time
- * that windows in rows and a GEMM would. It keeps what it has compiled for the next time. */
+ * wants in an order of its own, are copied, in a hundredth of the time. Forward takes 0.5 to 0.9 of the time of windows
+ * in rows and a GEMM, at the FLIM network's 3 x 3 x 3 shapes. It keeps what it has compiled for the next time. */
 #include "kernels/cpu/simd.h"
 
 typedef enum { CONV_FORWARD, CONV_DATA, CONV_WEIGHTS } ConvPass;
