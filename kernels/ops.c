@@ -508,10 +508,11 @@ void batchnorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, T
 static void check_mean_rows(const Device *device, const char *op, const char *mean_name, Tensor mean,
                             const char *whole_name, Tensor whole, int64_t length) {
     expect(op, whole_name, whole, activation_type(device, op, whole_name, whole), -1, -1);
-    if (length <= 0 || whole.dims[0] % length)
+    int64_t sequences = length > 0 ? whole.dims[0] / length : 0;
+    if (sequences * length != whole.dims[0] || length <= 0)
         die("%s: the %lld rows of %s are no sequences of %lld", op, (long long)whole.dims[0], whole_name,
             (long long)length);
-    expect(op, mean_name, mean, whole.dtype, whole.dims[0] / length, whole.dims[1]);
+    expect(op, mean_name, mean, whole.dtype, sequences, whole.dims[1]);
 }
 
 void mean_rows_forward(Device *device, Tensor y, Tensor x, int64_t length) {

@@ -35,8 +35,8 @@ typedef struct {
 
 /* Adds the parameters, named "encoder.…". */
 Cnn cnn_open(ParamTable *table, int64_t width);
-/* y [n, width] of the spectra x [n, length]. In training the running statistics move (params_moving), and what the backward needs stays
- * in the arena. */
+/* y [n, width] of the spectra x [n, length]. In training the running statistics move (params_moving), and what the
+ * backward needs stays in the arena. */
 void cnn_forward(const Cnn *cnn, const BlockRun *run, CnnActivations *kept, Tensor x, Tensor y);
 /* dy: the gradient of y. That of x is not wanted. */
 void cnn_backward(const Cnn *cnn, const BlockRun *run, const CnnActivations *kept, Tensor dy);

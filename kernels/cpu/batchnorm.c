@@ -56,8 +56,8 @@ static inline void add_gradients(double *sums, double *dots, const float *dy, co
 static double *sums_of_parts(Device *device, const float *dy, const float *x, const float *mean, const float *rstd,
                              int64_t n, int64_t c, float **room) {
     int64_t part = rows_of_part(n), parts = (n + part - 1) / part;
-    double *sums = (double *)cpu_scratch(device, (size_t)(2 * parts * c) * 2 + (size_t)(2 * c));
-    *room = (float *)(sums + 2 * parts * c);
+    double *sums = (void *)cpu_scratch(device, (size_t)(2 * parts * c) * 2 + (size_t)(2 * c));
+    *room = (void *)(sums + 2 * parts * c);
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t begin = 0; begin < n; begin += part) {
         double *first = sums + begin / part * 2 * c, *second = first + c;

@@ -94,8 +94,8 @@ template <int W> GPU_INLINE void store_piece(float *own, float *rows, const Piec
                    piece.tile[k]);
 }
 
-/* s[r] = z[first + r] . z[tile + thread]. own [ROWS][CHUNK] and rows [TILE][STRIDE]: shared memory that nobody reads any
- * more, neither at the call nor on return. */
+/* s[r] = z[first + r] . z[tile + thread]. own [ROWS][CHUNK] and rows [TILE][STRIDE]: shared memory that nobody reads
+ * any more, neither at the call nor on return. */
 template <int W>
 GPU_INLINE void scores(float (&s)[ROWS], float *own, float *rows, const float *z, int64_t n, int64_t c, int64_t first,
                        int64_t tile) {
