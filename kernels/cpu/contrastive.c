@@ -60,7 +60,8 @@ static void cpu_nt_xent_forward(Device *device, Tensor loss, Tensor lse, Tensor 
             for (int64_t j = 0; j < n; j++) largest = s[j] > largest ? s[j] : largest;
 #pragma omp simd reduction(+ : sum)
             for (int64_t j = 0; j < n; j++) sum += exp_approximate(s[j] - largest);
-            float total = largest + logf(sum); /* cppcheck-suppress invalidFunctionArg: the largest adds 1 */
+            /* cppcheck-suppress invalidFunctionArg ; the largest adds 1 */
+            float total = largest + logf(sum);
             ((float *)lse.data)[i] = total;
             ((float *)loss.data)[i] = total - s[(i + n / 2) % n];
         }
