@@ -376,8 +376,8 @@ void unfold_forward(Device *device, Tensor y, Tensor x, Window window) {
 
 void unfold_backward(Device *device, Tensor dx, Tensor dy, Window window) {
     check_unfold(device, "unfold_backward", "dy", dy, "dx", dx, window);
-    DISPATCH(unfold_backward, (double)(tensor_numel(dx) / window.length) * pairs_inside(window),
-             bytes_of(dx) + bytes_of(dy), device, dx, dy, window);
+    double columns = (double)tensor_numel(dx) / (double)window.length; /* of all sequences */
+    DISPATCH(unfold_backward, columns * pairs_inside(window), bytes_of(dx) + bytes_of(dy), device, dx, dy, window);
 }
 
 int convolution_positions(Convolution c, int axis) {

@@ -484,7 +484,7 @@ static void log_train(Run *run, bool line) {
     char utilisation[24] = "";
     /* Operations that are done again count too: then it is the hardware's utilisation, not the model's. */
     const char *name = t->options->grad_checkpointing ? "HFU" : "MFU";
-    double rate_of_groups[MAX_GROUPS];
+    double rate_of_groups[MAX_GROUPS] = {0};
     for (int i = 0; i < run->n_groups; i++) rate_of_groups[i] = learning_rate(run, i, t->state.step - 1);
     if (of_peak > 0) snprintf(utilisation, sizeof utilisation, " %s=%.1f%%", name, 100 * of_peak);
     log_line(run->log, "[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f step/s=%.3g tokens/s=%.0f%s ETA %s",
