@@ -25,7 +25,7 @@ __attribute__((constructor)) static void choose_tests(void) {
     if (filter && *filter) cmocka_set_test_filter(filter);
 }
 
-char *scratch_directory(void) {
+const char *run_directory(void) {
     const char *root = getenv("TMPDIR");
     char *path = xformat("%s/trainc_test_XXXXXX", root ? root : "/tmp");
     assert_non_null(mkdtemp(path));
@@ -34,9 +34,10 @@ char *scratch_directory(void) {
         atexit(remove_scratch);
     }
     assert_true(n_scratch < 64);
-    scratch[n_scratch++] = path;
-    return xstrdup(path);
+    return scratch[n_scratch++] = path;
 }
+
+char *scratch_directory(void) { return xstrdup(run_directory()); }
 
 void write_bytes(const char *path, const void *bytes, size_t size) {
     FILE *file = fopen(path, "wb");

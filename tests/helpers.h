@@ -18,6 +18,7 @@
 
 /* A fresh directory under $TMPDIR or /tmp, removed when the test program ends. free() the name if you like. */
 char *scratch_directory(void);
+const char *run_directory(void); /* the same, with a name that is not to be freed */
 void write_text(const char *path, const char *format, ...) PRINTF_LIKE(2, 3);
 void write_bytes(const char *path, const void *bytes, size_t size);
 char *read_text(const char *path); /* fails the test if it cannot */

@@ -244,8 +244,8 @@ static inline void train_in_sequence(void *argument) {
 
 static inline void trainings_do_not_know_of_each_other(void **state) {
     (void)state;
-    Sequence both = {{scratch_directory(), scratch_directory()}, {1, 2}, 2};
-    Sequence alone = {{scratch_directory(), NULL}, {2, 0}, 1};
+    Sequence both = {{run_directory(), run_directory()}, {1, 2}, 2};
+    Sequence alone = {{run_directory(), NULL}, {2, 0}, 1};
     toy_must(train_in_sequence, &both);
     toy_must(train_in_sequence, &alone);
     assert_same_weights(both.directory[1], alone.directory[0]);
@@ -327,8 +327,8 @@ static inline void judge_and_infer(void *argument) {
 /* The errors that the judge counts are those that the metric counts, sample by sample: so they came in order. */
 static inline void the_judge_sees_every_output_in_order(void **state) {
     (void)state;
-    char *directory = scratch_directory();
-    toy_must(judge_and_infer, directory);
+    const char *directory = run_directory();
+    toy_must(judge_and_infer, (void *)directory);
     double errors[8], hits[8], calls[8];
     assert_int_equal(logged(directory, "val", "val/error", errors, 8), 4);
     assert_int_equal(logged(directory, "val", "val/hits", hits, 8), 4);

@@ -43,7 +43,7 @@ static int steps_of(const char *directory, const char *kind, double *steps) {
 
 static void a_validation_ends_each_epoch(void **state) {
     (void)state;
-    Plan plan = {.directory = scratch_directory(), .options = "--epochs 4 --val-interval 0", .monitor = -1};
+    Plan plan = {.directory = run_directory(), .options = "--epochs 4 --val-interval 0", .monitor = -1};
     static const double want[] = {3, 5, 8, 10}; /* micro-batches 5 and 10 lie in steps 3 and 5, and so on */
     double steps[64];
     toy_must(follow, &plan);
@@ -55,14 +55,14 @@ static void a_validation_ends_each_epoch(void **state) {
 static void an_epoch_that_is_validated_has_its_line(void **state) {
     (void)state;
     Plan plan = {
-        .directory = scratch_directory(), .options = "--epochs 4 --val-interval 0 --log-interval 4", .monitor = -1};
+        .directory = run_directory(), .options = "--epochs 4 --val-interval 0 --log-interval 4", .monitor = -1};
     static const double want[] = {3, 4, 5, 8, 10}, every_fourth[] = {4, 8, 10};
     double steps[64];
     toy_must(follow, &plan);
     assert_int_equal(steps_of(plan.directory, "train", steps), 5);
     assert_memory_equal(steps, want, sizeof want);
-    plan = (Plan){
-        .directory = scratch_directory(), .options = "--epochs 4 --val-interval 2 --log-interval 4", .monitor = -1};
+    plan =
+        (Plan){.directory = run_directory(), .options = "--epochs 4 --val-interval 2 --log-interval 4", .monitor = -1};
     toy_must(follow, &plan);
     assert_int_equal(steps_of(plan.directory, "train", steps), 3);
     assert_memory_equal(steps, every_fourth, sizeof every_fourth);
@@ -70,7 +70,7 @@ static void an_epoch_that_is_validated_has_its_line(void **state) {
 
 static void only_full_micro_batches_are_trained_on(void **state) {
     (void)state;
-    Plan plan = {.directory = scratch_directory(),
+    Plan plan = {.directory = run_directory(),
                  .options = "--epochs 4 -b 3 -g 1 --val-interval 0",
                  .monitor = -1,
                  .drop_last = true};
@@ -79,11 +79,11 @@ static void only_full_micro_batches_are_trained_on(void **state) {
     assert_contains(toy_output, "10 samples, 3 micro-batches an epoch, 12 steps");
     assert_int_equal(steps_of(plan.directory, "val", steps), 4);
     for (int i = 0; i < 4; i++) assert_true(steps[i] == 3 * (i + 1));
-    plan.directory = scratch_directory();
+    plan.directory = run_directory();
     plan.options = "-b 11";
     assert_int_equal(toy_try(follow, &plan), 1);
     assert_contains(toy_output, "the training data has 10 samples, and micro-batches of fewer than -b 11 are left out");
-    plan.directory = scratch_directory();
+    plan.directory = run_directory();
     plan.options = "-b 2 --token-budget 4";
     assert_int_equal(toy_try(follow, &plan), 1);
     assert_contains(toy_output, "only full ones are trained on; give -b instead");
@@ -92,7 +92,7 @@ static void only_full_micro_batches_are_trained_on(void **state) {
 static void the_metric_that_is_monitored_decides(void **state) {
     (void)state;
     for (int monitor = -1; monitor < 2; monitor++) {
-        Plan plan = {.directory = scratch_directory(),
+        Plan plan = {.directory = run_directory(),
                      .options = "--epochs 8 --val-interval 1 --save-interval 0 --keep-checkpoints 99",
                      .monitor = monitor};
         double values[64];
@@ -111,7 +111,7 @@ static void the_metric_that_is_monitored_decides(void **state) {
 
 /* Verdicts, from which the fourth validation is the best and the seventh the third without a better one. */
 static Plan patient(void) {
-    return (Plan){.directory = scratch_directory(),
+    return (Plan){.directory = run_directory(),
                   .options = "--epochs 40 --val-interval 1 --save-interval 0",
                   .judged = {.verdicts = {5, 4, 6, 3, 3, 4, 9, 1, 1, 1}, .n_verdicts = 10},
                   .patience = 3,
@@ -154,16 +154,18 @@ static void patience_outlives_a_restart(void **state) {
 
 static void read_weights(const char *directory, float weight[CLASSES * FEATURES], float bias[CLASSES]) {
     TensorFile file = open_in(directory, "last/model.safetensors");
-    memcpy(weight, floats(&file, "", "head.weight"), CLASSES * FEATURES * sizeof(float));
-    memcpy(bias, floats(&file, "", "head.bias"), CLASSES * sizeof(float));
+    float *weights = floats(&file, "", "head.weight"), *biases = floats(&file, "", "head.bias");
+    memcpy(weight, weights, CLASSES * FEATURES * sizeof(float));
+    memcpy(bias, biases, CLASSES * sizeof(float));
+    free(weights);
+    free(biases);
     tensor_file_close(&file);
 }
 
 /* The rate is asked for with the epoch of a step's first micro-batch: steps 1 to 3 begin in the first. */
 static void groups_have_rates_of_their_own(void **state) {
     (void)state;
-    Plan plan = {
-        .directory = scratch_directory(), .options = "--epochs 4 --val-interval 0", .monitor = -1, .hook = true};
+    Plan plan = {.directory = run_directory(), .options = "--epochs 4 --val-interval 0", .monitor = -1, .hook = true};
     float weight[CLASSES * FEATURES], bias[CLASSES];
     double rates[64];
     toy_must(follow, &plan);
@@ -187,7 +189,7 @@ static void infer(void *base) {
 
 static void inference_wants_every_weight(void **state) {
     (void)state;
-    char *path = path_join(scratch_directory(), "base.safetensors");
+    char *path = path_join(run_directory(), "base.safetensors");
     float numbers[CLASSES * FEATURES] = {0};
     const TensorToWrite tensors[] = {
         {.name = "head.weight", .dtype = "F32", .rank = 2, .dims = {FEATURES, CLASSES}, .data = numbers}};
