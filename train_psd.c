@@ -18,6 +18,8 @@
 #include "train/stop.h"
 #include "train_psd.h"
 
+_Static_assert((int)PSD_CLASSES + 1 == (int)PSD_LABELS, "all labels but the unknown one are classes of the model");
+
 /* ---- model ---- */
 
 static PsdEncoderConfig encoder_config(const PsdRun *o) {

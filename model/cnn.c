@@ -46,10 +46,7 @@ Cnn cnn_open(ParamTable *table, int64_t width) {
             cnn.units[1 + 3 * b + i] = add_unit(table, units[i], convolution, norm);
         }
     }
-    float scale = 1 / sqrtf((float)channels[CNN_BLOCKS]);
-    cnn.projector =
-        param_add(table, INIT_UNIFORM, scale, true, width, channels[CNN_BLOCKS], "encoder.projector.weight");
-    param_add(table, INIT_UNIFORM, scale, true, width, 0, "encoder.projector.bias");
+    cnn.projector = param_add_linear(table, channels[CNN_BLOCKS], width, "encoder.projector");
     return cnn;
 }
 

@@ -43,20 +43,6 @@ static int add_table(ParamTable *table, int64_t rows, int64_t width, const char 
     return param_add(table, INIT_NORMAL, 0.02f, true, rows, width, "%s", name);
 }
 
-static int add_norm(ParamTable *table, int64_t width, const char *name) {
-    int index = param_add(table, INIT_ONE, 0, true, width, 0, "%s.weight", name);
-    param_add(table, INIT_ZERO, 0, true, width, 0, "%s.bias", name);
-    return index;
-}
-
-/* As torch initialises nn.Linear: weight and bias U(-1/sqrt(in), 1/sqrt(in)). */
-static int add_head(ParamTable *table, int64_t classes, int64_t width, const char *name) {
-    float scale = 1 / sqrtf((float)width);
-    int index = param_add(table, INIT_UNIFORM, scale, true, classes, width, "%s.weight", name);
-    param_add(table, INIT_UNIFORM, scale, true, classes, 0, "%s.bias", name);
-    return index;
-}
-
 static BlockConfig block_config(const TtsGptConfig *c) {
     return (BlockConfig){.d_model = c->d_model,
                          .n_heads = c->n_heads,
@@ -84,12 +70,12 @@ static void add_params(TtsGpt *gpt) {
     gpt->text_embedding = add_table(table, c->text_vocabulary + 1, C, "text_embedding.weight");
     gpt->mel_embedding = add_table(table, c->mel_codes, C, "mel_embedding.weight");
     gpt->blocks = block_stack_open("gpt", table, &blocks, c->n_layers, &gpt2_names);
-    gpt->ln_f = add_norm(table, C, "gpt.ln_f");
+    gpt->ln_f = param_add_norm(table, C, "gpt.ln_f");
     gpt->mel_positions = add_table(table, c->max_mel_tokens + 3, C, "mel_pos_embedding.emb.weight");
     gpt->text_positions = add_table(table, c->max_text_tokens + 2, C, "text_pos_embedding.emb.weight");
-    gpt->final_norm = add_norm(table, C, "final_norm");
-    gpt->text_head = add_head(table, c->text_vocabulary + 1, C, "text_head");
-    gpt->mel_head = add_head(table, c->mel_codes, C, "mel_head");
+    gpt->final_norm = param_add_norm(table, C, "final_norm");
+    gpt->text_head = param_add_linear(table, C, c->text_vocabulary + 1, "text_head");
+    gpt->mel_head = param_add_linear(table, C, c->mel_codes, "mel_head");
     gpt->speed = param_add(table, INIT_ZERO, 0, true, 2, C, "speed_emb.weight");
 }
 

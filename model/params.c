@@ -6,6 +6,7 @@
 
 #include "kernels/philox.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,19 @@ int param_add(ParamTable *table, InitKind init, float init_scale, bool decay, in
     if (rows < 1 || columns < 0) die("parameter %s: %lld x %lld", param->name, (long long)rows, (long long)columns);
     table->flat_count += aligned(param->count);
     return table->count++;
+}
+
+int param_add_linear(ParamTable *table, int64_t in, int64_t out, const char *name) {
+    float scale = 1 / sqrtf((float)in);
+    int index = param_add(table, INIT_UNIFORM, scale, true, out, in, "%s.weight", name);
+    param_add(table, INIT_UNIFORM, scale, true, out, 0, "%s.bias", name);
+    return index;
+}
+
+int param_add_norm(ParamTable *table, int64_t width, const char *name) {
+    int index = param_add(table, INIT_ONE, 0, true, width, 0, "%s.weight", name);
+    param_add(table, INIT_ZERO, 0, true, width, 0, "%s.bias", name);
+    return index;
 }
 
 void param_file_shape(ParamTable *table, int rank, const int64_t *dims) {

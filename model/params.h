@@ -39,6 +39,10 @@ typedef struct {
 /* Appends a row and returns its index. rank 1: columns = 0. */
 int param_add(ParamTable *table, InitKind init, float init_scale, bool decay, int64_t rows, int64_t columns,
               const char *name_format, ...) PRINTF_LIKE(7, 8);
+/* A linear layer, weight [out, in] and bias U(-1/sqrt(in), 1/sqrt(in)) as torch's nn.Linear begins, and a norm: two
+ * rows each, NAME.weight and NAME.bias. The first's index. */
+int param_add_linear(ParamTable *table, int64_t in, int64_t out, const char *name);
+int param_add_norm(ParamTable *table, int64_t width, const char *name);
 /* The shape that the last row has in files: as many numbers, laid out alike. */
 void param_file_shape(ParamTable *table, int rank, const int64_t *dims);
 /* A buffer with these numbers to begin with (NULL: zeros; they must live as long as the table). */

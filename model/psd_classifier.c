@@ -19,10 +19,10 @@ static void add_head(Classifier *c) {
     ParamTable *table = &c->base.params;
     int first = table->count, d = c->config.encoder.d_model;
     if (c->config.head_dim) {
-        c->head[0] = psd_add_linear(table, d, c->config.head_dim, "classifier.head.0");
-        c->head[1] = psd_add_linear(table, c->config.head_dim, PSD_CLASSES, "classifier.head.3");
+        c->head[0] = param_add_linear(table, d, c->config.head_dim, "classifier.head.0");
+        c->head[1] = param_add_linear(table, c->config.head_dim, PSD_CLASSES, "classifier.head.3");
     } else {
-        c->head[1] = psd_add_linear(table, d, PSD_CLASSES, "classifier.head");
+        c->head[1] = param_add_linear(table, d, PSD_CLASSES, "classifier.head");
     }
     for (int i = first; i < table->count; i++) table->items[i].group = GROUP_HEAD;
     param_add_buffer(table, c->config.class_weights, PSD_CLASSES, 0, "class_weights");

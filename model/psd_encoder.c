@@ -19,19 +19,6 @@ static const BlockNames encoder_names = {
 
 /* ---- parameters ---- */
 
-int psd_add_linear(ParamTable *table, int64_t in, int64_t out, const char *name) {
-    float scale = 1 / sqrtf((float)in);
-    int index = param_add(table, INIT_UNIFORM, scale, true, out, in, "%s.weight", name);
-    param_add(table, INIT_UNIFORM, scale, true, out, 0, "%s.bias", name);
-    return index;
-}
-
-int psd_add_norm(ParamTable *table, int64_t width, const char *name) {
-    int index = param_add(table, INIT_ONE, 0, true, width, 0, "%s.weight", name);
-    param_add(table, INIT_ZERO, 0, true, width, 0, "%s.bias", name);
-    return index;
-}
-
 /* Sine and cosine of p w_k, w_k = 10000^(-2k / width), side by side (Vaswani et al. 2017), all in f32 as the reference
  * computes them. */
 static float *position_table(int width) {
@@ -50,10 +37,10 @@ static void add_patches(PsdEncoder *e, ParamTable *table) {
     e->positions = position_table(e->config.d_model);
     e->cls = param_add(table, INIT_NORMAL, 0.02f, true, 1, width, "patch_embed.cls_token");
     param_file_shape(table, 3, (const int64_t[]){1, 1, width});
-    e->projection = psd_add_linear(table, PSD_PATCH, width, "patch_embed.projection");
+    e->projection = param_add_linear(table, PSD_PATCH, width, "patch_embed.projection");
     e->position_table = param_add_buffer(table, e->positions, PSD_SEQUENCE, width, "patch_embed.pos_enc.pe");
     param_file_shape(table, 3, (const int64_t[]){1, PSD_SEQUENCE, width});
-    e->norm = psd_add_norm(table, width, "patch_embed.layer_norm");
+    e->norm = param_add_norm(table, width, "patch_embed.layer_norm");
 }
 
 PsdEncoder psd_encoder_open(ParamTable *table, const PsdEncoderConfig *config, bool patches, uint32_t first_site) {
@@ -80,7 +67,7 @@ PsdEncoder psd_encoder_open(ParamTable *table, const PsdEncoderConfig *config, b
                           .torch_init = true,
                           .decay_vectors = true};
     e.blocks = block_stack_open("encoder", table, &blocks, config->n_layers, &encoder_names);
-    e.final_norm = psd_add_norm(table, config->d_model, "encoder.final_norm");
+    e.final_norm = param_add_norm(table, config->d_model, "encoder.final_norm");
     return e;
 }
 

@@ -42,9 +42,6 @@ Tensor psd_encoder_forward(PsdEncoder *encoder, const BlockRun *run, const Batch
 /* dy: the gradient of that. */
 void psd_encoder_backward(PsdEncoder *encoder, const Tensor *fields, const PsdEncoded *kept, Tensor dy);
 
-/* A linear layer and a norm as torch initialises them, with their names; the index of the weight. */
-int psd_add_linear(ParamTable *table, int64_t in, int64_t out, const char *name);
-int psd_add_norm(ParamTable *table, int64_t width, const char *name);
 /* y = x W^T + b of a linear layer, pushed, and its backward. */
 Tensor psd_linear(const BlockRun *run, int index, Tensor x);
 void psd_linear_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x);

@@ -59,9 +59,9 @@ static void add_decoder(Pretrain *p) {
     param_file_shape(table, 3, (const int64_t[]){1, 1, e});
     p->positions = param_add(table, INIT_NORMAL, 0.02f, true, PSD_PATCHES, e, "decoder.pos_embed");
     param_file_shape(table, 3, (const int64_t[]){1, PSD_PATCHES, e});
-    p->input = psd_add_linear(table, c->encoder.d_model, e, "decoder.input_proj");
+    p->input = param_add_linear(table, c->encoder.d_model, e, "decoder.input_proj");
     p->decoder = block_stack_open("decoder", table, &blocks, c->decoder_layers, &decoder_names);
-    p->output = psd_add_linear(table, e, PSD_PATCH, "decoder.output_proj");
+    p->output = param_add_linear(table, e, PSD_PATCH, "decoder.output_proj");
 }
 
 static void check_config(const PsdPretrainConfig *c) {
@@ -197,7 +197,7 @@ Model *psd_pretrain_open(const PsdPretrainConfig *config) {
     p->encoder = psd_encoder_open(&p->base.params, &config->encoder, true, SITE_ENCODER);
     add_decoder(p);
     int d = config->encoder.d_model;
-    p->project[0] = psd_add_linear(&p->base.params, d, d, "projection_head.net.0");
-    p->project[1] = psd_add_linear(&p->base.params, d, config->projection_dim, "projection_head.net.2");
+    p->project[0] = param_add_linear(&p->base.params, d, d, "projection_head.net.0");
+    p->project[1] = param_add_linear(&p->base.params, d, config->projection_dim, "projection_head.net.2");
     return &p->base;
 }
