@@ -19,7 +19,7 @@ step "Training" ./train_gpt -m "$work/manifest.jsonl" -b 8 -g 4 --config demo/de
     --output-dir "$work/run" --resume auto
 [ -e "$work/run/loss.svg" ] || exit 1 # stopped: train_gpt has said how to go on
 
-clip=$(find "$work/codes" -name '*.npy' | sort | head -n 1)
+clip=$(find "$work/codes" -name '*.npy' | sort | sed -n 1p) # which reads all: head would break the pipe
 cat <<TXT
 
 == Done
