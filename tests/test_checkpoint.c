@@ -671,12 +671,12 @@ static void a_checkpoint_of_an_older_program_is_refused(void **unused) {
     Checkpointer *c = open_checkpointer(directory, 3);
     save_good(c, 1, 1, false);
     checkpointer_close(c);
-    char *text = read_text(file), *version = strstr(text, "\"version\": 3");
+    char *text = read_text(file), *version = strstr(text, "\"version\": 4");
     assert_non_null(version);
-    version[strlen("\"version\": ")] = '2';
+    version[strlen("\"version\": ")] = '3';
     write_text(file, "%s", text);
     assert_load_fails(path, &table,
-                      "state.json is of version 2, and this program reads 3: go on with the program that");
+                      "state.json is of version 3, and this program reads 4: go on with the program that");
     free(text);
 }
 

@@ -8,7 +8,7 @@ static Device *open_cpu(void) { return cpu_device_open(1); }
 typedef struct {
     const char *directory, *options;
     Judged judged;
-    int64_t patience;
+    int64_t patience, extension_epochs, most_extensions;
     int monitor;
     bool drop_last, hook;
     TrainState after;
@@ -28,6 +28,8 @@ static void follow(void *argument) {
     Training *t = &run->training;
     if (plan->judged.n_verdicts) set_judge(t, &plan->judged);
     t->patience = plan->patience;
+    t->extension_epochs = plan->extension_epochs;
+    t->most_extensions = plan->most_extensions;
     t->monitor = plan->monitor;
     t->drop_last = plan->drop_last;
     if (plan->hook) t->learning_rate = by_group;
@@ -152,6 +154,68 @@ static void patience_outlives_a_restart(void **state) {
     expect_end(plan.directory);
 }
 
+/* How many epochs the FLIM reference would train: a new best in one of the last three epochs there are adds two more,
+ * twice at most; the run ends when five in a row were no better. */
+static int epochs_of_reference(const double *verdicts, int epochs) {
+    int worse = 0, extensions = 0;
+    double best = INFINITY;
+    for (int e = 0; e < epochs; e++) {
+        worse = verdicts[e] < best ? 0 : worse + 1;
+        if (worse >= 5) return e + 1;
+        if (worse) continue;
+        best = verdicts[e];
+        if (e + 1 >= epochs - 2 && extensions < 2) {
+            extensions++;
+            epochs += 2;
+        }
+    }
+    return epochs;
+}
+
+static void a_late_best_adds_epochs(void **state) {
+    (void)state;
+    static const double scripts[][20] = {
+        {9, 8, 7, 6, 5, 4, 3, 2, 1, 0.5, 0.4, 0.3, 0.2, 0.1}, /* always better: both extensions */
+        {1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2},           /* never again: five later it ends */
+        {5, 6, 6, 4, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6},           /* in the third before the end: once */
+        {5, 6, 4, 6, 6, 6, 6, 3, 6, 6, 6, 6, 6, 6},           /* too early; and nothing after the end counts */
+        {5, 6, 6, 6, 6, 4, 6, 3, 6, 6, 6, 6, 6, 6},           /* in the last epoch, and in the last of those added */
+    };
+    static const int want[] = {10, 6, 8, 6, 10};
+    for (int i = 0; i < 5; i++) {
+        Plan plan = {.directory = run_directory(),
+                     .options = "-b 5 -g 1 --epochs 6 --val-interval 0 --save-interval 0",
+                     .judged = {.n_verdicts = 14},
+                     .patience = 5,
+                     .extension_epochs = 2,
+                     .most_extensions = 2,
+                     .monitor = -1};
+        double steps[64];
+        memcpy(plan.judged.verdicts, scripts[i], 14 * sizeof(double));
+        toy_must(follow, &plan);
+        assert_int_equal(epochs_of_reference(scripts[i], 6), want[i]);
+        assert_int_equal(steps_of(plan.directory, "val", steps), want[i]);
+    }
+}
+
+/* Stopped in the epochs that were added, a run goes on to their end. */
+static void added_epochs_outlive_a_restart(void **state) {
+    (void)state;
+    Plan plan = {.directory = run_directory(),
+                 .options = "-b 5 -g 1 --epochs 4 --val-interval 0 --save-interval 0 --max-steps 9",
+                 .judged = {.verdicts = {5, 6, 6, 4, 7, 7, 7}, .n_verdicts = 7},
+                 .extension_epochs = 2,
+                 .most_extensions = 1,
+                 .monitor = -1};
+    double steps[64];
+    toy_must(follow, &plan);
+    assert_contains(toy_output, "the best so far came in epoch 3 of 4: 2 more epochs (1 of 1 times)");
+    plan.options = "-b 5 -g 1 --epochs 4 --val-interval 0 --save-interval 0 --resume auto";
+    toy_must(follow, &plan);
+    int n = steps_of(plan.directory, "val", steps);
+    assert_true(steps[n - 1] == 12);
+}
+
 static void read_weights(const char *directory, float weight[CLASSES * FEATURES], float bias[CLASSES]) {
     TensorFile file = open_in(directory, "last/model.safetensors");
     float *weights = floats(&file, "", "head.weight"), *biases = floats(&file, "", "head.bias");
@@ -212,6 +276,8 @@ int main(void) {
         cmocka_unit_test(the_metric_that_is_monitored_decides),
         cmocka_unit_test(patience_ends_the_run),
         cmocka_unit_test(patience_outlives_a_restart),
+        cmocka_unit_test(a_late_best_adds_epochs),
+        cmocka_unit_test(added_epochs_outlive_a_restart),
         cmocka_unit_test(groups_have_rates_of_their_own),
         cmocka_unit_test(inference_wants_every_weight),
     };

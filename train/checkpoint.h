@@ -23,6 +23,7 @@ typedef struct {
     double best;                         /* smallest validation objective so far; INFINITY: none */
     int64_t best_step;
     int64_t worse;      /* validations since then */
+    int64_t extensions; /* how often the run has been given more epochs */
     char revision[48];  /* git revision of the program */
     char *options_json; /* the options of the run (owned by the caller) */
     int n_metrics;

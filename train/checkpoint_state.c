@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static const char mark[] = "train.c checkpoint";
-enum { VERSION = 3 }; /* 2: data_hash; 3: validations_since_best */
+enum { VERSION = 4 }; /* 2: data_hash; 3: validations_since_best; 4: extensions */
 
 /* Whole numbers (the seed by its 64 bits), then doubles. */
 static const struct {
@@ -34,6 +34,7 @@ static const struct {
     {"frozen_rows", offsetof(TrainState, frozen_rows), false},
     {"best_step", offsetof(TrainState, best_step), false},
     {"validations_since_best", offsetof(TrainState, worse), false},
+    {"extensions", offsetof(TrainState, extensions), false},
     {"best", offsetof(TrainState, best), true},
     {"seconds", offsetof(TrainState, seconds), true},
 };

@@ -93,6 +93,7 @@ LoaderOptions validation_loader_options(const TrainOptions *o) {
 
 int64_t train_steps(const Training *t, const LoaderOptions *options) {
     const TrainOptions *o = t->options;
+    int64_t epochs = o->epochs + t->state.extensions * t->extension_epochs;
     int64_t batches = 0, first = loader_epoch_batches(t->train, options, 0);
     if (options->drop_last && o->token_budget)
         die("--token-budget makes micro-batches of any size, and only full ones are trained on; give -b instead");
@@ -100,14 +101,14 @@ int64_t train_steps(const Training *t, const LoaderOptions *options) {
         die("the training data has %lld samples, and micro-batches of fewer than -b %lld are left out: lower -b",
             (long long)t->train->n_samples, (long long)o->batch_size);
     if (!o->token_budget)
-        batches = first * o->epochs;
+        batches = first * epochs;
     else
-        for (int64_t epoch = 0; epoch < o->epochs; epoch++) batches += loader_epoch_batches(t->train, options, epoch);
+        for (int64_t epoch = 0; epoch < epochs; epoch++) batches += loader_epoch_batches(t->train, options, epoch);
     int64_t steps = batches / o->grad_accumulation;
     if (!steps)
         die("nothing to do: %lld epochs have %lld micro-batches, fewer than the %lld of one optimizer step; lower -g "
             "or -b",
-            (long long)o->epochs, (long long)batches, (long long)o->grad_accumulation);
+            (long long)epochs, (long long)batches, (long long)o->grad_accumulation);
     return o->max_steps && o->max_steps < steps ? o->max_steps : steps;
 }
 
@@ -452,12 +453,16 @@ static void record_log(Run *run, const char *kind, const Record *record) {
                record->n);
 }
 
+static const char *step_name(const Training *t) { return t->step_name ? t->step_name : "step"; }
+static const char *token_name(const Training *t) { return t->token_name ? t->token_name : "tokens"; }
+
 static void show_progress(Run *run, const char *text) {
     char eta[32];
     double elapsed = seconds_now() - run->window_start;
-    log_progress(run->log, "step %lld/%lld  %s  %.3g step/s  %.0f tokens/s  ETA %s", (long long)run->t->state.step,
-                 (long long)run->total_steps, text, (double)run->window_steps / elapsed,
-                 (double)run->window_tokens / elapsed, format_duration(remaining_seconds(run), eta));
+    log_progress(run->log, "step %lld/%lld  %s  %.3g %s/s  %.0f %s/s  ETA %s", (long long)run->t->state.step,
+                 (long long)run->total_steps, text, (double)run->window_steps / elapsed, step_name(run->t),
+                 (double)run->window_tokens / elapsed, token_name(run->t),
+                 format_duration(remaining_seconds(run), eta));
 }
 
 /* On a terminal, a few times a second: it costs a wait for the device. */
@@ -487,9 +492,9 @@ static void log_train(Run *run, bool line) {
     double rate_of_groups[MAX_GROUPS] = {0};
     for (int i = 0; i < run->n_groups; i++) rate_of_groups[i] = learning_rate(run, i, t->state.step - 1);
     if (of_peak > 0) snprintf(utilisation, sizeof utilisation, " %s=%.1f%%", name, 100 * of_peak);
-    log_line(run->log, "[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f step/s=%.3g tokens/s=%.0f%s ETA %s",
-             (long long)t->state.epoch, (long long)t->state.step, text, rate_of_groups[0], (double)run->grad_norm, rate,
-             tokens, utilisation, format_duration(remaining_seconds(run), eta));
+    log_line(run->log, "[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f %s/s=%.3g %s/s=%.0f%s ETA %s",
+             (long long)t->state.epoch, (long long)t->state.step, text, rate_of_groups[0], (double)run->grad_norm,
+             step_name(t), rate, token_name(t), tokens, utilisation, format_duration(remaining_seconds(run), eta));
     Record record = {.n = 0};
     record_metrics(&record, t->model, "train", values);
     remember(&t->state, 0, record.values, record.n);
@@ -514,6 +519,20 @@ static double judge(Run *run, const double *means, double objective, double *val
     if (!t->judge) return t->monitor < 0 ? objective : means[t->monitor];
     t->device->download(t->device, run->host_outputs, run->outputs.data, tensor_bytes(run->outputs));
     return t->judge(t, run->host_outputs, run->outputs.dims[0], values);
+}
+
+/* After a new best: a run that still gets better near its end gets more epochs. */
+static void extend(Run *run) {
+    Training *t = run->t;
+    int64_t epochs = t->options->epochs + t->state.extensions * t->extension_epochs;
+    if (t->state.extensions >= t->most_extensions || t->state.epoch + 1 < epochs - 2) return;
+    LoaderOptions options = train_loader_options(t->options, &t->state);
+    options.drop_last = t->drop_last;
+    t->state.extensions++;
+    run->total_steps = train_steps(t, &options);
+    log_line(run->log, "[Run] the best so far came in epoch %lld of %lld: %lld more epochs (%lld of %lld times)",
+             (long long)t->state.epoch, (long long)epochs, (long long)t->extension_epochs,
+             (long long)t->state.extensions, (long long)t->most_extensions);
 }
 
 static bool out_of_patience(const Training *t) { return t->patience > 0 && t->state.worse >= t->patience; }
@@ -714,6 +733,10 @@ int train_run(Training *t) {
         if (line || progress || measure || keep || run.n_queued == run.max_queued) read_steps(&run);
         if (line || progress) log_train(&run, line);
         if (measure) best = validate(&run);
+        if (best) {
+            extend(&run);
+            go_on = step < run.total_steps && !stop_signal();
+        }
         if (measure && out_of_patience(t)) {
             go_on = false;
             log_train(&run, true); /* what has not been told yet */

@@ -71,7 +71,10 @@ struct Training {
     const char *const *judged; /* at most TRAIN_MAX_JUDGED */
     int n_judged;
     int64_t patience; /* the run ends after so many validations without a new best; 0: never */
-    void *context;    /* the program's own, for these functions */
+    /* A new best in one of the last two epochs, or in the one before them, adds so many epochs, at most so often. */
+    int64_t extension_epochs, most_extensions;
+    const char *step_name, *token_name; /* of log lines: "it", "cells"; NULL: "step", "tokens" */
+    void *context;                      /* the program's own, for these functions */
     /* Bytes of weights of which a second copy is kept on the host (see staging); 0: 256 MiB. */
     size_t most_staged;
 
