@@ -420,17 +420,18 @@ void conv3d_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, C
 }
 
 void conv3d_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
-                     Convolution convolution) {
+                     Convolution convolution, bool add_dx) {
     const char *op = "conv3d_backward";
     double pairs = check_conv3d(op, "dy", dy, x, activation_type(device, op, "x", x), w, convolution);
     expect_optional(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
     expect(op, "dw", dw, DTYPE_F32, w.dims[0], w.dims[1]);
     expect_optional(op, "dbias", dbias, DTYPE_F32, dy.dims[1], 0);
-    bool both = tensor_given(dx), summed = tensor_given(dbias);
-    DISPATCH(conv3d_backward, (both ? 4 : 2) * pairs + (summed ? (double)tensor_numel(dy) : 0),
+    bool both = tensor_given(dx), added = both && add_dx, summed = tensor_given(dbias);
+    double additions = (summed ? (double)tensor_numel(dy) : 0) + (added ? (double)tensor_numel(dx) : 0);
+    DISPATCH(conv3d_backward, (both ? 4 : 2) * pairs + additions,
              bytes_of(dy) + bytes_of(x) + 2 * (bytes_of(dw) + bytes_of(dbias)) +
-                 (both ? bytes_of(dx) + bytes_of(w) : 0),
-             device, dx, dw, dbias, dy, x, w, convolution);
+                 (both ? (added ? 2 : 1) * bytes_of(dx) + bytes_of(w) : 0),
+             device, dx, dw, dbias, dy, x, w, convolution, add_dx);
 }
 
 /* Dies unless `pooled` T [S frames / 2 plane, C] are the larger of pairs of frames of `whole` T [S frames plane, C]. */

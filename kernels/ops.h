@@ -157,9 +157,9 @@ int convolution_positions(Convolution convolution, int axis);
  * taps that see no position of the sample. x T [S in positions, C]; y T [S out positions, O]; w T [O, C taps], torch's
  * [O, C, t, h, w] row by row; bias T [O], optional. */
 void conv3d_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, Convolution convolution);
-/* dx (optional); dw f32 [O, C taps] and dbias f32 [O] (optional) are accumulated. */
+/* dx (optional), added to what it holds if add_dx; dw f32 [O, C taps] and dbias f32 [O] (optional) are accumulated. */
 void conv3d_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
-                     Convolution convolution);
+                     Convolution convolution, bool add_dx);
 
 /* y[s, t, p] = the larger of x[s, 2 t, p] and x[s, 2 t + 1, p], the first if they are equal, NaN if one is: frames of
  * `plane` rows. x T [S frames plane, C]; y T [S frames / 2 plane, C], rounded down. */

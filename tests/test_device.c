@@ -158,7 +158,7 @@ static void run_every_operation(Device *device, float p) {
     unfold_forward(device, unfolded, x, window);
     unfold_backward(device, z, unfolded, window);
     conv3d_forward(device, y, x, square, bias, convolution);
-    conv3d_backward(device, z, square, bias, y, x, square, convolution);
+    conv3d_backward(device, z, square, bias, y, x, square, convolution, true);
     max_pool_forward(device, means, tensor_rows(x, 0, 4), 2, 1);
     max_pool_backward(device, tensor_rows(z, 0, 4), means, tensor_rows(x, 0, 4), 2, 1);
     leaky_relu_forward(device, y, x, 0.1f);

@@ -413,7 +413,7 @@ static void compare_conv3d(Device *device, const TensorFile *file, const char *n
     expect_golden(file, prefix, "pooled", pooled.data);
     max_pool_backward(device, dy, tensor_2d(inputs[3], DTYPE_F32, pairs, out), active, frames, plane);
     leaky_relu_backward(device, dy, dy, y, 0.01f);
-    conv3d_backward(device, dx, dw, dbias, dy, x, w, c);
+    conv3d_backward(device, dx, dw, dbias, dy, x, w, c, false);
     expect_golden(file, prefix, "dx", dx.data);
     expect_golden(file, prefix, "dw", dw.data);
     expect_golden(file, prefix, "dbias", dbias.data);

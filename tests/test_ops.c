@@ -485,9 +485,9 @@ static void check_conv3d(Rig *rig, int64_t samples, int64_t in, int64_t out, boo
     int64_t taps = volume(c.taps), rows = samples * volume(c.in), tall = samples * volume(sizes);
     Tensor x = normal(rig, rows, in), w = normal(rig, out, in * taps), bias = normal(rig, out, 0);
     Tensor y = poisoned(rig, tall, out), dy = normal(rig, tall, out), dx = poisoned(rig, rows, in);
-    Tensor dw = normal(rig, out, in * taps), dbias = normal(rig, out, 0);
-    double *wy = doubles(rig, tall * out), *wdx = doubles(rig, rows * in), pairs = 0;
-    double *wdw = widened(rig, dw), *wdbias = widened(rig, dbias);
+    Tensor dw = normal(rig, out, in * taps), dbias = normal(rig, out, 0), sum = normal(rig, rows, in);
+    double *wy = doubles(rig, tall * out), *wdx = doubles(rig, rows * in), *wsum = widened(rig, sum), pairs = 0;
+    double *wdw = widened(rig, dw), *wdbias = widened(rig, dbias), *counted;
     for (int64_t row = 0; row < tall; row++) {
         for (int64_t o = 0; o < out; o++) {
             wy[row * out + o] += whole ? (double)floats(bias)[o] : 0;
@@ -507,17 +507,22 @@ static void check_conv3d(Rig *rig, int64_t samples, int64_t in, int64_t out, boo
                 }
         }
     }
+    for (int64_t i = 0; i < rows * in; i++) wsum[i] += wdx[i];
     double forward = rig->device->counters[OP_conv3d_forward].flops;
-    double backward = rig->device->counters[OP_conv3d_backward].flops;
+    double backward = *(counted = &rig->device->counters[OP_conv3d_backward].flops);
     conv3d_forward(rig->device, y, x, w, whole ? bias : tensor_none(), c);
-    conv3d_backward(rig->device, whole ? dx : tensor_none(), dw, whole ? dbias : tensor_none(), dy, x, w, c);
+    conv3d_backward(rig->device, whole ? dx : tensor_none(), dw, whole ? dbias : tensor_none(), dy, x, w, c, false);
     expect(rig, "conv3d_forward y", y, wy, sum_error(in * taps, 1));
     if (whole) expect(rig, "conv3d_backward dx", dx, wdx, sum_error(out * taps, 0));
     expect(rig, "conv3d_backward dw", dw, wdw, sum_error(tall, 1));
     if (whole) expect(rig, "conv3d_backward dbias", dbias, wdbias, sum_error(tall, 1));
     double products = pairs * (double)in * (double)out, added = whole ? (double)(tall * out) : 0;
     assert_true(rig->device->counters[OP_conv3d_forward].flops - forward == 2 * products + added);
-    assert_true(rig->device->counters[OP_conv3d_backward].flops - backward == (whole ? 4 : 2) * products + added);
+    assert_true(*counted - backward == (whole ? 4 : 2) * products + added);
+    backward = *counted;
+    conv3d_backward(rig->device, sum, dw, tensor_none(), dy, x, w, c, true);
+    expect(rig, "conv3d_backward dx, added", sum, wsum, sum_error(out * taps, 1));
+    assert_true(*counted - backward == 4 * products + (double)(rows * in));
 }
 
 static void check_convolutions(Rig *rig) {
@@ -1731,7 +1736,7 @@ static void wrong_samples(Rig *r) {
 static void wrong_taps(Rig *r) {
     Tensor w = normal(r, 2, 4), x = normal(r, 8, 2);
     conv3d_backward(r->device, tensor_none(), w, tensor_none(), x, x, w,
-                    (Convolution){{2, 2, 2}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}});
+                    (Convolution){{2, 2, 2}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}}, false);
 }
 static void wrong_channels(Rig *r) {
     conv3d_forward(r->device, normal(r, 1, 1), tensor_2d(normal(r, 1, 1).data, DTYPE_F32, 1, 0), normal(r, 1, 1),

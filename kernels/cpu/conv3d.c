@@ -90,8 +90,10 @@ static void reorder(const CpuState *state, const dnnl_memory_desc_t *to_shape, d
     dnnl_primitive_attr_destroy(attributes);
 }
 
-/* One of the three products. The weights' copy lies in scratch, and behind it the bias' gradient before it is added. */
-static void convolve(Device *device, ConvPass pass, Tensor x, Tensor y, Tensor w, Tensor bias, Convolution c) {
+/* One of the three products; `add`: the data's gradient is added to x. The weights' copy lies in scratch, and behind it
+ * the gradients of bias and data before they are added. */
+static void convolve(Device *device, ConvPass pass, Tensor x, Tensor y, Tensor w, Tensor bias, Convolution c,
+                     bool add) {
     const CpuState *state = device->state;
     int64_t in = x.dims[1], out = y.dims[1], samples = x.dims[0] / ((int64_t)c.in[0] * c.in[1] * c.in[2]);
     if (samples == 0) return;
@@ -101,8 +103,10 @@ static void convolve(Device *device, ConvPass pass, Tensor x, Tensor y, Tensor w
     const dnnl_memory_desc_t own = *dnnl_primitive_desc_query_md(
         chosen, pass == CONV_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
     size_t copy = dnnl_memory_desc_get_size(&own) / sizeof(float);
-    float *weights = cpu_scratch(device, copy + (size_t)out), *sums = weights + copy;
-    dnnl_memory_t x_memory = memory_of(state, &shapes.x, x.data), y_memory = memory_of(state, &shapes.y, y.data);
+    int64_t added = add ? tensor_numel(x) : 0;
+    float *weights = cpu_scratch(device, copy + (size_t)(out + added)), *sums = weights + copy, *dx = sums + out;
+    dnnl_memory_t x_memory = memory_of(state, &shapes.x, add ? dx : x.data);
+    dnnl_memory_t y_memory = memory_of(state, &shapes.y, y.data);
     dnnl_memory_t torch = memory_of(state, &shapes.torch, w.data), inside = memory_of(state, &own, weights);
     dnnl_memory_t b = memory_of(state, &shapes.bias, pass == CONV_WEIGHTS ? sums : bias.data);
     const dnnl_exec_arg_t arguments[3][4] = {
@@ -118,16 +122,23 @@ static void convolve(Device *device, ConvPass pass, Tensor x, Tensor y, Tensor w
         reorder(state, &shapes.torch, torch, &own, inside, true);
         for (int64_t j = 0; bias.data && j < out; j++) ((float *)bias.data)[j] += sums[j];
     }
+#pragma omp parallel for num_threads(device->n_threads)
+    for (int64_t i = 0; i < added; i++) ((float *)x.data)[i] += dx[i];
     dnnl_memory_t all[] = {x_memory, y_memory, torch, inside, b};
     for (int i = 0; i < 5; i++) dnnl_memory_destroy(all[i]);
 }
 
 static void cpu_conv3d_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, Convolution c) {
-    convolve(device, CONV_FORWARD, x, y, w, bias, c);
+    convolve(device, CONV_FORWARD, x, y, w, bias, c, false);
 }
 
 static void cpu_conv3d_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
-                                Convolution c) {
-    if (dx.data) convolve(device, CONV_DATA, dx, dy, w, tensor_none(), c);
-    convolve(device, CONV_WEIGHTS, x, dy, dw, dbias, c);
+                                Convolution c, bool add_dx) {
+    int64_t rows = (int64_t)c.in[0] * c.in[1] * c.in[2], samples = x.dims[0] / rows;
+    /* oneDNN overwrites. Sample by sample, what is added is still in the caches, and scratch is small. */
+    int64_t parts = add_dx && samples ? samples : 1, tall = dy.dims[0] / parts;
+    for (int64_t s = 0; dx.data && s < parts; s++)
+        convolve(device, CONV_DATA, tensor_rows(dx, s * (x.dims[0] / parts), x.dims[0] / parts),
+                 tensor_rows(dy, s * tall, tall), w, tensor_none(), c, add_dx);
+    convolve(device, CONV_WEIGHTS, x, dy, dw, dbias, c, false);
 }

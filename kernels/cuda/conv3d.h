@@ -6,7 +6,7 @@
 
 template <class T> struct Conv3d {
     static void forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, Convolution convolution);
-    static void backward_data(Device *device, Tensor dx, Tensor dy, Tensor w, Convolution convolution);
+    static void backward_data(Device *device, Tensor dx, Tensor dy, Tensor w, Convolution convolution, bool add);
     static void backward_weights(Device *device, Tensor dw, Tensor dy, Tensor x, Convolution convolution);
 };
 extern template struct Conv3d<float>; /* there, and nowhere else */

@@ -312,12 +312,12 @@ int64_t samples_of(Tensor x, Convolution c) { return x.dims[0] / ((int64_t)c.in[
 
 template <class T, class Tile> constexpr size_t SHARED_BYTES = Tile::STAGES *(Tile::M + Tile::N) * DEPTH<T> * sizeof(T);
 
-/* One product of forward or data's gradient; w is torch's. */
+/* One product of forward or data's gradient; w is torch's. Without taps it is a matrix of zeros. */
 template <class T>
 void launch_convolve(Device *device, const char *op, Tensor y, Tensor x, Tensor w, Tensor bias, const Windows &v,
-                     bool turned) {
+                     bool turned, bool add) {
     int n = (int)y.dims[1];
-    if (v.rows == 0 || n == 0) return;
+    if (v.rows == 0 || n == 0 || (v.k == 0 && add)) return;
     T *weights = (T *)cuda_scratch(device, (size_t)n * (size_t)v.k * sizeof(T));
     if (v.k)
         cuda_check(gpu_launch(order_weights<T>, grid_of(op, ceil_div((int64_t)n * v.k, 256)), 256, 0,
@@ -326,7 +326,7 @@ void launch_convolve(Device *device, const char *op, Tensor y, Tensor x, Tensor 
     Output<T> output = {};
     output.c = (T *)y.data, output.bias = (const T *)bias.data;
     output.m = (int)y.dims[0], output.n = n;
-    output.packs = packs_fit(4, n, y.data);
+    output.add = add, output.packs = packs_fit(4, n, y.data);
     bool x_aligned = packs_fit(Vector<T>::SIZE, v.channels, x.data), w_aligned = v.k % Vector<T>::SIZE == 0;
     auto launch = [&](auto tile) {
         using Tile = decltype(tile);
@@ -346,16 +346,17 @@ void launch_convolve(Device *device, const char *op, Tensor y, Tensor x, Tensor 
 template <class T> void Conv3d<T>::forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, Convolution c) {
     const char *op = "conv3d_forward";
     Windows v = windows_of(op, forward_axis(c, 0), forward_axis(c, 1), forward_axis(c, 2), x.dims[1], samples_of(x, c));
-    launch_convolve<T>(device, op, y, x, w, bias, v, false);
+    launch_convolve<T>(device, op, y, x, w, bias, v, false, false);
 }
 
-template <class T> void Conv3d<T>::backward_data(Device *device, Tensor dx, Tensor dy, Tensor w, Convolution c) {
+template <class T>
+void Conv3d<T>::backward_data(Device *device, Tensor dx, Tensor dy, Tensor w, Convolution c, bool add) {
     const char *op = "conv3d_backward";
     for (int i = 0; i < c.stride[0] * c.stride[1] * c.stride[2]; i++) {
         Axis h = backward_axis(c, 1, i / c.stride[2] % c.stride[1]), width = backward_axis(c, 2, i % c.stride[2]);
         Axis t = backward_axis(c, 0, i / c.stride[2] / c.stride[1]);
         Windows v = windows_of(op, t, h, width, dy.dims[1], samples_of(dx, c));
-        launch_convolve<T>(device, op, dx, dy, w, tensor_none(), v, true);
+        launch_convolve<T>(device, op, dx, dy, w, tensor_none(), v, true, add);
     }
 }
 
@@ -375,7 +376,7 @@ template <class T> void Conv3d<T>::backward_weights(Device *device, Tensor dw, T
         Output<T> output = {};
         output.sums = (float *)cuda_scratch(device, (size_t)parts * (size_t)v.k * (size_t)n * sizeof(float));
         output.m = v.k, output.n = n;
-        output.overwrite = true, output.packs = n % 4 == 0;
+        output.packs = n % 4 == 0;
         cuda_check(gpu_launch(convolve_weights<T, Chosen>, dim3(grid_of(op, tiles), (unsigned)parts), Chosen::THREADS,
                               SHARED_BYTES<T, Chosen>, cuda_stream(device), output, (const T *)x.data,
                               (const T *)dy.data, v, part, packs_fit(Vector<T>::SIZE, v.channels, x.data),

@@ -94,16 +94,28 @@ template <class T, int OUTER, int THREADS, bool ALONG_K> struct Source {
     }
 };
 
-/* Where sums go: to c as T, with the bias; or as f32 added to c; or as f32 to a part's place in scratch memory. */
+/* Where sums go: to c as T, with the bias; or to sums as f32, a part's to its place there. */
 template <class T> struct Output {
-    T *c;           /* NULL: sums */
-    float *sums;    /* f32 [m, n], or [parts, m, n] */
-    const T *bias;  /* or NULL */
-    bool overwrite; /* sums is a part, not added to */
-    bool packs;     /* rows begin at multiples of 4 numbers, and arrays of 16 bytes */
+    T *c;          /* NULL: sums */
+    float *sums;   /* f32 [m, n], or [parts, m, n] */
+    const T *bias; /* of c, or NULL */
+    bool add;      /* to what is there */
+    bool packs;    /* rows begin at multiples of 4 numbers, and arrays of 16 bytes */
     int m, n;
 
     template <int W, class U> GPU_INLINE void store(U *to, int column, Pack<float, W> x) const {
+        if (add) {
+            Pack<float, W> before = zeros<W>();
+            if (packs) {
+                before = convert<float>(load_pack<W>(to));
+            } else {
+#pragma unroll
+                for (int j = 0; j < W; j++)
+                    if (column + j < n) before[j] = to_float(to[j]);
+            }
+#pragma unroll
+            for (int j = 0; j < W; j++) x[j] += before[j];
+        }
         if (packs) {
             store_pack(to, convert<U>(x));
             return;
@@ -125,20 +137,7 @@ template <class T> struct Output {
             store(c + (int64_t)row * n + column, column, x);
             return;
         }
-        float *to = sums + ((int64_t)part * m + row) * n + column;
-        if (!overwrite) {
-            Pack<float, W> before = zeros<W>();
-            if (packs) {
-                before = load_pack<W>(to);
-            } else {
-#pragma unroll
-                for (int j = 0; j < W; j++)
-                    if (column + j < n) before[j] = to[j];
-            }
-#pragma unroll
-            for (int j = 0; j < W; j++) x[j] += before[j];
-        }
-        store(to, column, x);
+        store(sums + ((int64_t)part * m + row) * n + column, column, x);
     }
 };
 
@@ -400,12 +399,12 @@ void launch_multiply(Device *device, const Gemm &g, const Operands<T> &given) {
     output.bias = (const T *)g.bias;
     output.packs = packs_fit(4, g.n, (const char *)g.c, (const char *)g.hidden);
     if (g.accumulate)
-        output.sums = (float *)g.c;
+        output.sums = (float *)g.c, output.add = true;
     else
         output.c = (T *)(g.epilogue == EPILOGUE_GELU ? g.hidden : g.c);
     Finish<T> finish = {(T *)g.c, (const T *)g.hidden, g.epilogue, g.gelu, dropout_numbers(g.drop)}, none = {};
     part.m = output.m, part.n = output.n;
-    part.overwrite = true, part.packs = g.n % 4 == 0;
+    part.packs = g.n % 4 == 0;
     if (parts > 1) part.sums = (float *)cuda_scratch(device, (size_t)(parts * g.m * g.n) * sizeof(float));
 
     dim3 grid(grid_of("a matrix product", tiles), (unsigned)parts);

@@ -117,9 +117,9 @@ void add_column_sums(Device *device, float *dbias, Tensor dy) {
     Output<float> output = {}, part = {};
     output.m = part.m = 1;
     output.n = part.n = (int)columns;
-    output.sums = dbias;
+    output.sums = dbias, output.add = true;
     output.packs = packs_fit(4, columns, dbias);
-    part.overwrite = true, part.packs = columns % 4 == 0;
+    part.packs = columns % 4 == 0;
     with_type(dy.dtype, [&](auto zero) {
         typedef decltype(zero) T;
         const T *x = (const T *)dy.data;

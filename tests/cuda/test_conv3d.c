@@ -20,17 +20,21 @@ static void check_conv3d(DType type, int64_t samples, int64_t in, int64_t out, b
         samples * volume(convolution_positions(c, 0), convolution_positions(c, 1), convolution_positions(c, 2));
     Pair x = some(type, rows, in, shift), w = some(type, out, in * taps, shift), bias = normal(type, out, 0);
     Pair y = none_yet(type, tall, out, shift), dy = some(type, tall, out, shift);
-    Pair dx = none_yet(type, rows, in, shift), none = pair_none();
+    Pair dx = none_yet(type, rows, in, shift), sum = some(type, rows, in, shift), none = pair_none();
     Pair dw = normal(DTYPE_F32, out, in * taps), dbias = normal(DTYPE_F32, out, 0);
     Pair b = whole ? bias : none, to = whole ? dx : none, db = whole ? dbias : none;
     conv3d_forward(rig.cpu, y.cpu, x.cpu, w.cpu, b.cpu, c);
     conv3d_forward(rig.cuda, y.cuda, x.cuda, w.cuda, b.cuda, c);
     expect("conv3d_forward", y, error_in(type, in * taps, 1));
-    conv3d_backward(rig.cpu, to.cpu, dw.cpu, db.cpu, dy.cpu, x.cpu, w.cpu, c);
-    conv3d_backward(rig.cuda, to.cuda, dw.cuda, db.cuda, dy.cuda, x.cuda, w.cuda, c);
+    conv3d_backward(rig.cpu, to.cpu, dw.cpu, db.cpu, dy.cpu, x.cpu, w.cpu, c, false);
+    conv3d_backward(rig.cuda, to.cuda, dw.cuda, db.cuda, dy.cuda, x.cuda, w.cuda, c, false);
     if (whole) expect("conv3d_backward dx", dx, error_in(type, out * taps, 0));
     expect("conv3d_backward dw", dw, f32_error(tall, 2));
     if (whole) expect("conv3d_backward dbias", dbias, f32_error(tall, 2));
+    if (!whole) return;
+    conv3d_backward(rig.cpu, sum.cpu, dw.cpu, none.cpu, dy.cpu, x.cpu, w.cpu, c, true);
+    conv3d_backward(rig.cuda, sum.cuda, dw.cuda, none.cuda, dy.cuda, x.cuda, w.cuda, c, true);
+    expect("conv3d_backward dx, added", sum, error_in(type, out * taps, 1));
 }
 
 /* The kinds of the FLIM network, of few positions. */
