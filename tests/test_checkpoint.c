@@ -710,7 +710,7 @@ static Imported import_into(ParamTable into, const char *path, const ImportRules
 static Imported import(const char *path, int64_t rows) {
     ParamTable into = {0};
     make_table(&into, rows);
-    return import_into(into, path, &(ImportRules){resizable, 1, NULL, 0});
+    return import_into(into, path, &(ImportRules){.resizable = resizable, .n_resizable = 1});
 }
 
 static void forget(Imported *i) {
@@ -909,6 +909,74 @@ static void an_import_takes_only_what_it_is_told_to(void **unused) {
     forget(&i);
 }
 
+/* A convolution without a bias, and its norm. */
+static ParamTable norm_table(void) {
+    ParamTable t = {0};
+    param_add(&t, INIT_ZERO, 0, true, 2, 3, "conv.weight");
+    param_add_norm(&t, 2, "norm");
+    t.items[param_add_buffer(&t, NULL, 2, 0, "norm.running_mean")].moves = true;
+    return t;
+}
+
+static const AbsorbedBias conv_bias = {"conv.bias", "norm"};
+static const double biases[] = {0.125, -4};
+
+/* As a parallel, compiled model has it, with the moments of its optimizer. */
+#define LAYER "model_state_dict.module._orig_mod."
+#define VECTOR(name_, dtype_, data_)                                                                                   \
+    { .name = name_, .dtype = dtype_, .rank = 1, .dims = {2}, .data = data_ }
+
+static void a_bias_before_a_norm_goes_into_its_running_mean(void **unused) {
+    (void)unused;
+    const TensorToWrite base[] = {
+        {.name = LAYER "conv.weight", .dtype = "F32", .rank = 2, .dims = {2, 3}, .data = embedding_data},
+        VECTOR(LAYER "conv.bias", "F64", biases),
+        VECTOR(LAYER "norm.weight", "F32", norm_data),
+        VECTOR(LAYER "norm.bias", "F32", norm_data + 2),
+        VECTOR(LAYER "norm.running_mean", "F32", embedding_data),
+        {.name = LAYER "norm.num_batches_tracked", .dtype = "I64", .data = counter_data},
+        {.name = LAYER "other.num_batches_tracked", .dtype = "I64", .data = counter_data},
+        VECTOR("optimizer_state_dict.state.0.exp_avg", "F32", norm_data),
+        VECTOR("optimizer_state_dict.state.0.exp_avg_sq", "F32", norm_data),
+        VECTOR("scheduler.x", "F32", norm_data)};
+    static const char *const all[] = {""};
+    const ImportRules rules = {.only = all, .n_only = 1, .absorbed = &conv_bias, .n_absorbed = 1};
+    Imported i = import_into(norm_table(), write_base(base, 10), &rules);
+    if (!i.good) fail_msg("%s", i.error.text);
+    assert_int_equal(i.report.loaded, 4);
+    assert_int_equal(i.report.absorbed, 1);
+    assert_int_equal(i.report.counters, 1);
+    assert_int_equal(i.report.moments, 2);
+    assert_int_equal(i.report.skipped, 3);
+    assert_int_equal(i.report.missing, 0);
+    assert_int_equal(i.n, 1); /* of a norm that this model has not */
+    assert_string_equal(i.tensors[0].name, "other.num_batches_tracked");
+    const float *mean = i.weights + i.table.items[3].offset;
+    assert_true(mean[0] == 1 - 0.125f && mean[1] == 2 + 4);
+    forget(&i);
+
+    i = import_into(norm_table(), write_base(base, 10), &(ImportRules){0}); /* it is not expected: carried along */
+    assert_true(i.good && i.n == 2 && i.report.absorbed == 0);
+    forget(&i);
+}
+
+static void a_bias_that_no_norm_can_take_is_refused(void **unused) {
+    (void)unused;
+    TensorToWrite base[] = {VECTOR("norm.running_mean", "F32", norm_data), VECTOR("conv.bias", "F32", norm_data)};
+    base[1].dims[0] = 3;
+    Imported i =
+        import_into(norm_table(), write_base(base, 2), &(ImportRules){.absorbed = &conv_bias, .n_absorbed = 1});
+    assert_false(i.good);
+    assert_contains(i.error.text, "conv.bias is F32 [3] there, F32 [2] in the model");
+    forget(&i);
+    base[1] = (TensorToWrite)LONGS("conv.bias");
+    base[1].dims[0] = 2;
+    i = import_into(norm_table(), write_base(base, 2), &(ImportRules){.absorbed = &conv_bias, .n_absorbed = 1});
+    assert_false(i.good);
+    assert_contains(i.error.text, "tensor 'conv.bias' is I64");
+    forget(&i);
+}
+
 static void a_checkpoint_directory_stands_for_its_weights(void **unused) {
     (void)unused;
     char *directory = scratch();
@@ -947,6 +1015,8 @@ int main(void) {
         cmocka_unit_test(a_pth_is_imported_from_under_model),
         cmocka_unit_test(a_lightning_checkpoint_is_imported),
         cmocka_unit_test(an_import_takes_only_what_it_is_told_to),
+        cmocka_unit_test(a_bias_before_a_norm_goes_into_its_running_mean),
+        cmocka_unit_test(a_bias_that_no_norm_can_take_is_refused),
         cmocka_unit_test(a_checkpoint_directory_stands_for_its_weights),
         cmocka_unit_test(a_checkpoint_of_an_older_program_is_refused),
     };

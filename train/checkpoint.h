@@ -71,16 +71,21 @@ typedef struct {
      * parameter with such a name must be there, and every buffer that training moves. */
     const char *const *only;
     int n_only;
+    const AbsorbedBias *absorbed; /* biases that a norm's running mean takes in */
+    int n_absorbed;
 } ImportRules;
 /* What an import did, in tensors of the base checkpoint; missing: of the model. */
 typedef struct {
     int loaded, resized, carried, skipped, aside, missing;
-    int64_t base_rows;   /* of the base's first resizable table; 0: it has none */
-    char *missing_names; /* comma-separated, the first few; free() */
+    int absorbed, counters; /* biases; batches that norms of the model's have counted, of no use to ours */
+    int moments;            /* of those skipped: what the base's optimizer remembers */
+    int64_t base_rows;      /* of the base's first resizable table; 0: it has none */
+    char *missing_names;    /* comma-separated, the first few; free() */
 } ImportReport;
 /* Weights of a base checkpoint (safetensors, .pth, .ckpt, or a checkpoint directory of ours) into a freshly initialised
- * flat buffer. It is a state dict, bare or under "model." or "state_dict."; keys "inference_model.*", "*.lora_*" and
- * gpt.wte.weight are skipped, "_orig_mod." (a compiled module) and ".base_layer" are dropped from names. Of a resizable
+ * flat buffer. It is a state dict, bare or under "model.", "state_dict." or "model_state_dict."; keys
+ * "inference_model.*", "*.lora_*" and gpt.wte.weight are skipped, "_orig_mod." (a compiled module), a leading "module."
+ * (one on several GPUs) and ".base_layer" are dropped from names. Of a resizable
  * table the leading rows that both have are taken, the others keep their initial values (so the base's last row becomes
  * that row of a grown table). Every other shape must match; the error lists all that do not. Tensors that the table
  * does not know are carried, as in checkpoint_load. */

@@ -6,6 +6,7 @@
 
 #include "train/checkpoint_state.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -142,10 +143,10 @@ typedef struct {
 
 /* The key of a larger dictionary under which the state dict lies; "": it is bare. */
 static const char *find_prefix(const TensorFile *file, const ParamTable *table) {
-    static const char *const keys[] = {"model.", "state_dict."};
+    static const char *const keys[] = {"model.", "state_dict.", "model_state_dict."};
     for (int i = 0; i < table->count; i++)
         if (tensor_file_find(file, table->items[i].name)) return "";
-    for (int k = 0; k < 2; k++)
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (int i = 0; i < file->n_tensors; i++)
             if (!strncmp(file->tensors[i].name, keys[k], strlen(keys[k]))) return keys[k];
     return "";
@@ -157,7 +158,7 @@ static void drop(char *name, const char *part, size_t keep) {
     for (char *at; (at = strstr(name, part));) memmove(at, at + length, strlen(at + length) + 1);
 }
 
-/* Changes the name to the reference's: without the prefix, without what a compiled module or LoRA puts in between.
+/* Changes the name to the reference's: without the prefix, without what compiled, parallel and LoRA modules put in.
  * False: skip. */
 static bool normalize_name(char *name, const char *prefix) {
     size_t length = strlen(prefix);
@@ -166,23 +167,26 @@ static bool normalize_name(char *name, const char *prefix) {
     if (!strncmp(name, "inference_model.", 16) || strstr(name, ".lora_") || !strcmp(name, "gpt.wte.weight"))
         return false;
     drop(name, "_orig_mod.", 0);
+    while (!strncmp(name, "module.", 7)) memmove(name, name + 7, strlen(name + 7) + 1);
     drop(name, ".base_layer.", 1);
     return true;
 }
 
-/* Keeps the tensors of the state dict, under the reference's names. Returns how many are skipped. */
-static int normalize_names(TensorFile *file, const char *prefix) {
-    int kept = 0, skipped = 0;
+/* Keeps the tensors of the state dict, under the reference's names. */
+static void normalize_names(TensorFile *file, const char *prefix, ImportReport *report) {
+    int kept = 0;
     for (int i = 0; i < file->n_tensors; i++) {
-        if (normalize_name(file->tensors[i].name, prefix)) {
+        char *name = file->tensors[i].name;
+        bool moment = *prefix && !strncmp(name, "optimizer", 9); /* optimizer, _states or _state_dict */
+        if (normalize_name(name, prefix)) {
             file->tensors[kept++] = file->tensors[i];
         } else {
-            free(file->tensors[i].name);
-            skipped++;
+            free(name);
+            report->skipped++;
+            report->moments += moment;
         }
     }
     file->n_tensors = kept;
-    return skipped;
 }
 
 static bool is_resizable(const Import *import, const StoredTensor *tensor, const Param *param, int *which) {
@@ -245,15 +249,71 @@ static void complain_missing(Import *import) {
     }
 }
 
+/* The running mean of a norm of the model's; NULL: it has none of this name. */
+static const Param *running_mean_of(const Import *import, const char *norm, int length) {
+    char name[128];
+    snprintf(name, sizeof name, "%.*s.running_mean", length, norm);
+    int index = params_find(import->table, name);
+    return index < 0 ? NULL : &import->table->items[index];
+}
+
+/* norm(x + bias) with this running mean is norm(x) with the mean less the bias. */
+static bool absorb_bias(Import *import, const StoredTensor *bias, const char *norm, Error *error) {
+    const Param *param = running_mean_of(import, norm, (int)strlen(norm));
+    assert(param);
+    if (!same_shape(bias, param)) {
+        complain_shape(&import->complaints, bias, param);
+        return true;
+    }
+    float *mean = import->weights + param->offset, *values = xmalloc((size_t)(bias->count + 1) * sizeof *values);
+    bool good = stored_to_f32(bias, values, error);
+    for (int64_t i = 0; good && i < bias->count; i++) mean[i] -= values[i];
+    free(values);
+    import->report->absorbed++;
+    return good;
+}
+
+static bool absorb_biases(Import *import, const TensorFile *file, Error *error) {
+    for (int i = 0; i < import->rules->n_absorbed; i++) {
+        const StoredTensor *bias = tensor_file_find(file, import->rules->absorbed[i].bias);
+        if (bias && !absorb_bias(import, bias, import->rules->absorbed[i].norm, error)) return false;
+    }
+    return true;
+}
+
+/* How many batches a norm of the model's has seen, which torch counts. */
+static bool is_counter(const Import *import, const char *name) {
+    static const char counter[] = ".num_batches_tracked";
+    return ends_with(name, counter) && running_mean_of(import, name, (int)(strlen(name) - strlen(counter)));
+}
+
+static bool is_absorbed(const ImportRules *rules, const char *name) {
+    for (int i = 0; i < rules->n_absorbed; i++)
+        if (!strcmp(rules->absorbed[i].bias, name)) return true;
+    return false;
+}
+
+/* Of the tensors that the table does not know: without the counters and the biases, which are done with. */
+static int drop_expected(const Import *import, StoredTensor *tensors, int count) {
+    int kept = 0;
+    for (int i = 0; i < count; i++) {
+        bool counter = is_counter(import, tensors[i].name);
+        import->report->counters += counter;
+        if (!counter && !is_absorbed(import->rules, tensors[i].name)) tensors[kept++] = tensors[i];
+    }
+    return kept;
+}
+
 static bool import_tensors(Import *import, TensorFile *file, Error *error) {
     ImportReport *report = import->report;
-    report->skipped = normalize_names(file, find_prefix(file, import->table));
+    normalize_names(file, find_prefix(file, import->table), report);
     leave_aside(import->rules, file, report);
     if (!tensor_file_index(file, error)) return false;
     for (int i = 0; i < file->n_tensors; i++) {
         int index = params_find(import->table, file->tensors[i].name);
         if (index >= 0 && !import_tensor(import, &file->tensors[i], index, error)) return false;
     }
+    if (!absorb_biases(import, file, error)) return false;
     complain_missing(import);
     if (!no_complaints(&import->complaints, "its tensors", error)) return false;
     return report->loaded + report->resized > 0 ||
@@ -301,7 +361,7 @@ bool checkpoint_import(const char *path, const ParamTable *table, const ImportRu
     if (good) {
         report->missing_names = list_missing(&import);
         *carried = list_carried(file, table, n_carried);
-        report->carried = *n_carried;
+        report->carried = *n_carried = drop_expected(&import, *carried, *n_carried);
     } else {
         tensor_file_close(file);
     }

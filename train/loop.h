@@ -58,6 +58,8 @@ struct Training {
     int n_resizable;
     const char *const *import_only; /* what is taken of a base checkpoint, and must be there; see ImportRules */
     int n_import_only;
+    const AbsorbedBias *absorbed; /* biases of the reference's that the model does without; see ImportRules */
+    int n_absorbed;
     bool drop_last; /* only micro-batches of --batch-size samples are trained on */
     /* The rate of a group of parameters in a step; epoch: of the step's first micro-batch. NULL: --learning-rate by
      * schedule_cosine for all. */

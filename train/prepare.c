@@ -252,21 +252,32 @@ static void import_base(Training *t, const ImportRules *rules) {
     const char *path = t->options->base_checkpoint;
     ImportReport *r = &t->import;
     Error error;
-    char aside[32] = "";
+    char more[128] = "";
     if (!checkpoint_import(path, &t->model->params, rules, host_view(t, 0), &t->source, &t->carried, &t->n_carried, r,
                            &error))
         die("--%s %s: %s", base_option(t), path, error.text);
-    if (r->aside) snprintf(aside, sizeof aside, ", %d left aside", r->aside);
+    const struct {
+        int count;
+        const char *what;
+    } rare[] = {{r->absorbed, "absorbed by running means"},
+                {r->counters, "counters of batches dropped"},
+                {r->aside, "left aside"}};
+    for (size_t i = 0, used = 0; i < sizeof rare / sizeof *rare; i++)
+        if (rare[i].count)
+            used += (size_t)snprintf(more + used, sizeof more - used, ", %d %s", rare[i].count, rare[i].what);
     printf("[Base] %s: %d tensors loaded, %d resized, %d carried along untouched%s, %d skipped, %d missing%s%s\n", path,
-           r->loaded, r->resized, r->carried, aside, r->skipped, r->missing, r->missing ? ": " : "",
+           r->loaded, r->resized, r->carried, more, r->skipped, r->missing, r->missing ? ": " : "",
            r->missing ? r->missing_names : "");
+    if (r->moments && !t->inference)
+        printf("[Base] its optimizer's state (%d tensors) is not taken: the optimizer begins anew\n", r->moments);
 }
 
 static void start_fresh(Training *t) {
     const TrainOptions *o = t->options;
     params_initialize(&t->model->params, host_view(t, 0), (uint64_t)o->seed);
     if (o->base_checkpoint)
-        import_base(t, &(ImportRules){t->resizable, t->n_resizable, t->import_only, t->n_import_only});
+        import_base(t, &(ImportRules){t->resizable, t->n_resizable, t->import_only, t->n_import_only, t->absorbed,
+                                      t->n_absorbed});
     upload_parts(t, 1);
     t->state = (TrainState){.seed = (uint64_t)o->seed,
                             .best = INFINITY,
@@ -309,7 +320,7 @@ void train_prepare_inference(Training *t) {
     allocate(t);
     params_initialize(&t->model->params, host_view(t, 0), 0); /* constants, which the checkpoint may lack */
     if (!t->options->base_checkpoint) die_usage("there are no weights: give --%s", base_option(t));
-    import_base(t, &(ImportRules){.only = all, .n_only = 1});
+    import_base(t, &(ImportRules){.only = all, .n_only = 1, .absorbed = t->absorbed, .n_absorbed = t->n_absorbed});
     upload_parts(t, 1);
     if (tensor_given(t->model->half_weights)) cast(t->device, t->model->half_weights, t->model->weights);
 }
