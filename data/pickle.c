@@ -39,6 +39,12 @@ static const PickleGlobal allowed[] = {
     {"numpy._core.multiarray", "_reconstruct", MAKES_LEAF, NULL},
 };
 
+const char *pickle_storage_class(const char *dtype) {
+    for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++)
+        if (allowed[i].dtype && !strcmp(allowed[i].dtype, dtype)) return allowed[i].name;
+    return NULL;
+}
+
 typedef struct {
     const uint8_t *bytes;
     size_t size, at, opcode_at;

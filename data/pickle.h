@@ -44,5 +44,7 @@ typedef struct {
 
 bool pickle_parse(const void *bytes, size_t size, Pickle *pickle, Error *error); /* keeps pointers into bytes */
 void pickle_free(Pickle *pickle);
+/* torch's storage class of a safetensors dtype: "FloatStorage" of "F32"; NULL: there is none. */
+const char *pickle_storage_class(const char *dtype);
 
 #endif

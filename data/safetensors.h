@@ -1,5 +1,5 @@
-/* Tensor files: safetensors (read, write) and torch's .pth (read). Both give the same view: names, dtypes, shapes,
- * bytes. */
+/* Tensor files: safetensors (read, write) and torch's .pth (read; to write one: torch_pth.h). Both give the same view:
+ * names, dtypes, shapes, bytes. */
 #ifndef DATA_SAFETENSORS_H
 #define DATA_SAFETENSORS_H
 

@@ -1,10 +1,11 @@
 /* The reader of torch's .pth files: against files that torch wrote (tests/reference/make_pth.py), and against files
- * that it would never write. */
+ * that it would never write. The writer: against the reader and libzip. (torch itself reads what a training exports:
+ * tests/reference/check_flim_export.py.) */
 #include "tests/helpers.h"
 
 #include <zip.h>
 
-#include "data/safetensors.h"
+#include "data/torch_pth.h"
 
 /* Texts that live until the program ends. */
 static char *keep(char *text) {
@@ -50,6 +51,28 @@ static void torch_files_hold_what_torch_put_in(void **unused) {
         tensor_file_close(&file);
     }
     tensor_file_close(&want);
+}
+
+/* Beside 79 tensors of the model: the moments of two parameters, NumPy's numbers, int64 counters; all were on a GPU. */
+static void a_training_checkpoint_of_the_reference_is_read(void **unused) {
+    (void)unused;
+    TensorFile file;
+    int in_model = 0, counters = 0;
+    open_good(golden_path("torch_flim.pth"), &file);
+    for (int i = 0; i < file.n_tensors; i++) {
+        const StoredTensor *tensor = &file.tensors[i];
+        in_model += !strncmp(tensor->name, "model_state_dict.", 17);
+        if (!ends_with(tensor->name, ".num_batches_tracked")) continue;
+        counters++;
+        assert_true(!strcmp(tensor->dtype, "I64") && tensor->rank == 0 && *(const int64_t *)tensor->data == 43);
+    }
+    assert_int_equal(in_model, 79);
+    assert_int_equal(counters, 11);
+    assert_int_equal(file.n_tensors, 79 + 2 * 3);
+    const StoredTensor *step = tensor_file_find(&file, "optimizer_state_dict.state.1.step");
+    assert_true(step && *(const float *)step->data == 3);
+    assert_int_equal(tensor_file_find(&file, "model_state_dict.res_block3.conv1.weight")->rank, 5);
+    tensor_file_close(&file);
 }
 
 /* ---- pickles by hand ---- */
@@ -281,12 +304,135 @@ static void broken_archives_are_refused(void **unused) {
     assert_refused(path, "a torch older than 1.6");
 }
 
+/* ---- the writer ---- */
+
+/* One of everything. */
+static void write_tree(const char *path) {
+    const float numbers[6] = {1, 2, 3, 4, 5, 6};
+    const double reals[2] = {1e300, -0.0};
+    const int64_t count = 1LL << 40;
+    PthWriter *w = pth_begin();
+    Error error;
+    pth_open(w, PTH_DICT);
+    pth_text(w, "epoch"), pth_integer(w, 12);
+    pth_text(w, "f1"), pth_real(w, 0.75);
+    pth_text(w, "fold"), pth_text(w, "\xe1\x88\xb0");
+    pth_text(w, "flags"), pth_open(w, PTH_TUPLE), pth_bool(w, true), pth_bool(w, false), pth_none(w), pth_close(w);
+    pth_text(w, "model"), pth_open(w, PTH_ORDERED_DICT);
+    pth_text(w, "a.w"), pth_tensor(w, (TensorToWrite){.dtype = "F32", .rank = 2, .dims = {2, 3}, .data = numbers});
+    pth_text(w, "a.n"), pth_tensor(w, (TensorToWrite){.dtype = "I64", .data = &count});
+    pth_text(w, "none"), pth_tensor(w, (TensorToWrite){.dtype = "F32", .rank = 2, .dims = {0, 3}});
+    pth_close(w);
+    pth_text(w, "list"), pth_open(w, PTH_LIST), pth_integer(w, -1), pth_integer(w, 256), pth_integer(w, 1LL << 33);
+    pth_tensor(w, (TensorToWrite){.dtype = "F64", .rank = 1, .dims = {2}, .data = reals}), pth_close(w);
+    pth_text(w, "state"), pth_open(w, PTH_DICT), pth_integer(w, 7), pth_open(w, PTH_DICT), pth_close(w), pth_close(w);
+    pth_close(w);
+    if (!pth_write(w, path, &error)) fail_msg("%s", error.text);
+}
+
+static void assert_tensor(const TensorFile *file, const char *name, const char *dtype, int rank, const void *data) {
+    const StoredTensor *tensor = tensor_file_find(file, name);
+    if (!tensor) fail_msg("no tensor %s", name);
+    assert_string_equal(tensor->dtype, dtype);
+    assert_int_equal(tensor->rank, rank);
+    if (tensor->bytes) assert_memory_equal(tensor->data, data, tensor->bytes);
+}
+
+static void what_is_written_is_read_again(void **unused) {
+    (void)unused;
+    char *path = in(scratch(), "tree.pth");
+    write_tree(path);
+    TensorFile file;
+    open_good(path, &file);
+    assert_int_equal(file.n_tensors, 4);
+    assert_int_equal(file.n_ignored, 9); /* of what is no tensor: 3 at the top, 3 flags, 3 of the list */
+    assert_tensor(&file, "model.a.w", "F32", 2, (float[]){1, 2, 3, 4, 5, 6});
+    assert_int_equal(tensor_file_find(&file, "model.a.w")->dims[1], 3);
+    assert_tensor(&file, "model.a.n", "I64", 0, &(int64_t){1LL << 40});
+    assert_tensor(&file, "model.none", "F32", 2, NULL);
+    assert_tensor(&file, "list.3", "F64", 1, (double[]){1e300, -0.0});
+    tensor_file_close(&file);
+}
+
+/* What the reader passes over, as pickle has it. */
+static void values_are_those_of_pickle(void **unused) {
+    (void)unused;
+    char *path = in(scratch(), "tree.pth"), *bytes;
+    size_t size;
+    write_tree(path);
+    assert_true(read_file(path, &bytes, &size, NULL));
+#define HOLDS(literal) assert_non_null(memmem(bytes, size, literal, sizeof(literal) - 1))
+    HOLDS("\x80\2}(X\5\0\0\0epochK\x0c"); /* BININT1 */
+    HOLDS("X\2\0\0\0f1G\x3f\xe8\0\0\0\0\0\0X\4\0\0\0fold"
+          "X\3\0\0\0\xe1\x88\xb0"); /* BINFLOAT: big-endian */
+    HOLDS("flags(\x88\x89Nt");
+    HOLDS("](J\xff\xff\xff\xffJ\0\1\0\0\x8a\x08\0\0\0\0\2\0\0\0"); /* BININT, LONG1 */
+    HOLDS("X\5\0\0\0modelccollections\nOrderedDict\n)R(");
+    HOLDS("X\5\0\0\0state}(K\7}(uuu."); /* a key that is a number; what is empty */
+    free(bytes);
+}
+
+/* As torch.save makes it: entries in a folder called after the file, stored, each beginning at 64 bytes. */
+static void the_zip_is_as_torch_makes_it(void **unused) {
+    (void)unused;
+    static const char *const names[] = {"best.fold/data.pkl", "best.fold/byteorder", "best.fold/data/0",
+                                        "best.fold/data/1",   "best.fold/data/2",    "best.fold/data/3",
+                                        "best.fold/version"};
+    char *path = in(scratch(), "best.fold.pth"), *again = in(scratch(), "best.fold.pth"), *bytes, *others;
+    int code;
+    size_t size, other_size;
+    write_tree(path);
+    write_tree(again);
+    assert_true(read_file(path, &bytes, &size, NULL) && read_file(again, &others, &other_size, NULL));
+    assert_int_equal(size, other_size);
+    assert_memory_equal(bytes, others, size);
+    zip_t *zip = zip_open(path, ZIP_RDONLY | ZIP_CHECKCONS, &code);
+    assert_non_null(zip);
+    assert_int_equal(zip_get_num_entries(zip, 0), 7);
+    const char *at = bytes;
+    for (int i = 0; i < 7; i++) {
+        zip_stat_t status;
+        assert_int_equal(zip_stat_index(zip, (zip_uint64_t)i, 0, &status), 0);
+        assert_string_equal(status.name, names[i]);
+        assert_int_equal(status.comp_method, ZIP_CM_STORE);
+        /* The local header: 30 bytes, of which the last four are the lengths of the name and the extra field. */
+        const unsigned char *header = memmem(at, size - (size_t)(at - bytes), "PK\3\4", 4);
+        assert_non_null(header);
+        size_t skipped = 30u + header[26] + header[27] * 256u + header[28] + header[29] * 256u;
+        at = (const char *)header + skipped;
+        assert_int_equal((at - bytes) % 64, 0);
+    }
+    zip_discard(zip);
+    free(bytes);
+    free(others);
+}
+
+static void a_file_that_cannot_be_written_is_named(void **unused) {
+    (void)unused;
+    PthWriter *w = pth_begin();
+    Error error;
+    char *folder = scratch(), *path = in(folder, "taken/x.pth");
+    pth_open(w, PTH_DICT);
+    pth_close(w);
+    write_text(in(folder, "taken"), "a file");
+    assert_false(pth_write(w, path, &error));
+    assert_contains(error.text, path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(torch_files_hold_what_torch_put_in), cmocka_unit_test(nothing_is_ever_called),
-        cmocka_unit_test(broken_pickles_are_refused),         cmocka_unit_test(impossible_tensors_are_refused),
-        cmocka_unit_test(integers_of_every_width_are_read),   cmocka_unit_test(a_pickle_cut_anywhere_is_refused),
+        cmocka_unit_test(torch_files_hold_what_torch_put_in),
+        cmocka_unit_test(nothing_is_ever_called),
+        cmocka_unit_test(broken_pickles_are_refused),
+        cmocka_unit_test(impossible_tensors_are_refused),
+        cmocka_unit_test(integers_of_every_width_are_read),
+        cmocka_unit_test(a_pickle_cut_anywhere_is_refused),
         cmocka_unit_test(broken_archives_are_refused),
+        cmocka_unit_test(what_is_written_is_read_again),
+        cmocka_unit_test(values_are_those_of_pickle),
+        cmocka_unit_test(the_zip_is_as_torch_makes_it),
+        cmocka_unit_test(a_file_that_cannot_be_written_is_named),
+        cmocka_unit_test(a_training_checkpoint_of_the_reference_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

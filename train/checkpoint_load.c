@@ -273,10 +273,20 @@ static bool absorb_bias(Import *import, const StoredTensor *bias, const char *no
     return good;
 }
 
+/* The rule for the bias of this name; NULL: there is none. */
+static const AbsorbedBias *absorbed_of(const ImportRules *rules, const char *name) {
+    for (int i = 0; i < rules->n_absorbed; i++) {
+        size_t length = strlen(rules->absorbed[i].layer);
+        if (!strncmp(name, rules->absorbed[i].layer, length) && !strcmp(name + length, ".bias"))
+            return &rules->absorbed[i];
+    }
+    return NULL;
+}
+
 static bool absorb_biases(Import *import, const TensorFile *file, Error *error) {
-    for (int i = 0; i < import->rules->n_absorbed; i++) {
-        const StoredTensor *bias = tensor_file_find(file, import->rules->absorbed[i].bias);
-        if (bias && !absorb_bias(import, bias, import->rules->absorbed[i].norm, error)) return false;
+    for (int i = 0; i < file->n_tensors; i++) {
+        const AbsorbedBias *rule = absorbed_of(import->rules, file->tensors[i].name);
+        if (rule && !absorb_bias(import, &file->tensors[i], rule->norm, error)) return false;
     }
     return true;
 }
@@ -287,19 +297,13 @@ static bool is_counter(const Import *import, const char *name) {
     return ends_with(name, counter) && running_mean_of(import, name, (int)(strlen(name) - strlen(counter)));
 }
 
-static bool is_absorbed(const ImportRules *rules, const char *name) {
-    for (int i = 0; i < rules->n_absorbed; i++)
-        if (!strcmp(rules->absorbed[i].bias, name)) return true;
-    return false;
-}
-
 /* Of the tensors that the table does not know: without the counters and the biases, which are done with. */
 static int drop_expected(const Import *import, StoredTensor *tensors, int count) {
     int kept = 0;
     for (int i = 0; i < count; i++) {
         bool counter = is_counter(import, tensors[i].name);
         import->report->counters += counter;
-        if (!counter && !is_absorbed(import->rules, tensors[i].name)) tensors[kept++] = tensors[i];
+        if (!counter && !absorbed_of(import->rules, tensors[i].name)) tensors[kept++] = tensors[i];
     }
     return kept;
 }

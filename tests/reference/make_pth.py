@@ -8,11 +8,17 @@ names, written by the safetensors library. torch_lightning.ckpt: what PyTorch Li
 was compiled, with the keys that it puts beside the state dict; torch_lightning.safetensors: the weights, under the names
 that they have without the compiler. torch_classifier.ckpt, torch_classifier.safetensors: the same of a small classifier
 of power spectra (psd_torch.py), of which nothing but the weights and the hyper-parameters is kept.
+torch_flim.pth: what the reference's trainer of photon decays saves of its best epoch, of a network of few channels
+(flim_torch.py) that a GPU trained, with NumPy's numbers under the name that NumPy 1 has for them; of the optimizer's state
+only the first layer's, to be small. torch_flim.safetensors: counts of cells [cells, bins, side, side], and their logits.
 """
 
 import collections
+import copyreg
 import sys
+import types
 
+import flim_torch
 import numpy
 import psd_torch
 import safetensors.torch
@@ -122,6 +128,59 @@ def classifier():
     }
 
 
+def flim():
+    """The checkpoint, and what its network says of cells in evaluation."""
+    torch.manual_seed(4)
+    module = flim_torch.Flim(channels=(2, 3, 4))
+    counts = torch.stack([torch.randint(0, most, (16, 5, 5), dtype=torch.uint8) for most in (3, 30, 250)])
+    counts[0, :, :2], counts[1, :, :, 0] = 0, 0
+    footprint = (counts.sum(1, keepdim=True) > 0).expand_as(counts)
+    x = torch.stack([torch.log1p(counts.float()) / 10, footprint.float()], 1)
+    optimizer = torch.optim.Adam(module.parameters(), lr=1e-4, weight_decay=1e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 75, 1e-6)  # brings initial_lr into the group
+    for _ in range(3):
+        optimizer.zero_grad()
+        module.loss(x, torch.tensor([0.025, 0.975, 0.025])).backward()
+        for parameter in list(module.parameters())[2:]:
+            parameter.grad = None
+        optimizer.step()
+    schedule.step()
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name.endswith(".bias"):
+                parameter += 0.5 * torch.randn_like(parameter)  # far from 0, as a long training leaves them
+        for _ in range(40):
+            module(x)  # running statistics near these cells': their logits are far apart
+    checkpoint = {
+        "epoch": 17,
+        "model_state_dict": module.state_dict(),
+        "optimizer_state_dict": optimizer.state_dict(),
+        "train_loss": 0.25,
+        "val_loss": 0.5,
+        "train_acc": 0.875,
+        "val_acc": 0.75,
+        "val_f1": numpy.float64(0.8),
+        "val_precision": numpy.float64(0.7),
+        "val_recall": numpy.float64(0.9),
+        "fold": "isolated_cells_D1",
+    }
+    with torch.no_grad():
+        return checkpoint, {"counts": counts, "logits": module.eval()(x)}
+
+
+def save_as_the_reference(checkpoint, path):
+    """With storages of a GPU, and NumPy 1's name of the function that makes a scalar."""
+
+    def scalar(dtype, data):
+        raise NotImplementedError
+
+    scalar.__module__, scalar.__qualname__ = "numpy.core.multiarray", "scalar"
+    sys.modules["numpy.core.multiarray"] = types.SimpleNamespace(scalar=scalar)
+    copyreg.pickle(numpy.float64, lambda number: (scalar, (number.dtype, number.tobytes())))
+    torch.serialization.register_package(1, lambda storage: "cuda:0", lambda *_: None)
+    torch.save(checkpoint, path)
+
+
 def main():
     folder = sys.argv[1]
     tree = build()
@@ -131,6 +190,9 @@ def main():
     for name, (weights, checkpoint) in {"lightning": lightning(), "classifier": classifier()}.items():
         torch.save(checkpoint, f"{folder}/torch_{name}.ckpt")
         safetensors.torch.save_file(weights, f"{folder}/torch_{name}.safetensors")
+    checkpoint, answers = flim()
+    safetensors.torch.save_file(answers, f"{folder}/torch_flim.safetensors")
+    save_as_the_reference(checkpoint, f"{folder}/torch_flim.pth")  # the last: it changes how everything is saved
 
 
 main()
