@@ -54,11 +54,11 @@ int params_trained(const ParamTable *table);                        /* rows that
 int params_find(const ParamTable *table, const char *name);         /* index, or -1 */
 Tensor param_view(const ParamTable *table, Tensor flat, int index); /* its part of a flat buffer, with its shape */
 
-/* A bias that the reference has and our table has not, for the batch norm behind it takes it away again: its gradient
- * is zero. An import subtracts it from the norm's running mean, so that evaluation gives the same; an export writes
- * zeros. */
+/* A layer of which the reference has a bias, LAYER.bias, and our table has not, for the batch norm behind it takes it
+ * away again: its gradient is zero. An import subtracts it from the norm's running mean, so that evaluation gives the
+ * same; an export writes zeros. */
 typedef struct {
-    const char *bias, *norm; /* "stem.0.bias", "stem.1" */
+    const char *layer, *norm; /* "stem.0", "stem.1" */
 } AbsorbedBias;
 
 /* Fills a flat buffer on the host: element e of parameter i from (seed, PURPOSE_INIT, init_like of i, e). */

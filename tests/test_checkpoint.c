@@ -918,7 +918,7 @@ static ParamTable norm_table(void) {
     return t;
 }
 
-static const AbsorbedBias conv_bias = {"conv.bias", "norm"};
+static const AbsorbedBias conv_bias = {"conv", "norm"};
 static const double biases[] = {0.125, -4};
 
 /* As a parallel, compiled model has it, with the moments of its optimizer. */

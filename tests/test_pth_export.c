@@ -17,7 +17,7 @@ static ParamTable small_table(void) {
     return t;
 }
 
-static const AbsorbedBias absorbed[] = {{"stem.0.bias", "stem.1"}};
+static const AbsorbedBias absorbed[] = {{"stem.0", "stem.1"}};
 static const PthValue values[] = {
     {.name = "epoch", .number = 12, .whole = true}, {.name = "val_f1", .number = 0.75}, {.name = "fold", .text = "D1"}};
 

@@ -23,31 +23,36 @@ static TensorToWrite param_tensor(const Param *param, const float *flat) {
     return tensor;
 }
 
-/* The bias that the reference has behind this weight, and the table has not; otherwise NULL. */
-static const char *absent_bias(const PthExport *e, const Param *param) {
+/* The layer whose weight this is, if the reference has a bias behind it and the table has not; otherwise NULL. */
+static const char *layer_with_bias(const PthExport *e, const Param *param) {
     for (int i = 0; i < e->n_absorbed; i++) {
-        const char *bias = e->absorbed[i].bias;
-        size_t length = strlen(bias) - strlen("bias");
-        if (!strncmp(param->name, bias, length) && !strcmp(param->name + length, "weight")) return bias;
+        size_t length = strlen(e->absorbed[i].layer);
+        if (!strncmp(param->name, e->absorbed[i].layer, length) && !strcmp(param->name + length, ".weight"))
+            return e->absorbed[i].layer;
     }
     return NULL;
+}
+
+/* The key LAYER.what. */
+static void put_key(PthWriter *w, int length, const char *layer, const char *what) {
+    char *key = xformat("%.*s.%s", length, layer, what);
+    pth_text(w, key);
+    free(key);
 }
 
 /* ---- the model ---- */
 
 static void put_weights(PthWriter *w, const PthExport *e, const float *zeros) {
-    static const char variance[] = "running_var";
+    static const char variance[] = ".running_var";
     pth_open(w, PTH_ORDERED_DICT);
     for (int i = 0; i < e->table->count; i++) {
         const Param *param = &e->table->items[i];
-        const char *bias = absent_bias(e, param);
+        const char *layer = layer_with_bias(e, param);
         pth_text(w, param->name), pth_tensor(w, param_tensor(param, e->weights));
-        if (bias) pth_text(w, bias), pth_tensor(w, vector("F32", param->dims[0], zeros));
+        if (layer) put_key(w, (int)strlen(layer), layer, "bias"), pth_tensor(w, vector("F32", param->dims[0], zeros));
         if (!ends_with(param->name, variance)) continue;
-        int length = (int)(strlen(param->name) - strlen(variance));
-        char *counter = xformat("%.*snum_batches_tracked", length, param->name);
-        pth_text(w, counter), pth_tensor(w, scalar("I64", &e->batches));
-        free(counter);
+        put_key(w, (int)(strlen(param->name) - strlen(variance)), param->name, "num_batches_tracked");
+        pth_tensor(w, scalar("I64", &e->batches));
     }
     pth_close(w);
 }
@@ -71,7 +76,7 @@ static void put_state(PthWriter *w, const PthExport *e, const float *zeros) {
         if (param->buffer) continue;
         put_moments(w, index++, e->adamw.step, param_tensor(param, e->m), param_tensor(param, e->v));
         TensorToWrite none = vector("F32", param->dims[0], zeros);
-        if (absent_bias(e, param)) put_moments(w, index++, e->adamw.step, none, none);
+        if (layer_with_bias(e, param)) put_moments(w, index++, e->adamw.step, none, none);
     }
     pth_close(w);
 }
@@ -82,7 +87,7 @@ static int put_numbers(PthWriter *w, const PthExport *e, bool decay) {
     for (int i = 0; i < e->table->count; i++) {
         const Param *param = &e->table->items[i];
         if (param->buffer) continue;
-        for (int n = absent_bias(e, param) ? 2 : 1; n; n--, index++) {
+        for (int n = layer_with_bias(e, param) ? 2 : 1; n; n--, index++) {
             if (param->decay != decay) continue;
             if (w) pth_integer(w, index);
             count++;
