@@ -12,10 +12,6 @@
 #define TITLE   "font-size=\"17\" font-weight=\"600\""
 #define CENTRED "text-anchor=\"middle\""
 
-static void rectangle(FILE *out, double x, double y, double width, double height, const char *attributes) {
-    fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" %s/>\n", x, y, width, height, attributes);
-}
-
 /* ---- confusion ---- */
 
 enum { CELL_WIDTH = 76, CELL_HEIGHT = 48, MATRIX_TOP = 92 };
@@ -33,7 +29,7 @@ static void write_cell(FILE *out, double x, double y, int64_t count, double shar
     const char *ink = share > 0.8 ? white : dark;
     snprintf(fill, sizeof fill, "fill=\"rgb(%.0f,%.0f,%.0f)\" stroke=\"#ddd\"", 255 - 222 * share, 255 - 142 * share,
              255 - 74 * share);
-    rectangle(out, x, y, CELL_WIDTH, CELL_HEIGHT, fill);
+    svg_rectangle(out, x, y, CELL_WIDTH, CELL_HEIGHT, fill);
     svg_label(out, x + CELL_WIDTH / 2.0, y + 21, ink, "%lld", (long long)count);
     svg_label(out, x + CELL_WIDTH / 2.0, y + 38, ink, "%.1f %%", 100 * share);
 }
@@ -92,11 +88,11 @@ static void write_bins(FILE *out, const MetricsBin *bins) {
     for (int b = 0; b < METRICS_BINS; b++) {
         double x = LEFT + b * width, accuracy = SIDE * bins[b].accuracy, confidence = SIDE * bins[b].confidence;
         if (!bins[b].rows) continue;
-        rectangle(out, x, BOTTOM - accuracy, width, accuracy, "class=\"bar\" fill=\"#7aa6d6\" stroke=\"#fff\"");
-        rectangle(out, x, BOTTOM - fmax(accuracy, confidence), width, fabs(accuracy - confidence),
-                  "class=\"gap\" fill=\"#c2410c\" fill-opacity=\"0.35\" stroke=\"#c2410c\"");
+        svg_rectangle(out, x, BOTTOM - accuracy, width, accuracy, "class=\"bar\" fill=\"#7aa6d6\" stroke=\"#fff\"");
+        svg_rectangle(out, x, BOTTOM - fmax(accuracy, confidence), width, fabs(accuracy - confidence),
+                      "class=\"gap\" fill=\"#c2410c\" fill-opacity=\"0.35\" stroke=\"#c2410c\"");
         double height = (double)(ROWS_BOTTOM - ROWS_TOP) * (double)bins[b].rows / (double)most;
-        rectangle(out, x, ROWS_BOTTOM - height, width, height, "class=\"rows\" fill=\"#999\" stroke=\"#fff\"");
+        svg_rectangle(out, x, ROWS_BOTTOM - height, width, height, "class=\"rows\" fill=\"#999\" stroke=\"#fff\"");
     }
     svg_label(out, LEFT - 8, ROWS_TOP + 4, "text-anchor=\"end\"", "%lld", (long long)most);
 }

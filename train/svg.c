@@ -15,6 +15,10 @@ void svg_begin(FILE *out, int width, int height) {
 
 void svg_end(FILE *out) { fputs("</svg>\n", out); }
 
+void svg_rectangle(FILE *out, double x, double y, double width, double height, const char *attributes) {
+    fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" %s/>\n", x, y, width, height, attributes);
+}
+
 static void write_escaped(FILE *out, const char *text) {
     for (; *text; text++) switch (*text) {
         case '<':

@@ -9,6 +9,8 @@
 /* A white page in pixels. Classes of paths: "grid", "axis" (thin, grey) and "line" (round ends, no fill). */
 void svg_begin(FILE *out, int width, int height);
 void svg_end(FILE *out);
+/* attributes: fill, stroke ... */
+void svg_rectangle(FILE *out, double x, double y, double width, double height, const char *attributes);
 /* attributes: everything of the element but its position. The text may have any characters: those that XML has no way
  * to say become spaces. */
 void svg_text(FILE *out, double x, double y, const char *attributes, const char *text);
