@@ -131,7 +131,7 @@ def classifier():
 def flim():
     """The checkpoint, and what its network says of cells in evaluation."""
     torch.manual_seed(4)
-    module = flim_torch.Flim(channels=(2, 3, 4))
+    module = flim_torch.Flim(channels=(8, 2, 3))
     counts = torch.stack([torch.randint(0, most, (16, 5, 5), dtype=torch.uint8) for most in (3, 30, 250)])
     counts[0, :, :2], counts[1, :, :, 0] = 0, 0
     footprint = (counts.sum(1, keepdim=True) > 0).expand_as(counts)
