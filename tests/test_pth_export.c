@@ -189,6 +189,36 @@ static void what_is_exported_is_imported_to_the_bit(void **unused) {
     forget(&e);
 }
 
+static void a_checkpoint_is_exported_as_it_is(void **unused) {
+    (void)unused;
+    Exported e;
+    export_small(&e, true);
+    char *run = scratch_directory(), *best = path_join(run, "best"), *path = path_join(run, "best.pth");
+    const TrainState state = {.step = 33, .skipped_steps = 2, .micro_step = 62};
+    Checkpointer *checkpointer = checkpointer_open(run, 1);
+    Error error;
+    checkpointer_save(checkpointer, &e.table, e.flat[0], e.flat[1], e.flat[2], &state, true);
+    if (!checkpointer_wait(checkpointer, &error)) fail_msg("%s", error.text);
+    checkpointer_close(checkpointer);
+    PthExport what = e.what; /* of which nothing is given that the checkpoint has */
+    what.weights = what.m = what.v = NULL;
+    what.batches = what.adamw.step = 0;
+    if (!pth_export_checkpoint(path, best, what, &error)) fail_msg("%s", error.text);
+    char *texts[2];
+    size_t sizes[2];
+    assert_true(read_file(e.path, &texts[0], &sizes[0], NULL) && read_file(path, &texts[1], &sizes[1], NULL));
+    assert_int_equal(sizes[0], sizes[1]);
+    assert_memory_equal(texts[0], texts[1], sizes[0]);
+    assert_false(pth_export_checkpoint(path, run, what, &error));
+    assert_contains(error.text, run);
+    assert_contains(error.text, "state.json");
+    for (int i = 0; i < 2; i++) free(texts[i]);
+    free(path);
+    free(best);
+    free(run);
+    forget(&e);
+}
+
 static void a_file_that_cannot_be_written_is_named(void **unused) {
     (void)unused;
     Exported e;
@@ -207,6 +237,7 @@ int main(void) {
         cmocka_unit_test(the_optimizer_counts_parameters_as_torch_does),
         cmocka_unit_test(values_and_groups_are_written),
         cmocka_unit_test(what_is_exported_is_imported_to_the_bit),
+        cmocka_unit_test(a_checkpoint_is_exported_as_it_is),
         cmocka_unit_test(a_file_that_cannot_be_written_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

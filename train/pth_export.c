@@ -4,6 +4,7 @@
 #include "train/pth_export.h"
 
 #include "data/torch_pth.h"
+#include "train/checkpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,4 +155,26 @@ bool pth_export(const char *path, const PthExport *e, Error *error) {
     pth_close(w);
     free(zeros);
     return pth_write(w, path, error);
+}
+
+bool pth_export_checkpoint(const char *path, const char *checkpoint, PthExport what, Error *error) {
+    float *parts[3];
+    TrainState state;
+    TensorFile file;
+    Error reason;
+    for (int i = 0; i < 3; i++) parts[i] = xaligned((size_t)what.table->flat_count * sizeof(float));
+    bool good =
+        checkpoint_load(checkpoint, what.table, parts[0], parts[1], parts[2], &state, &file, NULL, NULL, &reason);
+    if (good) {
+        what.weights = parts[0], what.m = parts[1], what.v = parts[2];
+        what.adamw.step = state.step - state.skipped_steps;
+        what.batches = state.micro_step;
+        good = pth_export(path, &what, error);
+        tensor_file_close(&file);
+        free(state.options_json);
+    } else {
+        error_set(error, "%s: %s", checkpoint, reason.text);
+    }
+    for (int i = 0; i < 3; i++) free(parts[i]);
+    return good;
 }

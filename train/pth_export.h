@@ -30,5 +30,8 @@ typedef struct {
 
 /* Whole or not at all; the error names the file. */
 bool pth_export(const char *path, const PthExport *what, Error *error);
+/* The same of a checkpoint directory (DIR/best): what it holds (weights, moments, how many updates and batches) need
+ * not be given. */
+bool pth_export_checkpoint(const char *path, const char *checkpoint, PthExport what, Error *error);
 
 #endif
