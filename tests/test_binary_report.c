@@ -416,6 +416,7 @@ static void the_reference_s_outcome(void **state) {
 
 /* Six folds, of which number d has 100 (d + 1) inactive cells taken for active, and all others right. */
 static void folds_and_donors_in_one_report(void **state) {
+    static const double losses[] = {0.5, 0.4, 0.45};
     (void)state;
     Set *s = six_donors();
     BinaryFold folds[DONORS];
@@ -435,7 +436,7 @@ static void folds_and_donors_in_one_report(void **state) {
             (BinaryFold){DONOR_NAMES[d], &s->cells, ids, 0, predictions(s, v), predictions(s, d), .balanced = true};
         for (int32_t i = 0; i < MOST; i++)
             if (s->donors[i] != d && s->donors[i] != v) ids[folds[d].n_train++] = i;
-        folds[d].best_epoch = d + 1;
+        folds[d].best_epoch = d + 1, folds[d].epochs = 3, folds[d].val_losses = losses;
     }
     char *directory = scratch_directory();
     Error error;
@@ -472,6 +473,23 @@ static void folds_and_donors_in_one_report(void **state) {
     assert_true(real_of(interval, "high") > real_of(interval, "value"));
     assert_near(real_of(at(json, "intervals"), "drawn"), DONORS * FIELDS, 0);
     json_decref(json);
+    csv = grid_read(directory, "scores.csv");
+    assert_near(number(&csv, "network", "accuracy"), 1 - 2000.0 / MOST, EXACT);
+    assert_near(number(&csv, "always active", "accuracy"), 5362.0 / MOST, EXACT);
+    assert_near(number(&csv, "size", "cells"), MOST, 0);
+    free(csv.text);
+    csv = grid_read(directory, "means.csv");
+    assert_near(number(&csv, "network", "accuracy"), mean, EXACT);
+    assert_near(number(&csv, "always inactive", "specificity"), 1, 0);
+    free(csv.text);
+    csv = grid_read(directory, "precision_recall.csv");
+    assert_near(number(&csv, "all folds", "threshold"), 0.9, EXACT);
+    assert_near(number(&csv, "all folds", "precision"), 1, 0);
+    assert_near(number(&csv, "D6", "recall"), 1, 0);
+    free(csv.text);
+    char *curves = picture(directory, "validation_loss.svg");
+    assert_contains(curves, ">D4</text>");
+    free(curves);
     free(picture(directory, "roc.svg"));
     free(picture(directory, "precision_recall.svg"));
     free(picture(directory, "error_analysis.svg"));

@@ -1,6 +1,7 @@
 /* Baselines of a fold. */
 #include "train/binary_baselines.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +113,7 @@ bool logistic_fit(Logistic *l, const double *x, int features, const int32_t *lab
 }
 
 double logistic_logit(const Logistic *l, const double *x) {
+    assert(l->features <= LOGISTIC_FEATURES);
     double logit = l->bias;
     for (int k = 0; k < l->features; k++)
         if (l->deviation[k] > 0) logit += l->weight[k] * (x[k] - l->mean[k]) / l->deviation[k];

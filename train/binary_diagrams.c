@@ -13,8 +13,8 @@
 /* ---- curves ---- */
 
 enum { LEFT = 72, SIDE = 420, TOP = 56, BOTTOM = TOP + SIDE, LEGEND = LEFT + SIDE + 20, LINE = 20, COLOURS = 8 };
-static const char *const COLOUR[COLOURS] = {"#c2410c", "#7aa6d6", "#15803d", "#7e22ce",
-                                            "#b45309", "#0e7490", "#be185d", "#4d7c0f"};
+static const char *const COLOUR[COLOURS] = {"#333",    "#7aa6d6", "#c2410c", "#15803d",
+                                            "#7e22ce", "#0e7490", "#be185d", "#a3a300"};
 static const double SHORTEST = 0.5; /* pixels: what is nearer to the point before is not drawn */
 
 static void write_square(FILE *out, const char *x_label, const char *y_label, bool diagonal) {

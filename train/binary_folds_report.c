@@ -78,10 +78,10 @@ static void make_warnings(Report *r) {
 
 /* ---- tables ---- */
 
-static void results_row(Table *t, const char *name, const BinaryScores *scores, const double *values, int epoch) {
+/* scores: NULL in a row of means and spreads. */
+static void results_row(Table *t, const char *name, const double *values, const BinaryScores *scores, int epoch) {
     table_text(t, "fold", name);
-    for (int k = 0; k < BINARY_SCORES; k++)
-        table_real(t, BINARY_SCORE_NAMES[k], scores ? binary_score(scores, k) : values[k]);
+    for (int k = 0; k < BINARY_SCORES; k++) table_real(t, BINARY_SCORE_NAMES[k], values[k]);
     table_real(t, "threshold", scores ? scores->threshold : (double)NAN);
     table_real(t, "best_epoch", epoch ? epoch : (double)NAN);
     table_real(t, "cells", scores ? (double)scores->n : (double)NAN);
@@ -90,9 +90,12 @@ static void results_row(Table *t, const char *name, const BinaryScores *scores, 
 }
 
 static void make_tables(Report *r) {
-    for (int f = 0; f < r->n; f++)
-        results_row(&r->results, r->folds[f].name, &r->judged[f].network, NULL, r->folds[f].best_epoch);
-    for (int s = 0; s < SPREADS; s++) results_row(&r->results, SPREAD_NAMES[s], NULL, r->spreads[0][s], 0);
+    for (int f = 0; f < r->n; f++) {
+        double values[BINARY_SCORES];
+        for (int k = 0; k < BINARY_SCORES; k++) values[k] = binary_score(&r->judged[f].network, k);
+        results_row(&r->results, r->folds[f].name, values, &r->judged[f].network, r->folds[f].best_epoch);
+    }
+    for (int s = 0; s < SPREADS; s++) results_row(&r->results, SPREAD_NAMES[s], r->spreads[0][s], NULL, 0);
     for (int who = 0; who < WHO; who++) {
         table_text(&r->means, "mean over folds", name_of(who));
         for (int k = 0; k < BINARY_SCORES; k++) table_real(&r->means, BINARY_SCORE_NAMES[k], r->spreads[who][MEAN][k]);
@@ -212,21 +215,17 @@ static const double *losses(const BinaryFold *fold) { return fold->val_losses; }
 static const double *accuracies(const BinaryFold *fold) { return fold->val_accuracies; }
 
 static bool write_files(const Report *r, Error *error) {
-    const char *directory = r->parts.directory;
-    char *csv = xformat("%s/cross_validation_results.csv", directory);
-    char *json = xformat("%s/cross_validation_results.json", directory);
-    char *markdown = xformat("%s/cross_validation_results.md", directory);
-    char *scores = xformat("%s/scores.csv", directory), *means = xformat("%s/means.csv", directory);
-    bool fine = table_write_csv(&r->results, csv, error) && table_write_csv(&r->means, means, error) &&
-                table_write_csv(&r->scores, scores, error) && binary_parts_write(&r->parts, error) &&
+    const BinaryParts *p = &r->parts;
+    char *json = binary_file_name(p, "cross_validation_results", "json");
+    char *markdown = binary_file_name(p, "cross_validation_results", "md");
+    bool fine = binary_write_table(p, &r->results, "cross_validation_results", error) &&
+                binary_write_table(p, &r->means, "means", error) &&
+                binary_write_table(p, &r->scores, "scores", error) && binary_parts_write(p, error) &&
                 write_curves(r, "validation_loss", "validation loss", losses, error) &&
                 write_curves(r, "validation_accuracy", "validation accuracy", accuracies, error) &&
                 json_write(to_json(r), json, error) && write_markdown(r, markdown, error);
-    free(csv);
     free(json);
     free(markdown);
-    free(scores);
-    free(means);
     return fine;
 }
 

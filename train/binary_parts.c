@@ -288,13 +288,12 @@ static Table errors_table(const BinaryParts *p) {
 
 /* ---- files ---- */
 
-/* DIRECTORY/WHAT SUFFIX .EXTENSION, free() */
-static char *file_name(const BinaryParts *p, const char *what, const char *extension) {
+char *binary_file_name(const BinaryParts *p, const char *what, const char *extension) {
     return xformat("%s/%s%s.%s", p->directory, what, p->suffix, extension);
 }
 
-static bool write_table(const BinaryParts *p, const Table *table, const char *what, Error *error) {
-    char *path = file_name(p, what, "csv");
+bool binary_write_table(const BinaryParts *p, const Table *table, const char *what, Error *error) {
+    char *path = binary_file_name(p, what, "csv");
     bool fine = table_write_csv(table, path, error);
     free(path);
     return fine;
@@ -302,102 +301,18 @@ static bool write_table(const BinaryParts *p, const Table *table, const char *wh
 
 static bool write_cells(const BinaryParts *p, Error *error) {
     Table predictions = predictions_table(p), errors = errors_table(p);
-    bool fine =
-        write_table(p, &predictions, "predictions", error) && write_table(p, &errors, "confident_errors", error);
+    bool fine = binary_write_table(p, &predictions, "predictions", error) &&
+                binary_write_table(p, &errors, "confident_errors", error);
     table_free(&predictions);
     table_free(&errors);
     return fine;
 }
 
-/* A curve that is being drawn: x and y are its own. */
-typedef struct {
-    MetricsPoint *points;
-    int64_t count;
-    double *x, *y;
-} Drawing;
-
-/* False: the rows are of one class, and have no curve. */
-static bool drawing_make(const BinaryCurve *curve, Drawing *d) {
-    double *p = xmalloc(((size_t)curve->n + 1) * sizeof *p);
-    int32_t *labels = xmalloc(((size_t)curve->n + 1) * sizeof *labels);
-    for (int64_t i = 0; i < curve->n; i++) p[i] = curve->rows[i].p, labels[i] = curve->rows[i].label;
-    *d = (Drawing){.points = xmalloc(((size_t)curve->n + 1) * sizeof *d->points)};
-    d->x = xmalloc(((size_t)curve->n + 2) * sizeof *d->x);
-    d->y = xmalloc(((size_t)curve->n + 2) * sizeof *d->y);
-    bool both = metrics_curve(p, labels, curve->n, d->points, &d->count, NULL);
-    free(p);
-    free(labels);
-    return both;
-}
-
-static void drawing_free(Drawing *d) {
-    free(d->points);
-    free(d->x);
-    free(d->y);
-}
-
-/* ROC: true over false positive rate, from (0, 0). Otherwise precision over recall, from recall 0. Into x, y[count + 1]
- * and the table. */
-static void drawing_fill(Drawing *d, bool roc, const char *name, Table *table) {
-    double positives = (double)d->points[d->count - 1].true_positives;
-    double negatives = (double)d->points[d->count - 1].false_positives;
-    for (int64_t i = 0; i < d->count; i++) {
-        double hits = (double)d->points[i].true_positives, alarms = (double)d->points[i].false_positives;
-        d->x[i + 1] = roc ? alarms / negatives : hits / positives;
-        d->y[i + 1] = roc ? hits / positives : hits / (hits + alarms);
-        table_text(table, "curve", name);
-        table_real(table, "threshold", d->points[i].threshold);
-        table_real(table, roc ? "false_positive_rate" : "recall", d->x[i + 1]);
-        table_real(table, roc ? "true_positive_rate" : "precision", d->y[i + 1]);
-    }
-    d->x[0] = 0;
-    d->y[0] = roc ? 0 : d->y[1];
-}
-
-/* The area belongs to the name in the legend. */
-static char *curve_name(const char *name, const Drawing *d, bool roc) {
-    MetricsAreas areas = metrics_areas(d->points, d->count);
-    return xformat("%s: %.4f", name, roc ? areas.roc_auc : areas.average_precision);
-}
-
-static bool write_curves(const BinaryParts *p, bool roc, Error *error) {
-    const char *what = roc ? "roc" : "precision_recall";
-    Drawing *drawings = xmalloc((size_t)p->n_curves * sizeof *drawings);
-    UnitCurve *curves = xmalloc((size_t)p->n_curves * sizeof *curves);
-    char **names = xmalloc((size_t)p->n_curves * sizeof *names);
-    Table table = {0};
-    int n = 0;
-    for (int c = 0; c < p->n_curves; c++) {
-        Drawing *d = &drawings[n];
-        if (!drawing_make(&p->curves[c], d)) {
-            drawing_free(d);
-            continue;
-        }
-        drawing_fill(d, roc, p->curves[c].name, &table);
-        names[n] = curve_name(p->curves[c].name, d, roc);
-        curves[n] = (UnitCurve){names[n], d->x, d->y, d->count + 1};
-        n++;
-    }
-    char *picture = file_name(p, what, "svg");
-    bool fine = !n || (write_table(p, &table, what, error) &&
-                       diagram_unit_curves(picture, curves, n, roc, p->title, roc ? "false positive rate" : "recall",
-                                           roc ? "true positive rate" : "precision", error));
-    for (int c = 0; c < n; c++) {
-        drawing_free(&drawings[c]);
-        free(names[c]);
-    }
-    free(picture);
-    free(drawings);
-    free(curves);
-    free(names);
-    table_free(&table);
-    return fine;
-}
-
 static bool draw(const BinaryParts *p, Error *error) {
     const char *const *names = cells_of(p)->class_names;
-    char *matrix = file_name(p, "confusion_matrix", "svg"), *errors = file_name(p, "error_analysis", "svg");
-    char *reliability = file_name(p, "reliability", "svg");
+    char *matrix = binary_file_name(p, "confusion_matrix", "svg"),
+         *errors = binary_file_name(p, "error_analysis", "svg");
+    char *reliability = binary_file_name(p, "reliability", "svg");
     bool fine = diagram_confusion(matrix, p->scores.confusion, 2, names, p->title, error) &&
                 diagram_reliability(reliability, &p->calibration, p->title, error) &&
                 diagram_outcomes(errors, p->rows, p->n, &p->scores, names, p->title, error);
@@ -425,9 +340,10 @@ bool binary_parts_make(BinaryParts *p, Error *error) {
 }
 
 bool binary_parts_write(const BinaryParts *p, Error *error) {
-    return write_cells(p, error) && write_table(p, &p->outcomes, "error_analysis", error) &&
-           write_table(p, &p->deciles, "photon_deciles", error) && write_table(p, &p->donors, "donors", error) &&
-           write_curves(p, true, error) && write_curves(p, false, error) && draw(p, error);
+    return write_cells(p, error) && binary_write_table(p, &p->outcomes, "error_analysis", error) &&
+           binary_write_table(p, &p->deciles, "photon_deciles", error) &&
+           binary_write_table(p, &p->donors, "donors", error) && binary_write_curves(p, true, error) &&
+           binary_write_curves(p, false, error) && draw(p, error);
 }
 
 void binary_parts_print(const BinaryParts *p) {

@@ -38,6 +38,12 @@ void binary_parts_print_markdown(const BinaryParts *parts, FILE *out);
 void binary_parts_to_json(const BinaryParts *parts, json_t *root);
 void binary_parts_free(BinaryParts *parts);
 
+/* DIRECTORY/WHAT SUFFIX .EXTENSION, free() */
+char *binary_file_name(const BinaryParts *parts, const char *what, const char *extension);
+bool binary_write_table(const BinaryParts *parts, const Table *table, const char *what, Error *error);
+/* roc.csv .svg or precision_recall.csv .svg, unless all curves' cells are of one class. */
+bool binary_write_curves(const BinaryParts *parts, bool roc, Error *error);
+
 /* The columns of all scores. */
 void binary_columns(Table *table, const BinaryScores *scores);
 json_t *binary_confusion_to_json(const BinaryScores *scores); /* [[TN, FP], [FN, TP]] */

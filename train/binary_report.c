@@ -100,13 +100,9 @@ static void print_report(const Report *r) {
 
 /* ---- files ---- */
 
-static char *file_name(const Report *r, const char *what, const char *extension) {
-    return xformat("%s/%s%s.%s", r->parts.directory, what, r->parts.suffix, extension);
-}
-
 static bool write_json(const Report *r, Error *error) {
     json_t *root = binary_judged_to_json(&r->judged), *warnings = json_array();
-    char *path = file_name(r, "test_results", "json"), now[32];
+    char *path = binary_file_name(&r->parts, "test_results", "json"), now[32];
     binary_timestamp(now);
     json_object_set_new(root, "timestamp", json_string(now));
     binary_parts_to_json(&r->parts, root);
@@ -119,7 +115,7 @@ static bool write_json(const Report *r, Error *error) {
 }
 
 static bool write_markdown(const Report *r, Error *error) {
-    char *path = file_name(r, "test_results", "md");
+    char *path = binary_file_name(&r->parts, "test_results", "md");
     TextFile file;
     text_file_begin(&file);
     fprintf(file.out, "# %s\n\n", r->judged.fold->name);
@@ -135,11 +131,8 @@ static bool write_markdown(const Report *r, Error *error) {
 }
 
 static bool write_files(const Report *r, Error *error) {
-    char *scores = file_name(r, "scores", "csv");
-    bool fine = table_write_csv(&r->scores, scores, error) && binary_parts_write(&r->parts, error) &&
-                write_json(r, error) && write_markdown(r, error);
-    free(scores);
-    return fine;
+    return binary_write_table(&r->parts, &r->scores, "scores", error) && binary_parts_write(&r->parts, error) &&
+           write_json(r, error) && write_markdown(r, error);
 }
 
 /* ---- all of it ---- */

@@ -51,20 +51,27 @@ typedef struct {
 } BinaryFold;
 
 /* Into the directory, FOLD being the name:
- *   test_results_FOLD.json .md          everything, with the reference's keys; the same for people
- *   scores_FOLD.csv                     the network (all cells, those that the filter keeps, those that it drops) and
- *                                       the baselines, a row each
- *   error_analysis_FOLD.csv .svg        p, photons, size and peak of TN, FP, FN, TP; histograms
- *   photon_deciles_FOLD.csv             scores from the dimmest to the brightest tenth
- *   roc_FOLD.csv .svg  precision_recall_FOLD.csv .svg     unless test cells are of one class
- *   confusion_matrix_FOLD.svg  reliability_FOLD.svg
- *   predictions_FOLD.csv  confident_errors_FOLD.csv       a row a cell; the errors, those that p was surest of first
- * scores, unless NULL: the network's on all test cells. */
+ *   test_results_FOLD.json .md       everything, with the reference's keys; the same for people
+ *   scores_FOLD.csv                  a row for the network (all cells; those that the filter keeps, and drops) and for
+ *                                    each baseline
+ *   error_analysis_FOLD.csv .svg     p, photons, size and peak of TN, FP, FN, TP; histograms
+ *   photon_deciles_FOLD.csv          scores from the dimmest to the brightest tenth of the cells
+ *   donors_FOLD.csv                  what each donor's cells are like, and their scores
+ *   roc_FOLD.csv .svg, precision_recall_FOLD.csv .svg     of the network and the regressions; none if all test cells
+ *                                    are of one class
+ *   confusion_matrix_FOLD.svg, reliability_FOLD.svg
+ *   predictions_FOLD.csv             a row a test cell
+ *   confident_errors_FOLD.csv        those taken for the other class, the surest first; empty if there are none
+ * What the numbers are is said in binary_scores.h; the loss is that of the un-augmented logits, a mean over cells where
+ * the reference has one of batches. scores, unless NULL: the network's on all test cells. */
 bool report_binary_fold(const BinaryFold *fold, const char *directory, BinaryScores *scores, Error *error);
 
-/* All folds of a cross-validation, of the same cells. Into the directory: cross_validation_results.json .csv .md, and
- * of the test cells of all folds together predictions.csv, confident_errors.csv, donors.csv, scores.csv,
- * roc.csv .svg, precision_recall.csv .svg, confusion_matrix.svg, reliability.svg, error_analysis.csv .svg. */
+/* All folds of a cross-validation, of the same cells and views. Into the directory:
+ *   cross_validation_results.json .csv .md      the reference's keys; a row a fold, their mean and both deviations
+ *   means.csv                        means over folds of the network and the baselines
+ *   scores.csv, and all the above without _FOLD, of the test cells of all folds together: each has its fold's network
+ *                                    and threshold, so that pooled curves mix scales that need not be the same
+ *   validation_loss.svg, validation_accuracy.svg      by epoch, a line a fold; none if no fold has them */
 bool report_binary_folds(const BinaryFold *folds, int n, const char *directory, Error *error);
 
 #endif

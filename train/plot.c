@@ -71,11 +71,12 @@ static void write_ticks(FILE *out, const Axis *axis, bool vertical) {
 
 /* Begins a path in the stroke of series `s`: each curve has its colour, references are grey and dashed. */
 static void path_begin(FILE *out, const PlotSeries *series, int s, double width) {
-    static const char *const colours[] = {"#7aa6d6", "#c2410c", "#15803d", "#7e22ce"};
+    static const char *const colours[] = {"#7aa6d6", "#c2410c", "#15803d", "#7e22ce",
+                                          "#b45309", "#0e7490", "#be185d", "#a3a300"};
     int curves = 0;
     for (int before = 0; before < s; before++) curves += !series[before].dashed;
     fprintf(out, "<path class=\"line\" stroke=\"%s\" stroke-width=\"%.1f\"%s d=\"",
-            series[s].dashed ? "#555" : colours[curves % 4], width,
+            series[s].dashed ? "#555" : colours[curves % 8], width,
             series[s].dashed ? " stroke-dasharray=\"6 4\"" : "");
 }
 
