@@ -76,6 +76,9 @@ static void labels_choose_a_threshold(void **state) {
     t = choose(THRESHOLD_BALANCED, p, labels, 7, 0.5);
     assert_near(t.reached, 5.0 / 6, EXACT);
     assert_near(t.value, 0.575, 1e-15);
+    t = choose(THRESHOLD_BALANCED, (double[]){0.2, 0.4, 0.6, 0.8}, (int32_t[]){0, 1, 0, 1}, 4, 0.5);
+    assert_near(t.reached, 0.75, 0); /* at .3 and .7: the lowest is taken */
+    assert_near(t.value, 0.3, EXACT);
     const double sure[] = {nextafter(1, 0), 1, 1}, zero[] = {0, 0, 1}; /* no number lies between the first and 1 */
     t = choose(THRESHOLD_BALANCED, sure, (int32_t[]){0, 1, 1}, 3, 0.5);
     assert_true(sure[1] > t.value && !(sure[0] > t.value));
@@ -187,6 +190,10 @@ static void intervals_draw_fields(void **state) {
     BinaryIntervals cells = binary_intervals(rows, 40, 5);
     assert_string_equal(cells.unit, "cell");
     assert_true(cells.low[0] > 0.3 && cells.high[0] < 0.7);
+    for (int i = 0; i < 40; i++) rows[i].p = 0.4; /* nothing is told apart, whatever is drawn */
+    cells = binary_intervals(rows, 40, 5);
+    assert_near(cells.low[4], 0.5, EXACT);
+    assert_near(cells.high[4], 0.5, EXACT);
 }
 
 static void quartiles_lie_between_neighbours(void **state) {
@@ -482,6 +489,12 @@ static void folds_and_donors_in_one_report(void **state) {
     assert_near(number(&csv, "network", "accuracy"), mean, EXACT);
     assert_near(number(&csv, "always inactive", "specificity"), 1, 0);
     free(csv.text);
+    csv = grid_read(directory, "roc.csv"); /* the second point of the first curve */
+    assert_string_equal(csv.cells[2][0], "all folds");
+    assert_near(strtod(csv.cells[2][1], NULL), 0.7, EXACT);
+    assert_near(strtod(csv.cells[2][2], NULL), 2000.0 / 10879, EXACT);
+    assert_near(strtod(csv.cells[2][3], NULL), 1, 0);
+    free(csv.text);
     csv = grid_read(directory, "precision_recall.csv");
     assert_near(number(&csv, "all folds", "threshold"), 0.9, EXACT);
     assert_near(number(&csv, "all folds", "precision"), 1, 0);
@@ -728,6 +741,29 @@ static void baselines_choose_as_the_network_does(void **state) {
     free(s);
 }
 
+/* Cells of one size, of which a quarter is active in training: balanced weights know nothing of that. */
+static void baselines_weigh_classes_as_they_are_told(void **state) {
+    (void)state;
+    Small *s = small_fold();
+    for (int i = 0; i < SMALL; i++) {
+        s->sizes[i] = 100;
+        if (i < TRAIN) s->labels[i] = i % 4 == 0;
+        s->peaks[i] = 50 + s->labels[i]; /* seen by the regression on all three only */
+    }
+    char *directory = scratch_directory();
+    for (int balanced = 0; balanced < 2; balanced++) {
+        s->fold.balanced = balanced;
+        report(&s->fold, directory, NULL);
+        json_t *json = json_read(directory, "test_results_one.json"), *baselines = at(json, "baselines");
+        assert_near(real_of(at(baselines, "size"), "bias"), balanced ? 0 : -log(3), 1e-10);
+        assert_near(real_of(at(baselines, "size + brightness + peak"), "accuracy"), 1, 0);
+        assert_near(real_of(at(baselines, "training share"), "auroc"), 0.5, 0);
+        json_decref(json);
+    }
+    free(directory);
+    free(s);
+}
+
 /* ---- errors ---- */
 
 static void assert_refused(const Small *s, const char *directory, const char *why) {
@@ -791,6 +827,7 @@ int main(void) {
         cmocka_unit_test(a_planted_temperature_is_found),
         cmocka_unit_test(a_confound_is_warned_of),
         cmocka_unit_test(baselines_choose_as_the_network_does),
+        cmocka_unit_test(baselines_weigh_classes_as_they_are_told),
         cmocka_unit_test(what_cannot_be_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
