@@ -434,13 +434,19 @@ void conv3d_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor 
              device, dx, dw, dbias, dy, x, w, convolution, add_dx);
 }
 
+/* Dies unless `whole` is T [S frames plane, C]. */
+static void check_samples(const Device *device, const char *op, const char *name, Tensor whole, int64_t frames,
+                          int64_t plane) {
+    expect(op, name, whole, activation_type(device, op, name, whole), -1, -1);
+    if (frames <= 0 || plane <= 0 || whole.dims[0] % (frames * plane))
+        die("%s: the %lld rows of %s are no samples of %lld frames of %lld rows", op, (long long)whole.dims[0], name,
+            (long long)frames, (long long)plane);
+}
+
 /* Dies unless `pooled` T [S frames / 2 plane, C] are the larger of pairs of frames of `whole` T [S frames plane, C]. */
 static void check_pool(const Device *device, const char *op, const char *pooled_name, Tensor pooled, Tensor whole,
                        int64_t frames, int64_t plane) {
-    expect(op, "x", whole, activation_type(device, op, "x", whole), -1, -1);
-    if (frames <= 0 || plane <= 0 || whole.dims[0] % (frames * plane))
-        die("%s: the %lld rows of x are no samples of %lld frames of %lld rows", op, (long long)whole.dims[0],
-            (long long)frames, (long long)plane);
+    check_samples(device, op, "x", whole, frames, plane);
     expect(op, pooled_name, pooled, whole.dtype, whole.dims[0] / (frames * plane) * (frames / 2) * plane,
            whole.dims[1]);
 }
@@ -466,6 +472,15 @@ static void check_batchnorm(const Device *device, const char *op, Tensor y, Tens
     expect(op, "gain", gain, DTYPE_F32, x.dims[1], 0);
 }
 
+static void check_statistics(const char *op, int64_t c, Tensor mean, Tensor rstd, Tensor running_mean,
+                             Tensor running_var) {
+    expect(op, "mean", mean, DTYPE_F32, c, 0);
+    expect(op, "rstd", rstd, DTYPE_F32, c, 0);
+    if (!tensor_given(running_mean) && !tensor_given(running_var)) return;
+    expect(op, "running_mean", running_mean, DTYPE_F32, c, 0);
+    expect(op, "running_var", running_var, DTYPE_F32, c, 0);
+}
+
 /* The variance of one row is zero, and there is no unbiased one. */
 static void expect_two_rows(const char *op, Tensor x) {
     if (x.dims[0] < 2) die("%s: the batch has %lld rows, expected at least 2", op, (long long)x.dims[0]);
@@ -477,10 +492,7 @@ void batchnorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tenso
     check_batchnorm(device, op, y, x, mean, rstd, "rstd", gain);
     expect(op, "bias", bias, DTYPE_F32, x.dims[1], 0);
     expect_two_rows(op, x);
-    if (tensor_given(running_mean) || tensor_given(running_var)) {
-        expect(op, "running_mean", running_mean, DTYPE_F32, x.dims[1], 0);
-        expect(op, "running_var", running_var, DTYPE_F32, x.dims[1], 0);
-    }
+    check_statistics(op, x.dims[1], mean, rstd, running_mean, running_var);
     DISPATCH(batchnorm_forward, 7 * (double)tensor_numel(x),
              2 * bytes_of(x) + 4 * bytes_of(mean) + 4 * bytes_of(running_mean), device, y, mean, rstd, running_mean,
              running_var, x, gain, bias, momentum);
@@ -504,6 +516,98 @@ void batchnorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, T
     expect_two_rows(op, x);
     DISPATCH(batchnorm_backward, 10 * (double)tensor_numel(x), 3 * bytes_of(x) + 7 * bytes_of(gain), device, dx, dgain,
              dbias, dy, x, mean, rstd, gain);
+}
+
+void batchnorm_statistics(Device *device, Tensor mean, Tensor rstd, Tensor running_mean, Tensor running_var, Tensor x,
+                          float momentum) {
+    const char *op = "batchnorm_statistics";
+    expect(op, "x", x, activation_type(device, op, "x", x), -1, -1);
+    expect_two_rows(op, x);
+    check_statistics(op, x.dims[1], mean, rstd, running_mean, running_var);
+    DISPATCH(batchnorm_statistics, 4 * (double)tensor_numel(x),
+             bytes_of(x) + 2 * bytes_of(mean) + 4 * bytes_of(running_mean), device, mean, rstd, running_mean,
+             running_var, x, momentum);
+}
+
+void batchnorm_from_running(Device *device, Tensor rstd, Tensor running_var) {
+    expect("batchnorm_from_running", "running_var", running_var, DTYPE_F32, -1, 0);
+    expect("batchnorm_from_running", "rstd", rstd, DTYPE_F32, running_var.dims[0], 0);
+    DISPATCH(batchnorm_from_running, 3 * (double)rstd.dims[0], 2 * bytes_of(rstd), device, rstd, running_var);
+}
+
+/* Dies unless all f32 [C] of a norm are there, or, if they may be absent, none of them. */
+static void check_normed(const char *op, const char *const names[4], Normed in, bool optional) {
+    const Tensor columns[] = {in.mean, in.rstd, in.gain, in.bias};
+    for (int i = 0; i < 4; i++)
+        if (!optional || tensor_given(in.mean)) {
+            expect(op, names[i], columns[i], DTYPE_F32, in.x.dims[1], 0);
+        } else if (tensor_given(columns[i])) {
+            die("%s: there is %s, but no %s", op, names[i], names[0]);
+        }
+}
+
+/* What a pass over the rows of a norm_activate_forward comes to. */
+typedef struct {
+    double used, sum, out; /* numbers that are read of each operand; FLOPs of their sum and behind it */
+} NormCost;
+
+/* `result` is y, or its gradient. The odd frame at the end of a sample, of which no pool knows, is not read. */
+static NormCost check_norm_activate(const Device *device, const char *op, const char *result_name, Tensor result,
+                                    Normed a, Normed b, NormActivation how) {
+    static const char *const of_a[] = {"a.mean", "a.rstd", "a.gain", "a.bias"};
+    static const char *const of_b[] = {"b.mean", "b.rstd", "b.gain", "b.bias"};
+    check_samples(device, op, "a.x", a.x, how.frames, how.plane);
+    check_normed(op, of_a, a, false);
+    expect_optional(op, "b.x", b.x, a.x.dtype, a.x.dims[0], a.x.dims[1]);
+    if (tensor_given(b.mean) && !tensor_given(b.x)) {
+        char found[96];
+        die("%s: b.mean is %s, but there is no b.x", op, tensor_shape_text(b.mean, found));
+    }
+    check_normed(op, of_b, b, true);
+    expect_probability(op, how.drop);
+    int64_t samples = a.x.dims[0] / (how.frames * how.plane), frames = how.pool ? how.frames / 2 : how.frames;
+    expect(op, result_name, result, a.x.dtype, samples * frames * how.plane, a.x.dims[1]);
+    double n = (double)tensor_numel(result), channels = (double)samples * (double)a.x.dims[1];
+    NormCost cost = {.used = how.pool ? 2 * n : n};
+    cost.sum = cost.used * (tensor_given(b.mean) ? 7 : tensor_given(b.x) ? 4 : 3);
+    cost.out = (how.slope != 1 ? cost.used : 0) + (how.pool ? how.average ? 2 * n : n : 0) +
+               (how.drop.p > 0 ? n + channels : 0);
+    return cost;
+}
+
+void norm_activate_forward(Device *device, Tensor y, Normed a, Normed b, NormActivation activation) {
+    NormCost cost = check_norm_activate(device, "norm_activate_forward", "y", y, a, b, activation);
+    double operands = tensor_given(b.x) ? 2 : 1;
+    DISPATCH(norm_activate_forward, cost.sum + cost.out,
+             operands * cost.used * (double)dtype_size(y.dtype) + bytes_of(y) + 4 * bytes_of(a.mean) +
+                 4 * bytes_of(b.mean),
+             device, y, a, b, activation);
+}
+
+/* The sum is found again where a sign or a choice depends on it. Of a norm: centers, dots and sums (of which two share
+ * one) of the rows used, then five operations for each number's gradient. */
+void norm_activate_backward(Device *device, Tensor da, Tensor dgain_a, Tensor dbias_a, Tensor db, Tensor dgain_b,
+                            Tensor dbias_b, Tensor dy, Normed a, Normed b, NormActivation activation) {
+    const char *op = "norm_activate_backward";
+    NormCost cost = check_norm_activate(device, op, "dy", dy, a, b, activation);
+    int64_t rows = a.x.dims[0], c = a.x.dims[1];
+    bool both = tensor_given(b.x), norms = tensor_given(b.mean);
+    expect_two_rows(op, a.x);
+    expect(op, "da", da, a.x.dtype, rows, c);
+    expect(op, "dgain_a", dgain_a, DTYPE_F32, c, 0);
+    expect(op, "dbias_a", dbias_a, DTYPE_F32, c, 0);
+    if (both) expect(op, "db", db, a.x.dtype, rows, c);
+    if (norms) expect(op, "dgain_b", dgain_b, DTYPE_F32, c, 0);
+    if (norms) expect(op, "dbias_b", dbias_b, DTYPE_F32, c, 0);
+    bool decides = activation.slope != 1 || (activation.pool && !activation.average);
+    double n = (double)tensor_numel(a.x), norm = 5 * n + 3 * cost.used;
+    DISPATCH(norm_activate_backward, (decides ? cost.sum : 0) + cost.out + cost.used + (norms ? 2 : 1) * norm,
+             bytes_of(dy) + bytes_of(a.x) + bytes_of(da) + 8 * bytes_of(a.mean) + 8 * bytes_of(b.mean) +
+                 (norms  ? bytes_of(b.x)
+                  : both ? cost.used * (double)dtype_size(dy.dtype)
+                         : 0) +
+                 (both ? bytes_of(db) : 0),
+             device, da, dgain_a, dbias_a, db, dgain_b, dbias_b, dy, a, b, activation);
 }
 
 static void check_mean_rows(const Device *device, const char *op, const char *mean_name, Tensor mean,

@@ -54,6 +54,21 @@ typedef struct {
     int in[3], taps[3], stride[3], padding[3];
 } Convolution;
 
+/* Rows x T [N, C] and their batch normalisation: (x - mean) rstd gain + bias, all of it f32 [C]. Without a mean, and
+ * then without all of these, the rows as they are; without x, nothing. */
+typedef struct {
+    Tensor x, mean, rstd, gain, bias;
+} Normed;
+
+/* What follows the sum of two of them, in samples of `frames` frames of `plane` rows, in this order. */
+typedef struct {
+    float slope;           /* leaky ReLU: of negative numbers; 1: none */
+    int64_t frames, plane; /* of a sample: N = samples frames plane */
+    bool pool;             /* of the frames 2 t and 2 t + 1 the larger, as max_pool_forward; frames / 2 are left */
+    bool average;          /* if there is a pool: their mean instead */
+    Dropout drop;          /* of whole channels of a sample: element number sample C + channel */
+} NormActivation;
+
 /* A stretch of the flat parameter buffer that the optimizer treats alike. What no segment covers (frozen rows, padding
  * between tensors) takes no part in the norm and is never changed. */
 typedef struct {
@@ -179,6 +194,23 @@ void batchnorm_apply(Device *device, Tensor y, Tensor x, Tensor running_mean, Te
 /* dx = d(batchnorm_forward)/dx dy; dgain and dbias are accumulated. dx may be dy. */
 void batchnorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dy, Tensor x, Tensor mean,
                         Tensor rstd, Tensor gain);
+
+/* The first half of batchnorm_forward: mean, rstd, and the running statistics. */
+void batchnorm_statistics(Device *device, Tensor mean, Tensor rstd, Tensor running_mean, Tensor running_var, Tensor x,
+                          float momentum);
+/* rstd = 1 / sqrt(running_var + 1e-5), f32 [C]: with it and the running mean the second half is batchnorm_apply. */
+void batchnorm_from_running(Device *device, Tensor rstd, Tensor running_var);
+
+/* The second half, and all that may stand between it and the next layer, in one pass:
+ * y = dropout(pool(leaky_relu(normed(a) + normed(b)))). a has a mean; b has one, or is added as it is, or is not there.
+ * y T [N, C], or half of the frames if there is a pool. */
+void norm_activate_forward(Device *device, Tensor y, Normed a, Normed b, NormActivation activation);
+/* The backward of all of it and of batchnorm_statistics, in two passes; the forward leaves nothing but its inputs, of
+ * which signs, choices of the pool and dropout are found again. da and db T [N, C] are the gradients of a.x and b.x;
+ * where b has no mean, db is that of the sum, and dgain_b and dbias_b are none; without b.x so is db. dgain and dbias
+ * f32 [C] are accumulated. da or db may be dy if there is no pool, and da may be a.x, db may be b.x. */
+void norm_activate_backward(Device *device, Tensor da, Tensor dgain_a, Tensor dbias_a, Tensor db, Tensor dgain_b,
+                            Tensor dbias_b, Tensor dy, Normed a, Normed b, NormActivation activation);
 
 /* y[s] = mean of the `length` rows of sequence s, and its backward. x T [S length, C], y T [S, C]. */
 void mean_rows_forward(Device *device, Tensor y, Tensor x, int64_t length);

@@ -36,6 +36,10 @@
     X(batchnorm_forward)                                                                                               \
     X(batchnorm_apply)                                                                                                 \
     X(batchnorm_backward)                                                                                              \
+    X(batchnorm_statistics)                                                                                            \
+    X(batchnorm_from_running)                                                                                          \
+    X(norm_activate_forward)                                                                                           \
+    X(norm_activate_backward)                                                                                          \
     X(mean_rows_forward)                                                                                               \
     X(mean_rows_backward)                                                                                              \
     X(cross_entropy_forward)                                                                                           \
@@ -55,6 +59,7 @@
 
 /* Those of them that know no 16-bit type. */
 #define FOR_EACH_F32_OP(X)                                                                                             \
+    X(batchnorm_from_running)                                                                                          \
     X(nt_xent_forward)                                                                                                 \
     X(nt_xent_backward)                                                                                                \
     X(sum_forward)                                                                                                     \

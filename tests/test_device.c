@@ -166,6 +166,12 @@ static void run_every_operation(Device *device, float p) {
     batchnorm_forward(device, y, gain, bias, tensor_none(), tensor_none(), x, gain, bias, 0.1f);
     batchnorm_apply(device, y, x, gain, bias, gain, bias);
     batchnorm_backward(device, z, gain, bias, y, x, gain, bias, gain);
+    Normed a = {x, gain, bias, gain, bias}, b = {y, gain, bias, gain, bias};
+    NormActivation how = {0.1f, 3, 1, true, false, drop};
+    batchnorm_statistics(device, gain, bias, gain, bias, x, 0.1f);
+    batchnorm_from_running(device, bias, gain);
+    norm_activate_forward(device, means, a, b, how);
+    norm_activate_backward(device, z, gain, bias, y, gain, bias, means, a, b, how);
     mean_rows_forward(device, means, x, 3);
     mean_rows_backward(device, z, means, 3);
     cross_entropy_forward(device, mean, rstd, logits, ids, weights);
@@ -240,6 +246,12 @@ static void flops_and_bytes_are_exact(void **state) {
     expect_counted(dry, OP_normalize_rows_backward, 5 * n * c + n, 4 * (3 * n * c + n));
     expect_counted(dry, OP_nt_xent_forward, n * (n - 1) * (2 * c + 4) + 3 * n, 4 * (n * c + 2 * n));
     expect_counted(dry, OP_nt_xent_backward, n * (n - 1) * (4 * c + 6) + n * c, 4 * (2 * n * c + n));
+    expect_counted(dry, OP_batchnorm_statistics, 4 * n * c, 4 * (n * c + 6 * c));
+    expect_counted(dry, OP_batchnorm_from_running, 3 * c, 4 * 2 * c);
+    /* Of two samples of three frames the last is of no pair: 4 rows of 6 are used, and of them 2 come out. */
+    expect_counted(dry, OP_norm_activate_forward, 4 * c * (3 + 4 + 1) + 2 * c, 4 * (2 * 4 * c + 2 * c + 8 * c));
+    expect_counted(dry, OP_norm_activate_backward, 4 * c * (3 + 4 + 1) + 2 * c + 4 * c + 2 * (3 * 4 * c + 5 * n * c),
+                   4 * (4 * n * c + 2 * c + 16 * c));
     expect_counted(dry, OP_global_norm, 2 * 90, 4 * 90 + 4);
     expect_counted(dry, OP_adamw_update, 14 * 90, 28 * 90 + 4);
     expect_counted(dry, OP_cast, 0, 8 * n);
@@ -248,6 +260,8 @@ static void flops_and_bytes_are_exact(void **state) {
     expect_counted(dry, OP_linear_gelu_forward, 2 * n * c * v + 11 * n * v, 4 * (n * c + c * v + 2 * n * v + v));
     expect_counted(dry, OP_gelu_linear_backward, 4 * n * c * v + 19 * n * c + n * v,
                    4 * (3 * n * c + 3 * c * v + n * v + 2 * v));
+    expect_counted(dry, OP_norm_activate_forward, 4 * c * (3 + 4 + 1) + 2 * c + 2 * c + 2 * c, /* 2 channels a column */
+                   4 * (2 * 4 * c + 2 * c + 8 * c));
     device_close(dry);
 }
 

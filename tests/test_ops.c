@@ -119,6 +119,8 @@ typedef struct {
     Attention attention;
     Dropout drop;
     float temperature;
+    Normed normed[2];
+    NormActivation activation;
 } Call;
 
 /* sum of weights[i] output[i] after the forward, and the root of the sum of the squares of its terms. */
@@ -697,6 +699,243 @@ static void check_batchnorms(Rig *rig) {
 static void batchnorm(void **state) {
     (void)state;
     everywhere(check_batchnorms);
+}
+
+/* Norms, their sum, and what follows it. */
+
+typedef struct {
+    int64_t samples, frames, plane, c;
+    int operands; /* 1: a; 2: and b as it is; 3: and b's norm */
+    bool pool, average;
+    float slope, p;
+} Sum;
+
+static void run_norm_activate(const Call *c) {
+    poison(c->y);
+    for (int i = 0; i < 2; i++)
+        if (tensor_given(c->normed[i].mean))
+            batchnorm_statistics(c->device, c->normed[i].mean, c->normed[i].rstd, tensor_none(), tensor_none(),
+                                 c->normed[i].x, 0);
+    norm_activate_forward(c->device, c->y, c->normed[0], c->normed[1], c->activation);
+}
+
+/* Multiples of a half: frames have the same numbers often. */
+static Normed norm_of(Rig *rig, int64_t n, int64_t c, bool norm) {
+    Normed in = {.x = normal(rig, n, c)};
+    for (int64_t k = 0; k < n * c; k++) floats(in.x)[k] = roundf(2 * floats(in.x)[k]) / 2;
+    if (norm) in = (Normed){in.x, poisoned(rig, c, 0), poisoned(rig, c, 0), normal(rig, c, 0), normal(rig, c, 0)};
+    return in;
+}
+
+/* What an operand comes to in double precision, and its statistics. */
+typedef struct {
+    double *x, *mean, *rstd, *normed;
+} Wide;
+
+static Wide widened_norm(Rig *rig, Normed in) {
+    int64_t n = in.x.dims[0], c = in.x.dims[1];
+    Wide w = {widened(rig, in.x), doubles(rig, c), doubles(rig, c), widened(rig, in.x)};
+    if (!tensor_given(in.mean)) return w;
+    reference_batchnorm(w.x, n, c, w.mean, w.rstd);
+    for (int64_t j = 0; j < c; j++) w.rstd[j] = 1 / sqrt(w.rstd[j] + 1e-5);
+    for (int64_t k = 0; k < n * c; k++)
+        w.normed[k] =
+            (w.x[k] - w.mean[k % c]) * w.rstd[k % c] * (double)floats(in.gain)[k % c] + (double)floats(in.bias)[k % c];
+    return w;
+}
+
+/* y, and the gradient g of the sum from that of y. */
+static void reference_sum(const Sum *s, const double *sum, const Dropout *drop, double *y, const double *dy,
+                          double *g) {
+    int64_t frame = s->plane * s->c, frames = s->pool ? s->frames / 2 : s->frames;
+    for (int64_t k = 0; k < s->samples * frames * frame; k++) {
+        int64_t sample = k / (frames * frame), t = k / frame % frames;
+        int64_t first = s->pool ? (sample * s->frames + 2 * t) * frame + k % frame : k;
+        double factor = s->p > 0 ? keep_factor(*drop, (uint64_t)(sample * s->c + k % s->c)) : 1, value[2], share[2];
+        for (int i = 0; i < 1 + s->pool; i++) {
+            value[i] = sum[first + i * frame];
+            if (!(value[i] > 0)) value[i] *= (double)s->slope;
+        }
+        share[1] = s->average ? 0.5 : s->pool && value[1] > value[0] ? 1 : 0;
+        share[0] = s->average ? 0.5 : 1 - share[1];
+        y[k] = 0;
+        for (int i = 0; i < 1 + s->pool; i++) {
+            y[k] += factor * share[i] * value[i];
+            g[first + i * frame] = factor * share[i] * dy[k] * (sum[first + i * frame] > 0 ? 1 : (double)s->slope);
+        }
+    }
+}
+
+/* The gradient of an operand, and of its gain and bias, from that of the sum. */
+static void reference_norm_gradient(Normed in, Wide w, const double *g, double *dx, double *dgain, double *dbias) {
+    int64_t n = in.x.dims[0], c = in.x.dims[1];
+    for (int64_t j = 0; j < c; j++) {
+        double sum = 0, dot = 0;
+        for (int64_t k = j; k < n * c; k += c) {
+            sum += g[k];
+            dot += g[k] * (w.x[k] - w.mean[j]) * w.rstd[j];
+        }
+        dbias[j] += sum;
+        dgain[j] += dot;
+        for (int64_t k = j; k < n * c; k += c)
+            dx[k] = (double)floats(in.gain)[j] * w.rstd[j] *
+                    (g[k] - sum / (double)n - (w.x[k] - w.mean[j]) * w.rstd[j] * dot / (double)n);
+    }
+}
+
+/* The same out of the other operations, one after the other: y, and the gradients of a.x and b.x. */
+static void composed(Rig *rig, const Call *call, Sum s, Tensor dy, const double *factors, Tensor y, Tensor dx[2]) {
+    Device *device = call->device;
+    const Normed *in = call->normed;
+    int64_t n = in[0].x.dims[0], tall = y.dims[0], c = s.c;
+    Tensor sum = poisoned(rig, n, c), other = poisoned(rig, n, c), mean = poisoned(rig, c, 0), none = tensor_none();
+    Tensor rstd = poisoned(rig, c, 0), up = poisoned(rig, tall, c), active = poisoned(rig, n, c);
+    batchnorm_forward(device, sum, mean, rstd, none, none, in[0].x, in[0].gain, in[0].bias, 0);
+    if (s.operands == 3) batchnorm_forward(device, other, mean, rstd, none, none, in[1].x, in[1].gain, in[1].bias, 0);
+    if (s.operands > 1) residual_forward(device, sum, sum, s.operands == 3 ? other : in[1].x, dropout_of(0));
+    leaky_relu_forward(device, active, sum, s.slope);
+    if (s.pool) max_pool_forward(device, y, active, s.frames, s.plane);
+    for (int64_t k = 0; k < tall * c; k++) {
+        floats(y)[k] = (s.pool ? floats(y) : floats(active))[k] * (float)factors[k];
+        floats(up)[k] = floats(dy)[k] * (float)factors[k];
+    }
+    if (s.pool) max_pool_backward(device, other, up, active, s.frames, s.plane);
+    leaky_relu_backward(device, other, s.pool ? other : up, sum, s.slope);
+    for (int i = 0; i < 2; i++) {
+        dx[i] = other;
+        if (!tensor_given(in[i].mean)) continue;
+        dx[i] = poisoned(rig, n, c);
+        batchnorm_backward(device, dx[i], poisoned(rig, c, 0), poisoned(rig, c, 0), other, in[i].x, in[i].mean,
+                           in[i].rstd, in[i].gain);
+    }
+}
+
+/* Tolerances as of check_batchnorm, of two norms; both reductions start from sums in floats over 64 steps, of two rows
+ * each. dx of a is taken in place of a.x, db in place of b.x at the end. */
+static void check_norm_activate(Rig *rig, Sum s) {
+    int64_t n = s.samples * s.frames * s.plane, c = s.c,
+            tall = s.samples * (s.pool ? s.frames / 2 : s.frames) * s.plane;
+    Dropout drop = dropout_of(s.p);
+    Call call = {.device = rig->device,
+                 .y = poisoned(rig, tall, c),
+                 .normed = {norm_of(rig, n, c, true)},
+                 .activation = {s.slope, s.frames, s.plane, s.pool, s.average, drop}};
+    if (s.operands > 1) call.normed[1] = norm_of(rig, n, c, s.operands == 3);
+    const Normed *in = call.normed;
+    Tensor dy = normal(rig, tall, c), dx[2] = {0}, dgain[2] = {0}, dbias[2] = {0}, parts[2];
+    Wide wide[2];
+    double *sum = doubles(rig, n * c), *y = doubles(rig, tall * c), *g = doubles(rig, n * c), *before[2][2];
+    double *factors = doubles(rig, tall * c), *up = widened(rig, dy),
+           rounding = sum_error(n < 128 ? n : 128, 4) + 24 * U;
+    for (int64_t k = 0; k < tall * c; k++)
+        factors[k] = s.p > 0 ? keep_factor(drop, (uint64_t)(k / (tall / s.samples * c) * c + k % c)) : 1;
+    for (int i = 0; i < 2 && tensor_given(in[i].x); i++) {
+        wide[i] = widened_norm(rig, in[i]);
+        for (int64_t k = 0; k < n * c; k++) sum[k] += wide[i].normed[k];
+        dx[i] = poisoned(rig, n, c);
+        if (!tensor_given(in[i].mean)) continue;
+        dgain[i] = normal(rig, c, 0), dbias[i] = normal(rig, c, 0);
+        before[i][0] = widened(rig, dgain[i]), before[i][1] = widened(rig, dbias[i]);
+    }
+    reference_sum(&s, sum, &drop, y, up, g);
+    run_norm_activate(&call);
+    expect(rig, "norm_activate_forward y", call.y, y, rounding);
+    norm_activate_backward(rig->device, dx[0], dgain[0], dbias[0], dx[1], dgain[1], dbias[1], dy, in[0], in[1],
+                           call.activation);
+    Tensor other = poisoned(rig, tall, c);
+    if (!s.average) {
+        composed(rig, &call, s, dy, factors, other, parts);
+        expect(rig, "norm_activate_forward y and the operations it is made of", other, widened(rig, call.y), rounding);
+    }
+    for (int i = 0; i < 2 && tensor_given(in[i].x); i++) {
+        double *wdx = doubles(rig, n * c), *wdg = doubles(rig, c), *wdb = doubles(rig, c);
+        if (!s.average) expect(rig, "norm_activate_backward and those", parts[i], widened(rig, dx[i]), 2 * rounding);
+        if (!tensor_given(in[i].mean)) {
+            expect(rig, "norm_activate_backward db", dx[i], g, 4 * U);
+            continue;
+        }
+        for (int64_t j = 0; j < c; j++) wdg[j] = before[i][0][j], wdb[j] = before[i][1][j];
+        reference_norm_gradient(in[i], wide[i], g, wdx, wdg, wdb);
+        expect(rig, "norm_activate_backward dx", dx[i], wdx, rounding);
+        expect(rig, "norm_activate_backward dgain", dgain[i], wdg, rounding + sum_error(128, 16));
+        expect(rig, "norm_activate_backward dbias", dbias[i], wdb, sum_error(128, 4));
+        if (s.slope != 1 || (s.pool && !s.average)) continue; /* differences would step over kinks */
+        expect_gradient(rig, "norm_activate dx", &call, run_norm_activate, in[i].x, dx[i], NULL, call.y, up, rounding);
+        expect_gradient(rig, "norm_activate dgain", &call, run_norm_activate, in[i].gain, dgain[i], before[i][0],
+                        call.y, up, rounding);
+        expect_gradient(rig, "norm_activate dbias", &call, run_norm_activate, in[i].bias, dbias[i], before[i][1],
+                        call.y, up, rounding);
+    }
+    if (s.operands == 2 && s.slope == 1 && !s.pool)
+        expect_gradient(rig, "norm_activate db", &call, run_norm_activate, in[1].x, dx[1], NULL, call.y, up, rounding);
+    /* In place: of dy, if it has the rows, and of the inputs. */
+    Tensor place = s.pool ? in[0].x : dy;
+    norm_activate_backward(rig->device, place, dgain[0], dbias[0], s.operands > 1 ? in[1].x : tensor_none(), dgain[1],
+                           dbias[1], dy, in[0], in[1], call.activation);
+    expect_same(rig, "norm_activate_backward da in place", place, dx[0]);
+    if (s.operands > 1) expect_same(rig, "norm_activate_backward db in place", in[1].x, dx[1]);
+}
+
+static void check_norm_activates(Rig *rig) {
+    for (int operands = 1; operands <= 3; operands++) {
+        check_norm_activate(rig, (Sum){2, 3, 5, 7, operands, false, false, 0.01f, 0});
+        check_norm_activate(rig, (Sum){3, 5, 4, 67, operands, true, false, 0.01f, 0.25f});
+        check_norm_activate(rig, (Sum){2, 4, 9, 32, operands, true, true, 1, 0.25f});
+        check_norm_activate(rig, (Sum){13, 1, 1, 64, operands, false, false, 1, 0.25f});
+        check_norm_activate(rig, (Sum){3, 6, 501, 3, operands, true, false, 0, 0}); /* more chunks than parts */
+    }
+}
+
+static void norm_activate(void **state) {
+    (void)state;
+    everywhere(check_norm_activates);
+}
+
+/* With statistics that change nothing the pool is max_pool_forward, NaN and all, and no other number comes in. */
+static void pools_of_norms_choose_as_pools_do(void **state) {
+    (void)state;
+    float x[] = {3, -2, 5, NAN, 1, 1, -1, 5, 1, NAN, 7, 7, 7, 7, 7}, y[5], want[5];
+    float zero[] = {0}, one[] = {1}, variance[] = {1 - 1e-5f}, rstd[] = {0};
+    for (int d = 0; d < n_devices; d++) {
+        Tensor whole = tensor_2d(x, DTYPE_F32, 15, 1), none = tensor_none();
+        batchnorm_from_running(devices[d], tensor_1d(rstd, DTYPE_F32, 1), tensor_1d(variance, DTYPE_F32, 1));
+        assert_true(rstd[0] == 1);
+        max_pool_forward(devices[d], tensor_2d(want, DTYPE_F32, 5, 1), whole, 3, 5);
+        Normed a = {whole, tensor_1d(zero, DTYPE_F32, 1), tensor_1d(rstd, DTYPE_F32, 1), tensor_1d(one, DTYPE_F32, 1),
+                    tensor_1d(zero, DTYPE_F32, 1)};
+        norm_activate_forward(devices[d], tensor_2d(y, DTYPE_F32, 5, 1), a, (Normed){none, none, none, none, none},
+                              (NormActivation){.slope = 1, .frames = 3, .plane = 5, .pool = true});
+        for (int i = 0; i < 5; i++) assert_true(y[i] == want[i] || (isnan(y[i]) && isnan(want[i])));
+    }
+}
+
+/* The halves of batchnorm_forward and of batchnorm_apply. */
+static void check_halves(Rig *rig) {
+    int64_t n = 131, c = 45;
+    Tensor x = normal(rig, n, c), gain = normal(rig, c, 0), bias = normal(rig, c, 0), stat[2][4], y[2], none = {0};
+    Tensor rstd = poisoned(rig, c, 0), out = poisoned(rig, n, c);
+    for (int half = 0; half < 2; half++) {
+        for (int i = 0; i < 4; i++) stat[half][i] = tensor(rig, DTYPE_F32, c, 0);
+        for (int64_t j = 0; j < c; j++) floats(stat[half][2])[j] = 0.5f, floats(stat[half][3])[j] = 2;
+        y[half] = poisoned(rig, n, c);
+    }
+    batchnorm_forward(rig->device, y[0], stat[0][0], stat[0][1], stat[0][2], stat[0][3], x, gain, bias, 0.1f);
+    batchnorm_statistics(rig->device, stat[1][0], stat[1][1], stat[1][2], stat[1][3], x, 0.1f);
+    for (int i = 0; i < 4; i++) expect_same(rig, "batchnorm_statistics", stat[1][i], stat[0][i]);
+    NormActivation alone = {.slope = 1, .frames = 1, .plane = 1};
+    Normed a = {x, stat[1][0], stat[1][1], gain, bias}, b = {none, none, none, none, none};
+    norm_activate_forward(rig->device, y[1], a, b, alone);
+    expect(rig, "norm_activate_forward of a norm alone", y[1], widened(rig, y[0]), 4 * U);
+    batchnorm_apply(rig->device, y[0], x, stat[0][2], stat[0][3], gain, bias);
+    batchnorm_from_running(rig->device, rstd, stat[1][3]);
+    a.mean = stat[1][2], a.rstd = rstd;
+    norm_activate_forward(rig->device, out, a, b, alone);
+    expect(rig, "norm_activate_forward from running statistics", out, widened(rig, y[0]), 8 * U);
+}
+
+static void halves_of_batchnorm(void **state) {
+    (void)state;
+    everywhere(check_halves);
 }
 
 /* Elementwise. */
@@ -1755,6 +1994,39 @@ static void wrong_running(Rig *r) {
     Tensor x = normal(r, 2, 4), c = normal(r, 4, 0);
     batchnorm_forward(r->device, x, c, c, c, tensor_none(), x, c, c, 0.1f);
 }
+static Normed any_norm(Rig *r, int64_t rows, int64_t c) {
+    return (Normed){normal(r, rows, c), normal(r, c, 0), normal(r, c, 0), normal(r, c, 0), normal(r, c, 0)};
+}
+static void wrong_norm_samples(Rig *r) {
+    norm_activate_forward(r->device, normal(r, 9, 4), any_norm(r, 9, 4), (Normed){0},
+                          (NormActivation){.slope = 1, .frames = 2, .plane = 2});
+}
+static void wrong_norm(Rig *r) {
+    Normed a = any_norm(r, 4, 4);
+    norm_activate_forward(r->device, normal(r, 4, 4), (Normed){.x = a.x}, (Normed){0},
+                          (NormActivation){.slope = 1, .frames = 2, .plane = 2});
+}
+static void wrong_half_norm(Rig *r) {
+    norm_activate_forward(r->device, normal(r, 4, 4), any_norm(r, 4, 4),
+                          (Normed){normal(r, 4, 4), .gain = normal(r, 4, 0)},
+                          (NormActivation){.slope = 1, .frames = 2, .plane = 2});
+}
+static void wrong_lone_norm(Rig *r) {
+    Normed b = any_norm(r, 4, 4);
+    b.x = tensor_none();
+    norm_activate_forward(r->device, normal(r, 4, 4), any_norm(r, 4, 4), b,
+                          (NormActivation){.slope = 1, .frames = 2, .plane = 2});
+}
+static void wrong_pooled_norm(Rig *r) {
+    Tensor x = normal(r, 6, 4), c = normal(r, 4, 0), none = tensor_none();
+    norm_activate_backward(r->device, x, c, c, none, none, none, normal(r, 3, 4), any_norm(r, 6, 4), (Normed){0},
+                           (NormActivation){.slope = 1, .frames = 3, .plane = 2, .pool = true});
+}
+static void wrong_norm_gradient(Rig *r) {
+    Tensor x = normal(r, 6, 4), c = normal(r, 4, 0), none = tensor_none();
+    norm_activate_backward(r->device, x, c, c, x, none, none, x, any_norm(r, 6, 4), any_norm(r, 6, 4),
+                           (NormActivation){.slope = 1, .frames = 3, .plane = 2});
+}
 static void wrong_set(Rig *r) {
     (void)r;
     setenv("TRAINC_CPU_SET", "mmx", 1);
@@ -1793,6 +2065,12 @@ static const WrongCall wrong_calls[] = {
     {wrong_length, "mean_rows_forward: the 7 rows of x are no sequences of 3"},
     {wrong_batch, "batchnorm_forward: the batch has 1 rows, expected at least 2"},
     {wrong_running, "batchnorm_forward: running_var is none, expected f32 [4]"},
+    {wrong_norm_samples, "norm_activate_forward: the 9 rows of a.x are no samples of 2 frames of 2 rows"},
+    {wrong_norm, "norm_activate_forward: a.mean is none, expected f32 [4]"},
+    {wrong_half_norm, "norm_activate_forward: there is b.gain, but no b.mean"},
+    {wrong_lone_norm, "norm_activate_forward: b.mean is f32 [4], but there is no b.x"},
+    {wrong_pooled_norm, "norm_activate_backward: dy is f32 [3, 4], expected f32 [2, 4]"},
+    {wrong_norm_gradient, "norm_activate_backward: dgain_b is none, expected f32 [4]"},
     {wrong_set, "TRAINC_CPU_SET=mmx"},
 };
 
@@ -1870,6 +2148,9 @@ int main(void) {
         cmocka_unit_test(leaky_relus),
         cmocka_unit_test(mean_rows),
         cmocka_unit_test(batchnorm),
+        cmocka_unit_test(halves_of_batchnorm),
+        cmocka_unit_test(norm_activate),
+        cmocka_unit_test(pools_of_norms_choose_as_pools_do),
         cmocka_unit_test(gelu),
         cmocka_unit_test(linear_and_gelu),
         cmocka_unit_test(dropout_and_residual),

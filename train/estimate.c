@@ -9,16 +9,18 @@
 
 /* Kernels of a call, where they are not one: of the cuda device, with its usual shapes. */
 static const unsigned char kernels[ESTIMATE_OPS] = {
-    [OP_embedding_backward] = 8,   /* a sort in steps, the sums of pieces, twice */
-    [OP_layernorm_backward] = 2,   /* rows; the sums of columns */
-    [OP_linear_backward] = 3,      /* dx, dw, dbias */
-    [OP_gelu_linear_backward] = 3, /* the same */
-    [OP_attention_backward] = 2,   /* dots; the rest */
-    [OP_batchnorm_forward] = 2,    /* sums; the rest */
-    [OP_batchnorm_backward] = 2,   /* the same */
-    [OP_sum_forward] = 2,          /* sums of pieces; their sum */
-    [OP_global_norm] = 2,          /* the same */
-    [OP_adamw_update] = 2,         /* its factors; the weights */
+    [OP_embedding_backward] = 8,     /* a sort in steps, the sums of pieces, twice */
+    [OP_layernorm_backward] = 2,     /* rows; the sums of columns */
+    [OP_linear_backward] = 3,        /* dx, dw, dbias */
+    [OP_gelu_linear_backward] = 3,   /* the same */
+    [OP_attention_backward] = 2,     /* dots; the rest */
+    [OP_batchnorm_forward] = 2,      /* sums; the rest */
+    [OP_batchnorm_backward] = 2,     /* the same */
+    [OP_batchnorm_statistics] = 2,   /* sums of blocks; their sum */
+    [OP_norm_activate_backward] = 3, /* sums of blocks; their sum; the rest */
+    [OP_sum_forward] = 2,            /* sums of pieces; their sum */
+    [OP_global_norm] = 2,            /* the same */
+    [OP_adamw_update] = 2,           /* its factors; the weights */
 };
 
 /* Attention on the tensor cores reaches about half of what matrix products do: assumed, as of FlashAttention-2 (Dao

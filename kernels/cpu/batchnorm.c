@@ -92,11 +92,11 @@ static void normalize_columns(Device *device, Tensor y, Tensor x, const float *m
     }
 }
 
-static void cpu_batchnorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor running_mean,
-                                  Tensor running_var, Tensor x, Tensor gain, Tensor bias, float momentum) {
+static void cpu_batchnorm_statistics(Device *device, Tensor mean, Tensor rstd, Tensor running_mean, Tensor running_var,
+                                     Tensor x, float momentum) {
     int64_t n = x.dims[0], c = x.dims[1], part = rows_of_part(n);
-    float *scale;
-    double *sums = sums_of_parts(device, NULL, x.data, NULL, NULL, n, c, &scale);
+    float *unused;
+    double *sums = sums_of_parts(device, NULL, x.data, NULL, NULL, n, c, &unused);
     for (int64_t begin = part; begin < n; begin += part) {
         const double *more = sums + begin / part * 2 * c;
         int64_t rows = n - begin < part ? n - begin : part;
@@ -110,14 +110,26 @@ static void cpu_batchnorm_forward(Device *device, Tensor y, Tensor mean, Tensor 
     for (int64_t j = 0; j < c; j++) {
         ((float *)mean.data)[j] = (float)sums[j];
         ((float *)rstd.data)[j] = (float)(1 / sqrt(sums[c + j] / (double)n + 1e-5));
-        scale[j] = ((const float *)rstd.data)[j] * ((const float *)gain.data)[j];
     }
     for (int64_t j = 0; j < c && running_mean.data; j++) {
         float *m = (float *)running_mean.data + j, *v = (float *)running_var.data + j;
         *m = (1 - momentum) * *m + momentum * (float)sums[j];
         *v = (1 - momentum) * *v + momentum * (float)(sums[c + j] / (double)(n - 1));
     }
+}
+
+static void cpu_batchnorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor running_mean,
+                                  Tensor running_var, Tensor x, Tensor gain, Tensor bias, float momentum) {
+    cpu_batchnorm_statistics(device, mean, rstd, running_mean, running_var, x, momentum);
+    float *scale = cpu_scratch(device, (size_t)x.dims[1]);
+    for (int64_t j = 0; j < x.dims[1]; j++) scale[j] = ((const float *)rstd.data)[j] * ((const float *)gain.data)[j];
     normalize_columns(device, y, x, mean.data, scale, bias.data);
+}
+
+static void cpu_batchnorm_from_running(Device *device, Tensor rstd, Tensor running_var) {
+    (void)device;
+    for (int64_t j = 0; j < rstd.dims[0]; j++)
+        ((float *)rstd.data)[j] = 1.0f / sqrtf(((const float *)running_var.data)[j] + 1e-5f);
 }
 
 static void cpu_batchnorm_apply(Device *device, Tensor y, Tensor x, Tensor running_mean, Tensor running_var,

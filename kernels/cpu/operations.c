@@ -11,6 +11,7 @@
 #include "kernels/cpu/embedding.c"
 #include "kernels/cpu/layernorm.c"
 #include "kernels/cpu/linear.c"
+#include "kernels/cpu/norm_activate.c"
 #include "kernels/cpu/optimizer.c"
 #include "kernels/cpu/squared_error.c"
 

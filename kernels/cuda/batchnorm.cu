@@ -1,45 +1,12 @@
 /* Batch normalisation of columns. With x^ = (x - mean) rstd, and sums over the N rows:
  *   dx = gain rstd (dy - sum(dy) / N - x^ sum(dy x^) / N),  dgain = sum(dy x^),  dbias = sum(dy).
  *
- * Forward and backward read the rows twice: once for the sums, once to make of them what is asked for. In both a block
- * has a share of the rows and of the columns; its threads lie side by side along a row, a pack of columns each, and
- * under each other over the rows, so that a thread keeps what belongs to its columns in registers. A block leaves the
- * sums of its rows in scratch memory, and one more kernel adds those of all blocks, in double: the order is always the
- * same. */
-#include "kernels/cuda/memory.h"
+ * Forward and backward read the rows twice: once for the sums, once to make of them what is asked for. */
+#include "kernels/cuda/batchnorm.h"
 
 namespace {
 
-enum { BLOCK = 256, ACROSS = 32, FINISH_WARPS = 16 };
-constexpr int64_t MAX_PARTS = 1024;
-
-/* A thread's place: its columns, and its rows from `row` to `end` in steps of blockDim.y. */
-template <int W> struct Place {
-    int64_t column, begin, row, end;
-    GPU_INLINE Place(int64_t n, int64_t rows) {
-        column = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W;
-        begin = blockIdx.y * rows;
-        row = begin + threadIdx.y;
-        end = begin + rows < n ? begin + rows : n;
-    }
-};
-
-/* Sums over the threads that have the same columns, neighbours first, in a tree; every one gets them. */
-template <int W> GPU_INLINE void sum_over_rows(Pack<float, W> &sum, float (*scratch)[BLOCK]) {
-    int at = threadIdx.y * blockDim.x + threadIdx.x, count = blockDim.y, half;
-#pragma unroll
-    for (int i = 0; i < W; i++) scratch[i][at] = sum[i];
-    for (; count > 1; count = half) {
-        half = (count + 1) / 2;
-        __syncthreads();
-        if ((int)threadIdx.y + half >= count) continue;
-#pragma unroll
-        for (int i = 0; i < W; i++) scratch[i][at] = sum[i] += scratch[i][at + half * blockDim.x];
-    }
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < W; i++) sum[i] = scratch[i][threadIdx.x];
-}
+enum { FINISH_WARPS = 16 };
 
 /* parts f32 [blocks of rows, 2, c]: of a block's rows the mean, less the first row of x, and the sum of squared
  * distances from the mean.
@@ -150,23 +117,33 @@ __global__ void __launch_bounds__(32 * FINISH_WARPS)
     running_var[column] = (1 - momentum) * running_var[column] + momentum * ((float)squares / (float)(n - 1));
 }
 
-/* dbias += and dgain += the blocks' sums, which times share, 1 / n, are also left in means f32 [2, c].
- * Grid: 2 c / 32. Bytes: 8 c a block. */
+/* Where the sums of g and of g x^ of up to two norms go. */
+struct Gradients {
+    float *means, *dbias[2], *dgain[2];
+};
+
+/* See finish_gradients in batchnorm.h. share is 1 / n. Grid: sums c / 32. Bytes: 4 sums c a block. */
 __global__ void __launch_bounds__(32 * FINISH_WARPS)
-    finish_gradients(float *means, float *dgain, float *dbias, const float *parts, int64_t count, int64_t c,
-                     double share) {
+    add_parts(Gradients to, const float *parts, int64_t count, int64_t sums, int64_t c, double share) {
     SHARED(double, scratch, [FINISH_WARPS][32]);
     int64_t column = (int64_t)blockIdx.x * 32 + threadIdx.x % 32, warp = threadIdx.x / 32;
-    bool inside = column < 2 * c;
+    bool inside = column < sums * c;
     double sum = 0;
-    for (int64_t part = warp; part < count && inside; part += FINISH_WARPS) sum += (double)parts[2 * part * c + column];
+    for (int64_t part = warp; part < count && inside; part += FINISH_WARPS)
+        sum += (double)parts[sums * part * c + column];
     sum = sum_over_warps(sum, scratch);
     if (warp > 0 || !inside) return;
-    means[column] = (float)(sum * share);
-    if (column < c)
-        dbias[column] += (float)sum;
-    else
-        dgain[column - c] += (float)sum;
+    to.means[column] = (float)(sum * share);
+    for (int norm = 0; norm < 2 && column < c; norm++)
+        if (to.dbias[norm]) to.dbias[norm][column] += (float)sum;
+    float *dgain = to.dgain[column >= 2 * c];
+    if (column >= c && dgain) dgain[column % c] += (float)sum;
+}
+
+/* rstd = 1 / sqrt(variance + 1e-5). Grid: c / BLOCK. Bytes: 8 c. */
+__global__ void __launch_bounds__(BLOCK) invert_deviations(float *rstd, const float *variance, int64_t c) {
+    int64_t column = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    if (column < c) rstd[column] = 1.0f / sqrtf(variance[column] + 1e-5f);
 }
 
 /* y = (x - mean) rstd gain + bias; rstd is that of the batch, or of a variance. y may be x.
@@ -216,45 +193,15 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Blocks of threads, and how the rows and columns are divided among them: enough blocks to keep the card busy, each
- * with at least eight rows a thread, where there are so many. */
-struct Shares {
-    dim3 grid, block;
-    int64_t rows, count; /* rows of a block; blocks of rows */
-};
-
-Shares shares_of(const Device *device, const char *op, int64_t n, int64_t c, int w) {
-    Shares shares;
-    int64_t packs = ceil_div(c, w), across = ceil_div(packs, ACROSS), wide = ceil_div(packs, across),
-            tall = BLOCK / wide;
-    int64_t wanted = ceil_div(8 * cuda_state(device)->n_multiprocessors, across), most = ceil_div(n, 8 * tall);
-    int64_t count = wanted < most ? wanted : most;
-    shares.rows = ceil_div(n, count < MAX_PARTS ? count : MAX_PARTS);
-    shares.count = ceil_div(n, shares.rows);
-    shares.grid = dim3(grid_of(op, across), (unsigned)shares.count);
-    shares.block = dim3((unsigned)wide, (unsigned)tall);
-    return shares;
-}
-
-/* Calls f(T(), width, shares) for x's type and the width of packs that it and the arrays of columns allow. */
-template <class F, class... Arrays>
-void with_shares(Device *device, const char *op, Tensor x, F f, const Arrays *...arrays) {
-    with_type(x.dtype, [&](auto zero) {
-        constexpr int WIDTH = 16 / sizeof(zero);
-        with_width<WIDTH>(packs_fit(WIDTH, x.dims[1], x.data, arrays...), [&](auto width) {
-            f(zero, width, shares_of(device, op, x.dims[0], x.dims[1], decltype(width)::value));
-        });
-    });
-}
-
 /* mean with either rstd or variance. */
 void launch_normalize(Device *device, const char *op, Tensor y, Tensor x, Tensor mean, Tensor rstd, Tensor variance,
                       Tensor gain, Tensor bias) {
     if (tensor_numel(x) == 0) return;
-    with_shares(
-        device, op, x,
-        [&](auto zero, auto width, Shares shares) {
+    with_packs(
+        x,
+        [&](auto zero, auto width) {
             using T = decltype(zero);
+            Shares shares = shares_of(device, op, x.dims[0], x.dims[1], width);
             cuda_check(gpu_launch(normalize<T, decltype(width)::value>, shares.grid, shares.block, 0,
                                   cuda_stream(device), (T *)y.data, (const T *)x.data, (const float *)mean.data,
                                   (const float *)rstd.data, (const float *)variance.data, (const float *)gain.data,
@@ -266,13 +213,23 @@ void launch_normalize(Device *device, const char *op, Tensor y, Tensor x, Tensor
 
 } // namespace
 
-void cuda_batchnorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor running_mean, Tensor running_var,
-                            Tensor x, Tensor gain, Tensor bias, float momentum) {
-    const char *op = "batchnorm_forward";
+void finish_gradients(Device *device, const char *op, float *means, const Tensor *dgain, const Tensor *dbias,
+                      const float *parts, int norms, int64_t blocks, int64_t n, int64_t c) {
+    Gradients to = {means, {}, {}};
+    for (int i = 0; i < norms; i++) to.dgain[i] = (float *)dgain[i].data, to.dbias[i] = (float *)dbias[i].data;
+    cuda_check(gpu_launch(add_parts, grid_of(op, ceil_div((1 + norms) * c, 32)), 32 * FINISH_WARPS, 0,
+                          cuda_stream(device), to, parts, blocks, 1 + norms, c, 1.0 / (double)n),
+               op);
+}
+
+void cuda_batchnorm_statistics(Device *device, Tensor mean, Tensor rstd, Tensor running_mean, Tensor running_var,
+                               Tensor x, float momentum) {
+    const char *op = "batchnorm_statistics";
     int64_t n = x.dims[0], c = x.dims[1];
     if (c == 0) return;
-    with_shares(device, op, x, [&](auto zero, auto width, Shares shares) {
+    with_packs(x, [&](auto zero, auto width) {
         using T = decltype(zero);
+        Shares shares = shares_of(device, op, n, c, width);
         float *parts = (float *)cuda_scratch(device, (size_t)(2 * shares.count * c) * sizeof *parts);
         cuda_check(gpu_launch(statistics<T, decltype(width)::value>, shares.grid, shares.block, 0, cuda_stream(device),
                               parts, (const T *)x.data, n, c, shares.rows),
@@ -283,7 +240,21 @@ void cuda_batchnorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, 
                               shares.rows, n, c, 1.0 / (double)n, momentum),
                    op);
     });
-    launch_normalize(device, op, y, x, mean, rstd, tensor_none(), gain, bias);
+}
+
+void cuda_batchnorm_from_running(Device *device, Tensor rstd, Tensor running_var) {
+    const char *op = "batchnorm_from_running";
+    int64_t c = rstd.dims[0];
+    if (c == 0) return;
+    cuda_check(gpu_launch(invert_deviations, grid_of(op, ceil_div(c, BLOCK)), BLOCK, 0, cuda_stream(device),
+                          (float *)rstd.data, (const float *)running_var.data, c),
+               op);
+}
+
+void cuda_batchnorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor running_mean, Tensor running_var,
+                            Tensor x, Tensor gain, Tensor bias, float momentum) {
+    cuda_batchnorm_statistics(device, mean, rstd, running_mean, running_var, x, momentum);
+    launch_normalize(device, "batchnorm_forward", y, x, mean, rstd, tensor_none(), gain, bias);
 }
 
 void cuda_batchnorm_apply(Device *device, Tensor y, Tensor x, Tensor running_mean, Tensor running_var, Tensor gain,
@@ -296,21 +267,19 @@ void cuda_batchnorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbi
     const char *op = "batchnorm_backward";
     int64_t n = x.dims[0], c = x.dims[1];
     if (c == 0) return;
-    with_shares(
-        device, op, x,
-        [&](auto zero, auto width, Shares shares) {
+    with_packs(
+        x,
+        [&](auto zero, auto width) {
             using T = decltype(zero);
             constexpr int W = decltype(width)::value;
+            Shares shares = shares_of(device, op, n, c, W);
             float *means = (float *)cuda_scratch(device, (size_t)(2 * (shares.count + 1) * c) * sizeof *means);
             float *parts = means + 2 * c; /* where packs are used, c is a multiple of them */
             cuda_check(gpu_launch(gradient_sums<T, W>, shares.grid, shares.block, 0, cuda_stream(device), parts,
                                   (const T *)dy.data, (const T *)x.data, (const float *)mean.data,
                                   (const float *)rstd.data, n, c, shares.rows),
                        op);
-            cuda_check(gpu_launch(finish_gradients, grid_of(op, ceil_div(2 * c, 32)), 32 * FINISH_WARPS, 0,
-                                  cuda_stream(device), means, (float *)dgain.data, (float *)dbias.data,
-                                  (const float *)parts, shares.count, c, 1.0 / (double)n),
-                       op);
+            finish_gradients(device, op, means, &dgain, &dbias, parts, 1, shares.count, n, c);
             cuda_check(gpu_launch(input_gradients<T, W>, shares.grid, shares.block, 0, cuda_stream(device),
                                   (T *)dx.data, (const T *)dy.data, (const T *)x.data, (const float *)mean.data,
                                   (const float *)rstd.data, (const float *)gain.data, (const float *)means, n, c,

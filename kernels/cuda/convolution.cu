@@ -84,9 +84,9 @@ __global__ void __launch_bounds__(BLOCK)
     Pack<float, W> up = dx ? convert<float>(load_pack<W>(dy + pooled)) : zeros<W>();
 #pragma unroll
     for (int i = 0; i < W; i++) {
-        bool second_wins = !(b[i] <= a[i]) && a[i] == a[i]; /* the first if they are equal; NaN wins */
-        if (!dx) a[i] = second_wins ? b[i] : a[i];
-        if (dx) a[i] = second_wins ? 0.0f : up[i], b[i] = second_wins ? up[i] : 0.0f;
+        bool second = second_wins(a[i], b[i]);
+        if (!dx) a[i] = second ? b[i] : a[i];
+        if (dx) a[i] = second ? 0.0f : up[i], b[i] = second ? up[i] : 0.0f;
     }
     if (!dx) {
         store_pack(y + pooled, convert<T>(a));

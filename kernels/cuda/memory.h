@@ -128,6 +128,9 @@ template <int W> GPU_INLINE Pack<float, W> dropped(const DropoutNumbers &drop, u
     return x;
 }
 
+/* Whether a pool of two takes the second: not if they are equal, and if it alone is NaN. */
+GPU_INLINE bool second_wins(float a, float b) { return !(b <= a) && a == a; }
+
 /* Rows so short that a warp has several: `lanes` neighbouring lanes a row, a power of two, no more than it has packs.
  */
 inline int lanes_of_row(int64_t packs) {

@@ -1,0 +1,222 @@
+/* y = dropout(pool(leaky_relu(normed(a) + normed(b)))), and its backward with those of the norms: with g the gradient
+ * of the sum, and sums over the N rows of it, da = gain rstd (g - sum(g) / N - x^ sum(g x^) / N), as in batchnorm.c.
+ *
+ * A step is a row, or with a pool the rows of two frames that meet in it. What depends on the columns alone is prepared
+ * for both operands, so that there is one formula: rows added as they are have the mean 0 and the scale 1, and absent
+ * ones are one row of zeros. The backward adds g in floats over chunks of steps, chunks in doubles over parts of them,
+ * then the parts one after the other: any number of threads gives the same bits. */
+
+typedef struct {
+    const float *a, *b, *mean_a, *scale_a, *mean_b, *scale_b, *shift; /* scale is rstd gain, shift both biases */
+    const float *factors;                                             /* of dropout, rows of columns */
+    int64_t b_row, factor_row;                                        /* from one row to the next; 0: always the same */
+    int64_t c, frames, plane, steps;                                  /* steps a sample: frames, or pairs of them */
+    float slope;
+    bool pool, average;
+} NormedSum;
+
+/* `numbers` of scratch for the caller come first. An odd frame at the end is a step if `all`. */
+static NormedSum normed_sum(Device *device, Normed a, Normed b, NormActivation how, bool all, size_t numbers,
+                            double **room) {
+    int64_t c = a.x.dims[1], samples = a.x.dims[0] / (how.frames * how.plane), pairs = (how.frames + all) / 2;
+    bool drops = how.drop.p > 0, both = tensor_given(b.x), norms = tensor_given(b.mean);
+    int64_t n_factors = (drops ? samples : 1) * c;
+    *room = (void *)cpu_scratch(device, 2 * numbers + (size_t)(5 * c + n_factors));
+    float *zeros = (void *)(*room + numbers), *scale_a = zeros + c, *mean_b = scale_a + c, *scale_b = mean_b + c;
+    float *shift = scale_b + c, *factors = shift + c;
+    for (int64_t j = 0; j < c; j++) {
+        zeros[j] = 0;
+        scale_a[j] = ((const float *)a.rstd.data)[j] * ((const float *)a.gain.data)[j];
+        mean_b[j] = norms ? ((const float *)b.mean.data)[j] : 0;
+        scale_b[j] = norms ? ((const float *)b.rstd.data)[j] * ((const float *)b.gain.data)[j] : 1;
+        shift[j] = ((const float *)a.bias.data)[j] + (norms ? ((const float *)b.bias.data)[j] : 0);
+    }
+    if (drops) dropout_factors(&how.drop, 0, n_factors, factors);
+    for (int64_t j = 0; j < c && !drops; j++) factors[j] = 1;
+    return (NormedSum){.a = a.x.data,
+                       .b = both ? b.x.data : zeros,
+                       .mean_a = a.mean.data,
+                       .scale_a = scale_a,
+                       .mean_b = mean_b,
+                       .scale_b = scale_b,
+                       .shift = shift,
+                       .factors = factors,
+                       .b_row = both ? c : 0,
+                       .factor_row = drops ? c : 0,
+                       .c = c,
+                       .frames = how.frames,
+                       .plane = how.plane,
+                       .steps = how.pool ? pairs : how.frames,
+                       .slope = how.slope,
+                       .pool = how.pool,
+                       .average = how.average};
+}
+
+/* The rows of a step, from a column on: of both operands and both frames; of y; dropout's factors. */
+typedef struct {
+    const float *a[2], *b[2], *factors;
+    int64_t row, next, out; /* numbers of the rows of a, of the second frame too, and of y */
+    bool alone;             /* no second frame, and no row of y */
+} StepRows;
+
+static inline StepRows rows_of_step(const NormedSum *s, int64_t step, int64_t column) {
+    int64_t frame = step / s->plane, sample = frame / s->steps, t = frame % s->steps, place = step % s->plane;
+    int64_t row = s->pool ? (sample * s->frames + 2 * t) * s->plane + place : step;
+    bool alone = s->pool && 2 * t + 1 == s->frames;
+    int64_t next = s->pool && !alone ? row + s->plane : row;
+    return (StepRows){.a = {s->a + row * s->c + column, s->a + next * s->c + column},
+                      .b = {s->b + row * s->b_row + column, s->b + next * s->b_row + column},
+                      .factors = s->factors + sample * s->factor_row + column,
+                      .row = row,
+                      .next = next,
+                      .out = s->pool ? (sample * (s->frames / 2) + t) * s->plane + place : step,
+                      .alone = alone};
+}
+
+/* The sum before the activation. Forward and backward must find the same bits, of which signs and choices come. */
+static inline float sum_of_normed(const NormedSum *s, float a, float b, int64_t j) {
+    float normed = multiply_add(a - s->mean_a[j], s->scale_a[j], s->shift[j]);
+    return multiply_add(b - s->mean_b[j], s->scale_b[j], normed);
+}
+
+static inline float leaky(float x, float slope) { return x > 0 ? x : slope * x; }
+
+static void cpu_norm_activate_forward(Device *device, Tensor y, Normed a, Normed b, NormActivation activation) {
+    double *unused;
+    NormedSum s = normed_sum(device, a, b, activation, false, 0, &unused);
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
+    for (int64_t step = 0; step < y.dims[0]; step++) {
+        StepRows in = rows_of_step(&s, step, 0);
+        float *out = (float *)y.data + step * s.c;
+        if (!s.pool) {
+#pragma omp simd
+            for (int64_t j = 0; j < s.c; j++)
+                out[j] = leaky(sum_of_normed(&s, in.a[0][j], in.b[0][j], j), s.slope) * in.factors[j];
+            continue;
+        }
+#pragma omp simd
+        for (int64_t j = 0; j < s.c; j++) {
+            float u = leaky(sum_of_normed(&s, in.a[0][j], in.b[0][j], j), s.slope);
+            float v = leaky(sum_of_normed(&s, in.a[1][j], in.b[1][j], j), s.slope);
+            out[j] = (s.average ? 0.5f * (u + v) : second_wins(u, v) ? v : u) * in.factors[j];
+        }
+    }
+}
+
+/* g = the gradients of the sum in both frames of a step, `width` columns from `column` on; without a second, 0. */
+static inline void gradients_of_sum(const NormedSum *s, float g[2][COLUMNS], const float *dy, const StepRows *in,
+                                    int64_t column, int64_t width) {
+    const float *up = dy + in->out * s->c + column;
+    if (in->alone) {
+        memset(g[0], 0, sizeof g[0]);
+        memset(g[1], 0, sizeof g[1]);
+        return;
+    }
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) {
+        float u = sum_of_normed(s, in->a[0][j], in->b[0][j], column + j), du = up[j] * in->factors[j], dv = 0;
+        if (s->pool) {
+            float v = sum_of_normed(s, in->a[1][j], in->b[1][j], column + j), taken = du;
+            bool second = second_wins(leaky(u, s->slope), leaky(v, s->slope));
+            du = s->average ? 0.5f * taken : second ? 0 : taken;
+            dv = s->average ? 0.5f * taken : second ? taken : 0;
+            dv = v > 0 ? dv : s->slope * dv;
+        }
+        g[0][j] = u > 0 ? du : s->slope * du;
+        g[1][j] = dv;
+    }
+}
+
+/* sums += over the steps from `begin` to `end`: of g, of g (a - mean), of g (b - mean); each [c]. */
+static inline void add_steps(const NormedSum *s, double *sums, const float *dy, int64_t begin, int64_t end,
+                             int64_t column, int64_t width) {
+    float sum[COLUMNS] = {0}, dot_a[COLUMNS] = {0}, dot_b[COLUMNS] = {0}, g[2][COLUMNS];
+    for (int64_t step = begin; step < end; step++) {
+        StepRows in = rows_of_step(s, step, column);
+        gradients_of_sum(s, g, dy, &in, column, width);
+#pragma omp simd
+        for (int64_t j = 0; j < width; j++) {
+            float center_a = s->mean_a[column + j], center_b = s->mean_b[column + j];
+            sum[j] += g[0][j] + g[1][j];
+            dot_a[j] += g[0][j] * (in.a[0][j] - center_a) + g[1][j] * (in.a[1][j] - center_a);
+            dot_b[j] += g[0][j] * (in.b[0][j] - center_b) + g[1][j] * (in.b[1][j] - center_b);
+        }
+    }
+    for (int64_t j = 0; j < width; j++) {
+        sums[column + j] += (double)sum[j];
+        sums[s->c + column + j] += (double)dot_a[j];
+        sums[2 * s->c + column + j] += (double)dot_b[j];
+    }
+}
+
+/* What a row's gradient takes from all rows: dx = scale (g - mean of g - (x - mean) slope). */
+typedef struct {
+    float *dx;
+    const float *mean, *scale, *mean_of_g, *slope;
+} NormGradient;
+
+static inline void store_gradients(const NormGradient *to, const float *x, const float *g, int64_t row, int64_t c,
+                                   int64_t column, int64_t width) {
+    float *out = to->dx + row * c + column;
+    if (!to->slope) { /* of rows that were added as they are */
+        memcpy(out, g, (size_t)width * sizeof *out);
+        return;
+    }
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++)
+        out[j] = to->scale[column + j] *
+                 (g[j] - to->mean_of_g[column + j] - (x[j] - to->mean[column + j]) * to->slope[column + j]);
+}
+
+/* sums [3, c] of all steps, see add_steps: dgain and dbias are accumulated, and the sums become floats: the mean of g
+ * [c], then the slopes of a and of b. */
+static void finish_sums(const double *sums, float *means, Tensor dgain_a, Tensor dbias_a, Tensor dgain_b,
+                          Tensor dbias_b, Normed a, Normed b) {
+    int64_t n = a.x.dims[0], c = a.x.dims[1];
+    const Tensor dgain[] = {dgain_a, dgain_b}, dbias[] = {dbias_a, dbias_b}, rstd[] = {a.rstd, b.rstd};
+    for (int64_t j = 0; j < c; j++) means[j] = (float)(sums[j] / (double)n);
+    for (int side = 0; side < 2; side++)
+        for (int64_t j = 0; j < c && tensor_given(dgain[side]); j++) {
+            double spread = (double)((const float *)rstd[side].data)[j], dot = sums[(1 + side) * c + j] * spread;
+            ((float *)dbias[side].data)[j] += (float)sums[j];
+            ((float *)dgain[side].data)[j] += (float)dot;
+            means[(1 + side) * c + j] = (float)(dot / (double)n * spread);
+        }
+}
+
+static void cpu_norm_activate_backward(Device *device, Tensor da, Tensor dgain_a, Tensor dbias_a, Tensor db,
+                                       Tensor dgain_b, Tensor dbias_b, Tensor dy, Normed a, Normed b,
+                                       NormActivation how) {
+    int64_t c = a.x.dims[1], rows = a.x.dims[0];
+    int64_t steps = how.pool ? rows / how.frames * ((how.frames + 1) / 2) : rows;
+    int64_t part = rows_of_part(steps), parts = (steps + part - 1) / part;
+    double *sums;
+    NormedSum s = normed_sum(device, a, b, how, true, (size_t)(3 * parts * c + 3 * c), &sums);
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
+    for (int64_t begin = 0; begin < steps; begin += part) {
+        double *own = sums + begin / part * 3 * c;
+        int64_t end = steps - begin < part ? steps : begin + part;
+        memset(own, 0, (size_t)(3 * c) * sizeof *own);
+        for (int64_t i = begin; i < end; i += CHUNK)
+            for (int64_t j = 0; j < c; j += COLUMNS)
+                add_steps(&s, own, dy.data, i, end - i < CHUNK ? end : i + CHUNK, j, c - j < COLUMNS ? c - j : COLUMNS);
+    }
+    for (int64_t i = 3 * c; i < 3 * parts * c; i++) sums[i % (3 * c)] += sums[i];
+    float *means = (void *)(sums + 3 * parts * c);
+    finish_sums(sums, means, dgain_a, dbias_a, dgain_b, dbias_b, a, b);
+    NormGradient to_a = {da.data, s.mean_a, s.scale_a, means, means + c};
+    NormGradient to_b = {db.data, s.mean_b, s.scale_b, means, tensor_given(b.mean) ? means + 2 * c : NULL};
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
+    for (int64_t step = 0; step < steps; step++)
+        for (int64_t j = 0; j < c; j += COLUMNS) {
+            int64_t width = c - j < COLUMNS ? c - j : COLUMNS;
+            StepRows in = rows_of_step(&s, step, j);
+            float g[2][COLUMNS];
+            gradients_of_sum(&s, g, dy.data, &in, j, width);
+            for (int frame = 0; frame < (in.next > in.row ? 2 : 1); frame++) {
+                int64_t row = frame ? in.next : in.row;
+                store_gradients(&to_a, in.a[frame], g[frame], row, c, j, width);
+                if (tensor_given(b.x)) store_gradients(&to_b, in.b[frame], g[frame], row, c, j, width);
+            }
+        }
+}
