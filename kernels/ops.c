@@ -678,6 +678,35 @@ void squared_error_forward_backward(Device *device, Tensor loss, Tensor y, Tenso
              2 * bytes_of(y) + bytes_of(targets) + bytes_of(loss), device, loss, y, targets, scale, loss_scale);
 }
 
+static void check_binary_cross_entropy(const Device *device, const char *op, Tensor loss, Tensor correct, Tensor logits,
+                                       Tensor targets, Tensor labels) {
+    expect(op, "logits", logits, activation_type(device, op, "logits", logits), -1, 1);
+    expect(op, "loss", loss, DTYPE_F32, logits.dims[0], 0);
+    expect(op, "correct", correct, DTYPE_F32, logits.dims[0], 0);
+    expect(op, "targets", targets, DTYPE_F32, logits.dims[0], 0);
+    expect(op, "labels", labels, DTYPE_F32, logits.dims[0], 0);
+}
+
+/* Of a row: the target's distance, product, exponential, logarithm, sum. */
+void binary_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
+                                  Tensor labels) {
+    check_binary_cross_entropy(device, "binary_cross_entropy_forward", loss, correct, logits, targets, labels);
+    DISPATCH(binary_cross_entropy_forward, 5 * (double)logits.dims[0], bytes_of(logits) + 4 * bytes_of(loss), device,
+             loss, correct, logits, targets, labels);
+}
+
+/* And sum, quotient, sum, factor of the gradient. */
+void binary_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
+                                           Tensor labels, Tensor scale, Tensor loss_scale) {
+    const char *op = "binary_cross_entropy_forward_backward";
+    check_binary_cross_entropy(device, op, loss, correct, logits, targets, labels);
+    expect(op, "scale", scale, DTYPE_F32, 1, 0);
+    expect_loss_scale(op, loss_scale);
+    DISPATCH(binary_cross_entropy_forward_backward, 9 * (double)logits.dims[0],
+             2 * bytes_of(logits) + 4 * bytes_of(loss), device, loss, correct, logits, targets, labels, scale,
+             loss_scale);
+}
+
 static void check_normalize_rows(const Device *device, const char *op, Tensor x, Tensor y, Tensor norm) {
     expect(op, "x", x, activation_type(device, op, "x", x), -1, -1);
     expect(op, "y", y, DTYPE_F32, x.dims[0], x.dims[1]);

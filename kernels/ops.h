@@ -82,6 +82,7 @@ typedef struct {
     float learning_rate, beta1, beta2, epsilon;
     float clip;   /* gradients are scaled by min(1, clip / (norm + 1e-6)); <= 0: never */
     int64_t step; /* 1 for the first update: the bias corrections' exponent */
+    bool coupled; /* weight decay is added to the gradients, behind the clipping, as Adam with an L2 term has it */
 } AdamW;
 
 /* Dynamic loss scaling for 16-bit types of a small range, f32 [LOSS_SCALE_FIELDS] on the device, so that nobody has to
@@ -230,6 +231,15 @@ void squared_error_forward(Device *device, Tensor loss, Tensor y, Tensor targets
 void squared_error_forward_backward(Device *device, Tensor loss, Tensor y, Tensor targets, Tensor scale,
                                     Tensor loss_scale);
 
+/* Binary cross-entropy of logits [N, 1], with z of row i: loss[i] = log(1 + exp z) - targets[i] z, targets in 0 .. 1;
+ * correct[i] = 1 where z > 0 and labels[i] = 1, or neither, else 0. loss, correct, targets, labels f32 [N]. */
+void binary_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
+                                  Tensor labels);
+/* The same, and the logits become the gradient of scale[0] * sum(loss), times the factor of loss_scale (optional), in
+ * place. scale f32 [1]. */
+void binary_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
+                                           Tensor labels, Tensor scale, Tensor loss_scale);
+
 /* y = x / max(norm, 1e-12) per row, norm its length. y f32 [N, C]; norm f32 [N]; x T [N, C]. */
 void normalize_rows_forward(Device *device, Tensor y, Tensor norm, Tensor x);
 /* dx = (dy - y (y . dy)) / norm; dy / 1e-12 where norm < 1e-12. dx T, dy f32 [N, C]. */
@@ -250,7 +260,8 @@ void sum_forward(Device *device, Tensor out, Tensor x);
  * [P]. */
 void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, const Segment *segments, int n_segments);
 /* Decoupled AdamW (Loshchilov and Hutter, 2019) over the segments, with lr the learning rate times the segment's rate:
- * p *= 1 - lr wd; m, v moving averages of the clipped gradient; p -= lr m^ / (sqrt(v^) + eps). params, m, v, grads f32
+ * p *= 1 - lr wd; m, v moving averages of the clipped gradient; p -= lr m^ / (sqrt(v^) + eps). Coupled: averages of the
+ * clipped gradient plus wd p, and p is not multiplied. params, m, v, grads f32
  * [P]; norm f32 [1] from global_norm: if it is not finite, nothing is changed. copy (optional, 16-bit [P]): the new
  * parameters for matmuls. With loss_scale (optional) the gradients are divided by its factor, and the step is its count
  * of updates plus one, not that of the options. */

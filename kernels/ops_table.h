@@ -46,6 +46,8 @@
     X(cross_entropy_forward_backward)                                                                                  \
     X(squared_error_forward)                                                                                           \
     X(squared_error_forward_backward)                                                                                  \
+    X(binary_cross_entropy_forward)                                                                                    \
+    X(binary_cross_entropy_forward_backward)                                                                           \
     X(normalize_rows_forward)                                                                                          \
     X(normalize_rows_backward)                                                                                         \
     X(nt_xent_forward)                                                                                                 \

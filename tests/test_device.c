@@ -129,7 +129,7 @@ static void run_every_operation(Device *device, float p) {
     Tensor unfolded = arena_2d(&arena, DTYPE_F32, N / 3 * window_positions(window), 2 * C);
     Convolution convolution = {{1, 2, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}};
     Tensor square = arena_2d(&arena, DTYPE_F32, C, C);
-    Tensor means = arena_2d(&arena, DTYPE_F32, N / 3, C);
+    Tensor means = arena_2d(&arena, DTYPE_F32, N / 3, C), logit = arena_2d(&arena, DTYPE_F32, N, 1);
     for (int i = 0; i < 3; i++) wide[i] = arena_1d(&arena, DTYPE_F32, 100);
     Dropout drop = {p, 1, 2, uploaded(&arena, offsets, 1).data};
     Sequences sequences = {uploaded(&arena, offsets, 4), offsets, 3};
@@ -178,6 +178,8 @@ static void run_every_operation(Device *device, float p) {
     cross_entropy_forward_backward(device, mean, rstd, logits, ids, weights, one, tensor_none());
     squared_error_forward(device, mean, y, x);
     squared_error_forward_backward(device, mean, y, x, one, tensor_none());
+    binary_cross_entropy_forward(device, mean, rstd, logit, weights, weights);
+    binary_cross_entropy_forward_backward(device, mean, rstd, logit, weights, weights, one, tensor_none());
     normalize_rows_forward(device, y, mean, x);
     normalize_rows_backward(device, z, x, y, mean);
     nt_xent_forward(device, mean, rstd, x, 0.5f);
@@ -185,7 +187,7 @@ static void run_every_operation(Device *device, float p) {
     sum_forward(device, one, mean);
     global_norm(device, one, flat, tensor_none(), segments, 2);
     adamw_update(device, wide[0], tensor_none(), wide[1], wide[2], flat, one, tensor_none(), segments, 2,
-                 (AdamW){0.1f, 0.9f, 0.99f, 1e-8f, 1, 1});
+                 (AdamW){0.1f, 0.9f, 0.99f, 1e-8f, 1, 1, false});
     loss_scale_update(device, arena_1d(&arena, DTYPE_F32, LOSS_SCALE_FIELDS), one, tensor_none());
     norm_guard(device, one, one, flat, false);
     copy_segments(device, wide[0], flat, one, segments, 2);
@@ -242,6 +244,8 @@ static void flops_and_bytes_are_exact(void **state) {
     expect_counted(dry, OP_cross_entropy_forward_backward, 5 * n * v + 2 * n, 4 * (2 * n * v + 4 * n));
     expect_counted(dry, OP_squared_error_forward, 3 * n * c, 4 * (2 * n * c + n));
     expect_counted(dry, OP_squared_error_forward_backward, 4 * n * c, 4 * (3 * n * c + n));
+    expect_counted(dry, OP_binary_cross_entropy_forward, 5 * n, 4 * 5 * n);
+    expect_counted(dry, OP_binary_cross_entropy_forward_backward, 9 * n, 4 * 6 * n);
     expect_counted(dry, OP_normalize_rows_forward, 3 * n * c + 2 * n, 4 * (2 * n * c + n));
     expect_counted(dry, OP_normalize_rows_backward, 5 * n * c + n, 4 * (3 * n * c + n));
     expect_counted(dry, OP_nt_xent_forward, n * (n - 1) * (2 * c + 4) + 3 * n, 4 * (n * c + 2 * n));

@@ -10,7 +10,7 @@ typedef struct {
     Judged judged;
     int64_t patience, extension_epochs, most_extensions;
     int monitor;
-    bool drop_last, hook;
+    bool drop_last, hook, coupled;
     TrainState after;
     int64_t validation;
 } Plan;
@@ -32,6 +32,7 @@ static void follow(void *argument) {
     t->most_extensions = plan->most_extensions;
     t->monitor = plan->monitor;
     t->drop_last = plan->drop_last;
+    t->coupled_decay = plan->coupled;
     if (plan->hook) t->learning_rate = by_group;
     toy_train(run);
     toy_run_close(run);
@@ -243,6 +244,25 @@ static void groups_have_rates_of_their_own(void **state) {
     for (int i = 0; i < 10; i++) assert_true(rates[i] == 0);
 }
 
+/* Next to gradients clipped to 1e-6, a decay of 10 is all that they have: Adam's first step is then the rate, against
+ * the sign of each weight, whatever its size. Decoupled, the weights shrink in proportion, by rate times decay. */
+static void decay_can_be_part_of_the_gradients(void **state) {
+    (void)state;
+    float weight[3][CLASSES * FEATURES], bias[CLASSES];
+    for (int i = 0; i < 3; i++) { /* first weights, decoupled, coupled */
+        Plan plan = {.directory = run_directory(), .monitor = -1, .coupled = i == 2};
+        plan.options = i ? "--max-steps 1 --weight-decay 10 --grad-clip 1e-6" : "--max-steps 1 --learning-rate 0";
+        toy_must(follow, &plan);
+        read_weights(plan.directory, weight[i], bias);
+    }
+    for (int i = 0; i < CLASSES * FEATURES; i++) {
+        double first = (double)weight[0][i], step = 0.05 * (first < 0 ? -1 : 1);
+        assert_true(fabs(first) > 1e-4); /* next to which gradients of 1e-6 are nothing */
+        assert_near(weight[2][i], first - step, 1e-6);
+        assert_true(fabs((double)weight[1][i] - 0.5 * first) < 0.0501);
+    }
+}
+
 /* What inference refuses: weights that are not all there, or of another shape. */
 static void infer(void *base) {
     Device *device = open_cpu();
@@ -279,6 +299,7 @@ int main(void) {
         cmocka_unit_test(a_late_best_adds_epochs),
         cmocka_unit_test(added_epochs_outlive_a_restart),
         cmocka_unit_test(groups_have_rates_of_their_own),
+        cmocka_unit_test(decay_can_be_part_of_the_gradients),
         cmocka_unit_test(inference_wants_every_weight),
     };
     toy_device = open_cpu;

@@ -12,6 +12,7 @@
 #include "kernels/ops_table.h"
 #include "kernels/philox.h"
 
+#include <float.h>
 #include <math.h>
 
 #define U 0x1p-24
@@ -1471,6 +1472,81 @@ static void squared_error(void **state) {
     everywhere(check_squared_errors);
 }
 
+/* Binary cross-entropy. */
+
+static void run_binary_cross_entropy(const Call *c) {
+    poison(c->y);
+    binary_cross_entropy_forward(c->device, c->y, c->sum, c->x, c->w, c->bias);
+}
+
+/* log(1 + exp z) - t z and its derivative, where nothing overflows. Of the loss only its own roundings are wrong, even
+ * where it is next to nothing; the gradient is a difference of what `size` adds up. */
+static double binary_loss(double z, double t, double *derivative, double *size) {
+    double e = exp(-fabs(z)), other = e / (1 + e), missing = z > 0 ? 1 - t : t;
+    *derivative = z > 0 ? missing - other : other - missing;
+    *size = missing + other;
+    return missing * fabs(z) + log1p(e);
+}
+
+/* Every logit with every target, the largest that f32 and f16 have, and those whose exponential is next to nothing. */
+static void check_binary_losses(Rig *rig) {
+    static const float z[] = {-3e38f, -65504, -100, -89, -20, -1.5f, -1e-3f, 0, 1e-6f, 0.3f, 2, 17, 88, 100, 65504};
+    static const float t[] = {0, 0.025f, 0.3f, 0.5f, 0.975f, 1};
+    enum { TARGETS = sizeof t / sizeof *t, ROWS = TARGETS * (int)(sizeof z / sizeof *z) };
+    const float scale = 0.7f;
+    Call c = {.device = rig->device,
+              .y = poisoned(rig, ROWS, 0),
+              .sum = poisoned(rig, ROWS, 0),
+              .x = tensor(rig, DTYPE_F32, ROWS, 1),
+              .w = tensor(rig, DTYPE_F32, ROWS, 0),
+              .bias = tensor(rig, DTYPE_F32, ROWS, 0)};
+    Tensor dz = tensor(rig, DTYPE_F32, ROWS, 1), loss = poisoned(rig, ROWS, 0), correct = poisoned(rig, ROWS, 0);
+    for (int i = 0; i < ROWS; i++) {
+        floats(c.x)[i] = floats(dz)[i] = z[i / TARGETS];
+        floats(c.w)[i] = t[i % TARGETS];
+        floats(c.bias)[i] = (float)(i % 7 < 3);
+    }
+    run_binary_cross_entropy(&c);
+    binary_cross_entropy_forward_backward(rig->device, loss, correct, dz, c.w, c.bias, number(rig, scale),
+                                          tensor_none());
+    for (int i = 0; i < ROWS; i++) {
+        double derivative, size, want = binary_loss((double)z[i / TARGETS], (double)t[i % TARGETS], &derivative, &size);
+        assert_near(floats(c.y)[i], want, 6 * U * want + FLT_MIN);
+        assert_near(floats(dz)[i], (double)scale * derivative, 6 * U * (double)scale * size + FLT_MIN);
+        assert_true(floats(c.sum)[i] == ((z[i / TARGETS] > 0) == (i % 7 < 3)));
+    }
+    expect_same(rig, "binary_cross_entropy loss", loss, c.y);
+    expect_same(rig, "binary_cross_entropy correct", correct, c.sum);
+    hash(rig, dz);
+}
+
+static void check_binary_gradients(Rig *rig) {
+    enum { ROWS = 37 };
+    const float scale = 0.7f;
+    Call c = {.device = rig->device,
+              .y = poisoned(rig, ROWS, 0),
+              .sum = poisoned(rig, ROWS, 0),
+              .x = normal(rig, ROWS, 1),
+              .w = tensor(rig, DTYPE_F32, ROWS, 0),
+              .bias = normal(rig, ROWS, 0)};
+    Tensor dz = tensor(rig, DTYPE_F32, ROWS, 1);
+    memcpy(dz.data, c.x.data, tensor_bytes(dz));
+    double *weights = doubles(rig, ROWS);
+    for (int i = 0; i < ROWS; i++) {
+        floats(c.w)[i] = (float)i / (ROWS - 1);
+        weights[i] = (double)scale;
+    }
+    binary_cross_entropy_forward_backward(rig->device, c.y, c.sum, dz, c.w, c.bias, number(rig, scale), tensor_none());
+    expect_gradient(rig, "binary_cross_entropy dlogits", &c, run_binary_cross_entropy, c.x, dz, NULL, c.y, weights,
+                    6 * U);
+}
+
+static void binary_cross_entropy(void **state) {
+    (void)state;
+    everywhere(check_binary_losses);
+    everywhere(check_binary_gradients);
+}
+
 /* Rows of length one, NT-Xent. */
 
 static void run_normalize(const Call *c) {
@@ -1675,10 +1751,11 @@ static void check_update(Rig *rig, AdamW o) {
     for (int s = 0; s < SOME_SEGMENTS; s++) {
         double lr = (double)o.learning_rate * (double)some_segments[s].rate;
         for (int64_t i = some_segments[s].begin; i < some_segments[s].end; i++) {
-            double gradient = (double)floats(g)[i] * clip;
+            double gradient = (double)floats(g)[i] * clip, decay = (double)some_segments[s].weight_decay;
+            if (o.coupled) gradient += decay * wp[i];
             wm[i] = b1 * wm[i] + (1 - b1) * gradient;
             wv[i] = b2 * wv[i] + (1 - b2) * gradient * gradient;
-            wp[i] *= 1 - lr * (double)some_segments[s].weight_decay;
+            if (!o.coupled) wp[i] *= 1 - lr * decay;
             wp[i] -= lr * wm[i] / (1 - pow(b1, (double)o.step)) /
                      (sqrt(wv[i] / (1 - pow(b2, (double)o.step))) + (double)o.epsilon);
         }
@@ -1691,10 +1768,12 @@ static void check_update(Rig *rig, AdamW o) {
 }
 
 static void check_adamw(Rig *rig) {
-    check_update(rig, (AdamW){0.05f, 0.9f, 0.999f, 1e-3f, 0, 1});
-    check_update(rig, (AdamW){0.05f, 0.9f, 0.95f, 1e-8f, 1.0f, 7});
-    check_update(rig, (AdamW){0.05f, 0.8f, 0.99f, 1e-8f, 1e6f, 100000});
-    check_update(rig, (AdamW){0, 0.9f, 0.999f, 1e-8f, 1.0f, 3});
+    check_update(rig, (AdamW){0.05f, 0.9f, 0.999f, 1e-3f, 0, 1, false});
+    check_update(rig, (AdamW){0.05f, 0.9f, 0.95f, 1e-8f, 1.0f, 7, false});
+    check_update(rig, (AdamW){0.05f, 0.8f, 0.99f, 1e-8f, 1e6f, 100000, false});
+    check_update(rig, (AdamW){0, 0.9f, 0.999f, 1e-8f, 1.0f, 3, false});
+    check_update(rig, (AdamW){0.05f, 0.9f, 0.999f, 1e-8f, 1.0f, 3, true});
+    check_update(rig, (AdamW){0.05f, 0.9f, 0.999f, 1e-3f, 0, 1, true});
 }
 
 static void adamw(void **state) {
@@ -1703,9 +1782,9 @@ static void adamw(void **state) {
 }
 
 /* Gradients times a power of two, and told so, make the same update to the bit; one that is not finite makes none. */
-static void check_loss_scale(Rig *rig) {
+static void check_scaled_gradients(Rig *rig, bool coupled) {
     Device *device = rig->device;
-    const AdamW o = {0.05f, 0.9f, 0.95f, 1e-8f, 1.0f, 7};
+    const AdamW o = {0.05f, 0.9f, 0.95f, 1e-8f, 1.0f, 7, coupled};
     Tensor scale = tensor(rig, DTYPE_F32, LOSS_SCALE_FIELDS, 0), norm = poisoned(rig, 1, 0),
            scaled = poisoned(rig, 1, 0);
     Tensor p = normal(rig, SOME_PARAMS, 0), m = normal(rig, SOME_PARAMS, 0), v = normal(rig, SOME_PARAMS, 0);
@@ -1737,6 +1816,16 @@ static void check_loss_scale(Rig *rig) {
     rig->seed--; /* the same targets again */
     squared_error_forward_backward(device, loss, x2, normal(rig, 4, 9), number(rig, 0.5f), scale);
     expect_same(rig, "squared_error dy, scaled", x2, x);
+    Tensor z = normal(rig, 4, 1), z2 = tensor(rig, DTYPE_F32, 4, 1), t = normal(rig, 4, 0);
+    memcpy(z2.data, z.data, tensor_bytes(z));
+    binary_cross_entropy_forward_backward(device, loss, hit, z, t, t, number(rig, 0.5f * 1024), none);
+    binary_cross_entropy_forward_backward(device, loss, hit, z2, t, t, number(rig, 0.5f), scale);
+    expect_same(rig, "binary_cross_entropy dlogits, scaled", z2, z);
+}
+
+static void check_loss_scale(Rig *rig) {
+    check_scaled_gradients(rig, false);
+    check_scaled_gradients(rig, true);
 }
 
 static void loss_scale(void **state) {
@@ -1850,6 +1939,11 @@ static void check_nan(Rig *rig) {
         assert_true(isnan(floats(one)[0]));
         squared_error_forward(device, mean, x, normal(rig, n, c));
         for (int64_t i = 0; i < n; i++) assert_true(isnan(floats(mean)[i]) == (i == 2));
+        Tensor z = normal(rig, n, 1), fair = tensor(rig, DTYPE_F32, n, 0);
+        floats(z)[2] = NAN;
+        binary_cross_entropy_forward_backward(device, mean, rstd, z, fair, fair, number(rig, 1), tensor_none());
+        for (int64_t i = 0; i < n; i++) assert_true(isnan(floats(mean)[i]) == (i == 2));
+        for (int64_t i = 0; i < n; i++) assert_true(isnan(floats(z)[i]) == (i == 2));
         normalize_rows_forward(device, y, mean, x);
         for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i / c == 2));
         nt_xent_forward(device, tensor_rows(mean, 0, 4), tensor_rows(rstd, 0, 4), tensor_rows(x, 0, 4), 1);
@@ -1932,6 +2026,14 @@ static void wrong_place(Rig *r) {
 }
 static void wrong_errors(Rig *r) {
     squared_error_forward(r->device, normal(r, 2, 0), normal(r, 2, 4), normal(r, 4, 2));
+}
+static void wrong_logits(Rig *r) {
+    Tensor n = normal(r, 2, 0);
+    binary_cross_entropy_forward(r->device, n, n, normal(r, 2, 2), n, n);
+}
+static void wrong_labels(Rig *r) {
+    Tensor n = normal(r, 2, 0);
+    binary_cross_entropy_forward_backward(r->device, n, n, normal(r, 2, 1), n, normal(r, 2, 1), n, n);
 }
 static void wrong_norms(Rig *r) {
     normalize_rows_backward(r->device, normal(r, 2, 4), normal(r, 2, 4), normal(r, 2, 4), normal(r, 4, 0));
@@ -2047,6 +2149,8 @@ static const WrongCall wrong_calls[] = {
     {wrong_weights, "cross_entropy_forward: weights is f32 [3], expected f32 [2]"},
     {wrong_place, "place_rows: rows[1] is 5, expected less than 5 and not negative"},
     {wrong_errors, "squared_error_forward: targets is f32 [4, 2], expected f32 [2, 4]"},
+    {wrong_logits, "binary_cross_entropy_forward: logits is f32 [2, 2], expected f32 [any, 1]"},
+    {wrong_labels, "binary_cross_entropy_forward_backward: labels is f32 [2, 1], expected f32 [2]"},
     {wrong_norms, "normalize_rows_backward: norm is f32 [4], expected f32 [2]"},
     {wrong_partners, "nt_xent_forward: z has 3 rows, expected two of each sample"},
     {wrong_temperature, "nt_xent_backward: the temperature is 0, expected more than 0"},
@@ -2160,6 +2264,7 @@ int main(void) {
         cmocka_unit_test(attention),
         cmocka_unit_test(cross_entropy),
         cmocka_unit_test(squared_error),
+        cmocka_unit_test(binary_cross_entropy),
         cmocka_unit_test(normalize_rows),
         cmocka_unit_test(nt_xent),
         cmocka_unit_test(sum),

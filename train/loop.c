@@ -382,7 +382,8 @@ static void train_step(Run *run) {
                    .beta2 = 0.999f,
                    .epsilon = 1e-8f,
                    .clip = (float)o->grad_clip,
-                   .step = t->state.step + 1 - t->state.skipped_steps};
+                   .step = t->state.step + 1 - t->state.skipped_steps,
+                   .coupled = t->coupled_decay};
     adamw_update(device, model->weights, model->half_weights, t->m, t->v, model->gradients, norm, model->loss_scale,
                  run->segments, run->n_segments, adamw);
     copy_moving(run, model->weights, model->gradients, norm);

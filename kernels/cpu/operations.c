@@ -3,6 +3,7 @@
  * the same bits whatever the threads do. */
 #include "kernels/cpu/attention.c"
 #include "kernels/cpu/batchnorm.c"
+#include "kernels/cpu/binary_cross_entropy.c"
 #include "kernels/cpu/contrastive.c"
 #include "kernels/cpu/conv3d.c"
 #include "kernels/cpu/convolution.c"

@@ -38,7 +38,8 @@ static void cpu_global_norm(Device *device, Tensor norm, Tensor grads, Tensor lo
 
 /* With g the clipped gradient, t the step, and lr times the segment's rate:
  *   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
- *   p = p (1 - lr wd) - lr / (1 - b1^t) m / (sqrt(v / (1 - b2^t)) + eps). */
+ *   p = p (1 - lr wd) - lr / (1 - b1^t) m / (sqrt(v / (1 - b2^t)) + eps);
+ * coupled, g is the clipped gradient plus wd p, and p is not multiplied. */
 static void cpu_adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v, Tensor grads, Tensor norm,
                              Tensor loss_scale, const Segment *segments, int n_segments, AdamW o) {
     double length = (double)*(const float *)norm.data + 1e-6, t = (double)o.step;
@@ -53,12 +54,13 @@ static void cpu_adamw_update(Device *device, Tensor params, Tensor copy, Tensor 
     for (int s = 0; s < n_segments; s++) {
         int64_t begin = segments[s].begin, n = segments[s].end - begin;
         double lr = (double)o.learning_rate * (double)segments[s].rate;
-        float keep = (float)(1 - lr * (double)segments[s].weight_decay), rate = (float)(lr / correction);
+        float decay = o.coupled ? segments[s].weight_decay : 0, rate = (float)(lr / correction);
+        float keep = o.coupled ? 1 : (float)(1 - lr * (double)segments[s].weight_decay);
         float *p = (float *)params.data + begin, *mean = (float *)m.data + begin, *square = (float *)v.data + begin;
         const float *g = (const float *)grads.data + begin;
 #pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
         for (int64_t i = 0; i < n; i++) {
-            float gradient = g[i] * clip;
+            float gradient = g[i] * clip + decay * p[i];
             mean[i] = old1 * mean[i] + new1 * gradient;
             square[i] = old2 * square[i] + new2 * gradient * gradient;
             p[i] = p[i] * keep - rate * mean[i] / (sqrtf(square[i]) * root + epsilon);

@@ -14,15 +14,16 @@ enum { BLOCK = 256, PIECE = 16 * BLOCK, SEGMENTS = 128 };
 struct SegmentList {
     int64_t begin[SEGMENTS], end[SEGMENTS];
     int32_t first_block[SEGMENTS + 1];
-    float keep[SEGMENTS]; /* what weight decay multiplies parameters by */
-    float rate[SEGMENTS]; /* what the learning rate is multiplied by */
+    float decay[SEGMENTS]; /* what weight decay multiplies parameters by; coupled, what their gradients get of them */
+    float rate[SEGMENTS];  /* what the learning rate is multiplied by */
     int32_t count;
 };
 
 /* Calls f(list, number of blocks before this list) for all segments, in lists of whole segments. */
 template <class Function>
-void for_lists(const char *op, const Segment *segments, int n_segments, double rate, Function f) {
+void for_lists(const char *op, const Segment *segments, int n_segments, const AdamW &o, Function f) {
     int64_t before = 0;
+    double rate = (double)o.learning_rate;
     for (int s = 0; s < n_segments;) {
         SegmentList list = {};
         int64_t blocks = 0;
@@ -32,7 +33,8 @@ void for_lists(const char *op, const Segment *segments, int n_segments, double r
             list.begin[list.count] = begin;
             list.end[list.count] = end;
             list.rate[list.count] = segments[s].rate;
-            list.keep[list.count] = (float)(1 - rate * (double)segments[s].rate * (double)segments[s].weight_decay);
+            double kept = 1 - rate * (double)segments[s].rate * (double)segments[s].weight_decay;
+            list.decay[list.count] = o.coupled ? segments[s].weight_decay : (float)kept;
             blocks += ceil_div(end, PIECE) - begin / PIECE;
             list.first_block[++list.count] = (int32_t)grid_of(op, blocks);
         }
@@ -141,21 +143,26 @@ struct Moments {
     float old1, new1, old2, new2, epsilon;
 };
 
-/* With g the clipped gradient and t the step:
+/* What weight decay does in a segment: p *= keep, gradients += add p. */
+struct Decay {
+    float keep, add;
+};
+
+/* With g the clipped gradient, coupled plus wd p, and t the step:
  *   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
- *   p = p (1 - lr wd) - lr / (1 - b1^t) m / (sqrt(v / (1 - b2^t)) + eps),
+ *   p = p (1 - lr wd, coupled 1) - lr / (1 - b1^t) m / (sqrt(v / (1 - b2^t)) + eps),
  * lr times the segment's rate, elements at .. at + W - 1. copy, in type T, may be null. */
 template <int W, class T>
-GPU_INLINE void update(float *params, T *copy, float *m, float *v, const float *grads, int64_t at, float keep,
+GPU_INLINE void update(float *params, T *copy, float *m, float *v, const float *grads, int64_t at, const Decay &decay,
                        const Step &step, const Moments &o) {
     Pack<float, W> p = load_pack<W>(params + at), mean = load_pack<W>(m + at), square = load_pack<W>(v + at);
     Pack<float, W> g = load_pack<W>(grads + at);
 #pragma unroll
     for (int e = 0; e < W; e++) {
-        float gradient = g[e] * step.clip;
+        float gradient = g[e] * step.clip + decay.add * p[e];
         mean[e] = o.old1 * mean[e] + o.new1 * gradient;
         square[e] = o.old2 * square[e] + o.new2 * gradient * gradient;
-        p[e] = p[e] * keep - step.rate * mean[e] / (sqrtf(square[e]) * step.root + o.epsilon);
+        p[e] = p[e] * decay.keep - step.rate * mean[e] / (sqrtf(square[e]) * step.root + o.epsilon);
     }
     store_pack(params + at, p);
     store_pack(m + at, mean);
@@ -167,19 +174,20 @@ GPU_INLINE void update(float *params, T *copy, float *m, float *v, const float *
  * Bytes: 28 a parameter, 2 more with a copy. */
 template <int W, class T>
 __global__ void __launch_bounds__(BLOCK) adamw(float *params, T *copy, float *m, float *v, const float *grads,
-                                               const Step *common, SegmentList list, Moments moments) {
+                                               const Step *common, bool coupled, SegmentList list, Moments moments) {
     Step step = *common;
     if (!step.wanted) return;
     Part part = part_of_block(list);
-    float keep = list.keep[part.segment];
+    float decayed = list.decay[part.segment];
+    Decay decay = coupled ? Decay{1, decayed} : Decay{decayed, 0};
     step.rate *= list.rate[part.segment];
     for (int64_t at = part.piece + threadIdx.x * W; at < part.end; at += BLOCK * W) {
         if (at >= part.begin && at + W <= part.end) {
-            update<W>(params, copy, m, v, grads, at, keep, step, moments);
+            update<W>(params, copy, m, v, grads, at, decay, step, moments);
             continue;
         }
         for (int64_t i = at; i < at + W; i++)
-            if (i >= part.begin && i < part.end) update<1>(params, copy, m, v, grads, i, keep, step, moments);
+            if (i >= part.begin && i < part.end) update<1>(params, copy, m, v, grads, i, decay, step, moments);
     }
 }
 
@@ -220,12 +228,12 @@ void cuda_global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_sca
                       int n_segments) {
     const char *op = "global_norm";
     int64_t blocks = 0;
-    for_lists(op, segments, n_segments, 0,
+    for_lists(op, segments, n_segments, {},
               [&](const SegmentList &list, int64_t before) { blocks = before + list.first_block[list.count]; });
     double *sums = (double *)cuda_scratch(device, (size_t)blocks * sizeof *sums);
     with_width<4>(packs_fit(4, 0, grads.data), [&](auto width) {
         constexpr int W = decltype(width)::value;
-        for_lists(op, segments, n_segments, 0, [&](const SegmentList &list, int64_t before) {
+        for_lists(op, segments, n_segments, {}, [&](const SegmentList &list, int64_t before) {
             cuda_check(gpu_launch(sum_squares<W>, (unsigned)list.first_block[list.count], BLOCK, 0, cuda_stream(device),
                                   sums + before, (const float *)grads.data, list),
                        op);
@@ -249,10 +257,11 @@ void cuda_adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Ten
         using T = decltype(zero);
         with_width<4>(fit, [&](auto width) {
             constexpr int W = decltype(width)::value;
-            for_lists(op, segments, n_segments, (double)o.learning_rate, [&](const SegmentList &list, int64_t) {
+            for_lists(op, segments, n_segments, o, [&](const SegmentList &list, int64_t) {
                 cuda_check(gpu_launch(adamw<W, T>, (unsigned)list.first_block[list.count], BLOCK, 0,
                                       cuda_stream(device), (float *)params.data, (T *)copy.data, (float *)m.data,
-                                      (float *)v.data, (const float *)grads.data, (const Step *)step, list, moments),
+                                      (float *)v.data, (const float *)grads.data, (const Step *)step, o.coupled, list,
+                                      moments),
                            op);
             });
         });
@@ -273,7 +282,7 @@ void cuda_norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor sums, b
 
 void cuda_copy_segments(Device *device, Tensor to, Tensor from, Tensor norm, const Segment *segments, int n_segments) {
     const char *op = "copy_segments";
-    for_lists(op, segments, n_segments, 0, [&](const SegmentList &list, int64_t) {
+    for_lists(op, segments, n_segments, {}, [&](const SegmentList &list, int64_t) {
         cuda_check(gpu_launch(copy, (unsigned)list.first_block[list.count], BLOCK, 0, cuda_stream(device),
                               (float *)to.data, (const float *)from.data, (const float *)norm.data, list),
                    op);

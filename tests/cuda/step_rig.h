@@ -147,7 +147,7 @@ static inline void side_steps(Side *side, bool recompute, uint32_t micro_batches
         side_pass(side, batch, (Pass){.train = true, .recompute = recompute});
     }
     global_norm(device, side->norm, model->gradients, model->loss_scale, side->segments, side->n_segments);
-    AdamW adamw = {1e-3f, 0.9f, 0.999f, 1e-8f, 1.0f, ++side->updates};
+    AdamW adamw = {1e-3f, 0.9f, 0.999f, 1e-8f, 1.0f, ++side->updates, false};
     adamw_update(device, model->weights, model->half_weights, side->m, side->v, model->gradients, side->norm,
                  model->loss_scale, side->segments, side->n_segments, adamw);
     if (side->n_moving)

@@ -134,6 +134,55 @@ static void squared_error(void **state) {
     in_every_type(check_squared_errors);
 }
 
+/* Binary cross-entropy. */
+
+static Pair reshaped(Pair p, int64_t rows, int64_t columns) {
+    return (Pair){rig_shaped(p.cpu.data, p.cpu.dtype, rows, columns),
+                  rig_shaped(p.cuda.data, p.cuda.dtype, rows, columns)};
+}
+
+/* Logits as far out as f16 goes, but none whose exponential has lost digits. Losses are right each by itself, as rows
+ * of one; gradients, a probability less a target, with all of them. */
+static void check_binary_losses(DType type, int64_t n, float spread) {
+    Pair logits = pair_normal(&rig, type, n, 1, spread), target = poisoned(DTYPE_F32, n, 0);
+    Pair label = poisoned(DTYPE_F32, n, 0), loss = poisoned(DTYPE_F32, n, 0), correct = poisoned(DTYPE_F32, n, 0);
+    Pair scale = number(0.7f), scaling = some_scaling();
+    for (int64_t i = 0; i < n; i++) {
+        floats(target)[i] = (float)(i % 5) / 4;
+        floats(label)[i] = (float)(i % 3 == 0);
+        if (i % 7 == 6) floats(logits)[i] = i % 2 ? 65504 : -80;
+    }
+    pair_upload(&rig, logits);
+    pair_upload(&rig, target);
+    pair_upload(&rig, label);
+    binary_cross_entropy_forward(rig.cpu, loss.cpu, correct.cpu, logits.cpu, target.cpu, label.cpu);
+    binary_cross_entropy_forward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, target.cuda, label.cuda);
+    expect("binary_cross_entropy_forward loss", reshaped(loss, n, 1), f32_error(0, 8));
+    expect("binary_cross_entropy_forward correct", correct, 0);
+    for (int with_scale = 0; with_scale < 2; with_scale++) {
+        Pair factor = with_scale ? scaling : pair_none(), loss2 = poisoned(DTYPE_F32, n, 0);
+        Pair correct2 = poisoned(DTYPE_F32, n, 0);
+        pair_upload(&rig, logits); /* the gradients of the first time, rounded, as logits */
+        binary_cross_entropy_forward_backward(rig.cpu, loss2.cpu, correct2.cpu, logits.cpu, target.cpu, label.cpu,
+                                              scale.cpu, factor.cpu);
+        binary_cross_entropy_forward_backward(rig.cuda, loss2.cuda, correct2.cuda, logits.cuda, target.cuda, label.cuda,
+                                              scale.cuda, factor.cuda);
+        expect("binary_cross_entropy_forward_backward loss", reshaped(loss2, n, 1), f32_error(0, 8));
+        expect("binary_cross_entropy_forward_backward correct", correct2, 0);
+        expect("binary_cross_entropy_forward_backward dlogits", reshaped(logits, n, 0), error_in(type, 0, 8));
+    }
+}
+
+static void check_all_binary_losses(DType type) {
+    static const int64_t sizes[] = {0, 1, 5, 64, 257, 600};
+    for (int i = 0; i < 6; i++) check_binary_losses(type, sizes[i], i % 2 ? 2 : 20);
+}
+
+static void binary_cross_entropy(void **state) {
+    (void)state;
+    in_every_type(check_all_binary_losses);
+}
+
 /* NT-Xent. */
 
 /* Rows of length one: a score has the error of a product of that size, over the temperature, and is
@@ -290,12 +339,17 @@ static void check_updates(DType type, const Segment *segments, int n, AdamW o, f
 }
 
 static void check_adamw(DType type) {
-    const AdamW plain = {0.05f, 0.9f, 0.999f, 1e-3f, 0, 1}, clipped = {0.05f, 0.8f, 0.95f, 1e-8f, 1.0f, 7};
+    const AdamW plain = {0.05f, 0.9f, 0.999f, 1e-3f, 0, 1, false},
+                clipped = {0.05f, 0.8f, 0.95f, 1e-8f, 1.0f, 7, false};
+    AdamW coupled = clipped;
+    coupled.coupled = true;
     check_updates(type, few, 4, plain, 0, false, 3);
     check_updates(type, few, 4, clipped, 0, false, 3);
     check_updates(type, few, 4, clipped, 1024, false, 0.5f); /* the step is the scale's, not the options' */
     check_updates(type, (Segment[]){{3, 4500, 0.1f, 1, 0}}, 1, clipped, 0, true, 3);
     check_updates(type, many_segments(), MANY, plain, 0, false, 3);
+    check_updates(type, few, 4, coupled, 0, false, 3);
+    check_updates(type, few, 4, coupled, 1024, false, 0.5f);
     check_updates(type, few, 4, clipped, 1024, false, INFINITY);
     check_updates(type, few, 4, clipped, 0, false, NAN);
 }
@@ -392,16 +446,10 @@ static void a_target_outside_dies(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cross_entropy),
-        cmocka_unit_test(squared_error),
-        cmocka_unit_test(nt_xent),
-        cmocka_unit_test(nan_comes_out),
-        cmocka_unit_test(a_target_outside_dies),
-        cmocka_unit_test(sums_and_norms),
-        cmocka_unit_test(adamw),
-        cmocka_unit_test(loss_scale),
-        cmocka_unit_test(guards),
-        cmocka_unit_test(copies),
+        cmocka_unit_test(cross_entropy),  cmocka_unit_test(squared_error), cmocka_unit_test(binary_cross_entropy),
+        cmocka_unit_test(nt_xent),        cmocka_unit_test(nan_comes_out), cmocka_unit_test(a_target_outside_dies),
+        cmocka_unit_test(sums_and_norms), cmocka_unit_test(adamw),         cmocka_unit_test(loss_scale),
+        cmocka_unit_test(guards),         cmocka_unit_test(copies),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }
