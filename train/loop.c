@@ -346,6 +346,16 @@ static void copy_moving(const Run *run, Tensor to, Tensor from, Tensor norm) {
     if (run->n_moving) copy_segments(run->t->device, to, from, norm, run->moving, run->n_moving);
 }
 
+AdamW train_adamw(const Training *t) {
+    return (AdamW){.learning_rate = 1,
+                   .beta1 = 0.9f,
+                   .beta2 = 0.999f,
+                   .epsilon = 1e-8f,
+                   .clip = (float)t->options->grad_clip,
+                   .step = t->state.step - t->state.skipped_steps,
+                   .coupled = t->coupled_decay};
+}
+
 /* One optimizer step: g micro-batches forward and backward, norm, clip, AdamW. */
 static void train_step(Run *run) {
     Training *t = run->t;
@@ -377,13 +387,8 @@ static void train_step(Run *run) {
     if (device->host_memory) wait_for_checkpoint(run); /* it reads the weights that are about to change */
     for (int i = 0; i < run->n_segments; i++)
         run->segments[i].rate = (float)learning_rate(run, run->segments[i].group, t->state.step);
-    AdamW adamw = {.learning_rate = 1, /* times the segments' rates */
-                   .beta1 = 0.9f,
-                   .beta2 = 0.999f,
-                   .epsilon = 1e-8f,
-                   .clip = (float)o->grad_clip,
-                   .step = t->state.step + 1 - t->state.skipped_steps,
-                   .coupled = t->coupled_decay};
+    AdamW adamw = train_adamw(t);
+    adamw.step++;
     adamw_update(device, model->weights, model->half_weights, t->m, t->v, model->gradients, norm, model->loss_scale,
                  run->segments, run->n_segments, adamw);
     copy_moving(run, model->weights, model->gradients, norm);

@@ -117,6 +117,9 @@ int train_run(Training *training);
 /* Gives everything back that train_prepare took: another training may follow on the same device. */
 void train_close(Training *training);
 
+/* The optimizer after the updates that the state has seen (step). Its rate is 1: every segment has its own. */
+AdamW train_adamw(const Training *training);
+
 /* Trains nothing: prints the memory that train_prepare would take, and what one optimizer step of the largest
  * micro-batches does: parameters, FLOPs and bytes by operation. */
 void train_dry_run(Training *training);

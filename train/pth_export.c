@@ -115,7 +115,7 @@ static void put_group(PthWriter *w, const PthExport *e, bool decay) {
     pth_text(w, "weight_decay"), pth_real(w, decay ? e->weight_decay : 0);
     for (int i = 0; i < 4; i++) pth_text(w, off[i]), pth_bool(w, false);
     for (int i = 0; i < 2; i++) pth_text(w, unset[i]), pth_none(w);
-    pth_text(w, "decoupled_weight_decay"), pth_bool(w, !e->coupled);
+    pth_text(w, "decoupled_weight_decay"), pth_bool(w, !e->adamw.coupled);
     pth_text(w, "initial_lr"), pth_real(w, e->initial_rate);
     pth_text(w, "params"), pth_open(w, PTH_LIST), put_numbers(w, e, decay), pth_close(w);
     pth_close(w);

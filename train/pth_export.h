@@ -18,9 +18,8 @@ typedef struct {
     const ParamTable *table;
     const float *weights; /* flat, on the host */
     const float *m, *v;   /* the same of the optimizer's moments; NULL: without optimizer_state_dict */
-    AdamW adamw;          /* with the learning rate of the next step; step: updates done */
+    AdamW adamw;          /* train_adamw, with the learning rate of the next step; step: updates done */
     double initial_rate, weight_decay;
-    bool coupled;                 /* the decay is an L2 term of Adam's */
     int64_t batches;              /* trained on: what the batch norms have counted */
     const AbsorbedBias *absorbed; /* written as zeros */
     int n_absorbed;
