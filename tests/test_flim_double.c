@@ -13,7 +13,7 @@ static double worst;
 /* Numbers of a file in double; *rounding: of how they are stored. */
 static double *doubles(const TensorFile *file, const char *prefix, const char *name, int64_t *count, double *rounding) {
     const StoredTensor *tensor = find(file, prefix, name);
-    bool wide = !strcmp(tensor->dtype, "F64");
+    bool wide = tensor->bytes == (size_t)tensor->count * sizeof(double);
     double *out = xmalloc((size_t)(tensor->count + 1) * sizeof *out);
     float *narrow = wide ? NULL : floats(file, prefix, name);
     if (wide) memcpy(out, tensor->data, (size_t)tensor->count * sizeof *out);
@@ -95,7 +95,7 @@ static void check_stage(const TensorFile *file, const char *name, Map m) {
 static void set_by_formula(FlimDouble *net) {
     for (int j = 0; j < net->n_params; j++) {
         DoubleParam *p = &net->params[j];
-        double fan_in = (double)(p->count / p->dims[0]);
+        double fan_in = (double)p->count / p->dims[0];
         bool gain = p->rank == 1 && ends_with(p->name, ".weight");
         for (int64_t k = 0; k < p->count; k++) {
             double u = golden_uniform((uint64_t)j, (uint64_t)k);
