@@ -60,7 +60,11 @@ typedef struct {
 } StepRows;
 
 static inline StepRows rows_of_step(const NormedSum *s, int64_t step, int64_t column) {
-    int64_t frame = step / s->plane, sample = frame / s->steps, t = frame % s->steps, place = step % s->plane;
+    int64_t frame = 0, sample = 0, t = 0, place = 0;
+    if (s->pool || s->factor_row) { /* divisions take longer than a short row */
+        frame = step / s->plane, place = step - frame * s->plane;
+        sample = frame / s->steps, t = frame - sample * s->steps;
+    }
     int64_t row = s->pool ? (sample * s->frames + 2 * t) * s->plane + place : step;
     bool alone = s->pool && 2 * t + 1 == s->frames;
     int64_t next = s->pool && !alone ? row + s->plane : row;
@@ -103,27 +107,30 @@ static void cpu_norm_activate_forward(Device *device, Tensor y, Normed a, Normed
     }
 }
 
-/* g = the gradients of the sum in both frames of a step, `width` columns from `column` on; without a second, 0. */
+/* g = the gradients of the sum in both frames of a step, or in one without a pool, of `width` columns from `column` on;
+ * where there is no y, 0. */
 static inline void gradients_of_sum(const NormedSum *s, float g[2][COLUMNS], const float *dy, const StepRows *in,
                                     int64_t column, int64_t width) {
     const float *up = dy + in->out * s->c + column;
+    const float slope = s->slope;
     if (in->alone) {
-        memset(g[0], 0, sizeof g[0]);
-        memset(g[1], 0, sizeof g[1]);
-        return;
-    }
+        memset(g, 0, 2 * sizeof *g);
+    } else if (!s->pool) {
 #pragma omp simd
-    for (int64_t j = 0; j < width; j++) {
-        float u = sum_of_normed(s, in->a[0][j], in->b[0][j], column + j), du = up[j] * in->factors[j], dv = 0;
-        if (s->pool) {
-            float v = sum_of_normed(s, in->a[1][j], in->b[1][j], column + j), taken = du;
-            bool second = second_wins(leaky(u, s->slope), leaky(v, s->slope));
-            du = s->average ? 0.5f * taken : second ? 0 : taken;
-            dv = s->average ? 0.5f * taken : second ? taken : 0;
-            dv = v > 0 ? dv : s->slope * dv;
+        for (int64_t j = 0; j < width; j++) {
+            float u = sum_of_normed(s, in->a[0][j], in->b[0][j], column + j);
+            g[0][j] = up[j] * in->factors[j] * (u > 0 ? 1 : slope);
         }
-        g[0][j] = u > 0 ? du : s->slope * du;
-        g[1][j] = dv;
+    } else {
+        const float won = s->average ? 0.5f : 1, lost = s->average ? 0.5f : 0; /* the share of the second */
+#pragma omp simd
+        for (int64_t j = 0; j < width; j++) {
+            float u = sum_of_normed(s, in->a[0][j], in->b[0][j], column + j);
+            float v = sum_of_normed(s, in->a[1][j], in->b[1][j], column + j);
+            float share = second_wins(leaky(u, slope), leaky(v, slope)) ? won : lost, taken = up[j] * in->factors[j];
+            g[0][j] = taken * (1 - share) * (u > 0 ? 1 : slope);
+            g[1][j] = taken * share * (v > 0 ? 1 : slope);
+        }
     }
 }
 
@@ -134,12 +141,13 @@ static inline void add_steps(const NormedSum *s, double *sums, const float *dy, 
     for (int64_t step = begin; step < end; step++) {
         StepRows in = rows_of_step(s, step, column);
         gradients_of_sum(s, g, dy, &in, column, width);
+        for (int frame = 0; frame < 1 + s->pool; frame++) {
 #pragma omp simd
-        for (int64_t j = 0; j < width; j++) {
-            float center_a = s->mean_a[column + j], center_b = s->mean_b[column + j];
-            sum[j] += g[0][j] + g[1][j];
-            dot_a[j] += g[0][j] * (in.a[0][j] - center_a) + g[1][j] * (in.a[1][j] - center_a);
-            dot_b[j] += g[0][j] * (in.b[0][j] - center_b) + g[1][j] * (in.b[1][j] - center_b);
+            for (int64_t j = 0; j < width; j++) {
+                sum[j] += g[frame][j];
+                dot_a[j] += g[frame][j] * (in.a[frame][j] - s->mean_a[column + j]);
+                dot_b[j] += g[frame][j] * (in.b[frame][j] - s->mean_b[column + j]);
+            }
         }
     }
     for (int64_t j = 0; j < width; j++) {
@@ -171,7 +179,7 @@ static inline void store_gradients(const NormGradient *to, const float *x, const
 /* sums [3, c] of all steps, see add_steps: dgain and dbias are accumulated, and the sums become floats: the mean of g
  * [c], then the slopes of a and of b. */
 static void finish_sums(const double *sums, float *means, Tensor dgain_a, Tensor dbias_a, Tensor dgain_b,
-                          Tensor dbias_b, Normed a, Normed b) {
+                        Tensor dbias_b, Normed a, Normed b) {
     int64_t n = a.x.dims[0], c = a.x.dims[1];
     const Tensor dgain[] = {dgain_a, dgain_b}, dbias[] = {dbias_a, dbias_b}, rstd[] = {a.rstd, b.rstd};
     for (int64_t j = 0; j < c; j++) means[j] = (float)(sums[j] / (double)n);
@@ -182,6 +190,42 @@ static void finish_sums(const double *sums, float *means, Tensor dgain_a, Tensor
             ((float *)dgain[side].data)[j] += (float)dot;
             means[(1 + side) * c + j] = (float)(dot / (double)n * spread);
         }
+}
+
+/* The gradients of both operands. */
+static inline void store_steps(const NormedSum *s, const NormGradient *to_a, const NormGradient *to_b, const float *dy,
+                               int64_t begin, int64_t end, int64_t column, int64_t width) {
+    float g[2][COLUMNS];
+    for (int64_t step = begin; step < end; step++) {
+        StepRows in = rows_of_step(s, step, column);
+        gradients_of_sum(s, g, dy, &in, column, width);
+        for (int frame = 0; frame < (in.next > in.row ? 2 : 1); frame++) {
+            int64_t row = frame ? in.next : in.row;
+            store_gradients(to_a, in.a[frame], g[frame], row, s->c, column, width);
+            if (to_b) store_gradients(to_b, in.b[frame], g[frame], row, s->c, column, width);
+        }
+    }
+}
+
+/* Of a chunk of steps the sums, or, without `sums`, the gradients. A width that the compiler knows takes half the time.
+ */
+static void chunk_of_steps(const NormedSum *s, double *sums, const NormGradient *to_a, const NormGradient *to_b,
+                           const float *dy, int64_t begin, int64_t end) {
+    for (int64_t j = 0; j < s->c; j += COLUMNS) {
+        int64_t width = s->c - j < COLUMNS ? s->c - j : COLUMNS;
+        if (sums && width == COLUMNS)
+            add_steps(s, sums, dy, begin, end, j, COLUMNS);
+        else if (sums && width == COLUMNS / 2)
+            add_steps(s, sums, dy, begin, end, j, COLUMNS / 2);
+        else if (sums)
+            add_steps(s, sums, dy, begin, end, j, width);
+        else if (width == COLUMNS)
+            store_steps(s, to_a, to_b, dy, begin, end, j, COLUMNS);
+        else if (width == COLUMNS / 2)
+            store_steps(s, to_a, to_b, dy, begin, end, j, COLUMNS / 2);
+        else
+            store_steps(s, to_a, to_b, dy, begin, end, j, width);
+    }
 }
 
 static void cpu_norm_activate_backward(Device *device, Tensor da, Tensor dgain_a, Tensor dbias_a, Tensor db,
@@ -198,25 +242,15 @@ static void cpu_norm_activate_backward(Device *device, Tensor da, Tensor dgain_a
         int64_t end = steps - begin < part ? steps : begin + part;
         memset(own, 0, (size_t)(3 * c) * sizeof *own);
         for (int64_t i = begin; i < end; i += CHUNK)
-            for (int64_t j = 0; j < c; j += COLUMNS)
-                add_steps(&s, own, dy.data, i, end - i < CHUNK ? end : i + CHUNK, j, c - j < COLUMNS ? c - j : COLUMNS);
+            chunk_of_steps(&s, own, NULL, NULL, dy.data, i, end - i < CHUNK ? end : i + CHUNK);
     }
     for (int64_t i = 3 * c; i < 3 * parts * c; i++) sums[i % (3 * c)] += sums[i];
     float *means = (void *)(sums + 3 * parts * c);
     finish_sums(sums, means, dgain_a, dbias_a, dgain_b, dbias_b, a, b);
     NormGradient to_a = {da.data, s.mean_a, s.scale_a, means, means + c};
     NormGradient to_b = {db.data, s.mean_b, s.scale_b, means, tensor_given(b.mean) ? means + 2 * c : NULL};
+    const NormGradient *second = tensor_given(b.x) ? &to_b : NULL;
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
-    for (int64_t step = 0; step < steps; step++)
-        for (int64_t j = 0; j < c; j += COLUMNS) {
-            int64_t width = c - j < COLUMNS ? c - j : COLUMNS;
-            StepRows in = rows_of_step(&s, step, j);
-            float g[2][COLUMNS];
-            gradients_of_sum(&s, g, dy.data, &in, j, width);
-            for (int frame = 0; frame < (in.next > in.row ? 2 : 1); frame++) {
-                int64_t row = frame ? in.next : in.row;
-                store_gradients(&to_a, in.a[frame], g[frame], row, c, j, width);
-                if (tensor_given(b.x)) store_gradients(&to_b, in.b[frame], g[frame], row, c, j, width);
-            }
-        }
+    for (int64_t i = 0; i < steps; i += CHUNK)
+        chunk_of_steps(&s, NULL, &to_a, second, dy.data, i, steps - i < CHUNK ? steps : i + CHUNK);
 }
