@@ -610,6 +610,96 @@ void norm_activate_backward(Device *device, Tensor da, Tensor dgain_a, Tensor db
              device, da, dgain_a, dbias_a, db, dgain_b, dbias_b, dy, a, b, activation);
 }
 
+int64_t stem_frames(Stem stem) { return (stem.frames + 1) / 2; }
+
+static void expect_channels(const char *op, const char *what, int64_t channels) {
+    if (channels < 8 || channels > STEM_MOST || channels % 8)
+        die("%s: %lld %s, expected a multiple of 8 from 8 to %d", op, (long long)channels, what, (int)STEM_MOST);
+}
+
+static void expect_alignment(const char *op, const char *name, Tensor t, int bytes) {
+    if ((uintptr_t)t.data % (uintptr_t)bytes)
+        die("%s: %s begins at %p, expected a multiple of %d bytes", op, name, t.data, bytes);
+}
+
+/* Returns how many products of a number and a weight the first layer has, those of padding not counted. */
+static double check_stem(const Device *device, const char *op, Tensor x, Tensor w, Tensor mean, Tensor rstd,
+                         Stem stem) {
+    check_samples(device, op, "x", x, stem.frames, stem.plane);
+    expect(op, "x", x, x.dtype, -1, STEM_INPUTS);
+    expect(op, "w", w, x.dtype, -1, STEM_WINDOW);
+    expect_channels(op, "channels between the layers", w.dims[0]);
+    expect(op, "mean", mean, DTYPE_F32, w.dims[0], 0);
+    expect(op, "rstd", rstd, DTYPE_F32, w.dims[0], 0);
+    expect_alignment(op, "x", x, 8);
+    double columns = (double)(x.dims[0] / stem.frames) * (double)w.dims[0] * STEM_INPUTS;
+    return columns * pairs_inside((Window){stem.frames, STEM_TAPS, 1, STEM_TAPS / 2});
+}
+
+/* The same of the second layer. */
+static double check_stem_output(const char *op, const char *y_name, Tensor y, Tensor x, Tensor gain, Tensor bias,
+                                Tensor w2, Stem stem) {
+    int64_t channels = gain.dims[0];
+    int64_t columns = x.dims[0] / stem.frames;
+    expect(op, y_name, y, x.dtype, columns * stem_frames(stem), -1);
+    expect_channels(op, "channels behind the layers", y.dims[1]);
+    expect(op, "bias", bias, DTYPE_F32, channels, 0);
+    expect(op, "w2", w2, x.dtype, y.dims[1], channels * STEM_HALVING_TAPS);
+    expect_alignment(op, y_name, y, 16);
+    return (double)columns * (double)channels * (double)y.dims[1] *
+           pairs_inside((Window){stem.frames, STEM_HALVING_TAPS, 2, 1});
+}
+
+/* Of a window: 14 sums and the 105 different products; of a channel: w . mu, w' Sigma w, a root and a reciprocal.
+ */
+void stem_statistics(Device *device, Tensor mean, Tensor rstd, Tensor moments, Tensor running_mean, Tensor running_var,
+                     Tensor x, Tensor w, Stem stem, float momentum) {
+    const char *op = "stem_statistics";
+    check_stem(device, op, x, w, mean, rstd, stem);
+    expect(op, "moments", moments, DTYPE_F32, STEM_MOMENTS, 0);
+    expect_alignment(op, "moments", moments, 8);
+    expect_two_rows(op, x);
+    check_statistics(op, w.dims[0], mean, rstd, running_mean, running_var);
+    double n = STEM_WINDOW, window = n + n * (n + 1), channel = 2 * n + 2 * n * (n + 1) + 2;
+    DISPATCH(stem_statistics, (double)x.dims[0] * window + (double)w.dims[0] * channel,
+             bytes_of(x) + bytes_of(w) + bytes_of(moments) + 2 * bytes_of(mean) + 4 * bytes_of(running_mean), device,
+             mean, rstd, moments, running_mean, running_var, x, w, stem, momentum);
+}
+
+/* Between the layers three FLOPs for the norm and one for the leaky ReLU, as when they are alone. */
+void stem_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor mean, Tensor rstd, Tensor gain, Tensor bias,
+                  Tensor w2, Stem stem) {
+    const char *op = "stem_forward";
+    double first = check_stem(device, op, x, w, mean, rstd, stem), between = (double)x.dims[0] * (double)w.dims[0];
+    expect(op, "gain", gain, DTYPE_F32, w.dims[0], 0);
+    double second = check_stem_output(op, "y", y, x, gain, bias, w2, stem);
+    DISPATCH(stem_forward, 2 * first + 4 * between + 2 * second,
+             bytes_of(x) + bytes_of(y) + bytes_of(w) + bytes_of(w2) + 4 * bytes_of(gain), device, y, x, w, mean, rstd,
+             gain, bias, w2, stem);
+}
+
+/* The first layer again with its norm, its slope and the gradient's product with it; dw2; the gradient's products
+ * with windows, and its sum; and of a channel Sigma w, w . S and 8 for each weight. */
+void stem_backward(Device *device, Tensor dw, Tensor dgain, Tensor dbias, Tensor dw2, Tensor dy, Tensor x, Tensor w,
+                   Tensor mean, Tensor rstd, Tensor gain, Tensor bias, Tensor w2, Tensor moments, Stem stem) {
+    const char *op = "stem_backward";
+    double first = check_stem(device, op, x, w, mean, rstd, stem), between = (double)x.dims[0] * (double)w.dims[0];
+    expect(op, "gain", gain, DTYPE_F32, w.dims[0], 0);
+    double second = check_stem_output(op, "dy", dy, x, gain, bias, w2, stem);
+    expect(op, "dw", dw, DTYPE_F32, w.dims[0], w.dims[1]);
+    expect(op, "dgain", dgain, DTYPE_F32, w.dims[0], 0);
+    expect(op, "dbias", dbias, DTYPE_F32, w.dims[0], 0);
+    expect(op, "dw2", dw2, DTYPE_F32, w2.dims[0], w2.dims[1]);
+    expect(op, "moments", moments, DTYPE_F32, STEM_MOMENTS, 0);
+    expect_alignment(op, "moments", moments, 8);
+    expect_two_rows(op, x);
+    double n = STEM_WINDOW, channel = 2 * n * n + 2 * n + 8 * n;
+    DISPATCH(stem_backward, 4 * first + 4 * second + 6 * between + (double)w.dims[0] * channel,
+             bytes_of(dy) + bytes_of(x) + bytes_of(w) + bytes_of(w2) + bytes_of(moments) + 8 * bytes_of(gain) +
+                 2 * (bytes_of(dw) + bytes_of(dw2)),
+             device, dw, dgain, dbias, dw2, dy, x, w, mean, rstd, gain, bias, w2, moments, stem);
+}
+
 static void check_mean_rows(const Device *device, const char *op, const char *mean_name, Tensor mean,
                             const char *whole_name, Tensor whole, int64_t length) {
     expect(op, whole_name, whole, activation_type(device, op, whole_name, whole), -1, -1);

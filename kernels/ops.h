@@ -68,6 +68,21 @@ typedef struct {
     bool average;          /* if there is a pool: their mean instead */
     Dropout drop;          /* of whole channels of a sample: element number sample C + channel */
 } NormActivation;
+/* The FLIM network's first two layers, which are never apart: a convolution in time of 7 taps from 2 channels to C, a
+ * batch norm, a leaky ReLU, and a convolution in time of 3 taps, stride 2, to O channels; both are padded with zeros,
+ * as torch's are with padding 3 and 1, and both have no bias. Samples are `frames` x `plane` positions. */
+typedef struct {
+    int64_t frames, plane;
+    float slope;
+} Stem;
+enum {
+    STEM_INPUTS = 2,
+    STEM_TAPS = 7,
+    STEM_WINDOW = STEM_TAPS * STEM_INPUTS, /* numbers, tap by tap: number 2 k + i is channel i under tap k */
+    STEM_HALVING_TAPS = 3,
+    STEM_MOST = 64,                                               /* C and O: multiples of 8, no more than that */
+    STEM_MOMENTS = 2 * (STEM_WINDOW + STEM_WINDOW * STEM_WINDOW), /* floats */
+};
 
 /* A stretch of the flat parameter buffer that the optimizer treats alike. What no segment covers (frozen rows, padding
  * between tensors) takes no part in the norm and is never changed. */
@@ -212,6 +227,24 @@ void norm_activate_forward(Device *device, Tensor y, Normed a, Normed b, NormAct
  * f32 [C] are accumulated. da or db may be dy if there is no pool, and da may be a.x, db may be b.x. */
 void norm_activate_backward(Device *device, Tensor da, Tensor dgain_a, Tensor dbias_a, Tensor db, Tensor dgain_b,
                             Tensor dbias_b, Tensor dy, Normed a, Normed b, NormActivation activation);
+/* How many frames the second layer leaves: half of them, rounded up. */
+int64_t stem_frames(Stem stem);
+/* Of the first layer's output s = conv(x, w) over all samples and positions, the mean and rstd of each channel, and the
+ * running statistics (optional, together), all as batchnorm_forward has them; s itself is never stored: it is linear in
+ * the 14 numbers of x that a tap sees, so its mean is w . mu and its variance w' Sigma w. moments f32 [STEM_MOMENTS]
+ * are doubles, mu [14] and then Sigma [14, 14], the windows' mean and biased covariance, for the backward; they and x
+ * begin at multiples of 8 bytes. x T [S frames plane, 2], w T [C, 14] (torch's [C, 2, 7, 1, 1]); mean, rstd f32 [C]. */
+void stem_statistics(Device *device, Tensor mean, Tensor rstd, Tensor moments, Tensor running_mean, Tensor running_var,
+                     Tensor x, Tensor w, Stem stem, float momentum);
+/* y = conv(leaky_relu((conv(x, w) - mean) rstd gain + bias), w2). y T [S stem_frames plane, O], w2 T [O, C 3] (torch's
+ * [O, C, 3, 1, 1]), gain and bias f32 [C]; y begins at a multiple of 16 bytes. What is between the layers is rounded to
+ * T once, before the second. */
+void stem_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor mean, Tensor rstd, Tensor gain, Tensor bias,
+                  Tensor w2, Stem stem);
+/* Of both, mean and rstd being the batch's. dw, dgain, dbias and dw2 (f32) are accumulated; dy begins at a multiple of
+ * 16 bytes. */
+void stem_backward(Device *device, Tensor dw, Tensor dgain, Tensor dbias, Tensor dw2, Tensor dy, Tensor x, Tensor w,
+                   Tensor mean, Tensor rstd, Tensor gain, Tensor bias, Tensor w2, Tensor moments, Stem stem);
 
 /* y[s] = mean of the `length` rows of sequence s, and its backward. x T [S length, C], y T [S, C]. */
 void mean_rows_forward(Device *device, Tensor y, Tensor x, int64_t length);

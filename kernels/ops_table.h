@@ -40,6 +40,9 @@
     X(batchnorm_from_running)                                                                                          \
     X(norm_activate_forward)                                                                                           \
     X(norm_activate_backward)                                                                                          \
+    X(stem_statistics)                                                                                                 \
+    X(stem_forward)                                                                                                    \
+    X(stem_backward)                                                                                                   \
     X(mean_rows_forward)                                                                                               \
     X(mean_rows_backward)                                                                                              \
     X(cross_entropy_forward)                                                                                           \

@@ -172,6 +172,15 @@ static void run_every_operation(Device *device, float p) {
     batchnorm_from_running(device, bias, gain);
     norm_activate_forward(device, means, a, b, how);
     norm_activate_backward(device, z, gain, bias, y, gain, bias, means, a, b, how);
+    Stem stem = {3, 1, 0.1f};
+    Tensor in = arena_2d(&arena, DTYPE_F32, N, STEM_INPUTS), halves = arena_2d(&arena, DTYPE_F32, N / 3 * 2, 8);
+    Tensor w = arena_2d(&arena, DTYPE_F32, 8, STEM_WINDOW), w2 = arena_2d(&arena, DTYPE_F32, 8, 24), eight[4];
+    Tensor moments = arena_1d(&arena, DTYPE_F32, STEM_MOMENTS);
+    for (int i = 0; i < 4; i++) eight[i] = arena_1d(&arena, DTYPE_F32, 8);
+    stem_statistics(device, eight[0], eight[1], moments, none, none, in, w, stem, 0.1f);
+    stem_forward(device, halves, in, w, eight[0], eight[1], eight[2], eight[3], w2, stem);
+    stem_backward(device, w, eight[2], eight[3], w2, halves, in, w, eight[0], eight[1], eight[2], eight[3], w2, moments,
+                  stem);
     mean_rows_forward(device, means, x, 3);
     mean_rows_backward(device, z, means, 3);
     cross_entropy_forward(device, mean, rstd, logits, ids, weights);

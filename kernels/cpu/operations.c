@@ -15,6 +15,7 @@
 #include "kernels/cpu/norm_activate.c"
 #include "kernels/cpu/optimizer.c"
 #include "kernels/cpu/squared_error.c"
+#include "kernels/cpu/stem.c"
 
 #define OP_ENTRY(op) .op = cpu_##op,
 extern const DeviceOps CPU_TABLE;
