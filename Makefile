@@ -286,8 +286,8 @@ bench-cpu: packages-build
 # The tests of the cuda device on the card that is there, and its benchmark against PyTorch. gpu-bundle packs both for a
 # machine that has neither the libraries nor a compiler.
 # The wrappers of inline PTX come first: what fails there makes the rest meaningless.
-# test_cublas is for a library of its own making.
-GPU_TEST_NAMES = tests/cuda/test_wrappers $(filter-out %/test_cublas,$(CUDA_TEST_NAMES))
+# test_cublas and test_cudnn are for libraries of their own making.
+GPU_TEST_NAMES = tests/cuda/test_wrappers $(filter-out %/test_cublas %/test_cudnn,$(CUDA_TEST_NAMES))
 GPU_TESTS = $(addprefix $(ON_GPU)/,$(GPU_TEST_NAMES))
 
 gpu-programs: $(GPU_TESTS) $(ON_GPU)/tests/bench_step $(ON_GPU)/train_gpt $(ON_GPU)/train_psd

@@ -70,6 +70,9 @@ struct Device {
     /* Forgets all that repeat remembers: to be called before memory is released that its operations use. NULL, as
      * repeat: there is nothing. */
     void (*forget)(Device *device);
+    /* Who computes convolutions: "cuDNN 9.19.0", or "our own convolutions: ..." and why. It is looked for now, if that
+     * has not been done, and added to the description. NULL: nobody else could. */
+    const char *(*convolutions)(Device *device);
     void (*close)(Device *device);
 
     size_t allocated, peak_allocated; /* bytes, now and at most */

@@ -23,7 +23,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 libraries=$here/lib:$(python3 -c 'import os, site
 for base in site.getsitepackages() + [site.getusersitepackages()]:
-    for root in ("nvidia/cu13/lib", "nvidia/cublas/lib"):
+    for root in ("nvidia/cu13/lib", "nvidia/cublas/lib", "nvidia/cudnn/lib"):
         path = os.path.join(base, root)
         if os.path.isdir(path): print(path, end=":")' 2>/dev/null):/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 start="$here/lib/ld-linux-x86-64.so.2 --library-path $libraries"

@@ -196,11 +196,11 @@ template <class T, class Tile, class Load, class Add> GPU_INLINE void walk(int s
     copy_async_wait<0>();
 }
 
-/* output [all rows, n] = windows of x times w [n, k]; the rows that this product has. Grid: tiles, those of the same
- * windows side by side. */
+/* output [all rows, n] = windows of x times w [n, k], or += ; the rows that this product has. Grid: tiles, those of the
+ * same windows side by side. */
 template <class T, class Tile>
 __global__ void __launch_bounds__(Tile::THREADS)
-    convolve(Output<T> output, const T *x, const T *w, Windows v, bool x_aligned, bool w_aligned) {
+    convolve(Output<T> output, const T *x, const T *w, Windows v, bool add, bool x_aligned, bool w_aligned) {
     only_where_used<T>();
     constexpr int X_SIZE = Tile::M * DEPTH<T>;
     int tiles_n = (output.n + Tile::N - 1) / Tile::N;
@@ -215,7 +215,10 @@ __global__ void __launch_bounds__(Tile::THREADS)
                   },
                   [&](const T *slot) { products.add(slot, slot + X_SIZE); });
     products.each([&](int i, int j, auto sums) {
-        if (row + i < v.rows) output.write(0, Place(v, row + i).output(v), column + j, sums);
+        if (row + i >= v.rows || column + j >= output.n) return;
+        int to = Place(v, row + i).output(v);
+        if (add) sums = output.added(output.c + (int64_t)to * output.n + column + j, column + j, sums);
+        output.write(0, to, column + j, sums);
     });
 }
 
@@ -270,6 +273,16 @@ __global__ void __launch_bounds__(256) add_weights(float *dw, const float *from,
     dw[torch_index(v, tap, at - (int64_t)k * n, tap.channel, v.channels)] += sum;
 }
 
+/* dw += from [n, k]. Grid: n k / 256. */
+template <class T>
+__global__ void __launch_bounds__(256) add_ordered_weights(float *dw, const T *from, int n, Windows v) {
+    int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x;
+    if (at >= (int64_t)n * v.k) return;
+    int column = (int)(at / v.k);
+    Tap tap(v, (int)(at - (int64_t)column * v.k));
+    dw[torch_index(v, tap, column, tap.channel, v.channels)] += to_float(from[at]);
+}
+
 /* ---- the host's half ---- */
 
 Axis forward_axis(Convolution c, int i) {
@@ -310,6 +323,18 @@ Windows windows_of(const char *op, Axis t, Axis h, Axis w, int64_t channels, int
 
 int64_t samples_of(Tensor x, Convolution c) { return x.dims[0] / ((int64_t)c.in[0] * c.in[1] * c.in[2]); }
 
+Windows forward_windows(const char *op, const ConvProduct &p) {
+    Convolution c = p.c;
+    return windows_of(op, forward_axis(c, 0), forward_axis(c, 1), forward_axis(c, 2), p.x.dims[1], samples_of(p.x, c));
+}
+
+template <class T>
+void launch_order(Device *device, const char *op, T *to, Tensor w, int n, const Windows &v, bool turned) {
+    cuda_check(gpu_launch(order_weights<T>, grid_of(op, ceil_div((int64_t)n * v.k, 256)), 256, 0, cuda_stream(device),
+                          to, (const T *)w.data, n, v, turned),
+               op);
+}
+
 template <class T, class Tile> constexpr size_t SHARED_BYTES = Tile::STAGES *(Tile::M + Tile::N) * DEPTH<T> * sizeof(T);
 
 /* One product of forward or data's gradient; w is torch's. Without taps it is a matrix of zeros. */
@@ -319,20 +344,17 @@ void launch_convolve(Device *device, const char *op, Tensor y, Tensor x, Tensor 
     int n = (int)y.dims[1];
     if (v.rows == 0 || n == 0 || (v.k == 0 && add)) return;
     T *weights = (T *)cuda_scratch(device, (size_t)n * (size_t)v.k * sizeof(T));
-    if (v.k)
-        cuda_check(gpu_launch(order_weights<T>, grid_of(op, ceil_div((int64_t)n * v.k, 256)), 256, 0,
-                              cuda_stream(device), weights, (const T *)w.data, n, v, turned),
-                   op);
+    if (v.k) launch_order(device, op, weights, w, n, v, turned);
     Output<T> output = {};
     output.c = (T *)y.data, output.bias = (const T *)bias.data;
     output.m = (int)y.dims[0], output.n = n;
-    output.add = add, output.packs = packs_fit(4, n, y.data);
+    output.packs = packs_fit(4, n, y.data);
     bool x_aligned = packs_fit(Vector<T>::SIZE, v.channels, x.data), w_aligned = v.k % Vector<T>::SIZE == 0;
     auto launch = [&](auto tile) {
         using Tile = decltype(tile);
         cuda_check(gpu_launch(convolve<T, Tile>, grid_of(op, ceil_div(v.rows, Tile::M) * ceil_div(n, Tile::N)),
                               Tile::THREADS, SHARED_BYTES<T, Tile>, cuda_stream(device), output, (const T *)x.data,
-                              (const T *)weights, v, x_aligned, w_aligned),
+                              (const T *)weights, v, add, x_aligned, w_aligned),
                    op);
     };
     if (n <= NarrowTile::N)
@@ -343,28 +365,41 @@ void launch_convolve(Device *device, const char *op, Tensor y, Tensor x, Tensor 
 
 } // namespace
 
-template <class T> void Conv3d<T>::forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, Convolution c) {
+template <class T> void Conv3d<T>::forward(Device *device, const ConvProduct &p) {
     const char *op = "conv3d_forward";
-    Windows v = windows_of(op, forward_axis(c, 0), forward_axis(c, 1), forward_axis(c, 2), x.dims[1], samples_of(x, c));
-    launch_convolve<T>(device, op, y, x, w, bias, v, false, false);
+    launch_convolve<T>(device, op, p.y, p.x, p.w, p.bias, forward_windows(op, p), false, false);
 }
 
-template <class T>
-void Conv3d<T>::backward_data(Device *device, Tensor dx, Tensor dy, Tensor w, Convolution c, bool add) {
+template <class T> void Conv3d<T>::backward_data(Device *device, const ConvProduct &p) {
     const char *op = "conv3d_backward";
+    Convolution c = p.c;
     for (int i = 0; i < c.stride[0] * c.stride[1] * c.stride[2]; i++) {
         Axis h = backward_axis(c, 1, i / c.stride[2] % c.stride[1]), width = backward_axis(c, 2, i % c.stride[2]);
         Axis t = backward_axis(c, 0, i / c.stride[2] / c.stride[1]);
-        Windows v = windows_of(op, t, h, width, dy.dims[1], samples_of(dx, c));
-        launch_convolve<T>(device, op, dx, dy, w, tensor_none(), v, true, add);
+        Windows v = windows_of(op, t, h, width, p.y.dims[1], samples_of(p.x, c));
+        launch_convolve<T>(device, op, p.x, p.y, p.w, tensor_none(), v, true, p.add);
     }
 }
 
-template <class T> void Conv3d<T>::backward_weights(Device *device, Tensor dw, Tensor dy, Tensor x, Convolution c) {
+template <class T> void Conv3d<T>::order(Device *device, T *to, const ConvProduct &p) {
+    const char *op = "a convolution's weights";
+    launch_order(device, op, to, p.w, (int)p.y.dims[1], forward_windows(op, p), false);
+}
+
+template <class T> void Conv3d<T>::add_ordered(Device *device, const ConvProduct &p, const T *from) {
+    const char *op = "a convolution's weights";
+    int n = (int)p.y.dims[1];
+    Windows v = forward_windows(op, p);
+    cuda_check(gpu_launch(add_ordered_weights<T>, grid_of(op, ceil_div((int64_t)n * v.k, 256)), 256, 0,
+                          cuda_stream(device), (float *)p.w.data, from, n, v),
+               op);
+}
+
+template <class T> void Conv3d<T>::backward_weights(Device *device, const ConvProduct &p) {
     const char *op = "conv3d_backward";
     using Tile = std::conditional_t<sizeof(T) == 4, WideTile, NarrowTile>; /* f32 adds four columns a thread */
-    Windows v = windows_of(op, forward_axis(c, 0), forward_axis(c, 1), forward_axis(c, 2), x.dims[1], samples_of(x, c));
-    int n = (int)dy.dims[1];
+    Windows v = forward_windows(op, p);
+    int n = (int)p.y.dims[1];
     if (v.rows == 0 || n == 0 || v.k == 0) return;
     auto launch = [&](auto tile) {
         using Chosen = decltype(tile);
@@ -378,12 +413,12 @@ template <class T> void Conv3d<T>::backward_weights(Device *device, Tensor dw, T
         output.m = v.k, output.n = n;
         output.packs = n % 4 == 0;
         cuda_check(gpu_launch(convolve_weights<T, Chosen>, dim3(grid_of(op, tiles), (unsigned)parts), Chosen::THREADS,
-                              SHARED_BYTES<T, Chosen>, cuda_stream(device), output, (const T *)x.data,
-                              (const T *)dy.data, v, part, packs_fit(Vector<T>::SIZE, v.channels, x.data),
-                              packs_fit(Vector<T>::SIZE, n, dy.data)),
+                              SHARED_BYTES<T, Chosen>, cuda_stream(device), output, (const T *)p.x.data,
+                              (const T *)p.y.data, v, part, packs_fit(Vector<T>::SIZE, v.channels, p.x.data),
+                              packs_fit(Vector<T>::SIZE, n, p.y.data)),
                    op);
         cuda_check(gpu_launch(add_weights, grid_of(op, ceil_div((int64_t)n * v.k, 256)), 256, 0, cuda_stream(device),
-                              (float *)dw.data, (const float *)output.sums, (int)parts, n, v),
+                              (float *)p.w.data, (const float *)output.sums, (int)parts, n, v),
                    op);
     };
     if (n <= NarrowTile::N)

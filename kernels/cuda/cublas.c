@@ -318,12 +318,6 @@ static int fastest(const Cublas *cublas, Device *device, const Problem *p, const
     return best;
 }
 
-static bool is_capturing(const Device *device) {
-    enum cudaStreamCaptureStatus status;
-    cuda_check(cudaStreamIsCapturing(cuda_stream(device), &status), "asking whether a graph is captured");
-    return status != cudaStreamCaptureStatusNone;
-}
-
 /* The way for this product, from the table, or timed now and put there. The table's is for the rounded number of
  * tokens; should it not do for this one, the library's recommendation does. */
 static bool choose(Cublas *cublas, Device *device, const Problem *p, const Gemm *g, cublasLtMatmulAlgo_t *algorithm) {

@@ -64,7 +64,8 @@ typedef struct {
     int64_t repeats;
     Timed *timed; /* with Device.profile */
     int n_timed;
-    void *library; /* cuBLASLt's: kernels/cuda/cublas.c */
+    void *library;      /* cuBLASLt's: kernels/cuda/cublas.c */
+    void *convolutions; /* cuDNN's: kernels/cuda/cudnn.c */
 } CudaState;
 
 static inline CudaState *cuda_state(const Device *device) { return (CudaState *)device->state; }
@@ -80,6 +81,13 @@ void cuda_set(Device *device, void *to, const void *numbers, size_t bytes);
 /* Dies, naming what failed, unless a call of the runtime or a launch went well. */
 void cuda_check(cudaError_t status, const char *what);
 
+/* Whether operations go into a graph: nothing can be waited for. */
+static inline bool is_capturing(const Device *device) {
+    enum cudaStreamCaptureStatus status;
+    cuda_check(cudaStreamIsCapturing(cuda_stream(device), &status), "asking whether a graph is captured");
+    return status != cudaStreamCaptureStatusNone;
+}
+
 #define OP_DECLARATION(op) __typeof__(op) cuda_##op;
 FOR_EACH_OP(OP_DECLARATION)
 #undef OP_DECLARATION
@@ -88,6 +96,13 @@ FOR_EACH_OP(OP_DECLARATION)
 }
 
 #include "kernels/cuda/gpu.h"
+
+/* Libraries compute on a GPU only: the emulator's device has none unless a test opens one. */
+#if defined __CUDACC__
+constexpr bool LOOK_FOR_LIBRARY = true;
+#else
+constexpr bool LOOK_FOR_LIBRARY = false;
+#endif
 
 /* The 16-bit types that this build has: the preset's, or both. */
 #if !defined CUDA_HALF_BF16 && !defined CUDA_HALF_F16

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/conv3d.h"
 #include "kernels/cuda/cublas.h"
+#include "kernels/cuda/cudnn.h"
 
 void cuda_check(cudaError_t status, const char *what) {
     if (status != cudaSuccess) die("CUDA: %s: %s", what, cudaGetErrorString(status));
@@ -154,6 +156,7 @@ static void cuda_close(Device *device) {
     CudaState *state = cuda_state(device);
     cuda_forget(device);
     cublas_close(device);
+    cudnn_close(device);
     for (int i = 0; state->timed && i < MOST_TIMED && state->timed[i].begin; i++) {
         cuda_check(cudaEventDestroy(state->timed[i].begin), "closing an event");
         cuda_check(cudaEventDestroy(state->timed[i].end), "closing an event");
@@ -193,10 +196,9 @@ void *cuda_scratch(Device *device, size_t bytes) {
 }
 
 /* The launches go into a graph that nobody runs. */
-static size_t cuda_measure(Device *device, void (*work)(void *argument), void *argument) {
+static void measure(Device *device, void (*work)(void *argument), void *argument) {
     CudaState *state = cuda_state(device);
     cudaGraph_t graph;
-    gemm_prepare(device);
     state->measuring = true;
     state->measured = 0;
     cuda_check(cudaStreamBeginCapture(state->stream, cudaStreamCaptureModeRelaxed), "measuring");
@@ -204,6 +206,14 @@ static size_t cuda_measure(Device *device, void (*work)(void *argument), void *a
     cuda_check(cudaStreamEndCapture(state->stream, &graph), "measuring");
     cuda_check(cudaGraphDestroy(graph), "measuring");
     state->measuring = false;
+}
+
+static size_t cuda_measure(Device *device, void (*work)(void *argument), void *argument) {
+    CudaState *state = cuda_state(device);
+    gemm_prepare(device);
+    measure(device, work, argument);
+    bool convolves = device->counters[OP_conv3d_forward].calls > 0; /* then cuDNN's ways want scratch, too */
+    if (convolves && conv3d_prepare(device)) measure(device, work, argument);
     size_t there = state->n_scratches ? state->scratches[state->n_scratches - 1].bytes : 0; /* see cuda_scratch */
     return state->measured <= there ? 0 : state->measured > 2 * there ? state->measured : 2 * there;
 }
@@ -272,6 +282,11 @@ static void cuda_repeat(Device *device, const void *key, size_t bytes, void (*wo
         device->counters[i].bytes += r->counters[i].bytes;
     }
     cuda_check(cudaGraphLaunch(r->graph, state->stream), "repeating a graph");
+}
+
+static const char *cuda_convolutions(Device *device) {
+    conv3d_prepare(device);
+    return cudnn_description(device);
 }
 
 #define OP_ENTRY(op) .op = cuda_##op,
@@ -347,6 +362,7 @@ Device *cuda_device_open(int index) {
                        .reserve = cuda_reserve,
                        .repeat = cuda_repeat,
                        .forget = cuda_forget,
+                       .convolutions = cuda_convolutions,
                        .allocate_host = cuda_allocate_host,
                        .release_host = cuda_release_host,
                        .close = cuda_close,

@@ -99,23 +99,26 @@ template <class T> struct Output {
     T *c;          /* NULL: sums */
     float *sums;   /* f32 [m, n], or [parts, m, n] */
     const T *bias; /* of c, or NULL */
-    bool add;      /* to what is there */
+    bool add;      /* to what sums hold */
     bool packs;    /* rows begin at multiples of 4 numbers, and arrays of 16 bytes */
     int m, n;
 
-    template <int W, class U> GPU_INLINE void store(U *to, int column, Pack<float, W> x) const {
-        if (add) {
-            Pack<float, W> before = zeros<W>();
-            if (packs) {
-                before = convert<float>(load_pack<W>(to));
-            } else {
+    /* x + what is there. */
+    template <int W, class U> GPU_INLINE Pack<float, W> added(const U *to, int column, Pack<float, W> x) const {
+        Pack<float, W> before = zeros<W>();
+        if (packs) {
+            before = convert<float>(load_pack<W>(to));
+        } else {
 #pragma unroll
-                for (int j = 0; j < W; j++)
-                    if (column + j < n) before[j] = to_float(to[j]);
-            }
-#pragma unroll
-            for (int j = 0; j < W; j++) x[j] += before[j];
+            for (int j = 0; j < W; j++)
+                if (column + j < n) before[j] = to_float(to[j]);
         }
+#pragma unroll
+        for (int j = 0; j < W; j++) x[j] += before[j];
+        return x;
+    }
+
+    template <int W, class U> GPU_INLINE void store(U *to, int column, Pack<float, W> x) const {
         if (packs) {
             store_pack(to, convert<U>(x));
             return;
@@ -137,7 +140,8 @@ template <class T> struct Output {
             store(c + (int64_t)row * n + column, column, x);
             return;
         }
-        store(sums + ((int64_t)part * m + row) * n + column, column, x);
+        float *to = sums + ((int64_t)part * m + row) * n + column;
+        store(to, column, add ? added(to, column, x) : x);
     }
 };
 

@@ -7,13 +7,6 @@
 
 namespace {
 
-/* The library computes on a GPU only: the emulator's device has none unless a test opens one. */
-#if defined __CUDACC__
-constexpr bool LOOK_FOR_LIBRARY = true;
-#else
-constexpr bool LOOK_FOR_LIBRARY = false;
-#endif
-
 /* Sums of the columns of x [rows, columns], of `each` rows a block in y: output [parts, columns].
  *
  * A warp reads 32 packs of W numbers side by side, every eighth row of its block's; the eight warps' sums meet in

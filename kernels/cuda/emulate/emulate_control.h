@@ -22,6 +22,9 @@ uint64_t emulate_seed(void);
  * one. */
 void emulate_set_workers(int workers);
 
+/* The seconds that events measure time by, instead of the system's: a test of what is decided by timing is no race. */
+void emulate_set_clock(double (*seconds)(void));
+
 /* Is the checker of races, uninitialised and out-of-bounds accesses built in (make test-race)? What it has reported so
  * far; a program that ends with a report ends with status 86. */
 bool emulate_has_checker(void);
