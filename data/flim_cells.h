@@ -13,8 +13,8 @@
 #define DATA_FLIM_CELLS_H
 
 #include "base/base.h"
-#include "data/flim_augment.h"
 #include "data/safetensors.h"
+#include "kernels/flim.h"
 
 enum { FLIM_INACTIVE, FLIM_ACTIVE, FLIM_CLASSES };
 extern const char *const FLIM_CLASS_NAMES[FLIM_CLASSES];

@@ -5,7 +5,8 @@
 #ifndef DATA_FLIM_SYNTHETIC_H
 #define DATA_FLIM_SYNTHETIC_H
 
-#include "data/flim_augment.h"
+#include "base/base.h"
+#include "kernels/flim.h"
 
 typedef struct {
     int64_t cells; /* of all donors and classes together; a few more by rounding */

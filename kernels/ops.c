@@ -198,6 +198,35 @@ void residual_layernorm_forward(Device *device, Tensor sum, Tensor y, Tensor mea
              branch, gain, bias, drop);
 }
 
+void augment_cells(Device *device, Tensor x, Tensor counts, Tensor cells, Tensor draws, FlimShape shape, bool dilated) {
+    const char *op = "augment_cells";
+    if (shape.T < 1 || shape.T > FLIM_MOST_BINS || shape.H < 1 || shape.H > FLIM_MOST_SIDE || shape.H != shape.W)
+        die("%s: cells of %d bins of %d x %d pixels, expected 1 to %d of 1 x 1 to %d x %d, square", op, shape.T,
+            shape.H, shape.W, FLIM_MOST_BINS, FLIM_MOST_SIDE, FLIM_MOST_SIDE);
+    int64_t voxels = (int64_t)shape.T * shape.H * shape.W;
+    expect(op, "cells", cells, DTYPE_I32, -1, 0);
+    expect(op, "counts", counts, counts.dtype == DTYPE_U8 ? DTYPE_U8 : DTYPE_U16, -1, voxels);
+    expect(op, "draws", draws, DTYPE_I32, cells.dims[0], FLIM_DRAW_WORDS);
+    expect(op, "x", x, activation_type(device, op, "x", x), cells.dims[0] * voxels, 2);
+    /* The scale and the logarithm of each count: what else is done is known to the draws only. */
+    double n = (double)cells.dims[0] * (double)voxels;
+    DISPATCH(augment_cells, 2 * n,
+             n * (double)dtype_size(counts.dtype) + bytes_of(x) + bytes_of(cells) + bytes_of(draws), device, x, counts,
+             cells, draws, shape, dilated);
+}
+
+void mixup(Device *device, Tensor y, Tensor x, Tensor partners, Tensor share) {
+    expect("mixup", "x", x, activation_type(device, "mixup", "x", x), -1, -1);
+    expect("mixup", "y", y, x.dtype, x.dims[0], x.dims[1]);
+    expect("mixup", "partners", partners, DTYPE_I32, -1, 0);
+    expect("mixup", "share", share, DTYPE_F32, 1, 0);
+    if (partners.dims[0] < 1 ? x.dims[0] > 0 : x.dims[0] % partners.dims[0] != 0)
+        die("mixup: the %lld rows of x are no %lld samples", (long long)x.dims[0], (long long)partners.dims[0]);
+    if (y.data == x.data && x.dims[0]) die("mixup: y is x, which partners are read from");
+    DISPATCH(mixup, 3 * (double)tensor_numel(x), 3 * bytes_of(x) + bytes_of(partners) + 4, device, y, x, partners,
+             share);
+}
+
 /* bias_type: that of the bias itself is the activations', that of its gradient f32. */
 static void check_linear(const Device *device, const char *op, Tensor y, Tensor x, Tensor w, Tensor bias,
                          DType bias_type, WeightLayout layout) {

@@ -13,6 +13,7 @@
 #define KERNELS_OPS_H
 
 #include "kernels/device.h"
+#include "kernels/flim.h"
 
 /* How a weight matrix is stored: GPT-2's Conv1D is [in, out] (y = x W), nn.Linear is [out, in] (y = x W^T). */
 typedef enum { WEIGHT_IN_OUT, WEIGHT_OUT_IN } WeightLayout;
@@ -140,6 +141,19 @@ void layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, T
 /* residual_forward, then layernorm_forward of the sum, in one pass. */
 void residual_layernorm_forward(Device *device, Tensor sum, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor branch,
                                 Tensor gain, Tensor bias, Dropout drop);
+
+/* What training does to FLIM cells, and the two channels that the network sees: x[s, 0] = ln(1 + count) / 10, x[s, 1]
+ * the footprint, 1 or 0, the same at every time, beyond which counts are 0. Cells counts[cells[s]], with draws[s] done
+ * to them (kernels/flim.h).
+ *
+ * The footprint is where the cell as it is stored has photons at any time, moved along, of interpolations the nearest
+ * pixel taken. With `dilated`, as the reference has it, it is where the augmented counts are above 0 at any time, which
+ * zoom, elastic and blur make wider. x T [B T H W, 2]; counts u8 or u16 [n, T H W]; cells i32 [B]; draws i32 [B,
+ * FLIM_DRAW_WORDS], FlimDraws bit by bit. */
+void augment_cells(Device *device, Tensor x, Tensor counts, Tensor cells, Tensor draws, FlimShape shape, bool dilated);
+/* y[s] = share[0] x[s] + (1 - share[0]) x[partners[s]], of samples that are n rows each. x, y T [S n, C], y not x;
+ * partners i32 [S]; share f32 [1]. */
+void mixup(Device *device, Tensor y, Tensor x, Tensor partners, Tensor share);
 
 /* y = x W + bias. x [N, in], y [N, out], w [in, out] or [out, in] as `layout` says, bias [out] optional. */
 void linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout);

@@ -17,6 +17,8 @@
     X(layernorm_forward)                                                                                               \
     X(layernorm_backward)                                                                                              \
     X(residual_layernorm_forward)                                                                                      \
+    X(augment_cells)                                                                                                   \
+    X(mixup)                                                                                                           \
     X(linear_forward)                                                                                                  \
     X(linear_backward)                                                                                                 \
     X(linear_gelu_forward)                                                                                             \

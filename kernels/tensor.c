@@ -5,14 +5,15 @@
 #include <stdio.h>
 
 size_t dtype_size(DType dtype) {
-    static const size_t sizes[DTYPE_COUNT] = {
-        [DTYPE_F32] = 4, [DTYPE_BF16] = 2, [DTYPE_F16] = 2, [DTYPE_I32] = 4, [DTYPE_I64] = 8, [DTYPE_U8] = 1};
+    static const size_t sizes[DTYPE_COUNT] = {[DTYPE_F32] = 4, [DTYPE_BF16] = 2, [DTYPE_F16] = 2, [DTYPE_I32] = 4,
+                                              [DTYPE_I64] = 8, [DTYPE_U8] = 1,   [DTYPE_U16] = 2};
     return sizes[dtype];
 }
 
 const char *dtype_name(DType dtype) {
-    static const char *const names[DTYPE_COUNT] = {[DTYPE_F32] = "f32", [DTYPE_BF16] = "bf16", [DTYPE_F16] = "f16",
-                                                   [DTYPE_I32] = "i32", [DTYPE_I64] = "i64",   [DTYPE_U8] = "u8"};
+    static const char *const names[DTYPE_COUNT] = {
+        [DTYPE_F32] = "f32", [DTYPE_BF16] = "bf16", [DTYPE_F16] = "f16", [DTYPE_I32] = "i32",
+        [DTYPE_I64] = "i64", [DTYPE_U8] = "u8",     [DTYPE_U16] = "u16"};
     return names[dtype];
 }
 

@@ -2,6 +2,7 @@
  * table). Loops are written so that the compiler makes vectors of them; sums have a fixed order, so the same call gives
  * the same bits whatever the threads do. */
 #include "kernels/cpu/attention.c"
+#include "kernels/cpu/augment.c"
 #include "kernels/cpu/batchnorm.c"
 #include "kernels/cpu/binary_cross_entropy.c"
 #include "kernels/cpu/contrastive.c"
