@@ -205,7 +205,11 @@ void augment_cells(Device *device, Tensor x, Tensor counts, Tensor cells, Tensor
             shape.H, shape.W, FLIM_MOST_BINS, FLIM_MOST_SIDE, FLIM_MOST_SIDE);
     int64_t voxels = (int64_t)shape.T * shape.H * shape.W;
     expect(op, "cells", cells, DTYPE_I32, -1, 0);
-    expect(op, "counts", counts, counts.dtype == DTYPE_U8 ? DTYPE_U8 : DTYPE_U16, -1, voxels);
+    if (counts.dtype != DTYPE_U8 && counts.dtype != DTYPE_U16) {
+        char found[96];
+        die("%s: counts is %s, expected u8 or u16", op, tensor_shape_text(counts, found));
+    }
+    expect(op, "counts", counts, counts.dtype, -1, voxels);
     expect(op, "draws", draws, DTYPE_I32, cells.dims[0], FLIM_DRAW_WORDS);
     expect(op, "x", x, activation_type(device, op, "x", x), cells.dims[0] * voxels, 2);
     /* The scale and the logarithm of each count: what else is done is known to the draws only. */

@@ -134,6 +134,11 @@ static void run_every_operation(Device *device, float p) {
     Dropout drop = {p, 1, 2, uploaded(&arena, offsets, 1).data};
     Sequences sequences = {uploaded(&arena, offsets, 4), offsets, 3};
     Attention attention = {H, true, 0.5f};
+    const FlimShape shape = {2, 1, 1};
+    FlimDraws draws[N];
+    for (int i = 0; i < N; i++) draws[i] = (FlimDraws){.scale = 1};
+    Tensor cells = arena_2d(&arena, DTYPE_F32, 2 * N, 2), counts = arena_2d(&arena, DTYPE_U8, N, 2);
+    Tensor words = uploaded(&arena, (const int32_t *)draws, N * FLIM_DRAW_WORDS);
     const Segment segments[] = {{0, 40, 0.1f, 1, 0}, {50, 100, 0, 1, 0}};
 
     cast(device, mean, rstd);
@@ -183,6 +188,8 @@ static void run_every_operation(Device *device, float p) {
                   stem);
     mean_rows_forward(device, means, x, 3);
     mean_rows_backward(device, z, means, 3);
+    augment_cells(device, cells, counts, ids, tensor_2d(words.data, DTYPE_I32, N, FLIM_DRAW_WORDS), shape, false);
+    mixup(device, y, x, ids, one);
     cross_entropy_forward(device, mean, rstd, logits, ids, weights);
     cross_entropy_forward_backward(device, mean, rstd, logits, ids, weights, one, tensor_none());
     squared_error_forward(device, mean, y, x);
@@ -249,6 +256,8 @@ static void flops_and_bytes_are_exact(void **state) {
     expect_counted(dry, OP_embedding_forward, n * c, 4 * (3 * n * c + 2 * n));
     expect_counted(dry, OP_gather_rows, 0, 4 * (2 * n * c + n));
     expect_counted(dry, OP_place_rows, n * c, 4 * (3 * n * c + 2 * n));
+    expect_counted(dry, OP_augment_cells, 2 * 2 * n, 2 * n + 4 * (2 * 2 * n + n + FLIM_DRAW_WORDS * n));
+    expect_counted(dry, OP_mixup, 3 * n * c, 4 * (3 * n * c + n + 1));
     expect_counted(dry, OP_cross_entropy_forward, 4 * n * v + n, 4 * (n * v + 4 * n));
     expect_counted(dry, OP_cross_entropy_forward_backward, 5 * n * v + 2 * n, 4 * (2 * n * v + 4 * n));
     expect_counted(dry, OP_squared_error_forward, 3 * n * c, 4 * (2 * n * c + n));

@@ -565,6 +565,30 @@ static void max_pools(void **state) {
     }
 }
 
+/* What becomes of FLIM cells is tested in test_flim_augment.c; here, that every instruction set gives the same bits. */
+static void cells_are_the_same_with_every_instruction_set(void **state) {
+    (void)state;
+    enum { SIDE = 7, BINS = 19, ALL = BINS * SIDE * SIDE, SAMPLES = 3 };
+    const FlimShape shape = {BINS, SIDE, SIDE};
+    static float x[SAMPLES * ALL * 2], y[SAMPLES * ALL * 2], first[2][SAMPLES * ALL * 2];
+    uint16_t counts[ALL];
+    int32_t cells[SAMPLES] = {0}, partners[SAMPLES] = {1, 2, 0};
+    float share = 0.3f;
+    FlimDraws draws[SAMPLES] = {{.scale = 1.1f, .poisson = 1, .elastic = 1},
+                                {.scale = 1, .side = 6, .blur = 0.7f},
+                                {.scale = 0.9f, .poisson = 1, .side = 8, .elastic = 1, .blur = 0.4f, .position = {7}}};
+    for (int i = 0; i < ALL; i++) counts[i] = (uint16_t)(i % 3 ? 0 : i);
+    for (int d = 0; d < n_devices; d++) {
+        Tensor to = tensor_2d(x, DTYPE_F32, SAMPLES * ALL, 2), mixed = tensor_2d(y, DTYPE_F32, SAMPLES * ALL, 2);
+        augment_cells(devices[d], to, tensor_2d(counts, DTYPE_U16, 1, ALL), tensor_1d(cells, DTYPE_I32, SAMPLES),
+                      tensor_2d(draws, DTYPE_I32, SAMPLES, FLIM_DRAW_WORDS), shape, d % 2);
+        mixup(devices[d], mixed, to, tensor_1d(partners, DTYPE_I32, SAMPLES), tensor_1d(&share, DTYPE_F32, 1));
+        for (int i = 0; i < SAMPLES * ALL * 2; i++) assert_true(isfinite(y[i]));
+        if (d < 2) memcpy(first[d], y, sizeof y);
+        assert_memory_equal(y, first[d % 2], sizeof y);
+    }
+}
+
 static void leaky_relus(void **state) {
     (void)state;
     float x[] = {-2, -0.0f, 0, 3, -INFINITY, NAN}, dy[] = {1, 2, 3, 4, 5, 6}, y[6], dx[6];
@@ -2129,6 +2153,34 @@ static void wrong_norm_gradient(Rig *r) {
     norm_activate_backward(r->device, x, c, c, x, none, none, x, any_norm(r, 6, 4), any_norm(r, 6, 4),
                            (NormActivation){.slope = 1, .frames = 3, .plane = 2});
 }
+static void wrong_cells(Rig *r) {
+    augment_cells(r->device, normal(r, 6, 2), normal(r, 1, 6), below(r, 1, 1), below(r, 1, 1), (FlimShape){1, 2, 3}, 0);
+}
+static void wrong_counts(Rig *r) {
+    augment_cells(r->device, normal(r, 4, 2), normal(r, 1, 4), below(r, 1, 1), below(r, 1, 1), (FlimShape){1, 2, 2}, 0);
+}
+static void wrong_draws(Rig *r) {
+    Tensor counts = {normal(r, 1, 4).data, DTYPE_U8, 2, {1, 4}}, zeros = tensor(r, DTYPE_I32, 1, FLIM_DRAW_WORDS);
+    augment_cells(r->device, normal(r, 4, 2), counts, below(r, 1, 1), zeros, (FlimShape){1, 2, 2}, 0);
+}
+static void wrong_cell(Rig *r) {
+    Tensor counts = {normal(r, 1, 4).data, DTYPE_U8, 2, {1, 4}}, zeros = tensor(r, DTYPE_I32, 1, FLIM_DRAW_WORDS);
+    Tensor cell = below(r, 1, 1);
+    integers(cell)[0] = 1;
+    augment_cells(r->device, normal(r, 4, 2), counts, cell, zeros, (FlimShape){1, 2, 2}, 0);
+}
+static void wrong_samples_mixed(Rig *r) {
+    mixup(r->device, normal(r, 7, 1), normal(r, 7, 1), below(r, 2, 2), number(r, 1));
+}
+static void wrong_partner(Rig *r) {
+    Tensor partners = below(r, 2, 1);
+    integers(partners)[1] = 2;
+    mixup(r->device, normal(r, 4, 1), normal(r, 4, 1), partners, number(r, 1));
+}
+static void wrong_place_for_the_mixed(Rig *r) {
+    Tensor x = normal(r, 4, 1);
+    mixup(r->device, x, x, below(r, 2, 2), number(r, 1));
+}
 static void wrong_set(Rig *r) {
     (void)r;
     setenv("TRAINC_CPU_SET", "mmx", 1);
@@ -2175,6 +2227,13 @@ static const WrongCall wrong_calls[] = {
     {wrong_lone_norm, "norm_activate_forward: b.mean is f32 [4], but there is no b.x"},
     {wrong_pooled_norm, "norm_activate_backward: dy is f32 [3, 4], expected f32 [2, 4]"},
     {wrong_norm_gradient, "norm_activate_backward: dgain_b is none, expected f32 [4]"},
+    {wrong_cells, "augment_cells: cells of 1 bins of 2 x 3 pixels, expected 1 to 1024 of 1 x 1 to 64 x 64, square"},
+    {wrong_counts, "augment_cells: counts is f32 [1, 4], expected u8 or u16"},
+    {wrong_draws, "augment_cells: draws[0] has a number out of range"},
+    {wrong_cell, "augment_cells: cells[0] is 1, expected less than 1 and not negative"},
+    {wrong_samples_mixed, "mixup: the 7 rows of x are no 2 samples"},
+    {wrong_partner, "mixup: partners[1] is 2, expected less than 2 and not negative"},
+    {wrong_place_for_the_mixed, "mixup: y is x, which partners are read from"},
     {wrong_set, "TRAINC_CPU_SET=mmx"},
 };
 
@@ -2249,6 +2308,7 @@ int main(void) {
         cmocka_unit_test(windows),
         cmocka_unit_test(convolutions),
         cmocka_unit_test(max_pools),
+        cmocka_unit_test(cells_are_the_same_with_every_instruction_set),
         cmocka_unit_test(leaky_relus),
         cmocka_unit_test(mean_rows),
         cmocka_unit_test(batchnorm),
