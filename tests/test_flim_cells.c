@@ -142,9 +142,12 @@ static void golden_cells_have_their_numbers(void **state) {
             assert_true(c.photons[n] == photons[n] && c.sizes[n] == sizes[n] && c.peaks[n] == 50);
             assert_near(c.entropy[n], entropy[n], 1e-9);
             float *counts = xmalloc(21 * 21 * 256 * sizeof *counts);
-            unsigned char footprint[441];
+            unsigned char footprint[441] = {0};
+            int pixels = 0;
             flim_cells_counts(&c, n, counts);
-            assert_int_equal(flim_footprint(footprint, counts, c.shape), sizes[n]);
+            for (int i = 0; i < 21 * 21 * 256; i++) footprint[i % 441] |= counts[i] > 0;
+            for (int i = 0; i < 441; i++) pixels += footprint[i];
+            assert_int_equal(pixels, sizes[n]);
             assert_memory_equal(footprint, c.footprints + n * 441, 441);
             free(counts);
         }
