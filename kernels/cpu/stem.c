@@ -24,6 +24,8 @@ enum {
     TILE_COLUMNS = 16,
 #if defined __AVX512F__ /* as many sums as there are registers for */
     TILE_ROWS = 8,
+#elif defined __AVX2__
+    TILE_ROWS = 6,
 #else
     TILE_ROWS = 4,
 #endif
