@@ -238,20 +238,24 @@ static void expect_statistics(const Problem *p, Numbers running_mean, Numbers ru
     }
 }
 
-static void run(Device *device, Problem *p) {
+static void run_on(Device *device, Problem *p, Numbers running_mean, Numbers running_var) {
     Stem stem = {p->size.frames, p->size.plane, slope};
     Tensor x = tensor_of(p->x), w = tensor_of(p->w), mean = tensor_of(p->mean), rstd = tensor_of(p->rstd);
     Tensor gain = tensor_of(p->gain), bias = tensor_of(p->bias), w2 = tensor_of(p->w2), moments = tensor_of(p->moments);
-    Numbers running_mean = normal(p->size.c, 0), running_var = normal(p->size.c, 0);
     stem_statistics(device, mean, rstd, moments, tensor_of(running_mean), tensor_of(running_var), x, w, stem, 0.1f);
-    expect_statistics(p, running_mean, running_var, (double)0.1f);
-    Numbers again = poisoned(p->size.c, 0);
-    stem_statistics(device, tensor_of(again), rstd, moments, tensor_none(), tensor_none(), x, w, stem, 0.1f);
-    assert_memory_equal(again.f, p->mean.f, (size_t)again.n * sizeof(float));
     stem_forward(device, tensor_of(p->y), x, w, mean, rstd, gain, bias, w2, stem);
     stem_backward(device, tensor_of(p->dw), tensor_of(p->dgain), tensor_of(p->dbias), tensor_of(p->dw2),
                   tensor_of(p->dy), x, w, mean, rstd, gain, bias, w2, moments, stem);
-    Numbers *all[] = {&running_mean, &running_var, &again};
+}
+
+static void run(Device *device, Problem *p) {
+    Numbers running_mean = normal(p->size.c, 0), running_var = normal(p->size.c, 0), mean = poisoned(p->size.c, 0);
+    run_on(device, p, running_mean, running_var);
+    expect_statistics(p, running_mean, running_var, (double)0.1f);
+    stem_statistics(device, tensor_of(mean), tensor_of(p->rstd), tensor_of(p->moments), tensor_none(), tensor_none(),
+                    tensor_of(p->x), tensor_of(p->w), (Stem){p->size.frames, p->size.plane, slope}, 0.1f);
+    assert_memory_equal(mean.f, p->mean.f, (size_t)mean.n * sizeof(float));
+    Numbers *all[] = {&running_mean, &running_var, &mean};
     for (int i = 0; i < 3; i++) free(all[i]->f), free(all[i]->d);
 }
 
@@ -337,6 +341,27 @@ static void against_its_parts(void **state) {
     close_problem(&p);
 }
 
+/* Products of numbers that are there, two FLOPs each; and what ops.c says of the rest. */
+static void flops_are_exact(void **state) {
+    (void)state;
+    Device *dry = dry_device_open();
+    for (int64_t frames = 1; frames < 10; frames++) {
+        Problem p = problem_of((Sizes){2, frames, 3, 16, 8});
+        double first = 0, second = 0, between = 6 * (double)frames * 16;
+        for (int64_t t = 0; t < frames; t++)
+            for (int64_t k = 0; k < 7; k++) first += row_at(p.size, 0, t - 3 + k, 0) >= 0 ? 6 * 2 * 16 : 0;
+        for (int64_t u = 0; u < halved(p.size); u++)
+            for (int64_t k = 0; k < 3; k++) second += row_at(p.size, 0, 2 * u - 1 + k, 0) >= 0 ? 6 * 16 * 8 : 0;
+        device_reset_counters(dry);
+        run_on(dry, &p, p.mean, p.mean);
+        assert_true(dry->counters[OP_stem_statistics].flops == 6 * (double)frames * 224 + 16 * 450);
+        assert_true(dry->counters[OP_stem_forward].flops == 2 * first + 4 * between + 2 * second);
+        assert_true(dry->counters[OP_stem_backward].flops == 4 * first + 4 * second + 6 * between + 16 * 532);
+        close_problem(&p);
+    }
+    device_close(dry);
+}
+
 static void call_with_odd_channels(void *device) {
     Problem p = problem_of((Sizes){1, 4, 2, 12, 8});
     run(device, &p);
@@ -395,6 +420,7 @@ int main(void) {
         cmocka_unit_test(the_reference_has_the_gradients_of_its_loss),
         cmocka_unit_test(against_the_reference),
         cmocka_unit_test(against_its_parts),
+        cmocka_unit_test(flops_are_exact),
         cmocka_unit_test(wrong_calls_die_and_say_why),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);

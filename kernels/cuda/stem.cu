@@ -1,13 +1,18 @@
 /* Statistics of the FLIM network's first layer, and what its backward makes of the blocks' sums: see stem.h. The
  * formulas are derived in kernels/cpu/stem.c.
  *
- * What the whole takes on an L4 (300 GB/s; 121 TFLOP/s in bf16) at 64 samples of 256 x 441, 32 channels, in bf16: x is
- * 29 MB, y and dy are 231 MB each.
- *   statistics   x once: 0.10 ms. 0.86 GFMA, 0.06 ms.
- *   forward      x and y once: 260 MB, 0.87 ms. 28.7 GFLOP, 0.24 ms.
- *   backward     x and dy once: 260 MB, 0.87 ms (dy's frames at the ends of blocks' pieces again, an eighth, from L2).
- *                57 GFLOP, 0.47 ms.
- * Stored, the first layer's output alone would be 462 MB, written and read eight times on the way: 3.7 GB, 12 ms. */
+ * What it takes at least, and what it moves, on an L4 (300 GB/s; 121 TFLOP/s in bf16, 60 in TF32, 30 in f32) for 64
+ * samples of 256 x 441 and 32 channels. In bf16 x is 29 MB, y and dy are 231 MB each; in f32 all is twice that.
+ *
+ *                bytes                                              GFLOP         memory     products
+ *   statistics   x                                                    1.6      0.10 ms    0.06 ms (FMAs)
+ *   forward      x, y: 260 MB                                        28.7      0.87 ms    0.24 ms
+ *   backward     x, dy: 260 MB; 6.6 MB of sums, twice                57.4      0.91 ms    0.47 ms
+ *   f32          twice as much                                       87.7      3.7 ms     2.9 ms (FMAs), 1.4 ms in TF32
+ *
+ * What the backward reads again at the ends of its pieces, an eighth of dy and a third of x, comes from L2. Stored, the
+ * first layer's output and its gradient, 462 MB each, would be written and read five times forward and eight times
+ * backward: 6 GB, 20 ms. */
 #include "kernels/cuda/stem.h"
 
 namespace {
