@@ -665,8 +665,9 @@ static double check_stem(const Device *device, const char *op, Tensor x, Tensor 
     expect(op, "mean", mean, DTYPE_F32, w.dims[0], 0);
     expect(op, "rstd", rstd, DTYPE_F32, w.dims[0], 0);
     expect_alignment(op, "x", x, 8);
-    double columns = (double)(x.dims[0] / stem.frames) * (double)w.dims[0] * STEM_INPUTS;
-    return columns * pairs_inside((Window){stem.frames, STEM_TAPS, 1, STEM_TAPS / 2});
+    int64_t columns = x.dims[0] / stem.frames;
+    return (double)columns * (double)w.dims[0] * STEM_INPUTS *
+           pairs_inside((Window){stem.frames, STEM_TAPS, 1, STEM_TAPS / 2});
 }
 
 /* The same of the second layer. */
