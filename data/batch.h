@@ -82,6 +82,19 @@ enum {
 enum { PSD_COUNT_MASKED, PSD_COUNT_PAIRED, PSD_COUNT_WEIGHTS, PSD_COUNT_SPECTRA, PSD_COUNTS };
 enum { PSD_PATCH = 16, PSD_PATCHES = 12, PSD_SEQUENCE = 13, PSD_PIECE = 8 };
 
+/* Fields of a batch for the FLIM classifier, of B cells, whose counts lie in the device's memory (Dataset.resident). */
+enum {
+    FLIM_OFFSETS = BATCH_OFFSETS, /* i32 [B + 1]  a cell is one row */
+    FLIM_CELLS,                   /* i32 [B]  rows of the counts */
+    FLIM_DRAWS,                   /* i32 [B, FLIM_DRAW_WORDS]  what is done to each: a FlimDraws, bit by bit */
+    FLIM_TARGETS,                 /* f32 [B]  the labels, smoothed and mixed */
+    FLIM_LABELS,                  /* f32 [B]  0, 1 */
+    FLIM_PARTNERS,                /* i32 [B]  what each is mixed with; none: this batch is not mixed */
+    FLIM_SHARE,                   /* f32 [1]  how much of each is its own then */
+    FLIM_FIELDS
+};
+enum { FLIM_COUNT_CELLS, FLIM_COUNTS }; /* indices into Batch.counts */
+
 Batch batch_open(size_t capacity, int max_sequences);
 void batch_close(Batch *batch);
 void batch_clear(Batch *batch); /* no fields, no bytes used */

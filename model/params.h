@@ -13,11 +13,13 @@
 /* N(0, scale^2); U(-scale, scale); given numbers */
 typedef enum { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_UNIFORM, INIT_VALUES } InitKind;
 
+enum { PARAM_MAX_RANK = 5 }; /* a three-dimensional convolution's weight */
+
 typedef struct {
     char name[80];
     int64_t rows, columns; /* as operations see it; columns 0: a vector */
     int rank;              /* as files have it */
-    int64_t dims[TENSOR_MAX_RANK];
+    int64_t dims[PARAM_MAX_RANK];
     InitKind init;
     float init_scale;
     const float *init_values; /* [count] of INIT_VALUES; must live as long as the table */

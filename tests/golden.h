@@ -26,8 +26,8 @@ static inline void read_parameters(const TensorFile *file, const char *prefix, c
 /* Norm-wise for every tensor that the file has; prints the largest error, and returns how many
  * were compared. key_bias: what the names of the biases of q | k | v end in, of which the keys' are left out; or NULL.
  */
-static inline int compare_parameters(const char *what, const TensorFile *file, const char *prefix,
-                                     const ParamTable *table, const float *flat, const char *key_bias) {
+static inline int compare_within(double tolerance, const char *what, const TensorFile *file, const char *prefix,
+                                 const ParamTable *table, const float *flat, const char *key_bias) {
     double worst = 0;
     const char *where = "";
     int n = 0;
@@ -50,13 +50,18 @@ static inline int compare_parameters(const char *what, const TensorFile *file, c
             worst = error;
             where = param->name;
         }
-        if (!(error <= golden_tolerance)) fail_msg("%s %s: relative error %.3g", what, param->name, error);
+        if (!(error <= tolerance)) fail_msg("%s %s: relative error %.3g", what, param->name, error);
         free(want);
         free(got);
         n++;
     }
     print_message("%s: largest relative error %.2g of %d tensors, in %s\n", what, worst, n, where);
     return n;
+}
+
+static inline int compare_parameters(const char *what, const TensorFile *file, const char *prefix,
+                                     const ParamTable *table, const float *flat, const char *key_bias) {
+    return compare_within(golden_tolerance, what, file, prefix, table, flat, key_bias);
 }
 
 /* The gradient of the keys' bias is zero in exact arithmetic (it adds the same to all scores of a row), so that Adam
