@@ -269,7 +269,7 @@ static float time_way(const Cudnn *cudnn, Device *device, const Problem *m, cons
 static Way fastest(const Cudnn *cudnn, Device *device, const Problem *m, ConvProduct *p, Tensor *to, const Way *ways,
                    int count) {
     char name[DESCRIPTION];
-    ConvChecksum sums[MOST_WAYS + 1];
+    ConvChecksum sums[MOST_WAYS + 1] = {{0, 0}};
     float times[MOST_WAYS + 1], best_time = INFINITY, theirs = INFINITY;
     int best = 0;
     for (int i = 0; i < count; i++) {
