@@ -87,10 +87,10 @@ enum {
     FLIM_OFFSETS = BATCH_OFFSETS, /* i32 [B + 1]  a cell is one row */
     FLIM_CELLS,                   /* i32 [B]  rows of the counts */
     FLIM_DRAWS,                   /* i32 [B, FLIM_DRAW_WORDS]  what is done to each: a FlimDraws, bit by bit */
-    FLIM_TARGETS,                 /* f32 [B]  the labels, smoothed and mixed */
-    FLIM_LABELS,                  /* f32 [B]  0, 1 */
     FLIM_PARTNERS,                /* i32 [B]  what each is mixed with; none: this batch is not mixed */
     FLIM_SHARE,                   /* f32 [1]  how much of each is its own then */
+    FLIM_TARGETS,                 /* f32 [B]  the labels, smoothed and mixed */
+    FLIM_LABELS,                  /* f32 [B]  0, 1 */
     FLIM_FIELDS
 };
 enum { FLIM_COUNT_CELLS, FLIM_COUNTS }; /* indices into Batch.counts */
