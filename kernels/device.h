@@ -27,6 +27,8 @@ struct Device {
     const char *name;      /* "cpu", "cuda", "dry" */
     char description[256]; /* "cpu: 2 threads, avx512, oneDNN 2.6.3" */
     char card[32];         /* of a GPU: "L4" */
+    char product[64];      /* of a GPU: "NVIDIA L4" */
+    size_t total_memory;   /* of a GPU: bytes, whoever has them */
     char notes[96];        /* of a GPU: what it is made to do, "TF32 enabled, ..." */
     int n_threads;
     const DeviceOps *ops; /* NULL: the dry device */
