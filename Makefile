@@ -1,5 +1,5 @@
 # make            builds the programs            make demo   installs what is missing, then trains a small TTS GPT
-#                                                make demo-psd   the same for power spectra
+#                                                make demo-psd, make demo-cv   the same for spectra, for cells
 # make GPU=l4     for one card: configs/gpu      make gpu-test, make gpu-bench, make gpu-bundle
 # make test       installs, builds, all tests    make test-asan, make test-race, make test-mutations,
 #                                                make fuzz, make lint, make bench-cpu, make readme
@@ -8,7 +8,8 @@
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 BUILD ?= build/release
-PROGRAMS = train_gpt train_psd prepare_tts decode_tts prepare_psd
+TRAINERS = train_gpt train_psd train_cv
+PROGRAMS = $(TRAINERS) prepare_tts decode_tts prepare_psd prepare_flim
 REVISION := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
 WARNINGS = -Wall -Wextra -Wpedantic -Werror
@@ -128,11 +129,12 @@ endif
 
 # Programs of more than one file.
 $(ON_GPU)/train_psd $(BUILD)/emulated/train_psd: $(patsubst %.c,$(BUILD)/%.o,$(wildcard train_psd_*.c))
-$(ON_GPU)/train_gpt $(ON_GPU)/train_psd $(ON_GPU)/tests/bench_step: $(ON_GPU)/%: $(BUILD)/%.o $(PRESET_DEFAULTS) $(CUDA_DEVICE) $(BUILD)/libtrain.a
+$(ON_GPU)/train_cv $(BUILD)/emulated/train_cv: $(patsubst %.c,$(BUILD)/%.o,$(wildcard train_cv_*.c))
+$(TRAINERS:%=$(ON_GPU)/%) $(ON_GPU)/tests/bench_step: $(ON_GPU)/%: $(BUILD)/%.o $(PRESET_DEFAULTS) $(CUDA_DEVICE) $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
 	$(CC) -fopenmp $(EXTRA) $(TAKE_CUDA) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
 
-$(ON_GPU)/prepare_tts $(ON_GPU)/decode_tts $(ON_GPU)/prepare_psd: $(ON_GPU)/%: $(BUILD)/%.o $(BUILD)/libtrain.a
+$(patsubst %,$(ON_GPU)/%,$(filter-out $(TRAINERS),$(PROGRAMS))): $(ON_GPU)/%: $(BUILD)/%.o $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ $(LDLIBS)
 
@@ -179,6 +181,7 @@ $(patsubst tests/%.cu,$(BUILD)/tests/%,$(wildcard tests/cuda/test_*.cu)): %: %.o
 # The programs themselves on the emulated device.
 $(BUILD)/tests/cuda/test_program: | $(BUILD)/emulated/train_gpt
 $(BUILD)/tests/cuda/test_program_psd: | $(BUILD)/emulated/train_psd
+$(BUILD)/tests/cuda/test_program_cv: | $(BUILD)/emulated/train_cv
 $(BUILD)/emulated/train_%: $(BUILD)/train_%.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) -Wl,-u,cuda_device_open $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
 
@@ -207,6 +210,10 @@ demo-psd: packages-build
 	@$(MAKE) --no-print-directory all GPU=$(or $(CHOSEN_GPU),none)
 	@demo/psd.sh
 
+demo-cv: packages-build
+	@$(MAKE) --no-print-directory all GPU=$(or $(CHOSEN_GPU),none)
+	@demo/cv.sh
+
 cuda-toolkit:
 	@$(if $(NVCC),,tools/install_cuda.sh $(firstword $(subst /nvidia, ,$(CUDA_FETCHED))))
 
@@ -223,9 +230,9 @@ check:
 # of one preset have its defaults, and train where there is no CUDA.
 check-gpu:
 ifneq ($(NVCC),)
-	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=all $(BUILD)/gpu_all/train_gpt $(BUILD)/gpu_all/train_psd
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=all $(TRAINERS:%=$(BUILD)/gpu_all/%)
 	@tests/cuda/spills.sh $(BUILD)/gpu_all
-	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=l4 $(BUILD)/gpu_l4/train_gpt $(BUILD)/gpu_l4/train_psd
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=l4 $(TRAINERS:%=$(BUILD)/gpu_l4/%)
 	@BUILD=$(BUILD)/gpu_l4 GPU_PRESET=l4 tools/run_tests.sh $(BUILD)/tests/test_devices
 else
 	@echo "SKIPPED: the compilation of kernels for GPUs: there is no nvcc"
@@ -253,7 +260,7 @@ test-mutations: packages-build+test cuda-toolkit
 	@tests/cuda/mutations.sh
 
 # Of whole programs one run is enough, under three schedules: their other tests launch the same kernels.
-PROGRAM_TESTS = %/test_program %/test_program_psd
+PROGRAM_TESTS = %/test_program %/test_program_psd %/test_program_cv
 run-cuda-tests: $(CUDA_TESTS)
 	@BUILD=$(BUILD) tools/run_tests.sh $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS))
 	@BUILD=$(BUILD) TEST_FILTER=every_schedule_gives_the_same_bits tools/run_tests.sh $(filter $(PROGRAM_TESTS),$(CUDA_TESTS))
@@ -290,10 +297,11 @@ bench-cpu: packages-build
 GPU_TEST_NAMES = tests/cuda/test_wrappers $(filter-out %/test_cublas %/test_cudnn,$(CUDA_TEST_NAMES))
 GPU_TESTS = $(addprefix $(ON_GPU)/,$(GPU_TEST_NAMES))
 
-gpu-programs: $(GPU_TESTS) $(ON_GPU)/tests/bench_step $(ON_GPU)/train_gpt $(ON_GPU)/train_psd
+gpu-programs: $(GPU_TESTS) $(ON_GPU)/tests/bench_step $(TRAINERS:%=$(ON_GPU)/%)
 gpu-test:
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=native gpu-programs
 	@BUILD=$(BUILD) TRAIN_PROGRAM=$(BUILD)/gpu_native/train_gpt TRAIN_PSD_PROGRAM=$(BUILD)/gpu_native/train_psd \
+	    TRAIN_CV_PROGRAM=$(BUILD)/gpu_native/train_cv \
 	    tools/run_tests.sh \
 	    $(addprefix $(BUILD)/gpu_native/,$(GPU_TEST_NAMES))
 	@CUDA_HOME=$(CUDA_HOME) tools/gpu_sanitize.sh \
@@ -313,6 +321,6 @@ clean:
 	rm -rf build $(PROGRAMS) demo/work
 
 FORCE:
-.PHONY: all demo demo-psd test check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race test-mutations run-cuda-tests fuzz lint bench-cpu gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
+.PHONY: all demo demo-psd demo-cv test check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race test-mutations run-cuda-tests fuzz lint bench-cpu gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

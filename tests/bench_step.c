@@ -4,6 +4,7 @@
  *   bench_step DEVICE THREADS REPEATS gpt2 B T                          GPT-2 124M, 50257 classes, the head tied
  *   bench_step DEVICE THREADS REPEATS tts D L H V K TEXT,CODES...       the TTS GPT, a pair of lengths a sample
  *   bench_step DEVICE THREADS REPEATS psd_pretrain|psd_finetune SIZE B  a PSD model of a named size, without dropout
+ *   bench_step DEVICE THREADS REPEATS flim B                            the FLIM classifier, without dropout
  *
  * DEVICE: cpu, cuda (f32), or amp (cuda in its 16-bit type). Prints the seconds of each repeat, one a line, then
  * lines "name value" with what limits the step, the card's stated rates and what computed, and a profile of one more
@@ -12,11 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/flim_dataset.h"
 #include "data/psd_dataset.h"
 #include "data/tts_dataset.h"
 #include "kernels/cards.h"
 #include "kernels/philox.h"
 #include "model/block.h"
+#include "model/flim.h"
 #include "model/gpt.h"
 #include "model/psd.h"
 #include "train/memory.h"
@@ -247,11 +250,33 @@ static Model *psd_model(const char *name, bool pretraining) {
                                                   .temperature = 0.07f});
 }
 
+/* Cells of a few photons in every voxel, as they are: the peer has no augmentation either. */
+static Batch flim_batch(int n) {
+    FlimShape shape = {256, 21, 21};
+    int64_t voxels = (int64_t)n * shape.T * shape.H * shape.W;
+    uint16_t *counts = xmalloc((size_t)voxels * sizeof *counts); /* the batch's resident tensor: stays */
+    int32_t *labels = xcalloc((size_t)n, sizeof *labels), *ids = xcalloc((size_t)n, sizeof *ids);
+    for (int64_t i = 0; i < voxels; i++)
+        counts[i] = (uint16_t)(philox_bits(1, PURPOSE_SYNTHETIC, 0, (uint64_t)i) >> 29);
+    for (int i = 0; i < n; i++) {
+        labels[i] = i % 2;
+        ids[i] = i;
+    }
+    FlimCells cells = {.n = n, .shape = shape, .bits = 16, .counts = counts, .labels = labels};
+    Dataset *data = flim_dataset_open(&cells, &(FlimIds){ids, n}, &(FlimDatasetOptions){.views = 1});
+    Batch batch = flim_largest_batch(data, n, 0);
+    batch.fields[batch.n_fields] = data->resident;
+    data->close(data);
+    free(labels);
+    free(ids);
+    return batch;
+}
+
 int main(int argc, char **argv) {
     cpu_limit_spinning(argv);
-    if (argc < 7)
+    if (argc < 6)
         die("usage: bench_step cpu|cuda|amp THREADS REPEATS gpt2 B T | tts D L H V K TEXT,CODES... | "
-            "psd_pretrain SIZE B | psd_finetune SIZE B");
+            "psd_pretrain SIZE B | psd_finetune SIZE B | flim B");
     const char *name = *++argv, *why;
     bool amp = !strcmp(name, "amp");
     int threads = atoi(argv[1]), repeats = atoi(argv[2]);
@@ -261,6 +286,9 @@ int main(int argc, char **argv) {
         int t = atoi(argv[5]);
         batch = gpt2_batch(atoi(argv[4]), t, 50257);
         model = &gpt2_open(50257, 768, 12, 12, t)->model;
+    } else if (!strcmp(argv[3], "flim")) {
+        batch = flim_batch(atoi(argv[4]));
+        model = flim_open(&(FlimConfig){.channels = {32, 64, 128}, .bins = 256, .side = 21});
     } else if (!strncmp(argv[3], "psd_", 4)) {
         bool pretraining = !strcmp(argv[3], "psd_pretrain");
         batch = psd_batch(atoi(argv[5]), pretraining);

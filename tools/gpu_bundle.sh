@@ -11,7 +11,7 @@ rm -rf "$out"
 mkdir -p "$out/bin" "$out/lib" "$out/reference"
 # shellcheck disable=SC2086 # names without spaces
 cp $TESTS "$out/bin/"
-cp "$ON_GPU/tests/bench_step" "$ON_GPU/train_gpt" "$ON_GPU/train_psd" "$out/bin/"
+cp "$ON_GPU/tests/bench_step" "$ON_GPU/train_gpt" "$ON_GPU/train_psd" "$ON_GPU/train_cv" "$out/bin/"
 cp tests/reference/{bench_gpu,bench_cpu,psd_torch}.py "$out/reference/"
 cp tools/gpu_sanitize.sh "$out/"
 ldd "$out"/bin/* | awk '/=> \// {print $3} /^\t\/.*ld-linux/ {print $1}' | sort -u | xargs -I FILE cp -L FILE "$out/lib/"
@@ -27,7 +27,8 @@ for base in site.getsitepackages() + [site.getusersitepackages()]:
         path = os.path.join(base, root)
         if os.path.isdir(path): print(path, end=":")' 2>/dev/null):/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 start="$here/lib/ld-linux-x86-64.so.2 --library-path $libraries"
-export TRAIN_PROGRAM="$start $here/bin/train_gpt" TRAIN_PSD_PROGRAM="$start $here/bin/train_psd"
+export TRAIN_PROGRAM="$start $here/bin/train_gpt" TRAIN_PSD_PROGRAM="$start $here/bin/train_psd" \
+    TRAIN_CV_PROGRAM="$start $here/bin/train_cv"
 export GOMP_SPINCOUNT=1000 # or programs would set it and start anew, which the loader before them does not survive
 failed=0
 for what in "${@:-test}"; do

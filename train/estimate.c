@@ -60,8 +60,14 @@ static double sustained(const Machine *m, int op) {
     case OP_linear_gelu_forward:
     case OP_gelu_linear_backward:
         return on_tensor_cores(m) ? card->of_tensor * estimate_peak(m) : f32;
+    case OP_conv3d_forward: /* in TF32 cuDNN's, in 16 bits as well ours */
+    case OP_conv3d_backward:
+        return on_tensor_cores(m) ? card->of_tensor * estimate_peak(m) : f32;
+    case OP_stem_forward: /* in TF32 there is none, nor any for Volta's tensor cores */
+    case OP_stem_backward:
+        return m->half == DTYPE_F32 || card->capability < 75 ? f32 : card->of_tensor * card->half;
     case OP_attention_forward:
-    case OP_attention_backward: /* in TF32 there is none, nor any for Volta's tensor cores */
+    case OP_attention_backward: /* the same */
         return of_attention * (m->half == DTYPE_F32 || card->capability < 75 ? f32 : card->of_tensor * card->half);
     default:
         return f32;

@@ -93,7 +93,7 @@ static void print_time(const Training *t, const RunWork *w, const RunTime *r) {
            s->flops / s->seconds * 1e-12, utilisation(t), 100 * s->mfu, estimate_peak(&r->machine) * 1e-12,
            type_text(&r->machine));
     if (!w->steps) {
-        printf("[Time] no data says how many steps there are: give -m, or --max-steps\n");
+        printf("[Time] no data says how many steps there are: give the data, or --max-steps\n");
         return;
     }
     printf("[Time] %lld steps%s: %s\n", (long long)w->steps, t->typical ? " (--max-steps)" : "",

@@ -18,7 +18,7 @@
 static const char *const stream_options[] = {
     "batch-size", "grad-accumulation", "token-budget", "bucketing", "seed",  "val-ratio", "repair-codes",
     "mask-ratio", "class-weights",     "split",        "sensor",    "shots", "hop",       "limit",
-    "encoder"};
+    "encoder",    "sampler",           "augment",      "shift",     "mixup", "smoothing"};
 
 /* The 16-bit type of the activations; f32: there is none. */
 static DType half_type(const Training *t) { return t->options->amp ? t->device->half : DTYPE_F32; }

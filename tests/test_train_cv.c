@@ -1,0 +1,361 @@
+/* train_cv seen from outside: the specification's golden step, whole cross-validations of made-up cells that are
+ * stopped, resumed and reported on, weights that come back from PyTorch's format, and a clear line for everything that
+ * can be wrong. */
+#include "data/flim_synthetic.h"
+#include "tests/flim_rig.h"
+#include "tests/train_rig.h"
+
+static char output[1 << 17];
+static char *data; /* the directory of the toy cells */
+static int64_t toy_cells;
+
+/* Runs train_cv; the exit status. What it said is in `output`. */
+static int cv(const char *format, ...) PRINTF_LIKE(1, 2);
+static int cv(const char *format, ...) {
+    char options[4096];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(options, sizeof options, format, arguments);
+    va_end(arguments);
+    return run_command(output, sizeof output, "%s %s", program_at("train_cv"), options);
+}
+
+#define must(...)                                                                                                      \
+    do {                                                                                                               \
+        int status_ = cv(__VA_ARGS__);                                                                                 \
+        if (status_) fail_msg("exit status %d:\n%s", status_, output);                                                 \
+    } while (0)
+
+#define must_refuse(want_status, text, ...)                                                                            \
+    do {                                                                                                               \
+        assert_int_equal(cv(__VA_ARGS__), want_status);                                                                \
+        assert_contains(output, text);                                                                                 \
+    } while (0)
+
+/* Three donors' cells, with a decay that tells the classes apart, and a small network. */
+static const char *const toy = "--threads 2 --channels 8,8,8 -b 8 --epochs 2 --learning-rate 1e-3 --shift 2";
+
+static void make_toy(void) {
+    FlimSynthetic wanted = {.cells = 96, .donors = 3, .shape = {32, 7, 7}, .photons = 1, .separation = 2, .seed = 5};
+    Error error;
+    data = path_join(run_directory(), "cells");
+    if (!flim_synthetic_write(data, &wanted, 2, &toy_cells, &error)) fail_msg("%s", error.text);
+}
+
+static char *text_in(const char *directory, const char *name) {
+    char *path = path_join(directory, name), *text = read_text(path);
+    free(path);
+    return text;
+}
+
+static bool is_in(const char *directory, const char *name) {
+    char *path = path_join(directory, name);
+    bool there = !access(path, R_OK);
+    free(path);
+    return there;
+}
+
+static int lines_of(const char *text) {
+    int n = 0;
+    for (; (text = strchr(text, '\n')); text++) n++;
+    return n;
+}
+
+/* ---- the golden step ---- */
+
+static void write_golden_cell(const char *directory, const char *name, int n) {
+    static float counts[21 * 21 * 256];
+    char *path = path_join(directory, name);
+    const int64_t dims[] = {21, 21, 256};
+    Error error;
+    for (int i = 0; i < 21 * 21 * 256; i++) counts[i] = (float)golden_count(n, i % 256, i / 256 / 21, i / 256 % 21);
+    make_directories(directory);
+    if (!npy_write(path, "<f4", counts, 3, dims, &error)) fail_msg("%s", error.text);
+    free(path);
+}
+
+/* The four cells are D1's; another two each D2's and D3's. */
+static void write_golden_cells(const char *root) {
+    static const char *const names[] = {"d01m1_in_cell_1.npy", "d01m1_act_cell_2.npy", "d01m1_in_cell_3.npy",
+                                        "d01m1_act_cell_4.npy"};
+    for (int donor = 1; donor <= 3; donor++) {
+        char *directory = xformat("%s/isolated_cells_D%d", root, donor);
+        for (int n = 0; n < (donor == 1 ? 4 : 2); n++) write_golden_cell(directory, names[n], n);
+        free(directory);
+    }
+}
+
+/* The formula's weights as the reference has them, with the biases that ours does without. */
+static char *write_golden_weights(const char *directory) {
+    enum { MOST = 96 };
+    Model *model = flim_open(&flim_full_config);
+    const ParamTable *table = &model->params;
+    float *flat = xcalloc((size_t)table->flat_count, sizeof *flat);
+    static float biases[FLIM_DEAD_BIASES][512];
+    static char names[FLIM_DEAD_BIASES][96];
+    TensorToWrite tensors[MOST];
+    int n = 0, j = 0, layer = 0;
+    Error error;
+    for (int i = 0; i < table->count; i++) {
+        const Param *p = &table->items[i];
+        TensorToWrite *to = &tensors[n++];
+        *to = (TensorToWrite){.name = p->name, .dtype = "F32", .rank = p->rank, .data = flat + p->offset};
+        memcpy(to->dims, p->dims, (size_t)p->rank * sizeof *p->dims);
+        bool gain = p->rank == 1 && strstr(p->name, ".weight"), variance = strstr(p->name, "running_var");
+        double scale = p->buffer ? 0 : p->columns ? 1 / sqrt((double)p->columns) : 0.1;
+        for (int64_t k = 0; k < p->count; k++)
+            flat[p->offset + k] = (float)((gain || variance) + scale * golden_uniform((uint64_t)j, (uint64_t)k));
+        j += !p->buffer;
+        if (p->buffer || !p->columns || layer == FLIM_DEAD_BIASES) continue;
+        snprintf(names[layer], sizeof names[0], "%s.bias", flim_dead_biases()[layer].layer);
+        for (int64_t k = 0; k < p->rows; k++)
+            biases[layer][k] = (float)(0.1 * golden_uniform((uint64_t)j, (uint64_t)k));
+        tensors[n++] = (TensorToWrite){names[layer], "F32", 1, {p->rows}, biases[layer]};
+        layer++, j++;
+    }
+    assert_true(n <= MOST && layer == FLIM_DEAD_BIASES && j == 46);
+    char *path = path_join(directory, "golden.safetensors");
+    if (!safetensors_write(path, tensors, n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
+    free(flat);
+    model->close(model);
+    return path;
+}
+
+/* Section 2.6: what a correct float32 network's gradients may be off. */
+static void the_golden_step_comes_out_of_the_program(void **state) {
+    (void)state;
+    const char *directory = run_directory();
+    char *cells = path_join(directory, "cells"), *weights = write_golden_weights(directory);
+    char *dump = path_join(directory, "dump.safetensors");
+    write_golden_cells(cells);
+    must("--data %s -o %s/run --protocol split --train-donors D1 --val-donors D2 --test-donors D3 --base-checkpoint %s "
+         "--sampler none --augment=false --mixup=false --dropout 0 --head-dropout 0 --filter off --tta=false -b 4 "
+         "--threshold 0.5 --epochs 1 --debug-dump %s",
+         cells, directory, weights, dump);
+    assert_contains(output, "11 absorbed by running means");
+    TensorFile got = open_file(dump), golden = open_golden("flim_full");
+    float *loss = floats(&got, "", "loss"), *norm = floats(&got, "", "grad_norm"),
+          *want_loss = floats(&golden, "", "loss"), *want_norm = floats(&golden, "", "norm");
+    assert_near(loss[0], want_loss[0], 1e-5);
+    assert_near(norm[0], want_norm[0], 1e-2 * (double)want_norm[0]);
+    int compared = 0;
+    for (int i = 0; i < golden.n_tensors; i++) {
+        const StoredTensor *want = &golden.tensors[i];
+        if (strncmp(want->name, "grad.", 5) != 0) continue;
+        float *whole = floats(&got, "", want->name), *thin = floats(&golden, "", want->name);
+        const StoredTensor *ours = find(&got, "", want->name);
+        int64_t stride = ours->count > want->count ? 97 : 1;
+        for (int64_t k = 0; k < want->count; k++) whole[k] = whole[k * stride];
+        assert_close(want->name, whole, thin, want->count, 1e-2);
+        free(whole);
+        free(thin);
+        compared++;
+    }
+    assert_int_equal(compared, 46 - FLIM_DEAD_BIASES);
+    void *owned[] = {cells, weights, dump, loss, norm, want_loss, want_norm};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+    tensor_file_close(&got);
+    tensor_file_close(&golden);
+}
+
+/* ---- a whole cross-validation ---- */
+
+static const char *whole_run(void) {
+    static const char *run;
+    if (!run) {
+        run = run_directory();
+        must("--data %s %s -o %s", data, toy, run);
+    }
+    return run;
+}
+
+static void every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor(void **state) {
+    (void)state;
+    const char *run = whole_run();
+    static const char *const files[] = {"cross_validation_results.json",
+                                        "cross_validation_results.md",
+                                        "donors.csv",
+                                        "roc.svg",
+                                        "confusion_matrix.svg",
+                                        "reliability.svg",
+                                        "confident_errors.csv",
+                                        "scores_D1.csv",
+                                        "test_results_D2.json",
+                                        "predictions_D3.csv",
+                                        "best_model_fold_D1.pth",
+                                        "fold_D2/loss.svg",
+                                        "fold_D3/best/model.safetensors"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (!is_in(run, files[i])) fail_msg("%s is missing", files[i]);
+    char *predictions = text_in(run, "predictions.csv"), *looks = text_in(run, "test_looks.jsonl");
+    int n = 0;
+    for (const char *line = strchr(predictions, '\n'); line && line[1]; line = strchr(line + 1, '\n'), n++) {
+        char file[256], fold[16];
+        const char *at = strchr(line + 1, '\n');
+        for (int commas = 0; commas < 2; commas += *at == ',') at--; /* fold, kept */
+        assert_int_equal(sscanf(line + 1, "%255[^,]", file), 1);
+        assert_int_equal(sscanf(at + 1, "%15[^,]", fold), 1);
+        assert_contains(file, fold); /* isolated_cells_D1/..., D1 */
+        char *once = xformat("\n%s,", file);
+        const char *first = strstr(predictions, once);
+        assert_non_null(first);
+        assert_null(strstr(first + 1, once));
+        free(once);
+    }
+    assert_int_equal(n, toy_cells);
+    assert_int_equal(lines_of(looks), 3);
+    free(predictions);
+    free(looks);
+}
+
+/* The decays of these classes are far apart: a network that learns nothing from them would be at 0.5. */
+static void it_learns(void **state) {
+    (void)state;
+    const char *run = run_directory();
+    double losses[64];
+    must("--data %s %s -o %s --folds D1 --epochs 12 --learning-rate 3e-3 --extensions 0 --augment=false --mixup=false "
+         "--dropout 0 --head-dropout 0",
+         data, toy, run);
+    char *fold = path_join(run, "fold_D1");
+    int n = logged(fold, "train", "train/loss", losses, 64);
+    assert_int_equal(n, 12);
+    assert_true(losses[n - 1] < 0.75 * losses[0]);
+    free(fold);
+}
+
+static void folds_that_are_done_are_not_done_again(void **state) {
+    (void)state;
+    const char *run = whole_run();
+    char *before = text_in(run, "predictions.csv"), *results = text_in(run, "cross_validation_results.json");
+    must("--data %s %s -o %s --resume auto", data, toy, run);
+    assert_contains(output, "[Fold D1] done before");
+    assert_contains(output, "[Fold D3] done before");
+    assert_null(strstr(output, "[Eval]"));
+    char *after = text_in(run, "predictions.csv"), *again = text_in(run, "cross_validation_results.json");
+    char *looks = text_in(run, "test_looks.jsonl");
+    assert_string_equal(before, after);
+    assert_int_equal(lines_of(looks), 3);
+    must_refuse(1, "already holds a run", "--data %s %s -o %s", data, toy, run);
+    char *owned[] = {before, results, after, again, looks};
+    for (int i = 0; i < 5; i++) free(owned[i]);
+}
+
+/* Stopped in the second fold, it goes on there, and says the same in the end. */
+static void a_run_that_is_stopped_goes_on(void **state) {
+    (void)state;
+    const char *run = run_directory(), *whole = whole_run();
+    char *fold = path_join(run, "fold_D2"), *command;
+    int status;
+    command = xformat("%s --data %s %s -o %s --log-interval 1", program_at("train_cv"), data, toy, run);
+    pid_t child = start_command(run, command);
+    wait_for_step(fold, child, 3);
+    kill(child, SIGTERM);
+    waitpid(child, &status, 0);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    char *said = text_in(run, "output");
+    assert_contains(said, "[Run] stopped by signal 15; the same command with --resume auto goes on");
+    assert_false(is_in(run, "predictions.csv"));
+    must("--data %s %s -o %s --resume auto", data, toy, run);
+    assert_contains(output, "[Fold D1] done before");
+    char *got = text_in(run, "predictions.csv"), *want = text_in(whole, "predictions.csv");
+    assert_string_equal(got, want);
+    char *owned[] = {fold, command, said, got, want};
+    for (int i = 0; i < 5; i++) free(owned[i]);
+}
+
+static void the_same_command_gives_the_same_bits_whatever_the_workers(void **state) {
+    (void)state;
+    const char *run = run_directory(), *whole = whole_run();
+    must("--data %s %s -o %s --num-workers 3 --folds D2", data, toy, run);
+    char *got = text_in(run, "predictions_D2.csv"), *want = text_in(whole, "predictions_D2.csv");
+    assert_string_equal(got, want);
+    free(got);
+    free(want);
+}
+
+/* ---- weights for PyTorch, and from it ---- */
+
+static void exported_weights_are_the_best(void **state) {
+    (void)state;
+    const char *run = whole_run();
+    char *path = path_join(run, "best_model_fold_D1.pth"), *best = path_join(run, "fold_D1/best/model.safetensors");
+    TensorFile pth = open_file(path), ours = open_file(best);
+    int compared = 0;
+    for (int i = 0; i < ours.n_tensors; i++) {
+        const StoredTensor *want = &ours.tensors[i], *got = find(&pth, "model_state_dict.", want->name);
+        assert_int_equal(got->bytes, want->bytes);
+        assert_memory_equal(got->data, want->data, want->bytes);
+        compared++;
+    }
+    assert_int_equal(compared, 35 + 22);
+    /* and they may be gone on from */
+    const char *next = run_directory();
+    must("--data %s %s -o %s --folds D1 --max-steps 1 --base-checkpoint %s", data, toy, next, path);
+    assert_contains(output, "57 tensors loaded");
+    tensor_file_close(&pth);
+    tensor_file_close(&ours);
+    free(path);
+    free(best);
+}
+
+/* ---- the reference's ways ---- */
+
+static void compat_has_the_references_rules(void **state) {
+    (void)state;
+    const char *run = run_directory();
+    must("--data %s %s -o %s --compat --protocol reference --cv-donors D1,D2,D3 --folds D2 --epochs 1 --filter off",
+         data, toy, run);
+    assert_contains(output, "val D1");
+    assert_contains(output, "train D3");
+    assert_contains(output, "by the rule 'kmeans'");
+    must_refuse(1, "entropy",
+                "--data %s %s -o %s --compat --protocol split --train-donors D1 --val-donors D2 --test-donors D3", data,
+                toy, run_directory()); /* cells this small have less entropy than the reference's constants */
+}
+
+/* ---- what can be wrong ---- */
+
+static void mistakes_are_named(void **state) {
+    (void)state;
+    const char *run = run_directory();
+    must_refuse(2, "no data", "-o %s", run);
+    must_refuse(2, "--channels 8,8", "--data %s --channels 8,8", data);
+    must_refuse(2, "multiples of 8", "--data %s --channels 8,12,16", data);
+    must_refuse(2, "there is no fold D9; there are D1,D2,D3", "--data %s --folds D1,D9", data);
+    must_refuse(1, "D7", "--data %s --protocol split --train-donors D1,D7 --val-donors D2 --test-donors D3", data);
+    must_refuse(1, "D1", "--data %s --protocol split --train-donors D1,D2 --val-donors D1 --test-donors D3", data);
+    must_refuse(2, "--batch-size", "--data %s -b 1", data);
+    must_refuse(2, "--min-learning-rate", "--data %s --min-learning-rate 1", data);
+    must_refuse(1, "/nowhere", "--data /nowhere");
+    must_refuse(2, "did you mean", "--data %s --smothing 0.1", data);
+    must_refuse(1, "fewer than -b", "--data %s -b 512 -o %s", data, run);
+}
+
+static void estimates_need_neither_gpu_nor_data(void **state) {
+    (void)state;
+    must("--estimate --gpu l4 --amp --price 0.8");
+    assert_contains(output, "[Estimate] l4 (L4)");
+    assert_contains(output, "conv3d_backward");
+    assert_contains(output, "give the data, or --max-steps");
+    must("--estimate --gpu all --amp --data %s %s", data, toy);
+    assert_contains(output, "the trainings of all 3 folds");
+    must("--dry-run --amp");
+    assert_contains(output, "parameters in 35 tensors");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor),
+        cmocka_unit_test(folds_that_are_done_are_not_done_again),
+        cmocka_unit_test(a_run_that_is_stopped_goes_on),
+        cmocka_unit_test(the_same_command_gives_the_same_bits_whatever_the_workers),
+        cmocka_unit_test(exported_weights_are_the_best),
+        cmocka_unit_test(it_learns),
+        cmocka_unit_test(compat_has_the_references_rules),
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(estimates_need_neither_gpu_nor_data),
+        cmocka_unit_test(the_golden_step_comes_out_of_the_program),
+    };
+    make_toy();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

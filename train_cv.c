@@ -1,0 +1,640 @@
+/* train_cv: the classifier of FLIM cells, quiescent or active, cross-validated by donor.
+ *
+ *   ./train_cv --config configs/flim_l4.yaml --data cells
+ *
+ * For every fold: cells by the roles of their donors, training, the best weights' word on the validation cells, from
+ * which the threshold comes, and, once, on the test donor's; tables and diagrams. Then all folds together. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "data/flim_doctor.h"
+#include "train/checkpoint_state.h"
+#include "train/estimate.h"
+#include "train/log.h"
+#include "train/pth_export.h"
+#include "train/stop.h"
+#include "train_cv.h"
+
+/* ---- data ---- */
+
+typedef struct {
+    FlimCells cells;
+    FlimColumns columns;
+    FlimFolds folds;
+    bool made_up;
+} Data;
+
+/* A batch of cells of two donors, and all to train on: for --estimate without data. */
+static Data typical_data(const CvRun *o) {
+    static const char *donors[] = {"D1", "D2"};
+    static FlimFold fold = {.name = "typical"};
+    int64_t n = o->train.batch_size;
+    Data data = {.made_up = true};
+    FlimCells *c = &data.cells;
+    *c = (FlimCells){.n = n, .shape = {256, 21, 21}, .bits = 16, .n_donors = 2, .n_fields = 1, .donor_names = donors};
+    c->counts = xcalloc((size_t)n, (size_t)256 * 21 * 21 * 2);
+    int32_t *labels = xcalloc((size_t)n, sizeof *labels), *zeros = xcalloc((size_t)n, sizeof *zeros);
+    double *entropy = xcalloc((size_t)n, sizeof *entropy);
+    c->file_names = xcalloc((size_t)n, sizeof *c->file_names);
+    for (int64_t i = 0; i < n; i++) {
+        labels[i] = (int32_t)(i % 2);
+        c->file_names[i] = "typical";
+    }
+    c->labels = labels;
+    c->donors = c->fields = zeros;
+    c->entropy = entropy;
+    fold.roles = xcalloc(2, sizeof *fold.roles); /* FLIM_TRAIN */
+    data.folds = (FlimFolds){&fold, 1};
+    data.columns = flim_cells_columns(c);
+    return data;
+}
+
+static void open_folds(const CvRun *o, Data *data) {
+    Error error;
+    bool good =
+        !strcmp(o->protocol, "nested") ? flim_folds_nested(&data->columns, &data->folds, &error)
+        : !strcmp(o->protocol, "reference")
+            ? flim_folds_reference(&data->columns, o->cv_donors, &data->folds, &error)
+            : flim_folds_named(&data->columns, o->train_donors, o->val_donors, o->test_donors, &data->folds, &error);
+    if (!good) die("%s: %s", o->train.manifest.text[0], error.text);
+}
+
+static Data open_data(const CvRun *o) {
+    if (!o->train.manifest.count) return typical_data(o);
+    Data data = {0};
+    Error error;
+    if (!flim_cells_open(&data.cells, o->train.manifest.text[0], o->compat, (int)o->train.threads, &error))
+        die("%s", error.text);
+    data.columns = flim_cells_columns(&data.cells);
+    json_t *report = json_object();
+    flim_doctor_cells(report, &data.cells, (uint64_t)o->train.seed);
+    json_decref(report);
+    open_folds(o, &data);
+    return data;
+}
+
+static void close_data(Data *data) {
+    FlimCells *c = &data->cells;
+    if (!data->made_up) {
+        flim_folds_free(&data->folds);
+        flim_cells_close(c);
+        return;
+    }
+    void *const all[] = {(void *)(uintptr_t)c->counts,  (void *)(uintptr_t)c->labels, (void *)(uintptr_t)c->donors,
+                         (void *)(uintptr_t)c->entropy, (void *)c->file_names,        data->folds.folds[0].roles};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+/* ---- one fold ---- */
+
+typedef struct {
+    const CvRun *o; /* with the fold's own --output-dir */
+    const Data *data;
+    const FlimFold *fold;
+    FlimFilter filter;
+    FlimSplit split;
+    FlimSampler sampler;
+    Dataset *train, *validation;
+    FlimConfig config;
+    CvSaid said[CV_SAID];
+    unsigned char *kept[CV_SAID]; /* [n] by the filter; NULL: there is none */
+    double *curves[4];            /* [epochs] losses and accuracies of training and validation */
+    int epochs, best_epoch;
+} Fold;
+
+static int views_of(const CvRun *o) { return o->tta ? FLIM_VIEWS : 1; }
+
+static void open_split(Fold *f) {
+    const CvRun *o = f->o;
+    const FlimColumns *columns = &f->data->columns;
+    bool filtered = strcmp(o->filter, "off") != 0;
+    Error error;
+    if (filtered)
+        f->filter = strcmp(o->filter, "train") ? flim_filter_compat(o->filter_sigmas)
+                                               : flim_filter_of(columns, f->fold, o->filter_sigmas);
+    if (f->data->made_up) {
+        FlimIds all = {xmalloc((size_t)f->data->cells.n * sizeof *all.at), f->data->cells.n};
+        for (int64_t i = 0; i < all.n; i++) all.at[i] = (int32_t)i;
+        f->split.roles[FLIM_TRAIN] = all;
+    } else if (!flim_split_of(columns, f->fold, filtered ? &f->filter : NULL, &f->split, &error) ||
+               !flim_split_check(columns, &f->split, &error))
+        die("fold %s: %s", f->fold->name, error.text);
+    f->sampler = flim_sampler_new(columns, &f->split.roles[FLIM_TRAIN], !strcmp(o->sampler, "strata"));
+}
+
+static Dataset *open_dataset(const Fold *f, int role, int views) {
+    const CvRun *o = f->o;
+    FlimDatasetOptions options = {.seed = (uint64_t)o->train.seed,
+                                  .train = role == FLIM_TRAIN,
+                                  .sampler = strcmp(o->sampler, "none") ? &f->sampler : NULL,
+                                  .augment = o->augment,
+                                  .most_shift = (int)o->shift,
+                                  .smoothing = o->smoothing,
+                                  .mixup = o->mixup,
+                                  .views = views};
+    return flim_dataset_open(&f->data->cells, &f->split.roles[role], &options);
+}
+
+static void print_fold(const Fold *f) {
+    const FlimColumns *columns = &f->data->columns;
+    char filter[96] = "";
+    if (strcmp(f->o->filter, "off") != 0)
+        snprintf(filter, sizeof filter, "; entropy from %.3f to %.3f bits is kept in %s", f->filter.low, f->filter.high,
+                 f->filter.everywhere ? "all roles" : "training");
+    printf("[Fold %s]", f->fold->name);
+    for (int role = 0; role < FLIM_ROLES; role++) {
+        const FlimIds *ids = &f->split.roles[role];
+        printf("%s %s", role ? ";" : "", FLIM_ROLE_NAMES[role]);
+        for (int d = 0; d < columns->n_donors; d++)
+            if (f->fold->roles[d] == role) printf(" %s", columns->donor_names[d]);
+        printf(": %lld cells, %.1f %% active", (long long)ids->n, 100 * flim_prior_natural(columns, ids));
+    }
+    printf("%s\n", filter);
+    if (strcmp(f->o->sampler, "none") != 0) flim_sampler_print(columns, &f->sampler, f->o->train.batch_size);
+}
+
+/* A batch of one cell has no variance for the norm behind the mean over positions. */
+static bool drops_last(const Fold *f) {
+    return !f->o->compat || f->split.roles[FLIM_TRAIN].n % f->o->train.batch_size == 1;
+}
+
+/* The cosine over the epochs. The reference's goes on past its end, which added epochs come to, and rises again. */
+static double rate_of_epoch(const Training *t, int group, int64_t step, int64_t epoch) {
+    const CvRun *o = (const CvRun *)t->options;
+    (void)group, (void)step;
+    double e = (double)epoch, end = (double)o->cosine_epochs;
+    if (e > end && !o->compat) e = end;
+    return o->min_learning_rate + (o->train.learning_rate - o->min_learning_rate) * (1 + cos(M_PI * e / end)) / 2;
+}
+
+/* ---- what makes an epoch the best ---- */
+
+enum { AUROC, F1, BALANCED_ACCURACY, NLL, ACCURACY, PRECISION, RECALL, JUDGED };
+static const char *const judged_names[JUDGED] = {"auroc",     "f1",    "balanced_accuracy", "nll", "accuracy",
+                                                 "precision", "recall"};
+
+typedef struct {
+    const Fold *fold;
+    int order[JUDGED]; /* the one that decides first */
+    const char *names[JUDGED];
+} Judge;
+
+static Judge judge_of(const Fold *f) {
+    Judge j = {.fold = f};
+    int n = 1;
+    for (int i = 0; i < JUDGED; i++) j.order[!strcmp(judged_names[i], f->o->monitor) ? 0 : n++] = i;
+    for (int i = 0; i < JUDGED; i++) j.names[i] = judged_names[j.order[i]];
+    return j;
+}
+
+/* Less is better. Of epochs that rank all cells right the one with the smaller loss is better. */
+static double judge(const Training *t, const float *logits, int64_t n, double *values) {
+    const Judge *j = t->context;
+    const FlimIds *ids = &j->fold->split.roles[FLIM_VAL];
+    BinaryRow *rows = xcalloc((size_t)n + 1, sizeof *rows);
+    BinaryScores scores;
+    Error error;
+    for (int64_t i = 0; i < n; i++)
+        rows[i] = (BinaryRow){.id = ids->at[i],
+                              .label = j->fold->data->cells.labels[ids->at[i]],
+                              .p = binary_sigmoid((double)logits[i]),
+                              .logit = (double)logits[i],
+                              .threshold = 0.5};
+    if (!binary_scores(rows, n, &scores, NULL, &error)) die("validation: %s", error.text);
+    free(rows);
+    const double of[JUDGED] = {isnan(scores.auroc) ? 0.5 : scores.auroc, scores.f1, scores.balanced_accuracy,
+                               scores.precision, scores.recall};
+    for (int i = 0; i < JUDGED; i++) values[i] = of[j->order[i]];
+    return -values[0] + (j->order[0] == AUROC ? 1e-9 * scores.loss : 0);
+}
+
+/* ---- training ---- */
+
+static Training training_of(const Fold *f, Model *model, Judge *by) {
+    const CvRun *o = f->o;
+    return (Training){.options = &o->train,
+                      .rows = o->rows,
+                      .n_rows = o->n_rows,
+                      .model = model,
+                      .device = o->device,
+                      .device_why = o->device_why,
+                      .train = f->train,
+                      .validation = f->validation,
+                      .typical = f->data->made_up,
+                      .largest_batch = flim_largest_batch,
+                      .drop_last = drops_last(f),
+                      .coupled_decay = true,
+                      .learning_rate = rate_of_epoch,
+                      .monitor = -1,
+                      .judge = f->validation ? judge : NULL,
+                      .judged = by->names,
+                      .n_judged = JUDGED,
+                      .patience = o->patience,
+                      .extension_epochs = o->extension_epochs,
+                      .most_extensions = o->extensions,
+                      .step_name = "it",
+                      .token_name = "cells",
+                      .absorbed = flim_dead_biases(),
+                      .n_absorbed = FLIM_DEAD_BIASES,
+                      .context = by};
+}
+
+/* Where the best weights lie: the directory that the link means. NULL: there are none yet. free() */
+static char *best_of(const char *directory) {
+    char *link = path_join(directory, "best"), target[256];
+    ssize_t length = readlink(link, target, sizeof target - 1);
+    free(link);
+    if (length <= 0) return NULL;
+    target[length] = 0;
+    return path_join(directory, target);
+}
+
+/* False: a signal wants the run to stop. */
+static bool train_fold(Fold *f) {
+    Judge by = judge_of(f);
+    Model *model = flim_open(&f->config);
+    Training t = training_of(f, model, &by);
+    train_prepare(&t);
+    int status = train_run(&t);
+    if (status) exit(status);
+    train_close(&t);
+    model->close(model);
+    return !stop_signal();
+}
+
+/* ---- the test ---- */
+
+/* Every look at a test donor is written down: what is chosen after many of them is no longer honest. */
+static void log_look(const Fold *f, const char *weights, const char *revision) {
+    char *parent = path_directory(f->o->train.output_dir), *path = path_join(parent, "test_looks.jsonl"), when[32];
+    time_t now = time(NULL);
+    struct tm utc;
+    int64_t before = 0;
+    char *line = NULL;
+    size_t capacity = 0;
+    FILE *file = fopen(path, "a+");
+    if (!file) die("%s: cannot be written", path);
+    rewind(file);
+    while (getline(&line, &capacity, file) > 0) {
+        json_t *look = json_loads(line, 0, NULL);
+        const char *fold = json_string_value(json_object_get(look, "fold"));
+        before += fold && !strcmp(fold, f->fold->name);
+        json_decref(look);
+    }
+    free(line);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    fprintf(file, "{\"time\": \"%s\", \"fold\": \"%s\", \"weights\": \"%s\", \"revision\": \"%s\"}\n", when,
+            f->fold->name, weights, revision);
+    if (fclose(file)) die("%s: cannot be written", path);
+    if (before)
+        printf("[Test] fold %s has been tested %lld times before (%s): settings that were chosen since then have seen "
+               "its test donor\n",
+               f->fold->name, (long long)before, path);
+    free(path);
+    free(parent);
+}
+
+/* What the best weights say of the cells of both roles. */
+static void ask(Fold *f, const char *weights, const char *revision, const FlimIds *ids) {
+    CvRun with = *f->o;
+    Judge by = judge_of(f);
+    Model *model = flim_open(&f->config);
+    with.train.base_checkpoint = weights;
+    Training t = training_of(f, model, &by);
+    t.options = &with.train;
+    t.train = t.validation = NULL;
+    t.judge = NULL;
+    for (int role = 0; role < CV_SAID; role++) {
+        Dataset *dataset = open_dataset(f, role == CV_VAL ? FLIM_VAL : FLIM_TEST, views_of(f->o));
+        if (role == CV_VAL) {
+            t.train = dataset;
+            train_prepare_inference(&t);
+        } else {
+            log_look(f, weights, revision);
+        }
+        float *logits = xmalloc((size_t)dataset->n_samples * sizeof *logits);
+        double start = seconds_now();
+        train_outputs(&t, dataset, logits);
+        double seconds = seconds_now() - start;
+        printf("[Eval] %lld %s cells, %d views each, in %.2f s: %.0f cells/s\n", (long long)ids[role].n,
+               role == CV_VAL ? "validation" : "test", views_of(f->o), seconds, (double)dataset->n_samples / seconds);
+        f->said[role] = cv_said_of(&ids[role], views_of(f->o), logits);
+        if (role == CV_TEST) t.train->close(t.train);
+        if (role == CV_TEST) dataset->close(dataset);
+    }
+    train_close(&t);
+    model->close(model);
+}
+
+/* A number that was logged last before the checkpoint. */
+static double metric_of(const TrainState *state, const char *name) {
+    for (int i = 0; i < state->n_metrics; i++)
+        if (!strcmp(state->metric_names[i], name)) return state->metric_values[i];
+    return NAN;
+}
+
+/* The best weights for the reference's own program, under the name and with the values that it gives them. */
+static void export(const Fold *f, const char *weights, const TrainState *state) {
+    static const char *const values[][2] = {
+        {"train_loss", "train/loss"}, {"val_loss", "val/loss"},           {"train_acc", "train/accuracy"},
+        {"val_acc", "val/accuracy"},  {"val_precision", "val/precision"}, {"val_recall", "val/recall"},
+        {"val_f1", "val/f1"}};
+    enum { METRICS = sizeof values / sizeof *values };
+    const CvRun *o = f->o;
+    PthValue all[METRICS + 2];
+    Error error;
+    for (int i = 0; i < METRICS; i++)
+        all[i] = (PthValue){.name = values[i][0], .number = metric_of(state, values[i][1])};
+    all[METRICS] = (PthValue){.name = "epoch", .number = (double)f->best_epoch, .whole = true};
+    all[METRICS + 1] = (PthValue){.name = "fold", .text = f->fold->name};
+    Model *model = flim_open(&f->config);
+    Training t = {.options = &o->train};
+    PthExport what = {.table = &model->params,
+                      .adamw = train_adamw(&t),
+                      .initial_rate = o->train.learning_rate,
+                      .weight_decay = o->train.weight_decay,
+                      .absorbed = flim_dead_biases(),
+                      .n_absorbed = FLIM_DEAD_BIASES,
+                      .values = all,
+                      .n_values = METRICS + 2};
+    what.adamw.learning_rate = (float)rate_of_epoch(&t, 0, state->step, state->epoch + 1);
+    char *parent = path_directory(o->train.output_dir);
+    char *path = xformat("%s/best_model_fold_%s.pth", parent, f->fold->name);
+    if (!pth_export_checkpoint(path, weights, what, &error)) die("%s", error.text);
+    printf("[Fold %s] best weights for PyTorch: %s\n", f->fold->name, path);
+    free(path);
+    free(parent);
+    model->close(model);
+}
+
+static void test_fold(Fold *f) {
+    const char *directory = f->o->train.output_dir;
+    const FlimIds ids[CV_SAID] = {f->split.roles[FLIM_VAL], f->split.roles[FLIM_TEST]};
+    char *weights = best_of(directory);
+    Error error;
+    TrainState state = {0};
+    if (!weights) die("%s has no best weights", directory);
+    if (!state_read(weights, &state, &error)) die("%s: %s", weights, error.text);
+    f->best_epoch = (int)state.epoch + 1;
+    if (cv_said_read(directory, weights, ids, views_of(f->o), f->said)) {
+        printf("[Fold %s] done before: %s\n", f->fold->name, weights);
+    } else {
+        ask(f, weights, state.revision, ids);
+        if (!cv_said_write(directory, weights, f->said, &error)) die("%s", error.text);
+        export(f, weights, &state);
+    }
+    free(state.options_json);
+    free(weights);
+    for (int role = 0; role < CV_SAID && strcmp(f->o->filter, "off") != 0; role++) {
+        f->kept[role] = xmalloc((size_t)ids[role].n + 1);
+        for (int64_t i = 0; i < ids[role].n; i++)
+            f->kept[role][i] = flim_filter_keeps(&f->filter, f->data->cells.entropy[ids[role].at[i]]);
+    }
+}
+
+/* ---- reports ---- */
+
+static void add_value(double **values, int *n, int at, double value) {
+    *values = xrealloc(*values, (size_t)(at + 1) * sizeof **values);
+    for (; *n < at; (*n)++) (*values)[*n] = NAN;
+    (*values)[at] = value;
+    if (*n == at) ++*n;
+}
+
+/* A record a validation, and the last of training before it; in a run that was resumed, later ones replace earlier. */
+static void read_curves(Fold *f) {
+    static const char *const names[4] = {"train/loss", "val/loss", "train/accuracy", "val/accuracy"};
+    char *path = path_join(f->o->train.output_dir, "log.jsonl"), *line = NULL;
+    size_t capacity = 0;
+    double last[2] = {NAN, NAN};
+    int n[4] = {0}, epoch = 0;
+    FILE *file = fopen(path, "r");
+    while (file && getline(&line, &capacity, file) > 0) {
+        json_t *record = json_loads(line, 0, NULL);
+        for (int i = 0; i < 2; i++) {
+            const json_t *value = json_object_get(record, names[2 * i]);
+            if (json_is_number(value)) last[i] = json_number_value(value);
+        }
+        const json_t *at = json_object_get(record, "train/epoch");
+        if (json_is_number(at)) epoch = (int)json_number_value(at);
+        if (json_is_number(json_object_get(record, names[1])))
+            for (int i = 0; i < 4; i++)
+                add_value(&f->curves[i], &n[i], epoch,
+                          i % 2 ? json_number_value(json_object_get(record, names[i])) : last[i / 2]);
+        json_decref(record);
+    }
+    f->epochs = n[1];
+    free(line);
+    if (file) fclose(file);
+    free(path);
+}
+
+static BinaryCells cells_of(const Data *data) {
+    const FlimCells *c = &data->cells;
+    return (BinaryCells){.n = c->n,
+                         .files = c->file_names,
+                         .labels = c->labels,
+                         .donors = c->donors,
+                         .fields = c->fields,
+                         .sizes = c->sizes,
+                         .peaks = c->peaks,
+                         .photons = c->photons,
+                         .n_donors = c->n_donors,
+                         .n_fields = c->n_fields,
+                         .donor_names = c->donor_names,
+                         .field_names = c->field_names,
+                         .class_names = FLIM_CLASS_NAMES};
+}
+
+static BinaryPredictions predictions_of(const Fold *f, int role) {
+    const CvSaid *s = &f->said[role];
+    return (BinaryPredictions){
+        .n = s->n, .ids = s->ids, .logits = s->first, .n_views = s->views, .views = s->p, .kept = f->kept[role]};
+}
+
+static BinaryFold report_of(const Fold *f, const BinaryCells *cells, json_t *hyperparameters) {
+    static const char *const views[FLIM_VIEWS] = {"identity", "rot90", "flip_w", "flip_h"};
+    return (BinaryFold){.name = f->fold->name,
+                        .cells = cells,
+                        .train = f->split.roles[FLIM_TRAIN].at,
+                        .n_train = f->split.roles[FLIM_TRAIN].n,
+                        .validation = predictions_of(f, CV_VAL),
+                        .test = predictions_of(f, CV_TEST),
+                        .rule = f->o->rule,
+                        .balanced = strcmp(f->o->sampler, "none") != 0,
+                        .view_names = views,
+                        .best_epoch = f->best_epoch,
+                        .epochs = f->epochs,
+                        .train_losses = f->curves[0],
+                        .val_losses = f->curves[1],
+                        .train_accuracies = f->curves[2],
+                        .val_accuracies = f->curves[3],
+                        .hyperparameters = hyperparameters};
+}
+
+/* ---- all folds ---- */
+
+static bool is_wanted(const CvRun *o, const FlimFold *fold) {
+    size_t length = strlen(fold->name);
+    if (!o->folds) return true;
+    for (const char *at = o->folds; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strcspn(at, ",") == length && !strncmp(at, fold->name, length)) return true;
+    return false;
+}
+
+static void check_folds(const CvRun *o, const FlimFolds *folds) {
+    char known[512] = "";
+    size_t used = 0;
+    for (int i = 0; i < folds->n && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? "," : "", folds->folds[i].name);
+    for (const char *at = o->folds; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        bool found = false;
+        for (int i = 0; i < folds->n; i++)
+            found |= strlen(folds->folds[i].name) == strcspn(at, ",") &&
+                     !strncmp(at, folds->folds[i].name, strcspn(at, ","));
+        if (!found)
+            die_usage("--folds %s: there is no fold %.*s; there are %s", o->folds, (int)strcspn(at, ","), at, known);
+    }
+}
+
+static void open_fold(Fold *f) {
+    open_split(f);
+    f->config = f->o->model;
+    f->config.bins = f->data->cells.shape.T;
+    f->config.side = f->data->cells.shape.H;
+    f->train = open_dataset(f, FLIM_TRAIN, 1);
+    if (f->split.roles[FLIM_VAL].n) f->validation = open_dataset(f, FLIM_VAL, 1);
+    if (!f->data->made_up) print_fold(f);
+}
+
+static void close_fold(Fold *f) {
+    if (f->train) f->train->close(f->train);
+    if (f->validation) f->validation->close(f->validation);
+    for (int i = 0; i < 4; i++) free(f->curves[i]);
+    for (int role = 0; role < CV_SAID; role++) {
+        cv_said_free(&f->said[role]);
+        free(f->kept[role]);
+    }
+    flim_sampler_free(&f->sampler);
+    flim_split_free(&f->split);
+}
+
+/* The longest fold in full, and the sum of all, in which no test is. */
+static void estimate(const CvRun *o, Fold *folds, int n) {
+    Training all[64];
+    Judge by[64];
+    int longest = 0, n_cards = 1;
+    char text[32];
+    if (n > 64) die("--estimate and --dry-run are for at most 64 folds; name some with --folds");
+    for (int i = 0; i < n; i++) {
+        by[i] = judge_of(&folds[i]);
+        all[i] = training_of(&folds[i], flim_open(&folds[i].config), &by[i]);
+        if (folds[i].train->n_samples > folds[longest].train->n_samples) longest = i;
+    }
+    if (n > 1) printf("[Estimate] of fold %s, which has most cells to train on\n", folds[longest].fold->name);
+    (o->train.estimate ? train_estimate : train_dry_run)(&all[longest]);
+    const Card *cards = o->train.estimate && n > 1 ? estimate_cards(o->train.gpu, &n_cards) : NULL;
+    for (int k = 0; cards && k < n_cards; k++) {
+        double seconds = 0;
+        for (int i = 0; i < n; i++) {
+            RunWork work = estimate_run_work(&all[i]);
+            seconds += estimate_run(&all[i], &work, &cards[k]).seconds;
+        }
+        printf("[Folds] %s: the trainings of all %d folds: %s", cards[k].key, n, format_duration(seconds, text));
+        if (o->train.price > 0) printf(", $%.2f at $%.2f an hour", seconds / 3600 * o->train.price, o->train.price);
+        printf("\n");
+    }
+    for (int i = 0; i < n; i++) all[i].model->close(all[i].model);
+}
+
+/* Trains a fold, tests it, and reports on it. False: stopped. */
+static bool do_fold(Fold *f, const BinaryCells *cells, json_t *hyperparameters, const char *directory) {
+    Error error;
+    if (!train_fold(f)) return false;
+    test_fold(f);
+    read_curves(f);
+    BinaryFold report = report_of(f, cells, hyperparameters);
+    if (!report_binary_fold(&report, directory, NULL, &error)) die("fold %s: %s", f->fold->name, error.text);
+    return true;
+}
+
+static void report_all(const Fold *folds, int n, const BinaryCells *cells, json_t *hyperparameters,
+                       const char *directory) {
+    Error error;
+    BinaryFold *reports = xcalloc((size_t)n + 1, sizeof *reports);
+    for (int i = 0; i < n; i++) reports[i] = report_of(&folds[i], cells, hyperparameters);
+    if (n > 1 && !report_binary_folds(reports, n, directory, &error)) die("%s", error.text);
+    free(reports);
+}
+
+/* The lines that the reference prints of a GPU, and who computes the convolutions. */
+static void print_device(const CvRun *o) {
+    Device *d = o->device;
+    if (!d->card[0]) return;
+    const char *by = d->convolutions(d);
+    printf("GPU: %s\n", d->product);
+    printf("VRAM: %.1f GB\n", (double)d->total_memory * 1e-9);
+    printf("Optimizations: CUDNN benchmark=%s, TF32=%s\n", strncmp(by, "cuDNN", 5) ? "False" : "True",
+           d->tf32 ? "True" : "False");
+    printf("[Device] convolutions: %s\n", by);
+}
+
+static int run(CvRun *o) {
+    Data data = open_data(o);
+    const FlimFolds *all = &data.folds;
+    BinaryCells cells = cells_of(&data);
+    char *options = options_to_json(o->rows, o->n_rows);
+    json_t *hyperparameters = json_loads(options, 0, NULL);
+    Fold *folds = xcalloc((size_t)all->n, sizeof *folds);
+    CvRun *with = xcalloc((size_t)all->n, sizeof *with);
+    int n = 0;
+    bool go_on = true, planning = o->train.estimate || o->train.dry_run;
+    check_folds(o, all);
+    if (!planning) print_device(o);
+    for (int i = 0; i < all->n && go_on; i++) {
+        if (!is_wanted(o, &all->folds[i])) continue;
+        with[n] = *o;
+        with[n].train.output_dir = xformat("%s/fold_%s", o->train.output_dir, all->folds[i].name);
+        folds[n] = (Fold){.o = &with[n], .data = &data, .fold = &all->folds[i]};
+        open_fold(&folds[n]);
+        if (!planning) go_on = do_fold(&folds[n], &cells, hyperparameters, o->train.output_dir);
+        n++;
+    }
+    if (planning) estimate(o, folds, n);
+    if (go_on && !planning) report_all(folds, n, &cells, hyperparameters, o->train.output_dir);
+    if (!go_on) printf("[Run] stopped by signal %d; the same command with --resume auto goes on\n", stop_signal());
+    for (int i = 0; i < n; i++) {
+        close_fold(&folds[i]);
+        free((void *)(uintptr_t)with[i].train.output_dir);
+    }
+    free(folds);
+    free(with);
+    json_decref(hyperparameters);
+    free(options);
+    close_data(&data);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    static const OptionsHeader header = {"train_cv", "./train_cv --data DIR [--config configs/flim_l4.yaml] [options]",
+                                         "Trains and tests the classifier of FLIM cells, leaving donors out."};
+    CvRun o = {0};
+    Option rows[2 * TRAIN_MAX_OPTIONS];
+    cpu_limit_spinning(argv);
+    stop_watch();
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    o.n_rows = cv_option_rows(&o, rows);
+    o.rows = rows;
+    options_parse(&header, rows, o.n_rows, argc, argv);
+    cv_options_resolve(&o, rows, o.n_rows);
+    o.device = train_device_open(&o.train, &o.device_why);
+    int status = run(&o);
+    device_close(o.device);
+    options_free(rows, o.n_rows, argc, argv);
+    return status;
+}

@@ -1,0 +1,79 @@
+/* What a fold's best weights said of its cells, in a file beside them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "train_cv.h"
+
+static const char *const names[CV_SAID][2] = {{"val.cells", "val.logits"}, {"test.cells", "test.logits"}};
+
+CvSaid cv_said_of(const FlimIds *ids, int views, float *logits) {
+    size_t n = (size_t)ids->n, each = (size_t)views;
+    CvSaid said = {.n = ids->n,
+                   .views = views,
+                   .logits = logits,
+                   .ids = xmalloc((n + 1) * sizeof *said.ids),
+                   .first = xmalloc((n + 1) * sizeof *said.first),
+                   .p = xmalloc((n * each + 1) * sizeof *said.p)};
+    memcpy(said.ids, ids->at, n * sizeof *said.ids);
+    for (size_t i = 0; i < n; i++) said.first[i] = (double)logits[i * each];
+    for (size_t i = 0; i < n * each; i++) said.p[i] = binary_sigmoid((double)logits[i]);
+    return said;
+}
+
+void cv_said_free(CvSaid *said) {
+    free(said->logits);
+    free(said->ids);
+    free(said->first);
+    free(said->p);
+}
+
+static char *path_of(const char *directory) { return path_join(directory, "said.safetensors"); }
+
+/* What was said of these very cells; NULL: something else is there. */
+static float *read_logits(const TensorFile *file, int role, const FlimIds *ids, int views) {
+    const StoredTensor *cells = tensor_file_find(file, names[role][0]);
+    const StoredTensor *logits = tensor_file_find(file, names[role][1]);
+    size_t bytes = (size_t)ids->n * (size_t)views * sizeof(float);
+    if (!cells || !logits || cells->bytes != (size_t)ids->n * sizeof(int32_t) || logits->bytes != bytes ||
+        strcmp(cells->dtype, "I32") != 0 || strcmp(logits->dtype, "F32") != 0 ||
+        memcmp(cells->data, ids->at, cells->bytes) != 0)
+        return NULL;
+    float *copy = xmalloc(bytes + 1);
+    memcpy(copy, logits->data, bytes);
+    return copy;
+}
+
+bool cv_said_read(const char *directory, const char *weights, const FlimIds *ids, int views, CvSaid said[CV_SAID]) {
+    char *path = path_of(directory);
+    TensorFile file = {0};
+    Error error;
+    float *logits[CV_SAID] = {NULL};
+    bool good = !access(path, F_OK) && tensor_file_open(path, &file, &error);
+    if (good) good = file.n_metadata == 1 && !strcmp(file.metadata_values[0], weights);
+    for (int role = 0; role < CV_SAID && good; role++)
+        good = (logits[role] = read_logits(&file, role, &ids[role], views)) != NULL;
+    for (int role = 0; role < CV_SAID; role++)
+        if (good)
+            said[role] = cv_said_of(&ids[role], views, logits[role]);
+        else
+            free(logits[role]);
+    tensor_file_close(&file);
+    free(path);
+    return good;
+}
+
+bool cv_said_write(const char *directory, const char *weights, const CvSaid said[CV_SAID], Error *error) {
+    static const char *const key = "weights";
+    TensorToWrite tensors[2 * CV_SAID];
+    char *path = path_of(directory);
+    for (int role = 0; role < CV_SAID; role++) {
+        const CvSaid *s = &said[role];
+        tensors[(ptrdiff_t)2 * role] = (TensorToWrite){names[role][0], "I32", 1, {s->n}, s->ids};
+        tensors[2 * role + 1] = (TensorToWrite){names[role][1], "F32", 2, {s->n, s->views}, s->logits};
+    }
+    bool good = safetensors_write(path, tensors, 2 * CV_SAID, &key, &weights, 1, error);
+    free(path);
+    return good;
+}
