@@ -105,6 +105,7 @@ typedef struct {
     unsigned char *kept[CV_SAID]; /* [n] by the filter; NULL: there is none */
     double *curves[4];            /* [epochs] losses and accuracies of training and validation */
     int epochs, best_epoch;
+    const char *choices; /* the device's: of all folds */
 } Fold;
 
 static int views_of(const CvRun *o) { return o->tta ? FLIM_VIEWS : 1; }
@@ -241,6 +242,7 @@ static Training training_of(const Fold *f, Model *model, Judge *by) {
                       .token_name = "cells",
                       .absorbed = flim_dead_biases(),
                       .n_absorbed = FLIM_DEAD_BIASES,
+                      .choices = f->choices,
                       .context = by};
 }
 
@@ -327,6 +329,7 @@ static void ask(Fold *f, const char *weights, const char *revision, const FlimId
         if (role == CV_TEST) t.train->close(t.train);
         if (role == CV_TEST) dataset->close(dataset);
     }
+    train_keep_choices(&t);
     train_close(&t);
     model->close(model);
 }
@@ -588,7 +591,7 @@ static int run(CvRun *o) {
     Data data = open_data(o);
     const FlimFolds *all = &data.folds;
     BinaryCells cells = cells_of(&data);
-    char *options = options_to_json(o->rows, o->n_rows);
+    char *options = options_to_json(o->rows, o->n_rows), *choices = path_join(o->train.output_dir, "choices.txt");
     json_t *hyperparameters = json_loads(options, 0, NULL);
     Fold *folds = xcalloc((size_t)all->n, sizeof *folds);
     CvRun *with = xcalloc((size_t)all->n, sizeof *with);
@@ -600,7 +603,7 @@ static int run(CvRun *o) {
         if (!is_wanted(o, &all->folds[i])) continue;
         with[n] = *o;
         with[n].train.output_dir = xformat("%s/fold_%s", o->train.output_dir, all->folds[i].name);
-        folds[n] = (Fold){.o = &with[n], .data = &data, .fold = &all->folds[i]};
+        folds[n] = (Fold){.o = &with[n], .data = &data, .fold = &all->folds[i], .choices = choices};
         open_fold(&folds[n]);
         if (!planning) go_on = do_fold(&folds[n], &cells, hyperparameters, o->train.output_dir);
         n++;
@@ -616,6 +619,7 @@ static int run(CvRun *o) {
     free(with);
     json_decref(hyperparameters);
     free(options);
+    free(choices);
     close_data(&data);
     return 0;
 }

@@ -9,6 +9,7 @@
 #ifndef KERNELS_DEVICE_H
 #define KERNELS_DEVICE_H
 
+#include "base/base.h"
 #include "kernels/tensor.h"
 
 typedef struct Device Device;
@@ -75,6 +76,11 @@ struct Device {
     /* Who computes convolutions: "cuDNN 9.19.0", or "our own convolutions: ..." and why. It is looked for now, if that
      * has not been done, and added to the description. NULL: nobody else could. */
     const char *(*convolutions)(Device *device);
+    /* What it has found fastest so far among ways that give other last bits, as text: free(), NULL: nothing; and takes
+     * these without trying. False with the reason: they are another library's, or damaged. NULL, both: all its ways
+     * give the same bits. */
+    char *(*choices)(const Device *device);
+    bool (*choose)(Device *device, const char *text, Error *error);
     void (*close)(Device *device);
 
     size_t allocated, peak_allocated; /* bytes, now and at most */

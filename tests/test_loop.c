@@ -217,6 +217,50 @@ static void added_epochs_outlive_a_restart(void **state) {
     assert_true(steps[n - 1] == 12);
 }
 
+/* What a device has found fastest is written before the first checkpoint, and told to it when the run goes on. */
+static char told[64];
+static char *three_choices(const Device *device) {
+    (void)device;
+    return xstrdup("one two three");
+}
+
+static bool take_choices(Device *device, const char *text, Error *error) {
+    (void)device;
+    snprintf(told, sizeof told, "%s", text);
+    return text[0] == 'o' || error_set(error, "strange ones");
+}
+
+static void choose_and_train(void *argument) {
+    Plan *plan = argument;
+    Device *device = open_cpu();
+    device->choices = three_choices;
+    device->choose = take_choices;
+    char *options = xformat("-b 2 -g 2 --bucketing off %s", plan->options);
+    ToyRun *run = toy_run_open(device, plan->directory, options, 10, 7, 3);
+    toy_train(run);
+    printf("told: %s\n", told);
+    toy_run_close(run);
+    device_close(device);
+}
+
+static void choices_of_the_device_outlive_a_restart(void **state) {
+    (void)state;
+    Plan plan = {.directory = run_directory(), .options = "--max-steps 2"};
+    toy_must(choose_and_train, &plan);
+    assert_contains(toy_output, "told: \n");
+    char *path = path_join(plan.directory, "choices.txt"), *text = read_text(path);
+    assert_string_equal(text, "one two three");
+    plan.options = "--max-steps 4 --resume auto";
+    toy_must(choose_and_train, &plan);
+    assert_contains(toy_output, "told: one two three\n");
+    write_text(path, "damaged");
+    plan.options = "--max-steps 5 --resume auto";
+    toy_must(choose_and_train, &plan);
+    assert_contains(toy_output, "choices.txt: strange ones: the fastest ways are found anew");
+    free(path);
+    free(text);
+}
+
 static void read_weights(const char *directory, float weight[CLASSES * FEATURES], float bias[CLASSES]) {
     TensorFile file = open_in(directory, "last/model.safetensors");
     float *weights = floats(&file, "", "head.weight"), *biases = floats(&file, "", "head.bias");
@@ -298,6 +342,7 @@ int main(void) {
         cmocka_unit_test(patience_outlives_a_restart),
         cmocka_unit_test(a_late_best_adds_epochs),
         cmocka_unit_test(added_epochs_outlive_a_restart),
+        cmocka_unit_test(choices_of_the_device_outlive_a_restart),
         cmocka_unit_test(groups_have_rates_of_their_own),
         cmocka_unit_test(decay_can_be_part_of_the_gradients),
         cmocka_unit_test(inference_wants_every_weight),

@@ -254,6 +254,7 @@ static void take_copy(Run *run, int slot) {
 /* Begins to write that copy. No other one may be under way. */
 static void write_copy(Run *run, int slot, const TrainState *state, bool is_best) {
     Training *t = run->t;
+    train_keep_choices(t); /* no checkpoint is without those that made it */
     Tensor parts[] = {t->model->weights, t->m, t->v};
     const float *host[3];
     for (int i = 0; i < 3; i++) host[i] = t->device->host_memory ? parts[i].data : t->staging[slot][i];

@@ -76,6 +76,8 @@ struct Training {
     int64_t patience; /* the run ends after so many validations without a new best; 0: never */
     /* A new best in one of the last two epochs, or in the one before them, adds so many epochs, at most so often. */
     int64_t extension_epochs, most_extensions;
+    /* Where the device's choices are kept, which a run that goes on takes again; NULL: OUTPUT-DIR/choices.txt. */
+    const char *choices;
     const char *step_name, *token_name; /* of log lines: "it", "cells"; NULL: "step", "tokens" */
     void *context;                      /* the program's own, for these functions */
     /* Bytes of weights of which a second copy is kept on the host (see staging); 0: 256 MiB. */
@@ -96,6 +98,7 @@ struct Training {
     StoredTensor *carried;
     int n_carried;
     char *resumed_from;  /* NULL: a fresh start */
+    size_t kept_choices; /* the length of what is in the choices' file */
     ImportReport import; /* of the base checkpoint */
 };
 
@@ -114,6 +117,8 @@ LoaderOptions validation_loader_options(const TrainOptions *options);
 int64_t train_steps(const Training *training, const LoaderOptions *options);
 /* Trains until the last step or a signal; the exit status of the program. */
 int train_run(Training *training);
+/* Writes the device's choices to their file, if it has made new ones. */
+void train_keep_choices(Training *training);
 /* Gives everything back that train_prepare took: another training may follow on the same device. */
 void train_close(Training *training);
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "train/checkpoint_state.h"
 #include "train/log.h"
@@ -297,7 +298,37 @@ static void derive(Training *t) {
         t->device->upload(t->device, model->loss_scale.data, t->state.loss_scale, sizeof t->state.loss_scale);
 }
 
+/* ---- the device's choices ---- */
+
+static char *choices_path(const Training *t) {
+    return t->choices ? xstrdup(t->choices) : path_join(t->options->output_dir, "choices.txt");
+}
+
+void train_keep_choices(Training *t) {
+    char *text = t->device->choices ? t->device->choices(t->device) : NULL, *path = choices_path(t);
+    Error error;
+    if (text && strlen(text) != t->kept_choices) {
+        if (!file_write_atomic(path, text, strlen(text), &error)) die("%s", error.text);
+        t->kept_choices = strlen(text);
+    }
+    free(text);
+    free(path);
+}
+
+/* Of a run that may go on. */
+static void take_choices(Training *t) {
+    char *path = choices_path(t), *text = NULL;
+    size_t size;
+    Error error;
+    if (t->device->choose && !access(path, F_OK) &&
+        (!read_file(path, &text, &size, &error) || !t->device->choose(t->device, text, &error)))
+        warn("%s: %s: the fastest ways are found anew, and the last bits of results may be others", path, error.text);
+    free(text);
+    free(path);
+}
+
 void train_prepare(Training *t) {
+    if (t->options->resume) take_choices(t);
     allocate(t);
     t->resumed_from = t->options->resume ? checkpoint_resolve(t->options->output_dir, t->options->resume) : NULL;
     if (t->resumed_from) {

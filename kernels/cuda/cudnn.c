@@ -15,7 +15,7 @@ static const double NEARLY_THE_SAME = 0.02;
 /* Of the time of those before it, that a way may take. */
 static const float CLEARLY_FASTER = 0.95f;
 
-/* What products have in common that can be done in the same way. All fields count: no padding. */
+/* What products have in common that can be done in the same way. All bytes count: no padding, whole words. */
 typedef struct {
     int64_t samples, in, out;
     Convolution c;
@@ -323,6 +323,56 @@ static Choice *find(Cudnn *cudnn, Device *device, const Problem *m, const ConvPr
     *made = (Choice){key, choose(cudnn, device, m, p)};
     return made;
 }
+
+/* ---- choices of an earlier run ---- */
+
+enum { KEY_WORDS = sizeof(Key) / 4, LINE = 12 * (KEY_WORDS + 3) };
+
+/* The library's name, and a line a choice: the key's words, the algorithm, its workspace. */
+char *cudnn_choices(const Device *device) {
+    const Cudnn *cudnn = library_of(device);
+    if (!cudnn || !cudnn->handle || !cudnn->count) return NULL;
+    size_t size = DESCRIPTION + (size_t)cudnn->count * LINE;
+    char *text = xmalloc(size), *at = text + snprintf(text, size, "%s\n", cudnn->description);
+    for (int i = 0; i < cudnn->count; i++) {
+        const Choice *c = &cudnn->choices[i];
+        int32_t words[KEY_WORDS];
+        memcpy(words, &c->key, sizeof words);
+        for (int k = 0; k < KEY_WORDS; k++) at += sprintf(at, "%d ", words[k]);
+        at += sprintf(at, "%d %zu\n", c->way.algorithm, c->way.workspace);
+    }
+    return text;
+}
+
+/* The next choice of a text, and where it ends; NULL: it is none. */
+static const char *read_choice(const char *text, Choice *choice) {
+    int32_t words[KEY_WORDS];
+    int used = 0;
+    for (int k = 0; k < KEY_WORDS; k++, text += used)
+        if (sscanf(text, "%d%n", &words[k], &used) != 1) return NULL;
+    memcpy(&choice->key, words, sizeof words);
+    if (sscanf(text, "%d %zu%n", &choice->way.algorithm, &choice->way.workspace, &used) != 2) return NULL;
+    return text[used] == '\n' ? text + used + 1 : NULL;
+}
+
+bool cudnn_choose(Device *device, const char *text, Error *error) {
+    Cudnn *cudnn = library_of(device);
+    size_t length = strcspn(text, "\n");
+    const char *here = cudnn_description(device), *at = text + length;
+    if (!cudnn || !cudnn->handle || strlen(here) != length || strncmp(here, text, length) != 0)
+        return error_set(error, "they are of %.*s; here it is %s", (int)length, text, here);
+    for (at += *at == '\n'; *at;) {
+        Choice choice;
+        bool known = false;
+        at = read_choice(at, &choice);
+        if (!at) return error_set(error, "a line is no choice of this program's");
+        for (int i = 0; i < cudnn->count; i++) known |= !memcmp(&cudnn->choices[i].key, &choice.key, sizeof choice.key);
+        if (!known && cudnn->count < CHOICES) cudnn->choices[cudnn->count++] = choice;
+    }
+    return true;
+}
+
+/* ---- the product ---- */
 
 /* Asks for the scratch that any of the library's ways wants. */
 static void measure(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p) {

@@ -289,6 +289,11 @@ static const char *cuda_convolutions(Device *device) {
     return cudnn_description(device);
 }
 
+static bool cuda_choose(Device *device, const char *text, Error *error) {
+    conv3d_prepare(device);
+    return cudnn_choose(device, text, error);
+}
+
 #define OP_ENTRY(op) .op = cuda_##op,
 static const DeviceOps cuda_operations = {FOR_EACH_OP(OP_ENTRY)};
 
@@ -363,6 +368,8 @@ Device *cuda_device_open(int index) {
                        .repeat = cuda_repeat,
                        .forget = cuda_forget,
                        .convolutions = cuda_convolutions,
+                       .choices = cudnn_choices,
+                       .choose = cuda_choose,
                        .allocate_host = cuda_allocate_host,
                        .release_host = cuda_release_host,
                        .close = cuda_close,

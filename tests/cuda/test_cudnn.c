@@ -416,6 +416,33 @@ static void the_fastest_way_is_taken_and_remembered(void **state) {
     close_library();
 }
 
+static void a_run_that_goes_on_takes_the_ways_of_before(void **state) {
+    (void)state;
+    Error error;
+    open_library(DTYPE_F32);
+    assert_null(cudnn_choices(rig.cuda));
+    ways[1].milliseconds = 11;
+    check(DTYPE_F32, 2, 8, 16, false, strided);
+    char *text = cudnn_choices(rig.cuda), *other = xformat("%s12 no choice\n", text);
+    close_library();
+    open_library(DTYPE_F32); /* in which all ways are faster than ours */
+    assert_true(cudnn_choose(rig.cuda, text, &error));
+    assert_int_equal(check(DTYPE_F32, 2, 8, 16, false, strided), 1);
+    assert_int_equal(counts.last_algorithm, CONV_FORWARD_GEMM);
+    char *again = cudnn_choices(rig.cuda);
+    assert_string_equal(again, text);
+    assert_int_equal(check(DTYPE_F32, 3, 8, 16, false, strided), FIRST_RUNS); /* of others nothing was said */
+    assert_false(cudnn_choose(rig.cuda, other, &error));
+    assert_string_equal(error.text, "a line is no choice of this program's");
+    other[strlen("cuDNN 9.19.")] = '9';
+    assert_false(cudnn_choose(rig.cuda, other, &error));
+    assert_string_equal(error.text, "they are of cuDNN 9.19.9; here it is cuDNN 9.19.2");
+    close_library();
+    free(text);
+    free(other);
+    free(again);
+}
+
 static void a_way_that_is_hardly_faster_is_not_taken(void **state) {
     (void)state;
     open_library(DTYPE_F32);
@@ -602,6 +629,7 @@ int main(void) {
         cmocka_unit_test(products_are_described_as_they_are),
         cmocka_unit_test(numbers_are_rounded_as_the_device_may),
         cmocka_unit_test(the_fastest_way_is_taken_and_remembered),
+        cmocka_unit_test(a_run_that_goes_on_takes_the_ways_of_before),
         cmocka_unit_test(a_way_that_is_hardly_faster_is_not_taken),
         cmocka_unit_test(what_the_library_does_not_want_is_ours),
         cmocka_unit_test(what_is_not_for_the_library_is_ours),
