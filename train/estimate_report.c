@@ -89,9 +89,9 @@ static void print_time(const Training *t, const RunWork *w, const RunTime *r) {
            milliseconds(s->seconds, text[0]), bound_names[s->bound], milliseconds(s->parts[BY_COMPUTE], text[1]),
            milliseconds(s->parts[BY_MEMORY], text[2]), milliseconds(s->parts[BY_LAUNCHES], text[3]),
            milliseconds(s->copy, text[4]), milliseconds(s->loader, text[5]));
-    printf("[Time] %.3g tokens/s, %.3g TFLOP/s, %s %.1f %% of %.4g TFLOP/s (%s)\n", w->step.tokens / s->seconds,
-           s->flops / s->seconds * 1e-12, utilisation(t), 100 * s->mfu, estimate_peak(&r->machine) * 1e-12,
-           type_text(&r->machine));
+    printf("[Time] %.3g %s/s, %.3g TFLOP/s, %s %.1f %% of %.4g TFLOP/s (%s)\n", w->step.tokens / s->seconds,
+           t->token_name ? t->token_name : "tokens", s->flops / s->seconds * 1e-12, utilisation(t), 100 * s->mfu,
+           estimate_peak(&r->machine) * 1e-12, type_text(&r->machine));
     if (!w->steps) {
         printf("[Time] no data says how many steps there are: give the data, or --max-steps\n");
         return;
