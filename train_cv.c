@@ -229,6 +229,7 @@ static Training training_of(const Fold *f, Model *model, Judge *by) {
                       .typical = f->data->made_up,
                       .largest_batch = flim_largest_batch,
                       .drop_last = drops_last(f),
+                      .least_batch = 2,
                       .coupled_decay = true,
                       .learning_rate = rate_of_epoch,
                       .monitor = -1,

@@ -60,8 +60,9 @@ struct Training {
     int n_import_only;
     const AbsorbedBias *absorbed; /* biases of the reference's that the model does without; see ImportRules */
     int n_absorbed;
-    bool coupled_decay; /* weight decay is part of the gradients: Adam with an L2 term, not AdamW */
-    bool drop_last;     /* only micro-batches of --batch-size samples are trained on */
+    bool coupled_decay;  /* weight decay is part of the gradients: Adam with an L2 term, not AdamW */
+    bool drop_last;      /* only micro-batches of --batch-size samples are trained on */
+    int64_t least_batch; /* samples of the smallest micro-batch that is ever trained on; 0: 1 */
     /* The rate of a group of parameters in a step; epoch: of the step's first micro-batch. NULL: --learning-rate by
      * schedule_cosine for all. */
     double (*learning_rate)(const Training *training, int group, int64_t step, int64_t epoch);

@@ -39,11 +39,13 @@ static Batch largest_batch(const Training *t, const Dataset *dataset, int64_t ba
     return batch;
 }
 
+static int64_t least_batch(const Training *t) { return t->least_batch ? t->least_batch : 1; }
+
 /* Scratch memory is not largest where the batch is: fewer sequences, as at the end of an epoch, are divided into more
  * parts that work at the same time. So smaller batches are asked too, down from where the parts are few. */
 static size_t most_scratch(Training *t, const TrainOptions *o, DType half, size_t most) {
     enum { FEW = 32 };
-    for (int64_t n = o->batch_size && o->batch_size <= FEW ? o->batch_size - 1 : FEW; n > 0; n--) {
+    for (int64_t n = o->batch_size && o->batch_size <= FEW ? o->batch_size - 1 : FEW; n >= least_batch(t); n--) {
         Batch batch = largest_batch(t, t->train, n, o->token_budget);
         MemoryPlan plan = memory_plan(t->model, t->device, half, &batch, NULL, o->grad_checkpointing);
         if (plan.scratch > most) most = plan.scratch;
@@ -88,7 +90,8 @@ MemoryPlan train_plan(Training *t) { return plan_for(t, t->options, half_type(t)
 
 bool train_smallest_change(Training *t, size_t available, char text[SMALLEST_CHANGE]) {
     const TrainOptions *o = t->options;
-    int64_t whole = o->token_budget ? o->token_budget : o->batch_size, size = 0, too_many = whole; /* 0: nothing fits */
+    int64_t whole = o->token_budget ? o->token_budget : o->batch_size, least = o->token_budget ? 1 : least_batch(t);
+    int64_t size = least - 1, too_many = whole; /* less than the least: nothing fits */
     if (!o->grad_checkpointing) {
         MemoryPlan less = plan_with(t, whole, true);
         snprintf(text, SMALLEST_CHANGE, "--grad-checkpointing");
@@ -102,7 +105,7 @@ bool train_smallest_change(Training *t, size_t available, char text[SMALLEST_CHA
         else
             too_many = middle;
     }
-    if (!size) return false;
+    if (size < least) return false;
     int n = snprintf(text, SMALLEST_CHANGE, "%s %lld -g %lld", o->token_budget ? "--token-budget" : "-b",
                      (long long)size, (long long)((whole * o->grad_accumulation + size - 1) / size));
     if (!o->token_budget && o->val_batch_size != 2 * o->batch_size && o->val_batch_size > 2 * size)
