@@ -175,9 +175,8 @@ static double rate_of_epoch(const Training *t, int group, int64_t step, int64_t 
 
 /* ---- what makes an epoch the best ---- */
 
-enum { AUROC, F1, BALANCED_ACCURACY, NLL, ACCURACY, PRECISION, RECALL, JUDGED };
-static const char *const judged_names[JUDGED] = {"auroc",     "f1",    "balanced_accuracy", "nll", "accuracy",
-                                                 "precision", "recall"};
+enum { AUROC, F1, BALANCED_ACCURACY, PRECISION, RECALL, JUDGED };
+static const char *const judged_names[JUDGED] = {"auroc", "f1", "balanced_accuracy", "precision", "recall"};
 
 typedef struct {
     const Fold *fold;

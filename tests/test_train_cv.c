@@ -33,7 +33,8 @@ static int cv(const char *format, ...) {
     } while (0)
 
 /* Three donors' cells, with a decay that tells the classes apart, and a small network. */
-static const char *const toy = "--threads 2 --channels 8,8,8 -b 8 --epochs 2 --learning-rate 1e-3 --shift 2";
+static const char *const toy = "--threads 2 --channels 8,8,8 -b 8 --epochs 2 --extension-epochs 1 --extensions 1 "
+                               "--learning-rate 1e-3 --shift 2";
 
 static void make_toy(void) {
     FlimSynthetic wanted = {.cells = 96, .donors = 3, .shape = {32, 7, 7}, .photons = 1, .separation = 2, .seed = 5};
@@ -223,6 +224,34 @@ static void it_learns(void **state) {
     free(fold);
 }
 
+/* F1 is the harmonic mean of precision and recall, and each name stands in a record once: the last one would win. */
+static void logged_scores_are_what_their_names_say(void **state) {
+    (void)state;
+    enum { MOST = 8, NAMES = 6 };
+    static const char *const names[NAMES] = {"val/precision",         "val/recall",  "val/f1", "val/auroc",
+                                             "val/balanced_accuracy", "val/accuracy"};
+    double values[NAMES][MOST];
+    char *fold = path_join(whole_run(), "fold_D1"), *log = text_in(fold, "log.jsonl"), key[64];
+    int n = 0;
+    for (int k = 0; k < NAMES; k++) {
+        n = logged(fold, "val", names[k], values[k], MOST);
+        assert_in_range(n, 2, 3); /* epochs, and the one that may be added */
+        int times = 0;
+        snprintf(key, sizeof key, "\"%s\"", names[k]);
+        for (const char *at = log; (at = strstr(at, key)); at++) times++;
+        assert_int_equal(times, n);
+    }
+    double largest = 0;
+    for (int i = 0; i < n; i++) {
+        double precision = values[0][i], recall = values[1][i], sum = precision + recall;
+        assert_near(values[2][i], sum > 0 ? 2 * precision * recall / sum : 0, 1e-6);
+        largest = fmax(largest, values[2][i]);
+    }
+    assert_true(largest > 0);
+    free(fold);
+    free(log);
+}
+
 static void folds_that_are_done_are_not_done_again(void **state) {
     (void)state;
     const char *run = whole_run();
@@ -346,6 +375,7 @@ static void estimates_need_neither_gpu_nor_data(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor),
+        cmocka_unit_test(logged_scores_are_what_their_names_say),
         cmocka_unit_test(folds_that_are_done_are_not_done_again),
         cmocka_unit_test(a_run_that_is_stopped_goes_on),
         cmocka_unit_test(the_same_command_gives_the_same_bits_whatever_the_workers),
