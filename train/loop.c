@@ -63,6 +63,7 @@ typedef struct {
     int64_t step_epoch; /* of the last step's first micro-batch */
     bool epoch_ended;   /* in the last step */
     int64_t first_step, saved_step, allocations_at_first_step, allocations_at_last_step;
+    int64_t allocations_of_judge; /* it frees them again; a step does without any */
     bool save_failed;
     TrainState waiting; /* of a best checkpoint that waits in the other staging memory than `slot` */
     bool is_waiting;
@@ -525,7 +526,10 @@ static double judge(Run *run, const double *means, double objective, double *val
     Training *t = run->t;
     if (!t->judge) return t->monitor < 0 ? objective : means[t->monitor];
     t->device->download(t->device, run->host_outputs, run->outputs.data, tensor_bytes(run->outputs));
-    return t->judge(t, run->host_outputs, run->outputs.dims[0], values);
+    int64_t before = allocation_count();
+    double decisive = t->judge(t, run->host_outputs, run->outputs.dims[0], values);
+    run->allocations_of_judge += allocation_count() - before;
+    return decisive;
 }
 
 /* After a new best: a run that still gets better near its end gets more epochs. */
@@ -748,7 +752,7 @@ int train_run(Training *t) {
             go_on = false;
             log_train(&run, true); /* what has not been told yet */
         }
-        run.allocations_at_last_step = allocation_count() + t->device->allocation_calls;
+        run.allocations_at_last_step = allocation_count() + t->device->allocation_calls - run.allocations_of_judge;
         if (step == run.first_step + 1) run.allocations_at_first_step = run.allocations_at_last_step;
         if (keep)
             save(&run, best);
