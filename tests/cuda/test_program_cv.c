@@ -34,13 +34,15 @@ static double last_in_fold(const char *run, const char *kind, const char *key) {
 
 /* ---- what it learns ---- */
 
-/* Losses behind three steps of Adam, which divides gradients that are hardly above rounding by themselves: PyTorch's
- * own weights are then 6e-4 off in f32 (make_golden_flim.py). In 16 bits activations are rounded by 2^-9 (bf16), dozens
- * of them one behind the other, and a norm over a few cells passes that on. */
+/* What rounding may do was measured on the cpu, with the weights at the start changed by a factor of 1 +- e each, at
+ * random: by e = 1e-7, as f32 rounds, losses of the third step and gradients' norms move by up to 2.4e-6 of themselves,
+ * and sums in another order are some tens of roundings apart. By e = 2^-9, as bf16 rounds, by up to 5e-3 and 0.14, for
+ * Adam divides gradients that are near 0 by themselves, and of two frames of a pool the other may be the larger; here
+ * activations and gradients are rounded too: a factor of two to four. In float16, 2^-12, it is 3e-3 and 0.11. */
 static const struct {
     const char *capability, *options;
-    double tolerance;
-} cards[] = {{NULL, "--no-tf32", 1e-3}, {NULL, "--amp", 0.05}, {"75", "--amp", 0.05}};
+    double of_loss, of_gradients;
+} cards[] = {{NULL, "--no-tf32", 1e-4, 1e-4}, {NULL, "--amp", 0.02, 0.3}, {"75", "--amp", 0.02, 0.3}};
 
 static void it_learns_what_the_cpu_learns(void **state) {
     (void)state;
@@ -55,7 +57,7 @@ static void it_learns_what_the_cpu_learns(void **state) {
             double want = last_in_fold(cpu, values[v][0], values[v][1]),
                    got = last_in_fold(run, values[v][0], values[v][1]);
             print_message("%s %s: %.6f, on the cpu %.6f\n", with, values[v][1], got, want);
-            assert_true(fabs(got / want - 1) <= cards[i].tolerance * (v == 1 ? 4 : 1)); /* gradients: of all of it */
+            assert_true(fabs(got / want - 1) <= (v == 1 ? cards[i].of_gradients : cards[i].of_loss));
         }
         free(with);
         free(run);
