@@ -108,8 +108,6 @@ typedef struct {
     const char *choices; /* the device's: of all folds */
 } Fold;
 
-static int views_of(const CvRun *o) { return o->tta ? FLIM_VIEWS : 1; }
-
 static void open_split(Fold *f) {
     const CvRun *o = f->o;
     const FlimColumns *columns = &f->data->columns;
@@ -122,8 +120,9 @@ static void open_split(Fold *f) {
         FlimIds all = {xmalloc((size_t)f->data->cells.n * sizeof *all.at), f->data->cells.n};
         for (int64_t i = 0; i < all.n; i++) all.at[i] = (int32_t)i;
         f->split.roles[FLIM_TRAIN] = all;
-    } else if (!flim_split_of(columns, f->fold, filtered ? &f->filter : NULL, &f->split, &error) ||
-               !flim_split_check(columns, &f->split, &error))
+    } else if (!flim_split_of(columns, f->fold, filtered ? &f->filter : NULL, &f->split, &error))
+        die("%s", error.text);
+    else if (!flim_split_check(columns, &f->split, &error))
         die("fold %s: %s", f->fold->name, error.text);
     f->sampler = flim_sampler_new(columns, &f->split.roles[FLIM_TRAIN], !strcmp(o->sampler, "strata"));
 }
@@ -290,9 +289,13 @@ static void log_look(const Fold *f, const char *weights, const char *revision) {
     }
     free(line);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-    fprintf(file, "{\"time\": \"%s\", \"fold\": \"%s\", \"weights\": \"%s\", \"revision\": \"%s\"}\n", when,
-            f->fold->name, weights, revision);
+    json_t *look = json_pack("{s:s, s:s, s:s, s:s, s:s?}", "time", when, "fold", f->fold->name, "weights", weights,
+                             "revision", revision, "base_checkpoint", f->o->train.base_checkpoint);
+    char *text = json_dumps(look, 0);
+    fprintf(file, "%s\n", text);
     if (fclose(file)) die("%s: cannot be written", path);
+    json_decref(look);
+    free(text);
     if (before)
         printf("[Test] fold %s has been tested %lld times before (%s): settings that were chosen since then have seen "
                "its test donor\n",
@@ -302,7 +305,7 @@ static void log_look(const Fold *f, const char *weights, const char *revision) {
 }
 
 /* What the best weights say of the cells of both roles. */
-static void ask(Fold *f, const char *weights, const char *revision, const FlimIds *ids) {
+static void ask(Fold *f, const char *weights, const char *name, const char *revision, const FlimIds *ids) {
     CvRun with = *f->o;
     Judge by = judge_of(f);
     Model *model = flim_open(&f->config);
@@ -312,20 +315,20 @@ static void ask(Fold *f, const char *weights, const char *revision, const FlimId
     t.train = t.validation = NULL;
     t.judge = NULL;
     for (int role = 0; role < CV_SAID; role++) {
-        Dataset *dataset = open_dataset(f, role == CV_VAL ? FLIM_VAL : FLIM_TEST, views_of(f->o));
+        Dataset *dataset = open_dataset(f, role == CV_VAL ? FLIM_VAL : FLIM_TEST, FLIM_VIEWS);
         if (role == CV_VAL) {
             t.train = dataset;
             train_prepare_inference(&t);
         } else {
-            log_look(f, weights, revision);
+            log_look(f, name, revision);
         }
         float *logits = xmalloc((size_t)dataset->n_samples * sizeof *logits);
         double start = seconds_now();
         train_outputs(&t, dataset, logits);
         double seconds = seconds_now() - start;
         printf("[Eval] %lld %s cells, %d views each, in %.2f s: %.0f cells/s\n", (long long)ids[role].n,
-               role == CV_VAL ? "validation" : "test", views_of(f->o), seconds, (double)dataset->n_samples / seconds);
-        f->said[role] = cv_said_of(&ids[role], views_of(f->o), logits);
+               role == CV_VAL ? "validation" : "test", FLIM_VIEWS, seconds, (double)dataset->n_samples / seconds);
+        f->said[role] = cv_said_of(&ids[role], logits);
         if (role == CV_TEST) t.train->close(t.train);
         if (role == CV_TEST) dataset->close(dataset);
     }
@@ -341,8 +344,15 @@ static double metric_of(const TrainState *state, const char *name) {
     return NAN;
 }
 
-/* The best weights for the reference's own program, under the name and with the values that it gives them. */
-static void export(const Fold *f, const char *weights, const TrainState *state) {
+static char *export_path(const Fold *f) {
+    char *parent = path_directory(f->o->train.output_dir);
+    char *path = xformat("%s/best_model_fold_%s.pth", parent, f->fold->name);
+    free(parent);
+    return path;
+}
+
+/* The best weights for the reference's own program, with the values that it puts beside them. */
+static void export(const Fold *f, const char *weights, const TrainState *state, const char *path) {
     static const char *const values[][2] = {
         {"train_loss", "train/loss"}, {"val_loss", "val/loss"},           {"train_acc", "train/accuracy"},
         {"val_acc", "val/accuracy"},  {"val_precision", "val/precision"}, {"val_recall", "val/recall"},
@@ -356,7 +366,8 @@ static void export(const Fold *f, const char *weights, const TrainState *state) 
     all[METRICS] = (PthValue){.name = "epoch", .number = (double)f->best_epoch, .whole = true};
     all[METRICS + 1] = (PthValue){.name = "fold", .text = f->fold->name};
     Model *model = flim_open(&f->config);
-    Training t = {.options = &o->train};
+    Judge by = judge_of(f);
+    Training t = training_of(f, model, &by);
     PthExport what = {.table = &model->params,
                       .adamw = train_adamw(&t),
                       .initial_rate = o->train.learning_rate,
@@ -366,12 +377,8 @@ static void export(const Fold *f, const char *weights, const TrainState *state) 
                       .values = all,
                       .n_values = METRICS + 2};
     what.adamw.learning_rate = (float)rate_of_epoch(&t, 0, state->step, state->epoch + 1);
-    char *parent = path_directory(o->train.output_dir);
-    char *path = xformat("%s/best_model_fold_%s.pth", parent, f->fold->name);
     if (!pth_export_checkpoint(path, weights, what, &error)) die("%s", error.text);
     printf("[Fold %s] best weights for PyTorch: %s\n", f->fold->name, path);
-    free(path);
-    free(parent);
     model->close(model);
 }
 
@@ -384,13 +391,17 @@ static void test_fold(Fold *f) {
     if (!weights) die("%s has no best weights", directory);
     if (!state_read(weights, &state, &error)) die("%s: %s", weights, error.text);
     f->best_epoch = (int)state.epoch + 1;
-    if (cv_said_read(directory, weights, ids, views_of(f->o), f->said)) {
+    char *name = cv_weights_name(weights), *exported = export_path(f);
+    if (cv_said_read(directory, name, ids, f->said)) {
         printf("[Fold %s] done before: %s\n", f->fold->name, weights);
+        if (access(exported, F_OK) != 0) export(f, weights, &state, exported);
     } else {
-        ask(f, weights, state.revision, ids);
-        if (!cv_said_write(directory, weights, f->said, &error)) die("%s", error.text);
-        export(f, weights, &state);
+        export(f, weights, &state, exported);
+        ask(f, weights, name, state.revision, ids);
+        if (!cv_said_write(directory, name, f->said, &error)) die("%s", error.text);
     }
+    free(name);
+    free(exported);
     free(state.options_json);
     free(weights);
     for (int role = 0; role < CV_SAID && strcmp(f->o->filter, "off") != 0; role++) {
@@ -409,26 +420,36 @@ static void add_value(double **values, int *n, int at, double value) {
     if (*n == at) ++*n;
 }
 
-/* A record a validation, and the last of training before it; in a run that was resumed, later ones replace earlier. */
+/* The number of a record; NAN: it has none of this name. */
+static double number_in(const json_t *record, const char *name) {
+    const json_t *value = json_object_get(record, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* What validations measured, and the mean over the steps before each of what training did. In a run that was resumed
+ * later records replace earlier ones. */
 static void read_curves(Fold *f) {
     static const char *const names[4] = {"train/loss", "val/loss", "train/accuracy", "val/accuracy"};
     char *path = path_join(f->o->train.output_dir, "log.jsonl"), *line = NULL;
     size_t capacity = 0;
-    double last[2] = {NAN, NAN};
+    double sums[2] = {0}, steps = 0, before = 0;
     int n[4] = {0}, epoch = 0;
     FILE *file = fopen(path, "r");
     while (file && getline(&line, &capacity, file) > 0) {
         json_t *record = json_loads(line, 0, NULL);
-        for (int i = 0; i < 2; i++) {
-            const json_t *value = json_object_get(record, names[2 * i]);
-            if (json_is_number(value)) last[i] = json_number_value(value);
+        double step = number_in(record, "step");
+        if (!isnan(number_in(record, names[0]))) {
+            double more = step > before ? step - before : 0;
+            for (int i = 0; i < 2; i++) sums[i] += more * number_in(record, names[2 * i]);
+            steps += more;
+            before = step;
+            epoch = (int)number_in(record, "train/epoch");
         }
-        const json_t *at = json_object_get(record, "train/epoch");
-        if (json_is_number(at)) epoch = (int)json_number_value(at);
-        if (json_is_number(json_object_get(record, names[1])))
+        if (!isnan(number_in(record, names[1]))) {
             for (int i = 0; i < 4; i++)
-                add_value(&f->curves[i], &n[i], epoch,
-                          i % 2 ? json_number_value(json_object_get(record, names[i])) : last[i / 2]);
+                add_value(&f->curves[i], &n[i], epoch, i % 2 ? number_in(record, names[i]) : sums[i / 2] / steps);
+            sums[0] = sums[1] = steps = 0;
+        }
         json_decref(record);
     }
     f->epochs = n[1];
@@ -456,8 +477,12 @@ static BinaryCells cells_of(const Data *data) {
 
 static BinaryPredictions predictions_of(const Fold *f, int role) {
     const CvSaid *s = &f->said[role];
-    return (BinaryPredictions){
-        .n = s->n, .ids = s->ids, .logits = s->first, .n_views = s->views, .views = s->p, .kept = f->kept[role]};
+    return (BinaryPredictions){.n = s->n,
+                               .ids = s->ids,
+                               .logits = s->first,
+                               .n_views = f->o->tta ? FLIM_VIEWS : 0,
+                               .views = f->o->tta ? s->p : NULL,
+                               .kept = f->kept[role]};
 }
 
 static BinaryFold report_of(const Fold *f, const BinaryCells *cells, json_t *hyperparameters) {
@@ -505,6 +530,37 @@ static void check_folds(const CvRun *o, const FlimFolds *folds) {
     }
 }
 
+/* Cells of a role whose counts are those of a cell that is trained on. */
+static int64_t copies_of_training(const Fold *f, int role) {
+    const FlimCells *c = &f->data->cells;
+    const FlimIds *train = &f->split.roles[FLIM_TRAIN], *ids = &f->split.roles[role];
+    char *trained = xcalloc((size_t)c->n, 1);
+    int64_t copies = 0;
+    for (int64_t i = 0; i < train->n; i++) trained[c->same_as[train->at[i]]] = 1;
+    for (int64_t i = 0; i < ids->n; i++) copies += trained[c->same_as[ids->at[i]]];
+    free(trained);
+    return copies;
+}
+
+/* What would end a fold is told before the first one takes its hours. */
+static void check_fold(const Fold *f) {
+    const FlimIds *train = &f->split.roles[FLIM_TRAIN], *val = &f->split.roles[FLIM_VAL];
+    double active = flim_prior_natural(&f->data->columns, val);
+    if (train->n < f->o->train.batch_size)
+        die("fold %s: %lld cells to train on are fewer than -b %lld", f->fold->name, (long long)train->n,
+            (long long)f->o->train.batch_size);
+    if (!(active > 0 && active < 1))
+        die("fold %s: all cells to validate on are %s, so that no epoch can be told to be the best and no threshold be "
+            "chosen; give other donors (--protocol split), or leave the fold out (--folds)",
+            f->fold->name, FLIM_CLASS_NAMES[active > 0]);
+    for (int role = FLIM_VAL; role <= FLIM_TEST; role++) {
+        int64_t copies = copies_of_training(f, role);
+        if (copies)
+            warn("fold %s: %lld %s cells have the very counts of cells that are trained on: its scores flatter",
+                 f->fold->name, (long long)copies, FLIM_ROLE_NAMES[role]);
+    }
+}
+
 static void open_fold(Fold *f) {
     open_split(f);
     f->config = f->o->model;
@@ -512,7 +568,7 @@ static void open_fold(Fold *f) {
     f->config.side = f->data->cells.shape.H;
     f->train = open_dataset(f, FLIM_TRAIN, 1);
     if (f->split.roles[FLIM_VAL].n) f->validation = open_dataset(f, FLIM_VAL, 1);
-    if (!f->data->made_up) print_fold(f);
+    if (!f->data->made_up) check_fold(f);
 }
 
 static void close_fold(Fold *f) {
@@ -529,11 +585,10 @@ static void close_fold(Fold *f) {
 
 /* The longest fold in full, and the sum of all, in which no test is. */
 static void estimate(const CvRun *o, Fold *folds, int n) {
-    Training all[64];
-    Judge by[64];
+    Training *all = xcalloc((size_t)n, sizeof *all);
+    Judge *by = xcalloc((size_t)n, sizeof *by);
     int longest = 0, n_cards = 1;
     char text[32];
-    if (n > 64) die("--estimate and --dry-run are for at most 64 folds; name some with --folds");
     for (int i = 0; i < n; i++) {
         by[i] = judge_of(&folds[i]);
         all[i] = training_of(&folds[i], flim_open(&folds[i].config), &by[i]);
@@ -553,11 +608,14 @@ static void estimate(const CvRun *o, Fold *folds, int n) {
         printf("\n");
     }
     for (int i = 0; i < n; i++) all[i].model->close(all[i].model);
+    free(all);
+    free(by);
 }
 
 /* Trains a fold, tests it, and reports on it. False: stopped. */
 static bool do_fold(Fold *f, const BinaryCells *cells, json_t *hyperparameters, const char *directory) {
     Error error;
+    print_fold(f);
     if (!train_fold(f)) return false;
     test_fold(f);
     read_curves(f);
@@ -599,15 +657,19 @@ static int run(CvRun *o) {
     bool go_on = true, planning = o->train.estimate || o->train.dry_run;
     check_folds(o, all);
     if (!planning) print_device(o);
-    for (int i = 0; i < all->n && go_on; i++) {
+    for (int i = 0; i < all->n; i++) {
         if (!is_wanted(o, &all->folds[i])) continue;
         with[n] = *o;
         with[n].train.output_dir = xformat("%s/fold_%s", o->train.output_dir, all->folds[i].name);
         folds[n] = (Fold){.o = &with[n], .data = &data, .fold = &all->folds[i], .choices = choices};
-        open_fold(&folds[n]);
-        if (!planning) go_on = do_fold(&folds[n], &cells, hyperparameters, o->train.output_dir);
-        n++;
+        open_fold(&folds[n++]);
     }
+    if (o->train.debug_dump && n > 1) die_usage("--debug-dump is for one fold: name it with --folds");
+    if (o->train.base_checkpoint && !planning)
+        printf("[Run] every fold begins from %s: the test of a donor that it has seen is worth nothing\n",
+               o->train.base_checkpoint);
+    for (int i = 0; i < n && go_on && !planning; i++)
+        go_on = do_fold(&folds[i], &cells, hyperparameters, o->train.output_dir);
     if (planning) estimate(o, folds, n);
     if (go_on && !planning) report_all(folds, n, &cells, hyperparameters, o->train.output_dir);
     if (!go_on) printf("[Run] stopped by signal %d; the same command with --resume auto goes on\n", stop_signal());

@@ -28,23 +28,24 @@ int cv_option_rows(CvRun *o, Option *rows);
 /* Replaces 0 by its value, applies --compat to what is not given, and refuses what makes no sense. */
 void cv_options_resolve(CvRun *o, Option *rows, int n);
 
-/* What the best weights of a fold said of its cells, so that a fold that is done need not be asked again: and a test
- * donor is looked at as seldom as can be. */
+/* What the best weights of a fold said of its cells, in all views, so that a fold that is done need not be asked again:
+ * a test donor is looked at as seldom as can be. */
 typedef struct {
     int64_t n;     /* cells */
-    int views;     /* of each */
-    float *logits; /* [n, views] */
+    float *logits; /* [n, FLIM_VIEWS], the cell as it is first */
     int32_t *ids;  /* [n] */
     double *first; /* [n] logits of the cell as it is */
-    double *p;     /* [n, views] probabilities */
+    double *p;     /* [n, FLIM_VIEWS] probabilities */
 } CvSaid;
 enum { CV_VAL, CV_TEST, CV_SAID };
 
-/* From DIRECTORY/said.safetensors, if it is of these weights and these cells. */
-bool cv_said_read(const char *directory, const char *weights, const FlimIds *ids, int views, CvSaid said[CV_SAID]);
+/* From DIRECTORY/said.safetensors, if it is of these weights (cv_weights_name) and these cells. */
+bool cv_said_read(const char *directory, const char *weights, const FlimIds *ids, CvSaid said[CV_SAID]);
 bool cv_said_write(const char *directory, const char *weights, const CvSaid said[CV_SAID], Error *error);
 /* Of these cells' logits, which are taken over. */
-CvSaid cv_said_of(const FlimIds *ids, int views, float *logits);
+CvSaid cv_said_of(const FlimIds *ids, float *logits);
 void cv_said_free(CvSaid *said);
+/* A checkpoint's name and the hash of its weights, wherever it lies. free() */
+char *cv_weights_name(const char *checkpoint);
 
 #endif

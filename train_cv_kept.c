@@ -8,10 +8,9 @@
 
 static const char *const names[CV_SAID][2] = {{"val.cells", "val.logits"}, {"test.cells", "test.logits"}};
 
-CvSaid cv_said_of(const FlimIds *ids, int views, float *logits) {
-    size_t n = (size_t)ids->n, each = (size_t)views;
+CvSaid cv_said_of(const FlimIds *ids, float *logits) {
+    size_t n = (size_t)ids->n, each = FLIM_VIEWS;
     CvSaid said = {.n = ids->n,
-                   .views = views,
                    .logits = logits,
                    .ids = xmalloc((n + 1) * sizeof *said.ids),
                    .first = xmalloc((n + 1) * sizeof *said.first),
@@ -29,13 +28,25 @@ void cv_said_free(CvSaid *said) {
     free(said->p);
 }
 
+char *cv_weights_name(const char *checkpoint) {
+    char *path = path_join(checkpoint, "model.safetensors"), *bytes;
+    const char *name = strrchr(checkpoint, '/') ? strrchr(checkpoint, '/') + 1 : checkpoint;
+    size_t size;
+    Error error;
+    if (!read_file(path, &bytes, &size, &error)) die("%s", error.text);
+    char *text = xformat("%s %016llx", name, (unsigned long long)hash_bytes(HASH_START, bytes, size));
+    free(bytes);
+    free(path);
+    return text;
+}
+
 static char *path_of(const char *directory) { return path_join(directory, "said.safetensors"); }
 
 /* What was said of these very cells; NULL: something else is there. */
-static float *read_logits(const TensorFile *file, int role, const FlimIds *ids, int views) {
+static float *read_logits(const TensorFile *file, int role, const FlimIds *ids) {
     const StoredTensor *cells = tensor_file_find(file, names[role][0]);
     const StoredTensor *logits = tensor_file_find(file, names[role][1]);
-    size_t bytes = (size_t)ids->n * (size_t)views * sizeof(float);
+    size_t bytes = (size_t)ids->n * FLIM_VIEWS * sizeof(float);
     if (!cells || !logits || cells->bytes != (size_t)ids->n * sizeof(int32_t) || logits->bytes != bytes ||
         strcmp(cells->dtype, "I32") != 0 || strcmp(logits->dtype, "F32") != 0 ||
         memcmp(cells->data, ids->at, cells->bytes) != 0)
@@ -45,7 +56,7 @@ static float *read_logits(const TensorFile *file, int role, const FlimIds *ids, 
     return copy;
 }
 
-bool cv_said_read(const char *directory, const char *weights, const FlimIds *ids, int views, CvSaid said[CV_SAID]) {
+bool cv_said_read(const char *directory, const char *weights, const FlimIds *ids, CvSaid said[CV_SAID]) {
     char *path = path_of(directory);
     TensorFile file = {0};
     Error error;
@@ -53,10 +64,10 @@ bool cv_said_read(const char *directory, const char *weights, const FlimIds *ids
     bool good = !access(path, F_OK) && tensor_file_open(path, &file, &error);
     if (good) good = file.n_metadata == 1 && !strcmp(file.metadata_values[0], weights);
     for (int role = 0; role < CV_SAID && good; role++)
-        good = (logits[role] = read_logits(&file, role, &ids[role], views)) != NULL;
+        good = (logits[role] = read_logits(&file, role, &ids[role])) != NULL;
     for (int role = 0; role < CV_SAID; role++)
         if (good)
-            said[role] = cv_said_of(&ids[role], views, logits[role]);
+            said[role] = cv_said_of(&ids[role], logits[role]);
         else
             free(logits[role]);
     tensor_file_close(&file);
@@ -71,7 +82,7 @@ bool cv_said_write(const char *directory, const char *weights, const CvSaid said
     for (int role = 0; role < CV_SAID; role++) {
         const CvSaid *s = &said[role];
         tensors[(ptrdiff_t)2 * role] = (TensorToWrite){names[role][0], "I32", 1, {s->n}, s->ids};
-        tensors[2 * role + 1] = (TensorToWrite){names[role][1], "F32", 2, {s->n, s->views}, s->logits};
+        tensors[2 * role + 1] = (TensorToWrite){names[role][1], "F32", 2, {s->n, FLIM_VIEWS}, s->logits};
     }
     bool good = safetensors_write(path, tensors, 2 * CV_SAID, &key, &weights, 1, error);
     free(path);

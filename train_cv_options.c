@@ -57,7 +57,8 @@ int cv_option_rows(CvRun *o, Option *rows) {
         ROW("compat", 0, NULL, OPTION_FLAG, &o->compat, "false", 0, 0, NULL,
             "the reference's rules for what is not given: filter reference, sampler class, dilated-footprint, "
             "threshold "
-            "kmeans, monitor f1, init torch, the last batch of an epoch whatever its size, a cosine that rises again"),
+            "kmeans, monitor f1, init torch, extensions 2, the last batch of an epoch whatever its size, a cosine that "
+            "rises again"),
         ROW("filter", 0, NULL, OPTION_CHOICE, &o->filter, "train", 0, 0, "train|reference|off",
             "leave out cells of unusual entropy: of training, by its own donors' mean and deviation; of all roles, by "
             "the "
@@ -91,7 +92,8 @@ int cv_option_rows(CvRun *o, Option *rows) {
             "epochs without a better one after which the training ends; 0: never"),
         ROW("extension-epochs", 0, NULL, OPTION_INT, &o->extension_epochs, "10", 0, 1e6, "N",
             "that are added when one of the last three epochs is the best so far"),
-        ROW("extensions", 0, NULL, OPTION_INT, &o->extensions, "2", 0, 1000, "N", "how often at most"),
+        ROW("extensions", 0, NULL, OPTION_INT, &o->extensions, "0", 0, 1000, "N",
+            "how often at most; the reference's 2 come with --compat, where the cosine then rises"),
         ROW("monitor", 0, NULL, OPTION_CHOICE, &o->monitor, "auroc", 0, 0, "auroc|f1|balanced_accuracy",
             "what makes an epoch the best: a score on the validation donor's cells, at a threshold of 0.5 if it needs "
             "one"),
@@ -124,15 +126,14 @@ static void apply_compat(CvRun *o, const Option *rows, int n) {
     const struct {
         const void *value;
         const char *text;
-    } choices[] = {{&o->filter, "reference"}, {&o->sampler, "class"}, {&o->threshold, "kmeans"},
-                   {&o->monitor, "f1"},       {&o->init, "torch"},    {&o->dilated, NULL}};
+    } choices[] = {{&o->filter, "reference"}, {&o->sampler, "class"}, {&o->threshold, "kmeans"}, {&o->monitor, "f1"},
+                   {&o->init, "torch"},       {&o->dilated, NULL},    {&o->extensions, NULL}};
     for (int i = 0; i < n; i++)
         for (size_t k = 0; k < sizeof choices / sizeof *choices && !rows[i].given; k++) {
             if (rows[i].value != choices[k].value) continue;
-            if (choices[k].text)
-                *(const char **)rows[i].value = choices[k].text;
-            else
-                o->dilated = true;
+            if (choices[k].text) *(const char **)rows[i].value = choices[k].text;
+            if (rows[i].value == &o->dilated) o->dilated = true;
+            if (rows[i].value == &o->extensions) o->extensions = 2;
         }
 }
 

@@ -50,8 +50,6 @@ typedef struct {
     bool compat;
     File *files;
     int64_t n, unlabelled, both, others; /* files: cells; of neither class; of both; of other formats */
-    int64_t rounded;                     /* files with fractions */
-    char *first_rounded;
     FlimShape shape;
     uint16_t *counts;
     unsigned char *footprints;
@@ -231,16 +229,15 @@ double flim_entropy(const uint16_t *counts, FlimShape s, bool compat) {
 
 static const char *shape_of(const Array *a, char text[128]) { return shape_text("", a->rank, a->dims, text) + 1; }
 
-/* Time first, as whole numbers. */
-static bool take_counts(const Array *a, FlimShape s, uint16_t *out, bool *rounded, Error *error) {
+/* Time first. What was scaled or smoothed before has fractions, and is no count any more. */
+static bool take_counts(const Array *a, FlimShape s, uint16_t *out, Error *error) {
     int plane = s.H * s.W;
     for (int i = 0; i < plane; i++)
         for (int t = 0; t < s.T; t++) {
             double v = a->values[(int64_t)i * s.T + t], whole = nearbyint(v);
-            if (!(v >= 0 && whole <= UINT16_MAX))
-                return error_set(error, "pixel (%d, %d) has %g photons in bin %d; expected 0 to 65535", i / s.W,
-                                 i % s.W, v, t);
-            *rounded |= whole != v;
+            if (!(v >= 0 && whole <= UINT16_MAX && fabs(v - whole) < 1e-3))
+                return error_set(error, "pixel (%d, %d) has %g photons in bin %d; expected a whole number, 0 to 65535",
+                                 i / s.W, i % s.W, v, t);
             out[t * plane + i] = (uint16_t)whole;
         }
     return true;
@@ -270,7 +267,7 @@ static void describe(Making *k, int64_t i) {
     k->hashes[i] = hash_bytes(HASH_START, counts, (size_t)(s.T * plane) * sizeof *counts);
 }
 
-static bool read_cell(Making *k, int64_t i, bool *rounded, Error *error) {
+static bool read_cell(Making *k, int64_t i, Error *error) {
     FlimShape s = k->shape;
     Array a = {0};
     Error why;
@@ -280,7 +277,7 @@ static bool read_cell(Making *k, int64_t i, bool *rounded, Error *error) {
     if (a.rank != 3 || a.dims[0] != s.H || a.dims[1] != s.W || a.dims[2] != s.T)
         fine = error_set(error, "%s/%s: is of shape %s; %s is [%d, %d, %d], and all must be of one shape", k->root,
                          k->files[i].path, shape_of(&a, text), k->files[0].path, s.H, s.W, s.T);
-    else if (!take_counts(&a, s, k->counts + i * s.T * s.H * s.W, rounded, &why))
+    else if (!take_counts(&a, s, k->counts + i * s.T * s.H * s.W, &why))
         fine = error_set(error, "%.200s/%.100s: %.200s", k->root, k->files[i].path, why.text);
     else
         describe(k, i);
@@ -306,22 +303,17 @@ static bool find_shape(Making *k, Error *error) {
 
 /* Of several bad files the first is told of, whatever the threads. */
 static bool read_cells(Making *k, int n_threads) {
-    int64_t first_rounded = k->bad = k->n;
+    k->bad = k->n;
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads)
     for (int64_t i = 0; i < k->n; i++) {
         Error why;
-        bool rounded = false, fine = read_cell(k, i, &rounded, &why);
+        bool fine = read_cell(k, i, &why);
 #pragma omp critical
-        {
-            k->rounded += rounded;
-            if (rounded && i < first_rounded) first_rounded = i;
-            if (!fine && i < k->bad) {
-                k->bad = i;
-                *k->error = why;
-            }
+        if (!fine && i < k->bad) {
+            k->bad = i;
+            *k->error = why;
         }
     }
-    if (k->rounded) k->first_rounded = k->files[first_rounded].path;
     return k->bad == k->n;
 }
 
@@ -377,10 +369,9 @@ static bool write_store(Making *k, const char *path, const char *source, Error *
                                      {"entropy", "F64", 1, {k->n}, k->entropy}};
     json_t *files = json_array(), *told = json_object();
     for (int64_t i = 0; i < k->n; i++) json_array_append_new(files, json_string(k->files[i].path));
-    const int64_t found[] = {k->unlabelled, k->both, k->rounded, k->others};
-    const char *const what[] = {"unlabelled", "both", "rounded", "others"};
-    for (int i = 0; i < 4; i++) json_object_set_new(told, what[i], json_integer((json_int_t)found[i]));
-    if (k->rounded) json_object_set_new(told, "first_rounded", json_string(k->first_rounded));
+    const int64_t found[] = {k->unlabelled, k->both, k->others};
+    const char *const what[] = {"unlabelled", "both", "others"};
+    for (int i = 0; i < 3; i++) json_object_set_new(told, what[i], json_integer((json_int_t)found[i]));
     char *lists[] = {dump(k->donor_names), dump(k->field_names), dump(files), dump(told)};
     const char *const keys[] = {"donors", "fields", "files", "told", "source"};
     const char *const values[] = {lists[0], lists[1], lists[2], lists[3], source};
@@ -513,12 +504,10 @@ static void tell(const FlimCells *c, const char *store, const char *how) {
     static const char *const texts[][2] = {
         {"unlabelled", "names have neither _in nor _act: they are left out"},
         {"both", "names have _in and _act: they are taken for inactive"},
-        {"others", "files are of other formats: they are left out"},
-        {"rounded", "cells have fractions of photons: they are rounded; the first is "}};
-    for (int i = 0; i < 4; i++) {
+        {"others", "files are of other formats: they are left out"}};
+    for (int i = 0; i < 3; i++) {
         json_int_t n = json_integer_value(json_object_get(told, texts[i][0]));
-        const char *name = i == 3 ? json_string_value(json_object_get(told, "first_rounded")) : NULL;
-        if (n) printf("[Store] %lld %s%s\n", (long long)n, texts[i][1], name ? name : "");
+        if (n) printf("[Store] %lld %s\n", (long long)n, texts[i][1]);
     }
     if (copies) printf("[Store] %lld cells are copies of others\n", (long long)copies);
     json_decref(told);

@@ -136,11 +136,15 @@ void flim_split_free(FlimSplit *split) {
     *split = (FlimSplit){0};
 }
 
-static bool check_classes(const FlimColumns *c, const FlimFold *fold, const FlimSplit *split, Error *error) {
+static bool check_classes(const FlimColumns *c, const FlimFold *fold, const FlimFilter *filter, const FlimSplit *split,
+                          Error *error) {
     int64_t active = 0, n = split->roles[FLIM_TRAIN].n;
     for (int role = 0; role < FLIM_ROLES; role++)
         if (!split->roles[role].n)
-            return error_set(error, "fold %s: there is no cell to %s", fold->name, FLIM_ROLE_NAMES[role]);
+            return error_set(error, "fold %s: there is no cell to %s%s", fold->name, FLIM_ROLE_NAMES[role],
+                             filter && (role == FLIM_TRAIN || filter->everywhere)
+                                 ? ", of those whose entropy the filter keeps"
+                                 : "");
     for (int64_t i = 0; i < n; i++) active += c->labels[split->roles[FLIM_TRAIN].at[i]];
     return (active && active < n) ||
            error_set(error, "fold %s: all %lld cells to train are %s; both classes are needed", fold->name,
@@ -159,7 +163,7 @@ bool flim_split_of(const FlimColumns *c, const FlimFold *fold, const FlimFilter 
         FlimIds *ids = &split->roles[role];
         ids->at[ids->n++] = (int32_t)i;
     }
-    bool fine = check_classes(c, fold, split, error);
+    bool fine = check_classes(c, fold, filter, split, error);
     if (!fine) flim_split_free(split);
     return fine;
 }

@@ -245,19 +245,31 @@ static void block_forward(const FlimNetwork *f, const BlockRun *run, FlimActivat
     if (!pass->train) arena_release(run->arena, mark);
 }
 
+static Tensor push_f32(const BlockRun *run, int64_t rows, int64_t columns) {
+    return arena_2d(run->arena, DTYPE_F32, rows, columns);
+}
+
+/* to = from, of as many rows and columns. */
+static void convert(const BlockRun *run, Tensor to, Tensor from) {
+    cast(run->device, tensor_1d(to.data, to.dtype, tensor_numel(to)),
+         tensor_1d(from.data, from.dtype, tensor_numel(from)));
+}
+
+/* In f32 whatever the type of the activations: it costs nothing, and probabilities are no steps of 2^-8. */
 static Tensor head_forward(const FlimNetwork *f, const BlockRun *run, FlimActivations *kept) {
     const FlimLayer *l = &f->layers[FLIM_HEAD];
     Device *device = run->device;
-    Tensor x = kept->inputs[FLIM_BLOCKS], hidden = push_activations(run, kept->cells, l->out);
-    Tensor logits = push_activations(run, kept->cells, 1);
-    kept->means = push_activations(run, kept->cells, l->in);
-    kept->activated = push_activations(run, kept->cells, l->out);
-    mean_rows_forward(device, kept->means, x, x.dims[0] / kept->cells);
-    linear_forward(device, hidden, kept->means, run_matmul_weight(run, l->weight), tensor_none(), WEIGHT_OUT_IN);
+    Tensor x = kept->inputs[FLIM_BLOCKS], hidden = push_f32(run, kept->cells, l->out);
+    Tensor logits = push_f32(run, kept->cells, 1), means = push_activations(run, kept->cells, l->in);
+    kept->means = push_f32(run, kept->cells, l->in);
+    kept->activated = push_f32(run, kept->cells, l->out);
+    mean_rows_forward(device, means, x, x.dims[0] / kept->cells);
+    convert(run, kept->means, means);
+    linear_forward(device, hidden, kept->means, run_weight(run, l->weight), tensor_none(), WEIGHT_OUT_IN);
     kept->layers[FLIM_HEAD] = normed(f, run, FLIM_HEAD, hidden);
     norm_activate_forward(device, kept->activated, kept->layers[FLIM_HEAD], nothing, head_activation(f, run->pass));
-    linear_forward(device, logits, kept->activated, run_matmul_weight(run, f->last),
-                   run_matmul_weight(run, f->last + 1), WEIGHT_OUT_IN);
+    linear_forward(device, logits, kept->activated, run_weight(run, f->last), run_weight(run, f->last + 1),
+                   WEIGHT_OUT_IN);
     pass_dump(run->pass, logits, "logits");
     return logits;
 }
@@ -307,14 +319,16 @@ static Tensor head_backward(const FlimNetwork *f, const BlockRun *run, const Fli
     int row = f->layers[FLIM_HEAD].weight;
     Device *device = run->device;
     Tensor x = kept->inputs[FLIM_BLOCKS], dx = in_turn(kept, FLIM_BLOCKS, x.dims[0], x.dims[1]);
-    Tensor dmeans = push_activations(run, kept->cells, kept->means.dims[1]);
-    Tensor dactivated = push_activations(run, kept->cells, kept->activated.dims[1]);
+    Tensor dmeans = push_f32(run, kept->cells, kept->means.dims[1]);
+    Tensor rounded = push_activations(run, kept->cells, kept->means.dims[1]);
+    Tensor dactivated = push_f32(run, kept->cells, kept->activated.dims[1]);
     linear_backward(device, dactivated, run_gradient(run, f->last), run_gradient(run, f->last + 1), dlogits,
-                    kept->activated, run_matmul_weight(run, f->last), WEIGHT_OUT_IN);
+                    kept->activated, run_weight(run, f->last), WEIGHT_OUT_IN);
     activate_backward(f, run, kept, FLIM_HEAD, dactivated, head_activation(f, run->pass));
     linear_backward(device, dmeans, run_gradient(run, row), tensor_none(), kept->layers[FLIM_HEAD].x, kept->means,
-                    run_matmul_weight(run, row), WEIGHT_OUT_IN);
-    mean_rows_backward(device, dx, dmeans, x.dims[0] / kept->cells);
+                    run_weight(run, row), WEIGHT_OUT_IN);
+    convert(run, rounded, dmeans);
+    mean_rows_backward(device, dx, rounded, x.dims[0] / kept->cells);
     return dx;
 }
 

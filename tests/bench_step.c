@@ -97,7 +97,8 @@ static double bench_step(Bench *b, const Batch *batch, int64_t step) {
     model->run(model, b->device, &b->arena, batch, b->fields, &pass);
     global_norm(b->device, b->norm, model->gradients, model->loss_scale, b->segments, b->n_segments);
     adamw_update(b->device, model->weights, model->half_weights, b->m, b->v, model->gradients, b->norm,
-                 model->loss_scale, b->segments, b->n_segments, (AdamW){1e-4f, 0.9f, 0.999f, 1e-8f, 1.0f, step + 1, false});
+                 model->loss_scale, b->segments, b->n_segments,
+                 (AdamW){1e-4f, 0.9f, 0.999f, 1e-8f, 1.0f, step + 1, false});
     if (tensor_given(model->loss_scale)) loss_scale_update(b->device, model->loss_scale, b->norm, tensor_none());
     b->device->synchronize(b->device);
     return seconds_now() - start;

@@ -210,7 +210,7 @@ static void added_epochs_outlive_a_restart(void **state) {
                  .monitor = -1};
     double steps[64];
     toy_must(follow, &plan);
-    assert_contains(toy_output, "the best so far came in epoch 3 of 4: 2 more epochs (1 of 1 times)");
+    assert_contains(toy_output, "the best so far came in epoch 3, the last is 3: 2 more (1 of 1 times)");
     plan.options = "-b 5 -g 1 --epochs 4 --val-interval 0 --save-interval 0 --resume auto";
     toy_must(follow, &plan);
     int n = steps_of(plan.directory, "val", steps);

@@ -81,7 +81,7 @@ static void write_golden_cells(const char *root) {
                                         "d01m1_act_cell_4.npy"};
     for (int donor = 1; donor <= 3; donor++) {
         char *directory = xformat("%s/isolated_cells_D%d", root, donor);
-        for (int n = 0; n < (donor == 1 ? 4 : 2); n++) write_golden_cell(directory, names[n], n);
+        for (int n = 0; n < (donor == 1 ? 4 : 2); n++) write_golden_cell(directory, names[n], n + 4 * (donor > 1));
         free(directory);
     }
 }
@@ -302,6 +302,51 @@ static void the_same_command_gives_the_same_bits_whatever_the_workers(void **sta
     free(want);
 }
 
+/* The weights' export is made again if it is gone; views that were not wanted at first are there all the same; a score
+ * that decides cannot be exchanged under way. */
+static void what_is_missing_is_made_again_and_what_decides_stays(void **state) {
+    (void)state;
+    const char *run = run_directory();
+    must("--data %s %s -o %s --folds D1 --tta=false --epochs 1", data, toy, run);
+    char *path = path_join(run, "best_model_fold_D1.pth");
+    assert_int_equal(unlink(path), 0);
+    must("--data %s %s -o %s/. --folds D1 --epochs 1 --resume auto", data, toy, run);
+    assert_contains(output, "[Fold D1] done before");
+    assert_null(strstr(output, "[Eval]"));
+    assert_true(is_in(run, "best_model_fold_D1.pth"));
+    must_refuse(1, "--monitor was \"auroc\" and is now \"f1\"",
+                "--data %s %s -o %s --folds D1 --epochs 1 --resume auto --monitor f1", data, toy, run);
+    free(path);
+}
+
+/* ---- the learning rate ---- */
+
+/* Section 3 of the specification; an epoch is one step. */
+static void the_rate_follows_the_cosine_over_epochs(void **state) {
+    (void)state;
+    static const struct {
+        int epoch;
+        double rate;
+    } want[] = {{0, 1e-4},       {1, 9.995658009e-5},  {10, 9.572050015e-5}, {37, 5.153664978e-5},
+                {50, 2.575e-5},  {60, 1.045365878e-5}, {74, 1.043419910e-6}, {75, 1e-6},
+                {76, 1.0434e-6}, {85, 5.2795e-6},      {94, 1.5867e-5}};
+    double rates[128];
+    for (int compat = 0; compat < 2; compat++) {
+        const char *run = run_directory();
+        must("--data %s --threads 2 --channels 8,8,8 -b 32 -o %s --folds D1 --epochs 95 --cosine-epochs 75 %s "
+             "--early-stopping-patience 0 --filter off --threshold 0.5 --extensions 0",
+             data, run, compat ? "--compat --max-steps 190" : "");
+        char *fold = path_join(run, "fold_D1");
+        int n = logged(fold, "train", "train/lr", rates, 128);
+        assert_true(n >= 95);
+        for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+            double rate = want[i].epoch > 75 && !compat ? 1e-6 : want[i].rate;
+            assert_near(rates[want[i].epoch], rate, 1e-4 * rate); /* of the printed digits the fewest */
+        }
+        free(fold);
+    }
+}
+
 /* ---- weights for PyTorch, and from it ---- */
 
 static void exported_weights_are_the_best(void **state) {
@@ -352,12 +397,14 @@ static void mistakes_are_named(void **state) {
     must_refuse(2, "multiples of 8", "--data %s --channels 8,12,16", data);
     must_refuse(2, "there is no fold D9; there are D1,D2,D3", "--data %s --folds D1,D9", data);
     must_refuse(1, "D7", "--data %s --protocol split --train-donors D1,D7 --val-donors D2 --test-donors D3", data);
-    must_refuse(1, "D1", "--data %s --protocol split --train-donors D1,D2 --val-donors D1 --test-donors D3", data);
+    must_refuse(1, "donor D1 is to be in train and in val",
+                "--data %s --protocol split --train-donors D1,D2 --val-donors D1 --test-donors D3", data);
     must_refuse(2, "--batch-size", "--data %s -b 1", data);
     must_refuse(2, "--min-learning-rate", "--data %s --min-learning-rate 1", data);
     must_refuse(1, "/nowhere", "--data /nowhere");
+    must_refuse(2, "--debug-dump is for one fold", "--data %s -b 8 --debug-dump %s/dump", data, run);
     must_refuse(2, "did you mean", "--data %s --smothing 0.1", data);
-    must_refuse(1, "fewer than -b", "--data %s -b 512 -o %s", data, run);
+    must_refuse(1, "cells to train on are fewer than -b 512", "--data %s -b 512 -o %s", data, run);
 }
 
 static void estimates_need_neither_gpu_nor_data(void **state) {
@@ -379,6 +426,8 @@ int main(void) {
         cmocka_unit_test(folds_that_are_done_are_not_done_again),
         cmocka_unit_test(a_run_that_is_stopped_goes_on),
         cmocka_unit_test(the_same_command_gives_the_same_bits_whatever_the_workers),
+        cmocka_unit_test(what_is_missing_is_made_again_and_what_decides_stays),
+        cmocka_unit_test(the_rate_follows_the_cosine_over_epochs),
         cmocka_unit_test(exported_weights_are_the_best),
         cmocka_unit_test(it_learns),
         cmocka_unit_test(compat_has_the_references_rules),

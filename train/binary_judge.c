@@ -127,7 +127,9 @@ static bool scores_where(const BinaryRow *rows, int64_t n, bool kept, BinaryScor
 
 /* ---- judgements ---- */
 
-static bool choose_threshold(BinaryJudged *j, Error *error) {
+/* Where the rule says nothing (probabilities that are all the same), it is the half, and that is said. */
+static void choose_threshold(BinaryJudged *j) {
+    Error error;
     int64_t n = j->fold->validation.n;
     double *p = xmalloc((size_t)n * sizeof *p);
     int32_t *labels = xmalloc((size_t)n * sizeof *labels);
@@ -135,12 +137,15 @@ static bool choose_threshold(BinaryJudged *j, Error *error) {
         p[i] = j->validation[i].p;
         labels[i] = j->validation[i].label;
     }
-    bool fine = threshold_choose(j->fold->rule, p, labels, n, j->training_share, &j->threshold, error);
+    if (!threshold_choose(j->fold->rule, p, labels, n, j->training_share, &j->threshold, &error)) {
+        warn("fold %s: no threshold by the rule '%s': %s; 0.5 is taken", j->fold->name,
+             THRESHOLD_RULE_NAMES[j->fold->rule], error.text);
+        threshold_choose(THRESHOLD_HALF, p, labels, n, j->training_share, &j->threshold, &error);
+    }
     free(p);
     free(labels);
     for (int64_t i = 0; i < n; i++) j->validation[i].threshold = j->threshold.value;
     for (int64_t i = 0; i < j->fold->test.n; i++) j->test[i].threshold = j->threshold.value;
-    return fine;
 }
 
 /* To softmax the logits of the two classes are 0 and the logit. */
@@ -160,7 +165,7 @@ static void fit_temperature(BinaryJudged *j) {
 
 static bool judge(BinaryJudged *j, Error *error) {
     const BinaryFold *f = j->fold;
-    if (!choose_threshold(j, error)) return false;
+    choose_threshold(j);
     fit_temperature(j);
     return scores_at(j->validation, f->validation.n, 1, &j->plain, error) &&
            binary_scores(j->validation, f->validation.n, &j->tuned, NULL, error) &&

@@ -541,8 +541,8 @@ static void extend(Run *run) {
     options.drop_last = t->drop_last;
     t->state.extensions++;
     run->total_steps = train_steps(t, &options);
-    log_line(run->log, "[Run] the best so far came in epoch %lld of %lld: %lld more epochs (%lld of %lld times)",
-             (long long)t->state.epoch, (long long)epochs, (long long)t->extension_epochs,
+    log_line(run->log, "[Run] the best so far came in epoch %lld, the last is %lld: %lld more (%lld of %lld times)",
+             (long long)t->state.epoch, (long long)(epochs - 1), (long long)t->extension_epochs,
              (long long)t->state.extensions, (long long)t->most_extensions);
 }
 

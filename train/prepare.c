@@ -17,9 +17,11 @@
 /* Options of all programs that decide what a sample is and which ones a micro-batch holds: a run cannot go on bit by
  * bit if one of them has changed. */
 static const char *const stream_options[] = {
-    "batch-size", "grad-accumulation", "token-budget", "bucketing", "seed",  "val-ratio", "repair-codes",
-    "mask-ratio", "class-weights",     "split",        "sensor",    "shots", "hop",       "limit",
-    "encoder",    "sampler",           "augment",      "shift",     "mixup", "smoothing"};
+    "batch-size",   "grad-accumulation", "token-budget", "bucketing", "seed",   "val-ratio",     "repair-codes",
+    "mask-ratio",   "class-weights",     "split",        "sensor",    "shots",  "hop",           "limit",
+    "encoder",      "sampler",           "augment",      "shift",     "mixup",  "smoothing",     "protocol",
+    "train-donors", "val-donors",        "test-donors",  "cv-donors", "filter", "filter-sigmas", "compat",
+    "monitor",      "channels"};
 
 /* The 16-bit type of the activations; f32: there is none. */
 static DType half_type(const Training *t) { return t->options->amp ? t->device->half : DTYPE_F32; }
@@ -318,7 +320,7 @@ void train_keep_choices(Training *t) {
     free(path);
 }
 
-/* Of a run that may go on. */
+/* Of a run that goes on, or of another one, if they were copied here. */
 static void take_choices(Training *t) {
     char *path = choices_path(t), *text = NULL;
     size_t size;
@@ -331,7 +333,7 @@ static void take_choices(Training *t) {
 }
 
 void train_prepare(Training *t) {
-    if (t->options->resume) take_choices(t);
+    take_choices(t);
     allocate(t);
     t->resumed_from = t->options->resume ? checkpoint_resolve(t->options->output_dir, t->options->resume) : NULL;
     if (t->resumed_from) {

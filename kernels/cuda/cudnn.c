@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHOICES = 256, MOST_WAYS = 2, TIMED_RUNS = 3, DESCRIPTION = 160, ALIGNMENT = 256 };
+enum { CHOICES = 1024, MOST_WAYS = 2, TIMED_RUNS = 3, DESCRIPTION = 160, ALIGNMENT = 256 };
 
 /* What wants more converts whole tensors, and is slow. */
 static const size_t MOST_WORKSPACE = (size_t)256 << 20;
@@ -253,7 +253,10 @@ static float time_way(const Cudnn *cudnn, Device *device, const Problem *m, cons
     for (int i = 0; i < TIMED_RUNS; i++) {
         float milliseconds;
         cuda_check(cudaEventRecord(begin, cuda_stream(device)), "timing");
-        if (!do_way(cudnn, device, m, p, way)) return INFINITY;
+        if (!do_way(cudnn, device, m, p, way)) {
+            best = INFINITY;
+            break;
+        }
         cuda_check(cudaEventRecord(end, cuda_stream(device)), "timing");
         cuda_check(cudaEventSynchronize(end), "timing");
         cuda_check(cudaEventElapsedTime(&milliseconds, begin, end), "timing");
