@@ -75,6 +75,7 @@ static void short_attend(const Heads *h, ShortItem item, const float *qkv, float
     ShortColumns keys;
     ShortSquare p, factors;
     float sums[SHORT];
+    if (!length) return; /* it has no last row to repeat */
     short_transpose(keys, k, h->width, length, size);
     short_product(p[0], SHORT, q, h->width, 1, keys[0], SHORT, length, size, SHORT, h->attention.scale);
     if (h->drop.p > 0) short_factors(factors, h, item);
@@ -110,6 +111,7 @@ static void short_attend_backward(const Heads *h, ShortItem item, const float *q
     float *dq = dqkv + at, *dk = dq + h->c, *dv = dk + h->c, scale = h->attention.scale;
     ShortColumns columns;
     ShortSquare p, ds, factors;
+    if (!length) return;
     short_transpose(columns, k, h->width, length, size);
     short_product(p[0], SHORT, q, h->width, 1, columns[0], SHORT, length, size, SHORT, scale);
     short_transpose(columns, v, h->width, length, size);
