@@ -245,12 +245,12 @@ static Training training_of(const Fold *f, Model *model, Judge *by) {
                       .context = by};
 }
 
-/* Where the best weights lie: the directory that the link means. NULL: there are none yet. free() */
+/* Where the best weights lie: the directory that the link means. free() */
 static char *best_of(const char *directory) {
     char *link = path_join(directory, "best"), target[256];
     ssize_t length = readlink(link, target, sizeof target - 1);
     free(link);
-    if (length <= 0) return NULL;
+    if (length <= 0) die("%s has no best weights", directory);
     target[length] = 0;
     return path_join(directory, target);
 }
@@ -279,9 +279,8 @@ static void log_look(const Fold *f, const char *weights, const char *revision) {
     char *line = NULL;
     size_t capacity = 0;
     FILE *file = fopen(path, "a+");
-    if (!file) die("%s: cannot be written", path);
-    rewind(file);
-    while (getline(&line, &capacity, file) > 0) {
+    if (file) rewind(file);
+    while (file && getline(&line, &capacity, file) > 0) {
         json_t *look = json_loads(line, 0, NULL);
         const char *fold = json_string_value(json_object_get(look, "fold"));
         before += fold && !strcmp(fold, f->fold->name);
@@ -292,8 +291,8 @@ static void log_look(const Fold *f, const char *weights, const char *revision) {
     json_t *look = json_pack("{s:s, s:s, s:s, s:s, s:s?}", "time", when, "fold", f->fold->name, "weights", weights,
                              "revision", revision, "base_checkpoint", f->o->train.base_checkpoint);
     char *text = json_dumps(look, 0);
-    fprintf(file, "%s\n", text);
-    if (fclose(file)) die("%s: cannot be written", path);
+    if (file) fprintf(file, "%s\n", text);
+    if (!file || fclose(file)) die("%s: cannot be written", path);
     json_decref(look);
     free(text);
     if (before)
@@ -388,7 +387,6 @@ static void test_fold(Fold *f) {
     char *weights = best_of(directory);
     Error error;
     TrainState state = {0};
-    if (!weights) die("%s has no best weights", directory);
     if (!state_read(weights, &state, &error)) die("%s: %s", weights, error.text);
     f->best_epoch = (int)state.epoch + 1;
     char *name = cv_weights_name(weights), *exported = export_path(f);

@@ -183,10 +183,9 @@ typedef struct {
 
 FLIM_FUNCTION FlimGaussian flim_gaussian(float sigma) {
     FlimGaussian g = {{0}, (int)(4.0f * sigma + 0.5f)};
-    double half[FLIM_MOST_RADIUS + 1], sum = 1;
+    double half[FLIM_MOST_RADIUS + 1] = {1}, sum = 1;
     for (int i = 1; i <= g.radius; i++) sum += 2 * (half[i] = exp(-i * i / (2 * (double)sigma * (double)sigma)));
-    g.weight[g.radius] = (float)(1 / sum);
-    for (int i = 1; i <= g.radius; i++) g.weight[g.radius - i] = g.weight[g.radius + i] = (float)(half[i] / sum);
+    for (int i = 0; i <= g.radius; i++) g.weight[g.radius - i] = g.weight[g.radius + i] = (float)(half[i] / sum);
     return g;
 }
 

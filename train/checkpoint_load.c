@@ -126,7 +126,7 @@ bool checkpoint_load(const char *path, const ParamTable *table, float *weights, 
         state->options_json = NULL;
         return false;
     }
-    if (carried) *carried = list_carried(file, table, n_carried);
+    if (carried && n_carried) *carried = list_carried(file, table, n_carried);
     return true;
 }
 
