@@ -18,6 +18,12 @@ static const unsigned char kernels[ESTIMATE_OPS] = {
     [OP_batchnorm_backward] = 2,     /* the same */
     [OP_batchnorm_statistics] = 2,   /* sums of blocks; their sum */
     [OP_norm_activate_backward] = 3, /* sums of blocks; their sum; the rest */
+    [OP_conv3d_forward] = 2,         /* weights in another order; the product */
+    [OP_conv3d_backward] = 4,        /* the same for dx; dw in parts, their sum */
+    [OP_stem_statistics] = 3,        /* moments of blocks; their sum; the statistics */
+    [OP_stem_forward] = 2,           /* weights in another order; the rest */
+    [OP_stem_backward] = 4,          /* the same; the sums of blocks; what follows from them */
+    [OP_augment_cells] = 2,          /* footprints; counts */
     [OP_sum_forward] = 2,            /* sums of pieces; their sum */
     [OP_global_norm] = 2,            /* the same */
     [OP_adamw_update] = 2,           /* its factors; the weights */
@@ -59,7 +65,6 @@ static double sustained(const Machine *m, int op) {
     case OP_linear_backward:
     case OP_linear_gelu_forward:
     case OP_gelu_linear_backward:
-        return on_tensor_cores(m) ? card->of_tensor * estimate_peak(m) : f32;
     case OP_conv3d_forward: /* in TF32 cuDNN's, in 16 bits as well ours */
     case OP_conv3d_backward:
         return on_tensor_cores(m) ? card->of_tensor * estimate_peak(m) : f32;
