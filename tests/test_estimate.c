@@ -547,7 +547,7 @@ static void one_card_is_told_in_full(void **state) {
                                         "it fits",          "linear_backward",
                                         "clear gradients",  "[Time] a step",
                                         "bound by",         "MFU",
-                                        "give -m",          "none stays in the 48 MB of L2",
+                                        "give the data",    "none stays in the 48 MB of L2",
                                         "sustained: 47 %",  NULL};
     run(0, true, "train_gpt --estimate --gpu l4 --no-tf32");
     for (int i = 0; parts[i]; i++) assert_contains(output, parts[i]);
