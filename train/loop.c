@@ -63,7 +63,7 @@ typedef struct {
     int64_t step_epoch; /* of the last step's first micro-batch */
     bool epoch_ended;   /* in the last step */
     int64_t first_step, saved_step, allocations_at_first_step, allocations_at_last_step;
-    int64_t allocations_of_judge; /* it frees them again; a step does without any */
+    int64_t allocations_apart; /* the judge's and of what is kept beside a checkpoint, freed at once */
     bool save_failed;
     TrainState waiting; /* of a best checkpoint that waits in the other staging memory than `slot` */
     bool is_waiting;
@@ -255,7 +255,9 @@ static void take_copy(Run *run, int slot) {
 /* Begins to write that copy. No other one may be under way. */
 static void write_copy(Run *run, int slot, const TrainState *state, bool is_best) {
     Training *t = run->t;
+    int64_t before = allocation_count();
     train_keep_choices(t); /* no checkpoint is without those that made it */
+    run->allocations_apart += allocation_count() - before;
     Tensor parts[] = {t->model->weights, t->m, t->v};
     const float *host[3];
     for (int i = 0; i < 3; i++) host[i] = t->device->host_memory ? parts[i].data : t->staging[slot][i];
@@ -528,7 +530,7 @@ static double judge(Run *run, const double *means, double objective, double *val
     t->device->download(t->device, run->host_outputs, run->outputs.data, tensor_bytes(run->outputs));
     int64_t before = allocation_count();
     double decisive = t->judge(t, run->host_outputs, run->outputs.dims[0], values);
-    run->allocations_of_judge += allocation_count() - before;
+    run->allocations_apart += allocation_count() - before;
     return decisive;
 }
 
@@ -752,7 +754,7 @@ int train_run(Training *t) {
             go_on = false;
             log_train(&run, true); /* what has not been told yet */
         }
-        run.allocations_at_last_step = allocation_count() + t->device->allocation_calls - run.allocations_of_judge;
+        run.allocations_at_last_step = allocation_count() + t->device->allocation_calls - run.allocations_apart;
         if (step == run.first_step + 1) run.allocations_at_first_step = run.allocations_at_last_step;
         if (keep)
             save(&run, best);
