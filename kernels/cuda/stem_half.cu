@@ -99,7 +99,8 @@ GPU_INLINE void activate(uint32_t (&a)[C / 16][4], const uint32_t *x, const Orde
         float4 norm = weights.norm[i][tap];
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            float v = sums[i][2 * half] * norm.x + norm.z, w = sums[i][2 * half + 1] * norm.y + norm.w;
+            float v = __fmaf_rn(sums[i][2 * half], norm.x, norm.z);
+            float w = __fmaf_rn(sums[i][2 * half + 1], norm.y, norm.w);
             a[i / 2][i % 2 * 2 + half] = pack_pair<T>(v > 0 ? v : slope * v, w > 0 ? w : slope * w);
         }
     }
@@ -276,7 +277,7 @@ template <class T, int O> struct Slice {
                 windows[n][r] = r == 0 || tap < 3 ? x[(tap + 4 * r) * PIECE_PITCH + 16 * group + 8 * n + row] : one;
             mma_16x8x16<T>(v[n], first, windows[n][0], windows[n][1]);
 #pragma unroll
-            for (int i = 0; i < 4; i++) v[n][i] = v[n][i] * scale[i / 2] + shift[i / 2];
+            for (int i = 0; i < 4; i++) v[n][i] = __fmaf_rn(v[n][i], scale[i / 2], shift[i / 2]); /* as forward */
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 float left = v[n][2 * half], right = v[n][2 * half + 1];
