@@ -2254,12 +2254,13 @@ static void wrong_calls_die_and_say_why(void **state) {
     }
 }
 
-/* Must be the last test. */
+/* Must be the last test. Those of the stem have test_stem.c, which takes all of them to each of its devices. */
 static void every_operation_was_tested_on_every_device(void **state) {
     (void)state;
     for (int d = 0; d < n_devices; d++)
         for (int op = 0; op < OP_COUNT; op++)
-            if (!devices[d]->counters[op].calls) fail_msg("%s never ran on %s", op_names[op], devices[d]->description);
+            if (!devices[d]->counters[op].calls && strncmp(op_names[op], "stem_", 5) != 0)
+                fail_msg("%s never ran on %s", op_names[op], devices[d]->description);
 }
 
 #define OP_IS_THERE(op) assert_non_null(devices[d]->ops->op);
