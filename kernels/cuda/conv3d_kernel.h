@@ -31,12 +31,13 @@
  * the larger of both: 11.1 ms for all of them, 33.2 ms with the backward. What is more than that is L2's: a block
  * reads 128 + N numbers for 128 N products a k, those of x once a tap, so N is as wide as the columns allow, and for
  * 32, 64 and 128 of them 26, 43 and 64 FLOPs come from each byte. At 32 columns the L4's L2 would have to give 4.7 TB/s
- * to reach the peak: there a tile of x that stays for the taps along w would have a third of the traffic. */
+ * to reach the peak. So the products that have no stride, those of 3 x 3 x 3 taps above but block 2's and 3's first
+ * (whose data's gradients have none either), are conv3d_runs.h's in 16-bit types: it reads x once for all taps of a
+ * frame. */
 #ifndef KERNELS_CUDA_CONV3D_KERNEL_H
 #define KERNELS_CUDA_CONV3D_KERNEL_H
 
-#include "kernels/cuda/conv3d.h"
-#include "kernels/cuda/gemm_kernel.h"
+#include "kernels/cuda/conv3d_runs.h"
 
 namespace {
 
@@ -47,89 +48,6 @@ struct NarrowTile {
 };
 struct WideTile {
     static constexpr int M = 128, N = 64, THREADS = 128, WARPS_N = 2, STAGES = 3;
-};
-
-template <class T> constexpr int BLOCKS = sizeof(T) == 2 ? BLOCKS_OF_HALF : 1; /* that are to share its registers */
-
-/* n / divisor for n < 2^31 without a division (Granlund and Montgomery, 1994). */
-struct Divider {
-    uint32_t divisor, multiplier, shift;
-    GPU_INLINE int divide(int n) const { return (int)((__umulhi((uint32_t)n, multiplier) + (uint32_t)n) >> shift); }
-};
-
-Divider divider_of(int divisor) {
-    Divider d = {(uint32_t)divisor, 0, 0};
-    while ((int64_t)1 << d.shift < divisor) d.shift++;
-    d.multiplier = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << d.shift) - d.divisor)) / d.divisor + 1);
-    return d;
-}
-
-/* Along one axis: row i of the product is output first + step i; its tap j sees input stride i + base + j, and has the
- * weights of torch's tap first_tap + step_tap j. */
-struct Axis {
-    int rows, first, step, outputs, inputs, stride, base, taps, first_tap, step_tap, all_taps;
-};
-
-/* Of a product. `channels`: of what the windows see. */
-struct Windows {
-    Axis t, h, w;
-    Divider rows_t, rows_h, rows_w;
-    int channels;
-    int k, rows; /* numbers of a window; windows of all samples */
-};
-
-/* A row of the product: its sample, and indices along the axes. */
-struct Place {
-    int sample, t, h, w;
-    GPU_INLINE Place(const Windows &windows, int row) {
-        int plane = windows.rows_w.divide(row), volume = windows.rows_h.divide(plane);
-        sample = windows.rows_t.divide(volume);
-        w = row - plane * windows.w.rows;
-        h = plane - volume * windows.h.rows;
-        t = volume - sample * windows.t.rows;
-    }
-    GPU_INLINE int output(const Windows &v) const {
-        return ((sample * v.t.outputs + v.t.first + t * v.t.step) * v.h.outputs + v.h.first + h * v.h.step) *
-                   v.w.outputs +
-               v.w.first + w * v.w.step;
-    }
-};
-
-/* What a window sees with its first taps; `row` of the inputs may be negative. */
-struct Corner {
-    int t, h, w, row;
-    GPU_INLINE Corner() {}
-    GPU_INLINE Corner(const Windows &v, int row_of_product, int end) {
-        Place place(v, row_of_product);
-        t = place.t * v.t.stride + v.t.base;
-        h = place.h * v.h.stride + v.h.base;
-        w = place.w * v.w.stride + v.w.base;
-        row = ((place.sample * v.t.inputs + t) * v.h.inputs + h) * v.w.inputs + w;
-        if (row_of_product >= end) t = -(1 << 30); /* sees nothing */
-    }
-};
-
-/* Where in a window: k counts taps, and channels fastest. */
-struct Tap {
-    int t, h, w, channel;
-    GPU_INLINE Tap(const Windows &v, int k) : t(0), h(0), w(0), channel(0) { advance(v, k); }
-    GPU_INLINE void advance(const Windows &v, int k) {
-        channel += k;
-        while (channel >= v.channels) {
-            channel -= v.channels;
-            if (++w < v.w.taps) continue;
-            w = 0;
-            if (++h < v.h.taps) continue;
-            h = 0, t++;
-        }
-    }
-    GPU_INLINE bool sees(const Windows &v, const Corner &c) const {
-        return t < v.t.taps && (unsigned)(c.t + t) < (unsigned)v.t.inputs &&
-               (unsigned)(c.h + h) < (unsigned)v.h.inputs && (unsigned)(c.w + w) < (unsigned)v.w.inputs;
-    }
-    GPU_INLINE int64_t index(const Windows &v, const Corner &c) const {
-        return (int64_t)(c.row + (t * v.h.inputs + h) * v.w.inputs + w) * v.channels + channel;
-    }
 };
 
 /* One chunk of a window, from `tap` on: copied as it is where channels are whole chunks, else number by number. */
@@ -233,12 +151,7 @@ __global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T>)
                       b.load_tile(slot + X_SIZE, w_aligned);
                   },
                   [&](const T *slot) { products.add(slot, slot + X_SIZE); });
-    products.each([&](int i, int j, auto sums) {
-        if (row + i >= v.rows || column + j >= output.n) return;
-        int to = Place(v, row + i).output(v);
-        if (add) sums = output.added(output.c + (int64_t)to * output.n + column + j, column + j, sums);
-        output.write(0, to, column + j, sums);
-    });
+    write_products(output, products, v, row, column, add);
 }
 
 /* output [parts, k of a window, n] = windows of x, transposed, times dy [rows, n], each over `part` rows. Grid: tiles x
@@ -270,13 +183,14 @@ GPU_INLINE int64_t torch_index(const Windows &v, const Tap &tap, int64_t out, in
     return (((out * inputs + in) * v.t.all_taps + t) * v.h.all_taps + h) * v.w.all_taps + w;
 }
 
-/* to [n, k] = a product's weights. The columns n are torch's outputs, or its inputs if `turned`. Grid: n k / 256. */
+/* to [n, k] = a product's weights. The columns n are torch's outputs, or its inputs if `turned`. k counts as convolve
+ * does, or as convolve_runs if `runs`. Grid: n k / 256. */
 template <class T>
-__global__ void __launch_bounds__(256) order_weights(T *to, const T *from, int n, Windows v, bool turned) {
+__global__ void __launch_bounds__(256) order_weights(T *to, const T *from, int n, Windows v, bool turned, bool runs) {
     int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x;
     if (at >= (int64_t)n * v.k) return;
-    int column = (int)(at / v.k);
-    Tap tap(v, (int)(at - (int64_t)column * v.k));
+    int column = (int)(at / v.k), k = (int)(at - (int64_t)column * v.k);
+    Tap tap(v, runs ? k_of_run<T>(v, k) : k);
     to[at] = from[turned ? torch_index(v, tap, tap.channel, column, n)
                          : torch_index(v, tap, column, tap.channel, v.channels)];
 }
@@ -337,7 +251,7 @@ Windows windows_of(const char *op, Axis t, Axis h, Axis w, int64_t channels, int
     if (k > INT32_MAX - 1024 || rows > INT32_MAX - 1024 || inputs > INT32_MAX || outputs > INT32_MAX)
         die("%s: %lld windows of %lld numbers are too many", op, (long long)rows, (long long)k);
     auto divider = [](int n) { return divider_of(n > 0 ? n : 1); };
-    return {t, h, w, divider(t.rows), divider(h.rows), divider(w.rows), (int)channels, (int)k, (int)rows};
+    return {t, h, w, divider(t.rows), divider(h.rows), divider(w.rows), (int)channels, (int)k, (int)rows, (int)inputs};
 }
 
 int64_t samples_of(Tensor x, Convolution c) { return x.dims[0] / ((int64_t)c.in[0] * c.in[1] * c.in[2]); }
@@ -348,9 +262,9 @@ Windows forward_windows(const char *op, const ConvProduct &p) {
 }
 
 template <class T>
-void launch_order(Device *device, const char *op, T *to, Tensor w, int n, const Windows &v, bool turned) {
+void launch_order(Device *device, const char *op, T *to, Tensor w, int n, const Windows &v, bool turned, bool runs) {
     cuda_check(gpu_launch(order_weights<T>, grid_of(op, ceil_div((int64_t)n * v.k, 256)), 256, 0, cuda_stream(device),
-                          to, (const T *)w.data, n, v, turned),
+                          to, (const T *)w.data, n, v, turned, runs),
                op);
 }
 
@@ -363,7 +277,8 @@ void launch_convolve(Device *device, const char *op, Tensor y, Tensor x, Tensor 
     int n = (int)y.dims[1];
     if (v.rows == 0 || n == 0 || (v.k == 0 && add)) return;
     T *weights = (T *)cuda_scratch(device, (size_t)n * (size_t)v.k * sizeof(T));
-    if (v.k) launch_order(device, op, weights, w, n, v, turned);
+    int run = n <= RunTile::N ? run_rows<T, RunTile>(v, x.data) : run_rows<T, WideRunTile>(v, x.data);
+    if (v.k) launch_order(device, op, weights, w, n, v, turned, run != 0);
     Output<T> output = {};
     output.c = (T *)y.data, output.bias = (const T *)bias.data;
     output.m = (int)y.dims[0], output.n = n;
@@ -376,7 +291,19 @@ void launch_convolve(Device *device, const char *op, Tensor y, Tensor x, Tensor 
                               (const T *)weights, v, add, x_aligned, w_aligned),
                    op);
     };
-    if (n <= NarrowTile::N)
+    auto launch_runs = [&](auto tile) {
+        using Tile = decltype(tile);
+        if constexpr (sizeof(T) == 2)
+            cuda_check(gpu_launch(convolve_runs<T, Tile>, grid_of(op, ceil_div(v.rows, Tile::M) * ceil_div(n, Tile::N)),
+                                  Tile::THREADS, run_bytes<Tile>(run), cuda_stream(device), output, (const T *)x.data,
+                                  (const T *)weights, v, run, add),
+                       op);
+    };
+    if (run && n <= RunTile::N)
+        launch_runs(RunTile());
+    else if (run)
+        launch_runs(WideRunTile());
+    else if (n <= NarrowTile::N)
         launch(NarrowTile());
     else if (n <= WideTile::N)
         launch(WideTile());
@@ -404,7 +331,7 @@ template <class T> void Conv3d<T>::backward_data(Device *device, const ConvProdu
 
 template <class T> void Conv3d<T>::order(Device *device, T *to, const ConvProduct &p) {
     const char *op = "a convolution's weights";
-    launch_order(device, op, to, p.w, (int)p.y.dims[1], forward_windows(op, p), false);
+    launch_order(device, op, to, p.w, (int)p.y.dims[1], forward_windows(op, p), false, false);
 }
 
 template <class T> void Conv3d<T>::add_ordered(Device *device, const ConvProduct &p, const T *from) {
@@ -422,26 +349,41 @@ template <class T> void Conv3d<T>::backward_weights(Device *device, const ConvPr
     Windows v = forward_windows(op, p);
     int n = (int)p.y.dims[1];
     if (v.rows == 0 || n == 0 || v.k == 0) return;
-    auto launch = [&](auto tile) {
-        using Chosen = decltype(tile);
-        int64_t tiles = ceil_div(v.k, Chosen::M) * ceil_div(n, Chosen::N), longest = ceil_div(v.rows, 8 * DEPTH<T>);
-        int64_t parts = ceil_div(4 * cuda_state(device)->n_multiprocessors, tiles);
-        if (parts > longest) parts = longest;
-        int part = (int)(ceil_div(ceil_div(v.rows, parts), DEPTH<T>) * DEPTH<T>);
+    bool x_aligned = packs_fit(Vector<T>::SIZE, v.channels, p.x.data);
+    bool dy_aligned = packs_fit(Vector<T>::SIZE, n, p.y.data);
+    int run = dy_aligned ? run_rows<T, WeightsTile>(v, p.x.data) : 0;
+    Output<T> output = {};
+    output.m = v.k, output.n = n;
+    output.packs = n % 4 == 0;
+    /* Blocks share the rows, each at least 8 steps of them: two times two a multiprocessor, or a few less. */
+    auto share = [&](int64_t tiles, int step, auto launch) {
+        int64_t parts = 4 * cuda_state(device)->n_multiprocessors / tiles, most = ceil_div(v.rows, 8 * step);
+        if (parts > most) parts = most;
+        if (parts < 1) parts = 1;
+        int part = (int)(ceil_div(ceil_div(v.rows, parts), step) * step);
         parts = ceil_div(v.rows, part);
-        Output<T> output = {};
         output.sums = (float *)cuda_scratch(device, (size_t)parts * (size_t)v.k * (size_t)n * sizeof(float));
-        output.m = v.k, output.n = n;
-        output.packs = n % 4 == 0;
-        cuda_check(gpu_launch(convolve_weights<T, Chosen>, dim3(grid_of(op, tiles), (unsigned)parts), Chosen::THREADS,
-                              SHARED_BYTES<T, Chosen>, cuda_stream(device), output, (const T *)p.x.data,
-                              (const T *)p.y.data, v, part, packs_fit(Vector<T>::SIZE, v.channels, p.x.data),
-                              packs_fit(Vector<T>::SIZE, n, p.y.data)),
-                   op);
+        cuda_check(launch(dim3(grid_of(op, tiles), (unsigned)parts), part), op);
         cuda_check(gpu_launch(add_weights, grid_of(op, ceil_div((int64_t)n * v.k, 256)), 256, 0, cuda_stream(device),
                               (float *)p.w.data, (const float *)output.sums, (int)parts, n, v),
                    op);
     };
+    auto launch = [&](auto tile) {
+        using Chosen = decltype(tile);
+        share(ceil_div(v.k, Chosen::M) * ceil_div(n, Chosen::N), DEPTH<T>, [&](dim3 grid, int part) {
+            return gpu_launch(convolve_weights<T, Chosen>, grid, Chosen::THREADS, SHARED_BYTES<T, Chosen>,
+                              cuda_stream(device), output, (const T *)p.x.data, (const T *)p.y.data, v, part, x_aligned,
+                              dy_aligned);
+        });
+    };
+    if constexpr (sizeof(T) == 2)
+        if (run) {
+            int64_t tiles = v.t.taps * (v.channels / DEPTH<T>)*ceil_div(n, WeightsTile::N);
+            return share(tiles, WeightsTile::STEP, [&](dim3 grid, int part) {
+                return gpu_launch(convolve_weights_runs<T>, grid, 32 * v.h.taps * v.w.taps, run_bytes<WeightsTile>(run),
+                                  cuda_stream(device), output, (const T *)p.x.data, (const T *)p.y.data, v, run, part);
+            });
+        }
     if (n <= NarrowTile::N)
         launch(Tile());
     else if (n <= WideTile::N)

@@ -1,7 +1,11 @@
 /* The cuda device's three-dimensional convolutions against the cpu's, in f32, bf16 and f16, on a GPU or on the
  * emulator. Overwritten outputs start as NaN, accumulated ones as random numbers; sizes divide no tile and no pack, and
  * arrays begin where no chunk may. */
+#include "kernels/cuda/emulate/emulate_control.h"
 #include "tests/cuda/schedules.h"
+
+/* Absent in a program for a real GPU. */
+#pragma weak emulate_counts
 
 static int64_t volume(int a, int b, int c) { return (int64_t)a * b * c; }
 
@@ -78,11 +82,51 @@ static void with_shared_sums(void **state) {
     in_every_type(check_long);
 }
 
+/* Taps that share runs of x in shared memory: of several blocks, samples, steps, parts of the channels and of the
+ * columns. No two rows that a matrix load reads at once are in the same banks. */
+static void check_runs(DType type) {
+    int64_t before = emulate_counts ? emulate_counts().bank_conflicts : 0;
+    check_conv3d(type, 2, 32, 32, true, false, (Convolution){{2, 9, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}});
+    check_conv3d(type, 1, 64, 40, true, false, (Convolution){{2, 9, 7}, {1, 3, 1}, {1, 1, 1}, {0, 1, 0}});
+    check_conv3d(type, 1, 32, 72, true, false, (Convolution){{5, 6, 5}, {2, 1, 3}, {1, 1, 1}, {0, 0, 1}});
+    if (emulate_counts) assert_int_equal(emulate_counts().bank_conflicts, before);
+}
+
+/* Runs with holes, because lines of the product end before those of x. What no run is for: it does not fit, begins
+ * where no chunk may, has windows that reach out further than x, or too many taps. */
+static void check_odd_runs(DType type) {
+    check_conv3d(type, 3, 32, 64, true, false, (Convolution){{3, 5, 6}, {2, 2, 3}, {1, 1, 1}, {0, 0, 0}});
+    check_conv3d(type, 1, 32, 9, true, false, (Convolution){{1, 2, 45}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}});
+    check_conv3d(type, 1, 32, 32, true, true, (Convolution){{1, 6, 5}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}});
+    check_conv3d(type, 1, 32, 32, true, false, (Convolution){{1, 2, 3}, {3, 3, 3}, {1, 1, 1}, {2, 2, 2}});
+    check_conv3d(type, 1, 32, 32, true, false, (Convolution){{2, 3, 3}, {5, 3, 3}, {1, 1, 1}, {2, 1, 1}});
+    check_conv3d(type, 1, 32, 32, true, false, (Convolution){{1, 9, 4}, {1, 9, 2}, {1, 1, 1}, {0, 4, 0}});
+}
+
+/* Rows enough that blocks share the weights' sums over them, and the last has fewer than a step. */
+static void check_long_runs(DType type) {
+    check_conv3d(type, 1, 32, 24, false, false, (Convolution){{11, 11, 10}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}});
+}
+
+static void with_runs(void **state) {
+    (void)state;
+    for (int t = 1; t < TYPES; t++) run(check_runs, types[t]);
+}
+
+static void with_odd_runs(void **state) {
+    (void)state;
+    for (int t = 1; t < TYPES; t++) run(check_odd_runs, types[t]);
+}
+
+static void with_long_runs(void **state) {
+    (void)state;
+    for (int t = 1; t < TYPES; t++) run(check_long_runs, types[t]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_the_network),
-        cmocka_unit_test(of_odd_sizes),
-        cmocka_unit_test(with_shared_sums),
+        cmocka_unit_test(of_the_network), cmocka_unit_test(of_odd_sizes),  cmocka_unit_test(with_shared_sums),
+        cmocka_unit_test(with_runs),      cmocka_unit_test(with_odd_runs), cmocka_unit_test(with_long_runs),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }
