@@ -95,7 +95,9 @@ static void check_runs(DType type) {
 /* Runs with holes, because lines of the product end before those of x. What no run is for: it does not fit, begins
  * where no chunk may, has windows that reach out further than x, or too many taps. */
 static void check_odd_runs(DType type) {
-    check_conv3d(type, 3, 32, 64, true, false, (Convolution){{3, 5, 6}, {2, 2, 3}, {1, 1, 1}, {0, 0, 0}});
+    check_conv3d(type, 1, 32, 32, true, false, (Convolution){{3, 10, 12}, {1, 2, 3}, {1, 1, 1}, {0, 0, 0}});
+    check_conv3d(type, 5, 32, 16, true, false, (Convolution){{9, 2, 3}, {2, 1, 2}, {1, 1, 1}, {0, 0, 0}});
+    check_conv3d(type, 1, 32, 32, true, false, (Convolution){{1, 20, 18}, {1, 2, 2}, {1, 1, 1}, {0, 0, 0}});
     check_conv3d(type, 1, 32, 9, true, false, (Convolution){{1, 2, 45}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}});
     check_conv3d(type, 1, 32, 32, true, true, (Convolution){{1, 6, 5}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}});
     check_conv3d(type, 1, 32, 32, true, false, (Convolution){{1, 2, 3}, {3, 3, 3}, {1, 1, 1}, {2, 2, 2}});
