@@ -501,10 +501,9 @@ static void tell(const FlimCells *c, const char *store, const char *how) {
     for (int64_t i = 0; i < c->n; i++) copies += c->same_as[i] != i;
     printf("[Store] %s: %lld cells of %d donors, %d x %d pixels, %d bins, u%d, %s\n", store, (long long)c->n,
            c->n_donors, c->shape.H, c->shape.W, c->shape.T, c->bits, how);
-    static const char *const texts[][2] = {
-        {"unlabelled", "names have neither _in nor _act: they are left out"},
-        {"both", "names have _in and _act: they are taken for inactive"},
-        {"others", "files are of other formats: they are left out"}};
+    static const char *const texts[][2] = {{"unlabelled", "names have neither _in nor _act: they are left out"},
+                                           {"both", "names have _in and _act: they are taken for inactive"},
+                                           {"others", "files are of other formats: they are left out"}};
     for (int i = 0; i < 3; i++) {
         json_int_t n = json_integer_value(json_object_get(told, texts[i][0]));
         if (n) printf("[Store] %lld %s\n", (long long)n, texts[i][1]);

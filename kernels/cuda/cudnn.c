@@ -349,7 +349,7 @@ char *cudnn_choices(const Device *device) {
 
 /* The next choice of a text, and where it ends; NULL: it is none. */
 static const char *read_choice(const char *text, Choice *choice) {
-    int32_t words[KEY_WORDS];
+    int32_t words[KEY_WORDS] = {0};
     int used = 0;
     for (int k = 0; k < KEY_WORDS; k++, text += used)
         if (sscanf(text, "%d%n", &words[k], &used) != 1) return NULL;
