@@ -138,11 +138,13 @@ GPU_INLINE float block_max(float x, float *scratch) {
  * mma_16x8x16<T>            d += a b, d f32. a: 16x16, register r holds rows +8 (r % 2), columns +8 (r / 2); b: 16x8,
  *                           register r holds rows +8 r of column l / 4; d[0..1] row l / 4, d[2..3] row 8 + l / 4,
  *                           columns 2 (l % 4) and the next.
- * transpose_matrix          of an 8x8 matrix: lane l gives the numbers 2 (l % 4) and the next of row l / 4, and gets
- *                           those of column l / 4.
- * copy_async_16             16 bytes from global to shared memory; the bytes from source_bytes (0 or 16) on are zeros.
- *                           They are there after copy_async_wait<N> (all but the newest N committed groups) and, for
- *                           other threads, a barrier. */
+ * mma_16x8x8_tf32           the same of f32 numbers that to_tf32 has rounded, from 8.0 on. a: 16x8, register r holds
+ * row l / 4 + 8 (r % 2), column l % 4 + 4 (r / 2); b: 8x8, register r holds row l % 4 + 4 r of column l / 4.
+ * load_matrix_x4, 4 numbers a row, makes such fragments. to_tf32                   x with 10 bits behind the point, the
+ * nearest, of two the larger in size. transpose_matrix          of an 8x8 matrix: lane l gives the numbers 2 (l % 4)
+ * and the next of row l / 4, and gets those of column l / 4. copy_async_16             16 bytes from global to shared
+ * memory; the bytes from source_bytes (0 or 16) on are zeros. They are there after copy_async_wait<N> (all but the
+ * newest N committed groups) and, for other threads, a barrier. */
 
 /* Volta has neither ldmatrix nor these fragments: the same by shuffles and plain arithmetic. Correct, not fast. Blocks
  * are a multiple of 32 threads wide. */
@@ -256,6 +258,27 @@ template <class T> GPU_INLINE void mma_16x8x16(float (&d)[4], const uint32_t (&a
 #endif
 }
 
+GPU_INLINE uint32_t to_tf32(float x) {
+    uint32_t y = 0;
+#if __CUDA_ARCH__ >= 800
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+#else
+    __trap(); /* the device says whether its card has TF32 */
+#endif
+    return y;
+}
+
+GPU_INLINE void mma_16x8x8_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+    __trap();
+#endif
+}
+
 GPU_INLINE void copy_async_16(void *shared, const void *global, int source_bytes = 16) {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
@@ -292,6 +315,11 @@ template <class T>
 inline void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, EMULATE_SITE) {
     uint32_t b[2] = {b0, b1};
     emulate::multiply_matrix(d, a, b, is_bf16<T>::value, site);
+}
+inline uint32_t to_tf32(float x) { return isnan(x) ? 0x7FFFFFFFu : (__float_as_uint(x) + 0x1000u) & ~0x1FFFu; }
+inline void mma_16x8x8_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, EMULATE_SITE) {
+    uint32_t b[2] = {b0, b1};
+    emulate::multiply_matrix_tf32(d, a, b, site);
 }
 inline void copy_async_16(void *shared, const void *global, int source_bytes = 16, EMULATE_SITE) {
     emulate::copy_async(shared, global, 16, source_bytes, site);

@@ -141,6 +141,96 @@ static void cards_without_tensor_cores_multiply_too(void **) {
     multiplies<bf16>(SLOWLY);
 }
 
+/* The same document, "Matrix Fragments for mma.m16n8k8", .tf32: one element a register. */
+__host__ __device__ static inline Place place_in_a_tf32(int lane, int i) {
+    int group = lane >> 2, thread_in_group = lane % 4;
+    return {i == 0 || i == 2 ? group : group + 8, i == 0 || i == 1 ? thread_in_group : thread_in_group + 4};
+}
+__host__ __device__ static inline Place place_in_b_tf32(int lane, int i) {
+    int group = lane >> 2, thread_in_group = lane % 4;
+    return {i == 0 ? thread_in_group : thread_in_group + 4, group};
+}
+
+/* d[16][8] += a[16][8] times the transpose of b[8][8] by one warp. */
+__global__ void multiply_tf32(float *d, const float *a, const float *b, Way way) {
+    SHARED(float, a_tile, [16][8]);
+    SHARED(float, b_tile, [8][8]);
+    int lane = threadIdx.x;
+    uint32_t ar[4], br[4];
+    float dr[4];
+    for (int i = lane; i < 128; i += 32) a_tile[i / 8][i % 8] = a[i];
+    for (int i = lane; i < 64; i += 32) b_tile[i / 8][i % 8] = b[i];
+    __syncwarp();
+    for (int i = 0; i < 4; i++) dr[i] = d[8 * place_in_d(lane, i).row + place_in_d(lane, i).column];
+    if (way == FROM_SHARED) {
+        load_matrix_x4(ar, &a_tile[lane % 16][lane / 16 * 4]);
+        load_matrix_x4(br, &b_tile[lane % 8][lane / 8 % 2 * 4]); /* lanes 16 to 31 as above */
+    } else {
+        for (int r = 0; r < 4; r++)
+            ar[r] = __float_as_uint(a_tile[place_in_a_tf32(lane, r).row][place_in_a_tf32(lane, r).column]);
+        for (int r = 0; r < 2; r++)
+            br[r] = __float_as_uint(b_tile[place_in_b_tf32(lane, r).column][place_in_b_tf32(lane, r).row]);
+    }
+    for (int r = 0; r < 4; r++) ar[r] = to_tf32(__uint_as_float(ar[r]));
+    for (int r = 0; r < 2; r++) br[r] = to_tf32(__uint_as_float(br[r]));
+    mma_16x8x8_tf32(dr, ar, br[0], br[1]);
+    __syncwarp();
+    for (int i = 0; i < 4; i++) d[8 * place_in_d(lane, i).row + place_in_d(lane, i).column] = dr[i];
+}
+
+static void tensor_cores_multiply_tf32(void **) {
+    if (capability() < 80) skip();
+    for (Way way : {BY_HAND, FROM_SHARED}) {
+        std::vector<float> a(128), b(64), d(128), want(128);
+        for (float &x : a) x = (float)draw(1000); /* 10 bits, sums of products 24 */
+        for (float &x : b) x = (float)draw(1000);
+        for (float &x : d) x = (float)draw(1000);
+        for (int m = 0; m < 16; m++)
+            for (int n = 0; n < 8; n++) {
+                want[8 * m + n] = d[8 * m + n];
+                for (int k = 0; k < 8; k++) want[8 * m + n] += a[8 * m + k] * b[8 * n + k];
+            }
+        Array<float> a_there(a), b_there(b), d_there(d);
+        CHECKED(gpu_launch(multiply_tf32, 1, 32, 0, 0, d_there.device, a_there.device, b_there.device, way));
+        d_there.download();
+        for (int i = 0; i < 128; i++) assert_near(d_there.host[i], want[i], 0);
+    }
+}
+
+__global__ void round_to_tf32(uint32_t *out, const float *in) { out[threadIdx.x] = to_tf32(in[threadIdx.x]); }
+
+/* Halves away from zero, as round() does; the 13 bits that TF32 has not are of no account. */
+static void conversions_round_to_the_nearest_tf32(void **) {
+    if (capability() < 80) skip();
+    std::vector<float> x = {0.0f,
+                            1.0f,
+                            1 + 0x1p-11f,
+                            -1 - 0x1p-11f,
+                            1 + 0x1p-11f - 0x1p-23f,
+                            1 + 3 * 0x1p-11f,
+                            2 - 0x1p-12f,
+                            0x1.fffffep127f,
+                            INFINITY,
+                            -INFINITY,
+                            NAN};
+    while (x.size() < 256) x.push_back(ldexpf(1 + (float)draw(1 << 20) * 0x1p-21f, draw(100)));
+    Array<float> x_there(x);
+    Array<uint32_t> out(256);
+    CHECKED(gpu_launch(round_to_tf32, 1, 256, 0, 0, out.device, x_there.device));
+    out.download();
+    for (int i = 0; i < 256; i++) {
+        int exponent;
+        float digits = frexpf(x[i], &exponent), got;
+        float want = isfinite(x[i]) ? ldexpf(roundf(digits * 0x1p11f), exponent - 11) : x[i];
+        uint32_t bits = isnan(x[i]) ? out.host[i] : out.host[i] & ~0x1FFFu;
+        memcpy(&got, &bits, sizeof got);
+        if (isnan(x[i]))
+            assert_true(isnan(got));
+        else
+            assert_true(got == want);
+    }
+}
+
 /* Four 8x8 matrices whose elements are their own numbers, rows scattered over shared memory as `order` says. */
 __global__ void load_numbers(uint32_t *out, const int *order, bool transposed) {
     SHARED(uint16_t, rows, [32][8]);
@@ -524,6 +614,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensor_cores_multiply_f16),
         cmocka_unit_test(tensor_cores_multiply_bf16),
+        cmocka_unit_test(tensor_cores_multiply_tf32),
+        cmocka_unit_test(conversions_round_to_the_nearest_tf32),
         cmocka_unit_test(loaded_matrices_multiply_f16),
         cmocka_unit_test(loaded_matrices_multiply_bf16),
         cmocka_unit_test(cards_without_tensor_cores_multiply_too),

@@ -77,6 +77,7 @@ int64_t reduce(uint32_t mask, int64_t value, Reduction reduction, Site site);
 void *shared_variable(const void *key, size_t bytes);
 void load_matrix(uint32_t *r, const void *row, int count, bool transposed, Site site);
 void multiply_matrix(float *d, const uint32_t *a, const uint32_t *b, bool bf16, Site site);
+void multiply_matrix_tf32(float *d, const uint32_t *a, const uint32_t *b, Site site);
 void copy_async(void *shared, const void *global, int bytes, int source_bytes, Site site);
 void copy_async_commit();
 void copy_async_wait(int pending);

@@ -125,38 +125,56 @@ template <bool BF16> static void widen(float *to, const uint16_t *from) {
     memcpy(to, &result, sizeof result);
 }
 
+/* d [16, 8] += a [16, K] b [K, 8]; a lane's four numbers of d are columns 2 (l % 4) and the next of row l / 4, and of
+ * the row 8 below. */
+template <int K> static void add_product(Warp &warp, const float (*a)[K], const float (*b)[8]) {
+    alignas(32) float d[16][8];
+    Floats8 b_rows[K]; /* as vectors by hand: the compiler's own choice is twice as slow */
+    memcpy(b_rows, b, sizeof b_rows);
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++) d[8 * (i / 2) + lane / 4][2 * (lane % 4) + i % 2] = product_of(warp, lane).d[i];
+    for (int row = 0; row < 16; row++) {
+        Floats8 sum;
+        memcpy(&sum, d[row], sizeof sum);
+        for (int k = 0; k < K; k++) sum += a[row][k] * b_rows[k];
+        memcpy(d[row], &sum, sizeof sum);
+    }
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++) product_of(warp, lane).d[i] = d[8 * (i / 2) + lane / 4][2 * (lane % 4) + i % 2];
+    worker->counts.matrix_products++;
+}
+
 /* m16n8k16: one register of the 32 lanes, in the order of lanes, is an 8x8 matrix of 16-bit numbers, row by row: lane l
  * holds columns 2 (l % 4) and the next of row l / 4. a is four such (rows +8 for odd registers, columns +8 for the
- * upper two), b two (its rows are the columns n of the product, columns +8 k for the second), d the same in f32. */
+ * upper two), b two (its rows are the columns n of the product, columns +8 k for the second). */
 template <bool BF16> static void multiply(Warp &warp, uint32_t) {
     alignas(32) uint32_t a_bits[4][32], b_bits[2][32];
-    alignas(32) float a[4][8][8], b[16][8], column[8], d[2][8][8];
+    alignas(32) float a[16][16], b[16][8], column[8];
     for (int lane = 0; lane < 32; lane++) {
         Product &p = product_of(warp, lane);
-        int row = lane / 4, first = 2 * (lane % 4);
         for (int r = 0; r < 4; r++) a_bits[r][lane] = p.a[r];
         for (int r = 0; r < 2; r++) b_bits[r][lane] = p.b[r];
-        for (int i = 0; i < 4; i++) d[i / 2][row][first + i % 2] = p.d[i];
     }
     for (int r = 0; r < 4; r++)
-        for (int row = 0; row < 8; row++) widen<BF16>(a[r][row], (const uint16_t *)&a_bits[r][4 * row]);
+        for (int row = 0; row < 8; row++)
+            widen<BF16>(&a[8 * (r % 2) + row][8 * (r / 2)], (const uint16_t *)&a_bits[r][4 * row]);
     for (int r = 0; r < 2; r++)
         for (int n = 0; n < 8; n++) {
             widen<BF16>(column, (const uint16_t *)&b_bits[r][4 * n]);
             for (int k = 0; k < 8; k++) b[8 * r + k][n] = column[k];
         }
-    Floats8 b_rows[16]; /* as vectors by hand: the compiler's own choice is twice as slow */
-    memcpy(b_rows, b, sizeof b_rows);
-    for (int half = 0; half < 2; half++)
-        for (int row = 0; row < 8; row++) {
-            Floats8 sum;
-            memcpy(&sum, d[half][row], sizeof sum);
-            for (int k = 0; k < 16; k++) sum += a[2 * (k / 8) + half][row][k % 8] * b_rows[k];
-            memcpy(d[half][row], &sum, sizeof sum);
-        }
-    for (int lane = 0; lane < 32; lane++)
-        for (int i = 0; i < 4; i++) product_of(warp, lane).d[i] = d[i / 2][lane / 4][2 * (lane % 4) + i % 2];
-    worker->counts.matrix_products++;
+    add_product<16>(warp, a, b);
+}
+
+/* m16n8k8 of TF32: the same with matrices of 8x4 numbers of 32 bits. */
+static void multiply_tf32(Warp &warp, uint32_t) {
+    alignas(32) float a[16][8], b[8][8];
+    for (int lane = 0; lane < 32; lane++) {
+        Product &p = product_of(warp, lane);
+        for (int r = 0; r < 4; r++) memcpy(&a[8 * (r % 2) + lane / 4][4 * (r / 2) + lane % 4], &p.a[r], 4);
+        for (int r = 0; r < 2; r++) memcpy(&b[4 * r + lane % 4][lane / 4], &p.b[r], 4);
+    }
+    add_product<8>(warp, a, b);
 }
 
 static void require_whole_warp(const char *name, Site site) {
@@ -168,6 +186,20 @@ void multiply_matrix(float *d, const uint32_t *a, const uint32_t *b, bool bf16, 
     Product product = {d, a, b};
     require_whole_warp("mma_16x8x16", site);
     warp_operation(0xFFFFFFFFu, bf16 ? multiply<true> : multiply<false>, &product, "mma_16x8x16", site);
+}
+
+/* What the tensor cores make of further bits is not defined. */
+static void require_tf32(uint32_t bits, Site site) {
+    if (bits & 0x1FFF && (bits & 0x7FFFFFFF) <= 0x7F800000)
+        fail("mma_16x8x8_tf32 at %s:%d: %08x has not been rounded by to_tf32", site.file, site.line, bits);
+}
+
+void multiply_matrix_tf32(float *d, const uint32_t *a, const uint32_t *b, Site site) {
+    Product product = {d, a, b};
+    require_whole_warp("mma_16x8x8_tf32", site);
+    for (int r = 0; r < 4; r++) require_tf32(a[r], site);
+    for (int r = 0; r < 2; r++) require_tf32(b[r], site);
+    warp_operation(0xFFFFFFFFu, multiply_tf32, &product, "mma_16x8x8_tf32", site);
 }
 
 struct MatrixLoad {
