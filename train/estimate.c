@@ -65,7 +65,7 @@ static double sustained(const Machine *m, int op) {
     case OP_linear_backward:
     case OP_linear_gelu_forward:
     case OP_gelu_linear_backward:
-    case OP_conv3d_forward: /* in TF32 cuDNN's, in 16 bits as well ours */
+    case OP_conv3d_forward:
     case OP_conv3d_backward:
         return on_tensor_cores(m) ? card->of_tensor * estimate_peak(m) : f32;
     case OP_stem_forward: /* in TF32 there is none, nor any for Volta's tensor cores */

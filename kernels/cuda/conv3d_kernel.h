@@ -136,7 +136,7 @@ template <class T, class Tile, class Load, class Add> GPU_INLINE void walk(int s
 /* output [all rows, n] = windows of x times w [n, k], or += ; the rows that this product has. Grid: tiles, those of the
  * same windows side by side. */
 template <class T, class Tile>
-__global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T>)
+__global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T, Tile>)
     convolve(Output<T> output, const T *x, const T *w, Windows v, bool add, bool x_aligned, bool w_aligned) {
     only_where_used<T>();
     constexpr int X_SIZE = Tile::M * DEPTH<T>;
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T>)
 /* output [parts, k of a window, n] = windows of x, transposed, times dy [rows, n], each over `part` rows. Grid: tiles x
  * parts of the rows. */
 template <class T, class Tile>
-__global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T>)
+__global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T, Tile>)
     convolve_weights(Output<T> output, const T *x, const T *dy, Windows v, int part, bool x_aligned, bool dy_aligned) {
     only_where_used<T>();
     constexpr int X_SIZE = Tile::M * DEPTH<T>;
@@ -304,11 +304,11 @@ void launch_convolve(Device *device, const char *op, Tensor y, Tensor x, Tensor 
     else if (run)
         launch_runs(WideRunTile());
     else if (n <= NarrowTile::N)
-        launch(NarrowTile());
+        launch_rounded<T, NarrowTile>(device, NarrowTile(), launch);
     else if (n <= WideTile::N)
-        launch(WideTile());
+        launch_rounded<T, WideTile>(device, WideTile(), launch);
     else
-        launch(LargeTile());
+        launch_rounded<T, LargeTile>(device, LargeTile(), launch);
 }
 
 } // namespace
@@ -345,7 +345,7 @@ template <class T> void Conv3d<T>::add_ordered(Device *device, const ConvProduct
 
 template <class T> void Conv3d<T>::backward_weights(Device *device, const ConvProduct &p) {
     const char *op = "conv3d_backward";
-    using Tile = std::conditional_t<sizeof(T) == 4, WideTile, NarrowTile>; /* f32 adds four columns a thread */
+    using Tile = std::conditional_t<sizeof(T) == 4, WideTile, NarrowTile>; /* FMAs: four columns a thread */
     Windows v = forward_windows(op, p);
     int n = (int)p.y.dims[1];
     if (v.rows == 0 || n == 0 || v.k == 0) return;
@@ -385,11 +385,11 @@ template <class T> void Conv3d<T>::backward_weights(Device *device, const ConvPr
             });
         }
     if (n <= NarrowTile::N)
-        launch(Tile());
+        launch_rounded<T, NarrowTile>(device, Tile(), launch);
     else if (n <= WideTile::N)
-        launch(WideTile());
+        launch_rounded<T, WideTile>(device, WideTile(), launch);
     else
-        launch(LargeTile());
+        launch_rounded<T, LargeTile>(device, LargeTile(), launch);
 }
 
 #endif

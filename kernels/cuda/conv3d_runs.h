@@ -145,7 +145,7 @@ template <class T> GPU_INLINE int k_of_run(const Windows &v, int k) {
 
 /* As convolve in conv3d_kernel.h, with runs of `run` rows, and w's k in the order in which steps need them. */
 template <class T, class Tile>
-__global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T>)
+__global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T, Tile>)
     convolve_runs(Output<T> output, const T *x, const T *w, Windows v, int run, bool add) {
     only_where_used<T>();
     constexpr int SIZE = Tile::N * DEPTH<T>;

@@ -8,8 +8,6 @@
 
 namespace {
 
-template <class T> constexpr int BLOCKS = sizeof(T) == 2 ? BLOCKS_OF_HALF : 1; /* that are to share its registers */
-
 /* n / divisor for n < 2^31 without a division (Granlund and Montgomery, 1994). */
 struct Divider {
     uint32_t divisor, multiplier, shift;

@@ -352,7 +352,7 @@ Device *cuda_device_open(int index) {
                        .n_threads = 1,
                        .ops = &cuda_operations,
                        .half = half_of(state->capability),
-                       .tf32 = state->capability >= 80,
+                       .tf32 = half_of(state->capability) == DTYPE_BF16, /* cards with it, and builds for them */
                        .allocate = cuda_allocate,
                        .release = cuda_release,
                        .upload = cuda_upload,

@@ -8,7 +8,8 @@
  *   across k  (a transposed, b as it is)   DEPTH rows of M or N numbers: a row holds one k
  *
  * 16-bit types: eight (four) warps of mma_16x8x16; load_matrix_x4 makes fragments of a tile along k, its transposing
- * twin of one across k. f32: each thread sums 8 x 8 (8 x 4) products with FMAs, four k at a time.
+ * twin of one across k. f32 that may be rounded to TF32 (Tf32<Tile>): the same with mma_16x8x8_tf32, and plain loads
+ * across k. f32 as it is: each thread sums 8 x 8 (8 x 4) products with FMAs, four k at a time.
  *
  * Matrices whose rows are no multiple of 16 bytes are read number by number. Where c has few tiles and k is long,
  * blocks share a tile: each sums a part of k into scratch memory, and a second kernel adds the parts in their order.
@@ -38,15 +39,28 @@ struct SmallTile {
     static constexpr bool ALIGNED = false;
 };
 
+/* A tile of f32 whose products are of numbers rounded to TF32, on tensor cores. */
+template <class Tile> struct Tf32 : Tile {};
+template <class T, class Tile> constexpr bool ON_TENSOR_CORES = sizeof(T) == 2;
+template <class T, class Tile> constexpr bool ON_TENSOR_CORES<T, Tf32<Tile>> = true;
+
+/* launch(tile), or launch(Tf32<Rounded>()) where T may be rounded. */
+template <class T, class Rounded, class Tile, class Launch>
+void launch_rounded(Device *device, Tile tile, Launch launch) {
+    if constexpr (sizeof(T) == 4)
+        if (device->tf32) return launch(Tf32<Rounded>());
+    launch(tile);
+}
+
 constexpr int CHUNKS_ALONG_K = 4;                                         /* of a step */
 template <class T> constexpr int DEPTH = CHUNKS_ALONG_K *Vector<T>::SIZE; /* numbers of a step */
 
 /* Where chunk `chunk` of row `row` lies in a tile with CHUNKS chunks a row, in chunks. Eight chunks fill all banks of
  * shared memory: the exclusive or puts any eight in a row, and eight of one column in rows 8i .. 8i + 7, into different
- * banks. */
+ * banks; of a tile across k also two side by side, from an even one on, in rows 4i .. 4i + 3 (TF32). */
 template <int CHUNKS> GPU_INLINE int chunk_place(int row, int chunk) {
     static_assert(CHUNKS == 4 || CHUNKS % 8 == 0, "a row is half of the banks, or all of them some times");
-    return row * CHUNKS + (chunk ^ (CHUNKS == 4 ? row / 2 % 4 : row % 8));
+    return row * CHUNKS + (chunk ^ (CHUNKS == 4 ? row / 2 % 4 : row % 4 * 2 + row / 4 % 2));
 }
 
 /* What brings the tiles of one matrix into shared memory. "Outer" is the dimension that is not k. */
@@ -177,31 +191,51 @@ template <class T> struct Finish {
     }
 };
 
-/* Four 8x8 matrices for mma_16x8x16 from `outer` and `k` on. Matrix i is the outer half OUTER_BIT of i, and the other
- * bit's half of k: registers of a count rows first, those of b count k first. */
+/* Four matrices, of 8 rows of 16 bytes along k, for mma from `outer` and `k` on. Matrix i is the outer half OUTER_BIT
+ * of i, and the other bit's half of k: registers of a count rows first, those of b count k first. */
 template <class T, int OUTER, bool ALONG_K, int OUTER_BIT>
 GPU_INLINE void load_fragments(uint32_t (&r)[4], const T *tile, int outer, int k) {
     constexpr int SIZE = Vector<T>::SIZE;
     int lane = threadIdx.x % 32, i = lane / 8, j = lane % 8;
-    outer += 8 * (i >> OUTER_BIT & 1);
-    k += 8 * (i >> (1 - OUTER_BIT) & 1);
-    if constexpr (ALONG_K)
-        load_matrix_x4(r, tile + chunk_place<CHUNKS_ALONG_K>(outer + j, k / SIZE) * SIZE);
-    else
-        load_matrix_x4_transposed(r, tile + chunk_place<OUTER / SIZE>(k + j, outer / SIZE) * SIZE);
+    auto outer_of = [&](int matrix) { return outer + 8 * (matrix >> OUTER_BIT & 1); };
+    auto k_of = [&](int matrix) { return k + SIZE * (matrix >> (1 - OUTER_BIT) & 1); };
+    if constexpr (ALONG_K) {
+        load_matrix_x4(r, tile + chunk_place<CHUNKS_ALONG_K>(outer_of(i) + j, k_of(i) / SIZE) * SIZE);
+    } else if constexpr (sizeof(T) == 2) {
+        load_matrix_x4_transposed(r, tile + chunk_place<OUTER / SIZE>(k_of(i) + j, outer_of(i) / SIZE) * SIZE);
+    } else { /* there are no transposing loads of 32 bits */
+#pragma unroll
+        for (int matrix = 0; matrix < 4; matrix++) {
+            int at = outer_of(matrix) % 32 + lane / 4; /* 32 numbers are all banks, and their chunks stay among them */
+            int place = chunk_place<OUTER / SIZE>(k_of(matrix) + lane % 4, at / SIZE) * SIZE;
+            r[matrix] = __float_as_uint(tile[outer / 32 * 32 + place + at % SIZE]);
+        }
+    }
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll
+        for (int matrix = 0; matrix < 4; matrix++) r[matrix] = to_tf32(__uint_as_float(r[matrix]));
+    }
 }
 
 /* The products of a block on tensor cores. A warp has M / WARPS_M x N / WARPS_N of them, in fragments of 16 x 8. */
-template <class T, class Tile, bool A_ALONG_K, bool B_ALONG_K> struct Products {
+template <class T, class Tile, bool A_ALONG_K, bool B_ALONG_K, bool TENSOR_CORES = ON_TENSOR_CORES<T, Tile>>
+struct Products {
     static constexpr int ROWS = Tile::M / (Tile::THREADS / 32 / Tile::WARPS_N), COLUMNS = Tile::N / Tile::WARPS_N;
     float sums[ROWS / 16][COLUMNS / 8][4] = {};
 
     GPU_INLINE static int first_row() { return threadIdx.x / 32 / Tile::WARPS_N * ROWS; }
     GPU_INLINE static int first_column() { return threadIdx.x / 32 % Tile::WARPS_N * COLUMNS; }
 
+    GPU_INLINE static void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+        if constexpr (sizeof(T) == 4)
+            mma_16x8x8_tf32(d, a, b0, b1);
+        else
+            mma_16x8x16<T>(d, a, b0, b1);
+    }
+
     GPU_INLINE void add(const T *a_tile, const T *b_tile) {
 #pragma unroll
-        for (int k = 0; k < DEPTH<T>; k += 16) {
+        for (int k = 0; k < DEPTH<T>; k += 2 * Vector<T>::SIZE) {
             uint32_t a[ROWS / 16][4], b[COLUMNS / 16][4];
 #pragma unroll
             for (int i = 0; i < ROWS / 16; i++)
@@ -213,7 +247,7 @@ template <class T, class Tile, bool A_ALONG_K, bool B_ALONG_K> struct Products {
             for (int i = 0; i < ROWS / 16; i++)
 #pragma unroll
                 for (int j = 0; j < COLUMNS / 8; j++)
-                    mma_16x8x16<T>(sums[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+                    multiply(sums[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
         }
     }
 
@@ -234,7 +268,7 @@ template <class T, class Tile, bool A_ALONG_K, bool B_ALONG_K> struct Products {
 /* The same in f32 by FMAs: THREADS_M x 16 threads, of which 4 x 8 make a warp, each with 8 rows and N / 16 columns.
  * Those of a tile along k are THREADS_M or 16 apart, so that the threads of a warp read neighbouring rows; across k
  * they come in fours, which are one access. */
-template <class Tile, bool A_ALONG_K, bool B_ALONG_K> struct Products<float, Tile, A_ALONG_K, B_ALONG_K> {
+template <class Tile, bool A_ALONG_K, bool B_ALONG_K> struct Products<float, Tile, A_ALONG_K, B_ALONG_K, false> {
     static constexpr int THREADS_N = 16, THREADS_M = Tile::THREADS / THREADS_N;
     static constexpr int ROWS = Tile::M / THREADS_M, COLUMNS = Tile::N / THREADS_N;
     static constexpr int WIDTH = B_ALONG_K ? 1 : 4; /* columns that lie side by side in a thread */
@@ -298,19 +332,19 @@ template <class T> struct Operands {
     bool a_aligned, b_aligned;
 };
 
-/* Blocks of 16-bit types that share a multiprocessor, and so registers: before 8.0 its shared memory has room for one.
- */
+/* Blocks on tensor cores that share a multiprocessor, and so registers: before 8.0 it has shared memory for one. */
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ < 800
 constexpr int BLOCKS_OF_HALF = 1;
 #else
 constexpr int BLOCKS_OF_HALF = 2;
 #endif
+template <class T, class Tile> constexpr int BLOCKS = ON_TENSOR_CORES<T, Tile> ? BLOCKS_OF_HALF : 1;
 
 /* Grid: tiles of c x parts of k. In the ring of STAGES tiles, step s is in slot s % STAGES; one barrier a step says
  * both that everybody's copies of step s are there and that everybody is done with step s - 1, whose slot is filled
  * next. */
 template <class T, class Tile, bool A_ALONG_K, bool B_ALONG_K>
-__global__ void __launch_bounds__(Tile::THREADS, sizeof(T) == 2 ? BLOCKS_OF_HALF : 1)
+__global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T, Tile>)
     multiply(Output<T> output, Operands<T> operands, Finish<T> finish) {
     only_where_used<T>();
     constexpr int A_SIZE = Tile::M * DEPTH<T>, STAGE = (Tile::M + Tile::N) * DEPTH<T>, TOGETHER = 8;
@@ -426,11 +460,12 @@ template <class T, bool A_ALONG_K, bool B_ALONG_K> void choose_tile(Device *devi
     operands.a = (const T *)g.a, operands.b = (const T *)g.b, operands.k = (int)g.k;
     operands.a_aligned = packs_fit(SIZE, A_ALONG_K ? g.k : g.m, operands.a);
     operands.b_aligned = packs_fit(SIZE, B_ALONG_K ? g.k : g.n, operands.b);
+    auto launch = [&](auto tile) { launch_multiply<T, decltype(tile), A_ALONG_K, B_ALONG_K>(device, g, operands); };
     int64_t large = tiles_of<LargeTile>(g), blocks = large * parts_of<T, LargeTile>(device, g, large);
     if (operands.a_aligned && operands.b_aligned && blocks >= cuda_state(device)->n_multiprocessors)
-        launch_multiply<T, LargeTile, A_ALONG_K, B_ALONG_K>(device, g, operands);
+        launch_rounded<T, LargeTile>(device, LargeTile(), launch);
     else
-        launch_multiply<T, SmallTile, A_ALONG_K, B_ALONG_K>(device, g, operands);
+        launch_rounded<T, SmallTile>(device, SmallTile(), launch);
 }
 
 } // namespace

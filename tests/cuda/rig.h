@@ -213,6 +213,14 @@ static inline Pair pair_normal(Rig *rig, DType type, int64_t rows, int64_t colum
     return p;
 }
 
+/* p with its numbers as whole 128ths, which TF32 has if they are below 16: products of such are exact in f32. */
+static inline Pair pair_for_tf32(Rig *rig, Pair p) {
+    float *x = p.cpu.data;
+    for (int64_t i = 0; i < tensor_numel(p.cpu); i++) x[i] = rintf(128 * x[i]) / 128;
+    pair_upload(rig, p);
+    return p;
+}
+
 /* Integers of the caller. */
 static inline Pair pair_integers(Rig *rig, const int32_t *values, int64_t n) {
     Pair p = pair_poisoned(rig, DTYPE_F32, n, 0);

@@ -9,8 +9,21 @@
 
 static int64_t volume(int a, int b, int c) { return (int64_t)a * b * c; }
 
+/* How f32 is multiplied, and in TF32 what: only numbers that it has, or any. */
+static enum { EXACTLY, IN_TF32, ROUNDED_TO_TF32 } way;
+
 static Pair some(DType type, int64_t rows, int64_t columns, bool shift) {
-    return shift ? shifted(normal(type, rows * columns + 1, 0), rows, columns) : normal(type, rows, columns);
+    Pair all = shift ? normal(type, rows * columns + 1, 0) : normal(type, rows, columns);
+    if (way == IN_TF32) pair_for_tf32(&rig, all);
+    return shift ? shifted(all, rows, columns) : all;
+}
+
+/* Of a sum of products. In TF32 the tensor cores cut sums off, always to one side: a unit, 2 U, for each 8 products.
+ * Rounding costs each factor up to 2^-11, so a product 2^-10, and the square root of that many in a sum of random
+ * signs, which is as large as the sum; 4 for how unevenly they fall. */
+static double sum_error(DType type, int64_t terms, double roundings) {
+    return error_in(type, terms, roundings + (way == EXACTLY ? 0 : (double)terms / 4)) +
+           (way == ROUNDED_TO_TF32 ? 4 * 0x1p-10 : 0);
 }
 
 static Pair none_yet(DType type, int64_t rows, int64_t columns, bool shift) {
@@ -29,16 +42,16 @@ static void check_conv3d(DType type, int64_t samples, int64_t in, int64_t out, b
     Pair b = whole ? bias : none, to = whole ? dx : none, db = whole ? dbias : none;
     conv3d_forward(rig.cpu, y.cpu, x.cpu, w.cpu, b.cpu, c);
     conv3d_forward(rig.cuda, y.cuda, x.cuda, w.cuda, b.cuda, c);
-    expect("conv3d_forward", y, error_in(type, in * taps, 1));
+    expect("conv3d_forward", y, sum_error(type, in * taps, 1));
     conv3d_backward(rig.cpu, to.cpu, dw.cpu, db.cpu, dy.cpu, x.cpu, w.cpu, c, false);
     conv3d_backward(rig.cuda, to.cuda, dw.cuda, db.cuda, dy.cuda, x.cuda, w.cuda, c, false);
-    if (whole) expect("conv3d_backward dx", dx, error_in(type, out * taps, 0));
-    expect("conv3d_backward dw", dw, f32_error(tall, 2));
+    if (whole) expect("conv3d_backward dx", dx, sum_error(type, out * taps, 0));
+    expect("conv3d_backward dw", dw, sum_error(DTYPE_F32, tall, 2));
     if (whole) expect("conv3d_backward dbias", dbias, f32_error(tall, 2));
     if (!whole) return;
     conv3d_backward(rig.cpu, sum.cpu, dw.cpu, none.cpu, dy.cpu, x.cpu, w.cpu, c, true);
     conv3d_backward(rig.cuda, sum.cuda, dw.cuda, none.cuda, dy.cuda, x.cuda, w.cuda, c, true);
-    expect("conv3d_backward dx, added", sum, error_in(type, out * taps, 1));
+    expect("conv3d_backward dx, added", sum, sum_error(type, out * taps, 1));
 }
 
 /* The kinds of the FLIM network, of few positions. */
@@ -125,10 +138,26 @@ static void with_long_runs(void **state) {
     for (int t = 1; t < TYPES; t++) run(check_long_runs, types[t]);
 }
 
+/* f32 on the tensor cores, which shows in the bits. */
+static void in_tf32(void **state) {
+    (void)state;
+    if (cuda_state(rig.cuda)->capability < 80) skip();
+    run(check_long, DTYPE_F32);
+    uint64_t exact = hash;
+    rig.cuda->tf32 = true, way = ROUNDED_TO_TF32;
+    run(check_long, DTYPE_F32);
+    assert_true(hash != exact);
+    way = IN_TF32;
+    run(check_network, DTYPE_F32);
+    run(check_odd, DTYPE_F32);
+    rig.cuda->tf32 = false, way = EXACTLY;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_the_network), cmocka_unit_test(of_odd_sizes),  cmocka_unit_test(with_shared_sums),
         cmocka_unit_test(with_runs),      cmocka_unit_test(with_odd_runs), cmocka_unit_test(with_long_runs),
+        cmocka_unit_test(in_tf32),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

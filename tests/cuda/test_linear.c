@@ -11,10 +11,10 @@ static double half_unit(DType type) { return type == DTYPE_BF16 ? 0x1p-8 : type 
 
 /* Sums of k products of normal numbers, in f32 on both sides, are of size sqrt(k). Each addition may be off by half a
  * unit in the last place, of random sign: four standard deviations on each side. Tensor cores do not round but cut off,
- * always to one side: a unit for each 16 products. */
-static double sum_error(DType type, int64_t k) {
-    double size = sqrt((double)k) + 1;
-    return 0x1p-23 * size * (2 + 4 * size + (type == DTYPE_F32 ? 0 : (double)k / 16));
+ * always to one side: a unit for each 16 products, or 8 in TF32. */
+static double sum_error(const Rig *rig, DType type, int64_t k) {
+    double size = sqrt((double)k) + 1, cuts = (double)k / (type == DTYPE_F32 ? 8 : 16);
+    return 0x1p-23 * size * (2 + 4 * size + (type == DTYPE_F32 && !rig->cuda->tf32 ? 0 : cuts));
 }
 
 /* What one rounding of x to the type may change, also below its normal numbers. */
@@ -34,7 +34,7 @@ static void expect_sums(Rig *rig, const char *what, Pair p, DType type, int64_t 
     float *got = pair_download(rig, p);
     const float *want = p.cpu.data;
     for (int64_t i = 0; i < tensor_numel(p.cpu); i++)
-        expect_within(what, type, i, got[i], want[i], sum_error(type, k) + rounding_error(p.cuda.dtype, want[i]));
+        expect_within(what, type, i, got[i], want[i], sum_error(rig, type, k) + rounding_error(p.cuda.dtype, want[i]));
     free(got);
 }
 
@@ -73,9 +73,10 @@ static void expect_slopes(Rig *rig, const char *what, Pair dhidden, Pair hidden,
     dropout(rig->cpu, dhidden.cpu, dhidden.cpu, drop);
     for (int64_t i = 0; i < tensor_numel(dhidden.cpu); i++)
         expect_within(what, type, i, got[i], want[i],
-                      rounding_error(type, want[i]) + (1.13 * (sum_error(type, k) + rounding_error(type, sums[i])) +
-                                                       32 * 0x1p-24 * fabs((double)sums[i])) /
-                                                          (1 - (double)drop.p));
+                      rounding_error(type, want[i]) +
+                          (1.13 * (sum_error(rig, type, k) + rounding_error(type, sums[i])) +
+                           32 * 0x1p-24 * fabs((double)sums[i])) /
+                              (1 - (double)drop.p));
     free(got);
     free(sums);
 }
@@ -106,7 +107,7 @@ static void multiply_plainly(float *c, const float *a, const float *b, const flo
     }
 }
 
-/* Accumulated: twice, and all of that in two places, for the same bits. */
+/* Accumulated: twice, and all of that in two places, for the same bits. In TF32 of numbers that it has. */
 static void check_product(Rig *rig, DType type, Size size, int layout, bool accumulate, bool with_bias) {
     Gemm g = {.m = size.m,
               .n = size.n,
@@ -117,6 +118,7 @@ static void check_product(Rig *rig, DType type, Size size, int layout, bool accu
               .accumulate = accumulate};
     Pair a = pair_normal(rig, type, g.transpose_a ? g.k : g.m, g.transpose_a ? g.m : g.k, 1);
     Pair b = pair_normal(rig, type, g.transpose_b ? g.n : g.k, g.transpose_b ? g.k : g.n, 1);
+    if (rig->cuda->tf32) pair_for_tf32(rig, a), pair_for_tf32(rig, b);
     Pair bias = with_bias && !accumulate ? pair_normal(rig, type, g.n, 0, 1) : pair_none();
     Pair c = pair_poisoned(rig, accumulate ? DTYPE_F32 : type, g.m, g.n), again = pair_none();
     if (accumulate) {
@@ -334,9 +336,23 @@ static void layers_around_gelu_match_the_cpu(void **state) {
     }
 }
 
-/* The tensor cores cut f32 operands to 10 bits behind the point: each product is wrong by at most 2^-9 of its size, and
- * those errors do not add up in a sum of random signs; 4 for how unevenly they fall. */
-static void f32_products_in_tf32(void **state) {
+/* By the tensor cores: their fragments in every layout. */
+static void products_in_tf32(void **state) {
+    (void)state;
+    Rig rig = rig_open(DTYPE_F32);
+    rig.cuda->tf32 = cuda_state(rig.cuda)->capability >= 80;
+    int64_t before = emulate_counts ? emulate_counts().matrix_products : 0;
+    for (int s = 0; s < SIZES; s++)
+        for (int layout = 0; layout < 4; layout++)
+            check_product(&rig, DTYPE_F32, sizes[s], layout, (s / 2 + layout) % 2, true);
+    if (emulate_counts) assert_int_equal(emulate_counts().matrix_products > before, rig.cuda->tf32);
+    if (emulate_counts) assert_int_equal(emulate_counts().bank_conflicts, 0);
+    rig_close(&rig);
+}
+
+/* The library cuts f32 operands to 10 bits behind the point, or rounds them as we do: each product is wrong by at most
+ * 2^-9 of its size, and those errors do not add up in a sum of random signs; 4 for how unevenly they fall. */
+static void layers_in_tf32(void **state) {
     (void)state;
     Rig rig = rig_open(DTYPE_F32);
     Pair x = pair_normal(&rig, DTYPE_F32, 130, 72, 1), w = pair_normal(&rig, DTYPE_F32, 72, 40, 1);
@@ -381,7 +397,8 @@ int main(void) {
         cmocka_unit_test(a_sum_of_nothing_is_the_bias),
         cmocka_unit_test(layers_match_the_cpu),
         cmocka_unit_test(layers_around_gelu_match_the_cpu),
-        cmocka_unit_test(f32_products_in_tf32),
+        cmocka_unit_test(products_in_tf32),
+        cmocka_unit_test(layers_in_tf32),
         cmocka_unit_test(the_same_bits_every_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
