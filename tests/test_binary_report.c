@@ -643,7 +643,7 @@ static void predictions_and_errors_cell_by_cell(void **state) {
     assert_int_equal(csv.rows, 1 + 10);
     double cells = 0, above = 0;
     for (int d = 1; d <= 10; d++) {
-        char key[4];
+        char key[12];
         snprintf(key, sizeof key, "%d", d);
         cells += number(&csv, key, "cells");
         assert_true(number(&csv, key, "photons_from") >= above);
