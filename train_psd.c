@@ -454,7 +454,6 @@ static Command command_of(const char *name) {
               near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-/* *device: opened if it is not there yet. */
 /* Whether there is data enough for a training. */
 static void check(PsdRun *o) {
     Data data = psd_data_open(o);
