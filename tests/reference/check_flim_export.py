@@ -37,6 +37,8 @@ def check_optimizer(path, model, state):
     groups = state["param_groups"]
     if sorted(number for group in groups for number in group["params"]) != list(range(len(parameters))):
         sys.exit(f"{path}: its groups do not hold each of the {len(parameters)} parameters once")
+    if any(group["decoupled_weight_decay"] for group in groups):
+        sys.exit(f"{path}: its weight decay is decoupled, the reference's is part of the gradients")
     parts = [{"params": [parameters[number] for number in group["params"]]} for group in groups]
     optimizer = torch.optim.Adam(parts)
     optimizer.load_state_dict(state)

@@ -24,16 +24,16 @@ def conv(inputs, outputs, kernel, stride=1):
 
 
 class Block(nn.Module):
-    """More outputs than inputs: the plane is halved too."""
+    """halves: the plane, which takes a convolution on the way past as well."""
 
-    def __init__(self, inputs, outputs, slope):
+    def __init__(self, inputs, outputs, slope, halves):
         super().__init__()
-        stride = 1 if inputs == outputs else (1, 2, 2)
+        stride = (1, 2, 2) if halves else 1
         self.conv1, self.bn1 = conv(inputs, outputs, 3, stride), nn.BatchNorm3d(outputs)
         self.relu = nn.LeakyReLU(slope)
         self.conv2, self.bn2 = conv(outputs, outputs, 3), nn.BatchNorm3d(outputs)
         self.shortcut = nn.Sequential()
-        if inputs != outputs:
+        if halves:
             self.shortcut = nn.Sequential(conv(inputs, outputs, 1, stride), nn.BatchNorm3d(outputs))
 
     def forward(self, x):
@@ -49,11 +49,11 @@ class Flim(nn.Module):
         self.stem = nn.Sequential(conv(2, first, (7, 1, 1)), nn.BatchNorm3d(first), nn.LeakyReLU(slope))
         halved = conv(first, first, (3, 1, 1), (2, 1, 1))
         self.downsample1 = nn.Sequential(halved, nn.BatchNorm3d(first), nn.LeakyReLU(slope))
-        self.res_block1 = Block(first, first, slope)
+        self.res_block1 = Block(first, first, slope, halves=False)
         self.dropout1 = nn.Dropout3d(dropout)
-        self.res_block2 = Block(first, second, slope)
+        self.res_block2 = Block(first, second, slope, halves=True)
         self.pool2, self.dropout2 = pool((2, 1, 1)), nn.Dropout3d(dropout)
-        self.res_block3 = Block(second, third, slope)
+        self.res_block3 = Block(second, third, slope, halves=True)
         self.pool3, self.dropout3 = pool((2, 1, 1)), nn.Dropout3d(dropout)
         self.global_pool = nn.AdaptiveAvgPool3d(1)
         head = nn.Linear(third, second), nn.BatchNorm1d(second), nn.LeakyReLU(slope), nn.Dropout(head_dropout)
