@@ -245,16 +245,6 @@ static Training training_of(const Fold *f, Model *model, Judge *by) {
                       .context = by};
 }
 
-/* Where the best weights lie: the directory that the link means. free() */
-static char *best_of(const char *directory) {
-    char *link = path_join(directory, "best"), target[256];
-    ssize_t length = readlink(link, target, sizeof target - 1);
-    free(link);
-    if (length <= 0) die("%s has no best weights", directory);
-    target[length] = 0;
-    return path_join(directory, target);
-}
-
 /* False: a signal wants the run to stop. */
 static bool train_fold(Fold *f) {
     Judge by = judge_of(f);
@@ -384,9 +374,10 @@ static void export(const Fold *f, const char *weights, const TrainState *state, 
 static void test_fold(Fold *f) {
     const char *directory = f->o->train.output_dir;
     const FlimIds ids[CV_SAID] = {f->split.roles[FLIM_VAL], f->split.roles[FLIM_TEST]};
-    char *weights = best_of(directory);
+    char *weights = checkpoint_linked(directory, "best");
     Error error;
     TrainState state = {0};
+    if (!weights) die("%s has no best weights", directory);
     if (!state_read(weights, &state, &error)) die("%s: %s", weights, error.text);
     f->best_epoch = (int)state.epoch + 1;
     char *name = cv_weights_name(weights), *exported = export_path(f);

@@ -74,16 +74,12 @@ typedef struct {
     const char *directory, *split, *sensor; /* sensor: NULL if the split is of all */
 } Place;
 
-/* The best checkpoint of a training, or its last where nothing was validated: the directory that the link means, so
- * that another one has another name. free() */
+/* The best checkpoint of a training, or its last where nothing was validated. free() */
 static char *best_of(const char *directory, const char *training) {
-    char *run = path_join(directory, training), *best = path_join(run, "best"), target[256];
-    ssize_t length = readlink(best, target, sizeof target - 1);
-    target[length > 0 ? length : 0] = 0;
-    char *path = path_join(run, length > 0 ? target : "last");
-    free(best);
+    char *run = path_join(directory, training), *best = checkpoint_linked(run, "best");
+    if (!best) best = path_join(run, "last");
     free(run);
-    return path;
+    return best;
 }
 
 static void add_directory(Line *line, const char *directory, const char *name) {

@@ -368,13 +368,17 @@ static char *newest_whole(const char *directory) {
     return found;
 }
 
+char *checkpoint_linked(const char *directory, const char *link) {
+    StepName name;
+    read_link(directory, link, name);
+    return name[0] ? path_join(directory, name) : NULL;
+}
+
 char *checkpoint_resolve(const char *directory, const char *resume) {
     Error error;
     if (!strcmp(resume, "auto")) {
-        StepName last;
-        read_link(directory, "last", last);
-        char *path = path_join(directory, last);
-        if (last[0] && checkpoint_is_whole(path, NULL)) return path;
+        char *path = checkpoint_linked(directory, "last");
+        if (path && checkpoint_is_whole(path, NULL)) return path;
         free(path);
         return newest_whole(directory);
     }

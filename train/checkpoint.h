@@ -54,6 +54,9 @@ void checkpointer_close(Checkpointer *checkpointer);
  * link is missing or broken (NULL if there is none: a fresh start); otherwise a path to a checkpoint directory, a link
  * to one, or its state.json. Dies with the reason when the path given is none. free(). */
 char *checkpoint_resolve(const char *directory, const char *resume);
+/* The checkpoint that a link of the run means, "last" or "best": its own directory, so that another one has another
+ * name. NULL: there is no such link. free() */
+char *checkpoint_linked(const char *directory, const char *link);
 /* Reads all three files into flat host buffers; the model's names and shapes must match exactly (the error lists those
  * that do not, with both shapes). options_json: free(). carried: tensors of model.safetensors that the table does not
  * know, for checkpointer_carry; free() the array, its names and data live as long as `file`, which the caller closes.
