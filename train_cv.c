@@ -214,11 +214,16 @@ static double judge(const Training *t, const float *logits, int64_t n, double *v
 
 /* ---- training ---- */
 
+static const char *const fixed_options[] = {
+    "protocol", "train-donors", "val-donors", "test-donors", "cv-donors", "filter",   "filter-sigmas", "sampler",
+    "augment",  "shift",        "mixup",      "smoothing",   "compat",    "channels", "monitor",       NULL};
+
 static Training training_of(const Fold *f, Model *model, Judge *by) {
     const CvRun *o = f->o;
     return (Training){.options = &o->train,
                       .rows = o->rows,
                       .n_rows = o->n_rows,
+                      .fixed_options = fixed_options,
                       .model = model,
                       .device = o->device,
                       .device_why = o->device_why,

@@ -243,9 +243,11 @@ int main(int argc, char **argv) {
         open_both(&o, &train, &validation);
     else
         train = typical_data(&o); /* for --dry-run and --estimate */
+    static const char *const fixed_options[] = {"repair-codes", NULL};
     Training training = {.options = &o.train,
                          .rows = rows,
                          .n_rows = n_rows,
+                         .fixed_options = fixed_options,
                          .model = model_of(&o),
                          .device = device,
                          .device_why = why,

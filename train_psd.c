@@ -154,6 +154,9 @@ static double rate_of_epoch(const Training *t, int group, int64_t step, int64_t 
 
 /* ---- pretrain ---- */
 
+static const char *const fixed_options[] = {"mask-ratio", "class-weights", "split",   "sensor", "shots",
+                                            "hop",        "limit",         "encoder", NULL};
+
 static int train(PsdRun *o, Training *t) {
     int status = 0;
     if (o->train.estimate || o->train.dry_run) {
@@ -191,6 +194,7 @@ static int pretrain(PsdRun *o) {
     Training t = {.options = &o->train,
                   .rows = o->rows,
                   .n_rows = o->n_rows,
+                  .fixed_options = fixed_options,
                   .model = pretraining_model(o),
                   .device = o->device,
                   .device_why = o->device_why,
@@ -349,6 +353,7 @@ static int finetune(PsdRun *o) {
     Training t = {.options = &o->train,
                   .rows = o->rows,
                   .n_rows = o->n_rows,
+                  .fixed_options = fixed_options,
                   .model = classifier(o, data.class_weights),
                   .device = o->device,
                   .device_why = o->device_why,

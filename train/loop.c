@@ -92,9 +92,12 @@ LoaderOptions validation_loader_options(const TrainOptions *o) {
                            .stop_after = -1};
 }
 
+/* With those that were added. */
+static int64_t epochs_of(const Training *t) { return t->options->epochs + t->state.extensions * t->extension_epochs; }
+
 int64_t train_steps(const Training *t, const LoaderOptions *options) {
     const TrainOptions *o = t->options;
-    int64_t epochs = o->epochs + t->state.extensions * t->extension_epochs;
+    int64_t epochs = epochs_of(t);
     int64_t batches = 0, first = loader_epoch_batches(t->train, options, 0);
     if (options->drop_last && o->token_budget)
         die("--token-budget makes micro-batches of any size, and only full ones are trained on; give -b instead");
@@ -537,7 +540,7 @@ static double judge(Run *run, const double *means, double objective, double *val
 /* After a new best: a run that still gets better near its end gets more epochs. */
 static void extend(Run *run) {
     Training *t = run->t;
-    int64_t epochs = t->options->epochs + t->state.extensions * t->extension_epochs;
+    int64_t epochs = epochs_of(t);
     if (t->state.extensions >= t->most_extensions || t->state.epoch + 1 < epochs - 2) return;
     LoaderOptions options = train_loader_options(t->options, &t->state);
     options.drop_last = t->drop_last;

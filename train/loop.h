@@ -43,6 +43,9 @@ struct Training {
     const TrainOptions *options;
     const Option *rows; /* the whole table, for the checkpoint's record */
     int n_rows;
+    /* Options of the program's own that decide what a sample, the model or the best is: a run cannot go on bit by bit
+     * if one of them has changed. The last is NULL; NULL: none. */
+    const char *const *fixed_options;
     Model *model;
     Device *device;
     const char *device_why;      /* why it is no GPU, or NULL */

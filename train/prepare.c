@@ -14,14 +14,9 @@
 #include "train/pass.h"
 #include "train/prepare.h"
 
-/* Options of all programs that decide what a sample is and which ones a micro-batch holds: a run cannot go on bit by
- * bit if one of them has changed. */
+/* Options that all programs share and that decide which samples a micro-batch holds. */
 static const char *const stream_options[] = {
-    "batch-size",   "grad-accumulation", "token-budget", "bucketing", "seed",   "val-ratio",     "repair-codes",
-    "mask-ratio",   "class-weights",     "split",        "sensor",    "shots",  "hop",           "limit",
-    "encoder",      "sampler",           "augment",      "shift",     "mixup",  "smoothing",     "protocol",
-    "train-donors", "val-donors",        "test-donors",  "cv-donors", "filter", "filter-sigmas", "compat",
-    "monitor",      "channels"};
+    "batch-size", "grad-accumulation", "token-budget", "bucketing", "seed", "val-ratio", NULL};
 
 /* The 16-bit type of the activations; f32: there is none. */
 static DType half_type(const Training *t) { return t->options->amp ? t->device->half : DTYPE_F32; }
@@ -180,8 +175,12 @@ static void upload_parts(Training *t, int count) {
         t->device->upload(t->device, parts[i].data, t->staging[0][i], tensor_bytes(parts[i]));
 }
 
-/* Compares the options of the checkpoint with today's: refuses what would change the stream of batches, reports the
- * rest. */
+static bool is_among(const char *const *names, const char *name) {
+    while (names && *names && strcmp(*names, name)) names++;
+    return names && *names;
+}
+
+/* Compares the options of the checkpoint with today's: refuses what would make another run of it, reports the rest. */
 static void compare_options(const Training *t, const char *before_text) {
     json_error_t error;
     json_t *before = json_loads(before_text ? before_text : "{}", JSON_DECODE_ANY, &error);
@@ -195,12 +194,10 @@ static void compare_options(const Training *t, const char *before_text) {
         if (!strcmp(name, "resume") || !other || json_equal(value, other)) continue;
         const size_t digits = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15); /* 0.6, not 0.59999999999999998 */
         char *old = json_dumps(value, digits), *new = json_dumps(other, digits);
-        for (size_t i = 0; i < sizeof stream_options / sizeof *stream_options; i++)
-            if (!strcmp(name, stream_options[i]))
-                die("--resume: --%s was %s and is now %s, so the place in the data would be lost; give the old value, "
-                    "or start "
-                    "a new run from the weights with --base-checkpoint %s/model.safetensors",
-                    name, old, new, t->resumed_from);
+        if (is_among(stream_options, name) || is_among(t->fixed_options, name))
+            die("--resume: --%s was %s and is now %s, so it would be another run; give the old value, or start a new "
+                "run from the weights with --base-checkpoint %s/model.safetensors",
+                name, old, new, t->resumed_from);
         printf("[Resume] --%s has changed from %s to %s\n", name, old, new);
         free(old);
         free(new);
