@@ -34,10 +34,11 @@ static Data typical_data(const CvRun *o) {
     static const char *donors[] = {"D1", "D2"};
     static FlimFold fold = {.name = "typical"};
     int64_t n = o->train.batch_size;
+    FlimShape s = {256, 21, 21};
     Data data = {.made_up = true};
     FlimCells *c = &data.cells;
-    *c = (FlimCells){.n = n, .shape = {256, 21, 21}, .bits = 16, .n_donors = 2, .n_fields = 1, .donor_names = donors};
-    c->counts = xcalloc((size_t)n, (size_t)256 * 21 * 21 * 2);
+    *c = (FlimCells){.n = n, .shape = s, .bits = 16, .n_donors = 2, .n_fields = 1, .donor_names = donors};
+    c->counts = xcalloc((size_t)n, (size_t)(s.T * s.H * s.W) * sizeof(uint16_t));
     int32_t *labels = xcalloc((size_t)n, sizeof *labels), *zeros = xcalloc((size_t)n, sizeof *zeros);
     double *entropy = xcalloc((size_t)n, sizeof *entropy);
     c->file_names = xcalloc((size_t)n, sizeof *c->file_names);
@@ -100,7 +101,6 @@ typedef struct {
     FlimSplit split;
     FlimSampler sampler;
     Dataset *train, *validation;
-    FlimConfig config;
     CvSaid said[CV_SAID];
     unsigned char *kept[CV_SAID]; /* [n] by the filter; NULL: there is none */
     double *curves[4];            /* [epochs] losses and accuracies of training and validation */
@@ -167,9 +167,8 @@ static bool drops_last(const Fold *f) {
 static double rate_of_epoch(const Training *t, int group, int64_t step, int64_t epoch) {
     const CvRun *o = (const CvRun *)t->options;
     (void)group, (void)step;
-    double e = (double)epoch, end = (double)o->cosine_epochs;
-    if (e > end && !o->compat) e = end;
-    return o->min_learning_rate + (o->train.learning_rate - o->min_learning_rate) * (1 + cos(M_PI * e / end)) / 2;
+    double share = (double)epoch / (double)o->cosine_epochs;
+    return schedule_between(o->train.learning_rate, o->min_learning_rate, o->compat ? share : fmin(share, 1));
 }
 
 /* ---- what makes an epoch the best ---- */
@@ -253,7 +252,7 @@ static Training training_of(const Fold *f, Model *model, Judge *by) {
 /* False: a signal wants the run to stop. */
 static bool train_fold(Fold *f) {
     Judge by = judge_of(f);
-    Model *model = flim_open(&f->config);
+    Model *model = flim_open(&f->o->model);
     Training t = training_of(f, model, &by);
     train_prepare(&t);
     int status = train_run(&t);
@@ -271,17 +270,14 @@ static void log_look(const Fold *f, const char *weights, const char *revision) {
     time_t now = time(NULL);
     struct tm utc;
     int64_t before = 0;
-    char *line = NULL;
-    size_t capacity = 0;
-    FILE *file = fopen(path, "a+");
-    if (file) rewind(file);
-    while (file && getline(&line, &capacity, file) > 0) {
-        json_t *look = json_loads(line, 0, NULL);
-        const char *fold = json_string_value(json_object_get(look, "fold"));
+    json_t *looks = log_read(path), *earlier;
+    size_t i;
+    json_array_foreach(looks, i, earlier) {
+        const char *fold = json_string_value(json_object_get(earlier, "fold"));
         before += fold && !strcmp(fold, f->fold->name);
-        json_decref(look);
     }
-    free(line);
+    json_decref(looks);
+    FILE *file = fopen(path, "a");
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     json_t *look = json_pack("{s:s, s:s, s:s, s:s, s:s?}", "time", when, "fold", f->fold->name, "weights", weights,
                              "revision", revision, "base_checkpoint", f->o->train.base_checkpoint);
@@ -302,32 +298,29 @@ static void log_look(const Fold *f, const char *weights, const char *revision) {
 static void ask(Fold *f, const char *weights, const char *name, const char *revision, const FlimIds *ids) {
     CvRun with = *f->o;
     Judge by = judge_of(f);
-    Model *model = flim_open(&f->config);
+    Model *model = flim_open(&f->o->model);
     with.train.base_checkpoint = weights;
     Training t = training_of(f, model, &by);
+    Dataset *datasets[CV_SAID] = {open_dataset(f, FLIM_VAL, FLIM_VIEWS), open_dataset(f, FLIM_TEST, FLIM_VIEWS)};
     t.options = &with.train;
-    t.train = t.validation = NULL;
+    t.train = datasets[CV_VAL];
+    t.validation = NULL;
     t.judge = NULL;
+    train_prepare_inference(&t);
     for (int role = 0; role < CV_SAID; role++) {
-        Dataset *dataset = open_dataset(f, role == CV_VAL ? FLIM_VAL : FLIM_TEST, FLIM_VIEWS);
-        if (role == CV_VAL) {
-            t.train = dataset;
-            train_prepare_inference(&t);
-        } else {
-            log_look(f, name, revision);
-        }
-        float *logits = xmalloc((size_t)dataset->n_samples * sizeof *logits);
+        int64_t n = datasets[role]->n_samples;
+        float *logits = xmalloc((size_t)n * sizeof *logits);
+        if (role == CV_TEST) log_look(f, name, revision);
         double start = seconds_now();
-        train_outputs(&t, dataset, logits);
+        train_outputs(&t, datasets[role], logits);
         double seconds = seconds_now() - start;
         printf("[Eval] %lld %s cells, %d views each, in %.2f s: %.0f cells/s\n", (long long)ids[role].n,
-               role == CV_VAL ? "validation" : "test", FLIM_VIEWS, seconds, (double)dataset->n_samples / seconds);
+               role == CV_VAL ? "validation" : "test", FLIM_VIEWS, seconds, (double)n / seconds);
         f->said[role] = cv_said_of(&ids[role], logits);
-        if (role == CV_TEST) t.train->close(t.train);
-        if (role == CV_TEST) dataset->close(dataset);
     }
     train_keep_choices(&t);
     train_close(&t);
+    for (int role = 0; role < CV_SAID; role++) datasets[role]->close(datasets[role]);
     model->close(model);
 }
 
@@ -359,15 +352,15 @@ static void export(const Fold *f, const char *weights, const TrainState *state, 
         all[i] = (PthValue){.name = values[i][0], .number = metric_of(state, values[i][1])};
     all[METRICS] = (PthValue){.name = "epoch", .number = (double)f->best_epoch, .whole = true};
     all[METRICS + 1] = (PthValue){.name = "fold", .text = f->fold->name};
-    Model *model = flim_open(&f->config);
+    Model *model = flim_open(&f->o->model);
     Judge by = judge_of(f);
     Training t = training_of(f, model, &by);
     PthExport what = {.table = &model->params,
                       .adamw = train_adamw(&t),
                       .initial_rate = o->train.learning_rate,
                       .weight_decay = o->train.weight_decay,
-                      .absorbed = flim_dead_biases(),
-                      .n_absorbed = FLIM_DEAD_BIASES,
+                      .absorbed = t.absorbed,
+                      .n_absorbed = t.n_absorbed,
                       .values = all,
                       .n_values = METRICS + 2};
     what.adamw.learning_rate = (float)rate_of_epoch(&t, 0, state->step, state->epoch + 1);
@@ -420,35 +413,29 @@ static double number_in(const json_t *record, const char *name) {
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* What validations measured, and the mean over the steps before each of what training did. In a run that was resumed
- * later records replace earlier ones. */
+/* What validations measured, and the mean over the steps before each of what training did. */
 static void read_curves(Fold *f) {
     static const char *const names[4] = {"train/loss", "val/loss", "train/accuracy", "val/accuracy"};
-    char *path = path_join(f->o->train.output_dir, "log.jsonl"), *line = NULL;
-    size_t capacity = 0;
+    char *path = path_join(f->o->train.output_dir, "log.jsonl");
+    json_t *records = log_read(path), *record;
     double sums[2] = {0}, steps = 0, before = 0;
     int n[4] = {0}, epoch = 0;
-    FILE *file = fopen(path, "r");
-    while (file && getline(&line, &capacity, file) > 0) {
-        json_t *record = json_loads(line, 0, NULL);
-        double step = number_in(record, "step");
+    size_t r;
+    json_array_foreach(records, r, record) {
         if (!isnan(number_in(record, names[0]))) {
-            double more = step > before ? step - before : 0;
+            double more = number_in(record, "step") - before;
             for (int i = 0; i < 2; i++) sums[i] += more * number_in(record, names[2 * i]);
             steps += more;
-            before = step;
+            before += more;
             epoch = (int)number_in(record, "train/epoch");
         }
-        if (!isnan(number_in(record, names[1]))) {
-            for (int i = 0; i < 4; i++)
-                add_value(&f->curves[i], &n[i], epoch, i % 2 ? number_in(record, names[i]) : sums[i / 2] / steps);
-            sums[0] = sums[1] = steps = 0;
-        }
-        json_decref(record);
+        if (isnan(number_in(record, names[1]))) continue;
+        for (int i = 0; i < 4; i++)
+            add_value(&f->curves[i], &n[i], epoch, i % 2 ? number_in(record, names[i]) : sums[i / 2] / steps);
+        sums[0] = sums[1] = steps = 0;
     }
     f->epochs = n[1];
-    free(line);
-    if (file) fclose(file);
+    json_decref(records);
     free(path);
 }
 
@@ -501,12 +488,17 @@ static BinaryFold report_of(const Fold *f, const BinaryCells *cells, json_t *hyp
 
 /* ---- all folds ---- */
 
+/* Whether a list of names with commas between has this one at its beginning; and where the next one begins. */
+static bool begins_with(const char *list, const char *name) {
+    return strcspn(list, ",") == strlen(name) && !strncmp(list, name, strlen(name));
+}
+
+static const char *next_of(const char *list) { return strchr(list, ',') ? strchr(list, ',') + 1 : NULL; }
+
 static bool is_wanted(const CvRun *o, const FlimFold *fold) {
-    size_t length = strlen(fold->name);
-    if (!o->folds) return true;
-    for (const char *at = o->folds; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-        if (strcspn(at, ",") == length && !strncmp(at, fold->name, length)) return true;
-    return false;
+    bool wanted = !o->folds;
+    for (const char *at = o->folds; at && !wanted; at = next_of(at)) wanted = begins_with(at, fold->name);
+    return wanted;
 }
 
 static void check_folds(const CvRun *o, const FlimFolds *folds) {
@@ -514,11 +506,9 @@ static void check_folds(const CvRun *o, const FlimFolds *folds) {
     size_t used = 0;
     for (int i = 0; i < folds->n && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? "," : "", folds->folds[i].name);
-    for (const char *at = o->folds; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+    for (const char *at = o->folds; at; at = next_of(at)) {
         bool found = false;
-        for (int i = 0; i < folds->n; i++)
-            found |= strlen(folds->folds[i].name) == strcspn(at, ",") &&
-                     !strncmp(at, folds->folds[i].name, strcspn(at, ","));
+        for (int i = 0; i < folds->n; i++) found |= begins_with(at, folds->folds[i].name);
         if (!found)
             die_usage("--folds %s: there is no fold %.*s; there are %s", o->folds, (int)strcspn(at, ","), at, known);
     }
@@ -557,9 +547,6 @@ static void check_fold(const Fold *f) {
 
 static void open_fold(Fold *f) {
     open_split(f);
-    f->config = f->o->model;
-    f->config.bins = f->data->cells.shape.T;
-    f->config.side = f->data->cells.shape.H;
     f->train = open_dataset(f, FLIM_TRAIN, 1);
     if (f->split.roles[FLIM_VAL].n) f->validation = open_dataset(f, FLIM_VAL, 1);
     if (!f->data->made_up) check_fold(f);
@@ -585,7 +572,7 @@ static void estimate(const CvRun *o, Fold *folds, int n) {
     char text[32];
     for (int i = 0; i < n; i++) {
         by[i] = judge_of(&folds[i]);
-        all[i] = training_of(&folds[i], flim_open(&folds[i].config), &by[i]);
+        all[i] = training_of(&folds[i], flim_open(&folds[i].o->model), &by[i]);
         if (folds[i].train->n_samples > folds[longest].train->n_samples) longest = i;
     }
     if (n > 1) printf("[Estimate] of fold %s, which has most cells to train on\n", folds[longest].fold->name);
@@ -649,6 +636,8 @@ static int run(CvRun *o) {
     CvRun *with = xcalloc((size_t)all->n, sizeof *with);
     int n = 0;
     bool go_on = true, planning = o->train.estimate || o->train.dry_run;
+    o->model.bins = data.cells.shape.T;
+    o->model.side = data.cells.shape.H;
     check_folds(o, all);
     if (!planning) print_device(o);
     for (int i = 0; i < all->n; i++) {

@@ -149,7 +149,7 @@ static double rate_of_epoch(const Training *t, int group, int64_t step, int64_t 
     double base = o->train.learning_rate * (o->command == FINETUNE && group == 0 ? o->encoder_lr_scale : 1);
     double warm = (double)o->warmup_epochs, all = (double)o->train.epochs, e = (double)epoch;
     if (e < warm) return base * (0.01 + 0.99 * e / warm);
-    return o->min_learning_rate + (base - o->min_learning_rate) * (1 + cos(M_PI * (e - warm) / (all - warm))) / 2;
+    return schedule_between(base, o->min_learning_rate, (e - warm) / (all - warm));
 }
 
 /* ---- pretrain ---- */

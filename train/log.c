@@ -193,6 +193,20 @@ static int value_text(char *text, size_t size, LogValue v) {
     return snprintf(text, size, whole ? ", \"%s\": %.0f" : ", \"%s\": %.9g", v.name, v.value);
 }
 
+json_t *log_read(const char *path) {
+    json_t *records = json_array();
+    FILE *file = fopen(path, "r");
+    char *line = NULL;
+    size_t capacity = 0;
+    while (file && getline(&line, &capacity, file) > 0) {
+        json_t *record = json_loads(line, 0, NULL);
+        if (record) json_array_append_new(records, record);
+    }
+    free(line);
+    if (file) fclose(file);
+    return records;
+}
+
 void log_values(Log *log, const char *kind, int64_t step, double wall_time, const LogValue *values, int count) {
     char line[LONGEST_LINE];
     assert(count <= MOST_VALUES && strlen(kind) < LONGEST_NAME);

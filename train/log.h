@@ -2,6 +2,8 @@
 #ifndef TRAIN_LOG_H
 #define TRAIN_LOG_H
 
+#include <jansson.h>
+
 #include "base/base.h"
 
 typedef struct Log Log;
@@ -21,6 +23,9 @@ typedef struct {
 /* One JSON line {"kind": "train", "step": N, "time": seconds, name: value, ...}, in which a value that is not finite is
  * null, and one TensorBoard scalar a value. At most 64 values, names shorter than 64 characters. No allocation. */
 void log_values(Log *log, const char *kind, int64_t step, double wall_time, const LogValue *values, int count);
+
+/* The records of a file of such lines: an array, for json_decref. No file: no records. */
+json_t *log_read(const char *path);
 
 /* Terminal. A line scrolls; the progress line stays at the bottom of a terminal, and is silent when stdout is none. */
 void log_line(Log *log, const char *format, ...) PRINTF_LIKE(2, 3);

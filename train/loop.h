@@ -139,6 +139,8 @@ Device *train_device_open(const TrainOptions *options, const char **why);
 /* The learning rate's multiplier after k updates: k / max(1, w) for k < w, then 0.5 (1 + cos(pi (k-w) / max(1, n-w))).
  */
 double schedule_cosine(int64_t k, int64_t warmup, int64_t total);
+/* Half a cosine: `from` at share 0, `to` at 1; beyond, it comes back. */
+double schedule_between(double from, double to, double share);
 
 /* --debug-dump: collects copies of named tensors, then writes them as one safetensors file. */
 typedef struct Dump Dump;

@@ -50,20 +50,16 @@ static void curve_add(Curve *curve, double x, double y) {
     curve->y[curve->n++] = y;
 }
 
-/* The values of `name` in a log.jsonl. */
-static Curve curve_read(const char *path, const char *name) {
+/* The values of `name` in the records of a log. */
+static Curve curve_of(const json_t *records, const char *name) {
     Curve curve = {0};
-    FILE *file = fopen(path, "r");
-    char *line = NULL;
-    size_t capacity = 0;
-    while (file && getline(&line, &capacity, file) > 0) {
-        json_t *record = json_loads(line, 0, NULL), *value = json_object_get(record, name);
+    size_t i;
+    json_t *record;
+    json_array_foreach(records, i, record) {
+        const json_t *value = json_object_get(record, name);
         if (json_is_number(value))
             curve_add(&curve, json_number_value(json_object_get(record, "step")), json_number_value(value));
-        json_decref(record);
     }
-    free(line);
-    if (file) fclose(file);
     return curve;
 }
 
@@ -72,7 +68,9 @@ void report_plot(const char *directory, const Model *model, const char *floor_na
     char train_name[64], val_name[64];
     snprintf(train_name, sizeof train_name, "train/%s", model->metrics[metric].name);
     snprintf(val_name, sizeof val_name, "val/%s", model->metrics[metric].name);
-    Curve train = curve_read(log, train_name), val = curve_read(log, val_name);
+    json_t *records = log_read(log);
+    Curve train = curve_of(records, train_name), val = curve_of(records, val_name);
+    json_decref(records);
     PlotSeries series[3] = {{.name = train_name, .x = train.x, .y = train.y, .n = train.n},
                             {.name = val_name, .x = val.x, .y = val.y, .n = val.n}};
     double ends[2] = {0, train.n ? train.x[train.n - 1] : 0}, level[2] = {floor_value, floor_value};

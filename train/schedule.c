@@ -1,11 +1,15 @@
-/* The learning rate over a run. One schedule so far: linear warm-up, then half a cosine down to zero, a pure function
- * of the updates already taken, so that a resumed run needs no state of it. */
+/* The learning rate over a run: half a cosine, alone or behind a linear warm-up; pure functions of what has been done,
+ * so that a resumed run needs no state of them. */
 #include <math.h>
 
 #include "train/loop.h"
 
+double schedule_between(double from, double to, double share) {
+    return to + (from - to) * 0.5 * (1 + cos(3.14159265358979323846 * share));
+}
+
 double schedule_cosine(int64_t k, int64_t warmup, int64_t total) {
     if (k < warmup) return (double)k / (double)(warmup > 1 ? warmup : 1);
     double span = (double)(total - warmup > 1 ? total - warmup : 1);
-    return fmax(0, 0.5 * (1 + cos(3.14159265358979323846 * (double)(k - warmup) / span)));
+    return fmax(0, schedule_between(1, 0, (double)(k - warmup) / span));
 }
