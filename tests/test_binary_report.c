@@ -384,6 +384,7 @@ static void the_reference_s_outcome(void **state) {
     assert_near(real_of(at(baselines, "always active"), "accuracy"), 0.6738, ROUNDED);
     assert_near(real_of(at(baselines, "always active"), "f1"), 0.8051, ROUNDED);
     assert_near(real_of(at(baselines, "always active"), "auroc"), 0.5, 0);
+    assert_true(json_is_null(at(at(baselines, "always active"), "loss"))); /* infinite */
     assert_near(real_of(at(baselines, "always inactive"), "specificity"), 1, 0);
     assert_near(real_of(at(baselines, "training share"), "brier"),
                 (625 * pow(0.30656, 2) + 1291 * pow(1 - 0.30656, 2)) / 1916, 1e-4);
@@ -459,6 +460,10 @@ static void folds_and_donors_in_one_report(void **state) {
     assert_near(number(&csv, "STD (divisor n)", "accuracy"), sqrt(squares / DONORS), EXACT);
     assert_near(number(&csv, "STD (divisor n - 1)", "accuracy"), sqrt(squares / (DONORS - 1)), EXACT);
     free(csv.text);
+    char *path = path_join(directory, "cross_validation_results.md"), *markdown = read_text(path);
+    assert_contains(markdown, "| 1 | 2899 | 2010 | 100 | 0 | 789 |"); /* D1's best epoch and counts */
+    free(markdown);
+    free(path);
     json_t *json = json_read(directory, "cross_validation_results.json");
     assert_near(real_of(json, "mean_test_accuracy"), mean, EXACT);
     assert_near(real_of(json, "std_test_accuracy"), sqrt(squares / DONORS), EXACT);

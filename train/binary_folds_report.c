@@ -78,15 +78,22 @@ static void make_warnings(Report *r) {
 
 /* ---- tables ---- */
 
+static void count_if(Table *t, const char *column, bool there, int64_t count) {
+    if (there)
+        table_count(t, column, count);
+    else
+        table_real(t, column, (double)NAN);
+}
+
 /* scores: NULL in a row of means and spreads. */
 static void results_row(Table *t, const char *name, const double *values, const BinaryScores *scores, int epoch) {
     table_text(t, "fold", name);
     for (int k = 0; k < BINARY_SCORES; k++) table_real(t, BINARY_SCORE_NAMES[k], values[k]);
     table_real(t, "threshold", scores ? scores->threshold : (double)NAN);
-    table_real(t, "best_epoch", epoch ? epoch : (double)NAN);
-    table_real(t, "cells", scores ? (double)scores->n : (double)NAN);
+    count_if(t, "best_epoch", epoch, epoch);
+    count_if(t, "cells", scores, scores ? scores->n : 0);
     for (int o = 0; o < BINARY_OUTCOMES; o++)
-        table_real(t, BINARY_OUTCOME_NAMES[o], scores ? (double)scores->confusion[o] : (double)NAN);
+        count_if(t, BINARY_OUTCOME_NAMES[o], scores, scores ? scores->confusion[o] : 0);
 }
 
 static void make_tables(Report *r) {
