@@ -191,27 +191,15 @@ BinaryIntervals binary_intervals(const BinaryRow *rows, int64_t n, int n_fields)
 
 /* ---- spreads ---- */
 
-static int ascending(const void *left, const void *right) {
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-/* Between neighbours, as most programs have it. */
-static double quantile(const double *sorted, int64_t n, double share) {
-    double at = share * (double)(n - 1);
-    int64_t below = (int64_t)at, above = below + 1 < n ? below + 1 : below;
-    return sorted[below] + (at - (double)below) * (sorted[above] - sorted[below]);
-}
-
 BinarySpread binary_spread(const double *values, int64_t n) {
     BinarySpread s = {n, NAN, NAN, NAN, NAN, NAN};
     if (!n || !metrics_mean_deviation(values, n, 0, &s.mean, &s.deviation, NULL)) return s;
     double *sorted = xmalloc((size_t)n * sizeof *sorted);
     memcpy(sorted, values, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, ascending);
-    s.lower = quantile(sorted, n, 0.25);
-    s.median = quantile(sorted, n, 0.5);
-    s.upper = quantile(sorted, n, 0.75);
+    metrics_sort(sorted, n);
+    s.lower = metrics_quantile(sorted, n, 0.25);
+    s.median = metrics_quantile(sorted, n, 0.5);
+    s.upper = metrics_quantile(sorted, n, 0.75);
     free(sorted);
     return s;
 }

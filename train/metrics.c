@@ -346,11 +346,12 @@ static int ascending(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Of sorted values, interpolated between neighbours. */
-static double quantile(const double *sorted, int n, double share) {
-    double at = share * (n - 1);
-    int below = (int)at, above = below + 1 < n ? below + 1 : below;
-    return sorted[below] + (at - below) * (sorted[above] - sorted[below]);
+void metrics_sort(double *values, int64_t n) { qsort(values, (size_t)n, sizeof *values, ascending); }
+
+double metrics_quantile(const double *sorted, int64_t n, double share) {
+    double at = share * (double)(n - 1);
+    int64_t below = (int64_t)at, above = below + 1 < n ? below + 1 : below;
+    return sorted[below] + (at - (double)below) * (sorted[above] - sorted[below]);
 }
 
 bool metrics_bootstrap(MetricsStatistic statistic, void *context, int64_t groups, int resamples, double level,
@@ -369,9 +370,9 @@ bool metrics_bootstrap(MetricsStatistic statistic, void *context, int64_t groups
         if (!isfinite(values[r])) good = error_set(error, "the statistic of resample %d is %g", r, values[r]);
     }
     if (good) {
-        qsort(values, (size_t)resamples, sizeof *values, ascending);
-        *low = quantile(values, resamples, (1 - level) / 2);
-        *high = quantile(values, resamples, (1 + level) / 2);
+        metrics_sort(values, resamples);
+        *low = metrics_quantile(values, resamples, (1 - level) / 2);
+        *high = metrics_quantile(values, resamples, (1 + level) / 2);
     }
     free(times);
     free(values);

@@ -115,6 +115,10 @@ void metrics_class_weights(const int64_t *counts, int classes, MetricsWeights ru
 /* Standard deviation with divisor n - ddof: 0 of a population, 1 of a sample. An error if that is not positive. */
 bool metrics_mean_deviation(const double *values, int64_t n, int ddof, double *mean, double *deviation, Error *error);
 
+void metrics_sort(double *values, int64_t n); /* ascending */
+/* Of n > 0 sorted values: what a share of them lies below, interpolated between neighbours. */
+double metrics_quantile(const double *sorted, int64_t n, double share);
+
 /* A statistic of the data in which group g is there times[g] times. A group is what is drawn as one: a row, or all rows
  * of a recording, which are no independent witnesses. */
 typedef double (*MetricsStatistic)(void *context, const int64_t *times, int64_t groups);

@@ -43,11 +43,6 @@ static bool choose_best(const double *p, const int32_t *labels, int64_t n, Thres
 
 /* ---- the reference's ---- */
 
-static int ascending(const void *left, const void *right) {
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 /* The best two clusters of sorted values are those below and above some gap: of the sums of squares within them, the
  * least is where the one between them, sum^2 / k + sum^2 / (n - k) for values about their mean, is greatest. */
 static bool two_means(const double *sorted, int64_t n, Threshold *t, Error *error) {
@@ -73,7 +68,7 @@ static bool choose_kmeans(const double *p, int64_t n, double training_share, Thr
         return error_set(error, "the share of active cells in training is %g, not between 0 and 1", training_share);
     double *sorted = xmalloc((size_t)n * sizeof *sorted);
     memcpy(sorted, p, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, ascending);
+    metrics_sort(sorted, n);
     bool fine = two_means(sorted, n, t, error);
     free(sorted);
     if (!fine) return false;
