@@ -240,11 +240,6 @@ int32_t flim_sampler_draw(const FlimSampler *s, uint64_t seed, uint32_t epoch, u
     return s->ids.at[low];
 }
 
-double flim_class_weight(const FlimColumns *c, const FlimIds *train) {
-    double active = flim_prior_natural(c, train);
-    return (1 - active) / active;
-}
-
 double flim_prior_natural(const FlimColumns *c, const FlimIds *ids) {
     int64_t active = 0;
     for (int64_t i = 0; i < ids->n; i++) active += c->labels[ids->at[i]];

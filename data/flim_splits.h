@@ -89,8 +89,6 @@ FlimSampler flim_sampler_new(const FlimColumns *columns, const FlimIds *train, b
 void flim_sampler_free(FlimSampler *sampler);
 /* The id of the cell that is at a position of an epoch. */
 int32_t flim_sampler_draw(const FlimSampler *sampler, uint64_t seed, uint32_t epoch, uint64_t position);
-/* The reference's weight of an active cell, where that of an inactive one is 1. */
-double flim_class_weight(const FlimColumns *columns, const FlimIds *train);
 
 /* The share of active cells that there are, and that are drawn: what a model takes for the rate of active cells is the
  * second. */
