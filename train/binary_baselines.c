@@ -35,7 +35,7 @@ static double objective(const Problem *p, const double *w, double *g, double (*h
         const double *z = p->z + i * UNKNOWNS;
         double logit = 0, share = p->weight[p->labels[i]];
         for (int k = 0; k < UNKNOWNS; k++) logit += w[k] * z[k];
-        value += share * (fmax(logit, 0) - p->labels[i] * logit + log1p(exp(-fabs(logit))));
+        value += share * binary_loss(logit, p->labels[i]);
         if (!g) continue;
         double active = binary_sigmoid(logit);
         for (int k = 0; k < UNKNOWNS; k++) {

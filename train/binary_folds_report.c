@@ -70,8 +70,8 @@ static bool pool(Report *r, Error *error) {
 static void make_warnings(Report *r) {
     BinaryScores mean[WHO] = {{0}};
     for (int who = 0; who < WHO; who++) {
-        mean[who].balanced_accuracy = r->spreads[who][MEAN][1]; /* as they are in BINARY_SCORE_NAMES */
-        mean[who].auroc = r->spreads[who][MEAN][4];
+        mean[who].balanced_accuracy = r->spreads[who][MEAN][BINARY_BALANCED_ACCURACY];
+        mean[who].auroc = r->spreads[who][MEAN][BINARY_AUROC];
     }
     for (int b = 0; b < BINARY_BASELINES; b++) r->warnings[b] = baseline_warning(b, &mean[1 + b], &mean[0]);
 }
@@ -122,8 +122,9 @@ static void make_curves(Report *r) {
 
 static void print_accuracy(const Report *r, FILE *out) {
     const double(*s)[BINARY_SCORES] = r->spreads[0];
-    fprintf(out, "accuracy %.4f +- %.4f, balanced accuracy %.4f +- %.4f (standard deviations, divisor n)\n", s[MEAN][0],
-            s[OF_POPULATION][0], s[MEAN][1], s[OF_POPULATION][1]);
+    fprintf(out, "accuracy %.4f +- %.4f, balanced accuracy %.4f +- %.4f (standard deviations, divisor n)\n",
+            s[MEAN][BINARY_ACCURACY], s[OF_POPULATION][BINARY_ACCURACY], s[MEAN][BINARY_BALANCED_ACCURACY],
+            s[OF_POPULATION][BINARY_BALANCED_ACCURACY]);
 }
 
 static void print_warnings(const Report *r, const char *line, FILE *out) {
@@ -155,16 +156,15 @@ static json_t *spread_to_json(const Report *r, int spread) {
 
 /* The reference's keys first. */
 static json_t *to_json(const Report *r) {
-    const int accuracy = 0, loss = BINARY_SCORES - 1;
     const double(*s)[BINARY_SCORES] = r->spreads[0];
     json_t *root = json_object(), *folds = json_array(), *warnings = json_array();
     char now[32];
     binary_timestamp(now);
     json_object_set_new(root, "timestamp", json_string(now));
-    json_object_set_new(root, "mean_test_accuracy", real_or_null(s[MEAN][accuracy]));
-    json_object_set_new(root, "std_test_accuracy", real_or_null(s[OF_POPULATION][accuracy]));
-    json_object_set_new(root, "mean_test_loss", real_or_null(s[MEAN][loss]));
-    json_object_set_new(root, "std_test_loss", real_or_null(s[OF_POPULATION][loss]));
+    json_object_set_new(root, "mean_test_accuracy", real_or_null(s[MEAN][BINARY_ACCURACY]));
+    json_object_set_new(root, "std_test_accuracy", real_or_null(s[OF_POPULATION][BINARY_ACCURACY]));
+    json_object_set_new(root, "mean_test_loss", real_or_null(s[MEAN][BINARY_LOSS]));
+    json_object_set_new(root, "std_test_loss", real_or_null(s[OF_POPULATION][BINARY_LOSS]));
     for (int f = 0; f < r->n; f++) json_array_append_new(folds, binary_judged_to_json(&r->judged[f]));
     json_object_set_new(root, "folds", folds);
     json_object_set_new(root, "mean", spread_to_json(r, MEAN));

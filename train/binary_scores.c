@@ -7,19 +7,42 @@
 
 const char *const BINARY_OUTCOME_NAMES[BINARY_OUTCOMES] = {"TN", "FP", "FN", "TP"};
 const char *const BINARY_SCORE_NAMES[BINARY_SCORES] = {
-    "accuracy", "balanced_accuracy", "mcc", "f1",    "auroc", "auprc", "precision",
-    "recall",   "specificity",       "ece", "brier", "loss"};
-enum { ACCURACY = 0, AUROC = 4, AUPRC = 5 }; /* places of three of them */
+    [BINARY_ACCURACY] = "accuracy",
+    [BINARY_BALANCED_ACCURACY] = "balanced_accuracy",
+    [BINARY_MCC] = "mcc",
+    [BINARY_F1] = "f1",
+    [BINARY_AUROC] = "auroc",
+    [BINARY_AUPRC] = "auprc",
+    [BINARY_PRECISION] = "precision",
+    [BINARY_RECALL] = "recall",
+    [BINARY_SPECIFICITY] = "specificity",
+    [BINARY_ECE] = "ece",
+    [BINARY_BRIER] = "brier",
+    [BINARY_LOSS] = "loss",
+};
 static const char *const CLASSES[2] = {"inactive", "active"};
 
 double binary_sigmoid(double logit) { return 1 / (1 + exp(-logit)); }
+
+double binary_loss(double logit, int label) { return fmax(logit, 0) - label * logit + log1p(exp(-fabs(logit))); }
 
 int binary_outcome(const BinaryRow *row) { return 2 * row->label + (row->p > row->threshold); }
 
 double binary_score(const BinaryScores *s, int which) {
     const double values[BINARY_SCORES] = {
-        s->accuracy, s->balanced_accuracy, s->mcc, s->f1,    s->auroc, s->auprc, s->precision,
-        s->recall,   s->specificity,       s->ece, s->brier, s->loss};
+        [BINARY_ACCURACY] = s->accuracy,
+        [BINARY_BALANCED_ACCURACY] = s->balanced_accuracy,
+        [BINARY_MCC] = s->mcc,
+        [BINARY_F1] = s->f1,
+        [BINARY_AUROC] = s->auroc,
+        [BINARY_AUPRC] = s->auprc,
+        [BINARY_PRECISION] = s->precision,
+        [BINARY_RECALL] = s->recall,
+        [BINARY_SPECIFICITY] = s->specificity,
+        [BINARY_ECE] = s->ece,
+        [BINARY_BRIER] = s->brier,
+        [BINARY_LOSS] = s->loss,
+    };
     return values[which];
 }
 
@@ -68,13 +91,10 @@ static void columns_free(Columns *c) {
     free(c->points);
 }
 
-/* ln(1 + e^z) - label z, of a logit of any size; that of p is in *of_p. */
+/* of_p: if there are no logits. */
 static double mean_loss(const BinaryRow *rows, int64_t n, double of_p) {
     double sum = 0;
-    for (int64_t i = 0; i < n; i++) {
-        double z = rows[i].logit;
-        sum += fmax(z, 0) - rows[i].label * z + log1p(exp(-fabs(z)));
-    }
+    for (int64_t i = 0; i < n; i++) sum += binary_loss(rows[i].logit, rows[i].label);
     return isnan(sum) ? of_p : sum / (double)n;
 }
 
@@ -136,9 +156,8 @@ static double resampled_score(void *context, const int64_t *times, int64_t units
     for (int64_t u = 0; u < units; u++)
         for (int o = 0; o < BINARY_OUTCOMES; o++) s.confusion[o] += times[u] * r->confusion[u][o];
     bool both = s.confusion[BINARY_TN] + s.confusion[BINARY_FP] && s.confusion[BINARY_FN] + s.confusion[BINARY_TP];
-    if (!scores_of_confusion(&s, NULL) || (!both && r->which))
-        return NAN; /* accuracy, the first, needs no two classes */
-    if (r->which == AUROC || r->which == AUPRC) {
+    if (!scores_of_confusion(&s, NULL) || (!both && r->which != BINARY_ACCURACY)) return NAN;
+    if (r->which == BINARY_AUROC || r->which == BINARY_AUPRC) {
         MetricsAreas areas = resampled_areas(r, times);
         s.auroc = areas.roc_auc;
         s.auprc = areas.average_precision;

@@ -28,8 +28,24 @@ typedef struct {
     double loss;       /* binary cross-entropy, the mean over cells; infinite if a p of 0 or 1 is wrong */
 } BinaryScores;
 
-enum { BINARY_SCORES = 12, BINARY_INTERVALS = 9 };
-extern const char *const BINARY_SCORE_NAMES[BINARY_SCORES]; /* as they are in files, in the order above */
+/* Places of scores in tables and files. */
+enum {
+    BINARY_ACCURACY,
+    BINARY_BALANCED_ACCURACY,
+    BINARY_MCC,
+    BINARY_F1,
+    BINARY_AUROC,
+    BINARY_AUPRC,
+    BINARY_PRECISION,
+    BINARY_RECALL,
+    BINARY_SPECIFICITY,
+    BINARY_INTERVALS, /* those above have one */
+    BINARY_ECE = BINARY_INTERVALS,
+    BINARY_BRIER,
+    BINARY_LOSS,
+    BINARY_SCORES
+};
+extern const char *const BINARY_SCORE_NAMES[BINARY_SCORES]; /* as they are in files */
 double binary_score(const BinaryScores *scores, int which);
 
 /* calibration: filled too, unless NULL. An error names a cell whose label or probability has no meaning, or says that
@@ -56,5 +72,6 @@ typedef struct {
 BinarySpread binary_spread(const double *values, int64_t n);
 
 double binary_sigmoid(double logit);
+double binary_loss(double logit, int label); /* -ln of the label's probability, of a logit of any size */
 
 #endif
