@@ -7,9 +7,6 @@
 #include "data/text_file.h"
 #include "train/svg.h"
 
-#define TITLE   "font-size=\"17\" font-weight=\"600\""
-#define CENTRED "text-anchor=\"middle\""
-
 /* ---- curves ---- */
 
 enum { LEFT = 72, SIDE = 420, TOP = 56, BOTTOM = TOP + SIDE, LEGEND = LEFT + SIDE + 20, LINE = 20, COLOURS = 8 };
@@ -22,11 +19,11 @@ static void write_square(FILE *out, const char *x_label, const char *y_label, bo
         double at = SIDE * k / 5.0;
         fprintf(out, "<path class=\"grid\" d=\"M%d %.1fh%d\"/>\n", LEFT, BOTTOM - at, SIDE);
         svg_label(out, LEFT - 8, BOTTOM - at + 4, "text-anchor=\"end\"", "%.1f", k / 5.0);
-        svg_label(out, LEFT + at, BOTTOM + 20, CENTRED, "%.1f", k / 5.0);
+        svg_label(out, LEFT + at, BOTTOM + 20, SVG_CENTRED, "%.1f", k / 5.0);
     }
     fprintf(out, "<path class=\"axis\" d=\"M%d %dV%dh%d\"/>\n", LEFT, TOP, BOTTOM, SIDE);
-    svg_text(out, LEFT + SIDE / 2.0, BOTTOM + 44, CENTRED, x_label);
-    svg_text(out, -(TOP + BOTTOM) / 2.0, 20, CENTRED " transform=\"rotate(-90)\"", y_label);
+    svg_text(out, LEFT + SIDE / 2.0, BOTTOM + 44, SVG_CENTRED, x_label);
+    svg_text(out, -(TOP + BOTTOM) / 2.0, 20, SVG_CENTRED " transform=\"rotate(-90)\"", y_label);
     if (diagonal)
         fprintf(out, "<path class=\"line\" stroke=\"#555\" stroke-dasharray=\"6 4\" d=\"M%d %dL%d %d\"/>\n", LEFT,
                 BOTTOM, LEFT + SIDE, TOP);
@@ -54,7 +51,7 @@ bool diagram_unit_curves(const char *path, const UnitCurve *curves, int n, bool 
     text_file_begin(&file);
     int below = TOP + LINE * n + 24;
     svg_begin(file.out, LEGEND + 280, below > BOTTOM + 60 ? below : BOTTOM + 60);
-    svg_text(file.out, LEFT, 32, TITLE, title);
+    svg_text(file.out, LEFT, 32, SVG_TITLE, title);
     write_square(file.out, x_label, y_label, diagonal);
     for (int c = n - 1; c >= 0; c--) write_curve(file.out, &curves[c], c);
     svg_end(file.out);
@@ -95,8 +92,8 @@ static void write_histogram(FILE *out, int left, const Histograms *h, int right,
         svg_rectangle(out, left + 160 + 60 * s, TOP - 3, 12, 12, FILLS[shown[s]]);
         svg_text(out, left + 178 + 60 * s, TOP + 8, "", BINARY_OUTCOME_NAMES[shown[s]]);
     }
-    for (int k = 0; k <= 4; k++) svg_label(out, left + PANEL * k / 4.0, FLOOR + 20, CENTRED, "%.2f", k / 4.0);
-    svg_text(out, left + PANEL / 2.0, FLOOR + 42, CENTRED, "p(active)");
+    for (int k = 0; k <= 4; k++) svg_label(out, left + PANEL * k / 4.0, FLOOR + 20, SVG_CENTRED, "%.2f", k / 4.0);
+    svg_text(out, left + PANEL / 2.0, FLOOR + 42, SVG_CENTRED, "p(active)");
     if (threshold >= 0 && threshold <= 1)
         fprintf(out, "<path class=\"line\" stroke=\"#333\" stroke-dasharray=\"6 4\" d=\"M%.1f %dV%d\"/>\n",
                 left + PANEL * threshold, FLOOR - HIGH, FLOOR);
@@ -110,8 +107,8 @@ static void write_counts(FILE *out, int left, const int64_t *confusion) {
     for (int o = 0; o < BINARY_OUTCOMES; o++) {
         double height = HIGH * (double)confusion[o] / (double)most, middle = left + PANEL * (o + 0.5) / BINARY_OUTCOMES;
         svg_rectangle(out, middle - 24, FLOOR - height, 48, height, FILLS[o]);
-        svg_label(out, middle, FLOOR - height - 6, CENTRED, "%lld", (long long)confusion[o]);
-        svg_text(out, middle, FLOOR + 20, CENTRED, BINARY_OUTCOME_NAMES[o]);
+        svg_label(out, middle, FLOOR - height - 6, SVG_CENTRED, "%lld", (long long)confusion[o]);
+        svg_text(out, middle, FLOOR + 20, SVG_CENTRED, BINARY_OUTCOME_NAMES[o]);
     }
 }
 
@@ -125,7 +122,7 @@ bool diagram_outcomes(const char *path, const BinaryRow *rows, int64_t n, const 
         h.bins[binary_outcome(&rows[i])][bin < BINS ? bin : BINS - 1]++;
     }
     svg_begin(file.out, LEFT + 3 * (PANEL + GAP), FLOOR + 60);
-    svg_text(file.out, LEFT, 32, TITLE, title);
+    svg_text(file.out, LEFT, 32, SVG_TITLE, title);
     write_histogram(file.out, LEFT, &h, BINARY_TP, BINARY_FP, scores->threshold, class_names[1]);
     write_histogram(file.out, LEFT + PANEL + GAP, &h, BINARY_TN, BINARY_FN, scores->threshold, class_names[0]);
     write_counts(file.out, LEFT + 2 * (PANEL + GAP), scores->confusion);

@@ -9,9 +9,6 @@
 #include "data/text_file.h"
 #include "train/svg.h"
 
-#define TITLE   "font-size=\"17\" font-weight=\"600\""
-#define CENTRED "text-anchor=\"middle\""
-
 /* ---- confusion ---- */
 
 enum { CELL_WIDTH = 76, CELL_HEIGHT = 48, MATRIX_TOP = 92 };
@@ -25,7 +22,7 @@ static int longest_name(const char *const *names, int classes) {
 
 /* White to blue; the text on it is dark or white. */
 static void write_cell(FILE *out, double x, double y, int64_t count, double share) {
-    char fill[64], white[] = CENTRED " fill=\"#fff\"", dark[] = CENTRED;
+    char fill[64], white[] = SVG_CENTRED " fill=\"#fff\"", dark[] = SVG_CENTRED;
     const char *ink = share > 0.8 ? white : dark;
     snprintf(fill, sizeof fill, "fill=\"rgb(%.0f,%.0f,%.0f)\" stroke=\"#ddd\"", 255 - 222 * share, 255 - 142 * share,
              255 - 74 * share);
@@ -39,15 +36,15 @@ static void write_matrix(FILE *out, const int64_t *confusion, int classes, const
     int left = 56 + 8 * longest_name(names, classes), width = left + classes * CELL_WIDTH + 24;
     int bottom = MATRIX_TOP + classes * CELL_HEIGHT;
     svg_begin(out, width > 480 ? width : 480, bottom + 24);
-    svg_text(out, 24, 32, TITLE, title);
-    svg_text(out, left + classes * CELL_WIDTH / 2.0, 58, CENTRED, "prediction");
-    svg_text(out, -(MATRIX_TOP + bottom) / 2.0, 24, CENTRED " transform=\"rotate(-90)\"", "truth");
+    svg_text(out, 24, 32, SVG_TITLE, title);
+    svg_text(out, left + classes * CELL_WIDTH / 2.0, 58, SVG_CENTRED, "prediction");
+    svg_text(out, -(MATRIX_TOP + bottom) / 2.0, 24, SVG_CENTRED " transform=\"rotate(-90)\"", "truth");
     for (int c = 0; c < classes; c++) {
         int64_t rows = 0;
         double y = MATRIX_TOP + c * CELL_HEIGHT;
         for (int k = 0; k < classes; k++) rows += confusion[(int64_t)c * classes + k];
         svg_text(out, left - 10, y + CELL_HEIGHT / 2.0 + 5, "text-anchor=\"end\"", names[c]);
-        svg_text(out, left + (c + 0.5) * CELL_WIDTH, MATRIX_TOP - 10, CENTRED, names[c]);
+        svg_text(out, left + (c + 0.5) * CELL_WIDTH, MATRIX_TOP - 10, SVG_CENTRED, names[c]);
         for (int k = 0; k < classes; k++) {
             int64_t count = confusion[(int64_t)c * classes + k];
             write_cell(out, left + k * CELL_WIDTH, y, count, rows ? (double)count / (double)rows : 0);
@@ -73,11 +70,11 @@ static void write_frame(FILE *out) {
         double at = SIDE * k / 5.0;
         fprintf(out, "<path class=\"grid\" d=\"M%d %.1fh%d\"/>\n", LEFT, BOTTOM - at, SIDE);
         svg_label(out, LEFT - 8, BOTTOM - at + 4, "text-anchor=\"end\"", "%.1f", k / 5.0);
-        svg_label(out, LEFT + at, ROWS_BOTTOM + 20, CENTRED, "%.1f", k / 5.0);
+        svg_label(out, LEFT + at, ROWS_BOTTOM + 20, SVG_CENTRED, "%.1f", k / 5.0);
     }
-    svg_text(out, -(TOP + BOTTOM) / 2.0, 20, CENTRED " transform=\"rotate(-90)\"", "accuracy");
-    svg_text(out, -(ROWS_TOP + ROWS_BOTTOM) / 2.0, 20, CENTRED " transform=\"rotate(-90)\"", "rows");
-    svg_text(out, LEFT + SIDE / 2.0, ROWS_BOTTOM + 44, CENTRED, "confidence");
+    svg_text(out, -(TOP + BOTTOM) / 2.0, 20, SVG_CENTRED " transform=\"rotate(-90)\"", "accuracy");
+    svg_text(out, -(ROWS_TOP + ROWS_BOTTOM) / 2.0, 20, SVG_CENTRED " transform=\"rotate(-90)\"", "rows");
+    svg_text(out, LEFT + SIDE / 2.0, ROWS_BOTTOM + 44, SVG_CENTRED, "confidence");
 }
 
 static void write_bins(FILE *out, const MetricsBin *bins) {
@@ -99,7 +96,7 @@ static void write_bins(FILE *out, const MetricsBin *bins) {
 
 static void write_reliability(FILE *out, const MetricsCalibration *c, const char *title) {
     svg_begin(out, LEFT + SIDE + 32, ROWS_BOTTOM + 60);
-    svg_text(out, LEFT, 32, TITLE, title);
+    svg_text(out, LEFT, 32, SVG_TITLE, title);
     write_frame(out);
     write_bins(out, c->bins);
     fprintf(out, "<path class=\"line\" stroke=\"#555\" stroke-dasharray=\"6 4\" d=\"M%d %dL%d %d\"/>\n", LEFT, BOTTOM,

@@ -64,7 +64,7 @@ static void write_ticks(FILE *out, const Axis *axis, bool vertical) {
             svg_text(out, LEFT - 8, at + 4, "text-anchor=\"end\"", label);
         } else {
             fprintf(out, "<path class=\"axis\" d=\"M%.1f %dv5\"/>\n", at, BOTTOM);
-            svg_text(out, at, BOTTOM + 20, "text-anchor=\"middle\"", label);
+            svg_text(out, at, BOTTOM + 20, SVG_CENTRED, label);
         }
     }
 }
@@ -141,12 +141,12 @@ static void write_legend(FILE *out, const PlotSeries *series, int n_series) {
 static void write_chart(FILE *out, const PlotSeries *series, int n_series, const char *title, const char *x_label,
                         const char *y_label, const Axis *x, const Axis *y) {
     svg_begin(out, WIDTH, HEIGHT);
-    svg_text(out, LEFT, 32, "font-size=\"17\" font-weight=\"600\"", title);
+    svg_text(out, LEFT, 32, SVG_TITLE, title);
     write_ticks(out, y, true);
     write_ticks(out, x, false);
     fprintf(out, "<path class=\"axis\" d=\"M%d %dV%dH%d\"/>\n", LEFT, TOP, BOTTOM, RIGHT);
-    svg_text(out, (LEFT + RIGHT) / 2.0, BOTTOM + 44, "text-anchor=\"middle\"", x_label);
-    svg_text(out, -(TOP + BOTTOM) / 2.0, 20, "text-anchor=\"middle\" transform=\"rotate(-90)\"", y_label);
+    svg_text(out, (LEFT + RIGHT) / 2.0, BOTTOM + 44, SVG_CENTRED, x_label);
+    svg_text(out, -(TOP + BOTTOM) / 2.0, 20, SVG_CENTRED " transform=\"rotate(-90)\"", y_label);
     for (int s = 0; s < n_series; s++) {
         write_curve(out, series, s, x, y);
         write_dots(out, series, s, x, y);

@@ -14,6 +14,8 @@ void svg_rectangle(FILE *out, double x, double y, double width, double height, c
 /* attributes: everything of the element but its position. The text may have any characters: those that XML has no way
  * to say become spaces. */
 void svg_text(FILE *out, double x, double y, const char *attributes, const char *text);
+#define SVG_TITLE   "font-size=\"17\" font-weight=\"600\""
+#define SVG_CENTRED "text-anchor=\"middle\""
 /* Formatted. */
 void svg_label(FILE *out, double x, double y, const char *attributes, const char *format, ...) PRINTF_LIKE(5, 6);
 
