@@ -79,9 +79,7 @@ static void examine(const Options *o) {
     json_t *report = json_object();
     flim_doctor_cells(report, &cells, (uint64_t)o->seed);
     flim_doctor_filter(report, "reference_filter", &cells, &filter);
-    size_t length = strlen(o->input);
-    while (length > 1 && o->input[length - 1] == '/') length--;
-    char *path = xformat("%.*s.doctor.json", (int)length, o->input), *text = json_dumps(report, JSON_INDENT(1));
+    char *path = flim_cells_path(o->input, ".doctor.json"), *text = json_dumps(report, JSON_INDENT(1));
     if (!text || !file_write_atomic(path, text, strlen(text), &error))
         die("%s", text ? error.text : "out of memory for the report");
     printf("[Doctor] %s\nNext: ./train_cv --data '%s'\n", path, o->input);

@@ -14,12 +14,13 @@
 #include "data/npy.h"
 
 const char *const FLIM_CLASS_NAMES[FLIM_CLASSES] = {"inactive", "active"};
+const char FLIM_CELLS_ENDING[] = ".flim.safetensors";
 static const char FOLDER[] = "isolated_cells_";
 
-char *flim_cells_path(const char *root) {
+char *flim_cells_path(const char *root, const char *ending) {
     int n = (int)strlen(root);
     while (n > 1 && root[n - 1] == '/') n--;
-    return xformat("%.*s.flim.safetensors", n, root);
+    return xformat("%.*s%s", n, root, ending);
 }
 
 /* ---- names ---- */
@@ -149,8 +150,7 @@ static bool visit(Making *k, FTS *tree, FTSENT *entry, Error *error) {
 }
 
 static bool find_files(Making *k, Error *error) {
-    char *root = xstrdup(k->root);
-    for (size_t n = strlen(root); n > 1 && root[n - 1] == '/'; n--) root[n - 1] = 0;
+    char *root = flim_cells_path(k->root, "");
     FTS *tree = fts_open((char *const[]){root, NULL}, FTS_LOGICAL | FTS_NOCHDIR, by_name);
     if (!tree) die("cannot list %s", k->root);
     bool fine = true;
@@ -521,7 +521,7 @@ bool flim_cells_open(FlimCells *c, const char *path, bool compat, int n_threads,
     }
     Making k = {.root = path, .compat = compat, .error = error};
     bool fine = find_files(&k, error);
-    char *source = source_of(&k), *store = flim_cells_path(path), how[40] = "from before";
+    char *source = source_of(&k), *store = flim_cells_path(path, FLIM_CELLS_ENDING), how[40] = "from before";
     const char *from = NULL;
     /* One that is damaged is made anew as well. */
     if (fine && !access(store, F_OK) && open_store(c, store, NULL)) from = metadata(c, "source");

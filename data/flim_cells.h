@@ -45,8 +45,9 @@ typedef struct {
  * rows are taken for time. n_threads 0: all cores. */
 bool flim_cells_open(FlimCells *cells, const char *path, bool compat, int n_threads, Error *error);
 void flim_cells_close(FlimCells *cells);
-/* "some/cells" -> "some/cells.flim.safetensors". free() */
-char *flim_cells_path(const char *root);
+/* "some/cells/", ".doctor.json" -> "some/cells.doctor.json": what lies beside the folder. free() */
+char *flim_cells_path(const char *root, const char *ending);
+extern const char FLIM_CELLS_ENDING[]; /* of the store: ".flim.safetensors" */
 /* The counts of a cell, [T, H, W]. */
 void flim_cells_counts(const FlimCells *cells, int64_t cell, float *out);
 

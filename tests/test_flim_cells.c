@@ -229,7 +229,7 @@ static void the_greatest_count_chooses_the_type(void **state) {
 /* ---- when the store is made ---- */
 
 static uint64_t inode(void) {
-    char *path = flim_cells_path(cells);
+    char *path = flim_cells_path(cells, FLIM_CELLS_ENDING);
     struct stat status;
     assert_int_equal(stat(path, &status), 0);
     free(path);
@@ -238,7 +238,7 @@ static uint64_t inode(void) {
 
 /* The file's inode: it is renamed into place, so that a new file has another; held by a link meanwhile. */
 static bool is_remade(bool compat) {
-    char *path = flim_cells_path(cells), *held = path_join(root, "held");
+    char *path = flim_cells_path(cells, FLIM_CELLS_ENDING), *held = path_join(root, "held");
     uint64_t before = inode();
     assert_int_equal(link(path, held), 0);
     FlimCells c = open_cells(compat, 2);
@@ -269,7 +269,7 @@ static void store_is_made_anew_when_files_change(void **state) {
         assert_int_equal(utimensat(AT_FDCWD, other, times, 0), 0);
         assert_int_equal(is_remade(false), i < 2);
     }
-    char *store = flim_cells_path(cells);
+    char *store = flim_cells_path(cells, FLIM_CELLS_ENDING);
     write_text(store, "damaged");
     assert_true(is_remade(false));
     assert_true(flim_cells_open(&c, store, false, 1, NULL)); /* by itself */
@@ -282,7 +282,7 @@ static void store_is_made_anew_when_files_change(void **state) {
 
 static void paths_lose_their_slashes(void **state) {
     (void)state;
-    char *path = flim_cells_path("a/b//");
+    char *path = flim_cells_path("a/b//", FLIM_CELLS_ENDING);
     assert_string_equal(path, "a/b.flim.safetensors");
     free(path);
 }
