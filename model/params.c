@@ -104,6 +104,14 @@ int params_find(const ParamTable *table, const char *name) {
     return -1;
 }
 
+const AbsorbedBias *absorbed_find(const AbsorbedBias *absorbed, int n, const char *name, const char *end) {
+    for (int i = 0; i < n; i++) {
+        size_t length = strlen(absorbed[i].layer);
+        if (!strncmp(name, absorbed[i].layer, length) && !strcmp(name + length, end)) return &absorbed[i];
+    }
+    return NULL;
+}
+
 Tensor param_view(const ParamTable *table, Tensor flat, int index) {
     if (!tensor_given(flat)) return flat;
     const Param *param = &table->items[index];

@@ -62,6 +62,8 @@ Tensor param_view(const ParamTable *table, Tensor flat, int index); /* its part 
 typedef struct {
     const char *layer, *norm; /* "stem.0", "stem.1" */
 } AbsorbedBias;
+/* The one of n for whose layer this is the name of a tensor, LAYER + end (".weight"); NULL: there is none. */
+const AbsorbedBias *absorbed_find(const AbsorbedBias *absorbed, int n, const char *name, const char *end);
 
 /* Fills a flat buffer on the host: element e of parameter i from (seed, PURPOSE_INIT, init_like of i, e). */
 void params_initialize(const ParamTable *table, float *flat, uint64_t seed);

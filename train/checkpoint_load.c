@@ -275,12 +275,7 @@ static bool absorb_bias(Import *import, const StoredTensor *bias, const char *no
 
 /* The rule for the bias of this name; NULL: there is none. */
 static const AbsorbedBias *absorbed_of(const ImportRules *rules, const char *name) {
-    for (int i = 0; i < rules->n_absorbed; i++) {
-        size_t length = strlen(rules->absorbed[i].layer);
-        if (!strncmp(name, rules->absorbed[i].layer, length) && !strcmp(name + length, ".bias"))
-            return &rules->absorbed[i];
-    }
-    return NULL;
+    return absorbed_find(rules->absorbed, rules->n_absorbed, name, ".bias");
 }
 
 static bool absorb_biases(Import *import, const TensorFile *file, Error *error) {

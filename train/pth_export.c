@@ -26,12 +26,8 @@ static TensorToWrite param_tensor(const Param *param, const float *flat) {
 
 /* The layer whose weight this is, if the reference has a bias behind it and the table has not; otherwise NULL. */
 static const char *layer_with_bias(const PthExport *e, const Param *param) {
-    for (int i = 0; i < e->n_absorbed; i++) {
-        size_t length = strlen(e->absorbed[i].layer);
-        if (!strncmp(param->name, e->absorbed[i].layer, length) && !strcmp(param->name + length, ".weight"))
-            return e->absorbed[i].layer;
-    }
-    return NULL;
+    const AbsorbedBias *absorbed = absorbed_find(e->absorbed, e->n_absorbed, param->name, ".weight");
+    return absorbed ? absorbed->layer : NULL;
 }
 
 /* The key LAYER.what. */
