@@ -157,7 +157,7 @@ static json_t *spread_to_json(const Report *r, int spread) {
 /* The reference's keys first. */
 static json_t *to_json(const Report *r) {
     const double(*s)[BINARY_SCORES] = r->spreads[0];
-    json_t *root = json_object(), *folds = json_array(), *warnings = json_array();
+    json_t *root = json_object(), *folds = json_array();
     char now[32];
     binary_timestamp(now);
     json_object_set_new(root, "timestamp", json_string(now));
@@ -174,9 +174,6 @@ static json_t *to_json(const Report *r) {
     json_object_set_new(root, "pooled", table_to_json(&r->scores));
     json_object_set_new(root, "confusion_matrix", binary_confusion_to_json(&r->pooled[0]));
     binary_parts_to_json(&r->parts, root);
-    for (int b = 0; b < BINARY_BASELINES; b++)
-        if (r->warnings[b]) json_array_append_new(warnings, json_string(r->warnings[b]));
-    json_object_set_new(root, "warnings", warnings);
     return root;
 }
 
@@ -265,6 +262,7 @@ static bool report_make(Report *r, const char *directory, Error *error) {
                              .n = r->cells,
                              .directory = directory,
                              .suffix = "",
+                             .warnings = r->warnings,
                              .title = "test cells of all folds",
                              .curves = r->curves,
                              .n_curves = 1 + r->n};

@@ -192,6 +192,15 @@ static void donor_row(BinaryParts *p, const BinaryRow *rows, const BinaryScores 
     binary_columns(t, s);
 }
 
+/* Pearson's; NaN where it has no meaning: fewer than three pairs, or no spread. */
+static double correlation(const double *x, const double *y, int n) {
+    double mean_x, mean_y, of_x, of_y, sum = 0;
+    if (n < 3 || !metrics_mean_deviation(x, n, 0, &mean_x, &of_x, NULL)) return NAN;
+    if (!metrics_mean_deviation(y, n, 0, &mean_y, &of_y, NULL) || !(of_x > 0 && of_y > 0)) return NAN;
+    for (int i = 0; i < n; i++) sum += (x[i] - mean_x) * (y[i] - mean_y);
+    return sum / (n * of_x * of_y);
+}
+
 static bool make_donors(BinaryParts *p, Error *error) {
     const BinaryCells *c = cells_of(p);
     BinaryRow *rows = sorted_rows(p, by_donor);
@@ -206,19 +215,11 @@ static bool make_donors(BinaryParts *p, Error *error) {
         if (fine) donor_row(p, rows + from, &s, x);
         if (fine) share[donors] = x[0], photons[donors] = x[1], size[donors++] = x[2];
     }
-    p->donor_photons = binary_correlation(photons, share, donors);
-    p->donor_size = binary_correlation(size, share, donors);
+    p->donor_photons = correlation(photons, share, donors);
+    p->donor_size = correlation(size, share, donors);
     free(rows);
     free(values);
     return fine;
-}
-
-double binary_correlation(const double *x, const double *y, int n) {
-    double mean_x, mean_y, of_x, of_y, sum = 0;
-    if (n < 3 || !metrics_mean_deviation(x, n, 0, &mean_x, &of_x, NULL)) return NAN;
-    if (!metrics_mean_deviation(y, n, 0, &mean_y, &of_y, NULL) || !(of_x > 0 && of_y > 0)) return NAN;
-    for (int i = 0; i < n; i++) sum += (x[i] - mean_x) * (y[i] - mean_y);
-    return sum / (n * of_x * of_y);
 }
 
 /* ---- one row a cell ---- */
@@ -389,6 +390,9 @@ static json_t *bins_to_json(const MetricsBin *bins) {
 }
 
 void binary_parts_to_json(const BinaryParts *p, json_t *root) {
+    json_t *warnings = json_array();
+    for (int b = 0; b < BINARY_BASELINES; b++)
+        if (p->warnings[b]) json_array_append_new(warnings, json_string(p->warnings[b]));
     json_object_set_new(root, "scores", table_to_json(&p->summary));
     json_object_set_new(root, "intervals",
                         json_pack("{s:f, s:i, s:s, s:I}", "level", 0.95, "resamples", BINARY_RESAMPLES, "drawn_unit",
@@ -399,6 +403,7 @@ void binary_parts_to_json(const BinaryParts *p, json_t *root) {
     json_object_set_new(root, "donor_correlation_photons", real_or_null(p->donor_photons));
     json_object_set_new(root, "donor_correlation_size", real_or_null(p->donor_size));
     json_object_set_new(root, "reliability_bins", bins_to_json(p->calibration.bins));
+    json_object_set_new(root, "warnings", warnings);
 }
 
 void binary_parts_free(BinaryParts *p) {

@@ -21,6 +21,7 @@ typedef struct {
     const char *directory, *suffix, *title; /* files are DIRECTORY/WHAT SUFFIX.csv: "_D5", or "" */
     const BinaryCurve *curves;              /* [n_curves] the first is of rows */
     int n_curves;
+    char *const *warnings; /* [BINARY_BASELINES] NULL: none */
     /* made */
     BinaryScores scores;
     MetricsCalibration calibration;
@@ -48,7 +49,5 @@ bool binary_write_curves(const BinaryParts *parts, bool roc, Error *error);
 void binary_columns(Table *table, const BinaryScores *scores);
 json_t *binary_confusion_to_json(const BinaryScores *scores); /* [[TN, FP], [FN, TP]] */
 void binary_timestamp(char now[32]);                          /* "2026-01-31T12:00:00Z" */
-/* Pearson's; NaN where it has no meaning: fewer than three pairs, or no spread. */
-double binary_correlation(const double *x, const double *y, int n);
 
 #endif

@@ -39,6 +39,7 @@ static bool report_make(Report *r, const BinaryFold *fold, const char *directory
                              .n = fold->test.n,
                              .directory = directory,
                              .suffix = suffix,
+                             .warnings = r->warnings,
                              .title = title,
                              .curves = r->curves,
                              .n_curves = CURVES};
@@ -101,14 +102,11 @@ static void print_report(const Report *r) {
 /* ---- files ---- */
 
 static bool write_json(const Report *r, Error *error) {
-    json_t *root = binary_judged_to_json(&r->judged), *warnings = json_array();
+    json_t *root = binary_judged_to_json(&r->judged);
     char *path = binary_file_name(&r->parts, "test_results", "json"), now[32];
     binary_timestamp(now);
     json_object_set_new(root, "timestamp", json_string(now));
     binary_parts_to_json(&r->parts, root);
-    for (int b = 0; b < BINARY_BASELINES; b++)
-        if (r->warnings[b]) json_array_append_new(warnings, json_string(r->warnings[b]));
-    json_object_set_new(root, "warnings", warnings);
     bool fine = json_write(root, path, error);
     free(path);
     return fine;
