@@ -48,34 +48,41 @@ static void make_confusion(BinaryParts *p) {
 
 /* ---- errors ---- */
 
-static double share_between(const double *values, int64_t n, double above, double up_to) {
-    int64_t inside = 0;
-    for (int64_t i = 0; i < n; i++) inside += values[i] > above && values[i] <= up_to;
-    return n ? (double)inside / (double)n : (double)NAN;
+static double p_of(const BinaryCells *c, const BinaryRow *row) {
+    (void)c;
+    return row->p;
 }
-
-static double median_of(const BinaryParts *p, int outcome, double (*value)(const BinaryCells *, const BinaryRow *)) {
-    double *values = xmalloc(((size_t)p->n + 1) * sizeof *values);
-    int64_t n = 0;
-    for (int64_t i = 0; i < p->n; i++)
-        if (binary_outcome(&p->rows[i]) == outcome) values[n++] = value(cells_of(p), &p->rows[i]);
-    double median = binary_spread(values, n).median;
-    free(values);
-    return median;
-}
-
 static double photons_of(const BinaryCells *c, const BinaryRow *row) { return c->photons[row->id]; }
 static double size_of(const BinaryCells *c, const BinaryRow *row) { return c->sizes[row->id]; }
 static double peak_of(const BinaryCells *c, const BinaryRow *row) { return c->peaks[row->id]; }
 
+/* Of some rows' cells, those of one class or (-1) of all. */
+static BinarySpread spread_of(const BinaryCells *c, const BinaryRow *rows, int64_t n, int label,
+                              double (*value)(const BinaryCells *, const BinaryRow *)) {
+    double *values = xmalloc(((size_t)n + 1) * sizeof *values);
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (label < 0 || rows[i].label == label) values[count++] = value(c, &rows[i]);
+    BinarySpread spread = binary_spread(values, count);
+    free(values);
+    return spread;
+}
+
+static double share_between(const BinaryRow *rows, int64_t n, double above, double up_to) {
+    int64_t inside = 0;
+    for (int64_t i = 0; i < n; i++) inside += rows[i].p > above && rows[i].p <= up_to;
+    return n ? (double)inside / (double)n : (double)NAN;
+}
+
 /* A row an outcome; returns the median of p. */
 static double outcome_row(BinaryParts *p, int outcome) {
+    const BinaryCells *c = cells_of(p);
     Table *t = &p->outcomes;
-    double *values = xmalloc(((size_t)p->n + 1) * sizeof *values);
+    BinaryRow *rows = xmalloc(((size_t)p->n + 1) * sizeof *rows);
     int64_t n = 0;
     for (int64_t i = 0; i < p->n; i++)
-        if (binary_outcome(&p->rows[i]) == outcome) values[n++] = p->rows[i].p;
-    BinarySpread s = binary_spread(values, n);
+        if (binary_outcome(&p->rows[i]) == outcome) rows[n++] = p->rows[i];
+    BinarySpread s = spread_of(c, rows, n, -1, p_of);
     table_text(t, "outcome", BINARY_OUTCOME_NAMES[outcome]);
     table_count(t, "cells", n);
     table_real(t, "p_mean", s.mean);
@@ -83,13 +90,13 @@ static double outcome_row(BinaryParts *p, int outcome) {
     table_real(t, "p_quartile_1", s.lower);
     table_real(t, "p_median", s.median);
     table_real(t, "p_quartile_3", s.upper);
-    table_real(t, "above_0.7", share_between(values, n, 0.7, 1));
-    table_real(t, "0.5_to_0.6", share_between(values, n, 0.5, 0.6));
-    table_real(t, "0.4_to_0.5", share_between(values, n, 0.4, 0.5));
-    table_real(t, "photons_median", median_of(p, outcome, photons_of));
-    table_real(t, "size_median", median_of(p, outcome, size_of));
-    table_real(t, "peak_median", median_of(p, outcome, peak_of));
-    free(values);
+    table_real(t, "above_0.7", share_between(rows, n, 0.7, 1));
+    table_real(t, "0.5_to_0.6", share_between(rows, n, 0.5, 0.6));
+    table_real(t, "0.4_to_0.5", share_between(rows, n, 0.4, 0.5));
+    table_real(t, "photons_median", spread_of(c, rows, n, -1, photons_of).median);
+    table_real(t, "size_median", spread_of(c, rows, n, -1, size_of).median);
+    table_real(t, "peak_median", spread_of(c, rows, n, -1, peak_of).median);
+    free(rows);
     return s.median;
 }
 
@@ -155,18 +162,6 @@ static int by_donor(const void *left, const void *right, void *context) {
     const BinaryRow *a = left, *b = right;
     int x = c->donors[a->id], y = c->donors[b->id];
     return x != y ? x - y : by_place(a, b);
-}
-
-/* Of some rows' cells, those of one class or (-1) of all. */
-static BinarySpread spread_of(const BinaryCells *c, const BinaryRow *rows, int64_t n, int label,
-                              double (*value)(const BinaryCells *, const BinaryRow *)) {
-    double *values = xmalloc(((size_t)n + 1) * sizeof *values);
-    int64_t count = 0;
-    for (int64_t i = 0; i < n; i++)
-        if (label < 0 || rows[i].label == label) values[count++] = value(c, &rows[i]);
-    BinarySpread spread = binary_spread(values, count);
-    free(values);
-    return spread;
 }
 
 /* What a donor's cells are like, and what the network makes of them. */
