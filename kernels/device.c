@@ -1,6 +1,7 @@
 /* What all devices share: arenas and counters; and the dry device, which has addresses but no memory. */
 #include "kernels/device.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,23 @@ Device *device_open(const char *which, int n_threads, bool no_tf32, const char *
 void device_close(Device *device) { device->close(device); }
 
 void device_reset_counters(Device *device) { memset(device->counters, 0, sizeof device->counters); }
+
+int call_size(double flops, double bytes) {
+    double size = flops > bytes ? flops : bytes;
+    int fourths = size >= 1 ? ilogb(size) / 2 : 0;
+    return fourths < CALL_SIZES ? fourths : CALL_SIZES - 1;
+}
+
+void counter_add(OpCounter *to, const OpCounter *from, int times) {
+    to->calls += times * from->calls;
+    to->flops += times * from->flops;
+    to->bytes += times * from->bytes;
+    for (int i = 0; i < CALL_SIZES; i++) {
+        to->sizes[i].calls += times * from->sizes[i].calls;
+        to->sizes[i].flops += times * from->sizes[i].flops;
+        to->sizes[i].bytes += times * from->sizes[i].bytes;
+    }
+}
 
 void device_totals(const Device *device, double *flops, double *bytes) {
     *flops = *bytes = 0;

@@ -15,13 +15,20 @@
 typedef struct Device Device;
 typedef struct DeviceOps DeviceOps; /* the device's implementations, one pointer an operation: kernels/ops_table.h */
 
-enum { DEVICE_MAX_OPS = 64, DEVICE_SET_BYTES = 64 };
+enum { DEVICE_MAX_OPS = 64, DEVICE_SET_BYTES = 64, CALL_SIZES = 24 };
+
+/* Some calls of an operation. */
+typedef struct {
+    double calls;
+    double flops; /* exact arithmetic of the operation, a multiply-add counted as two */
+    double bytes; /* what the operation must move to and from memory: each input read once, each output written once */
+} CallWork;
 
 typedef struct {
     int64_t calls;
-    double flops; /* exact arithmetic of the operation, a multiply-add counted as two */
-    double bytes; /* what the operation must move to and from memory: each input read once, each output written once */
-    double seconds; /* only with Device.profile */
+    double flops, bytes;
+    double seconds;             /* only with Device.profile */
+    CallWork sizes[CALL_SIZES]; /* the same by call_size: large calls are faster for their work than small ones */
 } OpCounter;
 
 struct Device {
@@ -102,6 +109,10 @@ Device *dry_device_open(void);
 void device_close(Device *device);
 
 void device_reset_counters(Device *device);
+/* The class of a call by its size, in fourths: log4 of its FLOPs or of its bytes, whichever are more. */
+int call_size(double flops, double bytes);
+/* Adds what another has counted, but for its time; -1: takes it away. */
+void counter_add(OpCounter *to, const OpCounter *from, int times);
 void device_totals(const Device *device, double *flops, double *bytes);
 /* One line an operation, most FLOPs first: calls, FLOPs, bytes, and with `profile` time and achieved rates. */
 void device_print_counters(Device *device, void *stdio_file);

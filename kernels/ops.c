@@ -49,9 +49,13 @@ static double bytes_of(Tensor t) { return (double)tensor_bytes(t); }
 
 static OpCounter *count(Device *device, int op, double flops, double bytes) {
     OpCounter *counter = &device->counters[op];
+    CallWork *size = &counter->sizes[call_size(flops, bytes)];
     counter->calls++;
     counter->flops += flops;
     counter->bytes += bytes;
+    size->calls++;
+    size->flops += flops;
+    size->bytes += bytes;
     return counter;
 }
 

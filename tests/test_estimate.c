@@ -243,9 +243,11 @@ static const Card made_up = {.name = "made up",
                              .of_bandwidth = 0.5,
                              .launch = 10e-6};
 
-static void expect_op(DType half, bool tf32, int op, OpWork work, double compute, double memory, double launches,
+static void expect_op(DType half, bool tf32, int op, CallWork calls, double compute, double memory, double launches,
                       Bound bound) {
-    Machine machine = {&made_up, half, tf32, 1};
+    Machine machine = {&made_up, half, tf32, 1, NULL};
+    OpWork work = {0};
+    op_work_add(&work, calls);
     OpTime t = estimate_op(&machine, op, &work);
     expect_near("compute", t.compute, compute, 1e-12);
     expect_near("memory", t.memory, memory, 1e-12);
@@ -257,26 +259,27 @@ static void expect_op(DType half, bool tf32, int op, OpWork work, double compute
 static void an_operation_takes_the_larger_of_compute_and_memory(void **state) {
     (void)state;
     /* 1e12 FLOPs at 100 TFLOP/s, 1e9 bytes at 500 GB/s, 2 calls of a kernel each. */
-    expect_op(DTYPE_BF16, true, OP_linear_forward, (OpWork){2, 1e12, 1e9}, 10e-3, 2e-3, 20e-6, BY_COMPUTE);
-    expect_op(DTYPE_BF16, true, OP_linear_forward, (OpWork){2, 1e11, 1e9}, 1e-3, 2e-3, 20e-6, BY_MEMORY);
-    expect_op(DTYPE_BF16, true, OP_linear_forward, (OpWork){300, 1e11, 1e9}, 1e-3, 2e-3, 3e-3, BY_LAUNCHES);
+    expect_op(DTYPE_BF16, true, OP_linear_forward, (CallWork){2, 1e12, 1e9}, 10e-3, 2e-3, 20e-6, BY_COMPUTE);
+    expect_op(DTYPE_BF16, true, OP_linear_forward, (CallWork){2, 1e11, 1e9}, 1e-3, 2e-3, 20e-6, BY_MEMORY);
+    expect_op(DTYPE_BF16, true, OP_linear_forward, (CallWork){300, 1e11, 1e9}, 1e-3, 2e-3, 3e-3, BY_LAUNCHES);
     /* The backward is three kernels. */
-    expect_op(DTYPE_BF16, true, OP_linear_backward, (OpWork){2, 1e12, 1e9}, 10e-3, 2e-3, 60e-6, BY_COMPUTE);
+    expect_op(DTYPE_BF16, true, OP_linear_backward, (CallWork){2, 1e12, 1e9}, 10e-3, 2e-3, 60e-6, BY_COMPUTE);
     /* In f32: TF32 at 20 TFLOP/s, without it FMAs at 5. */
-    expect_op(DTYPE_F32, true, OP_linear_forward, (OpWork){2, 1e12, 1e9}, 50e-3, 2e-3, 20e-6, BY_COMPUTE);
-    expect_op(DTYPE_F32, false, OP_linear_forward, (OpWork){2, 1e12, 1e9}, 200e-3, 2e-3, 20e-6, BY_COMPUTE);
+    expect_op(DTYPE_F32, true, OP_linear_forward, (CallWork){2, 1e12, 1e9}, 50e-3, 2e-3, 20e-6, BY_COMPUTE);
+    expect_op(DTYPE_F32, false, OP_linear_forward, (CallWork){2, 1e12, 1e9}, 200e-3, 2e-3, 20e-6, BY_COMPUTE);
     /* Attention: half of what products sustain; in f32 by FMAs. */
-    expect_op(DTYPE_BF16, true, OP_attention_forward, (OpWork){2, 1e12, 1e9}, 20e-3, 2e-3, 20e-6, BY_COMPUTE);
-    expect_op(DTYPE_F32, true, OP_attention_forward, (OpWork){2, 1e12, 1e9}, 400e-3, 2e-3, 20e-6, BY_COMPUTE);
+    expect_op(DTYPE_BF16, true, OP_attention_forward, (CallWork){2, 1e12, 1e9}, 20e-3, 2e-3, 20e-6, BY_COMPUTE);
+    expect_op(DTYPE_F32, true, OP_attention_forward, (CallWork){2, 1e12, 1e9}, 400e-3, 2e-3, 20e-6, BY_COMPUTE);
     /* All else is no matter of tensor cores. */
-    expect_op(DTYPE_BF16, true, OP_layernorm_forward, (OpWork){2, 1e10, 5e9}, 2e-3, 10e-3, 20e-6, BY_MEMORY);
+    expect_op(DTYPE_BF16, true, OP_layernorm_forward, (CallWork){2, 1e10, 5e9}, 2e-3, 10e-3, 20e-6, BY_MEMORY);
 }
 
 static void voltas_attention_is_not_on_tensor_cores(void **state) {
     (void)state;
     Card volta = made_up;
-    Machine machine = {&volta, DTYPE_F16, true, 1};
-    OpWork work = {1, 1e12, 0};
+    Machine machine = {&volta, DTYPE_F16, true, 1, NULL};
+    OpWork work = {0};
+    op_work_add(&work, (CallWork){1, 1e12, 0});
     volta.capability = 75;
     assert_near(estimate_op(&machine, OP_attention_forward, &work).compute, 20e-3, 1e-12);
     volta.capability = 70;
@@ -285,11 +288,11 @@ static void voltas_attention_is_not_on_tensor_cores(void **state) {
 
 static void a_step_takes_its_operations_or_what_feeds_it(void **state) {
     (void)state;
-    Machine machine = {&made_up, DTYPE_BF16, true, 2};
+    Machine machine = {&made_up, DTYPE_BF16, true, 2, NULL};
     Work work = {.batch_bytes = 8e6}; /* 1 ms at 80 % of 10 GB/s; by two workers 6.67 ms at 1.2 GB/s */
-    work.ops[OP_linear_forward] = (OpWork){2, 1e12, 1e9};
-    work.ops[OP_layernorm_forward] = (OpWork){2, 1e10, 5e9};
-    work.ops[ESTIMATE_CLEAR] = (OpWork){1, 0, 1e9};
+    op_work_add(&work.ops[OP_linear_forward], (CallWork){2, 1e12, 1e9});
+    op_work_add(&work.ops[OP_layernorm_forward], (CallWork){2, 1e10, 5e9});
+    op_work_add(&work.ops[ESTIMATE_CLEAR], (CallWork){1, 0, 1e9});
     WorkTime t = estimate_work(&machine, &work);
     expect_near("a step", t.seconds, 10e-3 + 10e-3 + 2e-3 + 5 * 10e-6, 1e-12);
     expect_near("compute", t.parts[BY_COMPUTE], 10e-3, 1e-12);

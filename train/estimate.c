@@ -7,28 +7,6 @@
 
 #include "kernels/ops_table.h"
 
-/* Kernels of a call, where they are not one: of the cuda device, with its usual shapes. */
-static const unsigned char kernels[ESTIMATE_OPS] = {
-    [OP_embedding_backward] = 8,     /* a sort in steps, the sums of pieces, twice */
-    [OP_layernorm_backward] = 2,     /* rows; the sums of columns */
-    [OP_linear_backward] = 3,        /* dx, dw, dbias */
-    [OP_gelu_linear_backward] = 3,   /* the same */
-    [OP_attention_backward] = 2,     /* dots; the rest */
-    [OP_batchnorm_forward] = 2,      /* sums; the rest */
-    [OP_batchnorm_backward] = 2,     /* the same */
-    [OP_batchnorm_statistics] = 2,   /* sums of blocks; their sum */
-    [OP_norm_activate_backward] = 3, /* sums of blocks; their sum; the rest */
-    [OP_conv3d_forward] = 2,         /* weights in another order; the product */
-    [OP_conv3d_backward] = 4,        /* the same for dx; dw in parts, their sum */
-    [OP_stem_statistics] = 3,        /* moments of blocks; their sum; the statistics */
-    [OP_stem_forward] = 2,           /* weights in another order; the rest */
-    [OP_stem_backward] = 4,          /* the same; the sums of blocks; what follows from them */
-    [OP_augment_cells] = 2,          /* footprints; counts */
-    [OP_sum_forward] = 2,            /* sums of pieces; their sum */
-    [OP_global_norm] = 2,            /* the same */
-    [OP_adamw_update] = 2,           /* its factors; the weights */
-};
-
 /* Attention on the tensor cores reaches about half of what matrix products do: assumed, as of FlashAttention-2 (Dao
  * 2023) on an A100 with sequences of some hundred rows. */
 static const double of_attention = 0.5;
@@ -56,6 +34,14 @@ double estimate_peak(const Machine *m) {
     return m->half != DTYPE_F32 ? m->card->half : on_tensor_cores(m) ? m->card->tf32 : m->card->f32;
 }
 
+/* FLOP/s that an operation has been measured to reach in calls of so many FLOPs; 0: it has not. */
+static double measured(const Machine *m, int op, double flops) {
+    if (!m->rates) return 0;
+    NumberType type = m->half != DTYPE_F32 ? NUMBERS_16_BITS : m->tf32 ? NUMBERS_TF32 : NUMBERS_F32;
+    const Curve *curve = &m->rates->flops[work_kind(op)][type];
+    return curve->n ? curve_at(curve, flops) : 0;
+}
+
 /* FLOP/s that an operation sustains: products on the tensor cores if their type allows, all else by FMAs in f32. */
 static double sustained(const Machine *m, int op) {
     const Card *card = m->card;
@@ -79,13 +65,34 @@ static double sustained(const Machine *m, int op) {
     }
 }
 
+static void add_calls(OpWork *work, int size, CallWork calls, double times) {
+    CallWork *to[] = {&work->all, &work->sizes[size]};
+    for (int i = 0; i < 2; i++) {
+        to[i]->calls += times * calls.calls;
+        to[i]->flops += times * calls.flops;
+        to[i]->bytes += times * calls.bytes;
+    }
+}
+
+void op_work_add(OpWork *work, CallWork calls) {
+    add_calls(work, call_size(calls.flops / calls.calls, calls.bytes / calls.calls), calls, 1);
+}
+
 OpTime estimate_op(const Machine *m, int op, const OpWork *work) {
-    OpTime t = {.compute = work->flops / sustained(m, op),
-                .memory = work->bytes / (m->card->of_bandwidth * m->card->bandwidth),
-                .launches = work->calls * (kernels[op] ? kernels[op] : 1) * m->card->launch};
-    double roofline = t.compute > t.memory ? t.compute : t.memory;
-    t.seconds = roofline + t.launches;
-    t.bound = t.launches > roofline ? BY_LAUNCHES : t.compute > t.memory ? BY_COMPUTE : BY_MEMORY;
+    OpTime t = {.launches = work->all.calls * op_kernels(op) * (m->rates ? m->rates->launch : m->card->launch)};
+    for (int i = 0; i < CALL_SIZES; i++) {
+        const CallWork *w = &work->sizes[i];
+        if (!(w->calls > 0)) continue;
+        double rate = measured(m, op, w->flops / w->calls);
+        double bandwidth =
+            m->rates ? curve_at(&m->rates->bytes, w->bytes / w->calls) : m->card->of_bandwidth * m->card->bandwidth;
+        double compute = w->flops / (rate > 0 ? rate : sustained(m, op)), memory = w->bytes / bandwidth;
+        t.compute += compute;
+        t.memory += memory;
+        t.seconds += compute > memory ? compute : memory;
+    }
+    t.bound = t.launches > t.seconds ? BY_LAUNCHES : t.compute > t.memory ? BY_COMPUTE : BY_MEMORY;
+    t.seconds += t.launches;
     return t;
 }
 
@@ -97,7 +104,7 @@ WorkTime estimate_work(const Machine *m, const Work *work) {
         *o = estimate_op(m, op, &work->ops[op]);
         t.parts[o->compute > o->memory ? BY_COMPUTE : BY_MEMORY] += o->seconds - o->launches;
         t.parts[BY_LAUNCHES] += o->launches;
-        t.flops += work->ops[op].flops;
+        t.flops += work->ops[op].all.flops;
         t.seconds += o->seconds;
     }
     for (int b = BY_MEMORY; b <= BY_LAUNCHES; b++)
@@ -131,12 +138,9 @@ static bool same_shape(Shape *shape, const Batch *batch) {
     return same;
 }
 
-static void add_counters(Work *work, const Device *dry, double times) {
-    for (int op = 0; op < OP_COUNT; op++) {
-        work->ops[op].calls += times * (double)dry->counters[op].calls;
-        work->ops[op].flops += times * dry->counters[op].flops;
-        work->ops[op].bytes += times * dry->counters[op].bytes;
-    }
+void work_add_counters(Work *work, const Device *device) {
+    for (int op = 0; op < OP_COUNT; op++)
+        for (int i = 0; i < CALL_SIZES; i++) add_calls(&work->ops[op], i, device->counters[op].sizes[i], 1);
 }
 
 /* One epoch of what the loader delivers, each micro-batch through the dry device unless it is as the one before. */
@@ -153,7 +157,7 @@ static Work epoch_work(const Training *t, const Dataset *dataset, LoaderOptions 
             device_reset_counters(dry);
             rehearse_pass(t->model, dry, batch, train, train && o->grad_checkpointing);
         }
-        add_counters(&work, dry, 1);
+        work_add_counters(&work, dry);
         work.micro_batches++;
         work.sequences += batch->n_sequences;
         work.tokens += (double)batch->n_tokens;
@@ -167,9 +171,9 @@ static Work epoch_work(const Training *t, const Dataset *dataset, LoaderOptions 
 
 static void scale_work(Work *work, double by) {
     for (int op = 0; op < ESTIMATE_OPS; op++) {
-        work->ops[op].calls *= by;
-        work->ops[op].flops *= by;
-        work->ops[op].bytes *= by;
+        OpWork scaled = {0};
+        for (int i = 0; i < CALL_SIZES; i++) add_calls(&scaled, i, work->ops[op].sizes[i], by);
+        work->ops[op] = scaled;
     }
     work->micro_batches *= by;
     work->sequences *= by;
@@ -183,8 +187,8 @@ static void add_update(const Training *t, Work *work) {
     Batch none = {0};
     dry->half = t->options->amp ? t->device->half : DTYPE_F32;
     rehearse_step(t->model, dry, &none, 0, false);
-    add_counters(work, dry, 1);
-    work->ops[ESTIMATE_CLEAR] = (OpWork){1, 0, (double)t->model->params.flat_count * sizeof(float)};
+    work_add_counters(work, dry);
+    op_work_add(&work->ops[ESTIMATE_CLEAR], (CallWork){1, 0, (double)t->model->params.flat_count * sizeof(float)});
     device_close(dry);
 }
 

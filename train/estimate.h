@@ -1,9 +1,10 @@
 /* --estimate: what a run needs of a card's memory and how long it takes there, by arithmetic that can be followed.
  *
  * The run's own micro-batches go through the dry device, which yields the FLOPs and bytes of every operation exactly.
- * An operation then takes the larger of
+ * A call of it then takes the larger of
  *   FLOPs / (sustained share * the card's rate for its type)    and    bytes / (sustained share * the bandwidth),
- * and its kernels' launches besides. A step is the sum, or what copies or fills its batches, if that takes longer. */
+ * or, on a device that --calibrate has measured, over the rates that it has reached with calls of this size; and its
+ * kernels' launches besides. A step is the sum, or what copies or fills its batches, if that takes longer. */
 #ifndef TRAIN_ESTIMATE_H
 #define TRAIN_ESTIMATE_H
 
@@ -11,15 +12,18 @@
 #include "kernels/device.h"
 #include "train/memory.h"
 #include "train/prepare.h"
+#include "train/rates.h"
 
 /* The operations of kernels/ops_table.h, and behind them the clearing of the gradients. */
 enum { ESTIMATE_OPS = DEVICE_MAX_OPS + 1, ESTIMATE_CLEAR = DEVICE_MAX_OPS };
 const char *estimate_op_name(int op);
 
-/* An operation in a step, or in a validation: a mean over an epoch. */
+/* An operation in a step, or in a validation: a mean over an epoch; all its calls, and by call_size. */
 typedef struct {
-    double calls, flops, bytes;
+    CallWork all, sizes[CALL_SIZES];
 } OpWork;
+/* Adds calls that are of one size. */
+void op_work_add(OpWork *work, CallWork calls);
 
 typedef struct {
     OpWork ops[ESTIMATE_OPS];
@@ -50,9 +54,12 @@ typedef struct {
     const Card *card;
     DType half;
     bool tf32;
-    int workers; /* threads of the loader */
+    int workers;        /* threads of the loader */
+    const Rates *rates; /* NULL: not measured */
 } Machine;
 
+/* Adds what a device has counted since its counters were reset. */
+void work_add_counters(Work *work, const Device *device);
 OpTime estimate_op(const Machine *machine, int op, const OpWork *work);
 WorkTime estimate_work(const Machine *machine, const Work *work);
 /* The stated rate of matrix products, which an MFU is of. */

@@ -46,7 +46,7 @@ static void print_memory(const RunWork *w, const RunTime *r) {
 }
 
 typedef struct {
-    const OpWork *work;
+    const CallWork *work;
     const OpTime *time;
     int op;
 } Row;
@@ -60,7 +60,7 @@ static int by_time(const void *a, const void *b) {
 static int sorted_rows(const Work *work, const WorkTime *time, Row rows[ESTIMATE_OPS]) {
     int n = 0;
     for (int op = 0; op < ESTIMATE_OPS; op++)
-        if (work->ops[op].calls > 0) rows[n++] = (Row){&work->ops[op], &time->ops[op], op};
+        if (work->ops[op].all.calls > 0) rows[n++] = (Row){&work->ops[op].all, &time->ops[op], op};
     qsort(rows, (size_t)n, sizeof *rows, by_time);
     return n;
 }
@@ -72,7 +72,7 @@ static void print_operations(const Work *work, const WorkTime *time) {
     for (int i = 0; i < n; i++) sum += rows[i].time->seconds;
     printf("%-32s %8s %12s %10s %10s %6s  %s\n", "operation, a step", "calls", "GFLOP", "GB", "ms", "%", "bound by");
     for (int i = 0; i < n; i++) {
-        const OpWork *w = rows[i].work;
+        const CallWork *w = rows[i].work;
         bytes += w->bytes;
         printf("%-32s %8.0f %12.4f %10.4f %10.3f %6.1f  %s\n", estimate_op_name(rows[i].op), w->calls, w->flops * 1e-9,
                w->bytes * 1e-9, rows[i].time->seconds * 1e3, 100 * rows[i].time->seconds / sum,

@@ -252,8 +252,9 @@ static bool record(Device *device, Recording *r, void (*work)(void *argument), v
     cudaError_t status = cudaGraphInstantiateWithFlags(&r->graph, graph, 0);
     cuda_check(cudaGraphDestroy(graph), "recording a graph");
     for (int i = 0; i < DEVICE_MAX_OPS; i++) {
-        OpCounter now = device->counters[i], before = r->counters[i];
-        r->counters[i] = (OpCounter){now.calls - before.calls, now.flops - before.flops, now.bytes - before.bytes, 0};
+        OpCounter before = r->counters[i];
+        r->counters[i] = device->counters[i];
+        counter_add(&r->counters[i], &before, -1);
         device->counters[i] = before;
     }
     if (status == cudaErrorMemoryAllocation) {
@@ -276,11 +277,7 @@ static void cuda_repeat(Device *device, const void *key, size_t bytes, void (*wo
         work(argument);
         return;
     }
-    for (int i = 0; i < DEVICE_MAX_OPS; i++) {
-        device->counters[i].calls += r->counters[i].calls;
-        device->counters[i].flops += r->counters[i].flops;
-        device->counters[i].bytes += r->counters[i].bytes;
-    }
+    for (int i = 0; i < DEVICE_MAX_OPS; i++) counter_add(&device->counters[i], &r->counters[i], 1);
     cuda_check(cudaGraphLaunch(r->graph, state->stream), "repeating a graph");
 }
 
