@@ -115,42 +115,19 @@ template <class T, class Tile> struct ColumnSource {
     }
 };
 
-/* The walk along k of a block, as in multiply: load(slot) brings the next step's tiles, add(slot) multiplies them. */
-template <class T, class Tile, class Load, class Add> GPU_INLINE void walk(int steps, Load load, Add add) {
-    constexpr int STAGE = (Tile::M + Tile::N) * DEPTH<T>;
-    DYNAMIC_SHARED(T, shared);
-    auto load_step = [&](int step) {
-        if (step < steps) load(shared + step % Tile::STAGES * STAGE);
-        copy_async_commit(); /* also an empty group: the wait below counts steps */
-    };
-    for (int step = 0; step < Tile::STAGES - 1; step++) load_step(step);
-    for (int step = 0; step < steps; step++) {
-        copy_async_wait<Tile::STAGES - 2>();
-        __syncthreads();
-        load_step(step + Tile::STAGES - 1);
-        add(shared + step % Tile::STAGES * STAGE);
-    }
-    copy_async_wait<0>();
-}
-
 /* output [all rows, n] = windows of x times w [n, k], or += ; the rows that this product has. Grid: tiles, those of the
  * same windows side by side. */
 template <class T, class Tile>
 __global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T, Tile>)
     convolve(Output<T> output, const T *x, const T *w, Windows v, bool add, bool x_aligned, bool w_aligned) {
     only_where_used<T>();
-    constexpr int X_SIZE = Tile::M * DEPTH<T>;
     int tiles_n = (output.n + Tile::N - 1) / Tile::N;
     int row = blockIdx.x / tiles_n * Tile::M, column = blockIdx.x % tiles_n * Tile::N;
     WindowSource<T, Tile> a(x, v, row, x_aligned);
     Source<T, Tile::N, Tile::THREADS, true> b(w, column, output.n, v.k, 0, v.k);
     Products<T, Tile, true, true> products;
-    walk<T, Tile>((v.k + DEPTH<T> - 1) / DEPTH<T>,
-                  [&](T *slot) {
-                      a.load_tile(slot, v);
-                      b.load_tile(slot + X_SIZE, w_aligned);
-                  },
-                  [&](const T *slot) { products.add(slot, slot + X_SIZE); });
+    int steps = (v.k + DEPTH<T> - 1) / DEPTH<T>;
+    walk<T, Tile>(products, steps, b, w_aligned, [&](T *slot) { a.load_tile(slot, v); });
     write_products(output, products, v, row, column, add);
 }
 
@@ -160,19 +137,14 @@ template <class T, class Tile>
 __global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T, Tile>)
     convolve_weights(Output<T> output, const T *x, const T *dy, Windows v, int part, bool x_aligned, bool dy_aligned) {
     only_where_used<T>();
-    constexpr int X_SIZE = Tile::M * DEPTH<T>;
     int tiles_n = (output.n + Tile::N - 1) / Tile::N;
     int row = blockIdx.x / tiles_n * Tile::M, column = blockIdx.x % tiles_n * Tile::N;
     int begin = blockIdx.y * part, end = min(v.rows - begin, part) + begin;
     ColumnSource<T, Tile> a(x, v, row, begin, end, x_aligned);
     Source<T, Tile::N, Tile::THREADS, false> b(dy, column, output.n, v.rows, begin, end);
     Products<T, Tile, false, false> products;
-    walk<T, Tile>((end - begin + DEPTH<T> - 1) / DEPTH<T>,
-                  [&](T *slot) {
-                      a.load_tile(slot, v);
-                      b.load_tile(slot + X_SIZE, dy_aligned);
-                  },
-                  [&](const T *slot) { products.add(slot, slot + X_SIZE); });
+    int steps = (end - begin + DEPTH<T> - 1) / DEPTH<T>;
+    walk<T, Tile>(products, steps, b, dy_aligned, [&](T *slot) { a.load_tile(slot, v); });
     products.each([&](int i, int j, auto sums) { output.write(blockIdx.y, row + i, column + j, sums); });
 }
 

@@ -340,15 +340,38 @@ constexpr int BLOCKS_OF_HALF = 2;
 #endif
 template <class T, class Tile> constexpr int BLOCKS = ON_TENSOR_CORES<T, Tile> ? BLOCKS_OF_HALF : 1;
 
-/* Grid: tiles of c x parts of k. In the ring of STAGES tiles, step s is in slot s % STAGES; one barrier a step says
- * both that everybody's copies of step s are there and that everybody is done with step s - 1, whose slot is filled
- * next. */
+/* The walk along k of a block, which brings tiles into a ring of STAGES slots and adds their products: load_a(slot) is
+ * A's next tile, B's lies behind it. Step s is in slot s % STAGES; one barrier a step says both that everybody's copies
+ * of step s are there and that everybody is done with step s - 1, whose slot is filled next. */
+template <class T, class Tile, class Sums, class B, class LoadA>
+GPU_INLINE void walk(Sums &products, int steps, B &b, bool b_aligned, LoadA load_a) {
+    constexpr int A_SIZE = Tile::M * DEPTH<T>, STAGE = (Tile::M + Tile::N) * DEPTH<T>;
+    DYNAMIC_SHARED(T, shared);
+    auto load_step = [&](int step) {
+        if (step < steps) {
+            T *slot = shared + step % Tile::STAGES * STAGE;
+            load_a(slot);
+            b.load_tile(slot + A_SIZE, b_aligned);
+        }
+        copy_async_commit(); /* also an empty group: the wait below counts steps */
+    };
+    for (int step = 0; step < Tile::STAGES - 1; step++) load_step(step);
+    for (int step = 0; step < steps; step++) {
+        copy_async_wait<Tile::STAGES - 2>();
+        __syncthreads();
+        load_step(step + Tile::STAGES - 1);
+        const T *slot = shared + step % Tile::STAGES * STAGE;
+        products.add(slot, slot + A_SIZE);
+    }
+    copy_async_wait<0>();
+}
+
+/* Grid: tiles of c x parts of k. */
 template <class T, class Tile, bool A_ALONG_K, bool B_ALONG_K>
 __global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T, Tile>)
     multiply(Output<T> output, Operands<T> operands, Finish<T> finish) {
     only_where_used<T>();
-    constexpr int A_SIZE = Tile::M * DEPTH<T>, STAGE = (Tile::M + Tile::N) * DEPTH<T>, TOGETHER = 8;
-    DYNAMIC_SHARED(T, shared);
+    constexpr int TOGETHER = 8;
     int tiles_m = (output.m + Tile::M - 1) / Tile::M, tiles_n = (output.n + Tile::N - 1) / Tile::N;
     int group = blockIdx.x / (TOGETHER * tiles_n), in_group = blockIdx.x % (TOGETHER * tiles_n);
     int group_rows = min(TOGETHER, tiles_m - group * TOGETHER);
@@ -360,24 +383,7 @@ __global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T, Tile>)
     Source<T, Tile::M, Tile::THREADS, A_ALONG_K> a(operands.a, row, output.m, operands.k, k_begin, k_end);
     Source<T, Tile::N, Tile::THREADS, B_ALONG_K> b(operands.b, column, output.n, operands.k, k_begin, k_end);
     Products<T, Tile, A_ALONG_K, B_ALONG_K> products;
-    auto load_step = [&](int step) {
-        if (step < steps) {
-            T *slot = shared + step % Tile::STAGES * STAGE;
-            a.load_tile(slot, a_aligned);
-            b.load_tile(slot + A_SIZE, b_aligned);
-        }
-        copy_async_commit(); /* also an empty group: the wait below counts steps */
-    };
-
-    for (int step = 0; step < Tile::STAGES - 1; step++) load_step(step);
-    for (int step = 0; step < steps; step++) {
-        copy_async_wait<Tile::STAGES - 2>();
-        __syncthreads();
-        load_step(step + Tile::STAGES - 1);
-        const T *slot = shared + step % Tile::STAGES * STAGE;
-        products.add(slot, slot + A_SIZE);
-    }
-    copy_async_wait<0>();
+    walk<T, Tile>(products, steps, b, b_aligned, [&](T *slot) { a.load_tile(slot, a_aligned); });
     products.each([&](int i, int j, auto x) { output.write(blockIdx.y, row + i, column + j, x); });
     if (!A_ALONG_K || !finish.epilogue) return;
     __syncthreads();
