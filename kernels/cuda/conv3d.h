@@ -22,6 +22,10 @@ typedef struct {
     Convolution c;
 } ConvProduct;
 
+static inline int64_t conv3d_samples(const ConvProduct *p) {
+    return p->x.dims[0] / ((int64_t)p->c.in[0] * p->c.in[1] * p->c.in[2]);
+}
+
 /* Our own kernels. The same bits every time. */
 void conv3d_own(Device *device, const ConvProduct *product);
 

@@ -226,11 +226,9 @@ Windows windows_of(const char *op, Axis t, Axis h, Axis w, int64_t channels, int
     return {t, h, w, divider(t.rows), divider(h.rows), divider(w.rows), (int)channels, (int)k, (int)rows, (int)inputs};
 }
 
-int64_t samples_of(Tensor x, Convolution c) { return x.dims[0] / ((int64_t)c.in[0] * c.in[1] * c.in[2]); }
-
 Windows forward_windows(const char *op, const ConvProduct &p) {
     Convolution c = p.c;
-    return windows_of(op, forward_axis(c, 0), forward_axis(c, 1), forward_axis(c, 2), p.x.dims[1], samples_of(p.x, c));
+    return windows_of(op, forward_axis(c, 0), forward_axis(c, 1), forward_axis(c, 2), p.x.dims[1], conv3d_samples(&p));
 }
 
 template <class T>
@@ -296,7 +294,7 @@ template <class T> void Conv3d<T>::backward_data(Device *device, const ConvProdu
     for (int i = 0; i < c.stride[0] * c.stride[1] * c.stride[2]; i++) {
         Axis h = backward_axis(c, 1, i / c.stride[2] % c.stride[1]), width = backward_axis(c, 2, i % c.stride[2]);
         Axis t = backward_axis(c, 0, i / c.stride[2] / c.stride[1]);
-        Windows v = windows_of(op, t, h, width, p.y.dims[1], samples_of(p.x, c));
+        Windows v = windows_of(op, t, h, width, p.y.dims[1], conv3d_samples(&p));
         launch_convolve<T>(device, op, p.x, p.y, p.w, tensor_none(), v, true, p.add);
     }
 }

@@ -114,10 +114,6 @@ typedef struct {
     CudnnConvolution *convolution;
 } Problem;
 
-static int64_t samples_of(const ConvProduct *p) {
-    return p->x.dims[0] / ((int64_t)p->c.in[0] * p->c.in[1] * p->c.in[2]);
-}
-
 /* Its tensor cores read 16 bytes at once, its dimensions are ints; a bias in the product is not worth another way. */
 static bool is_suitable(const ConvProduct *p) {
     uintptr_t ends = (uintptr_t)p->x.data | (uintptr_t)p->y.data;
@@ -137,7 +133,7 @@ static unsigned describe(const Cudnn *cudnn, const Device *device, const ConvPro
     const Convolution *c = &p->c;
     DType t = p->y.dtype;
     unsigned type = t == DTYPE_BF16 ? CONV_BFLOAT16 : t == DTYPE_F16 ? CONV_HALF : CONV_FLOAT, status;
-    int samples = (int)samples_of(p), in = (int)p->x.dims[1], out = (int)p->y.dims[1], dilation[3] = {1, 1, 1};
+    int samples = (int)conv3d_samples(p), in = (int)p->x.dims[1], out = (int)p->y.dims[1], dilation[3] = {1, 1, 1};
     int x[5] = {samples, in, c->in[0], c->in[1], c->in[2]}, w[5] = {out, in, c->taps[0], c->taps[1], c->taps[2]};
     int y[5] = {samples, out, convolution_positions(*c, 0), convolution_positions(*c, 1), convolution_positions(*c, 2)};
     *made = (Problem){0};
@@ -167,7 +163,7 @@ static const char *name_of(const ConvProduct *p, char text[DESCRIPTION]) {
     Convolution c = p->c;
     snprintf(text, DESCRIPTION,
              "%s in %s, %lld x %d x %d x %d, %lld to %lld channels, %d x %d x %d taps, stride %d x %d x %d",
-             passes[p->pass], dtype_name(p->y.dtype), (long long)samples_of(p), c.in[0], c.in[1], c.in[2],
+             passes[p->pass], dtype_name(p->y.dtype), (long long)conv3d_samples(p), c.in[0], c.in[1], c.in[2],
              (long long)p->x.dims[1], (long long)p->y.dims[1], c.taps[0], c.taps[1], c.taps[2], c.stride[0],
              c.stride[1], c.stride[2]);
     return text;
@@ -312,8 +308,8 @@ static Way choose(const Cudnn *cudnn, Device *device, const Problem *m, const Co
 }
 
 static Key key_of(const Device *device, const ConvProduct *p) {
-    return (Key){samples_of(p),    p->x.dims[1],        p->y.dims[1],    p->c,
-                 (int32_t)p->pass, (int32_t)p->y.dtype, (int32_t)p->add, (int32_t)device->tf32};
+    return (Key){conv3d_samples(p), p->x.dims[1],        p->y.dims[1],    p->c,
+                 (int32_t)p->pass,  (int32_t)p->y.dtype, (int32_t)p->add, (int32_t)device->tf32};
 }
 
 /* The choice for this product, if need be and nothing is in the way made now; NULL: there is none. */
