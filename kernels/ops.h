@@ -69,6 +69,7 @@ typedef struct {
     bool average;          /* if there is a pool: their mean instead */
     Dropout drop;          /* of whole channels of a sample: element number sample C + channel */
 } NormActivation;
+
 /* The FLIM network's first two layers, which are never apart: a convolution in time of 7 taps from 2 channels to C, a
  * batch norm, a leaky ReLU, and a convolution in time of 3 taps, stride 2, to O channels; both are padded with zeros,
  * as torch's are with padding 3 and 1, and both have no bias. Samples are `frames` x `plane` positions. */
@@ -241,8 +242,10 @@ void norm_activate_forward(Device *device, Tensor y, Normed a, Normed b, NormAct
  * f32 [C] are accumulated. da or db may be dy if there is no pool, and da may be a.x, db may be b.x. */
 void norm_activate_backward(Device *device, Tensor da, Tensor dgain_a, Tensor dbias_a, Tensor db, Tensor dgain_b,
                             Tensor dbias_b, Tensor dy, Normed a, Normed b, NormActivation activation);
+
 /* How many frames the second layer leaves: half of them, rounded up. */
 int64_t stem_frames(Stem stem);
+
 /* Of the first layer's output s = conv(x, w) over all samples and positions, the mean and rstd of each channel, and the
  * running statistics (optional, together), all as batchnorm_forward has them; s itself is never stored: it is linear in
  * the 14 numbers of x that a tap sees, so its mean is w . mu and its variance w' Sigma w. moments f32 [STEM_MOMENTS]
@@ -308,10 +311,10 @@ void sum_forward(Device *device, Tensor out, Tensor x);
 void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, const Segment *segments, int n_segments);
 /* Decoupled AdamW (Loshchilov and Hutter, 2019) over the segments, with lr the learning rate times the segment's rate:
  * p *= 1 - lr wd; m, v moving averages of the clipped gradient; p -= lr m^ / (sqrt(v^) + eps). Coupled: averages of the
- * clipped gradient plus wd p, and p is not multiplied. params, m, v, grads f32
- * [P]; norm f32 [1] from global_norm: if it is not finite, nothing is changed. copy (optional, 16-bit [P]): the new
- * parameters for matmuls. With loss_scale (optional) the gradients are divided by its factor, and the step is its count
- * of updates plus one, not that of the options. */
+ * clipped gradient plus wd p, and p is not multiplied. params, m, v, grads f32 [P]; norm f32 [1] from global_norm: if
+ * it is not finite, nothing is changed. copy (optional, 16-bit [P]): the new parameters for matmuls. With loss_scale
+ * (optional) the gradients are divided by its factor, and the step is its count of updates plus one, not that of the
+ * options. */
 void adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v, Tensor grads, Tensor norm,
                   Tensor loss_scale, const Segment *segments, int n_segments, AdamW options);
 /* After the update: halves the factor if the norm was not finite, doubles it after 2,000 good steps, and counts;

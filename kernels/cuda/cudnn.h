@@ -26,8 +26,8 @@ const char *cudnn_description(const Device *device);
  * only if it is a twentieth faster than those before it, ours being the first: where there is little to gain, noise
  * does not decide. All ways add in a fixed order, but not in the same: another choice changes the last bits of a
  * result. So a run that goes on takes the choices of before (cudnn_choices), and TRAINC_CUDNN=none makes runs the same
- * on all machines with one card. While a CUDA graph is captured
- * nothing is timed and ours is taken. The weights' gradient in a 16-bit type is rounded to it before it is added. */
+ * on all machines with one card. While a CUDA graph is captured nothing is timed and ours is taken. The weights'
+ * gradient in a 16-bit type is rounded to it before it is added. */
 bool cudnn_convolve(Device *device, const ConvProduct *product);
 
 /* See Device.choices, Device.choose. */

@@ -139,12 +139,14 @@ GPU_INLINE float block_max(float x, float *scratch) {
  *                           register r holds rows +8 r of column l / 4; d[0..1] row l / 4, d[2..3] row 8 + l / 4,
  *                           columns 2 (l % 4) and the next.
  * mma_16x8x8_tf32           the same of f32 numbers that to_tf32 has rounded, from 8.0 on. a: 16x8, register r holds
- * row l / 4 + 8 (r % 2), column l % 4 + 4 (r / 2); b: 8x8, register r holds row l % 4 + 4 r of column l / 4.
- * load_matrix_x4, 4 numbers a row, makes such fragments. to_tf32                   x with 10 bits behind the point, the
- * nearest, of two the larger in size. transpose_matrix          of an 8x8 matrix: lane l gives the numbers 2 (l % 4)
- * and the next of row l / 4, and gets those of column l / 4. copy_async_16             16 bytes from global to shared
- * memory; the bytes from source_bytes (0 or 16) on are zeros. They are there after copy_async_wait<N> (all but the
- * newest N committed groups) and, for other threads, a barrier. */
+ *                           row l / 4 + 8 (r % 2), column l % 4 + 4 (r / 2); b: 8x8, register r holds row l % 4 + 4 r
+ *                           of column l / 4. load_matrix_x4, 4 numbers a row, makes such fragments.
+ * to_tf32                   x with 10 bits behind the point, the nearest, of two the larger in size.
+ * transpose_matrix          of an 8x8 matrix: lane l gives the numbers 2 (l % 4) and the next of row l / 4, and gets
+ *                           those of column l / 4.
+ * copy_async_16             16 bytes from global to shared memory; the bytes from source_bytes (0 or 16) on are zeros.
+ *                           They are there after copy_async_wait<N> (all but the newest N committed groups) and, for
+ *                           other threads, a barrier. */
 
 /* Volta has neither ldmatrix nor these fragments: the same by shuffles and plain arithmetic. Correct, not fast. Blocks
  * are a multiple of 32 threads wide. */
