@@ -93,6 +93,9 @@ typedef struct {
     float *sums; /* [3 c, o], then [c, 16]: of the column */
 } StemColumn;
 
+/* Where in torch's order, [2, 7], the weight of number k of a window is. */
+static inline int stem_weight(int k) { return k % STEM_INPUTS * STEM_TAPS + k / STEM_INPUTS; }
+
 static int64_t whole_lines(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 static float *carve(float **from, int64_t floats) {
@@ -140,8 +143,7 @@ static void order_stem_weights(const StemWork *work, Tensor w, Tensor w2, Tensor
     for (int64_t i = 0; i < c; i++) {
         work->scale[i] = g[i] * r[i];
         work->shift[i] = b[i] - m[i] * work->scale[i];
-        for (int k = 0; k < STEM_WINDOW; k++)
-            work->w[k * c + i] = from[i * STEM_WINDOW + k % STEM_INPUTS * STEM_TAPS + k / STEM_INPUTS];
+        for (int k = 0; k < STEM_WINDOW; k++) work->w[k * c + i] = from[i * STEM_WINDOW + stem_weight(k)];
         for (int64_t j = 0; j < o; j++)
             for (int k = 0; k < 3; k++)
                 work->w2[backward ? ((k + 1) % 3 * o + j) * c + i : (k * c + i) * o + j] = from2[(j * c + i) * 3 + k];
@@ -236,7 +238,7 @@ static void cpu_stem_statistics(Device *device, Tensor mean, Tensor rstd, Tensor
         const float *weights = (const float *)w.data + i * STEM_WINDOW;
         double center = 0, variance = 0, q[STEM_WINDOW];
         for (int k = 0; k < STEM_WINDOW; k++) {
-            q[k] = (double)weights[k % STEM_INPUTS * STEM_TAPS + k / STEM_INPUTS];
+            q[k] = (double)weights[stem_weight(k)];
             center += q[k] * mu[k];
         }
         for (int k = 0; k < STEM_WINDOW; k++)
@@ -308,7 +310,7 @@ static void cpu_stem_backward(Device *device, Tensor dw, Tensor dgain, Tensor db
         for (int k = 0; k < STEM_WINDOW; k++) {
             double spread = 0;
             for (int l = 0; l < STEM_WINDOW; l++) spread += sigma[k * STEM_WINDOW + l] * (double)work.w[l * c + i];
-            ((float *)dw.data)[i * STEM_WINDOW + k % STEM_INPUTS * STEM_TAPS + k / STEM_INPUTS] +=
+            ((float *)dw.data)[i * STEM_WINDOW + stem_weight(k)] +=
                 (float)(scale * (s[k] - d * mu[k] - slope * r * spread));
         }
     }
