@@ -7,7 +7,7 @@
  * order, has partial sums of up to sqrt(K) terms' size, each rounded once: a relative error of about U sqrt(K) / 1.4
  * where the terms do not cancel further; 4 U sqrt(K) is taken for the largest of many elements. A chain of c roundings
  * adds c U. Errors are measured against the largest wanted element: a row computed wrongly is as large as that. */
-#include "tests/helpers.h"
+#include "tests/cpu_devices.h"
 
 #include "kernels/ops_table.h"
 #include "kernels/philox.h"
@@ -184,9 +184,6 @@ static void expect_gradient(Rig *rig, const char *what, const Call *call, void (
                      rig->device->description);
     }
 }
-
-static Device *devices[6];
-static int n_devices;
 
 /* Runs a check twice on every device; both times must give the same bits. */
 static void everywhere(void (*check)(Rig *)) {
@@ -2269,33 +2266,6 @@ static void every_table_is_complete(void **state) {
     for (int d = 0; d < n_devices; d++) {
         FOR_EACH_OP(OP_IS_THERE)
     }
-}
-
-static void open_and_close(void *argument) {
-    (void)argument;
-    device_close(cpu_device_open(1));
-}
-
-/* 1 and 2 threads with the best instruction set, 3 with every one there is. */
-static int open_devices(void **state) {
-    (void)state;
-    devices[n_devices++] = cpu_device_open(2);
-    devices[n_devices++] = cpu_device_open(1);
-    static const char *const sets[] = {"avx512", "avx2", "sse4", "baseline"};
-    for (int i = 0; i < 4; i++) {
-        char output[256];
-        setenv("TRAINC_CPU_SET", sets[i], 1);
-        if (!run_function(output, sizeof output, open_and_close, NULL)) devices[n_devices++] = cpu_device_open(3);
-        unsetenv("TRAINC_CPU_SET");
-    }
-    for (int d = 0; d < n_devices; d++) print_message("%s\n", devices[d]->description);
-    return n_devices > 2 ? 0 : -1;
-}
-
-static int close_devices(void **state) {
-    (void)state;
-    for (int d = 0; d < n_devices; d++) device_close(devices[d]);
-    return 0;
 }
 
 int main(void) {
