@@ -577,17 +577,19 @@ static void estimate(const CvRun *o, Fold *folds, int n) {
     }
     if (n > 1) printf("[Estimate] of fold %s, which has most cells to train on\n", folds[longest].fold->name);
     (o->train.estimate ? train_estimate : train_dry_run)(&all[longest]);
-    const Card *cards = o->train.estimate && n > 1 ? estimate_cards(o->train.gpu, &n_cards) : NULL;
-    for (int k = 0; cards && k < n_cards; k++) {
+    Machine *machines = o->train.estimate && n > 1 ? estimate_machines(&o->train, &n_cards) : NULL;
+    for (int k = 0; machines && k < n_cards; k++) {
         double seconds = 0;
         for (int i = 0; i < n; i++) {
             RunWork work = estimate_run_work(&all[i]);
-            seconds += estimate_run(&all[i], &work, &cards[k]).seconds;
+            seconds += estimate_run(&all[i], &work, &machines[k]).seconds;
         }
-        printf("[Folds] %s: the trainings of all %d folds: %s", cards[k].key, n, format_duration(seconds, text));
+        printf("[Folds] %s: the trainings of all %d folds: %s", machines[k].card->key, n,
+               format_duration(seconds, text));
         if (o->train.price > 0) printf(", $%.2f at $%.2f an hour", seconds / 3600 * o->train.price, o->train.price);
         printf("\n");
     }
+    free(machines);
     for (int i = 0; i < n; i++) all[i].model->close(all[i].model);
     free(all);
     free(by);

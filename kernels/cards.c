@@ -106,4 +106,6 @@ const Card *card_of_key(const char *key) {
     return found;
 }
 
-DType card_half(const Card *card) { return card->capability >= 80 ? DTYPE_BF16 : DTYPE_F16; }
+DType card_half(const Card *card) {
+    return card->capability >= 80 ? DTYPE_BF16 : card->capability ? DTYPE_F16 : DTYPE_F32;
+}

@@ -7,7 +7,7 @@
 typedef struct {
     const char *name; /* in the driver's name for it: "A100-SXM4-40GB" */
     const char *key;  /* on the command line: "a100-40" */
-    int capability;   /* 80: 8.0 */
+    int capability;   /* 80: 8.0; 0: no GPU */
     /* Dense products with sums in f32, FLOP/s: in f32 by FMAs, in TF32 and in 16 bits on the tensor cores; bytes/s of
      * the memory. tf32 0: the card has none. */
     double f32, tf32, half, bandwidth;
@@ -26,7 +26,7 @@ const Card *card_find(const char *name);
 const Card *card_of_key(const char *key);
 /* The whole table, in no order that matters. */
 const Card *card_table(int *n);
-/* The 16-bit type that the card computes in: bf16 from Ampere on. */
+/* The 16-bit type that the card computes in: bf16 from Ampere on; f32 if it is no GPU. */
 DType card_half(const Card *card);
 
 #endif

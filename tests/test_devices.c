@@ -65,7 +65,7 @@ static void a_preset_sets_the_defaults(void **state) {
         snprintf(row, sizeof row, names[i][1], strtol(at + strlen(names[i][0]), NULL, 10));
         assert_contains(fixture.output, row);
     }
-    char *card = xformat("`--gpu NAME\\|all` | %s |", preset);
+    char *card = xformat("`--gpu NAME\\|all\\|here` | %s |", preset);
     assert_contains(fixture.output, card);
     free(card);
     free(text);

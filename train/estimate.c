@@ -1,5 +1,6 @@
 #include "train/estimate.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,18 +29,29 @@ const char *estimate_op_name(int op) {
 
 /* ---- the time of an operation, and of all ---- */
 
-static bool on_tensor_cores(const Machine *m) { return m->half != DTYPE_F32 || (m->tf32 && m->card->tf32 > 0); }
+NumberType machine_numbers(const Machine *m) {
+    return m->half != DTYPE_F32 ? NUMBERS_16_BITS : m->tf32 && m->card->tf32 > 0 ? NUMBERS_TF32 : NUMBERS_F32;
+}
+
+static bool on_tensor_cores(const Machine *m) { return machine_numbers(m) != NUMBERS_F32; }
 
 double estimate_peak(const Machine *m) {
     return m->half != DTYPE_F32 ? m->card->half : on_tensor_cores(m) ? m->card->tf32 : m->card->f32;
 }
 
-/* FLOP/s that an operation has been measured to reach in calls of so many FLOPs; 0: it has not. */
-static double measured(const Machine *m, int op, double flops) {
+/* FLOP/s that an operation has been measured to reach in calls of so many FLOPs and bytes; 0: it has not. */
+static double measured(const Machine *m, int op, double flops, double bytes) {
     if (!m->rates) return 0;
-    NumberType type = m->half != DTYPE_F32 ? NUMBERS_16_BITS : m->tf32 ? NUMBERS_TF32 : NUMBERS_F32;
-    const Curve *curve = &m->rates->flops[work_kind(op)][type];
-    return curve->n ? curve_at(curve, flops) : 0;
+    NumberType type = machine_numbers(m);
+    const Curve(*by_type)[CURVES] = m->rates->flops[work_kind(op)];
+    if (type == NUMBERS_TF32 && !by_type[type][0].n) type = NUMBERS_F32; /* which matters for products only */
+    return curves_at(by_type[type], flops, bytes);
+}
+
+/* bytes/s of copies from the host. */
+static double copy_rate(const Machine *m) {
+    if (!m->rates) return pcie_share * m->card->pcie;
+    return m->rates->copy > 0 ? m->rates->copy : INFINITY;
 }
 
 /* FLOP/s that an operation sustains: products on the tensor cores if their type allows, all else by FMAs in f32. */
@@ -83,7 +95,7 @@ OpTime estimate_op(const Machine *m, int op, const OpWork *work) {
     for (int i = 0; i < CALL_SIZES; i++) {
         const CallWork *w = &work->sizes[i];
         if (!(w->calls > 0)) continue;
-        double rate = measured(m, op, w->flops / w->calls);
+        double rate = measured(m, op, w->flops / w->calls, w->bytes / w->calls);
         double bandwidth =
             m->rates ? curve_at(&m->rates->bytes, w->bytes / w->calls) : m->card->of_bandwidth * m->card->bandwidth;
         double compute = w->flops / (rate > 0 ? rate : sustained(m, op)), memory = w->bytes / bandwidth;
@@ -97,8 +109,7 @@ OpTime estimate_op(const Machine *m, int op, const OpWork *work) {
 }
 
 WorkTime estimate_work(const Machine *m, const Work *work) {
-    WorkTime t = {.copy = work->batch_bytes / (pcie_share * m->card->pcie),
-                  .loader = work->batch_bytes / (loader_rate * m->workers)};
+    WorkTime t = {.copy = work->batch_bytes / copy_rate(m), .loader = work->batch_bytes / (loader_rate * m->workers)};
     for (int op = 0; op < ESTIMATE_OPS; op++) {
         OpTime *o = &t.ops[op];
         *o = estimate_op(m, op, &work->ops[op]);
@@ -239,10 +250,9 @@ RunWork estimate_run_work(Training *t) {
 
 /* ---- a run on a card ---- */
 
-RunTime estimate_run(Training *t, const RunWork *work, const Card *card) {
-    const TrainOptions *o = t->options;
-    RunTime run = {.machine = {card, o->amp ? card_half(card) : DTYPE_F32, !o->no_tf32, (int)o->num_workers},
-                   .available = card->memory - CUDA_MEMORY};
+RunTime estimate_run(Training *t, const RunWork *work, const Machine *machine) {
+    const Card *card = machine->card;
+    RunTime run = {.machine = *machine, .available = card->memory - (card->capability ? CUDA_MEMORY : 0)};
     t->device->half = card_half(card);
     run.step = estimate_work(&run.machine, &work->step);
     run.validation = estimate_work(&run.machine, &work->validation);
@@ -250,7 +260,7 @@ RunTime estimate_run(Training *t, const RunWork *work, const Card *card) {
     run.validation_seconds = (double)work->validations * run.validation.seconds;
     /* Weights and moments are copied while the training waits; it also waits for the checkpoint before, if that is
      * still being written. */
-    double saves = (double)work->checkpoints, copy = work->checkpoint_bytes / (pcie_share * card->pcie);
+    double saves = (double)work->checkpoints, copy = work->checkpoint_bytes / copy_rate(machine);
     double between = saves > 0 ? (run.steps_seconds + run.validation_seconds) / saves : 0;
     double write = work->checkpoint_bytes / disk_rate - between;
     run.checkpoint_seconds = saves * (copy + (write > 0 ? write : 0));
@@ -260,32 +270,15 @@ RunTime estimate_run(Training *t, const RunWork *work, const Card *card) {
     return run;
 }
 
-const Card *estimate_cards(const char *name, int *n) {
-    const Card *table = card_table(n), *one = card_of_key(name);
-    if (!strcmp(name, "all")) return table;
-    if (one) {
-        *n = 1;
-        return one;
-    }
-    char known[512] = "";
-    const char *keys[64], *near;
-    for (int i = 0; i < *n; i++) {
-        keys[i] = table[i].key;
-        snprintf(known + strlen(known), sizeof known - strlen(known), " %s", table[i].key);
-    }
-    near = nearest_name(name, keys, *n);
-    die_usage("--gpu %s: this card is not known%s%s%s; there are all%s", name, near ? "; did you mean '" : "",
-              near ? near : "", near ? "'?" : "", known);
-}
-
 void train_estimate(Training *t) {
     const TrainOptions *o = t->options;
     int n;
-    const Card *cards = estimate_cards(o->gpu, &n);
-    t->device->half = card_half(cards); /* any: they are of one size */
+    Machine *machines = estimate_machines(o, &n);
+    t->device->half = card_half(machines->card); /* any: they are of one size */
+    t->device->host_memory = !machines->card->capability;
     RunWork work = estimate_run_work(t);
     RunTime *times = xcalloc((size_t)n, sizeof *times);
-    for (int i = 0; i < n; i++) times[i] = estimate_run(t, &work, &cards[i]);
+    for (int i = 0; i < n; i++) times[i] = estimate_run(t, &work, &machines[i]);
     if (o->json) {
         char *text = estimate_json(t, &work, times, n);
         if (dprintf(o->json_file, "%s\n", text) < 0) die("--json: cannot write to stdout");
@@ -294,6 +287,7 @@ void train_estimate(Training *t) {
         estimate_print(t, &work, times, n);
     }
     free(times);
+    free(machines);
 }
 
 Device *train_device_open(const TrainOptions *o, const char **why) {

@@ -58,11 +58,13 @@ typedef struct {
     const Rates *rates; /* NULL: not measured */
 } Machine;
 
+/* In what numbers it multiplies matrices. */
+NumberType machine_numbers(const Machine *machine);
 /* Adds what a device has counted since its counters were reset. */
 void work_add_counters(Work *work, const Device *device);
 OpTime estimate_op(const Machine *machine, int op, const OpWork *work);
 WorkTime estimate_work(const Machine *machine, const Work *work);
-/* The stated rate of matrix products, which an MFU is of. */
+/* The stated rate of matrix products, which an MFU is of; where none is stated the best that has been measured. */
 double estimate_peak(const Machine *machine);
 
 /* A run, whatever the card. */
@@ -80,16 +82,20 @@ typedef struct {
     Machine machine;
     WorkTime step, validation;
     double steps_seconds, validation_seconds, checkpoint_seconds, seconds;
-    double available; /* bytes of the card's memory, less what CUDA itself takes */
+    double available; /* bytes of its memory, less what CUDA itself takes */
     bool fits;
     char change[SMALLEST_CHANGE]; /* with which it would; "" if it does, or nothing helps */
 } RunTime;
 
 RunWork estimate_run_work(Training *training);
-RunTime estimate_run(Training *training, const RunWork *work, const Card *card);
+RunTime estimate_run(Training *training, const RunWork *work, const Machine *machine);
 
-/* The cards that --gpu names; dies, naming those that are known. */
-const Card *estimate_cards(const char *name, int *n);
+/* The machines that --gpu names, with what has been measured of them; dies, naming those that are known. free(). */
+Machine *estimate_machines(const TrainOptions *options, int *n);
+/* What an opened device is: its row of the table of cards and its measured rates, either of which is enough; a CPU, or
+ * a card that is not in the table, gets a Card made of its rates. Both live as long as the process. False: nothing is
+ * known of it. A damaged file of rates is warned of. */
+bool estimate_machine(const Device *device, const TrainOptions *options, Machine *machine);
 
 /* Prints the estimate of --gpu, as text or JSON. */
 void train_estimate(Training *training);

@@ -105,28 +105,60 @@ static void print_time(const Training *t, const RunWork *w, const RunTime *r) {
            100 * r->checkpoint_seconds / r->seconds);
     printf("[Time] all of it: %s = %.3g hours", format_duration(r->seconds, text[0]), r->seconds / 3600);
     if (t->options->price > 0) printf(", $%.2f at $%.2f an hour", dollars(t, r->seconds), t->options->price);
-    printf("; at most %.3g kWh by the card's power\n", r->machine.card->watts * r->seconds / 3.6e6);
+    if (r->machine.card->watts > 0)
+        printf("; at most %.3g kWh by the card's power", r->machine.card->watts * r->seconds / 3.6e6);
+    printf("\n");
+}
+
+/* Whose shares of the stated rates these are. */
+static void print_shares(const Card *c) {
+    printf("[Assumed] sustained: %.0f %% of the tensor cores' rate (attention: half of that), %.0f %% of the f32 rate, "
+           "%.0f %% of %.0f GB/s; %.1f us a launch. Their sources are in kernels/cards.c; --calibrate on the card "
+           "measures instead\n",
+           100 * c->of_tensor, 100 * c->of_f32, 100 * c->of_bandwidth, c->bandwidth * 1e-9, c->launch * 1e6);
+}
+
+static void print_measured(const Training *t, const Machine *m) {
+    const Rates *r = m->rates;
+    char *path = rates_path(t->options->calibration);
+    printf("[Measured] on %s, %s: rates of operations by size, up to %.4g TFLOP/s of products (%s) and %.0f GB/s from "
+           "far memory; %.2f us a launch",
+           r->date, r->device, rates_best(r, machine_numbers(m)) * 1e-12, type_text(m),
+           r->bytes.rate[r->bytes.n - 1] * 1e-9, r->launch * 1e6);
+    if (r->copy > 0) printf("; %.1f GB/s from the host", r->copy * 1e-9);
+    printf(" (%s)\n", path);
+    free(path);
 }
 
 static void print_assumptions(const Training *t, const RunTime *r) {
     const Card *c = r->machine.card;
-    printf("[Assumed] sustained: %.0f %% of the tensor cores' rate (attention: half of that), %.0f %% of the f32 rate, "
-           "%.0f %% of %.0f GB/s; %.1f us a launch. Their sources are in kernels/cards.c\n",
-           100 * c->of_tensor, 100 * c->of_f32, 100 * c->of_bandwidth, c->bandwidth * 1e-9, c->launch * 1e6);
-    printf("[Assumed] every byte of an operation goes to memory, none stays in the %.0f MB of L2 for the next: a model "
-           "of which a layer's activations fit there does better\n",
-           c->l2 / 0x1p20);
+    if (r->machine.rates)
+        print_measured(t, &r->machine);
+    else
+        print_shares(c);
+    if (!r->machine.rates)
+        printf("[Assumed] every byte of an operation goes to memory, none stays in the %.0f MB of L2 for the next: a "
+               "model of which a layer's activations fit there does better\n",
+               c->l2 / 0x1p20);
     printf("[Assumed] every epoch costs what the first does%s; each validation is the best so far and is saved; "
            "checkpoints are written at 1 GB/s, a loader's worker fills 0.6 GB/s\n",
            t->patience ? ", and none is saved by stopping early" : "");
 }
 
+/* What stands in the way of the type that was asked for; "": nothing. */
+static const char *type_note(const Training *t, const Machine *m) {
+    bool amp = t->options->amp;
+    if (amp && !m->card->capability) return ": --amp has no effect on a CPU";
+    if (amp && m->half == DTYPE_F16)
+        return ", as it has no bf16: the loss is scaled so that gradients stay in f16's range";
+    return !amp && m->tf32 && m->card->capability && !(m->card->tf32 > 0) ? ", as it has no TF32" : "";
+}
+
 static void print_one(const Training *t, const RunWork *w, const RunTime *r) {
     const Card *c = r->machine.card;
-    printf("[Estimate] %s (%s), %.4g GB: %s", c->key, c->name, c->memory / 0x1p30, type_text(&r->machine));
-    printf("%s\n", t->options->amp && r->machine.half == DTYPE_F16
-                       ? ", as it has no bf16: the loss is scaled so that gradients stay in f16's range"
-                       : "");
+    printf("[Estimate] %s", c->key);
+    if (strcmp(c->key, c->name)) printf(" (%s)", c->name);
+    printf(", %.4g GB: %s%s\n", c->memory / 0x1p30, type_text(&r->machine), type_note(t, &r->machine));
     print_data(t, w);
     print_memory(w, r);
     print_operations(&w->step, &r->step);
@@ -143,7 +175,7 @@ static void print_line(const Training *t, const RunWork *w, const RunTime *r) {
     printf("%-13s %5.4g GB  %-4s %12s %6.1f  %-9s %10s %9s  %s\n", r->machine.card->key,
            r->machine.card->memory / 0x1p30, type_text(&r->machine), milliseconds(r->step.seconds, step),
            100 * r->step.mfu, bound_names[r->step.bound], whole, cost,
-           r->fits        ? "fits"
+           r->fits        ? r->machine.rates ? "fits (rates measured)" : "fits"
            : r->change[0] ? r->change
                           : "does not fit");
 }
@@ -176,6 +208,21 @@ static json_t *operations_json(const Work *work, const WorkTime *time) {
     return list;
 }
 
+static json_t *assumed_json(const Card *c) {
+    return json_pack("{s:f, s:f, s:f, s:f, s:b}", "of_tensor_rate", c->of_tensor, "of_f32_rate", c->of_f32,
+                     "of_bandwidth", c->of_bandwidth, "launch_seconds", c->launch, "l2_reuse", 0);
+}
+
+static json_t *measured_json(const Training *t, const Machine *m) {
+    const Rates *r = m->rates;
+    char *path = rates_path(t->options->calibration);
+    json_t *measured = json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "device", r->device, "date", r->date, "file",
+                                 path, "product_rate", rates_best(r, machine_numbers(m)), "bandwidth",
+                                 r->bytes.rate[r->bytes.n - 1], "launch_seconds", r->launch, "copy_bandwidth", r->copy);
+    free(path);
+    return measured;
+}
+
 static json_t *card_json(const Training *t, const RunWork *w, const RunTime *r) {
     const WorkTime *s = &r->step;
     const Card *c = r->machine.card;
@@ -191,9 +238,8 @@ static json_t *card_json(const Training *t, const RunWork *w, const RunTime *r) 
                                                r->steps_seconds, "validation_seconds", r->validation_seconds,
                                                "checkpoint_seconds", r->checkpoint_seconds));
     if (w->steps && t->options->price > 0) json_object_set_new(card, "dollars", json_real(dollars(t, r->seconds)));
-    json_object_set_new(card, "assumed",
-                        json_pack("{s:f, s:f, s:f, s:f, s:b}", "of_tensor_rate", c->of_tensor, "of_f32_rate", c->of_f32,
-                                  "of_bandwidth", c->of_bandwidth, "launch_seconds", c->launch, "l2_reuse", 0));
+    json_object_set_new(card, r->machine.rates ? "measured" : "assumed",
+                        r->machine.rates ? measured_json(t, &r->machine) : assumed_json(c));
     return card;
 }
 

@@ -16,8 +16,8 @@ typedef struct {
     int64_t max_val_batches, num_workers, threads, save_interval, keep_checkpoints, seed, token_budget;
     double learning_rate, weight_decay, grad_clip, val_ratio;
     bool amp, no_tf32, grad_checkpointing, skip_nonfinite, profile, dry_run;
-    bool estimate, json;
-    const char *gpu;
+    bool estimate, json, calibrate;
+    const char *gpu, *calibration;
     double price;  /* dollars an hour; 0: not asked */
     int json_file; /* --json: where it goes; the text that would be on stdout goes to stderr */
 } TrainOptions;

@@ -91,12 +91,14 @@ int train_option_rows(TrainOptions *o, Option *rows) {
             "train nothing: print memory, FLOPs and bytes of a step"),
         ROW("estimate", 0, OPTION_FLAG, &o->estimate, "false", 0, 0, NULL,
             "train nothing: print what the run would need of a GPU's memory and how long it would take; needs no GPU"),
-        ROW("gpu", 0, OPTION_TEXT, &o->gpu, GPU_NAME, 0, 0, "NAME|all",
-            "for --estimate: t4, l4, a100-40, rtx4090, ..."),
+        ROW("gpu", 0, OPTION_TEXT, &o->gpu, GPU_NAME, 0, 0, "NAME|all|here",
+            "for --estimate: t4, l4, a100-40, rtx4090, ...; here: what --device is on this machine"),
         ROW("price", 0, OPTION_FLOAT, &o->price, "0", 0, 1e6, "X",
             "for --estimate: dollars an hour of the GPU; 0: none"),
         ROW("json", 0, OPTION_FLAG, &o->json, "false", 0, 0, NULL,
             "for --estimate: print it as JSON, and all else to stderr"),
+        ROW("calibration", 0, OPTION_TEXT, &o->calibration, NULL, 0, 0, "FILE",
+            "measured rates of devices, for --estimate; none: do not use any; default: train.c/rates.json in ~/.cache"),
         ROW("debug-dump", 0, OPTION_TEXT, &o->debug_dump, NULL, 0, 0, "PATH",
             "write the first step's batch, losses, activations and gradients as safetensors"),
     };
@@ -111,7 +113,7 @@ static void resolve_estimate(TrainOptions *o, const Option *rows, int n_rows) {
             if (rows[i].value == for_it[k] && rows[i].given) die_usage("--%s belongs to --estimate", rows[i].name);
     if (o->estimate && o->dry_run) die_usage("--estimate and --dry-run: give one of them");
     if (!o->estimate) return;
-    estimate_cards(o->gpu, &n_rows); /* told now, not when the data has been read */
+    free(estimate_machines(o, &n_rows)); /* told now, not when the data has been read */
     if (!o->json) return;
     o->json_file = dup(STDOUT_FILENO);
     if (o->json_file < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) die("--json: %s", strerror(errno));

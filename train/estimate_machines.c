@@ -1,0 +1,123 @@
+/* Which machine --estimate computes with: a row of kernels/cards.c, what --calibrate has measured, or both. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "train/estimate.h"
+
+static Machine machine_of(const Card *card, const Rates *rates, const TrainOptions *o) {
+    return (Machine){card, o->amp ? card_half(card) : DTYPE_F32, !o->no_tf32, (int)o->num_workers, rates};
+}
+
+/* What has been measured of a device; NULL: nothing, and the error is "", or says what is damaged. */
+static const Rates *measured_rates(const TrainOptions *o, const char *device, Error *error) {
+    Rates rates;
+    error->text[0] = 0;
+    if (o->calibration && !strcmp(o->calibration, "none")) return NULL;
+    if (!rates_read(o->calibration, device, &rates, error)) return NULL;
+    return memcpy(xmalloc(sizeof rates), &rates, sizeof rates);
+}
+
+/* Of a device that no data sheet is known of: what it has been measured to reach. */
+static const Card *card_of_rates(const Rates *r) {
+    Card card = {.name = r->device,
+                 .key = r->device,
+                 .capability = r->half == DTYPE_BF16  ? 80
+                               : r->half == DTYPE_F16 ? 75
+                                                      : 0,
+                 .f32 = rates_best(r, NUMBERS_F32),
+                 .tf32 = rates_best(r, NUMBERS_TF32),
+                 .half = rates_best(r, NUMBERS_16_BITS),
+                 .bandwidth = r->bytes.rate[r->bytes.n - 1],
+                 .memory = r->memory,
+                 .of_tensor = 1,
+                 .of_f32 = 1,
+                 .of_bandwidth = 1,
+                 .launch = r->launch};
+    return memcpy(xmalloc(sizeof card), &card, sizeof card);
+}
+
+/* As estimate_machine, but with the reason in the error. */
+static bool find_machine(const Device *device, const TrainOptions *o, Machine *machine, Error *error) {
+    char name[128];
+    rates_device_name(device, name);
+    const Rates *rates = measured_rates(o, name, error);
+    const Card *card = device->product[0] ? card_find(device->product) : NULL;
+    if (!card && rates) card = card_of_rates(rates);
+    if (card) *machine = machine_of(card, rates, o);
+    return card != NULL;
+}
+
+bool estimate_machine(const Device *device, const TrainOptions *o, Machine *machine) {
+    Error error;
+    bool known = find_machine(device, o, machine, &error);
+    if (error.text[0]) warn("%s", error.text);
+    return known;
+}
+
+static Machine machine_here(const TrainOptions *o) {
+    const char *why;
+    Machine machine;
+    Error error;
+    Device *device = device_open(o->device, (int)o->threads, o->no_tf32, &why);
+    bool known = find_machine(device, o, &machine, &error);
+    if (error.text[0]) die("%s", error.text);
+    if (!known) {
+        char name[128];
+        rates_device_name(device, name);
+        die_usage("--gpu here: nothing is known of this machine's %s: measure it once with --calibrate%s%s%s%s", name,
+                  strcmp(o->device, "auto") ? " --device " : "", strcmp(o->device, "auto") ? o->device : "",
+                  o->calibration ? " --calibration " : "", o->calibration ? o->calibration : "");
+    }
+    device_close(device);
+    return machine;
+}
+
+static _Noreturn void die_unknown(const char *name, const Card *table, int n) {
+    char known[512] = "here all";
+    const char *keys[64], *near;
+    for (int i = 0; i < n; i++) {
+        keys[i] = table[i].key;
+        snprintf(known + strlen(known), sizeof known - strlen(known), " %s", table[i].key);
+    }
+    near = nearest_name(name, keys, n);
+    die_usage("--gpu %s: this card is not known%s%s%s; there are %s. A card of another name is known as 'here' on its "
+              "own machine, once --calibrate has measured it",
+              name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", known);
+}
+
+/* The rates of every card in the table that the file knows, each beside its row; NULL where it does not. */
+static void rates_of_cards(const TrainOptions *o, const Card *table, const Rates **rates) {
+    enum { MOST = 256 };
+    char(*names)[128] = xcalloc(MOST, sizeof *names);
+    Error error;
+    bool none = o->calibration && !strcmp(o->calibration, "none");
+    int n = none ? 0 : rates_devices(o->calibration, names, MOST, &error);
+    if (n < 0) die("%s", error.text);
+    if (!n && o->calibration && !none && access(o->calibration, F_OK))
+        die_usage("--calibration %s: there is no such file; --calibrate writes it", o->calibration);
+    for (int i = 0; i < n; i++) {
+        const Card *card = card_find(names[i]);
+        if (!card || rates[card - table]) continue;
+        rates[card - table] = measured_rates(o, names[i], &error);
+        if (!rates[card - table]) die("%s", error.text);
+    }
+    free(names);
+}
+
+Machine *estimate_machines(const TrainOptions *o, int *n) {
+    int n_cards;
+    const Card *table = card_table(&n_cards), *one = card_of_key(o->gpu);
+    bool here = !strcmp(o->gpu, "here"), all = !strcmp(o->gpu, "all");
+    if (!here && !all && !one) die_unknown(o->gpu, table, n_cards);
+    const Rates **rates = xcalloc((size_t)n_cards, sizeof *rates);
+    Machine *machines = xcalloc((size_t)n_cards, sizeof *machines);
+    rates_of_cards(o, table, rates);
+    *n = all ? n_cards : 1;
+    if (here) machines[0] = machine_here(o);
+    if (one) machines[0] = machine_of(one, rates[one - table], o);
+    for (int i = 0; i < n_cards && all; i++) machines[i] = machine_of(&table[i], rates[i], o);
+    free(rates);
+    return machines;
+}
