@@ -8,11 +8,13 @@
 
 #include "base/base.h"
 
-/* Room for `capacity` bytes of fields and what their alignment wastes. */
-Batch batch_open(size_t capacity, int max_sequences) {
-    size_t rounded = capacity + (size_t)BATCH_MAX_FIELDS * BATCH_LINE;
+/* Alignment wastes less than a line a field. */
+size_t batch_capacity(size_t bytes) { return bytes + (size_t)BATCH_MAX_FIELDS * BATCH_LINE; }
+
+Batch batch_open(size_t bytes, int max_sequences) {
+    size_t capacity = batch_capacity(bytes);
     return (Batch){
-        .buffer = xaligned(rounded), .capacity = rounded, .samples = xcalloc((size_t)max_sequences, sizeof(int32_t))};
+        .buffer = xaligned(capacity), .capacity = capacity, .samples = xcalloc((size_t)max_sequences, sizeof(int32_t))};
 }
 
 void batch_close(Batch *batch) {

@@ -95,7 +95,8 @@ enum {
 };
 enum { FLIM_COUNT_CELLS, FLIM_COUNTS }; /* indices into Batch.counts */
 
-Batch batch_open(size_t capacity, int max_sequences);
+size_t batch_capacity(size_t bytes); /* of a buffer with room for so many bytes of fields */
+Batch batch_open(size_t bytes, int max_sequences);
 void batch_close(Batch *batch);
 void batch_clear(Batch *batch); /* no fields, no bytes used */
 /* The next field: `n` numbers (or rows * columns) in the buffer. Fields must be pushed in the order of their enum. */

@@ -274,6 +274,19 @@ size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *o, int *s
     return bytes;
 }
 
+/* The consumer's, and one that is ready when the workers have one each under way. */
+static int slots_for(const LoaderOptions *o) { return o->n_workers + 2; }
+
+size_t loader_planned_bytes(const Dataset *dataset, const LoaderOptions *o) {
+    return (size_t)slots_for(o) * batch_capacity(loader_batch_bytes(dataset, o, NULL));
+}
+
+size_t loader_bytes(const Loader *loader) {
+    size_t bytes = 0;
+    for (int i = 0; i < loader->n_slots; i++) bytes += loader->slots[i].batch.capacity;
+    return bytes;
+}
+
 Loader *loader_open(const Dataset *dataset, const LoaderOptions *options) {
     if (!dataset->n_samples) die("the data set has no samples");
     if (options->batch_size < 1 && options->token_budget < 1) die("micro-batches need a size or a token budget");
@@ -294,7 +307,7 @@ Loader *loader_open(const Dataset *dataset, const LoaderOptions *options) {
         loader->options.stop_after = loader_plan(loader, loader->walk_epoch)->n_batches - loader->walk_index;
     int sequences;
     size_t bytes = loader_batch_bytes(dataset, options, &sequences);
-    loader->n_slots = options->n_workers + 2;
+    loader->n_slots = slots_for(options);
     loader->slots = xcalloc((size_t)loader->n_slots, sizeof *loader->slots);
     for (int i = 0; i < loader->n_slots; i++) loader->slots[i].batch = batch_open(bytes, sequences);
     pthread_mutex_init(&loader->lock, NULL);

@@ -36,4 +36,7 @@ void loader_close(Loader *loader);
 int64_t loader_epoch_batches(const Dataset *dataset, const LoaderOptions *options, int64_t epoch);
 /* A bound on Batch.size of any micro-batch, and on its sequences (may be NULL). */
 size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *options, int *sequences);
+/* Of the buffers of all the micro-batches that it has at a time: as it would be, and as it is. */
+size_t loader_planned_bytes(const Dataset *dataset, const LoaderOptions *options);
+size_t loader_bytes(const Loader *loader);
 #endif

@@ -149,9 +149,16 @@ static bool same_shape(Shape *shape, const Batch *batch) {
     return same;
 }
 
-void work_add_counters(Work *work, const Device *device) {
+void work_add_counters(Work *work, const Device *device, int times) {
     for (int op = 0; op < OP_COUNT; op++)
-        for (int i = 0; i < CALL_SIZES; i++) add_calls(&work->ops[op], i, device->counters[op].sizes[i], 1);
+        for (int i = 0; i < CALL_SIZES; i++) add_calls(&work->ops[op], i, device->counters[op].sizes[i], times);
+}
+
+void work_add_batch(Work *work, const Batch *batch) {
+    work->micro_batches++;
+    work->sequences += batch->n_sequences;
+    work->tokens += (double)batch->n_tokens;
+    work->batch_bytes += (double)batch->size;
 }
 
 /* One epoch of what the loader delivers, each micro-batch through the dry device unless it is as the one before. */
@@ -168,11 +175,8 @@ static Work epoch_work(const Training *t, const Dataset *dataset, LoaderOptions 
             device_reset_counters(dry);
             rehearse_pass(t->model, dry, batch, train, train && o->grad_checkpointing);
         }
-        work_add_counters(&work, dry);
-        work.micro_batches++;
-        work.sequences += batch->n_sequences;
-        work.tokens += (double)batch->n_tokens;
-        work.batch_bytes += (double)batch->size;
+        work_add_counters(&work, dry, 1);
+        work_add_batch(&work, batch);
     }
     loader_close(loader);
     device_close(dry);
@@ -198,7 +202,7 @@ static void add_update(const Training *t, Work *work) {
     Batch none = {0};
     dry->half = t->options->amp ? t->device->half : DTYPE_F32;
     rehearse_step(t->model, dry, &none, 0, false);
-    work_add_counters(work, dry);
+    work_add_counters(work, dry, 1);
     op_work_add(&work->ops[ESTIMATE_CLEAR], (CallWork){1, 0, (double)t->model->params.flat_count * sizeof(float)});
     device_close(dry);
 }

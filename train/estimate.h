@@ -60,8 +60,9 @@ typedef struct {
 
 /* In what numbers it multiplies matrices. */
 NumberType machine_numbers(const Machine *machine);
-/* Adds what a device has counted since its counters were reset. */
-void work_add_counters(Work *work, const Device *device);
+/* Adds, or with times -1 takes away, what a device has counted since its counters were reset. */
+void work_add_counters(Work *work, const Device *device, int times);
+void work_add_batch(Work *work, const Batch *batch);
 OpTime estimate_op(const Machine *machine, int op, const OpWork *work);
 WorkTime estimate_work(const Machine *machine, const Work *work);
 /* The stated rate of matrix products, which an MFU is of; where none is stated the best that has been measured. */
@@ -99,6 +100,8 @@ bool estimate_machine(const Device *device, const TrainOptions *options, Machine
 
 /* Prints the estimate of --gpu, as text or JSON. */
 void train_estimate(Training *training);
+
+const char *milliseconds(double seconds, char text[32]); /* "83.1 ms" */
 
 /* The two forms of it. */
 void estimate_print(const Training *training, const RunWork *work, const RunTime *times, int n);

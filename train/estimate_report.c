@@ -16,7 +16,7 @@ static const char *type_text(const Machine *m) {
     return m->half != DTYPE_F32 ? dtype_name(m->half) : m->tf32 && m->card->tf32 > 0 ? "TF32" : "f32";
 }
 
-static const char *milliseconds(double seconds, char text[32]) {
+const char *milliseconds(double seconds, char text[32]) {
     snprintf(text, 32, "%.*f ms", seconds < 0.01 ? 3 : seconds < 1 ? 1 : 0, seconds * 1e3);
     return text;
 }
@@ -247,10 +247,11 @@ char *estimate_json(const Training *t, const RunWork *w, const RunTime *times, i
     const MemoryPlan *m = &w->memory;
     json_t *cards = json_array();
     for (int i = 0; i < n; i++) json_array_append_new(cards, card_json(t, w, &times[i]));
-    json_t *memory = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)m->weights, "gradients",
-                               (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "activations",
-                               (json_int_t)m->activations, "batches", (json_int_t)m->batches, "data",
-                               (json_int_t)m->data, "total", (json_int_t)memory_total(m));
+    json_t *memory =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)m->weights, "gradients",
+                  (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "activations",
+                  (json_int_t)m->activations, "batches", (json_int_t)m->batches, "data", (json_int_t)m->data, "results",
+                  (json_int_t)m->results, "total", (json_int_t)memory_total(m));
     json_t *root =
         json_pack("{s:s, s:I, s:b, s:o, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f}, s:I, s:I, s:I, s:f, s:o}", "model",
                   t->model->name, "parameters", (json_int_t)params_count(&t->model->params), "typical_data", t->typical,

@@ -15,6 +15,7 @@
 
 #include "kernels/cards.h"
 #include "train/log.h"
+#include "train/meter.h"
 #include "train/pass.h"
 #include "train/report.h"
 #include "train/stop.h"
@@ -27,7 +28,7 @@ typedef struct {
     int64_t n_samples;
 } Queued;
 
-enum { MAX_QUEUED = 16, MAX_GROUPS = 8 };
+enum { MAX_GROUPS = 8 };
 
 typedef struct {
     Training *t;
@@ -44,7 +45,7 @@ typedef struct {
     /* What steps measure stays on the device until it is wanted (a log line, a validation, a checkpoint), so that the
      * host need not wait for a step before it queues the next: a row [1 + g n_metrics] a step, the gradient norm and
      * the sums of each micro-batch. The host works ahead of a device with memory of its own only. */
-    Queued queued[MAX_QUEUED];
+    Queued queued[TRAIN_MAX_QUEUED];
     int n_queued, max_queued;
     Tensor results, stopped; /* f32 [max_queued, 1 + g n_metrics]; [1]: see norm_guard */
     float *host_results;
@@ -64,6 +65,7 @@ typedef struct {
     bool epoch_ended;   /* in the last step */
     int64_t first_step, saved_step, allocations_at_first_step, allocations_at_last_step;
     int64_t allocations_apart; /* the judge's and of what is kept beside a checkpoint, freed at once */
+    Meter meter;
     bool save_failed;
     TrainState waiting; /* of a best checkpoint that waits in the other staging memory than `slot` */
     bool is_waiting;
@@ -90,6 +92,11 @@ LoaderOptions validation_loader_options(const TrainOptions *o) {
                            .n_workers = 1,
                            .epoch_limit = o->max_val_batches,
                            .stop_after = -1};
+}
+
+int64_t validation_samples(const Dataset *dataset, const LoaderOptions *o) {
+    int64_t samples = loader_epoch_batches(dataset, o, 0) * o->batch_size;
+    return samples < dataset->n_samples ? samples : dataset->n_samples;
 }
 
 /* With those that were added. */
@@ -186,6 +193,7 @@ static void train_micro_batch(Run *run, Queued *step, const Batch *batch, int64_
     t->state.samples_seen += batch->n_sequences;
     t->state.tokens_seen += batch->n_tokens;
     run->window_tokens += batch->n_tokens;
+    meter_batch(&run->meter, batch);
 }
 
 /* The rows of the queued steps: here the loop waits for the device. */
@@ -391,7 +399,9 @@ static void train_step(Run *run) {
     bool scaled = tensor_given(model->loss_scale);
     global_norm(device, norm, model->gradients, model->loss_scale, run->segments, run->n_segments);
     norm_guard(device, norm, stopped, sums_of(run, 0, o->grad_accumulation), scaled);
+    double before = seconds_now();
     if (device->host_memory) wait_for_checkpoint(run); /* it reads the weights that are about to change */
+    meter_waited(&run->meter, seconds_now() - before);
     for (int i = 0; i < run->n_segments; i++)
         run->segments[i].rate = (float)learning_rate(run, run->segments[i].group, t->state.step);
     AdamW adamw = train_adamw(t);
@@ -600,7 +610,7 @@ static void open_validation(Run *run, size_t *bytes) {
     Training *t = run->t;
     LoaderOptions options = validation_loader_options(t->options);
     int64_t n = t->model->n_metrics, batches = loader_epoch_batches(t->validation, &options, 0);
-    int64_t samples = batches * options.batch_size;
+    int64_t samples = validation_samples(t->validation, &options);
     size_t needed = loader_batch_bytes(t->validation, &options, NULL);
     if (needed > *bytes) *bytes = needed;
     run->validation_batches = batches;
@@ -608,7 +618,6 @@ static void open_validation(Run *run, size_t *bytes) {
     run->validation_sums = tensor_2d(t->device->allocate(t->device, (size_t)(batches * n) * 4), DTYPE_F32, batches, n);
     run->host_validation_sums = xcalloc((size_t)(batches * n), sizeof(float));
     if (!t->judge) return;
-    if (samples > t->validation->n_samples) samples = t->validation->n_samples;
     size_t outputs = (size_t)(samples * t->model->n_outputs) * sizeof(float);
     run->outputs = tensor_2d(t->device->allocate(t->device, outputs), DTYPE_F32, samples, t->model->n_outputs);
     run->host_outputs = xmalloc(outputs);
@@ -638,7 +647,7 @@ static Run run_open(Training *t) {
         if (run.segments[i].group >= run.n_groups) run.n_groups = run.segments[i].group + 1;
     assert(run.n_groups <= MAX_GROUPS && t->n_judged <= TRAIN_MAX_JUDGED);
     bool counts_skips = o->skip_nonfinite && !tensor_given(t->model->loss_scale); /* for AdamW's next step */
-    run.max_queued = t->device->host_memory || counts_skips ? 1 : MAX_QUEUED;
+    run.max_queued = t->device->host_memory || counts_skips ? 1 : TRAIN_MAX_QUEUED;
     run.results = tensor_2d(t->device->allocate(t->device, (size_t)(run.max_queued * (1 + g * n)) * 4), DTYPE_F32,
                             run.max_queued, 1 + g * n);
     run.stopped = tensor_1d(t->device->allocate(t->device, 4), DTYPE_F32, 1);
@@ -689,6 +698,44 @@ static const char *monitored(const Training *t) {
     return t->judge ? t->judged[0] : t->monitor < 0 ? "objective" : t->model->metrics[t->monitor].name;
 }
 
+/* The most that the device has had of its memory at a time, and what it reads of the host's in place. */
+static size_t peak_bytes(const Run *run) {
+    const Training *t = run->t;
+    size_t bytes = t->device->peak_allocated;
+    if (!t->device->host_memory) return bytes;
+    Tensor data = t->train->resident, other = t->validation ? t->validation->resident : tensor_none();
+    bytes += loader_bytes(run->loader) + (run->validation ? loader_bytes(run->validation) : 0);
+    if (tensor_given(data)) bytes += tensor_bytes(data);
+    if (tensor_given(other) && other.data != data.data) bytes += tensor_bytes(other);
+    return bytes;
+}
+
+/* What the run took, and what had been foretold. */
+static void log_summary(Run *run) {
+    const Training *t = run->t;
+    double elapsed = seconds_now() - run->run_start, flops, bytes, peak = (double)peak_bytes(run);
+    char text[4][32], step[256];
+    Record record = {.n = 0};
+    StepTime time = meter_step_time(&run->meter, t);
+    device_totals(t->device, &flops, &bytes);
+    record_add(&record, elapsed, "summary/seconds");
+    record_add(&record, flops, "summary/flops");
+    record_add(&record, (double)(run->allocations_at_last_step - run->allocations_at_first_step),
+               "summary/allocations_after_first_step");
+    record_add(&record, (double)t->state.skipped_steps, "summary/skipped_steps");
+    record_add(&record, (double)t->planned_bytes, "summary/planned_bytes");
+    record_add(&record, peak, "summary/peak_bytes");
+    if (time.steps) record_add(&record, time.seconds, "summary/step_seconds");
+    if (time.known) record_add(&record, time.predicted.seconds, "summary/predicted_step_seconds");
+    record_log(run, "summary", &record);
+    log_line(run->log, "[Done] step %lld of %lld in %s, %s/s", (long long)t->state.step, (long long)run->total_steps,
+             format_duration(elapsed, text[0]), format_count(flops / elapsed, "FLOP", text[1]));
+    meter_text(&time, t, step);
+    log_line(run->log, "[Done] a step: %s", step);
+    log_line(run->log, "[Done] memory: %s at most, planned %s (measured / planned %.2f)", format_bytes(peak, text[2]),
+             format_bytes((double)t->planned_bytes, text[3]), peak / (double)t->planned_bytes);
+}
+
 /* The last lines of a run. Returns the exit status. */
 static int finish(Run *run) {
     Training *t = run->t;
@@ -696,20 +743,7 @@ static int finish(Run *run) {
     write_waiting(run);
     if (run->saved_step != t->state.step) save(run, false);
     wait_for_checkpoint(run);
-    double elapsed = seconds_now() - run->run_start, flops, bytes;
-    char text[2][32];
-    device_totals(t->device, &flops, &bytes);
-    LogValue summary[] = {{"summary/seconds", elapsed},
-                          {"summary/flops", flops},
-                          {"summary/allocations_after_first_step",
-                           (double)(run->allocations_at_last_step - run->allocations_at_first_step)},
-                          {"summary/skipped_steps", (double)t->state.skipped_steps},
-                          {"summary/planned_bytes", (double)t->planned_bytes},
-                          {"summary/peak_bytes", (double)t->device->peak_allocated}};
-    log_values(run->log, "summary", t->state.step, run->seconds_before + elapsed, summary,
-               t->device->host_memory ? 4 : 6);
-    log_line(run->log, "[Done] step %lld of %lld in %s, %s/s", (long long)t->state.step, (long long)run->total_steps,
-             format_duration(elapsed, text[0]), format_count(flops / elapsed, "FLOP", text[1]));
+    log_summary(run);
     if (o->debug_dump && t->state.step == run->first_step)
         warn("--debug-dump %s: no step was done, nothing is written", o->debug_dump);
     if (o->profile) device_print_counters(t->device, stdout);
@@ -746,7 +780,10 @@ int train_run(Training *t) {
         bool line = step % o->log_interval == 0 || epoch || !go_on, progress = progress_is_due(&run);
         bool measure = run.validation && (last || epoch || (o->val_interval && step % o->val_interval == 0));
         bool keep = o->save_interval && step % o->save_interval == 0;
-        if (line || progress || measure || keep || run.n_queued == run.max_queued) read_steps(&run);
+        bool pause = line || progress || measure || keep;
+        int64_t done = step - run.first_step;
+        if (pause || run.n_queued == run.max_queued || done == METER_LEFT_OUT) read_steps(&run);
+        if (pause) meter_stop(&run.meter, t->device, done);
         if (line || progress) log_train(&run, line);
         if (measure) best = validate(&run);
         if (best) {
@@ -765,6 +802,7 @@ int train_run(Training *t) {
             save_best(&run);
         else if (!checkpointer_is_writing(run.checkpointer))
             write_waiting(&run);
+        if (go_on) meter_start(&run.meter, t->device, done);
     }
     int status = finish(&run);
     run_close(&run);

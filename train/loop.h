@@ -28,7 +28,7 @@ int train_option_rows(TrainOptions *options, Option *rows);
 /* Replaces 0 = auto by its value, and refuses combinations that make no sense. */
 void train_options_resolve(TrainOptions *options, const Option *rows, int n_rows);
 
-enum { TRAIN_MAX_JUDGED = 8, TRAIN_MAX_RESIDENTS = 4 };
+enum { TRAIN_MAX_JUDGED = 8, TRAIN_MAX_RESIDENTS = 4, TRAIN_MAX_QUEUED = 16 /* steps, see loop.c */ };
 
 /* A data set's resident tensor in the memory of a device that cannot read the host's. */
 typedef struct {
@@ -117,6 +117,8 @@ void train_outputs(Training *training, const Dataset *dataset, float *outputs);
 /* The options of the loaders, of the training data from a state on (NULL: the beginning), and of the validation's. */
 LoaderOptions train_loader_options(const TrainOptions *options, const TrainState *from);
 LoaderOptions validation_loader_options(const TrainOptions *options);
+/* How many samples it visits. */
+int64_t validation_samples(const Dataset *dataset, const LoaderOptions *options);
 /* How many optimizer steps the run has: floor(micro-batches of all epochs / accumulation), at most --max-steps. */
 int64_t train_steps(const Training *training, const LoaderOptions *options);
 /* Trains until the last step or a signal; the exit status of the program. */

@@ -82,7 +82,6 @@ MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *tr
         Rehearsal r = {model, dry, dry, batches[i], i == 0, recompute, 1, i == 0, 0};
         rehearse(&r);
         if (r.activations > plan.activations) plan.activations = r.activations;
-        if (batches[i]->size > plan.batches) plan.batches = batches[i]->size;
         Tensor resident = batches[i]->fields[batches[i]->n_fields];
         if (tensor_given(resident) && resident.data != counted) plan.data += tensor_bytes(resident);
         counted = resident.data;
@@ -96,7 +95,7 @@ MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *tr
 
 size_t memory_total(const MemoryPlan *plan) {
     return plan->weights + plan->gradients + plan->optimizer + plan->activations + plan->batches + plan->data +
-           plan->scratch;
+           plan->results + plan->scratch;
 }
 
 void memory_print(const MemoryPlan *plan) {
@@ -105,7 +104,7 @@ void memory_print(const MemoryPlan *plan) {
         size_t bytes;
     } groups[] = {{"weights", plan->weights},         {"gradients", plan->gradients}, {"AdamW", plan->optimizer},
                   {"activations", plan->activations}, {"batch", plan->batches},       {"data", plan->data},
-                  {"scratch", plan->scratch}};
+                  {"results", plan->results},         {"scratch", plan->scratch}};
     char text[32];
     printf("[Memory]");
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)

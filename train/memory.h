@@ -5,14 +5,16 @@
 #include "model/model.h"
 
 typedef struct {
-    size_t weights, gradients, optimizer, activations, batches; /* bytes */
-    size_t data;                                                /* what lies there whole: Dataset.resident */
-    size_t scratch;                                             /* the device's own */
+    size_t weights, gradients, optimizer, activations; /* bytes */
+    size_t data;                                       /* what lies there whole: Dataset.resident */
+    size_t batches, results; /* the loop's: their fields; what steps and validations measure */
+    size_t scratch;          /* the device's own */
 } MemoryPlan;
 
 /* train and validation are batches at least as large as any that will come (either may be NULL; without train there are
  * no gradients and no optimizer). half: the type of the
- * activations; f32: no 16-bit type is used. device: whose own memory counts too, or NULL. */
+ * activations; f32: no 16-bit type is used. device: what its operations need of its own counts too, or NULL. What the
+ * loop needs is not counted. */
 MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
                        bool recompute);
 /* One optimizer step of such micro-batches, for the counters of a dry device. */

@@ -21,12 +21,27 @@ static const char *const stream_options[] = {
 /* The 16-bit type of the activations; f32: there is none. */
 static DType half_type(const Training *t) { return t->options->amp ? t->device->half : DTYPE_F32; }
 
-/* A device with memory of its own has two batches there, each with room for any that comes. */
-static size_t batch_bytes(const Training *t, const TrainOptions *o) {
+/* A device with memory of its own has two batches there, of which one is copied while the other is worked on, each with
+ * room for any that comes; one that reads the host's has what the loaders have. And what the loop keeps on the device
+ * beside the model: see run_open and passes_open. */
+static void plan_batches(const Training *t, const TrainOptions *o, const Dataset *measured, MemoryPlan *plan) {
     LoaderOptions train = train_loader_options(o, NULL), validation = validation_loader_options(o);
-    size_t bytes = t->train ? loader_batch_bytes(t->train, &train, NULL) : 0;
-    size_t of_validation = t->validation ? loader_batch_bytes(t->validation, &validation, NULL) : 0;
-    return bytes > of_validation ? bytes : of_validation;
+    const Dataset *trained = t->inference ? NULL : t->train;
+    int n = t->model->n_metrics, sequences = 0, of_validation = 0;
+    size_t bytes = trained ? loader_batch_bytes(trained, &train, &sequences) : 0;
+    size_t bytes_of_validation = measured ? loader_batch_bytes(measured, &validation, &of_validation) : 0;
+    if (bytes_of_validation > bytes) bytes = bytes_of_validation;
+    if (of_validation > sequences) sequences = of_validation;
+    plan->batches = 2 * bytes;
+    if (t->device->host_memory)
+        plan->batches = (trained ? loader_planned_bytes(trained, &train) : 0) +
+                        (measured ? loader_planned_bytes(measured, &validation) : 0);
+    plan->results = sizeof(PassNumbers) + (size_t)(n + sequences * t->model->n_outputs) * sizeof(float);
+    if (t->inference) return;
+    int64_t row = 1 + o->grad_accumulation * n, numbers = (t->device->host_memory ? 1 : TRAIN_MAX_QUEUED) * row + 1;
+    if (measured) numbers += loader_epoch_batches(measured, &validation, 0) * n;
+    if (measured && t->judge) numbers += validation_samples(measured, &validation) * t->model->n_outputs;
+    plan->results += (size_t)numbers * sizeof(float);
 }
 
 /* A batch that dominates all of the data set, and the resident tensor behind it. */
@@ -62,15 +77,15 @@ static MemoryPlan plan_for(Training *t, const TrainOptions *o, DType half) {
     if (!t->inference) batch_close(&train);
     if (measured) batch_close(&validation);
     if (device->measure && !t->inference) plan.scratch = most_scratch(t, o, half, plan.scratch);
-    if (!device->host_memory) plan.scratch += device->allocated;
-    if (!device->host_memory) plan.batches = 2 * batch_bytes(t, o); /* one is copied while the other is worked on */
+    plan.scratch += device->allocated;
+    plan_batches(t, o, measured, &plan);
     return plan;
 }
 
 /* What the device has taken for itself is not available any more, but part of what the run needs; so is the data, where
  * the device reads it in place. */
 static bool fits(const Training *t, const MemoryPlan *plan, size_t available) {
-    return memory_total(plan) <= available + (t->device->host_memory ? plan->data : t->device->allocated);
+    return memory_total(plan) <= available + t->device->allocated + (t->device->host_memory ? plan->data : 0);
 }
 
 /* The plan with another --token-budget, or without one with another batch, and no more than twice that for the
@@ -382,17 +397,19 @@ void train_dry_run(Training *t) {
     const TrainOptions *o = t->options;
     bool gpu = !t->device->host_memory, for_a_gpu = gpu || strcmp(o->device, "cpu") != 0;
     DType half = !o->amp ? DTYPE_F32 : gpu ? t->device->half : for_a_gpu ? DTYPE_BF16 : DTYPE_F32;
-    MemoryPlan plan = plan_for(t, o, half);
-    Batch batch = largest_batch(t, t->train, o->batch_size, o->token_budget);
-    Device *dry = dry_device_open();
+    Device *dry = dry_device_open(), *real = t->device;
     dry->half = half;
+    if (half != DTYPE_F32 && !gpu) t->device = dry; /* the nearest to a GPU that is here */
+    MemoryPlan plan = plan_for(t, o, half);
+    t->device = real;
+    Batch batch = largest_batch(t, t->train, o->batch_size, o->token_budget);
     rehearse_step(t->model, dry, &batch, o->grad_accumulation, o->grad_checkpointing);
     printf("%lld parameters in %d tensors; one step = %lld micro-batches of %d sequences, %lld tokens\n",
            (long long)params_count(&t->model->params), params_trained(&t->model->params),
            (long long)o->grad_accumulation, batch.n_sequences, (long long)batch.n_tokens);
     if (o->amp && half == DTYPE_F32) printf("[Device] --amp has no effect on the cpu device: it computes in float32\n");
     if (half != DTYPE_F32 && !gpu)
-        printf("[Device] no GPU is here: the memory is a GPU's, but for some scratch of its own and a second batch\n");
+        printf("[Device] no GPU is here: the memory is a GPU's, but for some scratch of its own\n");
     memory_print(&plan);
     device_print_counters(dry, stdout);
     batch_close(&batch);

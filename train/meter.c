@@ -1,0 +1,60 @@
+#include "train/meter.h"
+
+#include <stdio.h>
+
+/* While it runs, steps, seconds and work lack what there was of them when it was started. */
+static void add(Meter *meter, const Device *device, int64_t step, int times) {
+    meter->steps += times * step;
+    meter->seconds += times * seconds_now();
+    work_add_counters(&meter->work, device, times);
+    meter->runs = times < 0;
+}
+
+void meter_start(Meter *meter, const Device *device, int64_t step) {
+    if (!meter->runs && step >= METER_LEFT_OUT) add(meter, device, step, -1);
+}
+
+void meter_stop(Meter *meter, const Device *device, int64_t step) {
+    if (meter->runs) add(meter, device, step, 1);
+}
+
+void meter_batch(Meter *meter, const Batch *batch) {
+    if (meter->runs) work_add_batch(&meter->work, batch);
+}
+
+void meter_waited(Meter *meter, double seconds) {
+    if (meter->runs) meter->seconds -= seconds;
+}
+
+StepTime meter_step_time(const Meter *meter, const Training *t) {
+    StepTime time = {.steps = meter->steps};
+    double steps = (double)meter->steps;
+    Work work = meter->work;
+    Machine machine;
+    if (!time.steps) return time;
+    time.seconds = meter->seconds / steps;
+    time.known = estimate_machine(t->device, t->options, &machine);
+    if (!time.known) return time;
+    double cleared = steps * (double)tensor_bytes(t->model->gradients);
+    op_work_add(&work.ops[ESTIMATE_CLEAR], (CallWork){steps, 0, cleared});
+    time.predicted = estimate_work(&machine, &work);
+    time.predicted.seconds /= steps;
+    return time;
+}
+
+void meter_text(const StepTime *s, const Training *t, char text[256]) {
+    char measured[32], predicted[32];
+    double of_all = s->predicted.seconds;
+    if (!s->steps)
+        snprintf(text, 256, "not measured: the first %d steps are left out, and there are no others", METER_LEFT_OUT);
+    else if (s->known)
+        snprintf(text, 256,
+                 "%s (mean of %lld; the first %d are left out), predicted %s (measured / predicted %.2f), bound by %s",
+                 milliseconds(s->seconds, measured), (long long)s->steps, METER_LEFT_OUT,
+                 milliseconds(of_all, predicted), s->seconds / of_all, bound_names[s->predicted.bound]);
+    else
+        snprintf(text, 256,
+                 "%s (mean of %lld; the first %d are left out); it is predicted, too, once --calibrate --device %s has "
+                 "measured this machine",
+                 milliseconds(s->seconds, measured), (long long)s->steps, METER_LEFT_OUT, t->device->name);
+}
