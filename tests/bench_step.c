@@ -7,8 +7,9 @@
  *   bench_step DEVICE THREADS REPEATS flim B                            the FLIM classifier, without dropout
  *
  * DEVICE: cpu, cuda (f32), or amp (cuda in its 16-bit type). Prints the seconds of each repeat, one a line, then
- * lines "name value" with what limits the step, the card's stated rates and what computed, and a profile of one more
- * step. */
+ * lines "name value": what limits the step, the seconds that --estimate predicts of it (not where nothing is known of
+ * the device) and what bounds it, the bytes of memory that were planned and allocated, the card's stated rates and what
+ * computed; and a profile of one more step. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@
 #include "model/flim.h"
 #include "model/gpt.h"
 #include "model/psd.h"
-#include "train/memory.h"
+#include "train/estimate.h"
 
 typedef struct {
     Device *device;
@@ -33,6 +34,7 @@ typedef struct {
     int n_segments;
     Arena arena;
     Tensor fields[BATCH_MAX_FIELDS + 1];
+    size_t planned; /* bytes */
 } Bench;
 
 static Tensor flat(Device *device, DType type, int64_t n) {
@@ -40,9 +42,14 @@ static Tensor flat(Device *device, DType type, int64_t n) {
 }
 
 static Bench bench_open(Model *model, Device *device, bool amp, const Batch *batch) {
-    size_t activations = memory_plan(model, device, amp ? device->half : DTYPE_F32, batch, NULL, false).activations;
+    MemoryPlan plan = memory_plan(model, device, amp ? device->half : DTYPE_F32, batch, NULL, false);
+    plan.scratch += device->allocated;
+    plan.batches = batch->size;
+    plan.results = sizeof(PassNumbers) + (1 + MODEL_MAX_METRICS) * sizeof(float);
     int64_t n = model->params.flat_count;
-    Bench b = {.device = device, .model = model, .m = flat(device, DTYPE_F32, n), .v = flat(device, DTYPE_F32, n)};
+    Bench b = {.device = device, .model = model, .planned = memory_total(&plan)};
+    b.m = flat(device, DTYPE_F32, n);
+    b.v = flat(device, DTYPE_F32, n);
     float *host = xaligned((size_t)n * sizeof *host);
     params_initialize(&model->params, host, 1);
     model->weights = flat(device, DTYPE_F32, n);
@@ -62,7 +69,7 @@ static Bench bench_open(Model *model, Device *device, bool amp, const Batch *bat
     b.sums = flat(device, DTYPE_F32, MODEL_MAX_METRICS);
     b.numbers = device->allocate(device, sizeof *b.numbers);
     b.n_segments = params_segments(&model->params, 0.01f, &b.segments);
-    b.arena = arena_open(device, activations, "activations");
+    b.arena = arena_open(device, plan.activations, "activations");
     free(host);
     return b;
 }
@@ -102,6 +109,22 @@ static double bench_step(Bench *b, const Batch *batch, int64_t step) {
     if (tensor_given(model->loss_scale)) loss_scale_update(b->device, model->loss_scale, b->norm, tensor_none());
     b->device->synchronize(b->device);
     return seconds_now() - start;
+}
+
+/* What --estimate says of a step, if anything is known of the device, and what the memory was planned to be. */
+static void print_prediction(const Bench *b, bool amp, int steps) {
+    static const char *const names[] = {"predicted", "predicted_measured"};
+    Work work = {0};
+    work_add_counters(&work, b->device, 1);
+    op_work_add(&work.ops[ESTIMATE_CLEAR], (CallWork){steps, 0, steps * (double)tensor_bytes(b->model->gradients)});
+    for (int measured = 0; measured < 2; measured++) {
+        TrainOptions options = {.amp = amp, .num_workers = 1, .calibration = measured ? getenv("BENCH_RATES") : "none"};
+        Machine machine;
+        if (!estimate_machine(b->device, &options, &machine) || (measured && !machine.rates)) continue;
+        WorkTime time = estimate_work(&machine, &work);
+        printf("%s %.6g by %s\n", names[measured], time.seconds / steps, bound_names[time.bound]);
+    }
+    printf("planned %zu\nallocated %zu\n", b->planned, b->device->peak_allocated);
 }
 
 /* GPT-2 as llm.c trains it: dropout off, one head tied to the token table. Only here: a yardstick, not a product. */
@@ -319,6 +342,7 @@ int main(int argc, char **argv) {
     double flops, bytes;
     device_totals(device, &flops, &bytes);
     printf("flops %.6g\nbytes %.6g\nactivations %zu\n", flops / repeats, bytes / repeats, bench.arena.peak);
+    print_prediction(&bench, amp, repeats);
     const Card *card = card_find(device->description);
     if (card) printf("peak %.6g\nbandwidth %.6g\n", card->half, card->bandwidth);
     printf("device %s\n", device->description);

@@ -189,8 +189,11 @@ def main():
         flops = float(next(l.split()[1] for l in lines if l.startswith("flops ")))
         best = min(theirs)
         print(f"{name:28} {ours:9.4f} {best:10.4f} {best / ours:13.2f} {flops / ours * 1e-9:8.0f}")
+        predicted = next((float(l.split()[1]) for l in lines if l.startswith("predicted_measured ")), None)
         ways = ", ".join(f"{seconds:.4f}" for seconds in theirs)
-        details.append(f"{name}, PyTorch {ways} s; where our time goes:\n" + "\n".join(lines[4:]))
+        estimate = f"--estimate says {predicted:.4f} s (measured / predicted {ours / predicted:.2f}); " if predicted else ""
+        profile = next(i for i, l in enumerate(lines) if l.startswith("operation "))
+        details.append(f"{name}, PyTorch {ways} s; {estimate}where our time goes:\n" + "\n".join(lines[profile:]))
     print("\n" + "\n\n".join(details))
 
 

@@ -10,6 +10,9 @@ gpu_NAME_WORD. Without torch only our side is timed. Where there are two ways to
 eager and compiled, and the faster one is in the table. FLIM has to be asked for by this word: PyTorch in bfloat16, float16
 and float32 with TF32, each with channels first and last, after cuDNN's search for the fastest convolutions.
 
+Beside each step stands what --estimate says of it, by the card's data sheet and by what train_gpt --calibrate has measured
+at the start: their errors are the model's.
+
 BENCH_START is put before the program, if it is set; BENCH_SECONDS (400) is when PyTorch's side stops starting new cases: a
 case that it has not reached is in the table as such.
 """
@@ -122,8 +125,33 @@ def time_theirs(build, dtype, compiled):
         torch.cuda.empty_cache()
 
 
+def calibrate(program, folder):
+    """The rates of this card, in a file that bench_step reads; without a trainer beside it there are none. False: failed."""
+    here = os.path.dirname(os.path.abspath(program))
+    trainer = next((p for d in (here, os.path.dirname(here)) if os.access(p := os.path.join(d, "train_gpt"), os.X_OK)), None)
+    if trainer is None:
+        print("no train_gpt beside bench_step: nothing is calibrated", file=sys.stderr)
+        return True
+    os.environ["BENCH_RATES"] = os.path.join(folder, "rates.json")
+    command = os.environ.get("BENCH_START", "").split() + [trainer, "--calibrate", "--device", "cuda"]
+    run = subprocess.run([*command, "--calibration", os.environ["BENCH_RATES"]], capture_output=True, text=True)
+    if run.returncode:
+        print(f"{' '.join(command)}: exit status {run.returncode}: {run.stderr or run.stdout}", file=sys.stderr)
+        os.environ["BENCH_RATES"] = "none"
+    return run.returncode == 0
+
+
+def predictions(said):
+    """Seconds that --estimate says, and what bounds them: by the data sheet, by the calibration."""
+    found = {}
+    for name in ("predicted", "predicted_measured"):
+        seconds, _, bound = said.get(name, "nan").partition(" by ")
+        found[name] = {"seconds": float(seconds), "bound": bound}
+    return found
+
+
 def ours(program, arguments, device="amp"):
-    """Median seconds of a step, its FLOPs, who computed, and the profile's rows; or why not."""
+    """Median seconds of a step, what it was predicted to be, its FLOPs, who computed, and the profile's rows; or why not."""
     command = os.environ.get("BENCH_START", "").split() + [program, device, "0", str(REPEATS), *arguments.split()]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
@@ -144,6 +172,9 @@ def ours(program, arguments, device="amp"):
         "peak": float(said.get("peak", "nan")),
         "bandwidth": float(said.get("bandwidth", "nan")),
         "device": said["device"],
+        **predictions(said),
+        "planned_bytes": int(said["planned"]),
+        "allocated_bytes": int(said["allocated"]),
         "profile": profile,
     }
 
@@ -168,6 +199,14 @@ def flim_cases(b):
     builds = [lambda: peer.flim_step(b, channels_last=False), lambda: peer.flim_step(b, channels_last=True)]
     names = {"bfloat16": "PyTorch bfloat16", "float16": "PyTorch float16", "float32": "float32 (PyTorch: TF32)"}
     return [(f"FLIM, B={b}, {name}", f"flim {b}", builds, dtype) for dtype, name in names.items()]
+
+
+def predicted_cells(mine):
+    """Measured over predicted, twice; what bounds the step; memory."""
+    found = [mine["predicted"], mine["predicted_measured"]]
+    cells = ["-" if math.isnan(p["seconds"]) else f"{mine['seconds'] / p['seconds']:.2f}" for p in found]
+    bound = found[1]["bound"] or found[0]["bound"] or "-"
+    return [*cells, bound, f"{mine['allocated_bytes'] / 1e9:.2f}", f"{mine['allocated_bytes'] / mine['planned_bytes']:.2f}"]
 
 
 def profile_table(profile, peak, bandwidth):
@@ -204,6 +243,8 @@ def main():
     if torch is not None:
         torch.backends.cudnn.benchmark = True
         torch.set_float32_matmul_precision("high")  # TF32, as convolutions have it by default
+    os.makedirs(folder, exist_ok=True)
+    calibrated = calibrate(program, folder)
     rows = []
     for label, arguments, _, dtype in cases:
         mine = ours(program, arguments, "cuda" if dtype == "float32" else "amp")
@@ -225,8 +266,9 @@ def main():
         f"{device}; {peer_text}; driver {ask_driver('driver_version')}. Medians of {REPEATS} steps after a warm-up. Peak: "
         f"{peak / 1e12:.0f} TFLOP/s (stated), {bandwidth / 1e9:.0f} GB/s ({'a copy, measured' if torch else 'stated'}).",
         "",
-        "| step | ours ms | eager ms | compiled ms | eager / ours | compiled / ours | MFU |",
-        "|---|---|---|---|---|---|---|",
+        "| step | ours ms | eager ms | compiled ms | eager / ours | compiled / ours | MFU | ours / data sheet | ours / calibrated "
+        "| bound by | GB | allocated / planned |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for r in rows:
         mine = r["ours"].get("seconds")
@@ -237,18 +279,18 @@ def main():
         # The peak is of 16-bit arithmetic.
         r["mfu"] = r["ours"]["flops"] / mine / peak if mine and r["peer"] != "float32" else None
         cells.append(f"{r['mfu']:.1%}" if r["mfu"] else "-")
+        cells += predicted_cells(r["ours"]) if mine else ["-"] * 5
         text.append(f"| {r['step']} | " + " | ".join(cells) + " |")
     for r in rows:
         text += ["", f"## {r['step']}: where our time goes", ""]
         text.append(r["ours"].get("failed") or profile_table(r["ours"]["profile"], peak, bandwidth))
     slug = "".join(c if c.isalnum() else "_" for c in f"{name} {word}".lower()).strip("_")
-    os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, f"gpu_{slug}.json"), "w") as file:
         json.dump({"gpu": name, "torch": torch and torch.__version__, "peak": peak, "bandwidth": bandwidth, "rows": rows}, file, indent=1)
     with open(os.path.join(folder, f"gpu_{slug}.md"), "w") as file:
         file.write("\n".join(text) + "\n")
     print("\n".join(text))
-    if any("failed" in r["ours"] for r in rows):
+    if not calibrated or any("failed" in r["ours"] for r in rows):
         sys.exit(1)
 
 
