@@ -2,7 +2,8 @@
 #                                                make demo-psd, make demo-cv   the same for spectra, for cells
 # make GPU=l4     for one card: configs/gpu      make gpu-test, make gpu-bench, make gpu-bundle
 # make test       installs, builds, all tests    make test-asan, make test-race, make test-mutations,
-#                                                make fuzz, make lint, make bench-cpu, make readme
+#                                                make fuzz, make lint, make bench-cpu, make bench-estimate,
+#                                                make readme
 # Objects go to build/NAME/, one folder a kind of build; outside build/ only the programs and demo/work are written.
 
 MAKEFLAGS += --no-builtin-rules
@@ -290,6 +291,11 @@ bench-cpu: packages-build
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none $(BUILD)/tests/bench_step
 	@$(PYTHON) tests/reference/bench_cpu.py $(BUILD)/tests/bench_step
 
+# The time of steps on this CPU, predicted by --estimate and measured.
+bench-estimate: packages-build
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none $(TRAINERS:%=$(BUILD)/%) $(BUILD)/tests/bench_step
+	@$(PYTHON) tests/reference/bench_estimate.py $(BUILD)
+
 # The tests of the cuda device on the card that is there, and its benchmark against PyTorch. gpu-bundle packs both for a
 # machine that has neither the libraries nor a compiler.
 # The wrappers of inline PTX come first: what fails there makes the rest meaningless.
@@ -321,6 +327,6 @@ clean:
 	rm -rf build $(PROGRAMS) demo/work
 
 FORCE:
-.PHONY: all demo demo-psd demo-cv test check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race test-mutations run-cuda-tests fuzz lint bench-cpu gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
+.PHONY: all demo demo-psd demo-cv test check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race test-mutations run-cuda-tests fuzz lint bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -98,6 +98,9 @@ Machine *estimate_machines(const TrainOptions *options, int *n);
  * known of it. A damaged file of rates is warned of. */
 bool estimate_machine(const Device *device, const TrainOptions *options, Machine *machine);
 
+/* --calibrate: measures the device of --device, prints and keeps what it can do, and ends the program. */
+_Noreturn void train_calibrate(const TrainOptions *options);
+
 /* Prints the estimate of --gpu, as text or JSON. */
 void train_estimate(Training *training);
 

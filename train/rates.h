@@ -74,4 +74,7 @@ int rates_devices(const char *path, char names[][128], int most, Error *error);
 /* Puts it in the place of what the file had of this device; other devices' stay. */
 bool rates_write(const char *path, const Rates *rates, Error *error);
 
+/* Measures a device by its own operations and copies in about so many seconds: less precisely in fewer. */
+Rates rates_measure(Device *device, double seconds);
+
 #endif

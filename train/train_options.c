@@ -97,8 +97,11 @@ int train_option_rows(TrainOptions *o, Option *rows) {
             "for --estimate: dollars an hour of the GPU; 0: none"),
         ROW("json", 0, OPTION_FLAG, &o->json, "false", 0, 0, NULL,
             "for --estimate: print it as JSON, and all else to stderr"),
+        ROW("calibrate", 0, OPTION_FLAG, &o->calibrate, "false", 0, 0, NULL,
+            "train nothing: measure for some seconds how fast the device is, and keep it for --estimate; needs no "
+            "data"),
         ROW("calibration", 0, OPTION_TEXT, &o->calibration, NULL, 0, 0, "FILE",
-            "measured rates of devices, for --estimate; none: do not use any; default: train.c/rates.json in ~/.cache"),
+            "where --calibrate keeps it; none: do not use it; default: train.c/rates.json in ~/.cache"),
         ROW("debug-dump", 0, OPTION_TEXT, &o->debug_dump, NULL, 0, 0, "PATH",
             "write the first step's batch, losses, activations and gradients as safetensors"),
     };
@@ -112,6 +115,8 @@ static void resolve_estimate(TrainOptions *o, const Option *rows, int n_rows) {
         for (int k = 0; k < 3; k++)
             if (rows[i].value == for_it[k] && rows[i].given) die_usage("--%s belongs to --estimate", rows[i].name);
     if (o->estimate && o->dry_run) die_usage("--estimate and --dry-run: give one of them");
+    if (o->calibrate && (o->estimate || o->dry_run)) die_usage("--calibrate trains nothing and is given alone");
+    if (o->calibrate) train_calibrate(o);
     if (!o->estimate) return;
     free(estimate_machines(o, &n_rows)); /* told now, not when the data has been read */
     if (!o->json) return;

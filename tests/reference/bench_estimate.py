@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""How well --estimate tells the time of a training step on this machine's CPU.
+
+    python3 tests/reference/bench_estimate.py build/release [rounds [WORD]]
+
+A round measures the CPU with `train_gpt --calibrate --device cpu`, asks `--estimate --gpu here` for the time of a step of each
+model, and times such steps with bench_step: so both see the machine in the same minutes. Where other programs are at work too,
+rounds differ; the median of the rounds' ratios counts. WORD: only the steps with this in their name, and where their time goes:
+of each operation predicted and measured.
+"""
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+BUILD = sys.argv[1]
+ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 3
+WORD = sys.argv[3] if len(sys.argv) > 3 else ""
+TYPICAL = "100,250"  # text tokens and codes of a sample, as --estimate has them without data
+
+
+def gpt(name, d, layers, heads, vocabulary, batch):
+    return (name, f"train_gpt --model-dim {d} --layers {layers} --heads {heads} --number-text-tokens {vocabulary} "
+            f"-b {batch} -g 1 --dropout 0", f"tts {d} {layers} {heads} {vocabulary} 8192 " + " ".join([TYPICAL] * batch))
+
+
+def psd(command, size, batch):
+    return (f"PSD {command}, {size}, B={batch}", f"train_psd {command} --size {size} -b {batch} -g 1 --dropout 0" +
+            (" --head-dropout 0" if command == "finetune" else ""), f"psd_{command} {size} {batch}")
+
+
+# Name, our program's options, bench_step's arguments.
+STEPS = [
+    gpt("GPT small: 4 layers of 128, B=4", 128, 4, 2, 2000, 4),
+    gpt("GPT medium: 8 layers of 512, B=4", 512, 8, 8, 12000, 4),
+    gpt("GPT larger: 12 layers of 768, B=8", 768, 12, 12, 12000, 8),
+    psd("pretrain", "small", 64),
+    psd("finetune", "small", 64),
+    ("FLIM, B=4", "train_cv -b 4 -g 1 --dropout 0", "flim 4"),
+]
+
+
+def run(*command):
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        sys.exit(f"{' '.join(command)}: {result.stderr}")
+    return result.stdout
+
+
+def predict(options, rates):
+    program, *rest = options.split()
+    text = run(f"{BUILD}/{program}", *rest, "--estimate", "--gpu", "here", "--device", "cpu", "--calibration", rates, "--json")
+    estimate = json.loads(text)
+    return estimate["step"]["flops"], estimate["gpus"][0]
+
+
+def measure(arguments, predicted):
+    """Seconds of a step, its FLOPs, and of each operation the seconds."""
+    repeats = max(4, min(30, round(4 / predicted)))
+    lines = run(f"{BUILD}/tests/bench_step", "cpu", "0", str(repeats), *arguments.split()).splitlines()
+    seconds = sorted(float(line) for line in lines if re.fullmatch(r"[0-9.]+", line))
+    flops = next(float(line.split()[1]) for line in lines if line.startswith("flops "))
+    table = {words[0]: float(words[4]) / 1e3 for words in map(str.split, lines) if len(words) == 7 and words[1].isdigit()}
+    return seconds[len(seconds) // 4], flops, table
+
+
+def print_operations(card, measured):
+    print(f"{'operation':32} {'predicted':>10} {'measured':>10} ms")
+    for row in card["operations"]:
+        name = row["operation"]
+        print(f"{name:32} {row['seconds'] * 1e3:10.3f} {measured.get(name, 0) * 1e3:10.3f}")
+
+
+def main():
+    results = {name: [] for name, _, _ in STEPS if WORD in name}
+    with tempfile.TemporaryDirectory() as directory:
+        rates = f"{directory}/rates.json"
+        for _ in range(ROUNDS):
+            run(f"{BUILD}/train_gpt", "--calibrate", "--device", "cpu", "--calibration", rates)
+            for name, options, arguments in STEPS:
+                if name not in results:
+                    continue
+                flops, card = predict(options, rates)
+                seconds, counted, table = measure(arguments, card["step_seconds"])
+                if abs(flops / counted - 1) > 0.01:
+                    sys.exit(f"{name}: the step that is predicted has {flops:g} FLOPs, the one that is timed {counted:g}")
+                results[name].append((card["step_seconds"], seconds))
+                print(f"{name}: {card['step_seconds']:.4f} s predicted, {seconds:.4f} s measured", flush=True)
+                if WORD:
+                    print_operations(card, table)
+    print("\n| step | predicted | measured | predicted / measured, median of the rounds (least, most) |\n|---|---|---|---|")
+    for name, pairs in results.items():
+        ratios = sorted(predicted / seconds for predicted, seconds in pairs)
+        predicted, seconds = (statistics.median(values) for values in zip(*pairs))
+        print(f"| {name} | {predicted:.3f} s | {seconds:.3f} s | {statistics.median(ratios):.2f} "
+              f"({ratios[0]:.2f}, {ratios[-1]:.2f}) |")
+
+
+main()
