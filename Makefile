@@ -3,7 +3,7 @@
 # make GPU=l4     for one card: configs/gpu      make gpu-test, make gpu-bench, make gpu-bundle
 # make test       installs, builds, all tests    make test-asan, make test-race, make test-mutations,
 #                                                make fuzz, make lint, make bench-cpu, make bench-estimate,
-#                                                make readme
+#                                                make readme, make estimates
 # Objects go to build/NAME/, one folder a kind of build; outside build/ only the programs and demo/work are written.
 
 MAKEFLAGS += --no-builtin-rules
@@ -128,6 +128,11 @@ $(ON_GPU)/tests/cuda/test_%: $(ON_GPU)/tests/cuda/test_%.o $(BUILD)/tests/helper
 	$(CC) -fopenmp $^ -o $@ -lcmocka $(CUDA_LIBS) $(LDLIBS)
 endif
 
+# What docs/ESTIMATES.md is written by.
+$(BUILD)/tools/estimates: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/estimates*.c)) $(BUILD)/libtrain.a
+	$(CC) -fopenmp $(EXTRA) $^ -o $@ $(LDLIBS)
+$(BUILD)/tests/test_estimates: $(BUILD)/tools/estimates_text.o
+
 # Programs of more than one file.
 $(ON_GPU)/train_psd $(BUILD)/emulated/train_psd: $(patsubst %.c,$(BUILD)/%.o,$(wildcard train_psd_*.c))
 $(ON_GPU)/train_cv $(BUILD)/emulated/train_cv: $(patsubst %.c,$(BUILD)/%.o,$(wildcard train_cv_*.c))
@@ -190,7 +195,7 @@ $(BUILD)/tests/cuda/test_%: $(BUILD)/tests/cuda/test_%.o $(BUILD)/tests/helpers.
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/helpers.o $(BUILD)/libtrain.a
-	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
+	$(CC) -fopenmp $(EXTRA) $(filter %.o,$^) $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
 
 packages-%:
 	@tools/install_packages.sh $(subst +, ,$*)
@@ -226,6 +231,8 @@ check:
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none tests
 	@$(MAKE) --no-print-directory GPU=none run-tests
 	@BUILD=$(BUILD) tools/readme_options.sh --check
+	@BUILD=$(BUILD) $(BUILD)/tools/estimates | cmp -s - docs/ESTIMATES.md || \
+	    { echo "docs/ESTIMATES.md is not what $(BUILD)/tools/estimates writes: run make estimates" >&2; exit 1; }
 
 # Every kernel compiles for every card of configs/gpu that the toolkit knows, and ptxas keeps it in registers; the programs
 # of one preset have its defaults, and train where there is no CUDA.
@@ -239,7 +246,7 @@ else
 	@echo "SKIPPED: the compilation of kernels for GPUs: there is no nvcc"
 endif
 
-tests: $(TESTS) $(PROGRAMS:%=$(BUILD)/%)
+tests: $(TESTS) $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tools/estimates
 
 run-tests:
 	@BUILD=$(BUILD) tools/run_tests.sh $(TESTS)
@@ -323,10 +330,15 @@ readme:
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none $(PROGRAMS:%=$(BUILD)/%)
 	@BUILD=$(BUILD) tools/readme_options.sh
 
+# The guides' claims beside what arithmetic gives: docs/ESTIMATES.md.
+estimates:
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none $(TRAINERS:%=$(BUILD)/%) $(BUILD)/tools/estimates
+	@BUILD=$(BUILD) $(BUILD)/tools/estimates >docs/ESTIMATES.md.tmp && mv docs/ESTIMATES.md.tmp docs/ESTIMATES.md
+
 clean:
 	rm -rf build $(PROGRAMS) demo/work
 
 FORCE:
-.PHONY: all demo demo-psd demo-cv test check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race test-mutations run-cuda-tests fuzz lint bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle readme clean FORCE
+.PHONY: all demo demo-psd demo-cv test check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race test-mutations run-cuda-tests fuzz lint bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle readme estimates clean FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -12,9 +12,6 @@
  * 2023) on an A100 with sequences of some hundred rows. */
 static const double of_attention = 0.5;
 
-enum {
-    CUDA_MEMORY = 600 << 20, /* of the driver's context, the kernels' code and scratch, cuBLASLt's: assumed */
-};
 static const double pcie_share = 0.8; /* of a copy from pinned memory: assumed */
 static const double disk_rate = 1e9;  /* bytes/s of a checkpoint: assumed */
 /* bytes/s of batches that a worker fills: measured on a busy machine of two cores with its files in memory, 0.6e9 of
@@ -124,6 +121,21 @@ WorkTime estimate_work(const Machine *m, const Work *work) {
     if (t.loader > t.seconds) t.seconds = t.loader, t.bound = BY_LOADER;
     t.mfu = t.seconds > 0 ? t.flops / t.seconds / estimate_peak(m) : 0;
     return t;
+}
+
+double estimate_floor(const Machine *m, const Work *work) {
+    Card card = *m->card;
+    Machine stated = {.card = &card, .half = m->half, .tf32 = m->tf32, .workers = m->workers};
+    double seconds = 0;
+    card.of_bandwidth = 1;
+    card.launch = 0;
+    if (card.capability < 75) card.capability = 75; /* Volta's tensor cores too, which our attention leaves idle */
+    for (int op = 0; op < ESTIMATE_OPS; op++) {
+        bool attention = op == OP_attention_forward || op == OP_attention_backward;
+        card.of_tensor = card.of_f32 = attention ? 1 / of_attention : 1;
+        seconds += estimate_op(&stated, op, &work->ops[op]).seconds;
+    }
+    return seconds;
 }
 
 /* ---- the work of a run ---- */
@@ -256,7 +268,7 @@ RunWork estimate_run_work(Training *t) {
 
 RunTime estimate_run(Training *t, const RunWork *work, const Machine *machine) {
     const Card *card = machine->card;
-    RunTime run = {.machine = *machine, .available = card->memory - (card->capability ? CUDA_MEMORY : 0)};
+    RunTime run = {.machine = *machine, .available = card->memory - (card->capability ? ESTIMATE_CUDA_MEMORY : 0)};
     t->device->half = card_half(card);
     run.step = estimate_work(&run.machine, &work->step);
     run.validation = estimate_work(&run.machine, &work->validation);

@@ -14,6 +14,9 @@
 #include "train/prepare.h"
 #include "train/rates.h"
 
+/* Bytes of the driver's context, the kernels' code and scratch, cuBLASLt's: assumed. */
+enum { ESTIMATE_CUDA_MEMORY = 600 << 20 };
+
 /* The operations of kernels/ops_table.h, and behind them the clearing of the gradients. */
 enum { ESTIMATE_OPS = DEVICE_MAX_OPS + 1, ESTIMATE_CLEAR = DEVICE_MAX_OPS };
 const char *estimate_op_name(int op);
@@ -65,6 +68,9 @@ void work_add_counters(Work *work, const Device *device, int times);
 void work_add_batch(Work *work, const Batch *batch);
 OpTime estimate_op(const Machine *machine, int op, const OpWork *work);
 WorkTime estimate_work(const Machine *machine, const Work *work);
+/* Seconds that the operations take at the card's stated rates and its whole bandwidth, launches for nothing: what no
+ * program that does this work can be faster than. */
+double estimate_floor(const Machine *machine, const Work *work);
 /* The stated rate of matrix products, which an MFU is of; where none is stated the best that has been measured. */
 double estimate_peak(const Machine *machine);
 

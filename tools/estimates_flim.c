@@ -1,0 +1,122 @@
+/* The guide for the classifier of FLIM cells on an L4. */
+#include <math.h>
+
+#include "tools/estimates.h"
+
+#define CV(options) "train_cv " options " -g 1 --num-workers 8"
+
+/* The data of the guide's split, and what its code is known to do. */
+static const double cells = 10158, validation_cells = 4167, epochs = 75;
+static const double kept_values = 27021824,
+                    pool_indices = 330e6;  /* a cell's, that autograd keeps; bytes of 64 cells' */
+static const double touches = 288.9e6;     /* numbers a cell that an eager step moves */
+static const double augmentation = 9.1e-3; /* seconds a cell of a core, in Python: measured on one EPYC core */
+
+/* A forward is a third of a step. */
+static double epoch(const Run *run, double step) {
+    return (ceil(cells / run->sequences) + ceil(validation_cells / run->sequences) / 3) * step;
+}
+
+static double cells_a_second(const Run *run) { return run->sequences / run->step; }
+
+static void speed(const Run *before, const Run *after) {
+    double eager = after->sequences * touches * 4 / after->card->bandwidth;
+    claim_time("old speed: 2.03 it/s of 32", 1 / 2.03, 1 / 2.03, before->step, before->floor,
+               "%s TFLOP in f32, %s it/s; had its bar said 2.03 s/it, an epoch and its validation would be its 15 min",
+               number(before->flops / 1e12), number(1 / before->step));
+    claim_time("new speed: 5-6 it/s of 64 (said twice)", 1 / 6.0, 1 / 5.0, after->step, after->floor,
+               "%s it/s: %s TFLOP and each tensor moved few times; an eager step moves %s: %s at the whole %s GB/s, %s "
+               "it/s",
+               number(1 / after->step), number(after->flops / 1e12), bytes(after->sequences * touches * 4),
+               seconds(eager), number(after->card->bandwidth / 1e9), number(1 / eager));
+    claim_time("an epoch took 15 minutes", 900, 900, epoch(before, before->step), epoch(before, before->floor),
+               "10,158 cells are 318 steps of %s, 4,167 to validate on 131 forwards", seconds(before->step));
+    claim_time("an epoch takes 6 minutes", 360, 360, epoch(after, after->step), epoch(after, after->floor),
+               "159 steps of %s, 66 forwards; 6 min at 5-6 it/s would be 1,800 to 2,160 steps", seconds(after->step));
+    claim_time("75 epochs took 18.75 hours", 18.75 * HOUR, 18.75 * HOUR, epochs * epoch(before, before->step),
+               epochs * epoch(before, before->floor), "75 x %s", seconds(epoch(before, before->step)));
+    claim_time("75 epochs take 7.5 hours (said twice)", 7.5 * HOUR, 7.5 * HOUR, epochs * epoch(after, after->step),
+               epochs * epoch(after, after->floor), "75 x %s", seconds(epoch(after, after->step)));
+}
+
+static void speed_ups(const Run *before, const Run *after, const Run *f32, const Run *tf32_32, const Run *amp) {
+    const Card *c = after->card;
+    double all = cells_a_second(after) / cells_a_second(before), long_epoch = epoch(after, after->step);
+    claim_ratio("batch 64 instead of 32: 1.8x", 1.8, 1.8, cells_a_second(after) / cells_a_second(tf32_32),
+                "cells a second, %c over %c: twice the work is twice the time, both fill the card", after->name,
+                tf32_32->name);
+    claim_ratio("TF32: 1.3x", 1.3, 1.3, f32->step / after->step, "%c over %c: %s of the step is bound by memory",
+                f32->name, after->name, percent(after->memory_bound / after->step));
+    claim_ratio(
+        "TF32: about 3x on an L4 (said twice)", 3, 3, c->tf32 / c->f32,
+        "stated %s over %s TFLOP/s, of products alone; the L4 is Ada, and PyTorch's convolutions use TF32 unless told "
+        "otherwise",
+        number(c->tf32 / 1e12), number(c->f32 / 1e12));
+    claim_unknown("cuDNN benchmark: 1.05-1.1x (5-10 %)",
+                  "which algorithms it would have taken without is not known; convolutions are %s of the FLOPs",
+                  percent(after->convolutions / after->flops));
+    claim_ratio("8 workers instead of 4: 1.1x", 1.1, 1.1,
+                fmin(8 / augmentation, cells_a_second(after)) / fmin(4 / augmentation, cells_a_second(after)),
+                "in Python a core augments %s cells a second: 4 make %s, the card takes %s; ours augments on the card",
+                number(1 / augmentation), number(4 / augmentation), number(cells_a_second(after)));
+    claim_ratio("persistent workers: 1.02x, 2-5 s an epoch", 1.02, 1.02, (long_epoch + 2) / long_epoch,
+                "2 s of an epoch of %s; of its own 15 min they would be 0.2 %%", seconds(long_epoch));
+    claim_ratio("in all about 2.5x (said twice)", 2.5, 2.5, all,
+                "cells a second, %c over %c; its own factors make 2.8x, its own it/s 4.9-5.9x", after->name,
+                before->name);
+    claim_ratio("mixed precision: 2x", 2, 2, after->step / amp->step, "%c over %c: twice the rate, half the bytes",
+                after->name, amp->name);
+    claim_amount(percent, "mixed precision: half the memory", 0.5, 0.5, 1 - amp->memory / after->memory,
+                 "activations %s become %s", bytes(after->activations), bytes(amp->activations));
+}
+
+static void memory(const Run *after, const Run *batch_96) {
+    double eager = 4 * after->parameters * 4 + after->sequences * kept_values * 4 + pool_indices;
+    claim_amount(bytes, "input: 115 MB a batch", 115e6, 115e6, after->sequences * 2 * 256 * 21 * 21 * 4,
+                 "64 x 2 x 256 x 21 x 21 x 4 bytes; twice that in f64");
+    claim_amount(bytes, "model: 3.6 MB", 3.6e6, 3.6e6, 4 * after->parameters, "%s parameters of 4 bytes",
+                 count(after->parameters));
+    claim_amount(count, "909k parameters", 909e3, 909e3, after->parameters,
+                 "11 biases before batch norms are left out, which have no effect");
+    claim_amount(bytes, "gradients and optimizer: 15 MB", 15e6, 15e6, after->states, "3 x 4 bytes a parameter");
+    claim_amount(bytes, "in all about 134 MB", 134e6, 134e6, after->memory,
+                 "the guide leaves out the activations: %s; PyTorch keeps %s", bytes(after->activations),
+                 bytes(after->sequences * kept_values * 4 + pool_indices));
+    claim_amount(bytes, "8-10 GB of 24 GB are used (said twice)", 8e9, 10e9, eager,
+                 "%s values a cell that autograd keeps in f32, x 64, and the pool's indices; our plan is %s",
+                 count(kept_values), bytes(after->memory));
+    claim_fits("no out-of-memory at batch 64", after, eager, "as PyTorch keeps it, in f32");
+    claim_fits("batch 96 fits 24 GB easily", batch_96, eager * 96 / 64, "the same x 96/64; our plan is %s",
+               bytes(batch_96->memory));
+    claim_amount(bytes, "the program prints VRAM: 24.0 GB", 24e9, 24e9, after->card->memory,
+                 "it divides what the driver offers by 10^9");
+}
+
+static void the_rest(const Run *after, const Run *batch_96) {
+    claim_unknown("GPU utilisation 40-50 % before, 80-90 % after (said twice)",
+                  "it says that some kernel runs; at 5-6 it/s the FLOPs are %s to %s of the stated TF32 rate",
+                  percent(5 * after->flops / after->peak), percent(6 * after->flops / after->peak));
+    claim_unknown("batch 96 pushes utilisation to over 90 %", "cells a second become %s those of batch 64",
+                  times(cells_a_second(batch_96) / cells_a_second(after)));
+    claim_ratio("8 workers: no data stalls, the GPU is kept fed", 1, 1e9, 8 / augmentation / cells_a_second(after),
+                "8 free cores augment %s cells a second in Python, the card takes %s; an L4 machine with 4 has %s",
+                number(8 / augmentation), number(cells_a_second(after)), number(4 / augmentation));
+}
+
+void estimates_flim(void) {
+    section("The classifier of FLIM cells on an L4", "Cells of 256 x 21 x 21. Before: batch 32 in f32; after: batch 64 "
+                                                     "in TF32. The guide's split has 10,158 cells to train on, 159 "
+                                                     "steps an epoch of 64, and 4,167 to validate on; 75 epochs. What "
+                                                     "PyTorch keeps and moves was counted from the reference's "
+                                                     "code: 27.0M values a cell and 289M numbers a cell.");
+    Run before = run_program("l4", CV("-b 32 --no-tf32"));
+    Run after = run_program("l4", CV("-b 64"));
+    Run f32 = run_program("l4", CV("-b 64 --no-tf32"));
+    Run tf32_32 = run_program("l4", CV("-b 32"));
+    Run amp = run_program("l4", CV("-b 64 --amp"));
+    Run batch_96 = run_program("l4", CV("-b 96"));
+    speed(&before, &after);
+    speed_ups(&before, &after, &f32, &tf32_32, &amp);
+    memory(&after, &batch_96);
+    the_rest(&after, &batch_96);
+}

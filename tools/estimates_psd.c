@@ -1,0 +1,150 @@
+/* The guide for the masked autoencoder of power spectra on an L40S. */
+#include <math.h>
+
+#include "tools/estimates.h"
+
+#define WORKERS " --num-workers 8"
+
+/* A quarter of the data as the guide's commands fetch it, and as the whole archive has it; its epochs and price. */
+static const double rows = 3735, archive_rows = 17195, pretrain_epochs = 20, finetune_epochs = 50, price = 1.7;
+
+typedef struct {
+    Run pretrain, finetune;
+} Both;
+
+/* A whole run: its last rows that fill no batch are left out. */
+static double whole(const Both *b, double n, double (*of)(const Run *)) {
+    return pretrain_epochs * floor(n / b->pretrain.sequences) * of(&b->pretrain) +
+           finetune_epochs * floor(n / b->finetune.sequences) * of(&b->finetune);
+}
+static double step(const Run *run) { return run->step; }
+static double floor_of(const Run *run) { return run->floor; }
+
+static void time_and_cost(const Both *before, const Both *after) {
+    double t[2] = {whole(before, rows, step), whole(after, rows, step)};
+    double archive = whole(after, archive_rows, step);
+    claim_time("before: about 10 hours for 25 % of the data", 10 * HOUR, 10 * HOUR, t[0], whole(before, rows, floor_of),
+               "20 epochs of %s steps of %s and 50 of %s of %s", number(floor(rows / before->pretrain.sequences)),
+               seconds(before->pretrain.step), number(floor(rows / before->finetune.sequences)),
+               seconds(before->finetune.step));
+    claim_time(
+        "after: about 2-3 hours", 2 * HOUR, 3 * HOUR, t[1], whole(after, rows, floor_of),
+        "(20 x %s + 50 x %s) x 7 steps of 512, without validation (a few percent more) and reading the files; of "
+        "the whole archive a quarter is 33 steps an epoch: %s",
+        seconds(after->pretrain.step), seconds(after->finetune.step), seconds(archive));
+    claim_amount(dollars, "before: $17", 17, 17, price * t[0] / HOUR, "%s at $1.70 an hour; 10 h would be $17",
+                 seconds(t[0]));
+    claim_amount(dollars, "after: $3.5-5", 3.5, 5, price * t[1] / HOUR,
+                 "%s at $1.70 an hour; 2-3 h would be $3.40-5.10", seconds(t[1]));
+    claim_amount(percent, "about 70 % cheaper (said twice)", 0.7, 0.7, 1 - t[1] / t[0],
+                 "of the guide's own sums $5 of $17 are 71 %% less; but the larger model does %s the FLOPs a sample",
+                 times(after->pretrain.flops / after->pretrain.sequences /
+                       (before->pretrain.flops / before->pretrain.sequences)));
+    claim_ratio("training speed 3-5x", 3, 5,
+                after->pretrain.sequences / after->pretrain.step / (before->pretrain.sequences / before->pretrain.step),
+                "spectra a second in pretraining, %c over %c", after->pretrain.name, before->pretrain.name);
+    claim_ratio("about 5x faster in all", 5, 5, t[0] / t[1], "a whole run, before over after");
+}
+
+static void sizes(const Run *tiny, const Both *small, const Both *medium, const Run *large) {
+    const Run *a = &medium->pretrain, *b = &small->pretrain;
+    claim_amount(count, "Tiny has 14K parameters", 14e3, 14e3, tiny->parameters, "d 32, 1 layer");
+    claim_amount(count, "Small has 87K parameters", 87e3, 87e3, b->parameters,
+                 "4 layers x (4 x 128^2 + 2 x 128 x 256) are 524K alone");
+    claim_amount(count, "Medium has 14.2M parameters", 14.2e6, 14.2e6, a->parameters,
+                 "8 layers x (4 x 512^2 + 2 x 512 x 2048) are 25.2M alone");
+    claim_amount(count, "Large has 113M parameters", 113e6, 113e6, large->parameters,
+                 "16 layers x (4 x 1024^2 + 2 x 1024 x 4096) are 201M alone");
+    claim_ratio("163x the parameters", 163, 163, a->parameters / b->parameters, "Medium over Small");
+    claim_amount(bytes, "Tiny needs about 100 MB", 100e6, 100e6, tiny->memory, "batch 256");
+    claim_amount(bytes, "Small needs about 2 GB", 2e9, 2e9, b->memory, "batch 256");
+    claim_amount(bytes, "Medium needs about 40 GB", 40e9, 40e9, a->memory,
+                 "%s of weights, gradients and moments; 15,872 tokens' activations are the rest",
+                 bytes(18 * a->parameters));
+    claim_amount(bytes, "Large needs about 46 GB", 46e9, 46e9, large->memory, "batch 512, nothing recomputed");
+}
+
+static void memory(const Run *before, const Run *after, const Run *kept, const Run *batch_256) {
+    claim_amount(bytes, "memory before: 6 GB", 6e9, 6e9, before->memory, "%c: %s x 18 bytes, and activations of %s",
+                 before->name, count(before->parameters), bytes(before->activations));
+    claim_amount(bytes, "memory after: 40 GB", 40e9, 40e9, after->memory,
+                 "%c; without gradient checkpointing (%c) it is %s", after->name, kept->name, bytes(kept->memory));
+    claim_amount(bytes, "target: 38-45 GB of 48 GB are used", 38e9, 45e9, after->memory,
+                 "%s without checkpointing; 40 GB would be a batch of about %s", bytes(kept->memory),
+                 number(512 * (40e9 - (kept->memory - kept->activations)) / kept->activations));
+    claim_amount(percent, "batch 512 uses 80-95 % of the memory", 0.8, 0.95, after->memory / after->available,
+                 "%s of %s; without checkpointing %s", bytes(after->memory), bytes(after->available),
+                 percent(kept->memory / kept->available));
+    claim_gain("out of memory: batch 256 x 2 needs less", kept->memory / batch_256->memory,
+               "%c to %c; 512 is not out of memory", kept->name, batch_256->name);
+}
+
+static double rate(const Card *card, DType type) { return type == DTYPE_F32 ? card->f32 : card->half; }
+
+static void precision(const Run *kept, const Run *f32) {
+    const Card *c = kept->card;
+    claim_ratio("bf16 instead of fp16: 2-3x faster GEMMs", 2, 3, rate(c, DTYPE_BF16) / rate(c, DTYPE_F16),
+                "both run at %s TFLOP/s; it would be %s from TF32, %s from f32", number(c->half / 1e12),
+                times(c->half / c->tf32), times(c->half / c->f32));
+    claim_amount(percent, "bf16 instead of fp16: about 50 % less memory", 0.5, 0.5,
+                 1 - (double)dtype_size(DTYPE_BF16) / (double)dtype_size(DTYPE_F16),
+                 "both have 2 bytes; from f32 (%c to %c) it is %s", f32->name, kept->name,
+                 percent(1 - kept->memory / f32->memory));
+    claim_unknown(
+        "torch.compile: 20-40 % faster",
+        "fusing saves bytes and launches; of our step, which is fused by hand, operations bound by memory are "
+        "%s and launches %s of %s; how much an eager step moves besides is not in the guide",
+        seconds(kept->memory_bound), seconds(kept->launches), seconds(kept->step));
+    claim_amount(percent, "cuDNN benchmark: 10-20 % faster", 0.1, 0.2, kept->convolutions / kept->flops,
+                 "it chooses among convolutions, and this model has none");
+}
+
+static void the_rest(const Run *after, const Run *kept, const Run *large, const Run *large_checkpointed,
+                     const Run *large_768) {
+    const Card *c = kept->card;
+    claim_fits("checkpointing allows d 1024, 16 layers in the same memory", large_checkpointed,
+               large_checkpointed->memory, "%s without it: it fits in any case", bytes(large->memory));
+    claim_fits("if underutilised: d 1024, batch 768", large_768, large_768->memory, "nothing recomputed");
+    claim_ratio("8 workers: the GPU rarely starves for data", 1, 1e9, kept->step / kept->loader,
+                "a step takes so many times as long as filling its batch");
+    claim_ratio(
+        "throughput is limited by compute, not by data or memory", 0, 1,
+        kept->memory_bound / (kept->step - kept->memory_bound),
+        "operations bound by the memory's bandwidth over all others, %s of %s; what stays in %s of L2 is faster",
+        seconds(kept->memory_bound), seconds(kept->step), bytes(c->l2));
+    claim_ratio("power: 300 W at most", 1, 1, c->watts / 300, "the board's limit is %s W", number(c->watts));
+    claim_unknown("power draw 250-300 W", "a draw follows from no shape");
+    claim_unknown(
+        "GPU utilisation 15-25 % before, 75-90 % after, target 85-95 %",
+        "it says that some kernel runs, not how well; at 2 h for 490 steps the FLOPs would be %s of the card's",
+        percent(490 * after->flops / (2 * HOUR) / after->peak));
+    claim_unknown("larger batches converge faster", "what is learnt of a sample follows from no shape");
+}
+
+void estimates_psd(void) {
+    section("The masked autoencoder of power spectra on an L40S",
+            "Before: Small (d 128, 4 layers), batch 256, finetuning 128, f16. After: Medium (d 512, 8 layers), batch "
+            "512, bf16, "
+            "gradient checkpointing. 20 epochs of pretraining and 50 of finetuning; the 25 %% that the guide's "
+            "commands fetch are "
+            "3,735 training rows, 7 steps an epoch of 512. $1.70 an hour.");
+    Both before = {run_program("l40s", "train_psd pretrain --size small -b 256 -g 1 --amp" WORKERS),
+                   run_program("l40s", "train_psd finetune --size small -b 128 -g 1 --amp" WORKERS)};
+    Both after = {
+        run_program("l40s", "train_psd pretrain --size medium -b 512 -g 1 --amp --grad-checkpointing" WORKERS),
+        run_program("l40s", "train_psd finetune --size medium -b 512 -g 1 --amp --grad-checkpointing" WORKERS)};
+    Both kept = {run_program("l40s", "train_psd pretrain --size medium -b 512 -g 1 --amp" WORKERS),
+                 run_program("l40s", "train_psd finetune --size medium -b 512 -g 1 --amp" WORKERS)};
+    Run f32 = run_program("l40s", "train_psd pretrain --size medium -b 512 -g 1 --no-tf32" WORKERS);
+    Run batch_256 = run_program("l40s", "train_psd pretrain --size medium -b 256 -g 2 --amp" WORKERS);
+    Run tiny = run_program("l40s", "train_psd pretrain --size tiny -b 256 -g 1 --amp" WORKERS);
+    Run large = run_program("l40s", "train_psd pretrain --size large -b 512 -g 1 --amp" WORKERS);
+    Run large_checkpointed =
+        run_program("l40s", "train_psd pretrain --size large -b 512 -g 1 --amp --grad-checkpointing" WORKERS);
+    Run large_768 = run_program("l40s", "train_psd pretrain --size large -b 768 -g 1 --amp" WORKERS);
+    time_and_cost(&before, &after);
+    memory(&before.pretrain, &after.pretrain, &kept.pretrain, &batch_256);
+    precision(&kept.pretrain, &f32);
+    sizes(&tiny, &before, &kept, &large);
+    the_rest(&after.pretrain, &kept.pretrain, &large, &large_checkpointed, &large_768);
+}

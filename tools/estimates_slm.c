@@ -1,0 +1,178 @@
+/* The guide for the text GPT on several cards. */
+#include <stdio.h>
+
+#include "tools/estimates.h"
+
+static const TextModel slm = {"SLM", 30000, 1024, 12, 768, 12, false, 0},
+                       slm_2048 = {"SLM", 30000, 2048, 12, 768, 12, false, 0};
+
+/* What the reference prints as MFU: 8 N FLOPs a token, N without the position table, over the A100's rate on any card.
+ */
+static const double printed_parameters = 107993856, printed_peak = 312e12;
+static double printed_flops(double tokens) { return 8 * printed_parameters * tokens; }
+/* 6 N and attention's products, over the card's own rate: what it would be called elsewhere. */
+static double true_mfu(const Run *run, double printed) {
+    double usual = 6 * printed_parameters + 12.0 * 12 * 768 * run->tokens / run->sequences;
+    return printed * printed_peak / run->peak * usual / (8 * printed_parameters);
+}
+
+/* What PyTorch keeps of a step: weights, gradients and moments in f32, 38 bytes a token, layer and channel, and 12 a
+ * logit (bf16, f32, and the gradients of both). */
+static double eager_memory(const Run *run) {
+    return 16 * run->parameters + run->tokens * (38.0 * 768 * 12 + 12.0 * 30000);
+}
+
+static Run run_of(const char *card, int batch, int length) {
+    return run_text(length > 1024 ? &slm_2048 : &slm, card, (TextBatch){batch, length, 1, DTYPE_F32, false},
+                    IN_16_BITS);
+}
+
+/* ---- memory ---- */
+
+static void preset(const char *says, const Run *run) {
+    claim_fits(says, run, eager_memory(run), "PyTorch keeps %s of activations and %s of logits; our plan is %s",
+               bytes(run->tokens * 38 * 768 * 12), bytes(run->tokens * 12 * 30000), bytes(run->memory));
+}
+
+static void presets(const Run *a30_24, const Run *t4_12) {
+    static const struct {
+        const char *says, *card;
+        int batch, length;
+    } rows[] = {{"A30 24 GB: 20-28 x 1024", "a30", 28, 1024},
+                {"RTX 3090 24 GB: 12-20 x 1024 (768 if out of memory)", "rtx3090", 20, 1024},
+                {"RTX 4090 24 GB: 16-24 x 1024", "rtx4090", 24, 1024},
+                {"A100 40 GB: 32-64 x 2048, its least", "a100-40", 32, 2048},
+                {"A100 40 GB: 32-64 x 2048, its most", "a100-40", 64, 2048},
+                {"A100 80 GB: 32-64 x 2048, its least", "a100-80", 32, 2048},
+                {"A100 80 GB: 32-64 x 2048, its most", "a100-80", 64, 2048},
+                {"conservative, any card of 16 GB: 8 x 768", "t4", 8, 768}};
+    Run runs[sizeof rows / sizeof *rows];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        runs[i] = run_of(rows[i].card, rows[i].batch, rows[i].length);
+    preset("A30 24 GB: batch 24 x 1024", a30_24);
+    preset("T4 16 GB: 8-12 x 768", t4_12);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) preset(rows[i].says, &runs[i]);
+}
+
+static void memory(const Run *a30_24, const Run *a30_18, const Run *half_length) {
+    double evaluation = a30_24->memory - a30_24->states - a30_24->activations + a30_24->evaluation;
+    claim_amount(percent, "stay below about 90 % of the memory: batch 24 on an A30", 0, 0.9,
+                 eager_memory(a30_24) / a30_24->available, "%s as PyTorch keeps it", bytes(eager_memory(a30_24)));
+    claim_amount(percent, "use 70-85 % of the memory for a good MFU: batch 12-18 on an A30", 0.7, 0.85,
+                 eager_memory(a30_18) / a30_18->available, "18 x 1024, %s", bytes(eager_memory(a30_18)));
+    claim_ratio("memory grows with the square of the length, for attention", 4, 4,
+                a30_24->activations / half_length->activations,
+                "activations of 24 x 1024 (%c) over 24 x 512 (%c): fused attention keeps no scores, all else is linear",
+                a30_24->name, half_length->name);
+    claim_gain("evaluation spikes the memory, more with more eval_iters", evaluation / a30_24->memory,
+               "evaluating 24 x 1024 takes %s, training %s; the iterations come one after another", bytes(evaluation),
+               bytes(a30_24->memory));
+}
+
+/* ---- speed ---- */
+
+static double tokens_a_second(const Run *run) { return run->tokens / run->step; }
+
+static double mfu(const Run *run) { return true_mfu(run, printed_flops(run->tokens) / printed_peak / run->step); }
+
+static void knobs(const Run *bf16, const Run *a30_12, const Run *half_length) {
+    Run f32 = run_text(&slm, "a30", (TextBatch){24, 1024, 1, DTYPE_F32, false}, IN_F32);
+    Run tf32 = run_text(&slm, "a30", (TextBatch){24, 1024, 1, DTYPE_F32, false}, IN_TF32);
+    claim_gain("TF32 is faster than f32", f32.step / tf32.step,
+               "%c over %c on an A30; with AMP on no product is in f32 and it changes nothing", f32.name, tf32.name);
+    claim_gain("AMP: large speed gains", tf32.step / bf16->step, "%c over %c", tf32.name, bf16->name);
+    claim_gain("AMP: large memory gains", tf32.memory / bf16->memory, "%s to %s", bytes(tf32.memory),
+               bytes(bf16->memory));
+    claim_gain("batch size has the strongest effect on throughput", tokens_a_second(bf16) / tokens_a_second(a30_12),
+               "tokens a second, 24 (%c) over 12 (%c): 12 x 1024 fill the card, the update is %s of the bytes",
+               bf16->name, a30_12->name, bytes(bf16->update_bytes));
+    claim_amount(percent, "evaluate less often to reduce its overhead (every 2000 steps it is 5 % or more)", 0.05, 1,
+                 100 * bf16->validation / (2000 * bf16->step), "100 forwards of %s in 2000 steps of %s",
+                 seconds(bf16->validation), seconds(bf16->step));
+    claim_gain("2-6 workers and pinned memory feed the GPU faster",
+               (bf16->step + 8 * bf16->loader + bf16->copy) / bf16->step,
+               "one thread in between fills a batch of ids in %s, its copy takes %s", seconds(8 * bf16->loader),
+               seconds(bf16->copy));
+    claim_gain("longer sequences raise the MFU", mfu(bf16) / mfu(half_length), "%s at 1024 (%c), %s at 512 (%c)",
+               percent(mfu(bf16)), bf16->name, percent(mfu(half_length)), half_length->name);
+    claim_unknown(
+        "persistent workers, fewer log lines: less overhead",
+        "its batches are random places of one array, there are no epochs to start workers at; a log line has no shape");
+    claim_unknown("expandable segments avoid running out of memory",
+                  "how an allocator's pieces lie depends on the order of its calls");
+    claim_unknown("fp16 can be slightly faster than bf16 on some kernels", "the data sheets give both the same rate");
+    claim_unknown("torch.compile: higher throughput, more memory",
+                  "of our step, fused by hand, operations bound by memory are %s and launches %s of %s; how much an "
+                  "eager step moves besides is not in the guide",
+                  seconds(bf16->memory_bound), seconds(bf16->launches), seconds(bf16->step));
+}
+
+/* A printed MFU is a time. */
+static void printed_mfu(const char *says, const Run *run, double least, double most) {
+    double flops = printed_flops(run->tokens) / printed_peak;
+    claim_time(says, flops / most, flops / least, run->step, run->floor,
+               "printed %s is %s a step, %s of %s's %s TFLOP/s; printed %s is %s; we estimate %s", percent(most),
+               seconds(flops / most), percent(true_mfu(run, most)), run->card->key, number(run->peak / 1e12),
+               percent(least), percent(true_mfu(run, least)), percent(mfu(run)));
+}
+
+static void targets(void) {
+    static const struct {
+        const char *name, *card;
+        int batch;
+        double good[2], excellent[2];
+    } rows[] = {{"A30", "a30", 18, {0.15, 0.20}, {0.25, 0.30}},
+                {"A40", "a40", 30, {0.20, 0.25}, {0.30, 0.35}},
+                {"A100", "a100-40", 24, {0.25, 0.30}, {0.35, 0.40}},
+                {"V100", "v100", 12, {0.15, 0.20}, {0.25, 0.30}},
+                {"RTX 4090", "rtx4090", 18, {0.20, 0.25}, {0.30, 0.35}},
+                {"RTX 4080", "rtx4080", 12, {0.15, 0.20}, {0.25, 0.30}},
+                {"RTX 3090", "rtx3090", 16, {0.18, 0.22}, {0.28, 0.32}}};
+    enum { N = sizeof rows / sizeof *rows };
+    Run runs[N];
+    for (int i = 0; i < N; i++) runs[i] = run_of(rows[i].card, rows[i].batch, 1024);
+    for (int i = 0; i < N; i++) {
+        char says[3][96];
+        snprintf(says[0], 96, "%s: good MFU %.0f-%.0f %%", rows[i].name, 100 * rows[i].good[0], 100 * rows[i].good[1]);
+        snprintf(says[1], 96, "%s: excellent MFU %.0f-%.0f %%", rows[i].name, 100 * rows[i].excellent[0],
+                 100 * rows[i].excellent[1]);
+        snprintf(says[2], 96, "%s: recommended batch up to %d", rows[i].name, rows[i].batch);
+        printed_mfu(says[0], &runs[i], rows[i].good[0], rows[i].good[1]);
+        printed_mfu(says[1], &runs[i], rows[i].excellent[0], rows[i].excellent[1]);
+        preset(says[2], &runs[i]);
+    }
+}
+
+static void printed_lines(const Run *a30_24, const Run *t4_12) {
+    static const double time = 1.01121, mfu[] = {0.152, 0.016};
+    static const char *const says[] = {"a good line: time 1011.21ms, mfu 15.2%",
+                                       "a poor line: time 1011.21ms, mfu 1.6%"};
+    printed_mfu("15-25 % for most setups", a30_24, 0.15, 0.25);
+    printed_mfu("30 % and more for optimised setups", t4_12, 0.30, 0.30);
+    printed_mfu("1-5 %, called poor", a30_24, 0.01, 0.05);
+    for (int i = 0; i < 2; i++) {
+        double sequences = mfu[i] * printed_peak * time / printed_flops(1024);
+        claim_amount(
+            number, says[i], sequences, sequences, a30_24->sequences,
+            "8 N FLOPs a token over 312 TFLOP/s: the line is of a batch of %s x 1024, the A30's is 24, and takes %s",
+            number(sequences), seconds(a30_24->step));
+    }
+}
+
+void estimates_slm(void) {
+    section("The text GPT on seven kinds of card",
+            "12 x 768, 30,000 tokens, no biases, 108.8M parameters. The MFU that the reference prints counts 8 N FLOPs "
+            "a token, where 6 N and "
+            "attention are usual, over the rate of an A100 whatever the card: each is turned back into the time that "
+            "it stands for. "
+            "There is no trainer for it yet: operations and memory are those that our blocks would have; whether a "
+            "batch fits is judged "
+            "by what PyTorch keeps: 16 bytes a parameter, 38 a token, layer and channel, 12 a logit.");
+    Run a30_24 = run_of("a30", 24, 1024), a30_18 = run_of("a30", 18, 1024), a30_12 = run_of("a30", 12, 1024);
+    Run half_length = run_of("a30", 24, 512), t4_12 = run_of("t4", 12, 768);
+    knobs(&a30_24, &a30_12, &half_length);
+    presets(&a30_24, &t4_12);
+    memory(&a30_24, &a30_18, &half_length);
+    printed_lines(&a30_24, &t4_12);
+    targets();
+}
