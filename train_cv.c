@@ -232,6 +232,7 @@ static Training training_of(const Fold *f, Model *model, Judge *by) {
                       .largest_batch = flim_largest_batch,
                       .drop_last = drops_last(f),
                       .least_batch = 2,
+                      .whole_batches = "batch norms see each micro-batch for itself",
                       .coupled_decay = true,
                       .learning_rate = rate_of_epoch,
                       .monitor = -1,

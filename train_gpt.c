@@ -23,6 +23,7 @@ typedef struct {
     double text_loss_weight, mel_loss_weight, dropout;
     int64_t model_dim, layers, heads, max_text_tokens, max_mel_tokens, number_text_tokens, number_mel_codes;
     int64_t frozen_text_rows;
+    const char *lengths;
     int unknown_id; /* of the tokenizer */
     bool repair_codes;
 } GptOptions;
@@ -46,6 +47,9 @@ static int gpt_option_rows(GptOptions *o, Option *rows) {
          "which text tables keep the base vocabulary's rows when it is extended", false, false},
         {"frozen-text-rows", 0, NULL, OPTION_INT, &o->frozen_text_rows, "-1", -1, 1e9, "N",
          "rows that --freeze keeps; -1: the base checkpoint's, if the vocabulary is larger", false, false},
+        {"lengths", 0, NULL, OPTION_TEXT, &o->lengths, NULL, 0, 0, "MEAN,SD,MAX",
+         "for --estimate and --dry-run without a manifest: of the audio codes of an epoch that is made up", false,
+         false},
         {"model-dim", 0, "gpt", OPTION_INT, &o->model_dim, "1280", 8, 65536, "N", "width of the model", false, false},
         {"layers", 0, "gpt", OPTION_INT, &o->layers, "24", 1, 1000, "N", "transformer blocks", false, false},
         {"heads", 0, "gpt", OPTION_INT, &o->heads, "20", 1, 1000, "N", "attention heads", false, false},
@@ -161,7 +165,7 @@ static Dataset *open_data(const GptOptions *o, const OptionList *manifests, Spli
 
 /* The entropy of the codes' frequencies in nats: the loss of a model that has learned nothing else. */
 static double floor_of(const GptOptions *o, const Dataset *dataset) {
-    if (o->train.estimate) return 0; /* no codes are read */
+    if (o->train.estimate || !o->train.manifest.count) return 0; /* there are none, or they are not read */
     int64_t classes = o->number_mel_codes;
     int64_t *counts = xcalloc((size_t)classes, sizeof *counts), total = 0;
     double entropy = 0;
@@ -205,16 +209,67 @@ static void open_both(const GptOptions *o, Dataset **train, Dataset **validation
     *validation = NULL;
 }
 
-/* Samples of 100 text tokens and 5 s of audio. */
+typedef struct {
+    double mean, deviation, most; /* codes */
+} Lengths;
+
+static Lengths read_lengths(const GptOptions *o) {
+    Lengths l;
+    char rest;
+    int longest = layout_of(o).max_codes;
+    if (sscanf(o->lengths, "%lf,%lf,%lf%c", &l.mean, &l.deviation, &l.most, &rest) != 3 || !(l.mean >= 1) ||
+        !(l.deviation >= 0) || !isfinite(l.deviation) || !isfinite(l.most))
+        die_usage("--lengths %s: expected MEAN,SD,MAX, three numbers of audio codes (%d a second) as 250,120,800",
+                  o->lengths, CODES_PER_SECOND);
+    if (l.mean > l.most) die_usage("--lengths %s: the mean is more than the longest", o->lengths);
+    if (l.most > longest)
+        die_usage("--lengths %s: the model's longest row of codes is %d; raise --max-mel-tokens, or give less",
+                  o->lengths, longest);
+    return l;
+}
+
+/* The z of which `share` of a normal distribution is below, by bisection. */
+static double normal_quantile(double share) {
+    double low = -9, high = 9;
+    while (high - low > 1e-9) {
+        double z = (low + high) / 2;
+        *(erfc(-z / sqrt(2)) / 2 < share ? &low : &high) = z;
+    }
+    return low;
+}
+
+static void print_lengths(const char *what, const int32_t *lengths, int64_t n) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += lengths[i];
+        squares += (double)lengths[i] * lengths[i];
+    }
+    double mean = sum / (double)n;
+    printf("%s %.1f +- %.1f, %d..%d..%d", what, mean, sqrt(fmax(squares / (double)n - mean * mean, 0)), lengths[0],
+           lengths[n / 2], lengths[n - 1]);
+}
+
+/* Without --lengths as many samples as a step's largest micro-batch, all of 100 text tokens and 5 s of audio. With them
+ * an epoch at the quantiles of a normal distribution, held within 1 and the longest; text in the same proportion. */
 static Dataset *typical_data(const GptOptions *o) {
+    enum { TEXT = 100, CODES = 5 * CODES_PER_SECOND, EPOCH = 1024 };
     TtsLayout layout = layout_of(o);
-    int64_t n = o->train.batch_size ? o->train.batch_size : 1 + o->train.token_budget / (100 + 5 * CODES_PER_SECOND);
+    int64_t n = o->train.batch_size ? o->train.batch_size : 1 + o->train.token_budget / (TEXT + CODES);
+    Lengths l = o->lengths ? read_lengths(o) : (Lengths){CODES, 0, CODES < layout.max_codes ? CODES : layout.max_codes};
+    if (o->lengths) n *= (EPOCH + n - 1) / n; /* whole micro-batches */
     int32_t *text = xcalloc((size_t)n, sizeof *text), *codes = xcalloc((size_t)n, sizeof *codes);
     for (int64_t i = 0; i < n; i++) {
-        text[i] = 100;
-        codes[i] = 5 * CODES_PER_SECOND;
+        double z = l.deviation > 0 ? normal_quantile(((double)i + 0.5) / (double)n) : 0;
+        codes[i] = (int32_t)lrint(fmin(fmax(l.mean + z * l.deviation, 1), floor(l.most)));
+        text[i] = (int32_t)fmin(fmax(round(codes[i] * (double)TEXT / CODES), 1), layout.max_text);
     }
-    Dataset *data = tts_dataset_synthetic(&layout, text, codes, n);
+    if (o->lengths) {
+        printf("[Data] made up: %lld samples;", (long long)n);
+        print_lengths(" codes", codes, n);
+        print_lengths(", text tokens", text, n);
+        printf("\n");
+    }
+    Dataset *data = tts_dataset_lengths(&layout, text, codes, n);
     free(text);
     free(codes);
     return data;
@@ -236,6 +291,8 @@ int main(int argc, char **argv) {
     if (o.frozen_text_rows > o.number_text_tokens + 1)
         die_usage("--frozen-text-rows %lld: the text tables have %lld", (long long)o.frozen_text_rows,
                   (long long)o.number_text_tokens + 1);
+    if (o.lengths && o.train.manifest.count)
+        die_usage("--lengths %s: the manifest has lengths of its own; leave one of them out", o.lengths);
     const char *why;
     Device *device = train_device_open(&o.train, &why);
     Dataset *train, *validation = NULL;

@@ -134,8 +134,16 @@ static void print_data(const Data *data, const Dataset *train, const Dataset *va
            (long long)(validation ? validation->n_samples : 0), (long long)data->split.parts[PSD_TEST].n);
 }
 
+/* Why parts of a batch are not the same as the whole; NULL: they are. */
+static const char *whole_batches(const PsdRun *o) {
+    return o->command == PRETRAIN       ? "the contrast is between the spectra of a micro-batch"
+           : !strcmp(o->encoder, "cnn") ? "batch norms see each micro-batch for itself"
+                                        : NULL;
+}
+
 /* What is not whole is left out of every epoch, so a batch that no epoch can fill would train nothing. */
 static void check_batch(const PsdRun *o, const Dataset *train, bool drop_last) {
+    if (o->train.auto_batch && !whole_batches(o)) return; /* it will be divided */
     if (drop_last && train->n_samples < o->train.batch_size)
         die("%lld samples to train on are fewer than one batch of %lld; give -b %lld or less",
             (long long)train->n_samples, (long long)o->train.batch_size, (long long)train->n_samples);
@@ -203,6 +211,7 @@ static int pretrain(PsdRun *o) {
                   .largest_batch = psd_largest_batch,
                   .typical = data.made_up != NULL,
                   .drop_last = true,
+                  .whole_batches = whole_batches(o),
                   .learning_rate = rate_of_epoch,
                   .monitor = !strcmp(o->encoder, "cnn"), /* the masked patches pass the CNN by: then the contrast */
                   .patience = o->patience};
@@ -362,6 +371,7 @@ static int finetune(PsdRun *o) {
                   .largest_batch = psd_largest_batch,
                   .typical = data.made_up != NULL,
                   .drop_last = !few,
+                  .whole_batches = whole_batches(o),
                   .learning_rate = rate_of_epoch,
                   .monitor = 0,
                   .judge = judge,

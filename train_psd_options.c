@@ -174,6 +174,7 @@ int psd_option_rows(PsdRun *o, Option *rows) {
                 if (presets[p].help) general[i].help = presets[p].help;
                 if (presets[p].least > 0) general[i].least = presets[p].least;
             }
+        if ((1 << o->command) & JUDGING && !strcmp(general[i].name, "batch-size")) general[i].argument = "N";
         rows[n++] = general[i];
     }
     for (int i = 0; i < n_own; i++)
@@ -243,9 +244,12 @@ void psd_options_resolve(PsdRun *o, Option *rows, int n) {
     if (o->train.base_checkpoint && o->command != PRETRAIN) adopt_model(o, rows, n, o->train.base_checkpoint);
     resolve_size(o);
     if (strcmp(o->accelerator, "auto")) o->train.device = strcmp(o->accelerator, "gpu") ? o->accelerator : "cuda";
-    /* The contrast is within a batch: with as many spectra its value is comparable. */
-    if (o->command == PRETRAIN && !o->train.val_batch_size) o->train.val_batch_size = o->train.batch_size;
     if (o->command != RUN) train_options_resolve(&o->train, rows, n);
+    /* The contrast is within a batch: with as many spectra its value is comparable. */
+    if (o->command == PRETRAIN && o->train.val_times) {
+        o->train.val_times = 1;
+        o->train.val_batch_size = o->train.batch_size;
+    }
     if (o->train.manifest.count > 1) die_usage("%d manifests; one is expected", o->train.manifest.count);
     bool typical = o->train.estimate && !o->train.manifest.count;
     if (!o->train.manifest.count && !typical) die_usage("no data: give the manifest with -m");

@@ -581,16 +581,26 @@ Dataset *tts_dataset_open(const char *const *specs, int n_specs, const TtsDatase
     return dataset_of(d);
 }
 
-Dataset *tts_dataset_synthetic(const TtsLayout *layout, const int32_t *text_lengths, const int32_t *code_lengths,
-                               int64_t n_samples) {
+Dataset *tts_dataset_lengths(const TtsLayout *layout, const int32_t *text_lengths, const int32_t *code_lengths,
+                             int64_t n_samples) {
     TtsDataset *d = xcalloc(1, sizeof *d);
     d->layout = *layout;
     d->n_samples = n_samples;
+    d->lengths_only = true;
     d->samples = xcalloc((size_t)n_samples, sizeof *d->samples);
+    for (int64_t i = 0; i < n_samples; i++)
+        d->samples[i] = (Sample){
+            .id = xformat("synthetic_%lld", (long long)i), .text_len = text_lengths[i], .code_len = code_lengths[i]};
+    return dataset_of(d);
+}
+
+Dataset *tts_dataset_synthetic(const TtsLayout *layout, const int32_t *text_lengths, const int32_t *code_lengths,
+                               int64_t n_samples) {
+    Dataset *dataset = tts_dataset_lengths(layout, text_lengths, code_lengths, n_samples);
+    TtsDataset *d = dataset->state;
+    d->lengths_only = false;
     for (int64_t i = 0; i < n_samples; i++) {
         Sample *s = &d->samples[i];
-        *s = (Sample){
-            .id = xformat("synthetic_%lld", (long long)i), .text_len = text_lengths[i], .code_len = code_lengths[i]};
         s->text = xmalloc((size_t)s->text_len * sizeof *s->text);
         s->codes = xmalloc((size_t)s->code_len * sizeof *s->codes);
         for (int32_t t = 0; t < s->text_len; t++)
@@ -600,7 +610,7 @@ Dataset *tts_dataset_synthetic(const TtsLayout *layout, const int32_t *text_leng
             s->codes[t] =
                 (int32_t)(philox_bits((uint64_t)i, PURPOSE_TEST, 2, (uint64_t)t) % (uint32_t)layout->audio_vocabulary);
     }
-    return dataset_of(d);
+    return dataset;
 }
 
 static int descending(const void *a, const void *b) { return *(const int32_t *)b - *(const int32_t *)a; }
@@ -631,8 +641,7 @@ Batch tts_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t toke
         for (int64_t i = texts; i < most; i++) text[i] = 1;
         for (int64_t i = mels; i < most; i++) codes[i] = 1;
     }
-    Dataset *synthetic = tts_dataset_synthetic(&d->layout, text, codes, most);
-    ((TtsDataset *)synthetic->state)->lengths_only = true;
+    Dataset *synthetic = tts_dataset_lengths(&d->layout, text, codes, most);
     int32_t *samples = xmalloc((size_t)(most + 1) * sizeof *samples);
     Error error;
     for (int64_t i = 0; i < most; i++) samples[i] = (int32_t)i;

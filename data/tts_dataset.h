@@ -45,7 +45,10 @@ typedef struct {
  * manifest paths with an optional "::lang" hint (also "@lang", "=lang" when what precedes it is an existing file). */
 Dataset *tts_dataset_open(const char *const *specs, int n_specs, const TtsDatasetOptions *options,
                           TtsDatasetReport *report);
-/* A data set without files, for the dry device and for benchmarks: sample i has these lengths, contents are seeded. */
+/* A data set without files and without contents, for the dry device: sample i has these lengths. */
+Dataset *tts_dataset_lengths(const TtsLayout *layout, const int32_t *text_lengths, const int32_t *code_lengths,
+                             int64_t n_samples);
+/* The same for benchmarks: contents are seeded. */
 Dataset *tts_dataset_synthetic(const TtsLayout *layout, const int32_t *text_lengths, const int32_t *code_lengths,
                                int64_t n_samples);
 /* A synthetic micro-batch that has at least the text rows, the codes' rows and the rows in all of every one that a

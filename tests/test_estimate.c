@@ -478,27 +478,213 @@ static bool fits(const char *arguments) {
     return fits;
 }
 
-/* Too many sequences by far: the program says how many there may be, or that recomputing blocks is enough. */
+/* The i-th way to make it fit on the first card; NULL: there are fewer. */
+static const char *change(const json_t *root, size_t i) {
+    return json_string_value(json_array_get(json_object_get(first_card(root), "changes"), i));
+}
+
+/* Too many sequences by far: the program says how many there may be, and that recomputing blocks is enough. */
 static void the_change_that_it_names_fits_and_one_more_does_not(void **state) {
     (void)state;
     static const char usual[] = "train_gpt --amp --gpu t4 --grad-checkpointing";
-    json_t *root = estimate("train_gpt --amp --gpu t4 --grad-checkpointing -b 4096 -g 1");
-    const char *change = json_string_value(json_object_get(first_card(root), "change"));
+    json_t *root = estimate("train_gpt --amp --gpu t4 --grad-checkpointing -b 512 -g 1");
     int b, g;
-    assert_non_null(change);
-    assert_int_equal(sscanf(change, "-b %d -g %d", &b, &g), 2);
-    assert_true(b > 1 && b < 4096 && b * g >= 4096 && b * (g - 1) < 4096);
+    assert_non_null(change(root, 0));
+    assert_null(change(root, 1));
+    assert_int_equal(sscanf(change(root, 0), "-b %d -g %d", &b, &g), 2);
+    assert_true(b > 1 && b < 512 && b * g >= 512 && b * (g - 1) < 512);
     char *line = xformat("%s -b %d -g %d", usual, b, g), *more = xformat("%s -b %d -g %d", usual, b + 1, g);
     assert_true(fits(line));
     assert_false(fits(more));
     free(line);
     free(more);
     json_decref(root);
-    root = estimate("train_gpt --amp --gpu l4 -b 64 -g 1");
-    assert_string_equal(json_string_value(json_object_get(first_card(root), "change")), "--grad-checkpointing");
-    json_decref(root);
-    assert_true(fits("train_gpt --amp --gpu l4 -b 64 -g 1 --grad-checkpointing"));
     assert_true(fits("train_gpt --amp --gpu h200 -b 64 -g 1"));
+}
+
+/* Both ways, if both help; the second at the price that the counted steps have. */
+static void both_ways_to_make_it_fit_are_told(void **state) {
+    (void)state;
+    static const char run_too_large[] = "train_gpt --amp --gpu l4 -b 64 -g 1";
+    json_t *root = estimate(run_too_large),
+           *again = estimate("train_gpt --amp --gpu l4 -b 64 -g 1 --grad-checkpointing");
+    int b, g;
+    char more[64], *line;
+    assert_int_equal(json_array_size(json_object_get(first_card(root), "changes")), 2);
+    assert_int_equal(sscanf(change(root, 0), "-b %d -g %d", &b, &g), 2);
+    assert_string_equal(change(root, 1), "--grad-checkpointing");
+    assert_true(json_is_true(json_object_get(first_card(again), "fits")));
+    assert_int_equal(json_array_size(json_object_get(first_card(again), "changes")), 0);
+    double flops = number(json_object_get(root, "step"), "flops");
+    snprintf(more, sizeof more, " makes it fit, or --grad-checkpointing with %.0f %% more work\n",
+             100 * (number(json_object_get(again, "step"), "flops") / flops - 1));
+    line = xformat("%s --estimate", run_too_large);
+    run(0, true, line);
+    assert_contains(output, more);
+    free(line);
+    line = xformat("train_gpt --amp --gpu l4 -b %d", b);
+    assert_true(fits(line));
+    free(line);
+    json_decref(root);
+    json_decref(again);
+}
+
+/* A model that is nearly as large as the card, and of which not even a sequence fits: recomputing alone is not enough
+ * for four of them, nor are fewer of them alone. */
+static void both_together_are_told_where_neither_is_enough(void **state) {
+    (void)state;
+    static const char usual[] =
+        "train_gpt --model-dim 2048 --heads 32 --gpu l4 --lengths 1800,0,1800 --max-text-tokens 800";
+    int layers = 20, b = 0, g = 0;
+    bool found = false;
+    for (; layers < 34 && !found; layers++) {
+        char *line = xformat("%s --layers %d -b 64 -g 1", usual, layers);
+        json_t *root = estimate(line);
+        found = change(root, 0) && strstr(change(root, 0), " --grad-checkpointing");
+        if (found) {
+            assert_null(change(root, 1));
+            assert_int_equal(sscanf(change(root, 0), "-b %d -g %d --grad-checkpointing", &b, &g), 2);
+        }
+        json_decref(root);
+        free(line);
+    }
+    assert_true(found);
+    char *with = xformat("%s --layers %d -b %d -g 1 --grad-checkpointing", usual, layers - 1, b);
+    char *more = xformat("%s --layers %d -b %d -g 1 --grad-checkpointing", usual, layers - 1, b + 1);
+    char *without = xformat("%s --layers %d -b 1 -g 1", usual, layers - 1);
+    assert_true(fits(with));
+    assert_false(fits(more));
+    assert_false(fits(without));
+    free(with);
+    free(more);
+    free(without);
+}
+
+/* The CNN has no blocks to compute again. */
+static void recomputing_is_no_advice_where_it_changes_nothing(void **state) {
+    (void)state;
+    json_t *root = estimate("train_psd finetune --encoder cnn -b 65536 -g 1 --d-model 4096 --gpu t4");
+    assert_false(json_is_true(json_object_get(first_card(root), "fits")));
+    assert_non_null(change(root, 0));
+    assert_null(strstr(change(root, 0), "checkpointing"));
+    assert_null(change(root, 1));
+    json_decref(root);
+}
+
+/* ---- -b auto ---- */
+
+/* The effective batch comes out exactly, on every card with its own largest micro-batch. */
+static void auto_takes_the_largest_divisor_that_fits(void **state) {
+    (void)state;
+    enum { WHOLE = 60 };
+    static const char usual[] = "train_gpt --amp --lengths 250,120,800";
+    char *line = xformat("%s -b auto --effective-batch %d --gpu all", usual, WHOLE);
+    json_t *root = estimate(line), *card;
+    size_t i;
+    int divided = 0, whole = 0;
+    free(line);
+    json_array_foreach(json_object_get(root, "gpus"), i, card) {
+        int b = (int)number(card, "batch_size"), g = (int)number(card, "grad_accumulation"), next = b + 1;
+        const char *key = json_string_value(json_object_get(card, "gpu"));
+        assert_int_equal(b * g, WHOLE);
+        assert_true(json_is_true(json_object_get(card, "fits")));
+        assert_true(number(json_object_get(card, "memory_bytes"), "total") <= number(card, "available_bytes"));
+        divided += b < WHOLE;
+        whole += b == WHOLE;
+        if (b == WHOLE || divided > 1) continue;
+        while (WHOLE % next) next++;
+        int most = (int)number(card, "most_at_once");
+        assert_true(b <= most && most < next);
+        const int sizes[] = {b, next, most, most + 1};
+        for (int k = 0; k < 4; k++) {
+            line = xformat("%s --gpu %s -b %d -g %d", usual, key, sizes[k], g);
+            assert_true(fits(line) == (k % 2 == 0));
+            free(line);
+        }
+    }
+    assert_true(divided > 0 && whole > 0);
+    json_decref(root);
+}
+
+/* What is chosen is what is counted: as with the two numbers given. */
+static void the_chosen_numbers_are_those_of_the_estimate(void **state) {
+    (void)state;
+    json_t *chosen = estimate("train_gpt --amp --gpu t4 -b auto --max-steps 10");
+    char *line = xformat("train_gpt --amp --gpu t4 --max-steps 10 -b %.0f -g %.0f",
+                         number(first_card(chosen), "batch_size"), number(first_card(chosen), "grad_accumulation"));
+    json_t *given = estimate(line);
+    expect_exactly("seconds", number(first_card(chosen), "seconds"), number(first_card(given), "seconds"));
+    expect_exactly("flops", number(json_object_get(chosen, "step"), "flops"),
+                   number(json_object_get(given, "step"), "flops"));
+    expect_exactly("memory", number(json_object_get(chosen, "memory_bytes"), "total"),
+                   number(json_object_get(given, "memory_bytes"), "total"));
+    assert_null(json_object_get(first_card(given), "batch_size"));
+    free(line);
+    json_decref(chosen);
+    json_decref(given);
+}
+
+/* 97 sequences do not fit, and no smaller number divides them but 1; 96 = 3 x 32. */
+static void a_poor_divisor_is_told(void **state) {
+    (void)state;
+    run(0, true, "train_gpt --estimate --amp --gpu l4 -b auto --effective-batch 97");
+    assert_contains(output, "[Batch] -b 1 -g 97 is an effective batch of 97: 35 would fit at once, ");
+    assert_contains(output, "; --effective-batch 96 would use them better (-b 32)\n");
+    run(0, true, "train_gpt --estimate --amp --gpu l4 -b auto --effective-batch 96");
+    assert_contains(output, "[Batch] -b 32 -g 3 is an effective batch of 96: 35 would fit at once, ");
+    assert_null(strstr(output, "use them better"));
+    run(0, true, "train_gpt --estimate --amp --gpu all -b auto");
+    assert_contains(output, "  -b 8 -g 4 fits\n");
+    assert_contains(output, "  -b 32 -g 1 fits\n");
+}
+
+/* A contrast is between the samples of a micro-batch, batch norms are over them: they are not divided, and the program
+ * says what a division would be. Each program's own default is what is not divided. */
+static void what_is_not_the_same_in_parts_is_not_divided(void **state) {
+    (void)state;
+    run(0, true, "train_psd pretrain --estimate --gpu l4 -b auto");
+    assert_contains(output, "[Batch] -b 512 -g 1 is an effective batch of 512: all of it fits at once, ");
+    assert_contains(output, "; it is never divided: the contrast is between the spectra of a micro-batch\n");
+    run(0, true, "train_psd pretrain --estimate --gpu t4 --size large -b auto --effective-batch 8192");
+    assert_null(strstr(output, "[Batch]"));
+    assert_contains(output, "it does not fit; -b ");
+    assert_contains(output,
+                    " makes it fit, but is not the same (the contrast is between the spectra of a micro-batch)");
+    run(0, true, "train_psd finetune --estimate --gpu t4 --size large -b auto --effective-batch 8192");
+    assert_contains(output, "[Batch] -b 512 -g 16 is an effective batch of 8192: ");
+    run(0, true, "train_psd finetune --estimate --gpu t4 --encoder cnn -b auto");
+    assert_contains(output, "; it is never divided: batch norms see each micro-batch for itself\n");
+    run(0, true, "train_cv --estimate --gpu t4 -b auto");
+    assert_contains(output, "[Batch] -b 64 -g 1 is an effective batch of 64: all of it fits at once, ");
+    assert_contains(output, "; it is never divided: batch norms see each micro-batch for itself\n");
+}
+
+/* ---- --lengths ---- */
+
+/* Half of a normal distribution is below its mean, 97.7 % below two deviations above it; what is beyond the longest, or
+ * below 1, is held there. */
+static void made_up_lengths_are_a_normal_distribution(void **state) {
+    (void)state;
+    run(0, true, "train_gpt --estimate --gpu l4 --lengths 500,100,1800");
+    assert_contains(output, "made up: 1024 samples; codes 500.0 +- 99.");
+    /* The outermost of 1024 is at a share of 1 / 2048: z = 3.297 */
+    assert_contains(output, ", 170..500..830, text tokens 200.0 +- 40.0, 68..200..332\n");
+    run(0, true, "train_gpt --estimate --gpu l4 --lengths 500,100,600");
+    assert_contains(output, ", 170..500..600, text");
+    run(0, true, "train_gpt --estimate --gpu l4 --lengths 100,100,1800 -b 100");
+    assert_contains(output, "made up: 1100 samples; codes ");
+    assert_contains(output, ", 1..100..");
+    /* Without a deviation they are the typical sequences. */
+    json_t *made = estimate("train_gpt --gpu l4 --lengths 250,0,250"), *typical = estimate("train_gpt --gpu l4");
+    expect_near("a step", number(json_object_get(made, "step"), "flops"),
+                number(json_object_get(typical, "step"), "flops"), 1e-12);
+    expect_exactly("samples", number(json_object_get(made, "epoch"), "samples"), 1024);
+    assert_true(json_is_true(json_object_get(made, "typical_data")));
+    json_decref(made);
+    json_decref(typical);
+    run(0, true, "train_gpt --dry-run --device cpu --lengths 20,0,20 --model-dim 64 --layers 2 --heads 4");
+    /* 34 conditioning rows, 8 text tokens and 2, 20 codes and 1. */
+    assert_contains(output, "4 micro-batches of 8 sequences, 520 tokens");
 }
 
 /* Of a token budget too. */
@@ -508,10 +694,9 @@ static void a_token_budget_is_lowered(void **state) {
     char *usual = xformat("train_gpt -m %s --amp --gpu t4 --grad-checkpointing", path);
     char *line = xformat("%s --token-budget 1000000 -g 2", usual);
     json_t *root = estimate(line);
-    const char *change = json_string_value(json_object_get(first_card(root), "change"));
     int budget, g;
-    assert_non_null(change);
-    assert_int_equal(sscanf(change, "--token-budget %d -g %d", &budget, &g), 2);
+    assert_non_null(change(root, 0));
+    assert_int_equal(sscanf(change(root, 0), "--token-budget %d -g %d", &budget, &g), 2);
     assert_true(budget > 10000 && budget < 1000000 && (double)budget * g >= 2e6 && (double)budget * (g - 1) < 2e6);
     char *less = xformat("%s --token-budget %d", usual, budget),
          *more = xformat("%s --token-budget %d", usual, budget + 1);
@@ -578,6 +763,27 @@ static void wrong_options_are_told(void **state) {
     assert_contains(output, "--json belongs to --estimate");
     run(2, false, "train_gpt --estimate --dry-run");
     assert_contains(output, "give one of them");
+    static const struct {
+        const char *arguments, *message;
+    } wrong[] = {
+        {"train_gpt --estimate -b auto -g 4", "instead of -g 4 give --effective-batch, the samples of a step (32"},
+        {"train_gpt --estimate -b auto --token-budget 4000", "give --effective-batch instead of the budget"},
+        {"train_gpt --estimate -b 8 --effective-batch 32", "--effective-batch belongs to -b auto"},
+        {"train_gpt --estimate -b some", "--batch-size: expected a whole number or auto, found 'some'"},
+        {"train_cv --estimate -b auto --effective-batch 1", "expected at least 2, the smallest -b"},
+        {"train_psd evaluate -m x --split y -b auto", "--batch-size: expected an integer, found 'auto'"},
+        {"train_gpt --estimate --lengths 250,120", "expected MEAN,SD,MAX, three numbers"},
+        {"train_gpt --estimate --lengths 250,120,many", "expected MEAN,SD,MAX, three numbers"},
+        {"train_gpt --estimate --lengths 250,120,800,1", "expected MEAN,SD,MAX, three numbers"},
+        {"train_gpt --estimate --lengths 250,nan,800", "expected MEAN,SD,MAX, three numbers"},
+        {"train_gpt --estimate --lengths 900,120,800", "the mean is more than the longest"},
+        {"train_gpt --estimate --lengths 250,120,1817", "the model's longest row of codes is 1816"},
+        {"train_gpt --estimate -m x --lengths 250,120,800", "the manifest has lengths of its own"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        run(2, false, wrong[i].arguments);
+        assert_contains(output, wrong[i].message);
+    }
 }
 
 int main(void) {
@@ -597,7 +803,15 @@ int main(void) {
         cmocka_unit_test(a_hundred_thousand_lines_take_less_than_five_seconds),
         cmocka_unit_test(spectra_are_counted_by_epochs),
         cmocka_unit_test(the_change_that_it_names_fits_and_one_more_does_not),
+        cmocka_unit_test(both_ways_to_make_it_fit_are_told),
+        cmocka_unit_test(both_together_are_told_where_neither_is_enough),
+        cmocka_unit_test(recomputing_is_no_advice_where_it_changes_nothing),
         cmocka_unit_test(a_token_budget_is_lowered),
+        cmocka_unit_test(auto_takes_the_largest_divisor_that_fits),
+        cmocka_unit_test(the_chosen_numbers_are_those_of_the_estimate),
+        cmocka_unit_test(a_poor_divisor_is_told),
+        cmocka_unit_test(what_is_not_the_same_in_parts_is_not_divided),
+        cmocka_unit_test(made_up_lengths_are_a_normal_distribution),
         cmocka_unit_test(all_cards_have_a_line_each),
         cmocka_unit_test(one_card_is_told_in_full),
         cmocka_unit_test(wrong_options_are_told),

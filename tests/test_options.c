@@ -5,12 +5,12 @@
 
 #include "train/options.h"
 
-enum { N = 13 };
+enum { N = 14 };
 
 typedef struct {
     Option rows[N];
     bool amp;
-    int64_t epochs, layers, frozen, seed;
+    int64_t epochs, layers, frozen, seed, batch;
     double rate, clip;
     const char *output, *norm, *config, *base;
     OptionList manifest;
@@ -34,6 +34,7 @@ static void table_rows(Table *t) {
         {"grad-clip", 0, NULL, OPTION_FLOAT, &t->clip, "1.0", -1, 1e9, "X", "largest norm", false, false},
         {"loss-norm", 0, NULL, OPTION_CHOICE, &t->norm, "micro", 0, 0, "micro|batch", "divisor", false, false},
         {"amp", 'a', NULL, OPTION_FLAG, &t->amp, "false", 0, 0, NULL, "16 bit", false, false},
+        {"batch-size", 'b', NULL, OPTION_INT, &t->batch, "8", 1, 64, "N|auto", "sequences", false, false},
         {"layers", 'L', "gpt", OPTION_INT, &t->layers, "24", 1, 1000, "N", "blocks", false, false},
     };
     memcpy(t->rows, rows, sizeof rows);
@@ -184,6 +185,28 @@ static void wrong_command_lines_are_refused(void **state) {
     refused("--config a --config b -s 1", "--config is given twice");
     refused("--config /nowhere/c.yaml -s 1", "--config /nowhere/c.yaml: cannot open: No such file or directory");
     refused("--config / -s 1", "--config /: not a regular file");
+}
+
+static void a_number_may_be_left_to_the_program(void **state) {
+    (void)state;
+    static Table t;
+    parse(&t, "-s 1 -b auto");
+    assert_int_equal(t.batch, OPTION_AUTO);
+    char *text = options_to_json(t.rows, N);
+    assert_contains(text, "\"batch-size\": \"auto\"");
+    free(text);
+    parse(&t, "-s 1 -b auto --batch-size=4");
+    assert_int_equal(t.batch, 4);
+    parse_with_yaml(&t, "batch-size: auto", "-s 1");
+    assert_int_equal(t.batch, OPTION_AUTO);
+    refused("-s 1 -b Auto", "--batch-size: expected a whole number or auto, found 'Auto'");
+    refused("-s 1 -b=-1", "--batch-size: expected a whole number or auto, found '=-1'");
+    refused("-s 1 --batch-size=-1", "--batch-size: expected 1 to 64, found -1");
+    refused("-s 1 --epochs auto", "--epochs: expected an integer, found 'auto'");
+    yaml_refused("batch-size: automatic", "line 1: batch-size: expected a whole number or auto, found 'automatic'");
+    char output[8192];
+    assert_int_equal(run_function(output, sizeof output, parse_in_child, "--help-markdown"), 0);
+    assert_contains(output, "\n| `-b`, `--batch-size N\\|auto` | 8 | sequences |\n");
 }
 
 static void a_list_is_limited(void **state) {
@@ -347,7 +370,7 @@ static void the_record_is_json(void **state) {
                               "  \"b\\\"\\\\\"\n ],\n \"config\": null,\n \"output-dir\": \"out\",\n \"base\": null,\n"
                               " \"epochs\": 5,\n \"frozen-rows\": -1,\n \"seed\": 9000000000000001,\n"
                               " \"learning-rate\": 0.10000000000000001,\n \"grad-clip\": 1.0,\n"
-                              " \"loss-norm\": \"micro\",\n \"amp\": false,\n \"layers\": 24\n}");
+                              " \"loss-norm\": \"micro\",\n \"amp\": false,\n \"batch-size\": 8,\n \"layers\": 24\n}");
     free(text);
 }
 
@@ -393,6 +416,7 @@ int main(void) {
         cmocka_unit_test(every_spelling_of_the_command_line),
         cmocka_unit_test(given_says_what_was_given),
         cmocka_unit_test(wrong_command_lines_are_refused),
+        cmocka_unit_test(a_number_may_be_left_to_the_program),
         cmocka_unit_test(a_list_is_limited),
         cmocka_unit_test(the_command_line_wins_over_the_file_over_the_default),
         cmocka_unit_test(a_list_of_the_command_line_replaces_the_files),

@@ -266,9 +266,12 @@ RunWork estimate_run_work(Training *t) {
 
 /* ---- a run on a card ---- */
 
+/* Less what CUDA itself takes. */
+static double available_on(const Card *card) { return card->memory - (card->capability ? ESTIMATE_CUDA_MEMORY : 0); }
+
 RunTime estimate_run(Training *t, const RunWork *work, const Machine *machine) {
     const Card *card = machine->card;
-    RunTime run = {.machine = *machine, .available = card->memory - (card->capability ? ESTIMATE_CUDA_MEMORY : 0)};
+    RunTime run = {.machine = *machine, .work = work, .available = available_on(card)};
     t->device->half = card_half(card);
     run.step = estimate_work(&run.machine, &work->step);
     run.validation = estimate_work(&run.machine, &work->validation);
@@ -282,28 +285,45 @@ RunTime estimate_run(Training *t, const RunWork *work, const Machine *machine) {
     run.checkpoint_seconds = saves * (copy + (write > 0 ? write : 0));
     run.seconds = run.steps_seconds + run.validation_seconds + run.checkpoint_seconds;
     run.fits = (double)memory_total(&work->memory) <= run.available;
-    if (!run.fits && !train_smallest_change(t, (size_t)run.available, run.change)) run.change[0] = 0;
+    if (!run.fits) run.changes = train_changes(t, (size_t)run.available);
     return run;
+}
+
+/* On each card with the micro-batches that fit there, if they are left open; work[n] is made but once for each size. */
+static void estimate_all(Training *t, const Machine *machines, int n, RunWork *work, RunTime *times) {
+    const TrainOptions *o = t->options;
+    for (int i = 0; i < n; i++) {
+        BatchChoice batch = {0};
+        int same = 0;
+        const Card *card = machines[i].card;
+        t->device->half = card_half(card);
+        t->device->host_memory = !card->capability;
+        if (o->auto_batch)
+            batch = train_choose_batch(t, o->amp ? t->device->half : DTYPE_F32, (size_t)available_on(card));
+        while (same < i && times[same].batch.size != batch.size) same++;
+        if (same == i) work[i] = estimate_run_work(t);
+        times[i] = estimate_run(t, &work[same], &machines[i]);
+        times[i].batch = batch;
+    }
 }
 
 void train_estimate(Training *t) {
     const TrainOptions *o = t->options;
     int n;
     Machine *machines = estimate_machines(o, &n);
-    t->device->half = card_half(machines->card); /* any: they are of one size */
-    t->device->host_memory = !machines->card->capability;
-    RunWork work = estimate_run_work(t);
+    RunWork *work = xcalloc((size_t)n, sizeof *work);
     RunTime *times = xcalloc((size_t)n, sizeof *times);
-    for (int i = 0; i < n; i++) times[i] = estimate_run(t, &work, &machines[i]);
+    estimate_all(t, machines, n, work, times);
     if (o->json) {
-        char *text = estimate_json(t, &work, times, n);
+        char *text = estimate_json(t, times, n);
         if (dprintf(o->json_file, "%s\n", text) < 0) die("--json: cannot write to stdout");
         free(text);
     } else {
-        estimate_print(t, &work, times, n);
+        estimate_print(t, times, n);
     }
     free(times);
     free(machines);
+    free(work);
 }
 
 Device *train_device_open(const TrainOptions *o, const char **why) {

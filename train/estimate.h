@@ -11,8 +11,8 @@
 #include "kernels/cards.h"
 #include "kernels/device.h"
 #include "train/memory.h"
-#include "train/prepare.h"
 #include "train/rates.h"
+#include "train/sizing.h"
 
 /* Bytes of the driver's context, the kernels' code and scratch, cuBLASLt's: assumed. */
 enum { ESTIMATE_CUDA_MEMORY = 600 << 20 };
@@ -87,14 +87,17 @@ typedef struct {
 /* And on a card. */
 typedef struct {
     Machine machine;
+    const RunWork *work;
+    BatchChoice batch; /* of -b auto; size 0: it is not asked */
     WorkTime step, validation;
     double steps_seconds, validation_seconds, checkpoint_seconds, seconds;
     double available; /* bytes of its memory, less what CUDA itself takes */
     bool fits;
-    char change[SMALLEST_CHANGE]; /* with which it would; "" if it does, or nothing helps */
+    Changes changes; /* with which it would */
 } RunTime;
 
 RunWork estimate_run_work(Training *training);
+/* *work must live as long as the result. */
 RunTime estimate_run(Training *training, const RunWork *work, const Machine *machine);
 
 /* The machines that --gpu names, with what has been measured of them; dies, naming those that are known. free(). */
@@ -113,7 +116,7 @@ void train_estimate(Training *training);
 const char *milliseconds(double seconds, char text[32]); /* "83.1 ms" */
 
 /* The two forms of it. */
-void estimate_print(const Training *training, const RunWork *work, const RunTime *times, int n);
-char *estimate_json(const Training *training, const RunWork *work, const RunTime *times, int n); /* free() */
+void estimate_print(const Training *training, const RunTime *times, int n);
+char *estimate_json(const Training *training, const RunTime *times, int n); /* free() */
 
 #endif

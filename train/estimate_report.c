@@ -34,15 +34,15 @@ static void print_data(const Training *t, const RunWork *w) {
            w->step.sequences, w->step.tokens, t->options->grad_checkpointing ? "; blocks are computed twice" : "");
 }
 
-static void print_memory(const RunWork *w, const RunTime *r) {
-    char have[32];
+static void print_memory(const Training *t, const RunWork *w, const RunTime *r) {
+    char have[32], text[CHANGES_TEXT];
+    if (r->batch.size) train_choice_print(t, &r->batch);
     memory_print(&w->memory);
     printf("[Memory] %s has %s for it: ", r->machine.card->key, format_bytes(r->available, have));
     if (r->fits)
         printf("it fits, %.0f %% is used\n", 100 * (double)memory_total(&w->memory) / r->available);
     else
-        printf("it does not fit; %s%s\n", r->change[0] ? r->change : "no batch size makes it fit",
-               r->change[0] ? " makes it fit" : "");
+        printf("it does not fit; %s\n", train_changes_text(t, &r->changes, text));
 }
 
 typedef struct {
@@ -154,13 +154,14 @@ static const char *type_note(const Training *t, const Machine *m) {
     return !amp && m->tf32 && m->card->capability && !(m->card->tf32 > 0) ? ", as it has no TF32" : "";
 }
 
-static void print_one(const Training *t, const RunWork *w, const RunTime *r) {
+static void print_one(const Training *t, const RunTime *r) {
+    const RunWork *w = r->work;
     const Card *c = r->machine.card;
     printf("[Estimate] %s", c->key);
     if (strcmp(c->key, c->name)) printf(" (%s)", c->name);
     printf(", %.4g GB: %s%s\n", c->memory / 0x1p30, type_text(&r->machine), type_note(t, &r->machine));
     print_data(t, w);
-    print_memory(w, r);
+    print_memory(t, w, r);
     print_operations(&w->step, &r->step);
     print_time(t, w, r);
     print_assumptions(t, r);
@@ -168,30 +169,48 @@ static void print_one(const Training *t, const RunWork *w, const RunTime *r) {
 
 /* ---- all cards ---- */
 
-static void print_line(const Training *t, const RunWork *w, const RunTime *r) {
-    char step[32], whole[32] = "-", cost[32] = "-";
+/* "fits", or what makes it fit; the micro-batches first, if they were chosen for the card. */
+static void memory_text(const RunTime *r, char text[CHANGES_TEXT]) {
+    const Changes *c = &r->changes;
+    size_t n = 0;
+    if (r->fits && r->batch.size)
+        n = (size_t)snprintf(text, CHANGES_TEXT, "-b %lld -g %lld ", (long long)r->batch.size,
+                             (long long)r->batch.accumulation);
+    snprintf(text + n, CHANGES_TEXT - n, "%s%s%s",
+             r->fits ? r->machine.rates ? "fits (rates measured)" : "fits"
+             : c->n  ? c->text[0]
+                     : "does not fit",
+             c->n > 1 ? ", or " : "", c->n > 1 ? c->text[1] : "");
+}
+
+static void print_line(const Training *t, const RunTime *r) {
+    const RunWork *w = r->work;
+    char step[32], whole[32] = "-", cost[32] = "-", memory[CHANGES_TEXT];
+    memory_text(r, memory);
     if (w->steps) format_duration(r->seconds, whole);
     if (w->steps && t->options->price > 0) snprintf(cost, sizeof cost, "%.2f", dollars(t, r->seconds));
     printf("%-13s %5.4g GB  %-4s %12s %6.1f  %-9s %10s %9s  %s\n", r->machine.card->key,
            r->machine.card->memory / 0x1p30, type_text(&r->machine), milliseconds(r->step.seconds, step),
-           100 * r->step.mfu, bound_names[r->step.bound], whole, cost,
-           r->fits        ? r->machine.rates ? "fits (rates measured)" : "fits"
-           : r->change[0] ? r->change
-                          : "does not fit");
+           100 * r->step.mfu, bound_names[r->step.bound], whole, cost, memory);
 }
 
-void estimate_print(const Training *t, const RunWork *w, const RunTime *times, int n) {
-    char need[32];
+void estimate_print(const Training *t, const RunTime *times, int n) {
+    const RunWork *w = times[0].work;
+    char need[64] = "-b and -g are each card's own";
     if (n == 1) {
-        print_one(t, w, times);
+        print_one(t, times);
         return;
     }
-    print_data(t, w);
-    printf("[Estimate] it needs %s; %lld steps; for the operations and what is assumed give one card with --gpu\n",
-           format_bytes((double)memory_total(&w->memory), need), (long long)w->steps);
+    if (!t->options->auto_batch) {
+        char bytes[32];
+        print_data(t, w);
+        snprintf(need, sizeof need, "it needs %s", format_bytes((double)memory_total(&w->memory), bytes));
+    }
+    printf("[Estimate] %s; %lld steps; for the operations and what is assumed give one card with --gpu\n", need,
+           (long long)w->steps);
     printf("%-13s %8s  %-4s %12s %6s  %-9s %10s %9s  %s\n", "card", "memory", "type", "a step", utilisation(t),
            "bound by", "whole run", "dollars", "memory: fits, or with");
-    for (int i = 0; i < n; i++) print_line(t, w, &times[i]);
+    for (int i = 0; i < n; i++) print_line(t, &times[i]);
 }
 
 /* ---- JSON ---- */
@@ -223,7 +242,23 @@ static json_t *measured_json(const Training *t, const Machine *m) {
     return measured;
 }
 
-static json_t *card_json(const Training *t, const RunWork *w, const RunTime *r) {
+static json_t *memory_json(const MemoryPlan *m) {
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)m->weights, "gradients",
+                     (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "activations",
+                     (json_int_t)m->activations, "batches", (json_int_t)m->batches, "data", (json_int_t)m->data,
+                     "results", (json_int_t)m->results, "total", (json_int_t)memory_total(m));
+}
+
+/* What -b auto decides for each card. */
+static void add_batch(json_t *card, const RunTime *r) {
+    if (!r->batch.size) return;
+    json_object_update_new(card, json_pack("{s:I, s:I, s:I, s:o}", "batch_size", (json_int_t)r->batch.size,
+                                           "grad_accumulation", (json_int_t)r->batch.accumulation, "most_at_once",
+                                           (json_int_t)r->batch.most, "memory_bytes", memory_json(&r->work->memory)));
+}
+
+static json_t *card_json(const Training *t, const RunTime *r) {
+    const RunWork *w = r->work;
     const WorkTime *s = &r->step;
     const Card *c = r->machine.card;
     json_t *card =
@@ -232,7 +267,10 @@ static json_t *card_json(const Training *t, const RunWork *w, const RunTime *r) 
                   "step_seconds", s->seconds, "bound", bound_names[s->bound], "compute_seconds", s->parts[BY_COMPUTE],
                   "memory_seconds", s->parts[BY_MEMORY], "launch_seconds", s->parts[BY_LAUNCHES], "copy_seconds",
                   s->copy, "loader_seconds", s->loader, "mfu", s->mfu, "operations", operations_json(&w->step, s));
-    if (r->change[0]) json_object_set_new(card, "change", json_string(r->change));
+    json_t *changes = json_array();
+    for (int i = 0; i < r->changes.n; i++) json_array_append_new(changes, json_string(r->changes.text[i]));
+    json_object_set_new(card, "changes", changes);
+    add_batch(card, r);
     if (w->steps)
         json_object_update_new(card, json_pack("{s:f, s:f, s:f, s:f}", "seconds", r->seconds, "steps_seconds",
                                                r->steps_seconds, "validation_seconds", r->validation_seconds,
@@ -243,22 +281,17 @@ static json_t *card_json(const Training *t, const RunWork *w, const RunTime *r) 
     return card;
 }
 
-char *estimate_json(const Training *t, const RunWork *w, const RunTime *times, int n) {
-    const MemoryPlan *m = &w->memory;
+char *estimate_json(const Training *t, const RunTime *times, int n) {
+    const RunWork *w = times[0].work;
     json_t *cards = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(cards, card_json(t, w, &times[i]));
-    json_t *memory =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)m->weights, "gradients",
-                  (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "activations",
-                  (json_int_t)m->activations, "batches", (json_int_t)m->batches, "data", (json_int_t)m->data, "results",
-                  (json_int_t)m->results, "total", (json_int_t)memory_total(m));
-    json_t *root =
-        json_pack("{s:s, s:I, s:b, s:o, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f}, s:I, s:I, s:I, s:f, s:o}", "model",
-                  t->model->name, "parameters", (json_int_t)params_count(&t->model->params), "typical_data", t->typical,
-                  "memory_bytes", memory, "epoch", "samples", w->epoch_samples, "micro_batches", w->epoch_batches,
-                  "tokens", w->epoch_tokens, "step", "sequences", w->step.sequences, "tokens", w->step.tokens, "flops",
-                  times[0].step.flops, "steps", (json_int_t)w->steps, "validations", (json_int_t)w->validations,
-                  "checkpoints", (json_int_t)w->checkpoints, "checkpoint_bytes", w->checkpoint_bytes, "gpus", cards);
+    for (int i = 0; i < n; i++) json_array_append_new(cards, card_json(t, &times[i]));
+    json_t *root = json_pack("{s:s, s:I, s:b, s:o, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f}, s:I, s:I, s:I, s:f, s:o}",
+                             "model", t->model->name, "parameters", (json_int_t)params_count(&t->model->params),
+                             "typical_data", t->typical, "memory_bytes", memory_json(&w->memory), "epoch", "samples",
+                             w->epoch_samples, "micro_batches", w->epoch_batches, "tokens", w->epoch_tokens, "step",
+                             "sequences", w->step.sequences, "tokens", w->step.tokens, "flops", times[0].step.flops,
+                             "steps", (json_int_t)w->steps, "validations", (json_int_t)w->validations, "checkpoints",
+                             (json_int_t)w->checkpoints, "checkpoint_bytes", w->checkpoint_bytes, "gpus", cards);
     char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     json_decref(root);
     if (!text) die("--json: the estimate has no text");

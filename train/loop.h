@@ -13,10 +13,14 @@ typedef struct {
     OptionList manifest, val_manifest;
     const char *config, *output_dir, *base_checkpoint, *resume, *device, *debug_dump, *loss_norm, *bucketing;
     int64_t batch_size, grad_accumulation, epochs, warmup_steps, max_steps, log_interval, val_interval, val_batch_size;
+    int64_t effective_batch; /* samples an optimizer step, for -b auto */
     int64_t max_val_batches, num_workers, threads, save_interval, keep_checkpoints, seed, token_budget;
     double learning_rate, weight_decay, grad_clip, val_ratio;
     bool amp, no_tf32, grad_checkpointing, skip_nonfinite, profile, dry_run;
     bool estimate, json, calibrate;
+    /* -b auto: until train_choose_batch, -b is all of the effective batch and -g 1. */
+    bool auto_batch;
+    int val_times; /* --val-batch-size is not given: so many times -b; 0: it is */
     const char *gpu, *calibration;
     double price;  /* dollars an hour; 0: not asked */
     int json_file; /* --json: where it goes; the text that would be on stdout goes to stderr */
@@ -66,6 +70,9 @@ struct Training {
     bool coupled_decay;  /* weight decay is part of the gradients: Adam with an L2 term, not AdamW */
     bool drop_last;      /* only micro-batches of --batch-size samples are trained on */
     int64_t least_batch; /* samples of the smallest micro-batch that is ever trained on; 0: 1 */
+    /* Why parts of a micro-batch are not the same as the whole, so that -b auto may not divide the effective batch:
+     * "batch norms see each micro-batch for itself". NULL: they are. */
+    const char *whole_batches;
     /* The rate of a group of parameters in a step; epoch: of the step's first micro-batch. NULL: --learning-rate by
      * schedule_cosine for all. */
     double (*learning_rate)(const Training *training, int group, int64_t step, int64_t epoch);

@@ -126,5 +126,5 @@ static size_t host_memory_available(void) {
 }
 
 size_t memory_available(const Device *device) {
-    return device->host_memory ? host_memory_available() : device->available(device);
+    return device->available ? device->available(device) : host_memory_available();
 }

@@ -59,6 +59,11 @@ static bool parse_float(const char *text, double *value) {
     return end != text && !*end && isfinite(*value) && !text[strspn(text, "+-.0123456789eE")];
 }
 
+/* Whether an INT may be left to the program. */
+static bool takes_auto(const Option *option) {
+    return option->type == OPTION_INT && option->argument && !strcmp(option->argument, "N|auto");
+}
+
 /* Sets the value, or adds to a list. `text` must live as long as the options if the option holds text. */
 static bool option_set(const Option *option, const char *text, Error *error) {
     switch (option->type) {
@@ -68,10 +73,12 @@ static bool option_set(const Option *option, const char *text, Error *error) {
         *(bool *)option->value = !strcmp(text, "true");
         break;
     case OPTION_INT: {
-        int64_t value;
-        if (!parse_int(text, &value))
-            return error_set(error, "%s: expected an integer, found '%.64s'", option->name, text);
-        if (!in_range(option, (double)value, text, error)) return false;
+        int64_t value = OPTION_AUTO;
+        bool chosen = takes_auto(option) && !strcmp(text, "auto");
+        if (!chosen && !parse_int(text, &value))
+            return error_set(error, "%s: expected %s, found '%.64s'", option->name,
+                             takes_auto(option) ? "a whole number or auto" : "an integer", text);
+        if (!chosen && !in_range(option, (double)value, text, error)) return false;
         *(int64_t *)option->value = value;
         break;
     }
@@ -498,6 +505,7 @@ static json_t *option_json(const Option *option) {
     case OPTION_FLAG:
         return json_boolean(*(bool *)option->value);
     case OPTION_INT:
+        if (takes_auto(option) && *(int64_t *)option->value == OPTION_AUTO) return json_string("auto");
         return json_integer(*(int64_t *)option->value);
     case OPTION_FLOAT:
         return json_real(*(double *)option->value);

@@ -25,13 +25,15 @@ typedef struct {
     void *value;          /* bool*, int64_t*, double*, const char**, OptionList*, const char** (choice) */
     const char *preset;   /* default, as it would be typed; NULL: false, 0, NULL, no entry */
     double least, most;   /* range of INT and FLOAT; both 0: any */
-    const char *argument; /* how --help calls the value: "N", "PATH"; for a choice "micro|batch" */
+    const char *argument; /* how --help calls the value: "N", "N|auto", "PATH"; for a choice "micro|batch" */
     const char *help;     /* one sentence */
     bool required;
     bool given; /* set by options_parse: came from YAML or the command line */
 } Option;
 
 enum { OPTIONS_MOST = 128 }; /* rows of a table */
+/* The value of an INT that was given as "auto", which a row allows by the argument "N|auto". */
+enum { OPTION_AUTO = -1 };
 
 /* What --help says before the table. */
 typedef struct {

@@ -13,6 +13,7 @@
 #include "train/memory.h"
 #include "train/pass.h"
 #include "train/prepare.h"
+#include "train/sizing.h"
 
 /* Options that all programs share and that decide which samples a micro-batch holds. */
 static const char *const stream_options[] = {
@@ -53,6 +54,10 @@ static Batch largest_batch(const Training *t, const Dataset *dataset, int64_t ba
 
 static int64_t least_batch(const Training *t) { return t->least_batch ? t->least_batch : 1; }
 
+Batch train_largest_batch(const Training *t, const TrainOptions *o) {
+    return largest_batch(t, t->train, o->batch_size, o->token_budget);
+}
+
 /* Scratch memory is not largest where the batch is: fewer sequences, as at the end of an epoch, are divided into more
  * parts that work at the same time. So smaller batches are asked too, down from where the parts are few. */
 static size_t most_scratch(Training *t, const TrainOptions *o, DType half, size_t most) {
@@ -66,11 +71,11 @@ static size_t most_scratch(Training *t, const TrainOptions *o, DType half, size_
     return most;
 }
 
-static MemoryPlan plan_for(Training *t, const TrainOptions *o, DType half) {
+MemoryPlan train_plan_of(Training *t, const TrainOptions *o, DType half) {
     Device *device = t->device;
     const Dataset *measured = t->inference && !t->validation ? t->train : t->validation;
     Batch train, validation;
-    if (!t->inference) train = largest_batch(t, t->train, o->batch_size, o->token_budget);
+    if (!t->inference) train = train_largest_batch(t, o);
     if (measured) validation = largest_batch(t, measured, o->val_batch_size, 0);
     MemoryPlan plan = memory_plan(t->model, device, half, t->inference ? NULL : &train, measured ? &validation : NULL,
                                   o->grad_checkpointing);
@@ -84,57 +89,22 @@ static MemoryPlan plan_for(Training *t, const TrainOptions *o, DType half) {
 
 /* What the device has taken for itself is not available any more, but part of what the run needs; so is the data, where
  * the device reads it in place. */
-static bool fits(const Training *t, const MemoryPlan *plan, size_t available) {
-    return memory_total(plan) <= available + t->device->allocated + (t->device->host_memory ? plan->data : 0);
+size_t train_to_allocate(const Training *t, const MemoryPlan *plan) {
+    size_t total = memory_total(plan), there = t->device->allocated + (t->device->host_memory ? plan->data : 0);
+    return total > there ? total - there : 0;
 }
 
-/* The plan with another --token-budget, or without one with another batch, and no more than twice that for the
- * validation. */
-static MemoryPlan plan_with(Training *t, int64_t size, bool recompute) {
-    TrainOptions o = *t->options;
-    *(o.token_budget ? &o.token_budget : &o.batch_size) = size;
-    if (!o.token_budget && o.val_batch_size > 2 * size) o.val_batch_size = 2 * size;
-    o.grad_checkpointing |= recompute;
-    return plan_for(t, &o, half_type(t));
-}
+MemoryPlan train_plan(Training *t) { return train_plan_of(t, t->options, half_type(t)); }
 
-MemoryPlan train_plan(Training *t) { return plan_for(t, t->options, half_type(t)); }
-
-bool train_smallest_change(Training *t, size_t available, char text[SMALLEST_CHANGE]) {
-    const TrainOptions *o = t->options;
-    int64_t whole = o->token_budget ? o->token_budget : o->batch_size, least = o->token_budget ? 1 : least_batch(t);
-    int64_t size = least - 1, too_many = whole; /* less than the least: nothing fits */
-    if (!o->grad_checkpointing) {
-        MemoryPlan less = plan_with(t, whole, true);
-        snprintf(text, SMALLEST_CHANGE, "--grad-checkpointing");
-        if (fits(t, &less, available)) return true;
-    }
-    while (too_many - size > 1) {
-        int64_t middle = (size + too_many) / 2;
-        MemoryPlan less = plan_with(t, middle, false);
-        if (fits(t, &less, available))
-            size = middle;
-        else
-            too_many = middle;
-    }
-    if (size < least) return false;
-    int n = snprintf(text, SMALLEST_CHANGE, "%s %lld -g %lld", o->token_budget ? "--token-budget" : "-b",
-                     (long long)size, (long long)((whole * o->grad_accumulation + size - 1) / size));
-    if (!o->token_budget && o->val_batch_size != 2 * o->batch_size && o->val_batch_size > 2 * size)
-        snprintf(text + n, SMALLEST_CHANGE - (size_t)n, " --val-batch-size %lld", (long long)(2 * size));
-    return true;
-}
-
-/* It does not fit: says by how much, and the smallest change that would. */
+/* It does not fit: says by how much, and what would. */
 static _Noreturn void die_too_large(Training *t, const MemoryPlan *plan, size_t available) {
-    char need[32], have[32], change[SMALLEST_CHANGE];
+    char need[32], have[32], text[CHANGES_TEXT];
     format_bytes((double)memory_total(plan), need);
     format_bytes((double)available, have);
     if (t->inference)
         die("the weights and a batch need %s and %s are available; give a smaller --val-batch-size", need, have);
-    if (train_smallest_change(t, available, change))
-        die("the run needs %s and %s are available; %s makes it fit", need, have, change);
-    die("the run needs %s and %s are available; no batch size makes it fit", need, have);
+    Changes changes = train_changes(t, available);
+    die("the run needs %s and %s are available; %s", need, have, train_changes_text(t, &changes, text));
 }
 
 static Tensor flat_tensor(Training *t, DType type, int64_t n) {
@@ -155,12 +125,12 @@ static void allocate_staging(Training *t) {
 }
 
 static void allocate(Training *t) {
-    MemoryPlan plan = plan_for(t, t->options, half_type(t));
+    MemoryPlan plan = train_plan_of(t, t->options, half_type(t));
     size_t available = memory_available(t->device), own = t->device->allocated;
     t->device->peak_allocated = own; /* of this training */
     memory_print(&plan);
     t->planned_bytes = memory_total(&plan);
-    if (!fits(t, &plan, available)) die_too_large(t, &plan, available);
+    if (train_to_allocate(t, &plan) > available) die_too_large(t, &plan, available);
     Model *model = t->model;
     int64_t n = model->params.flat_count;
     model->weights = flat_tensor(t, DTYPE_F32, n);
@@ -344,10 +314,38 @@ static void take_choices(Training *t) {
     free(path);
 }
 
+/* A run that goes on keeps its own numbers, so that it does so bit by bit; false: it has none. */
+static bool take_batch(Training *t) {
+    const TrainOptions *o = t->options;
+    TrainState state = {0};
+    Error error;
+    json_int_t size = 0, accumulation = 0;
+    if (!state_read(t->resumed_from, &state, &error)) die("--resume %s: %s", t->resumed_from, error.text);
+    json_t *before = json_loads(state.options_json ? state.options_json : "{}", 0, NULL);
+    json_unpack(before, "{s:I, s:I}", "batch-size", &size, "grad-accumulation", &accumulation);
+    json_decref(before);
+    free(state.options_json);
+    if (size < 1 || accumulation < 1) return false;
+    if (o->effective_batch && o->effective_batch != size * accumulation)
+        die("--resume: a step of %s has %lld x %lld samples and --effective-batch is %lld, so it would be another run; "
+            "leave it out, or start a new run from the weights with --base-checkpoint %s/model.safetensors",
+            t->resumed_from, (long long)size, (long long)accumulation, (long long)o->effective_batch, t->resumed_from);
+    train_set_batch(t, size, accumulation);
+    printf("[Batch] -b %lld -g %lld, as the run that goes on has it\n", (long long)size, (long long)accumulation);
+    return true;
+}
+
+static void choose_batch(Training *t) {
+    if (!t->options->auto_batch || (t->resumed_from && !t->whole_batches && take_batch(t))) return;
+    BatchChoice choice = train_choose_batch(t, half_type(t), memory_available(t->device));
+    train_choice_print(t, &choice);
+}
+
 void train_prepare(Training *t) {
     take_choices(t);
-    allocate(t);
     t->resumed_from = t->options->resume ? checkpoint_resolve(t->options->output_dir, t->options->resume) : NULL;
+    choose_batch(t);
+    allocate(t);
     if (t->resumed_from) {
         resume(t);
         derive(t);
@@ -397,12 +395,16 @@ void train_dry_run(Training *t) {
     const TrainOptions *o = t->options;
     bool gpu = !t->device->host_memory, for_a_gpu = gpu || strcmp(o->device, "cpu") != 0;
     DType half = !o->amp ? DTYPE_F32 : gpu ? t->device->half : for_a_gpu ? DTYPE_BF16 : DTYPE_F32;
+    if (o->auto_batch) {
+        BatchChoice choice = train_choose_batch(t, half, memory_available(t->device));
+        train_choice_print(t, &choice);
+    }
     Device *dry = dry_device_open(), *real = t->device;
     dry->half = half;
     if (half != DTYPE_F32 && !gpu) t->device = dry; /* the nearest to a GPU that is here */
-    MemoryPlan plan = plan_for(t, o, half);
+    MemoryPlan plan = train_plan_of(t, o, half);
     t->device = real;
-    Batch batch = largest_batch(t, t->train, o->batch_size, o->token_budget);
+    Batch batch = train_largest_batch(t, o);
     rehearse_step(t->model, dry, &batch, o->grad_accumulation, o->grad_checkpointing);
     printf("%lld parameters in %d tensors; one step = %lld micro-batches of %d sequences, %lld tokens\n",
            (long long)params_count(&t->model->params), params_trained(&t->model->params),

@@ -1,15 +1,17 @@
-/* The memory of a run before there is one: what --estimate asks of train_prepare. */
+/* The memory of a run before there is one. */
 #ifndef TRAIN_PREPARE_H
 #define TRAIN_PREPARE_H
 
 #include "train/loop.h"
 #include "train/memory.h"
 
-enum { SMALLEST_CHANGE = 128 };
-
 /* As train_prepare would allocate it on the training's device. */
 MemoryPlan train_plan(Training *training);
-/* With which options it fits into so many bytes, "-b 4 -g 8" or "--grad-checkpointing"; false: with none. */
-bool train_smallest_change(Training *training, size_t available, char text[SMALLEST_CHANGE]);
+/* The same with other options, and another 16-bit type (f32: none). */
+MemoryPlan train_plan_of(Training *training, const TrainOptions *options, DType half);
+/* The bytes of it that are still to be allocated, of those that are available. */
+size_t train_to_allocate(const Training *training, const MemoryPlan *plan);
+/* A micro-batch that dominates all of the training data. batch_close() */
+Batch train_largest_batch(const Training *training, const TrainOptions *options);
 
 #endif

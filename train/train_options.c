@@ -38,10 +38,13 @@ int train_option_rows(TrainOptions *o, Option *rows) {
         ROW("base-checkpoint", 0, OPTION_TEXT, &o->base_checkpoint, NULL, 0, 0, "PATH",
             "weights to start from (.safetensors, .pth, .ckpt or a checkpoint directory); none: random initialisation"),
         ROW("output-dir", 'o', OPTION_TEXT, &o->output_dir, "trained_ckpts", 0, 0, "DIR", "checkpoints and logs"),
-        ROW("batch-size", 'b', OPTION_INT, &o->batch_size, DEFAULT(GPU_BATCH), 0, 65536, "N",
-            "sequences a micro-batch; where only --token-budget is given, as many as it allows"),
+        ROW("batch-size", 'b', OPTION_INT, &o->batch_size, DEFAULT(GPU_BATCH), 0, 65536, "N|auto",
+            "sequences a micro-batch; where only --token-budget is given, as many as it allows; auto: as the memory "
+            "allows, and -g with it"),
         ROW("grad-accumulation", 'g', OPTION_INT, &o->grad_accumulation, DEFAULT(GPU_ACCUMULATION), 0, 65536, "N",
             "micro-batches an optimizer step"),
+        ROW("effective-batch", 0, OPTION_INT, &o->effective_batch, "0", 0, 65536, "N",
+            "for -b auto: samples an optimizer step, which -b times -g will be; 0: the product of their defaults"),
         ROW("token-budget", 0, OPTION_INT, &o->token_budget, "0", 0, 1e9, "N",
             "tokens a micro-batch at most, instead of a fixed number of sequences; 0: off"),
         ROW("bucketing", 0, OPTION_CHOICE, &o->bucketing, "on", 0, 0, "on|off",
@@ -124,12 +127,40 @@ static void resolve_estimate(TrainOptions *o, const Option *rows, int n_rows) {
     if (o->json_file < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) die("--json: %s", strerror(errno));
 }
 
+static const Option *row_of(const Option *rows, int n_rows, const void *value) {
+    for (int i = 0; i < n_rows; i++)
+        if (rows[i].value == value) return &rows[i];
+    return NULL;
+}
+
+/* Until it is known what fits, all of a step is one micro-batch. */
+static void resolve_auto(TrainOptions *o, const Option *batch, const Option *accumulation) {
+    int64_t usual = 0;
+    if (accumulation) usual = atoll(batch->preset) * atoll(accumulation->preset);
+    o->auto_batch = o->batch_size == OPTION_AUTO;
+    if (!o->auto_batch && o->effective_batch)
+        die_usage("--effective-batch belongs to -b auto; without it a step has -b times -g samples");
+    if (!o->auto_batch) return;
+    if (o->token_budget)
+        die_usage("-b auto with --token-budget: both say how large a micro-batch is; give --effective-batch instead of "
+                  "the budget, or the budget without -b");
+    if (accumulation->given && o->grad_accumulation)
+        die_usage("-b auto chooses -g too: instead of -g %lld give --effective-batch, the samples of a step (%lld by "
+                  "default)",
+                  (long long)o->grad_accumulation, (long long)usual);
+    o->batch_size = o->effective_batch ? o->effective_batch : usual;
+    o->grad_accumulation = 1;
+    if ((double)o->batch_size < batch->least)
+        die_usage("--effective-batch: expected at least %.0f, the smallest -b", batch->least);
+}
+
 void train_options_resolve(TrainOptions *o, const Option *rows, int n_rows) {
-    bool sized = false;
-    for (int i = 0; i < n_rows; i++) sized |= rows[i].value == &o->batch_size && rows[i].given;
-    if (o->token_budget && !sized) o->batch_size = 0;
+    const Option *batch = row_of(rows, n_rows, &o->batch_size);
+    if (batch) resolve_auto(o, batch, row_of(rows, n_rows, &o->grad_accumulation));
+    if (o->token_budget && !(batch && batch->given)) o->batch_size = 0;
     if (!o->batch_size && !o->token_budget) o->batch_size = GPU_BATCH;
     if (!o->grad_accumulation) o->grad_accumulation = GPU_ACCUMULATION;
+    o->val_times = o->val_batch_size ? 0 : 2;
     if (!o->val_batch_size) o->val_batch_size = o->batch_size ? 2 * o->batch_size : 16;
     if (!o->num_workers) {
         long cores = sysconf(_SC_NPROCESSORS_ONLN) / 2;
