@@ -23,7 +23,8 @@ static const struct {
     const char *help;
 } presets[] = {
     {"epochs", "75", 0, "passes: as many drawn cells as there are to train on"},
-    {"batch-size", "64", 2, "cells a micro-batch; at least 2, for the batch norms"},
+    {"batch-size", "64", 2, "cells a micro-batch; at least 2, for the batch norms; auto: all of --effective-batch"},
+    {"effective-batch", NULL, 0, "for -b auto: cells an optimizer step, in one micro-batch; 0: the default of -b"},
     {"grad-accumulation", "1", 1, "micro-batches an optimizer step; batch norms see each for itself"},
     {"learning-rate", "1e-4", 0, "where the cosine over the epochs begins"},
     {"weight-decay", "1e-3", 0, "L2: added to the gradients, of every parameter"},

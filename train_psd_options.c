@@ -57,6 +57,11 @@ static const struct {
     {"manifest", 0, {NULL}, "the manifest (CSV) that prepare_psd has written, or a store of spectra (.safetensors)"},
     {"epochs", 0, {"80", "50"}, NULL},
     {"batch-size", 1, {"512", "512", "512", "512"}, "spectra a micro-batch"},
+    {"effective-batch",
+     0,
+     {NULL},
+     "for -b auto: spectra an optimizer step; finetune divides them as the memory allows, pretrain and the CNN never; "
+     "0: the default of -b"},
     {"grad-accumulation",
      1,
      {"1", "1"},

@@ -113,7 +113,7 @@ struct Training {
     ImportReport import; /* of the base checkpoint */
 };
 
-/* Plans the memory on the dry device, prints it by group, dies with the smallest change that fits if it does not, then
+/* Plans the memory on the dry device, prints it by group, dies with what would make it fit if it does not, then
  * allocates; initialises the weights, or imports the base checkpoint, or resumes. */
 void train_prepare(Training *training);
 /* The same for train_outputs alone: no gradients, no optimizer, no run in --output-dir. All weights come from
