@@ -22,20 +22,17 @@ static char *buffer(void) {
     return buffers[turn++ % TURNS];
 }
 
-/* Three digits, of which zeros behind the point are left out; no exponent. */
+/* Whole numbers as they are, else three digits, of which zeros behind the point are left out. No exponent. */
 const char *number(double x) {
     char *text = buffer();
-    double scale = x ? pow(10, floor(log10(fabs(x))) - 2) : 1;
-    double rounded = round(x / scale) * scale;
+    double scale = x ? pow(10, floor(log10(fabs(x))) - 2) : 1, rounded = x == floor(x) ? x : round(x / scale) * scale;
     if (fabs(rounded) >= 1e6)
         snprintf(text, 48, "%.0f,%03d,%03d", floor(rounded / 1e6), (int)fmod(rounded / 1e3, 1e3),
                  (int)fmod(rounded, 1e3));
     else if (fabs(rounded) >= 1e3)
         snprintf(text, 48, "%.0f,%03d", floor(rounded / 1e3), (int)fmod(rounded, 1e3));
-    else if (fabs(rounded) >= 1e-3 || x == 0)
-        snprintf(text, 48, "%.3g", rounded);
     else
-        snprintf(text, 48, "%.1g", rounded);
+        snprintf(text, 48, fabs(rounded) >= 1e-3 || x == 0 ? "%.3g" : "%.1g", rounded);
     return text;
 }
 
@@ -113,33 +110,54 @@ static FILE *body;
 static char *body_text;
 static size_t body_size;
 static int counts[VERDICTS], claims, section_runs;
-static enum { PROSE, RUNS, CLAIMS } table;
+typedef enum { PROSE, RUNS, CLAIMS } Table;
+static Table table; /* that is being written */
 
-static void add(const char *format, va_list arguments) {
-    char *text;
+/* In lines of at most 120 columns. */
+static void paragraph(FILE *to, const char *format, ...) PRINTF_LIKE(2, 3);
+static void paragraph_of(FILE *to, const char *format, va_list arguments) {
+    enum { COLUMNS = 120 };
+    char *text, *line;
     if (vasprintf(&text, format, arguments) < 0) die("no memory");
-    for (const char *c = text; *c; c++) fputs(*c == '|' ? "\\|" : (char[]){*c, 0}, body);
+    for (line = text; strlen(line) > COLUMNS;) {
+        char *end = line + COLUMNS;
+        while (end > line && *end != ' ') end--;
+        fprintf(to, "%.*s\n", (int)(end - line), line);
+        line = end + 1;
+    }
+    fprintf(to, "%s\n\n", line);
     free(text);
+}
+
+static void paragraph(FILE *to, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    paragraph_of(to, format, arguments);
+    va_end(arguments);
 }
 
 void section(const char *title, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     fprintf(body, "\n## %s\n\n", title);
-    add(format, arguments);
-    fputc('\n', body);
+    paragraph_of(body, format, arguments);
     table = PROSE;
     section_runs = 0;
     va_end(arguments);
 }
 
+/* The head of a table; between two tables of a section an empty line. */
+static void begin_table(Table kind, const char *head) {
+    if (table == kind) return;
+    fprintf(body, "%s%s", table == PROSE ? "" : "\n", head);
+    table = kind;
+}
+
 static void claim(const char *says, Verdict verdict, const char *by, const char *gives, const char *why, va_list more) {
-    if (table != CLAIMS)
-        fprintf(body, "\n| # | the guide says | arithmetic gives | verdict | why |\n|---|---|---|---|---|\n");
-    table = CLAIMS;
+    begin_table(CLAIMS, "| # | the guide says | arithmetic gives | verdict | why |\n|---|---|---|---|---|\n");
     counts[verdict]++;
     fprintf(body, "| %d | %s | %s | **%s**%s | ", ++claims, says, gives, verdict_names[verdict], by);
-    add(why, more);
+    vfprintf(body, why, more);
     fputs(" |\n", body);
 }
 
@@ -150,8 +168,8 @@ void claim_time(const char *says, double least, double most, double estimate, do
                       : nearest > 2 * estimate ? TOO_SLOW
                                                : PLAUSIBLE;
     char by[64] = "", gives[96];
-    if (verdict == OPTIMISTIC) snprintf(by, sizeof by, ": needs %s of the stated rates", percent(floor / nearest));
-    if (verdict == IMPOSSIBLE) snprintf(by, sizeof by, ": needs %s of the stated rates", percent(floor / nearest));
+    if (verdict == OPTIMISTIC || verdict == IMPOSSIBLE)
+        snprintf(by, sizeof by, ": needs %s of the stated rates", percent(floor / nearest));
     if (verdict == TOO_SLOW) snprintf(by, sizeof by, " by %s", times(least / estimate));
     snprintf(gives, sizeof gives, "%s (floor %s)", seconds(estimate), seconds(floor));
     va_list more;
@@ -214,10 +232,8 @@ void claim_unknown(const char *says, const char *why, ...) {
 /* ---- runs ---- */
 
 static Run add_run(Run run, const char *what) {
-    if (table != RUNS)
-        fprintf(body, "\n| run | configuration | a step | floor | memory | of it activations |\n"
-                      "|---|---|---|---|---|---|\n");
-    table = RUNS;
+    begin_table(RUNS,
+                "| run | configuration | a step | floor | memory | of it activations |\n|---|---|---|---|---|---|\n");
     run.name = (char)('a' + section_runs++);
     if (run.name > 'z') die("%s: more runs than letters", what);
     fprintf(body, "| %c | %s | %s | %s | %s | %s |\n", run.name, what, seconds(run.step), seconds(run.floor),
@@ -359,7 +375,7 @@ Run run_text(const TextModel *model, const char *key, TextBatch b, Precision pre
 static void print_cards(void) {
     static const char *const used[] = {"t4",      "v100",    "a30",     "a40", "a100-40", "a100-80",
                                        "rtx3090", "rtx4080", "rtx4090", "l4",  "l40s"};
-    printf("\n| card | f32 | TF32 | 16 bits | sustained: tensor cores | f32 | GB/s | sustained | memory "
+    printf("| card | f32 | TF32 | 16 bits | sustained: tensor cores | f32 | GB/s | sustained | memory "
            "|\n|---|---|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < sizeof used / sizeof *used; i++) {
         const Card *c = card_of_key(used[i]);
@@ -370,26 +386,41 @@ static void print_cards(void) {
 }
 
 static void print_head(void) {
-    printf("# The guides' claims, computed\n\n"
-           "Written by `make estimates` (`tools/estimates*.c`); `make test` fails if it is not what that writes. No "
-           "verdict is typed:\neach is computed from the numbers beside it.\n\n"
-           "Five guides promise times, speed-ups, gigabytes, utilisation and dollars. Here is each of these %d claims "
-           "beside what\narithmetic gives for the guide's own configuration on the guide's own card. Nothing was "
-           "measured on a GPU for this page.\nWhat a guide says of accuracy is left out.\n\n## How to read it\n\n",
-           claims);
-    printf(
-        "A **step** is one of the optimizer, with all its micro-batches. Its time is the sum over its operations "
-        "of the larger of FLOPs\nover the sustained rate and bytes over the sustained bandwidth, plus 2.5 us a "
-        "kernel ([Before renting a card](../README.md)). The\n**floor** is the same at the rates that the data "
-        "sheet states, launches for nothing. Both are of our programs' operations: one\nthat recomputes, pads or "
-        "moves more bytes is slower for that, and the reason says by how much where the reference's code tells.\n"
-        "Every byte counts as going to memory: a model of which much stays in a large L2 can be faster than both.\n\n"
-        "A claim that is a range is judged by the end that is nearest to what is computed. Where a guide says "
-        "faster, or less, and no\nnumber, 10 %% are taken as meant. Letters are runs of the table above.\n\n"
-        "| verdict | claims | means |\n|---|---|---|\n");
+    printf("# The guides' claims, computed\n\n");
+    paragraph(stdout,
+              "Written by `make estimates` (`tools/estimates*.c`); `make test` fails if it is not what that writes. No "
+              "verdict is typed: each is computed from the numbers beside it.");
+    paragraph(
+        stdout,
+        "Five guides to the reference trainers promise times, speed-ups, gigabytes, utilisation and dollars. Here is "
+        "each "
+        "of these %d claims beside what arithmetic gives for the guide's own configuration on the guide's own card. "
+        "Nothing was measured on a GPU for this page. What a guide says of accuracy is left out.",
+        claims);
+    printf("## How to read it\n\n");
+    paragraph(
+        stdout,
+        "A **step** is one of the optimizer, with all its micro-batches. Its time is the sum over its operations of "
+        "the "
+        "larger of FLOPs over the sustained rate and bytes over the sustained bandwidth, plus 2.5 us a kernel ([Before "
+        "renting a card](../README.md#before-renting-a-card)). The **floor** is the same at the rates that the data "
+        "sheet "
+        "states, launches for nothing. Both are of our programs' operations: one that recomputes, pads or moves more "
+        "bytes "
+        "is slower for that, and the reason says by how much where the reference's code tells. Every byte counts as "
+        "going "
+        "to memory: a model of which much stays in a large L2 can be faster than both.");
+    paragraph(stdout, "A claim that is a range is judged by the end that is nearest to what is computed. Where a guide "
+                      "says faster, or "
+                      "less, and no number, 10 %% are taken as meant. Letters are runs of the section's tables; their "
+                      "commands print all "
+                      "that was used, operation by operation.");
+    printf("| verdict | claims | means |\n|---|---|---|\n");
     for (int i = 0; i < VERDICTS; i++) printf("| %s | %d | %s |\n", verdict_names[i], counts[i], verdict_means[i]);
-    printf("\nThe cards (TFLOP/s of dense products with f32 sums; the sources of the sustained shares are in "
-           "`kernels/cards.c`):\n");
+    paragraph(
+        stdout,
+        "\nThe cards: TFLOP/s of dense products with f32 sums, and what is taken as sustained; the sources are in "
+        "`kernels/cards.c`.");
     print_cards();
 }
 

@@ -11,8 +11,8 @@ static const double padding_efficiency = 0.56; /* of random batches of 8 read se
 static void precision(const Run *amp, const Run *tf32, const Run *f32, const Run *v100, const Run *v100_f32) {
     const Card *c = amp->card;
     claim_ratio("TF32 is 3-8x as fast as FP32", 3, 8, f32->step / tf32->step,
-                "%c over %c; the card's rates are %s and %s TFLOP/s, %s at most were both reached", f32->name,
-                tf32->name, number(c->f32 / 1e12), number(c->tf32 / 1e12), times(c->tf32 / c->f32));
+                "%c over %c; the card states %s and %s TFLOP/s, of which it sustains %s and %s", f32->name, tf32->name,
+                number(c->f32 / 1e12), number(c->tf32 / 1e12), percent(c->of_f32), percent(c->of_tensor));
     claim_ratio("bfloat16 AMP is 2-3x as fast as FP32", 2, 3, f32->step / amp->step,
                 "%c over %c: stated rates %s apart, half the bytes; in the guide's own table it is slower than TF32",
                 f32->name, amp->name, times(c->half / c->f32));
@@ -22,8 +22,8 @@ static void precision(const Run *amp, const Run *tf32, const Run *f32, const Run
                 "%c over %c: a V100 has f16 tensor cores of %s TFLOP/s too, and %s GB/s to %s", v100->name, amp->name,
                 number(v100->card->half / 1e12), number(v100->card->bandwidth / 1e9), number(c->bandwidth / 1e9));
     claim_gain("TF32 tensor cores: faster than a V100", v100_f32->step / tf32->step,
-               "%c over %c: true while the V100 computes in f32 at %s TFLOP/s; with its f16 (%c) it is not",
-               v100_f32->name, tf32->name, number(v100->card->f32 / 1e12), v100->name);
+               "%c over %c: if the V100 computes in f32 at %s TFLOP/s; in its f16 (%c) it is %s as fast as this",
+               v100_f32->name, tf32->name, number(v100->card->f32 / 1e12), v100->name, times(tf32->step / v100->step));
     claim_gain("without --amp: full FP32, slower", tf32->step / amp->step,
                "%c over %c: without --amp products are in TF32, not FP32", tf32->name, amp->name);
 }
@@ -34,16 +34,16 @@ static void memory(const Run *amp, const Run *less, const Run *batch_16, const R
                  bytes(18 * amp->parameters), bytes(amp->activations), number(amp->tokens / amp->sequences));
     claim_fits("batch 8 fits 24 GB with a margin", amp, amp->memory, "%s are left",
                bytes(amp->available - amp->memory));
-    claim_ratio(
-        "batch 8 x 4 is optimal for 24 GB: no other micro-batch is faster", 1, 100, batch_16->step / amp->step,
-        "a step of %c over one of %c: 16 x 2 reads weights and gradients half as often, and needs %s, which fits",
-        batch_16->name, amp->name, bytes(batch_16->memory));
+    claim_ratio("batch 8 x 4 is optimal for 24 GB: no other micro-batch is faster", 1, 100, batch_16->step / amp->step,
+                "a step of %c over one of %c: 16 x 2 reads weights and gradients half as often, and needs %s",
+                batch_16->name, amp->name, bytes(batch_16->memory));
     claim_gain("batch 8 x 4 is faster than the default 4 x 1",
                amp->sequences / amp->step / (less->sequences / less->step),
                "samples a second, %c over %c: AdamW moves %s, here once in 32 samples, there once in 4", amp->name,
                less->name, bytes(amp->update_bytes));
     claim_gain("out of memory at batch 8: 6 x 6 needs less", amp->memory / batch_6->memory,
-               "only the activations shrink; the effective batch is 36 as said; batch 8 is not out of memory");
+               "only the activations shrink; the effective batch is 36 as said; batch 8 takes %s of %s",
+               bytes(amp->memory), bytes(amp->available));
 }
 
 static void checkpointing(const Run *amp, const Run *checkpointed, const Run *batch_16, const Run *both) {
@@ -55,23 +55,20 @@ static void checkpointing(const Run *amp, const Run *checkpointed, const Run *ba
                  "%c over %c: of the blocks' three thirds (a forward, a backward of two) one is done again; the update "
                  "and the heads are not",
                  checkpointed->name, amp->name);
-    claim_fits("with it, batch 12-16", both, both->memory, "16 x 2; without it they take %s, which fits too",
-               bytes(batch_16->memory));
+    claim_fits("with it, batch 12-16", both, both->memory, "16 x 2; without it they take %s", bytes(batch_16->memory));
 }
 
 static void time_taken(const Run *amp, const Run *checkpointed) {
     double run = steps * amp->step, as_there = steps * checkpointed->step;
-    claim_time(
-        "training takes 2-3 days (about 50k steps; said twice)", 2 * DAY, 3 * DAY, run, steps * amp->floor,
-        "50,000 x %s (%s TFLOP a step at %s TFLOP/s); recomputed as the reference does, and padded to the longest of 8 "
-        "(%s of the rows are real): %s",
-        seconds(amp->step), number(amp->flops / 1e12), number(amp->flops / amp->step / 1e12),
-        percent(padding_efficiency), seconds(as_there / padding_efficiency));
-    claim_unknown(
-        "preprocessing takes 8-12 hours",
-        "it runs other networks, whose sizes and batches the guide does not give: %s h of audio in 8-12 h is %s to %s "
-        "times real time",
-        number(audio_hours), number(audio_hours / 12), number(audio_hours / 8));
+    claim_time("training takes 2-3 days (about 50k steps; said twice)", 2 * DAY, 3 * DAY, run, steps * amp->floor,
+               "50,000 x %s (%s TFLOP a step at %s TFLOP/s); recomputed as the reference does, and padded to the "
+               "longest of 8 (%s of the rows are real): %s",
+               seconds(amp->step), number(amp->flops / 1e12), number(amp->flops / amp->step / 1e12),
+               percent(padding_efficiency), seconds(as_there / padding_efficiency));
+    claim_unknown("preprocessing takes 8-12 hours",
+                  "it runs other networks, whose sizes and batches the guide does not give: %s h of audio in 8-12 h is "
+                  "%s to %s times real time",
+                  number(audio_hours), number(audio_hours / 12), number(audio_hours / 8));
     claim_unknown("50-100x as fast as a CPU",
                   "it would be a CPU that takes %s to %s a step: %s to %s TFLOP/s sustained", seconds(50 * amp->step),
                   seconds(100 * amp->step), number(amp->flops / (100 * amp->step) / 1e12),
@@ -79,15 +76,14 @@ static void time_taken(const Run *amp, const Run *checkpointed) {
 }
 
 static void the_rest(const Run *amp, const Run *four, const Run *a100) {
+    claim_ratio("8 workers: up to 2x as fast", 1.1, 2, (amp->step + 8 * amp->loader) / amp->step,
+                "one thread of ours, in between, takes %s for a step's batches, the card %s: 2x needs a loader as slow "
+                "as the card",
+                seconds(8 * amp->loader), seconds(amp->step));
     claim_ratio(
-        "8 workers: up to 2x as fast", 1.1, 2, (amp->step + 8 * amp->loader) / amp->step,
-        "one thread of ours, in between, takes %s for a step's batches, the card %s: 2x needs a loader as slow as "
-        "the card",
-        seconds(8 * amp->loader), seconds(amp->step));
-    claim_ratio("8 workers: the GPU never waits for data", 1, 1e9, amp->step / amp->loader,
-                "a step takes so many times as long as filling its batches: %s of latents, ids and rows, at 0.6 GB/s a "
-                "thread",
-                bytes(amp->loader * 8 * 0.6e9));
+        "8 workers: the GPU never waits for data", 1, 1e9, amp->step / amp->loader,
+        "a step takes so many times as long as filling its batches: %s of latents, ids and rows, at 0.6 GB/s a thread",
+        bytes(amp->loader * 8 * 0.6e9));
     claim_gain("out of memory: 4 workers instead of 8 need less", amp->memory / four->memory,
                "%c to %c: workers hold batches in the host's memory, not in the card's", amp->name, four->name);
     claim_amount(percent, "cuDNN benchmark: 5-20 % faster", 0.05, 0.2, amp->convolutions / amp->flops,
@@ -95,20 +91,18 @@ static void the_rest(const Run *amp, const Run *four, const Run *a100) {
     claim_amount(percent, "channels_last: minimal benefit for transformers (under 1 %)", 0, 0.01,
                  amp->convolutions / amp->flops, "it lays out images for convolutions, of which there are none");
     claim_unknown("better performance per dollar than an A100",
-                  "no prices are given; an A100 80 GB (%c) is %s as fast: it is "
-                  "better buy below %s the L4's price",
+                  "no prices are given; an A100 80 GB (%c) is %s as fast: it is better buy below %s the L4's price",
                   a100->name, times(amp->step / a100->step), times(amp->step / a100->step));
     claim_unknown("bfloat16 needs no gradient scaling: faster, simpler",
-                  "scaling is a factor in the loss and one in the update, which "
-                  "read nothing more; how often f16 would skip a step no shape says");
+                  "scaling is a factor in the loss and one in the update, which read nothing more; how often f16 would "
+                  "skip a step no shape says");
 }
 
 void estimates_amharic(void) {
-    section(
-        "The Amharic TTS GPT on an L4",
-        "24 x 1280, 24,000 text pieces, 8 sequences x 4 micro-batches, 50,000 steps. A typical sequence: 5 s of audio "
-        "(250 codes), "
-        "100 text tokens. The guide does not say how many utterances its 200 hours are; steps are taken as stated.");
+    section("The Amharic TTS GPT on an L4",
+            "24 x 1280, 24,000 text pieces, 8 sequences x 4 micro-batches, 50,000 steps. A typical sequence: 5 s of "
+            "audio (250 codes), 100 text tokens. The guide does not say how many utterances its 200 hours are; steps "
+            "are taken as stated.");
     Run amp = run_program("l4", GPT("-b 8 -g 4 --amp"));
     Run tf32 = run_program("l4", GPT("-b 8 -g 4"));
     Run f32 = run_program("l4", GPT("-b 8 -g 4 --no-tf32"));

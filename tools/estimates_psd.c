@@ -27,11 +27,10 @@ static void time_and_cost(const Both *before, const Both *after) {
                "20 epochs of %s steps of %s and 50 of %s of %s", number(floor(rows / before->pretrain.sequences)),
                seconds(before->pretrain.step), number(floor(rows / before->finetune.sequences)),
                seconds(before->finetune.step));
-    claim_time(
-        "after: about 2-3 hours", 2 * HOUR, 3 * HOUR, t[1], whole(after, rows, floor_of),
-        "(20 x %s + 50 x %s) x 7 steps of 512, without validation (a few percent more) and reading the files; of "
-        "the whole archive a quarter is 33 steps an epoch: %s",
-        seconds(after->pretrain.step), seconds(after->finetune.step), seconds(archive));
+    claim_time("after: about 2-3 hours", 2 * HOUR, 3 * HOUR, t[1], whole(after, rows, floor_of),
+               "(20 x %s + 50 x %s) x 7 steps of 512, without validation (a few percent more) and reading the files; "
+               "of the whole archive a quarter is 33 steps an epoch: %s",
+               seconds(after->pretrain.step), seconds(after->finetune.step), seconds(archive));
     claim_amount(dollars, "before: $17", 17, 17, price * t[0] / HOUR, "%s at $1.70 an hour; 10 h would be $17",
                  seconds(t[0]));
     claim_amount(dollars, "after: $3.5-5", 3.5, 5, price * t[1] / HOUR,
@@ -76,7 +75,8 @@ static void memory(const Run *before, const Run *after, const Run *kept, const R
                  "%s of %s; without checkpointing %s", bytes(after->memory), bytes(after->available),
                  percent(kept->memory / kept->available));
     claim_gain("out of memory: batch 256 x 2 needs less", kept->memory / batch_256->memory,
-               "%c to %c; 512 is not out of memory", kept->name, batch_256->name);
+               "%c to %c; 512 takes %s of %s", kept->name, batch_256->name, bytes(kept->memory),
+               bytes(kept->available));
 }
 
 static double rate(const Card *card, DType type) { return type == DTYPE_F32 ? card->f32 : card->half; }
@@ -90,11 +90,10 @@ static void precision(const Run *kept, const Run *f32) {
                  1 - (double)dtype_size(DTYPE_BF16) / (double)dtype_size(DTYPE_F16),
                  "both have 2 bytes; from f32 (%c to %c) it is %s", f32->name, kept->name,
                  percent(1 - kept->memory / f32->memory));
-    claim_unknown(
-        "torch.compile: 20-40 % faster",
-        "fusing saves bytes and launches; of our step, which is fused by hand, operations bound by memory are "
-        "%s and launches %s of %s; how much an eager step moves besides is not in the guide",
-        seconds(kept->memory_bound), seconds(kept->launches), seconds(kept->step));
+    claim_unknown("torch.compile: 20-40 % faster",
+                  "fusing saves bytes and launches; of our step, which is fused by hand, operations bound by memory "
+                  "are %s and launches %s of %s; how much an eager step moves besides is not in the guide",
+                  seconds(kept->memory_bound), seconds(kept->launches), seconds(kept->step));
     claim_amount(percent, "cuDNN benchmark: 10-20 % faster", 0.1, 0.2, kept->convolutions / kept->flops,
                  "it chooses among convolutions, and this model has none");
 }
@@ -103,7 +102,7 @@ static void the_rest(const Run *after, const Run *kept, const Run *large, const 
                      const Run *large_768) {
     const Card *c = kept->card;
     claim_fits("checkpointing allows d 1024, 16 layers in the same memory", large_checkpointed,
-               large_checkpointed->memory, "%s without it: it fits in any case", bytes(large->memory));
+               large_checkpointed->memory, "%s without it", bytes(large->memory));
     claim_fits("if underutilised: d 1024, batch 768", large_768, large_768->memory, "nothing recomputed");
     claim_ratio("8 workers: the GPU rarely starves for data", 1, 1e9, kept->step / kept->loader,
                 "a step takes so many times as long as filling its batch");
@@ -124,10 +123,8 @@ static void the_rest(const Run *after, const Run *kept, const Run *large, const 
 void estimates_psd(void) {
     section("The masked autoencoder of power spectra on an L40S",
             "Before: Small (d 128, 4 layers), batch 256, finetuning 128, f16. After: Medium (d 512, 8 layers), batch "
-            "512, bf16, "
-            "gradient checkpointing. 20 epochs of pretraining and 50 of finetuning; the 25 %% that the guide's "
-            "commands fetch are "
-            "3,735 training rows, 7 steps an epoch of 512. $1.70 an hour.");
+            "512, bf16, gradient checkpointing. 20 epochs of pretraining and 50 of finetuning; the 25 %% that the "
+            "guide's commands fetch are 3,735 training rows, 7 steps an epoch of 512. $1.70 an hour.");
     Both before = {run_program("l40s", "train_psd pretrain --size small -b 256 -g 1 --amp" WORKERS),
                    run_program("l40s", "train_psd finetune --size small -b 128 -g 1 --amp" WORKERS)};
     Both after = {

@@ -83,9 +83,10 @@ static void knobs(const Run *bf16, const Run *a30_12, const Run *half_length) {
     claim_gain("AMP: large speed gains", tf32.step / bf16->step, "%c over %c", tf32.name, bf16->name);
     claim_gain("AMP: large memory gains", tf32.memory / bf16->memory, "%s to %s", bytes(tf32.memory),
                bytes(bf16->memory));
-    claim_gain("batch size has the strongest effect on throughput", tokens_a_second(bf16) / tokens_a_second(a30_12),
-               "tokens a second, 24 (%c) over 12 (%c): 12 x 1024 fill the card, the update is %s of the bytes",
-               bf16->name, a30_12->name, bytes(bf16->update_bytes));
+    claim_gain(
+        "batch size has the strongest effect on throughput", tokens_a_second(bf16) / tokens_a_second(a30_12),
+        "tokens a second, 24 (%c) over 12 (%c): what a larger batch saves is reading weights and an update of %s",
+        bf16->name, a30_12->name, bytes(bf16->update_bytes));
     claim_amount(percent, "evaluate less often to reduce its overhead (every 2000 steps it is 5 % or more)", 0.05, 1,
                  100 * bf16->validation / (2000 * bf16->step), "100 forwards of %s in 2000 steps of %s",
                  seconds(bf16->validation), seconds(bf16->step));
@@ -110,10 +111,12 @@ static void knobs(const Run *bf16, const Run *a30_12, const Run *half_length) {
 /* A printed MFU is a time. */
 static void printed_mfu(const char *says, const Run *run, double least, double most) {
     double flops = printed_flops(run->tokens) / printed_peak;
+    char other[64] = "";
+    if (least < most) snprintf(other, sizeof other, " (printed %s: %s)", percent(least), percent(true_mfu(run, least)));
     claim_time(says, flops / most, flops / least, run->step, run->floor,
-               "printed %s is %s a step, %s of %s's %s TFLOP/s; printed %s is %s; we estimate %s", percent(most),
-               seconds(flops / most), percent(true_mfu(run, most)), run->card->key, number(run->peak / 1e12),
-               percent(least), percent(true_mfu(run, least)), percent(mfu(run)));
+               "printed %s is %s a step of %.0f x %.0f, truly %s of %s's %s TFLOP/s%s; we estimate %s", percent(most),
+               seconds(flops / most), run->sequences, run->tokens / run->sequences, percent(true_mfu(run, most)),
+               run->card->key, number(run->peak / 1e12), other, percent(mfu(run)));
 }
 
 static void targets(void) {
@@ -162,12 +165,10 @@ static void printed_lines(const Run *a30_24, const Run *t4_12) {
 void estimates_slm(void) {
     section("The text GPT on seven kinds of card",
             "12 x 768, 30,000 tokens, no biases, 108.8M parameters. The MFU that the reference prints counts 8 N FLOPs "
-            "a token, where 6 N and "
-            "attention are usual, over the rate of an A100 whatever the card: each is turned back into the time that "
-            "it stands for. "
-            "There is no trainer for it yet: operations and memory are those that our blocks would have; whether a "
-            "batch fits is judged "
-            "by what PyTorch keeps: 16 bytes a parameter, 38 a token, layer and channel, 12 a logit.");
+            "a token, where 6 N and attention are usual, over the rate of an A100 whatever the card: each is turned "
+            "back into the time that it stands for. There is no trainer for it yet: operations and memory are those "
+            "that our blocks would have; whether a batch fits is judged by what PyTorch keeps: 16 bytes a parameter, "
+            "38 a token, layer and channel, 12 a logit.");
     Run a30_24 = run_of("a30", 24, 1024), a30_18 = run_of("a30", 18, 1024), a30_12 = run_of("a30", 12, 1024);
     Run half_length = run_of("a30", 24, 512), t4_12 = run_of("t4", 12, 768);
     knobs(&a30_24, &a30_12, &half_length);
