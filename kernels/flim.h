@@ -26,7 +26,9 @@ typedef struct {
     int32_t side;    /* of the zoomed image, of which the middle is cut out, or which gets zeros around; 0: no zoom */
     int32_t elastic; /* if not 0 */
     float blur;      /* pixels, the Gaussian's sigma */
-    uint32_t epoch, position[2], seed[2]; /* of the random numbers; low words first. position: in the epoch */
+    /* Of the random numbers, low words first; position: in the epoch. Compilers read each pair at once: at multiples of
+     * 8 bytes. */
+    uint32_t position[2], seed[2], epoch;
     uint32_t spare[3];
 } FlimDraws;
 enum { FLIM_FLIP_Y = 1, FLIM_FLIP_X = 2, FLIM_DRAW_WORDS = sizeof(FlimDraws) / 4 };

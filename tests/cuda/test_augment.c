@@ -15,8 +15,8 @@ static const FlimDraws draws[] = {
     {.scale = 1, .side = 24, .turns = 3, .flips = FLIM_FLIP_Y},
     {.scale = 1, .elastic = 1, .seed = {4}, .position = {1}},
     {.scale = 1, .blur = 0.8f, .turns = 2},
-    {1, 0.9f, 1, 3, 1, 19, 1, 0.3f, 1, {9, 0}, {8, 2}, {0}},
-    {-1, 1.4f, 2, 0, 1, 0, 1, 2.0f, 0, {10, 0}, {8, 0}, {0}},
+    {1, 0.9f, 1, 3, 1, 19, 1, 0.3f, {9, 0}, {8, 2}, 1, {0}},
+    {-1, 1.4f, 2, 0, 1, 0, 1, 2.0f, {10, 0}, {8, 0}, 0, {0}},
 };
 enum { DRAWS = sizeof draws / sizeof *draws, CELLS = 4 };
 
