@@ -425,9 +425,8 @@ static void print_head(void) {
 }
 
 int main(void) {
-    char empty[] = "/tmp/estimates.XXXXXX"; /* what this machine has measured of its own devices must not count */
-    if (!mkdtemp(empty) || setenv("HOME", empty, 1) || setenv("XDG_CACHE_HOME", empty, 1))
-        die("%s: cannot be made", empty);
+    /* What this machine has measured of its own devices must not count. */
+    if (setenv("XDG_CACHE_HOME", "/nonexistent", 1)) die("no memory");
     body = open_memstream(&body_text, &body_size);
     if (!body) die("no memory");
     estimates_amharic();
@@ -439,6 +438,5 @@ int main(void) {
     print_head();
     fputs(body_text, stdout);
     free(body_text);
-    if (remove(empty)) die("%s: something was written to it", empty);
     return fflush(stdout) ? 1 : 0;
 }
