@@ -291,8 +291,7 @@ static Run run_of_json(const json_t *root, const char *command) {
                .memory = member(memory, "total", command),
                .states = member(memory, "gradients", command) + member(memory, "optimizer", command),
                .activations = member(memory, "activations", command),
-               .available = member(card, "available_bytes", command),
-               .fits = json_is_true(json_object_get(card, "fits"))};
+               .available = member(card, "available_bytes", command)};
     bool tf32 = !strcmp(type, "TF32");
     Machine machine = {.card = run.card,
                        .half = tf32 || !strcmp(type, "f32") ? DTYPE_F32 : card_half(run.card),
@@ -335,6 +334,13 @@ static const char *precision_name(const Card *card, Precision precision) {
                                                     : "f32";
 }
 
+static char *text_what(const TextModel *model, const Card *card, TextBatch b, Precision precision) {
+    char more[32] = "";
+    if (b.accumulation > 1) snprintf(more, sizeof more, ", %d micro-batches", b.accumulation);
+    return xformat("%s, %d x %d tokens%s%s, %s on %s", model->name, b.sequences, b.length, more,
+                   b.recompute ? ", gradient checkpointing" : "", precision_name(card, precision), card->key);
+}
+
 Run run_text(const TextModel *model, const char *key, TextBatch b, Precision precision) {
     const Card *card = card_of_key(key);
     b.half = precision == IN_16_BITS ? card_half(card) : DTYPE_F32;
@@ -344,7 +350,6 @@ Run run_text(const TextModel *model, const char *key, TextBatch b, Precision pre
     WorkTime t = estimate_work(&machine, &step->step);
     Run run = {.card = card,
                .step = t.seconds,
-               .validation = estimate_work(&machine, &step->validation).seconds,
                .launches = t.parts[BY_LAUNCHES],
                .memory_bound = t.parts[BY_MEMORY],
                .loader = t.loader,
@@ -356,17 +361,14 @@ Run run_text(const TextModel *model, const char *key, TextBatch b, Precision pre
                .memory = (double)memory_total(&step->memory),
                .states = (double)(step->memory.gradients + step->memory.optimizer),
                .activations = (double)step->memory.activations,
-               .evaluation = (double)step->evaluation.activations,
-               .available = card->memory - ESTIMATE_CUDA_MEMORY};
-    run.fits = run.memory <= run.available;
+               .available = card->memory - ESTIMATE_CUDA_MEMORY,
+               .validation_seconds = estimate_work(&machine, &step->validation).seconds,
+               .validation_activations = (double)step->evaluation.activations};
     sum_up(&run, &machine, &step->step);
-    char twice[32] = "";
-    if (b.accumulation > 1) snprintf(twice, sizeof twice, ", %d micro-batches", b.accumulation);
-    char *what = xformat("%s, %d x %d tokens%s%s, %s on %s", model->name, b.sequences, b.length, twice,
-                         b.recompute ? ", gradient checkpointing" : "", precision_name(card, precision), card->key);
+    free(step);
+    char *what = text_what(model, card, b, precision);
     run = add_run(run, what);
     free(what);
-    free(step);
     return run;
 }
 

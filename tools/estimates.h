@@ -13,22 +13,21 @@
 typedef struct {
     char name; /* in its section's table: 'a', 'b', ... */
     const Card *card;
-    double step, floor; /* seconds of an optimizer step: as estimated, and at the card's stated rates */
-    double validation;  /* of a micro-batch of a validation; text models only */
-    double launches, memory_bound, loader, copy; /* seconds of a step */
+    double step, floor;                          /* seconds of an optimizer step: estimated; at the stated rates */
+    double launches, memory_bound, loader, copy; /* of which in launches, in operations that memory bounds; beside it */
     double flops, convolutions, update_bytes;    /* of a step; of it in convolutions; what AdamW moves */
     double sequences, tokens;                    /* of a step */
-    double parameters, peak;                     /* FLOP/s, stated */
-    double evaluation;                           /* bytes of activations of a validation; text models only */
-    double memory, states, activations;          /* bytes of all, of weights' gradients and moments, of activations */
-    double available;                            /* bytes of the card */
-    bool fits;
+    double parameters;
+    double peak;                                       /* FLOP/s that the card states for these products */
+    double memory, states, activations;                /* bytes: all; gradients and moments; activations */
+    double available;                                  /* bytes that the card has for it */
+    double validation_seconds, validation_activations; /* of a micro-batch of a validation; text models only */
 } Run;
 
 void section(const char *title, const char *format, ...) PRINTF_LIKE(2, 3);
 /* A trainer's --estimate, by the command that is shown. */
 Run run_program(const char *card, const char *format, ...) PRINTF_LIKE(2, 3);
-/* A model without a trainer. amp, tf32: as the options of that name. */
+/* A model without a trainer. */
 typedef enum { IN_F32, IN_TF32, IN_16_BITS } Precision;
 Run run_text(const TextModel *model, const char *card, TextBatch batch, Precision precision);
 
@@ -41,7 +40,7 @@ void claim_time(const char *says, double least, double most, double estimate, do
 void claim_ratio(const char *says, double least, double most, double ratio, const char *why, ...) PRINTF_LIKE(5, 6);
 /* How many times as fast, or as small, where the guide gives no number: 10 % are enough. */
 void claim_gain(const char *says, double ratio, const char *why, ...) PRINTF_LIKE(3, 4);
-/* Bytes, parameters, dollars, shares, as `text` writes them: 28 % from the range are plausible. */
+/* Bytes, parameters, dollars, shares, as `text` writes them: 25 % from the range are plausible. */
 typedef const char *(*Text)(double number);
 void claim_amount(Text text, const char *says, double least, double most, double got, const char *why, ...)
     PRINTF_LIKE(6, 7);

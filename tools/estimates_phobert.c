@@ -44,9 +44,10 @@ static void speed_ups(const Run *before, const Run *after, const Run *kept, cons
     claim_ratio("training batch 16 instead of 8: 1.6x", 1.6, 1.6, kept->sequences / kept->step / rate,
                 "%c over %c: half as many updates of %s, but padded to %d instead of %d", kept->name, before->name,
                 bytes(update), LONGEST_OF_16, LONGEST_OF_8);
-    claim_ratio("evaluation batch 32 instead of 16: 1.5x", 1.5, 1.5, 2 * eval_16->validation / eval_32->validation,
-                "%s a batch of 16 x %d, %s one of 32 x %d: more of it is padding", seconds(eval_16->validation),
-                LONGEST_OF_16, seconds(eval_32->validation), LONGEST_OF_32);
+    claim_ratio("evaluation batch 32 instead of 16: 1.5x", 1.5, 1.5,
+                2 * eval_16->validation_seconds / eval_32->validation_seconds,
+                "%s a batch of 16 x %d, %s one of 32 x %d: more of it is padding", seconds(eval_16->validation_seconds),
+                LONGEST_OF_16, seconds(eval_32->validation_seconds), LONGEST_OF_32);
     claim_ratio("fused AdamW: 1.1-1.2x in all", 1.1, 1.2, (before->step + more / sustained) / before->step,
                 "%s bytes a parameter instead of %s (eight passes: assumed) are %s more of a step of %s",
                 number(unfused), number(fused), seconds(more / sustained), seconds(before->step));

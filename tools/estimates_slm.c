@@ -55,7 +55,7 @@ static void presets(const Run *a30_24, const Run *t4_12) {
 }
 
 static void memory(const Run *a30_24, const Run *a30_18, const Run *half_length) {
-    double evaluation = a30_24->memory - a30_24->states - a30_24->activations + a30_24->evaluation;
+    double evaluation = a30_24->memory - a30_24->states - a30_24->activations + a30_24->validation_activations;
     claim_amount(percent, "stay below about 90 % of the memory: batch 24 on an A30", 0, 0.9,
                  eager_memory(a30_24) / a30_24->available, "%s as PyTorch keeps it", bytes(eager_memory(a30_24)));
     claim_amount(percent, "use 70-85 % of the memory for a good MFU: batch 12-18 on an A30", 0.7, 0.85,
@@ -88,8 +88,8 @@ static void knobs(const Run *bf16, const Run *a30_12, const Run *half_length) {
         "tokens a second, 24 (%c) over 12 (%c): what a larger batch saves is reading weights and an update of %s",
         bf16->name, a30_12->name, bytes(bf16->update_bytes));
     claim_amount(percent, "evaluate less often to reduce its overhead (every 2000 steps it is 5 % or more)", 0.05, 1,
-                 100 * bf16->validation / (2000 * bf16->step), "100 forwards of %s in 2000 steps of %s",
-                 seconds(bf16->validation), seconds(bf16->step));
+                 100 * bf16->validation_seconds / (2000 * bf16->step), "100 forwards of %s in 2000 steps of %s",
+                 seconds(bf16->validation_seconds), seconds(bf16->step));
     claim_gain("2-6 workers and pinned memory feed the GPU faster",
                (bf16->step + 8 * bf16->loader + bf16->copy) / bf16->step,
                "one thread in between fills a batch of ids in %s, its copy takes %s", seconds(8 * bf16->loader),
