@@ -126,7 +126,7 @@ static double predicted_gpt(const char *rates, const char *more) {
     double seconds = summary(run, "summary/predicted_step_seconds");
     char *times = xformat("(measured / predicted %.2f), bound by ", summary(run, "summary/step_seconds") / seconds);
     assert_contains(line_with("[Done] a step: "), times);
-    assert_contains(output, "(mean of 9; the first 3 are left out), predicted ");
+    assert_contains(output, "(mean of 8; the first 4 are left out), predicted ");
     free(times);
     free(run);
     return seconds;
@@ -171,13 +171,13 @@ static void what_is_not_known_is_said(void **state) {
     (void)state;
     char *run = scratch_directory(), *short_one = scratch_directory();
     double value;
-    must("%s -m %s %s --output-dir %s -b 3 --max-steps 4 --val-ratio 0 --device cpu --calibration none",
+    must("%s -m %s %s --output-dir %s -b 3 --max-steps 5 --val-ratio 0 --device cpu --calibration none",
          fixture.program, fixture.manifest, model_options, run);
-    assert_contains(output, "(mean of 1; the first 3 are left out)");
+    assert_contains(output, "(mean of 1; the first 4 are left out)");
     assert_contains(output, "--calibrate --device cpu");
     assert_true(summary(run, "summary/step_seconds") > 0);
     assert_int_equal(logged(run, "summary", "summary/predicted_step_seconds", &value, 1), 0);
-    must("%s -m %s %s --output-dir %s -b 3 --max-steps 3 --val-ratio 0 --device cpu --calibration none",
+    must("%s -m %s %s --output-dir %s -b 3 --max-steps 4 --val-ratio 0 --device cpu --calibration none",
          fixture.program, fixture.manifest, model_options, short_one);
     assert_contains(output, "[Done] a step: not measured");
     assert_int_equal(logged(short_one, "summary", "summary/step_seconds", &value, 1), 0);
@@ -185,7 +185,7 @@ static void what_is_not_known_is_said(void **state) {
     free(short_one);
 }
 
-/* Nine steps of a call each, of which three are left out and after three of which there is another call. */
+/* Ten steps of a call each, of which four are left out and after three of which there is another call. */
 static void only_what_happens_while_it_runs_is_counted(void **state) {
     (void)state;
     Device *device = cpu_device_open(1);
@@ -193,7 +193,7 @@ static void only_what_happens_while_it_runs_is_counted(void **state) {
     Meter meter = {0};
     Batch batch = {.n_sequences = 2, .n_tokens = 30, .size = 1000};
     enum { PAUSE = 300000 }; /* us */
-    for (int step = 0; step < 9; step++) {
+    for (int step = 0; step < 10; step++) {
         bool pause = step >= 5 && step < 8; /* after the sixth step, the seventh and the eighth: validations */
         meter_start(&meter, device, step);
         assert_true(meter.runs == (step >= METER_LEFT_OUT));
@@ -205,7 +205,7 @@ static void only_what_happens_while_it_runs_is_counted(void **state) {
         cast(device, x, x);
         usleep(PAUSE);
     }
-    meter_stop(&meter, device, 9);
+    meter_stop(&meter, device, 10);
     const OpWork *casts = &meter.work.ops[OP_cast];
     assert_int_equal(meter.steps, 6);
     assert_true(casts->all.calls == 6 && casts->all.bytes == 6 * 800);

@@ -84,6 +84,7 @@ MemoryPlan train_plan_of(Training *t, const TrainOptions *o, DType half) {
     if (device->measure && !t->inference) plan.scratch = most_scratch(t, o, half, plan.scratch);
     plan.scratch += device->allocated;
     plan_batches(t, o, measured, &plan);
+    if (half == DTYPE_F16 && !t->inference) plan.results += LOSS_SCALE_FIELDS * sizeof(float);
     return plan;
 }
 
