@@ -10,13 +10,25 @@ static Machine machine_of(const Card *card, const Rates *rates, const TrainOptio
     return (Machine){card, o->amp ? card_half(card) : DTYPE_F32, !o->no_tf32, (int)o->num_workers, rates};
 }
 
+/* A copy that lives as long as the process, and is never lost sight of. */
+static void *keep(const void *data, size_t size) {
+    typedef struct Kept {
+        struct Kept *next;
+    } Kept;
+    static Kept *newest;
+    Kept *kept = xmalloc(sizeof *kept + size);
+    kept->next = newest;
+    newest = kept;
+    return memcpy(kept + 1, data, size);
+}
+
 /* What has been measured of a device; NULL: nothing, and the error is "", or says what is damaged. */
 static const Rates *measured_rates(const TrainOptions *o, const char *device, Error *error) {
     Rates rates;
     error->text[0] = 0;
     if (o->calibration && !strcmp(o->calibration, "none")) return NULL;
     if (!rates_read(o->calibration, device, &rates, error)) return NULL;
-    return memcpy(xmalloc(sizeof rates), &rates, sizeof rates);
+    return keep(&rates, sizeof rates);
 }
 
 /* Of a device that no data sheet is known of: what it has been measured to reach. */
@@ -35,7 +47,7 @@ static const Card *card_of_rates(const Rates *r) {
                  .of_f32 = 1,
                  .of_bandwidth = 1,
                  .launch = r->launch};
-    return memcpy(xmalloc(sizeof card), &card, sizeof card);
+    return keep(&card, sizeof card);
 }
 
 /* As estimate_machine, but with the reason in the error. */
