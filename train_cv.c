@@ -532,8 +532,8 @@ static void check_fold(const Fold *f) {
     const FlimIds *train = &f->split.roles[FLIM_TRAIN], *val = &f->split.roles[FLIM_VAL];
     double active = flim_prior_natural(&f->data->columns, val);
     if (train->n < f->o->train.batch_size)
-        die("fold %s: %lld cells to train on are fewer than -b %lld", f->fold->name, (long long)train->n,
-            (long long)f->o->train.batch_size);
+        die("fold %s: %lld cells to train on are fewer than %s %lld", f->fold->name, (long long)train->n,
+            f->o->train.auto_batch ? "--effective-batch" : "-b", (long long)f->o->train.batch_size);
     if (!(active > 0 && active < 1))
         die("fold %s: all cells to validate on are %s, so that no epoch can be told to be the best and no threshold be "
             "chosen; give other donors (--protocol split), or leave the fold out (--folds)",

@@ -145,8 +145,9 @@ static const char *whole_batches(const PsdRun *o) {
 static void check_batch(const PsdRun *o, const Dataset *train, bool drop_last) {
     if (o->train.auto_batch && !whole_batches(o)) return; /* it will be divided */
     if (drop_last && train->n_samples < o->train.batch_size)
-        die("%lld samples to train on are fewer than one batch of %lld; give -b %lld or less",
-            (long long)train->n_samples, (long long)o->train.batch_size, (long long)train->n_samples);
+        die("%lld samples to train on are fewer than one batch of %lld; give %s %lld or less",
+            (long long)train->n_samples, (long long)o->train.batch_size,
+            o->train.auto_batch ? "--effective-batch" : "-b", (long long)train->n_samples);
 }
 
 /* ---- the learning rate: by epochs, for each group of parameters (specs of both revisions) ---- */

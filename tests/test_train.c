@@ -116,6 +116,38 @@ static void a_changed_batch_is_refused_on_resume(void **state) {
     free(run);
 }
 
+/* The command line's -g 2 is taken back by -g 0; what YAML leaves to the program is chosen, too. */
+static void a_batch_that_was_chosen_is_a_batch_that_was_given(void **state) {
+    (void)state;
+    char *given = scratch_directory(), *chosen = scratch_directory(), *config = path_join(chosen, "auto.yaml");
+    must_train(given, "-b 6 -g 1 --max-steps 3 --save-interval 3 --log-interval 1");
+    write_text(config, "batch-size: auto\neffective_batch: 6\n");
+    char *line = xformat("%s -m %s %s --config %s --output-dir %s --max-steps 3 --save-interval 3 --log-interval 1",
+                         fixture.program, fixture.manifest, model_options, config, chosen);
+    for (int again = 0; again < 2; again++) {
+        int status = run_command(fixture.output, sizeof fixture.output, "%s --resume auto", line);
+        if (status) fail_msg("%s", fixture.output);
+        assert_contains(fixture.output, again
+                                            ? "[Batch] -b 6 -g 1, as the run that goes on has it\n"
+                                            : "[Batch] -b 6 -g 1 is an effective batch of 6: all of it fits at once, ");
+    }
+    assert_same_result(chosen, given);
+    assert_same_losses(chosen, given);
+    char *path = path_join(chosen, "last/state.json"), *record = read_text(path);
+    assert_contains(record, "\"batch-size\": 6,");
+    assert_contains(record, "\"grad-accumulation\": 1,");
+    must_train(given, "-b auto -g 0 --effective-batch 6 --max-steps 4 --resume auto");
+    assert_contains(fixture.output, "[Batch] -b 6 -g 1, as the run that goes on has it\n");
+    assert_int_equal(train(given, "-b auto --max-steps 5 --resume auto"), 2);
+    assert_contains(fixture.output, "instead of -g 2 give --effective-batch");
+    free(record);
+    free(path);
+    free(line);
+    free(config);
+    free(given);
+    free(chosen);
+}
+
 static void the_loss_falls_and_best_is_kept(void **state) {
     (void)state;
     char *run = scratch_directory(),
@@ -424,6 +456,7 @@ int main(void) {
         cmocka_unit_test(kill_and_resume_is_never_stopped),
         cmocka_unit_test(a_changed_batch_is_refused_on_resume),
         cmocka_unit_test(changed_data_is_refused_on_resume),
+        cmocka_unit_test(a_batch_that_was_chosen_is_a_batch_that_was_given),
         cmocka_unit_test(the_loss_falls_and_best_is_kept),
         cmocka_unit_test(nothing_is_allocated_after_the_first_step),
         cmocka_unit_test(peak_memory_is_what_the_plan_said),

@@ -117,9 +117,9 @@ int64_t train_steps(const Training *t, const LoaderOptions *options) {
         for (int64_t epoch = 0; epoch < epochs; epoch++) batches += loader_epoch_batches(t->train, options, epoch);
     int64_t steps = batches / o->grad_accumulation;
     if (!steps)
-        die("nothing to do: %lld epochs have %lld micro-batches, fewer than the %lld of one optimizer step; lower -g "
-            "or -b",
-            (long long)epochs, (long long)batches, (long long)o->grad_accumulation);
+        die("nothing to do: %lld epochs have %lld micro-batches, fewer than the %lld of one optimizer step; lower %s",
+            (long long)epochs, (long long)batches, (long long)o->grad_accumulation,
+            o->auto_batch ? "--effective-batch" : "-g or -b");
     return o->max_steps && o->max_steps < steps ? o->max_steps : steps;
 }
 
