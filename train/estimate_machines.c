@@ -88,12 +88,12 @@ static Machine machine_here(const TrainOptions *o) {
 
 static _Noreturn void die_unknown(const char *name, const Card *table, int n) {
     char known[512] = "here all";
-    const char *keys[64], *near;
+    const char *keys[64] = {"here", "all"}, *near;
     for (int i = 0; i < n; i++) {
-        keys[i] = table[i].key;
+        keys[i + 2] = table[i].key;
         snprintf(known + strlen(known), sizeof known - strlen(known), " %s", table[i].key);
     }
-    near = nearest_name(name, keys, n);
+    near = nearest_name(name, keys, n + 2);
     die_usage("--gpu %s: this card is not known%s%s%s; there are %s. A card of another name is known as 'here' on its "
               "own machine, once --calibrate has measured it",
               name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", known);
@@ -125,7 +125,7 @@ Machine *estimate_machines(const TrainOptions *o, int *n) {
     if (!here && !all && !one) die_unknown(o->gpu, table, n_cards);
     const Rates **rates = xcalloc((size_t)n_cards, sizeof *rates);
     Machine *machines = xcalloc((size_t)n_cards, sizeof *machines);
-    rates_of_cards(o, table, rates);
+    if (!here) rates_of_cards(o, table, rates);
     *n = all ? n_cards : 1;
     if (here) machines[0] = machine_here(o);
     if (one) machines[0] = machine_of(one, rates[one - table], o);

@@ -129,7 +129,7 @@ void rates_device_name(const Device *device, char name[128]) {
     if (file) fclose(file);
     struct utsname system;
     if (!model[0]) snprintf(model, sizeof model, "%.60s CPU", uname(&system) ? "unknown" : system.machine);
-    snprintf(name, 128, "%s, %d threads", model, device->n_threads);
+    snprintf(name, 128, "%s, %d thread%s", model, device->n_threads, device->n_threads == 1 ? "" : "s");
 }
 
 char *rates_path(const char *path) {
@@ -167,8 +167,8 @@ static json_t *rates_to_json(const Rates *r) {
             if (r->flops[k][t][0].n) json_object_set_new(types, type_names[t], curves_to_json(r->flops[k][t]));
         json_object_set_new(kinds, work_names[k], types);
     }
-    return json_pack("{s:s, s:f, s:s, s:f, s:f, s:f, s:o, s:o}", "date", r->date, "memory", r->memory, "half",
-                     dtype_name(r->half), "launch", r->launch, "copy", r->copy, "seconds", r->seconds, "bytes",
+    return json_pack("{s:s, s:I, s:s, s:f, s:f, s:f, s:o, s:o}", "date", r->date, "memory", (json_int_t)r->memory,
+                     "half", dtype_name(r->half), "launch", r->launch, "copy", r->copy, "seconds", r->seconds, "bytes",
                      points_to_json(&r->bytes), "flops", kinds);
 }
 

@@ -47,7 +47,7 @@ struct Bench {
     double flops, bytes, seconds; /* of a call */
     double launch;                /* seconds of a kernel besides its work */
     double end;                   /* when all should be done */
-    double share;                 /* seconds that a size may take */
+    double share, least_share;    /* seconds that a size may take */
     int left;                     /* series to measure, this one among them */
 };
 
@@ -334,6 +334,12 @@ static void make_noise(Bench *b, size_t bytes) {
     }
 }
 
+/* The same behind those in which ways are chosen and caches filled; a device that repeats records the second. */
+static double settled_seconds(Bench *b) {
+    for (int i = 0; i < (b->device->repeat ? 2 : 1); i++) batch_seconds(b);
+    return batch_seconds(b);
+}
+
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -344,21 +350,24 @@ static double call_seconds(Bench *b) {
     double seconds[REPEATS];
     int n = 0;
     b->calls = 1;
-    batch_seconds(b); /* ways are chosen, caches filled */
-    double once = batch_seconds(b), calls = b->share / (REPEATS + 2) / once, start = seconds_now();
+    double once = settled_seconds(b), calls = b->share / REPEATS / once;
     b->calls = calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : (int)calls;
-    if (b->calls > 1 && b->device->repeat) batch_seconds(b), batch_seconds(b); /* called, and recorded */
+    if (b->calls > 1) settled_seconds(b);
+    double start = seconds_now();
     while (n < REPEATS && (n < 2 || seconds_now() - start < b->share)) seconds[n++] = batch_seconds(b) / b->calls;
     qsort(seconds, (size_t)n, sizeof *seconds, ascending);
     return seconds[n / 4];
 }
 
+/* Half of the time that is left, divided among the sizes that are left; the other half is for what comes before. */
+static double share_of(const Bench *b) { return 0.5 * (b->end - seconds_now()) / (SIZES * b->left); }
+
 /* A size of a series; false: it would take too much time or memory. `rate`: what such calls are expected to reach. */
 static bool measure_size(Bench *b, const Series *series, int i, double rate) {
-    enum { FIRST = 16, NEXT = 4 }; /* shares that a single call may take: the small ones leave that much */
+    enum { FIRST = 8, NEXT = 4 }; /* shares that a single call may take: the small ones leave that much */
     b->series = series;
     b->rows = i < SIZES ? series->rows[i] : 0;
-    b->share = 0.5 * fmax(b->end - seconds_now(), 0) / (SIZES * b->left); /* the rest comes before batches */
+    b->share = fmax(share_of(b), b->least_share);
     if (!b->rows) return false;
     make_ints(b);
     size_t bytes = rehearse_call(b);
@@ -450,6 +459,7 @@ static Bench bench_open(Device *device, double seconds) {
     b.end = seconds_now() + seconds;
     b.left = 2 + N_SERIES * (1 + (device->half != DTYPE_F32));
     for (int i = 0; i < N_SERIES && device->tf32; i++) b.left += is_product(all_series[i].op);
+    b.least_share = share_of(&b) / 2; /* what came before may have taken more than its share */
     free(host);
     return b;
 }

@@ -35,7 +35,7 @@ def psd(command, size, batch):
 STEPS = [
     gpt("GPT small: 4 layers of 128, B=4", 128, 4, 2, 2000, 4),
     gpt("GPT medium: 8 layers of 512, B=4", 512, 8, 8, 12000, 4),
-    gpt("GPT larger: 12 layers of 768, B=8", 768, 12, 12, 12000, 8),
+    gpt("GPT larger: 12 layers of 768, B=4", 768, 12, 12, 12000, 4),
     psd("pretrain", "small", 64),
     psd("finetune", "small", 64),
     ("FLIM, B=4", "train_cv -b 4 -g 1 --dropout 0", "flim 4"),
