@@ -149,6 +149,7 @@ typedef struct {
     Option rows[TRAIN_MAX_OPTIONS];
     Training training;
     Dataset *train, *validation;
+    char *line; /* of the command, into which options point */
 } ToyRun;
 
 /* The options of a command line without quotes, on the device that is there. */
@@ -161,6 +162,7 @@ static inline ToyRun *toy_run_open(Device *device, const char *directory, const 
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) words[n++] = word;
     options_parse(&header, run->rows, n_rows, n, words); /* whose texts point into `text` */
     train_options_resolve(&run->options, run->rows, n_rows);
+    run->line = text;
     run->train = toy_open(n_train, seed);
     run->validation = n_validation ? toy_open(n_validation, seed + 100) : NULL;
     run->training = (Training){.options = &run->options,
@@ -175,12 +177,18 @@ static inline ToyRun *toy_run_open(Device *device, const char *directory, const 
     return run;
 }
 
-static inline void toy_run_close(ToyRun *run) {
-    train_close(&run->training);
+/* Of one that was never prepared. */
+static inline void toy_run_forget(ToyRun *run) {
     run->training.model->close(run->training.model);
     run->train->close(run->train);
     if (run->validation) run->validation->close(run->validation);
+    free(run->line);
     free(run);
+}
+
+static inline void toy_run_close(ToyRun *run) {
+    train_close(&run->training);
+    toy_run_forget(run);
 }
 
 /* From preparation to the end; must succeed. */

@@ -34,13 +34,9 @@ static ToyRun *open_run(const Try *try) {
     return run;
 }
 
-/* Of a run that was not prepared. */
 static void forget(ToyRun *run) {
     device_close(run->training.device);
-    run->training.model->close(run->training.model);
-    run->train->close(run->train);
-    if (run->validation) run->validation->close(run->validation);
-    free(run);
+    toy_run_forget(run);
 }
 
 /* What a run with micro-batches of b needs, of which 48 samples are a step. */
