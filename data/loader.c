@@ -248,11 +248,32 @@ static void *worker(void *argument) {
 }
 
 /* How many sequences any micro-batch can have: the shortest samples together, if there is a budget. */
-static int64_t most_sequences(const LoaderOptions *o, const Keyed *by_length, int64_t n) {
-    int64_t most = o->batch_size > 0 && o->batch_size < n ? o->batch_size : n, tokens = 0, fit = 0;
+static int64_t most_sequences(const Dataset *dataset, const LoaderOptions *o, Keyed *keyed) {
+    int64_t n = dataset->n_samples, tokens = 0, fit = 0;
+    int64_t most = o->batch_size > 0 && o->batch_size < n ? o->batch_size : n;
     if (!o->token_budget) return most;
-    while (fit < most && (!fit || tokens + by_length[fit].tokens <= o->token_budget)) tokens += by_length[fit++].tokens;
+    for (int64_t i = 0; i < n; i++) keyed[i] = (Keyed){dataset->tokens(dataset, i), i, (int32_t)i};
+    qsort(keyed, (size_t)n, sizeof *keyed, by_tokens);
+    while (fit < most && (!fit || tokens + keyed[fit].tokens <= o->token_budget)) tokens += keyed[fit++].tokens;
     return fit;
+}
+
+/* Moves the `count` smallest to the front, in any order: a sort (Hoare's) of the side alone where the count ends. */
+static void smallest_first(Keyed *items, int64_t n, int64_t count) {
+    for (int64_t low = 0, high = n - 1; low < high;) {
+        Keyed pivot = items[(low + high) / 2];
+        int64_t i = low, j = high;
+        while (i <= j) {
+            while (by_tokens(&items[i], &pivot) < 0) i++;
+            while (by_tokens(&pivot, &items[j]) < 0) j--;
+            if (i > j) break;
+            Keyed swap = items[i];
+            items[i++] = items[j];
+            items[j--] = swap;
+        }
+        if (count - 1 > j && count - 1 < i) return;
+        *(count - 1 <= j ? &high : &low) = count - 1 <= j ? j : i;
+    }
 }
 
 /* Bytes add up over samples, so that no choice of as many needs more than those that need the most. */
@@ -260,12 +281,10 @@ size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *o, int *s
     int64_t n = dataset->n_samples;
     Keyed *keyed = xmalloc((size_t)n * sizeof *keyed);
     int32_t *samples = xmalloc((size_t)n * sizeof *samples);
-    for (int64_t i = 0; i < n; i++) keyed[i] = (Keyed){dataset->tokens(dataset, i), i, (int32_t)i};
-    qsort(keyed, (size_t)n, sizeof *keyed, by_tokens);
-    int64_t most = most_sequences(o, keyed, n);
+    int64_t most = most_sequences(dataset, o, keyed);
     for (int64_t i = 0; i < n; i++)
         keyed[i] = (Keyed){-(int64_t)dataset->batch_bytes(dataset, &(int32_t){(int32_t)i}, 1), i, (int32_t)i};
-    qsort(keyed, (size_t)n, sizeof *keyed, by_tokens); /* the largest first */
+    smallest_first(keyed, n, most); /* of the negative: the largest */
     for (int64_t i = 0; i < most; i++) samples[i] = keyed[i].sample;
     if (sequences) *sequences = (int)most;
     size_t bytes = dataset->batch_bytes(dataset, samples, (int)most);

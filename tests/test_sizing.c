@@ -156,7 +156,7 @@ static void a_validation_that_was_given_stays(void **state) {
     (void)state;
     Device *device = cpu_device_open(1);
     ToyRun *run = toy_run_open(device, run_directory(), "-b auto --effective-batch 12 --val-batch-size 20", 36, 30, 5);
-    BatchChoice choice = train_choose_batch(&run->training, DTYPE_F32, SIZE_MAX);
+    BatchChoice choice = train_choose_batch(&run->training, DTYPE_F32, SIZE_MAX, NULL);
     assert_int_equal(choice.size, 12);
     assert_int_equal(run->options.val_batch_size, 20);
     size_t least = SIZE_MAX; /* that a run with such a validation needs */
@@ -167,7 +167,7 @@ static void a_validation_that_was_given_stays(void **state) {
         if (bytes < least) least = bytes;
     }
     train_set_batch(&run->training, 12, 1);
-    choice = train_choose_batch(&run->training, DTYPE_F32, least - 1);
+    choice = train_choose_batch(&run->training, DTYPE_F32, least - 1, NULL);
     assert_true(choice.most < choice.size);
     assert_int_equal(run->options.val_batch_size, 20);
     Changes changes = train_changes(&run->training, least - 1);

@@ -292,6 +292,7 @@ RunTime estimate_run(Training *t, const RunWork *work, const Machine *machine) {
 /* On each card with the micro-batches that fit there, if they are left open; work[n] is made but once for each size. */
 static void estimate_all(Training *t, const Machine *machines, int n, RunWork *work, RunTime *times) {
     const TrainOptions *o = t->options;
+    KnownSizes known = {.n = 0};
     for (int i = 0; i < n; i++) {
         BatchChoice batch = {0};
         int same = 0;
@@ -299,7 +300,7 @@ static void estimate_all(Training *t, const Machine *machines, int n, RunWork *w
         t->device->half = card_half(card);
         t->device->host_memory = !card->capability;
         if (o->auto_batch)
-            batch = train_choose_batch(t, o->amp ? t->device->half : DTYPE_F32, (size_t)available_on(card));
+            batch = train_choose_batch(t, o->amp ? t->device->half : DTYPE_F32, (size_t)available_on(card), &known);
         while (same < i && times[same].batch.size != batch.size) same++;
         if (same == i) work[i] = estimate_run_work(t);
         times[i] = estimate_run(t, &work[same], &machines[i]);

@@ -338,7 +338,7 @@ static bool take_batch(Training *t) {
 
 static void choose_batch(Training *t) {
     if (!t->options->auto_batch || (t->resumed_from && !t->whole_batches && take_batch(t))) return;
-    BatchChoice choice = train_choose_batch(t, half_type(t), memory_available(t->device));
+    BatchChoice choice = train_choose_batch(t, half_type(t), memory_available(t->device), NULL);
     train_choice_print(t, &choice);
 }
 
@@ -397,7 +397,7 @@ void train_dry_run(Training *t) {
     bool gpu = !t->device->host_memory, for_a_gpu = gpu || strcmp(o->device, "cpu") != 0;
     DType half = !o->amp ? DTYPE_F32 : gpu ? t->device->half : for_a_gpu ? DTYPE_BF16 : DTYPE_F32;
     if (o->auto_batch) {
-        BatchChoice choice = train_choose_batch(t, half, memory_available(t->device));
+        BatchChoice choice = train_choose_batch(t, half, memory_available(t->device), NULL);
         train_choice_print(t, &choice);
     }
     Device *dry = dry_device_open(), *real = t->device;

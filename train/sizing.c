@@ -12,6 +12,7 @@ typedef struct {
     size_t available;
     bool recompute;
     bool keep_validation; /* --val-batch-size stays as it was given; else it is at most twice the size */
+    KnownSizes *known;    /* NULL: none are kept */
 } Search;
 
 static int64_t least_batch(const Training *t) { return t->least_batch ? t->least_batch : 1; }
@@ -35,8 +36,18 @@ static MemoryPlan plan_with(Training *t, const Search *s, int64_t size) {
 }
 
 static bool size_fits(Training *t, const Search *s, int64_t size) {
+    enum { MOST = sizeof s->known->of / sizeof *s->known->of };
+    for (int i = 0; s->known && i < s->known->n; i++)
+        if (s->known->of[i].size == size && s->known->of[i].half == s->half)
+            return s->known->of[i].bytes <= s->available;
     MemoryPlan plan = plan_with(t, s, size);
-    return train_to_allocate(t, &plan) <= s->available;
+    size_t bytes = train_to_allocate(t, &plan);
+    if (s->known && s->known->n < MOST) {
+        s->known->of[s->known->n].size = size;
+        s->known->of[s->known->n].half = s->half;
+        s->known->of[s->known->n++].bytes = bytes;
+    }
+    return bytes <= s->available;
 }
 
 /* The most below too_many that fits; least - 1: nothing does. */
@@ -86,7 +97,7 @@ static bool smaller_batch(Training *t, const Search *s, char text[CHANGE_TEXT]) 
 Changes train_changes(Training *t, size_t available) {
     const TrainOptions *o = t->options;
     DType half = o->amp ? t->device->half : DTYPE_F32;
-    const Search as_it_is = {half, available, false, false}, again = {half, available, true, false};
+    const Search as_it_is = {half, available, false, false, NULL}, again = {half, available, true, false, NULL};
     Changes c = {.n = 0};
     if (smaller_batch(t, &as_it_is, c.text[0])) c.n++;
     if (!o->grad_checkpointing) {
@@ -161,9 +172,9 @@ void train_set_batch(Training *t, int64_t size, int64_t accumulation) {
     }
 }
 
-BatchChoice train_choose_batch(Training *t, DType half, size_t available) {
+BatchChoice train_choose_batch(Training *t, DType half, size_t available, KnownSizes *known) {
     const TrainOptions *o = t->options;
-    const Search search = {half, available, false, true};
+    const Search search = {half, available, false, true, known};
     int64_t whole = o->batch_size * o->grad_accumulation, least = least_batch(t), most = whole;
     if (t->drop_last && most > t->train->n_samples) most = t->train->n_samples; /* no epoch has a larger one */
     if (!size_fits(t, &search, most)) most = most_that_fit(t, &search, least, most);

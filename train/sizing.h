@@ -29,9 +29,19 @@ typedef struct {
     size_t used, available;     /* bytes; used: of the available ones */
 } BatchChoice;
 
+/* What sizes have been found to need: for one training on one card after another. Begins as {.n = 0}. */
+typedef struct {
+    struct {
+        int64_t size;
+        DType half;
+        size_t bytes;
+    } of[64];
+    int n;
+} KnownSizes;
+
 /* For --batch-size and --grad-accumulation of the training, which auto has left open, by what fits into so many bytes:
- * the largest micro-batch that divides the effective batch; the smallest, if none fits. */
-BatchChoice train_choose_batch(Training *training, DType half, size_t available);
+ * the largest micro-batch that divides the effective batch; the smallest, if none fits. known: or NULL. */
+BatchChoice train_choose_batch(Training *training, DType half, size_t available, KnownSizes *known);
 void train_choice_print(const Training *training, const BatchChoice *choice);
 /* The same two numbers, as they were chosen before. */
 void train_set_batch(Training *training, int64_t size, int64_t accumulation);
