@@ -1,5 +1,6 @@
 /* train_psd on the emulated device: both trainings and both encoders, evaluation, restarts, memory. With
  * TRAIN_PSD_PROGRAM, a command, that program on the GPU that is there. */
+#include "kernels/cards.h"
 #include "tests/cuda/program_rig.h"
 #include "tests/spectra.h"
 
@@ -210,6 +211,28 @@ static void memory_is_enough_for_the_end_of_an_epoch(void **state) {
     free(run);
 }
 
+/* Nine steps of one shape, five of which are measured: after the fourth, what comes again is repeated from recordings,
+ * and three validations lie between. The run predicts what --estimate says of a step, and two launches for what the
+ * loop does besides: it copies the sums and guards the norm. */
+static void what_is_repeated_is_predicted_too(void **state) {
+    (void)state;
+    if (!emulated) skip();
+    set_variable("EMULATE_CARD", "NVIDIA L4");
+    char *run = done("pretrain", "--device cuda --amp -g 1 --calibration none");
+    set_variable("EMULATE_CARD", NULL);
+    double predicted = last_of(run, "summary", "summary/predicted_step_seconds");
+    assert_contains(fixture.output, "(mean of 5; the first 4 are left out), predicted ");
+    must_do("pretrain", run, "--estimate --json --gpu l4 --amp -g 1 --calibration none 2>/dev/null");
+    json_t *root = json_loads(fixture.output, 0, NULL);
+    assert_non_null(root);
+    const json_t *card = json_array_get(json_object_get(root, "gpus"), 0);
+    double estimated = json_number_value(json_object_get(card, "step_seconds")), launch = card_of_key("l4")->launch;
+    print_message("the run predicts %.9f s a step, the estimate %.9f\n", predicted, estimated);
+    assert_near(predicted - estimated, 2 * launch, 0.01 * launch);
+    json_decref(root);
+    free(run);
+}
+
 static int open_spectra(void **state) {
     (void)state;
     PsdStore spectra = spectra_make(SENSORS, EACH);
@@ -229,6 +252,7 @@ int main(void) {
         cmocka_unit_test(stopped_and_resumed_is_never_stopped),
         cmocka_unit_test(memory_is_what_the_plan_said),
         cmocka_unit_test(memory_is_enough_for_the_end_of_an_epoch),
+        cmocka_unit_test(what_is_repeated_is_predicted_too),
     };
     return cmocka_run_group_tests(tests, open_spectra, NULL);
 }
