@@ -536,6 +536,29 @@ static void an_epoch_without_a_full_batch_is_refused(void **state) {
     dataset->close(dataset);
 }
 
+static int descending_sizes(const void *a, const void *b) {
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* For every size of a batch: a constant, and what each of so many samples adds that need the most. */
+static void the_bytes_of_a_batch_are_those_of_its_largest_samples(void **state) {
+    (void)state;
+    for (int ties = 0; ties < 2; ties++) {
+        Dataset *dataset = open_samples(SAMPLES, ties ? 2 : 60, ties ? 3 : 200, false);
+        size_t each[SAMPLES], constant = dataset->batch_bytes(dataset, NULL, 0), want = constant;
+        for (int32_t i = 0; i < SAMPLES; i++) each[i] = dataset->batch_bytes(dataset, &i, 1) - constant;
+        qsort(each, SAMPLES, sizeof *each, descending_sizes);
+        for (int b = 1; b <= SAMPLES + 1; b++) {
+            int sequences;
+            if (b <= SAMPLES) want += each[b - 1];
+            assert_int_equal(loader_batch_bytes(dataset, &(LoaderOptions){.batch_size = b}, &sequences), want);
+            assert_int_equal(sequences, b <= SAMPLES ? b : SAMPLES);
+        }
+        dataset->close(dataset);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_workers_gives_the_same_bits),
@@ -552,6 +575,7 @@ int main(void) {
         cmocka_unit_test(a_failure_is_told_in_its_turn),
         cmocka_unit_test(an_empty_data_set_is_refused),
         cmocka_unit_test(the_largest_batch_dominates),
+        cmocka_unit_test(the_bytes_of_a_batch_are_those_of_its_largest_samples),
         cmocka_unit_test(a_batch_knows_its_place_before_it_is_filled),
         cmocka_unit_test(only_full_batches_if_wanted),
         cmocka_unit_test(an_epoch_without_a_full_batch_is_refused),

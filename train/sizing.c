@@ -176,6 +176,7 @@ BatchChoice train_choose_batch(Training *t, DType half, size_t available, KnownS
     const TrainOptions *o = t->options;
     const Search search = {half, available, false, true, known};
     int64_t whole = o->batch_size * o->grad_accumulation, least = least_batch(t), most = whole;
+    assert(whole >= least);                                                     /* as the options are */
     if (t->drop_last && most > t->train->n_samples) most = t->train->n_samples; /* no epoch has a larger one */
     if (!size_fits(t, &search, most)) most = most_that_fit(t, &search, least, most);
     int64_t size = t->whole_batches ? whole : largest_divisor(whole, least, most);
@@ -194,7 +195,10 @@ void train_choice_print(const Training *t, const BatchChoice *c) {
     char used[32], have[32], most[64] = "all of it fits at once";
     int64_t whole = c->size * c->accumulation;
     if (c->most < c->size) return; /* what it would need follows, and what to do */
-    if (c->most < whole) snprintf(most, sizeof most, "%lld would fit at once", (long long)c->most);
+    if (t->drop_last && c->most < whole && c->most == t->train->n_samples)
+        snprintf(most, sizeof most, "all %lld samples would fit at once", (long long)c->most);
+    else if (c->most < whole)
+        snprintf(most, sizeof most, "%lld would fit at once", (long long)c->most);
     printf("[Batch] -b %lld -g %lld is an effective batch of %lld: %s, %s of %s are used", (long long)c->size,
            (long long)c->accumulation, (long long)whole, most, format_bytes((double)c->used, used),
            format_bytes((double)c->available, have));
