@@ -1,6 +1,7 @@
 /* The rows of the option table that all programs share. Names and defaults are those of the reference trainers. */
 #include "train/estimate.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,12 +136,12 @@ static const Option *row_of(const Option *rows, int n_rows, const void *value) {
 
 /* Until it is known what fits, all of a step is one micro-batch. */
 static void resolve_auto(TrainOptions *o, const Option *batch, const Option *accumulation) {
-    int64_t usual = 0;
-    if (accumulation) usual = atoll(batch->preset) * atoll(accumulation->preset);
     o->auto_batch = o->batch_size == OPTION_AUTO;
     if (!o->auto_batch && o->effective_batch)
         die_usage("--effective-batch belongs to -b auto; without it a step has -b times -g samples");
     if (!o->auto_batch) return;
+    assert(accumulation); /* programs that allow auto have both */
+    int64_t usual = atoll(batch->preset) * atoll(accumulation->preset);
     if (o->token_budget)
         die_usage("-b auto with --token-budget: both say how large a micro-batch is; give --effective-batch instead of "
                   "the budget, or the budget without -b");
