@@ -327,9 +327,9 @@ bool rates_write(const char *path, const Rates *rates, Error *error) {
         if (!root) root = json_pack("{s:i, s:{}}", "version", VERSION, "devices");
         json_object_set_new(json_object_get(root, "devices"), rates->device, rates_to_json(rates));
         char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(6) | JSON_SORT_KEYS);
-        if (!text) die("--calibrate: the name '%s' is no text", rates->device);
         make_directories(directory);
-        fine = file_write_atomic(file, text, strlen(text), error);
+        fine = text ? file_write_atomic(file, text, strlen(text), error)
+                    : error_set(error, "the name of the device, '%s', is no UTF-8", rates->device);
         free(text);
     }
     json_decref(root);

@@ -347,7 +347,7 @@ static int ascending(const void *a, const void *b) {
 
 /* Seconds of a call: the lower quartile of some batches', as others at work make some slower and none faster. */
 static double call_seconds(Bench *b) {
-    double seconds[REPEATS];
+    double seconds[REPEATS] = {0};
     int n = 0;
     b->calls = 1;
     double once = settled_seconds(b), calls = b->share / REPEATS / once;

@@ -4,19 +4,18 @@
     python3 tests/reference/bench_estimate.py build/release [rounds [WORD]]
 
 A round measures the CPU with `train_gpt --calibrate --device cpu`, asks `--estimate --gpu here` for the time of a step of each
-model, and times such steps with bench_step: so both see the machine in the same minutes. Where other programs are at work too,
-rounds differ; the median of the rounds' ratios counts. WORD: only the steps with this in their name, and where their time goes:
+model, and times such steps with bench_step. Where other programs are at work too they make some rounds slower and none faster:
+of the predictions and of the steps the least counts. WORD: only the steps with this in their name, and where their time goes:
 of each operation predicted and measured.
 """
 import json
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
 
 BUILD = sys.argv[1]
-ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 3
+ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 2
 WORD = sys.argv[3] if len(sys.argv) > 3 else ""
 TYPICAL = "100,250"  # text tokens and codes of a sample, as --estimate has them without data
 
@@ -58,12 +57,12 @@ def predict(options, rates):
 
 def measure(arguments, predicted):
     """Seconds of a step, its FLOPs, and of each operation the seconds."""
-    repeats = max(4, min(30, round(4 / predicted)))
+    repeats = max(3, min(30, round(4 / predicted)))
     lines = run(f"{BUILD}/tests/bench_step", "cpu", "0", str(repeats), *arguments.split()).splitlines()
     seconds = sorted(float(line) for line in lines if re.fullmatch(r"[0-9.]+", line))
     flops = next(float(line.split()[1]) for line in lines if line.startswith("flops "))
     table = {words[0]: float(words[4]) / 1e3 for words in map(str.split, lines) if len(words) == 7 and words[1].isdigit()}
-    return seconds[len(seconds) // 4], flops, table
+    return seconds[0], flops, table
 
 
 def print_operations(card, measured):
@@ -90,12 +89,10 @@ def main():
                 print(f"{name}: {card['step_seconds']:.4f} s predicted, {seconds:.4f} s measured", flush=True)
                 if WORD:
                     print_operations(card, table)
-    print("\n| step | predicted | measured | predicted / measured, median of the rounds (least, most) |\n|---|---|---|---|")
+    print("\n| step | predicted | measured | predicted / measured |\n|---|---|---|---|")
     for name, pairs in results.items():
-        ratios = sorted(predicted / seconds for predicted, seconds in pairs)
-        predicted, seconds = (statistics.median(values) for values in zip(*pairs))
-        print(f"| {name} | {predicted:.3f} s | {seconds:.3f} s | {statistics.median(ratios):.2f} "
-              f"({ratios[0]:.2f}, {ratios[-1]:.2f}) |")
+        predicted, seconds = (min(values) for values in zip(*pairs))
+        print(f"| {name} | {predicted:.4f} s | {seconds:.4f} s | {predicted / seconds:.2f} |")
 
 
 main()
