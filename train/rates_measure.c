@@ -420,7 +420,9 @@ static void measure_type(Bench *b, Rates *rates, NumberType type) {
 }
 
 static void measure_moves(Bench *b, Curve *curve) {
-    for (int i = 0; measure_size(b, &moves, i, INFINITY); i++) {
+    double rate = INFINITY;
+    for (int i = 0; measure_size(b, &moves, i, rate); i++) {
+        rate = b->flops / b->seconds;
         curve->size[i] = b->bytes;
         curve->rate[i] = b->bytes / b->seconds;
         curve->n++;
