@@ -21,6 +21,7 @@ typedef enum {
     WORK_NORM_BACKWARD,
     WORK_ACTIVATION, /* batch norms and what follows them */
     WORK_ACTIVATION_BACKWARD,
+    WORK_STATISTICS, /* of batch norms */
     WORK_LOSS,
     WORK_UPDATE, /* AdamW */
     WORK_OTHER,  /* moves numbers, above all */

@@ -209,6 +209,11 @@ static void call_activation_backward(Bench *b) {
     norm_activate_backward(b->device, a.x, of[0], of[1], other.x, of[2], of[3], dy, a, other, activation);
 }
 
+static void call_statistics(Bench *b) {
+    Normed a = normed(b);
+    batchnorm_statistics(b->device, a.mean, a.rstd, a.gain, a.bias, a.x, 0.1f);
+}
+
 /* `width` classes. */
 static void call_loss(Bench *b) {
     Tensor loss = f32_vector(b, b->rows), correct = f32_vector(b, b->rows), scale = f32_vector(b, 1);
@@ -256,8 +261,10 @@ static const Series all_series[] = {
     {OP_attention_backward, call_attention_backward, 256, 128, {128, 1024, 8192}},
     {OP_attention_backward, call_attention_backward, 256, 512, {512, 2048, 8192}},
     {OP_conv3d_forward, call_conv3d, 32, 21, {1, 16}},
+    {OP_conv3d_forward, call_conv3d, 64, 11, {1, 16}},
     {OP_conv3d_forward, call_conv3d, 128, 6, {1, 16}},
     {OP_conv3d_backward, call_conv3d_backward, 32, 21, {1, 16}},
+    {OP_conv3d_backward, call_conv3d_backward, 64, 11, {1, 16}},
     {OP_conv3d_backward, call_conv3d_backward, 128, 6, {1, 16}},
     {OP_stem_forward, call_stem, 32, 0, {1, 8}},
     {OP_stem_backward, call_stem_backward, 32, 0, {1, 8}},
@@ -266,6 +273,7 @@ static const Series all_series[] = {
     {OP_layernorm_backward, call_norm_backward, 256, 0, ROWS},
     {OP_norm_activate_forward, call_activation, 32, 0, {1, 8}},
     {OP_norm_activate_backward, call_activation_backward, 32, 0, {1, 8}},
+    {OP_batchnorm_statistics, call_statistics, 32, 0, {1, 8}},
     {OP_cross_entropy_forward_backward, call_loss, 8192, 0, {128, 512, 2048}},
     {OP_adamw_update, call_update, 0, 0, {1 << 16, 1 << 20, 1 << 24}},
 };
