@@ -342,7 +342,8 @@ static void make_noise(Bench *b, size_t bytes) {
     }
 }
 
-/* The same behind those in which ways are chosen and caches filled; a device that repeats records the second. */
+/* Seconds of a batch behind those in which ways are chosen and caches filled; a device that repeats records the second.
+ */
 static double settled_seconds(Bench *b) {
     for (int i = 0; i < (b->device->repeat ? 2 : 1); i++) batch_seconds(b);
     return batch_seconds(b);
