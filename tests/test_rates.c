@@ -262,6 +262,22 @@ static void here_is_known_once_it_is_measured(void **state) {
     free(path);
 }
 
+/* As in a container: nothing can have been measured, and all else works. */
+static void without_a_home_there_are_no_rates(void **state) {
+    (void)state;
+    char *cache = xstrdup(getenv("XDG_CACHE_HOME")), *home = xstrdup(getenv("HOME") ? getenv("HOME") : "");
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("HOME");
+    run(0, "train_gpt --estimate --gpu l4 %s", "");
+    assert_contains(output, "[Assumed] sustained");
+    run(2, "train_gpt --calibrate --device cpu %s", "");
+    assert_contains(output, "give --calibration FILE, as neither XDG_CACHE_HOME nor HOME is set");
+    setenv("XDG_CACHE_HOME", cache, 1);
+    if (*home) setenv("HOME", home, 1);
+    free(cache);
+    free(home);
+}
+
 static void wrong_options_are_told(void **state) {
     (void)state;
     char *path = path_join(run_directory(), "wrong.json");
@@ -294,6 +310,7 @@ int main(void) {
         cmocka_unit_test(damage_is_told_by_its_place),
         cmocka_unit_test(a_measured_card_is_estimated_by_its_rates),
         cmocka_unit_test(here_is_known_once_it_is_measured),
+        cmocka_unit_test(without_a_home_there_are_no_rates),
         cmocka_unit_test(wrong_options_are_told),
     };
     setenv("XDG_CACHE_HOME", run_directory(), 1); /* not this user's own rates */

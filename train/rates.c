@@ -138,8 +138,7 @@ char *rates_path(const char *path) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (path) return xstrdup(path);
     if (cache && cache[0] == '/') return path_join(cache, "train.c/rates.json");
-    if (!home || !*home) die("--calibration FILE is needed: neither XDG_CACHE_HOME nor HOME is set");
-    return path_join(home, ".cache/train.c/rates.json");
+    return home && *home ? path_join(home, ".cache/train.c/rates.json") : NULL;
 }
 
 /* ---- the file: {"version": 1, "devices": {name: {...}}} ---- */
@@ -273,7 +272,7 @@ static json_t *read_all(const char *path, Error *error) {
     size_t size;
     Error reason;
     error->text[0] = 0;
-    if (access(path, F_OK)) return NULL;
+    if (!path || access(path, F_OK)) return NULL;
     if (!read_file(path, &bytes, &size, &reason)) {
         error_set(error, "%.200s: %.250s", path, reason.text);
         return NULL;

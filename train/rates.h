@@ -65,7 +65,8 @@ double rates_best(const Rates *rates, NumberType type);
 
 /* How the file calls a device: a GPU as its driver does, a CPU by its model and threads. */
 void rates_device_name(const Device *device, char name[128]);
-/* `path`, or the file of this user where it is NULL: $XDG_CACHE_HOME/train.c/rates.json, else in ~/.cache; free(). */
+/* `path`, or the file of this user where it is NULL: $XDG_CACHE_HOME/train.c/rates.json, else in ~/.cache; free().
+ * NULL: neither that nor HOME is set, so there is none. */
 char *rates_path(const char *path);
 /* What has been measured of a device. False: nothing has, and error is ""; or the file is damaged, and it says where.
  * path NULL: the user's file, which need not be there. */

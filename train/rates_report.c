@@ -56,9 +56,10 @@ void train_calibrate(const TrainOptions *o) {
     if (o->calibration && !strcmp(o->calibration, "none"))
         die_usage("--calibration none: where is --calibrate to keep what it measures?");
     Rates known;
+    char *path = rates_path(o->calibration), name[128];
+    if (!path) die_usage("--calibrate: give --calibration FILE, as neither XDG_CACHE_HOME nor HOME is set");
     if (!rates_read(o->calibration, "", &known, &error) && error.text[0]) die("%s", error.text); /* told now */
     Device *device = device_open(o->device, (int)o->threads, o->no_tf32, &why);
-    char *path = rates_path(o->calibration), name[128];
     rates_device_name(device, name);
     printf("[Calibrate] %s, for up to 20 s; nothing else should be at work%s%s\n", name,
            why ? "; no GPU is used: " : "", why ? why : "");
