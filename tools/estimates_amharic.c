@@ -29,7 +29,8 @@ static void precision(const Run *amp, const Run *tf32, const Run *f32, const Run
                "%c over %c: if the V100 computes in f32 at %s TFLOP/s; in its f16 (%c) it is %s as fast as this",
                v100_f32->name, tf32->name, number(v100->card->f32 / 1e12), v100->name, times(tf32->step / v100->step));
     claim_gain("without --amp: full FP32, slower", tf32->step / amp->step,
-               "%c over %c: without --amp products are in TF32, not FP32", tf32->name, amp->name);
+               "%c over %c: without --amp products are in TF32, not FP32; and batch 8 needs %s of %s", tf32->name,
+               amp->name, bytes(tf32->memory), bytes(tf32->available));
     claim_gain("TF32 for products and bfloat16 for the rest: the best of both", amp->step / tf32->step,
                "%c over %c: with --amp it is the products that are in bfloat16; in TF32 a step takes %s as long",
                amp->name, tf32->name, times(tf32->step / amp->step));
@@ -41,9 +42,10 @@ static void memory(const Run *amp, const Run *less, const Run *batch_16, const R
                  "%s parameters x 18 bytes = %s, and %s of activations of the 8 longest; with checkpointing %s",
                  count(amp->parameters), bytes(18 * amp->parameters), bytes(amp->activations),
                  bytes(checkpointed->memory));
-    claim_fits("batch 8 fits 24 GB with a margin", amp, amp->memory,
-               "%s are left; 8 utterances of 30 s and 600 pieces (%c), the longest that the model takes, would need %s",
-               bytes(amp->available - amp->memory), longest->name, bytes(longest->memory));
+    claim_fits(
+        "batch 8 fits 24 GB with a margin", amp, amp->memory,
+        "%s are left; 8 utterances of 30 s, the reference's longest, and 600 pieces, the model's (%c), would need %s",
+        bytes(amp->available - amp->memory), longest->name, bytes(longest->memory));
     claim_ratio("batch 8 x 4 is optimal for 24 GB", 1, 100, batch_16->step / amp->step,
                 "a step of %c over one of %c: 16 x 2 reads weights and gradients half as often, which is little of a "
                 "step, and needs %s of %s",

@@ -181,11 +181,11 @@ static void printed_lines(const Run *a30_24, const Run *t4_12) {
 
 void estimates_slm(void) {
     section("The text GPT on eight kinds of card",
-            "12 x 768, 30,000 tokens, no biases, 108.8M parameters. The MFU that the reference prints counts 8 N FLOPs "
-            "a token, where 6 N and attention are usual, over the rate of an A100 whatever the card: each is turned "
-            "back into the time that it stands for. There is no trainer for it yet: operations and memory are those "
-            "that our blocks would have; whether a batch fits is judged by what PyTorch keeps: 16 bytes a parameter, "
-            "38 a token, layer and channel, 12 a logit.");
+            "12 x 768, 30,000 tokens, no biases, 108.8M parameters. All is of one card: what two A30 exchange is left "
+            "out. The MFU that the reference prints counts 8 N FLOPs a token, where 6 N and attention are usual, over "
+            "the rate of an A100 whatever the card: each is turned back into the time that it stands for. There is no "
+            "trainer for it yet: operations and memory are those that our blocks would have; whether a batch fits is "
+            "judged by what PyTorch keeps: 16 bytes a parameter, 38 a token, layer and channel, 12 a logit.");
     Run a30_24 = run_of("a30", 24, 1024), a30_18 = run_of("a30", 18, 1024), a30_12 = run_of("a30", 12, 1024);
     Run half_length = run_of("a30", 24, 512), t4_12 = run_of("t4", 12, 768);
     knobs(&a30_24, &a30_12, &half_length);
