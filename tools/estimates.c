@@ -25,7 +25,8 @@ static char *buffer(void) {
 /* Whole numbers as they are, else three digits, of which zeros behind the point are left out. No exponent. */
 const char *number(double x) {
     char *text = buffer();
-    double scale = x ? pow(10, floor(log10(fabs(x))) - 2) : 1, rounded = x == floor(x) ? x : round(x / scale) * scale;
+    double scale = x ? pow(10, floor(log10(fabs(x))) - 2) : 1, whole = round(x);
+    double rounded = fabs(x - whole) <= 1e-12 * fabs(x) ? whole : round(x / scale) * scale;
     if (fabs(rounded) >= 1e6)
         snprintf(text, 48, "%.0f,%03d,%03d", floor(rounded / 1e6), (int)fmod(rounded / 1e3, 1e3),
                  (int)fmod(rounded, 1e3));
