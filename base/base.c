@@ -66,11 +66,11 @@ void *xcalloc(size_t count, size_t bytes) {
 }
 void *xrealloc(void *old, size_t bytes) { return counted(realloc(old, bytes ? bytes : 1), bytes); }
 
-void *xaligned(size_t bytes) {
-    size_t rounded = (bytes + 63) / 64 * 64;
-    void *memory = counted(aligned_alloc(64, rounded ? rounded : 64), bytes);
-    return memset(memory, 0, rounded);
-}
+static size_t whole_lines(size_t bytes) { return bytes ? (bytes + 63) / 64 * 64 : 64; }
+
+void *xuntouched(size_t bytes) { return counted(aligned_alloc(64, whole_lines(bytes)), bytes); }
+
+void *xaligned(size_t bytes) { return memset(xuntouched(bytes), 0, whole_lines(bytes)); }
 
 char *xstrdup(const char *text) {
     size_t bytes = strlen(text) + 1;

@@ -30,6 +30,8 @@ void *xmalloc(size_t bytes);
 void *xcalloc(size_t count, size_t bytes);
 void *xrealloc(void *old, size_t bytes);
 void *xaligned(size_t bytes); /* 64-byte aligned, zeroed */
+/* Aligned too, with any contents: large memory that is never written is never taken from the machine. */
+void *xuntouched(size_t bytes);
 char *xstrdup(const char *text);
 char *xformat(const char *format, ...) PRINTF_LIKE(1, 2);
 int64_t allocation_count(void); /* calls to the five above so far, all threads */

@@ -13,8 +13,9 @@ size_t batch_capacity(size_t bytes) { return bytes + (size_t)BATCH_MAX_FIELDS * 
 
 Batch batch_open(size_t bytes, int max_sequences) {
     size_t capacity = batch_capacity(bytes);
-    return (Batch){
-        .buffer = xaligned(capacity), .capacity = capacity, .samples = xcalloc((size_t)max_sequences, sizeof(int32_t))};
+    return (Batch){.buffer = xuntouched(capacity),
+                   .capacity = capacity,
+                   .samples = xcalloc((size_t)max_sequences, sizeof(int32_t))};
 }
 
 void batch_close(Batch *batch) {

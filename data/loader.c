@@ -247,17 +247,6 @@ static void *worker(void *argument) {
     return NULL;
 }
 
-/* How many sequences any micro-batch can have: the shortest samples together, if there is a budget. */
-static int64_t most_sequences(const Dataset *dataset, const LoaderOptions *o, Keyed *keyed) {
-    int64_t n = dataset->n_samples, tokens = 0, fit = 0;
-    int64_t most = o->batch_size > 0 && o->batch_size < n ? o->batch_size : n;
-    if (!o->token_budget) return most;
-    for (int64_t i = 0; i < n; i++) keyed[i] = (Keyed){dataset->tokens(dataset, i), i, (int32_t)i};
-    qsort(keyed, (size_t)n, sizeof *keyed, by_tokens);
-    while (fit < most && (!fit || tokens + keyed[fit].tokens <= o->token_budget)) tokens += keyed[fit++].tokens;
-    return fit;
-}
-
 /* Moves the `count` smallest to the front, in any order: a sort (Hoare's) of the side alone where the count ends. */
 static void smallest_first(Keyed *items, int64_t n, int64_t count) {
     for (int64_t low = 0, high = n - 1; low < high;) {
@@ -274,6 +263,28 @@ static void smallest_first(Keyed *items, int64_t n, int64_t count) {
         if (count - 1 > j && count - 1 < i) return;
         *(count - 1 <= j ? &high : &low) = count - 1 <= j ? j : i;
     }
+}
+
+/* How many sequences any micro-batch can have: the shortest samples together, if there is a budget. Of the samples from
+ * `fit` to `end`, of which `most` may be taken at all, the shorter half is, or makes way for its own shorter half. */
+static int64_t most_sequences(const Dataset *dataset, const LoaderOptions *o, Keyed *keyed) {
+    int64_t n = dataset->n_samples, tokens = 0, fit = 0, end = n;
+    int64_t most = o->batch_size > 0 && o->batch_size < n ? o->batch_size : n;
+    if (!o->token_budget) return most;
+    for (int64_t i = 0; i < n; i++) keyed[i] = (Keyed){dataset->tokens(dataset, i), i, (int32_t)i};
+    while (fit < most) {
+        int64_t half = (fit + most + 1) / 2, more = 0;
+        smallest_first(keyed + fit, end - fit, half - fit);
+        for (int64_t i = fit; i < half; i++) more += keyed[i].tokens;
+        if (tokens + more <= o->token_budget) {
+            tokens += more;
+            fit = half;
+        } else {
+            most = half - 1;
+            end = half;
+        }
+    }
+    return fit ? fit : n > 0; /* one, however long it is */
 }
 
 /* Bytes add up over samples, so that no choice of as many needs more than those that need the most. */

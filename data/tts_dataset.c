@@ -23,8 +23,9 @@ typedef struct {
     TtsLayout layout;
     Sample *samples;
     int64_t n_samples;
-    size_t largest_file; /* of conditioning and emotion: room to read one into, behind a batch's fields */
-    bool lengths_only;   /* samples have no ids, codes or paths */
+    size_t largest_file;    /* of conditioning and emotion: room to read one into, behind a batch's fields */
+    bool lengths_only;      /* samples have no ids, codes or paths */
+    int32_t *texts, *codes; /* their lengths, the longest first: made once tts_largest_batch asks for them */
 } TtsDataset;
 
 enum { SPEED_ROWS = 2, CODES_A_SECOND = 50 };
@@ -499,6 +500,8 @@ static void tts_close(Dataset *dataset) {
         free(d->samples[i].codes);
     }
     free(d->samples);
+    free(d->texts);
+    free(d->codes);
     free(d);
     free(dataset);
 }
@@ -623,16 +626,25 @@ static int64_t reach_budget(const int32_t *lengths, int64_t n, int64_t besides, 
     return count;
 }
 
-Batch tts_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget) {
-    const TtsDataset *d = dataset->state;
-    int64_t n = d->n_samples, most = batch_size > 0 && batch_size < n ? batch_size : n;
-    int32_t *text = xmalloc((size_t)(n + 1) * sizeof *text), *codes = xmalloc((size_t)(n + 1) * sizeof *codes);
-    for (int64_t i = 0; i < n; i++) {
-        text[i] = d->samples[i].text_len;
-        codes[i] = d->samples[i].code_len;
+static void sort_lengths(TtsDataset *d) {
+    size_t n = (size_t)d->n_samples;
+    d->texts = xmalloc(n * sizeof *d->texts);
+    d->codes = xmalloc(n * sizeof *d->codes);
+    for (size_t i = 0; i < n; i++) {
+        d->texts[i] = d->samples[i].text_len;
+        d->codes[i] = d->samples[i].code_len;
     }
-    qsort(text, (size_t)n, sizeof *text, descending);
-    qsort(codes, (size_t)n, sizeof *codes, descending);
+    qsort(d->texts, n, sizeof *d->texts, descending);
+    qsort(d->codes, n, sizeof *d->codes, descending);
+}
+
+Batch tts_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget) {
+    TtsDataset *d = dataset->state;
+    int64_t n = d->n_samples, most = batch_size > 0 && batch_size < n ? batch_size : n;
+    if (!d->texts) sort_lengths(d);
+    int32_t *text = xmalloc((size_t)most * sizeof *text), *codes = xmalloc((size_t)most * sizeof *codes);
+    memcpy(text, d->texts, (size_t)most * sizeof *text);
+    memcpy(codes, d->codes, (size_t)most * sizeof *codes);
     if (token_budget > 0) {
         int64_t besides = d->layout.n_conditioning + SPEED_ROWS + 3;
         int64_t texts = reach_budget(text, most, besides, token_budget),

@@ -559,6 +559,30 @@ static void the_bytes_of_a_batch_are_those_of_its_largest_samples(void **state) 
     }
 }
 
+/* The shortest together, as many as there may be; at least one. */
+static void the_sequences_of_a_budget_are_the_shortest(void **state) {
+    (void)state;
+    for (int ties = 0; ties < 2; ties++) {
+        Dataset *dataset = open_samples(SAMPLES, ties ? 2 : 60, ties ? 3 : 200, false);
+        size_t tokens[SAMPLES];
+        for (int i = 0; i < SAMPLES; i++) tokens[i] = (size_t)dataset->tokens(dataset, i);
+        qsort(tokens, SAMPLES, sizeof *tokens, descending_sizes);
+        size_t all = 0;
+        for (int fit = 1; fit <= SAMPLES; fit++) {
+            all += tokens[SAMPLES - fit];
+            size_t next = fit < SAMPLES ? tokens[SAMPLES - fit - 1] : 10;
+            const size_t budgets[] = {fit > 1 ? all : 1, all + next - 1}; /* the least and the most for so many */
+            for (int i = 0; i < 4; i++) {
+                int sequences, limit = i < 2 ? 0 : 1 + fit / 2;
+                LoaderOptions options = {.token_budget = (int64_t)budgets[i % 2], .batch_size = limit};
+                loader_batch_bytes(dataset, &options, &sequences);
+                assert_int_equal(sequences, limit && limit < fit ? limit : fit);
+            }
+        }
+        dataset->close(dataset);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_workers_gives_the_same_bits),
@@ -576,6 +600,7 @@ int main(void) {
         cmocka_unit_test(an_empty_data_set_is_refused),
         cmocka_unit_test(the_largest_batch_dominates),
         cmocka_unit_test(the_bytes_of_a_batch_are_those_of_its_largest_samples),
+        cmocka_unit_test(the_sequences_of_a_budget_are_the_shortest),
         cmocka_unit_test(a_batch_knows_its_place_before_it_is_filled),
         cmocka_unit_test(only_full_batches_if_wanted),
         cmocka_unit_test(an_epoch_without_a_full_batch_is_refused),
