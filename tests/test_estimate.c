@@ -650,6 +650,8 @@ static void what_is_not_the_same_in_parts_is_not_divided(void **state) {
     assert_contains(output, "it does not fit; -b ");
     assert_contains(output,
                     " makes it fit, but is not the same (the contrast is between the spectra of a micro-batch)");
+    run(0, true, "train_psd pretrain --estimate --gpu all --size large -b auto --effective-batch 8192");
+    assert_contains(output, "\n[Estimate] a smaller -b is not the same run: the contrast is between the spectra of a ");
     run(0, true, "train_psd finetune --estimate --gpu t4 --size large -b auto --effective-batch 8192");
     assert_contains(output, "[Batch] -b 512 -g 16 is an effective batch of 8192: ");
     run(0, true, "train_psd finetune --estimate --gpu t4 --encoder cnn -b auto");
@@ -744,7 +746,7 @@ static void one_card_is_told_in_full(void **state) {
     assert_contains(output, "(TF32)");
     run(0, true, "train_gpt --estimate --gpu L4 --amp --grad-checkpointing");
     assert_contains(output, "HFU");
-    assert_contains(output, "l4 (L4), 22.5 GB: bf16\n");
+    assert_contains(output, "l4 (L4), 22.5 GiB: bf16\n");
     run(0, true, "train_psd finetune --estimate --gpu v100 --amp");
     assert_contains(output, "f16, as it has no bf16");
 }
@@ -770,7 +772,8 @@ static void wrong_options_are_told(void **state) {
         {"train_gpt --estimate -b auto --token-budget 4000", "give --effective-batch instead of the budget"},
         {"train_gpt --estimate -b 8 --effective-batch 32", "--effective-batch belongs to -b auto"},
         {"train_gpt --estimate -b some", "--batch-size: expected a whole number or auto, found 'some'"},
-        {"train_cv --estimate -b auto --effective-batch 1", "expected at least 2, the smallest -b"},
+        {"train_cv --estimate -b auto --effective-batch 1",
+         "--effective-batch 1: expected at least 2, the smallest -b"},
         {"train_psd evaluate -m x --split y -b auto", "--batch-size: expected an integer, found 'auto'"},
         {"train_gpt --estimate --lengths 250,120", "expected MEAN,SD,MAX, three numbers"},
         {"train_gpt --estimate --lengths 250,120,many", "expected MEAN,SD,MAX, three numbers"},

@@ -241,7 +241,7 @@ static void here_is_known_once_it_is_measured(void **state) {
     assert_contains(output, "; kept in ");
     run(2, "train_gpt --estimate --gpu here --device cpu --threads 2 --calibration %s", path); /* another device */
     run(0, "train_gpt --estimate --gpu here --device cpu --threads 1 --amp --max-steps 3 --calibration %s", path);
-    assert_contains(output, "GB: f32: --amp has no effect on a CPU");
+    assert_contains(output, "GiB: f32: --amp has no effect on a CPU");
     assert_contains(output, "[Measured] on ");
     assert_contains(output, "copy 0.000 ms");
     assert_null(strstr(output, "kWh"));

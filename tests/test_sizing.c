@@ -98,6 +98,14 @@ static void the_largest_divisor_that_fits_is_trained_with(void **state) {
     assert_contains(toy_output, "[Batch] -b 48 -g 1 is an effective batch of 48: all of it fits at once, ");
 }
 
+/* No epoch could fill it: what was said to be a step of 288 samples would have 144. */
+static void a_micro_batch_is_no_larger_than_the_data(void **state) {
+    (void)state;
+    toy_must(train_toy, &(Try){run_directory(), "-b auto --effective-batch 288", 0, 144, 2, false, 0});
+    assert_contains(toy_output,
+                    "[Batch] -b 144 -g 2 is an effective batch of 288: all 144 samples would fit at once, ");
+}
+
 /* 47 is divided by 1 alone, 46 by 23. */
 static void a_better_effective_batch_is_named(void **state) {
     (void)state;
@@ -135,6 +143,23 @@ static void what_fits_with_no_micro_batch_is_refused(void **state) {
     none = (Try){run_directory(), "-b auto --effective-batch 48", need(16) - 1, 0, 0, false, 16};
     assert_int_equal(toy_try(train_toy, &none), 1);
     assert_contains(toy_output, " are available; no batch size makes it fit");
+}
+
+static void dry_run_toy(void *argument) {
+    ToyRun *run = open_run(argument);
+    train_dry_run(&run->training);
+    forget(run);
+}
+
+static void a_dry_run_says_what_does_not_fit(void **state) {
+    (void)state;
+    toy_must(dry_run_toy, &(Try){.directory = "/nowhere", .options = "-b 48 -g 1", .bytes = need(48)});
+    assert_null(strstr(toy_output, "it does not fit"));
+    toy_must(dry_run_toy, &(Try){.directory = "/nowhere", .options = "-b 48 -g 1", .bytes = need(32)});
+    char *advice = xformat(" are available; -b %lld -g 2 makes it fit", (long long)most_in(need(32)));
+    assert_contains(toy_output, "[Memory] it does not fit, ");
+    assert_contains(toy_output, advice);
+    free(advice);
 }
 
 static void what_is_not_the_same_in_parts_is_refused_with_advice(void **state) {
@@ -179,9 +204,11 @@ static void a_validation_that_was_given_stays(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_divisor_that_fits_is_trained_with),
+        cmocka_unit_test(a_micro_batch_is_no_larger_than_the_data),
         cmocka_unit_test(a_better_effective_batch_is_named),
         cmocka_unit_test(a_run_that_goes_on_keeps_its_numbers),
         cmocka_unit_test(what_fits_with_no_micro_batch_is_refused),
+        cmocka_unit_test(a_dry_run_says_what_does_not_fit),
         cmocka_unit_test(what_is_not_the_same_in_parts_is_refused_with_advice),
         cmocka_unit_test(a_validation_that_was_given_stays),
     };

@@ -159,7 +159,7 @@ static void print_one(const Training *t, const RunTime *r) {
     const Card *c = r->machine.card;
     printf("[Estimate] %s", c->key);
     if (strcmp(c->key, c->name)) printf(" (%s)", c->name);
-    printf(", %.4g GB: %s%s\n", c->memory / 0x1p30, type_text(&r->machine), type_note(t, &r->machine));
+    printf(", %.4g GiB: %s%s\n", c->memory / 0x1p30, type_text(&r->machine), type_note(t, &r->machine));
     print_data(t, w);
     print_memory(t, w, r);
     print_operations(&w->step, &r->step);
@@ -189,28 +189,33 @@ static void print_line(const Training *t, const RunTime *r) {
     memory_text(r, memory);
     if (w->steps) format_duration(r->seconds, whole);
     if (w->steps && t->options->price > 0) snprintf(cost, sizeof cost, "%.2f", dollars(t, r->seconds));
-    printf("%-13s %5.4g GB  %-4s %12s %6.1f  %-9s %10s %9s  %s\n", r->machine.card->key,
+    printf("%-13s %5.4g GiB %-4s %12s %6.1f  %-9s %10s %9s  %s\n", r->machine.card->key,
            r->machine.card->memory / 0x1p30, type_text(&r->machine), milliseconds(r->step.seconds, step),
            100 * r->step.mfu, bound_names[r->step.bound], whole, cost, memory);
 }
 
 void estimate_print(const Training *t, const RunTime *times, int n) {
     const RunWork *w = times[0].work;
-    char need[64] = "-b and -g are each card's own";
+    char need[128] = "-b and -g are each card's own";
+    bool divides = false;
     if (n == 1) {
         print_one(t, times);
         return;
     }
     if (!t->options->auto_batch) {
-        char bytes[32];
+        char bytes[32], steps[32] = "";
         print_data(t, w);
-        snprintf(need, sizeof need, "it needs %s", format_bytes((double)memory_total(&w->memory), bytes));
+        if (w->steps) snprintf(steps, sizeof steps, "; %lld steps", (long long)w->steps);
+        snprintf(need, sizeof need, "it needs %s%s", format_bytes((double)memory_total(&w->memory), bytes), steps);
     }
-    printf("[Estimate] %s; %lld steps; for the operations and what is assumed give one card with --gpu\n", need,
-           (long long)w->steps);
+    printf("[Estimate] %s; for the operations and what is assumed give one card with --gpu\n", need);
     printf("%-13s %8s  %-4s %12s %6s  %-9s %10s %9s  %s\n", "card", "memory", "type", "a step", utilisation(t),
            "bound by", "whole run", "dollars", "memory: fits, or with");
-    for (int i = 0; i < n; i++) print_line(t, &times[i]);
+    for (int i = 0; i < n; i++) {
+        print_line(t, &times[i]);
+        divides |= times[i].changes.divides;
+    }
+    if (divides && t->whole_batches) printf("[Estimate] a smaller -b is not the same run: %s\n", t->whole_batches);
 }
 
 /* ---- JSON ---- */
@@ -252,9 +257,10 @@ static json_t *memory_json(const MemoryPlan *m) {
 /* What -b auto decides for each card. */
 static void add_batch(json_t *card, const RunTime *r) {
     if (!r->batch.size) return;
-    json_object_update_new(card, json_pack("{s:I, s:I, s:I, s:o}", "batch_size", (json_int_t)r->batch.size,
+    json_object_update_new(card, json_pack("{s:I, s:I, s:I, s:I, s:o}", "batch_size", (json_int_t)r->batch.size,
                                            "grad_accumulation", (json_int_t)r->batch.accumulation, "most_at_once",
-                                           (json_int_t)r->batch.most, "memory_bytes", memory_json(&r->work->memory)));
+                                           (json_int_t)r->batch.most, "steps", (json_int_t)r->work->steps,
+                                           "memory_bytes", memory_json(&r->work->memory)));
 }
 
 static json_t *card_json(const Training *t, const RunTime *r) {

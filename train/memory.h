@@ -12,9 +12,8 @@ typedef struct {
 } MemoryPlan;
 
 /* train and validation are batches at least as large as any that will come (either may be NULL; without train there are
- * no gradients and no optimizer). half: the type of the
- * activations; f32: no 16-bit type is used. device: what its operations need of its own counts too, or NULL. What the
- * loop needs is not counted. */
+ * no gradients and no optimizer). half: the type of the activations; f32: no 16-bit type is used. device: what its
+ * operations need of its own counts too, or NULL. What the loop needs is not counted. */
 MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
                        bool recompute);
 /* One optimizer step of such micro-batches, for the counters of a dry device. */

@@ -52,7 +52,7 @@ static Batch largest_batch(const Training *t, const Dataset *dataset, int64_t ba
     return batch;
 }
 
-static int64_t least_batch(const Training *t) { return t->least_batch ? t->least_batch : 1; }
+int64_t train_least_batch(const Training *t) { return t->least_batch ? t->least_batch : 1; }
 
 Batch train_largest_batch(const Training *t, const TrainOptions *o) {
     return largest_batch(t, t->train, o->batch_size, o->token_budget);
@@ -62,7 +62,7 @@ Batch train_largest_batch(const Training *t, const TrainOptions *o) {
  * parts that work at the same time. So smaller batches are asked too, down from where the parts are few. */
 static size_t most_scratch(Training *t, const TrainOptions *o, DType half, size_t most) {
     enum { FEW = 32 };
-    for (int64_t n = o->batch_size && o->batch_size <= FEW ? o->batch_size - 1 : FEW; n >= least_batch(t); n--) {
+    for (int64_t n = o->batch_size && o->batch_size <= FEW ? o->batch_size - 1 : FEW; n >= train_least_batch(t); n--) {
         Batch batch = largest_batch(t, t->train, n, o->token_budget);
         MemoryPlan plan = memory_plan(t->model, t->device, half, &batch, NULL, o->grad_checkpointing);
         if (plan.scratch > most) most = plan.scratch;
@@ -392,6 +392,16 @@ void train_close(Training *t) {
     free(t->state.options_json);
 }
 
+/* Nothing, if it fits. */
+static void print_too_large(Training *t, const MemoryPlan *plan) {
+    size_t available = memory_available(t->device);
+    char have[32], text[CHANGES_TEXT];
+    if (train_to_allocate(t, plan) <= available) return;
+    Changes changes = train_changes(t, available);
+    printf("[Memory] it does not fit, %s are available; %s\n", format_bytes((double)available, have),
+           train_changes_text(t, &changes, text));
+}
+
 void train_dry_run(Training *t) {
     const TrainOptions *o = t->options;
     bool gpu = !t->device->host_memory, for_a_gpu = gpu || strcmp(o->device, "cpu") != 0;
@@ -414,6 +424,7 @@ void train_dry_run(Training *t) {
     if (half != DTYPE_F32 && !gpu)
         printf("[Device] no GPU is here: the memory is a GPU's, but for some scratch of its own\n");
     memory_print(&plan);
+    if (half == DTYPE_F32 || gpu) print_too_large(t, &plan);
     device_print_counters(dry, stdout);
     batch_close(&batch);
     device_close(dry);

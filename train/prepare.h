@@ -13,5 +13,7 @@ MemoryPlan train_plan_of(Training *training, const TrainOptions *options, DType 
 size_t train_to_allocate(const Training *training, const MemoryPlan *plan);
 /* A micro-batch that dominates all of the training data. batch_close() */
 Batch train_largest_batch(const Training *training, const TrainOptions *options);
+/* Samples of the smallest one that is ever trained on. */
+int64_t train_least_batch(const Training *training);
 
 #endif

@@ -15,8 +15,6 @@ typedef struct {
     KnownSizes *known;    /* NULL: none are kept */
 } Search;
 
-static int64_t least_batch(const Training *t) { return t->least_batch ? t->least_batch : 1; }
-
 static int64_t accumulation_of(const TrainOptions *o, int64_t size) {
     int64_t whole = (o->token_budget ? o->token_budget : o->batch_size) * o->grad_accumulation;
     return (whole + size - 1) / size;
@@ -80,7 +78,8 @@ static double step_flops(Training *t, bool recompute) {
 /* A batch that is smaller than the run's, or as large with less validation; false: none fits. */
 static bool smaller_batch(Training *t, const Search *s, char text[CHANGE_TEXT]) {
     const TrainOptions *o = t->options;
-    int64_t whole = o->token_budget ? o->token_budget : o->batch_size, least = o->token_budget ? 1 : least_batch(t);
+    int64_t whole = o->token_budget ? o->token_budget : o->batch_size,
+            least = o->token_budget ? 1 : train_least_batch(t);
     bool validates = !o->token_budget && !o->val_times;
     int64_t size = most_that_fit(t, s, least, whole + (validates && o->val_batch_size > 2 * whole));
     size_t n = 0;
@@ -175,9 +174,10 @@ void train_set_batch(Training *t, int64_t size, int64_t accumulation) {
 BatchChoice train_choose_batch(Training *t, DType half, size_t available, KnownSizes *known) {
     const TrainOptions *o = t->options;
     const Search search = {half, available, false, true, known};
-    int64_t whole = o->batch_size * o->grad_accumulation, least = least_batch(t), most = whole;
-    assert(whole >= least);                                                     /* as the options are */
-    if (t->drop_last && most > t->train->n_samples) most = t->train->n_samples; /* no epoch has a larger one */
+    int64_t whole = o->batch_size * o->grad_accumulation, least = train_least_batch(t), most = whole;
+    assert(whole >= least); /* as the options are */
+    /* No epoch has a larger one: a step would have fewer samples than are asked for. */
+    if (!t->whole_batches && most > t->train->n_samples) most = t->train->n_samples;
     if (!size_fits(t, &search, most)) most = most_that_fit(t, &search, least, most);
     int64_t size = t->whole_batches ? whole : largest_divisor(whole, least, most);
     if (!size) size = smallest_divisor(whole, least);
@@ -195,7 +195,7 @@ void train_choice_print(const Training *t, const BatchChoice *c) {
     char used[32], have[32], most[64] = "all of it fits at once";
     int64_t whole = c->size * c->accumulation;
     if (c->most < c->size) return; /* what it would need follows, and what to do */
-    if (t->drop_last && c->most < whole && c->most == t->train->n_samples)
+    if (c->most < whole && c->most == t->train->n_samples)
         snprintf(most, sizeof most, "all %lld samples would fit at once", (long long)c->most);
     else if (c->most < whole)
         snprintf(most, sizeof most, "%lld would fit at once", (long long)c->most);
@@ -205,6 +205,6 @@ void train_choice_print(const Training *t, const BatchChoice *c) {
     if (t->whole_batches) printf("; it is never divided: %s", t->whole_batches);
     if (c->better)
         printf("; --effective-batch %lld would use them better (-b %lld)", (long long)c->better,
-               (long long)largest_divisor(c->better, least_batch(t), c->most));
+               (long long)largest_divisor(c->better, train_least_batch(t), c->most));
     printf("\n");
 }

@@ -40,7 +40,8 @@ typedef struct {
 } KnownSizes;
 
 /* For --batch-size and --grad-accumulation of the training, which auto has left open, by what fits into so many bytes:
- * the largest micro-batch that divides the effective batch; the smallest, if none fits. known: or NULL. */
+ * the largest micro-batch that divides the effective batch and that the data can fill; the smallest, if none fits.
+ * known: or NULL. */
 BatchChoice train_choose_batch(Training *training, DType half, size_t available, KnownSizes *known);
 void train_choice_print(const Training *training, const BatchChoice *choice);
 /* The same two numbers, as they were chosen before. */

@@ -152,7 +152,8 @@ static void resolve_auto(TrainOptions *o, const Option *batch, const Option *acc
     o->batch_size = o->effective_batch ? o->effective_batch : usual;
     o->grad_accumulation = 1;
     if ((double)o->batch_size < batch->least)
-        die_usage("--effective-batch: expected at least %.0f, the smallest -b", batch->least);
+        die_usage("--effective-batch %lld: expected at least %.0f, the smallest -b", (long long)o->batch_size,
+                  batch->least);
 }
 
 void train_options_resolve(TrainOptions *o, const Option *rows, int n_rows) {
