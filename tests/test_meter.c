@@ -159,8 +159,8 @@ static void a_run_and_its_estimate_predict_the_same(void **state) {
     assert_non_null(root);
     const json_t *card = json_array_get(json_object_get(root, "gpus"), 0);
     double estimated = json_number_value(json_object_get(card, "step_seconds"));
-    print_message("the run: %.6f s, the estimate: %.6f s\n", seconds, estimated);
-    assert_near(seconds, estimated, 1e-5 * estimated);
+    print_message("the run: %.9f s, the estimate: %.9f s\n", seconds, estimated);
+    assert_near(seconds, estimated, 100 / 1e9); /* norm_guard, which is not estimated, moves less than 100 bytes */
     json_decref(root);
     free(run);
     free(command);

@@ -184,6 +184,8 @@ static void a_validation_that_was_given_stays(void **state) {
     BatchChoice choice = train_choose_batch(&run->training, DTYPE_F32, SIZE_MAX, NULL);
     assert_int_equal(choice.size, 12);
     assert_int_equal(run->options.val_batch_size, 20);
+    MemoryPlan all = train_plan(&run->training); /* what is said to be used is what the next line adds up */
+    assert_int_equal(choice.used, memory_total(&all));
     size_t least = SIZE_MAX; /* that a run with such a validation needs */
     for (int64_t b = 1; b <= 12; b++) {
         train_set_batch(&run->training, b, (12 + b - 1) / b);

@@ -94,9 +94,10 @@ static _Noreturn void die_unknown(const char *name, const Card *table, int n) {
         snprintf(known + strlen(known), sizeof known - strlen(known), " %s", table[i].key);
     }
     near = nearest_name(name, keys, n + 2);
-    die_usage("--gpu %s: this card is not known%s%s%s; there are %s. A card of another name is known as 'here' on its "
-              "own machine, once --calibrate has measured it",
-              name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", known);
+    die_usage(
+        "--gpu %s: this card is not known%s%s%s Give one of: %s. A card of another name is known as 'here' on its "
+        "own machine, once --calibrate has measured it",
+        name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : ".", known);
 }
 
 /* The rates of every card in the table that the file knows, each beside its row; NULL where it does not. */

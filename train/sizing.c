@@ -183,12 +183,13 @@ BatchChoice train_choose_batch(Training *t, DType half, size_t available, KnownS
     if (!size) size = smallest_divisor(whole, least);
     train_set_batch(t, size, whole / size);
     MemoryPlan plan = train_plan_of(t, o, half);
+    size_t bytes = memory_total(&plan), there = bytes - train_to_allocate(t, &plan);
     return (BatchChoice){.size = size,
                          .accumulation = whole / size,
                          .most = most,
                          .better = 2 * size < most ? better_batch(whole, least, most) : 0,
-                         .used = train_to_allocate(t, &plan),
-                         .available = available};
+                         .used = bytes,
+                         .available = available + there};
 }
 
 void train_choice_print(const Training *t, const BatchChoice *c) {

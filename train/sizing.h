@@ -26,7 +26,7 @@ typedef struct {
     int64_t most;               /* sequences that fit at once, of those of the effective batch; less than size: it does
                                  * not fit */
     int64_t better;             /* an effective batch near it that needs far fewer micro-batches; 0: none is needed */
-    size_t used, available;     /* bytes; used: of the available ones */
+    size_t used, available;     /* bytes, with those that the device has already taken */
 } BatchChoice;
 
 /* What sizes have been found to need: for one training on one card after another. Begins as {.n = 0}. */
