@@ -86,7 +86,7 @@ int train_option_rows(TrainOptions *o, Option *rows) {
         ROW("no-tf32", 0, OPTION_FLAG, &o->no_tf32, "false", 0, 0, NULL,
             "exact f32 matmuls on a GPU, where the default is TF32 if the card has it"),
         ROW("grad-checkpointing", 0, OPTION_FLAG, &o->grad_checkpointing, "false", 0, 0, NULL,
-            "keep only the inputs of the blocks and compute the rest again: less memory, a third more work"),
+            "keep only the inputs of the blocks and compute the rest again: less memory, about a fifth more work"),
         ROW("skip-nonfinite", 0, OPTION_FLAG, &o->skip_nonfinite, "false", 0, 0, NULL,
             "skip and count a step whose loss or gradient is not finite, instead of stopping"),
         ROW("profile", 0, OPTION_FLAG, &o->profile, "false", 0, 0, NULL,
