@@ -1,6 +1,8 @@
 /* What --calibrate measures and keeps, and what --estimate makes of it: curves and times by hand, the file and its
  * damages, and the programs. */
 #include <jansson.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "kernels/ops_table.h"
 #include "tests/helpers.h"
@@ -175,6 +177,7 @@ static void damage_is_told_by_its_place(void **state) {
     expect_refused(whole, "\"flops\"", "\"flop\"", "x: flops is missing");
     expect_refused(whole, "\"bytes\"", "\"byte\"", "x: bytes is no list");
     expect_refused(whole, "99", "9", "x: flops: product: f32: the flops_per_byte of curve 1 is not above");
+    expect_refused(whole, "10.0", "0.0", "x: flops: product: 16 bits: the flops_per_byte of curve 0 is not above 0");
     expect_refused(whole, "7.0", "0", "x: flops: product: f32: rates: entry 0 is no pair");
     expect_refused(whole, "8.0", "\"8\"", "x: flops: product: f32: rates: entry 0 is no pair");
     /* What is damaged is not replaced: other devices are in it. */
@@ -185,6 +188,36 @@ static void damage_is_told_by_its_place(void **state) {
     assert_string_equal(left, "{\"version\": 3}");
     free(left);
     free(whole);
+    free(path);
+}
+
+/* Of writers at the same time none loses what the others wrote, and a name that JSON cannot hold is told. */
+static void writers_at_once_keep_all_devices(void **state) {
+    (void)state;
+    enum { WRITERS = 6, TIMES = 20 };
+    char *path = path_join(run_directory(), "at_once.json"), names[WRITERS + 1][128];
+    Rates rates = made_up("CPU \xff, 2 threads");
+    Error error;
+    assert_false(rates_write(path, &rates, &error));
+    assert_contains(error.text, "at_once.json cannot hold a device of the name 'CPU ");
+    for (int i = 0; i < WRITERS; i++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child) continue;
+        bool fine = true;
+        for (int k = 0; k < TIMES && fine; k++) {
+            char *name = xformat("device %d", i);
+            Rates own = made_up(name);
+            fine = rates_write(path, &own, &error);
+            free(name);
+        }
+        _exit(fine ? 0 : 1);
+    }
+    for (int i = 0, status; i < WRITERS; i++) {
+        assert_true(wait(&status) > 0);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(rates_devices(path, names, WRITERS + 1, &error), WRITERS);
     free(path);
 }
 
@@ -202,15 +235,22 @@ static void run(int status, const char *format, const char *rates) {
 static void a_measured_card_is_estimated_by_its_rates(void **state) {
     (void)state;
     char *path = path_join(run_directory(), "card.json");
-    Rates rates = made_up("NVIDIA L4"), unknown = made_up("NVIDIA Nobody's");
+    Rates rates = made_up("NVIDIA L4"), unknown = made_up("NVIDIA Nobody's"), cpu = made_up("AMD A10-7850K, 4 threads");
     Error error;
+    cpu.copy = 0; /* it is no A10 */
     assert_true(rates_write(path, &rates, &error) && rates_write(path, &unknown, &error));
+    assert_true(rates_write(path, &cpu, &error));
     run(0, "train_gpt --estimate --gpu l4 --amp --calibration %s", path);
     assert_contains(output, "[Measured] on 2026-01-02, NVIDIA L4: ");
     assert_contains(output, path);
     assert_null(strstr(output, "[Assumed] sustained"));
-    run(0, "train_gpt --estimate --gpu a30 --amp --calibration %s", path);
-    assert_null(strstr(output, "[Measured]"));
+    const char *const others[] = {"a30", "a10"};
+    for (int i = 0; i < 2; i++) {
+        char *of_card = xformat("train_gpt --estimate --gpu %s --amp --calibration %%s", others[i]);
+        run(0, of_card, path);
+        assert_null(strstr(output, "[Measured]"));
+        free(of_card);
+    }
     run(0, "train_gpt --estimate --gpu all --amp --calibration %s", path);
     char *measured = strstr(output, "rates measured");
     assert_true(measured && measured > strstr(output, "\nl4 ") && measured < strstr(output, "\nl40 "));
@@ -240,6 +280,7 @@ static void here_is_known_once_it_is_measured(void **state) {
     for (int i = 0; i < 5; i++) assert_contains(output, kinds[i]);
     assert_contains(output, "; kept in ");
     run(2, "train_gpt --estimate --gpu here --device cpu --threads 2 --calibration %s", path); /* another device */
+    assert_contains(output, "--calibrate --device cpu --threads 2 --calibration ");
     run(0, "train_gpt --estimate --gpu here --device cpu --threads 1 --amp --max-steps 3 --calibration %s", path);
     assert_contains(output, "GiB: f32: --amp has no effect on a CPU");
     assert_contains(output, "[Measured] on ");
@@ -308,6 +349,7 @@ int main(void) {
         cmocka_unit_test(calls_of_each_size_take_their_own_rate),
         cmocka_unit_test(the_file_keeps_every_device),
         cmocka_unit_test(damage_is_told_by_its_place),
+        cmocka_unit_test(writers_at_once_keep_all_devices),
         cmocka_unit_test(a_measured_card_is_estimated_by_its_rates),
         cmocka_unit_test(here_is_known_once_it_is_measured),
         cmocka_unit_test(without_a_home_there_are_no_rates),

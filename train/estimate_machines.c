@@ -76,10 +76,11 @@ static Machine machine_here(const TrainOptions *o) {
     bool known = find_machine(device, o, &machine, &error);
     if (error.text[0]) die("%s", error.text);
     if (!known) {
-        char name[128];
+        char name[128], threads[32] = "";
         rates_device_name(device, name);
-        die_usage("--gpu here: nothing is known of this machine's %s: measure it once with --calibrate%s%s%s%s", name,
-                  strcmp(o->device, "auto") ? " --device " : "", strcmp(o->device, "auto") ? o->device : "",
+        if (o->threads) snprintf(threads, sizeof threads, " --threads %lld", (long long)o->threads);
+        die_usage("--gpu here: nothing is known of this machine's %s: measure it once with --calibrate%s%s%s%s%s", name,
+                  strcmp(o->device, "auto") ? " --device " : "", strcmp(o->device, "auto") ? o->device : "", threads,
                   o->calibration ? " --calibration " : "", o->calibration ? o->calibration : "");
     }
     device_close(device);
@@ -113,8 +114,9 @@ static void rates_of_cards(const TrainOptions *o, const Card *table, const Rates
     for (int i = 0; i < n; i++) {
         const Card *card = card_find(names[i]);
         if (!card || rates[card - table]) continue;
-        rates[card - table] = measured_rates(o, names[i], &error);
-        if (!rates[card - table]) die("%s", error.text);
+        const Rates *found = measured_rates(o, names[i], &error);
+        if (!found) die("%s", error.text);
+        if (found->copy > 0) rates[card - table] = found; /* else a CPU: there is an "AMD A10-7850K" */
     }
     free(names);
 }

@@ -1,10 +1,12 @@
 #include "train/rates.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -221,9 +223,9 @@ static bool read_curves(const Field *kind, const char *type, Curve *curves, Erro
         if (!read_number(&curve, "flops_per_byte", &curves[i].density, error) ||
             !read_points(&curve, "rates", &curves[i], error))
             return false;
-        if (i && !(curves[i].density > curves[i - 1].density))
-            return error_set(error, "%s: the flops_per_byte of curve %zu is not above that of the one before",
-                             list.name, i);
+        if (!(curves[i].density > (i ? curves[i - 1].density : 0)))
+            return error_set(error, "%s: the flops_per_byte of curve %zu is not above %s", list.name, i,
+                             i ? "that of the one before" : "0");
     }
     return true;
 }
@@ -320,20 +322,29 @@ int rates_devices(const char *path, char names[][128], int most, Error *error) {
     return root || !error->text[0] ? n : -1;
 }
 
+static bool write_all(const char *file, const json_t *root, Error *error) {
+    char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(6) | JSON_SORT_KEYS);
+    if (!text) die("%s: the rates have no text", file);
+    bool fine = file_write_atomic(file, text, strlen(text), error);
+    free(text);
+    return fine;
+}
+
+/* Whoever else writes this file waits, and then reads what is written here; where a file system has no locks of
+ * folders, the last one wins. */
 bool rates_write(const char *path, const Rates *rates, Error *error) {
     char *file = rates_path(path), *directory = path_directory(file);
+    make_directories(directory);
+    int lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock >= 0) flock(lock, LOCK_EX);
     json_t *root = read_all(file, error);
     bool fine = root || !error->text[0];
-    if (fine) {
-        if (!root) root = json_pack("{s:i, s:{}}", "version", VERSION, "devices");
-        json_object_set_new(json_object_get(root, "devices"), rates->device, rates_to_json(rates));
-        char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(6) | JSON_SORT_KEYS);
-        make_directories(directory);
-        fine = text ? file_write_atomic(file, text, strlen(text), error)
-                    : error_set(error, "the name of the device, '%s', is no UTF-8", rates->device);
-        free(text);
-    }
+    if (fine && !root) root = json_pack("{s:i, s:{}}", "version", VERSION, "devices");
+    if (fine && json_object_set_new(json_object_get(root, "devices"), rates->device, rates_to_json(rates)))
+        fine = error_set(error, "%.200s cannot hold a device of the name '%.127s'", file, rates->device);
+    fine = fine && write_all(file, root, error);
     json_decref(root);
+    if (lock >= 0) close(lock);
     free(directory);
     free(file);
     return fine;

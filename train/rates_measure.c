@@ -47,7 +47,7 @@ struct Bench {
     double flops, bytes, seconds; /* of a call */
     double launch;                /* seconds of a kernel besides its work */
     double end;                   /* when all should be done */
-    double share, least_share;    /* seconds that a size may take */
+    double share, least_share;    /* seconds that a size may take, and that the first of a series may in any case */
     int left;                     /* series to measure, this one among them */
 };
 
@@ -368,7 +368,8 @@ static double call_seconds(Bench *b) {
     return seconds[n / 4];
 }
 
-/* Half of the time that is left, divided among the sizes that are left; the other half is for what comes before. */
+/* Half of the time that is left, divided among the sizes that are left; the other half is for what comes before.
+ * Negative: the time is over. */
 static double share_of(const Bench *b) { return 0.5 * (b->end - seconds_now()) / (SIZES * b->left); }
 
 /* A size of a series; false: it would take too much time or memory. `rate`: what such calls are expected to reach. */
@@ -376,7 +377,7 @@ static bool measure_size(Bench *b, const Series *series, int i, double rate) {
     enum { FIRST = 8, NEXT = 4 }; /* shares that a single call may take: the small ones leave that much */
     b->series = series;
     b->rows = i < SIZES ? series->rows[i] : 0;
-    b->share = fmax(share_of(b), b->least_share);
+    b->share = i ? share_of(b) : fmax(share_of(b), b->least_share);
     if (!b->rows) return false;
     make_ints(b);
     size_t bytes = rehearse_call(b);

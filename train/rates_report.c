@@ -50,6 +50,7 @@ static void print_shares(const Card *card, const Rates *r) {
     printf(" %.0f %% of %.0f GB/s\n", 100 * far / card->bandwidth, card->bandwidth * 1e-9);
 }
 
+/* With TF32, even under --no-tf32: what is kept is for all runs. */
 void train_calibrate(const TrainOptions *o) {
     const char *why;
     Error error;
@@ -59,7 +60,7 @@ void train_calibrate(const TrainOptions *o) {
     char *path = rates_path(o->calibration), name[128];
     if (!path) die_usage("--calibrate: give --calibration FILE, as neither XDG_CACHE_HOME nor HOME is set");
     if (!rates_read(o->calibration, "", &known, &error) && error.text[0]) die("%s", error.text); /* told now */
-    Device *device = device_open(o->device, (int)o->threads, o->no_tf32, &why);
+    Device *device = device_open(o->device, (int)o->threads, false, &why);
     rates_device_name(device, name);
     printf("[Calibrate] %s, for up to 20 s; nothing else should be at work%s%s\n", name,
            why ? "; no GPU is used: " : "", why ? why : "");
