@@ -12,7 +12,7 @@ mkdir -p "$out/bin" "$out/lib" "$out/reference"
 # shellcheck disable=SC2086 # names without spaces
 cp $TESTS "$out/bin/"
 cp "$ON_GPU/tests/bench_step" "$ON_GPU/train_gpt" "$ON_GPU/train_psd" "$ON_GPU/train_cv" "$out/bin/"
-cp tests/reference/{bench_gpu,bench_cpu,psd_torch}.py "$out/reference/"
+cp tests/reference/*.py "$out/reference/" # bench_gpu.py, and those that it imports
 cp tools/gpu_sanitize.sh "$out/"
 ldd "$out"/bin/* | awk '/=> \// {print $3} /^\t\/.*ld-linux/ {print $1}' | sort -u | xargs -I FILE cp -L FILE "$out/lib/"
 strip --strip-debug "$out"/bin/* "$out"/lib/*.so* 2>/dev/null || true

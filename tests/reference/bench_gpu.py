@@ -11,10 +11,10 @@ eager and compiled, and the faster one is in the table. FLIM has to be asked for
 and float32 with TF32, each with channels first and last, after cuDNN's search for the fastest convolutions.
 
 Beside each step stands what --estimate says of it, by the card's data sheet and by what train_gpt --calibrate has measured
-at the start: their errors are the model's.
+at the start, and kept in rates.json of the folder: their errors are the model's.
 
-BENCH_START is put before the program, if it is set; BENCH_SECONDS (400) is when PyTorch's side stops starting new cases: a
-case that it has not reached is in the table as such.
+BENCH_START is put before our programs, if it is set; one that takes more than BENCH_MOST (180) seconds has failed.
+BENCH_SECONDS (400) is when PyTorch's side stops starting new cases: a case that it has not reached is in the table as such.
 """
 import json
 import math
@@ -125,20 +125,36 @@ def time_theirs(build, dtype, compiled):
         torch.cuda.empty_cache()
 
 
+def run_ours(program, *arguments):
+    """What it prints, and None; or None, and why it failed, which is printed."""
+    command = [*os.environ.get("BENCH_START", "").split(), program, *arguments]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=float(os.environ.get("BENCH_MOST", "180")))
+        if not run.returncode:
+            return run.stdout, None
+        why = f"exit status {run.returncode}: {(run.stderr or run.stdout).strip()}"
+    except subprocess.TimeoutExpired as late:
+        why = f"not done after {late.timeout:.0f} s"
+    print(" ".join(command), why, sep="\n", file=sys.stderr)
+    return None, why
+
+
 def calibrate(program, folder):
-    """The rates of this card, in a file that bench_step reads; without a trainer beside it there are none. False: failed."""
+    """Prints the rates of this card, and keeps them in a file that bench_step reads; without a trainer beside it there are
+    none. False: failed."""
     here = os.path.dirname(os.path.abspath(program))
+    os.environ["BENCH_RATES"] = "none"  # not this user's own
     trainer = next((p for d in (here, os.path.dirname(here)) if os.access(p := os.path.join(d, "train_gpt"), os.X_OK)), None)
     if trainer is None:
         print("no train_gpt beside bench_step: nothing is calibrated", file=sys.stderr)
         return True
-    os.environ["BENCH_RATES"] = os.path.join(folder, "rates.json")
-    command = os.environ.get("BENCH_START", "").split() + [trainer, "--calibrate", "--device", "cuda"]
-    run = subprocess.run([*command, "--calibration", os.environ["BENCH_RATES"]], capture_output=True, text=True)
-    if run.returncode:
-        print(f"{' '.join(command)}: exit status {run.returncode}: {run.stderr or run.stdout}", file=sys.stderr)
-        os.environ["BENCH_RATES"] = "none"
-    return run.returncode == 0
+    rates = os.path.join(folder, "rates.json")
+    printed, _ = run_ours(trainer, "--calibrate", "--device", "cuda", "--calibration", rates)
+    if printed is None:
+        return False
+    os.environ["BENCH_RATES"] = rates
+    print(printed, flush=True)
+    return True
 
 
 def predictions(said):
@@ -152,13 +168,10 @@ def predictions(said):
 
 def ours(program, arguments, device="amp"):
     """Median seconds of a step, what it was predicted to be, its FLOPs, who computed, and the profile's rows; or why not."""
-    command = os.environ.get("BENCH_START", "").split() + [program, device, "0", str(REPEATS), *arguments.split()]
-    run = subprocess.run(command, capture_output=True, text=True)
-    if run.returncode:
-        why = f"exit status {run.returncode}: {(run.stderr or run.stdout).strip()}"
-        print(" ".join(command), why, sep="\n", file=sys.stderr)
+    printed, why = run_ours(program, device, "0", str(REPEATS), *arguments.split())
+    if printed is None:
         return {"failed": why}
-    lines = run.stdout.splitlines()
+    lines = printed.splitlines()
     words = [line.split() for line in lines[REPEATS:]]
     said = {w[0]: " ".join(w[1:]) for w in words if len(w) > 1}
     profile = [
@@ -210,14 +223,13 @@ def predicted_cells(mine):
 
 
 def profile_table(profile, peak, bandwidth):
-    """Each operation beside what limits it: the larger of its shares of the FLOP rate and of the bandwidth."""
+    """Each operation beside what limits it: the larger of its shares of the FLOP rate and of the bandwidth, if they are known."""
     lines = ["| operation | calls | ms | TFLOP/s | GB/s | of peak |", "|---|---|---|---|---|---|"]
     for r in sorted(profile, key=lambda r: -r["ms"]):
         shares = {"FLOPs": r["gflops"] * 1e9 / peak, "bytes": r["gbs"] * 1e9 / bandwidth}
-        limit = max(shares, key=lambda key: shares[key])
-        lines.append(
-            f"| {r['operation']} | {r['calls']} | {r['ms']:.2f} | {r['gflops'] / 1e3:.1f} | {r['gbs']:.0f} | {shares[limit]:.0%} of {limit} |"
-        )
+        share, limit = max(((s, name) for name, s in shares.items() if not math.isnan(s)), default=(math.nan, ""))
+        of_peak = f"{share:.0%} of {limit}" if limit else "-"
+        lines.append(f"| {r['operation']} | {r['calls']} | {r['ms']:.2f} | {r['gflops'] / 1e3:.1f} | {r['gbs']:.0f} | {of_peak} |")
     return "\n".join(lines)
 
 
@@ -277,7 +289,7 @@ def main():
         cells = [f"{t * 1e3:.2f}" if t else why for t, why in zip(times, missing)]
         cells += [f"{t / mine:.2f}" if t and mine else "-" for t in times[1:]]
         # The peak is of 16-bit arithmetic.
-        r["mfu"] = r["ours"]["flops"] / mine / peak if mine and r["peer"] != "float32" else None
+        r["mfu"] = r["ours"]["flops"] / mine / peak if mine and r["peer"] != "float32" and not math.isnan(peak) else None
         cells.append(f"{r['mfu']:.1%}" if r["mfu"] else "-")
         cells += predicted_cells(r["ours"]) if mine else ["-"] * 5
         text.append(f"| {r['step']} | " + " | ".join(cells) + " |")
