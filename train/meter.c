@@ -53,8 +53,10 @@ void meter_text(const StepTime *s, const Training *t, char text[256]) {
                  milliseconds(s->seconds, measured), (long long)s->steps, METER_LEFT_OUT,
                  milliseconds(of_all, predicted), s->seconds / of_all, bound_names[s->predicted.bound]);
     else
-        snprintf(text, 256,
-                 "%s (mean of %lld; the first %d are left out); it is predicted, too, once --calibrate --device %s has "
-                 "measured this machine",
-                 milliseconds(s->seconds, measured), (long long)s->steps, METER_LEFT_OUT, t->device->name);
+        snprintf(
+            text, 256,
+            "%s (mean of %lld; the first %d are left out); it is predicted, too, once --calibrate --device %s%s has "
+            "measured this machine",
+            milliseconds(s->seconds, measured), (long long)s->steps, METER_LEFT_OUT, t->device->name,
+            t->options->threads ? ", with these --threads," : "");
 }

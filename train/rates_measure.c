@@ -47,7 +47,7 @@ struct Bench {
     double flops, bytes, seconds; /* of a call */
     double launch;                /* seconds of a kernel besides its work */
     double end;                   /* when all should be done */
-    double share, least_share;    /* seconds that a size may take, and that the first of a series may in any case */
+    double share, least_share;    /* seconds that a size may take, and that some may in any case */
     int left;                     /* series to measure, this one among them */
 };
 
@@ -377,7 +377,8 @@ static bool measure_size(Bench *b, const Series *series, int i, double rate) {
     enum { FIRST = 8, NEXT = 4 }; /* shares that a single call may take: the small ones leave that much */
     b->series = series;
     b->rows = i < SIZES ? series->rows[i] : 0;
-    b->share = i ? share_of(b) : fmax(share_of(b), b->least_share);
+    /* Without the first of a series a kind of work is not known, and moves stand for all that is not. */
+    b->share = i && series != &moves ? share_of(b) : fmax(share_of(b), b->least_share);
     if (!b->rows) return false;
     make_ints(b);
     size_t bytes = rehearse_call(b);
