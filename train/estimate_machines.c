@@ -115,8 +115,8 @@ static void rates_of_cards(const TrainOptions *o, const Card *table, const Rates
         const Card *card = card_find(names[i]);
         if (!card || rates[card - table]) continue;
         const Rates *found = measured_rates(o, names[i], &error);
+        if (found && found->copy > 0) rates[card - table] = found; /* else a CPU: there is an "AMD A10-7850K" */
         if (!found) die("%s", error.text);
-        if (found->copy > 0) rates[card - table] = found; /* else a CPU: there is an "AMD A10-7850K" */
     }
     free(names);
 }

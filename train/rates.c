@@ -324,8 +324,8 @@ int rates_devices(const char *path, char names[][128], int most, Error *error) {
 
 static bool write_all(const char *file, const json_t *root, Error *error) {
     char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(6) | JSON_SORT_KEYS);
-    if (!text) die("%s: the rates have no text", file);
-    bool fine = file_write_atomic(file, text, strlen(text), error);
+    bool fine = text ? file_write_atomic(file, text, strlen(text), error)
+                     : error_set(error, "%.200s: what it would hold has no text", file);
     free(text);
     return fine;
 }
