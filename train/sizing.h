@@ -9,9 +9,9 @@ enum { MOST_CHANGES = 2, CHANGE_TEXT = 128, CHANGES_TEXT = 512 };
 /* Ways to make a run fit, each of which is enough: options as they would be typed, "-b 5 -g 7". */
 typedef struct {
     char text[MOST_CHANGES][CHANGE_TEXT];
-    int n;                       /* 0: nothing helps */
-    bool divides, recomputes[2]; /* the batch is smaller in the first; which have --grad-checkpointing */
-    double more_work;            /* which adds this share to the FLOPs of a step */
+    int n;                                  /* 0: nothing helps */
+    bool divides, recomputes[MOST_CHANGES]; /* the batch is smaller in the first; which have --grad-checkpointing */
+    double more_work;                       /* which adds this share to the FLOPs of a step */
 } Changes;
 
 /* The most sequences (or tokens of the budget) a micro-batch that fit into so many bytes, and --grad-checkpointing; if
