@@ -5,9 +5,8 @@
 #define LENGTHS      "--number-text-tokens 24000 --lengths 330,185,1500"
 #define GPT(options) "train_gpt " options " " LENGTHS " --num-workers 8"
 
-/* What the guide and the reference's data say; pieces of text a second that were counted in read speech, and that
- * --lengths makes up. */
-static const double steps = 50000, audio_hours = 200, utterance = 6.6, spoken_pieces = 2.3, made_up_pieces = 20;
+/* What the guide and the reference's data say. */
+static const double steps = 50000, audio_hours = 200, utterance = 6.6;
 
 static const double padding_efficiency = 0.56; /* of random batches of 8 read sentences, mean 6.6 s */
 
@@ -42,10 +41,9 @@ static void memory(const Run *amp, const Run *less, const Run *batch_16, const R
                  "%s parameters x 18 bytes = %s, and %s of activations of the 8 longest; with checkpointing %s",
                  count(amp->parameters), bytes(18 * amp->parameters), bytes(amp->activations),
                  bytes(checkpointed->memory));
-    claim_fits(
-        "batch 8 fits 24 GB with a margin", amp, amp->memory,
-        "%s are left; 8 utterances of 30 s, the reference's longest, and 600 pieces, the model's (%c), would need %s",
-        bytes(amp->available - amp->memory), longest->name, bytes(longest->memory));
+    claim_fits("batch 8 fits 24 GB with a margin", amp, amp->memory,
+               "%s are left; 8 utterances of 30 s, the reference's longest (%c), would need %s",
+               bytes(amp->available - amp->memory), longest->name, bytes(longest->memory));
     claim_ratio("batch 8 x 4 is optimal for 24 GB", 1, 100, batch_16->step / amp->step,
                 "a step of %c over one of %c: 16 x 2 reads weights and gradients half as often, which is little of a "
                 "step, and needs %s of %s",
@@ -74,14 +72,12 @@ static void checkpointing(const Run *amp, const Run *checkpointed, const Run *ba
 
 static void time_taken(const Run *amp, const Run *checkpointed) {
     double run = steps * amp->step, as_there = steps * checkpointed->step;
-    double spoken_rows = 1 - (made_up_pieces - spoken_pieces) * utterance / (amp->tokens / amp->sequences);
     claim_time(
         "training takes 2-3 days (about 50k steps; said twice)", 2 * DAY, 3 * DAY, run, steps * amp->floor,
         "%s x %s (%s TFLOP a step at %s TFLOP/s); the reference also recomputes its blocks, and pads to the longest of "
-        "8 (%s of its rows are real): %s; with %s pieces of text a second rows and times are %s of these",
+        "8 (%s of its rows are real): %s",
         number(steps), seconds(amp->step), number(amp->flops / 1e12), number(amp->flops / amp->step / 1e12),
-        percent(padding_efficiency), seconds(as_there / padding_efficiency), number(spoken_pieces),
-        percent(spoken_rows));
+        percent(padding_efficiency), seconds(as_there / padding_efficiency));
     claim_unknown("preprocessing takes 8-12 hours",
                   "it runs other networks, whose sizes and batches the guide does not give: %s h of audio in 8-12 h is "
                   "%s to %s times real time",
@@ -121,11 +117,9 @@ void estimates_amharic(void) {
     section("The Amharic TTS GPT on an L4",
             "24 x 1280, 24,000 text pieces, 8 sequences x 4 micro-batches, %s steps. The guide does not say how many "
             "utterances its 200 hours are; read speech of that language has %s s on average (330 audio codes, here "
-            "with a deviation of 185), which makes %s utterances, and %s epochs. `--lengths` makes up %s pieces of "
-            "text a second, where such speech has about %s. Memory is that of the largest micro-batch: the longest of "
-            "1,024 samples made up.",
-            number(steps), number(utterance), count(utterances), number(steps * 32 / utterances),
-            number(made_up_pieces), number(spoken_pieces));
+            "with a deviation of 185; 2.3 pieces of text a second), which makes %s utterances, and %s epochs. Memory "
+            "is that of the largest micro-batch: the longest of 1,024 samples made up.",
+            number(steps), number(utterance), count(utterances), number(steps * 32 / utterances));
     Run amp = run_program("l4", GPT("-b 8 -g 4 --amp"));
     Run tf32 = run_program("l4", GPT("-b 8 -g 4"));
     Run f32 = run_program("l4", GPT("-b 8 -g 4 --no-tf32"));

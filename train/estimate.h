@@ -113,7 +113,7 @@ _Noreturn void train_calibrate(const TrainOptions *options);
 /* Prints the estimate of --gpu, as text or JSON. */
 void train_estimate(Training *training);
 
-const char *milliseconds(double seconds, char text[32]); /* "83.1 ms" */
+const char *milliseconds(double seconds, char text[32]); /* "83.1 ms"; from 10 s on "12.3 s" */
 
 /* The two forms of it. */
 void estimate_print(const Training *training, const RunTime *times, int n);

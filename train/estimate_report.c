@@ -17,7 +17,10 @@ static const char *type_text(const Machine *m) {
 }
 
 const char *milliseconds(double seconds, char text[32]) {
-    snprintf(text, 32, "%.*f ms", seconds < 0.01 ? 3 : seconds < 1 ? 1 : 0, seconds * 1e3);
+    if (seconds < 10)
+        snprintf(text, 32, "%.*f ms", seconds < 0.01 ? 3 : seconds < 1 ? 1 : 0, seconds * 1e3);
+    else
+        snprintf(text, 32, "%.1f s", seconds);
     return text;
 }
 
