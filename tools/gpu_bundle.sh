@@ -19,6 +19,7 @@ strip --strip-debug "$out"/bin/* "$out"/lib/*.so* 2>/dev/null || true
 cat >"$out/run.sh" <<'RUN'
 #!/usr/bin/env bash
 # run.sh [test] [sanitize] [bench]: the tests on this machine's GPU; the same under compute-sanitizer; against PyTorch.
+# OUT=FOLDER: where the results of bench go, if not beside this; WORD=FLIM: only steps with this in their name.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 libraries=$here/lib:$(python3 -c 'import os, site
@@ -45,7 +46,7 @@ for what in "${@:-test}"; do
         START=$start "$here/gpu_sanitize.sh" $(find "$here/bin" -name 'test_*' ! -name 'test_program*') || failed=1
         ;;
     bench)
-        BENCH_START=$start python3 "$here/reference/bench_gpu.py" "$here/bin/bench_step" "${OUT:-$here}" || failed=1
+        BENCH_START=$start python3 "$here/reference/bench_gpu.py" "$here/bin/bench_step" "${OUT:-$here}" "${WORD:-}" || failed=1
         ;;
     *)
         echo "run.sh: unknown '$what'; known: test, sanitize, bench" >&2
