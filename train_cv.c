@@ -376,8 +376,8 @@ static void test_fold(Fold *f) {
     char *weights = checkpoint_linked(directory, "best");
     Error error;
     TrainState state = {0};
-    if (!weights) die("%s has no best weights", directory);
-    if (!state_read(weights, &state, &error)) die("%s: %s", weights, error.text);
+    if (!weights) error_set(&error, "there are no best weights in it");
+    if (!weights || !state_read(weights, &state, &error)) die("%s: %s", directory, error.text);
     f->best_epoch = (int)state.epoch + 1;
     char *name = cv_weights_name(weights), *exported = export_path(f);
     if (cv_said_read(directory, name, ids, f->said)) {
