@@ -53,7 +53,7 @@ static void a_preset_sets_the_defaults(void **state) {
     (void)state;
     const char *preset = getenv("GPU_PRESET");
     if (!preset) skip(); /* then the table of the README is what is compared */
-    static const char *const names[][2] = {{"GPU_BATCH = ", "`-b`, `--batch-size N` | %ld |"},
+    static const char *const names[][2] = {{"GPU_BATCH = ", "`-b`, `--batch-size N\\|auto` | %ld |"},
                                            {"GPU_ACCUMULATION = ", "`-g`, `--grad-accumulation N` | %ld |"},
                                            {"GPU_WORKERS = ", "`--num-workers N` | %ld |"}};
     char *path = xformat("configs/gpu/%s.mk", preset), *text = read_text(path);
