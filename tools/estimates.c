@@ -274,7 +274,8 @@ static int op_named(const char *name, const char *command) {
 }
 
 static bool is_convolution(int op) {
-    return op == OP_conv3d_forward || op == OP_conv3d_backward || op == OP_stem_forward || op == OP_stem_backward;
+    WorkKind kind = work_kind(op);
+    return kind >= WORK_CONVOLUTION && kind <= WORK_STEM_BACKWARD;
 }
 
 static void sum_up(Run *run, const Machine *machine, const Work *work) {
@@ -372,7 +373,7 @@ Run run_text(const TextModel *model, const char *key, TextBatch b, Precision pre
                .memory = (double)memory_total(&step->memory),
                .states = (double)(step->memory.gradients + step->memory.optimizer),
                .activations = (double)step->memory.activations,
-               .available = card->memory - ESTIMATE_CUDA_MEMORY,
+               .available = estimate_available(card),
                .validation_seconds = estimate_work(&machine, &step->validation).seconds,
                .validation_activations = (double)step->evaluation.activations};
     sum_up(&run, &machine, &step->step);
@@ -399,6 +400,7 @@ static void print_cards(void) {
 }
 
 static void print_head(void) {
+    const Card *l4 = card_of_key("l4"); /* any: they have these in common */
     printf("# The guides' claims, computed\n\n");
     paragraph(stdout, "Written by `make estimates` (`tools/estimates*.c`); `make test` fails if it is not what that "
                       "writes. No verdict is typed: each is computed from the numbers beside it.");
@@ -417,7 +419,7 @@ static void print_head(void) {
         "the data sheet states, with launches for nothing. Every byte counts as going to memory: a model of which much "
         "stays in a large L2 can be faster than both. **Memory** is what is allocated for a step: weights, gradients, "
         "moments, activations, batches; of the card's own, %s are set aside for CUDA itself (assumed).",
-        number(card_of_key("l4")->launch * 1e6), bytes(ESTIMATE_CUDA_MEMORY));
+        number(l4->launch * 1e6), bytes(l4->memory - estimate_available(l4)));
     paragraph(stdout,
               "All numbers are of our programs' operations. The reference's programs, which the guides speak of, may "
               "recompute, pad or move more, and are then slower or larger than this; where their code tells by how "

@@ -12,11 +12,11 @@
  * 2023) on an A100 with sequences of some hundred rows. */
 static const double of_attention = 0.5;
 
-static const double pcie_share = 0.8; /* of a copy from pinned memory: assumed */
-static const double disk_rate = 1e9;  /* bytes/s of a checkpoint: assumed */
+static const double pcie_share = 0.8;  /* of a copy from pinned memory: assumed */
+const double estimate_disk_rate = 1e9; /* bytes/s of a checkpoint: assumed */
 /* bytes/s of batches that a worker fills: measured on a busy machine of two cores with its files in memory, 0.6e9 of
  * PSD pretraining, 1.4e9 of the TTS GPT's. */
-static const double loader_rate = 0.6e9;
+const double estimate_loader_rate = 0.6e9;
 
 const char *const bound_names[] = {"compute", "memory", "launches", "copy", "loader"};
 
@@ -30,10 +30,9 @@ NumberType machine_numbers(const Machine *m) {
     return m->half != DTYPE_F32 ? NUMBERS_16_BITS : m->tf32 && m->card->tf32 > 0 ? NUMBERS_TF32 : NUMBERS_F32;
 }
 
-static bool on_tensor_cores(const Machine *m) { return machine_numbers(m) != NUMBERS_F32; }
-
 double estimate_peak(const Machine *m) {
-    return m->half != DTYPE_F32 ? m->card->half : on_tensor_cores(m) ? m->card->tf32 : m->card->f32;
+    const double rates[NUMBER_TYPES] = {m->card->f32, m->card->tf32, m->card->half};
+    return rates[machine_numbers(m)];
 }
 
 /* FLOP/s that an operation has been measured to reach in calls of so many FLOPs and bytes; 0: it has not. */
@@ -55,19 +54,19 @@ static double copy_rate(const Machine *m) {
 static double sustained(const Machine *m, int op) {
     const Card *card = m->card;
     double f32 = card->of_f32 * card->f32;
-    switch (op) {
-    case OP_linear_forward:
-    case OP_linear_backward:
-    case OP_linear_gelu_forward:
-    case OP_gelu_linear_backward:
-    case OP_conv3d_forward:
-    case OP_conv3d_backward:
-        return on_tensor_cores(m) ? card->of_tensor * estimate_peak(m) : f32;
-    case OP_stem_forward: /* in TF32 there is none, nor any for Volta's tensor cores */
-    case OP_stem_backward:
+    switch (work_kind(op)) {
+    case WORK_PRODUCT:
+    case WORK_PRODUCT_BACKWARD:
+    case WORK_GELU_PRODUCT:
+    case WORK_GELU_PRODUCT_BACKWARD:
+    case WORK_CONVOLUTION:
+    case WORK_CONVOLUTION_BACKWARD:
+        return machine_numbers(m) == NUMBERS_F32 ? f32 : card->of_tensor * estimate_peak(m);
+    case WORK_STEM: /* in TF32 there is none, nor any for Volta's tensor cores */
+    case WORK_STEM_BACKWARD:
         return m->half == DTYPE_F32 || card->capability < 75 ? f32 : card->of_tensor * card->half;
-    case OP_attention_forward:
-    case OP_attention_backward: /* the same */
+    case WORK_ATTENTION:
+    case WORK_ATTENTION_BACKWARD: /* the same */
         return of_attention * (m->half == DTYPE_F32 || card->capability < 75 ? f32 : card->of_tensor * card->half);
     default:
         return f32;
@@ -106,7 +105,8 @@ OpTime estimate_op(const Machine *m, int op, const OpWork *work) {
 }
 
 WorkTime estimate_work(const Machine *m, const Work *work) {
-    WorkTime t = {.copy = work->batch_bytes / copy_rate(m), .loader = work->batch_bytes / (loader_rate * m->workers)};
+    WorkTime t = {.copy = work->batch_bytes / copy_rate(m),
+                  .loader = work->batch_bytes / (estimate_loader_rate * m->workers)};
     for (int op = 0; op < ESTIMATE_OPS; op++) {
         OpTime *o = &t.ops[op];
         *o = estimate_op(m, op, &work->ops[op]);
@@ -131,7 +131,7 @@ double estimate_floor(const Machine *m, const Work *work) {
     card.launch = 0;
     if (card.capability < 75) card.capability = 75; /* Volta's tensor cores too, which our attention leaves idle */
     for (int op = 0; op < ESTIMATE_OPS; op++) {
-        bool attention = op == OP_attention_forward || op == OP_attention_backward;
+        bool attention = work_kind(op) == WORK_ATTENTION || work_kind(op) == WORK_ATTENTION_BACKWARD;
         card.of_tensor = card.of_f32 = attention ? 1 / of_attention : 1;
         seconds += estimate_op(&stated, op, &work->ops[op]).seconds;
     }
@@ -250,7 +250,7 @@ RunWork estimate_run_work(Training *t) {
     const TrainOptions *o = t->options;
     LoaderOptions options = train_loader_options(o, NULL);
     options.drop_last = t->drop_last;
-    RunWork run = {.epochs = o->epochs, .memory = train_plan(t)};
+    RunWork run = {.memory = train_plan(t)};
     run.steps = t->typical ? o->max_steps : train_steps(t, &options);
     run.step = epoch_work(t, t->train, options, true);
     run.epoch_batches = run.step.micro_batches;
@@ -266,12 +266,14 @@ RunWork estimate_run_work(Training *t) {
 
 /* ---- a run on a card ---- */
 
-/* Less what CUDA itself takes. */
-static double available_on(const Card *card) { return card->memory - (card->capability ? ESTIMATE_CUDA_MEMORY : 0); }
+double estimate_available(const Card *card) {
+    const double cuda = 600 << 20; /* of the driver's context, the kernels' code and scratch, cuBLASLt's: assumed */
+    return card->memory - (card->capability ? cuda : 0);
+}
 
 RunTime estimate_run(Training *t, const RunWork *work, const Machine *machine) {
     const Card *card = machine->card;
-    RunTime run = {.machine = *machine, .work = work, .available = available_on(card)};
+    RunTime run = {.machine = *machine, .work = work, .available = estimate_available(card)};
     t->device->half = card_half(card);
     run.step = estimate_work(&run.machine, &work->step);
     run.validation = estimate_work(&run.machine, &work->validation);
@@ -281,7 +283,7 @@ RunTime estimate_run(Training *t, const RunWork *work, const Machine *machine) {
      * still being written. */
     double saves = (double)work->checkpoints, copy = work->checkpoint_bytes / copy_rate(machine);
     double between = saves > 0 ? (run.steps_seconds + run.validation_seconds) / saves : 0;
-    double write = work->checkpoint_bytes / disk_rate - between;
+    double write = work->checkpoint_bytes / estimate_disk_rate - between;
     run.checkpoint_seconds = saves * (copy + (write > 0 ? write : 0));
     run.seconds = run.steps_seconds + run.validation_seconds + run.checkpoint_seconds;
     run.fits = (double)memory_total(&work->memory) <= run.available;
@@ -300,7 +302,8 @@ static void estimate_all(Training *t, const Machine *machines, int n, RunWork *w
         t->device->half = card_half(card);
         t->device->host_memory = !card->capability;
         if (o->auto_batch)
-            batch = train_choose_batch(t, o->amp ? t->device->half : DTYPE_F32, (size_t)available_on(card), &known);
+            batch =
+                train_choose_batch(t, o->amp ? t->device->half : DTYPE_F32, (size_t)estimate_available(card), &known);
         while (same < i && times[same].batch.size != batch.size) same++;
         if (same == i) work[i] = estimate_run_work(t);
         times[i] = estimate_run(t, &work[same], &machines[i]);

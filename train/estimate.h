@@ -14,8 +14,10 @@
 #include "train/rates.h"
 #include "train/sizing.h"
 
-/* Bytes of the driver's context, the kernels' code and scratch, cuBLASLt's: assumed. */
-enum { ESTIMATE_CUDA_MEMORY = 600 << 20 };
+/* Bytes of a card's memory, less what CUDA itself takes. */
+double estimate_available(const Card *card);
+/* bytes/s that a checkpoint is written at, and that a worker of the loader fills. */
+extern const double estimate_disk_rate, estimate_loader_rate;
 
 /* The operations of kernels/ops_table.h, and behind them the clearing of the gradients. */
 enum { ESTIMATE_OPS = DEVICE_MAX_OPS + 1, ESTIMATE_CLEAR = DEVICE_MAX_OPS };
@@ -77,7 +79,7 @@ double estimate_peak(const Machine *machine);
 /* A run, whatever the card. */
 typedef struct {
     Work step, validation; /* one of each */
-    int64_t epochs, steps; /* steps 0: not known, there is no data */
+    int64_t steps;         /* 0: not known, there is no data */
     double epoch_batches, epoch_samples, epoch_tokens;
     int64_t validations, checkpoints;
     double checkpoint_bytes;

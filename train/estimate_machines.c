@@ -26,7 +26,7 @@ static void *keep(const void *data, size_t size) {
 static const Rates *measured_rates(const TrainOptions *o, const char *device, Error *error) {
     Rates rates;
     error->text[0] = 0;
-    if (o->calibration && !strcmp(o->calibration, "none")) return NULL;
+    if (rates_are_none(o->calibration)) return NULL;
     if (!rates_read(o->calibration, device, &rates, error)) return NULL;
     return keep(&rates, sizeof rates);
 }
@@ -106,7 +106,7 @@ static void rates_of_cards(const TrainOptions *o, const Card *table, const Rates
     enum { MOST = 256 };
     char(*names)[128] = xcalloc(MOST, sizeof *names);
     Error error;
-    bool none = o->calibration && !strcmp(o->calibration, "none");
+    bool none = rates_are_none(o->calibration);
     int n = none ? 0 : rates_devices(o->calibration, names, MOST, &error);
     if (n < 0) die("%s", error.text);
     if (!n && o->calibration && !none && access(o->calibration, F_OK))

@@ -13,7 +13,7 @@ static double dollars(const Training *t, double seconds) { return t->options->pr
 static const char *utilisation(const Training *t) { return t->options->grad_checkpointing ? "HFU" : "MFU"; }
 
 static const char *type_text(const Machine *m) {
-    return m->half != DTYPE_F32 ? dtype_name(m->half) : m->tf32 && m->card->tf32 > 0 ? "TF32" : "f32";
+    return m->half != DTYPE_F32 ? dtype_name(m->half) : machine_numbers(m) == NUMBERS_TF32 ? "TF32" : "f32";
 }
 
 const char *milliseconds(double seconds, char text[32]) {
@@ -144,8 +144,9 @@ static void print_assumptions(const Training *t, const RunTime *r) {
                "model of which a layer's activations fit there does better\n",
                c->l2 / 0x1p20);
     printf("[Assumed] every epoch costs what the first does%s; each validation is the best so far and is saved; "
-           "checkpoints are written at 1 GB/s, a loader's worker fills 0.6 GB/s\n",
-           t->patience ? ", and none is saved by stopping early" : "");
+           "checkpoints are written at %.3g GB/s, a loader's worker fills %.3g GB/s\n",
+           t->patience ? ", and none is saved by stopping early" : "", estimate_disk_rate * 1e-9,
+           estimate_loader_rate * 1e-9);
 }
 
 /* What stands in the way of the type that was asked for; "": nothing. */

@@ -602,7 +602,8 @@ static bool validate(Run *run) {
 static double peak_flops(const Training *t) {
     const Card *card = card_find(t->device->description);
     if (!card) return 0;
-    return tensor_given(t->model->half_weights) ? card->half : t->device->tf32 ? card->tf32 : card->f32;
+    DType half = tensor_given(t->model->half_weights) ? t->device->half : DTYPE_F32;
+    return estimate_peak(&(Machine){.card = card, .half = half, .tf32 = t->device->tf32});
 }
 
 /* Its buffers, and the bytes of its batches if they are larger. */

@@ -294,6 +294,8 @@ static json_t *read_all(const char *path, Error *error) {
     return NULL;
 }
 
+bool rates_are_none(const char *path) { return path && !strcmp(path, "none"); }
+
 bool rates_read(const char *path, const char *device, Rates *rates, Error *error) {
     char *file = rates_path(path);
     json_t *root = read_all(file, error);

@@ -68,6 +68,8 @@ void rates_device_name(const Device *device, char name[128]);
 /* `path`, or the file of this user where it is NULL: $XDG_CACHE_HOME/train.c/rates.json, else in ~/.cache; free().
  * NULL: neither that nor HOME is set, so there is none. */
 char *rates_path(const char *path);
+/* Whether the path is the word that stands for no file. */
+bool rates_are_none(const char *path);
 /* What has been measured of a device. False: nothing has, and error is ""; or the file is damaged, and it says where.
  * path NULL: the user's file, which need not be there. */
 bool rates_read(const char *path, const char *device, Rates *rates, Error *error);

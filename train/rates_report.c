@@ -54,8 +54,7 @@ static void print_shares(const Card *card, const Rates *r) {
 void train_calibrate(const TrainOptions *o) {
     const char *why;
     Error error;
-    if (o->calibration && !strcmp(o->calibration, "none"))
-        die_usage("--calibration none: where is --calibrate to keep what it measures?");
+    if (rates_are_none(o->calibration)) die_usage("--calibration none: where is --calibrate to keep what it measures?");
     Rates known;
     char *path = rates_path(o->calibration), name[128];
     if (!path) die_usage("--calibrate: give --calibration FILE, as neither XDG_CACHE_HOME nor HOME is set");
