@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "data/audio.h"
 #include "data/npy.h"
 #include "data/speech_coder.h"

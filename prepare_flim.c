@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "data/flim_doctor.h"
 #include "data/flim_synthetic.h"
 #include "train/options.h"

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "data/psd_doctor.h"
 #include "data/psd_store.h"
 #include "data/psd_synthetic.h"

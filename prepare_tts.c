@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "data/manifest_write.h"
-#include "data/safetensors.h" /* file_write_atomic */
 #include "data/tts_prepare.h"
 #include "train/log.h"
 #include "train/options.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "train_cv.h"
 
 static const char *const names[CV_SAID][2] = {{"val.cells", "val.logits"}, {"test.cells", "test.logits"}};
@@ -40,6 +41,8 @@ char *cv_weights_name(const char *checkpoint) {
     return text;
 }
 
+static const char *const weights_key = "weights";
+
 static char *path_of(const char *directory) { return path_join(directory, "said.safetensors"); }
 
 /* What was said of these very cells; NULL: something else is there. */
@@ -62,7 +65,8 @@ bool cv_said_read(const char *directory, const char *weights, const FlimIds *ids
     Error error;
     float *logits[CV_SAID] = {NULL};
     bool good = !access(path, F_OK) && tensor_file_open(path, &file, &error);
-    if (good) good = file.n_metadata == 1 && !strcmp(file.metadata_values[0], weights);
+    const char *made_by = good ? tensor_file_metadata(&file, weights_key) : NULL;
+    good = made_by && !strcmp(made_by, weights);
     for (int role = 0; role < CV_SAID && good; role++)
         good = (logits[role] = read_logits(&file, role, &ids[role])) != NULL;
     for (int role = 0; role < CV_SAID; role++)
@@ -76,7 +80,6 @@ bool cv_said_read(const char *directory, const char *weights, const FlimIds *ids
 }
 
 bool cv_said_write(const char *directory, const char *weights, const CvSaid said[CV_SAID], Error *error) {
-    static const char *const key = "weights";
     TensorToWrite tensors[2 * CV_SAID];
     char *path = path_of(directory);
     for (int role = 0; role < CV_SAID; role++) {
@@ -84,7 +87,7 @@ bool cv_said_write(const char *directory, const char *weights, const CvSaid said
         tensors[(ptrdiff_t)2 * role] = (TensorToWrite){names[role][0], "I32", 1, {s->n}, s->ids};
         tensors[2 * role + 1] = (TensorToWrite){names[role][1], "F32", 2, {s->n, FLIM_VIEWS}, s->logits};
     }
-    bool good = safetensors_write(path, tensors, 2 * CV_SAID, &key, &weights, 1, error);
+    bool good = safetensors_write(path, tensors, 2 * CV_SAID, &weights_key, &weights, 1, error);
     free(path);
     return good;
 }

@@ -1,7 +1,6 @@
 #include "base/base.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,7 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 static _Atomic int64_t allocations;
 
@@ -122,60 +120,6 @@ void make_directories(const char *path) {
         *p = end;
     }
     free(partial);
-}
-
-/* Opens a regular file and says how long it is; -1 with the reason. */
-static int open_sized(const char *path, size_t *size, Error *error) {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    if (file < 0) {
-        error_set(error, "cannot open: %s", strerror(errno));
-        return -1;
-    }
-    if (fstat(file, &status) || !S_ISREG(status.st_mode)) {
-        close(file);
-        error_set(error, "not a regular file");
-        return -1;
-    }
-    *size = (size_t)status.st_size;
-    return file;
-}
-
-static bool read_and_close(int file, char *buffer, size_t want, Error *error) {
-    size_t got = 0;
-    bool fine = true;
-    while (fine && got < want) {
-        ssize_t n = read(file, buffer + got, want - got);
-        if (n < 0 && errno == EINTR) continue;
-        if (n > 0)
-            got += (size_t)n;
-        else
-            fine = error_set(error, "read error after %zu of %zu bytes: %s", got, want,
-                             n ? strerror(errno) : "the file got shorter");
-    }
-    close(file);
-    return fine;
-}
-
-bool read_file(const char *path, char **bytes, size_t *size, Error *error) {
-    int file = open_sized(path, size, error);
-    if (file < 0) return false;
-    char *buffer = xmalloc(*size + 1);
-    if (!read_and_close(file, buffer, *size, error)) {
-        free(buffer);
-        return false;
-    }
-    buffer[*size] = 0;
-    *bytes = buffer;
-    return true;
-}
-
-bool read_file_into(const char *path, char *buffer, size_t capacity, size_t *size, Error *error) {
-    int file = open_sized(path, size, error);
-    if (file < 0) return false;
-    if (*size <= capacity) return read_and_close(file, buffer, *size, error);
-    close(file);
-    return error_set(error, "has %zu bytes, more than the %zu expected", *size, capacity);
 }
 
 /* Levenshtein distance of two short names. */

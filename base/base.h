@@ -45,11 +45,6 @@ char *path_join(const char *directory, const char *relative);
 char *path_directory(const char *path);  /* "a/b" -> "a", "b" -> "."; release with free() */
 void make_directories(const char *path); /* mkdir -p, dies with the reason */
 
-/* The whole file, with a zero byte behind its end; release with free(). */
-bool read_file(const char *path, char **bytes, size_t *size, Error *error);
-/* The same into a buffer that is there already; an error if the file is larger. */
-bool read_file_into(const char *path, char *buffer, size_t capacity, size_t *size, Error *error);
-
 /* The entry of names[0..count-1] closest to `name` in edit distance, or NULL if none is near enough to be a typo of it.
  */
 const char *nearest_name(const char *name, const char *const *names, int count);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <unistr.h>
 
+#include "base/file.h"
 #include "data/npy.h"
 
 const char *const FLIM_CLASS_NAMES[FLIM_CLASSES] = {"inactive", "active"};
@@ -413,11 +414,7 @@ static bool make_store(Making *k, const char *path, const char *source, int n_th
 
 /* ---- opening ---- */
 
-static const char *metadata(const FlimCells *c, const char *key) {
-    for (int i = 0; i < c->file.n_metadata; i++)
-        if (!strcmp(c->file.metadata_keys[i], key)) return c->file.metadata_values[i];
-    return NULL;
-}
+static const char *metadata(const FlimCells *c, const char *key) { return tensor_file_metadata(&c->file, key); }
 
 /* The data of a tensor of n cells, or NULL with an error. */
 static const void *take(const FlimCells *c, const char *name, const char *dtype, int64_t each, size_t align,

@@ -10,6 +10,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 struct Ledger {
     int file;
     char *path;

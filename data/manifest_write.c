@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "data/manifest.h"
-#include "data/safetensors.h" /* file_write_atomic */
 #include "kernels/philox.h"
 
 typedef struct {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "data/safetensors.h"
 
 /* A cursor over the header's text. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <unistr.h>
 
+#include "base/file.h"
 #include "data/csv.h"
 #include "data/npy.h"
 #include "data/psd_preprocess.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "data/psd_splits.h"
 #include "data/safetensors.h"
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "data/psd_splits.h"
 
 static json_t *parse(const char *text, size_t size, Error *error) {

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "data/csv.h"
 #include "data/npy.h"
 #include "data/psd_manifest.h"
@@ -51,11 +52,7 @@ static void *take(const TensorFile *file, const char *name, const char *dtype, i
 }
 
 /* NULL: it has none of that name. */
-static const char *metadata(const PsdStore *s, const char *key) {
-    for (int i = 0; i < s->file.n_metadata; i++)
-        if (!strcmp(s->file.metadata_keys[i], key)) return s->file.metadata_values[i];
-    return NULL;
-}
+static const char *metadata(const PsdStore *s, const char *key) { return tensor_file_metadata(&s->file, key); }
 
 static bool take_sensors(PsdStore *s, Error *error) {
     const char *text = metadata(s, "sensors");

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistr.h>
 
+#include "base/file.h"
+
 enum { LONGEST_ID = 200 }; /* bytes; files are named ID.npy.partial, and file systems allow 255 */
 
 /* Every id becomes the name of a file, so it must not leave its directory or hide in it. */

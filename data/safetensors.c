@@ -7,6 +7,7 @@
  */
 #include "data/safetensors.h"
 
+#include "base/file.h"
 #include "data/torch_pth.h"
 
 #include <errno.h>
@@ -111,6 +112,12 @@ static bool parse_metadata(const json_t *metadata, TensorFile *file, Error *erro
     return true;
 }
 
+const char *tensor_file_metadata(const TensorFile *file, const char *key) {
+    for (int i = 0; i < file->n_metadata; i++)
+        if (!strcmp(file->metadata_keys[i], key)) return file->metadata_values[i];
+    return NULL;
+}
+
 /* ---- the file ---- */
 
 static int compare_positions(const void *a, const void *b) {
@@ -140,6 +147,21 @@ static bool check_coverage(TensorFile *file, const char *data, size_t data_size,
     return true;
 }
 
+/* Compares the data with the checksum that was written with them, if there is one. */
+static bool check_sum(const TensorFile *file, Error *error) {
+    const char *stated = tensor_file_metadata(file, SAFETENSORS_SUM_KEY);
+    char text[SAFETENSORS_SUM];
+    uint64_t sum = 0;
+    if (!stated) return true;
+    for (int i = 0; i < file->n_tensors; i++) sum = checksum(sum, file->tensors[i].data, file->tensors[i].bytes);
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
+    return !strcmp(text, stated) ||
+           error_set(error,
+                     "its data are not those that were written: their checksum is %s, and \"%s\" in its metadata says "
+                     "%.32s; the file is damaged (or another program changed it and kept the metadata)",
+                     text, SAFETENSORS_SUM_KEY, stated);
+}
+
 static bool parse_header(const json_t *header, const char *data, size_t data_size, TensorFile *file, Error *error) {
     const char *name;
     json_t *entry;
@@ -151,7 +173,7 @@ static bool parse_header(const json_t *header, const char *data, size_t data_siz
             return false;
         }
     }
-    return check_coverage(file, data, data_size, error) && tensor_file_index(file, error);
+    return check_coverage(file, data, data_size, error) && check_sum(file, error) && tensor_file_index(file, error);
 }
 
 bool safetensors_parse(const void *bytes, size_t size, TensorFile *file, Error *error) {
@@ -176,15 +198,11 @@ bool safetensors_parse(const void *bytes, size_t size, TensorFile *file, Error *
 
 /* Maps the file for reading; the mapping becomes the owner of `file`. */
 static bool map_file(const char *path, void **bytes, size_t *size, Error *error) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return error_set(error, "cannot open: %s", strerror(errno));
-    struct stat status;
-    bool regular = !fstat(fd, &status) && S_ISREG(status.st_mode);
-    *size = regular ? (size_t)status.st_size : 0;
+    int fd = file_open(path, size, error);
+    if (fd < 0) return false;
     *bytes = *size ? mmap(NULL, *size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
     int reason = errno;
     close(fd);
-    if (!regular) return error_set(error, "not a regular file");
     if (!*size) return error_set(error, "the file is empty");
     return *bytes != MAP_FAILED || error_set(error, "cannot map its %zu bytes: %s", *size, strerror(reason));
 }

@@ -39,6 +39,8 @@ bool safetensors_parse(const void *bytes, size_t size, TensorFile *file, Error *
 bool torch_pickle_parse(const void *bytes, size_t size, TensorFile *file, Error *error);
 void tensor_file_close(TensorFile *file); /* a zeroed or closed one stays as it is */
 const StoredTensor *tensor_file_find(const TensorFile *file, const char *name); /* NULL: absent. Binary search. */
+/* Returns the value under a key of the metadata; NULL: absent. */
+const char *tensor_file_metadata(const TensorFile *file, const char *key);
 /* Sorts by_name, after names were set or changed. False: a name is empty, not plain UTF-8, or there twice. */
 bool tensor_file_index(TensorFile *file, Error *error);
 
@@ -58,15 +60,16 @@ typedef struct {
     const void *data;
 } TensorToWrite;
 
-/* Writes the file to `path` under a temporary name, flushes (fsync), renames, flushes the directory. On any failure
- * (full disk) the temporary file is removed, what was at `path` before is whole, and the reason names the file and says
- * how much was written. The data begin at a multiple of 64 bytes; larger elements come first, so that every tensor is
- * aligned to its element, otherwise the order is the one given. The same input gives the same bytes. Allocates nothing.
+/* Among the metadata of a file that safetensors_write made: the checksum of its data, in hexadecimal digits. Who reads
+ * such a file finds damage by it. */
+#define SAFETENSORS_SUM_KEY "xxh3_64"
+enum { SAFETENSORS_SUM = 17 };
+
+/* Writes the file whole or not at all (base/file.h). The data begin at a multiple of 64 bytes; larger elements come
+ * first, so that every tensor is aligned to its element, otherwise the order is the one given. The same input gives the
+ * same bytes. Allocates nothing.
  */
 bool safetensors_write(const char *path, const TensorToWrite *tensors, int n_tensors, const char *const *metadata_keys,
                        const char *const *metadata_values, int n_metadata, Error *error);
-/* The same safety for any small file (JSON). */
-bool file_write_atomic(const char *path, const void *bytes, size_t size, Error *error);
-bool directory_flush(const char *path, Error *error); /* fsync: its entries (new, renamed) outlive a power cut */
 
 #endif

@@ -16,7 +16,7 @@
 
 #define _Noreturn __attribute__((noreturn)) /* C11's word, unknown to C++ */
 extern "C" {
-#include "data/safetensors.h" /* file_write_atomic */
+#include "base/file.h"
 #include "data/tokenizer.h"
 }
 

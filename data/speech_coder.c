@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "data/npy.h"
-#include "data/safetensors.h" /* file_write_atomic */
 #include "kernels/philox.h"
 
 static const double MAP_SCALE = 0.1;

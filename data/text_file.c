@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "data/safetensors.h" /* file_write_atomic */
+#include "base/file.h"
 
 void text_file_begin(TextFile *file) {
     file->out = open_memstream(&file->text, &file->size);

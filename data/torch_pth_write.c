@@ -4,6 +4,7 @@
  * The whole file is made in memory and then written at once, so that it is either whole or not there. Every tensor has
  * a storage of its own. The same calls give the same bytes: the zip's times are those of the first day that it knows.
  */
+#include "base/file.h"
 #include "data/torch_pth.h"
 
 #include "data/pickle.h"

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "data/manifest.h"
 #include "data/npy.h"
 #include "kernels/philox.h"

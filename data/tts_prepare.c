@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "data/manifest_write.h"
-#include "data/safetensors.h" /* file_write_atomic */
 #include "kernels/philox.h"
 
 enum { MOST_TEXT_TOKENS = 600, MOST_TOLD = 20 };
@@ -60,17 +60,18 @@ static void fail(const Error *error) {
 
 /* ---- begin and end ---- */
 
+/* Without what a run that was killed has left there. */
 static void make_folder(const char *output, const char *name) {
     char *path = path_join(output, name);
     make_directories(path);
+    directory_remove_leftovers(path);
     free(path);
 }
 
 void prepare_open(Prepare *p, const PrepareOptions *options) {
-    static const char *const folders[] = {"mel", "text_ids", "codes", "condition", "emo_vec"};
+    static const char *const folders[] = {".", "mel", "text_ids", "codes", "condition", "emo_vec"};
     Error error;
     *p = (Prepare){.options = options};
-    make_directories(options->output);
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) make_folder(options->output, folders[i]);
     char *path = path_join(options->output, ".prepare_ledger.jsonl");
     Ledger *ledger = ledger_open(path, &error);

@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 static char *scratch[64];
 static int n_scratch;
 static pid_t owner;

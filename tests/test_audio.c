@@ -1,4 +1,5 @@
 /* Sound files in and out, log-mel frames, and the way back from them. */
+#include "base/file.h"
 #include "data/audio.h"
 #include "data/mel.h"
 #include "tests/sounds.h"

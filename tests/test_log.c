@@ -1,4 +1,5 @@
 /* The log: its lines, what a resumed or killed run leaves of them, TensorBoard's framing, the terminal. */
+#include "base/file.h"
 #include "tests/helpers.h"
 
 #include <dirent.h>

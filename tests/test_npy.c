@@ -1,4 +1,5 @@
 /* npy files of every dtype, order and version, built here byte by byte; and every way in which one can be wrong. */
+#include "base/file.h"
 #include "data/npy.h"
 
 #include <float.h>

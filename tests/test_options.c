@@ -184,7 +184,7 @@ static void wrong_command_lines_are_refused(void **state) {
     refused("-e 5", "--seed is missing: of everything random");
     refused("--config a --config b -s 1", "--config is given twice");
     refused("--config /nowhere/c.yaml -s 1", "--config /nowhere/c.yaml: cannot open: No such file or directory");
-    refused("--config / -s 1", "--config /: not a regular file");
+    refused("--config / -s 1", "--config /: is a folder, not a regular file");
 }
 
 static void a_number_may_be_left_to_the_program(void **state) {

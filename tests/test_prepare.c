@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "data/audio.h"
 #include "data/ledger.h"
 #include "data/npy.h"

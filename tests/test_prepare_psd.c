@@ -2,6 +2,7 @@
  * one. */
 #include <unistd.h>
 
+#include "base/file.h"
 #include "data/psd_manifest.h"
 #include "data/psd_store.h"
 #include "tests/files.h"

@@ -1,5 +1,6 @@
 /* Stores of preprocessed spectra: what is in them, when they are made anew, and every way in which what they are made
  * from, or they themselves, can be wrong. */
+#include "base/file.h"
 #include "data/psd_store.h"
 
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
 /* What a training exports for torch: the reference's names in its order, and back again without a bit lost. That torch
  * takes it as its own is checked by tests/reference/check_flim_export.py. */
+#include "base/file.h"
 #include "tests/files.h"
 
 #include "train/checkpoint.h"

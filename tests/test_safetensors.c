@@ -1,4 +1,5 @@
 /* The safetensors reader and writer. (Files of the Python library: test_torch_pth.c compares with one.) */
+#include "base/file.h"
 #include "tests/helpers.h"
 
 #include <errno.h>
@@ -68,7 +69,7 @@ static void everything_written_is_read_back(void **unused) {
         assert_int_equal((uintptr_t)tensor->data % stored_element_size(tensor->dtype), 0);
     }
     assert_int_equal(((const char *)file.tensors[0].data - (const char *)file.owner) % 64, 0);
-    assert_int_equal(file.n_metadata, 2);
+    assert_int_equal(file.n_metadata, 3); /* and the checksum */
     assert_string_equal(file.metadata_keys[1], keys[1]);
     assert_string_equal(file.metadata_values[1], values[1]);
     assert_null(tensor_file_find(&file, "byte"));
@@ -209,6 +210,26 @@ static void a_file_cut_anywhere_is_refused(void **unused) {
     free(bytes);
 }
 
+static void a_flipped_bit_of_the_data_is_noticed(void **unused) {
+    (void)unused;
+    char *directory = scratch(), *path = in(directory, "whole"), *bytes;
+    size_t size;
+    TensorFile file;
+    Error error;
+    write_mixed(path);
+    assert_true(read_file(path, &bytes, &size, NULL));
+    assert_true(safetensors_parse(bytes, size, &file, &error));
+    size_t begin = (size_t)((const char *)file.tensors[0].data - bytes);
+    tensor_file_close(&file);
+    for (size_t bit = 0; bit < 8 * (size - begin); bit += 7) {
+        bytes[begin + bit / 8] ^= (char)(1 << bit % 8);
+        assert_false(safetensors_parse(bytes, size, &file, &error));
+        assert_contains(error.text, "the file is damaged");
+        bytes[begin + bit / 8] ^= (char)(1 << bit % 8);
+    }
+    free(bytes);
+}
+
 static void other_files_are_refused(void **unused) {
     (void)unused;
     char *directory = scratch();
@@ -306,11 +327,12 @@ static void what_cannot_be_written_is_refused(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_written_is_read_back),   cmocka_unit_test(the_same_tensors_give_the_same_bytes),
-        cmocka_unit_test(every_half_converts_exactly),       cmocka_unit_test(other_numbers_convert),
-        cmocka_unit_test(bad_headers_are_refused_by_name),   cmocka_unit_test(a_file_cut_anywhere_is_refused),
-        cmocka_unit_test(other_files_are_refused),           cmocka_unit_test(offsets_beyond_4_GiB_are_right),
-        cmocka_unit_test(a_full_disk_leaves_what_was_there), cmocka_unit_test(what_cannot_be_written_is_refused),
+        cmocka_unit_test(everything_written_is_read_back),      cmocka_unit_test(the_same_tensors_give_the_same_bytes),
+        cmocka_unit_test(every_half_converts_exactly),          cmocka_unit_test(other_numbers_convert),
+        cmocka_unit_test(bad_headers_are_refused_by_name),      cmocka_unit_test(a_file_cut_anywhere_is_refused),
+        cmocka_unit_test(a_flipped_bit_of_the_data_is_noticed), cmocka_unit_test(other_files_are_refused),
+        cmocka_unit_test(offsets_beyond_4_GiB_are_right),       cmocka_unit_test(a_full_disk_leaves_what_was_there),
+        cmocka_unit_test(what_cannot_be_written_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* The tokenizer: what training promises about characters, sizes and bytes, and what reading refuses. */
+#include "base/file.h"
 #include "tests/helpers.h"
 
 #include <unistr.h>

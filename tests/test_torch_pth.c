@@ -1,6 +1,7 @@
 /* The reader of torch's .pth files: against files that torch wrote (tests/reference/make_pth.py), and against files
  * that it would never write. The writer: against the reader and libzip. (torch itself reads what a training exports:
  * tests/reference/check_flim_export.py.) */
+#include "base/file.h"
 #include "tests/helpers.h"
 
 #include <zip.h>

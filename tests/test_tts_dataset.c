@@ -453,7 +453,7 @@ static void bad_lines_are_told(void **state) {
     (void)state;
     expect_bad_line("c6.npy", "gone.npy", ": codes_path gone.npy: cannot open: No such file or directory");
     expect_bad_line("c6.npy", "", ": codes_path is empty");
-    expect_bad_line("c6.npy", ".", ": codes_path .: not a regular file");
+    expect_bad_line("c6.npy", ".", ": codes_path .: is a folder, not a regular file");
     expect_bad_line("c6.npy\",\"code_len\":16", "x7.npy\",\"code_len\":3",
                     ": codes_path x7.npy: is truncated: it holds 7 bytes of numbers, its shape needs 12");
     expect_bad_line("c6.npy\",\"code_len\":16", "x8.npy\",\"code_len\":3",

@@ -8,7 +8,7 @@ set -eu
 # a|b: the first that the distribution has; any of them will do.
 declare -A groups=(
     [build]="gcc g++ make pkg-config|pkgconf libdnnl-dev libyaml-dev libjansson-dev libzip-dev libsndfile1-dev
-             libsamplerate0-dev libfftw3-dev libsentencepiece-dev libunistring-dev libssl-dev"
+             libsamplerate0-dev libfftw3-dev libsentencepiece-dev libunistring-dev libssl-dev libxxhash-dev"
     [test]="libcmocka-dev"
     [pip]="python3-pip"
     [demo]="espeak-ng"

@@ -9,6 +9,7 @@
  * All memory is taken when the checkpointer is opened, so that a save is no allocation of the training loop. */
 #include "train/checkpoint.h"
 
+#include "base/file.h"
 #include "train/checkpoint_state.h"
 
 #include <dirent.h>
@@ -76,10 +77,8 @@ static int newest_first(const struct dirent **a, const struct dirent **b) {
 }
 
 static bool is_part(const char *name) {
-    for (int i = 0; i < N_PARTS; i++) {
-        size_t length = strlen(part_names[i]);
-        if (!strncmp(name, part_names[i], length) && (!name[length] || !strcmp(name + length, ".partial"))) return true;
-    }
+    for (int i = 0; i < N_PARTS; i++)
+        if (!strcmp(name, part_names[i]) || file_is_partial(name, part_names[i])) return true;
     return false;
 }
 
@@ -100,13 +99,16 @@ static bool holds_only_parts(const char *path) {
 static bool remove_parts(const char *path, Error *error) {
     if (!holds_only_parts(path))
         return access(path, F_OK) || error_set(error, "%s holds files that are not of a checkpoint", path);
-    for (int i = 0; i < 2 * N_PARTS; i++) {
+    DIR *directory = opendir(path);
+    for (struct dirent *entry; directory && (entry = readdir(directory));) {
         Path file;
-        char name[64];
-        snprintf(name, sizeof name, "%s%s", part_names[i / 2], i % 2 ? ".partial" : "");
-        join(file, path, name);
-        if (unlink(file) && errno != ENOENT) return error_set(error, "cannot remove %s: %s", file, strerror(errno));
+        join(file, path, entry->d_name);
+        if (is_part(entry->d_name) && unlink(file)) {
+            closedir(directory);
+            return error_set(error, "cannot remove %s: %s", file, strerror(errno));
+        }
     }
+    if (directory) closedir(directory);
     return !rmdir(path) || error_set(error, "cannot remove %s: %s", path, strerror(errno));
 }
 

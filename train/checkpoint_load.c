@@ -79,8 +79,8 @@ static bool open_part(const char *path, const char *name, int64_t step, TensorFi
         return error_set(error, "the path is too long");
     if (!tensor_file_open(part, file, &reason)) return error_set(error, "%s: %s", name, reason.text);
     snprintf(text, sizeof text, "%lld", (long long)step);
-    for (int i = 0; i < file->n_metadata; i++)
-        if (!strcmp(file->metadata_keys[i], "step") && !strcmp(file->metadata_values[i], text)) return true;
+    const char *made_at = tensor_file_metadata(file, "step");
+    if (made_at && !strcmp(made_at, text)) return true;
     tensor_file_close(file);
     return error_set(error, "%s is not of step %lld, as state.json is: files of different checkpoints", name,
                      (long long)step);

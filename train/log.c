@@ -17,6 +17,7 @@
 
 #include <jansson.h>
 
+#include "base/file.h"
 #include "data/safetensors.h"
 
 struct Log {

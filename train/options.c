@@ -13,6 +13,8 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "base/file.h"
+
 /* Names are compared with - and _ alike. */
 static bool same_name(const char *a, const char *b) {
     for (; *a && *b; a++, b++)

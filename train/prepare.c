@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "train/checkpoint_state.h"
 #include "train/log.h"
 #include "train/loop.h"

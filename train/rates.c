@@ -10,6 +10,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "data/safetensors.h"
 #include "kernels/ops_table.h"
 

@@ -1,0 +1,305 @@
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+static const char *kind_of(mode_t mode) {
+    return S_ISDIR(mode)                    ? "a folder"
+           : S_ISLNK(mode)                  ? "a symbolic link"
+           : S_ISFIFO(mode)                 ? "a FIFO"
+           : S_ISSOCK(mode)                 ? "a socket"
+           : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
+                                            : "no file";
+}
+
+/* ---- reading ---- */
+
+int file_open(const char *path, size_t *size, Error *error) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO without a writer does not block */
+    struct stat status = {.st_mode = 0};
+    if (fd < 0) {
+        error_set(error, "cannot open: %s", strerror(errno));
+        return -1;
+    }
+    if (fstat(fd, &status) || !S_ISREG(status.st_mode)) {
+        close(fd);
+        error_set(error, "is %s, not a regular file", kind_of(status.st_mode));
+        return -1;
+    }
+    *size = (size_t)status.st_size;
+    return fd;
+}
+
+static bool read_and_close(int fd, char *buffer, size_t want, Error *error) {
+    size_t got = 0;
+    bool fine = true;
+    while (fine && got < want) {
+        ssize_t n = read(fd, buffer + got, want - got);
+        if (n < 0 && errno == EINTR) continue;
+        if (n > 0)
+            got += (size_t)n;
+        else
+            fine = error_set(error, "read error after %zu of %zu bytes: %s", got, want,
+                             n ? strerror(errno) : "the file got shorter");
+    }
+    close(fd);
+    return fine;
+}
+
+bool read_file(const char *path, char **bytes, size_t *size, Error *error) {
+    int fd = file_open(path, size, error);
+    if (fd < 0) return false;
+    char *buffer = malloc(*size + 1);
+    if (!buffer) {
+        close(fd);
+        return error_set(error, "there is no memory for its %zu bytes", *size);
+    }
+    if (!read_and_close(fd, buffer, *size, error)) {
+        free(buffer);
+        return false;
+    }
+    buffer[*size] = 0;
+    *bytes = buffer;
+    return true;
+}
+
+bool read_file_into(const char *path, char *buffer, size_t capacity, size_t *size, Error *error) {
+    int fd = file_open(path, size, error);
+    if (fd < 0) return false;
+    if (*size <= capacity) return read_and_close(fd, buffer, *size, error);
+    close(fd);
+    return error_set(error, "has %zu bytes, more than the %zu expected", *size, capacity);
+}
+
+/* ---- writing ---- */
+
+static const char suffix[] = ".partial";
+enum { UNIQUE = 16 }; /* hexadecimal digits between the name and the suffix */
+
+bool file_is_replaceable(const char *path, Error *error) {
+    struct stat status;
+    if (lstat(path, &status)) return true;
+    return S_ISREG(status.st_mode) ||
+           error_set(error, "%s is %s, which is not replaced; give the name of a file", path, kind_of(status.st_mode));
+}
+
+/* Creates the partial file and locks it. Between the two another program may take it for a leftover: then once more. */
+static int create_partial(FileWriter *writer) {
+    for (;;) {
+        uint64_t unique;
+        struct stat status;
+        if (getrandom(&unique, sizeof unique, 0) != sizeof unique) return -1;
+        if (snprintf(writer->partial, sizeof writer->partial, "%s.%016llx%s", writer->path, (unsigned long long)unique,
+                     suffix) >= (int)sizeof writer->partial) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        int fd = open(writer->partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST) return -1;
+        if (fd < 0) continue;
+        lock_descriptor(fd, false);
+        if (!fstat(fd, &status) && status.st_nlink) return fd;
+        close(fd);
+    }
+}
+
+bool file_begin(FileWriter *writer, const char *path, uint64_t total, Error *error) {
+    writer->total = total;
+    writer->fd = -1;
+    writer->written = writer->buffered = 0;
+    writer->reason = 0;
+    if (snprintf(writer->path, sizeof writer->path, "%s", path) >= (int)sizeof writer->path)
+        return error_set(error, "the path is too long: %.100s...", path);
+    if (!*path) return error_set(error, "the name of the file to write is empty");
+    if (!file_is_replaceable(path, error)) return false;
+    writer->fd = create_partial(writer);
+    return writer->fd >= 0 || error_set(error, "cannot create %s: %s", path, strerror(errno));
+}
+
+static void write_through(FileWriter *writer, const char *bytes, size_t size) {
+    enum { PIECE = 1 << 24 };
+    while (size && !writer->reason) {
+        ssize_t n = write(writer->fd, bytes, size < PIECE ? size : PIECE);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) {
+            writer->reason = n ? errno : ENOSPC;
+            return;
+        }
+        writer->written += (uint64_t)n;
+        bytes += n;
+        size -= (size_t)n;
+    }
+}
+
+static void flush_buffer(FileWriter *writer) {
+    write_through(writer, writer->buffer, writer->buffered);
+    writer->buffered = 0;
+}
+
+void file_put(FileWriter *writer, const void *bytes, size_t size) {
+    if (size > sizeof writer->buffer - writer->buffered) flush_buffer(writer);
+    if (size > sizeof writer->buffer) {
+        write_through(writer, bytes, size);
+    } else if (size) {
+        memcpy(writer->buffer + writer->buffered, bytes, size);
+        writer->buffered += size;
+    }
+}
+
+bool directory_flush(const char *path, Error *error) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return error_set(error, "%s: cannot open the directory: %s", path, strerror(errno));
+    bool failed = fsync(fd) && errno != EINVAL; /* EINVAL: a file system that has nothing to flush here */
+    int reason = errno;
+    close(fd);
+    return !failed || error_set(error, "%s: cannot flush the directory: %s", path, strerror(reason));
+}
+
+static bool flush_parent(const char *path, Error *error) {
+    char parent[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t length = slash ? (size_t)(slash - path) : 0;
+    memcpy(parent, path, length);
+    parent[length] = 0;
+    return directory_flush(!slash ? "." : length ? parent : "/", error);
+}
+
+bool file_end(FileWriter *writer, Error *error) {
+    flush_buffer(writer);
+    if (!writer->reason && fsync(writer->fd)) writer->reason = errno;
+    if (!writer->reason && rename(writer->partial, writer->path)) writer->reason = errno;
+    if (writer->reason) unlink(writer->partial); /* still locked, so that nobody else removes it */
+    close(writer->fd);
+    writer->fd = -1;
+    if (writer->reason) {
+        char of[40] = "";
+        if (writer->total) snprintf(of, sizeof of, " of %llu", (unsigned long long)writer->total);
+        return error_set(error, "%s: %llu%s bytes were written, then: %s", writer->path,
+                         (unsigned long long)writer->written, of, strerror(writer->reason));
+    }
+    return flush_parent(writer->path, error);
+}
+
+void file_abandon(FileWriter *writer) {
+    if (writer->fd < 0) return;
+    unlink(writer->partial);
+    close(writer->fd);
+    writer->fd = -1;
+}
+
+bool file_write_atomic(const char *path, const void *bytes, size_t size, Error *error) {
+    FileWriter writer;
+    if (!file_begin(&writer, path, size, error)) return false;
+    file_put(&writer, bytes, size);
+    return file_end(&writer, error);
+}
+
+bool file_is_partial(const char *name, const char *base) {
+    size_t length = strlen(name), tail = 1 + UNIQUE + sizeof suffix - 1, stem = length - tail;
+    if (length <= tail || !ends_with(name, suffix) || name[stem] != '.') return false;
+    return strspn(name + stem + 1, "0123456789abcdef") == UNIQUE &&
+           (!base || (strlen(base) == stem && !strncmp(name, base, stem)));
+}
+
+int directory_remove_leftovers(const char *path) {
+    DIR *directory = opendir(path);
+    int removed = 0;
+    if (!directory) return 0;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        if (!file_is_partial(entry->d_name, NULL)) continue;
+        int fd = openat(dirfd(directory), entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        struct stat status;
+        if (fd < 0) continue;
+        if (!fstat(fd, &status) && S_ISREG(status.st_mode) && lock_descriptor(fd, false) == LOCK_TAKEN)
+            removed += !unlinkat(dirfd(directory), entry->d_name, 0);
+        close(fd);
+    }
+    closedir(directory);
+    return removed;
+}
+
+/* ---- one at a time ---- */
+
+LockResult lock_descriptor(int fd, bool wait) {
+    int result;
+    do result = flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB));
+    while (result && errno == EINTR);
+    return !result ? LOCK_TAKEN : errno == EWOULDBLOCK ? LOCK_BUSY : LOCK_UNKNOWN;
+}
+
+/* Whether the descriptor is still what its name leads to: who had the lock before may have removed the file. */
+static bool is_current(const FileLock *lock) {
+    struct stat here, there;
+    return !fstat(lock->fd, &here) && !stat(lock->path, &there) && here.st_ino == there.st_ino &&
+           here.st_dev == there.st_dev;
+}
+
+bool file_lock(FileLock *lock, const char *path, Error *error) {
+    bool told = false;
+    if (snprintf(lock->path, sizeof lock->path, "%s.lock", path) >= (int)sizeof lock->path)
+        return error_set(error, "the path is too long: %.100s...", path);
+    for (;;) {
+        lock->fd = open(lock->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+        if (lock->fd < 0) return error_set(error, "cannot open %s: %s", lock->path, strerror(errno));
+        LockResult result = lock_descriptor(lock->fd, false);
+        if (result == LOCK_BUSY) {
+            if (!told) printf("[Wait] another program makes %s: waiting for it\n", path);
+            fflush(stdout);
+            told = true;
+            result = lock_descriptor(lock->fd, true);
+        }
+        if (result == LOCK_UNKNOWN) warn("%s: this file system has no locks; let one program at a time make it", path);
+        if (result == LOCK_UNKNOWN || is_current(lock)) return true;
+        close(lock->fd);
+    }
+}
+
+void file_unlock(FileLock *lock) {
+    unlink(lock->path); /* before the lock goes: whoever waits for it sees that the name leads elsewhere */
+    close(lock->fd);
+    lock->fd = -1;
+}
+
+/* ---- names ---- */
+
+char *file_name_of(const char *text) {
+    enum { MOST = 120 };
+    static const char digits[] = "0123456789ABCDEF";
+    size_t length = strlen(text), used = 0;
+    char *name = xmalloc(3 * length + 2);
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)text[i];
+        bool plain = c >= 0x20 && c != 0x7f && c != '/' && c != '%' && (i || (c != '.' && c != '-'));
+        if (plain) {
+            name[used++] = (char)c;
+            continue;
+        }
+        name[used++] = '%';
+        name[used++] = digits[c >> 4];
+        name[used++] = digits[c & 15];
+    }
+    if (!length) name[used++] = '%';
+    name[used] = 0;
+    if (used <= MOST) return name;
+    size_t cut = MOST - UNIQUE - 1;
+    while (cut && ((unsigned char)name[cut] & 0xc0) == 0x80) cut--; /* no part of a UTF-8 character */
+    name[cut] = 0;
+    char *shorter = xformat("%s%%%016llx", name, (unsigned long long)checksum(0, text, length));
+    free(name);
+    return shorter;
+}
+
+uint64_t checksum(uint64_t before, const void *bytes, size_t size) {
+    return size ? XXH3_64bits_withSeed(bytes, size, before) : before;
+}
