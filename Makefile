@@ -1,7 +1,7 @@
 # make            builds the programs            make demo   installs what is missing, then trains a small TTS GPT
 #                                                make demo-psd, make demo-cv   the same for spectra, for cells
 # make GPU=l4     for one card: configs/gpu      make gpu-test, make gpu-bench, make gpu-bundle
-# make test       installs, builds, all tests    make test-asan, make test-race, make test-mutations,
+# make test       installs, builds, tests        make test-deep (the long ones), test-asan, test-race, test-mutations,
 #                                                make fuzz, make lint, make bench-cpu, make bench-estimate,
 #                                                make readme, make estimates
 # Objects go to build/NAME/, one folder a kind of build; outside build/ only the programs and demo/work are written.
@@ -35,7 +35,9 @@ LIBRARY = $(wildcard base/*.c kernels/*.c kernels/cpu/device.c model/*.c data/*.
 CUDA_SOURCES = $(wildcard kernels/cuda/*.c kernels/cuda/*.cu)
 LIBRARY_OBJECTS = $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(LIBRARY)))) \
                   $(CPU_SETS:%=$(BUILD)/kernels/cpu/operations_%.o)
-TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+TESTS_OF_CPU := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+TESTS = $(TESTS_OF_CPU)
+DEEP_TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/deep_*.c))
 FUZZERS = $(patsubst tests/%.c,%,$(wildcard tests/fuzz_*.c))
 
 # With a CUDA toolkit train_gpt gets the cuda device too, for the cards that GPU names: a preset of configs/gpu, native (the
@@ -194,7 +196,7 @@ $(BUILD)/emulated/train_%: $(BUILD)/train_%.o $(BUILD)/libemulated.a $(BUILD)/li
 $(BUILD)/tests/cuda/test_%: $(BUILD)/tests/cuda/test_%.o $(BUILD)/tests/helpers.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
 
-$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/helpers.o $(BUILD)/libtrain.a
+$(TESTS_OF_CPU) $(DEEP_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/helpers.o $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) $(filter %.o,$^) $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
 
 packages-%:
@@ -224,7 +226,15 @@ cuda-toolkit:
 	@$(if $(NVCC),,tools/install_cuda.sh $(firstword $(subst /nvidia, ,$(CUDA_FETCHED))))
 
 test: packages-build+test cuda-toolkit
-	@$(MAKE) --no-print-directory check check-gpu
+	@$(MAKE) --no-print-directory check
+
+# What takes longer than a newcomer waits: programs killed at every operation on files, every reader fuzzed for some
+# seconds, kernels compiled for every card, planted bugs.
+test-deep: packages-build+test+fuzz cuda-toolkit
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none $(DEEP_TESTS) $(PROGRAMS:%=$(BUILD)/%)
+	@BUILD=$(BUILD) tools/run_tests.sh $(DEEP_TESTS)
+	@$(MAKE) --no-print-directory check-gpu
+	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=5
 	@tests/cuda/mutations.sh --some
 
 check:
@@ -341,6 +351,6 @@ clean:
 	rm -rf build $(PROGRAMS) demo/work
 
 FORCE:
-.PHONY: all demo demo-psd demo-cv test check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race test-mutations run-cuda-tests fuzz lint bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle readme estimates clean FORCE
+.PHONY: all demo demo-psd demo-cv test test-deep check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race test-mutations run-cuda-tests fuzz lint bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle readme estimates clean FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
