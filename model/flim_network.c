@@ -241,7 +241,7 @@ static void block_forward(const FlimNetwork *f, const BlockRun *run, FlimActivat
     int64_t frames = end.pool ? end.frames / 2 : end.frames;
     Tensor y = block_input(run, kept, b + 1, kept->cells * frames * end.plane, width);
     norm_activate_forward(run->device, y, second, past_block(kept, b), end);
-    pass_dump(pass, y, dumped[b]);
+    pass_dump(pass, y, "%s", dumped[b]);
     if (!pass->train) arena_release(run->arena, mark);
 }
 
