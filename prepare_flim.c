@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "data/flim_doctor.h"
 #include "data/flim_synthetic.h"
 #include "train/options.h"
@@ -80,9 +81,9 @@ static void examine(const Options *o) {
     json_t *report = json_object();
     flim_doctor_cells(report, &cells, (uint64_t)o->seed);
     flim_doctor_filter(report, "reference_filter", &cells, &filter);
-    char *path = flim_cells_path(o->input, ".doctor.json"), *text = json_dumps(report, JSON_INDENT(1));
-    if (!text || !file_write_atomic(path, text, strlen(text), &error))
-        die("%s", text ? error.text : "out of memory for the report");
+    char *path = flim_cells_path(o->input, ".doctor.json");
+    char *text = json_text(path, report, JSON_INDENT(1));
+    if (!file_write_atomic(path, text, strlen(text), &error)) die("%s", error.text);
     printf("[Doctor] %s\nNext: ./train_cv --data '%s'\n", path, o->input);
     free(text);
     free(path);

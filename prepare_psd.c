@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "data/psd_doctor.h"
 #include "data/psd_store.h"
 #include "data/psd_synthetic.h"
@@ -196,6 +197,11 @@ static PsdManifest make_manifest(const Options *o, const char *path, PsdScan *sc
     if (!psd_manifest_write(path, &m, &error)) die("%s", error.text);
     printf("[Manifest] %s: %lld rows of %d files (of %lld), %d sensors\n", path, (long long)m.n, m.n_files,
            (long long)scan->n, m.n_sensors);
+    if (scan->not_regular)
+        printf(
+            "[Manifest] %lld names end in .npy and are no regular files (FIFOs, devices, broken links): they are left "
+            "out\n",
+            (long long)scan->not_regular);
     char *splits = path_join(o->output, "splits");
     if (before && before != hash_of(path) && !psd_split_index_purge(splits, before, &error)) die("%s", error.text);
     free(splits);
@@ -205,11 +211,11 @@ static PsdManifest make_manifest(const Options *o, const char *path, PsdScan *sc
 /* The report of this manifest, to go on with, or an empty one. */
 static json_t *begin_report(const char *directory, uint64_t manifest_hash) {
     char *path = path_join(directory, "doctor.json"), *hash = xformat("%016llx", (unsigned long long)manifest_hash);
-    json_t *report = json_load_file(path, 0, NULL);
+    json_t *report = json_read(path, 0, NULL);
     const char *of = json_string_value(json_object_get(report, "manifest"));
     if (!of || strcmp(of, hash)) {
         json_decref(report);
-        report = json_pack("{s:s}", "manifest", hash);
+        report = json_build("doctor.json", "{s:s}", "manifest", hash);
     }
     free(path);
     free(hash);
@@ -217,10 +223,9 @@ static json_t *begin_report(const char *directory, uint64_t manifest_hash) {
 }
 
 static void write_report(const char *directory, json_t *report) {
-    char *path = path_join(directory, "doctor.json"), *text = json_dumps(report, JSON_INDENT(1));
+    char *path = path_join(directory, "doctor.json"), *text = json_text(path, report, JSON_INDENT(1));
     Error error;
-    if (!text || !file_write_atomic(path, text, strlen(text), &error))
-        die("%s", text ? error.text : "out of memory for doctor.json");
+    if (!file_write_atomic(path, text, strlen(text), &error)) die("%s", error.text);
     free(text);
     free(path);
 }

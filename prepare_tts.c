@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "data/manifest_write.h"
 #include "data/tts_prepare.h"
 #include "train/log.h"
@@ -123,7 +124,8 @@ static void write_stats(const Prepare *p, const Totals *t, const ManifestReport 
     for (int fate = CLIP_KEPT + 1; fate < CLIP_FATES; fate++)
         if (t->fates[fate])
             json_object_set_new(left_out, clip_fate_name((ClipFate)fate), json_integer((json_int_t)t->fates[fate]));
-    json_t *stats = json_pack(
+    json_t *stats = json_build(
+        "stats.json",
         "{s:I, s:I, s:I, s:s, s:n, s:s, s:I, s:f, s:I, s:I, s:I, s:o, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I}",
         "total", (json_int_t)t->clips, "train", (json_int_t)m->train, "val", (json_int_t)m->val, "tokenizer",
         "bpe.model", "gpt_checkpoint", "codebook", "codebook.npy", "recordings", (json_int_t)p->n, "hours",
@@ -132,11 +134,10 @@ static void write_stats(const Prepare *p, const Totals *t, const ManifestReport 
         (json_int_t)t->tokens, "unknown_tokens", (json_int_t)t->unknown, "codes", (json_int_t)t->codes, "entries",
         (json_int_t)p->coder.codebook.entries, "entries_used", (json_int_t)t->entries_used, "code_entropy", t->entropy,
         "error_db", decibels(t->squared_error), "d_model", (json_int_t)p->options->d_model);
-    char *text = json_dumps(stats, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     char *path = path_join(p->options->output, "stats.json");
+    char *text = json_text(path, stats, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     Error error;
-    if (!text || !file_write_atomic(path, text, strlen(text), &error))
-        die("stats.json: %s", text ? error.text : "a number is not finite");
+    if (!file_write_atomic(path, text, strlen(text), &error)) die("%s", error.text);
     free(path);
     free(text);
     json_decref(stats);

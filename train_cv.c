@@ -4,7 +4,6 @@
  *
  * For every fold: cells by the roles of their donors, training, the best weights' word on the validation cells, from
  * which the threshold comes, and, once, on the test donor's; tables and diagrams. Then all folds together. */
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "data/flim_doctor.h"
 #include "train/checkpoint_state.h"
 #include "train/estimate.h"
@@ -280,9 +280,9 @@ static void log_look(const Fold *f, const char *weights, const char *revision) {
     json_decref(looks);
     FILE *file = fopen(path, "a");
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-    json_t *look = json_pack("{s:s, s:s, s:s, s:s, s:s?}", "time", when, "fold", f->fold->name, "weights", weights,
-                             "revision", revision, "base_checkpoint", f->o->train.base_checkpoint);
-    char *text = json_dumps(look, 0);
+    json_t *look = json_build("the note of a test", "{s:s, s:s, s:s, s:s, s:s?}", "time", when, "fold", f->fold->name,
+                              "weights", weights, "revision", revision, "base_checkpoint", f->o->train.base_checkpoint);
+    char *text = json_text("the note of a test", look, 0);
     if (file) fprintf(file, "%s\n", text);
     if (!file || fclose(file)) die("%s: cannot be written", path);
     json_decref(look);

@@ -1,11 +1,11 @@
 /* The options of train_psd: one table a command, what a checkpoint says of its model, and what makes no sense. */
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "train_psd.h"
 
 const char *const psd_commands[COMMANDS] = {"pretrain", "finetune", "evaluate", "calibrate", "run"};
@@ -232,7 +232,7 @@ static void adopt_model(const PsdRun *o, Option *rows, int n, const char *checkp
         if (rows[i].type == OPTION_CHOICE && !json_is_string(value)) continue;
         if (rows[i].type == OPTION_CHOICE) *(const char **)to = xstrdup(json_string_value(value));
         rows[i].given = true; /* as if it had been typed; a text is for options_free */
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+        char *text = json_text(rows[i].name, value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
         printf("%s %s %s", n_adopted++ ? "," : "[Model] as its checkpoint says:", rows[i].name, text);
         free(text);
     }

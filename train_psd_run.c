@@ -1,12 +1,12 @@
 /* train_psd run: pretrain, finetune, evaluate and calibrate, one after the other; once, or once for every sensor. It
  * writes the command lines of the others, so that each stage can be done again by hand. */
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "train/stop.h"
 #include "train_psd.h"
 
@@ -136,7 +136,7 @@ static void check_stages(const Place *at) {
 /* A classifier that was begun from another encoder would be taken for this one's. */
 static void check_encoder(const Place *at) {
     char *path = xformat("%s/finetune/last/state.json", at->directory), *encoder = best_of(at->directory, "pretrain");
-    json_t *state = json_load_file(path, 0, NULL);
+    json_t *state = json_read(path, 0, NULL);
     const char *before = json_string_value(json_object_get(json_object_get(state, "options"), "pretrained"));
     if (state && !at->o->scratch && (!before || strcmp(before, encoder)))
         die("%s/finetune began from %s, and the best encoder is now %s: remove it to train the classifier anew, or "

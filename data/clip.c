@@ -109,12 +109,13 @@ static bool measure(const ClipWork *work, Clip *clip) {
     float *frames;
     int64_t n;
     if (!analyse(work, clip->audio_path, clip, &frames, &n, &clip->error)) return false;
-    bool fine = forget(work, "audio", clip, &clip->error) &&
-                write_array(work, "mel", clip, "<f4", frames, 2, (int64_t[]){n, MEL_BANDS}, &clip->error) &&
-                ledger_add(work->ledger, "audio", clip->recording->id,
-                           json_pack("{s:s, s:I, s:f, s:f}", "key", clip->audio_key, "samples",
-                                     (json_int_t)clip->samples, "clipped", clip->clipped, "silence", clip->silence),
-                           &clip->error);
+    bool fine =
+        forget(work, "audio", clip, &clip->error) &&
+        write_array(work, "mel", clip, "<f4", frames, 2, (int64_t[]){n, MEL_BANDS}, &clip->error) &&
+        ledger_add(work->ledger, "audio", clip->recording->id,
+                   json_build("what is known of a clip", "{s:s, s:I, s:f, s:f}", "key", clip->audio_key, "samples",
+                              (json_int_t)clip->samples, "clipped", clip->clipped, "silence", clip->silence),
+                   &clip->error);
     free(frames);
     if (!fine) {
 #pragma omp critical(fatal)
@@ -212,9 +213,9 @@ bool clip_code(const ClipWork *work, Clip *clip, const PromptMap *map, const cha
     for (int64_t t = 0; fine && t < clip->n_codes; t++) clip->squared_error += (double)squared[t];
     fine = fine && forget(work, "codes", clip, error) && write_coded(work, clip, frames, map, error) &&
            ledger_add(work->ledger, "codes", clip->recording->id,
-                      json_pack("{s:s, s:s, s:s, s:f}", "audio", clip->audio_key, "text",
-                                fingerprint_of("%s", clip->normalized).text, "setup", setup, "squared_error",
-                                clip->squared_error),
+                      json_build("what is known of a clip", "{s:s, s:s, s:s, s:f}", "audio", clip->audio_key, "text",
+                                 fingerprint_of("%s", clip->normalized).text, "setup", setup, "squared_error",
+                                 clip->squared_error),
                       error);
     free(frames);
     free(squared);

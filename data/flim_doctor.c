@@ -263,11 +263,12 @@ static void print_table(json_t *report, const FlimCells *c, const double *sizes)
                 printf("%8.1f +-%6.1f%9.0f +-%8.0f%6d%7.3f +-%6.3f", r.size[0], r.size[1], r.photons[0], r.photons[1],
                        r.peak, r.entropy[0], r.entropy[1]);
             printf("\n");
-            json_t *row = json_pack("{s:I}", "cells", (json_int_t)r.n);
+            json_t *row = json_build("the report on the cells", "{s:I}", "cells", (json_int_t)r.n);
             if (r.n)
-                json_object_update_new(row, json_pack("{s:[f,f], s:[f,f], s:[f,f], s:i}", "size", r.size[0], r.size[1],
-                                                      "photons", r.photons[0], r.photons[1], "entropy", r.entropy[0],
-                                                      r.entropy[1], "peak", r.peak));
+                json_object_update_new(row,
+                                       json_build("the report on the cells", "{s:[f,f], s:[f,f], s:[f,f], s:i}", "size",
+                                                  r.size[0], r.size[1], "photons", r.photons[0], r.photons[1],
+                                                  "entropy", r.entropy[0], r.entropy[1], "peak", r.peak));
             json_object_set_new(classes, FLIM_CLASS_NAMES[label], row);
         }
         json_object_set_new_nocheck(donors, c->donor_names[d], classes);
@@ -276,8 +277,6 @@ static void print_table(json_t *report, const FlimCells *c, const double *sizes)
 }
 
 /* ---- warnings ---- */
-
-static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 static bool strong(double effect, double low, double high) {
     return fabs(effect - 0.5) >= STRONG && (low > 0.5 || high < 0.5);
@@ -293,7 +292,8 @@ static int tell_effect(json_t *report, const FlimCells *c, const char *what, con
     json_t *entry = json_object();
     for (int k = 0; k < 2; k++) {
         json_object_set_new(entry, places[k],
-                            json_pack("[o,o,o]", number(effects[k]), number(e.low[k]), number(e.high[k])));
+                            json_build("the report on the cells", "[o,o,o]", real_or_null(effects[k]),
+                                       real_or_null(e.low[k]), real_or_null(e.high[k])));
         if (isnan(effects[k])) continue;
         bool bad = strong(effects[k], e.low[k], e.high[k]);
         printf("[Doctor] %s%s alone tells classes apart %s donors: in %.1f %% of pairs the active cell is %s "
@@ -302,7 +302,7 @@ static int tell_effect(json_t *report, const FlimCells *c, const char *what, con
         warnings += bad;
     }
     double r = flim_donor_correlation(c, values);
-    json_object_set_new(entry, "donor_correlation", number(r));
+    json_object_set_new(entry, "donor_correlation", real_or_null(r));
     json_object_set_new(report, what, entry);
     return warnings;
 }
@@ -328,7 +328,9 @@ static int tell_donors(json_t *report, const FlimCells *c, uint64_t seed) {
            "(%.2f to %.2f)\n",
            bad ? "warning: " : "", 100 * share_of(c, least), c->donor_names[least], 100 * share_of(c, most),
            c->donor_names[most], a.v, a.low, a.high);
-    json_object_set_new(report, "donor", json_pack("[o,o,o]", number(a.v), number(a.low), number(a.high)));
+    json_object_set_new(
+        report, "donor",
+        json_build("the report on the cells", "[o,o,o]", real_or_null(a.v), real_or_null(a.low), real_or_null(a.high)));
     return bad;
 }
 
@@ -358,8 +360,8 @@ static void tell_copies(json_t *report, const FlimCells *c) {
         if (other && first < 0) first = i;
     }
     json_object_set_new(report, "copies",
-                        json_pack("{s:I, s:I, s:I}", "cells", (json_int_t)copies, "of_other_donors", (json_int_t)donors,
-                                  "of_the_other_class", (json_int_t)labels));
+                        json_build("the report on the cells", "{s:I, s:I, s:I}", "cells", (json_int_t)copies,
+                                   "of_other_donors", (json_int_t)donors, "of_the_other_class", (json_int_t)labels));
     if (first >= 0)
         printf(
             "[Doctor] warning: %lld cells are copies of another donor's, %lld of the other class's; the first is %s, "
@@ -399,11 +401,12 @@ void flim_doctor_filter(json_t *report, const char *name, const FlimCells *c, co
         printf("  %-25.60sinactive %lld of %lld, active %lld of %lld\n", c->donor_names[d], (long long)k[0][1],
                (long long)k[0][0], (long long)k[1][1], (long long)k[1][0]);
         json_object_set_new_nocheck(donors, c->donor_names[d],
-                                    json_pack("{s:[I,I], s:[I,I]}", "inactive", (json_int_t)k[0][1],
-                                              (json_int_t)k[0][0], "active", (json_int_t)k[1][1], (json_int_t)k[1][0]));
+                                    json_build("the report on the cells", "{s:[I,I], s:[I,I]}", "inactive",
+                                               (json_int_t)k[0][1], (json_int_t)k[0][0], "active", (json_int_t)k[1][1],
+                                               (json_int_t)k[1][0]));
     }
-    json_t *entry = json_pack("{s:f, s:f, s:I, s:o}", "low", filter->low, "high", filter->high, "kept",
-                              (json_int_t)kept, "donors", donors);
+    json_t *entry = json_build("the report on the cells", "{s:f, s:f, s:I, s:o}", "low", filter->low, "high",
+                               filter->high, "kept", (json_int_t)kept, "donors", donors);
     json_t *all = json_object_get(report, "filters");
     if (!all) json_object_set_new(report, "filters", all = json_object());
     json_object_set_new_nocheck(all, name, entry);

@@ -3,7 +3,7 @@
 #ifndef DATA_FLIM_DOCTOR_H
 #define DATA_FLIM_DOCTOR_H
 
-#include <jansson.h>
+#include "base/json.h"
 
 #include "data/flim_cells.h"
 #include "data/flim_splits.h"

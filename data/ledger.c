@@ -87,8 +87,8 @@ const json_t *ledger_find(Ledger *ledger, const char *kind, const char *name) {
 bool ledger_add(Ledger *ledger, const char *kind, const char *name, json_t *facts, Error *error) {
     pthread_mutex_lock(&ledger->lock);
     remember(ledger, kind, name, facts);
-    json_t *entry = json_pack("{s:s, s:s, s:O}", "kind", kind, "name", name, "facts", facts);
-    char *text = json_dumps(entry, JSON_COMPACT | JSON_REAL_PRECISION(17)), *line = xformat("%s\n", text);
+    json_t *entry = json_build("the ledger", "{s:s, s:s, s:O}", "kind", kind, "name", name, "facts", facts);
+    char *text = json_text("the ledger", entry, JSON_COMPACT | JSON_REAL_PRECISION(17)), *line = xformat("%s\n", text);
     ssize_t n = (ssize_t)strlen(line), written = write(ledger->file, line, (size_t)n);
     bool fine = written == n || error_set(error, "%s: %s", ledger->path,
                                           written < 0 ? strerror(errno) : "only a part of a line could be written");

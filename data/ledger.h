@@ -3,7 +3,7 @@
 #ifndef DATA_LEDGER_H
 #define DATA_LEDGER_H
 
-#include <jansson.h>
+#include "base/json.h"
 
 #include "base/base.h"
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "data/manifest.h"
 #include "kernels/philox.h"
 
@@ -14,7 +15,7 @@ typedef struct {
 } Text;
 
 static void text_add_line(Text *text, json_t *line) {
-    char *dumped = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    char *dumped = json_text("a line of the manifest", line, JSON_COMPACT | JSON_REAL_PRECISION(12));
     size_t n = strlen(dumped);
     if (text->size + n + 1 > text->capacity)
         text->bytes = xrealloc(text->bytes, text->capacity = 2 * (text->size + n + 1));

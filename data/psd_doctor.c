@@ -137,8 +137,9 @@ void psd_doctor_rows(json_t *report, const PsdManifest *m) {
         lacking += lacks;
     }
     for (int c = 0; c < PSD_LABELS; c++)
-        json_object_set_new(classes, PSD_LABEL_NAMES[c],
-                            json_pack("{s:i, s:I}", "files", files[c], "rows", (json_int_t)rows[c]));
+        json_object_set_new(
+            classes, PSD_LABEL_NAMES[c],
+            json_build("the report on the spectra", "{s:i, s:I}", "files", files[c], "rows", (json_int_t)rows[c]));
     print_table(m, counts);
     if (lacking) printf("[Doctor] %d of %d sensors lack a technology\n", lacking, m->n_sensors);
     set_count(report, "rows", m->n);
@@ -196,9 +197,9 @@ bool psd_doctor_splits(json_t *report, const char *name, const PsdSplit *splits,
     if (files) printf("; %lld files are in the test and in another part", (long long)files);
     if (contents && !files) printf("; %lld files of the test have copies in another part", (long long)contents);
     printf("\n");
-    json_t *entry =
-        json_pack("{s:I, s:I, s:I, s:I, s:I}", "splits", (json_int_t)n, "train", (json_int_t)rows[PSD_TRAIN], "val",
-                  (json_int_t)rows[PSD_VAL], "test", (json_int_t)rows[PSD_TEST], "files_leaking", (json_int_t)files);
+    json_t *entry = json_build("the report on the spectra", "{s:I, s:I, s:I, s:I, s:I}", "splits", (json_int_t)n,
+                               "train", (json_int_t)rows[PSD_TRAIN], "val", (json_int_t)rows[PSD_VAL], "test",
+                               (json_int_t)rows[PSD_TEST], "files_leaking", (json_int_t)files);
     set_count(entry, "contents_leaking", contents);
     json_t *all = json_object_get(report, "splits");
     if (!all) json_object_set_new(report, "splits", all = json_object());

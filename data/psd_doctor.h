@@ -2,7 +2,7 @@
 #ifndef DATA_PSD_DOCTOR_H
 #define DATA_PSD_DOCTOR_H
 
-#include <jansson.h>
+#include "base/json.h"
 
 #include "data/psd_scan.h"
 

@@ -1,13 +1,13 @@
 /* index.json in a folder of splits: {"pooled_seed42_frac1.0.json": "0123456789abcdef", ...}, the manifest's hash by the
  * name of each file. It stands beside the splits because they are to the byte what other programs expect. */
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "data/psd_splits.h"
 #include "data/safetensors.h"
 
@@ -24,9 +24,8 @@ static char *index_path(const char *split_path) {
 
 /* An empty object if there is no such file; NULL with an error. */
 static json_t *index_read(const char *path, Error *error) {
-    json_error_t problem;
     if (access(path, F_OK)) return json_object();
-    json_t *index = json_load_file(path, JSON_REJECT_DUPLICATES, &problem), *value;
+    json_t *index = json_read(path, JSON_REJECT_DUPLICATES, NULL), *value;
     const char *key;
     bool fine = json_is_object(index);
     json_object_foreach(index, key, value) fine = fine && json_is_string(value);
@@ -37,8 +36,7 @@ static json_t *index_read(const char *path, Error *error) {
 }
 
 static bool index_write(const char *path, const json_t *index, Error *error) {
-    char *text = json_dumps(index, JSON_INDENT(1));
-    if (!text) return error_set(error, "out of memory for %s", path);
+    char *text = json_text(path, index, JSON_INDENT(1));
     bool fine = file_write_atomic(path, text, strlen(text), error);
     free(text);
     return fine;

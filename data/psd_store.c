@@ -1,6 +1,5 @@
 #include "data/psd_store.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "data/csv.h"
 #include "data/npy.h"
 #include "data/psd_manifest.h"
@@ -285,11 +285,10 @@ static bool write_store(const Making *k, const char *path, uint64_t hash, Error 
     json_t *names = json_array();
     for (int i = 0; i < k->manifest->n_sensors; i++)
         json_array_append_new(names, json_string(k->manifest->sensor_names[i]));
-    char *sensors = json_dumps(names, 0), *limit = xformat("%.17g", k->options->limit);
+    char *sensors = json_text("the names of sensors", names, 0), *limit = xformat("%.17g", k->options->limit);
     char *rows = xformat("%lld", (long long)k->manifest->n), *manifest = xformat("%016llx", (unsigned long long)hash);
     const char *const keys[] = {"sensors", "rows", "manifest", "hop", "limit", "form"};
     const char *const values[] = {sensors, rows, manifest, k->options->hop ? "true" : "false", limit, FORM};
-    if (!sensors) die("out of memory for the names of sensors");
     Error why;
     bool fine = safetensors_write(path, tensors, 6, keys, values, 6, &why);
     if (!fine) error_set(error, "%s: %s", path, why.text);

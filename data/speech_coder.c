@@ -1,11 +1,11 @@
 #include "data/speech_coder.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "data/npy.h"
 #include "kernels/philox.h"
 
@@ -115,11 +115,11 @@ bool speech_coder_write(const char *path, const SpeechCoder *coder, Error *error
     const Codebook *c = &coder->codebook;
     char *facts_path = json_path(path);
     json_t *facts =
-        json_pack("{s:s, s:I, s:I, s:I, s:I, s:i, s:f, s:o, s:o}", "features", MEL_DESCRIPTION, "entries",
-                  (json_int_t)c->entries, "bands", (json_int_t)c->width, "seed", (json_int_t)coder->seed, "frames",
-                  (json_int_t)coder->frames, "iterations", coder->iterations, "squared_error", coder->squared_error,
-                  "mean", list_of(coder->mean), "deviation", list_of(coder->deviation));
-    char *text = json_dumps(facts, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+        json_build("codebook.json", "{s:s, s:I, s:I, s:I, s:I, s:i, s:f, s:o, s:o}", "features", MEL_DESCRIPTION,
+                   "entries", (json_int_t)c->entries, "bands", (json_int_t)c->width, "seed", (json_int_t)coder->seed,
+                   "frames", (json_int_t)coder->frames, "iterations", coder->iterations, "squared_error",
+                   coder->squared_error, "mean", list_of(coder->mean), "deviation", list_of(coder->deviation));
+    char *text = json_text(facts_path, facts, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     Error why;
     bool fine = file_write_atomic(facts_path, text, strlen(text), &why) &&
                 npy_write(path, "<f4", c->centroids, 2, (int64_t[]){c->entries, c->width}, &why);

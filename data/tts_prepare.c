@@ -201,7 +201,7 @@ static bool is_made(const Prepare *p, const char *kind, Fingerprint key, Fingerp
 
 static void note_made(const Prepare *p, const char *kind, Fingerprint key, Fingerprint files) {
     Error error;
-    json_t *facts = json_pack("{s:s, s:s}", "key", key.text, "files", files.text);
+    json_t *facts = json_build("the ledger", "{s:s, s:s}", "key", key.text, "files", files.text);
     if (!ledger_add(p->work.ledger, kind, "", facts, &error)) die("%s", error.text);
 }
 

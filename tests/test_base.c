@@ -1,4 +1,5 @@
 /* What everything is made of. */
+#include "base/json.h"
 #include "tests/helpers.h"
 
 /* The vectors that FNV's authors publish. */
@@ -10,7 +11,54 @@ static void hashes_are_fnv1a(void **state) {
     assert_true(hash_bytes(hash_bytes(HASH_START, "foo", 3), "bar", 3) == 0x85944171f73967e8u);
 }
 
+static void build_infinity(void *unused) {
+    (void)unused;
+    json_build("the note", "{s:f}", "power", INFINITY);
+}
+
+static void build_latin(void *unused) {
+    (void)unused;
+    json_build("the note", "{s:s}", "name", "caf\xe9");
+}
+
+static void text_of_nothing(void *unused) {
+    (void)unused;
+    json_text("note.json", NULL, 0);
+}
+
+static void json_that_cannot_be_made_ends_the_program_with_what_it_was(void **state) {
+    (void)state;
+    char said[400];
+    assert_int_equal(run_function(said, sizeof said, build_infinity, NULL), 1);
+    assert_contains(said, "the note cannot be written as JSON: ");
+    assert_int_equal(run_function(said, sizeof said, build_latin, NULL), 1);
+    assert_contains(said, "the note cannot be written as JSON: ");
+    assert_int_equal(run_function(said, sizeof said, text_of_nothing, NULL), 1);
+    assert_contains(said, "note.json cannot be written as JSON: ");
+    json_t *none = real_or_null(NAN), *some = real_or_null(2);
+    assert_true(json_is_null(none) && json_number_value(some) == 2);
+    json_decref(none);
+    json_decref(some);
+}
+
+static void json_that_cannot_be_read_is_told_with_its_place(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *path = path_join(directory, "a.json");
+    Error error;
+    write_text(path, "{\n \"a\": 1,\n \"b\" 2}");
+    assert_null(json_read(path, 0, &error));
+    assert_contains(error.text, "line 3, column ");
+    assert_null(json_read("/nowhere/a.json", 0, &error));
+    assert_contains(error.text, "cannot open: No such file");
+    free(path);
+    free(directory);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(hashes_are_fnv1a)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hashes_are_fnv1a),
+        cmocka_unit_test(json_that_cannot_be_made_ends_the_program_with_what_it_was),
+        cmocka_unit_test(json_that_cannot_be_read_is_told_with_its_place),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -915,7 +915,8 @@ static void bad_audio_is_told_with_its_line(void **state) {
                                           "is silent: every sample is zero",
                                           "is clipped: 50.0 % of its samples are beyond 0.99 of full scale "
                                           "(--max-clipping 0.01)",
-                                          "is cut off: 23978 of 48000 bytes of sound are there"};
+                                          "is cut off: 23978 of 48000 bytes of sound are there",
+                                          "has samples of 3e+38, and full scale is 1: it is damaged, or no sound"};
     enum { BAD = sizeof reasons / sizeof *reasons };
     char *bad = path_join(root, "bad"), *list = path_join(root, "bad.tsv"), *paths[BAD];
     float loud[24000], silent[24000] = {0};
@@ -930,6 +931,8 @@ static void bad_audio_is_told_with_its_line(void **state) {
     write_sound(paths[6], SF_FORMAT_WAV | SF_FORMAT_FLOAT, MEL_RATE, 1, loud, 24000);
     write_sound(paths[7], SF_FORMAT_WAV | SF_FORMAT_PCM_16, MEL_RATE, 1, loud, 24000);
     assert_int_equal(truncate(paths[7], 48044 / 2), 0);
+    loud[7] = 3e38f;
+    write_sound(paths[8], SF_FORMAT_WAV | SF_FORMAT_FLOAT, MEL_RATE, 1, loud, 24000);
     FILE *file = fopen(list, "w");
     assert_non_null(file);
     fprintf(file, "good\ts\taudio/spk004_000016.wav\tዛሬ ጥሩ ቀን ነው ዛሬ ጥሩ ቀን ነው\n\n");
@@ -942,15 +945,15 @@ static void bad_audio_is_told_with_its_line(void **state) {
         assert_contains(said, line);
         free(line);
     }
-    assert_contains(said, "the audio of 8 of 9 recordings is bad; mend or remove them, or leave them out with "
+    assert_contains(said, "the audio of 9 of 10 recordings is bad; mend or remove them, or leave them out with "
                           "--skip-bad");
     int status = try_prepare("bad_out", "bad.tsv", "--num-workers 2 --skip-bad --vocabulary 40");
     if (status) fail_msg("%s", said);
-    assert_contains(said, "[Filter] 8 left out: with bad audio\n");
-    assert_contains(said, "[Data] 1 of 9 clips");
+    assert_contains(said, "[Filter] 9 left out: with bad audio\n");
+    assert_contains(said, "[Data] 1 of 10 clips");
     status = try_prepare("bad_out", "bad.tsv", "--num-workers 2 --skip-bad --max-clipping 0.6");
     assert_int_equal(status, 0);
-    assert_contains(said, "[Data] 2 of 9 clips");
+    assert_contains(said, "[Data] 2 of 10 clips");
     for (int i = 0; i < BAD; i++) free(paths[i]);
     free(bad);
     free(list);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "train/binary_judge.h"
 #include "train/binary_parts.h"
 
@@ -117,9 +118,10 @@ static json_t *threshold_to_json(const BinaryJudged *j) {
 }
 
 static json_t *temperature_to_json(const BinaryJudged *j) {
-    if (isnan(j->temperature)) return json_pack("{s:n, s:s}", "value", "why_not", j->no_temperature.text);
-    return json_pack("{s:f, s:o, s:o}", "value", j->temperature, "test_before", scores_to_json(&j->before),
-                     "test_after", scores_to_json(&j->after));
+    if (isnan(j->temperature))
+        return json_build("the report", "{s:n, s:s}", "value", "why_not", j->no_temperature.text);
+    return json_build("the report", "{s:f, s:o, s:o}", "value", j->temperature, "test_before",
+                      scores_to_json(&j->before), "test_after", scores_to_json(&j->after));
 }
 
 static json_t *baselines_to_json(const BinaryJudged *j) {

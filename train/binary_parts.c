@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/json.h"
 #include "train/binary_diagrams.h"
 #include "train/diagrams.h"
 
@@ -25,8 +26,8 @@ void binary_columns(Table *t, const BinaryScores *s) {
 
 json_t *binary_confusion_to_json(const BinaryScores *s) {
     const int64_t *c = s->confusion;
-    return json_pack("[[I, I], [I, I]]", (json_int_t)c[BINARY_TN], (json_int_t)c[BINARY_FP], (json_int_t)c[BINARY_FN],
-                     (json_int_t)c[BINARY_TP]);
+    return json_build("the report", "[[I, I], [I, I]]", (json_int_t)c[BINARY_TN], (json_int_t)c[BINARY_FP],
+                      (json_int_t)c[BINARY_FN], (json_int_t)c[BINARY_TP]);
 }
 
 static void make_summary(BinaryParts *p) {
@@ -379,8 +380,8 @@ void binary_parts_print_markdown(const BinaryParts *p, FILE *out) {
 static json_t *bins_to_json(const MetricsBin *bins) {
     json_t *array = json_array();
     for (int b = 0; b < METRICS_BINS; b++)
-        json_array_append_new(array, json_pack("{s:I, s:f, s:f}", "rows", (json_int_t)bins[b].rows, "confidence",
-                                               bins[b].confidence, "accuracy", bins[b].accuracy));
+        json_array_append_new(array, json_build("the report", "{s:I, s:f, s:f}", "rows", (json_int_t)bins[b].rows,
+                                                "confidence", bins[b].confidence, "accuracy", bins[b].accuracy));
     return array;
 }
 
@@ -390,8 +391,8 @@ void binary_parts_to_json(const BinaryParts *p, json_t *root) {
         if (p->warnings[b]) json_array_append_new(warnings, json_string(p->warnings[b]));
     json_object_set_new(root, "scores", table_to_json(&p->summary));
     json_object_set_new(root, "intervals",
-                        json_pack("{s:f, s:i, s:s, s:I}", "level", 0.95, "resamples", BINARY_RESAMPLES, "drawn_unit",
-                                  p->intervals.unit, "drawn", (json_int_t)p->intervals.drawn));
+                        json_build("the report", "{s:f, s:i, s:s, s:I}", "level", 0.95, "resamples", BINARY_RESAMPLES,
+                                   "drawn_unit", p->intervals.unit, "drawn", (json_int_t)p->intervals.drawn));
     json_object_set_new(root, "error_analysis", table_to_json(&p->outcomes));
     json_object_set_new(root, "photon_deciles", table_to_json(&p->deciles));
     json_object_set_new(root, "donors", table_to_json(&p->donors));

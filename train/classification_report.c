@@ -197,23 +197,25 @@ static bool write_tables(const Report *r, Error *error) {
 static json_t *bins_to_json(const MetricsBin *bins) {
     json_t *array = json_array();
     for (int b = 0; b < METRICS_BINS; b++)
-        json_array_append_new(array, json_pack("{s:I, s:f, s:f}", "rows", (json_int_t)bins[b].rows, "confidence",
-                                               bins[b].confidence, "accuracy", bins[b].accuracy));
+        json_array_append_new(array, json_build("the report", "{s:I, s:f, s:f}", "rows", (json_int_t)bins[b].rows,
+                                                "confidence", bins[b].confidence, "accuracy", bins[b].accuracy));
     return array;
 }
 
-static json_t *pair_to_json(const double *pair) { return json_pack("[f, f]", pair[0], pair[1]); }
+static json_t *pair_to_json(const double *pair) {
+    return json_build("the report", "[o, o]", real_or_null(pair[0]), real_or_null(pair[1]));
+}
 
 static json_t *intervals_to_json(const Intervals *i) {
-    return json_pack("{s:f, s:i, s:s, s:I, s:o, s:o}", "level", 0.95, "resamples", INTERVAL_RESAMPLES, "drawn_unit",
-                     i->unit, "drawn", (json_int_t)i->drawn, "accuracy", pair_to_json(i->accuracy), "macro_f1",
-                     pair_to_json(i->macro_f1));
+    return json_build("the report", "{s:f, s:i, s:s, s:I, s:o, s:o}", "level", 0.95, "resamples", INTERVAL_RESAMPLES,
+                      "drawn_unit", i->unit, "drawn", (json_int_t)i->drawn, "accuracy", pair_to_json(i->accuracy),
+                      "macro_f1", pair_to_json(i->macro_f1));
 }
 
 static bool write_json(const Report *r, Error *error) {
     const Predictions *p = r->predictions;
     json_t *line = table_to_json(&r->line);
-    json_t *root = json_pack("{s:s, s:s}", "protocol", r->protocol, "tag", r->tag);
+    json_t *root = json_build("the report", "{s:s, s:s}", "protocol", r->protocol, "tag", r->tag);
     json_object_set(root, "scores", json_array_get(line, 0));
     json_object_set_new(root, "intervals", intervals_to_json(&r->intervals));
     json_object_set_new(root, "per_class", table_to_json(&r->classes));

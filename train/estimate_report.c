@@ -1,9 +1,9 @@
 /* The estimate as text: for one card all of it, for several a line each; and as JSON. */
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "train/estimate.h"
 #include "train/log.h"
 
@@ -229,62 +229,64 @@ static json_t *operations_json(const Work *work, const WorkTime *time) {
     json_t *list = json_array();
     int n = sorted_rows(work, time, rows);
     for (int i = 0; i < n; i++)
-        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:f, s:f, s:s}", "operation",
-                                              estimate_op_name(rows[i].op), "calls", rows[i].work->calls, "flops",
-                                              rows[i].work->flops, "bytes", rows[i].work->bytes, "seconds",
-                                              rows[i].time->seconds, "bound", bound_names[rows[i].time->bound]));
+        json_array_append_new(list, json_build("the estimate", "{s:s, s:f, s:f, s:f, s:f, s:s}", "operation",
+                                               estimate_op_name(rows[i].op), "calls", rows[i].work->calls, "flops",
+                                               rows[i].work->flops, "bytes", rows[i].work->bytes, "seconds",
+                                               rows[i].time->seconds, "bound", bound_names[rows[i].time->bound]));
     return list;
 }
 
 static json_t *assumed_json(const Card *c) {
-    return json_pack("{s:f, s:f, s:f, s:f, s:b}", "of_tensor_rate", c->of_tensor, "of_f32_rate", c->of_f32,
-                     "of_bandwidth", c->of_bandwidth, "launch_seconds", c->launch, "l2_reuse", 0);
+    return json_build("the estimate", "{s:f, s:f, s:f, s:f, s:b}", "of_tensor_rate", c->of_tensor, "of_f32_rate",
+                      c->of_f32, "of_bandwidth", c->of_bandwidth, "launch_seconds", c->launch, "l2_reuse", 0);
 }
 
 static json_t *measured_json(const Training *t, const Machine *m) {
     const Rates *r = m->rates;
     char *path = rates_path(t->options->calibration);
-    json_t *measured = json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "device", r->device, "date", r->date, "file",
-                                 path, "product_rate", rates_best(r, machine_numbers(m)), "bandwidth",
-                                 r->bytes.rate[r->bytes.n - 1], "launch_seconds", r->launch, "copy_bandwidth", r->copy);
+    json_t *measured =
+        json_build("the estimate", "{s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "device", r->device, "date", r->date, "file",
+                   path, "product_rate", rates_best(r, machine_numbers(m)), "bandwidth", r->bytes.rate[r->bytes.n - 1],
+                   "launch_seconds", r->launch, "copy_bandwidth", r->copy);
     free(path);
     return measured;
 }
 
 static json_t *memory_json(const MemoryPlan *m) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)m->weights, "gradients",
-                     (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "activations",
-                     (json_int_t)m->activations, "batches", (json_int_t)m->batches, "data", (json_int_t)m->data,
-                     "results", (json_int_t)m->results, "total", (json_int_t)memory_total(m));
+    return json_build("the estimate", "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)m->weights,
+                      "gradients", (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "activations",
+                      (json_int_t)m->activations, "batches", (json_int_t)m->batches, "data", (json_int_t)m->data,
+                      "results", (json_int_t)m->results, "total", (json_int_t)memory_total(m));
 }
 
 /* What -b auto decides for each card. */
 static void add_batch(json_t *card, const RunTime *r) {
     if (!r->batch.size) return;
-    json_object_update_new(card, json_pack("{s:I, s:I, s:I, s:I, s:o}", "batch_size", (json_int_t)r->batch.size,
-                                           "grad_accumulation", (json_int_t)r->batch.accumulation, "most_at_once",
-                                           (json_int_t)r->batch.most, "steps", (json_int_t)r->work->steps,
-                                           "memory_bytes", memory_json(&r->work->memory)));
+    json_object_update_new(card,
+                           json_build("the estimate", "{s:I, s:I, s:I, s:I, s:o}", "batch_size",
+                                      (json_int_t)r->batch.size, "grad_accumulation", (json_int_t)r->batch.accumulation,
+                                      "most_at_once", (json_int_t)r->batch.most, "steps", (json_int_t)r->work->steps,
+                                      "memory_bytes", memory_json(&r->work->memory)));
 }
 
 static json_t *card_json(const Training *t, const RunTime *r) {
     const RunWork *w = r->work;
     const WorkTime *s = &r->step;
     const Card *c = r->machine.card;
-    json_t *card =
-        json_pack("{s:s, s:s, s:s, s:f, s:b, s:f, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "gpu", c->key, "name",
-                  c->name, "type", type_text(&r->machine), "available_bytes", r->available, "fits", r->fits,
-                  "step_seconds", s->seconds, "bound", bound_names[s->bound], "compute_seconds", s->parts[BY_COMPUTE],
-                  "memory_seconds", s->parts[BY_MEMORY], "launch_seconds", s->parts[BY_LAUNCHES], "copy_seconds",
-                  s->copy, "loader_seconds", s->loader, "mfu", s->mfu, "operations", operations_json(&w->step, s));
+    json_t *card = json_build("the estimate", "{s:s, s:s, s:s, s:f, s:b, s:f, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:o}",
+                              "gpu", c->key, "name", c->name, "type", type_text(&r->machine), "available_bytes",
+                              r->available, "fits", r->fits, "step_seconds", s->seconds, "bound", bound_names[s->bound],
+                              "compute_seconds", s->parts[BY_COMPUTE], "memory_seconds", s->parts[BY_MEMORY],
+                              "launch_seconds", s->parts[BY_LAUNCHES], "copy_seconds", s->copy, "loader_seconds",
+                              s->loader, "mfu", s->mfu, "operations", operations_json(&w->step, s));
     json_t *changes = json_array();
     for (int i = 0; i < r->changes.n; i++) json_array_append_new(changes, json_string(r->changes.text[i]));
     json_object_set_new(card, "changes", changes);
     add_batch(card, r);
     if (w->steps)
-        json_object_update_new(card, json_pack("{s:f, s:f, s:f, s:f}", "seconds", r->seconds, "steps_seconds",
-                                               r->steps_seconds, "validation_seconds", r->validation_seconds,
-                                               "checkpoint_seconds", r->checkpoint_seconds));
+        json_object_update_new(card, json_build("the estimate", "{s:f, s:f, s:f, s:f}", "seconds", r->seconds,
+                                                "steps_seconds", r->steps_seconds, "validation_seconds",
+                                                r->validation_seconds, "checkpoint_seconds", r->checkpoint_seconds));
     if (w->steps && t->options->price > 0) json_object_set_new(card, "dollars", json_real(dollars(t, r->seconds)));
     json_object_set_new(card, r->machine.rates ? "measured" : "assumed",
                         r->machine.rates ? measured_json(t, &r->machine) : assumed_json(c));
@@ -295,15 +297,14 @@ char *estimate_json(const Training *t, const RunTime *times, int n) {
     const RunWork *w = times[0].work;
     json_t *cards = json_array();
     for (int i = 0; i < n; i++) json_array_append_new(cards, card_json(t, &times[i]));
-    json_t *root = json_pack("{s:s, s:I, s:b, s:o, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f}, s:I, s:I, s:I, s:f, s:o}",
-                             "model", t->model->name, "parameters", (json_int_t)params_count(&t->model->params),
-                             "typical_data", t->typical, "memory_bytes", memory_json(&w->memory), "epoch", "samples",
-                             w->epoch_samples, "micro_batches", w->epoch_batches, "tokens", w->epoch_tokens, "step",
-                             "sequences", w->step.sequences, "tokens", w->step.tokens, "flops", times[0].step.flops,
-                             "steps", (json_int_t)w->steps, "validations", (json_int_t)w->validations, "checkpoints",
-                             (json_int_t)w->checkpoints, "checkpoint_bytes", w->checkpoint_bytes, "gpus", cards);
-    char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    json_t *root = json_build(
+        "the estimate", "{s:s, s:I, s:b, s:o, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f}, s:I, s:I, s:I, s:f, s:o}", "model",
+        t->model->name, "parameters", (json_int_t)params_count(&t->model->params), "typical_data", t->typical,
+        "memory_bytes", memory_json(&w->memory), "epoch", "samples", w->epoch_samples, "micro_batches",
+        w->epoch_batches, "tokens", w->epoch_tokens, "step", "sequences", w->step.sequences, "tokens", w->step.tokens,
+        "flops", times[0].step.flops, "steps", (json_int_t)w->steps, "validations", (json_int_t)w->validations,
+        "checkpoints", (json_int_t)w->checkpoints, "checkpoint_bytes", w->checkpoint_bytes, "gpus", cards);
+    char *text = json_text("the estimate", root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     json_decref(root);
-    if (!text) die("--json: the estimate has no text");
     return text;
 }

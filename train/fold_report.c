@@ -220,8 +220,8 @@ static void print_worst(const FoldReport *r, FILE *out) {
 static json_t *worst_to_json(const FoldReport *r) {
     json_t *array = json_array();
     for (int k = 0; k < r->n_shots; k++)
-        json_array_append_new(array, json_pack("{s:i, s:s, s:f}", "k", r->shots[k], r->group_kind,
-                                               r->folds[r->worst[k]].group, "macro_f1", r->worst_f1[k]));
+        json_array_append_new(array, json_build("the report", "{s:i, s:s, s:o}", "k", r->shots[k], r->group_kind,
+                                                r->folds[r->worst[k]].group, "macro_f1", real_or_null(r->worst_f1[k])));
     return array;
 }
 
@@ -230,9 +230,9 @@ static bool write_files(const FoldReport *r, Error *error) {
     char *json = xformat("%s/%s_results.json", r->directory, r->protocol);
     char *markdown = xformat("%s/%s_results.md", r->directory, r->protocol);
     bool fine = table_write_csv(&r->results, csv, error) &&
-                json_write(json_pack("{s:s, s:i, s:o, s:o, s:o}", "protocol", r->protocol, "resamples",
-                                     INTERVAL_RESAMPLES, "results", table_to_json(&r->results), "summary",
-                                     table_to_json(&r->summary), "worst", worst_to_json(r)),
+                json_write(json_build("the report", "{s:s, s:i, s:o, s:o, s:o}", "protocol", r->protocol, "resamples",
+                                      INTERVAL_RESAMPLES, "results", table_to_json(&r->results), "summary",
+                                      table_to_json(&r->summary), "worst", worst_to_json(r)),
                            json, error);
     if (fine) {
         TextFile file;

@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include <yaml.h>
 
 #include "base/file.h"
+#include "base/json.h"
 
 /* Names are compared with - and _ alike. */
 static bool same_name(const char *a, const char *b) {
@@ -539,8 +539,7 @@ char *options_to_json(const Option *options, int count) {
         if (!value) die_usage("--%s: the value is not valid UTF-8", options[i].name);
         json_object_set_new(all, options[i].name, value);
     }
-    char *text = json_dumps(all, JSON_INDENT(1));
+    char *text = json_text("the options", all, JSON_INDENT(1));
     json_decref(all);
-    if (!text) die("out of memory");
     return text;
 }

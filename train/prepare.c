@@ -1,6 +1,5 @@
 /* What happens before the first step: memory planned and allocated, weights initialised, imported or resumed; and
  * --dry-run, which ends there. */
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "train/checkpoint_state.h"
 #include "train/log.h"
 #include "train/loop.h"
@@ -180,7 +180,7 @@ static void compare_options(const Training *t, const char *before_text) {
         json_t *other = json_object_get(now, name);
         if (!strcmp(name, "resume") || !other || json_equal(value, other)) continue;
         const size_t digits = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15); /* 0.6, not 0.59999999999999998 */
-        char *old = json_dumps(value, digits), *new = json_dumps(other, digits);
+        char *old = json_text(name, value, digits), *new = json_text(name, other, digits);
         if (is_among(stream_options, name) || is_among(t->fixed_options, name))
             die("--resume: --%s was %s and is now %s, so it would be another run; give the old value, or start a new "
                 "run from the weights with --base-checkpoint %s/model.safetensors",

@@ -1,7 +1,6 @@
 #include "train/rates.h"
 
 #include <fcntl.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "data/safetensors.h"
 #include "kernels/ops_table.h"
 
@@ -151,15 +151,15 @@ enum { VERSION = 1 };
 static json_t *points_to_json(const Curve *curve) {
     json_t *points = json_array();
     for (int i = 0; i < curve->n; i++)
-        json_array_append_new(points, json_pack("[f, f]", curve->size[i], curve->rate[i]));
+        json_array_append_new(points, json_build("the measured rates", "[f, f]", curve->size[i], curve->rate[i]));
     return points;
 }
 
 static json_t *curves_to_json(const Curve *curves) {
     json_t *list = json_array();
     for (int i = 0; i < CURVES && curves[i].n; i++)
-        json_array_append_new(
-            list, json_pack("{s:f, s:o}", "flops_per_byte", curves[i].density, "rates", points_to_json(&curves[i])));
+        json_array_append_new(list, json_build("the measured rates", "{s:f, s:o}", "flops_per_byte", curves[i].density,
+                                               "rates", points_to_json(&curves[i])));
     return list;
 }
 
@@ -171,9 +171,9 @@ static json_t *rates_to_json(const Rates *r) {
             if (r->flops[k][t][0].n) json_object_set_new(types, type_names[t], curves_to_json(r->flops[k][t]));
         json_object_set_new(kinds, work_names[k], types);
     }
-    return json_pack("{s:s, s:I, s:s, s:f, s:f, s:f, s:o, s:o}", "date", r->date, "memory", (json_int_t)r->memory,
-                     "half", dtype_name(r->half), "launch", r->launch, "copy", r->copy, "seconds", r->seconds, "bytes",
-                     points_to_json(&r->bytes), "flops", kinds);
+    return json_build("the measured rates", "{s:s, s:I, s:s, s:f, s:f, s:f, s:o, s:o}", "date", r->date, "memory",
+                      (json_int_t)r->memory, "half", dtype_name(r->half), "launch", r->launch, "copy", r->copy,
+                      "seconds", r->seconds, "bytes", points_to_json(&r->bytes), "flops", kinds);
 }
 
 /* What is read, and the names on the way to it, for messages: "NVIDIA L4: flops: product". */
@@ -326,9 +326,8 @@ int rates_devices(const char *path, char names[][128], int most, Error *error) {
 }
 
 static bool write_all(const char *file, const json_t *root, Error *error) {
-    char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(6) | JSON_SORT_KEYS);
-    bool fine = text ? file_write_atomic(file, text, strlen(text), error)
-                     : error_set(error, "%.200s: what it would hold has no text", file);
+    char *text = json_text(file, root, JSON_INDENT(1) | JSON_REAL_PRECISION(6) | JSON_SORT_KEYS);
+    bool fine = file_write_atomic(file, text, strlen(text), error);
     free(text);
     return fine;
 }
@@ -342,7 +341,7 @@ bool rates_write(const char *path, const Rates *rates, Error *error) {
     if (lock >= 0) flock(lock, LOCK_EX);
     json_t *root = read_all(file, error);
     bool fine = root || !error->text[0];
-    if (fine && !root) root = json_pack("{s:i, s:{}}", "version", VERSION, "devices");
+    if (fine && !root) root = json_build("the measured rates", "{s:i, s:{}}", "version", VERSION, "devices");
     if (fine && json_object_set_new(json_object_get(root, "devices"), rates->device, rates_to_json(rates)))
         fine = error_set(error, "%.200s cannot hold a device of the name '%.127s'", file, rates->device);
     fine = fine && write_all(file, root, error);

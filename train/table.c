@@ -134,8 +134,6 @@ void table_print(const Table *t, int columns, FILE *out) {
 
 /* ---- JSON ---- */
 
-json_t *real_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
 json_t *table_to_json(const Table *t) {
     json_t *rows = json_array(), *row = NULL;
     for (int64_t i = 0; i < t->n; i++) {

@@ -5,7 +5,7 @@
 #ifndef TRAIN_TABLE_H
 #define TRAIN_TABLE_H
 
-#include <jansson.h>
+#include "base/json.h"
 #include <stdio.h>
 
 #include "base/base.h"
@@ -37,7 +37,6 @@ void table_print_markdown(const Table *table, int columns, FILE *out);
 void table_print(const Table *table, int columns, FILE *out);
 json_t *table_to_json(const Table *table); /* an array of objects; what JSON has no number for is null */
 
-json_t *real_or_null(double value);
 bool json_write(json_t *root, const char *path, Error *error); /* takes root */
 
 #endif
