@@ -7,14 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+
 #include <unistd.h>
 
+#include "base/file.h"
 #include "data/sound_file.h"
 
 enum { CHUNK_FRAMES = 4096 };
 
 static const double CLIPPED_LEVEL = 0.99;
+static const double LOUDEST = 1e6; /* times full scale: what is beyond is no sound, and its power no number */
 
 /* Reads until the end or until `most` frames. *mono: free(). */
 static bool read_mono(SNDFILE *file, const SF_INFO *info, int64_t most, Audio *audio, float **mono, Error *error) {
@@ -22,7 +24,7 @@ static bool read_mono(SNDFILE *file, const SF_INFO *info, int64_t most, Audio *a
     float *chunk = xmalloc((size_t)CHUNK_FRAMES * (size_t)channels * sizeof *chunk);
     int64_t capacity = 0, clipped = 0;
     sf_count_t got;
-    bool finite = true;
+    double loudest = 0; /* infinite: some are no numbers */
     *mono = NULL;
     audio->count = 0;
     while (audio->count < most && (got = sf_readf_float(file, chunk, CHUNK_FRAMES)) > 0) {
@@ -34,16 +36,18 @@ static bool read_mono(SNDFILE *file, const SF_INFO *info, int64_t most, Audio *a
             for (int c = 0; c < channels; c++) {
                 double x = (double)chunk[i * channels + c];
                 clipped += fabs(x) > CLIPPED_LEVEL;
+                loudest = isfinite(x) ? fmax(loudest, fabs(x)) : INFINITY;
                 sum += x;
             }
-            finite = finite && isfinite(sum);
             (*mono)[audio->count++] = (float)(sum / channels);
         }
     }
     free(chunk);
     if (sf_error(file)) return error_set(error, "cannot be read: %s", sf_strerror(file));
     if (!audio->count) return error_set(error, "has no samples");
-    if (!finite) return error_set(error, "has samples that are not numbers (NaN or infinite)");
+    if (isinf(loudest)) return error_set(error, "has samples that are not numbers (NaN or infinite)");
+    if (loudest > LOUDEST)
+        return error_set(error, "has samples of %.3g, and full scale is 1: it is damaged, or no sound", loudest);
     audio->clipped = (double)clipped / ((double)audio->count * channels);
     return true;
 }
@@ -76,27 +80,30 @@ static bool is_silent(const Audio *audio) {
 
 bool audio_read(const char *path, int rate, double most_seconds, Audio *audio, Error *error) {
     SF_INFO info = {0};
-    struct stat status;
     float *mono = NULL;
+    size_t size;
     *audio = (Audio){.rate = rate};
-    if (access(path, R_OK) || stat(path, &status)) return error_set(error, "cannot open: %s", strerror(errno));
-    if (S_ISDIR(status.st_mode)) return error_set(error, "is a directory");
-    if (S_ISREG(status.st_mode) && !status.st_size) return error_set(error, "is empty: not one byte");
-    SNDFILE *file = sf_open(path, SFM_READ, &info);
-    if (!file) return error_set(error, "is no sound file that can be read: %s", sf_strerror(NULL));
+    int fd = file_open(path, &size, error);
+    if (fd < 0) return false;
+    SNDFILE *file = size ? sf_open_fd(fd, SFM_READ, &info, SF_FALSE) : NULL;
+    if (!file) {
+        close(fd);
+        return size ? error_set(error, "is no sound file that can be read: %s", sf_strerror(NULL))
+                    : error_set(error, "is empty: not one byte");
+    }
     audio->source_rate = info.samplerate;
     audio->source_channels = info.channels;
     bool fine = (info.samplerate > 0 && info.channels > 0 && src_is_valid_ratio((double)rate / info.samplerate)) ||
                 error_set(error, "has %d channels at %d Hz, which cannot be resampled to %d Hz", info.channels,
                           info.samplerate, rate);
-    bool regular = S_ISREG(status.st_mode);
-    fine = fine && (!regular || sound_file_is_whole(path, &info, error));
+    fine = fine && sound_file_is_whole(fd, &info, error);
     int64_t most = fine ? (int64_t)ceil(most_seconds * info.samplerate) : 0;
     fine = fine && read_mono(file, &info, most, audio, &mono, error);
     sf_close(file);
-    if (fine && regular && audio->count < most && audio->count < info.frames && sound_file_says_frames(path, &info))
+    if (fine && audio->count < most && audio->count < info.frames && sound_file_says_frames(fd, &info))
         fine = error_set(error, "is cut off: %lld of %lld samples are there", (long long)audio->count,
                          (long long)info.frames);
+    close(fd);
     if (!fine) free(mono);
     fine = fine && resample(audio, mono, error);
     if (fine && is_silent(audio)) fine = error_set(error, "is silent: every sample is zero");

@@ -1,7 +1,6 @@
 #include "data/flim_cells.h"
 
 #include <fts.h>
-#include <jansson.h>
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include <unistr.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "data/npy.h"
 
 const char *const FLIM_CLASS_NAMES[FLIM_CLASSES] = {"inactive", "active"};
@@ -52,6 +52,7 @@ typedef struct {
     bool compat;
     File *files;
     int64_t n, unlabelled, both, others; /* files: cells; of neither class; of both; of other formats */
+    int64_t not_regular;                 /* FIFOs, devices, links to nothing */
     FlimShape shape;
     uint16_t *counts;
     unsigned char *footprints;
@@ -141,6 +142,10 @@ static bool visit(Making *k, FTS *tree, FTSENT *entry, Error *error) {
     bool folder = kind == FTS_D || kind == FTS_DC;
     if (folder && level > 0 && (level > 1 || entry->fts_name[0] == '.')) fts_set(tree, entry, FTS_SKIP);
     if (folder || kind == FTS_DP || entry->fts_name[0] == '.') return true;
+    if (kind != FTS_F) {
+        k->not_regular++;
+        return true;
+    }
     if (format_of(entry->fts_name) < 0) {
         k->others++;
         return true;
@@ -349,12 +354,6 @@ static bool narrow(uint16_t *counts, int64_t n) {
     return most <= UINT8_MAX;
 }
 
-static char *dump(json_t *list) {
-    char *text = json_dumps(list, 0);
-    if (!text) die("out of memory for the names of cells");
-    return text;
-}
-
 static bool write_store(Making *k, const char *path, const char *source, Error *error) {
     FlimShape s = k->shape;
     bool bytes = narrow(k->counts, k->n * s.T * s.H * s.W);
@@ -370,10 +369,12 @@ static bool write_store(Making *k, const char *path, const char *source, Error *
                                      {"entropy", "F64", 1, {k->n}, k->entropy}};
     json_t *files = json_array(), *told = json_object();
     for (int64_t i = 0; i < k->n; i++) json_array_append_new(files, json_string(k->files[i].path));
-    const int64_t found[] = {k->unlabelled, k->both, k->others};
-    const char *const what[] = {"unlabelled", "both", "others"};
-    for (int i = 0; i < 3; i++) json_object_set_new(told, what[i], json_integer((json_int_t)found[i]));
-    char *lists[] = {dump(k->donor_names), dump(k->field_names), dump(files), dump(told)};
+    const int64_t found[] = {k->unlabelled, k->both, k->others, k->not_regular};
+    const char *const what[] = {"unlabelled", "both", "others", "not_regular"};
+    for (int i = 0; i < 4; i++) json_object_set_new(told, what[i], json_integer((json_int_t)found[i]));
+    char *lists[] = {json_text("the names of cells", k->donor_names, 0),
+                     json_text("the names of cells", k->field_names, 0), json_text("the names of cells", files, 0),
+                     json_text("the names of cells", told, 0)};
     const char *const keys[] = {"donors", "fields", "files", "told", "source"};
     const char *const values[] = {lists[0], lists[1], lists[2], lists[3], source};
     Error why;
@@ -500,8 +501,10 @@ static void tell(const FlimCells *c, const char *store, const char *how) {
            c->n_donors, c->shape.H, c->shape.W, c->shape.T, c->bits, how);
     static const char *const texts[][2] = {{"unlabelled", "names have neither _in nor _act: they are left out"},
                                            {"both", "names have _in and _act: they are taken for inactive"},
-                                           {"others", "files are of other formats: they are left out"}};
-    for (int i = 0; i < 3; i++) {
+                                           {"others", "files are of other formats: they are left out"},
+                                           {"not_regular", "are no regular files (FIFOs, devices, broken links): they "
+                                                           "are left out"}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         json_int_t n = json_integer_value(json_object_get(told, texts[i][0]));
         if (n) printf("[Store] %lld %s\n", (long long)n, texts[i][1]);
     }

@@ -57,12 +57,16 @@ static bool find_files(const char *directory, PsdScan *scan, Error *error) {
             fine = error_set(error, "%s: %s", entry->fts_path, strerror(entry->fts_errno));
         else if (kind == FTS_DC)
             fine = error_set(error, "%s: the folder is linked into itself", entry->fts_path);
-        else if (kind != FTS_D && kind != FTS_DP && ends_with(entry->fts_name, ".npy"))
+        else if (kind == FTS_F && ends_with(entry->fts_name, ".npy"))
             fine = add_file(scan, entry->fts_path, error);
+        else
+            scan->not_regular += (kind == FTS_DEFAULT || kind == FTS_SLNONE) && ends_with(entry->fts_name, ".npy");
     }
     fts_close(tree);
     free(root);
-    return fine && (scan->n || error_set(error, "%s: there are no .npy files in it", directory));
+    return fine &&
+           (scan->n || error_set(error, "%s: there are no .npy files in it%s", directory,
+                                 scan->not_regular ? ", but FIFOs, devices or broken links of such names" : ""));
 }
 
 /* By sensor, then by path, component by component: a slash comes before all other characters. */
@@ -300,7 +304,7 @@ bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, 
 
 int64_t psd_scan_copies(const PsdManifest *m, const char *manifest_path, int n_threads, PsdScan *scan) {
     int64_t lost = 0;
-    *scan = (PsdScan){xcalloc((size_t)m->n_files, sizeof *scan->files), m->n_files, false};
+    *scan = (PsdScan){xcalloc((size_t)m->n_files, sizeof *scan->files), m->n_files, 0, false};
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads) reduction(+ : lost)
     for (int64_t i = 0; i < scan->n; i++) {
         PsdFile *file = &scan->files[i];

@@ -27,7 +27,8 @@ typedef struct {
 typedef struct {
     PsdFile *files; /* by sensor, then by path */
     int64_t n;
-    bool compat; /* as the reference has it */
+    int64_t not_regular; /* other names in .npy, which are no regular files: FIFOs, devices, links to nothing */
+    bool compat;         /* as the reference has it */
 } PsdScan;
 
 /* Reads every .npy below the directory. The technology is the first token _dab_, _dvbt_, ... of the file's name, else

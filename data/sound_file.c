@@ -1,8 +1,9 @@
 #include "data/sound_file.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { OGG_HEADER = 27, OGG_LARGEST_PAGE = OGG_HEADER + 255 + 255 * 255 };
 
@@ -19,27 +20,29 @@ static uint64_t number(const unsigned char *bytes, int n, bool big_endian) {
     return value;
 }
 
-static bool read_at(FILE *file, int64_t at, void *bytes, size_t n) {
-    return !fseeko(file, at, SEEK_SET) && fread(bytes, 1, n, file) == n;
-}
+/* Leaves the place in the file, which the library is reading at. */
+static bool read_at(int fd, int64_t at, void *bytes, size_t n) { return pread(fd, bytes, n, at) == (ssize_t)n; }
 
-static int64_t size_of(FILE *file) { return fseeko(file, 0, SEEK_END) ? 0 : ftello(file); }
+static int64_t size_of(int fd) {
+    struct stat status;
+    return fstat(fd, &status) ? 0 : status.st_size;
+}
 
 static bool is_tag(const unsigned char *bytes, const char *tag) { return !memcmp(bytes, tag, 4); }
 
 /* Walks the chunks of a RIFF, RF64 or AIFF file to the one with the sound: its size as declared, and the bytes from
  * there to the end of the file. False: none is found, or its size is not known. */
-static bool find_sound(FILE *file, uint64_t *declared, uint64_t *there) {
+static bool find_sound(int fd, uint64_t *declared, uint64_t *there) {
     unsigned char head[12], chunk[8], sizes[16];
-    if (!read_at(file, 0, head, sizeof head)) return false;
+    if (!read_at(fd, 0, head, sizeof head)) return false;
     bool aiff = is_tag(head, "FORM"), big_endian = aiff || is_tag(head, "RIFX");
     if (!big_endian && !is_tag(head, "RIFF") && !is_tag(head, "RF64")) return false;
-    int64_t end = size_of(file);
+    int64_t end = size_of(fd);
     uint64_t long_size = 0; /* of RF64, in a chunk of its own */
-    for (int64_t at = sizeof head; read_at(file, at, chunk, sizeof chunk);) {
+    for (int64_t at = sizeof head; read_at(fd, at, chunk, sizeof chunk);) {
         uint64_t size = number(chunk + 4, 4, big_endian);
         at += (int64_t)sizeof chunk;
-        if (is_tag(chunk, "ds64") && read_at(file, at, sizes, sizeof sizes)) long_size = number(sizes + 8, 8, false);
+        if (is_tag(chunk, "ds64") && read_at(fd, at, sizes, sizeof sizes)) long_size = number(sizes + 8, 8, false);
         if (is_tag(chunk, aiff ? "SSND" : "data")) {
             bool is_long = long_size && size == UINT32_MAX;
             *declared = is_long ? long_size : size;
@@ -51,21 +54,21 @@ static bool find_sound(FILE *file, uint64_t *declared, uint64_t *there) {
     return false;
 }
 
-static bool check_chunks(FILE *file, const SF_INFO *info, Error *error) {
+static bool check_chunks(int fd, const SF_INFO *info, Error *error) {
     uint64_t declared, there;
-    if (!find_sound(file, &declared, &there) || there >= declared) return true;
+    if (!find_sound(fd, &declared, &there) || there >= declared) return true;
     double seconds = (double)info->frames / info->samplerate;
     if ((double)(declared - there) * seconds < LEAST_MISSING_SECONDS * (double)there) return true;
     return error_set(error, "is cut off: %lld of %lld bytes of sound are there", (long long)there, (long long)declared);
 }
 
 /* The last page of an Ogg file must be all there. */
-static bool check_last_page(FILE *file, Error *error) {
+static bool check_last_page(int fd, Error *error) {
     unsigned char *tail = xmalloc(OGG_LARGEST_PAGE);
-    int64_t size = size_of(file);
+    int64_t size = size_of(fd);
     int n = (int)(size < OGG_LARGEST_PAGE ? size : OGG_LARGEST_PAGE), last = n - 4;
     bool fine = true;
-    if (n >= 4 && read_at(file, size - n, tail, (size_t)n)) {
+    if (n >= 4 && read_at(fd, size - n, tail, (size_t)n)) {
         while (last >= 0 && !is_tag(tail + last, "OggS")) last--;
         int page = OGG_HEADER, segments = last >= 0 && n - last >= OGG_HEADER ? tail[last + 26] : 0;
         for (int i = 0; i < segments && last + OGG_HEADER + i < n; i++) page += tail[last + OGG_HEADER + i];
@@ -76,32 +79,24 @@ static bool check_last_page(FILE *file, Error *error) {
     return fine;
 }
 
-bool sound_file_is_whole(const char *path, const SF_INFO *info, Error *error) {
-    FILE *file = fopen(path, "rb");
-    if (!file) return true; /* it was there a moment ago; who reads it will tell */
+bool sound_file_is_whole(int fd, const SF_INFO *info, Error *error) {
     bool ogg = (info->format & SF_FORMAT_TYPEMASK) == SF_FORMAT_OGG;
-    bool fine = ogg ? check_last_page(file, error) : check_chunks(file, info, error);
-    fclose(file);
-    return fine;
+    return ogg ? check_last_page(fd, error) : check_chunks(fd, info, error);
 }
 
 /* An MP3 says how many frames it has, if at all, in its first one, which lies behind a tag that may be long. Without
  * that the library estimates. */
-static bool mp3_says_frames(const char *path) {
+static bool mp3_says_frames(int fd) {
     unsigned char head[256] = {0};
-    FILE *file = fopen(path, "rb");
     int64_t at = 0;
-    if (!file) return false;
-    if (read_at(file, 0, head, 10) && !memcmp(head, "ID3", 3))
+    if (read_at(fd, 0, head, 10) && !memcmp(head, "ID3", 3))
         at = 10 + ((int64_t)head[6] << 21 | head[7] << 14 | head[8] << 7 | head[9]);
-    bool says = read_at(file, at, head, sizeof head) &&
-                (memmem(head, sizeof head, "Xing", 4) || memmem(head, sizeof head, "Info", 4));
-    fclose(file);
-    return says;
+    return read_at(fd, at, head, sizeof head) &&
+           (memmem(head, sizeof head, "Xing", 4) || memmem(head, sizeof head, "Info", 4));
 }
 
-bool sound_file_says_frames(const char *path, const SF_INFO *info) {
+bool sound_file_says_frames(int fd, const SF_INFO *info) {
     int coding = info->format & SF_FORMAT_SUBMASK;
     bool mpeg = coding >= 0x0080 && coding <= 0x0082; /* SF_FORMAT_MPEG_LAYER_I to III, which older headers lack */
-    return info->frames < INT64_MAX / 2 && (!mpeg || mp3_says_frames(path));
+    return info->frames < INT64_MAX / 2 && (!mpeg || mp3_says_frames(fd));
 }

@@ -8,9 +8,9 @@
 #include "base/base.h"
 
 /* WAV (RIFF, RF64) and AIFF by the size that they say their sound has, Ogg by its last page; others are taken for
- * whole. `info` is of the file, as opened. */
-bool sound_file_is_whole(const char *path, const SF_INFO *info, Error *error);
+ * whole. `info` is of the open file. */
+bool sound_file_is_whole(int fd, const SF_INFO *info, Error *error);
 /* Whether info->frames is what the file says of itself, neither unknown nor an estimate. */
-bool sound_file_says_frames(const char *path, const SF_INFO *info);
+bool sound_file_says_frames(int fd, const SF_INFO *info);
 
 #endif

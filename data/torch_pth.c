@@ -6,13 +6,14 @@
  * before use; the amount of memory is bounded by the file's size. */
 #include "data/torch_pth.h"
 
+#include "base/file.h"
 #include "data/pickle.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
+#include <unistd.h>
 #include <zip.h>
 
 enum { NAME_LIMIT = 512, DEPTH_LIMIT = 32, TENSOR_LIMIT = 100000, VISIT_LIMIT = 1 << 20, BLOCK = 64 };
@@ -369,10 +370,12 @@ static bool load_archive(Archive *archive, size_t file_size, TensorFile *file, E
 
 bool torch_pth_open(const char *path, TensorFile *file, Error *error) {
     int code;
-    struct stat status;
-    if (stat(path, &status)) return error_set(error, "cannot read its size");
-    Archive archive = {.zip = zip_open(path, ZIP_RDONLY, &code)};
+    size_t size;
+    int fd = file_open(path, &size, error);
+    if (fd < 0) return false;
+    Archive archive = {.zip = zip_fdopen(fd, 0, &code)}; /* which closes it */
     if (!archive.zip) {
+        close(fd);
         zip_error_t reason;
         zip_error_init_with_code(&reason, code);
         error_set(error, "not a whole zip file: %s", zip_error_strerror(&reason));
@@ -380,7 +383,7 @@ bool torch_pth_open(const char *path, TensorFile *file, Error *error) {
         return false;
     }
     archive.stem = find_stem(archive.zip);
-    bool good = archive.stem ? load_archive(&archive, (size_t)status.st_size, file, error)
+    bool good = archive.stem ? load_archive(&archive, size, file, error)
                              : error_set(error, "a zip without data.pkl: not written by torch.save");
     free(archive.stem);
     zip_discard(archive.zip);

@@ -127,7 +127,7 @@ static void bad_audio_is_refused_with_its_reason(void **state) {
     check_refused("text.wav", "is no sound file that can be read");
     write_text(in("empty.wav"), "%s", "");
     check_refused("empty.wav", "is empty: not one byte");
-    check_refused(".", "is a directory");
+    check_refused(".", "is a folder, not a regular file");
     write_sound(in("none.wav"), SF_FORMAT_WAV | SF_FORMAT_PCM_16, RATE, 1, samples, 0);
     check_refused("none.wav", "has no samples");
     write_sound(in("silent.wav"), SF_FORMAT_WAV | SF_FORMAT_PCM_16, 16000, 1, samples, 1000);
@@ -135,6 +135,9 @@ static void bad_audio_is_refused_with_its_reason(void **state) {
     samples[7] = NAN;
     write_sound(in("nan.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT, RATE, 1, samples, 1000);
     check_refused("nan.wav", "samples that are not numbers");
+    samples[7] = 3e38f;
+    write_sound(in("loud.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT, RATE, 1, samples, 1000);
+    check_refused("loud.wav", "has samples of 3e+38, and full scale is 1");
 }
 
 /* Two seconds of noise as a file of this format, in memory: *bytes free(). False: this libsndfile does not write it. */

@@ -327,6 +327,20 @@ static void mixed_shapes_are_refused(void **state) {
     assert_refused("is of shape [3, 4]; expected");
 }
 
+static void only_regular_files_are_read(void **state) {
+    (void)state;
+    add_cell("A/m1_in.npy", 1, 3);
+    char *fifo = path_join(cells, "A/m2_in.npy"), *broken = path_join(cells, "A/m3_in.npy");
+    assert_int_equal(mkfifo(fifo, 0666), 0);
+    assert_int_equal(symlink("nothing", broken), 0);
+    FlimCells c = open_cells(false, 2);
+    assert_int_equal(c.n, 1);
+    assert_contains(tensor_file_metadata(&c.file, "told"), "\"not_regular\": 2");
+    flim_cells_close(&c);
+    free(fifo);
+    free(broken);
+}
+
 static void wrong_folders_are_refused(void **state) {
     assert_refused("No such file");
     make_directories(cells);
@@ -408,6 +422,7 @@ int main(void) {
                                        FRESH(paths_lose_their_slashes),
                                        FRESH(wrong_values_are_refused),
                                        FRESH(mixed_shapes_are_refused),
+                                       FRESH(only_regular_files_are_read),
                                        FRESH(wrong_folders_are_refused),
                                        FRESH(wrong_stores_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);

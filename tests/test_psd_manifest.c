@@ -1,6 +1,9 @@
 /* Manifests of spectra: CSV, what a folder of recordings becomes, and every way in which a manifest or a folder is
  * wrong.
  */
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "data/csv.h"
 #include "data/psd_manifest.h"
 #include "data/psd_scan.h"
@@ -355,6 +358,22 @@ static void what_is_left_out_is_counted(void **state) {
     psd_scan_close(&scan);
 }
 
+static void only_regular_files_are_read(void **state) {
+    (void)state;
+    add_rows("S/D/a.npy", 1, WIDTH, 0);
+    char *fifo = path_join(root, "S/D/b.npy"), *broken = path_join(root, "S/D/c.npy");
+    assert_int_equal(mkfifo(fifo, 0666), 0);
+    assert_int_equal(symlink("nothing", broken), 0);
+    PsdScan scan;
+    Error error;
+    assert_true(psd_scan(root, false, 2, &scan, &error));
+    assert_int_equal(scan.n, 1);
+    assert_int_equal(scan.not_regular, 2);
+    psd_scan_close(&scan);
+    free(fifo);
+    free(broken);
+}
+
 static void expect_scan_refused(const char *message) {
     PsdScan scan;
     Error error;
@@ -403,6 +422,7 @@ int main(void) {
         cmocka_unit_test_setup(labels_are_by_token_or_by_band, new_root),
         cmocka_unit_test_setup(sidecars_are_heard, new_root),
         cmocka_unit_test_setup(what_is_left_out_is_counted, new_root),
+        cmocka_unit_test_setup(only_regular_files_are_read, new_root),
         cmocka_unit_test_setup(folders_that_are_wrong, new_root),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -196,15 +196,16 @@ static int value_text(char *text, size_t size, LogValue v) {
 
 json_t *log_read(const char *path) {
     json_t *records = json_array();
-    FILE *file = fopen(path, "r");
-    char *line = NULL;
-    size_t capacity = 0;
-    while (file && getline(&line, &capacity, file) > 0) {
-        json_t *record = json_loads(line, 0, NULL);
+    char *text = NULL, *end;
+    size_t size;
+    if (!read_file(path, &text, &size, NULL)) return records;
+    for (char *line = text; line < text + size; line = end + 1) {
+        end = memchr(line, '\n', (size_t)(text + size - line));
+        if (!end) end = text + size;
+        json_t *record = json_loadb(line, (size_t)(end - line), 0, NULL);
         if (record) json_array_append_new(records, record);
     }
-    free(line);
-    if (file) fclose(file);
+    free(text);
     return records;
 }
 
