@@ -184,7 +184,7 @@ $(BUILD)/tests/cuda/%.o: tests/cuda/%.cu
 # Tests in CUDA bring their own kernels.
 $(patsubst tests/%.cu,$(BUILD)/tests/%,$(wildcard tests/cuda/test_*.cu)): %: %.o $(BUILD)/tests/helpers.o $(EMULATOR_OBJECTS) \
   $(patsubst %.c,$(BUILD)/%.o,$(wildcard base/*.c))
-	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka -lstdc++ -lm
+	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
 
 # The programs themselves on the emulated device.
 $(BUILD)/tests/cuda/test_program: | $(BUILD)/emulated/train_gpt

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/program.h"
 #include "data/audio.h"
 #include "data/npy.h"
 #include "data/speech_coder.h"
@@ -103,6 +104,7 @@ int main(int argc, char **argv) {
                                          "Makes sound from audio codes."};
     DecodeOptions o = {0};
     Option rows[OPTIONS_MOST];
+    program_start();
     options_parse(&header, rows, option_rows(&o, rows), argc, argv);
     if (!o.codes == !o.mel_from) die_usage("give either --codes or --mel-from");
 

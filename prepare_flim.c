@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/program.h"
 #include "data/flim_doctor.h"
 #include "data/flim_synthetic.h"
 #include "train/options.h"
@@ -97,10 +98,10 @@ int main(int argc, char **argv) {
     Options o = {0};
     Option rows[OPTIONS_MOST];
     int count = option_rows(&o, rows);
+    program_start();
     options_parse(&header, rows, count, argc, argv);
     if (!!o.input + !!o.synthetic != 1) die_usage("give one of --input DIR and --synthetic DIR");
     if (!o.num_workers) o.num_workers = omp_get_num_procs();
-    setvbuf(stdout, NULL, _IOLBF, 0);
     if (o.synthetic)
         make_synthetic(&o);
     else

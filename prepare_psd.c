@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/program.h"
 #include "data/psd_doctor.h"
 #include "data/psd_store.h"
 #include "data/psd_synthetic.h"
@@ -267,9 +268,9 @@ int main(int argc, char **argv) {
     Options o = {0};
     Option rows[OPTIONS_MOST];
     int count = option_rows(&o, rows);
+    program_start();
     options_parse(&header, rows, count, argc, argv);
     check_options(&o, rows, count);
-    setvbuf(stdout, NULL, _IOLBF, 0);
     if (o.synthetic)
         make_synthetic(&o);
     else

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/program.h"
 #include "data/manifest_write.h"
 #include "data/tts_prepare.h"
 #include "train/log.h"
@@ -206,9 +207,9 @@ int main(int argc, char **argv) {
                                          "Makes text ids, audio codes, vectors and manifests from recordings."};
     Options o = {0};
     Option rows[OPTIONS_MOST];
+    program_start();
     options_parse(&header, rows, option_rows(&o, rows), argc, argv);
     if (!o.prepare.num_workers) o.prepare.num_workers = omp_get_num_procs();
-    setvbuf(stdout, NULL, _IOLBF, 0);
 
     Prepare p;
     prepare_open(&p, &o.prepare);

@@ -12,12 +12,13 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/program.h"
+#include "base/stop.h"
 #include "data/flim_doctor.h"
 #include "train/checkpoint_state.h"
 #include "train/estimate.h"
 #include "train/log.h"
 #include "train/pth_export.h"
-#include "train/stop.h"
 #include "train_cv.h"
 
 /* ---- data ---- */
@@ -678,8 +679,7 @@ int main(int argc, char **argv) {
     CvRun o = {0};
     Option rows[2 * TRAIN_MAX_OPTIONS];
     cpu_limit_spinning(argv);
-    stop_watch();
-    setvbuf(stdout, NULL, _IOLBF, 0);
+    program_start();
     o.n_rows = cv_option_rows(&o, rows);
     o.rows = rows;
     options_parse(&header, rows, o.n_rows, argc, argv);

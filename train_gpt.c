@@ -9,13 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/program.h"
 #include "data/tokenizer.h"
 #include "data/tts_dataset.h"
 #include "model/gpt.h"
 #include "train/estimate.h"
 #include "train/log.h"
 #include "train/loop.h"
-#include "train/stop.h"
 
 typedef struct {
     TrainOptions train;
@@ -285,10 +285,9 @@ int main(int argc, char **argv) {
     Option rows[TRAIN_MAX_OPTIONS];
     int n_rows = gpt_option_rows(&o, rows);
     cpu_limit_spinning(argv);
-    stop_watch();
+    program_start();
     options_parse(&header, rows, n_rows, argc, argv);
     train_options_resolve(&o.train, rows, n_rows);
-    setvbuf(stdout, NULL, _IOLBF, 0);
     resolve_vocabulary(&o);
     if (o.frozen_text_rows > o.number_text_tokens + 1)
         die_usage("--frozen-text-rows %lld: the text tables have %lld", (long long)o.frozen_text_rows,

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/program.h"
 #include "data/psd_manifest.h"
 #include "train/estimate.h"
 #include "train/log.h"
-#include "train/stop.h"
 #include "train_psd.h"
 
 _Static_assert((int)PSD_CLASSES + 1 == (int)PSD_LABELS, "all labels but the unknown one are classes of the model");
@@ -530,8 +530,7 @@ int psd_command(int argc, char **argv, Device **device, Evaluation *result) {
 int main(int argc, char **argv) {
     Device *device = NULL;
     cpu_limit_spinning(argv);
-    stop_watch();
-    setvbuf(stdout, NULL, _IOLBF, 0);
+    program_start();
     if (argc < 2 || argv[1][0] == '-') {
         bool asked = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
         if (!asked) die_usage("which command? pretrain, finetune, evaluate, calibrate or run");

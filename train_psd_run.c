@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "train/stop.h"
+#include "base/stop.h"
 #include "train_psd.h"
 
 /* A command line that is being written. */

@@ -8,31 +8,45 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 static _Atomic int64_t allocations;
 
+/* One line, whole: threads may complain at the same time. */
 static void complain(const char *prefix, const char *format, va_list arguments) {
     fflush(stdout);
+    flockfile(stderr);
     fprintf(stderr, "%s: %s", program_invocation_short_name, prefix);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
+    fflush(stderr);
+    funlockfile(stderr);
+}
+
+/* Of threads that die at the same time the first one speaks. exit() would destroy what libraries compute with (oneDNN,
+ * FFTW) while other threads compute. */
+static void begin_to_die(void) {
+    static atomic_flag dying = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&dying)) pause();
 }
 
 void die(const char *format, ...) {
     va_list arguments;
+    begin_to_die();
     va_start(arguments, format);
     complain("", format, arguments);
     va_end(arguments);
-    exit(1);
+    _exit(1);
 }
 
 void die_usage(const char *format, ...) {
     va_list arguments;
+    begin_to_die();
     va_start(arguments, format);
     complain("", format, arguments);
     va_end(arguments);
     fprintf(stderr, "%s: see --help\n", program_invocation_short_name);
-    exit(2);
+    _exit(2);
 }
 
 void warn(const char *format, ...) {
@@ -42,14 +56,43 @@ void warn(const char *format, ...) {
     va_end(arguments);
 }
 
+static bool inside_character(const char *utf8) { return (*utf8 & 0xc0) == 0x80; }
+
+static void leave_out_middle(char *to, int room, const char *text, int length) {
+    static const char gap[] = " ... ";
+    int head = (room - (int)sizeof gap) / 2;
+    const char *tail = text + length - head;
+    while (head && inside_character(text + head)) head--;
+    while (inside_character(tail)) tail++;
+    snprintf(to, (size_t)room, "%.*s%s%s", head, text, gap, tail);
+}
+
 bool(error_set)(Error *error, const char *format, ...) {
-    if (error) {
-        va_list arguments;
-        va_start(arguments, format);
-        vsnprintf(error->text, sizeof error->text, format, arguments);
-        va_end(arguments);
+    enum { ROOM = sizeof error->text };
+    if (!error) return false;
+    va_list arguments;
+    char *whole;
+    va_start(arguments, format);
+    int length = vasprintf(&whole, format, arguments);
+    va_end(arguments);
+    if (length < 0) {
+        snprintf(error->text, ROOM, "out of memory for the message %s", format);
+        return false;
     }
+    if (length < ROOM)
+        memcpy(error->text, whole, (size_t)length + 1);
+    else
+        leave_out_middle(error->text, ROOM, whole, length);
+    free(whole);
     return false;
+}
+
+void thread_start(pthread_t *thread, void *(*function)(void *), void *argument, const char *what) {
+    int reason = pthread_create(thread, NULL, function, argument);
+    if (reason)
+        die("cannot start a thread %s: %s; more threads or more memory for their stacks are not allowed (ulimit -u, "
+            "ulimit -v)",
+            what, strerror(reason));
 }
 
 static void *counted(void *memory, size_t bytes) {

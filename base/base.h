@@ -6,6 +6,7 @@
 #ifndef BASE_H
 #define BASE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,10 +17,13 @@ typedef struct {
 
 #define PRINTF_LIKE(at, first) __attribute__((format(printf, at, first)))
 
-_Noreturn void die(const char *format, ...) PRINTF_LIKE(1, 2);           /* "PROGRAM: message", exit 1 */
-_Noreturn void die_usage(const char *format, ...) PRINTF_LIKE(1, 2);     /* the same and "see --help", exit 2 */
-void warn(const char *format, ...) PRINTF_LIKE(1, 2);                    /* "PROGRAM: warning: message" */
-bool error_set(Error *error, const char *format, ...) PRINTF_LIKE(2, 3); /* fills error (if any), returns false */
+/* "PROGRAM: message", exit 1; at once, as other threads may be at work: without atexit and without destructors. */
+_Noreturn void die(const char *format, ...) PRINTF_LIKE(1, 2);
+_Noreturn void die_usage(const char *format, ...) PRINTF_LIKE(1, 2); /* the same and "see --help", exit 2 */
+void warn(const char *format, ...) PRINTF_LIKE(1, 2);                /* "PROGRAM: warning: message" */
+/* Fills error (if any), returns false. Of a text that is too long, as paths can be, the middle is left out: the reason
+ * stands at its end. */
+bool error_set(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);
 #ifdef __clang_analyzer__ /* it sees one file at a time: tell it what is always returned */
 #define error_set(...) ((void)error_set(__VA_ARGS__), false)
 #endif
@@ -35,6 +39,9 @@ void *xuntouched(size_t bytes);
 char *xstrdup(const char *text);
 char *xformat(const char *format, ...) PRINTF_LIKE(1, 2);
 int64_t allocation_count(void); /* calls to the five above so far, all threads */
+
+/* Starts a thread; dies, saying what it is for ("for signals"), if there is none to be had. */
+void thread_start(pthread_t *thread, void *(*function)(void *), void *argument, const char *what);
 
 double seconds_now(void); /* monotonic */
 

@@ -344,7 +344,7 @@ Loader *loader_open(const Dataset *dataset, const LoaderOptions *options) {
     pthread_cond_init(&loader->changed, NULL);
     loader->threads = xcalloc((size_t)options->n_workers + 1, sizeof *loader->threads);
     for (int i = 0; i < options->n_workers; i++)
-        if (pthread_create(&loader->threads[i], NULL, worker, loader)) die("cannot start a loader thread");
+        thread_start(&loader->threads[i], worker, loader, "that loads batches (--num-workers)");
     return loader;
 }
 

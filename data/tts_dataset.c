@@ -232,8 +232,7 @@ static void *check_worker(void *argument) {
 static void check_lines(Check *check) {
     int n = check->options->n_threads > 1 ? check->options->n_threads : 1;
     pthread_t *threads = xcalloc((size_t)n, sizeof *threads);
-    for (int i = 0; i < n; i++)
-        if (pthread_create(&threads[i], NULL, check_worker, check)) die("cannot start a thread");
+    for (int i = 0; i < n; i++) thread_start(&threads[i], check_worker, check, "that reads the manifest's files");
     for (int i = 0; i < n; i++) pthread_join(threads[i], NULL);
     free(threads);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/program.h"
 #include "data/manifest_write.h"
 #include "kernels/philox.h"
 
@@ -41,10 +42,9 @@ static void progress_step(Progress *p) {
         bool last = ++p->done == p->total;
         if (isatty(STDOUT_FILENO) && (last || now - p->shown > 0.5)) {
             double rate = (double)p->done / fmax(now - p->start, 1e-3);
-            if (last)
-                printf("\r\033[K");
-            else
-                printf("\r\033[K%s %lld of %lld clips, %.0f clips/s, ETA %.0f s", p->what, (long long)p->done,
+            terminal_erase_line();
+            if (!last)
+                printf("%s %lld of %lld clips, %.0f clips/s, ETA %.0f s", p->what, (long long)p->done,
                        (long long)p->total, rate, (double)(p->total - p->done) / rate);
             fflush(stdout);
             p->shown = now;
@@ -344,8 +344,8 @@ static Sample sample_frames(const Prepare *p) {
 static void show_iteration(void *context, int iteration, double inertia) {
     const Sample *sample = context;
     if (!isatty(STDOUT_FILENO)) return;
-    printf("\r\033[K[Codebook] iteration %d: mean squared error %.4f", iteration,
-           inertia / ((double)sample->n * MEL_BANDS));
+    terminal_erase_line();
+    printf("[Codebook] iteration %d: mean squared error %.4f", iteration, inertia / ((double)sample->n * MEL_BANDS));
     fflush(stdout);
 }
 
@@ -361,11 +361,15 @@ static void train_codebook(Prepare *p) {
                              .context = &sample};
     KmeansReport report;
     Error error;
-    if (isatty(STDOUT_FILENO)) printf("\r\033[K[Codebook] choosing the first entries"), fflush(stdout);
+    if (isatty(STDOUT_FILENO)) {
+        terminal_erase_line();
+        printf("[Codebook] choosing the first entries");
+        fflush(stdout);
+    }
     frames_statistics(sample.frames, sample.n, coder.mean, coder.deviation);
     if (!kmeans_train(sample.frames, sample.n, MEL_BANDS, &options, &coder.codebook, &report, &error))
         die("the codebook: %s; give more recordings, or a smaller --codebook-size", error.text);
-    if (isatty(STDOUT_FILENO)) printf("\r\033[K");
+    if (isatty(STDOUT_FILENO)) terminal_erase_line();
     coder.squared_error = report.inertia / (double)sample.n;
     coder.iterations = report.iterations;
     if (!speech_coder_write(p->codebook_path, &coder, &error)) die("%s", error.text);

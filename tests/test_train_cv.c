@@ -278,13 +278,9 @@ static void a_run_that_is_stopped_goes_on(void **state) {
     (void)state;
     const char *run = run_directory(), *whole = whole_run();
     char *fold = path_join(run, "fold_D2"), *command;
-    int status;
     command = xformat("%s --data %s %s -o %s --log-interval 1", program_at("train_cv"), data, toy, run);
     pid_t child = start_command(run, command);
-    wait_for_step(fold, child, 3);
-    kill(child, SIGTERM);
-    waitpid(child, &status, 0);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(signal_at_step(fold, child, 3, SIGTERM), 128 + SIGTERM);
     char *said = text_in(run, "output");
     assert_contains(said, "[Run] stopped by signal 15; the same command with --resume auto goes on");
     assert_false(is_in(run, "predictions.csv"));

@@ -584,7 +584,7 @@ static void a_stopped_run_goes_on_as_if_never_stopped(void **state) {
         if (k) assert_contains(output, "no better macro_f1 for 3 validations: stopped at epoch 3");
         for (int step = 3; step < 20; step += 8) {
             char *run = scratch_directory(), *options = xformat("%s -o %s", s->options, run);
-            assert_int_equal(psd_and_signal(run, run, step, options), 0);
+            assert_int_equal(psd_and_signal(run, run, step, options), 128 + SIGTERM);
             must("%s --resume auto", options);
             assert_same_run(s, run, whole);
             free(run);
@@ -826,7 +826,7 @@ static void a_whole_run_is_stopped_goes_on_and_is_not_done_twice(void **state) {
     static const char *const stages[] = {"pretrain", "finetune"};
     for (int i = 0; i < 2; i++) {
         char *stage = path_join(stopped, stages[i]), *path = path_join(stopped, "output");
-        assert_int_equal(psd_and_signal(stopped, stage, 6, options), 0);
+        assert_int_equal(psd_and_signal(stopped, stage, 6, options), 128 + SIGTERM);
         char *said = read_text(path);
         assert_contains(said, "[Run] stopped by signal 15; the same command goes on");
         assert_true(!strstr(said, "[Calibration]"));

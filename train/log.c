@@ -18,6 +18,7 @@
 #include <jansson.h>
 
 #include "base/file.h"
+#include "base/program.h"
 #include "data/safetensors.h"
 
 struct Log {
@@ -225,9 +226,8 @@ void log_values(Log *log, const char *kind, int64_t step, double wall_time, cons
 
 bool log_is_terminal(const Log *log) { return log->terminal; }
 
-/* "\r" and "erase to the end of the line". */
 static void progress_erase(const Log *log) {
-    if (log->progress_shown) printf("\r\033[K");
+    if (log->progress_shown) terminal_erase_line();
 }
 
 void log_line(Log *log, const char *format, ...) {

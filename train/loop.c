@@ -13,12 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/stop.h"
 #include "kernels/cards.h"
 #include "train/log.h"
 #include "train/meter.h"
 #include "train/pass.h"
 #include "train/report.h"
-#include "train/stop.h"
 
 /* A step whose numbers nobody has read yet. */
 typedef struct {
@@ -767,7 +767,7 @@ static int finish(Run *run) {
 int train_run(Training *t) {
     Run run = run_open(t);
     const TrainOptions *o = t->options;
-    stop_defer();
+    stop_defer(true);
     report_start(t, run.total_steps, run.batches_an_epoch, run.validation_batches);
     device_reset_counters(t->device);
     t->device->profile = o->profile;
@@ -807,5 +807,6 @@ int train_run(Training *t) {
     }
     int status = finish(&run);
     run_close(&run);
+    stop_defer(false);
     return status;
 }

@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/program.h"
 
 /* Names are compared with - and _ alike. */
 static bool same_name(const char *a, const char *b) {
@@ -335,6 +336,8 @@ static void print_help(const OptionsHeader *header, const Option *options, int c
         "Values are --name value or --name=value; a flag is --name or --name=false. In a YAML file the keys are "
         "the long names; the command line wins over the file, the file over the defaults in brackets.",
         2);
+    printf("\n  ");
+    print_wrapped(PROGRAM_STATUS, 2);
 }
 
 static void print_markdown(const Option *options, int count) {

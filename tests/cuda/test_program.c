@@ -81,7 +81,7 @@ static void stopped_and_resumed_is_never_stopped(void **state) {
     char *whole = scratch_directory(), *run = scratch_directory(), *options = xformat("%s --amp", cuda_run);
     set_emulator(NULL, "75");
     must_train(whole, options);
-    assert_int_equal(train_and_signal(run, options, 3, SIGTERM), 0);
+    assert_int_equal(train_and_signal(run, options, 3, SIGTERM), 128 + SIGTERM);
     char *resumed = xformat("%s --resume auto", options);
     must_train(run, resumed);
     assert_same_result(whole, run);

@@ -101,7 +101,7 @@ static void stopped_and_resumed_is_never_stopped(void **state) {
     char *whole = done("--device cuda --amp"), *run = scratch_directory(), *fold = path_join(run, "fold_D1");
     char *line = line_of(run, "--device cuda --amp");
     pid_t child = start_command(run, line);
-    assert_int_equal(signal_at_step(fold, child, 2, SIGTERM), 0);
+    assert_int_equal(signal_at_step(fold, child, 2, SIGTERM), 128 + SIGTERM);
     must_do(run, "--device cuda --amp --resume auto");
     assert_contains(fixture.output, "[Resume]");
     assert_same_run(whole, run);

@@ -165,7 +165,7 @@ static void stopped_and_resumed_is_never_stopped(void **state) {
     for (int w = 0; w < WAYS; w++) {
         char *whole = done(ways[w][0], ways[w][1]), *run = scratch_directory();
         char *line = line_of(ways[w][0], run, ways[w][1]), *resumed = xformat("%s --resume auto", ways[w][1]);
-        assert_int_equal(signal_at_step(run, start_command(run, line), 2, SIGTERM), 0);
+        assert_int_equal(signal_at_step(run, start_command(run, line), 2, SIGTERM), 128 + SIGTERM);
         must_do(ways[w][0], run, resumed);
         assert_contains(fixture.output, "[Resume]");
         assert_same_result(whole, run);

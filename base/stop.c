@@ -1,12 +1,11 @@
 /* No thread that computes may run a signal handler: while dnnl_sgemm of oneDNN 2.6 works on a transposed A with
  * AVX-512, the frame of a handler on its thread overwrites the heap. With the signals blocked everywhere and taken by
  * sigwait there is no handler, and nothing else in the program has to fear being interrupted. */
-#include "train/stop.h"
+#include "base/stop.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -16,23 +15,35 @@ static atomic_int remembered;
 
 static void *wait_for_signals(void *set) {
     for (int number; !sigwait(set, &number);) {
-        if (!deferred || remembered) _exit(128 + number);
+        if (!deferred || remembered) stop_end(number);
         remembered = number;
     }
     return NULL;
 }
 
 void stop_watch(void) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     static sigset_t set;
+    struct sigaction before;
     pthread_t thread;
     sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
+    for (int i = 0; i < 3; i++)
+        if (!sigaction(numbers[i], NULL, &before) && before.sa_handler != SIG_IGN) sigaddset(&set, numbers[i]);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    if (pthread_create(&thread, NULL, wait_for_signals, &set)) die("cannot start a thread for signals");
+    thread_start(&thread, wait_for_signals, &set, "for signals");
     pthread_detach(thread);
 }
 
-void stop_defer(void) { deferred = true; }
+void stop_defer(bool on) { deferred = on; }
 
 int stop_signal(void) { return remembered; }
+
+void stop_end(int number) {
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    signal(number, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+    raise(number);
+    _exit(128 + number); /* the first process of a container is not ended by signals that it does not handle */
+}

@@ -1,0 +1,124 @@
+#include "base/program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+#include <unistr.h>
+
+#include "base/base.h"
+#include "base/stop.h"
+
+/* What is between stdio and the file. */
+typedef struct {
+    int file;
+    bool lost;       /* it cannot be written any more */
+    uint8_t held[8]; /* of a character whose end is not printed yet */
+    size_t n_held;
+} Stream;
+
+static Stream out = {.file = STDOUT_FILENO}, err = {.file = STDERR_FILENO};
+
+static void tell_lost(int reason) {
+    fprintf(stderr, "%s: standard output cannot be written (%s): no more is printed, and the exit status will be 1\n",
+            program_invocation_short_name, strerror(reason));
+}
+
+static void write_bytes(Stream *stream, const char *bytes, size_t size) {
+    while (size && !stream->lost) {
+        ssize_t n = write(stream->file, bytes, size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN) {
+            poll(&(struct pollfd){.fd = stream->file, .events = POLLOUT}, 1, -1);
+            continue;
+        }
+        if (n <= 0) {
+            stream->lost = true;
+            if (stream == &out) tell_lost(errno);
+            return;
+        }
+        bytes += n;
+        size -= (size_t)n;
+    }
+}
+
+/* One character of 1 to 4 bytes, or a byte that is of none. */
+static size_t show(char *to, const uint8_t *bytes, int length, ucs4_t character) {
+    bool control = length < 1 || character < 32 || (character >= 127 && character < 160);
+    size_t n = length < 1 ? 1 : (size_t)length;
+    if (control && character != '\n' && character != '\t') {
+        for (size_t i = 0; i < n; i++) snprintf(to + 4 * i, 5, "\\x%02x", bytes[i]);
+        return 4 * n;
+    }
+    memcpy(to, bytes, n);
+    return n;
+}
+
+static ssize_t write_visible(void *context, const char *bytes, size_t size) {
+    Stream *stream = context;
+    char shown[1024];
+    size_t n = 0;
+    for (size_t i = 0; i < size; i++) {
+        stream->held[stream->n_held++] = (uint8_t)bytes[i];
+        while (stream->n_held) {
+            ucs4_t character = 0;
+            int length = u8_mbtoucr(&character, stream->held, stream->n_held);
+            if (length == -2) break; /* more of it will come */
+            n += show(shown + n, stream->held, length, character);
+            stream->n_held -= length < 1 ? 1 : (size_t)length;
+            memmove(stream->held, stream->held + (length < 1 ? 1 : length), stream->n_held);
+        }
+        if (n < sizeof shown - 4 * sizeof stream->held) continue;
+        write_bytes(stream, shown, n);
+        n = 0;
+    }
+    write_bytes(stream, shown, n);
+    return (ssize_t)size;
+}
+
+static FILE *visible(FILE *old, Stream *stream) {
+    FILE *file = fopencookie(stream, "w", (cookie_io_functions_t){.write = write_visible});
+    if (!file) return old;
+    setvbuf(file, NULL, _IOLBF, 0);
+    return file;
+}
+
+void terminal_erase_line(void) {
+    fflush(stdout);
+    write_bytes(&out, "\r\033[K", 4);
+}
+
+static void fill_closed_streams(void) {
+    int file;
+    do file = open("/dev/null", O_RDWR);
+    while (file >= 0 && file <= STDERR_FILENO);
+    close(file);
+}
+
+/* A network's file system may tell at the last moment that there was no room. */
+static void finish(int status, void *unused) {
+    (void)unused;
+    fflush(stdout);
+    if (close(STDOUT_FILENO) && errno != EBADF && !out.lost) {
+        out.lost = true;
+        tell_lost(errno);
+    }
+    if (!status && out.lost) _exit(1);
+    if (!status && stop_signal()) stop_end(stop_signal());
+}
+
+void program_start(void) {
+    fill_closed_streams();
+    prctl(PR_SET_NAME, program_invocation_short_name); /* of one that was started as /proc/self/exe, for pkill */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+    stop_watch();
+    stdout = visible(stdout, &out);
+    stderr = visible(stderr, &err);
+    on_exit(finish, NULL);
+}

@@ -1,0 +1,268 @@
+/* How programs begin and end: closed streams, readers that go away, signals and their exit status, threads at work,
+ * what reaches a terminal. */
+#include "tests/train_rig.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "base/program.h"
+#include "base/stop.h"
+
+static const char *const programs[] = {"train_gpt",  "train_psd",   "train_cv",    "prepare_tts",
+                                       "decode_tts", "prepare_psd", "prepare_flim"};
+
+enum { PROGRAMS = sizeof programs / sizeof *programs };
+
+/* Starts train_gpt as start_training does, after `before` in the new process. */
+static pid_t start_with(void (*before)(void), const char *run, const char *options) {
+    char *command = xformat("exec %s -m %s %s --output-dir %s -b 3 -g 2 %s", fixture.program, fixture.manifest,
+                            model_options, run, options);
+    pid_t child = fork();
+    if (!child) {
+        before();
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    free(command);
+    return child;
+}
+
+static int end_of(pid_t child) {
+    int status;
+    while (waitpid(child, &status, 0) < 0) {
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* ---- streams ---- */
+
+static void close_streams(void) {
+    for (int i = 0; i < 3; i++) close(i);
+}
+
+static void closed_streams_are_not_taken_by_files(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *path = path_join(run, "log.jsonl");
+    assert_int_equal(end_of(start_with(close_streams, run, short_run)), 0);
+    assert_same_result(run, reference_run());
+    char *log = read_text(path);
+    for (char *line = log, *end; (end = strchr(line, '\n')); line = end + 1)
+        if (*line != '{') fail_msg("%.*s", (int)(end - line), line);
+    free(log);
+    free(path);
+    free(run);
+}
+
+static char *complaints; /* a file */
+
+static void write_to_file(int stream) {
+    int file = open(complaints, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    dup2(file, stream);
+    close(file);
+}
+
+static void break_stdout(void) {
+    int ends[2];
+    if (pipe(ends)) _exit(126);
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    write_to_file(STDERR_FILENO);
+}
+
+static void a_reader_that_goes_away_does_not_end_the_training(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    complaints = path_join(run, "complaints");
+    assert_int_equal(end_of(start_with(break_stdout, run, short_run)), 1);
+    assert_same_result(run, reference_run());
+    char *said = read_text(complaints);
+    assert_contains(said, "train_gpt: standard output cannot be written (Broken pipe): no more is printed");
+    assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1); /* once */
+    free(said);
+    free(complaints);
+    free(run);
+}
+
+/* What it prints and the log go to files that may not grow: checkpoints, which are larger, neither. */
+static void limit_files(void) {
+    struct rlimit limit = {512, 512};
+    write_to_file(STDOUT_FILENO);
+    dup2(STDOUT_FILENO, STDERR_FILENO);
+    setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+static void a_limit_on_file_sizes_is_an_error_and_no_end(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    complaints = path_join(run, "complaints");
+    assert_int_equal(end_of(start_with(limit_files, run, short_run)), 1);
+    char *said = read_text(complaints);
+    assert_int_equal(strlen(said), 512);
+    free(said);
+    free(complaints);
+    free(run);
+}
+
+static void help_that_cannot_be_written_is_an_error(void **state) {
+    (void)state;
+    for (int i = 0; i < PROGRAMS; i++) {
+        char program[256]; /* program_at("train_gpt") stays as it is */
+        const char *build = getenv("BUILD");
+        snprintf(program, sizeof program, "%s/%s", build ? build : "build/release", programs[i]);
+        assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s --help >/dev/null", program), 0);
+        assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s --help >/dev/full", program), 1);
+        assert_contains(fixture.output, programs[i]);
+        assert_contains(fixture.output, ": standard output cannot be written (No space left on device)");
+    }
+}
+
+static void print_nasty(void *how) {
+    program_start();
+    const char *text =
+        "\x1b[31m \t\x7f \xc2\x9b \xff \xe1\x88\xb0\xe1\x88\x8b\xe1\x88\x9d \xf0\x9f\x98\x80 caf\xc3\xa9";
+    if (how)
+        warn("%s", text);
+    else
+        for (const char *at = text; *at; at++) { /* characters come in pieces */
+            printf("%c", *at);
+            fflush(stdout);
+        }
+    printf("\n");
+}
+
+/* Only that which no text has is changed: control characters and bytes that are no UTF-8. */
+static void control_characters_are_shown_and_letters_stay(void **state) {
+    (void)state;
+    const char *shown =
+        "\\x1b[31m \t\\x7f \\xc2\\x9b \\xff \xe1\x88\xb0\xe1\x88\x8b\xe1\x88\x9d \xf0\x9f\x98\x80 caf\xc3\xa9\n";
+    for (int warned = 0; warned < 2; warned++) {
+        run_function(fixture.output, sizeof fixture.output, print_nasty, warned ? &warned : NULL);
+        assert_contains(fixture.output, shown);
+        assert_null(strchr(fixture.output, '\x1b'));
+    }
+}
+
+/* ---- signals ---- */
+
+static void wait_stopped(void *number) {
+    program_start();
+    printf("ready\n");
+    kill(getpid(), *(int *)number);
+    for (;;) pause();
+}
+
+static void one_signal_ends_a_program_that_has_nothing_to_keep(void **state) {
+    (void)state;
+    static int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(run_function(fixture.output, sizeof fixture.output, wait_stopped, &numbers[i]),
+                         128 + numbers[i]);
+}
+
+static void return_after_a_signal(void *number) {
+    program_start();
+    stop_defer(true);
+    kill(getpid(), *(int *)number);
+    while (!stop_signal()) usleep(1000);
+    stop_defer(false);
+    exit(0); /* as main's return 0 */
+}
+
+static void a_program_that_was_stopped_does_not_end_with_zero(void **state) {
+    (void)state;
+    static int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(run_function(fixture.output, sizeof fixture.output, return_after_a_signal, &numbers[i]),
+                         128 + numbers[i]);
+}
+
+static void ignore_hangup(void) {
+    signal(SIGHUP, SIG_IGN);
+    write_to_file(STDOUT_FILENO);
+}
+
+/* As nohup starts it. */
+static void an_ignored_hangup_stays_ignored(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    complaints = path_join(run, "output");
+    pid_t child = start_with(ignore_hangup, run, short_run);
+    wait_for_step(run, child, 2);
+    kill(child, SIGHUP);
+    assert_int_equal(end_of(child), 0);
+    assert_same_result(run, reference_run());
+    free(complaints);
+    free(run);
+}
+
+/* ---- threads ---- */
+
+static void *multiply_for_ever(void *unused) {
+    enum { N = 96 };
+    static float a[N * N], b[N * N], c[N * N];
+    for (;;) dnnl_sgemm('N', 'N', N, N, N, 1, a, N, b, N, 0, c, N);
+    return unused;
+}
+
+/* What libraries compute with is destroyed by what they have registered for the exit, as abort is here. */
+static void die_while_threads_compute(void *delay) {
+    pthread_t threads[2];
+    atexit(abort);
+    for (int i = 0; i < 2; i++) thread_start(&threads[i], multiply_for_ever, NULL, "that computes");
+    usleep(*(useconds_t *)delay);
+    die("the end");
+}
+
+static void a_program_that_dies_while_threads_compute_ends_with_one(void **state) {
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        useconds_t delay = 1000 + 2000 * (useconds_t)i;
+        assert_int_equal(run_function(fixture.output, sizeof fixture.output, die_while_threads_compute, &delay), 1);
+        assert_contains(fixture.output, ": the end\n");
+    }
+}
+
+static void *die_too(void *unused) {
+    die("one of many");
+    return unused;
+}
+
+static void die_in_many_threads(void *unused) {
+    (void)unused;
+    pthread_t threads[16];
+    for (int i = 0; i < 16; i++) thread_start(&threads[i], die_too, NULL, "that dies");
+    for (int i = 0; i < 16; i++) pthread_join(threads[i], NULL);
+}
+
+static void of_threads_that_die_together_one_speaks(void **state) {
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(run_function(fixture.output, sizeof fixture.output, die_in_many_threads, NULL), 1);
+        assert_ptr_equal(strchr(fixture.output, '\n'), fixture.output + strlen(fixture.output) - 1);
+    }
+}
+
+static int open_fixture(void **state) {
+    (void)state;
+    fixture_open("train_gpt");
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(closed_streams_are_not_taken_by_files),
+        cmocka_unit_test(a_reader_that_goes_away_does_not_end_the_training),
+        cmocka_unit_test(a_limit_on_file_sizes_is_an_error_and_no_end),
+        cmocka_unit_test(help_that_cannot_be_written_is_an_error),
+        cmocka_unit_test(control_characters_are_shown_and_letters_stay),
+        cmocka_unit_test(one_signal_ends_a_program_that_has_nothing_to_keep),
+        cmocka_unit_test(a_program_that_was_stopped_does_not_end_with_zero),
+        cmocka_unit_test(an_ignored_hangup_stays_ignored),
+        cmocka_unit_test(a_program_that_dies_while_threads_compute_ends_with_one),
+        cmocka_unit_test(of_threads_that_die_together_one_speaks),
+    };
+    return cmocka_run_group_tests(tests, open_fixture, NULL);
+}
