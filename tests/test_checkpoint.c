@@ -883,6 +883,33 @@ static void a_lightning_checkpoint_is_imported(void **unused) {
     forget(&i);
 }
 
+/* What a wrapped module puts into names is taken out in one pass, however often it is there. */
+static void long_names_are_read_at_once(void **unused) {
+    (void)unused;
+    static const char *const parts[] = {"_orig_mod.", "module.", "x.base_layer."};
+    enum { MOST = 10000000 };
+    char *name = xmalloc(MOST + 100);
+    alarm(60); /* rather than wait for hours */
+    for (int p = 0; p < 3; p++) {
+        size_t n = 0;
+        while (n < MOST) n += (size_t)sprintf(name + n, "%s", parts[p]);
+        sprintf(name + n, "encoder.embed.weight");
+        const TensorToWrite base[] = {
+            {.name = name, .dtype = "F32", .rank = 2, .dims = {4, 3}, .data = embedding_data},
+            {.name = "encoder.embed.bias", .dtype = "F32", .rank = 1, .dims = {4}, .data = embedding_data}};
+        Imported i = import_into(lightning_table(), write_base(base, 2), &(ImportRules){0});
+        if (!i.good) fail_msg("%s", i.error.text);
+        assert_int_equal(i.report.loaded, p < 2 ? 2 : 1);
+        assert_true(p == 2 || checkpoint_name_is(name, "encoder.embed.weight"));
+        forget(&i);
+    }
+    alarm(0);
+    assert_true(checkpoint_name_is("state_dict._orig_mod.a._orig_mod.b", "a.b"));
+    assert_true(checkpoint_name_is("model_state_dict.module.a.b", "a.b") && checkpoint_name_is("a.b", "a.b"));
+    assert_false(checkpoint_name_is("a.b.c", "a.b") || checkpoint_name_is("a", "a.b") || checkpoint_name_is("b", "a"));
+    free(name);
+}
+
 static void an_import_takes_only_what_it_is_told_to(void **unused) {
     (void)unused;
     static const char *const encoder[] = {"encoder."};
@@ -1014,6 +1041,7 @@ int main(void) {
         cmocka_unit_test(a_base_of_another_model_is_refused),
         cmocka_unit_test(a_pth_is_imported_from_under_model),
         cmocka_unit_test(a_lightning_checkpoint_is_imported),
+        cmocka_unit_test(long_names_are_read_at_once),
         cmocka_unit_test(an_import_takes_only_what_it_is_told_to),
         cmocka_unit_test(a_bias_before_a_norm_goes_into_its_running_mean),
         cmocka_unit_test(a_bias_that_no_norm_can_take_is_refused),

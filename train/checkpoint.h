@@ -66,6 +66,9 @@ bool checkpoint_load(const char *path, const ParamTable *table, float *weights, 
 
 /* Opens a base checkpoint: a file of tensors, or a checkpoint directory, which stands for its weights. */
 bool checkpoint_open_base(const char *path, TensorFile *file, Error *error);
+/* Whether a tensor of a base checkpoint, by the name that it has in the file, is the model's of this name: behind the
+ * key of a larger dictionary (state_dict.), and without what compiled modules put in. */
+bool checkpoint_name_is(const char *stored, const char *name);
 /* What is special in an import. */
 typedef struct {
     const char *const *resizable; /* tables that may have another number of rows */

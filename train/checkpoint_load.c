@@ -141,9 +141,11 @@ typedef struct {
     Complaints complaints;
 } Import;
 
-/* The key of a larger dictionary under which the state dict lies; "": it is bare. */
+/* Keys of larger dictionaries under which a state dict may lie. */
+static const char *const keys[] = {"model.", "state_dict.", "model_state_dict."};
+
+/* The one under which it lies; "": it is bare. */
 static const char *find_prefix(const TensorFile *file, const ParamTable *table) {
-    static const char *const keys[] = {"model.", "state_dict.", "model_state_dict."};
     for (int i = 0; i < table->count; i++)
         if (tensor_file_find(file, table->items[i].name)) return "";
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
@@ -154,8 +156,30 @@ static const char *find_prefix(const TensorFile *file, const ParamTable *table) 
 
 /* Takes `part` out of the name wherever it stands, but for its last `keep` characters. */
 static void drop(char *name, const char *part, size_t keep) {
-    size_t length = strlen(part) - keep;
-    for (char *at; (at = strstr(name, part));) memmove(at, at + length, strlen(at + length) + 1);
+    char *to = name;
+    const char *from = name;
+    for (const char *at; (at = strstr(from, part)); from = at + strlen(part) - keep) {
+        memmove(to, from, (size_t)(at - from));
+        to += at - from;
+    }
+    memmove(to, from, strlen(from) + 1);
+}
+
+bool checkpoint_name_is(const char *stored, const char *name) {
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        if (!strncmp(stored, keys[k], strlen(keys[k]))) {
+            stored += strlen(keys[k]);
+            break;
+        }
+    for (bool begins = true;; begins = false) {
+        for (size_t n; (n = !strncmp(stored, "_orig_mod.", 10)         ? 10
+                            : begins && !strncmp(stored, "module.", 7) ? 7
+                                                                       : 0);)
+            stored += n;
+        if (*stored != *name || !*name) return *stored == *name;
+        stored++;
+        name++;
+    }
 }
 
 /* Changes the name to the reference's: without the prefix, without what compiled, parallel and LoRA modules put in.
@@ -167,7 +191,9 @@ static bool normalize_name(char *name, const char *prefix) {
     if (!strncmp(name, "inference_model.", 16) || strstr(name, ".lora_") || !strcmp(name, "gpt.wte.weight"))
         return false;
     drop(name, "_orig_mod.", 0);
-    while (!strncmp(name, "module.", 7)) memmove(name, name + 7, strlen(name + 7) + 1);
+    const char *behind = name;
+    while (!strncmp(behind, "module.", 7)) behind += 7;
+    memmove(name, behind, strlen(behind) + 1);
     drop(name, ".base_layer.", 1);
     return true;
 }
