@@ -59,8 +59,8 @@ typedef struct {
     int32_t *labels, *donors, *fields, *sizes, *peaks, *same_as;
     double *photons, *entropy;
     uint64_t *hashes;
-    json_t *donor_names, *field_names;
-    int64_t bad; /* the first file that is bad; n: none so far */
+    json_t *donor_names, *field_names, *field_numbers; /* lists; an object */
+    int64_t bad;                                       /* the first file that is bad; n: none so far */
     Error *error;
 } Making;
 
@@ -196,13 +196,14 @@ static bool number_donors(Making *k, Error *error) {
         }
         if (new_donor) json_array_append_new(k->donor_names, json_stringn(f->donor, (size_t)n));
         char *field = xformat("%.*s %.*s", n, f->donor, f->said.field, f->name + f->said.prefix);
-        size_t at = 0;
-        while (at < json_array_size(k->field_names) &&
-               strcmp(json_string_value(json_array_get(k->field_names, at)), field))
-            at++;
-        if (at == json_array_size(k->field_names)) json_array_append_new(k->field_names, json_string(field));
+        json_t *number = json_object_get(k->field_numbers, field);
+        if (!number) {
+            json_object_set_new(k->field_numbers, field,
+                                number = json_integer((json_int_t)json_array_size(k->field_names)));
+            json_array_append_new(k->field_names, json_string(field));
+        }
         k->donors[i] = (int32_t)json_array_size(k->donor_names) - 1;
-        k->fields[i] = (int32_t)at;
+        k->fields[i] = (int32_t)json_integer_value(number);
         k->labels[i] = f->said.label;
         free(field);
     }
@@ -393,6 +394,7 @@ static void free_making(Making *k) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     json_decref(k->donor_names);
     json_decref(k->field_names);
+    json_decref(k->field_numbers);
 }
 
 static bool make_store(Making *k, const char *path, const char *source, int n_threads, Error *error) {
@@ -408,6 +410,7 @@ static bool make_store(Making *k, const char *path, const char *source, int n_th
     k->footprints = xcalloc(n, plane);
     k->donor_names = json_array();
     k->field_names = json_array();
+    k->field_numbers = json_object();
     if (!number_donors(k, error) || !read_cells(k, n_threads)) return false;
     find_copies(k);
     return write_store(k, path, source, error);
@@ -434,9 +437,10 @@ static bool take_names(FlimCells *c, int which, const char *key, const char ***n
     if (!json_is_array(list)) return error_set(error, "its metadata have no \"%s\", a JSON list of names", key);
     *n = (int)json_array_size(list);
     *names = xcalloc((size_t)*n + 1, sizeof **names);
-    for (int i = 0; i < *n; i++)
-        if (!((*names)[i] = json_string_value(json_array_get(list, (size_t)i))))
-            return error_set(error, "name %d of \"%s\" is not a text", i, key);
+    for (int i = 0; i < *n; i++) {
+        (*names)[i] = json_string_value(json_array_get(list, (size_t)i));
+        if (!(*names)[i] || !*(*names)[i]) return error_set(error, "name %d of \"%s\" is empty or no text", i, key);
+    }
     return true;
 }
 
@@ -445,6 +449,14 @@ static bool check_range(const FlimCells *c, const char *name, const int32_t *val
         if (values[i] < 0 || values[i] >= end)
             return error_set(error, "%s[%lld] is %d; expected 0 to %lld", name, (long long)i, (int)values[i],
                              (long long)end - 1);
+    return true;
+}
+
+static bool check_numbers(const FlimCells *c, const char *name, const double *values, Error *error) {
+    for (int64_t i = 0; i < c->n; i++)
+        if (!(values[i] >= 0 && isfinite(values[i])))
+            return error_set(error, "%s of cell %lld (%.200s) is %g; expected a number from 0 on", name, (long long)i,
+                             c->file_names[i], values[i]);
     return true;
 }
 
@@ -473,7 +485,8 @@ static bool take_tensors(FlimCells *c, Error *error) {
            check_range(c, "donor", c->donors, c->n_donors, error) &&
            check_range(c, "field", c->fields, c->n_fields, error) &&
            check_range(c, "peak", c->peaks, c->shape.T, error) && check_range(c, "same_as", c->same_as, c->n, error) &&
-           check_range(c, "size", c->sizes, plane + 1, error);
+           check_range(c, "size", c->sizes, plane + 1, error) && check_numbers(c, "photons", c->photons, error) &&
+           check_numbers(c, "entropy", c->entropy, error);
 }
 
 static bool open_store(FlimCells *c, const char *path, Error *error) {

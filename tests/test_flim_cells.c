@@ -400,6 +400,16 @@ static void wrong_stores_are_refused(void **state) {
         assert_false(flim_cells_open(&c, path, false, 1, &error));
         assert_contains(error.text, "[1] is 7; expected 0 to");
     }
+    for (int wrong = 0; wrong < 6; wrong++) { /* photons, then entropy */
+        const double values_of[3][2] = {{0, (double)NAN}, {0, (double)INFINITY}, {0, -1}};
+        TensorToWrite bad[10];
+        memcpy(bad, good, sizeof bad);
+        bad[8 + wrong / 3].data = values_of[wrong % 3];
+        assert_true(safetensors_write(path, bad, 10, keys, values, 3, &error));
+        assert_false(flim_cells_open(&c, path, false, 1, &error));
+        assert_contains(error.text,
+                        wrong / 3 ? "x.safetensors: entropy of cell 1 (b) is " : "photons of cell 1 (b) is ");
+    }
     for (int wrong = 0; wrong < 3; wrong++) {
         const char *bad[] = {values[0], values[1], values[2]};
         bad[wrong] = wrong ? "[1]" : "{}";
