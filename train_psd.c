@@ -327,8 +327,6 @@ static void freeze_encoder(ParamTable *table) {
 
 /* Whether a file, or a checkpoint directory, has all of the model's head, of the same shapes. */
 static bool has_head(const char *path, const Model *model) {
-    static const char *const before[] = {"", "state_dict.", "state_dict._orig_mod."}; /* the latter in Lightning's */
-    char name[128];
     TensorFile file;
     Error error;
     if (!checkpoint_open_base(path, &file, &error)) die("--pretrained %s: %s", path, error.text);
@@ -336,10 +334,8 @@ static bool has_head(const char *path, const Model *model) {
     for (int i = 0; i < model->params.count; i++) {
         const Param *p = &model->params.items[i];
         const StoredTensor *found = NULL;
-        for (int k = 0; k < 3 && p->group && !found; k++) {
-            snprintf(name, sizeof name, "%s%s", before[k], p->name);
-            found = tensor_file_find(&file, name);
-        }
+        for (int k = 0; k < file.n_tensors && p->group && !found; k++)
+            if (checkpoint_name_is(file.tensors[k].name, p->name)) found = &file.tensors[k];
         wanted += p->group > 0;
         there += found != NULL;
         fit += found && found->rank == p->rank && !memcmp(found->dims, p->dims, (size_t)p->rank * sizeof *p->dims);

@@ -1,5 +1,5 @@
-/* The parts of train_psd: its options (train_psd_options.c), its commands (train_psd.c), and all of them together for
- * one sensor or for each (train_psd_run.c). */
+/* The parts of train_psd: its options (train_psd_options.c), what a checkpoint says of its model (train_psd_model.c),
+ * its commands (train_psd.c), and all of them together for one sensor or for each (train_psd_run.c). */
 #ifndef TRAIN_PSD_H
 #define TRAIN_PSD_H
 
@@ -30,6 +30,11 @@ typedef struct {
 int psd_option_rows(PsdRun *o, Option *rows);
 /* Takes from a checkpoint what is not given, replaces 0 by its value, and refuses what makes no sense. */
 void psd_options_resolve(PsdRun *o, Option *rows, int n);
+/* Sets the options of the model to what --pretrained or --checkpoint says of it (its state.json, or the shapes of its
+ * tensors); dies if one that is given says otherwise. */
+void psd_adopt_model(const PsdRun *o, Option *rows, int n);
+/* Replaces the 0 of a dimension by the size's. */
+void psd_resolve_size(PsdRun *o);
 bool psd_given(const PsdRun *o, const char *name);
 
 typedef struct {

@@ -187,67 +187,11 @@ int psd_option_rows(PsdRun *o, Option *rows) {
     return n;
 }
 
-static void resolve_size(PsdRun *o) {
-    const PsdSize *size = psd_size(o->size); /* the options' table allows no other name */
-    int64_t *const values[] = {&o->d_model,     &o->n_layers,       &o->n_heads,        &o->ffn_dim,
-                               &o->decoder_dim, &o->decoder_layers, &o->projection_dim, &o->hidden_dim};
-    const int of_size[] = {size->d_model,     size->n_layers,       size->n_heads,        size->d_ff,
-                           size->decoder_dim, size->decoder_layers, size->projection_dim, size->head_dim};
-    for (int k = 0; k < 8; k++)
-        if (!*values[k]) *values[k] = of_size[k];
-}
-
-/* Whether a checkpoint decides this option: the shape of the model, and how its spectra were made. */
-static bool belongs_to_model(const Option *row) {
-    static const char *const others[] = {"size", "hop", "limit"};
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(row->name, others[i])) return true;
-    return row->section && row->type != OPTION_FLOAT;
-}
-
-static bool is_dimension(const Option *row) { return row->section && row->type == OPTION_INT; }
-
-/* A model is as the checkpoint says that it is read from, if that is one of ours, in what is not given otherwise. */
-static void adopt_model(const PsdRun *o, Option *rows, int n, const char *checkpoint) {
-    char *beside = path_directory(checkpoint);
-    char *path[] = {path_join(checkpoint, "state.json"), path_join(beside, "state.json")};
-    json_t *state = NULL;
-    json_error_t error;
-    int n_adopted = 0;
-    bool size = psd_given(o, "size"), sized = size;
-    for (int i = 0; i < 2 && !state; i++)
-        if (!access(path[i], F_OK) && !(state = json_load_file(path[i], 0, &error)))
-            die("%s: line %d: %s", path[i], error.line, error.text);
-    for (int i = 0; i < n; i++) sized |= rows[i].given && is_dimension(&rows[i]);
-    if (!state && !sized && !access(checkpoint, F_OK))
-        printf("[Model] %s does not say of what size it is: %s is taken (--size)\n", checkpoint, o->size);
-    const json_t *options = json_object_get(state, "options");
-    for (int i = 0; i < n; i++) {
-        const json_t *value = json_object_get(options, rows[i].name);
-        void *to = rows[i].value;
-        if (rows[i].given || !value || !belongs_to_model(&rows[i]) || (size && is_dimension(&rows[i]))) continue;
-        if (rows[i].type == OPTION_FLAG && json_is_boolean(value)) *(bool *)to = json_is_true(value);
-        if (rows[i].type == OPTION_INT && json_is_integer(value)) *(int64_t *)to = json_integer_value(value);
-        if (rows[i].type == OPTION_FLOAT && json_is_number(value)) *(double *)to = json_number_value(value);
-        if (rows[i].type == OPTION_CHOICE && !json_is_string(value)) continue;
-        if (rows[i].type == OPTION_CHOICE) *(const char **)to = xstrdup(json_string_value(value));
-        rows[i].given = true; /* as if it had been typed; a text is for options_free */
-        char *text = json_text(rows[i].name, value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        printf("%s %s %s", n_adopted++ ? "," : "[Model] as its checkpoint says:", rows[i].name, text);
-        free(text);
-    }
-    if (n_adopted) printf("\n");
-    json_decref(state);
-    free(path[0]);
-    free(path[1]);
-    free(beside);
-}
-
 void psd_options_resolve(PsdRun *o, Option *rows, int n) {
     o->train.bucketing = "off"; /* all spectra are alike */
     if (!o->train.loss_norm) o->train.loss_norm = "micro";
-    if (o->train.base_checkpoint && o->command != PRETRAIN) adopt_model(o, rows, n, o->train.base_checkpoint);
-    resolve_size(o);
+    if (o->train.base_checkpoint && o->command != PRETRAIN) psd_adopt_model(o, rows, n);
+    psd_resolve_size(o);
     if (strcmp(o->accelerator, "auto")) o->train.device = strcmp(o->accelerator, "gpu") ? o->accelerator : "cuda";
     if (o->command != RUN) train_options_resolve(&o->train, rows, n);
     /* The contrast is within a batch: with as many spectra its value is comparable. */

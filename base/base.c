@@ -153,6 +153,7 @@ char *path_directory(const char *path) {
 }
 
 void make_directories(const char *path) {
+    if (!*path) die("the name of a directory to make is empty");
     char *partial = xstrdup(path);
     for (char *p = partial + 1;; p++) {
         if (*p && *p != '/') continue;

@@ -180,6 +180,8 @@ static void wrong_command_lines_are_refused(void **state) {
     refused("-s 1 --epochs 1000001", "--epochs: expected 1 to 1000000, found 1000001");
     refused("-s 1 --learning-rate -1e-5", "--learning-rate: expected 0 to 10, found -1e-5");
     refused("-s 1 --loss-norm mic", "--loss-norm: expected micro|batch, found 'mic'");
+    refused("-s 1 --output-dir=", "--output-dir: expected a name, found none");
+    refused("-s 1 -m a --manifest=", "--manifest: expected a name, found none");
     refused("-s 1 --loss-norm=", "--loss-norm: expected micro|batch, found ''");
     refused("-e 5", "--seed is missing: of everything random");
     refused("--config a --config b -s 1", "--config is given twice");
@@ -277,6 +279,15 @@ static void an_alias_is_its_node(void **state) {
     assert_int_equal(t.epochs, 7);
     assert_int_equal(t.manifest.count, 2);
     assert_string_equal(t.manifest.text[1], "x");
+    char *deep = xmalloc(100001), *anchors = xmalloc(1 << 20);
+    memset(deep, '[', 100000);
+    deep[100000] = 0;
+    yaml_refused(deep, "line 1: nested deeper than 16: no configuration is");
+    size_t n = 0;
+    for (int i = 0; i < 300; i++) n += (size_t)sprintf(anchors + n, "- &a%d x\n", i);
+    yaml_refused(anchors, "line 257: more than 256 anchors and aliases: no configuration has so many");
+    free(deep);
+    free(anchors);
     yaml_refused("gpt: &a {layers: *a}", "line 1: layers: expected a single value");
     yaml_refused("manifest: &a [*a]", "line 1: manifest: expected a single value");
 }

@@ -719,12 +719,23 @@ static void scores_are_those_of_the_predictions(void **state) {
 static void a_lightning_checkpoint_is_evaluated(void **state) {
     (void)state;
     static const char *const ends[] = {"ckpt", "safetensors"};
-    static const char *const shape = "--d-model 16 --n-layers 1 --n-heads 2 --ffn-dim 24";
+    static const char *const shape = "--n-heads 2"; /* all else is told by the tensors */
     char *to[2], *run = scratch_directory();
     for (int i = 0; i < 2; i++) {
         to[i] = scratch_directory();
-        must("%s --checkpoint tests/reference/golden/torch_classifier.%s %s --hidden-dim 8 -o %s",
-             toy_options("evaluate"), ends[i], shape, to[i]);
+        assert_int_equal(psd("%s --checkpoint tests/reference/golden/torch_classifier.%s -o %s",
+                             toy_options("evaluate"), ends[i], to[i]),
+                         2);
+        assert_contains(output, "how many heads its attention has cannot be told from the shapes of its tensors: give "
+                                "--n-heads");
+        assert_int_equal(psd("%s --checkpoint tests/reference/golden/torch_classifier.%s %s --ffn-dim 32 -o %s",
+                             toy_options("evaluate"), ends[i], shape, to[i]),
+                         2);
+        assert_contains(output, "which has ffn-dim 24: leave it out");
+        must("%s --checkpoint tests/reference/golden/torch_classifier.%s %s -o %s", toy_options("evaluate"), ends[i],
+             shape, to[i]);
+        assert_contains(output,
+                        "[Model] as its tensors are: encoder \"transformer\", d-model 16, n-layers 1, ffn-dim 24");
         assert_contains(output, "25 tensors loaded");
     }
     assert_int_equal(run_command(output, sizeof output, "cmp %s/predictions_finetuned.csv %s/predictions_finetuned.csv",
@@ -870,6 +881,24 @@ static void a_sensor_left_out_is_only_judged(void **state) {
         free(directory);
     }
     free(third);
+    free(run);
+}
+
+/* What a split calls its sensors leads to no other folder, and is no option. */
+static void names_of_sensors_are_names(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *results = path_join(run, "results");
+    if (run_command(output, sizeof output,
+                    "sed 's/\"s00\"/\"..\\/..\\/evil\"/; s/\"s01\"/\"--help\"/' %s/loso.json >%s/odd.json", data, run))
+        fail_msg("%s", output);
+    must("%s --split %s/odd.json -o %s --protocol loso --num-loso-sensors 2 --pretrain-epochs 1 --finetune-epochs 1",
+         run_options(), run, results);
+    assert_same_files(results, results,
+                      "loso_results.csv %2E.%2F..%2Fevil/%2E.%2F..%2Fevil_finetuned.json "
+                      "%2D-help/%2D-help_finetuned.json %2D-help/finetune/last/model.safetensors");
+    assert_int_equal(run_command(output, sizeof output, "ls %s", run), 0);
+    assert_string_equal(output, "odd.json\nresults\n");
+    free(results);
     free(run);
 }
 
@@ -1099,6 +1128,10 @@ static void what_is_wrong_is_said(void **state) {
     free(batch);
     write_text(far, "{\"train\": [0, %d], \"val\": [], \"test\": []}", TOY);
     must("%s -o %s --size tiny -b 64 --epochs 1", toy_options("pretrain"), tiny);
+    if (run_command(output, sizeof output,
+                    "cp -rL %s/last %s/huge && sed -i 's/\"size\": \"tiny\"/\"size\": \"huge\"/' %s/huge/state.json",
+                    tiny, data, data))
+        fail_msg("%s", output);
     const struct {
         int status;
         const char *command, *options, *message;
@@ -1123,9 +1156,17 @@ static void what_is_wrong_is_said(void **state) {
          "there is no split of 7 shots, but of 5, 10, 50, 100"},
         {1, "pretrain", "!-m toy.safetensors --split far.json", "row 288 of part 'train' is none of the 288 there are"},
         {1, "pretrain", "!-m toy.safetensors --split none.json", "none.json: cannot open: No such file"},
-        {1, "finetune", "!-m toy.safetensors --split pooled.json -b 8 --d-model 128 --pretrained tiny/last",
-         "--pretrained tiny/last: its tensors: 19 tensors do not fit: "
-         "patch_embed.cls_token is F32 [1, 1, 32] there, F32 [1, 1, 128] in the model"},
+        {2, "finetune", "!-m toy.safetensors --split pooled.json -b 8 --d-model 128 --pretrained tiny/last",
+         "--d-model 128 contradicts tiny/last, which has d-model 32: leave it out"},
+        {2, "finetune", "!-m toy.safetensors --split pooled.json -b 8 --n-heads 4 --pretrained tiny/last",
+         "--n-heads 4 contradicts tiny/last, which has n-heads 2: leave it out"},
+        {2, "evaluate", "!-m toy.safetensors --split pooled.json --n-heads 4 --checkpoint tiny/last",
+         "--n-heads 4 contradicts tiny/last, which has n-heads 2: leave it out"},
+        {2, "finetune", "!-m toy.safetensors --split pooled.json -b 8 --encoder cnn --pretrained tiny/last",
+         "--encoder \"cnn\" contradicts tiny/last, which has encoder \"transformer\": leave it out"},
+        {1, "evaluate", "!-m toy.safetensors --split pooled.json --checkpoint huge",
+         "what the state.json of huge says of its options: size: expected tiny|small|l4|medium|large, found 'huge'"},
+        {2, "pretrain", "-o ''", "--output-dir: expected a name, found none"},
         {1, "finetune", "--pretrained /nowhere", "--pretrained /nowhere: cannot open"},
         {1, "finetune", "--pretrained tiny",
          "--pretrained tiny: it is the directory of a run, not of a checkpoint; did you mean tiny/best?"},
@@ -1161,8 +1202,8 @@ static void what_is_wrong_is_said(void **state) {
          "--pretrain-config batch.yaml --finetune-config batch.yaml",
          "loso.json"},
         {2, "pretrain", "--encoder cnn --grad-checkpointing", "--grad-checkpointing is for the transformer"},
-        {1, "finetune", "!-m toy.safetensors --split pooled.json -b 8 --size small --pretrained tiny/last",
-         "patch_embed.cls_token is F32 [1, 1, 32] there, F32 [1, 1, 128] in the model"},
+        {2, "finetune", "!-m toy.safetensors --split pooled.json -b 8 --size small --pretrained tiny/last",
+         "--size small (d-model 128) contradicts tiny/last, which has d-model 32: leave it out"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         bool own = all[i].options[0] == '!'; /* has all that it gets */
@@ -1197,6 +1238,7 @@ int main(void) {
         cmocka_unit_test(only_what_is_read_must_be_there),
         cmocka_unit_test(a_whole_run_is_stopped_goes_on_and_is_not_done_twice),
         cmocka_unit_test(a_sensor_left_out_is_only_judged),
+        cmocka_unit_test(names_of_sensors_are_names),
         cmocka_unit_test(no_batch_has_the_sensor_left_out),
         cmocka_unit_test(few_shots_tune_what_was_trained_on_the_others),
         cmocka_unit_test(samples_are_what_the_checkpoint_records),

@@ -67,8 +67,17 @@ static bool takes_auto(const Option *option) {
     return option->type == OPTION_INT && option->argument && !strcmp(option->argument, "N|auto");
 }
 
+/* Whether a text is the name of something, of which there is none that is empty. */
+static bool names_path(const Option *option) {
+    static const char *const arguments[] = {"PATH", "DIR", "FILE", "NAME", "auto|PATH"};
+    for (int i = 0; i < 5; i++)
+        if (option->argument && !strcmp(option->argument, arguments[i])) return true;
+    return false;
+}
+
 /* Sets the value, or adds to a list. `text` must live as long as the options if the option holds text. */
 static bool option_set(const Option *option, const char *text, Error *error) {
+    if (!*text && names_path(option)) return error_set(error, "%s: expected a name, found none", option->name);
     switch (option->type) {
     case OPTION_FLAG:
         if (strcmp(text, "true") && strcmp(text, "false"))
@@ -110,6 +119,34 @@ static bool option_set(const Option *option, const char *text, Error *error) {
     }
     }
     return true;
+}
+
+/* JSON's scalars as they would be typed; free(). NULL: it is none. */
+static char *json_typed(const json_t *value) {
+    switch (json_typeof(value)) {
+    case JSON_STRING:
+        return strlen(json_string_value(value)) == json_string_length(value) ? xstrdup(json_string_value(value)) : NULL;
+    case JSON_INTEGER:
+        return xformat("%lld", (long long)json_integer_value(value));
+    case JSON_REAL:
+        return xformat("%.17g", json_real_value(value));
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return xstrdup(json_is_true(value) ? "true" : "false");
+    default:
+        return NULL;
+    }
+}
+
+bool option_from_json(const Option *option, const json_t *value, Error *error) {
+    char *text = json_typed(value);
+    if (!text || option->type == OPTION_LIST) {
+        free(text);
+        return error_set(error, "%s: expected a single value", option->name);
+    }
+    bool good = option_set(option, text, error);
+    if (!good || !holds_text(option)) free(text);
+    return good;
 }
 
 static void option_clear(const Option *option) {
@@ -250,10 +287,40 @@ static bool yaml_load(yaml_parser_t *parser, yaml_document_t *document, const ch
     return error_set(error, "line %zu: not YAML: %.300s", line, parser->problem ? parser->problem : "out of memory");
 }
 
+/* Whether the text, as far as it is YAML, is nested and anchored no more than a configuration has reason to be. The
+ * library's time grows with the square of both. */
+static bool yaml_is_simple(const char *text, size_t size, Error *error) {
+    enum { DEEPEST = 16, MOST_ANCHORS = 256 };
+    yaml_parser_t parser;
+    yaml_event_t event;
+    int depth = 0, anchors = 0;
+    bool fine = true, more = true;
+    if (!yaml_parser_initialize(&parser)) die("out of memory");
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+    while (fine && more && yaml_parser_parse(&parser, &event)) { /* who loads it tells what is no YAML */
+        depth += event.type == YAML_MAPPING_START_EVENT || event.type == YAML_SEQUENCE_START_EVENT;
+        depth -= event.type == YAML_MAPPING_END_EVENT || event.type == YAML_SEQUENCE_END_EVENT;
+        anchors += event.type == YAML_ALIAS_EVENT || (event.type == YAML_SCALAR_EVENT && event.data.scalar.anchor) ||
+                   (event.type == YAML_MAPPING_START_EVENT && event.data.mapping_start.anchor) ||
+                   (event.type == YAML_SEQUENCE_START_EVENT && event.data.sequence_start.anchor);
+        size_t line = event.start_mark.line + 1;
+        if (depth > DEEPEST)
+            fine = error_set(error, "line %zu: nested deeper than %d: no configuration is", line, DEEPEST);
+        else if (anchors > MOST_ANCHORS)
+            fine = error_set(error, "line %zu: more than %d anchors and aliases: no configuration has so many", line,
+                             MOST_ANCHORS);
+        more = event.type != YAML_STREAM_END_EVENT;
+        yaml_event_delete(&event);
+    }
+    yaml_parser_delete(&parser);
+    return fine;
+}
+
 bool options_apply_yaml(Option *options, int count, const char *text, size_t size, Error *error) {
     yaml_parser_t parser;
     yaml_document_t document, second;
     assert(count <= OPTIONS_MOST);
+    if (!yaml_is_simple(text, size, error)) return false;
     if (!yaml_parser_initialize(&parser)) die("out of memory");
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
     bool fine = yaml_load(&parser, &document, text, size, error);
@@ -505,7 +572,7 @@ void options_parse(const OptionsHeader *header, Option *options, int count, int 
 
 /* The record. */
 
-static json_t *option_json(const Option *option) {
+json_t *option_to_json(const Option *option) {
     switch (option->type) {
     case OPTION_FLAG:
         return json_boolean(*(bool *)option->value);
@@ -538,7 +605,7 @@ static json_t *option_json(const Option *option) {
 char *options_to_json(const Option *options, int count) {
     json_t *all = json_object();
     for (int i = 0; i < count; i++) {
-        json_t *value = option_json(&options[i]);
+        json_t *value = option_to_json(&options[i]);
         if (!value) die_usage("--%s: the value is not valid UTF-8", options[i].name);
         json_object_set_new(all, options[i].name, value);
     }

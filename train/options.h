@@ -8,7 +8,7 @@
 #ifndef TRAIN_OPTIONS_H
 #define TRAIN_OPTIONS_H
 
-#include "base/base.h"
+#include "base/json.h"
 
 typedef enum { OPTION_FLAG, OPTION_INT, OPTION_FLOAT, OPTION_TEXT, OPTION_LIST, OPTION_CHOICE } OptionType;
 
@@ -46,6 +46,11 @@ typedef struct {
 void options_parse(const OptionsHeader *header, Option *options, int count, int argc, char **argv);
 /* Gives back the texts of given rows that are not argv's: they came from the file. Their values are nothing then. */
 void options_free(Option *options, int count, int argc, char **argv);
+/* The value as JSON; NULL: a text is not UTF-8. */
+json_t *option_to_json(const Option *option);
+/* Sets the value to one that options_to_json has written, as if it had been typed: by the same checks. A text is on the
+ * heap. False with "NAME: expected ..., found ...". */
+bool option_from_json(const Option *option, const json_t *value, Error *error);
 /* All values as JSON text {"name": value, ...} (free()), for the checkpoint's record. Dies on a text that is not UTF-8.
  */
 char *options_to_json(const Option *options, int count);

@@ -316,15 +316,28 @@ static void take_choices(Training *t) {
     free(path);
 }
 
+/* The value that a whole number had in the options of a checkpoint; untouched if it has none. */
+static bool option_before(const Training *t, const json_t *before, const char *name, int64_t *value, Error *error) {
+    const json_t *there = json_object_get(before, name);
+    for (int i = 0; i < t->n_rows && there; i++) {
+        Option row = t->rows[i];
+        row.value = value;
+        if (!strcmp(row.name, name)) return option_from_json(&row, there, error);
+    }
+    return true;
+}
+
 /* A run that goes on keeps its own numbers, so that it does so bit by bit; false: it has none. */
 static bool take_batch(Training *t) {
     const TrainOptions *o = t->options;
     TrainState state = {0};
     Error error;
-    json_int_t size = 0, accumulation = 0;
+    int64_t size = 0, accumulation = 0;
     if (!state_read(t->resumed_from, &state, &error)) die("--resume %s: %s", t->resumed_from, error.text);
     json_t *before = json_loads(state.options_json ? state.options_json : "{}", 0, NULL);
-    json_unpack(before, "{s:I, s:I}", "batch-size", &size, "grad-accumulation", &accumulation);
+    if (!option_before(t, before, "batch-size", &size, &error) ||
+        !option_before(t, before, "grad-accumulation", &accumulation, &error))
+        die("--resume %s: its options: %s", t->resumed_from, error.text);
     json_decref(before);
     free(state.options_json);
     if (size < 1 || accumulation < 1) return false;
