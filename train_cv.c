@@ -11,11 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/program.h"
 #include "base/stop.h"
 #include "data/flim_doctor.h"
 #include "train/checkpoint_state.h"
+#include "train/epoch_curves.h"
 #include "train/estimate.h"
 #include "train/log.h"
 #include "train/pth_export.h"
@@ -104,8 +106,8 @@ typedef struct {
     Dataset *train, *validation;
     CvSaid said[CV_SAID];
     unsigned char *kept[CV_SAID]; /* [n] by the filter; NULL: there is none */
-    double *curves[4];            /* [epochs] losses and accuracies of training and validation */
-    int epochs, best_epoch;
+    EpochCurves curves;
+    int best_epoch;
     const char *choices; /* the device's: of all folds */
 } Fold;
 
@@ -335,7 +337,8 @@ static double metric_of(const TrainState *state, const char *name) {
 
 static char *export_path(const Fold *f) {
     char *parent = path_directory(f->o->train.output_dir);
-    char *path = xformat("%s/best_model_fold_%s.pth", parent, f->fold->name);
+    char *name = file_name_of(f->fold->name), *path = xformat("%s/best_model_fold_%s.pth", parent, name);
+    free(name);
     free(parent);
     return path;
 }
@@ -402,42 +405,13 @@ static void test_fold(Fold *f) {
 
 /* ---- reports ---- */
 
-static void add_value(double **values, int *n, int at, double value) {
-    *values = xrealloc(*values, (size_t)(at + 1) * sizeof **values);
-    for (; *n < at; (*n)++) (*values)[*n] = NAN;
-    (*values)[at] = value;
-    if (*n == at) ++*n;
-}
-
-/* The number of a record; NAN: it has none of this name. */
-static double number_in(const json_t *record, const char *name) {
-    const json_t *value = json_object_get(record, name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-/* What validations measured, and the mean over the steps before each of what training did. */
 static void read_curves(Fold *f) {
-    static const char *const names[4] = {"train/loss", "val/loss", "train/accuracy", "val/accuracy"};
     char *path = path_join(f->o->train.output_dir, "log.jsonl");
-    json_t *records = log_read(path), *record;
-    double sums[2] = {0}, steps = 0, before = 0;
-    int n[4] = {0}, epoch = 0;
-    size_t r;
-    json_array_foreach(records, r, record) {
-        if (!isnan(number_in(record, names[0]))) {
-            double more = number_in(record, "step") - before;
-            for (int i = 0; i < 2; i++) sums[i] += more * number_in(record, names[2 * i]);
-            steps += more;
-            before += more;
-            epoch = (int)number_in(record, "train/epoch");
-        }
-        if (isnan(number_in(record, names[1]))) continue;
-        for (int i = 0; i < 4; i++)
-            add_value(&f->curves[i], &n[i], epoch, i % 2 ? number_in(record, names[i]) : sums[i / 2] / steps);
-        sums[0] = sums[1] = steps = 0;
-    }
-    f->epochs = n[1];
-    json_decref(records);
+    f->curves = epoch_curves_read(path);
+    if (f->curves.left_out)
+        warn("%s: %lld validations are of no epoch, as its train/epoch is not a whole number from 0 on: the file is "
+             "damaged, and the curves are without them",
+             path, (long long)f->curves.left_out);
     free(path);
 }
 
@@ -480,11 +454,11 @@ static BinaryFold report_of(const Fold *f, const BinaryCells *cells, json_t *hyp
                         .balanced = strcmp(f->o->sampler, "none") != 0,
                         .view_names = views,
                         .best_epoch = f->best_epoch,
-                        .epochs = f->epochs,
-                        .train_losses = f->curves[0],
-                        .val_losses = f->curves[1],
-                        .train_accuracies = f->curves[2],
-                        .val_accuracies = f->curves[3],
+                        .epochs = f->curves.n,
+                        .train_losses = f->curves.values[CURVE_TRAIN_LOSS],
+                        .val_losses = f->curves.values[CURVE_VAL_LOSS],
+                        .train_accuracies = f->curves.values[CURVE_TRAIN_ACCURACY],
+                        .val_accuracies = f->curves.values[CURVE_VAL_ACCURACY],
                         .hyperparameters = hyperparameters};
 }
 
@@ -557,7 +531,7 @@ static void open_fold(Fold *f) {
 static void close_fold(Fold *f) {
     if (f->train) f->train->close(f->train);
     if (f->validation) f->validation->close(f->validation);
-    for (int i = 0; i < 4; i++) free(f->curves[i]);
+    epoch_curves_free(&f->curves);
     for (int role = 0; role < CV_SAID; role++) {
         cv_said_free(&f->said[role]);
         free(f->kept[role]);
@@ -647,7 +621,9 @@ static int run(CvRun *o) {
     for (int i = 0; i < all->n; i++) {
         if (!is_wanted(o, &all->folds[i])) continue;
         with[n] = *o;
-        with[n].train.output_dir = xformat("%s/fold_%s", o->train.output_dir, all->folds[i].name);
+        char *name = file_name_of(all->folds[i].name);
+        with[n].train.output_dir = xformat("%s/fold_%s", o->train.output_dir, name);
+        free(name);
         folds[n] = (Fold){.o = &with[n], .data = &data, .fold = &all->folds[i], .choices = choices};
         open_fold(&folds[n++]);
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/stop.h"
 #include "train_psd.h"
@@ -16,17 +17,17 @@ typedef struct {
     int n;
 } Line;
 
+/* Name and value are one word, so that a value which begins with '-' stays one. */
 static void add(Line *line, const char *name, const char *format, ...) PRINTF_LIKE(3, 4);
 static void add(Line *line, const char *name, const char *format, ...) {
-    char value[1024];
+    char *value;
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(value, sizeof value, format, arguments);
+    if (vasprintf(&value, format, arguments) < 0) die("out of memory for %s", name);
     va_end(arguments);
-    if (length >= (int)sizeof value) die("%s: too long: %.100s...", name, value);
-    if (line->n + 2 > 64) die("run: too many options");
-    line->text[line->n++] = xstrdup(name);
-    if (length) line->text[line->n++] = xstrdup(value);
+    if (line->n == 64) die("run: too many options");
+    line->text[line->n++] = xformat("%s=%s", name, value);
+    free(value);
 }
 
 /* What all commands are told. What is not given is left to their configurations. */
@@ -41,12 +42,12 @@ static Line line_of(const PsdRun *o, Command command, const char *split, const c
     if (trains && psd_given(o, "encoder")) add(&line, "--encoder", "%s", o->encoder);
     if (trains && (psd_given(o, "seed") || o->shots)) add(&line, "--seed", "%lld", (long long)o->train.seed);
     if (trains) add(&line, "--resume", "auto");
-    if (trains && psd_given(o, "hop")) add(&line, o->hop ? "--hop" : "--hop=false", "%s", "");
+    if (trains && psd_given(o, "hop")) add(&line, "--hop", "%s", o->hop ? "true" : "false");
     if (trains && psd_given(o, "limit")) add(&line, "--limit", "%.17g", o->limit);
     if (strcmp(o->train.device, "auto")) add(&line, "--device", "%s", o->train.device);
     if (o->train.threads) add(&line, "--threads", "%lld", (long long)o->train.threads);
-    if (o->train.amp) add(&line, "--amp", "%s", "");
-    if (o->train.no_tf32) add(&line, "--no-tf32", "%s", "");
+    if (o->train.amp) add(&line, "--amp", "true");
+    if (o->train.no_tf32) add(&line, "--no-tf32", "true");
     return line;
 }
 
@@ -281,7 +282,7 @@ static bool run_sensors(const PsdRun *o, Device **device) {
     check_stages(&(Place){o, o->train.output_dir, split, s.names[0]});
     for (int k = 0; few && k < PSD_SHOTS; k++) rows_of(o, o->split, s.names[0], PSD_SHOT_COUNTS[k], PSD_TRAIN);
     for (int i = 0; i < s.chosen && go_on; i++) {
-        char *directory = path_join(o->train.output_dir, s.names[i]);
+        char *name = file_name_of(s.names[i]), *directory = path_join(o->train.output_dir, name);
         Place at = {o, directory, split, s.names[i]};
         Evaluation whole = {0};
         go_on = run_stages(&at, device, few ? &whole : &results[n]);
@@ -293,6 +294,7 @@ static bool run_sensors(const PsdRun *o, Device **device) {
             n++;
         }
         free(directory);
+        free(name);
     }
     if (go_on && !report_folds(folds, n, "sensor", o->protocol, o->train.output_dir, &error)) die("%s", error.text);
     for (int i = 0; i < n; i++) evaluation_free(&results[i]);

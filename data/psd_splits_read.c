@@ -111,6 +111,10 @@ bool psd_split_sensors_parse(const char *text, size_t size, char ***names, int *
     *n = 0;
     if (!root) return false;
     bool fine = !json_is_array(json_object_get(root, "test")) && json_object_size(root) > 0;
+    if (json_object_get(root, "")) {
+        json_decref(root);
+        return error_set(error, "one of its sensors has an empty name");
+    }
     if (fine) {
         *names = xmalloc(json_object_size(root) * sizeof **names);
         for (void *at = json_object_iter(root); at; at = json_object_iter_next(root, at))

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "train/epoch_curves.h"
 #include "train/log.h"
 
 static const LogValue two_values[] = {{"train/text_loss", 0.1}, {"train/epoch", 3}};
@@ -224,6 +225,37 @@ static void tensorboard_records_byte_for_byte(void **state) {
     unsetenv("INDEXTTS_RUN_NAME");
 }
 
+static void the_name_of_a_run_leads_nowhere_else(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *inside = path_join(directory, "logs/%2E.%2F..%2Fevil");
+    setenv("INDEXTTS_RUN_NAME", "../../evil", 1);
+    log_close(log_open(directory, 0));
+    unsetenv("INDEXTTS_RUN_NAME");
+    assert_int_equal(access(inside, F_OK), 0);
+    free(inside);
+    free(directory);
+}
+
+static void curves_are_without_records_of_no_epoch(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl");
+    static const char *const epochs[] = {"0", "-1", "1e9", "0.5", "\"1\"", "2"};
+    char text[1024] = "";
+    for (int i = 0; i < 6; i++)
+        sprintf(text + strlen(text),
+                "{\"step\": %d, \"train/epoch\": %s, \"train/loss\": %d}\n{\"step\": %d, \"val/loss\": %d}\n", i + 1,
+                epochs[i], i, i + 1, 10 + i);
+    write_text(path, "%s", text);
+    EpochCurves c = epoch_curves_read(path);
+    assert_int_equal(c.n, 3);
+    assert_int_equal(c.left_out, 4);
+    assert_true(c.values[CURVE_VAL_LOSS][0] == 10 && isnan(c.values[CURVE_VAL_LOSS][1]));
+    assert_true(c.values[CURVE_VAL_LOSS][2] == 15 && c.values[CURVE_TRAIN_LOSS][2] == 5);
+    epoch_curves_free(&c);
+    free(path);
+    free(directory);
+}
+
 static void a_resumed_run_tells_tensorboard(void **state) {
     (void)state;
     char *directory = scratch_directory();
@@ -404,6 +436,8 @@ int main(void) {
         cmocka_unit_test(a_killed_run_leaves_whole_lines),
         cmocka_unit_test(the_tests_crc_is_crc32c),
         cmocka_unit_test(tensorboard_records_byte_for_byte),
+        cmocka_unit_test(the_name_of_a_run_leads_nowhere_else),
+        cmocka_unit_test(curves_are_without_records_of_no_epoch),
         cmocka_unit_test(a_resumed_run_tells_tensorboard),
         cmocka_unit_test(a_run_is_named_by_its_time),
         cmocka_unit_test(a_full_disk_is_warned_of_once_and_leaves_whole_records),

@@ -563,6 +563,9 @@ static void files_that_are_wrong_are_refused(void **state) {
     Error error;
     assert_false(psd_split_sensors_parse(pooled, strlen(pooled), &names, &n, &error));
     assert_string_equal(error.text, "holds one split for all sensors, none for each");
+    static const char nameless[] = "{\"\": {\"train\": [1]}, \"A\": {\"train\": [1]}}";
+    assert_false(psd_split_sensors_parse(nameless, sizeof nameless - 1, &names, &n, &error));
+    assert_string_equal(error.text, "one of its sensors has an empty name");
     assert_false(psd_split_read("/nowhere/s.json", NULL, 0, 10, &split, &error));
     assert_contains(error.text, "/nowhere/s.json: cannot open");
 }

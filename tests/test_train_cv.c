@@ -1,6 +1,7 @@
 /* train_cv seen from outside: the specification's golden step, whole cross-validations of made-up cells that are
  * stopped, resumed and reported on, weights that come back from PyTorch's format, and a clear line for everything that
  * can be wrong. */
+#include "data/flim_cells.h"
 #include "data/flim_synthetic.h"
 #include "tests/flim_rig.h"
 #include "tests/train_rig.h"
@@ -23,7 +24,8 @@ static int cv(const char *format, ...) {
 #define must(...)                                                                                                      \
     do {                                                                                                               \
         int status_ = cv(__VA_ARGS__);                                                                                 \
-        if (status_) fail_msg("exit status %d:\n%s", status_, output);                                                 \
+        if (status_)                                                                                                   \
+            fail_msg("exit status %d:\n...%s", status_, output + (strlen(output) > 600 ? strlen(output) - 600 : 0));   \
     } while (0)
 
 #define must_refuse(want_status, text, ...)                                                                            \
@@ -389,6 +391,50 @@ static void compat_has_the_references_rules(void **state) {
 
 /* ---- what can be wrong ---- */
 
+/* The toy's store with other names of its donors, as a JSON list. */
+static char *store_with_donors(const char *names) {
+    enum { MOST = 16 };
+    char *from = flim_cells_path(data, FLIM_CELLS_ENDING), *to = path_join(run_directory(), "x.safetensors");
+    TensorFile file = open_file(from);
+    TensorToWrite tensors[MOST];
+    const char *keys[MOST], *values[MOST];
+    int n = 0;
+    Error error;
+    assert_true(file.n_tensors <= MOST && file.n_metadata <= MOST);
+    for (int i = 0; i < file.n_tensors; i++) {
+        const StoredTensor *t = &file.tensors[i];
+        tensors[i] = (TensorToWrite){.name = t->name, .dtype = t->dtype, .rank = t->rank, .data = t->data};
+        memcpy(tensors[i].dims, t->dims, (size_t)t->rank * sizeof *t->dims);
+    }
+    for (int i = 0; i < file.n_metadata; i++) {
+        if (!strcmp(file.metadata_keys[i], SAFETENSORS_SUM_KEY)) continue;
+        keys[n] = file.metadata_keys[i];
+        values[n] = strcmp(keys[n], "donors") ? file.metadata_values[i] : names;
+        n++;
+    }
+    if (!safetensors_write(to, tensors, file.n_tensors, keys, values, n, &error)) fail_msg("%s", error.text);
+    tensor_file_close(&file);
+    free(from);
+    return to;
+}
+
+static void names_of_donors_are_names(void **state) {
+    (void)state;
+    whole_run(); /* makes the store */
+    char *store = store_with_donors("[\"x/../../../evil\", \"--help\", \"D3\"]");
+    char *run = scratch_directory(), *results = path_join(run, "results");
+    static const char *const made[] = {"fold_x%2F..%2F..%2F..%2Fevil/best/model.safetensors",
+                                       "best_model_fold_x%2F..%2F..%2F..%2Fevil.pth", "best_model_fold_%2D-help.pth"};
+    must("--data %s %s -o %s --epochs 1 --extensions 0", store, toy, results);
+    for (int i = 0; i < 3; i++)
+        if (!is_in(results, made[i])) fail_msg("%s", made[i]);
+    assert_int_equal(run_command(output, sizeof output, "ls %s", run), 0);
+    assert_string_equal(output, "results\n");
+    free(store);
+    free(results);
+    free(run);
+}
+
 static void mistakes_are_named(void **state) {
     (void)state;
     const char *run = run_directory();
@@ -431,6 +477,7 @@ int main(void) {
         cmocka_unit_test(exported_weights_are_the_best),
         cmocka_unit_test(it_learns),
         cmocka_unit_test(compat_has_the_references_rules),
+        cmocka_unit_test(names_of_donors_are_names),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(estimates_need_neither_gpu_nor_data),
         cmocka_unit_test(the_golden_step_comes_out_of_the_program),

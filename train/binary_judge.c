@@ -56,7 +56,6 @@ static bool values_check(const BinaryCells *c, const BinaryPredictions *p, Error
 static bool fold_check(const BinaryFold *f, Error *error) {
     const BinaryCells *c = f->cells;
     if (!name_check("fold", f->name, error)) return false;
-    if (strchr(f->name, '/')) return error_set(error, "its name has a '/', and is a part of file names");
     if (f->test.n_views != f->validation.n_views || (f->test.n_views && !f->view_names))
         return error_set(error, "%d views of test cells, %d of validation cells, %s names of them", f->test.n_views,
                          f->validation.n_views, f->view_names ? "with" : "no");

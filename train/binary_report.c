@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "data/text_file.h"
 #include "train/binary_judge.h"
 #include "train/binary_parts.h"
@@ -138,11 +139,13 @@ static bool write_files(const Report *r, Error *error) {
 bool report_binary_fold(const BinaryFold *fold, const char *directory, BinaryScores *scores, Error *error) {
     Report r = {.warnings = {NULL}};
     if (!binary_judge(fold, 0, &r.judged, error)) return false;
-    char *suffix = xformat("_%s", fold->name), *title = xformat("test cells of fold %s", fold->name);
+    char *name = file_name_of(fold->name), *suffix = xformat("_%s", name),
+         *title = xformat("test cells of fold %s", fold->name);
     bool fine = report_make(&r, fold, directory, suffix, title, error) && write_files(&r, error);
     if (fine) print_report(&r);
     if (fine && scores) *scores = r.judged.network;
     report_free(&r);
+    free(name);
     free(suffix);
     free(title);
     return fine;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "data/text_file.h"
 #include "train/diagrams.h"
 #include "train/table.h"
@@ -14,6 +15,7 @@ static const double SNR_BIN = 5; /* dB */
 typedef struct {
     const Predictions *predictions;
     const char *directory, *protocol, *tag;
+    char *protocol_name, *tag_name; /* as parts of files' names */
     double temperature;
     Evaluation evaluation;
     Intervals intervals;
@@ -179,7 +181,7 @@ static void make_rows(Report *r) {
 /* DIRECTORY/WHAT_TAG.csv; a table without rows is none. */
 static bool write_table(const Report *r, const Table *table, const char *what, Error *error) {
     if (!table->n) return true;
-    char *path = xformat("%s/%s_%s.csv", r->directory, what, r->tag);
+    char *path = xformat("%s/%s_%s.csv", r->directory, what, r->tag_name);
     bool fine = table_write_csv(table, path, error);
     free(path);
     return fine;
@@ -187,7 +189,7 @@ static bool write_table(const Report *r, const Table *table, const char *what, E
 
 static bool write_tables(const Report *r, Error *error) {
     char *per_group = xformat("per_%s", r->predictions->group ? r->predictions->group_kind : "");
-    bool fine = write_table(r, &r->line, r->protocol, error) && write_table(r, &r->classes, "per_class", error) &&
+    bool fine = write_table(r, &r->line, r->protocol_name, error) && write_table(r, &r->classes, "per_class", error) &&
                 write_table(r, &r->groups, per_group, error) && write_table(r, &r->snr, "per_snr", error) &&
                 write_table(r, &r->rows, "predictions", error);
     free(per_group);
@@ -229,7 +231,7 @@ static bool write_json(const Report *r, Error *error) {
     }
     if (p->snr) json_object_set_new(root, "per_snr", table_to_json(&r->snr));
     json_decref(line);
-    char *path = xformat("%s/%s_%s.json", r->directory, r->protocol, r->tag);
+    char *path = xformat("%s/%s_%s.json", r->directory, r->protocol_name, r->tag_name);
     bool fine = json_write(root, path, error);
     free(path);
     return fine;
@@ -248,7 +250,7 @@ static void print_facts(const Report *r, FILE *out) {
 }
 
 static bool write_markdown(const Report *r, Error *error) {
-    char *path = xformat("%s/%s_%s.md", r->directory, r->protocol, r->tag);
+    char *path = xformat("%s/%s_%s.md", r->directory, r->protocol_name, r->tag_name);
     char *by_group = xformat("By %s", r->predictions->group ? r->predictions->group_kind : "");
     TextFile file;
     text_file_begin(&file);
@@ -269,8 +271,8 @@ static bool write_markdown(const Report *r, Error *error) {
 static bool draw(const Report *r, Error *error) {
     const Evaluation *e = &r->evaluation;
     char *title = xformat("%s: %s", r->tag, r->protocol);
-    char *matrix = xformat("%s/confusion_matrix_%s_%s.svg", r->directory, r->protocol, r->tag);
-    char *reliability = xformat("%s/reliability_%s_%s.svg", r->directory, r->protocol, r->tag);
+    char *matrix = xformat("%s/confusion_matrix_%s_%s.svg", r->directory, r->protocol_name, r->tag_name);
+    char *reliability = xformat("%s/reliability_%s_%s.svg", r->directory, r->protocol_name, r->tag_name);
     bool fine = diagram_confusion(matrix, e->confusion, e->classes, r->predictions->class_names, title, error) &&
                 diagram_reliability(reliability, &e->calibration, title, error);
     free(title);
@@ -287,20 +289,21 @@ static void print_report(const Report *r) {
     table_print(&r->summary, r->summary.columns, stdout);
     table_print(&r->classes, r->classes.columns, stdout);
     if (r->worst) printf("[Report] %s\n", r->worst);
-    printf("[Report] written: %s/%s_%s.{csv,json,md} and what belongs to them\n", r->directory, r->protocol, r->tag);
-}
-
-/* Protocol and tag become parts of file names. */
-static bool text_check(const char *what, const char *text, Error *error) {
-    if (!name_check(what, text, error)) return false;
-    return !strchr(text, '/') || error_set(error, "a %s is a part of file names: '%s' has a '/'", what, text);
+    printf("[Report] written: %s/%s_%s.{csv,json,md} and what belongs to them\n", r->directory, r->protocol_name,
+           r->tag_name);
 }
 
 bool report_classification(const Predictions *predictions, double temperature, const char *directory,
                            const char *protocol, const char *tag, Error *error) {
-    Report r = {predictions, directory, protocol, tag, temperature, .worst = NULL};
-    if (!text_check("protocol", protocol, error) || !text_check("tag", tag, error)) return false;
+    Report r = {.predictions = predictions,
+                .directory = directory,
+                .protocol = protocol,
+                .tag = tag,
+                .temperature = temperature};
+    if (!name_check("protocol", protocol, error) || !name_check("tag", tag, error)) return false;
     if (!evaluation_make(predictions, temperature, &r.evaluation, error)) return false;
+    r.protocol_name = file_name_of(protocol);
+    r.tag_name = file_name_of(tag);
     bool fine = intervals_make(predictions, &r.evaluation, &r.intervals, error);
     if (fine) {
         make_line(&r);
@@ -316,5 +319,7 @@ bool report_classification(const Predictions *predictions, double temperature, c
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) table_free(tables[i]);
     evaluation_free(&r.evaluation);
     free(r.worst);
+    free(r.protocol_name);
+    free(r.tag_name);
     return fine;
 }

@@ -134,7 +134,8 @@ static void open_events(Log *log, const char *directory, int64_t resume_step) {
     localtime_r(&now, &local);
     strftime(run, sizeof run, "run_%Y%m%d_%H%M%S", &local);
     const char *name = getenv("INDEXTTS_RUN_NAME");
-    char *folder = xformat("%s/logs/%s", directory, name && *name ? name : run);
+    char *safe = file_name_of(name && *name ? name : run), *folder = xformat("%s/logs/%s", directory, safe);
+    free(safe);
     make_directories(folder);
     gethostname(host, sizeof host - 1);
     char *path = xformat("%s/events.out.tfevents.%lld.%s.%d", folder, (long long)now, host, (int)getpid());

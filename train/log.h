@@ -10,8 +10,8 @@ typedef struct Log Log;
 
 /* Opens DIR/log.jsonl, appending, after an atomic rewrite that drops a torn last line and the lines of steps after
  * `resume_step`, which will be done again (a fresh start, 0, begins a new log); and an event file in
- * DIR/logs/run_YYYYmmdd_HHMMSS, or DIR/logs/$INDEXTTS_RUN_NAME. Dies if it cannot. A later write error is warned of
- * once, and training goes on. */
+ * DIR/logs/run_YYYYmmdd_HHMMSS, or DIR/logs/$INDEXTTS_RUN_NAME (as file_name_of makes a name of it). Dies if it cannot.
+ * A later write error is warned of once, and training goes on. */
 Log *log_open(const char *directory, int64_t resume_step);
 void log_close(Log *log);
 
