@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 static _Atomic int64_t allocations;
 
 /* One line, whole: threads may complain at the same time. */
@@ -28,6 +30,7 @@ static void complain(const char *prefix, const char *format, va_list arguments) 
 static void begin_to_die(void) {
     static atomic_flag dying = ATOMIC_FLAG_INIT;
     while (atomic_flag_test_and_set(&dying)) pause();
+    file_unlock_all();
 }
 
 void die(const char *format, ...) {
@@ -152,6 +155,13 @@ char *path_directory(const char *path) {
     return xformat("%.*s", slash == path ? 1 : (int)(slash - path), path);
 }
 
+static void flush_parent_of(const char *path) {
+    char *parent = path_directory(path);
+    Error error;
+    if (!directory_flush(parent, &error)) die("%s", error.text);
+    free(parent);
+}
+
 void make_directories(const char *path) {
     if (!*path) die("the name of a directory to make is empty");
     char *partial = xstrdup(path);
@@ -159,7 +169,10 @@ void make_directories(const char *path) {
         if (*p && *p != '/') continue;
         char end = *p;
         *p = 0;
-        if (mkdir(partial, 0777) && errno != EEXIST) die("cannot make the directory %s: %s", partial, strerror(errno));
+        if (!mkdir(partial, 0777))
+            flush_parent_of(partial);
+        else if (errno != EEXIST)
+            die("cannot make the directory %s: %s", partial, strerror(errno));
         if (!end) break;
         *p = end;
     }

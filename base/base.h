@@ -50,7 +50,7 @@ bool ends_with(const char *text, const char *end);
 /* `relative` seen from the directory `directory` (absolute paths stay as they are); release with free(). */
 char *path_join(const char *directory, const char *relative);
 char *path_directory(const char *path);  /* "a/b" -> "a", "b" -> "."; release with free() */
-void make_directories(const char *path); /* mkdir -p, dies with the reason */
+void make_directories(const char *path); /* mkdir -p and flushed; dies with the reason */
 
 /* The entry of names[0..count-1] closest to `name` in edit distance, or NULL if none is near enough to be a typo of it.
  */

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,15 @@ bool read_file_into(const char *path, char *buffer, size_t capacity, size_t *siz
     return error_set(error, "has %zu bytes, more than the %zu expected", *size, capacity);
 }
 
+int file_open_to_append(const char *path, Error *error) {
+    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    struct stat status = {.st_mode = S_IFLNK};
+    if (fd < 0 && errno != ELOOP) return error_set(error, "cannot open: %s", strerror(errno)) - 1;
+    if (fd >= 0 && !fstat(fd, &status) && S_ISREG(status.st_mode)) return fd;
+    if (fd >= 0) close(fd);
+    return error_set(error, "is %s, which is not written to; give the name of a file", kind_of(status.st_mode)) - 1;
+}
+
 /* ---- writing ---- */
 
 static const char suffix[] = ".partial";
@@ -108,8 +118,7 @@ static int create_partial(FileWriter *writer) {
         int fd = open(writer->partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST) return -1;
         if (fd < 0) continue;
-        lock_descriptor(fd, false);
-        if (!fstat(fd, &status) && status.st_nlink) return fd;
+        if (lock_descriptor(fd, false) != LOCK_BUSY && !fstat(fd, &status) && status.st_nlink) return fd;
         close(fd);
     }
 }
@@ -245,6 +254,34 @@ static bool is_current(const FileLock *lock) {
            here.st_dev == there.st_dev;
 }
 
+static FileLock *held;
+static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER;
+
+void file_unlock_all(void) {
+    while (held && held->owner == getpid()) file_unlock(held);
+}
+
+static void hold(FileLock *lock) {
+    static bool registered;
+    pthread_mutex_lock(&holding);
+    if (!registered) atexit(file_unlock_all);
+    registered = true;
+    lock->owner = getpid();
+    lock->next = held;
+    held = lock;
+    pthread_mutex_unlock(&holding);
+}
+
+static void let_go(const FileLock *lock) {
+    pthread_mutex_lock(&holding);
+    for (FileLock **at = &held; *at; at = &(*at)->next)
+        if (*at == lock) {
+            *at = lock->next;
+            break;
+        }
+    pthread_mutex_unlock(&holding);
+}
+
 bool file_lock(FileLock *lock, const char *path, Error *error) {
     bool told = false;
     if (snprintf(lock->path, sizeof lock->path, "%s.lock", path) >= (int)sizeof lock->path)
@@ -260,15 +297,34 @@ bool file_lock(FileLock *lock, const char *path, Error *error) {
             result = lock_descriptor(lock->fd, true);
         }
         if (result == LOCK_UNKNOWN) warn("%s: this file system has no locks; let one program at a time make it", path);
-        if (result == LOCK_UNKNOWN || is_current(lock)) return true;
+        if (result == LOCK_UNKNOWN || is_current(lock)) {
+            hold(lock);
+            return true;
+        }
         close(lock->fd);
     }
 }
 
 void file_unlock(FileLock *lock) {
-    unlink(lock->path); /* before the lock goes: whoever waits for it sees that the name leads elsewhere */
+    struct stat status;
+    let_go(lock);
+    /* Before the lock goes, so that whoever waits for it sees that the name leads elsewhere. A user's own file of this
+     * name, which is not empty, stays. */
+    if (!fstat(lock->fd, &status) && !status.st_size) unlink(lock->path);
+    flock(lock->fd, LOCK_UN); /* a child that was forked meanwhile may have the descriptor too */
     close(lock->fd);
     lock->fd = -1;
+}
+
+void file_lock_remove_stale(const char *path) {
+    FileLock lock = {.owner = 0};
+    if (snprintf(lock.path, sizeof lock.path, "%s.lock", path) >= (int)sizeof lock.path) return;
+    lock.fd = open(lock.path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (lock.fd < 0) return;
+    if (lock_descriptor(lock.fd, false) == LOCK_TAKEN && is_current(&lock))
+        file_unlock(&lock);
+    else
+        close(lock.fd);
 }
 
 /* ---- names ---- */
@@ -292,10 +348,10 @@ char *file_name_of(const char *text) {
     if (!length) name[used++] = '%';
     name[used] = 0;
     if (used <= MOST) return name;
-    size_t cut = MOST - UNIQUE - 1;
+    size_t cut = MOST - UNIQUE - 2;
     while (cut && ((unsigned char)name[cut] & 0xc0) == 0x80) cut--; /* no part of a UTF-8 character */
     name[cut] = 0;
-    char *shorter = xformat("%s%%%016llx", name, (unsigned long long)checksum(0, text, length));
+    char *shorter = xformat("%s%%~%016llx", name, (unsigned long long)checksum(0, text, length));
     free(name);
     return shorter;
 }

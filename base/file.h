@@ -6,6 +6,7 @@
 #define BASE_FILE_H
 
 #include <limits.h>
+#include <sys/types.h>
 
 #include "base/base.h"
 
@@ -17,6 +18,10 @@ int file_open(const char *path, size_t *size, Error *error);
 bool read_file(const char *path, char **bytes, size_t *size, Error *error);
 /* Reads the whole file into a buffer that is there already; an error if the file is larger. */
 bool read_file_into(const char *path, char *buffer, size_t capacity, size_t *size, Error *error);
+
+/* Opens, or creates, a regular file to append whole lines to, and to read; -1 with the reason. A symbolic link is
+ * refused, like all that is no regular file. */
+int file_open_to_append(const char *path, Error *error);
 
 /* ---- writing: whole or not there ---- */
 
@@ -61,16 +66,22 @@ typedef enum { LOCK_TAKEN, LOCK_BUSY, LOCK_UNKNOWN } LockResult;
  * file system has no locks. With `wait` the first of these never comes. */
 LockResult lock_descriptor(int fd, bool wait);
 
-/* The lock of those who make `path`: PATH.lock, which goes with file_unlock. */
-typedef struct {
+/* The lock of those who make `path`: PATH.lock, which goes with file_unlock, or when the program exits or dies. */
+typedef struct FileLock FileLock;
+struct FileLock {
     int fd;
+    pid_t owner;
     char path[PATH_MAX];
-} FileLock;
+    FileLock *next; /* that this program holds */
+};
 
 /* Takes the lock, and waits, saying so once, while another program makes the file: look again then whether it is made.
- * Where the file system has no locks it warns and goes on without. */
+ * Where the file system has no locks it warns and goes on without. The lock must live until file_unlock. */
 bool file_lock(FileLock *lock, const char *path, Error *error);
 void file_unlock(FileLock *lock);
+void file_unlock_all(void); /* that this program holds: die() does it */
+/* Removes PATH.lock if a killed maker of `path` left it. */
+void file_lock_remove_stale(const char *path);
 
 /* ---- names ---- */
 
@@ -80,7 +91,7 @@ void file_unlock(FileLock *lock);
 char *file_name_of(const char *text);
 
 /* Returns the checksum of bytes behind those that `before` is of (XXH3 of 64 bits; 0: there are none): for files, of
- * which it tells damage, not malice. */
+ * which it tells damage, not malice. It is of the pieces: the same bytes cut elsewhere have another. */
 uint64_t checksum(uint64_t before, const void *bytes, size_t size);
 
 #endif

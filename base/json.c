@@ -2,7 +2,9 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 
@@ -33,4 +35,33 @@ json_t *json_read(const char *path, size_t flags, Error *error) {
     free(bytes);
     if (!value) error_set(error, "line %d, column %d: %s", problem.line, problem.column, problem.text);
     return value;
+}
+
+static const char SUM[] = "xxh3_64";
+
+/* Numbers that were read and are printed again with as many digits have the same text. */
+static void sum_of(const json_t *object, int digits, uint64_t before, char text[17]) {
+    json_t *rest = json_copy((json_t *)(uintptr_t)object);
+    json_object_del(rest, SUM);
+    char *dumped = json_text("a checksum", rest, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(digits));
+    snprintf(text, 17, "%016llx", (unsigned long long)checksum(before, dumped, strlen(dumped)));
+    free(dumped);
+    json_decref(rest);
+}
+
+void json_sum_set(json_t *object, int digits, uint64_t before) {
+    char text[17];
+    sum_of(object, digits, before, text);
+    json_object_set_new(object, SUM, json_string(text));
+}
+
+bool json_sum_check(const json_t *object, int digits, uint64_t before, Error *error) {
+    const json_t *stated = json_object_get(object, SUM);
+    const char *said = json_string_value(stated);
+    char text[17];
+    if (!stated) return true;
+    sum_of(object, digits, before, text);
+    return (said && !strcmp(said, text)) ||
+           error_set(error, "is not as it was written: its checksum is %s, and its \"%s\" says %.32s", text, SUM,
+                     said ? said : "no text");
 }

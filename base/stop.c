@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/file.h"
 
 static atomic_bool deferred;
 static atomic_int remembered;
@@ -40,6 +41,7 @@ int stop_signal(void) { return remembered; }
 
 void stop_end(int number) {
     sigset_t one;
+    file_unlock_all();
     sigemptyset(&one);
     sigaddset(&one, number);
     signal(number, SIG_DFL);

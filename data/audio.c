@@ -116,22 +116,54 @@ void audio_close(Audio *audio) {
     audio->samples = NULL;
 }
 
+/* A file in memory, as libsndfile writes one: it goes back to put the lengths into the header. */
+typedef struct {
+    char *bytes;
+    sf_count_t size, at, capacity;
+} Memory;
+
+static sf_count_t memory_size(void *context) { return ((Memory *)context)->size; }
+
+static sf_count_t memory_tell(void *context) { return ((Memory *)context)->at; }
+
+static sf_count_t memory_seek(sf_count_t offset, int whence, void *context) {
+    Memory *m = context;
+    sf_count_t to = offset + (whence == SEEK_CUR ? m->at : whence == SEEK_END ? m->size : 0);
+    return to < 0 || to > m->size ? -1 : (m->at = to);
+}
+
+static sf_count_t memory_read(void *bytes, sf_count_t n, void *context) {
+    Memory *m = context;
+    if (n > m->size - m->at) n = m->size - m->at;
+    memcpy(bytes, m->bytes + m->at, (size_t)n);
+    m->at += n;
+    return n;
+}
+
+static sf_count_t memory_write(const void *bytes, sf_count_t n, void *context) {
+    Memory *m = context;
+    if (m->at + n > m->capacity) m->bytes = xrealloc(m->bytes, (size_t)(m->capacity = 2 * (m->at + n)));
+    memcpy(m->bytes + m->at, bytes, (size_t)n);
+    m->at += n;
+    if (m->at > m->size) m->size = m->at;
+    return n;
+}
+
 bool audio_write(const char *path, const float *samples, int64_t count, int rate, Error *error) {
+    SF_VIRTUAL_IO in_memory = {memory_size, memory_seek, memory_read, memory_write, memory_tell};
     SF_INFO info = {.samplerate = rate, .channels = 1, .format = SF_FORMAT_WAV | SF_FORMAT_PCM_16};
-    char *partial = xformat("%s.partial", path);
-    SNDFILE *file = sf_open(partial, SFM_WRITE, &info);
-    bool fine = file || error_set(error, "cannot create %s: %s", partial, sf_strerror(NULL));
+    Memory memory = {.capacity = 1024};
+    memory.bytes = xmalloc((size_t)memory.capacity);
+    SNDFILE *file = sf_open_virtual(&in_memory, SFM_WRITE, &info, &memory);
+    bool fine = file || error_set(error, "%s: %s", path, sf_strerror(NULL));
     if (file) {
         sf_command(file, SFC_SET_CLIPPING, NULL, SF_TRUE);
         sf_count_t written = sf_writef_float(file, samples, count);
-        sf_write_sync(file);
         if (sf_close(file) || written != count)
-            fine = error_set(error, "%s: only %lld of %lld samples could be written", partial, (long long)written,
+            fine = error_set(error, "%s: only %lld of %lld samples fit into a WAV file", path, (long long)written,
                              (long long)count);
     }
-    if (fine && rename(partial, path))
-        fine = error_set(error, "cannot rename %s to %s: %s", partial, path, strerror(errno));
-    if (!fine) unlink(partial);
-    free(partial);
+    fine = fine && file_write_atomic(path, memory.bytes, (size_t)memory.size, error);
+    free(memory.bytes);
     return fine;
 }

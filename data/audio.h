@@ -18,7 +18,7 @@ typedef struct {
 bool audio_read(const char *path, int rate, double most_seconds, Audio *audio, Error *error);
 void audio_close(Audio *audio);
 
-/* A mono 16-bit WAV, under a temporary name, then renamed. What is beyond full scale is cut off there. */
+/* Writes a mono 16-bit WAV, whole or not at all. What is beyond full scale is cut off there. */
 bool audio_write(const char *path, const float *samples, int64_t count, int rate, Error *error);
 
 #endif

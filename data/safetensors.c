@@ -8,17 +8,13 @@
 #include "data/safetensors.h"
 
 #include "base/file.h"
+#include "base/mapping.h"
 #include "data/torch_pth.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <unistr.h>
 
 static const size_t header_limit = 100000000; /* the format's own */
@@ -147,22 +143,37 @@ static bool check_coverage(TensorFile *file, const char *data, size_t data_size,
     return true;
 }
 
-/* Compares the data with the checksum that was written with them, if there is one. */
-static bool check_sum(const TensorFile *file, Error *error) {
+/* Returns the hash of the header as safetensors_write summed it: with zeros for the checksum's digits, and without the
+ * spaces at its end. */
+static uint64_t hash_of_header(const char *header, size_t size) {
+    static const char key[] = "\"" SAFETENSORS_SUM_KEY "\":\"";
+    const char *found = memmem(header, size, key, sizeof key - 1);
+    size_t before = found ? (size_t)(found - header) + sizeof key - 1 : size, digits = SAFETENSORS_SUM - 1;
+    while (size && header[size - 1] == ' ') size--;
+    if (before + digits > size) return 0; /* written by another program */
+    uint64_t hash = hash_bytes(hash_bytes(HASH_START, header, before), SAFETENSORS_NO_SUM, digits);
+    return hash_bytes(hash, header + before + digits, size - before - digits);
+}
+
+/* Compares header and data with the checksum that was written with them, if there is one. */
+static bool check_sum(const TensorFile *file, const char *header, size_t size, Error *error) {
     const char *stated = tensor_file_metadata(file, SAFETENSORS_SUM_KEY);
     char text[SAFETENSORS_SUM];
-    uint64_t sum = 0;
     if (!stated) return true;
+    uint64_t sum = hash_of_header(header, size);
     for (int i = 0; i < file->n_tensors; i++) sum = checksum(sum, file->tensors[i].data, file->tensors[i].bytes);
     snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
     return !strcmp(text, stated) ||
            error_set(error,
-                     "its data are not those that were written: their checksum is %s, and \"%s\" in its metadata says "
-                     "%.32s; the file is damaged (or another program changed it and kept the metadata)",
+                     "it is not what was written: its checksum is %s, and \"%s\" in its metadata says %.32s; the file "
+                     "is damaged (or another program changed it and kept the metadata)",
                      text, SAFETENSORS_SUM_KEY, stated);
 }
 
-static bool parse_header(const json_t *header, const char *data, size_t data_size, TensorFile *file, Error *error) {
+/* text[size] is the header as it stands in the file, before its data. */
+static bool parse_header(const json_t *header, const char *text, size_t size, size_t data_size, TensorFile *file,
+                         Error *error) {
+    const char *data = text + size;
     const char *name;
     json_t *entry;
     file->tensors = xcalloc(json_object_size(header), sizeof *file->tensors);
@@ -173,7 +184,8 @@ static bool parse_header(const json_t *header, const char *data, size_t data_siz
             return false;
         }
     }
-    return check_coverage(file, data, data_size, error) && check_sum(file, error) && tensor_file_index(file, error);
+    return check_coverage(file, data, data_size, error) && check_sum(file, text, size, error) &&
+           tensor_file_index(file, error);
 }
 
 bool safetensors_parse(const void *bytes, size_t size, TensorFile *file, Error *error) {
@@ -189,38 +201,27 @@ bool safetensors_parse(const void *bytes, size_t size, TensorFile *file, Error *
     json_error_t where;
     json_t *header = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
     if (!header) return error_set(error, "safetensors header, byte %d: %s", where.position, where.text);
-    bool good = json_is_object(header) ? parse_header(header, text + n, size - 8 - n, file, error)
+    bool good = json_is_object(header) ? parse_header(header, text, n, size - 8 - n, file, error)
                                        : error_set(error, "the safetensors header is no object");
     json_decref(header);
     if (!good) tensor_file_close(file);
     return good;
 }
 
-/* Maps the file for reading; the mapping becomes the owner of `file`. */
-static bool map_file(const char *path, void **bytes, size_t *size, Error *error) {
-    int fd = file_open(path, size, error);
-    if (fd < 0) return false;
-    *bytes = *size ? mmap(NULL, *size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
-    int reason = errno;
-    close(fd);
-    if (!*size) return error_set(error, "the file is empty");
-    return *bytes != MAP_FAILED || error_set(error, "cannot map its %zu bytes: %s", *size, strerror(reason));
-}
-
 bool tensor_file_open(const char *path, TensorFile *file, Error *error) {
     void *bytes;
     size_t size;
     *file = (TensorFile){0};
-    if (!map_file(path, &bytes, &size, error)) return false;
+    if (!file_map(path, &bytes, &size, error)) return false; /* the mapping becomes the owner of `file` */
     if (size >= 4 && !memcmp(bytes, "PK\3\4", 4)) {
-        munmap(bytes, size);
+        file_unmap(bytes, size);
         if (!torch_pth_open(path, file, error)) return false;
     } else if (size >= 4 && !memcmp(bytes, "\x80\2\x8a\n", 4)) {
-        munmap(bytes, size);
+        file_unmap(bytes, size);
         return error_set(error, "written by a torch older than 1.6; load and save it once with a newer one");
     } else {
         if (!safetensors_parse(bytes, size, file, error)) {
-            munmap(bytes, size);
+            file_unmap(bytes, size);
             return false;
         }
         file->owner = bytes;
@@ -241,7 +242,7 @@ void tensor_file_close(TensorFile *file) {
     free(file->metadata_keys);
     free(file->metadata_values);
     free(file->path);
-    if (file->owner) munmap(file->owner, file->owner_bytes);
+    file_unmap(file->owner, file->owner_bytes);
     *file = (TensorFile){0};
 }
 

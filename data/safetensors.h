@@ -60,10 +60,11 @@ typedef struct {
     const void *data;
 } TensorToWrite;
 
-/* Among the metadata of a file that safetensors_write made: the checksum of its data, in hexadecimal digits. Who reads
- * such a file finds damage by it. */
+/* Among the metadata of a file that safetensors_write made: the checksum, in hexadecimal digits, of its header (which
+ * has zeros in place of these digits then) and of its data. Who reads such a file finds damage by it. */
 #define SAFETENSORS_SUM_KEY "xxh3_64"
-enum { SAFETENSORS_SUM = 17 };
+#define SAFETENSORS_NO_SUM "0000000000000000"
+enum { SAFETENSORS_SUM = sizeof SAFETENSORS_NO_SUM };
 
 /* Writes the file whole or not at all (base/file.h). The data begin at a multiple of 64 bytes; larger elements come
  * first, so that every tensor is aligned to its element, otherwise the order is the one given. The same input gives the

@@ -11,12 +11,13 @@
 enum { DATA_ALIGNMENT = 64 };
 
 typedef struct {
-    FileWriter *file; /* NULL: count only */
-    uint64_t size;
+    FileWriter *file;    /* NULL: count only */
+    uint64_t size, hash; /* of what was put */
 } Sink;
 
 static void put(Sink *sink, const void *bytes, size_t size) {
     sink->size += size;
+    if (!sink->file) sink->hash = hash_bytes(sink->hash, bytes, size);
     if (sink->file) file_put(sink->file, bytes, size);
 }
 
@@ -112,9 +113,9 @@ static void put_file(Sink *sink, const Content *content) {
                 put(sink, content->tensors[i].data, tensor_bytes_of(&content->tensors[i]));
 }
 
-/* Of the data, in the order in which they lie in the file. */
-static uint64_t checksum_of(const TensorToWrite *tensors, int n_tensors) {
-    uint64_t sum = 0;
+/* Of the data, in the order in which they lie in the file, behind the header, which has this hash. */
+static uint64_t checksum_of(uint64_t header, const TensorToWrite *tensors, int n_tensors) {
+    uint64_t sum = header;
     for (size_t size = 8; size; size /= 2)
         for (int i = 0; i < n_tensors; i++)
             if (stored_element_size(tensors[i].dtype) == size)
@@ -125,7 +126,7 @@ static uint64_t checksum_of(const TensorToWrite *tensors, int n_tensors) {
 bool safetensors_write(const char *path, const TensorToWrite *tensors, int n_tensors, const char *const *metadata_keys,
                        const char *const *metadata_values, int n_metadata, Error *error) {
     FileWriter file;
-    char sum[SAFETENSORS_SUM];
+    char sum[SAFETENSORS_SUM] = SAFETENSORS_NO_SUM;
     Content content = {tensors, n_tensors, metadata_keys, metadata_values, n_metadata, sum, 0};
     for (int i = 0; i < n_tensors; i++) {
         if (!stored_element_size(tensors[i].dtype))
@@ -135,9 +136,9 @@ bool safetensors_write(const char *path, const TensorToWrite *tensors, int n_ten
             if (!strcmp(tensors[i].name, tensors[j].name))
                 return error_set(error, "%s: two tensors are named '%s'", path, tensors[i].name);
     }
-    snprintf(sum, sizeof sum, "%016llx", (unsigned long long)checksum_of(tensors, n_tensors));
-    Sink counter = {.file = NULL};
+    Sink counter = {.file = NULL, .hash = HASH_START};
     uint64_t data = put_header(&counter, &content);
+    snprintf(sum, sizeof sum, "%016llx", (unsigned long long)checksum_of(counter.hash, tensors, n_tensors));
     uint64_t begin = (8 + counter.size + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT;
     content.header = begin - 8;
     if (!file_begin(&file, path, begin + data, error)) return false;

@@ -1,0 +1,614 @@
+/* base/file.h: what is read and replaced, writers, leftovers, locks, names, checksums; base/mapping.h. */
+#include "base/file.h"
+#include "tests/helpers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mapping.h"
+
+static char said[4096];
+static const char *root; /* a fresh directory for each test */
+
+/* Stands in for the C library's: with this set, file systems have no locks. */
+static bool without_locks;
+int flock(int fd, int operation) {
+    if (!without_locks) return (int)syscall(SYS_flock, fd, operation);
+    errno = ENOLCK;
+    return -1;
+}
+
+static int fresh(void **state) {
+    (void)state;
+    root = run_directory();
+    without_locks = false;
+    return 0;
+}
+
+/* A name in it; the last few stay. */
+static const char *in(const char *name) {
+    static char *last[8];
+    static int at;
+    at = (at + 1) % 8;
+    free(last[at]);
+    return last[at] = path_join(root, name);
+}
+
+static const char *listing(void) {
+    static char names[1024];
+    run_command(names, sizeof names, "ls -A %s | tr '\\n' ' '", root);
+    return names;
+}
+
+static void expect_text(const char *path, const char *want) {
+    char *text = read_text(path);
+    assert_string_equal(text, want);
+    free(text);
+}
+
+static void must_write(const char *path, const char *text) {
+    Error error;
+    if (!file_write_atomic(path, text, strlen(text), &error)) fail_msg("%s", error.text);
+}
+
+/* Puts one of each kind that is no regular file into the directory. */
+static const struct {
+    const char *name, *kind;
+} odd[] = {{"folder", "a folder"},  {"fifo", "a FIFO"},      {"socket", "a socket"},  {"dangling", "symbolic"},
+           {"to_file", "symbolic"}, {"to_null", "symbolic"}, {"to_fifo", "symbolic"}, {"/dev/null", "a device"}};
+enum { ODD = sizeof odd / sizeof *odd };
+
+static void make_odd_files(void) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", in("socket"));
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    close(fd);
+    assert_int_equal(mkdir(in("folder"), 0777), 0);
+    assert_int_equal(mkfifo(in("fifo"), 0666), 0);
+    write_text(in("file"), "mine");
+    assert_int_equal(symlink("nowhere", in("dangling")), 0);
+    assert_int_equal(symlink("file", in("to_file")), 0);
+    assert_int_equal(symlink("/dev/null", in("to_null")), 0);
+    assert_int_equal(symlink("fifo", in("to_fifo")), 0);
+}
+
+/* ---- reading ---- */
+
+static void what_is_no_file_is_refused_without_blocking(void **state) {
+    (void)state;
+    static const char *const refused[] = {"folder", "fifo", "to_null", "to_fifo", "/dev/null", "/dev/zero"};
+    static const char *const kinds[] = {"a folder", "a FIFO", "a device", "a FIFO", "a device", "a device"};
+    char *bytes, buffer[8];
+    size_t size;
+    void *mapped;
+    Error error;
+    make_odd_files();
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(file_open(in(refused[i]), &size, &error), -1);
+        assert_contains(error.text, kinds[i]);
+        assert_false(read_file(in(refused[i]), &bytes, &size, &error));
+        assert_contains(error.text, "not a regular file");
+        assert_false(read_file_into(in(refused[i]), buffer, sizeof buffer, &size, &error));
+        assert_false(file_map(in(refused[i]), &mapped, &size, &error));
+    }
+    assert_false(read_file(in("dangling"), &bytes, &size, &error));
+    assert_contains(error.text, "No such file");
+    assert_false(read_file(in("socket"), &bytes, &size, &error));
+    expect_text(in("to_file"), "mine"); /* a user may read by a link */
+}
+
+static void a_file_is_read_whole_with_a_zero_behind_it(void **state) {
+    (void)state;
+    char *bytes, buffer[4];
+    size_t size;
+    Error error;
+    write_bytes(in("a"), "x\0y", 3);
+    assert_true(read_file(in("a"), &bytes, &size, &error));
+    assert_int_equal(size, 3);
+    assert_memory_equal(bytes, "x\0y\0", 4);
+    free(bytes);
+    assert_true(read_file_into(in("a"), buffer, 3, &size, &error) && size == 3);
+    assert_false(read_file_into(in("a"), buffer, 2, &size, &error));
+    assert_contains(error.text, "3 bytes, more than the 2 expected");
+    write_bytes(in("empty"), "", 0);
+    assert_true(read_file(in("empty"), &bytes, &size, &error) && !size && !*bytes);
+    free(bytes);
+}
+
+static void lines_are_appended_to_regular_files_only(void **state) {
+    (void)state;
+    Error error;
+    make_odd_files();
+    for (int i = 0; i < ODD; i++) {
+        assert_int_equal(file_open_to_append(in(odd[i].name), &error), -1);
+        if (strcmp(odd[i].name, "folder") && strcmp(odd[i].name, "socket")) assert_contains(error.text, odd[i].kind);
+    }
+    assert_int_equal(access(in("nowhere"), F_OK), -1); /* what the dangling link names is not made */
+    expect_text(in("file"), "mine");
+    for (int i = 0; i < 2; i++) {
+        int fd = file_open_to_append(in("lines"), &error);
+        assert_true(fd >= 0 && write(fd, "line\n", 5) == 5);
+        close(fd);
+    }
+    expect_text(in("lines"), "line\nline\n");
+}
+
+/* ---- writing ---- */
+
+static void what_is_no_file_is_not_replaced(void **state) {
+    (void)state;
+    FileWriter writer;
+    Error error;
+    make_odd_files();
+    char *before = xstrdup(listing());
+    for (int i = 0; i < ODD; i++) {
+        assert_false(file_is_replaceable(in(odd[i].name), &error));
+        assert_contains(error.text, odd[i].kind);
+        assert_false(file_begin(&writer, in(odd[i].name), 0, &error));
+        assert_contains(error.text, odd[i].name);
+        assert_false(file_write_atomic(in(odd[i].name), "x", 1, &error));
+    }
+    assert_string_equal(listing(), before);
+    expect_text(in("file"), "mine");
+    struct stat status;
+    assert_true(!stat("/dev/null", &status) && S_ISCHR(status.st_mode));
+    assert_false(file_begin(&writer, "", 0, &error));
+    assert_contains(error.text, "empty");
+    assert_false(file_begin(&writer, in("no/such"), 0, &error));
+    assert_contains(error.text, "No such file");
+    free(before);
+}
+
+static void two_writers_do_not_mix(void **state) {
+    (void)state;
+    enum { SIZE = 300000 };
+    char *a = memset(xmalloc(SIZE), 'a', SIZE), *b = memset(xmalloc(SIZE), 'b', SIZE), *bytes;
+    FileWriter first, second;
+    size_t size;
+    Error error;
+    assert_true(file_begin(&first, in("x"), 0, &error) && file_begin(&second, in("x"), 0, &error));
+    assert_string_not_equal(first.partial, second.partial);
+    for (int i = 0; i < 10; i++) {
+        file_put(&first, a, SIZE / 10);
+        file_put(&second, b, SIZE / 10);
+    }
+    assert_int_equal(access(in("x"), F_OK), -1); /* not there before it is whole */
+    assert_true(file_end(&second, &error));
+    assert_true(read_file(in("x"), &bytes, &size, &error));
+    assert_int_equal(size, SIZE);
+    assert_memory_equal(bytes, b, SIZE);
+    free(bytes);
+    assert_true(file_end(&first, &error)); /* the last to end wins */
+    assert_true(read_file(in("x"), &bytes, &size, &error));
+    assert_memory_equal(bytes, a, SIZE);
+    free(bytes);
+    assert_string_equal(listing(), "x ");
+    must_write(in("x"), "old");
+    assert_true(file_begin(&first, in("x"), 0, &error));
+    file_put(&first, a, SIZE);
+    file_abandon(&first);
+    expect_text(in("x"), "old");
+    assert_string_equal(listing(), "x ");
+    free(a);
+    free(b);
+}
+
+/* What a user, or an attacker, has put under the name that writers used once is left alone. */
+static void names_that_can_be_guessed_are_not_used(void **state) {
+    (void)state;
+    write_text(in("x.partial"), "mine");
+    must_write(in("x"), "1");
+    expect_text(in("x.partial"), "mine");
+    write_text(in("victim"), "mine");
+    assert_int_equal(symlink("victim", in("y.partial")), 0);
+    assert_int_equal(mkfifo(in("z.partial"), 0666), 0);
+    must_write(in("y"), "2");
+    must_write(in("z"), "3"); /* and does not block */
+    expect_text(in("victim"), "mine");
+    assert_string_equal(listing(), "victim x x.partial y y.partial z z.partial ");
+}
+
+static void write_too_much(void *path) {
+    struct rlimit limit = {100000, 100000};
+    char *bytes = xcalloc(1, 200000);
+    Error error;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    if (file_write_atomic(path, bytes, 200000, &error)) _exit(2);
+    printf("%s\n", error.text);
+}
+
+/* A disk of its own that is too small; status 3: this machine does not let us have one. */
+static void fill_a_disk(void *directory) {
+    char *path = path_join(directory, "x"), *bytes = xcalloc(1, 200000);
+    Error error;
+    bool own = !unshare(CLONE_NEWNS) || !unshare(CLONE_NEWUSER | CLONE_NEWNS);
+    if (!own || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+        mount("tmpfs", directory, "tmpfs", 0, "size=64k"))
+        _exit(3);
+    if (!file_write_atomic(path, "old", 3, &error)) _exit(4);
+    if (file_write_atomic(path, bytes, 200000, &error)) _exit(5);
+    printf("%s\n", error.text);
+    expect_text(path, "old");
+    root = directory;
+    printf("there: %s\n", listing());
+}
+
+static void a_full_disk_leaves_what_was_there(void **state) {
+    (void)state;
+    must_write(in("x"), "old");
+    assert_int_equal(run_function(said, sizeof said, write_too_much, (void *)(uintptr_t)in("x")), 0);
+    assert_contains(said, in("x"));
+    assert_contains(said, "100000 of 200000 bytes were written, then: File too large");
+    expect_text(in("x"), "old");
+    assert_string_equal(listing(), "x ");
+    int status = run_function(said, sizeof said, fill_a_disk, (void *)(uintptr_t)root);
+    if (status == 3) {
+        print_message("SKIPPED: a full tmpfs: it cannot be mounted here\n");
+        return;
+    }
+    if (status) fail_msg("status %d: %s", status, said);
+    assert_contains(said, "of 200000 bytes were written, then: No space left on device");
+    assert_contains(said, "there: x \n");
+}
+
+static void be_killed_while_writing(void *path) {
+    FileWriter writer;
+    if (!file_begin(&writer, path, 0, NULL)) _exit(1);
+    file_put(&writer, "half", 4);
+    raise(SIGKILL);
+}
+
+/* Leftovers are those of writers that are gone, and no other file. */
+static void leftovers_of_killed_writers_are_removed(void **state) {
+    (void)state;
+    FileWriter alive;
+    Error error;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(run_function(said, sizeof said, be_killed_while_writing, (void *)(uintptr_t)in("x")),
+                         128 + SIGKILL);
+    static const char *const kept[] = {"x.partial", "x.123.partial", "x.0123456789ABCDEF.partial",
+                                       ".0123456789abcdef.partial.x", "0123456789abcdef.partial"};
+    for (int i = 0; i < 5; i++) write_text(in(kept[i]), "mine");
+    assert_int_equal(mkdir(in("a.0123456789abcdef.partial"), 0777), 0);
+    assert_int_equal(symlink("x.partial", in("b.0123456789abcdef.partial")), 0);
+    assert_int_equal(mkfifo(in("c.0123456789abcdef.partial"), 0666), 0);
+    assert_true(file_begin(&alive, in("x"), 0, &error));
+    without_locks = true;
+    assert_int_equal(directory_remove_leftovers(root), 0); /* nobody can tell whose they are */
+    without_locks = false;
+    assert_int_equal(directory_remove_leftovers(root), 3);
+    assert_int_equal(directory_remove_leftovers(root), 0);
+    assert_int_equal(access(alive.partial, F_OK), 0);
+    file_put(&alive, "whole", 5);
+    assert_true(file_end(&alive, &error));
+    expect_text(in("x"), "whole");
+    for (int i = 0; i < 5; i++) expect_text(in(kept[i]), "mine");
+    struct stat status;
+    for (int i = 0; i < 3; i++) {
+        char name[] = "a.0123456789abcdef.partial";
+        name[0] = (char)('a' + i);
+        assert_int_equal(lstat(in(name), &status), 0);
+    }
+    assert_int_equal(directory_remove_leftovers(in("no_such_folder")), 0);
+}
+
+/* One process removes leftovers as fast as it can while another writes: every file arrives. */
+static void living_writers_are_never_taken_for_leftovers(void **state) {
+    (void)state;
+    enum { TIMES = 100 };
+    pid_t child = fork();
+    assert_true(child >= 0);
+    for (; !child;) directory_remove_leftovers(root);
+    bool fine = true;
+    Error error;
+    for (int i = 0; i < TIMES && fine; i++) fine = file_write_atomic(in("x"), &i, sizeof i, &error);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    if (!fine) fail_msg("%s", error.text);
+    assert_string_equal(listing(), "x ");
+}
+
+/* ---- one at a time ---- */
+
+/* Waits for the lock, and then finds the file made. */
+static void find_it_made(void *path) {
+    FileLock lock;
+    Error error;
+    if (!file_lock(&lock, path, &error)) die("%s", error.text);
+    expect_text(path, "made");
+    file_unlock(&lock);
+    printf("found\n");
+}
+
+static void the_second_waits_and_finds_the_file_made(void **state) {
+    (void)state;
+    FileLock lock;
+    Error error;
+    int ends[2];
+    char line[256] = "", more[256] = "";
+    assert_true(file_lock(&lock, in("x"), &error));
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        dup2(ends[1], 1);
+        find_it_made((void *)(uintptr_t)in("x"));
+        fflush(stdout);
+        _exit(0);
+    }
+    close(ends[1]);
+    assert_true(read(ends[0], line, sizeof line - 1) > 0); /* it has seen that it must wait */
+    assert_contains(line, "[Wait] another program makes ");
+    must_write(in("x"), "made");
+    file_unlock(&lock);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_true(read(ends[0], more, sizeof more - 1) > 0);
+    assert_string_equal(more, "found\n"); /* it said once that it waits */
+    close(ends[0]);
+    assert_string_equal(listing(), "x ");
+}
+
+/* Processes that each add one to a number in a file lose none. */
+static void of_many_at_once_each_has_its_turn(void **state) {
+    (void)state;
+    enum { PROCESSES = 4, TIMES = 12 };
+    int n = 0, status;
+    Error error;
+    assert_true(file_write_atomic(in("n"), &n, sizeof n, &error));
+    for (int p = 0; p < PROCESSES; p++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        for (int i = 0; !child && i < TIMES; i++) {
+            FileLock lock;
+            size_t size;
+            if (!freopen("/dev/null", "w", stdout) || !file_lock(&lock, in("n"), &error) ||
+                !read_file_into(in("n"), (char *)&n, sizeof n, &size, &error))
+                _exit(1);
+            n++;
+            if (!file_write_atomic(in("n"), &n, sizeof n, &error)) _exit(1);
+            file_unlock(&lock);
+        }
+        if (!child) _exit(0);
+    }
+    for (int p = 0; p < PROCESSES; p++) assert_true(wait(&status) > 0 && !status);
+    size_t size;
+    assert_true(read_file_into(in("n"), (char *)&n, sizeof n, &size, &error));
+    assert_int_equal(n, PROCESSES * TIMES);
+    assert_string_equal(listing(), "n ");
+}
+
+static void lock_and_be_killed(void *path) {
+    FileLock lock;
+    if (file_lock(&lock, path, NULL)) raise(SIGKILL);
+}
+
+static void lock_and_die(void *path) {
+    FileLock lock;
+    if (file_lock(&lock, path, NULL)) die("at once");
+}
+
+static void locks_go_with_their_program(void **state) {
+    (void)state;
+    FileLock lock;
+    Error error;
+    assert_int_equal(run_function(said, sizeof said, lock_and_be_killed, (void *)(uintptr_t)in("x")), 128 + SIGKILL);
+    assert_true(file_lock(&lock, in("x"), &error)); /* does not wait */
+    assert_int_equal(run_function(said, sizeof said, lock_and_die, (void *)(uintptr_t)in("y")), 1);
+    assert_string_equal(listing(), "x.lock "); /* the one that is held */
+    file_lock_remove_stale(in("x"));
+    assert_string_equal(listing(), "x.lock ");
+    file_unlock(&lock);
+    assert_string_equal(listing(), "");
+    assert_int_equal(run_function(said, sizeof said, lock_and_be_killed, (void *)(uintptr_t)in("x")), 128 + SIGKILL);
+    file_lock_remove_stale(in("x")); /* the file was made, and nobody needs the lock again */
+    assert_string_equal(listing(), "");
+}
+
+static void lock_twice_without_locks(void *path) {
+    FileLock first, second;
+    Error error;
+    without_locks = true;
+    if (!file_lock(&first, path, &error) || !file_lock(&second, path, &error)) _exit(1);
+    file_unlock(&second);
+    file_unlock(&first);
+    if (!file_write_atomic(path, "made", 4, &error)) _exit(2);
+}
+
+static void without_locks_it_warns_and_goes_on(void **state) {
+    (void)state;
+    int fd = open(root, O_RDONLY | O_DIRECTORY), other = open(root, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(lock_descriptor(fd, false), LOCK_TAKEN);
+    assert_int_equal(lock_descriptor(other, false), LOCK_BUSY);
+    without_locks = true;
+    assert_int_equal(lock_descriptor(other, false), LOCK_UNKNOWN);
+    without_locks = false;
+    close(fd);
+    close(other);
+    assert_int_equal(run_function(said, sizeof said, lock_twice_without_locks, (void *)(uintptr_t)in("x")), 0);
+    assert_contains(said, "this file system has no locks");
+    expect_text(in("x"), "made");
+    assert_string_equal(listing(), "x ");
+}
+
+static void a_users_own_lock_file_stays(void **state) {
+    (void)state;
+    FileLock lock;
+    Error error;
+    write_text(in("x.lock"), "mine");
+    assert_true(file_lock(&lock, in("x"), &error));
+    file_unlock(&lock);
+    expect_text(in("x.lock"), "mine");
+    assert_int_equal(symlink("victim", in("y.lock")), 0);
+    assert_false(file_lock(&lock, in("y"), &error));
+    assert_contains(error.text, "y.lock");
+    assert_int_equal(access(in("victim"), F_OK), -1);
+}
+
+/* ---- names ---- */
+
+static void names_lead_nowhere_and_differ(void **state) {
+    (void)state;
+    enum { LONG = 300 };
+    char long_a[LONG + 1], long_b[LONG + 1], wide[LONG + 1] = "", forged[LONG + 1];
+    memset(long_a, 'x', LONG);
+    long_a[LONG] = 0;
+    strcpy(long_b, long_a);
+    long_b[LONG - 1] = 'y';
+    while (strlen(wide) + 3 <= LONG) strcat(wide, "ሰ");
+    char *cut = file_name_of(long_a);
+    snprintf(forged, sizeof forged, "%s", cut); /* a text that is the name of another */
+    const char *const texts[] = {"",       ".",     "..",      "../evil", "/abs",     "a/b",   "a%2Fb", "a%2fb", "-rf",
+                                 "--help", ".x",    "%2Ex",    "%",       "%%",       "%25",   "\n",    "\x7f",  "a\tb",
+                                 "ሰላም",    "plain", "a b.npy", long_a,    long_b,     wide,    forged,  "a.",    "CON",
+                                 "\xff",   "~",     "%~",      "x/../y",  "x\\..\\y", "$(ls)", "last",  " "};
+    enum { N = sizeof texts / sizeof *texts };
+    char *names[N];
+    for (int i = 0; i < N; i++) {
+        Error error;
+        const char *name = names[i] = file_name_of(texts[i]);
+        assert_true(strlen(name) >= 1 && strlen(name) <= 120);
+        assert_true(!strchr(name, '/') && name[0] != '.' && name[0] != '-');
+        for (const char *c = name; *c; c++) assert_true((unsigned char)*c >= ' ' && *c != 0x7f);
+        for (int k = 0; k < i; k++) assert_string_not_equal(name, names[k]);
+        assert_true(file_write_atomic(in(name), texts[i], strlen(texts[i]), &error));
+    }
+    for (int i = 0; i < N; i++) { /* none has taken another's place */
+        expect_text(in(names[i]), texts[i]);
+        free(names[i]);
+    }
+    free(cut);
+    char *same = file_name_of("a b.npy");
+    assert_string_equal(same, "a b.npy"); /* what is harmless stays as it is */
+    free(same);
+}
+
+/* The end of a name that is cut must be nothing that a short text comes to: of all hashes some begin like %25. */
+static void no_short_text_has_the_name_of_a_long_one(void **state) {
+    (void)state;
+    for (int i = 0; i < 3000; i++) {
+        char text[201], guess[201];
+        memset(text, 'x', 200);
+        text[200] = 0;
+        text[199] = (char)('a' + i % 26);
+        text[198] = (char)('a' + i / 26 % 26);
+        text[197] = (char)('a' + i / 676);
+        char *name = file_name_of(text), *percent = strchr(name, '%');
+        assert_non_null(percent);
+        int code;
+        if (sscanf(percent, "%%%2d", &code) == 1) { /* as if it were an escaped character */
+            snprintf(guess, sizeof guess, "%.*s%c%s", (int)(percent - name), name, (char)strtol(percent + 1, NULL, 16),
+                     percent + 3);
+            char *other = file_name_of(guess);
+            assert_string_not_equal(name, other);
+            free(other);
+        }
+        free(name);
+    }
+}
+
+static void a_checksum_tells_one_bit(void **state) {
+    (void)state;
+    assert_true(checksum(0, "abc", 3) == 0x78af5f94892f3950); /* XXH3's own */
+    unsigned char bytes[1000];
+    for (int i = 0; i < 1000; i++) bytes[i] = (unsigned char)(i * 7);
+    uint64_t whole = checksum(0, bytes, sizeof bytes);
+    for (int bit = 0; bit < 8000; bit += 37) {
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        assert_true(checksum(0, bytes, sizeof bytes) != whole);
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+    assert_true(checksum(0, bytes, sizeof bytes) == whole);
+    assert_true(checksum(whole, bytes, 0) == whole); /* nothing more */
+    assert_true(checksum(checksum(0, "a", 1), "b", 1) != checksum(checksum(0, "b", 1), "a", 1));
+}
+
+/* ---- mapped files ---- */
+
+enum { PAGES = 64 };
+
+static void map_and_cut(void *path) {
+    void *bytes, *other;
+    size_t size;
+    Error error;
+    int sum = 0;
+    if (!file_map(path, &other, &size, &error)) die("%s", error.text);
+    file_unmap(other, size); /* its place in the list is taken again */
+    if (!file_map(path, &bytes, &size, &error) || truncate(path, 4096)) die("%s", error.text);
+#pragma omp parallel for num_threads(3) reduction(+ : sum)
+    for (int i = 0; i < PAGES; i++) sum += ((volatile char *)bytes)[4096 * i];
+    printf("read %d\n", sum);
+}
+
+static void a_file_cut_off_while_it_is_read_ends_the_program(void **state) {
+    (void)state;
+    char *bytes = xcalloc(PAGES, 4096);
+    write_bytes(in("store"), bytes, (size_t)PAGES * 4096);
+    assert_int_equal(run_function(said, sizeof said, map_and_cut, (void *)(uintptr_t)in("store")), 1);
+    assert_contains(said, in("store"));
+    assert_contains(said, ": cannot be read any more, after it was opened: it was cut off, or its disk fails");
+    assert_null(strstr(said, "read 0"));
+    free(bytes);
+}
+
+static void fail_elsewhere(void *path) {
+    void *bytes;
+    size_t size;
+    if (!file_map(path, &bytes, &size, NULL)) _exit(1);
+    int fd = open(path, O_RDONLY);
+    volatile char *own = mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0);
+    file_unmap(bytes, size);
+    signal(SIGALRM, SIG_DFL);
+    alarm(20); /* a handler that returned for ever would hang */
+    printf("%d\n", truncate(path, 0) + own[4096]);
+}
+
+static void other_failing_reads_stay_what_they_are(void **state) {
+    (void)state;
+    char bytes[8192] = "";
+    write_bytes(in("other"), bytes, sizeof bytes);
+    int status = run_function(said, sizeof said, fail_elsewhere, (void *)(uintptr_t)in("other"));
+    assert_true(status != 0 && status != 128 + SIGALRM);
+    assert_null(strstr(said, "cannot be read any more"));
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup(name, fresh)
+    const struct CMUnitTest tests[] = {
+        TEST(what_is_no_file_is_refused_without_blocking),
+        TEST(a_file_is_read_whole_with_a_zero_behind_it),
+        TEST(lines_are_appended_to_regular_files_only),
+        TEST(what_is_no_file_is_not_replaced),
+        TEST(two_writers_do_not_mix),
+        TEST(names_that_can_be_guessed_are_not_used),
+        TEST(a_full_disk_leaves_what_was_there),
+        TEST(leftovers_of_killed_writers_are_removed),
+        TEST(living_writers_are_never_taken_for_leftovers),
+        TEST(the_second_waits_and_finds_the_file_made),
+        TEST(of_many_at_once_each_has_its_turn),
+        TEST(locks_go_with_their_program),
+        TEST(without_locks_it_warns_and_goes_on),
+        TEST(a_users_own_lock_file_stays),
+        TEST(names_lead_nowhere_and_differ),
+        TEST(no_short_text_has_the_name_of_a_long_one),
+        TEST(a_checksum_tells_one_bit),
+        TEST(a_file_cut_off_while_it_is_read_ends_the_program),
+        TEST(other_failing_reads_stay_what_they_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
