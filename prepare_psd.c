@@ -159,6 +159,7 @@ static void write_splits(const Options *o, const char *directory, const PsdGroup
     char *path = path_join(directory, "splits");
     Splits s = {o, path, groups, report, manifest_hash, 0, 0};
     make_directories(path);
+    directory_remove_leftovers(path);
     write_one(&s, "pooled", NULL);
     write_one(&s, "by_file", groups->contents); /* whole files: copies stay together */
     write_one(&s, "by_sensor", groups->rows.sensors);
@@ -187,26 +188,53 @@ static uint64_t hash_of(const char *manifest) {
     return hash;
 }
 
-/* The folder's manifest, written. Splits of one that it replaces name rows that are others now. */
-static PsdManifest make_manifest(const Options *o, const char *path, PsdScan *scan) {
+/* What the recordings amount to; nothing is written yet. */
+static PsdManifest scan_input(const Options *o, PsdScan *scan) {
     Error error;
-    uint64_t before = access(path, F_OK) ? 0 : hash_of(path);
     if (!psd_scan(o->input, o->compat, (int)o->num_workers, scan, &error)) die("%s", error.text);
     PsdManifest m = psd_scan_manifest(scan);
     if (!m.n) die("%s: none of its %lld .npy files has a row with a finite bin", o->input, (long long)scan->n);
-    make_directories(o->output);
-    if (!psd_manifest_write(path, &m, &error)) die("%s", error.text);
-    printf("[Manifest] %s: %lld rows of %d files (of %lld), %d sensors\n", path, (long long)m.n, m.n_files,
-           (long long)scan->n, m.n_sensors);
+    return m;
+}
+
+/* Splits of a manifest that is replaced name rows that will be others: they go before it comes, so that a kill in
+ * between leaves none. */
+static void write_manifest(const Options *o, const char *path, const PsdManifest *m, const PsdScan *scan) {
+    Error error;
+    uint64_t before = access(path, F_OK) ? 0 : hash_of(path);
+    char *splits = path_join(o->output, "splits");
+    if (before && before != psd_manifest_hash_of(m) && !psd_split_index_purge(splits, before, &error))
+        die("%s", error.text);
+    free(splits);
+    if (!psd_manifest_write(path, m, &error)) die("%s", error.text);
+    printf("[Manifest] %s: %lld rows of %d files (of %lld), %d sensors\n", path, (long long)m->n, m->n_files,
+           (long long)scan->n, m->n_sensors);
     if (scan->not_regular)
         printf(
             "[Manifest] %lld names end in .npy and are no regular files (FIFOs, devices, broken links): they are left "
             "out\n",
             (long long)scan->not_regular);
-    char *splits = path_join(o->output, "splits");
-    if (before && before != hash_of(path) && !psd_split_index_purge(splits, before, &error)) die("%s", error.text);
-    free(splits);
-    return m;
+}
+
+/* Takes the lock of a manifest and of all that is made beside it, and reads, or writes, the manifest. */
+static PsdManifest lock_manifest(const Options *o, const char *path, PsdScan *scan, FileLock *lock) {
+    PsdManifest manifest;
+    char *directory = path_directory(path);
+    Error error;
+    if (o->manifest) {
+        hash_of(path); /* it is there */
+    } else {
+        manifest = scan_input(o, scan);
+        make_directories(directory);
+    }
+    if (!file_lock(lock, path, &error)) die("%s", error.text);
+    directory_remove_leftovers(directory);
+    if (!o->manifest)
+        write_manifest(o, path, &manifest, scan);
+    else if (!psd_manifest_read(path, &manifest, &error))
+        die("%s", error.text);
+    free(directory);
+    return manifest;
 }
 
 /* The report of this manifest, to go on with, or an empty one. */
@@ -234,14 +262,11 @@ static void write_report(const char *directory, json_t *report) {
 static void make_data(const Options *o) {
     char *directory = o->manifest ? path_directory(o->manifest) : xstrdup(o->output);
     char *path = o->manifest ? xstrdup(o->manifest) : path_join(directory, "manifest.csv");
-    PsdManifest manifest;
     PsdScan scan = {0};
     PsdStore store;
+    FileLock lock;
     Error error;
-    if (!o->manifest)
-        manifest = make_manifest(o, path, &scan);
-    else if (!psd_manifest_read(path, &manifest, &error))
-        die("%s", error.text);
+    PsdManifest manifest = lock_manifest(o, path, &scan, &lock);
     int64_t lost = o->manifest ? psd_scan_copies(&manifest, path, (int)o->num_workers, &scan) : 0;
     if (lost) printf("[Doctor] %lld files cannot be read: whether they are copies is not known\n", (long long)lost);
     uint64_t hash = hash_of(path);
@@ -253,6 +278,7 @@ static void make_data(const Options *o) {
     if (!psd_store_open(&store, path, &o->hop, &o->limit, (int)o->num_workers, &error)) die("%s", error.text);
     json_object_set_new(report, "samples", json_integer((json_int_t)store.n));
     write_report(directory, report);
+    file_unlock(&lock);
     psd_store_close(&store);
     psd_groups_free(&groups);
     psd_scan_close(&scan);

@@ -525,6 +525,37 @@ static void tell(const FlimCells *c, const char *store, const char *how) {
     json_decref(told);
 }
 
+/* Whether the store that is there is whole and of these files as they are; `why`: what is damaged, or empty. */
+static bool open_made(FlimCells *c, const char *store, const char *source, Error *why) {
+    why->text[0] = 0;
+    if (access(store, F_OK) || !open_store(c, store, why)) return false;
+    const char *from = metadata(c, "source");
+    if (from && !strcmp(from, source)) return true;
+    flim_cells_close(c);
+    return false;
+}
+
+/* One program at a time makes it; who has waited for that looks again. */
+static bool open_or_make(FlimCells *c, Making *k, const char *store, const char *source, int n_threads, char how[40]) {
+    FileLock lock;
+    Error why;
+    snprintf(how, 40, "from before");
+    if (open_made(c, store, source, &why)) {
+        file_lock_remove_stale(store);
+        return true;
+    }
+    if (!file_lock(&lock, store, k->error)) return false;
+    bool fine = open_made(c, store, source, &why);
+    if (!fine) {
+        double start = seconds_now();
+        if (why.text[0]) printf("[Store] it is made anew: %s\n", why.text);
+        fine = make_store(k, store, source, n_threads, k->error) && open_store(c, store, k->error);
+        snprintf(how, 40, "read in %.1f s", seconds_now() - start);
+    }
+    file_unlock(&lock);
+    return fine;
+}
+
 bool flim_cells_open(FlimCells *c, const char *path, bool compat, int n_threads, Error *error) {
     *c = (FlimCells){0};
     if (ends_with(path, ".safetensors")) {
@@ -534,17 +565,8 @@ bool flim_cells_open(FlimCells *c, const char *path, bool compat, int n_threads,
     }
     Making k = {.root = path, .compat = compat, .error = error};
     bool fine = find_files(&k, error);
-    char *source = source_of(&k), *store = flim_cells_path(path, FLIM_CELLS_ENDING), how[40] = "from before";
-    const char *from = NULL;
-    /* One that is damaged is made anew as well. */
-    if (fine && !access(store, F_OK) && open_store(c, store, NULL)) from = metadata(c, "source");
-    if (fine && (!from || strcmp(from, source))) {
-        double start = seconds_now();
-        flim_cells_close(c);
-        fine = make_store(&k, store, source, n_threads > 0 ? n_threads : omp_get_num_procs(), error) &&
-               open_store(c, store, error);
-        snprintf(how, sizeof how, "read in %.1f s", seconds_now() - start);
-    }
+    char *source = source_of(&k), *store = flim_cells_path(path, FLIM_CELLS_ENDING), how[40];
+    fine = fine && open_or_make(c, &k, store, source, n_threads > 0 ? n_threads : omp_get_num_procs(), how);
     if (fine) tell(c, store, how);
     free_making(&k);
     free(source);

@@ -9,7 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "data/npy.h"
+#include "data/unfinished.h"
 #include "kernels/poisson.h"
 
 static const double PI = 3.14159265358979323846, PERIOD = 12.5; /* ns */
@@ -155,16 +157,28 @@ static bool write_cell(const char *directory, Cell *cell, Error *error) {
     return fine;
 }
 
+/* Refuses donors' folders that are there already, but for those that are unfinished and of the same kind. */
 static bool make_folders(const char *directory, const FlimSynthetic *o, Error *error) {
-    bool fine = true;
-    for (int d = 0; d < o->donors && fine; d++) {
-        char *path = xformat("%s/isolated_cells_D%d", directory, d + 1);
-        if (!access(path, F_OK))
+    FlimShape s = o->shape;
+    char *what =
+        xformat("%lld cells, %d donors, %d x %d x %d, photons %.17g, separation %.17g, confound %.17g and %.17g, "
+                "seed %llu",
+                (long long)o->cells, o->donors, s.T, s.H, s.W, o->photons, o->separation, o->confound_size,
+                o->confound_brightness, (unsigned long long)o->seed);
+    bool again, fine = unfinished_find(directory, what, &again, error);
+    for (int d = 0; d < 2 * o->donors && fine; d++) { /* first all are looked for, then made */
+        char *path = xformat("%s/isolated_cells_D%d", directory, d % o->donors + 1);
+        if (d == o->donors) fine = unfinished_begin(directory, what, error);
+        if (d < o->donors && !again && !access(path, F_OK))
             fine = error_set(error, "%s is there already; remove it, or choose another folder", path);
-        else
+        if (d >= o->donors && fine) {
             make_directories(path);
+            directory_remove_leftovers(path);
+        }
         free(path);
     }
+    if (fine) directory_remove_leftovers(directory);
+    free(what);
     return fine;
 }
 
@@ -206,5 +220,5 @@ bool flim_synthetic_write(const char *directory, const FlimSynthetic *o, int n_t
         }
     }
     free(cells);
-    return fine;
+    return fine && unfinished_end(directory, error);
 }

@@ -204,13 +204,17 @@ bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error) {
     return fine || error_set(error, "%.200s:%.300s", path, why.text);
 }
 
+static uint64_t hash_of(const char *bytes, size_t size) {
+    uint64_t hash = hash_bytes(HASH_START, bytes, size);
+    return hash ? hash : 1;
+}
+
 bool psd_manifest_hash(const char *path, uint64_t *hash, Error *error) {
     char *bytes;
     size_t size;
     Error why;
     if (!read_file(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    *hash = hash_bytes(HASH_START, bytes, size);
-    if (!*hash) *hash = 1;
+    *hash = hash_of(bytes, size);
     free(bytes);
     return true;
 }
@@ -230,11 +234,26 @@ static void write_row(FILE *file, const PsdManifest *m, int64_t i) {
     fprintf(file, "%s,%d\n", PSD_LABEL_NAMES[m->labels[i]], (int)m->labels[i]);
 }
 
+static void write_all(FILE *file, const PsdManifest *m) {
+    for (int c = 0; c < COLUMNS; c++) fprintf(file, "%s%s", c ? "," : "", columns[c].name);
+    fputc('\n', file);
+    for (int64_t i = 0; i < m->n; i++) write_row(file, m, i);
+}
+
 bool psd_manifest_write(const char *path, const PsdManifest *m, Error *error) {
     TextFile file;
     text_file_begin(&file);
-    for (int c = 0; c < COLUMNS; c++) fprintf(file.out, "%s%s", c ? "," : "", columns[c].name);
-    fputc('\n', file.out);
-    for (int64_t i = 0; i < m->n; i++) write_row(file.out, m, i);
+    write_all(file.out, m);
     return text_file_end(&file, path, error);
+}
+
+uint64_t psd_manifest_hash_of(const PsdManifest *m) {
+    char *text;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    if (file) write_all(file, m);
+    if (!file || fclose(file)) die("out of memory for a manifest");
+    uint64_t hash = hash_of(text, size);
+    free(text);
+    return hash;
 }

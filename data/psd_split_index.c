@@ -1,5 +1,6 @@
-/* index.json in a folder of splits: {"pooled_seed42_frac1.0.json": "0123456789abcdef", ...}, the manifest's hash by the
- * name of each file. It stands beside the splits because they are to the byte what other programs expect. */
+/* index.json in a folder of splits: {"pooled_seed42_frac1.0.json": "0123456789abcdef fedcba9876543210", ...}, by the
+ * name of each file the manifest's hash and the file's checksum. It stands beside the splits because they are to the
+ * byte what other programs expect. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,13 +30,15 @@ static json_t *index_read(const char *path, Error *error) {
     const char *key;
     bool fine = json_is_object(index);
     json_object_foreach(index, key, value) fine = fine && json_is_string(value);
+    fine = fine && json_sum_check(index, 0, 0, NULL);
     if (fine) return index;
     json_decref(index);
     error_set(error, "%.400s: is no list of splits and their manifests; remove it, and make the splits again", path);
     return NULL;
 }
 
-static bool index_write(const char *path, const json_t *index, Error *error) {
+static bool index_write(const char *path, json_t *index, Error *error) {
+    json_sum_set(index, 0, 0);
     char *text = json_text(path, index, JSON_INDENT(1));
     bool fine = file_write_atomic(path, text, strlen(text), error);
     free(text);
@@ -47,23 +50,49 @@ static const char *hash_text(uint64_t hash, char text[17]) {
     return text;
 }
 
-bool psd_split_index_set(const char *split_path, uint64_t manifest_hash, Error *error) {
-    char *path = index_path(split_path), text[17];
+static bool sum_of(const char *split_path, char text[17], Error *error) {
+    char *bytes;
+    size_t size;
+    Error why;
+    if (!read_file(split_path, &bytes, &size, &why)) return error_set(error, "%.200s: %.250s", split_path, why.text);
+    hash_text(checksum(0, bytes, size), text);
+    free(bytes);
+    return true;
+}
+
+static bool set_entry(json_t *index, const char *split_path, uint64_t manifest_hash, Error *error) {
     const char *name = name_of(split_path);
-    json_t *index = index_read(path, error), *before = json_deep_copy(index);
-    if (index && manifest_hash)
-        json_object_set_new(index, name, json_string(hash_text(manifest_hash, text)));
-    else if (index)
+    char hash[17], sum[17], both[36];
+    if (manifest_hash && !sum_of(split_path, sum, error)) return false;
+    snprintf(both, sizeof both, "%s %s", hash_text(manifest_hash, hash), sum);
+    if (manifest_hash)
+        json_object_set_new(index, name, json_string(both));
+    else
         json_object_del(index, name);
-    bool fine = index && (json_equal(index, before) || index_write(path, index, error));
-    json_decref(before);
-    json_decref(index);
+    return true;
+}
+
+bool psd_split_index_set(const char *split_path, uint64_t manifest_hash, Error *error) {
+    char *path = index_path(split_path);
+    FileLock lock;
+    bool fine = file_lock(&lock, path, error);
+    if (fine) {
+        json_t *index = index_read(path, error), *before = json_deep_copy(index);
+        fine = index && set_entry(index, split_path, manifest_hash, error) &&
+               (json_equal(index, before) || index_write(path, index, error));
+        json_decref(before);
+        json_decref(index);
+        file_unlock(&lock);
+    }
     free(path);
     return fine;
 }
 
-bool psd_split_index_purge(const char *directory, uint64_t manifest_hash, Error *error) {
-    char *path = path_join(directory, "index.json"), hash[17];
+/* Whether an entry of the index is of this manifest. */
+static bool is_of(const char *entry, const char hash[17]) { return !strncmp(entry, hash, 16); }
+
+static bool purge(const char *directory, const char *path, uint64_t manifest_hash, Error *error) {
+    char hash[17];
     json_t *index = index_read(path, error), *value;
     const char *name;
     void *next;
@@ -71,7 +100,7 @@ bool psd_split_index_purge(const char *directory, uint64_t manifest_hash, Error 
     bool fine = index != NULL;
     hash_text(manifest_hash, hash);
     json_object_foreach_safe(index, next, name, value) {
-        if (!fine || strcmp(json_string_value(value), hash)) continue;
+        if (!fine || !is_of(json_string_value(value), hash)) continue;
         char *split = path_join(directory, name_of(name));
         printf("[Split] %s is removed: it was made of another manifest\n", split);
         if (unlink(split) && errno != ENOENT) fine = error_set(error, "cannot remove %s: %s", split, strerror(errno));
@@ -81,12 +110,23 @@ bool psd_split_index_purge(const char *directory, uint64_t manifest_hash, Error 
     }
     fine = fine && (!removed || index_write(path, index, error));
     json_decref(index);
+    return fine;
+}
+
+bool psd_split_index_purge(const char *directory, uint64_t manifest_hash, Error *error) {
+    char *path = path_join(directory, "index.json");
+    FileLock lock;
+    bool there = !access(path, F_OK), fine = !there || file_lock(&lock, path, error);
+    if (there && fine) {
+        fine = purge(directory, path, manifest_hash, error);
+        file_unlock(&lock);
+    }
     free(path);
     return fine;
 }
 
 bool psd_split_belongs(const char *split_path, uint64_t manifest_hash, Error *error) {
-    char *path = index_path(split_path), hash[17];
+    char *path = index_path(split_path), hash[17], sum[17];
     json_t *index = index_read(path, error);
     const char *made_of = json_string_value(json_object_get(index, name_of(split_path)));
     bool fine = index != NULL;
@@ -94,11 +134,18 @@ bool psd_split_belongs(const char *split_path, uint64_t manifest_hash, Error *er
     if (fine && (!made_of || !manifest_hash))
         error_set(error, "%.300s: nothing says which manifest its rows are of; it is taken for one of this data",
                   split_path);
-    else if (fine && strcmp(made_of, hash_text(manifest_hash, hash)))
+    else if (fine && !is_of(made_of, hash_text(manifest_hash, hash)))
         fine = error_set(error,
-                         "%.200s: was made of another manifest (%s, not %s): its rows are not those of this data; "
+                         "%.200s: was made of another manifest (%.16s, not %s): its rows are not those of this data; "
                          "make it anew with prepare_psd",
                          split_path, made_of, hash);
+    else if (fine && strlen(made_of) > 16)
+        fine = sum_of(split_path, sum, error) &&
+               (!strcmp(made_of + 17, sum) ||
+                error_set(error,
+                          "%.200s: is not as it was written: its checksum is %s, and index.json beside it says %.40s; "
+                          "make it anew with prepare_psd, or remove its line there if it was changed on purpose",
+                          split_path, sum, made_of + 17));
     json_decref(index);
     free(path);
     return fine;

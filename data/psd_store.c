@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -13,7 +14,7 @@
 #include "data/npy.h"
 #include "data/psd_manifest.h"
 
-static const char FORM[] = "3"; /* of the samples; another number makes every store anew */
+static const char FORM[] = "4"; /* of the samples; another number makes every store anew */
 static const PsdOptions USUAL = {false, PSD_LIMIT};
 
 char *psd_store_path(const char *manifest) {
@@ -161,6 +162,72 @@ void psd_store_close(PsdStore *s) {
     *s = (PsdStore){0};
 }
 
+/* ---- the recordings that it was made from ---- */
+
+/* A file as it was when it was read. */
+typedef struct {
+    int64_t size, changed; /* bytes; when, in nanoseconds */
+    uint64_t sum;          /* of its bytes */
+} Recording;
+
+static bool measure(const char *path, Recording *r) {
+    struct stat status;
+    if (stat(path, &status)) return false;
+    r->size = status.st_size;
+    r->changed = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+    return true;
+}
+
+/* [["a.npy", size, changed, "sum"], ...]. free() */
+static char *recordings_text(const PsdManifest *m, const Recording *recordings) {
+    json_t *list = json_array();
+    for (int f = 0; f < m->n_files; f++) {
+        char sum[17];
+        snprintf(sum, sizeof sum, "%016llx", (unsigned long long)recordings[f].sum);
+        json_array_append_new(list, json_pack("[s, I, I, s]", m->file_paths[f], (json_int_t)recordings[f].size,
+                                              (json_int_t)recordings[f].changed, sum));
+    }
+    char *text = json_dumps(list, JSON_COMPACT);
+    if (!text) die("out of memory for the names of recordings");
+    json_decref(list);
+    return text;
+}
+
+/* Whether a file is another than it was. One that is not there is not: a store goes where its recordings do not. One
+ * of another time is read, as copying changes times. */
+static bool has_changed(const char *manifest, const char *name, json_int_t size, json_int_t changed, const char *sum) {
+    char *path = psd_manifest_file(manifest, name), *bytes = NULL, now[17];
+    Recording r;
+    size_t n;
+    bool is_other = false;
+    if (measure(path, &r) && (r.size != size || r.changed != changed)) {
+        is_other = r.size != size || !read_file(path, &bytes, &n, NULL);
+        if (bytes) snprintf(now, sizeof now, "%016llx", (unsigned long long)checksum(0, bytes, n));
+        is_other = is_other || strcmp(now, sum);
+        free(bytes);
+    }
+    free(path);
+    return is_other;
+}
+
+/* Whether all recordings are as they were. The reason of a failure names the first that is not. */
+static bool check_recordings(const PsdStore *s, const char *manifest, Error *error) {
+    const char *text = metadata(s, "recordings"), *name, *sum;
+    json_t *list = text ? json_loads(text, 0, NULL) : NULL, *entry;
+    json_int_t size, changed;
+    size_t i;
+    bool same = json_is_array(list) || error_set(error, "it does not say of which recordings it is");
+    if (list) json_array_foreach(list, i, entry) {
+            if (!same) break;
+            if (json_unpack(entry, "[s, I, I, s]", &name, &size, &changed, &sum))
+                same = error_set(error, "its \"recordings\" are no list of files");
+            else if (has_changed(manifest, name, size, changed, sum))
+                same = error_set(error, "%.200s is another file now", name);
+        }
+    json_decref(list);
+    return same;
+}
+
 /* ---- making ---- */
 
 /* What a store is being made from, and of. */
@@ -168,8 +235,9 @@ typedef struct {
     const char *path; /* the manifest's */
     const PsdManifest *manifest;
     const PsdOptions *options;
-    int64_t n, *starts; /* [rows + 1] the first sample of each row */
-    int64_t *by_file;   /* [rows] rows, file by file */
+    int64_t n, *starts;    /* [rows + 1] the first sample of each row */
+    int64_t *by_file;      /* [rows] rows, file by file */
+    Recording *recordings; /* [files] */
     float *psd, *snr;
     int32_t *labels, *sensors, *files, *rows;
     int64_t padded, limited, constant, not_finite, dropped; /* rows, values, rows, bins, rows */
@@ -246,11 +314,16 @@ static void make_file(Making *k, const int64_t *ids, int64_t n) {
     Npy npy;
     Error why;
     int64_t padded = 0, limited = 0, constant = 0, not_finite = 0, dropped = 0;
+    Recording *recording = &k->recordings[k->manifest->files[ids[0]]];
+    bool measured = measure(path, recording); /* before it is read: what changes meanwhile is noticed later */
     if (!read_file(path, &bytes, &size, &why) || !npy_parse(bytes, size, &npy, &why)) {
         refuse(k, ids[0], "%s: %s", name, why.text);
+    } else if (!measured || (int64_t)size != recording->size) {
+        refuse(k, ids[0], "%s: was changed while it was read; run again", name);
     } else if (npy.rank < 1 || npy.rank > 2) {
         refuse(k, ids[0], "%s: has %d dimensions; expected rows of bins", name, npy.rank);
     } else {
+        recording->sum = checksum(0, bytes, size);
         PsdScratch scratch = {0};
         double *row = xmalloc((size_t)npy.dims[npy.rank - 1] * sizeof *row);
         PsdRow found;
@@ -287,15 +360,17 @@ static bool write_store(const Making *k, const char *path, uint64_t hash, Error 
         json_array_append_new(names, json_string(k->manifest->sensor_names[i]));
     char *sensors = json_text("the names of sensors", names, 0), *limit = xformat("%.17g", k->options->limit);
     char *rows = xformat("%lld", (long long)k->manifest->n), *manifest = xformat("%016llx", (unsigned long long)hash);
-    const char *const keys[] = {"sensors", "rows", "manifest", "hop", "limit", "form"};
-    const char *const values[] = {sensors, rows, manifest, k->options->hop ? "true" : "false", limit, FORM};
+    char *recordings = recordings_text(k->manifest, k->recordings);
+    const char *const keys[] = {"sensors", "rows", "manifest", "hop", "limit", "form", "recordings"};
+    const char *const values[] = {sensors, rows, manifest, k->options->hop ? "true" : "false", limit, FORM, recordings};
     Error why;
-    bool fine = safetensors_write(path, tensors, 6, keys, values, 6, &why);
+    bool fine = safetensors_write(path, tensors, 6, keys, values, 7, &why);
     if (!fine) error_set(error, "%s: %s", path, why.text);
     json_decref(names);
     free(sensors);
     free(rows);
     free(manifest);
+    free(recordings);
     free(limit);
     return fine;
 }
@@ -306,6 +381,7 @@ static bool make_samples(Making *k, int n_threads) {
     k->by_file = xmalloc((size_t)m->n * sizeof *k->by_file);
     k->psd = xmalloc(n * PSD_BINS * sizeof *k->psd);
     k->snr = xmalloc(n * sizeof *k->snr);
+    k->recordings = xcalloc((size_t)m->n_files, sizeof *k->recordings);
     int32_t **const columns[] = {&k->labels, &k->sensors, &k->files, &k->rows};
     for (int i = 0; i < 4; i++) *columns[i] = xmalloc(n * sizeof(int32_t));
     int64_t *starts = sort_by_file(m, k->by_file);
@@ -342,7 +418,7 @@ static bool make_store(const char *manifest_path, const char *path, uint64_t has
                "narrow; %lld values limited, %lld bins not finite\n",
                path, (long long)k.n, (long long)m.n, seconds_now() - start, (long long)k.padded, (long long)k.constant,
                (long long)k.dropped, (long long)k.limited, (long long)k.not_finite);
-    void *const all[] = {k.starts, k.by_file, k.psd, k.snr, k.labels, k.sensors, k.files, k.rows};
+    void *const all[] = {k.starts, k.by_file, k.recordings, k.psd, k.snr, k.labels, k.sensors, k.files, k.rows};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     psd_manifest_close(&m);
     return fine;
@@ -378,37 +454,59 @@ static bool open_alone(PsdStore *s, const char *path, const bool *hop, const dou
                      path, made_text, asked_text);
 }
 
-/* Why the store of a manifest cannot be used as it is; NULL if it can. */
-static const char *reason_to_make(const PsdStore *s, uint64_t hash, PsdOptions asked) {
+/* What is asked for of the store of a manifest. */
+typedef struct {
+    const char *manifest, *path; /* of the manifest, of the store */
+    uint64_t hash;               /* of the manifest */
+    const bool *hop;             /* NULL: as in the store that is there */
+    const double *limit;
+    PsdOptions options; /* what that comes to */
+} Wanted;
+
+/* Whether the store that is there can be used as it is; otherwise `why` says why not, or is empty: there is none. */
+static bool open_made(PsdStore *s, Wanted *w, Error *why) {
+    why->text[0] = 0;
+    bool opened = !access(w->path, F_OK) && open_store(s, w->path, why);
+    PsdOptions made = opened ? s->options : USUAL;
+    w->options = (PsdOptions){w->hop ? *w->hop : made.hop, w->limit ? *w->limit : made.limit};
+    if (!opened) return false;
     const char *form = metadata(s, "form");
-    return s->manifest_hash != hash           ? "it is of another manifest"
-           : !form || strcmp(form, FORM)      ? "it is of another version"
-           : !same_options(asked, s->options) ? "it was made with other options"
-                                              : NULL;
+    bool usable = s->manifest_hash != w->hash             ? error_set(why, "it is of another manifest")
+                  : !form || strcmp(form, FORM)           ? error_set(why, "it is of another version")
+                  : !same_options(w->options, s->options) ? error_set(why, "it was made with other options")
+                                                          : check_recordings(s, w->manifest, why);
+    if (!usable) psd_store_close(s);
+    return usable;
 }
 
-static bool open_of_manifest(PsdStore *s, const char *manifest, const char *path, const bool *hop, const double *limit,
-                             int n_threads, Error *error) {
-    uint64_t hash;
+static bool tell_made(const PsdStore *s, const Wanted *w) {
     char text[64];
+    printf("[Store] %s: %lld samples, from before, %s\n", w->path, (long long)s->n, options_text(w->options, text));
+    return true;
+}
+
+/* One program at a time makes it; who has waited for that looks again. */
+static bool open_of_manifest(PsdStore *s, Wanted *w, int n_threads, Error *error) {
+    char text[64];
+    FileLock lock;
     Error why;
-    const char *reason = NULL;
-    PsdOptions made = USUAL;
-    if (!psd_manifest_hash(manifest, &hash, error)) return false;
-    bool there = !access(path, F_OK);
-    if (there && !open_store(s, path, &why)) reason = why.text;
-    if (there && !reason) made = s->options;
-    PsdOptions asked = {hop ? *hop : made.hop, limit ? *limit : made.limit};
-    if (there && !reason) reason = reason_to_make(s, hash, asked);
-    options_text(asked, text);
-    if (there && !reason) {
-        printf("[Store] %s: %lld samples, from before, %s\n", path, (long long)s->n, text);
-        return true;
+    if (!psd_manifest_hash(w->manifest, &w->hash, error)) return false;
+    if (open_made(s, w, &why)) {
+        file_lock_remove_stale(w->path);
+        return tell_made(s, w);
     }
-    psd_store_close(s);
-    if (there) printf("[Store] %s is made anew, %s: %s\n", path, text, reason);
-    return make_store(manifest, path, hash, &asked, n_threads > 0 ? n_threads : omp_get_num_procs(), error) &&
-           open_store(s, path, error);
+    if (!file_lock(&lock, w->path, error)) return false;
+    bool made = open_made(s, w, &why), fine = true;
+    if (made)
+        tell_made(s, w);
+    else if (why.text[0])
+        printf("[Store] %s is made anew, %s: %s\n", w->path, options_text(w->options, text), why.text);
+    if (!made)
+        fine = make_store(w->manifest, w->path, w->hash, &w->options, n_threads > 0 ? n_threads : omp_get_num_procs(),
+                          error) &&
+               open_store(s, w->path, error);
+    file_unlock(&lock);
+    return fine;
 }
 
 bool psd_store_open(PsdStore *s, const char *path, const bool *hop, const double *limit, int n_threads, Error *error) {
@@ -417,7 +515,8 @@ bool psd_store_open(PsdStore *s, const char *path, const bool *hop, const double
     if (!ends_with(path, ".csv"))
         return error_set(error, "%s: expected a manifest (.csv) or a store of spectra (.safetensors)", path);
     char *store = psd_store_path(path);
-    bool fine = open_of_manifest(s, path, store, hop, limit, n_threads, error);
+    Wanted wanted = {.manifest = path, .path = store, .hop = hop, .limit = limit};
+    bool fine = open_of_manifest(s, &wanted, n_threads, error);
     free(store);
     return fine;
 }

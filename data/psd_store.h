@@ -1,11 +1,12 @@
 /* All samples of a PSD manifest, preprocessed once, in one file beside it: data/manifest.csv has
- * data/manifest.psd.safetensors. It is made anew when the manifest is another than it was made from, or when options
- * are asked for that are not those it was made with.
+ * data/manifest.psd.safetensors. It is made anew when the manifest is another than it was made from, when a recording
+ * has changed since, when it is damaged, or when options are asked for that are not those it was made with.
  *
  * Tensors: psd F32 [n, 200], and I32 [n] label, sensor, file and row, and F32 [n] snr. Two more are for comparisons
  * with other programs, and fix what is drawn otherwise: positive I32 [n] and visible I32 [n, V]. The metadata hold
  * "sensors", a JSON list of names, "rows", how many the manifest has (without it, up to the last that has a sample),
- * "manifest", its hash, "hop" and "limit", and "form", which is raised when samples come to be made differently. */
+ * "manifest", its hash, "recordings", a JSON list of each file's path, size, time and checksum, "hop" and "limit", and
+ * "form", which is raised when samples come to be made differently. */
 #ifndef DATA_PSD_STORE_H
 #define DATA_PSD_STORE_H
 
@@ -38,8 +39,8 @@ typedef struct {
 
 /* Opens the store of a manifest (a path that ends in .csv), which is made first if need be, in parallel; what was done
  * is printed, with counts. A path that ends in .safetensors is a store itself, which must have been made as asked for.
- * *hop and *limit are asked for; NULL: as the store there is was made, or as is usual (no hop, PSD_LIMIT) if there is
- * none, or if it does not say. n_threads 0: all cores. */
+ * One program at a time makes it, for which others wait. *hop and *limit are asked for; NULL: as the store there is was
+ * made, or as is usual (no hop, PSD_LIMIT) if there is none, or if it does not say. n_threads 0: all cores. */
 bool psd_store_open(PsdStore *store, const char *path, const bool *hop, const double *limit, int n_threads,
                     Error *error);
 void psd_store_close(PsdStore *store);

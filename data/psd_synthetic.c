@@ -9,8 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "data/npy.h"
 #include "data/psd_manifest.h"
+#include "data/unfinished.h"
 #include "kernels/philox.h"
 
 static const double BINS_PER_MHZ = 107.5, PI = 3.14159265358979323846;
@@ -182,6 +184,7 @@ static bool write_recording(const char *root, Recording *r, int64_t day, Error *
     double *rows = xmalloc((size_t)(r->rows * r->width) * sizeof *rows);
     for (int64_t i = 0; i < r->rows; i++) make_row(r, i, rows + i * r->width);
     make_directories(directory);
+    directory_remove_leftovers(directory);
     bool fine = npy_write(path, "<f8", rows, 2, (const int64_t[]){r->rows, r->width}, error);
     free(rows);
     free(path);
@@ -191,15 +194,21 @@ static bool write_recording(const char *root, Recording *r, int64_t day, Error *
     return fine;
 }
 
-bool psd_synthetic_write(const char *directory, const PsdSynthetic *o, int n_threads, int64_t *n_files, Error *error) {
-    char *root = path_join(directory, "spectrum_bands");
-    int64_t days = (o->rows + ROWS_OF_A_FILE - 1) / ROWS_OF_A_FILE, n = o->sensors * PSD_UNKNOWN * days;
-    *n_files = n;
-    if (!access(root, F_OK)) {
-        error_set(error, "%s is there already; remove it, or choose another folder", root);
-        free(root);
-        return false;
-    }
+/* Refuses a folder that is there already, but for one that is unfinished and of the same kind. */
+static bool begin(const char *directory, const char *root, const PsdSynthetic *o, Error *error) {
+    char *what = xformat("%lld sensors, %lld rows, seed %llu", (long long)o->sensors, (long long)o->rows,
+                         (unsigned long long)o->seed);
+    bool again, fine = unfinished_find(directory, what, &again, error);
+    if (fine && !again && !access(root, F_OK))
+        fine = error_set(error, "%s is there already; remove it, or choose another folder", root);
+    fine = fine && unfinished_begin(directory, what, error);
+    if (fine) directory_remove_leftovers(directory);
+    free(what);
+    return fine;
+}
+
+static bool write_recordings(const char *root, const PsdSynthetic *o, int64_t days, int n_threads, int64_t n,
+                             Error *error) {
     bool fine = true;
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads)
     for (int64_t i = 0; i < n; i++) {
@@ -214,6 +223,15 @@ bool psd_synthetic_write(const char *directory, const PsdSynthetic *o, int n_thr
             *error = why;
         }
     }
+    return fine;
+}
+
+bool psd_synthetic_write(const char *directory, const PsdSynthetic *o, int n_threads, int64_t *n_files, Error *error) {
+    char *root = path_join(directory, "spectrum_bands");
+    int64_t days = (o->rows + ROWS_OF_A_FILE - 1) / ROWS_OF_A_FILE, n = o->sensors * PSD_UNKNOWN * days;
+    *n_files = n;
+    bool fine = begin(directory, root, o, error) && write_recordings(root, o, days, n_threads, n, error) &&
+                unfinished_end(directory, error);
     free(root);
     return fine;
 }

@@ -13,7 +13,8 @@ typedef struct {
     uint64_t seed;
 } PsdSynthetic;
 
-/* The same bytes whatever the threads. An error if DIRECTORY/spectrum_bands is there already. */
+/* Writes the same bytes whatever the threads. An error if DIRECTORY/spectrum_bands is there already, but for one that a
+ * killed program began in the same way. */
 bool psd_synthetic_write(const char *directory, const PsdSynthetic *options, int n_threads, int64_t *n_files,
                          Error *error);
 

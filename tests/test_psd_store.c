@@ -3,7 +3,9 @@
 #include "base/file.h"
 #include "data/psd_store.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "data/psd_manifest.h"
@@ -138,6 +140,91 @@ static void it_is_made_anew_only_if_need_be(void **state) {
     assert_true(s.n == 1);
     psd_store_close(&s);
     free(path);
+}
+
+/* One other bit of its numbers, or of what its header says, and it is another store than was made. */
+static void damage_is_noticed(void **state) {
+    (void)state;
+    open_and_close(&CROP);
+    char *path = psd_store_path(manifest), *bytes, *kept;
+    size_t size;
+    Error error;
+    assert_true(read_file(path, &kept, &size, &error));
+    const char *limit = memmem(kept, size, "\"limit\":\"", 9);
+    const size_t places[] = {size - 1, size - 1000, size / 2, (size_t)(limit + 9 - kept)};
+    assert_non_null(limit);
+    for (int i = 0; i < 4; i++) {
+        bytes = memcpy(xmalloc(size), kept, size);
+        bytes[places[i]] ^= 1;
+        write_bytes(path, bytes, size);
+        uint64_t before = inode();
+        PsdStore s = open_as(&CROP, 1);
+        assert_true(inode() != before);
+        assert_sample(&s, 0, 0, 0, 0, 450, &CROP);
+        psd_store_close(&s);
+        free(bytes);
+    }
+    free(kept);
+    free(path);
+}
+
+/* The manifest is the same, but not what it names. A store goes on without its recordings, and with copies of them. */
+static void changed_recordings_are_seen(void **state) {
+    (void)state;
+    const struct timespec times[2] = {{1, 0}, {1, 0}};
+    char *path = path_join(root, "a.npy");
+    open_and_close(&CROP);
+    uint64_t first = inode();
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0); /* a copy */
+    open_and_close(&CROP);
+    assert_true(inode() == first);
+    add_array("a.npy", 7, 3, 450); /* of the same size */
+    PsdStore s = open_as(&CROP, 1);
+    assert_true(inode() != first);
+    assert_sample(&s, 0, 0, 7, 0, 450, &CROP);
+    psd_store_close(&s);
+    first = inode();
+    assert_int_equal(remove(path), 0);
+    open_and_close(&CROP);
+    assert_true(inode() == first);
+    add_array("a.npy", 0, 4, 450); /* and of another size */
+    s = open_as(&CROP, 1);
+    assert_true(inode() != first);
+    assert_sample(&s, 0, 0, 0, 0, 450, &CROP);
+    psd_store_close(&s);
+    free(path);
+}
+
+/* Programs that start together: each has the samples of its own options, and of those with the same options one makes
+ * the store. */
+static void makers_at_once_do_not_mix(void **state) {
+    (void)state;
+    enum { MAKERS = 6, ROUNDS = 3 };
+    char *path = psd_store_path(manifest), *log = path_join(root, "log"), output[256];
+    for (int round = 0; round < ROUNDS; round++) {
+        bool all_alike = round == 0;
+        remove(path);
+        for (int i = 0; i < MAKERS; i++) {
+            pid_t child = fork();
+            assert_true(child >= 0);
+            if (child) continue;
+            if (!freopen(log, "a", stdout)) _exit(1);
+            const PsdOptions *options = all_alike ? &CROP : i % 3 == 0 ? &HOP : i % 3 == 1 ? &CROP : &COMPAT;
+            PsdStore s = open_as(options, 1);
+            assert_int_equal(s.n, options->hop ? 10 : 5);
+            assert_sample(&s, 0, 0, 0, 0, 450, options);
+            assert_true(s.options.limit == options->limit && s.options.hop == options->hop);
+            fflush(stdout);
+            _exit(0);
+        }
+        for (int i = 0, status; i < MAKERS; i++) assert_true(wait(&status) > 0 && !status);
+        run_command(output, sizeof output, "grep -c 'samples of' %s", log);
+        if (all_alike) assert_string_equal(output, "1\n");
+    }
+    run_command(output, sizeof output, "ls -A %s | grep -c -e partial -e lock", root);
+    assert_string_equal(output, "0\n");
+    free(path);
+    free(log);
 }
 
 /* A reference's manifest has them. They keep their numbers, and splits may name them. */
@@ -402,9 +489,12 @@ static void stores_that_are_wrong(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(makers_at_once_do_not_mix, new_root), /* forks before there are OpenMP's threads */
         cmocka_unit_test_setup(samples_are_the_manifests_rows, new_root),
         cmocka_unit_test_setup(hopping_gives_every_whole_chunk, new_root),
         cmocka_unit_test_setup(it_is_made_anew_only_if_need_be, new_root),
+        cmocka_unit_test_setup(damage_is_noticed, new_root),
+        cmocka_unit_test_setup(changed_recordings_are_seen, new_root),
         cmocka_unit_test_setup(rows_of_zero_width_have_no_sample, new_root),
         cmocka_unit_test_setup(options_that_are_not_asked_for_stay, new_root),
         cmocka_unit_test_setup(a_store_says_of_which_manifest_it_is, new_root),

@@ -1,0 +1,41 @@
+#include "data/unfinished.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+static char *path_of(const char *directory) { return path_join(directory, ".unfinished"); }
+
+bool unfinished_find(const char *directory, const char *what, bool *found, Error *error) {
+    char *path = path_of(directory), *text = NULL;
+    size_t size;
+    Error why;
+    *found = !access(path, F_OK);
+    bool fine = !*found || read_file(path, &text, &size, &why) || error_set(error, "%.200s: %.250s", path, why.text);
+    if (text && strcmp(text, what))
+        fine = error_set(error,
+                         "%.200s is unfinished, and was begun with %.100s, not with %.100s; begin again so, or remove "
+                         "it, or choose another folder",
+                         directory, text, what);
+    free(text);
+    free(path);
+    return fine;
+}
+
+bool unfinished_begin(const char *directory, const char *what, Error *error) {
+    char *path = path_of(directory);
+    make_directories(directory);
+    bool fine = file_write_atomic(path, what, strlen(what), error);
+    free(path);
+    return fine;
+}
+
+bool unfinished_end(const char *directory, Error *error) {
+    char *path = path_of(directory);
+    bool fine = !unlink(path) || error_set(error, "cannot remove %s: %s", path, strerror(errno));
+    free(path);
+    return fine && directory_flush(directory, error);
+}
