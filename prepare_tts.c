@@ -170,7 +170,7 @@ static void print_totals(const Options *o, const Prepare *p, const Totals *t, co
     printf("[Codes] %lld clips coded, %lld done before", (long long)p->coded_now, (long long)p->coded_before);
     if (p->coded_again)
         printf("; %lld of them again, as their audio, text, tokenizer, codebook or --d-model have changed, or files "
-               "are gone",
+               "are gone or damaged",
                (long long)p->coded_again);
     printf("\n[Codes] %lld codes, unigram entropy %.3f nats\n", (long long)t->codes, t->entropy);
     printf("[Data] %lld of %lld clips, %s, %lld speakers: %lld to train, %lld to validate\n", (long long)t->clips,

@@ -27,23 +27,18 @@ static bool write_array(const ClipWork *work, const char *folder, const Clip *cl
     return fine;
 }
 
-static bool has_array(const ClipWork *work, const char *folder, const Clip *clip) {
-    char *path = file_of(work, folder, clip);
-    bool there = !access(path, R_OK);
-    free(path);
-    return there;
-}
-
-/* The shape wanted is [rows] or, with columns > 0, [rows, columns]. *out: free(). */
-static bool read_array(const ClipWork *work, const char *folder, const Clip *clip, int64_t rows, int64_t columns,
-                       void **out) {
+/* Reads an array that write_array wrote, of the shape [rows] or, with columns > 0, [rows, columns]; integers if it is
+ * of `integers`. False: it is gone, damaged (its checksum tells), or another. *out: free(). */
+static bool read_array(const ClipWork *work, const char *folder, const Clip *clip, bool integers, int64_t rows,
+                       int64_t columns, void **out) {
     char *path = file_of(work, folder, clip), *bytes = NULL;
     size_t size;
     Npy npy;
     bool fine = read_file(path, &bytes, &size, NULL) && npy_parse(bytes, size, &npy, NULL);
-    fine = fine && npy.rank == (columns ? 2 : 1) && npy.dims[0] == rows && (!columns || npy.dims[1] == columns);
+    fine = fine && npy.has_checksum && npy.rank == (columns ? 2 : 1) && npy.dims[0] == rows &&
+           (!columns || npy.dims[1] == columns);
     *out = fine ? xmalloc((size_t)npy.count * 4) : NULL;
-    fine = fine && (columns ? npy_to_f32(&npy, *out, NULL) : npy_to_i32(&npy, *out, NULL));
+    fine = fine && (integers ? npy_to_i32(&npy, *out, NULL) : npy_to_f32(&npy, *out, NULL));
     if (!fine) {
         free(*out);
         *out = NULL;
@@ -144,7 +139,7 @@ bool clip_measure(const ClipWork *work, Clip *clip) {
 bool clip_frames(const ClipWork *work, const Clip *clip, float **frames, Error *error) {
     int64_t n;
     void *kept;
-    if (read_array(work, "mel", clip, clip->n_codes, MEL_BANDS, &kept)) {
+    if (read_array(work, "mel", clip, false, clip->n_codes, MEL_BANDS, &kept)) {
         *frames = kept;
         return true;
     }
@@ -165,7 +160,7 @@ bool clip_frames(const ClipWork *work, const Clip *clip, float **frames, Error *
 /* The clip's codes as they were written; NULL if anything else is there. free() */
 static int32_t *read_codes(const ClipWork *work, const Clip *clip, int64_t entries) {
     void *read;
-    if (!read_array(work, "codes", clip, clip->n_codes, 0, &read)) return NULL;
+    if (!read_array(work, "codes", clip, true, clip->n_codes, 0, &read)) return NULL;
     int32_t *codes = read;
     for (int64_t t = 0; t < clip->n_codes; t++)
         if (codes[t] < 0 || codes[t] >= entries) {
@@ -175,14 +170,30 @@ static int32_t *read_codes(const ClipWork *work, const Clip *clip, int64_t entri
     return codes;
 }
 
-bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup, int64_t entries) {
+/* Whether the array is there as it was written. */
+static bool is_whole(const ClipWork *work, const char *folder, const Clip *clip, int64_t rows, int64_t columns) {
+    void *values;
+    bool whole = read_array(work, folder, clip, false, rows, columns, &values);
+    free(values);
+    return whole;
+}
+
+static bool has_text_ids(const ClipWork *work, const Clip *clip) {
+    void *ids;
+    bool same = read_array(work, "text_ids", clip, true, clip->n_ids, 0, &ids) &&
+                !memcmp(ids, clip->ids, (size_t)clip->n_ids * sizeof *clip->ids);
+    free(ids);
+    return same;
+}
+
+bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup, int64_t entries, int64_t d_model) {
     const json_t *facts = ledger_find(work->ledger, "codes", clip->recording->id);
     if (!facts) return false;
     bool same = fact_is(facts, "audio", clip->audio_key) && fact_is(facts, "setup", setup) &&
                 fact_is(facts, "text", fingerprint_of("%s", clip->normalized).text);
     clip->again = true;
-    if (!same || !has_array(work, "text_ids", clip) || !has_array(work, "condition", clip) ||
-        !has_array(work, "emo_vec", clip) || !(clip->codes = read_codes(work, clip, entries)))
+    if (!same || !has_text_ids(work, clip) || !is_whole(work, "condition", clip, CONDITIONING_ROWS, d_model) ||
+        !is_whole(work, "emo_vec", clip, d_model, 0) || !(clip->codes = read_codes(work, clip, entries)))
         return false;
     clip->squared_error = json_number_value(json_object_get(facts, "squared_error"));
     clip->again = false;

@@ -36,7 +36,7 @@ typedef struct {
     int32_t *codes; /* [n_codes] */
     int64_t n_codes;
     double squared_error; /* of all frames together, to their codes' entries */
-    bool again;           /* coded before, but from something else */
+    bool again;           /* coded before, but from something else, or damaged */
     Error error;          /* why the audio is bad, or what failed */
 } Clip;
 
@@ -50,13 +50,14 @@ typedef struct {
 /* Fills samples, clipped, silence and audio_key: from the ledger if the file has not changed, else from the file, whose
  * log-mel frames go to OUTPUT/mel/ID.npy. Returns whether it had to be read; if it cannot be, sets fate and error. */
 bool clip_measure(const ClipWork *work, Clip *clip);
-/* The clip's frames[clip->n_codes, MEL_BANDS] (free()), from OUTPUT/mel or, if that file has gone, from the audio. */
+/* The clip's frames[clip->n_codes, MEL_BANDS] (free()), from OUTPUT/mel or, if that file has gone or is damaged, from
+ * the audio. */
 bool clip_frames(const ClipWork *work, const Clip *clip, float **frames, Error *error);
 
-/* Whether text_ids, codes (each below `entries`), condition and emo_vec of the clip are there, made from this text,
- * this audio and `setup` (a fingerprint of codebook, tokenizer and d_model); then loads codes. Otherwise sets
- * clip->again if they were made from something else. */
-bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup, int64_t entries);
+/* Whether text_ids, codes (each below `entries`), condition and emo_vec of the clip are there as they were written,
+ * made from this text, this audio and `setup` (a fingerprint of codebook, tokenizer and d_model); then loads codes.
+ * Otherwise sets clip->again if they were made before, but from something else, or are damaged. */
+bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup, int64_t entries, int64_t d_model);
 /* Makes and writes them. */
 bool clip_code(const ClipWork *work, Clip *clip, const PromptMap *map, const char *setup, Error *error);
 void clip_close(Clip *clip);

@@ -1,16 +1,16 @@
 #include "data/ledger.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/file.h"
+
+enum { DIGITS = 17 }; /* of real numbers: all */
 
 struct Ledger {
     int file;
@@ -28,13 +28,14 @@ static void remember(Ledger *ledger, const char *kind, const char *name, json_t 
     json_object_set_new(names, name, facts);
 }
 
-/* A line that says nothing we understand counts as work not done. */
+/* A line that says nothing we understand, or is damaged, counts as work not done. */
 static void remember_line(Ledger *ledger, const char *line, size_t n) {
     json_t *entry = json_loadb(line, n, 0, NULL);
     const char *kind = json_string_value(json_object_get(entry, "kind"));
     const char *name = json_string_value(json_object_get(entry, "name"));
     json_t *facts = json_object_get(entry, "facts");
-    if (kind && name && json_is_object(facts)) remember(ledger, kind, name, json_incref(facts));
+    if (kind && name && json_is_object(facts) && json_sum_check(entry, DIGITS, 0, NULL))
+        remember(ledger, kind, name, json_incref(facts));
     json_decref(entry);
 }
 
@@ -56,11 +57,14 @@ Ledger *ledger_open(const char *path, Error *error) {
     ledger->path = xstrdup(path);
     ledger->kinds = json_object();
     pthread_mutex_init(&ledger->lock, NULL);
-    ledger->file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    ledger->file = file_open_to_append(path, &why);
+    LockResult lock = ledger->file < 0 ? LOCK_UNKNOWN : lock_descriptor(ledger->file, false);
     if (ledger->file < 0)
-        fine = error_set(&why, "cannot open: %s", strerror(errno));
-    else if (flock(ledger->file, LOCK_EX | LOCK_NB))
+        fine = false;
+    else if (lock == LOCK_BUSY)
         fine = error_set(&why, "another process is at work in this directory");
+    else if (lock == LOCK_UNKNOWN)
+        warn("%s: this file system has no locks; let one program at a time work in this directory", path);
     if (fine && load(ledger, &why)) return ledger;
     error_set(error, "%.200s: %.300s", path, why.text);
     ledger_close(ledger);
@@ -88,10 +92,13 @@ bool ledger_add(Ledger *ledger, const char *kind, const char *name, json_t *fact
     pthread_mutex_lock(&ledger->lock);
     remember(ledger, kind, name, facts);
     json_t *entry = json_build("the ledger", "{s:s, s:s, s:O}", "kind", kind, "name", name, "facts", facts);
-    char *text = json_text("the ledger", entry, JSON_COMPACT | JSON_REAL_PRECISION(17)), *line = xformat("%s\n", text);
+    json_sum_set(entry, DIGITS, 0);
+    char *text = json_text("the ledger", entry, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS)),
+         *line = xformat("%s\n", text);
     ssize_t n = (ssize_t)strlen(line), written = write(ledger->file, line, (size_t)n);
     bool fine = written == n || error_set(error, "%s: %s", ledger->path,
                                           written < 0 ? strerror(errno) : "only a part of a line could be written");
+    if (fine && fdatasync(ledger->file)) fine = error_set(error, "%s: %s", ledger->path, strerror(errno));
     free(line);
     free(text);
     json_decref(entry);

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "data/safetensors.h"
 
 /* A cursor over the header's text. */
 typedef struct {
@@ -89,7 +88,23 @@ static bool parse_shape(Text *t, Npy *npy, Error *error) {
     return true;
 }
 
-static bool parse_header(Text t, Npy *npy, Error *error) {
+static const char SUM_MARK[] = "# xxh3_64 ";
+
+/* The checksum that npy_write puts behind the dictionary, where Python sees a comment: of the dictionary's text, then
+ * of the numbers. */
+static bool parse_sum(Text *t, uint64_t *sum) {
+    enum { DIGITS = 16 };
+    char digits[DIGITS + 1] = "", *end;
+    if (!accept(t, SUM_MARK) || t->end - t->at < DIGITS) return false;
+    memcpy(digits, t->at, DIGITS);
+    if (strspn(digits, "0123456789abcdef") != DIGITS) return false;
+    *sum = strtoull(digits, &end, 16);
+    t->at += DIGITS;
+    return true;
+}
+
+static bool parse_header(Text t, Npy *npy, uint64_t *sum, uint64_t *of_header, Error *error) {
+    const char *start = t.at;
     bool descr = false, order = false, shape = false;
     if (!accept(&t, "{")) return error_set(error, "the header is not a dictionary");
     while (!accept(&t, "}")) {
@@ -114,6 +129,8 @@ static bool parse_header(Text t, Npy *npy, Error *error) {
         if (!accept(&t, "}")) return error_set(error, "the header's dictionary is not closed");
         break;
     }
+    *of_header = checksum(0, start, (size_t)(t.at - start));
+    npy->has_checksum = parse_sum(&t, sum);
     skip_space(&t);
     if (!descr || !order || !shape || t.at != t.end)
         return error_set(error, "the header is not a dictionary of descr, fortran_order and shape");
@@ -132,7 +149,8 @@ bool npy_parse(const void *bytes, size_t size, Npy *out, Error *error) {
                               : (size_t)b[8] | (size_t)b[9] << 8 | (size_t)b[10] << 16 | (size_t)b[11] << 24;
     if (length > size - start) return error_set(error, "is cut off in its header");
     Text text = {(const char *)b + start, (const char *)b + start + length};
-    if (!parse_header(text, out, error)) return false;
+    uint64_t stated = 0, sum = 0;
+    if (!parse_header(text, out, &stated, &sum, error)) return false;
     size_t have = size - start - length;
     int64_t want;
     if (__builtin_mul_overflow(out->count, (int64_t)out->item_size, &want))
@@ -143,7 +161,10 @@ bool npy_parse(const void *bytes, size_t size, Npy *out, Error *error) {
     if ((uint64_t)want < have)
         return error_set(error, "holds %zu bytes of numbers, its shape needs only %lld", have, (long long)want);
     out->data = b + start + length;
-    return true;
+    sum = checksum(sum, out->data, have);
+    return !out->has_checksum || sum == stated ||
+           error_set(error, "is damaged: its checksum is %016llx, and its header says %016llx", (unsigned long long)sum,
+                     (unsigned long long)stated);
 }
 
 /* One element, in the member that its kind says. */
@@ -246,6 +267,8 @@ bool npy_write(const char *path, const char *dtype, const void *data, int rank, 
         count *= (size_t)dims[i];
     }
     n += snprintf(header + n, sizeof header - (size_t)n, "), }");
+    uint64_t sum = checksum(checksum(0, header, (size_t)n), data, count * (size_t)(dtype[2] - '0'));
+    n += snprintf(header + n, sizeof header - (size_t)n, " %s%016llx", SUM_MARK, (unsigned long long)sum);
     size_t total = (10 + (size_t)n + 1 + 63) / 64 * 64, bytes = count * (size_t)(dtype[2] - '0');
     unsigned char *file = xcalloc(1, total + bytes);
     memcpy(file, "\x93NUMPY\x01\x00", 8);

@@ -12,9 +12,11 @@ typedef struct {
     int rank;
     int64_t dims[8];
     int64_t count;             /* elements; 0 is legal */
+    bool has_checksum;         /* as files of npy_write do: what was parsed is what was written */
     const unsigned char *data; /* inside the bytes that were parsed */
 } Npy;
 
+/* Parses the bytes of a file. A checksum that is not that of the numbers is an error. */
 bool npy_parse(const void *bytes, size_t size, Npy *out, Error *error);
 /* Elements in C order, converted. Fails on a value that does not fit: for i32 a fraction or one out of range, for f32 a
  * finite one out of range. */
@@ -23,8 +25,8 @@ bool npy_to_f32(const Npy *npy, float *out, Error *error);
 /* `count` elements from number `first` on, in C order: all of them, or some rows. 64-bit integers are rounded. */
 void npy_to_f64(const Npy *npy, int64_t first, int64_t count, double *out);
 
-/* Format 1.0, little-endian, C order, as np.save writes it; to a temporary name, flushed, renamed. dtype "<i4",
- * "<f4" or "<f8". */
+/* Writes format 1.0, little-endian, C order, as np.save does, whole or not at all; the header's dictionary is followed
+ * by a checksum, which to Python is a comment. dtype "<i4", "<f4" or "<f8". */
 bool npy_write(const char *path, const char *dtype, const void *data, int rank, const int64_t *dims, Error *error);
 
 #endif

@@ -62,12 +62,7 @@ bool characters_add(const std::string &line, size_t number, Corpus *corpus, Erro
     return true;
 }
 
-bool corpus_read(const char *path, Corpus *corpus, Error *error) {
-    char *bytes;
-    size_t size;
-    if (!read_file(path, &bytes, &size, error)) return false;
-    std::string text(bytes, size);
-    free(bytes);
+bool corpus_take(const std::string &text, Corpus *corpus, Error *error) {
     for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
         end = std::min(text.find('\n', begin), text.size());
         corpus->lines.push_back(text.substr(begin, end - begin));
@@ -142,9 +137,9 @@ bool characters_check(const sentencepiece::SentencePieceProcessor &processor, co
     return true;
 }
 
-int corpus_train(const char *corpus_path, const char *model_path, int vocabulary, Error *error) {
+int corpus_train(const std::string &text, const char *model_path, int vocabulary, Error *error) {
     Corpus corpus;
-    if (!corpus_read(corpus_path, &corpus, error)) return 0;
+    if (!corpus_take(text, &corpus, error)) return 0;
     const size_t least = corpus.characters.size() + 3;
     if (vocabulary < 0 || static_cast<size_t>(vocabulary) < least) {
         error_set(error, "a vocabulary of %d is too small: its %zu distinct characters need %zu", vocabulary,
@@ -227,7 +222,7 @@ char *tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int n) tr
 }
 OR_DIE
 
-int tokenizer_train_bpe(const char *corpus_path, const char *model_path, int vocabulary, Error *error) try {
-    return corpus_train(corpus_path, model_path, vocabulary, error);
+int tokenizer_train_bpe(const char *text, size_t size, const char *model_path, int vocabulary, Error *error) try {
+    return corpus_train(std::string(text, size), model_path, vocabulary, error);
 }
 OR_DIE

@@ -65,12 +65,20 @@ static bool take_bands(const json_t *object, const char *key, float least, float
     return true;
 }
 
+enum { DIGITS = 9 }; /* of real numbers: a float's */
+
+/* The checksum of codebook.json is of the entries too, so that two files that do not belong together are noticed. */
+static uint64_t sum_of_entries(const Codebook *c) {
+    return checksum(0, c->centroids, (size_t)(c->entries * c->width) * sizeof *c->centroids);
+}
+
 static bool parse_facts(const json_t *object, SpeechCoder *coder, Error *error) {
     const char *features = json_string_value(json_object_get(object, "features"));
     const json_t *seed = json_object_get(object, "seed");
     if (!features || strcmp(features, MEL_DESCRIPTION))
         return error_set(error, "features is '%s', this program makes '%s'", features ? features : "", MEL_DESCRIPTION);
     if (!json_is_integer(seed) || json_integer_value(seed) < 0) return error_set(error, "seed is not a number");
+    if (!json_sum_check(object, DIGITS, sum_of_entries(&coder->codebook), error)) return false;
     coder->seed = (uint64_t)json_integer_value(seed);
     coder->frames = json_integer_value(json_object_get(object, "frames"));
     coder->iterations = (int)json_integer_value(json_object_get(object, "iterations"));
@@ -119,7 +127,8 @@ bool speech_coder_write(const char *path, const SpeechCoder *coder, Error *error
                    "entries", (json_int_t)c->entries, "bands", (json_int_t)c->width, "seed", (json_int_t)coder->seed,
                    "frames", (json_int_t)coder->frames, "iterations", coder->iterations, "squared_error",
                    coder->squared_error, "mean", list_of(coder->mean), "deviation", list_of(coder->deviation));
-    char *text = json_text(facts_path, facts, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    json_sum_set(facts, DIGITS, sum_of_entries(c));
+    char *text = json_text(facts_path, facts, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
     Error why;
     bool fine = file_write_atomic(facts_path, text, strlen(text), &why) &&
                 npy_write(path, "<f4", c->centroids, 2, (int64_t[]){c->entries, c->width}, &why);

@@ -17,11 +17,11 @@ int tokenizer_encode(const Tokenizer *tokenizer, const char *text, int32_t **ids
 /* The text of ids; release with free(). */
 char *tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int n);
 
-/* Trains a BPE model on one text a line in `corpus_path`: <s> 0, </s> 1, <unk> 2, no padding, then every character of
- * the corpus, the most frequent first, then the merges: no text of the corpus has an unknown token, nor would it if the
- * model were cut to fewer pieces. The size is lowered when the corpus cannot fill it. The same corpus and size give the
- * same bytes. Returns the number of pieces, or 0 with the reason. */
-int tokenizer_train_bpe(const char *corpus_path, const char *model_path, int vocabulary, Error *error);
+/* Trains a BPE model on a corpus, a text of one sentence a line: <s> 0, </s> 1, <unk> 2, no padding, then every
+ * character of the corpus, the most frequent first, then the merges: no text of the corpus has an unknown token, nor
+ * would it if the model were cut to fewer pieces. The size is lowered when the corpus cannot fill it. The same corpus
+ * and size give the same bytes. Returns the number of pieces, or 0 with the reason. */
+int tokenizer_train_bpe(const char *corpus, size_t size, const char *model_path, int vocabulary, Error *error);
 
 /* What training and inference feed the tokenizer: clean_text, NFC, the punctuation table in one pass, CJK
  * splitting, upper case. Release with free(). Invalid UTF-8: NULL with the byte offset. */

@@ -231,20 +231,17 @@ static void check_characters(const Prepare *p) {
 
 static void train_tokenizer(Prepare *p) {
     Error error;
-    char *corpus = corpus_text(p), *corpus_path = path_join(p->options->output, ".corpus.txt");
+    char *corpus = corpus_text(p);
     Fingerprint key = fingerprint_of("%lld\n%s", (long long)p->options->vocabulary, corpus);
     p->tokenizer_before = is_made(p, "tokenizer", key, fingerprint_file(p->tokenizer_path));
     if (!p->tokenizer_before) {
         check_characters(p);
         manifests_remove(p->options->output);
-        if (!file_write_atomic(corpus_path, corpus, strlen(corpus), &error)) die("%s", error.text);
-        if (!tokenizer_train_bpe(corpus_path, p->tokenizer_path, (int)p->options->vocabulary, &error))
+        if (!tokenizer_train_bpe(corpus, strlen(corpus), p->tokenizer_path, (int)p->options->vocabulary, &error))
             die("the tokenizer: %s", error.text);
-        unlink(corpus_path);
         note_made(p, "tokenizer", key, fingerprint_file(p->tokenizer_path));
     }
     free(corpus);
-    free(corpus_path);
 }
 
 /* The model that the user brought goes where train_gpt looks for it. */
@@ -452,7 +449,7 @@ static bool *find_work(Prepare *p, const char *setup) {
     for (int64_t i = 0; i < p->n; i++) {
         Clip *clip = &p->clips[i];
         if (clip->fate != CLIP_KEPT) continue;
-        todo[i] = !clip_is_coded(&p->work, clip, setup, p->coder.codebook.entries);
+        todo[i] = !clip_is_coded(&p->work, clip, setup, p->coder.codebook.entries, p->options->d_model);
         before += !todo[i];
         again += clip->again;
     }

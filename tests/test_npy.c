@@ -291,7 +291,19 @@ static void sizes_that_are_wrong(void **state) {
     expect_refused(&file, "is not an npy file");
 }
 
-/* What numpy 2.4's np.save writes for np.arange(3, dtype=np.int32) and for np.zeros((2, 1), np.float32). */
+/* What numpy 2.4's np.save writes for np.arange(3, dtype=np.int32) and for np.zeros((2, 1), np.float32), but that the
+ * header's spaces begin with a comment: "# xxh3_64 " and 16 digits. */
+static void expect_as_numpy_writes(const char *bytes, size_t size, const File *want) {
+    const char *brace = memchr(bytes, '}', size), *wanted = memchr(want->bytes, '}', want->size);
+    size_t same = (size_t)(brace - bytes) + 1, comment = strlen(" # xxh3_64 0123456789abcdef");
+    assert_int_equal(size, want->size);
+    assert_int_equal(same, (size_t)(wanted - (const char *)want->bytes) + 1);
+    assert_memory_equal(bytes, want->bytes, same);
+    assert_memory_equal(brace + 1, " # xxh3_64 ", 11);
+    assert_int_equal(strspn(brace + 12, "0123456789abcdef"), 16);
+    assert_memory_equal(brace + 1 + comment, wanted + 1 + comment, size - same - comment);
+}
+
 static void written_as_numpy_writes(void **state) {
     (void)state;
     char *directory = scratch_directory(), *path = path_join(directory, "a.npy"), *bytes;
@@ -308,8 +320,7 @@ static void written_as_numpy_writes(void **state) {
                     : i == 1 ? npy_write(path, "<f4", reals, 2, (const int64_t[]){2, 1}, &error)
                              : npy_write(path, "<i4", integers, 1, (const int64_t[]){3}, &error));
         assert_true(read_file(path, &bytes, &size, &error));
-        assert_int_equal(size, want[i].size);
-        assert_memory_equal(bytes, want[i].bytes, size);
+        expect_as_numpy_writes(bytes, size, &want[i]);
         free(bytes);
     }
     assert_true(npy_write(path, "<f4", NULL, 1, (const int64_t[]){0}, &error)); /* empty */
@@ -321,6 +332,32 @@ static void written_as_numpy_writes(void **state) {
     path = path_join(directory, "no/such/a.npy");
     assert_false(npy_write(path, "<i4", integers, 1, (const int64_t[]){3}, &error));
     assert_contains(error.text, "No such file or directory");
+    free(path);
+    free(directory);
+}
+
+/* Whatever bit of the dictionary, the checksum or the numbers is another, the file is refused. */
+static void damage_is_noticed(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *path = path_join(directory, "a.npy"), *bytes;
+    const float values[4] = {1, 2, 3, 4};
+    size_t size;
+    Error error;
+    Npy npy;
+    assert_true(npy_write(path, "<f4", values, 2, (const int64_t[]){2, 2}, &error));
+    assert_true(read_file(path, &bytes, &size, &error));
+    assert_true(npy_parse(bytes, size, &npy, &error) && npy.has_checksum);
+    for (size_t bit = 0; bit < 8 * size; bit++) {
+        bool spaces = bit / 8 >= size - sizeof values - 2 && bit / 8 < size - sizeof values; /* before the numbers */
+        bytes[bit / 8] ^= (char)(1 << bit % 8);
+        if (!spaces && npy_parse(bytes, size, &npy, &error) && npy.has_checksum)
+            fail_msg("bit %zu of byte %zu", bit % 8, bit / 8);
+        bytes[bit / 8] ^= (char)(1 << bit % 8);
+    }
+    bytes[size - 1] ^= 1;
+    assert_false(npy_parse(bytes, size, &npy, &error));
+    assert_contains(error.text, "is damaged: its checksum is ");
+    free(bytes);
     free(path);
     free(directory);
 }
@@ -338,6 +375,7 @@ int main(void) {
         cmocka_unit_test(dtypes_that_are_not_read),
         cmocka_unit_test(sizes_that_are_wrong),
         cmocka_unit_test(written_as_numpy_writes),
+        cmocka_unit_test(damage_is_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

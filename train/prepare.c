@@ -293,15 +293,30 @@ static char *choices_path(const Training *t) {
     return t->choices ? xstrdup(t->choices) : path_join(t->options->output_dir, "choices.txt");
 }
 
+static const char CHOICES_SUM[] = "xxh3_64 "; /* their last line, before the checksum of those above */
+
 void train_keep_choices(Training *t) {
     char *text = t->device->choices ? t->device->choices(t->device) : NULL, *path = choices_path(t);
+    size_t length = text ? strlen(text) : 0;
     Error error;
-    if (text && strlen(text) != t->kept_choices) {
-        if (!file_write_atomic(path, text, strlen(text), &error)) die("%s", error.text);
-        t->kept_choices = strlen(text);
+    if (text && length != t->kept_choices) {
+        char *summed = xformat("%s%s%016llx\n", text, CHOICES_SUM, (unsigned long long)checksum(0, text, length));
+        if (!file_write_atomic(path, summed, strlen(summed), &error)) die("%s", error.text);
+        free(summed);
+        t->kept_choices = length;
     }
     free(text);
     free(path);
+}
+
+/* Compares the checksum, if there is one, and cuts it off. */
+static bool check_choices(char *text, Error *error) {
+    char *last = text + strlen(text);
+    while (last > text && (last[-1] != '\n' || !last[0])) last--;
+    if (strncmp(last, CHOICES_SUM, strlen(CHOICES_SUM))) return true;
+    uint64_t stated = strtoull(last + strlen(CHOICES_SUM), NULL, 16);
+    *last = 0;
+    return stated == checksum(0, text, (size_t)(last - text)) || error_set(error, "is not as it was written");
 }
 
 /* Of a run that goes on, or of another one, if they were copied here. */
@@ -310,7 +325,8 @@ static void take_choices(Training *t) {
     size_t size;
     Error error;
     if (t->device->choose && !access(path, F_OK) &&
-        (!read_file(path, &text, &size, &error) || !t->device->choose(t->device, text, &error)))
+        (!read_file(path, &text, &size, &error) || !check_choices(text, &error) ||
+         !t->device->choose(t->device, text, &error)))
         warn("%s: %s: the fastest ways are found anew, and the last bits of results may be others", path, error.text);
     free(text);
     free(path);

@@ -1,11 +1,9 @@
 #include "train/rates.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -146,7 +144,7 @@ char *rates_path(const char *path) {
 
 /* ---- the file: {"version": 1, "devices": {name: {...}}} ---- */
 
-enum { VERSION = 1 };
+enum { VERSION = 1, DIGITS = 6 };
 
 static json_t *points_to_json(const Curve *curve) {
     json_t *points = json_array();
@@ -290,6 +288,9 @@ static json_t *read_all(const char *path, Error *error) {
                   path, VERSION);
     else if (!json_is_object(json_object_get(root, "devices")))
         error_set(error, "%.200s: devices is missing, or no object; remove it and measure again", path);
+    else if (!json_sum_check(root, DIGITS, 0, &reason))
+        error_set(error, "%.150s: %.200s; measure again without it, or remove that key if it was changed on purpose",
+                  path, reason.text);
     if (!error->text[0]) return root;
     json_decref(root);
     return NULL;
@@ -325,20 +326,15 @@ int rates_devices(const char *path, char names[][128], int most, Error *error) {
     return root || !error->text[0] ? n : -1;
 }
 
-static bool write_all(const char *file, const json_t *root, Error *error) {
-    char *text = json_text(file, root, JSON_INDENT(1) | JSON_REAL_PRECISION(6) | JSON_SORT_KEYS);
+static bool write_all(const char *file, json_t *root, Error *error) {
+    json_sum_set(root, DIGITS, 0);
+    char *text = json_text(file, root, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS) | JSON_SORT_KEYS);
     bool fine = file_write_atomic(file, text, strlen(text), error);
     free(text);
     return fine;
 }
 
-/* Whoever else writes this file waits, and then reads what is written here; where a file system has no locks of
- * folders, the last one wins. */
-bool rates_write(const char *path, const Rates *rates, Error *error) {
-    char *file = rates_path(path), *directory = path_directory(file);
-    make_directories(directory);
-    int lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (lock >= 0) flock(lock, LOCK_EX);
+static bool put_rates(const char *file, const Rates *rates, Error *error) {
     json_t *root = read_all(file, error);
     bool fine = root || !error->text[0];
     if (fine && !root) root = json_build("the measured rates", "{s:i, s:{}}", "version", VERSION, "devices");
@@ -346,7 +342,20 @@ bool rates_write(const char *path, const Rates *rates, Error *error) {
         fine = error_set(error, "%.200s cannot hold a device of the name '%.127s'", file, rates->device);
     fine = fine && write_all(file, root, error);
     json_decref(root);
-    if (lock >= 0) close(lock);
+    return fine;
+}
+
+/* Whoever else writes this file waits, and then reads what is written here. */
+bool rates_write(const char *path, const Rates *rates, Error *error) {
+    char *file = rates_path(path), *directory = path_directory(file);
+    FileLock lock;
+    make_directories(directory);
+    bool fine = file_lock(&lock, file, error);
+    if (fine) {
+        directory_remove_leftovers(directory);
+        fine = put_rates(file, rates, error);
+        file_unlock(&lock);
+    }
     free(directory);
     free(file);
     return fine;

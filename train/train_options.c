@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 #define ROW(option_name, key, kind, target, default_text, low, high, metavar, text)                                    \
     {                                                                                                                  \
         .name = option_name, .letter = key, .type = kind, .value = target, .preset = default_text, .least = low,       \
@@ -170,7 +172,9 @@ void train_options_resolve(TrainOptions *o, const Option *rows, int n_rows) {
     }
     if (o->debug_dump) { /* told now, not after the first step */
         char *directory = path_directory(o->debug_dump);
+        Error error;
         if (access(directory, W_OK)) die_usage("--debug-dump %s: %s: %s", o->debug_dump, directory, strerror(errno));
+        if (!file_is_replaceable(o->debug_dump, &error)) die_usage("--debug-dump: %s", error.text);
         free(directory);
     }
     resolve_estimate(o, rows, n_rows);
