@@ -182,6 +182,7 @@ static void wrong_command_lines_are_refused(void **state) {
     refused("-s 1 --loss-norm mic", "--loss-norm: expected micro|batch, found 'mic'");
     refused("-s 1 --output-dir=", "--output-dir: expected a name, found none");
     refused("-s 1 -m a --manifest=", "--manifest: expected a name, found none");
+    refused("-s 1 --loss-norm micro|batch", "--loss-norm: expected micro|batch, found 'micro|batch'");
     refused("-s 1 --loss-norm=", "--loss-norm: expected micro|batch, found ''");
     refused("-e 5", "--seed is missing: of everything random");
     refused("--config a --config b -s 1", "--config is given twice");

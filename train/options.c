@@ -43,6 +43,7 @@ static bool in_range(const Option *option, double value, const char *text, Error
 
 static bool choice_allowed(const Option *option, const char *text) {
     size_t n = strlen(text);
+    if (strchr(text, '|')) return false;
     for (const char *at = option->argument; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
         if (!strncmp(at, text, n) && (at[n] == '|' || !at[n])) return true;
     return false;
