@@ -268,6 +268,22 @@ static bool train_fold(Fold *f) {
 
 /* ---- the test ---- */
 
+/* Adds a line to a file, which is replaced as a whole: a line that a kill or a full disk cut off swallows no other. */
+static void add_line(const char *path, const char *line) {
+    char *before = NULL;
+    size_t size = 0;
+    FileWriter file;
+    Error error;
+    if (!access(path, F_OK) && !read_file(path, &before, &size, &error)) die("%s: %s", path, error.text);
+    if (!file_begin(&file, path, 0, &error)) die("%s", error.text);
+    file_put(&file, before, size);
+    if (size && before[size - 1] != '\n') file_put(&file, "\n", 1);
+    file_put(&file, line, strlen(line));
+    file_put(&file, "\n", 1);
+    if (!file_end(&file, &error)) die("%s", error.text);
+    free(before);
+}
+
 /* Every look at a test donor is written down: what is chosen after many of them is no longer honest. */
 static void log_look(const Fold *f, const char *weights, const char *revision) {
     char *parent = path_directory(f->o->train.output_dir), *path = path_join(parent, "test_looks.jsonl"), when[32];
@@ -281,13 +297,11 @@ static void log_look(const Fold *f, const char *weights, const char *revision) {
         before += fold && !strcmp(fold, f->fold->name);
     }
     json_decref(looks);
-    FILE *file = fopen(path, "a");
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     json_t *look = json_build("the note of a test", "{s:s, s:s, s:s, s:s, s:s?}", "time", when, "fold", f->fold->name,
                               "weights", weights, "revision", revision, "base_checkpoint", f->o->train.base_checkpoint);
     char *text = json_text("the note of a test", look, 0);
-    if (file) fprintf(file, "%s\n", text);
-    if (!file || fclose(file)) die("%s: cannot be written", path);
+    add_line(path, text);
     json_decref(look);
     free(text);
     if (before)

@@ -275,6 +275,21 @@ static void folds_that_are_done_are_not_done_again(void **state) {
     for (int i = 0; i < 5; i++) free(owned[i]);
 }
 
+/* What a kill left of a line, and the whole one before it, stay as they are. */
+static void a_torn_note_of_a_test_swallows_no_other(void **state) {
+    (void)state;
+    const char *run = run_directory();
+    char *path = path_join(run, "test_looks.jsonl");
+    write_text(path, "{\"fold\": \"D1\"}\n{\"fold\": \"D");
+    must("--data %s %s -o %s --folds D1 --max-steps 1", data, toy, run);
+    assert_contains(output, "fold D1 has been tested 1 times before");
+    char *looks = read_text(path);
+    assert_contains(looks, "{\"fold\": \"D1\"}\n{\"fold\": \"D\n{\"time\": ");
+    assert_int_equal(lines_of(looks), 3);
+    free(looks);
+    free(path);
+}
+
 /* Stopped in the second fold, it goes on there, and says the same in the end. */
 static void a_run_that_is_stopped_goes_on(void **state) {
     (void)state;
@@ -470,6 +485,7 @@ int main(void) {
         cmocka_unit_test(every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor),
         cmocka_unit_test(logged_scores_are_what_their_names_say),
         cmocka_unit_test(folds_that_are_done_are_not_done_again),
+        cmocka_unit_test(a_torn_note_of_a_test_swallows_no_other),
         cmocka_unit_test(a_run_that_is_stopped_goes_on),
         cmocka_unit_test(the_same_command_gives_the_same_bits_whatever_the_workers),
         cmocka_unit_test(what_is_missing_is_made_again_and_what_decides_stays),
