@@ -310,7 +310,8 @@ void file_unlock(FileLock *lock) {
     let_go(lock);
     /* Before the lock goes, so that whoever waits for it sees that the name leads elsewhere. A user's own file of this
      * name, which is not empty, stays. */
-    if (!fstat(lock->fd, &status) && !status.st_size) unlink(lock->path);
+    if (!fstat(lock->fd, &status) && !status.st_size && unlink(lock->path) && errno != ENOENT)
+        warn("cannot remove %s: %s; it does no harm", lock->path, strerror(errno));
     flock(lock->fd, LOCK_UN); /* a child that was forked meanwhile may have the descriptor too */
     close(lock->fd);
     lock->fd = -1;

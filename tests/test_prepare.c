@@ -741,6 +741,49 @@ static void missing_files_are_made_again(void **state) {
     }
 }
 
+/* One bit of any file that is kept for the next run, or of the ledger's lines. */
+static void damaged_files_are_made_again(void **state) {
+    (void)state;
+    static const char *const kept[] = {"emo_vec/%s.npy", "condition/%s.npy", "text_ids/%s.npy", "codes/%s.npy",
+                                       "codebook.npy",   "codebook.json",    "bpe.model"};
+    prepare("flipped", "--num-workers 2");
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        char *name = i < 4 ? xformat(kept[i], ids[5]) : xstrdup(kept[i]), *path = in("flipped", name), *bytes;
+        size_t size;
+        Error error;
+        assert_true(read_file(path, &bytes, &size, &error));
+        bytes[i < 5 ? size - 3 : size / 2] ^= 1;
+        write_bytes(path, bytes, size);
+        prepare("flipped", "--num-workers 2");
+        if (i < 4) assert_contains(said, "[Codes] 1 clips coded, 15 done before; 1 of them again");
+        assert_same_folder("flipped", reference(NULL));
+        free(bytes);
+        free(name);
+        free(path);
+    }
+    int status = run_command(said, sizeof said,
+                             "cd %s/flipped && sed -i '/codes/s/squared_error\":./squared_error\":7/' "
+                             ".prepare_ledger.jsonl",
+                             root);
+    assert_int_equal(status, 0);
+    prepare("flipped", "--num-workers 2"); /* what a damaged line says is not known */
+    assert_contains(said, "[Codes] 16 clips coded, 0 done before");
+    assert_same_folder("flipped", reference(NULL));
+}
+
+/* The frames between two kills: a damaged one is read anew from the audio. */
+static void damaged_frames_are_read_anew(void **state) {
+    (void)state;
+    prepare("frames", "--num-workers 2");
+    int status = run_command(said, sizeof said,
+                             "cd %s/frames && for f in mel/spk*.npy; do truncate -s -4 $f && printf abcd >>$f; done && "
+                             "rm -r codebook.npy codes",
+                             root);
+    assert_int_equal(status, 0);
+    prepare("frames", "--num-workers 2");
+    assert_same_folder("frames", reference(NULL));
+}
+
 /* Half a second at full loudness, half a second 39.9 or 40.1 dB below it. */
 static void silence_is_40_dB_below_the_loudest(void **state) {
     (void)state;
@@ -1113,6 +1156,14 @@ static void bad_codes_are_told(void **state) {
     expect_decode_refusal("--codes large.npy --codebook large.npy", 1, "large.npy: a codebook is a matrix of floats");
     expect_decode_refusal("--codes large.npy --mel-from x.wav", 2, "give either --codes or --mel-from");
     expect_decode_refusal("--mel-from list.tsv", 1, "list.tsv: is no sound file");
+    /* Two files that do not belong together. */
+    prepare("other", "--num-workers 2 --seed 6");
+    int status = run_command(said, sizeof said,
+                             "cd %s && mkdir mixed && cp other/codebook.json reference/codebook.npy mixed", root);
+    assert_int_equal(status, 0);
+    expect_decode_refusal("--codes reference/codes/spk001_000001.npy --codebook mixed/codebook.npy", 1,
+                          "codebook.json, which belongs to the codebook: is not as it was written");
+    expect_decode_refusal("-o /dev/null --codes reference/codes/spk001_000001.npy", 1, "/dev/null is a device");
     free(path);
     free(square);
 }
@@ -1143,6 +1194,8 @@ int main(void) {
         cmocka_unit_test(changed_settings_are_seen),
         cmocka_unit_test(changed_audio_is_seen),
         cmocka_unit_test(missing_files_are_made_again),
+        cmocka_unit_test(damaged_files_are_made_again),
+        cmocka_unit_test(damaged_frames_are_read_anew),
         cmocka_unit_test(silence_is_40_dB_below_the_loudest),
         cmocka_unit_test(a_full_disk_amid_changed_settings_leaves_no_stale_files),
         cmocka_unit_test(manifests_go_before_what_they_name),

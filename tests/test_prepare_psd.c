@@ -265,6 +265,76 @@ static void splits_are_of_one_manifest(void **state) {
 #undef POOLED
 }
 
+/* Neither a split nor its index is believed once a character of it is another. */
+static void damaged_splits_are_refused(void **state) {
+    (void)state;
+#define POOLED "flip/splits/pooled_seed42_frac1.0.json"
+    Error error;
+    prepare("--input made --output flip");
+    assert_true(belongs(POOLED, "flip", &error));
+    char *split = path_join(root, POOLED), *index = path_join(root, "flip/splits/index.json"), *text = read_text(split);
+    char *digit = strchr(text, ',') - 1;
+    *digit = *digit == '9' ? '8' : (char)(*digit + 1);
+    write_text(split, "%s", text);
+    assert_false(belongs(POOLED, "flip", &error));
+    assert_contains(error.text, POOLED ": is not as it was written: its checksum is ");
+    prepare("--input made --output flip");
+    assert_true(belongs(POOLED, "flip", &error));
+    expect_same_file("data/splits/pooled_seed42_frac1.0.json", POOLED);
+    free(text);
+    text = read_text(index);
+    digit = strstr(text, "pooled_seed42_frac1.0.json\": \"") + 29;
+    *digit = *digit == '9' ? '8' : '9';
+    write_text(index, "%s", text);
+    assert_false(belongs(POOLED, "flip", &error));
+    assert_contains(error.text, "index.json: is no list of splits and their manifests; remove it");
+    free(index);
+    free(split);
+    free(text);
+#undef POOLED
+}
+
+/* What a killed program began is gone on with by the same options, and by no others. */
+static void unfinished_recordings_are_finished(void **state) {
+    (void)state;
+    prepare("--synthetic whole --sensors 2 --rows 4");
+    prepare("--synthetic begun --sensors 2 --rows 4");
+    int status = run_command(said, sizeof said,
+                             "cd %s/begun && echo -n '2 sensors, 4 rows, seed 42' >.unfinished && "
+                             "rm -r spectrum_bands/sensor_02",
+                             root);
+    assert_int_equal(status, 0);
+    expect_refused(1, "--synthetic begun --sensors 3 --rows 4",
+                   "begun is unfinished, and was begun with 2 sensors, 4 rows, seed 42, not with 3 sensors, 4 rows");
+    prepare("--synthetic begun --sensors 2 --rows 4");
+    status = run_command(said, sizeof said, "cd %s && diff -r whole begun", root);
+    assert_int_equal(status, 0);
+    expect_refused(1, "--synthetic begun --sensors 2 --rows 4", "spectrum_bands is there already");
+}
+
+/* Two at once in one folder: the second waits, and what is there in the end is one's. */
+static void two_at_once_do_not_mix(void **state) {
+    (void)state;
+    static char output[8192];
+    const char *build = getenv("BUILD");
+    char *relative = path_join(build ? build : "build/release", "prepare_psd"), *program = realpath(relative, NULL);
+    assert_non_null(program);
+    int status = run_command(
+        output, sizeof output,
+        "cd %s && PREPARE=%s && for i in 1 2 3; do for o in '-i made' '-i made --hop' '-i made --limit 5'; do "
+        "$PREPARE $o -o together --fraction 0.5 >together.log.$i 2>&1 & p=\"$p $!\"; done; done; "
+        "for x in $p; do wait $x || exit 1; done; ls -A together together/splits | grep -e lock -e partial",
+        root, program);
+    if (status != 1) fail_msg("status %d: %s", status, output); /* grep's: none is left */
+    prepare("--input made --output single --fraction 0.5");
+    prepare("--input made --output together --fraction 0.5 --limit 20");
+    status =
+        run_command(output, sizeof output, "cd %s && diff -r -x doctor.json -x '*.safetensors' single together", root);
+    assert_string_equal(output, "");
+    free(relative);
+    free(program);
+}
+
 /* ---- what the doctor finds ---- */
 
 /* Rows that vary by file; the name is below root. */
@@ -468,6 +538,9 @@ int main(void) {
         cmocka_unit_test(compat_is_the_references),
         cmocka_unit_test(a_manifest_gets_other_splits_and_samples),
         cmocka_unit_test(splits_are_of_one_manifest),
+        cmocka_unit_test(damaged_splits_are_refused),
+        cmocka_unit_test(unfinished_recordings_are_finished),
+        cmocka_unit_test(two_at_once_do_not_mix),
         cmocka_unit_test(the_doctor_finds_what_is_wrong),
         cmocka_unit_test(splits_that_cannot_be_made_are_told_of),
         cmocka_unit_test(folders_that_are_wrong),
