@@ -4,7 +4,6 @@
  *   ./prepare_flim --input cells
  *
  * train_cv reads the folder itself, and prints the same tables; here they are kept as JSON too. */
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/program.h"
+#include "base/threads.h"
 #include "data/flim_doctor.h"
 #include "data/flim_synthetic.h"
 #include "train/options.h"
@@ -101,7 +101,7 @@ int main(int argc, char **argv) {
     program_start();
     options_parse(&header, rows, count, argc, argv);
     if (!!o.input + !!o.synthetic != 1) die_usage("give one of --input DIR and --synthetic DIR");
-    if (!o.num_workers) o.num_workers = omp_get_num_procs();
+    o.num_workers = threads_take((int)o.num_workers, "--num-workers");
     if (o.synthetic)
         make_synthetic(&o);
     else

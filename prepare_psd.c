@@ -5,7 +5,6 @@
  * main is the whole way: the manifest, what the doctor finds in the recordings, the splits, the store of samples. With
  * --manifest only the last two; --synthetic makes recordings up. */
 #include <errno.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/program.h"
+#include "base/threads.h"
 #include "data/psd_doctor.h"
 #include "data/psd_store.h"
 #include "data/psd_synthetic.h"
@@ -76,7 +76,7 @@ static void check_options(Options *o, const Option *rows, int count) {
     if (o->manifest && !ends_with(o->manifest, ".csv")) die_usage("--manifest: its name must end in .csv");
     if (!(o->fraction > 0)) die_usage("--fraction is 0; expected more than 0, at most 1");
     if (o->compat) o->limit = 0;
-    if (!o->num_workers) o->num_workers = omp_get_num_procs();
+    o->num_workers = threads_take((int)o->num_workers, "--num-workers");
 }
 
 /* ---- splits ---- */

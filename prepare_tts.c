@@ -5,7 +5,6 @@
  * main is the whole way: the list, the frames of every clip, the tokenizer, the codebook, the codes and vectors of
  * every clip, the manifests, the summary. The steps themselves are in data/tts_prepare.c. */
 #include <math.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/program.h"
+#include "base/threads.h"
 #include "data/manifest_write.h"
 #include "data/tts_prepare.h"
 #include "train/log.h"
@@ -209,7 +209,7 @@ int main(int argc, char **argv) {
     Option rows[OPTIONS_MOST];
     program_start();
     options_parse(&header, rows, option_rows(&o, rows), argc, argv);
-    if (!o.prepare.num_workers) o.prepare.num_workers = omp_get_num_procs();
+    o.prepare.num_workers = threads_take((int)o.prepare.num_workers, "--num-workers");
 
     Prepare p;
     prepare_open(&p, &o.prepare);

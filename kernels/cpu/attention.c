@@ -1,15 +1,16 @@
 /* Attention inside packed sequences. Scores exist for one block of BLOCK query rows at a time, in the thread's scratch
  * [BLOCK, keys]; a causal block takes only the keys up to its last row. Forward, one piece of work is (sequence, head,
  * block). Backward it is (sequence, head), whose blocks add to the same dK and dV; when there are fewer of those than
- * would keep the threads busy, each is split: every part takes some of the blocks, sums its own dK and dV, and they are
- * added in the order of the parts. Batches of nothing but short sequences take attention_short.h.
+ * PARTS, each is split: every part takes some of the blocks, sums its own dK and dV, and they are added in the order of
+ * the parts. How many there are depends on the shapes alone, so that any number of threads gives the same bits. Batches
+ * of nothing but short sequences take attention_short.h.
  *
  * Forward:  S = scale Q K^T,  P = softmax(S),  O = (P M) V, M the dropout factors; lse = log sum exp of a row of S.
  * Backward: P = exp(S - lse);  dV = (P M)^T dO;  dP = M (dO V^T);  dS = P (dP - rowsum(dO O));
  *           dQ = scale dS K;  dK = scale dS^T Q. */
 #include "kernels/cpu/attention_short.h"
 
-enum { BLOCK = 64 };
+enum { BLOCK = 64, PARTS = 16 };
 
 /* One block of query rows of one head of one sequence: rows [first, first + rows) of the batch see `keys` key rows from
  * `start`; row r of the block, if causal, sees only its own place and those before. */
@@ -178,7 +179,7 @@ static void cpu_attention_backward(Device *device, Tensor dqkv, Tensor dout, Ten
         return;
     }
     int64_t blocks = (longest + BLOCK - 1) / BLOCK, items = (int64_t)sequences.count * attention.n_heads, n_parts = 1;
-    while (items * n_parts < 2 * device->n_threads && n_parts < blocks) n_parts++;
+    while (items * n_parts < PARTS && n_parts < blocks) n_parts++;
     int64_t part_floats = longest * 2 * h.head_size;
     float *scratch = cpu_scratch(device, (size_t)(device->n_threads * piece + items * (n_parts - 1) * part_floats));
     float *parts = scratch + device->n_threads * piece;

@@ -1,15 +1,72 @@
 /* Three-dimensional convolutions, by oneDNN: rows of channels are its format ndhwc, so that only the weights, which it
  * wants in an order of its own, are copied, in a hundredth of the time. Forward takes 0.5 to 0.9 of the time of windows
- * in rows and a GEMM, at the FLIM network's 3 x 3 x 3 shapes. It keeps what it has compiled for the next time. */
+ * in rows and a GEMM, at the FLIM network's 3 x 3 x 3 shapes. It keeps what it has compiled for the next time.
+ *
+ * A call is divided, by its shape alone, into slabs: some frames of one sample, with the frames beside them that they
+ * see. oneDNN computes each with one thread, so that any number of threads gives the same bits. The weights' gradients
+ * are summed over the slabs of each of CONV_PARTS parts, then over the parts, in their order. */
 #include "kernels/cpu/simd.h"
 
 typedef enum { CONV_FORWARD, CONV_DATA, CONV_WEIGHTS } ConvPass;
 
-/* How oneDNN sees the tensors of a call. It may choose the order of the weights (ANY). */
+/* Frames; parts, which divide evenly among 1, 2, 3, 4, 6, 8 or 12 threads; kinds of slabs: the first of a sample, those
+ * between, and the last two, of which one may be short and both may see the end. */
+enum { CONV_SLAB = 8, CONV_PARTS = 24, CONV_KINDS = 4 };
+
+/* Frames of x and y, and the padding at both ends of x. */
 typedef struct {
-    dnnl_memory_desc_t x, y, bias, torch, any;
-    dnnl_dims_t strides, padding;
-} ConvShapes;
+    int64_t x_from, x_frames, y_from, y_frames, before, after;
+} ConvFrames;
+
+/* What oneDNN needs for slabs of one kind; the descriptions are those of its tensors. */
+typedef struct {
+    ConvFrames frames;
+    dnnl_primitive_desc_t chosen;
+    dnnl_primitive_t primitive;
+    dnnl_memory_desc_t x, y;
+} ConvKind;
+
+/* A call: the kinds of its slabs, the weights in oneDNN's order, and in `rooms` what each thread has for itself: what
+ * oneDNN works in, then a slab of dx that will be added, or a slab's gradients of weights and bias. */
+typedef struct {
+    ConvPass pass;
+    Convolution c;
+    const CpuState *state;
+    int64_t samples, in, out, frames, step,
+        n_slabs; /* frames of a sample and of a slab, of dx or y; slabs of a sample */
+    ConvKind kinds[CONV_KINDS];
+    int n_kinds;
+    dnnl_memory_desc_t order, bias_shape;
+    float *x, *y, *bias, *weights, *rooms;
+    bool has_bias, add;
+    int64_t room, work_floats, n_weights;
+} Conv;
+
+static int64_t conv_least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t conv_most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* What belongs to `count` frames from `from` on: of dx in the data's pass, else of y. */
+static ConvFrames conv_frames(Convolution c, ConvPass pass, int64_t from, int64_t count) {
+    int64_t taps = c.taps[0], padding = c.padding[0], stride = c.stride[0];
+    ConvFrames f;
+    if (pass == CONV_DATA && stride == 1) {
+        f.x_from = from, f.x_frames = count;
+        f.y_from = conv_most(from + padding - taps + 1, 0);
+        f.y_frames = conv_least(from + padding + count, convolution_positions(c, 0)) - f.y_from;
+        f.before = from + padding - f.y_from;
+        f.after = f.y_frames - 1 + taps - count - f.before;
+        return f;
+    }
+    if (pass == CONV_DATA) /* the one slab of a sample */
+        return (ConvFrames){0, c.in[0], 0, convolution_positions(c, 0), padding, padding};
+    int64_t first = from * stride - padding, end = (from + count - 1) * stride - padding + taps;
+    f.y_from = from, f.y_frames = count;
+    f.x_from = conv_most(first, 0);
+    f.x_frames = conv_least(end, c.in[0]) - f.x_from;
+    f.before = f.x_from - first;
+    f.after = conv_most(end - c.in[0], 0);
+    return f;
+}
 
 static dnnl_memory_desc_t describe_dims(int rank, const dnnl_dim_t *dims, dnnl_format_tag_t tag) {
     dnnl_memory_desc_t description;
@@ -17,52 +74,91 @@ static dnnl_memory_desc_t describe_dims(int rank, const dnnl_dim_t *dims, dnnl_f
     return description;
 }
 
-static ConvShapes conv_shapes(int64_t samples, int64_t in, int64_t out, Convolution c) {
-    dnnl_dims_t x = {samples, in}, y = {samples, out}, w = {out, in};
-    ConvShapes shapes = {0};
-    for (int i = 0; i < 3; i++) {
-        x[2 + i] = c.in[i], w[2 + i] = c.taps[i], y[2 + i] = convolution_positions(c, i);
-        shapes.strides[i] = c.stride[i], shapes.padding[i] = c.padding[i];
-    }
-    shapes.x = describe_dims(5, x, dnnl_ndhwc), shapes.y = describe_dims(5, y, dnnl_ndhwc);
-    shapes.torch = describe_dims(5, w, dnnl_oidhw), shapes.any = describe_dims(5, w, dnnl_format_tag_any);
-    shapes.bias = describe_dims(1, (dnnl_dims_t){out}, dnnl_a);
-    return shapes;
-}
-
-/* The primitive's description; the backward ones want that of the forward one. */
-static dnnl_primitive_desc_t choose_conv(const CpuState *state, const ConvShapes *s, ConvPass pass, bool bias) {
+/* The primitive's description, which the backward ones want that of the forward one for. Its scratch memory is the
+ * caller's, so that several threads may run it at once. */
+static dnnl_primitive_desc_t choose_conv(const Conv *v, const ConvKind *s, const dnnl_memory_desc_t *weights) {
+    static const char what[] = "the choice of a convolution";
+    const Convolution c = v->c;
+    const dnnl_dims_t strides = {c.stride[0], c.stride[1], c.stride[2]};
+    const dnnl_dims_t before = {s->frames.before, c.padding[1], c.padding[2]};
+    const dnnl_dims_t after = {s->frames.after, c.padding[1], c.padding[2]};
+    const dnnl_memory_desc_t *bias = v->has_bias ? &v->bias_shape : NULL;
     dnnl_convolution_desc_t operation;
     dnnl_primitive_desc_t forward, chosen;
-    const dnnl_memory_desc_t *b = bias ? &s->bias : NULL;
-    const char *what = "the choice of a convolution";
+    dnnl_primitive_attr_t attributes;
+    check_dnnl(dnnl_primitive_attr_create(&attributes), what);
+    check_dnnl(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user), what);
     check_dnnl(dnnl_convolution_forward_desc_init(&operation, dnnl_forward_training, dnnl_convolution_direct, &s->x,
-                                                  &s->any, b, &s->y, s->strides, s->padding, s->padding),
+                                                  weights, bias, &s->y, strides, before, after),
                what);
-    check_dnnl(dnnl_primitive_desc_create(&forward, &operation, NULL, state->engine, NULL), what);
-    if (pass == CONV_FORWARD) return forward;
-    if (pass == CONV_DATA)
-        check_dnnl(dnnl_convolution_backward_data_desc_init(&operation, dnnl_convolution_direct, &s->x, &s->any, &s->y,
-                                                            s->strides, s->padding, s->padding),
+    check_dnnl(dnnl_primitive_desc_create(&forward, &operation, attributes, v->state->engine, NULL), what);
+    chosen = forward;
+    if (v->pass == CONV_DATA)
+        check_dnnl(dnnl_convolution_backward_data_desc_init(&operation, dnnl_convolution_direct, &s->x, weights, &s->y,
+                                                            strides, before, after),
                    what);
-    else
-        check_dnnl(dnnl_convolution_backward_weights_desc_init(&operation, dnnl_convolution_direct, &s->x, &s->any, b,
-                                                               &s->y, s->strides, s->padding, s->padding),
+    if (v->pass == CONV_WEIGHTS)
+        check_dnnl(dnnl_convolution_backward_weights_desc_init(&operation, dnnl_convolution_direct, &s->x, weights,
+                                                               bias, &s->y, strides, before, after),
                    what);
-    check_dnnl(dnnl_primitive_desc_create(&chosen, &operation, NULL, state->engine, forward), what);
-    dnnl_primitive_desc_destroy(forward);
+    if (v->pass != CONV_FORWARD) {
+        check_dnnl(dnnl_primitive_desc_create(&chosen, &operation, attributes, v->state->engine, forward), what);
+        dnnl_primitive_desc_destroy(forward);
+    }
+    dnnl_primitive_attr_destroy(attributes);
     return chosen;
 }
 
-/* Compiles what was chosen, or finds it compiled, and runs it. */
-static void run_primitive(const CpuState *state, dnnl_primitive_desc_t chosen, const dnnl_exec_arg_t *arguments,
-                          int count) {
-    dnnl_primitive_t primitive;
-    check_dnnl(dnnl_primitive_create(&primitive, chosen), "compiling a convolution");
-    check_dnnl(dnnl_primitive_execute(primitive, state->stream, count, arguments), "a convolution");
-    check_dnnl(dnnl_stream_wait(state->stream), "a convolution");
-    dnnl_primitive_destroy(primitive);
-    dnnl_primitive_desc_destroy(chosen);
+static ConvFrames frames_of_slab(const Conv *v, int64_t i) {
+    return conv_frames(v->c, v->pass, i * v->step, conv_least(v->step, v->frames - i * v->step));
+}
+
+/* The kind of slabs that these frames have; NULL: it is new. */
+static const ConvKind *kind_of(const Conv *v, const ConvFrames *f) {
+    for (const ConvKind *k = v->kinds; k < v->kinds + v->n_kinds; k++)
+        if (k->frames.x_frames == f->x_frames && k->frames.y_frames == f->y_frames && k->frames.before == f->before &&
+            k->frames.after == f->after)
+            return k;
+    return NULL;
+}
+
+/* Compiles what slabs need, or finds it compiled. oneDNN chooses the order of the weights for the first. */
+static void open_kinds(Conv *v) {
+    const Convolution c = v->c;
+    const dnnl_dims_t w = {v->out, v->in, c.taps[0], c.taps[1], c.taps[2]};
+    dnnl_memory_desc_t any = describe_dims(5, w, dnnl_format_tag_any);
+    /* Slabs of padding alone, and more kinds than those four, are avoided by taking samples whole. */
+    bool whole = (v->pass == CONV_DATA && c.stride[0] > 1) || c.padding[0] >= c.taps[0] || c.taps[0] > CONV_SLAB;
+    v->frames = v->pass == CONV_DATA ? c.in[0] : convolution_positions(c, 0);
+    v->step = whole ? v->frames : CONV_SLAB;
+    v->n_slabs = (v->frames + v->step - 1) / v->step;
+    v->bias_shape = describe_dims(1, (dnnl_dims_t){v->out}, dnnl_a);
+    for (int64_t i = 0; i < v->n_slabs; i++) {
+        ConvFrames f = frames_of_slab(v, i);
+        if (kind_of(v, &f)) continue;
+        if (v->n_kinds == CONV_KINDS) die("a convolution of %d taps has more kinds of slabs than expected", c.taps[0]);
+        ConvKind *s = &v->kinds[v->n_kinds];
+        s->frames = f;
+        s->x = describe_dims(5, (dnnl_dims_t){1, v->in, f.x_frames, c.in[1], c.in[2]}, dnnl_ndhwc);
+        s->y = describe_dims(
+            5, (dnnl_dims_t){1, v->out, f.y_frames, convolution_positions(c, 1), convolution_positions(c, 2)},
+            dnnl_ndhwc);
+        s->chosen = choose_conv(v, s, v->n_kinds ? &v->order : &any);
+        check_dnnl(dnnl_primitive_create(&s->primitive, s->chosen), "compiling a convolution");
+        if (!v->n_kinds++)
+            v->order = *dnnl_primitive_desc_query_md(
+                s->chosen, v->pass == CONV_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+        size_t work = dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(s->chosen, dnnl_query_scratchpad_md, 0));
+        v->work_floats = conv_most(v->work_floats, whole_lines((int64_t)(work / sizeof(float)) + 1));
+    }
+    v->n_weights = (int64_t)(dnnl_memory_desc_get_size(&v->order) / sizeof(float));
+}
+
+static void close_kinds(Conv *v) {
+    for (int i = 0; i < v->n_kinds; i++) {
+        dnnl_primitive_destroy(v->kinds[i].primitive);
+        dnnl_primitive_desc_destroy(v->kinds[i].chosen);
+    }
 }
 
 static dnnl_memory_t memory_of(const CpuState *state, const dnnl_memory_desc_t *shape, const void *data) {
@@ -72,11 +168,12 @@ static dnnl_memory_t memory_of(const CpuState *state, const dnnl_memory_desc_t *
 }
 
 /* to = from in another order, or += . */
-static void reorder(const CpuState *state, const dnnl_memory_desc_t *to_shape, dnnl_memory_t to,
-                    const dnnl_memory_desc_t *from_shape, dnnl_memory_t from, bool add) {
+static void reorder(const CpuState *state, const dnnl_memory_desc_t *to_shape, float *to,
+                    const dnnl_memory_desc_t *from_shape, const float *from, bool add) {
     dnnl_primitive_attr_t attributes;
     dnnl_post_ops_t after;
     dnnl_primitive_desc_t chosen;
+    dnnl_primitive_t primitive;
     check_dnnl(dnnl_primitive_attr_create(&attributes), "a reorder");
     check_dnnl(dnnl_post_ops_create(&after), "a reorder");
     if (add) check_dnnl(dnnl_post_ops_append_sum(after, 1), "a reorder");
@@ -84,48 +181,102 @@ static void reorder(const CpuState *state, const dnnl_memory_desc_t *to_shape, d
     check_dnnl(
         dnnl_reorder_primitive_desc_create(&chosen, from_shape, state->engine, to_shape, state->engine, attributes),
         "a reorder");
-    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
-    run_primitive(state, chosen, arguments, 2);
+    check_dnnl(dnnl_primitive_create(&primitive, chosen), "compiling a reorder");
+    dnnl_memory_t memories[] = {memory_of(state, from_shape, from), memory_of(state, to_shape, to)};
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, memories[0]}, {DNNL_ARG_TO, memories[1]}};
+    check_dnnl(dnnl_primitive_execute(primitive, state->stream, 2, arguments), "a reorder");
+    check_dnnl(dnnl_stream_wait(state->stream), "a reorder");
+    for (int i = 0; i < 2; i++) dnnl_memory_destroy(memories[i]);
+    dnnl_primitive_destroy(primitive);
+    dnnl_primitive_desc_destroy(chosen);
     dnnl_post_ops_destroy(after);
     dnnl_primitive_attr_destroy(attributes);
 }
 
-/* One of the three products; `add`: the data's gradient is added to x. The weights' copy lies in scratch, and behind it
- * the gradients of bias and data before they are added. */
+static int64_t plane_of_x(const Conv *v) { return (int64_t)v->c.in[1] * v->c.in[2] * v->in; }
+static int64_t plane_of_y(const Conv *v) {
+    return (int64_t)convolution_positions(v->c, 1) * convolution_positions(v->c, 2) * v->out;
+}
+
+/* Computes slab `number` of all samples' with the calling thread; weights and bias: of what, or their gradients. */
+static void run_slab(const Conv *v, int64_t number, float *room, float *weights, float *bias) {
+    const ConvFrames frames = frames_of_slab(v, number % v->n_slabs);
+    const ConvKind *s = kind_of(v, &frames);
+    int64_t sample = number / v->n_slabs, planes = frames.x_frames * plane_of_x(v);
+    float *x = v->x + (sample * v->c.in[0] + frames.x_from) * plane_of_x(v), *dx = room + v->work_floats;
+    float *y = v->y + (sample * convolution_positions(v->c, 0) + frames.y_from) * plane_of_y(v);
+    const dnnl_memory_desc_t *work = dnnl_primitive_desc_query_md(s->chosen, dnnl_query_scratchpad_md, 0);
+    static const int roles[3][4] = {{DNNL_ARG_SRC, DNNL_ARG_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS},
+                                    {DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS},
+                                    {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS}};
+    const dnnl_memory_desc_t *shapes[] = {&s->x, &s->y, &v->order, &v->bias_shape};
+    float *data[] = {v->add ? dx : x, y, weights, bias};
+    dnnl_exec_arg_t arguments[5] = {{DNNL_ARG_SCRATCHPAD, memory_of(v->state, work, room)}};
+    int count = 1;
+    compute_alone();
+    for (int i = 0; i < (v->has_bias ? 4 : 3); i++)
+        arguments[count++] = (dnnl_exec_arg_t){roles[v->pass][i], memory_of(v->state, shapes[i], data[i])};
+    check_dnnl(dnnl_primitive_execute(s->primitive, v->state->stream, count, arguments), "a convolution");
+    check_dnnl(dnnl_stream_wait(v->state->stream), "a convolution");
+    for (int i = 0; i < count; i++) dnnl_memory_destroy(arguments[i].memory);
+    for (int64_t i = 0; v->add && i < planes; i++) x[i] += dx[i];
+}
+
+/* Sums the gradients of weights and bias over all slabs into the first part's. */
+static void sum_weights(Device *device, const Conv *v) {
+    int64_t slabs = v->samples * v->n_slabs, parts = conv_least(slabs, CONV_PARTS), size = v->n_weights + v->out;
+#pragma omp parallel for num_threads(device->n_threads) schedule(dynamic)
+    for (int64_t part = 0; part < parts; part++) {
+        float *room = v->rooms + omp_get_thread_num() * v->room, *more = room + v->work_floats;
+        float *sum = v->weights + part * size;
+        int64_t first = part * slabs / parts, end = (part + 1) * slabs / parts;
+        run_slab(v, first, room, sum, sum + v->n_weights);
+        for (int64_t i = first + 1; i < end; i++) {
+            run_slab(v, i, room, more, more + v->n_weights);
+            for (int64_t j = 0; j < size; j++) sum[j] += more[j];
+        }
+    }
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
+    for (int64_t at = 0; at < size; at += COLUMNS)
+        for (int64_t part = 1; part < parts; part++)
+            for (int64_t j = at; j < size && j < at + COLUMNS; j++) v->weights[j] += v->weights[part * size + j];
+}
+
+/* One of the three products; `add`: the data's gradient is added to x. */
 static void convolve(Device *device, ConvPass pass, Tensor x, Tensor y, Tensor w, Tensor bias, Convolution c,
                      bool add) {
-    const CpuState *state = device->state;
-    int64_t in = x.dims[1], out = y.dims[1], samples = x.dims[0] / ((int64_t)c.in[0] * c.in[1] * c.in[2]);
-    if (samples == 0) return;
-    omp_set_num_threads(device->n_threads); /* oneDNN takes what OpenMP would */
-    ConvShapes shapes = conv_shapes(samples, in, out, c);
-    dnnl_primitive_desc_t chosen = choose_conv(state, &shapes, pass, bias.data != NULL);
-    const dnnl_memory_desc_t own = *dnnl_primitive_desc_query_md(
-        chosen, pass == CONV_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
-    size_t copy = dnnl_memory_desc_get_size(&own) / sizeof(float);
-    int64_t added = add ? tensor_numel(x) : 0;
-    float *weights = cpu_scratch(device, copy + (size_t)(out + added)), *sums = weights + copy, *dx = sums + out;
-    dnnl_memory_t x_memory = memory_of(state, &shapes.x, add ? dx : x.data);
-    dnnl_memory_t y_memory = memory_of(state, &shapes.y, y.data);
-    dnnl_memory_t torch = memory_of(state, &shapes.torch, w.data), inside = memory_of(state, &own, weights);
-    dnnl_memory_t b = memory_of(state, &shapes.bias, pass == CONV_WEIGHTS ? sums : bias.data);
-    const dnnl_exec_arg_t arguments[3][4] = {
-        {{DNNL_ARG_SRC, x_memory}, {DNNL_ARG_WEIGHTS, inside}, {DNNL_ARG_DST, y_memory}, {DNNL_ARG_BIAS, b}},
-        {{DNNL_ARG_DIFF_SRC, x_memory}, {DNNL_ARG_WEIGHTS, inside}, {DNNL_ARG_DIFF_DST, y_memory}},
-        {{DNNL_ARG_SRC, x_memory},
-         {DNNL_ARG_DIFF_WEIGHTS, inside},
-         {DNNL_ARG_DIFF_DST, y_memory},
-         {DNNL_ARG_DIFF_BIAS, b}}};
-    if (pass != CONV_WEIGHTS) reorder(state, &own, inside, &shapes.torch, torch, false);
-    run_primitive(state, chosen, arguments[pass], bias.data ? 4 : 3);
+    Conv v = {.pass = pass,
+              .c = c,
+              .state = device->state,
+              .in = x.dims[1],
+              .out = y.dims[1],
+              .x = x.data,
+              .y = y.data,
+              .bias = bias.data,
+              .has_bias = bias.data != NULL,
+              .add = add};
+    v.samples = x.dims[0] / ((int64_t)c.in[0] * c.in[1] * c.in[2]);
+    if (v.samples == 0) return;
+    compute_alone(); /* what is compiled, too, is for as many threads as OpenMP would give */
+    open_kinds(&v);
+    const dnnl_memory_desc_t torch =
+        describe_dims(5, (dnnl_dims_t){v.out, v.in, c.taps[0], c.taps[1], c.taps[2]}, dnnl_oidhw);
+    int64_t slabs = v.samples * v.n_slabs, frames = 0, sums = v.n_weights;
+    for (int i = 0; i < v.n_kinds && add; i++) frames = conv_most(frames, v.kinds[i].frames.x_frames);
+    if (pass == CONV_WEIGHTS) sums = conv_least(slabs, CONV_PARTS) * (v.n_weights + v.out);
+    sums = whole_lines(sums);
+    v.room = v.work_floats + whole_lines(pass == CONV_WEIGHTS ? v.n_weights + v.out : frames * plane_of_x(&v));
+    v.weights = cpu_scratch(device, (size_t)(sums + device->n_threads * v.room)), v.rooms = v.weights + sums;
     if (pass == CONV_WEIGHTS) {
-        reorder(state, &shapes.torch, torch, &own, inside, true);
-        for (int64_t j = 0; bias.data && j < out; j++) ((float *)bias.data)[j] += sums[j];
+        sum_weights(device, &v);
+        reorder(v.state, &torch, w.data, &v.order, v.weights, true);
+        for (int64_t j = 0; v.has_bias && j < v.out; j++) v.bias[j] += v.weights[v.n_weights + j];
+    } else {
+        reorder(v.state, &v.order, v.weights, &torch, w.data, false);
+#pragma omp parallel for num_threads(device->n_threads) schedule(dynamic)
+        for (int64_t i = 0; i < slabs; i++) run_slab(&v, i, v.rooms + omp_get_thread_num() * v.room, v.weights, v.bias);
     }
-#pragma omp parallel for num_threads(device->n_threads)
-    for (int64_t i = 0; i < added; i++) ((float *)x.data)[i] += dx[i];
-    dnnl_memory_t all[] = {x_memory, y_memory, torch, inside, b};
-    for (int i = 0; i < 5; i++) dnnl_memory_destroy(all[i]);
+    close_kinds(&v);
 }
 
 static void cpu_conv3d_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, Convolution c) {
@@ -134,11 +285,6 @@ static void cpu_conv3d_forward(Device *device, Tensor y, Tensor x, Tensor w, Ten
 
 static void cpu_conv3d_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
                                 Convolution c, bool add_dx) {
-    int64_t rows = (int64_t)c.in[0] * c.in[1] * c.in[2], samples = x.dims[0] / rows;
-    /* oneDNN overwrites. Sample by sample, what is added is still in the caches, and scratch is small. */
-    int64_t parts = add_dx && samples ? samples : 1, tall = dy.dims[0] / parts;
-    for (int64_t s = 0; dx.data && s < parts; s++)
-        convolve(device, CONV_DATA, tensor_rows(dx, s * (x.dims[0] / parts), x.dims[0] / parts),
-                 tensor_rows(dy, s * tall, tall), w, tensor_none(), c, add_dx);
+    if (dx.data) convolve(device, CONV_DATA, dx, dy, w, tensor_none(), c, add_dx);
     convolve(device, CONV_WEIGHTS, x, dy, dw, dbias, c, false);
 }

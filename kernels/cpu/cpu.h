@@ -5,6 +5,7 @@
 #define KERNELS_CPU_H
 
 #include <dnnl.h>
+#include <omp.h>
 
 #include "base/base.h"
 #include "kernels/ops_table.h"
@@ -20,13 +21,23 @@ typedef struct {
 /* At least `floats` numbers of scratch, 64-byte aligned, until the next call. Not from inside a parallel region. */
 float *cpu_scratch(Device *device, size_t floats);
 
+/* Rounded up to whole cache lines. */
+static inline int64_t whole_lines(int64_t floats) { return (floats + 15) / 16 * 16; }
+
 static inline void check_dnnl(dnnl_status_t status, const char *what) {
     if (status != dnnl_success) die("oneDNN: %s failed with status %d", what, (int)status);
 }
 
-/* C [m, n] = alpha op(A) op(B) + beta C, row-major; op is 'N' or 'T'; ld is the distance of rows as stored. */
+/* Lets oneDNN compute with the calling thread alone. It divides its work by the number of threads that OpenMP would
+ * give, which changes the order of sums, and hangs or leaves work undone where fewer come. So everything that goes to
+ * oneDNN is one of many pieces, whose sizes do not depend on the threads, and a parallel loop of ours takes them. */
+static inline void compute_alone(void) { omp_set_num_threads(1); }
+
+/* C [m, n] = alpha op(A) op(B) + beta C, row-major, by the calling thread; op is 'N' or 'T'; ld is the distance of rows
+ * as stored. */
 static inline void gemm(char op_a, char op_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                         const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
+    compute_alone();
     check_dnnl(dnnl_sgemm(op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc), "sgemm");
 }
 

@@ -1,11 +1,11 @@
 /* The cpu device: its memory, its threads, and the choice of the instruction set. */
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/threads.h"
 #include "kernels/cpu/cpu.h"
 
 extern const DeviceOps cpu_operations_avx512, cpu_operations_avx2, cpu_operations_sse4, cpu_operations_baseline;
@@ -111,12 +111,12 @@ void cpu_limit_spinning(char **argv) {
 }
 
 Device *cpu_device_open(int n_threads) {
+    n_threads = threads_take(n_threads, "--threads");
     Device *device = xcalloc(1, sizeof *device);
     CpuSet set = choose_set();
     CpuState *state = xcalloc(1, sizeof *state);
     check_dnnl(dnnl_engine_create(&state->engine, dnnl_cpu, 0), "opening the CPU");
     check_dnnl(dnnl_stream_create(&state->stream, state->engine, dnnl_stream_default_flags), "opening a stream");
-    if (n_threads <= 0) n_threads = omp_get_num_procs();
     *device = (Device){.name = "cpu",
                        .n_threads = n_threads,
                        .ops = set.ops,

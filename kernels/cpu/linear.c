@@ -1,77 +1,124 @@
 /* Linear layers: GEMMs by oneDNN, and the bias. The GEMM is the floor of a training step: 2 N in out FLOPs forward,
- * twice that backward. oneDNN has two ways to it. dnnl_sgemm starts at once; the matmul primitive is compiled for each
- * new shape, about 1 ms, and is then up to 1.5 times as fast when B is transposed, and adds a bias on the way. So large
- * products without accumulation go through the primitive, all others through dnnl_sgemm. */
+ * twice that backward.
+ *
+ * A product is divided into tiles of its output, by its shape alone, and each is one call of a GEMM that computes with
+ * one thread: a sum over k is never divided, and has the same order whatever the number of threads. Tiles are narrow
+ * and tall, because what a tile copies of a transposed B costs more than what it copies of A. oneDNN's GEMM takes up to
+ * a third longer where B is transposed and few rows share it, so that B's part is transposed here. */
 #include "kernels/cpu/simd.h"
 
-static const int64_t matmul_from = (int64_t)1 << 28; /* m n k from which the compilation is soon paid back */
+enum { TILE_NARROW = 96, TILE_WIDE = 384, TILE_LOW = 192, TILE_TALL = 2048, TILES = 16 };
 
-static dnnl_memory_desc_t describe(int64_t rows, int64_t columns, dnnl_format_tag_t tag) {
-    dnnl_memory_desc_t description;
-    dnnl_dims_t dims = {rows, columns};
-    check_dnnl(dnnl_memory_desc_init_by_tag(&description, 2, dims, dnnl_f32, tag), "a matrix's description");
-    return description;
+/* What a product is made of: y [m, n] = op(a) op(b), + bias or + y where wanted. The distances are those of rows. */
+typedef struct {
+    float *y;
+    const float *a, *b, *bias;
+    char op_a, op_b;
+    bool add;
+    int64_t m, n, k, a_row, b_row;
+    int64_t height, width; /* of a tile */
+} Product;
+
+typedef float Four __attribute__((vector_size(16), aligned(4)));
+
+/* The transpose of four rows' four numbers. The distances are those of rows. */
+static inline void transpose_four(float *to, int64_t to_row, const float *from, int64_t from_row) {
+    Four a = *(const Four *)from, b = *(const Four *)(from + from_row), c = *(const Four *)(from + 2 * from_row),
+         d = *(const Four *)(from + 3 * from_row);
+    Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    *(Four *)to = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+    *(Four *)(to + to_row) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    ab = __builtin_shufflevector(a, b, 2, 6, 3, 7), cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    *(Four *)(to + 2 * to_row) = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+    *(Four *)(to + 3 * to_row) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
 }
 
-/* y [m, n] = a [m, k] op(b) + bias (or NULL), as a primitive, which oneDNN keeps for the next time. */
-static void matmul(Device *device, float *y, const float *a, const float *b, bool transposed, const float *bias,
-                   int64_t m, int64_t n, int64_t k) {
-    const CpuState *state = device->state;
-    enum { SOURCE, WEIGHTS, OUTPUT, BIAS };
-    static const int roles[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS};
-    const float *data[] = {a, b, y, bias};
-    dnnl_memory_desc_t shapes[] = {describe(m, k, dnnl_ab), describe(k, n, transposed ? dnnl_ba : dnnl_ab),
-                                   describe(m, n, dnnl_ab), describe(1, n, dnnl_ab)};
-    dnnl_matmul_desc_t operation;
-    dnnl_primitive_desc_t chosen;
-    dnnl_primitive_t primitive;
-    dnnl_exec_arg_t arguments[4];
-    int count = bias ? 4 : 3;
-    check_dnnl(dnnl_matmul_desc_init(&operation, &shapes[SOURCE], &shapes[WEIGHTS], bias ? &shapes[BIAS] : NULL,
-                                     &shapes[OUTPUT]),
-               "a matmul's description");
-    check_dnnl(dnnl_primitive_desc_create(&chosen, &operation, NULL, state->engine, NULL), "the choice of a matmul");
-    check_dnnl(dnnl_primitive_create(&primitive, chosen), "compiling a matmul");
-    for (int i = 0; i < count; i++) {
-        arguments[i].arg = roles[i];
-        check_dnnl(dnnl_memory_create(&arguments[i].memory, &shapes[i], state->engine, (void *)(uintptr_t)data[i]),
-                   "a matrix");
+/* to [k, n] = the transpose of from [n, k]. Four by four, so that of a cache line nothing is read twice. */
+static void transpose(float *to, const float *from, int64_t from_row, int64_t n, int64_t k) {
+    enum { SIDE = 4, LENGTH = 64 };
+    for (int64_t begin = 0; begin < k; begin += LENGTH) {
+        int64_t end = k - begin < LENGTH ? k : begin + LENGTH;
+        for (int64_t j = 0; j < n; j += SIDE) {
+            const float *rows = from + j * from_row;
+            int64_t count = n - j < SIDE ? n - j : SIDE, i = begin;
+            for (; count == SIDE && i + SIDE <= end; i += SIDE) transpose_four(to + i * n + j, n, rows + i, from_row);
+            for (; i < end; i++)
+                for (int64_t r = 0; r < count; r++) to[i * n + j + r] = rows[r * from_row + i];
+        }
     }
-    check_dnnl(dnnl_primitive_execute(primitive, state->stream, count, arguments), "matmul");
-    check_dnnl(dnnl_stream_wait(state->stream), "matmul");
-    for (int i = 0; i < count; i++) dnnl_memory_destroy(arguments[i].memory);
-    dnnl_primitive_destroy(primitive);
-    dnnl_primitive_desc_destroy(chosen);
 }
 
-/* y [m, n] = a [m, k] op(b) + bias (or NULL). */
-static void product(Device *device, float *y, const float *a, const float *b, bool transposed, const float *bias,
-                    int64_t m, int64_t n, int64_t k) {
-    omp_set_num_threads(device->n_threads); /* oneDNN takes what OpenMP would */
-    if ((transposed || bias) && (double)m * (double)n * (double)k >= (double)matmul_from) {
-        matmul(device, y, a, b, transposed, bias, m, n, k);
-        return;
-    }
-    if (bias) { /* y starts as the bias, and the GEMM adds to it */
-#pragma omp parallel for num_threads(device->n_threads) schedule(static)
-        for (int64_t i = 0; i < m; i++) memcpy(y + i * n, bias, (size_t)n * sizeof(float));
-    }
-    gemm('N', transposed ? 'T' : 'N', m, n, k, 1, a, k, b, transposed ? k : n, bias ? 1.0f : 0.0f, y, n);
+/* The tile whose first element is [i, j]; room [k, width] for b's transpose. */
+static void product_tile(const Product *p, int64_t i, int64_t j, float *room) {
+    int64_t m = p->m - i < p->height ? p->m - i : p->height, n = p->n - j < p->width ? p->n - j : p->width;
+    const float *a = p->a + i * (p->op_a == 'N' ? p->a_row : 1), *b = p->b + j * (p->op_b == 'N' ? 1 : p->b_row);
+    float *y = p->y + i * p->n + j;
+    if (p->op_b == 'T') transpose(room, b, p->b_row, n, p->k);
+    for (int64_t r = 0; p->bias && r < m; r++) memcpy(y + r * p->n, p->bias + j, (size_t)n * sizeof *y);
+    gemm(p->op_a, 'N', m, n, p->k, 1, a, p->a_row, p->op_b == 'T' ? room : b, p->op_b == 'T' ? n : p->b_row,
+         p->add || p->bias ? 1.0f : 0.0f, y, p->n);
+}
+
+static void product(Device *device, Product p) {
+    if (!p.m || !p.n) return;
+    int64_t wanted = p.n / TILES < TILE_NARROW ? TILE_NARROW : p.n / TILES > TILE_WIDE ? TILE_WIDE : p.n / TILES;
+    int64_t columns = p.n < wanted ? 1 : (p.n + wanted / 2) / wanted, rows = 1;
+    while (p.m / rows > TILE_TALL || (rows * columns < TILES && p.m / rows >= 2 * TILE_LOW)) rows *= 2;
+    p.height = whole_lines((p.m + rows - 1) / rows), p.width = whole_lines((p.n + columns - 1) / columns);
+    rows = (p.m + p.height - 1) / p.height, columns = (p.n + p.width - 1) / p.width;
+    int64_t room = p.op_b == 'T' ? p.k * p.width : 0;
+    float *rooms = cpu_scratch(device, (size_t)(device->n_threads * room));
+#pragma omp parallel for num_threads(device->n_threads) schedule(dynamic)
+    for (int64_t tile = 0; tile < rows * columns; tile++)
+        product_tile(&p, tile / columns * p.height, tile % columns * p.width, rooms + omp_get_thread_num() * room);
 }
 
 static void cpu_linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
-    product(device, y.data, x.data, w.data, layout == WEIGHT_OUT_IN, bias.data, x.dims[0], y.dims[1], x.dims[1]);
+    bool transposed = layout == WEIGHT_OUT_IN;
+    int64_t in = x.dims[1], out = y.dims[1];
+    product(device, (Product){.y = y.data,
+                              .a = x.data,
+                              .b = w.data,
+                              .bias = bias.data,
+                              .op_a = 'N',
+                              .op_b = transposed ? 'T' : 'N',
+                              .m = x.dims[0],
+                              .n = out,
+                              .k = in,
+                              .a_row = in,
+                              .b_row = transposed ? in : out});
 }
 
 static void cpu_linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
                                 WeightLayout layout) {
     int64_t n = x.dims[0], in = x.dims[1], out = dy.dims[1];
-    if (dx.data) product(device, dx.data, dy.data, w.data, layout == WEIGHT_IN_OUT, NULL, n, in, out);
-    omp_set_num_threads(device->n_threads);
+    bool transposed = layout == WEIGHT_IN_OUT;
+    if (dx.data)
+        product(device, (Product){.y = dx.data,
+                                  .a = dy.data,
+                                  .b = w.data,
+                                  .op_a = 'N',
+                                  .op_b = transposed ? 'T' : 'N',
+                                  .m = n,
+                                  .n = in,
+                                  .k = out,
+                                  .a_row = out,
+                                  .b_row = transposed ? out : in});
+    Product of_weights = {.y = dw.data,
+                          .a = dy.data,
+                          .b = x.data,
+                          .op_a = 'T',
+                          .op_b = 'N',
+                          .add = true,
+                          .m = out,
+                          .n = in,
+                          .k = n,
+                          .a_row = out,
+                          .b_row = in};
     if (layout == WEIGHT_IN_OUT)
-        gemm('T', 'N', in, out, n, 1, x.data, in, dy.data, out, 1, dw.data, out);
-    else
-        gemm('T', 'N', out, in, n, 1, dy.data, out, x.data, in, 1, dw.data, in);
+        of_weights.a = x.data, of_weights.b = dy.data, of_weights.m = of_weights.a_row = in,
+        of_weights.n = of_weights.b_row = out;
+    product(device, of_weights);
     if (!dbias.data) return;
     int64_t blocks = (out + COLUMNS - 1) / COLUMNS;
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)

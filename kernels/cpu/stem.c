@@ -96,8 +96,6 @@ typedef struct {
 /* Where in torch's order, [2, 7], the weight of number k of a window is. */
 static inline int stem_weight(int k) { return k % STEM_INPUTS * STEM_TAPS + k / STEM_INPUTS; }
 
-static int64_t whole_lines(int64_t floats) { return (floats + 15) / 16 * 16; }
-
 static float *carve(float **from, int64_t floats) {
     float *piece = *from;
     *from += whole_lines(floats);

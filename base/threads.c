@@ -1,0 +1,50 @@
+#include "base/threads.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+/* Threads that are there at once; each waits until all have been started. */
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static void *wait_at_gate(void *unused) {
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+    return unused;
+}
+
+/* OpenMP's library ends the program where the system refuses a thread, without saying who asked for how many: so they
+ * are started here first. */
+static void try_threads(int n, const char *option) {
+    pthread_t *threads = xcalloc((size_t)n, sizeof *threads);
+    int started = 1, refused = 0;
+    pthread_mutex_lock(&gate);
+    while (started < n && !(refused = pthread_create(&threads[started], NULL, wait_at_gate, NULL))) started++;
+    pthread_mutex_unlock(&gate);
+    for (int i = 1; i < started; i++) pthread_join(threads[i], NULL);
+    free(threads);
+    if (refused)
+        die("%s: the system gives %d threads of %d (%s): raise the limit (ulimit -u, ulimit -v, the cgroup's "
+            "pids.max), "
+            "or give %s %d",
+            option, started, n, strerror(refused), option, started);
+}
+
+int threads_take(int n, const char *option) {
+    if (n <= 0) n = omp_get_num_procs();
+    if (omp_get_thread_limit() < n)
+        die_usage("%s: OMP_THREAD_LIMIT=%s allows %d threads of %d: unset it, or give %s %d", option,
+                  getenv("OMP_THREAD_LIMIT"), omp_get_thread_limit(), n, option, omp_get_thread_limit());
+    omp_set_dynamic(0);           /* OMP_DYNAMIC */
+    omp_set_max_active_levels(1); /* OMP_MAX_ACTIVE_LEVELS */
+    try_threads(n, option);
+    int came = 0;
+#pragma omp parallel num_threads(n) reduction(+ : came)
+    came++;
+    if (came != n)
+        die("%s: OpenMP gives %d threads of %d: look for OMP_ and GOMP_ in the environment, or give %s %d", option,
+            came, n, option, came);
+    return n;
+}
