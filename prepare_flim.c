@@ -84,6 +84,7 @@ static void examine(const Options *o) {
     flim_doctor_filter(report, "reference_filter", &cells, &filter);
     char *path = flim_cells_path(o->input, ".doctor.json");
     char *text = json_text(path, report, JSON_INDENT(1));
+    file_remove_stale(path);
     if (!file_write_atomic(path, text, strlen(text), &error)) die("%s", error.text);
     printf("[Doctor] %s\nNext: ./train_cv --data '%s'\n", path, o->input);
     free(text);

@@ -632,6 +632,7 @@ static int run(CvRun *o) {
     o->model.side = data.cells.shape.H;
     check_folds(o, all);
     if (!planning) print_device(o);
+    if (!planning) directory_remove_leftovers(o->train.output_dir);
     for (int i = 0; i < all->n; i++) {
         if (!is_wanted(o, &all->folds[i])) continue;
         with[n] = *o;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/program.h"
 #include "data/psd_manifest.h"
 #include "train/estimate.h"
@@ -434,6 +435,7 @@ static int evaluate(PsdRun *o, Evaluation *result) {
     Training t = inference(o);
     Said said = ask(o, &data, &t, part_of(o->part));
     make_directories(o->train.output_dir);
+    directory_remove_leftovers(o->train.output_dir);
     if (!report_classification(&said.of, 1, o->train.output_dir, o->sensor ? o->sensor : "pooled", o->tag, &error) ||
         (result && !evaluation_make(&said.of, 1, result, &error)))
         die("%s", error.text);
@@ -448,6 +450,7 @@ static int calibrate(PsdRun *o) {
     Training t = inference(o);
     Said validation = ask(o, &data, &t, PSD_VAL), test = ask(o, &data, &t, part_of(o->part));
     make_directories(o->train.output_dir);
+    directory_remove_leftovers(o->train.output_dir);
     bool done = report_calibration(&validation.of, &test.of, o->train.output_dir, &error);
     if (!done) warn("%s", error.text); /* a classifier that knows nothing, or everything, has no best temperature */
     said_free(&validation);

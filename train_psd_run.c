@@ -171,6 +171,7 @@ static char *draw_shots(const PsdRun *o, int64_t seed) {
     char *directory = path_join(o->train.output_dir, "splits");
     char *path = xformat("%s/fewshot_loso_seed%lld.json", directory, (long long)seed);
     make_directories(directory);
+    directory_remove_leftovers(directory);
     free(directory);
     if (!access(path, F_OK)) return path;
     PsdRun with = *o;
@@ -296,6 +297,7 @@ static bool run_sensors(const PsdRun *o, Device **device) {
         free(directory);
         free(name);
     }
+    directory_remove_leftovers(o->train.output_dir);
     if (go_on && !report_folds(folds, n, "sensor", o->protocol, o->train.output_dir, &error)) die("%s", error.text);
     for (int i = 0; i < n; i++) evaluation_free(&results[i]);
     sensors_close(&s);

@@ -221,12 +221,12 @@ bool file_is_partial(const char *name, const char *base) {
            (!base || (strlen(base) == stem && !strncmp(name, base, stem)));
 }
 
-int directory_remove_leftovers(const char *path) {
+static int remove_leftovers(const char *path, const char *base) {
     DIR *directory = opendir(path);
     int removed = 0;
     if (!directory) return 0;
     for (struct dirent *entry; (entry = readdir(directory));) {
-        if (!file_is_partial(entry->d_name, NULL)) continue;
+        if (!file_is_partial(entry->d_name, base)) continue;
         int fd = openat(dirfd(directory), entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         struct stat status;
         if (fd < 0) continue;
@@ -236,6 +236,16 @@ int directory_remove_leftovers(const char *path) {
     }
     closedir(directory);
     return removed;
+}
+
+int directory_remove_leftovers(const char *path) { return remove_leftovers(path, NULL); }
+
+/* Of one file. */
+static void remove_leftovers_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *parent = path_directory(path);
+    remove_leftovers(parent, slash ? slash + 1 : path);
+    free(parent);
 }
 
 /* ---- one at a time ---- */
@@ -299,6 +309,7 @@ bool file_lock(FileLock *lock, const char *path, Error *error) {
         if (result == LOCK_UNKNOWN) warn("%s: this file system has no locks; let one program at a time make it", path);
         if (result == LOCK_UNKNOWN || is_current(lock)) {
             hold(lock);
+            remove_leftovers_of(path);
             return true;
         }
         close(lock->fd);
@@ -317,8 +328,9 @@ void file_unlock(FileLock *lock) {
     lock->fd = -1;
 }
 
-void file_lock_remove_stale(const char *path) {
+void file_remove_stale(const char *path) {
     FileLock lock = {.owner = 0};
+    remove_leftovers_of(path);
     if (snprintf(lock.path, sizeof lock.path, "%s.lock", path) >= (int)sizeof lock.path) return;
     lock.fd = open(lock.path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (lock.fd < 0) return;

@@ -80,8 +80,8 @@ struct FileLock {
 bool file_lock(FileLock *lock, const char *path, Error *error);
 void file_unlock(FileLock *lock);
 void file_unlock_all(void); /* that this program holds: die() does it */
-/* Removes PATH.lock if a killed maker of `path` left it. */
-void file_lock_remove_stale(const char *path);
+/* Removes what killed makers of `path` left: PATH.lock and partial files. */
+void file_remove_stale(const char *path);
 
 /* ---- names ---- */
 

@@ -541,7 +541,7 @@ static bool open_or_make(FlimCells *c, Making *k, const char *store, const char 
     Error why;
     snprintf(how, 40, "from before");
     if (open_made(c, store, source, &why)) {
-        file_lock_remove_stale(store);
+        file_remove_stale(store);
         return true;
     }
     if (!file_lock(&lock, store, k->error)) return false;

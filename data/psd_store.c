@@ -492,7 +492,7 @@ static bool open_of_manifest(PsdStore *s, Wanted *w, int n_threads, Error *error
     Error why;
     if (!psd_manifest_hash(w->manifest, &w->hash, error)) return false;
     if (open_made(s, w, &why)) {
-        file_lock_remove_stale(w->path);
+        file_remove_stale(w->path);
         return tell_made(s, w);
     }
     if (!file_lock(&lock, w->path, error)) return false;

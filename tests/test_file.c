@@ -398,6 +398,12 @@ static void lock_and_be_killed(void *path) {
     if (file_lock(&lock, path, NULL)) raise(SIGKILL);
 }
 
+static void write_locked_and_be_killed(void *path) {
+    FileLock lock;
+    FileWriter writer;
+    if (file_lock(&lock, path, NULL) && file_begin(&writer, path, 0, NULL)) raise(SIGKILL);
+}
+
 static void lock_and_die(void *path) {
     FileLock lock;
     if (file_lock(&lock, path, NULL)) die("at once");
@@ -411,13 +417,33 @@ static void locks_go_with_their_program(void **state) {
     assert_true(file_lock(&lock, in("x"), &error)); /* does not wait */
     assert_int_equal(run_function(said, sizeof said, lock_and_die, (void *)(uintptr_t)in("y")), 1);
     assert_string_equal(listing(), "x.lock "); /* the one that is held */
-    file_lock_remove_stale(in("x"));
+    file_remove_stale(in("x"));
     assert_string_equal(listing(), "x.lock ");
     file_unlock(&lock);
     assert_string_equal(listing(), "");
     assert_int_equal(run_function(said, sizeof said, lock_and_be_killed, (void *)(uintptr_t)in("x")), 128 + SIGKILL);
-    file_lock_remove_stale(in("x")); /* the file was made, and nobody needs the lock again */
+    file_remove_stale(in("x")); /* the file was made, and nobody needs the lock again */
     assert_string_equal(listing(), "");
+}
+
+/* Another file's stay: its maker may not have got to it yet. */
+static void what_a_killed_maker_left_goes_with_the_next(void **state) {
+    (void)state;
+    FileLock lock;
+    Error error;
+    const char *others = "other.0123456789abcdef.partial";
+    write_text(in(others), "other");
+    for (int locks = 0; locks < 2; locks++) {
+        run_function(said, sizeof said, write_locked_and_be_killed, (void *)(uintptr_t)in("x"));
+        assert_contains(listing(), ".partial x.lock ");
+        if (locks && !file_lock(&lock, in("x"), &error)) fail_msg("%s", error.text);
+        if (locks)
+            file_unlock(&lock);
+        else
+            file_remove_stale(in("x"));
+        assert_string_equal(listing(), "other.0123456789abcdef.partial ");
+    }
+    assert_int_equal(unlink(in(others)), 0);
 }
 
 static void lock_twice_without_locks(void *path) {
@@ -601,6 +627,7 @@ int main(void) {
         TEST(living_writers_are_never_taken_for_leftovers),
         TEST(the_second_waits_and_finds_the_file_made),
         TEST(of_many_at_once_each_has_its_turn),
+        TEST(what_a_killed_maker_left_goes_with_the_next),
         TEST(locks_go_with_their_program),
         TEST(without_locks_it_warns_and_goes_on),
         TEST(a_users_own_lock_file_stays),

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/stop.h"
 #include "kernels/cards.h"
 #include "train/log.h"
@@ -660,6 +661,7 @@ static Run run_open(Training *t) {
         run.queued[i].samples = xcalloc((size_t)g * (size_t)sequences, sizeof(int32_t));
     }
     make_directories(o->output_dir);
+    directory_remove_leftovers(o->output_dir);
     run.checkpointer = checkpointer_open(o->output_dir, (int)o->keep_checkpoints);
     if (t->n_carried) checkpointer_carry(run.checkpointer, t->carried, t->n_carried);
     run.log = log_open(o->output_dir, t->state.step);
