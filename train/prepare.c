@@ -282,9 +282,10 @@ static void derive(Training *t) {
     Model *model = t->model;
     if (tensor_given(model->half_weights)) cast(t->device, model->half_weights, model->weights);
     /* AdamW's step, of which a run without the scale has not told the device. */
-    t->state.loss_scale[LOSS_SCALE_DONE] = (float)(t->state.step - t->state.skipped_steps);
-    if (tensor_given(model->loss_scale))
+    if (tensor_given(model->loss_scale)) {
+        t->state.loss_scale[LOSS_SCALE_DONE] = (float)(t->state.step - t->state.skipped_steps);
         t->device->upload(t->device, model->loss_scale.data, t->state.loss_scale, sizeof t->state.loss_scale);
+    }
 }
 
 /* ---- the device's choices ---- */
