@@ -101,6 +101,18 @@ static void one_point_is_a_dot(void **state) {
     free(svg);
 }
 
+/* Of a picture as large as that of any two points. */
+static void values_too_near_to_tell_apart_are_drawn_as_one(void **state) {
+    (void)state;
+    const double x[] = {1, 2}, all[][2] = {{0, 5e-324}, {1e300, 1.0000000000000002e300}, {-1, -1 + 1e-16}};
+    for (int i = 0; i < 3; i++) {
+        char *svg = draw(&(PlotSeries){"a", x, all[i], 2, false}, 1, "t");
+        assert_true(strlen(svg) < 20000);
+        assert_null(strstr(svg, "nan"));
+        free(svg);
+    }
+}
+
 static void refusals(void **state) {
     (void)state;
     const double x[] = {0, 1}, nan[] = {NAN, NAN}, huge[] = {-1e308, 1e308}, y[] = {1, 2};
@@ -126,6 +138,7 @@ int main(void) {
         cmocka_unit_test(a_reference_is_dashed_and_names_are_escaped),
         cmocka_unit_test(a_long_run_makes_a_small_picture),
         cmocka_unit_test(one_point_is_a_dot),
+        cmocka_unit_test(values_too_near_to_tell_apart_are_drawn_as_one),
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

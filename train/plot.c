@@ -43,13 +43,15 @@ static bool axes_fit(const PlotSeries *series, int n_series, Axis *x, Axis *y, E
     Axis *axes[] = {x, y};
     for (int a = 0; a < 2; a++) {
         Axis *axis = axes[a];
-        if (axis->high == axis->low) axis->low -= fabs(axis->low) / 2 + 0.5, axis->high += fabs(axis->high) / 2 + 0.5;
+        double range = axis->high - axis->low, size = fmax(fabs(axis->low), fabs(axis->high));
+        if (range <= 1e-12 * size || range < 1e-300) /* no ticks can be told apart */
+            axis->low -= size / 2 + 0.5, axis->high += size / 2 + 0.5;
         if (!isfinite(axis->high - axis->low)) return error_set(error, "the values are too far apart to draw");
         axis->step = round_step(axis->high - axis->low);
     }
     y->low = floor(y->low / y->step) * y->step; /* the frame begins and ends at a tick */
     y->high = ceil(y->high / y->step) * y->step;
-    return true;
+    return isfinite(y->high - y->low) || error_set(error, "the values are too far apart to draw");
 }
 
 static void write_ticks(FILE *out, const Axis *axis, bool vertical) {
