@@ -156,13 +156,14 @@ static const char *find_prefix(const TensorFile *file, const ParamTable *table) 
 
 /* Takes `part` out of the name wherever it stands, but for its last `keep` characters. */
 static void drop(char *name, const char *part, size_t keep) {
+    size_t length = strlen(part);
     char *to = name;
-    const char *from = name;
-    for (const char *at; (at = strstr(from, part)); from = at + strlen(part) - keep) {
-        memmove(to, from, (size_t)(at - from));
-        to += at - from;
-    }
-    memmove(to, from, strlen(from) + 1);
+    for (const char *from = name; *from;)
+        if (!strncmp(from, part, length))
+            from += length - keep;
+        else
+            *to++ = *from++;
+    *to = 0;
 }
 
 bool checkpoint_name_is(const char *stored, const char *name) {
