@@ -21,9 +21,19 @@
 #include "base/program.h"
 #include "data/safetensors.h"
 
+enum { PENDING = 1 << 18 };
+
+/* A file, and what it could not take yet. */
+typedef struct {
+    int file;
+    size_t n;
+    char *pending; /* [PENDING] */
+    bool lost;
+} Stream;
+
 struct Log {
-    int lines, events; /* file descriptors */
-    bool terminal, progress_shown, broken;
+    Stream lines, events;
+    bool terminal, progress_shown, warned;
     char progress[512]; /* as shown */
 };
 
@@ -40,16 +50,45 @@ static uint32_t masked_crc32c(const unsigned char *bytes, size_t n) {
     return (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 
-/* A record is written whole or not at all: what a full disk took of it is cut off again. Training does not stop. */
-static void write_whole(Log *log, int file, const void *bytes, size_t n) {
-    ssize_t written;
-    do written = write(file, bytes, n);
-    while (written < 0 && errno == EINTR);
-    if (written == (ssize_t)n) return;
-    const char *reason = written < 0 ? strerror(errno) : "disk full";
-    if (written > 0 && ftruncate(file, lseek(file, 0, SEEK_CUR) - written)) reason = strerror(errno);
-    if (!log->broken) warn("the log could not be written (%s): it has a gap; training goes on", reason);
-    log->broken = true;
+static void stream_open(Stream *stream, const char *path) {
+    Error error;
+    *stream = (Stream){.file = file_open_to_append(path, &error), .pending = xmalloc(PENDING)};
+    if (stream->file < 0) die("%s: %s", path, error.text);
+}
+
+static bool stream_flush(Log *log, Stream *stream) {
+    const char *reason = "disk full";
+    while (stream->n) {
+        ssize_t written = write(stream->file, stream->pending, stream->n);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) {
+            if (written) reason = strerror(errno);
+            break;
+        }
+        stream->n -= (size_t)written;
+        memmove(stream->pending, stream->pending + written, stream->n);
+    }
+    if (stream->n && !log->warned) warn("the log cannot be written (%s); it is tried again, training goes on", reason);
+    log->warned |= stream->n > 0;
+    return !stream->n && !stream->lost;
+}
+
+/* What a full disk does not take waits for the next record. Training does not stop. */
+static void stream_put(Log *log, Stream *stream, const void *bytes, size_t n) {
+    if (stream->n + n > PENDING) {
+        if (!stream->lost) warn("the log has a gap: there is no room for what cannot be written");
+        stream->lost = true;
+    } else {
+        memcpy(stream->pending + stream->n, bytes, n);
+        stream->n += n;
+    }
+    stream_flush(log, stream);
+}
+
+static void stream_close(Log *log, Stream *stream) {
+    stream_flush(log, stream);
+    close(stream->file);
+    free(stream->pending);
 }
 
 /* A protobuf message under construction; ours are short. */
@@ -86,7 +125,7 @@ static void write_record(Log *log, const Message *event) {
     memcpy(record + 12, event->bytes, event->n);
     crc = masked_crc32c(event->bytes, event->n);
     memcpy(record + 12 + event->n, &crc, 4);
-    write_whole(log, log->events, record, event->n + 16);
+    stream_put(log, &log->events, record, event->n + 16);
 }
 
 static double wall_clock(void) {
@@ -139,8 +178,7 @@ static void open_events(Log *log, const char *directory, int64_t resume_step) {
     make_directories(folder);
     gethostname(host, sizeof host - 1);
     char *path = xformat("%s/events.out.tfevents.%lld.%s.%d", folder, (long long)now, host, (int)getpid());
-    log->events = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (log->events < 0) die("cannot open %s: %s", path, strerror(errno));
+    stream_open(&log->events, path);
     write_opening(log, resume_step);
     free(path);
     free(folder);
@@ -174,17 +212,21 @@ Log *log_open(const char *directory, int64_t resume_step) {
     char *path = path_join(directory, "log.jsonl");
     log->terminal = isatty(STDOUT_FILENO);
     drop_later_lines(path, resume_step);
-    log->lines = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (log->lines < 0) die("cannot open %s: %s", path, strerror(errno));
+    stream_open(&log->lines, path);
     open_events(log, directory, resume_step);
     free(path);
     return log;
 }
 
+bool log_flush(Log *log) {
+    bool events = stream_flush(log, &log->events);
+    return stream_flush(log, &log->lines) && events;
+}
+
 void log_close(Log *log) {
     if (log->progress_shown) printf("\n");
-    close(log->lines);
-    close(log->events);
+    stream_close(log, &log->lines);
+    stream_close(log, &log->events);
     free(log);
 }
 
@@ -211,6 +253,23 @@ json_t *log_read(const char *path) {
     return records;
 }
 
+bool log_append(const char *path, const char *record, Error *error) {
+    int file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (file < 0) return error_set(error, "%s: cannot open: %s", path, strerror(errno));
+    char end = '\n';
+    off_t size = lseek(file, 0, SEEK_END);
+    bool good = size >= 0 && (!size || pread(file, &end, 1, size - 1) == 1);
+    char *line = xformat("%s%s\n", end == '\n' ? "" : "\n", record);
+    ssize_t n = (ssize_t)strlen(line), written = good ? write(file, line, (size_t)n) : -1;
+    good = written == n && !fsync(file);
+    if (!good)
+        error_set(error, "%s: cannot be written: %s", path,
+                  written >= 0 && written < n ? strerror(ENOSPC) : strerror(errno));
+    free(line);
+    close(file);
+    return good;
+}
+
 void log_values(Log *log, const char *kind, int64_t step, double wall_time, const LogValue *values, int count) {
     char line[LONGEST_LINE];
     assert(count <= MOST_VALUES && strlen(kind) < LONGEST_NAME);
@@ -222,7 +281,7 @@ void log_values(Log *log, const char *kind, int64_t step, double wall_time, cons
         write_scalar(log, step, values[i].name, values[i].value);
     }
     n += snprintf(line + n, sizeof line - (size_t)n, "}\n");
-    write_whole(log, log->lines, line, (size_t)n);
+    stream_put(log, &log->lines, line, (size_t)n);
 }
 
 bool log_is_terminal(const Log *log) { return log->terminal; }

@@ -11,8 +11,10 @@ typedef struct Log Log;
 /* Opens DIR/log.jsonl, appending, after an atomic rewrite that drops a torn last line and the lines of steps after
  * `resume_step`, which will be done again (a fresh start, 0, begins a new log); and an event file in
  * DIR/logs/run_YYYYmmdd_HHMMSS, or DIR/logs/$INDEXTTS_RUN_NAME (as file_name_of makes a name of it). Dies if it cannot.
- * A later write error is warned of once, and training goes on. */
+ * What cannot be written later is warned of once, kept, and written with the next record; training goes on. */
 Log *log_open(const char *directory, int64_t resume_step);
+/* Tries to write what is kept; false: the files lack something. */
+bool log_flush(Log *log);
 void log_close(Log *log);
 
 typedef struct {
@@ -26,6 +28,10 @@ void log_values(Log *log, const char *kind, int64_t step, double wall_time, cons
 
 /* The records of a file of such lines: an array, for json_decref. No file: no records. */
 json_t *log_read(const char *path);
+
+/* Appends a record to such a file, on the disk when it returns; a line that a killed program left torn is ended first.
+ */
+bool log_append(const char *path, const char *record, Error *error);
 
 /* Terminal. A line scrolls; the progress line stays at the bottom of a terminal, and is silent when stdout is none. */
 void log_line(Log *log, const char *format, ...) PRINTF_LIKE(2, 3);

@@ -63,7 +63,7 @@ static Curve curve_of(const json_t *records, const char *name) {
     return curve;
 }
 
-void report_plot(const char *directory, const Model *model, const char *floor_name, double floor_value, int metric) {
+bool report_plot(const char *directory, const Model *model, const char *floor_name, double floor_value, int metric) {
     char *log = path_join(directory, "log.jsonl"), *picture = path_join(directory, "loss.svg"), *floor = NULL;
     char train_name[64], val_name[64];
     snprintf(train_name, sizeof train_name, "train/%s", model->metrics[metric].name);
@@ -80,7 +80,9 @@ void report_plot(const char *directory, const Model *model, const char *floor_na
         series[n_series++] = (PlotSeries){.name = floor, .x = ends, .y = level, .n = 2, .dashed = true};
     }
     Error error;
-    if (!plot_write_svg(picture, series, n_series, model->name, "optimizer step", model->metrics[metric].name, &error))
+    bool good =
+        plot_write_svg(picture, series, n_series, model->name, "optimizer step", model->metrics[metric].name, &error);
+    if (!good)
         warn("%s: %s", picture, error.text);
     else
         printf("[Done] loss curve: %s\n", picture);
@@ -93,4 +95,5 @@ void report_plot(const char *directory, const Model *model, const char *floor_na
     free(val.y);
     free(log);
     free(picture);
+    return good;
 }

@@ -5,7 +5,8 @@
 #include "train/loop.h"
 
 void report_start(const Training *training, int64_t total_steps, int64_t batches_an_epoch, int64_t validation_batches);
-/* DIRECTORY/loss.svg from DIRECTORY/log.jsonl: training and validation curve of the metric, and the known floor. */
-void report_plot(const char *directory, const Model *model, const char *floor_name, double floor_value, int metric);
+/* Writes DIRECTORY/loss.svg from DIRECTORY/log.jsonl: training and validation curve of the metric, and the known floor.
+ * False: it cannot be written, which is warned of. */
+bool report_plot(const char *directory, const Model *model, const char *floor_name, double floor_value, int metric);
 
 #endif
