@@ -391,11 +391,13 @@ static void export(const Fold *f, const char *weights, const TrainState *state, 
 static void test_fold(Fold *f) {
     const char *directory = f->o->train.output_dir;
     const FlimIds ids[CV_SAID] = {f->split.roles[FLIM_VAL], f->split.roles[FLIM_TEST]};
-    char *weights = checkpoint_linked(directory, "best");
+    char *weights;
     Error error;
     TrainState state = {0};
-    if (!weights) error_set(&error, "there are no best weights in it");
-    if (!weights || !state_read(weights, &state, &error)) die("%s: %s", directory, error.text);
+    bool good = checkpoint_best(directory, &weights, &error);
+    if (good && !weights) good = error_set(&error, "%s: there are no best weights in it", directory);
+    if (!good || !state_read(weights, &state, &error))
+        die("%s; remove %s to train the fold anew", error.text, directory);
     f->best_epoch = (int)state.epoch + 1;
     char *name = cv_weights_name(weights), *exported = export_path(f);
     if (cv_said_read(directory, name, ids, f->said)) {

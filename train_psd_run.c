@@ -77,7 +77,9 @@ typedef struct {
 
 /* The best checkpoint of a training, or its last where nothing was validated. free() */
 static char *best_of(const char *directory, const char *training) {
-    char *run = path_join(directory, training), *best = checkpoint_linked(run, "best");
+    char *run = path_join(directory, training), *best;
+    Error error;
+    if (!checkpoint_best(run, &best, &error)) die("%s; remove %s to train it anew", error.text, run);
     if (!best) best = path_join(run, "last");
     free(run);
     return best;

@@ -355,7 +355,8 @@ static void produce_here(Loader *loader) {
     work.slot->ready = true;
 }
 
-const Batch *loader_next(Loader *loader) {
+const Batch *loader_try(Loader *loader, Error *error) {
+    error->text[0] = 0;
     pthread_mutex_lock(&loader->lock);
     int64_t position = loader->consumed;
     Slot *slot = &loader->slots[position % loader->n_slots];
@@ -363,14 +364,24 @@ const Batch *loader_next(Loader *loader) {
         pthread_mutex_unlock(&loader->lock);
         return NULL;
     }
-    if (!loader->options.n_workers) produce_here(loader);
+    if (!loader->options.n_workers && !slot->ready) produce_here(loader);
     while (!slot->ready) pthread_cond_wait(&loader->changed, &loader->lock);
-    if (slot->failed) die("%s", slot->error.text);
-    slot->ready = false;
-    loader->consumed = position + 1;
-    pthread_cond_broadcast(&loader->changed);
+    bool failed = slot->failed; /* it stays ready: to ask again is to be told again */
+    if (failed) *error = slot->error;
+    if (!failed) {
+        slot->ready = false;
+        loader->consumed = position + 1;
+        pthread_cond_broadcast(&loader->changed);
+    }
     pthread_mutex_unlock(&loader->lock);
-    return &slot->batch;
+    return failed ? NULL : &slot->batch;
+}
+
+const Batch *loader_next(Loader *loader) {
+    Error error;
+    const Batch *batch = loader_try(loader, &error);
+    if (!batch && error.text[0]) die("%s", error.text);
+    return batch;
 }
 
 void loader_close(Loader *loader) {

@@ -30,6 +30,8 @@ Loader *loader_open(const Dataset *dataset, const LoaderOptions *options);
 /* The next micro-batch, or NULL at the end; valid until the next call. Dies if it could not be filled, with the reason.
  */
 const Batch *loader_next(Loader *loader);
+/* The same, but NULL with the reason if it could not be filled; at the end error->text is "". */
+const Batch *loader_try(Loader *loader, Error *error);
 void loader_close(Loader *loader);
 
 /* How many micro-batches epoch `epoch` has. */

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <sched.h>
@@ -19,7 +20,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "train/checkpoint.h"
+#include "base/file.h"
+#include "train/checkpoint_state.h"
 
 /* ---- faults ---- */
 
@@ -27,7 +29,8 @@ typedef enum { FAULT_NONE, FAULT_KILL, FAULT_ONCE, FAULT_FROM, FAULT_ORDER } Fau
 
 static struct {
     Fault kind;
-    int at; /* the call, from 1 */
+    int at;                     /* the call, from 1 */
+    bool no_exchange, no_locks; /* what this file system cannot do */
     atomic_int calls;
     char dirty[64][PATH_MAX]; /* FAULT_ORDER: written and not flushed */
     int n_dirty;
@@ -84,9 +87,9 @@ static char *path_of_fd(int fd, char path[PATH_MAX]) {
 }
 
 int mkdir(const char *path, mode_t mode) {
-    if (strike()) return -1;
+    if (strike() || syscall(SYS_mkdirat, AT_FDCWD, path, mode)) return -1;
     dirty_add_parent(path);
-    return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+    return 0;
 }
 
 int open(const char *path, int flags, ...) {
@@ -136,9 +139,18 @@ int rename(const char *from, const char *to) {
 }
 
 int renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned flags) {
+    if (fault.no_exchange && flags) {
+        errno = EINVAL;
+        return -1;
+    }
     if (strike()) return -1;
     note_rename(from, to);
     return (int)syscall(SYS_renameat2, from_directory, from, to_directory, to, flags);
+}
+
+int flock(int fd, int operation) {
+    if (fault.no_locks) errno = ENOLCK;
+    return fault.no_locks ? -1 : (int)syscall(SYS_flock, fd, operation);
 }
 
 int symlink(const char *target, const char *path) {
@@ -211,6 +223,8 @@ static void fill_parts(int64_t step, uint64_t seed) {
     fill_part(v, 2, step, seed);
 }
 
+static int64_t best_so_far;
+
 static TrainState state_of(int64_t step, uint64_t seed) {
     TrainState state = {.step = step,
                         .micro_step = 4 * step,
@@ -218,15 +232,18 @@ static TrainState state_of(int64_t step, uint64_t seed) {
                         .batch_index = step + 11,
                         .seed = UINT64_MAX - seed,
                         .samples_seen = step << 40,
-                        .tokens_seen = INT64_MAX - step,
+                        .tokens_seen = INT64_C(3999999999999999999) - step,
                         .n_samples = 300,
                         .data_hash = INT64_MIN + step,
                         .skipped_steps = 1,
                         .frozen_rows = 2,
                         .seconds = 0.1 * (double)step,
                         .best = step == 1 ? (double)INFINITY : 1.0 / (double)step,
-                        .best_step = step - 1,
+                        .best_step = best_so_far,
                         .worse = 3 * step,
+                        .loss_scale = {65536, 3},
+                        .window_sums = {1.0 / 7, -0.0, (double)INFINITY},
+                        .window_counts = {17},
                         .revision = "0123456789ab",
                         .options_json = "{\"learning-rate\": 5.0000000000000002e-5, \"batch-size\": 8}",
                         .n_metrics = 3,
@@ -236,9 +253,10 @@ static TrainState state_of(int64_t step, uint64_t seed) {
 }
 
 static void save(Checkpointer *c, int64_t step, uint64_t seed, bool best) {
+    if (best || best_so_far > step) best_so_far = best ? step : 0;
     TrainState state = state_of(step, seed);
     fill_parts(step, seed);
-    checkpointer_save(c, &table, weights, m, v, &state, best);
+    checkpointer_save(c, &table, weights, m, v, &state);
 }
 
 static Checkpointer *open_checkpointer(const char *directory, int keep) {
@@ -263,6 +281,9 @@ static void assert_state(const TrainState *got, const TrainState *want) {
     assert_int_equal(got->skipped_steps, want->skipped_steps);
     assert_true(got->frozen_rows == want->frozen_rows && got->best_step == want->best_step);
     assert_true(got->worse == want->worse);
+    assert_memory_equal(got->loss_scale, want->loss_scale, sizeof want->loss_scale);
+    assert_memory_equal(got->window_sums, want->window_sums, sizeof want->window_sums);
+    assert_memory_equal(got->window_counts, want->window_counts, sizeof want->window_counts);
     assert_same_bits(got->seconds, want->seconds);
     assert_same_bits(got->best, want->best);
     assert_string_equal(got->revision, want->revision);
@@ -295,6 +316,7 @@ static int64_t check_whole(const char *path, uint64_t *seed) {
         fail_msg("%s: %s", path, error.text);
     *seed = UINT64_MAX - state.seed;
     TrainState want = state_of(state.step, *seed);
+    want.best_step = state.best_step;
     assert_state(&state, &want);
     assert_part(weights, 0, state.step, *seed);
     assert_part(m, 1, state.step, *seed);
@@ -439,6 +461,7 @@ static void reset(const Attempt *a) {
     char output[64];
     assert_int_equal(run_command(output, sizeof output, "rm -rf '%s'", a->directory), 0);
     Checkpointer *c = open_checkpointer(a->directory, 3);
+    best_so_far = 0;
     for (int64_t step = 1; step <= a->steps_before; step++) save_good(c, step, 1, step == 1);
     checkpointer_close(c);
 }
@@ -456,27 +479,65 @@ static void assert_all_whole(const char *directory) {
         char path[PATH_MAX];
         uint64_t seed;
         snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
-        if (!strncmp(entry->d_name, "step_", 5) && !strstr(entry->d_name, ".partial")) check_whole(path, &seed);
+        if (!strncmp(entry->d_name, "step_", 5) && !strstr(entry->d_name, ".")) check_whole(path, &seed);
     }
     closedir(entries);
 }
 
-/* What must hold after any fault: resume finds the old or the new checkpoint whole, best is whole, the next run cleans
- * up and can write. */
+/* What the link leads to; 0: nothing is there. */
+static int64_t linked(const char *directory, const char *link) {
+    char path[PATH_MAX], target[64] = "";
+    int64_t step = 0;
+    snprintf(path, sizeof path, "%s/%s", directory, link);
+    ssize_t n = readlink(path, target, sizeof target - 1);
+    assert_true(n < 0 || sscanf(target, "step_%" SCNd64, &step) == 1);
+    return step;
+}
+
+static TrainState read_state(const char *path) {
+    TrainState state = {0};
+    Error error;
+    if (!state_read(path, &state, &error)) fail_msg("%s: %s", path, error.text);
+    free(state.options_json);
+    return state;
+}
+
+/* The best weights are those that the newest checkpoint means, they stay, and the next runs keep them. */
+static void assert_best(const char *directory, Checkpointer *c) {
+    char *newest = checkpoint_resolve(directory, "auto"), best[PATH_MAX];
+    uint64_t seed;
+    TrainState state = newest ? read_state(newest) : (TrainState){.best = INFINITY};
+    best_so_far = state.best_step;
+    if (newest) checkpointer_resume(c, &state);
+    assert_int_equal(state.best_step, best_so_far);
+    assert_int_equal(linked(directory, "best"), best_so_far);
+    if (newest) assert_int_equal(linked(directory, "last"), state.step);
+    for (int64_t step = 9; step < 12; step++) save_good(c, step, 4, false);
+    assert_int_equal(linked(directory, "best"), best_so_far);
+    snprintf(best, sizeof best, "%s/best", directory);
+    if (best_so_far) assert_int_equal(check_whole(best, &seed), best_so_far);
+    free(newest);
+}
+
+/* What must hold after any fault: resume finds the old or the new checkpoint whole, best is whole, and is the one of
+ * the state that is resumed; the next run cleans up and can write. */
 static void assert_survived(const Attempt *a, bool written) {
     uint64_t seed = 0;
     int64_t step = step_to_resume(a->directory, &seed);
     bool is_new = step == a->step && seed == a->seed, is_old = step == a->steps_before && (!step || seed == 1);
     if (!is_new && (written || !is_old)) fail_msg("call %d: step %lld is resumed", a->at, (long long)step);
-    char best[PATH_MAX], output[4096];
+    char best[PATH_MAX], last[PATH_MAX], output[4096];
     snprintf(best, sizeof best, "%s/best", a->directory);
+    snprintf(last, sizeof last, "%s/last", a->directory);
     if (a->steps_before || written) check_whole(best, &seed);
+    if (!access(last, F_OK) && a->step != a->steps_before)
+        assert_true(linked(a->directory, "best") >= read_state(last).best_step);
     assert_all_whole(a->directory);
     Checkpointer *c = open_checkpointer(a->directory, 2);
     assert_int_equal(run_command(output, sizeof output, "ls -A '%s'", a->directory), 0);
-    if (strstr(output, "partial")) fail_msg("call %d leaves: %s", a->at, output);
-    save_good(c, 9, 4, false);
-    assert_int_equal(step_to_resume(a->directory, &seed), 9);
+    if (strstr(output, "partial") || strstr(output, "replaced")) fail_msg("call %d leaves: %s", a->at, output);
+    assert_best(a->directory, c);
+    assert_int_equal(step_to_resume(a->directory, &seed), 11);
     checkpointer_close(c);
 }
 
@@ -527,6 +588,36 @@ static void an_error_of_any_call_leaves_a_whole_checkpoint(void **unused) {
 static void a_disk_that_dies_at_any_call_leaves_a_whole_checkpoint(void **unused) {
     (void)unused;
     try_every_situation(FAULT_FROM);
+}
+
+/* Neither does a file system that has no exchange of two names lose the checkpoint that is replaced. */
+static void a_replacement_without_exchange_leaves_a_whole_checkpoint(void **unused) {
+    (void)unused;
+    fault.no_exchange = true;
+    for (Fault kind = FAULT_KILL; kind <= FAULT_FROM; kind++) {
+        Attempt a = situations[2];
+        a.kind = kind;
+        assert_true(try_every_call(a) >= 20);
+    }
+    fault.no_exchange = false;
+}
+
+static void a_new_folder_is_flushed_in_its_parent(void **unused) {
+    (void)unused;
+    char *directory = in(scratch(), "runs/new");
+    fault.kind = FAULT_ORDER;
+    checkpointer_close(checkpointer_open(directory, 1));
+    fault.kind = FAULT_NONE;
+    if (fault.n_dirty) fail_msg("not flushed: %s", fault.dirty[0]);
+}
+
+static void no_locks_are_not_another_program(void **unused) {
+    (void)unused;
+    char *directory = scratch(), output[1024];
+    fault.no_locks = true;
+    assert_int_equal(run_function(output, sizeof output, open_again, directory), 0);
+    assert_contains(output, "this file system has no locks; let one program at a time write into it");
+    fault.no_locks = false;
 }
 
 /* What a power cut would need: nothing is renamed, linked to or deleted before what it depends on is on the disk. */
@@ -597,9 +688,18 @@ static void a_full_disk_leaves_a_whole_checkpoint(void **unused) {
 static char *resolve_directory;
 static void resolve_or_die(void *resume) { puts(resolve(resolve_directory, resume)); }
 
+static void assert_refused(const char *resume, const char *message) {
+    char output[2048], before[4096], after[4096];
+    run_command(before, sizeof before, "ls -lAR --full-time '%s'", resolve_directory);
+    assert_int_equal(run_function(output, sizeof output, resolve_or_die, (void *)(uintptr_t)resume), 1);
+    assert_contains(output, message);
+    run_command(after, sizeof after, "ls -lAR --full-time '%s'", resolve_directory);
+    assert_string_equal(after, before); /* nothing was touched */
+}
+
 static void resume_finds_what_is_meant(void **unused) {
     (void)unused;
-    char *directory = resolve_directory = scratch(), output[2048];
+    char *directory = resolve_directory = scratch();
     Checkpointer *c = open_checkpointer(directory, 3);
     for (int64_t step = 1; step <= 3; step++) save_good(c, step, 1, step == 2);
     checkpointer_close(c);
@@ -607,25 +707,255 @@ static void resume_finds_what_is_meant(void **unused) {
     assert_string_equal(resolve("/nowhere", one), one);
     assert_string_equal(resolve("/nowhere", in(one, "state.json")), one);
     assert_null(resolve("/nowhere", "auto"));
+    assert_null(resolve(scratch(), "auto"));
     assert_string_equal(resolve(directory, "auto"), three);
     unlink(in(directory, "last"));
     assert_string_equal(resolve(directory, "auto"), three);
-    unlink(in(three, "optimizer.safetensors")); /* not whole */
-    assert_string_equal(resolve(directory, "auto"), in(directory, "step_00000002"));
+    assert_int_equal(symlink("step_00000001", in(directory, "last")), 0); /* a newer one is whole */
+    assert_string_equal(resolve(directory, "auto"), three);
+    assert_refused("/nowhere", "--resume /nowhere: no checkpoint: cannot read its state.json");
+    assert_refused(directory, "/last?");
+}
 
-    assert_int_equal(run_function(output, sizeof output, resolve_or_die, three), 1);
-    assert_contains(output, "cannot read its optimizer.safetensors: No such file");
-    assert_int_equal(run_function(output, sizeof output, resolve_or_die, "/nowhere"), 1);
-    assert_contains(output, "--resume /nowhere: no checkpoint: cannot read its state.json");
-    assert_int_equal(symlink("step_00000001", in(directory, "last")), 0);
-    assert_int_equal(run_function(output, sizeof output, resolve_or_die, directory), 1);
-    assert_contains(output, "/last?");
-    write_text(in(one, "state.json"), "{\"format\": \"another\"}");
-    assert_int_equal(run_function(output, sizeof output, resolve_or_die, one), 1);
-    assert_contains(output, "not one of a checkpoint of this program");
-    write_text(in(one, "state.json"), "{\n\"format\": \"another\"");
-    assert_int_equal(run_function(output, sizeof output, resolve_or_die, one), 1);
-    assert_contains(output, "state.json, line 2, column");
+static void resume_stops_at_what_it_cannot_use(void **unused) {
+    (void)unused;
+    char *directory = resolve_directory = scratch(), *message;
+    Checkpointer *c = open_checkpointer(directory, 3);
+    for (int64_t step = 1; step <= 3; step++) save_good(c, step, 1, step == 2);
+    checkpointer_close(c);
+    char *one = in(directory, "step_00000001"), *three = in(directory, "step_00000003");
+    char *state = in(three, "state.json"), *good = keep(read_text(state));
+    unlink(in(three, "optimizer.safetensors"));
+    assert_refused(three, "cannot read its optimizer.safetensors: No such file");
+    assert_refused("auto", "step_00000003 cannot be used: cannot read its optimizer.safetensors: No such file or "
+                           "directory. Nothing was changed; move it away to go on from step_00000002");
+    write_text(in(three, "optimizer.safetensors"), " ");
+    write_text(state, "{\"format\": \"another\"}");
+    assert_refused(three, "not one of a checkpoint of this program");
+    assert_refused("auto", "step_00000003 cannot be used: state.json is not one of a checkpoint of this program");
+    write_text(state, "{\n\"format\": \"another\"");
+    assert_refused("auto", "step_00000003 cannot be used: state.json, line 2, column");
+    write_text(state, "%s", good);
+    char *digit = strstr(good, "\"epoch\": ") + strlen("\"epoch\": ");
+    *digit = '7';
+    write_text(state, "%s", good);
+    assert_refused("auto", "step_00000003 cannot be used: state.json is damaged");
+    unlink(state);
+    assert_int_equal(mkfifo(state, 0666), 0);
+    assert_refused("auto", "cannot read its state.json: is a FIFO, not a regular file");
+    assert_int_equal(run_command(fault.dirty[0], PATH_MAX, "rm -r '%s'", three), 0);
+    assert_string_equal(resolve(directory, "auto"), in(directory, "step_00000002"));
+    assert_int_equal(run_command(fault.dirty[0], PATH_MAX, "mv '%s' '%s'", one, three), 0); /* of another step */
+    assert_refused("auto", "step_00000003 cannot be used: its state.json is of step 1");
+    assert_int_equal(run_command(fault.dirty[0], PATH_MAX, "rm -r '%s' '%s/step_00000002'", three, directory), 0);
+    message = xformat("%s/last names step_00000003, and no checkpoint is there. Nothing was changed", directory);
+    assert_refused("auto", message);
+    free(message);
+}
+
+/* Whoever may not read the directory does not know that nothing is there. */
+static void resolve_without_rights(void *directory) {
+    if (setgid(65534) || setuid(65534)) die("cannot give up rights");
+    printf("%s\n", checkpoint_resolve(directory, "auto") ? "a run" : "no run");
+}
+
+static void a_directory_that_cannot_be_read_is_no_empty_one(void **unused) {
+    (void)unused;
+    char *directory = scratch(), output[1024];
+    if (getuid()) skip();
+    assert_int_equal(chmod(directory, 0), 0);
+    assert_int_equal(run_function(output, sizeof output, resolve_without_rights, directory), 1);
+    assert_contains(output, "cannot read the directory");
+    chmod(directory, 0777);
+}
+
+/* A run that went back to an earlier step is newer than the steps that it left. */
+static void the_newest_is_the_one_written_last(void **unused) {
+    (void)unused;
+    char *directory = scratch();
+    Checkpointer *c = open_checkpointer(directory, 3);
+    for (int64_t step = 2; step <= 8; step += 2) save_good(c, step, 1, step == 4 || step == 8);
+    checkpointer_close(c);
+    assert_listing(directory, "best last step_00000004 step_00000006 step_00000008 ");
+    c = open_checkpointer(directory, 3);
+    TrainState state = read_state(in(directory, "step_00000004"));
+    checkpointer_resume(c, &state);
+    assert_int_equal(linked(directory, "best"), 8); /* of the newest, as long as it is that */
+    best_so_far = state.best_step;
+    save_good(c, 5, 2, false);
+    assert_string_equal(resolve(directory, "auto"), in(directory, "step_00000005"));
+    assert_int_equal(linked(directory, "best"), 4);
+    assert_int_equal(linked(directory, "last"), 5);
+    save_good(c, 6, 2, false);
+    assert_string_equal(resolve(directory, "auto"), in(directory, "step_00000006"));
+    assert_listing(directory, "best last step_00000004 step_00000005 step_00000006 step_00000008 ");
+    save_good(c, 7, 2, false);
+    assert_listing(directory, "best last step_00000004 step_00000005 step_00000006 step_00000007 ");
+    checkpointer_close(c);
+}
+
+static void resume_again(void *directory) {
+    TrainState state = read_state(in(directory, "step_00000003"));
+    Checkpointer *c = checkpointer_open(directory, 3);
+    checkpointer_resume(c, &state);
+    printf("best: %lld\n", (long long)state.best_step);
+    checkpointer_close(c);
+}
+
+static void the_links_are_mended_from_the_newest_state(void **unused) {
+    (void)unused;
+    char *directory = scratch(), output[1024];
+    Checkpointer *c = open_checkpointer(directory, 9);
+    for (int64_t step = 1; step <= 3; step++) save_good(c, step, 1, step < 3);
+    checkpointer_close(c);
+    for (int i = 0; i < 2; i++) {
+        unlink(in(directory, "best"));
+        unlink(in(directory, "last"));
+        assert_int_equal(symlink(i ? "step_00000001" : "step_00000009", in(directory, "best")), 0);
+        if (i) assert_int_equal(symlink("step_00000002", in(directory, "last")), 0);
+        assert_int_equal(run_function(output, sizeof output, resume_again, directory), 0);
+        assert_contains(output, i ? "the link best was step_00000001 and is now step_00000002"
+                                  : "the link best was step_00000009 and is now step_00000002");
+        assert_contains(output, i ? "the link last was step_00000002 and is now step_00000003, the newest"
+                                  : "the link last was missing and is now step_00000003, the newest");
+        assert_contains(output, "best: 2");
+        assert_int_equal(linked(directory, "best"), 2);
+        assert_int_equal(linked(directory, "last"), 3);
+    }
+    assert_int_equal(run_command(output, sizeof output, "rm -r '%s/step_00000002'", directory), 0);
+    char *best;
+    Error error;
+    assert_false(checkpoint_best(directory, &best, &error));
+    assert_contains(error.text, "step_00000003 says that the best weights are of step 2: ");
+    assert_int_equal(run_function(output, sizeof output, resume_again, directory), 0);
+    assert_contains(output, "the best weights so far, of step 2, are not in");
+    assert_contains(output, "best: 0");
+    assert_int_equal(linked(directory, "best"), 0);
+}
+
+static void begin_again(void *directory) { checkpointer_begin(checkpointer_open(directory, 3)); }
+static void resume_elsewhere(void *directory) {
+    TrainState state = read_state(in(directory, "step_00000003"));
+    state.seconds += 1;
+    checkpointer_resume(checkpointer_open(directory, 3), &state);
+}
+
+static void a_directory_holds_one_run(void **unused) {
+    (void)unused;
+    char *directory = scratch(), output[1024];
+    Checkpointer *c = open_checkpointer(directory, 3);
+    checkpointer_begin(c);
+    save_good(c, 3, 1, false);
+    checkpointer_close(c);
+    assert_int_equal(run_function(output, sizeof output, begin_again, directory), 1);
+    assert_contains(output, "already holds a run: give --resume auto");
+    assert_int_equal(run_function(output, sizeof output, resume_elsewhere, directory), 1);
+    assert_contains(output, "holds another run, which has no such checkpoint of step 3; give another --output-dir");
+    write_text(in(directory, "step_00000003/state.json"), "{}");
+    assert_int_equal(run_function(output, sizeof output, begin_again, directory), 1);
+    assert_contains(output, "already holds a run");
+}
+
+/* ---- damage ---- */
+
+static bool loads(const char *path, Error *error) {
+    TrainState state = {0};
+    TensorFile file;
+    StoredTensor *tensors;
+    int n;
+    if (!checkpoint_load(path, &table, weights, m, v, &state, &file, &tensors, &n, error)) return false;
+    free(tensors);
+    free(state.options_json);
+    tensor_file_close(&file);
+    return true;
+}
+
+static void every_flipped_bit_is_refused(void **unused) {
+    (void)unused;
+    static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
+    char *directory = scratch(), *path = in(directory, "step_00000001");
+    Checkpointer *c = open_checkpointer(directory, 3);
+    save_good(c, 1, 1, false);
+    checkpointer_close(c);
+    for (int i = 0; i < 3; i++) {
+        char *name = in(path, names[i]), *bytes;
+        size_t size;
+        Error error;
+        assert_true(read_file(name, &bytes, &size, &error));
+        int file = open(name, O_WRONLY);
+        for (size_t bit = 0; bit < 8 * size; bit++) {
+            char flipped = (char)(bytes[bit / 8] ^ 1 << bit % 8);
+            assert_int_equal(pwrite(file, &flipped, 1, (off_t)(bit / 8)), 1);
+            if (loads(path, &error)) fail_msg("%s: bit %zu is flipped, and it loads", names[i], bit);
+            if (!strstr(error.text, names[i]) && !strstr(error.text, "state.json"))
+                fail_msg("%s: bit %zu: not named: %s", names[i], bit, error.text);
+            assert_int_equal(pwrite(file, bytes + bit / 8, 1, (off_t)(bit / 8)), 1);
+        }
+        assert_true(loads(path, &error));
+        close(file);
+        free(bytes);
+    }
+}
+
+/* state.json with a part of it replaced, and the checksum of what it is now. */
+static char *change_state(const char *text, const char *from, const char *to) {
+    const char *at = strstr(text, from), *end = strstr(text, ",\n  \"xxh3_64\"");
+    assert_true(at && at < end);
+    char *body =
+        xformat("%.*s%s%.*s", (int)(at - text), text, to, (int)(end - at - (ptrdiff_t)strlen(from)), at + strlen(from));
+    char *changed =
+        xformat("%s,\n  \"xxh3_64\": \"%016llx\"\n}", body, (unsigned long long)checksum(0, body, strlen(body)));
+    free(body);
+    return keep(changed);
+}
+
+static void fields_out_of_range_are_refused_by_name(void **unused) {
+    (void)unused;
+    static const char *const changes[][3] = {
+        {"\"batch_index\": 14", "\"batch_index\": 4611686018427387904",
+         "\"batch_index\" is 4611686018427387904, and it must be from 0 to 1000000000000"},
+        {"\"step\": 3", "\"step\": -3", "\"step\" is -3"},
+        {"\"step\": 3", "\"step\": 3.0", "\"step\" is missing, or not a whole number"},
+        {"\"step\": 3,", "", "\"step\" is missing, or not a whole number"},
+        {"\"step\": 3", "\"step\": 13", "\"step\" is 13, more than \"micro_step\", which is 12"},
+        {"\"best_step\": 2", "\"best_step\": 4", "\"best_step\" is 4, more than \"step\", which is 3"},
+        {"\"skipped_steps\": 1", "\"skipped_steps\": 4", "\"skipped_steps\" is 4, more than \"step\""},
+        {"\"epoch\": 0", "\"epoch\": -1", "\"epoch\" is -1"},
+        {"\"extensions\": 0", "\"extensions\": 1000001", "\"extensions\" is 1000001"},
+        {"\"validating\": 0", "\"validating\": 2", "\"validating\" is 2"},
+        {"\"seconds\": 0.3", "\"seconds\": \"nan\", \"x\": 0.3", "\"seconds\" is nan"},
+        {"\"seconds\": 0.3", "\"seconds\": \"inf\", \"x\": 0.3", "\"seconds\" is inf"},
+        {"\"best\": 0.3", "\"best\": \"nan\", \"x\": 0.3", "\"best\" is nan"},
+        {"\"best\": 0.3", "\"best\": [], \"x\": 0.3", "\"best\" is missing, or not a number"},
+        {"    65536.0,\n", "", "\"loss_scale\" is not a list of 4 numbers"},
+        {"    65536.0,\n", "    \"nan\",\n", "\"loss_scale\" is nan"},
+        {"    65536.0,\n", "    {},\n", "\"loss_scale\" is missing, or not a list of a number"},
+        {"\"window_counts\"", "\"x\"", "\"window_counts\" is not a list of 4 numbers"},
+        {"\"metrics\"", "\"x\"", "\"metrics\" is missing, or no object"},
+        {"\"loss\": ", "\"a name that is much longer than a metric's may be\": ", "is too long"},
+        {"\"val\": \"nan\"", "\"val\": true", "\"metrics\": 'val' is not a number"},
+        {"\"options\"", "\"x\"", "\"options\" is missing, or no object"},
+        {"0123456789ab", "0123456789012345678901234567890123456789012345678", "\"revision\" is missing, or not a text"},
+    };
+    char *directory = scratch(), *file = in(directory, "step_00000003/state.json");
+    Checkpointer *c = open_checkpointer(directory, 3);
+    save_good(c, 2, 1, true);
+    save_good(c, 3, 1, false);
+    checkpointer_close(c);
+    char *text = keep(read_text(file)), many[4096] = "\"metrics\": {";
+    TrainState state = {0};
+    Error error;
+    assert_true(state_parse(text, strlen(text), &state, &error));
+    free(state.options_json);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char *changed = change_state(text, changes[i][0], changes[i][1]);
+        if (state_parse(changed, strlen(changed), &state, &error)) fail_msg("taken: %s", changes[i][1]);
+        if (!strstr(error.text, changes[i][2])) fail_msg("%s: %s, not %s", changes[i][1], error.text, changes[i][2]);
+    }
+    for (int i = 0; i < 25; i++) snprintf(many + strlen(many), 32, "\"m%d\": 0, ", i);
+    char *changed = change_state(text, "\"metrics\": {", many);
+    assert_false(state_parse(changed, strlen(changed), &state, &error));
+    assert_contains(error.text, "\"metrics\" has more than 24 entries");
 }
 
 static void assert_load_fails(const char *path, const ParamTable *other, const char *message) {
@@ -671,12 +1001,14 @@ static void a_checkpoint_of_an_older_program_is_refused(void **unused) {
     Checkpointer *c = open_checkpointer(directory, 3);
     save_good(c, 1, 1, false);
     checkpointer_close(c);
-    char *text = read_text(file), *version = strstr(text, "\"version\": 4");
+    char *text = read_text(file), *version = strstr(text, "\"version\": 5");
     assert_non_null(version);
-    version[strlen("\"version\": ")] = '3';
+    version[strlen("\"version\": ")] = '4';
     write_text(file, "%s", text);
-    assert_load_fails(path, &table,
-                      "state.json is of version 3, and this program reads 4: go on with the program that");
+    assert_load_fails(
+        path, &table,
+        "state.json is of version 4, and this program reads 5: go on with the program that wrote it, or start a "
+        "new run in another directory from its weights");
     free(text);
 }
 
@@ -1031,10 +1363,20 @@ int main(void) {
         cmocka_unit_test(a_kill_at_any_call_leaves_a_whole_checkpoint),
         cmocka_unit_test(an_error_of_any_call_leaves_a_whole_checkpoint),
         cmocka_unit_test(a_disk_that_dies_at_any_call_leaves_a_whole_checkpoint),
+        cmocka_unit_test(a_replacement_without_exchange_leaves_a_whole_checkpoint),
         cmocka_unit_test(everything_is_flushed_before_it_counts),
+        cmocka_unit_test(a_new_folder_is_flushed_in_its_parent),
+        cmocka_unit_test(no_locks_are_not_another_program),
         cmocka_unit_test(a_file_too_large_is_said),
         cmocka_unit_test(a_full_disk_leaves_a_whole_checkpoint),
         cmocka_unit_test(resume_finds_what_is_meant),
+        cmocka_unit_test(resume_stops_at_what_it_cannot_use),
+        cmocka_unit_test(a_directory_that_cannot_be_read_is_no_empty_one),
+        cmocka_unit_test(the_newest_is_the_one_written_last),
+        cmocka_unit_test(the_links_are_mended_from_the_newest_state),
+        cmocka_unit_test(a_directory_holds_one_run),
+        cmocka_unit_test(every_flipped_bit_is_refused),
+        cmocka_unit_test(fields_out_of_range_are_refused_by_name),
         cmocka_unit_test(a_checkpoint_of_another_model_is_refused),
         cmocka_unit_test(a_vocabulary_may_grow_and_shrink),
         cmocka_unit_test(names_are_the_references_own),

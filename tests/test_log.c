@@ -293,26 +293,6 @@ static void a_run_is_named_by_its_time(void **state) {
     free(directory);
 }
 
-/* A killed program's line without an end does not swallow the next one. */
-static void a_record_begins_a_line_of_its_own(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), *path = path_join(directory, "looks.jsonl");
-    Error error;
-    assert_true(log_append(path, "{\"n\": 1}", &error));
-    write_text(path, "{\"n\": 1}\n{\"n\": 2");
-    for (int i = 0; i < 2; i++) assert_true(log_append(path, "{\"n\": 3}", &error));
-    char *text = read_text(path);
-    assert_string_equal(text, "{\"n\": 1}\n{\"n\": 2\n{\"n\": 3}\n{\"n\": 3}\n");
-    json_t *records = log_read(path);
-    assert_int_equal(json_array_size(records), 3);
-    json_decref(records);
-    free(text);
-    assert_false(log_append(directory, "{}", &error));
-    assert_contains(error.text, "cannot open: Is a directory");
-    free(path);
-    free(directory);
-}
-
 /* The disk is full after 300 bytes a file, and has room again later. */
 static void fill_the_disk(void *directory) {
     struct rlimit limit;
@@ -460,7 +440,6 @@ int main(void) {
         cmocka_unit_test(curves_are_without_records_of_no_epoch),
         cmocka_unit_test(a_resumed_run_tells_tensorboard),
         cmocka_unit_test(a_run_is_named_by_its_time),
-        cmocka_unit_test(a_record_begins_a_line_of_its_own),
         cmocka_unit_test(a_full_disk_is_warned_of_once_and_loses_no_record),
         cmocka_unit_test(logging_allocates_nothing),
         cmocka_unit_test(without_a_terminal_only_lines_are_shown),

@@ -2,6 +2,13 @@
  * several trainings in one process, inference. */
 #include "tests/loop_rig.h"
 
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "base/file.h"
+#include "base/stop.h"
+#include "train/checkpoint_state.h"
+
 static Device *open_cpu(void) { return cpu_device_open(1); }
 
 /* A run of 10 samples in micro-batches of two, two of them a step: an epoch is two and a half steps. */
@@ -221,7 +228,7 @@ static void added_epochs_outlive_a_restart(void **state) {
 static char told[64];
 static char *three_choices(const Device *device) {
     (void)device;
-    return xstrdup("one two three");
+    return xstrdup("one two three\n");
 }
 
 static bool take_choices(Device *device, const char *text, Error *error) {
@@ -249,7 +256,7 @@ static void choices_of_the_device_outlive_a_restart(void **state) {
     toy_must(choose_and_train, &plan);
     assert_contains(toy_output, "told: \n");
     char *path = path_join(plan.directory, "choices.txt"), *text = read_text(path);
-    assert_string_equal(text, "one two three");
+    assert_true(!strncmp(text, "one two three\nxxh3_64 ", 22));
     plan.options = "--max-steps 4 --resume auto";
     toy_must(choose_and_train, &plan);
     assert_contains(toy_output, "told: one two three\n");
@@ -307,6 +314,191 @@ static void decay_can_be_part_of_the_gradients(void **state) {
     }
 }
 
+/* ---- runs that end before their end ---- */
+
+typedef enum { END_NEVER, END_KILL, END_STOP, END_DATA, END_VALIDATION } End;
+
+/* A run of 12 steps with a record every fourth, a checkpoint every third, a validation every second. */
+typedef struct {
+    const char *directory, *more;
+    End end;
+    int64_t at; /* step */
+} Ending;
+
+static const Ending *ending;
+static atomic_bool data_gone, validation_gone;
+
+/* Asked for before the update of each step. */
+static double end_or_rate(const Training *t, int group, int64_t step, int64_t epoch) {
+    (void)group, (void)epoch;
+    if (step + 1 == ending->at && ending->end == END_KILL) kill(getpid(), SIGKILL);
+    if (step + 1 == ending->at && ending->end == END_STOP && !stop_signal()) {
+        kill(getpid(), SIGTERM);
+        while (!stop_signal()) usleep(1000);
+    }
+    data_gone = data_gone || (step + 1 == ending->at && ending->end == END_DATA);
+    validation_gone = validation_gone || (step + 1 == ending->at && ending->end == END_VALIDATION);
+    return t->options->learning_rate;
+}
+
+static bool fill_while_there(const Dataset *face, Batch *batch, const int32_t *samples, int n, Error *error) {
+    bool gone = face->n_samples == 10 ? data_gone : validation_gone;
+    return gone ? error_set(error, "codes.npy: cannot open: No such file") : toy_fill(face, batch, samples, n, error);
+}
+
+static void end_somewhere(void *argument) {
+    ending = argument;
+    stop_watch();
+    Device *device = open_cpu();
+    char *options = xformat("-b 2 -g 1 --epochs 40 --max-steps 12 --log-interval 4 --learning-rate 0.05 "
+                            "--save-interval 3 --keep-checkpoints 2 --val-interval 2 %s",
+                            ending->more);
+    ToyRun *run = toy_run_open(device, ending->directory, options, 10, 7, 3);
+    run->train->fill = run->validation->fill = fill_while_there;
+    run->training.learning_rate = end_or_rate;
+    toy_train(run);
+    toy_run_close(run);
+    device_close(device);
+}
+
+static void assert_same_numbers(const char *a, const char *b, const char *kind, const char *key) {
+    double got[64], want[64];
+    int n = logged(a, kind, key, got, 64);
+    assert_int_equal(n, logged(b, kind, key, want, 64));
+    assert_true(n > 2);
+    for (int i = 0; i < n; i++) assert_true(got[i] == want[i]);
+}
+
+/* Train means over windows that the end lies in, what validations said, the best and the last weights. */
+static void an_ended_run_goes_on_as_if_it_had_not_ended(void **state) {
+    (void)state;
+    Ending whole = {.directory = run_directory(), .more = ""};
+    toy_must(end_somewhere, &whole);
+    for (End end = END_KILL; end <= END_VALIDATION; end++) {
+        for (int64_t at = 5; at < 11; at += 3) {
+            Ending e = {run_directory(), "", end, at};
+            int status = toy_try(end_somewhere, &e);
+            if (end == END_DATA || end == END_VALIDATION) {
+                assert_int_equal(status, 1); /* some batches are ready already */
+                assert_contains(toy_output, "codes.npy: cannot open: No such file. The ");
+                assert_contains(toy_output, "/last; mend the data and give the same command with --resume auto");
+            } else {
+                assert_int_equal(status, end == END_KILL ? 128 + SIGKILL : 0);
+            }
+            toy_must(end_somewhere, &(Ending){.directory = e.directory, .more = "--resume auto"});
+            assert_same_weights(e.directory, whole.directory);
+            assert_same_numbers(e.directory, whole.directory, "train", "train/loss");
+            assert_same_numbers(e.directory, whole.directory, "train", "train/hits");
+            assert_same_numbers(e.directory, whole.directory, "train", "step");
+            assert_same_numbers(e.directory, whole.directory, "val", "val/loss");
+            assert_same_numbers(e.directory, whole.directory, "val", "step");
+            char text[1024];
+            int differ = run_command(text, sizeof text, "cmp %s/best/model.safetensors %s/best/model.safetensors",
+                                     e.directory, whole.directory);
+            if (differ) fail_msg("%s", text);
+        }
+    }
+}
+
+/* ---- what the best is, when it cannot be written ---- */
+
+static double judge_and_block(const Training *t, const float *outputs, int64_t n, double *values) {
+    double value = toy_judge(t, outputs, n, values);
+    const Judged *judged = t->context;
+    if (judged->calls == 4) {
+        char *in_the_way = path_join(t->options->output_dir, "step_00000004/mine");
+        make_directories(in_the_way);
+        free(in_the_way);
+    }
+    return value;
+}
+
+static void lose_the_best(void *directory) {
+    Device *device = open_cpu();
+    Judged judged = {.verdicts = {5, 4, 3, 1, 2, 6}, .n_verdicts = 6};
+    ToyRun *run =
+        toy_run_open(device, directory, "-b 2 -g 1 --max-steps 6 --val-interval 1 --save-interval 0", 10, 7, 3);
+    set_judge(&run->training, &judged);
+    run->training.judge = judge_and_block;
+    train_prepare(&run->training);
+    int status = train_run(&run->training);
+    printf("status %d, best %g at step %lld\n", status, run->training.state.best,
+           (long long)run->training.state.best_step);
+}
+
+static void a_best_that_cannot_be_written_is_not_the_best(void **state) {
+    (void)state;
+    const char *directory = run_directory();
+    char text[256];
+    toy_must(lose_the_best, (void *)(uintptr_t)directory);
+    assert_contains(toy_output, "step_00000004 is in the way and no checkpoint of this program");
+    assert_contains(toy_output, "the weights of step 4, the best so far, could not be kept");
+    assert_contains(toy_output, "status 1, best 2 at step 5");
+    run_command(text, sizeof text, "readlink %s/best", directory);
+    assert_string_equal(text, "step_00000005\n");
+}
+
+/* ---- nothing trained ---- */
+
+static void train_on_nan(void *options) {
+    Device *device = open_cpu();
+    ToyRun *run = toy_run_open(device, run_directory(), options, 10, 0, 3);
+    Toy *toy = run->train->state;
+    for (int e = 0; e < 10 * FEATURES; e++) toy->x[e] = NAN;
+    train_prepare(&run->training);
+    printf("status %d\n", train_run(&run->training));
+}
+
+static void a_run_that_trained_nothing_fails(void **state) {
+    (void)state;
+    toy_must(train_on_nan, "-b 2 -g 1 --max-steps 3 --skip-nonfinite");
+    assert_contains(toy_output, "all 3 steps were skipped, since their losses or gradients were not finite");
+    assert_contains(toy_output, "status 1");
+}
+
+/* ---- a folder with a run in it ---- */
+
+/* Reseals state.json with another place in the data. */
+static void move_place(const char *directory, int64_t batch_index) {
+    char *path = path_join(directory, "last"), *file = path_join(directory, "last/state.json");
+    TrainState s;
+    Error error;
+    assert_true(state_read(path, &s, &error));
+    s.batch_index = batch_index;
+    char *text = state_to_json(&s);
+    assert_true(file_write_atomic(file, text, strlen(text), &error));
+    free(text);
+    free(s.options_json);
+    free(file);
+    free(path);
+}
+
+static void no_run_begins_where_another_one_is(void **state) {
+    (void)state;
+    Ending e = {.directory = run_directory(), .more = ""};
+    char before[1 << 14], after[1 << 14];
+    toy_must(end_somewhere, &e);
+    move_place(e.directory, 1000);
+    e.more = "--resume auto";
+    assert_int_equal(toy_try(end_somewhere, &e), 1);
+    assert_contains(toy_output, "state.json: \"batch_index\" is 1000, and epoch 2 has 5 micro-batches");
+    run_command(before, sizeof before, "cat %s/log.jsonl; ls %s", e.directory, e.directory);
+    char *file = path_join(e.directory, "last/state.json"), *text = read_text(file),
+         *digit = strstr(text, "\"step\": 12");
+    digit[strlen("\"step\": ")] = '3';
+    write_text(file, "%s", text);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(toy_try(end_somewhere, &e), 1);
+        assert_contains(toy_output, "step_00000012 cannot be used: state.json is damaged");
+        assert_contains(toy_output, "Nothing was changed; move it away to go on from step_000000");
+        run_command(after, sizeof after, "cat %s/log.jsonl; ls %s", e.directory, e.directory);
+        assert_string_equal(after, before);
+        e.more = "";
+    }
+    free(text);
+    free(file);
+}
+
 /* What inference refuses: weights that are not all there, or of another shape. */
 static void infer(void *base) {
     Device *device = open_cpu();
@@ -345,6 +537,10 @@ int main(void) {
         cmocka_unit_test(choices_of_the_device_outlive_a_restart),
         cmocka_unit_test(groups_have_rates_of_their_own),
         cmocka_unit_test(decay_can_be_part_of_the_gradients),
+        cmocka_unit_test(an_ended_run_goes_on_as_if_it_had_not_ended),
+        cmocka_unit_test(a_best_that_cannot_be_written_is_not_the_best),
+        cmocka_unit_test(a_run_that_trained_nothing_fails),
+        cmocka_unit_test(no_run_begins_where_another_one_is),
         cmocka_unit_test(inference_wants_every_weight),
     };
     toy_device = open_cpu;

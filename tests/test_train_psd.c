@@ -1,9 +1,13 @@
 /* train_psd seen from outside: losses, gradients and five optimizer steps against the independent implementation in
  * torch (tests/reference/make_golden_psd.py); schedules; runs that are stopped and resumed; whole runs over sensors;
  * what evaluation says; and a clear line for everything that can be wrong. */
+#include <inttypes.h>
+
+#include "base/file.h"
 #include "model/cnn.h"
 #include "tests/psd_rig.h"
 #include "tests/train_rig.h"
+#include "train/checkpoint_state.h"
 
 static char output[1 << 16];
 static char *data; /* the directory of the toy data */
@@ -443,9 +447,12 @@ static void validation_measures_the_same_every_time(void **state) {
 static void a_step_that_is_skipped_changes_nothing(void **state) {
     (void)state;
     char *run = scratch_directory(), *first = path_join(run, "step_00000001"), *last = path_join(run, "last");
-    must("%s -o %s --encoder cnn --d-model 16 --hidden-dim 8 -b 60 --epochs 1 --save-interval 1 --skip-nonfinite "
-         "--class-weights 3e38,3e38,3e38,3e38,3e38,3e38 --early-stopping-patience 0",
-         toy_options("finetune"), run);
+    int status = run_command(output, sizeof output,
+                             "%s %s -o %s --encoder cnn --d-model 16 --hidden-dim 8 -b 60 --epochs 1 --save-interval 1 "
+                             "--skip-nonfinite --class-weights 3e38,3e38,3e38,3e38,3e38,3e38 "
+                             "--early-stopping-patience 0",
+                             program_at("train_psd"), toy_options("finetune"), run);
+    assert_int_equal(status, 1); /* nothing was trained */
     assert_contains(output, "step=3 skipped: the loss or its gradient is not finite (3 skipped so far)");
     TensorFile before = open_in(first, "model.safetensors"), after = open_in(last, "model.safetensors");
     int statistics = 0;
@@ -828,6 +835,26 @@ static const char *const pooled_files =
     "pretrain/best/model.safetensors pretrain/last/optimizer.safetensors finetune/best/model.safetensors "
     "finetune/last/optimizer.safetensors";
 
+/* The last state of a training says from now on that another one of its checkpoints is the best, which is returned.
+ * free(); takes the directory's name. */
+static char *name_another_best(char *directory) {
+    char *last = path_join(directory, "last"), *file = path_join(last, "state.json"), name[64] = "";
+    TrainState s;
+    Error error;
+    int64_t step = 0;
+    assert_int_equal(run_command(output, sizeof output, "cd %s && ls -d step_* | grep -v $(readlink best)", directory),
+                     0);
+    assert_int_equal(sscanf(output, "%63s", name), 1);
+    assert_int_equal(sscanf(name, "step_%" SCNd64, &step), 1);
+    assert_true(state_read(last, &s, &error));
+    s.best_step = step;
+    char *text = state_to_json(&s);
+    assert_true(file_write_atomic(file, text, strlen(text), &error));
+    char *owned[] = {text, s.options_json, last, file, directory};
+    for (int i = 0; i < 5; i++) free(owned[i]);
+    return xstrdup(name);
+}
+
 static void a_whole_run_is_stopped_goes_on_and_is_not_done_twice(void **state) {
     (void)state;
     char *whole = scratch_directory(), *stopped = scratch_directory();
@@ -850,11 +877,23 @@ static void a_whole_run_is_stopped_goes_on_and_is_not_done_twice(void **state) {
     must("%s", options);
     assert_true(!strstr(output, "[Train]") && !strstr(output, "[Val]"));
     assert_same_files(whole, stopped, pooled_files);
-    /* A better encoder would leave the classifier of the one before. */
+    /* A link that a kill has left behind is mended; nothing goes on with other weights. */
     char *best = path_join(stopped, "pretrain/best");
     assert_int_equal(unlink(best) | symlink("step_99999999", best), 0);
+    must("%s", options);
+    assert_contains(output, "the link best was step_99999999 and is now step_");
+    assert_same_files(whole, stopped, pooled_files);
+    /* A better encoder would leave the classifier of the one before. */
+    char *another = name_another_best(path_join(stopped, "pretrain"));
     assert_int_equal(run_command(output, sizeof output, "%s %s", program_at("train_psd"), options), 1);
-    assert_contains(output, "/pretrain/step_99999999: remove it to train the classifier anew");
+    assert_contains(output, another);
+    assert_contains(output, ": remove it to train the classifier anew");
+    /* And without the best there is none. */
+    assert_int_equal(run_command(output, sizeof output, "rm -r %s/pretrain/%s", stopped, another), 0);
+    assert_int_equal(run_command(output, sizeof output, "%s %s", program_at("train_psd"), options), 1);
+    assert_contains(output, "says that the best weights are of step ");
+    assert_contains(output, "/pretrain to train it anew");
+    free(another);
     free(best);
     free(options);
     free(whole);

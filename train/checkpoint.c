@@ -1,34 +1,38 @@
-/* Writes the checkpoints of a run, keeps the newest, finds the one to resume from.
+/* Writes the checkpoints of a run and keeps the newest.
  *
  * The order of the steps is what makes a crash harmless: the files go to step_N.partial, each flushed; one rename makes
- * them step_N; the directory is flushed; then the links move (each by one rename); only then are old checkpoints
- * deleted, and those are first renamed to step_M.partial. So at any moment every step_N is whole, and whatever is
- * called .partial is rubbish, which checkpointer_open removes. A step that is there already (a run that was resumed
- * from an earlier one comes by again) is exchanged with the new one in a single call.
+ * them step_N; the directory is flushed; the link best moves, if it does, and is flushed; the link last moves and is
+ * flushed; only then are old checkpoints deleted, and those are first renamed to step_M.partial. So at any moment
+ * - every step_N is whole, and whatever is called .partial is rubbish, which checkpointer_open removes;
+ * - the newest step_N (each has a serial number) says what the run is: its last checkpoint is this one, its best the
+ * one of best_step, which is there: it was written before, and is never deleted as long as the newest names it;
+ * - best is never older than the state at last says (but for a step that is written again), for those who look at the
+ *   links alone.
+ * checkpointer_resume moves the links to where the newest says, wherever a kill or a full disk has left them.
+ *
+ * A step that is there already (a run that was resumed from an earlier one comes by again) is exchanged with the new
+ * one in a single call; where the file system cannot do that, see checkpoint_folder.h.
  *
  * All memory is taken when the checkpointer is opened, so that a save is no allocation of the training loop. */
 #include "train/checkpoint.h"
 
 #include "base/file.h"
+#include "train/checkpoint_folder.h"
 #include "train/checkpoint_state.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { DIRECTORY_MAX = PATH_MAX / 2, NAME_MAX_BYTES = 96, ROOM = 1024 };
-
-typedef char Path[PATH_MAX];
-typedef char StepName[40]; /* "step_00001000", "step_00001000.partial" */
 
 static const char *const part_names[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
 enum { N_PARTS = 3 };
@@ -36,6 +40,8 @@ enum { N_PARTS = 3 };
 struct Checkpointer {
     char directory[DIRECTORY_MAX];
     int lock, keep;
+    Steps steps;
+    int64_t serial; /* of the newest ever begun */
     StoredTensor *carried;
     int n_carried;
     TensorToWrite *tensors; /* [room], for the file being written */
@@ -51,30 +57,10 @@ struct Checkpointer {
     const ParamTable *table;
     const float *weights, *m, *v;
     char *state_text;
-    int64_t step;
-    bool is_best;
+    Step step;
 };
 
 /* ---- names ---- */
-
-static void join(Path out, const char *directory, const char *name) {
-    if (snprintf(out, sizeof(Path), "%s/%s", directory, name) >= (int)sizeof(Path))
-        die("the path is too long: %.200s...", directory);
-}
-
-/* N of "step_N" followed by `suffix`; -1: another name. */
-static int64_t step_of(const char *name, const char *suffix) {
-    if (strncmp(name, "step_", 5)) return -1;
-    size_t digits = strspn(name + 5, "0123456789");
-    return digits >= 8 && digits < 19 && !strcmp(name + 5 + digits, suffix) ? strtoll(name + 5, NULL, 10) : -1;
-}
-
-static int is_step(const struct dirent *entry) { return step_of(entry->d_name, "") >= 0; }
-
-static int newest_first(const struct dirent **a, const struct dirent **b) {
-    int64_t x = step_of((*a)->d_name, ""), y = step_of((*b)->d_name, "");
-    return x > y ? -1 : x < y;
-}
 
 static bool is_part(const char *name) {
     for (int i = 0; i < N_PARTS; i++)
@@ -102,7 +88,7 @@ static bool remove_parts(const char *path, Error *error) {
     DIR *directory = opendir(path);
     for (struct dirent *entry; directory && (entry = readdir(directory));) {
         Path file;
-        join(file, path, entry->d_name);
+        folder_join(file, path, entry->d_name);
         if (is_part(entry->d_name) && unlink(file)) {
             closedir(directory);
             return error_set(error, "cannot remove %s: %s", file, strerror(errno));
@@ -112,48 +98,55 @@ static bool remove_parts(const char *path, Error *error) {
     return !rmdir(path) || error_set(error, "cannot remove %s: %s", path, strerror(errno));
 }
 
-/* Removes a whole checkpoint: it disappears in one step, whatever happens on the way. */
-static bool retire(const Checkpointer *c, const char *name, Error *error) {
+/* Removes the checkpoint of this step and suffix: it disappears in one step, whatever happens on the way. */
+static bool retire(const Checkpointer *c, int64_t step, const char *suffix, Error *error) {
     Path path, partial;
-    StepName hidden;
-    snprintf(hidden, sizeof hidden, "%.20s.partial", name);
-    join(path, c->directory, name);
-    join(partial, c->directory, hidden);
+    StepName name;
+    step_name(name, step, suffix);
+    folder_join(path, c->directory, name);
+    step_name(name, step, ".partial");
+    folder_join(partial, c->directory, name);
     if (rename(path, partial)) return error_set(error, "cannot rename %s: %s", path, strerror(errno));
     return remove_parts(partial, error);
 }
 
-/* The name that DIR/link points to; "" if there is no such link. */
-static void read_link(const char *directory, const char *link, StepName target) {
+/* What stood for the step while it was replaced, if it is there. */
+static bool retire_replaced(const Checkpointer *c, int64_t step, Error *error) {
     Path path;
-    join(path, directory, link);
-    ssize_t length = readlink(path, target, sizeof(StepName) - 1);
-    target[length < 0 ? 0 : length] = 0;
+    StepName name;
+    step_name(name, step, ".replaced");
+    folder_join(path, c->directory, name);
+    return access(path, F_OK) ||
+           (folder_recover(c->directory, error) && (access(path, F_OK) || retire(c, step, ".replaced", error)));
 }
 
-/* Deletes what is older than the newest `keep` whole checkpoints, except where last and best point. A failure is only
- * warned about: the checkpoint just written is good. */
-static void retire_old(Checkpointer *c) {
-    struct dirent **entries;
+/* Whether something leads to this checkpoint: the newest state, or a link. */
+static bool is_needed(const Checkpointer *c, int64_t step, const char *name) {
     StepName last, best;
-    int kept = 0, n = scandir(c->directory, &entries, is_step, newest_first);
-    read_link(c->directory, "last", last);
-    read_link(c->directory, "best", best);
-    for (int i = 0; i < n; i++) {
-        const char *name = entries[i]->d_name;
+    folder_link(c->directory, "last", last);
+    folder_link(c->directory, "best", best);
+    return step == c->step.step || step == c->step.best_step || !strcmp(name, last) || !strcmp(name, best);
+}
+
+/* Deletes all but the newest `keep` checkpoints, except the last and the best. A failure is only warned about: the
+ * checkpoint just written is good. */
+static void retire_old(Checkpointer *c) {
+    int kept = 0, from = c->steps.n > c->keep ? c->steps.n - c->keep : 0;
+    for (int i = 0; i < c->steps.n; i++) {
+        const Step step = c->steps.items[i];
+        StepName name;
         Path path;
         Error error;
-        join(path, c->directory, name);
-        bool ours = state_read(path, NULL, &error), foreign = ours && !holds_only_parts(path);
-        kept += ours;
-        if (ours && kept > c->keep && strcmp(name, last) && strcmp(name, best)) {
-            if (!foreign && !retire(c, name, &error)) warn("an old checkpoint stays: %s", error.text);
-            if (foreign && !c->warned_foreign) warn("%s stays: it holds files that this program did not write", path);
-            c->warned_foreign |= foreign;
-        }
-        free(entries[i]);
+        step_name(name, step.step, "");
+        folder_join(path, c->directory, name);
+        bool old = i < from && !is_needed(c, step.step, name), there = old && !access(path, F_OK);
+        bool foreign = there && !holds_only_parts(path);
+        if (there && !foreign && !retire(c, step.step, "", &error)) warn("an old checkpoint stays: %s", error.text);
+        if (foreign && !c->warned_foreign) warn("%s stays: it holds files that this program did not write", path);
+        c->warned_foreign |= foreign;
+        if (!old || foreign) c->steps.items[kept++] = step;
     }
-    if (n >= 0) free(entries);
+    c->steps.n = kept;
 }
 
 /* What a run that was killed has left behind. */
@@ -165,11 +158,13 @@ static void remove_leftovers(const Checkpointer *c) {
         Path path;
         struct stat status;
         Error error;
-        join(path, c->directory, name);
+        folder_join(path, c->directory, name);
         bool link = !strcmp(name, "last.partial") || !strcmp(name, "best.partial");
         if (link && !lstat(path, &status) && S_ISLNK(status.st_mode) && unlink(path))
             warn("cannot remove %s: %s", path, strerror(errno));
-        if (step_of(name, ".partial") >= 0 && !remove_parts(path, &error)) warn("a leftover stays: %s", error.text);
+        bool gone = step_of(name, ".partial") < 0 || remove_parts(path, &error);
+        if (step_of(name, ".replaced") >= 0) gone = retire_replaced(c, step_of(name, ".replaced"), &error);
+        if (!gone) warn("a leftover stays: %s", error.text);
     }
     closedir(directory);
 }
@@ -208,69 +203,109 @@ static int list_carried(Checkpointer *c, int n) {
 static bool write_parts(Checkpointer *c, const char *directory, Error *error) {
     Path path;
     char step[24];
-    snprintf(step, sizeof step, "%lld", (long long)c->step);
+    snprintf(step, sizeof step, "%lld", (long long)c->step.step);
     /* "format": what loaders of the Python library look for. */
     const char *keys[] = {"format", "step"}, *values[] = {"pt", step};
     int n = list_carried(c, list_params(c, 0, "", c->weights));
-    join(path, directory, part_names[0]);
+    folder_join(path, directory, part_names[0]);
     if (!safetensors_write(path, c->tensors, n, keys, values, 2, error)) return false;
     n = list_params(c, list_params(c, 0, "exp_avg.", c->m), "exp_avg_sq.", c->v);
-    join(path, directory, part_names[1]);
+    folder_join(path, directory, part_names[1]);
     if (!safetensors_write(path, c->tensors, n, keys, values, 2, error)) return false;
-    join(path, directory, part_names[2]);
+    folder_join(path, directory, part_names[2]);
     return file_write_atomic(path, c->state_text, strlen(c->state_text), error);
 }
 
 /* ---- from the files to a checkpoint ---- */
 
+/* For a file system that cannot exchange two names: between the two renames .replaced stands for the step. */
+static bool replace_in_two(const Checkpointer *c, const char *partial, const char *final, Error *error) {
+    Path replaced;
+    StepName name;
+    step_name(name, c->step.step, ".replaced");
+    folder_join(replaced, c->directory, name);
+    if (rename(final, replaced)) return error_set(error, "cannot rename %s: %s", final, strerror(errno));
+    if (!rename(partial, final)) return true;
+    error_set(error, "cannot rename %s to %s: %s", partial, final, strerror(errno));
+    if (rename(replaced, final)) warn("%s was moved to %s, and cannot be moved back", final, replaced);
+    return false;
+}
+
 /* Renames the finished directory to its final name, or exchanges it with the checkpoint of ours that has it. */
-static bool place(const char *partial, const char *final, Error *error) {
+static bool place(const Checkpointer *c, const char *partial, const char *final, Error *error) {
     if (!rename(partial, final)) return true;
     if (errno != ENOTEMPTY && errno != EEXIST)
         return error_set(error, "cannot rename %s to %s: %s", partial, final, strerror(errno));
-    if (!state_read(final, NULL, NULL))
+    if (!steps_find(&c->steps, c->step.step))
         return error_set(error,
                          "%s is in the way and no checkpoint of this program; move it or choose another "
                          "directory",
                          final);
-    return !renameat2(AT_FDCWD, partial, AT_FDCWD, final, RENAME_EXCHANGE) ||
-           error_set(error, "cannot replace %s, a checkpoint of the same step: %s; move it away", final,
+    if (!renameat2(AT_FDCWD, partial, AT_FDCWD, final, RENAME_EXCHANGE)) return true;
+    if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return replace_in_two(c, partial, final, error);
+    return error_set(error, "cannot replace %s, a checkpoint of the same step: %s; move it away", final,
                      strerror(errno));
 }
 
-/* Makes DIR/link point to the checkpoint `name`, in one step. */
+/* Makes DIR/link point to the checkpoint `name` in one step, and flushes it. */
 static bool move_link(const Checkpointer *c, const char *link, const char *name, Error *error) {
     Path path, partial;
+    StepName before;
+    struct stat status;
     char hidden[32];
+    folder_link(c->directory, link, before);
+    if (!strcmp(before, name)) return true;
     snprintf(hidden, sizeof hidden, "%s.partial", link);
-    join(path, c->directory, link);
-    join(partial, c->directory, hidden);
+    folder_join(path, c->directory, link);
+    folder_join(partial, c->directory, hidden);
+    if (!lstat(path, &status) && !S_ISLNK(status.st_mode))
+        return error_set(error, "%s is in the way of the link to %s; move it away", path, name);
     unlink(partial);
-    if (!symlink(name, partial) && !rename(partial, path)) return true;
+    if (!symlink(name, partial) && !rename(partial, path)) return directory_flush(c->directory, error);
     error_set(error, "%s/%s is written, but the link %s could not be moved to it: %s", c->directory, name, path,
               strerror(errno));
     unlink(partial);
     return false;
 }
 
+/* A link that was left to a checkpoint of an earlier state, or to nothing. */
+static bool remove_link(const Checkpointer *c, const char *link, Error *error) {
+    Path path;
+    StepName before;
+    folder_link(c->directory, link, before);
+    folder_join(path, c->directory, link);
+    return step_of(before, "") < 0 || !unlink(path) || error_set(error, "cannot remove %s: %s", path, strerror(errno));
+}
+
+/* The links of the newest checkpoint. */
+static bool move_links(const Checkpointer *c, const Step *newest, Error *error) {
+    StepName last, best;
+    step_name(last, newest->step, "");
+    step_name(best, newest->best_step, "");
+    bool has_best = newest->best_step && steps_find(&c->steps, newest->best_step);
+    return (has_best ? move_link(c, "best", best, error) : remove_link(c, "best", error)) &&
+           move_link(c, "last", last, error);
+}
+
 static bool write_checkpoint(Checkpointer *c, Error *error) {
-    StepName name, hidden;
+    StepName name;
     Path final, partial;
-    snprintf(name, sizeof name, "step_%08lld", (long long)c->step);
-    snprintf(hidden, sizeof hidden, "step_%08lld.partial", (long long)c->step);
-    join(final, c->directory, name);
-    join(partial, c->directory, hidden);
-    if (!remove_parts(partial, error)) return false;
+    int64_t step = c->step.step;
+    step_name(name, step, "");
+    folder_join(final, c->directory, name);
+    step_name(name, step, ".partial");
+    folder_join(partial, c->directory, name);
+    if (!remove_parts(partial, error) || !retire_replaced(c, step, error)) return false;
     if (mkdir(partial, 0777)) return error_set(error, "cannot make the directory %s: %s", partial, strerror(errno));
-    if (!write_parts(c, partial, error) || !place(partial, final, error)) {
+    if (!write_parts(c, partial, error) || !place(c, partial, final, error)) {
         remove_parts(partial, NULL);
         return false;
     }
-    if (!directory_flush(c->directory, error) || !move_link(c, "last", name, error) ||
-        (c->is_best && !move_link(c, "best", name, error)) || !directory_flush(c->directory, error))
-        return false;
+    steps_add(&c->steps, c->step);
+    if (!directory_flush(c->directory, error) || !move_links(c, &c->step, error)) return false;
     Error reason;
-    if (!remove_parts(partial, &reason)) warn("the replaced checkpoint stays: %s", reason.text);
+    if (!remove_parts(partial, &reason) || !retire_replaced(c, step, &reason))
+        warn("the replaced checkpoint stays: %s", reason.text);
     retire_old(c);
     return true;
 }
@@ -278,6 +313,10 @@ static bool write_checkpoint(Checkpointer *c, Error *error) {
 static void *write_thread(void *checkpointer) {
     Checkpointer *c = checkpointer;
     c->failed = !write_checkpoint(c, &c->error);
+    if (c->failed) {
+        warn("a checkpoint could not be written: %s; trying once more", c->error.text);
+        c->failed = !write_checkpoint(c, &c->error);
+    }
     c->writing = false;
     return NULL;
 }
@@ -286,18 +325,64 @@ static void *write_thread(void *checkpointer) {
 
 Checkpointer *checkpointer_open(const char *directory, int keep) {
     Checkpointer *c = xcalloc(1, sizeof *c);
+    Error error;
     c->keep = keep;
     if (snprintf(c->directory, sizeof c->directory, "%s", directory) >= (int)sizeof c->directory)
         die("the path of the directory is too long: %.200s...", directory);
     make_directories(directory);
     c->lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->lock < 0) die("cannot open the directory %s: %s", directory, strerror(errno));
-    /* Some network file systems have no locks: then there is no such check. */
-    if (flock(c->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+    LockResult lock = lock_descriptor(c->lock, false);
+    if (lock == LOCK_BUSY)
         die("another program is writing checkpoints into %s; wait for it, or choose another directory", directory);
+    if (lock == LOCK_UNKNOWN)
+        warn("%s: this file system has no locks; let one program at a time write into it", directory);
+    if (!folder_recover(directory, &error)) die("%s", error.text);
     remove_leftovers(c);
+    if (!steps_read(&c->steps, directory, &error)) die("%s", error.text);
+    for (int i = 0; i < c->steps.n; i++)
+        if (c->steps.items[i].serial > c->serial) c->serial = c->steps.items[i].serial;
+    steps_reserve(&c->steps, ROOM);
     reserve(c, ROOM);
     return c;
+}
+
+void checkpointer_begin(const Checkpointer *c) {
+    if (c->steps.n + c->steps.n_bad)
+        die("%s already holds a run: give --resume auto to go on with it, or another --output-dir", c->directory);
+}
+
+bool checkpointer_resume(Checkpointer *c, TrainState *state) {
+    const Step *own = steps_find(&c->steps, state->step), *newest = own;
+    StepName last, best, name;
+    Error error;
+    bool as_it_was = true;
+    if (c->steps.n) newest = &c->steps.items[c->steps.n - 1];
+    if (newest && (!own || own->serial != state->serial || own->seconds != state->seconds))
+        die("%s holds another run, which has no such checkpoint of step %lld; give another --output-dir", c->directory,
+            (long long)state->step);
+    if (state->best_step && !steps_find(&c->steps, state->best_step)) {
+        warn("the best weights so far, of step %lld, are not in %s: the next that are validated count as the best%s",
+             (long long)state->best_step, c->directory, newest ? "" : " there");
+        state->best_step = 0;
+        state->best = INFINITY;
+        as_it_was = false;
+    }
+    c->step = (Step){state->step, state->serial, state->best_step, state->seconds};
+    if (!newest || own != newest)
+        return false; /* of another directory, or from an earlier step: the first save moves them */
+    folder_link(c->directory, "last", last);
+    folder_link(c->directory, "best", best);
+    if (!move_links(c, &c->step, &error)) die("%s", error.text);
+    step_name(name, state->step, "");
+    if (strcmp(last, name))
+        printf("[Resume] the link last was %s and is now %s, the newest\n", last[0] ? last : "missing", name);
+    step_name(name, state->best_step, "");
+    if (state->best_step && strcmp(best, name))
+        printf("[Resume] the link best was %s and is now %s, as the newest checkpoint says\n",
+               best[0] ? best : "missing", name);
+    retire_old(c);
+    return as_it_was;
 }
 
 void checkpointer_carry(Checkpointer *c, const StoredTensor *tensors, int count) {
@@ -315,18 +400,19 @@ static void finish_write(Checkpointer *c) {
 }
 
 void checkpointer_save(Checkpointer *c, const ParamTable *table, const float *weights, const float *m, const float *v,
-                       const TrainState *state, bool is_best) {
+                       const TrainState *state) {
     Error error;
+    TrainState numbered = *state;
     if (!checkpointer_wait(c, &error)) warn("the checkpoint before this one could not be written: %s", error.text);
+    numbered.serial = ++c->serial;
     reserve(c, table->count + c->n_carried);
     reserve(c, 2 * table->count);
     c->table = table;
     c->weights = weights;
     c->m = m;
     c->v = v;
-    c->state_text = state_to_json(state);
-    c->step = state->step;
-    c->is_best = is_best;
+    c->state_text = state_to_json(&numbered);
+    c->step = (Step){state->step, numbered.serial, state->best_step, state->seconds};
     c->running = true;
     c->writing = true;
     c->threaded = !pthread_create(&c->thread, NULL, write_thread, c);
@@ -349,47 +435,6 @@ void checkpointer_close(Checkpointer *c) {
     free(c->carried);
     free(c->tensors);
     free(c->names);
+    free(c->steps.items);
     free(c);
-}
-
-/* ---- which one to resume from ---- */
-
-static char *newest_whole(const char *directory) {
-    struct dirent **entries;
-    char *found = NULL;
-    int n = scandir(directory, &entries, is_step, newest_first);
-    for (int i = 0; i < n; i++) {
-        char *path = xformat("%s/%s", directory, entries[i]->d_name);
-        if (!found && checkpoint_is_whole(path, NULL))
-            found = path;
-        else
-            free(path);
-        free(entries[i]);
-    }
-    if (n >= 0) free(entries);
-    return found;
-}
-
-char *checkpoint_linked(const char *directory, const char *link) {
-    StepName name;
-    read_link(directory, link, name);
-    return name[0] ? path_join(directory, name) : NULL;
-}
-
-char *checkpoint_resolve(const char *directory, const char *resume) {
-    Error error;
-    if (!strcmp(resume, "auto")) {
-        char *path = checkpoint_linked(directory, "last");
-        if (path && checkpoint_is_whole(path, NULL)) return path;
-        free(path);
-        return newest_whole(directory);
-    }
-    const char *slash = strrchr(resume, '/');
-    char *path = strcmp(slash ? slash + 1 : resume, "state.json") ? xstrdup(resume) : path_directory(resume);
-    if (!checkpoint_is_whole(path, &error)) {
-        char *last = path_join(path, "last");
-        bool run = !access(last, F_OK);
-        die("--resume %s: %s%s%s%s", resume, error.text, run ? "; did you mean " : "", run ? last : "", run ? "?" : "");
-    }
-    return path;
 }

@@ -1,15 +1,17 @@
 /* Checkpoints of a run: DIR/step_00001000/{model.safetensors, optimizer.safetensors, state.json}, and the links
  * DIR/last and DIR/best. A checkpoint is written under a temporary name by a thread, flushed, then renamed: a crash or
- * a full disk at any moment leaves the earlier ones whole. Only what this program wrote in this directory is ever
- * deleted. */
+ * a full disk at any moment leaves the earlier ones whole. What a run is follows from its newest checkpoint alone; the
+ * links say the same to people and to other programs. Only what this program wrote in this directory is ever deleted.
+ */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
 #include "data/safetensors.h"
-#include "model/params.h"
+#include "model/model.h"
 
 /* All that a run needs to go on as if it had never stopped. */
 typedef struct {
+    int64_t serial;             /* of the checkpoint: the one written last into a directory has the largest */
     int64_t step;               /* optimizer steps taken */
     int64_t micro_step;         /* micro-batches since the start: dropout's step */
     int64_t epoch, batch_index; /* the NEXT micro-batch */
@@ -21,9 +23,12 @@ typedef struct {
     float loss_scale[LOSS_SCALE_FIELDS]; /* of 16-bit types that need it */
     double seconds;                      /* trained so far */
     double best;                         /* smallest validation objective so far; INFINITY: none */
-    int64_t best_step;
-    int64_t worse;      /* validations since then */
-    int64_t extensions; /* how often the run has been given more epochs */
+    int64_t best_step;                   /* 0: none */
+    int64_t worse;                       /* validations since then */
+    int64_t extensions;                  /* how often the run has been given more epochs */
+    int64_t validating;                  /* 1: the step is to be validated, and is not yet */
+    /* Of the steps since the last train line of log.jsonl, so that the next one is the mean over its whole window. */
+    double window_sums[MODEL_MAX_METRICS], window_counts[BATCH_MAX_COUNTS];
     char revision[48];  /* git revision of the program */
     char *options_json; /* the options of the run (owned by the caller) */
     int n_metrics;
@@ -36,27 +41,34 @@ typedef struct Checkpointer Checkpointer;
 /* keep: newest checkpoints kept (best and last are always kept). Removes temporary leftovers of a killed run of ours.
  * One program at a time writes into a directory: dies if another one does. */
 Checkpointer *checkpointer_open(const char *directory, int keep);
+/* Begins a run: dies if the directory holds one. */
+void checkpointer_begin(const Checkpointer *checkpointer);
+/* Goes on from a state that was read: does what a kill came before, from the links to the deletion of old checkpoints,
+ * and says so. If the best weights are gone the state has none from now on, which is warned of. True: the state is that
+ * of the newest checkpoint, which need not be written again. Dies if the directory holds another run than the state's.
+ */
+bool checkpointer_resume(Checkpointer *checkpointer, TrainState *state);
 /* Tensors of the base checkpoint that the model does not train: written into every checkpoint behind the model's own,
  * byte for byte. The array is copied; names and data must stay valid. */
 void checkpointer_carry(Checkpointer *checkpointer, const StoredTensor *tensors, int count);
 
 /* Begins to write a checkpoint of host buffers laid out by `table` (flat weights, m, v; they must not change before
- * checkpointer_wait returns). is_best moves the link `best` too. */
+ * checkpointer_wait returns). The link `best` follows state->best_step. A write that fails is tried once more. */
 void checkpointer_save(Checkpointer *checkpointer, const ParamTable *table, const float *weights, const float *m,
-                       const float *v, const TrainState *state, bool is_best);
+                       const float *v, const TrainState *state);
 /* Whether a write is under way: if not, checkpointer_wait returns at once. */
 bool checkpointer_is_writing(const Checkpointer *checkpointer);
 /* Waits for the write. False with the reason when it failed (the earlier checkpoints are whole). */
 bool checkpointer_wait(Checkpointer *checkpointer, Error *error);
 void checkpointer_close(Checkpointer *checkpointer);
 
-/* The checkpoint directory that `resume` means: "auto" = where DIR/last points, or the newest whole checkpoint when the
- * link is missing or broken (NULL if there is none: a fresh start); otherwise a path to a checkpoint directory, a link
- * to one, or its state.json. Dies with the reason when the path given is none. free(). */
+/* Returns the checkpoint directory that `resume` means; free(). "auto": the newest checkpoint of the directory, NULL if
+ * no run is there; dies if anything called step_N is there that cannot be used, whatever else is there. Otherwise a
+ * path to a checkpoint directory, a link to one, or its state.json; dies with the reason if that is none. */
 char *checkpoint_resolve(const char *directory, const char *resume);
-/* The checkpoint that a link of the run means, "last" or "best": its own directory, so that another one has another
- * name. NULL: there is no such link. free() */
-char *checkpoint_linked(const char *directory, const char *link);
+/* Finds the checkpoint with a run's best weights, which its state `last` names: *path, free(). NULL: the run has
+ * validated nothing yet, or there is no run. False with the reason if they are not there. */
+bool checkpoint_best(const char *directory, char **path, Error *error);
 /* Reads all three files into flat host buffers; the model's names and shapes must match exactly (the error lists those
  * that do not, with both shapes). options_json: free(). carried: tensors of model.safetensors that the table does not
  * know, for checkpointer_carry; free() the array, its names and data live as long as `file`, which the caller closes.

@@ -72,16 +72,21 @@ static void take_exactly(const TensorFile *file, const char *prefix, const Param
     }
 }
 
+/* Opens a file of a checkpoint of ours, whose metadata must all be as we write them: then every changed byte is found.
+ */
 static bool open_part(const char *path, const char *name, int64_t step, TensorFile *file, Error *error) {
     char part[PATH_MAX], text[24];
     Error reason;
     if (snprintf(part, sizeof part, "%s/%s", path, name) >= (int)sizeof part)
         return error_set(error, "the path is too long");
-    if (!tensor_file_open(part, file, &reason)) return error_set(error, "%s: %s", name, reason.text);
+    if (!tensor_file_open(part, file, &reason)) return error_set(error, "%s: %.400s", name, reason.text);
     snprintf(text, sizeof text, "%lld", (long long)step);
-    const char *made_at = tensor_file_metadata(file, "step");
-    if (made_at && !strcmp(made_at, text)) return true;
+    const char *made_at = tensor_file_metadata(file, "step"), *format = tensor_file_metadata(file, "format");
+    bool ours = format && !strcmp(format, "pt") && tensor_file_metadata(file, SAFETENSORS_SUM_KEY);
+    if (ours && made_at && !strcmp(made_at, text)) return true;
     tensor_file_close(file);
+    if (!ours || !made_at)
+        return error_set(error, "%s: its metadata are not those of a checkpoint of ours: it is damaged", name);
     return error_set(error, "%s is not of step %lld, as state.json is: files of different checkpoints", name,
                      (long long)step);
 }

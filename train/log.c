@@ -253,23 +253,6 @@ json_t *log_read(const char *path) {
     return records;
 }
 
-bool log_append(const char *path, const char *record, Error *error) {
-    int file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (file < 0) return error_set(error, "%s: cannot open: %s", path, strerror(errno));
-    char end = '\n';
-    off_t size = lseek(file, 0, SEEK_END);
-    bool good = size >= 0 && (!size || pread(file, &end, 1, size - 1) == 1);
-    char *line = xformat("%s%s\n", end == '\n' ? "" : "\n", record);
-    ssize_t n = (ssize_t)strlen(line), written = good ? write(file, line, (size_t)n) : -1;
-    good = written == n && !fsync(file);
-    if (!good)
-        error_set(error, "%s: cannot be written: %s", path,
-                  written >= 0 && written < n ? strerror(ENOSPC) : strerror(errno));
-    free(line);
-    close(file);
-    return good;
-}
-
 void log_values(Log *log, const char *kind, int64_t step, double wall_time, const LogValue *values, int count) {
     char line[LONGEST_LINE];
     assert(count <= MOST_VALUES && strlen(kind) < LONGEST_NAME);

@@ -29,10 +29,6 @@ void log_values(Log *log, const char *kind, int64_t step, double wall_time, cons
 /* The records of a file of such lines: an array, for json_decref. No file: no records. */
 json_t *log_read(const char *path);
 
-/* Appends a record to such a file, on the disk when it returns; a line that a killed program left torn is ended first.
- */
-bool log_append(const char *path, const char *record, Error *error);
-
 /* Terminal. A line scrolls; the progress line stays at the bottom of a terminal, and is silent when stdout is none. */
 void log_line(Log *log, const char *format, ...) PRINTF_LIKE(2, 3);
 void log_progress(Log *log, const char *format, ...) PRINTF_LIKE(2, 3);

@@ -32,6 +32,11 @@ typedef struct {
 enum { MAX_GROUPS = 8 };
 
 typedef struct {
+    double value;
+    int64_t step;
+} Best;
+
+typedef struct {
     Training *t;
     Log *log;
     Loader *loader, *validation;
@@ -56,7 +61,9 @@ typedef struct {
     float *host_validation_sums, *host_outputs;
     Passes passes;
 
-    double window_sums[MODEL_MAX_METRICS], window_counts[BATCH_MAX_COUNTS]; /* since the last log line */
+    /* Since the last train line of log.jsonl, the checkpoint's; and since that or the start of the program, for rates.
+     */
+    double window_sums[MODEL_MAX_METRICS], window_counts[BATCH_MAX_COUNTS];
     int64_t window_tokens, window_steps;
     double window_flops; /* of training */
     double window_start, run_start, seconds_before, shown_at;
@@ -64,10 +71,12 @@ typedef struct {
     float grad_norm;
     int64_t step_epoch; /* of the last step's first micro-batch */
     bool epoch_ended;   /* in the last step */
-    int64_t first_step, saved_step, allocations_at_first_step, allocations_at_last_step;
+    int64_t first_step, skipped, saved_step, allocations_at_first_step, allocations_at_last_step;
     int64_t allocations_apart; /* the judge's and of what is kept beside a checkpoint, freed at once */
     Meter meter;
     bool save_failed;
+    Best kept, written; /* on the disk; and what it will be when the write under way has ended */
+    bool lost_best;
     TrainState waiting; /* of a best checkpoint that waits in the other staging memory than `slot` */
     bool is_waiting;
     int slot; /* of the one that is written, or was */
@@ -243,13 +252,27 @@ static void collect_step(Run *run, const Queued *step, const float *sums) {
     run->window_steps++;
 }
 
+/* Weights that could not be written are not the best that are kept: a validation that is not as good may be it now. */
+static void forget_best(Run *run) {
+    TrainState *state = &run->t->state;
+    if (state->best_step == run->written.step && run->written.step != run->kept.step) {
+        warn("the weights of step %lld, the best so far, could not be kept", (long long)state->best_step);
+        run->lost_best = true;
+        state->best = run->kept.value;
+        state->best_step = run->kept.step;
+    }
+    run->written = run->kept;
+}
+
 static void wait_for_checkpoint(Run *run) {
     Error error;
     run->save_failed = !checkpointer_wait(run->checkpointer, &error);
     if (run->save_failed) {
         warn("the checkpoint could not be written: %s; the earlier ones are whole, training goes on", error.text);
         run->saved_step = -1;
+        forget_best(run);
     }
+    run->kept = run->written;
 }
 
 /* Copies the weights and both moments to the host, where it cannot read them in place. */
@@ -262,20 +285,24 @@ static void take_copy(Run *run, int slot) {
     if (tensor_given(t->model->loss_scale))
         device->download(device, t->state.loss_scale, t->model->loss_scale.data, sizeof t->state.loss_scale);
     t->state.seconds = run->seconds_before + seconds_now() - run->run_start;
+    memcpy(t->state.window_sums, run->window_sums, sizeof run->window_sums);
+    memcpy(t->state.window_counts, run->window_counts, sizeof run->window_counts);
 }
 
 /* Begins to write that copy. No other one may be under way. */
-static void write_copy(Run *run, int slot, const TrainState *state, bool is_best) {
+static void write_copy(Run *run, int slot, const TrainState *state) {
     Training *t = run->t;
     int64_t before = allocation_count();
-    train_keep_choices(t); /* no checkpoint is without those that made it */
+    train_keep_choices(t); /* no checkpoint is without those that made it, nor without the log up to it */
+    log_flush(run->log);
     run->allocations_apart += allocation_count() - before;
     Tensor parts[] = {t->model->weights, t->m, t->v};
     const float *host[3];
     for (int i = 0; i < 3; i++) host[i] = t->device->host_memory ? parts[i].data : t->staging[slot][i];
     run->slot = slot;
     run->saved_step = state->step;
-    checkpointer_save(run->checkpointer, &t->model->params, host[0], host[1], host[2], state, is_best);
+    run->written = (Best){state->best, state->best_step};
+    checkpointer_save(run->checkpointer, &t->model->params, host[0], host[1], host[2], state);
 }
 
 /* The best one that waits for its turn, if there is one. */
@@ -283,21 +310,21 @@ static void write_waiting(Run *run) {
     if (!run->is_waiting) return;
     wait_for_checkpoint(run);
     run->is_waiting = false;
-    write_copy(run, 1 - run->slot, &run->waiting, true);
+    write_copy(run, 1 - run->slot, &run->waiting);
 }
 
-static void save(Run *run, bool is_best) {
-    if (is_best) run->is_waiting = false; /* that one is not the best any more */
+static void save(Run *run) {
+    if (run->t->state.best_step == run->t->state.step) run->is_waiting = false; /* that one is not the best any more */
     write_waiting(run);
     wait_for_checkpoint(run);
     take_copy(run, run->slot);
-    write_copy(run, run->slot, &run->t->state, is_best);
+    write_copy(run, run->slot, &run->t->state);
 }
 
 /* Short epochs end faster than checkpoints are written. The best one then waits, and makes way for a better one. */
 static void save_best(Run *run) {
     if (!run->t->staging[1][0] || !checkpointer_is_writing(run->checkpointer)) {
-        save(run, true);
+        save(run);
         return;
     }
     take_copy(run, 1 - run->slot);
@@ -317,7 +344,7 @@ static void stop_nonfinite(Run *run, const Queued *step) {
     t->state = step->before;
     t->state.skipped_steps = skipped;
     run->n_queued = 0;
-    save(run, false);
+    save(run);
     wait_for_checkpoint(run);
     die("step %lld: the loss or its gradient is not finite (grad_norm %g); samples of this step:%s. The checkpoint in "
         "%s/last is from before it. Look at these samples, lower --learning-rate, or go on with --skip-nonfinite",
@@ -343,10 +370,23 @@ static void read_steps(Run *run) {
         /* A gradient too large for the 16-bit type is no fault: the scale goes down, and the next step fits. */
         if (!(losses_finite && scaled) && !t->options->skip_nonfinite) stop_nonfinite(run, step);
         t->state.skipped_steps++;
+        run->skipped++;
         log_line(run->log, "[Train] step=%lld skipped: the loss or its gradient is not finite (%lld skipped so far)",
                  (long long)step->before.step + 1, (long long)t->state.skipped_steps);
     }
     run->n_queued = 0;
+}
+
+/* The data cannot be read any more: what was trained so far is kept. */
+_Noreturn static void stop_without_data(Run *run, const Error *reason) {
+    Training *t = run->t;
+    int64_t step = t->state.step;
+    read_steps(run);
+    if (step == run->first_step) die("%s", reason->text);
+    if (run->saved_step != step) save(run);
+    wait_for_checkpoint(run);
+    die("%s. The %lld steps until then are %s %s/last; mend the data and give the same command with --resume auto",
+        reason->text, (long long)step, run->save_failed ? "not all in" : "in", t->options->output_dir);
 }
 
 /* Of a group of parameters in step `step` (0: the first), which is the last one whose batches were taken. */
@@ -389,7 +429,12 @@ static void train_step(Run *run) {
     device->clear(device, model->gradients.data, tensor_bytes(model->gradients));
     copy_moving(run, model->gradients, model->weights, tensor_none());
     for (int64_t micro = 0; micro < o->grad_accumulation; micro++) {
-        const Batch *batch = loader_next(run->loader);
+        Error error;
+        const Batch *batch = loader_try(run->loader, &error);
+        if (!batch) {
+            t->state = step->before;
+            stop_without_data(run, &error);
+        }
         train_micro_batch(run, step, batch, micro, dump);
         if (!micro) run->step_epoch = batch->epoch;
         run->epoch_ended |= batch->last;
@@ -497,14 +542,18 @@ static bool progress_is_due(Run *run) {
     return true;
 }
 
-/* A line that stays, or what the progress line shows; of all steps since the line before. */
-static void log_train(Run *run, bool line) {
+/* What of a window is told: the progress line; a line on the terminal, where a signal ends the run within a window,
+ * which the resumed run's next record will be the mean over; or that and a record, with which the next window begins.
+ */
+typedef enum { TELL_PROGRESS, TELL_LINE, TELL_RECORD } Telling;
+
+static void log_train(Run *run, Telling telling) {
     Training *t = run->t;
     char text[256], eta[32];
     double values[MODEL_MAX_METRICS] = {0}, elapsed = seconds_now() - run->window_start;
     metrics_text(t->model, run->window_sums, run->window_counts, text, sizeof text, values);
     if (!run->window_steps) return;
-    if (!line) {
+    if (telling == TELL_PROGRESS) {
         show_progress(run, text);
         return;
     }
@@ -519,6 +568,7 @@ static void log_train(Run *run, bool line) {
     log_line(run->log, "[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f %s/s=%.3g %s/s=%.0f%s ETA %s",
              (long long)t->state.epoch, (long long)t->state.step, text, rate_of_groups[0], (double)run->grad_norm,
              step_name(t), rate, token_name(t), tokens, utilisation, format_duration(remaining_seconds(run), eta));
+    if (telling == TELL_LINE) return;
     Record record = {.n = 0};
     record_metrics(&record, t->model, "train", values);
     remember(&t->state, 0, record.values, record.n);
@@ -571,7 +621,12 @@ static bool validate(Run *run) {
     double sums[MODEL_MAX_METRICS] = {0}, counts[BATCH_MAX_COUNTS] = {0}, means[MODEL_MAX_METRICS];
     double start = seconds_now(), judged[TRAIN_MAX_JUDGED] = {0};
     int n = t->model->n_metrics;
-    passes_measure(&run->passes, run->validation, run->validation_batches, run->validation_sums, run->outputs, counts);
+    Error error;
+    state->validating = 1; /* a run that must end here validates first when it goes on */
+    if (!passes_measure(&run->passes, run->validation, run->validation_batches, run->validation_sums, run->outputs,
+                        counts, &error))
+        stop_without_data(run, &error);
+    state->validating = 0;
     t->device->download(t->device, run->host_validation_sums, run->validation_sums.data,
                         tensor_bytes(run->validation_sums));
     for (int64_t i = 0; i < run->validation_batches * n; i++) sums[i % n] += (double)run->host_validation_sums[i];
@@ -625,6 +680,14 @@ static void open_validation(Run *run, size_t *bytes) {
     run->host_outputs = xmalloc(outputs);
 }
 
+/* Whether the data have the place that the checkpoint says comes next. */
+static void check_place(const Training *t, const LoaderOptions *options) {
+    int64_t batches = loader_epoch_batches(t->train, options, t->state.epoch);
+    if (t->state.batch_index > batches)
+        die("--resume %s: state.json: \"batch_index\" is %lld, and epoch %lld has %lld micro-batches", t->resumed_from,
+            (long long)t->state.batch_index, (long long)t->state.epoch, (long long)batches);
+}
+
 static Run run_open(Training *t) {
     const TrainOptions *o = t->options;
     Run run = {.t = t,
@@ -637,6 +700,7 @@ static Run run_open(Training *t) {
     LoaderOptions options = train_loader_options(o, &t->state);
     size_t bytes = loader_batch_bytes(t->train, &options, &sequences);
     options.drop_last = t->drop_last;
+    check_place(t, &options);
     run.total_steps = train_steps(t, &options);
     run.batches_an_epoch = loader_epoch_batches(t->train, &options, 0);
     run.schedule_steps = o->max_steps ? o->max_steps : run.total_steps;
@@ -663,6 +727,13 @@ static Run run_open(Training *t) {
     make_directories(o->output_dir);
     directory_remove_leftovers(o->output_dir);
     run.checkpointer = checkpointer_open(o->output_dir, (int)o->keep_checkpoints);
+    if (!t->resumed_from)
+        checkpointer_begin(run.checkpointer);
+    else if (checkpointer_resume(run.checkpointer, &t->state))
+        run.saved_step = t->state.step;
+    run.kept = run.written = (Best){t->state.best, t->state.best_step};
+    memcpy(run.window_sums, t->state.window_sums, sizeof run.window_sums);
+    memcpy(run.window_counts, t->state.window_counts, sizeof run.window_counts);
     if (t->n_carried) checkpointer_carry(run.checkpointer, t->carried, t->n_carried);
     run.log = log_open(o->output_dir, t->state.step);
     run.loader = loader_open(t->train, &options);
@@ -744,7 +815,7 @@ static int finish(Run *run) {
     Training *t = run->t;
     const TrainOptions *o = t->options;
     write_waiting(run);
-    if (run->saved_step != t->state.step) save(run, false);
+    if (run->saved_step != t->state.step) save(run);
     wait_for_checkpoint(run);
     log_summary(run);
     if (o->debug_dump && t->state.step == run->first_step)
@@ -754,6 +825,12 @@ static int finish(Run *run) {
         warn("the last checkpoint was not written; %s/last is an earlier one", o->output_dir);
         return 1;
     }
+    if (run->skipped && run->skipped == t->state.step - run->first_step) {
+        warn("all %lld steps were skipped, since their losses or gradients were not finite: nothing was trained. Look "
+             "at the data, or lower --learning-rate",
+             (long long)run->skipped);
+        return 1;
+    }
     if (out_of_patience(t))
         log_line(run->log, "[Done] no better %s for %lld validations: stopped at epoch %lld; best at step %lld",
                  monitored(t), (long long)t->state.worse, (long long)t->state.epoch, (long long)t->state.best_step);
@@ -761,9 +838,18 @@ static int finish(Run *run) {
         log_line(run->log,
                  "[Stopped] by signal %d after step %lld; the same command with --resume auto goes on from %s/last",
                  stop_signal(), (long long)t->state.step, o->output_dir);
-    else
-        report_plot(o->output_dir, t->model, t->floor_name, t->floor_value, t->floor_metric);
-    return 0;
+    else if (!report_plot(o->output_dir, t->model, t->floor_name, t->floor_value, t->floor_metric))
+        return 1;
+    if (run->lost_best) warn("weights that were the best so far could not be written, and are lost");
+    if (!log_flush(run->log)) warn("%s lacks what could not be written of the log", o->output_dir);
+    return run->lost_best || !log_flush(run->log);
+}
+
+/* Validates, and gives the run more epochs if they are due. */
+static bool measure_best(Run *run) {
+    bool best = validate(run);
+    if (best) extend(run);
+    return best;
 }
 
 int train_run(Training *t) {
@@ -774,33 +860,31 @@ int train_run(Training *t) {
     device_reset_counters(t->device);
     t->device->profile = o->profile;
     run.run_start = run.window_start = seconds_now();
+    if (t->state.validating && run.validation && measure_best(&run)) save(&run);
     for (bool go_on = t->state.step < run.total_steps && !out_of_patience(t) && !stop_signal(); go_on;) {
         train_step(&run);
         int64_t step = t->state.step;
         go_on = step < run.total_steps && !stop_signal();
         bool last = step == run.total_steps, best = false;
         bool epoch = !o->val_interval && run.epoch_ended; /* then epochs are what is reported on */
-        bool line = step % o->log_interval == 0 || epoch || !go_on, progress = progress_is_due(&run);
+        bool record = step % o->log_interval == 0 || epoch || last, progress = progress_is_due(&run);
         bool measure = run.validation && (last || epoch || (o->val_interval && step % o->val_interval == 0));
         bool keep = o->save_interval && step % o->save_interval == 0;
-        bool pause = line || progress || measure || keep;
+        bool pause = record || !go_on || progress || measure || keep;
         int64_t done = step - run.first_step;
         if (pause || run.n_queued == run.max_queued || done == METER_LEFT_OUT) read_steps(&run);
         if (pause) meter_stop(&run.meter, t->device, done);
-        if (line || progress) log_train(&run, line);
-        if (measure) best = validate(&run);
-        if (best) {
-            extend(&run);
-            go_on = step < run.total_steps && !stop_signal();
-        }
+        if (record || !go_on || progress) log_train(&run, record ? TELL_RECORD : go_on ? TELL_PROGRESS : TELL_LINE);
+        if (measure) best = measure_best(&run);
+        if (best) go_on = step < run.total_steps && !stop_signal();
         if (measure && out_of_patience(t)) {
             go_on = false;
-            log_train(&run, true); /* what has not been told yet */
+            log_train(&run, TELL_RECORD); /* what has not been told yet */
         }
         run.allocations_at_last_step = allocation_count() + t->device->allocation_calls - run.allocations_apart;
         if (step == run.first_step + 1) run.allocations_at_first_step = run.allocations_at_last_step;
         if (keep)
-            save(&run, best);
+            save(&run);
         else if (best)
             save_best(&run);
         else if (!checkpointer_is_writing(run.checkpointer))

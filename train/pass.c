@@ -117,10 +117,12 @@ void passes_run(Passes *p, const Batch *batch, Pass pass, Tensor sums, Tensor ou
     if (tensor_given(outputs)) cast(device, outputs, tensor_1d(p->outputs.data, DTYPE_F32, n));
 }
 
-void passes_measure(Passes *p, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts) {
+bool passes_measure(Passes *p, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts,
+                    Error *error) {
     int64_t n_metrics = p->t->model->n_metrics, n_outputs = p->t->model->n_outputs, sample = 0;
     for (int64_t b = 0; b < batches; b++) {
-        const Batch *batch = loader_next(loader);
+        const Batch *batch = loader_try(loader, error);
+        if (!batch) return false;
         Tensor row = tensor_none(), rows = tensor_none();
         if (tensor_given(sums)) row = tensor_1d((float *)sums.data + b * n_metrics, DTYPE_F32, n_metrics);
         if (tensor_given(outputs))
@@ -129,6 +131,7 @@ void passes_measure(Passes *p, Loader *loader, int64_t batches, Tensor sums, Ten
         for (int i = 0; counts && i < BATCH_MAX_COUNTS; i++) counts[i] += batch->counts[i];
         sample += batch->n_sequences;
     }
+    return true;
 }
 
 /* Room for the activations of a data set that the memory was not planned for. */
@@ -147,6 +150,7 @@ void train_outputs(Training *t, const Dataset *dataset, float *outputs) {
     Device *device = t->device;
     LoaderOptions options = validation_loader_options(t->options);
     int sequences, n_residents = t->n_residents;
+    Error error;
     assert(t->model->n_outputs > 0);
     options.epoch_limit = 0;
     size_t bytes = loader_batch_bytes(dataset, &options, &sequences);
@@ -156,7 +160,8 @@ void train_outputs(Training *t, const Dataset *dataset, float *outputs) {
     residents_add(t, dataset);
     Passes passes = passes_open(t, bytes, sequences);
     Loader *loader = loader_open(dataset, &options);
-    passes_measure(&passes, loader, loader_epoch_batches(dataset, &options, 0), tensor_none(), all, NULL);
+    if (!passes_measure(&passes, loader, loader_epoch_batches(dataset, &options, 0), tensor_none(), all, NULL, &error))
+        die("%s", error.text);
     device->download(device, outputs, all.data, size);
     loader_close(loader);
     passes_close(&passes);

@@ -23,8 +23,9 @@ void passes_close(Passes *passes);
  * outputs f32 [n_sequences * n_outputs] there; either may be none. The pass's own are set here. */
 void passes_run(Passes *passes, const Batch *batch, Pass pass, Tensor sums, Tensor outputs);
 /* So many batches without training: sums f32 [batches, n_metrics] and outputs f32 [samples, n_outputs] on the device,
- * of which either may be none; counts (may be NULL) are added up. */
-void passes_measure(Passes *passes, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts);
+ * of which either may be none; counts (may be NULL) are added up. False with the reason if a batch cannot be had. */
+bool passes_measure(Passes *passes, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts,
+                    Error *error);
 
 /* The data set's resident tensor in the device's memory, if it is not there yet. */
 void residents_add(Training *training, const Dataset *dataset);

@@ -215,7 +215,8 @@ static void resume(Training *t) {
     free(t->state.options_json);
     if (!checkpoint_load(t->resumed_from, &t->model->params, host_view(t, 0), host_view(t, 1), host_view(t, 2),
                          &t->state, &t->source, &t->carried, &t->n_carried, &error))
-        die("--resume %s: %s", t->resumed_from, error.text);
+        die("--resume %s: %s; to go on from an earlier checkpoint give --resume with its path", t->resumed_from,
+            error.text);
     if (!t->n_carried) tensor_file_close(&t->source); /* nothing in it is needed any more */
     upload_parts(t, 3);
     if (t->state.n_samples != t->train->n_samples)
