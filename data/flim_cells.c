@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "data/npy.h"
+#include "data/unfinished.h"
 
 const char *const FLIM_CLASS_NAMES[FLIM_CLASSES] = {"inactive", "active"};
 const char FLIM_CELLS_ENDING[] = ".flim.safetensors";
@@ -156,6 +157,7 @@ static bool visit(Making *k, FTS *tree, FTSENT *entry, Error *error) {
 }
 
 static bool find_files(Making *k, Error *error) {
+    if (!unfinished_check(k->root, error)) return false;
     char *root = flim_cells_path(k->root, "");
     FTS *tree = fts_open((char *const[]){root, NULL}, FTS_LOGICAL | FTS_NOCHDIR, by_name);
     if (!tree) die("cannot list %s", k->root);

@@ -12,6 +12,7 @@
 #include "data/csv.h"
 #include "data/npy.h"
 #include "data/psd_preprocess.h"
+#include "data/unfinished.h"
 
 const char *const PSD_FATE_NAMES[PSD_FATES] = {"kept", "a single number", "no rows", "rows of zero width"};
 
@@ -290,7 +291,10 @@ static bool read_files(PsdScan *scan, bool compat, int n_threads, Error *error) 
 
 bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, Error *error) {
     *scan = (PsdScan){.compat = compat};
-    bool fine = find_files(directory, scan, error);
+    char *above = path_join(directory, ".."); /* of DIRECTORY/spectrum_bands */
+    bool fine =
+        unfinished_check(directory, error) && unfinished_check(above, error) && find_files(directory, scan, error);
+    free(above);
     if (fine) {
         qsort(scan->files, (size_t)scan->n, sizeof *scan->files, compare_files);
         fine = read_files(scan, compat, n_threads, error);

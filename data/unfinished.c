@@ -25,6 +25,16 @@ bool unfinished_find(const char *directory, const char *what, bool *found, Error
     return fine;
 }
 
+bool unfinished_check(const char *directory, Error *error) {
+    char *path = path_of(directory);
+    bool found = !access(path, F_OK);
+    free(path);
+    return !found || error_set(error,
+                               "%.300s is unfinished: what makes it up was stopped, or is at work; start it again with "
+                               "the same options (they are in %.100s/.unfinished)",
+                               directory, directory);
+}
+
 bool unfinished_begin(const char *directory, const char *what, Error *error) {
     char *path = path_of(directory);
     make_directories(directory);

@@ -7,6 +7,8 @@
 
 /* Whether such a folder is unfinished; an error if it was begun from something else than `what`, a line of text. */
 bool unfinished_find(const char *directory, const char *what, bool *found, Error *error);
+/* For who reads such a folder: an error if it is unfinished. */
+bool unfinished_check(const char *directory, Error *error);
 /* Makes the directory, if need be, and notes that it is unfinished. */
 bool unfinished_begin(const char *directory, const char *what, Error *error);
 bool unfinished_end(const char *directory, Error *error);

@@ -329,6 +329,33 @@ static void folders_that_are_there_are_refused(void **state) {
     free(root);
 }
 
+/* As a kill leaves them: only the same options go on, and nobody takes them for whole. */
+static void unfinished_folders_are_finished(void **state) {
+    (void)state;
+    char *root = scratch_directory(), *cells = path_join(root, "cells"), *mark = path_join(cells, ".unfinished");
+    char said[256];
+    FlimSynthetic how = {12, 2, {16, 5, 5}, 1, 1, 0, 0, 1}, other = how;
+    FlimCells c;
+    Error error;
+    int64_t n;
+    other.seed = 2;
+    assert_true(flim_synthetic_write(cells, &how, 1, &n, &error) && access(mark, F_OK));
+    write_text(mark, "%s", "12 cells, 2 donors, 16 x 5 x 5, photons 1, separation 1, confound 0 and 0, seed 1");
+    run_command(said, sizeof said, "cp -r %s %s/whole && rm -r %s/isolated_cells_D2 %s/isolated_cells_D1/*_1.npy",
+                cells, root, cells, cells);
+    assert_string_equal(said, "");
+    assert_false(flim_cells_open(&c, cells, false, 1, &error));
+    assert_contains(error.text, "cells is unfinished: what makes it up was stopped, or is at work");
+    assert_false(flim_synthetic_write(cells, &other, 1, &n, &error));
+    assert_contains(error.text, "seed 1, not with ");
+    if (!flim_synthetic_write(cells, &how, 1, &n, &error)) fail_msg("%s", error.text);
+    run_command(said, sizeof said, "cd %s && diff -r -x .unfinished cells whole; ls -A cells", root);
+    assert_string_equal(said, "isolated_cells_D1\nisolated_cells_D2\n");
+    free(mark);
+    free(cells);
+    free(root);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(effects_are_shares_of_pairs),
                                        cmocka_unit_test(intervals_are_as_wide_as_they_should),
@@ -339,6 +366,7 @@ int main(void) {
                                        cmocka_unit_test(donors_differ_as_they_should),
                                        cmocka_unit_test(decays_tell_classes_apart),
                                        cmocka_unit_test(doctor_finds_confounds),
-                                       cmocka_unit_test(folders_that_are_there_are_refused)};
+                                       cmocka_unit_test(folders_that_are_there_are_refused),
+                                       cmocka_unit_test(unfinished_folders_are_finished)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -306,6 +306,8 @@ static void unfinished_recordings_are_finished(void **state) {
     assert_int_equal(status, 0);
     expect_refused(1, "--synthetic begun --sensors 3 --rows 4",
                    "begun is unfinished, and was begun with 2 sensors, 4 rows, seed 42, not with 3 sensors, 4 rows");
+    expect_refused(1, "-i begun -o begun/data", "begun is unfinished: what makes it up was stopped, or is at work");
+    expect_refused(1, "-i begun/spectrum_bands", "begun/spectrum_bands/.. is unfinished");
     prepare("--synthetic begun --sensors 2 --rows 4");
     status = run_command(said, sizeof said, "cd %s && diff -r whole begun", root);
     assert_int_equal(status, 0);
