@@ -6,6 +6,8 @@
 
 #include "base/base.h"
 
+enum { STACK_LEAST = 256 << 10 }; /* bytes; operations keep small arrays on the stack */
+
 /* Threads that are there at once; each waits until all have been started. */
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
@@ -32,6 +34,16 @@ static void try_threads(int n, const char *option) {
             option, started, n, strerror(refused), option, started);
 }
 
+/* Of the calling thread, in bytes. */
+static size_t stack_size(void) {
+    pthread_attr_t attributes;
+    size_t size = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes)) return STACK_LEAST; /* it is not known */
+    pthread_attr_getstacksize(&attributes, &size);
+    pthread_attr_destroy(&attributes);
+    return size;
+}
+
 int threads_take(int n, const char *option) {
     if (n <= 0) n = omp_get_num_procs();
     if (omp_get_thread_limit() < n)
@@ -41,10 +53,17 @@ int threads_take(int n, const char *option) {
     omp_set_max_active_levels(1); /* OMP_MAX_ACTIVE_LEVELS */
     try_threads(n, option);
     int came = 0;
-#pragma omp parallel num_threads(n) reduction(+ : came)
-    came++;
+    size_t stack = SIZE_MAX;
+#pragma omp parallel num_threads(n) reduction(+ : came) reduction(min : stack)
+    {
+        came++;
+        stack = stack_size();
+    }
     if (came != n)
         die("%s: OpenMP gives %d threads of %d: look for OMP_ and GOMP_ in the environment, or give %s %d", option,
             came, n, option, came);
+    if (stack < STACK_LEAST)
+        die("%s: threads have a stack of %zu kB, less than the %d that are needed: raise OMP_STACKSIZE or ulimit -s",
+            option, stack >> 10, STACK_LEAST >> 10);
     return n;
 }

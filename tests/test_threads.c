@@ -168,6 +168,8 @@ static void fewer_threads_than_asked_for_are_refused(void **state) {
     assert_int_equal(rehearsal("OMP_THREAD_LIMIT=2", 3), 2);
     assert_contains(output, "--threads: OMP_THREAD_LIMIT=2 allows 2 threads of 3: unset it, or give --threads 2");
     assert_int_equal(rehearsal("OMP_THREAD_LIMIT=2", 2), 0);
+    assert_int_equal(rehearsal("OMP_STACKSIZE=32k", 3), 1);
+    assert_contains(output, "--threads: threads have a stack of 32 kB, less than the 256 that are needed");
     assert_int_equal(rehearsal("ulimit -v 1500000;", 500), 1);
     assert_contains(output, "threads of 500 (Resource temporarily unavailable): raise the limit (ulimit -u");
 }
