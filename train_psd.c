@@ -451,8 +451,9 @@ static int calibrate(PsdRun *o) {
     Said validation = ask(o, &data, &t, PSD_VAL), test = ask(o, &data, &t, part_of(o->part));
     make_directories(o->train.output_dir);
     directory_remove_leftovers(o->train.output_dir);
-    bool done = report_calibration(&validation.of, &test.of, o->train.output_dir, &error);
-    if (!done) warn("%s", error.text); /* a classifier that knows nothing, or everything, has no best temperature */
+    bool fitted, done = report_calibration(&validation.of, &test.of, o->train.output_dir, &fitted, &error);
+    if (!done && fitted) die("%s", error.text);
+    if (!done) warn("%s", error.text);
     said_free(&validation);
     said_free(&test);
     inference_close(&t, &data);

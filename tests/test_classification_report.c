@@ -226,10 +226,12 @@ static void what_cannot_be_reported(void **state) {
     double logits[60];
     Predictions p = with_sensors(logits), bad;
     Error error;
+    bool fitted = false;
     assert_false(report_classification(&p, 1, "/nowhere/there", "pooled", "a", &error));
     assert_contains(error.text, "/nowhere/there/pooled_a.csv");
-    assert_false(report_calibration(&p, &p, "/nowhere/there", &error));
+    assert_false(report_calibration(&p, &p, "/nowhere/there", &fitted, &error));
     assert_contains(error.text, "/nowhere/there/reliability_before.svg");
+    assert_true(fitted); /* it is not for want of parameters */
     assert_false(report_classification(&p, 1, "/nowhere", "../../evil", "a/b", &error));
     assert_contains(error.text, "/nowhere/%2E.%2F..%2Fevil_a%2Fb.csv"); /* names lead nowhere else */
     assert_false(report_classification(&p, 0, "/tmp", "pooled", "a", &error));
@@ -462,7 +464,8 @@ static void calibrations_are_judged_on_the_test_rows(void **state) {
     TrueRows *test = true_rows((Distortion){.temperature = 2, .slope = 0.5}, 4);
     char *directory = scratch_directory();
     Error error;
-    if (!report_calibration(&validation->predictions, &test->predictions, directory, &error))
+    bool was_fitted;
+    if (!report_calibration(&validation->predictions, &test->predictions, directory, &was_fitted, &error))
         fail_msg("%s", error.text);
     Grid temperature = grid_read(directory, "temp_scaling_results.csv");
     Grid vector = grid_read(directory, "vector_scaling_results.csv"),

@@ -24,6 +24,7 @@ typedef struct {
     Evaluation before; /* of the test rows, as the model has them */
     Table overview;    /* a row a method */
     json_t *json;
+    bool *fitted;
 } CalibrationReport;
 
 static void score_columns(Table *t, const Evaluation *before, const Evaluation *after) {
@@ -106,14 +107,14 @@ static bool try_method(CalibrationReport *r, int method, Error *error) {
     Calibration c;
     Evaluation after;
     double *probabilities = xmalloc((size_t)r->test->n * (size_t)r->test->classes * sizeof *probabilities);
-    bool fitted = calibration_fit(&c, METHODS[method].kind, r->validation, error), fine = fitted;
+    bool fine = *r->fitted = calibration_fit(&c, METHODS[method].kind, r->validation, error);
     fine = fine && calibration_apply(&c, r->test, probabilities, error);
     fine = fine && evaluation_of(r->test, probabilities, &after, error);
     if (fine) {
         fine = report_method(r, method, &c, &after, error);
         evaluation_free(&after);
     }
-    if (fitted) calibration_free(&c);
+    if (*r->fitted) calibration_free(&c);
     free(probabilities);
     return fine;
 }
@@ -134,8 +135,10 @@ static void print_report(const CalibrationReport *r, bool with_snr) {
     printf("[Calibration] written: %s/calibration.json and what belongs to it\n", r->directory);
 }
 
-bool report_calibration(const Predictions *validation, const Predictions *test, const char *directory, Error *error) {
-    CalibrationReport r = {directory, validation, test, .json = NULL};
+bool report_calibration(const Predictions *validation, const Predictions *test, const char *directory, bool *fitted,
+                        Error *error) {
+    CalibrationReport r = {directory, validation, test, .fitted = fitted};
+    *fitted = true;
     if (!evaluation_make(test, 1, &r.before, error)) return false;
     r.json = json_object();
     bool with_snr = validation->snr && test->snr;

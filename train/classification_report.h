@@ -17,8 +17,10 @@ bool report_classification(const Predictions *predictions, double temperature, c
 
 /* Calibrations fitted on validation rows, judged on test rows: one temperature, vector scaling, and, where both have an
  * SNR, a temperature by SNR. Into the directory: temp_scaling_results.csv, vector_scaling_results.csv,
- * snr_aware_results.csv, calibration.json, reliability_before.svg and a reliability_*.svg for each. */
-bool report_calibration(const Predictions *validation, const Predictions *test, const char *directory, Error *error);
+ * snr_aware_results.csv, calibration.json, reliability_before.svg and a reliability_*.svg for each. *fitted: false
+ * if the error is that a calibration has no best parameters, as of a classifier that knows nothing, or everything. */
+bool report_calibration(const Predictions *validation, const Predictions *test, const char *directory, bool *fitted,
+                        Error *error);
 
 /* One of many trainings, each tested on another group ("sensor"), or on the same from other rows. */
 typedef struct {
