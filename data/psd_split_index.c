@@ -63,12 +63,13 @@ static bool sum_of(const char *split_path, char text[17], Error *error) {
 static bool set_entry(json_t *index, const char *split_path, uint64_t manifest_hash, Error *error) {
     const char *name = name_of(split_path);
     char hash[17], sum[17], both[36];
-    if (manifest_hash && !sum_of(split_path, sum, error)) return false;
-    snprintf(both, sizeof both, "%s %s", hash_text(manifest_hash, hash), sum);
-    if (manifest_hash)
-        json_object_set_new(index, name, json_string(both));
-    else
+    if (!manifest_hash) {
         json_object_del(index, name);
+        return true;
+    }
+    if (!sum_of(split_path, sum, error)) return false;
+    snprintf(both, sizeof both, "%s %s", hash_text(manifest_hash, hash), sum);
+    json_object_set_new(index, name, json_string(both));
     return true;
 }
 
