@@ -31,7 +31,7 @@ else
 CPU_SETS = baseline
 endif
 
-LIBRARY = $(wildcard base/*.c kernels/*.c kernels/cpu/device.c model/*.c data/*.c data/*.cc train/*.c)
+LIBRARY = $(wildcard base/*.c base/*.cc kernels/*.c kernels/cpu/device.c model/*.c data/*.c data/*.cc train/*.c)
 CUDA_SOURCES = $(wildcard kernels/cuda/*.c kernels/cuda/*.cu)
 LIBRARY_OBJECTS = $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(LIBRARY)))) \
                   $(CPU_SETS:%=$(BUILD)/kernels/cpu/operations_%.o)
@@ -183,7 +183,7 @@ $(BUILD)/tests/cuda/%.o: tests/cuda/%.cu
 
 # Tests in CUDA bring their own kernels.
 $(patsubst tests/%.cu,$(BUILD)/tests/%,$(wildcard tests/cuda/test_*.cu)): %: %.o $(BUILD)/tests/helpers.o $(EMULATOR_OBJECTS) \
-  $(patsubst %.c,$(BUILD)/%.o,$(wildcard base/*.c))
+  $(patsubst %,$(BUILD)/%.o,$(basename $(wildcard base/*.c base/*.cc)))
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
 
 # The programs themselves on the emulated device.

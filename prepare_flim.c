@@ -71,7 +71,9 @@ static void make_synthetic(const Options *o) {
     if (!flim_synthetic_write(o->synthetic, &wanted, (int)o->num_workers, &files, &error)) die("%s", error.text);
     printf("[Synthetic] %s: %lld cells of %lld donors, %lld x %lld pixels x %lld bins\n", o->synthetic,
            (long long)files, (long long)o->donors, (long long)o->side, (long long)o->side, (long long)o->bins);
-    printf("Next: ./prepare_flim --input '%s', or ./train_cv --data '%s'\n", o->synthetic, o->synthetic);
+    char *cells = shell_path(o->synthetic);
+    printf("Next: ./prepare_flim --input %s, or ./train_cv --data %s\n", cells, cells);
+    free(cells);
 }
 
 static void examine(const Options *o) {
@@ -86,7 +88,9 @@ static void examine(const Options *o) {
     char *text = json_text(path, report, JSON_INDENT(1));
     file_remove_stale(path);
     if (!file_write_atomic(path, text, strlen(text), &error)) die("%s", error.text);
-    printf("[Doctor] %s\nNext: ./train_cv --data '%s'\n", path, o->input);
+    char *folder = shell_path(o->input);
+    printf("[Doctor] %s\nNext: ./train_cv --data %s\n", path, folder);
+    free(folder);
     free(text);
     free(path);
     json_decref(report);

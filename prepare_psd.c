@@ -178,7 +178,9 @@ static void make_synthetic(const Options *o) {
     if (!psd_synthetic_write(o->synthetic, &wanted, (int)o->num_workers, &files, &error)) die("%s", error.text);
     printf("[Synthetic] %s: %lld files of %lld sensors and six technologies, %lld rows each\n", o->synthetic,
            (long long)files, (long long)o->sensors, (long long)o->rows);
-    printf("Next: ./prepare_psd --input '%s' --output data\n", o->synthetic);
+    char *recordings = shell_path(o->synthetic);
+    printf("Next: ./prepare_psd --input %s --output data\n", recordings);
+    free(recordings);
 }
 
 static uint64_t hash_of(const char *manifest) {

@@ -188,12 +188,20 @@ static int64_t heads_of(int64_t width) {
     return heads;
 }
 
+static void print_manifest(const char *option, const char *output, const char *part, const char *kind) {
+    char *path = xformat("%s/%s_%s.jsonl", output, part, kind), *word = shell_path(path);
+    printf(" %s %s", option, word);
+    free(path);
+    free(word);
+}
+
 /* The next command; pairs if there are any, and whatever differs from train_gpt's defaults. */
 static void print_next(const Prepare *p, const ManifestReport *m) {
     bool pairs = m->train_pairs > 0 && (m->val_pairs > 0 || !m->val);
     const char *output = p->options->output, *kind = pairs ? "pairs" : "manifest";
-    printf("Next: ./train_gpt -m '%s/train_%s.jsonl'", output, kind);
-    if (m->val) printf(" --val-manifest '%s/val_%s.jsonl'", output, kind);
+    printf("Next: ./train_gpt");
+    print_manifest("-m", output, "train", kind);
+    if (m->val) print_manifest("--val-manifest", output, "val", kind);
     if (p->coder.codebook.entries != 8192) printf(" --number-mel-codes %lld", (long long)p->coder.codebook.entries + 2);
     if (p->options->d_model != 1280)
         printf(" --model-dim %lld --heads %lld", (long long)p->options->d_model,

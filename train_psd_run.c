@@ -59,7 +59,11 @@ static void line_free(Line *line) {
 static bool carry_out(Line *line, Device **device, Evaluation *result) {
     bool may_fail = !strcmp(line->text[1], psd_commands[CALIBRATE]);
     printf("\n[Run]");
-    for (int i = 0; i < line->n; i++) printf(" %s", line->text[i]);
+    for (int i = 0; i < line->n; i++) {
+        char *word = shell_word(line->text[i]);
+        printf(" %s", word);
+        free(word);
+    }
     printf("\n");
     int status = psd_command(line->n, line->text, device, result);
     line_free(line);

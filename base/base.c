@@ -143,6 +143,38 @@ bool ends_with(const char *text, const char *end) {
     return n >= m && !strcmp(text + n - m, end);
 }
 
+static bool has_control(const char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text < 32 || *text == 127) return true;
+    return false;
+}
+
+/* Control characters need the $'' of bash and zsh; all else is written as any shell reads it. */
+char *shell_word(const char *text) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+    bool control = has_control(text);
+    if (*text && !text[strspn(text, plain)]) return xstrdup(text);
+    char *word = xmalloc(4 * strlen(text) + 4), *at = word + sprintf(word, control ? "$'" : "'");
+    for (; *text; text++) {
+        if ((unsigned char)*text < 32 || *text == 127)
+            at += sprintf(at, "\\x%02x", (unsigned char)*text);
+        else if (*text == '\'')
+            at += sprintf(at, control ? "\\'" : "'\\''");
+        else if (*text == '\\' && control)
+            at += sprintf(at, "\\\\");
+        else
+            *at++ = *text;
+    }
+    strcpy(at, "'");
+    return word;
+}
+
+char *shell_path(const char *path) {
+    char *seen = xformat("%s%s", *path == '-' ? "./" : "", path), *word = shell_word(seen);
+    free(seen);
+    return word;
+}
+
 char *path_join(const char *directory, const char *relative) {
     if (relative[0] == '/' || !strcmp(directory, ".") || !directory[0]) return xstrdup(relative);
     size_t n = strlen(directory);

@@ -47,6 +47,10 @@ double seconds_now(void); /* monotonic */
 
 bool ends_with(const char *text, const char *end);
 
+/* `text` as one word of a command line that is printed to be typed into a shell; free(). Quoted if it has to be. */
+char *shell_word(const char *text);
+char *shell_path(const char *path); /* the same, and never taken for an option; free() */
+
 /* `relative` seen from the directory `directory` (absolute paths stay as they are); release with free(). */
 char *path_join(const char *directory, const char *relative);
 char *path_directory(const char *path);  /* "a/b" -> "a", "b" -> "."; release with free() */

@@ -1,6 +1,7 @@
 #include "base/program.h"
 
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -17,8 +18,9 @@
 /* What is between stdio and the file. */
 typedef struct {
     int file;
-    bool lost;       /* it cannot be written any more */
-    uint8_t held[8]; /* of a character whose end is not printed yet */
+    bool lost;           /* it cannot be written any more */
+    char buffer[BUFSIZ]; /* stdio's: an error for want of memory needs none */
+    uint8_t held[8];     /* of a character whose end is not printed yet */
     size_t n_held;
 } Stream;
 
@@ -84,7 +86,7 @@ static ssize_t write_visible(void *context, const char *bytes, size_t size) {
 static FILE *visible(FILE *old, Stream *stream) {
     FILE *file = fopencookie(stream, "w", (cookie_io_functions_t){.write = write_visible});
     if (!file) return old;
-    setvbuf(file, NULL, _IOLBF, 0);
+    setvbuf(file, stream->buffer, _IOLBF, sizeof stream->buffer);
     return file;
 }
 
@@ -117,6 +119,8 @@ void program_start(void) {
     prctl(PR_SET_NAME, program_invocation_short_name); /* of one that was started as /proc/self/exe, for pkill */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
+    uncaught_are_told();
+    backtrace(&(void *){NULL}, 1); /* loads what the end of a thread needs, and aborts if there is no memory then */
     stop_watch();
     stdout = visible(stdout, &out);
     stderr = visible(stderr, &err);

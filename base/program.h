@@ -13,6 +13,10 @@
  * them. Signals are watched (base/stop.h). */
 void program_start(void);
 
+/* Lets what a library throws and nobody catches (it is short of memory) end the program as die() does; program_start
+ * calls it. */
+void uncaught_are_told(void);
+
 /* On a terminal: erases what stands on the line, for progress that is shown in place. */
 void terminal_erase_line(void);
 

@@ -146,7 +146,7 @@ bool clip_frames(const ClipWork *work, const Clip *clip, float **frames, Error *
     Error why;
     *frames = NULL;
     if (!analyse(work, clip->audio_path, NULL, frames, &n, &why))
-        return error_set(error, "%.200s: %.300s", clip->audio_path, why.text);
+        return error_set(error, "%s: %s", clip->audio_path, why.text);
     if (n != clip->n_codes) {
         free(*frames);
         *frames = NULL;

@@ -103,7 +103,7 @@ static bool read_array(const Making *k, const File *f, Array *array, Error *erro
     size_t size;
     Error why;
     bool fine = read_file(path, &bytes, &size, &why) && formats[format_of(f->name)].read(bytes, size, array, &why);
-    if (!fine) error_set(error, "%.200s: %.280s", path, why.text);
+    if (!fine) error_set(error, "%s: %s", path, why.text);
     free(bytes);
     free(path);
     return fine;
@@ -287,7 +287,7 @@ static bool read_cell(Making *k, int64_t i, Error *error) {
         fine = error_set(error, "%s/%s: is of shape %s; %s is [%d, %d, %d], and all must be of one shape", k->root,
                          k->files[i].path, shape_of(&a, text), k->files[0].path, s.H, s.W, s.T);
     else if (!take_counts(&a, s, k->counts + i * s.T * s.H * s.W, &why))
-        fine = error_set(error, "%.200s/%.100s: %.200s", k->root, k->files[i].path, why.text);
+        fine = error_set(error, "%s/%.100s: %s", k->root, k->files[i].path, why.text);
     else
         describe(k, i);
     free(a.values);

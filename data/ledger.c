@@ -66,7 +66,7 @@ Ledger *ledger_open(const char *path, Error *error) {
     else if (lock == LOCK_UNKNOWN)
         warn("%s: this file system has no locks; let one program at a time work in this directory", path);
     if (fine && load(ledger, &why)) return ledger;
-    error_set(error, "%.200s: %.300s", path, why.text);
+    error_set(error, "%s: %s", path, why.text);
     ledger_close(ledger);
     return NULL;
 }

@@ -133,7 +133,7 @@ static const char *field(const Reader *r, int column) {
 }
 
 static bool refuse(const Reader *r, int column, const char *expected, Error *error) {
-    return error_set(error, "%lld: %s is '%.200s'; expected %s", (long long)r->csv.line, columns[column].name,
+    return error_set(error, "%lld: %s is '%s'; expected %s", (long long)r->csv.line, columns[column].name,
                      field(r, column), expected);
 }
 
@@ -153,7 +153,7 @@ static bool take_label(const Reader *r, int32_t *out, Error *error) {
     if (*out < 0) return refuse(r, LABEL, "dab, dvbt, fm, gsm, lte, tetra or unkn", error);
     if (r->places[LABEL_IDX] < 0) return true;
     if (csv_integer(field(r, LABEL_IDX), &index) && index == *out) return true;
-    return error_set(error, "%lld: label_idx is '%.200s', but the label %s has %d", (long long)r->csv.line,
+    return error_set(error, "%lld: label_idx is '%s', but the label %s has %d", (long long)r->csv.line,
                      field(r, LABEL_IDX), PSD_LABEL_NAMES[*out], (int)*out);
 }
 
@@ -201,7 +201,7 @@ bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error) {
     if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
     bool fine = psd_manifest_parse(text, size, manifest, &why);
     free(text);
-    return fine || error_set(error, "%.200s:%.300s", path, why.text);
+    return fine || error_set(error, "%s:%s", path, why.text);
 }
 
 static uint64_t hash_of(const char *bytes, size_t size) {

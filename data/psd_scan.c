@@ -178,7 +178,7 @@ static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *er
         fine = parse_sidecar(text, size, file, &why);
         free(text);
     }
-    if (!fine) return error_set(error, "%.200s: %.280s", path, why.text);
+    if (!fine) return error_set(error, "%s: %s", path, why.text);
     double center = (file->begin + file->end) / 2, unit = center > 1e6 ? 1e6 : center > 1e3 ? 1e3 : 1;
     file->center = center / unit;
     if (compat) return true;
@@ -226,7 +226,7 @@ static bool inspect_rows(PsdFile *file, const Npy *npy, Error *error) {
         if (!good && found.not_finite == file->width)
             file->lost++;
         else if (!good)
-            fine = error_set(error, "%s: row %lld: %.200s", file->path, (long long)i, why.text);
+            fine = error_set(error, "%s: row %lld: %s", file->path, (long long)i, why.text);
         else
             file->not_finite += found.not_finite;
         file->constant += good && found.constant;

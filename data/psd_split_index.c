@@ -33,7 +33,7 @@ static json_t *index_read(const char *path, Error *error) {
     fine = fine && json_sum_check(index, 0, 0, NULL);
     if (fine) return index;
     json_decref(index);
-    error_set(error, "%.400s: is no list of splits and their manifests; remove it, and make the splits again", path);
+    error_set(error, "%s: is no list of splits and their manifests; remove it, and make the splits again", path);
     return NULL;
 }
 
@@ -54,7 +54,7 @@ static bool sum_of(const char *split_path, char text[17], Error *error) {
     char *bytes;
     size_t size;
     Error why;
-    if (!read_file(split_path, &bytes, &size, &why)) return error_set(error, "%.200s: %.250s", split_path, why.text);
+    if (!read_file(split_path, &bytes, &size, &why)) return error_set(error, "%s: %s", split_path, why.text);
     hash_text(checksum(0, bytes, size), text);
     free(bytes);
     return true;
@@ -133,18 +133,18 @@ bool psd_split_belongs(const char *split_path, uint64_t manifest_hash, Error *er
     bool fine = index != NULL;
     error->text[0] = fine ? 0 : error->text[0];
     if (fine && (!made_of || !manifest_hash))
-        error_set(error, "%.300s: nothing says which manifest its rows are of; it is taken for one of this data",
+        error_set(error, "%s: nothing says which manifest its rows are of; it is taken for one of this data",
                   split_path);
     else if (fine && !is_of(made_of, hash_text(manifest_hash, hash)))
         fine = error_set(error,
-                         "%.200s: was made of another manifest (%.16s, not %s): its rows are not those of this data; "
+                         "%s: was made of another manifest (%.16s, not %s): its rows are not those of this data; "
                          "make it anew with prepare_psd",
                          split_path, made_of, hash);
     else if (fine && strlen(made_of) > 16)
         fine = sum_of(split_path, sum, error) &&
                (!strcmp(made_of + 17, sum) ||
                 error_set(error,
-                          "%.200s: is not as it was written: its checksum is %s, and index.json beside it says %.40s; "
+                          "%s: is not as it was written: its checksum is %s, and index.json beside it says %.40s; "
                           "make it anew with prepare_psd, or remove its line there if it was changed on purpose",
                           split_path, sum, made_of + 17));
     json_decref(index);

@@ -98,8 +98,7 @@ bool psd_split_parse(const char *text, size_t size, const char *sensor, int shot
     const json_t *found = find_split(root, sensor, shots, error);
     bool fine = found && take_split(found, shots > 0, split, &why) && psd_split_check(split, rows, &why);
     if (found && !fine)
-        error_set(error, "%s%.100s%s%.300s", sensor ? "sensor " : "", sensor ? sensor : "", sensor ? ": " : "",
-                  why.text);
+        error_set(error, "%s%.100s%s%s", sensor ? "sensor " : "", sensor ? sensor : "", sensor ? ": " : "", why.text);
     json_decref(root);
     if (!fine) psd_split_free(split);
     return fine;
@@ -132,7 +131,7 @@ bool psd_split_read(const char *path, const char *sensor, int shots, int64_t row
     if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
     bool fine = psd_split_parse(text, size, sensor, shots, rows, split, &why);
     free(text);
-    return fine || error_set(error, "%.150s: %.350s", path, why.text);
+    return fine || error_set(error, "%s: %s", path, why.text);
 }
 
 bool psd_split_sensors_read(const char *path, char ***names, int *n, Error *error) {
@@ -142,5 +141,5 @@ bool psd_split_sensors_read(const char *path, char ***names, int *n, Error *erro
     if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
     bool fine = psd_split_sensors_parse(text, size, names, n, &why);
     free(text);
-    return fine || error_set(error, "%.150s: %.350s", path, why.text);
+    return fine || error_set(error, "%s: %s", path, why.text);
 }

@@ -222,7 +222,7 @@ static bool check_recordings(const PsdStore *s, const char *manifest, Error *err
             if (json_unpack(entry, "[s, I, I, s]", &name, &size, &changed, &sum))
                 same = error_set(error, "its \"recordings\" are no list of files");
             else if (has_changed(manifest, name, size, changed, sum))
-                same = error_set(error, "%.200s is another file now", name);
+                same = error_set(error, "%s is another file now", name);
         }
     json_decref(list);
     return same;
@@ -449,7 +449,7 @@ static bool open_alone(PsdStore *s, const char *path, const bool *hop, const dou
     }
     psd_store_close(s);
     return error_set(error,
-                     "%.300s: was made %s, not %s; leave these options out, or give the manifest, of which "
+                     "%s: was made %s, not %s; leave these options out, or give the manifest, of which "
                      "another store is made",
                      path, made_text, asked_text);
 }

@@ -105,8 +105,8 @@ static bool parse_line(Recordings *all, const char *line, size_t n, int64_t numb
     int column = 0;
     *r = (Recording){.line = number};
     if (json_lines ? parse_json(line, n, r, &column, &why) : parse_tabs(line, n, r, &why)) return true;
-    if (column) return error_set(error, "%lld:%d: %.400s", (long long)number, column, why.text);
-    return error_set(error, "%lld: %.400s", (long long)number, why.text);
+    if (column) return error_set(error, "%lld:%d: %s", (long long)number, column, why.text);
+    return error_set(error, "%lld: %s", (long long)number, why.text);
 }
 
 bool recordings_parse(const char *text, size_t size, bool json_lines, Recordings *out, Error *error) {
@@ -141,7 +141,7 @@ bool recordings_read(const char *path, Recordings *out, Error *error) {
     if (!read_file(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
     bool fine = recordings_parse(bytes, size, json_lines, out, &why);
     free(bytes);
-    if (!fine) return error_set(error, "%.200s:%.300s", path, why.text);
+    if (!fine) return error_set(error, "%s:%s", path, why.text);
     return out->count > 0 || error_set(error, "%s: holds no recordings", path);
 }
 

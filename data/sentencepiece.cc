@@ -21,6 +21,7 @@ extern "C" {
 }
 
 struct Tokenizer {
+    std::string path;
     sentencepiece::SentencePieceProcessor processor;
 };
 
@@ -162,9 +163,9 @@ int corpus_train(const std::string &text, const char *model_path, int vocabulary
 } // namespace
 
 /* C++ fails by throwing, which in these functions can only mean that memory ran out. */
-#define OR_DIE                                                                                                         \
+#define OR_DIE(path)                                                                                                   \
     catch (const std::exception &exception) {                                                                          \
-        die("SentencePiece: %s", exception.what());                                                                    \
+        die("%s: SentencePiece failed: %s", path, exception.what());                                                   \
     }
 
 Tokenizer *tokenizer_open(const char *path, Error *error) try {
@@ -174,12 +175,13 @@ Tokenizer *tokenizer_open(const char *path, Error *error) try {
     std::string model(bytes, size);
     free(bytes);
     auto tokenizer = std::make_unique<Tokenizer>();
+    tokenizer->path = path;
     auto status = tokenizer->processor.LoadFromSerializedProto(model);
     if (status.ok()) return tokenizer.release();
     error_set(error, "not a SentencePiece model: %s", status.error_message());
     return nullptr;
 }
-OR_DIE
+OR_DIE(path)
 
 void tokenizer_close(Tokenizer *tokenizer) { delete tokenizer; }
 
@@ -190,7 +192,8 @@ int tokenizer_unknown_id(const Tokenizer *tokenizer) { return tokenizer->process
 /* Ids come from files too, so they are checked here rather than trusted. */
 static int checked(const Tokenizer *tokenizer, int32_t id) {
     int count = tokenizer_vocabulary(tokenizer);
-    if (id < 0 || id >= count) die("text id %d is not in 0 .. %d, the pieces of the tokenizer", (int)id, count - 1);
+    if (id < 0 || id >= count)
+        die("text id %d is not in 0 .. %d, the pieces of %s", (int)id, count - 1, tokenizer->path.c_str());
     return id;
 }
 
@@ -201,7 +204,7 @@ const char *tokenizer_piece(const Tokenizer *tokenizer, int32_t id) {
 int tokenizer_encode(const Tokenizer *tokenizer, const char *text, int32_t **ids, int *capacity) try {
     std::vector<int> pieces;
     auto status = tokenizer->processor.Encode(text, &pieces);
-    if (!status.ok()) die("SentencePiece: %s", status.error_message());
+    if (!status.ok()) die("%s: SentencePiece: %s", tokenizer->path.c_str(), status.error_message());
     int n = static_cast<int>(pieces.size());
     if (n > *capacity) {
         *ids = static_cast<int32_t *>(xrealloc(*ids, pieces.size() * sizeof(int32_t)));
@@ -210,19 +213,19 @@ int tokenizer_encode(const Tokenizer *tokenizer, const char *text, int32_t **ids
     std::copy(pieces.begin(), pieces.end(), *ids);
     return n;
 }
-OR_DIE
+OR_DIE(tokenizer->path.c_str())
 
 char *tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int n) try {
     std::vector<int> pieces;
     for (int i = 0; i < n; i++) pieces.push_back(checked(tokenizer, ids[i]));
     std::string text;
     auto status = tokenizer->processor.Decode(pieces, &text);
-    if (!status.ok()) die("SentencePiece: %s", status.error_message());
+    if (!status.ok()) die("%s: SentencePiece: %s", tokenizer->path.c_str(), status.error_message());
     return xstrdup(text.c_str());
 }
-OR_DIE
+OR_DIE(tokenizer->path.c_str())
 
 int tokenizer_train_bpe(const char *text, size_t size, const char *model_path, int vocabulary, Error *error) try {
     return corpus_train(std::string(text, size), model_path, vocabulary, error);
 }
-OR_DIE
+OR_DIE(model_path)

@@ -101,7 +101,7 @@ static bool read_facts(const char *path, SpeechCoder *coder, Error *error) {
         json_decref(object);
         free(bytes);
     }
-    if (!fine) error_set(error, "%.200s, which belongs to the codebook: %.250s", facts, why.text);
+    if (!fine) error_set(error, "%s, which belongs to the codebook: %s", facts, why.text);
     free(facts);
     return fine;
 }

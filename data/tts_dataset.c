@@ -213,15 +213,14 @@ static void *check_worker(void *argument) {
         if (!manifest_parse_line(line->text, line->size, &record, &column, &why)) {
             line->bad = true;
             if (column)
-                error_set(&line->error, "%s:%lld:%d: %.400s", line->manifest, (long long)line->number, column,
-                          why.text);
+                error_set(&line->error, "%s:%lld:%d: %s", line->manifest, (long long)line->number, column, why.text);
             else
-                error_set(&line->error, "%s:%lld: %.400s", line->manifest, (long long)line->number, why.text);
+                error_set(&line->error, "%s:%lld: %s", line->manifest, (long long)line->number, why.text);
             continue;
         }
         if (!check_record(check, line, &record, scratch, &why)) {
             line->bad = true;
-            error_set(&line->error, "%s:%lld: %.400s", line->manifest, (long long)line->number, why.text);
+            error_set(&line->error, "%s:%lld: %s", line->manifest, (long long)line->number, why.text);
         }
         manifest_record_close(&record);
     }
@@ -388,7 +387,7 @@ static bool read_vectors(const char *path, int64_t rows, int64_t d_model, const 
     Error why;
     bool fine = read_file_into(path, scratch->file, scratch->size, &size, &why) &&
                 npy_parse(scratch->file, size, &npy, &why) && vectors_from(&npy, rows, d_model, out, &why);
-    return fine || error_set(error, "%s: %.300s", path, why.text);
+    return fine || error_set(error, "%s: %s", path, why.text);
 }
 
 /* Conditioning latents with the emotion vector added to each. */

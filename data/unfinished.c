@@ -14,10 +14,10 @@ bool unfinished_find(const char *directory, const char *what, bool *found, Error
     size_t size;
     Error why;
     *found = !access(path, F_OK);
-    bool fine = !*found || read_file(path, &text, &size, &why) || error_set(error, "%.200s: %.250s", path, why.text);
+    bool fine = !*found || read_file(path, &text, &size, &why) || error_set(error, "%s: %s", path, why.text);
     if (text && strcmp(text, what))
         fine = error_set(error,
-                         "%.200s is unfinished, and was begun with %.100s, not with %.100s; begin again so, or remove "
+                         "%s is unfinished, and was begun with %.100s, not with %.100s; begin again so, or remove "
                          "it, or choose another folder",
                          directory, text, what);
     free(text);
@@ -30,7 +30,7 @@ bool unfinished_check(const char *directory, Error *error) {
     bool found = !access(path, F_OK);
     free(path);
     return !found || error_set(error,
-                               "%.300s is unfinished: what makes it up was stopped, or is at work; start it again with "
+                               "%s is unfinished: what makes it up was stopped, or is at work; start it again with "
                                "the same options (they are in %.100s/.unfinished)",
                                directory, directory);
 }

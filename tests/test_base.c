@@ -54,8 +54,44 @@ static void json_that_cannot_be_read_is_told_with_its_place(void **state) {
     free(directory);
 }
 
+/* A shell reads the word that was written. */
+static void words_of_a_shell_are_what_they_were(void **state) {
+    (void)state;
+    static const char *const words[] = {"plain", "two words", "it's",        "a\\b \"$HOME\" `x`; #&*?[~",
+                                        "",      "-x",        "\xe1\x88\xb0"};
+    char got[256];
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        char *word = shell_word(words[i]);
+        assert_int_equal(run_command(got, sizeof got, "printf %%s %s", word), 0);
+        assert_string_equal(got, words[i]);
+        free(word);
+    }
+    char *nasty = shell_word("a\n\x1b[31m'\\"), *option = shell_path("-rf it"), *plain = shell_word("a/b-c_1.jsonl");
+    assert_string_equal(nasty, "$'a\\x0a\\x1b[31m\\'\\\\'");
+    assert_string_equal(option, "'./-rf it'");
+    assert_string_equal(plain, "a/b-c_1.jsonl");
+    free(nasty);
+    free(option);
+    free(plain);
+}
+
+static void a_long_path_leaves_the_reason(void **state) {
+    (void)state;
+    char path[4096];
+    Error error;
+    for (size_t i = 0; i + 3 < sizeof path; i += 3) memcpy(path + i, "\xe1\x88\xb0", 4);
+    memcpy(path, "/begin", 6);
+    assert_false(error_set(&error, "%s: line %d: %s", path, 12, "cannot be understood"));
+    assert_memory_equal(error.text, "/begin", 6);
+    assert_contains(error.text, "\xe1\x88\xb0 ... \xe1\x88\xb0"); /* whole characters */
+    assert_true(ends_with(error.text, "\xb0: line 12: cannot be understood"));
+    assert_true(strlen(error.text) > sizeof error.text - 10);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_of_a_shell_are_what_they_were),
+        cmocka_unit_test(a_long_path_leaves_the_reason),
         cmocka_unit_test(hashes_are_fnv1a),
         cmocka_unit_test(json_that_cannot_be_made_ends_the_program_with_what_it_was),
         cmocka_unit_test(json_that_cannot_be_read_is_told_with_its_place),

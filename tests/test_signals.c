@@ -198,7 +198,45 @@ static void an_ignored_hangup_stays_ignored(void **state) {
     free(run);
 }
 
-/* ---- threads ---- */
+static void forget_spinning(void) {
+    unsetenv("GOMP_SPINCOUNT"); /* without it the program starts itself anew */
+    write_to_file(STDOUT_FILENO);
+}
+
+static void a_program_that_starts_itself_anew_keeps_its_name(void **state) {
+    (void)state;
+    char *run = scratch_directory(), name[32] = "";
+    complaints = path_join(run, "output");
+    pid_t child = start_with(forget_spinning, run, short_run);
+    wait_for_step(run, child, 1);
+    char *path = xformat("/proc/%d/comm", (int)child);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(name, sizeof name, file));
+    fclose(file);
+    kill(child, SIGKILL);
+    end_of(child);
+    assert_string_equal(name, "train_gpt\n");
+    free(path);
+    free(complaints);
+    free(run);
+}
+
+/* ---- libraries and threads ---- */
+
+void *cpp_new(size_t bytes) __asm__("_Znwm"); /* C++'s operator new */
+
+static void throw_for_want_of_memory(void *unused) {
+    (void)unused;
+    program_start();
+    free(cpp_new((size_t)1 << 60));
+}
+
+static void what_a_library_throws_is_told(void **state) {
+    (void)state;
+    assert_int_equal(run_function(fixture.output, sizeof fixture.output, throw_for_want_of_memory, NULL), 1);
+    assert_contains(fixture.output, ": out of memory: a library asked for more than there is");
+}
 
 static void *multiply_for_ever(void *unused) {
     enum { N = 96 };
@@ -261,6 +299,8 @@ int main(void) {
         cmocka_unit_test(one_signal_ends_a_program_that_has_nothing_to_keep),
         cmocka_unit_test(a_program_that_was_stopped_does_not_end_with_zero),
         cmocka_unit_test(an_ignored_hangup_stays_ignored),
+        cmocka_unit_test(a_program_that_starts_itself_anew_keeps_its_name),
+        cmocka_unit_test(what_a_library_throws_is_told),
         cmocka_unit_test(a_program_that_dies_while_threads_compute_ends_with_one),
         cmocka_unit_test(of_threads_that_die_together_one_speaks),
     };

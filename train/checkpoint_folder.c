@@ -69,7 +69,7 @@ static void read_step(Steps *steps, const char *directory, const char *name) {
     if (good)
         steps_add(steps, (Step){state.step, state.serial, state.best_step, state.seconds});
     else if (!steps->n_bad++)
-        error_set(&steps->why, "%.200s cannot be used: %.280s", path, why.text);
+        error_set(&steps->why, "%s cannot be used: %s", path, why.text);
 }
 
 bool steps_read(Steps *steps, const char *directory, Error *error) {
@@ -104,7 +104,7 @@ bool checkpoint_best(const char *directory, char **path, Error *error) {
     folder_link(directory, "last", name);
     if (!name[0]) return true;
     folder_join(last, directory, name);
-    if (!state_read(last, &state, &why)) return error_set(error, "%.200s: %.300s", last, why.text);
+    if (!state_read(last, &state, &why)) return error_set(error, "%s: %s", last, why.text);
     int64_t step = state.best_step;
     free(state.options_json);
     if (!step) return true;
@@ -113,8 +113,8 @@ bool checkpoint_best(const char *directory, char **path, Error *error) {
     bool good = checkpoint_is_whole(best, &state, &why);
     if (good) free(state.options_json);
     if (good) *path = xstrdup(best);
-    return good || error_set(error, "%.150s says that the best weights are of step %lld: %.150s: %.150s", last,
-                             (long long)step, best, why.text);
+    return good || error_set(error, "%s says that the best weights are of step %lld: %s: %s", last, (long long)step,
+                             best, why.text);
 }
 
 /* ---- step_N.replaced ---- */
@@ -139,7 +139,7 @@ bool folder_recover(const char *directory, Error *error) {
     Path replaced, step;
     while (find_replaced(directory, replaced, step))
         if (rename(replaced, step))
-            return error_set(error, "cannot rename %.200s to %.200s: %s", replaced, step, strerror(errno));
+            return error_set(error, "cannot rename %s to %s: %s", replaced, step, strerror(errno));
     return true;
 }
 

@@ -79,7 +79,7 @@ static bool open_part(const char *path, const char *name, int64_t step, TensorFi
     Error reason;
     if (snprintf(part, sizeof part, "%s/%s", path, name) >= (int)sizeof part)
         return error_set(error, "the path is too long");
-    if (!tensor_file_open(part, file, &reason)) return error_set(error, "%s: %.400s", name, reason.text);
+    if (!tensor_file_open(part, file, &reason)) return error_set(error, "%s: %s", name, reason.text);
     snprintf(text, sizeof text, "%lld", (long long)step);
     const char *made_at = tensor_file_metadata(file, "step"), *format = tensor_file_metadata(file, "format");
     bool ours = format && !strcmp(format, "pt") && tensor_file_metadata(file, SAFETENSORS_SUM_KEY);

@@ -256,7 +256,7 @@ bool state_read(const char *path, TrainState *state, Error *error) {
     Error reason;
     if (!path_in(file, path, "state.json")) return error_set(error, "the path is too long");
     if (!read_file(file, &text, &size, &reason))
-        return error_set(error, "no checkpoint: cannot read its state.json: %.400s", reason.text);
+        return error_set(error, "no checkpoint: cannot read its state.json: %s", reason.text);
     bool good = state_parse(text, size, state, error);
     free(text);
     return good;

@@ -285,7 +285,7 @@ static bool yaml_load(yaml_parser_t *parser, yaml_document_t *document, const ch
         line = 1;
         for (size_t i = 0; i < parser->problem_offset && i < size; i++) line += text[i] == '\n';
     }
-    return error_set(error, "line %zu: not YAML: %.300s", line, parser->problem ? parser->problem : "out of memory");
+    return error_set(error, "line %zu: not YAML: %s", line, parser->problem ? parser->problem : "out of memory");
 }
 
 /* Whether the text, as far as it is YAML, is nested and anchored no more than a configuration has reason to be. The

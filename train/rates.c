@@ -275,22 +275,22 @@ static json_t *read_all(const char *path, Error *error) {
     error->text[0] = 0;
     if (!path || access(path, F_OK)) return NULL;
     if (!read_file(path, &bytes, &size, &reason)) {
-        error_set(error, "%.200s: %.250s", path, reason.text);
+        error_set(error, "%s: %s", path, reason.text);
         return NULL;
     }
     json_t *root = json_loadb(bytes, size, 0, &why);
     const json_t *version = json_object_get(root, "version");
     free(bytes);
     if (!root)
-        error_set(error, "%.200s:%d: %.200s; remove it and measure again", path, why.line, why.text);
+        error_set(error, "%s:%d: %s; remove it and measure again", path, why.line, why.text);
     else if (!json_is_integer(version) || json_integer_value(version) != VERSION)
-        error_set(error, "%.200s: version is missing, or not %d as this program writes it; remove it and measure again",
+        error_set(error, "%s: version is missing, or not %d as this program writes it; remove it and measure again",
                   path, VERSION);
     else if (!json_is_object(json_object_get(root, "devices")))
-        error_set(error, "%.200s: devices is missing, or no object; remove it and measure again", path);
+        error_set(error, "%s: devices is missing, or no object; remove it and measure again", path);
     else if (!json_sum_check(root, DIGITS, 0, &reason))
-        error_set(error, "%.150s: %.200s; measure again without it, or remove that key if it was changed on purpose",
-                  path, reason.text);
+        error_set(error, "%s: %s; measure again without it, or remove that key if it was changed on purpose", path,
+                  reason.text);
     if (!error->text[0]) return root;
     json_decref(root);
     return NULL;
@@ -307,7 +307,7 @@ bool rates_read(const char *path, const char *device, Rates *rates, Error *error
     snprintf(rates->device, sizeof rates->device, "%s", device);
     snprintf(entry.name, sizeof entry.name, "%.127s", device);
     bool found = entry.json && read_device(&entry, rates, &why);
-    if (entry.json && !found) error_set(error, "%.150s: %.300s; measure it again", file, why.text);
+    if (entry.json && !found) error_set(error, "%s: %s; measure it again", file, why.text);
     json_decref(root);
     free(file);
     return found;
@@ -339,7 +339,7 @@ static bool put_rates(const char *file, const Rates *rates, Error *error) {
     bool fine = root || !error->text[0];
     if (fine && !root) root = json_build("the measured rates", "{s:i, s:{}}", "version", VERSION, "devices");
     if (fine && json_object_set_new(json_object_get(root, "devices"), rates->device, rates_to_json(rates)))
-        fine = error_set(error, "%.200s cannot hold a device of the name '%.127s'", file, rates->device);
+        fine = error_set(error, "%s cannot hold a device of the name '%.127s'", file, rates->device);
     fine = fine && write_all(file, root, error);
     json_decref(root);
     return fine;

@@ -351,6 +351,7 @@ static const char *read_choice(const char *text, Choice *choice) {
         if (sscanf(text, "%d%n", &words[k], &used) != 1) return NULL;
     memcpy(&choice->key, words, sizeof words);
     if (sscanf(text, "%d %zu%n", &choice->way.algorithm, &choice->way.workspace, &used) != 2) return NULL;
+    if (choice->way.workspace > MOST_WORKSPACE) return NULL; /* a sum with it could overflow */
     return text[used] == '\n' ? text + used + 1 : NULL;
 }
 

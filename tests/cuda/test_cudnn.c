@@ -434,6 +434,10 @@ static void a_run_that_goes_on_takes_the_ways_of_before(void **state) {
     assert_int_equal(check(DTYPE_F32, 3, 8, 16, false, strided), FIRST_RUNS); /* of others nothing was said */
     assert_false(cudnn_choose(rig.cuda, other, &error));
     assert_string_equal(error.text, "a line is no choice of this program's");
+    char *huge = xformat("%.*s 18446744073709551615\n", (int)(strrchr(text, ' ') - text), text);
+    assert_false(cudnn_choose(rig.cuda, huge, &error)); /* with the weights' bytes it would come to few */
+    assert_string_equal(error.text, "a line is no choice of this program's");
+    free(huge);
     other[strlen("cuDNN 9.19.")] = '9';
     assert_false(cudnn_choose(rig.cuda, other, &error));
     assert_string_equal(error.text, "they are of cuDNN 9.19.9; here it is cuDNN 9.19.2");
