@@ -76,7 +76,7 @@ int train_option_rows(TrainOptions *o, Option *rows) {
         ROW("keep-checkpoints", 0, OPTION_INT, &o->keep_checkpoints, "3", 1, 1e6, "N",
             "newest checkpoints to keep; best and last are always kept"),
         ROW("resume", 0, OPTION_TEXT, &o->resume, NULL, 0, 0, "auto|PATH",
-            "go on from a checkpoint as if never stopped; auto: from OUTPUT-DIR/last, if there is one"),
+            "go on from a checkpoint as if never stopped; auto: from the newest in OUTPUT-DIR, if there is one"),
         ROW("seed", 0, OPTION_INT, &o->seed, "1234", 0, 9e15, "N", "of everything random"),
         ROW("num-workers", 0, OPTION_INT, &o->num_workers, DEFAULT(GPU_WORKERS), 0, 1024, "N",
             "threads that prepare batches; 0: half the cores, at most 4"),
