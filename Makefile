@@ -196,6 +196,8 @@ $(BUILD)/emulated/train_%: $(BUILD)/train_%.o $(BUILD)/libemulated.a $(BUILD)/li
 $(BUILD)/tests/cuda/test_%: $(BUILD)/tests/cuda/test_%.o $(BUILD)/tests/helpers.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
 
+# Every crash point, and some of them.
+$(BUILD)/tests/deep_crash $(BUILD)/tests/test_crash: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/crash/*.c))
 $(TESTS_OF_CPU) $(DEEP_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/helpers.o $(BUILD)/libtrain.a
 	$(CC) -fopenmp $(EXTRA) $(filter %.o,$^) $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
 
