@@ -81,6 +81,7 @@ void multiply_matrix_tf32(float *d, const uint32_t *a, const uint32_t *b, Site s
 void copy_async(void *shared, const void *global, int bytes, int source_bytes, Site site);
 void copy_async_commit();
 void copy_async_wait(int pending);
+[[noreturn]] void trap(); /* the device is lost: calls of the runtime fail from now on */
 void misaligned(const void *p, size_t alignment, Site site);
 inline void require_aligned(const void *p, size_t alignment, Site site) {
     if ((uintptr_t)p % alignment) misaligned(p, alignment, site);
@@ -188,7 +189,10 @@ inline unsigned __reduce_xor_sync(unsigned mask, unsigned x, EMULATE_SITE) {
 }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_block() {}
-[[noreturn]] inline void __trap() { __builtin_trap(); }
+[[noreturn]] inline void __trap() { emulate::trap(); }
+inline void __threadfence_system() { __threadfence(); }
+[[noreturn]] inline void wait_for_trap() { emulate::trap(); }
+#define __CUDA_ARCH_LIST__ 750, 800, 890 /* what nvcc was asked to build for */
 
 #include "kernels/cuda/emulate/emulate_functions.h"
 

@@ -1,4 +1,8 @@
-/* What tests may ask of the emulator besides the CUDA runtime. A program on a real GPU is not linked with it. */
+/* What tests may ask of the emulator besides the CUDA runtime. A program on a real GPU is not linked with it.
+ *
+ * The environment describes the card: EMULATE_CARD (its name), EMULATE_CAPABILITY (75), EMULATE_MULTIPROCESSORS,
+ * EMULATE_MEMORY (bytes), EMULATE_CODE and EMULATE_GRAPH (bytes of it that each kernel takes from its first use on, and
+ * each graph that can be launched), EMULATE_BUILT_FOR ("75 80": the cards that the program has code for). */
 #ifndef EMULATE_CONTROL_H
 #define EMULATE_CONTROL_H
 
@@ -24,6 +28,9 @@ void emulate_set_workers(int workers);
 
 /* The seconds that events measure time by, instead of the system's: a test of what is decided by timing is no race. */
 void emulate_set_clock(double (*seconds)(void));
+
+/* So many instantiations and launches of graphs fail from now on, for want of memory. */
+void emulate_fail_graphs(int graphs, int launches);
 
 /* Is the checker of races, uninitialised and out-of-bounds accesses built in (make test-race)? What it has reported so
  * far; a program that ends with a report ends with status 86. */

@@ -47,7 +47,6 @@ namespace emulate {
 constexpr int MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, MAX_SHARED_VARIABLES = 64;
 constexpr size_t SHARED_ARENA = 256 << 10; /* more than any card has: room for the red zones */
 constexpr size_t RED_ZONE = 64;
-constexpr size_t SHARED_LIMIT = 99 << 10; /* of a block that has asked for it; compute capability 8.6, 8.9 */
 constexpr size_t SHARED_WITHOUT_ASKING = 48 << 10;
 #if defined EMULATE_ASAN || defined EMULATE_CHECK
 constexpr size_t STACK_BYTES = 256 << 10; /* instrumented frames are large */
@@ -164,7 +163,15 @@ void run_launch(const Launch &launch); /* launch.cpp */
 cudaError_t enqueue_launch(cudaStream_t stream, const Launch &launch);
 void synchronize_device();
 
+bool is_lost(); /* a kernel has stopped with a trap */
+
+/* ---- runtime.cpp ---- */
 cudaError_t set_error(cudaError_t status); /* what cudaGetLastError will say; returns it */
+cudaError_t load_code(const void *kernel);
+cudaError_t take_graph(size_t *bytes);
+void release_graph(size_t bytes);
+bool graph_launch_fails();
+extern int opened_capability; /* of the card when its properties were asked for last */
 
 } // namespace emulate
 #endif

@@ -125,6 +125,7 @@ static void run_blocks(const Launch &launch, std::atomic<uint64_t> &next) {
         w.block.dynamic_shared = launch.shared_bytes ? w.shared + 1024 : NULL;
         open_shared(w, w.shared + 1024, launch.shared_bytes);
         run_block(w);
+        if (is_lost()) break;
     }
     check::block_ends();
     ASAN_UNPOISON_MEMORY_REGION(w.shared, SHARED_ARENA);
@@ -143,6 +144,7 @@ void run_launch(const Launch &launch) {
     int workers = emulate_has_checker() ? 1 : settings().workers;
     std::atomic<uint64_t> next{0};
     if (current_thread) fail("a launch from inside a kernel");
+    if (is_lost()) return;
     launch_number++;
     totals.launches++;
     check::launch_begins(launch.arguments.get(), launch.arguments_bytes);

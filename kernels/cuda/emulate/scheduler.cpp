@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <map>
 #include <string>
 
@@ -248,6 +249,17 @@ void run_block(Worker &w) {
     }
     switch_fiber(w, w.host, *pick(w), false);
     w.counts.blocks++;
+}
+
+/* As on a card: the block's threads never get on, the device is lost, and with it what its kernels have printed. */
+static std::atomic<bool> lost{false};
+bool is_lost() { return lost; }
+
+void trap() {
+    Worker &w = *worker;
+    lost = true;
+    switch_fiber(w, *current_fiber(), w.host, true);
+    __builtin_unreachable();
 }
 
 /* ---- waiting for each other ---- */

@@ -26,7 +26,8 @@ struct Work {
     enum { RUN, RECORD, WAIT } kind;
     std::function<void()> run;
     std::shared_ptr<EventState> event;
-    uint64_t number; /* of the event's recordings: the one that is meant */
+    uint64_t number;           /* of the event's recordings: the one that is meant */
+    const void *kernel = NULL; /* that it launches */
 };
 
 } // namespace emulate
@@ -36,6 +37,7 @@ struct CUgraph_st {
 };
 struct CUgraphExec_st {
     std::vector<emulate::Work> work;
+    size_t bytes; /* of the device's memory */
 };
 struct CUstream_st {
     bool blocking = true; /* waits for the default stream, and it for this one */
@@ -123,7 +125,7 @@ static cudaError_t enqueue(CUstream_st &stream, const Work &work) {
     stream.queue.push_back(work);
     if (emulate_seed() == 0) drain(stream);
     if (emulate_seed() > 1) advance_at_random();
-    return cudaSuccess;
+    return is_lost() ? set_error(cudaErrorLaunchFailure) : cudaSuccess;
 }
 
 static cudaError_t enqueue_run(cudaStream_t stream, std::function<void()> run) {
@@ -132,7 +134,11 @@ static cudaError_t enqueue_run(cudaStream_t stream, std::function<void()> run) {
 }
 
 cudaError_t enqueue_launch(cudaStream_t stream, const Launch &launch) {
-    return enqueue_run(stream, [launch] { run_launch(launch); });
+    Hold hold(lock);
+    CUstream_st &s = stream_of(stream);
+    cudaError_t loaded = s.capture ? cudaSuccess : load_code(launch.kernel);
+    if (loaded != cudaSuccess) return set_error(loaded);
+    return enqueue(s, {Work::RUN, [launch] { run_launch(launch); }, NULL, 0, launch.kernel});
 }
 
 cudaError_t enqueue_copy(cudaStream_t stream, void *to, const void *from, size_t bytes) {
@@ -194,7 +200,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     Hold hold(lock);
     if (is_capturing(stream)) return set_error(cudaErrorStreamCaptureUnsupported);
     drain(stream_of(stream));
-    return cudaSuccess;
+    return is_lost() ? set_error(cudaErrorLaunchFailure) : cudaSuccess;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) { /* each call lets it get on: a loop that asks comes to an end */
@@ -221,7 +227,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
 
 cudaError_t cudaDeviceSynchronize(void) {
     synchronize_device();
-    return cudaSuccess;
+    return is_lost() ? set_error(cudaErrorLaunchFailure) : cudaSuccess;
 }
 
 /* ---- events ---- */
@@ -251,7 +257,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     Hold hold(lock);
     reach(*event->state, event->state->recorded);
-    return cudaSuccess;
+    return is_lost() ? set_error(cudaErrorLaunchFailure) : cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -301,8 +307,14 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
 }
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long) {
-    *executable = new CUgraphExec_st{graph->work};
-    return cudaSuccess;
+    size_t bytes;
+    cudaError_t status = cudaSuccess;
+    for (const Work &work : graph->work)
+        if (work.kernel && status == cudaSuccess) status = load_code(work.kernel);
+    if (status != cudaSuccess) return set_error(status);
+    status = take_graph(&bytes);
+    if (status == cudaSuccess) *executable = new CUgraphExec_st{graph->work, bytes};
+    return status;
 }
 #if CUDART_VERSION >= 12000
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long flags) {
@@ -316,13 +328,23 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph,
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     Hold hold(lock);
+    if (graph_launch_fails()) return set_error(cudaErrorMemoryAllocation);
     for (const Work &work : executable->work) enqueue(stream_of(stream), work);
-    return cudaSuccess;
+    return is_lost() ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) {
-    if (nodes) return set_error(cudaErrorNotSupported);
-    *count = graph->work.size();
+    if (!nodes) *count = graph->work.size();
+    for (size_t i = 0; nodes && i < *count; i++) nodes[i] = reinterpret_cast<cudaGraphNode_t>(&graph->work[i]);
+    return cudaSuccess;
+}
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *type) {
+    *type = reinterpret_cast<Work *>(node)->kernel ? cudaGraphNodeTypeKernel : cudaGraphNodeTypeEmpty;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node, struct cudaKernelNodeParams *parameters) {
+    *parameters = cudaKernelNodeParams();
+    parameters->func = const_cast<void *>(reinterpret_cast<Work *>(node)->kernel);
     return cudaSuccess;
 }
 
@@ -332,6 +354,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
     Hold hold(lock);
+    release_graph(executable->bytes);
     delete executable;
     return cudaSuccess;
 }
