@@ -235,6 +235,7 @@ test: packages-build+test cuda-toolkit
 test-deep: packages-build+test+fuzz cuda-toolkit
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none $(DEEP_TESTS) $(PROGRAMS:%=$(BUILD)/%)
 	@BUILD=$(BUILD) tools/run_tests.sh $(DEEP_TESTS)
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none run-t4-tests
 	@$(MAKE) --no-print-directory check-gpu
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=5
 	@tests/cuda/mutations.sh --some
@@ -282,6 +283,11 @@ test-mutations: packages-build+test cuda-toolkit
 
 # Of whole programs one run is enough, under three schedules: their other tests launch the same kernels.
 PROGRAM_TESTS = %/test_program %/test_program_psd %/test_program_cv
+
+# The tests of the kernels on an emulated card without bf16 and TF32, with as many multiprocessors as large ones have.
+run-t4-tests: $(CUDA_TESTS)
+	@EMULATE_CARD="Tesla T4" EMULATE_CAPABILITY=75 EMULATE_MULTIPROCESSORS=132 BUILD=$(BUILD) tools/run_tests.sh \
+	    $(filter-out $(PROGRAM_TESTS) %/test_cublas %/test_cudnn,$(CUDA_TESTS))
 run-cuda-tests: $(CUDA_TESTS)
 	@BUILD=$(BUILD) tools/run_tests.sh $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS))
 	@BUILD=$(BUILD) TEST_FILTER=every_schedule_gives_the_same_bits tools/run_tests.sh $(filter $(PROGRAM_TESTS),$(CUDA_TESTS))
@@ -353,6 +359,6 @@ clean:
 	rm -rf build $(PROGRAMS) demo/work
 
 FORCE:
-.PHONY: all demo demo-psd demo-cv test test-deep check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race test-mutations run-cuda-tests fuzz lint bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle readme estimates clean FORCE
+.PHONY: all demo demo-psd demo-cv test test-deep check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race test-mutations run-cuda-tests run-t4-tests fuzz lint bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle readme estimates clean FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

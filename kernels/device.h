@@ -68,8 +68,8 @@ struct Device {
     void (*stopwatch)(Device *device, double *seconds);
     size_t (*available)(const Device *device); /* bytes that can still be allocated; NULL: ask the host */
     /* Memory of its own that a device may need besides what it was asked for; NULL: none. First how much more than it
-     * has the operations called by work need, of which none is done, so that their tensors need not be there; then
-     * taken at once. */
+     * has the operations called by work need, of which none is done, so that their tensors need not be there, and any
+     * smaller batch of the same; then taken at once. */
     size_t (*measure)(Device *device, void (*work)(void *argument), void *argument);
     void (*reserve)(Device *device, size_t measured_bytes, size_t staged_bytes); /* largest stage() */
     /* Calls work(argument), which only calls operations and clear; or, if a call with a key of the same bytes has been

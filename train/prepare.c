@@ -59,19 +59,6 @@ Batch train_largest_batch(const Training *t, const TrainOptions *o) {
     return largest_batch(t, t->train, o->batch_size, o->token_budget);
 }
 
-/* Scratch memory is not largest where the batch is: fewer sequences, as at the end of an epoch, are divided into more
- * parts that work at the same time. So smaller batches are asked too, down from where the parts are few. */
-static size_t most_scratch(Training *t, const TrainOptions *o, DType half, size_t most) {
-    enum { FEW = 32 };
-    for (int64_t n = o->batch_size && o->batch_size <= FEW ? o->batch_size - 1 : FEW; n >= train_least_batch(t); n--) {
-        Batch batch = largest_batch(t, t->train, n, o->token_budget);
-        MemoryPlan plan = memory_plan(t->model, t->device, half, &batch, NULL, o->grad_checkpointing);
-        if (plan.scratch > most) most = plan.scratch;
-        batch_close(&batch);
-    }
-    return most;
-}
-
 MemoryPlan train_plan_of(Training *t, const TrainOptions *o, DType half) {
     Device *device = t->device;
     const Dataset *measured = t->inference && !t->validation ? t->train : t->validation;
@@ -82,7 +69,6 @@ MemoryPlan train_plan_of(Training *t, const TrainOptions *o, DType half) {
                                   o->grad_checkpointing);
     if (!t->inference) batch_close(&train);
     if (measured) batch_close(&validation);
-    if (device->measure && !t->inference) plan.scratch = most_scratch(t, o, half, plan.scratch);
     plan.scratch += device->allocated;
     plan_batches(t, o, measured, &plan);
     if (half == DTYPE_F16 && !t->inference) plan.results += LOSS_SCALE_FIELDS * sizeof(float);

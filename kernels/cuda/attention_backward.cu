@@ -355,6 +355,38 @@ template <int HEAD, int WARPS> static int backward_parts(const Device *device, c
 
 static int64_t dots_floats(const AttentionShape &a) { return ((int64_t)a.n_heads * a.n_tokens + 63) / 64 * 64; }
 
+/* Of scratch: D, and dQ of all parts. */
+template <int HEAD, int WARPS> static int64_t backward_floats(const Device *device, const AttentionShape &a) {
+    int64_t queries = BackwardTiles<HEAD, WARPS>::QUERIES, parts = backward_parts<HEAD, WARPS>(device, a);
+    return dots_floats(a) + parts * a.n_heads * a.slots((int)queries) * queries * HEAD;
+}
+
+/* 128 keys a block halve dQ's traffic; 64 waste less on short sequences, and fit Turing. */
+enum { LONG = 96 }; /* rows of a sequence in the mean, above which there are 128 */
+template <int HEAD> static bool fits_long_tiles(const Device *device) {
+    return HEAD >= 64 && BackwardTiles<HEAD, 8>::BYTES <= cuda_state(device)->shared_limit;
+}
+
+/* The most that a batch needs which has no more sequences and rows than this one, and no longer sequences: fewer are
+ * divided into more parts. Of so many sequences, those need most that have most rows. */
+template <int HEAD> static int64_t most_backward_floats(const Device *device, AttentionShape a) {
+    int64_t rows = a.n_tokens, most = 0;
+    for (; a.count > 0; a.count--) {
+        int64_t all = (int64_t)a.count * a.longest < rows ? (int64_t)a.count * a.longest : rows,
+                together = (int64_t)a.count * LONG, floats = 0;
+        a.n_tokens = (int)all;
+        if constexpr (HEAD >= 64)
+            if (fits_long_tiles<HEAD>(device) && all > together) {
+                floats = backward_floats<HEAD, 8>(device, a);
+                a.n_tokens = (int)together;
+            }
+        int64_t of_short = backward_floats<HEAD, 4>(device, a);
+        if (of_short > floats) floats = of_short;
+        if (floats > most) most = floats;
+    }
+    return most;
+}
+
 template <class T, int HEAD>
 static void launch_dots(const Device *device, float *dots, const T *dout, const T *out, const AttentionShape &a) {
     constexpr int LANES = HEAD / Vector<T>::SIZE;
@@ -368,7 +400,8 @@ static void backward_on_tensor_cores(Device *device, BackwardTensors<T> g, const
     using Tiles = BackwardTiles<HEAD, WARPS>;
     int64_t slots = a.slots(Tiles::QUERIES);
     g.parts = backward_parts<HEAD, WARPS>(device, a);
-    int64_t floats = dots_floats(a) + g.parts * a.n_heads * slots * Tiles::QUERIES * HEAD;
+    int64_t floats =
+        cuda_state(device)->at_most ? most_backward_floats<HEAD>(device, a) : backward_floats<HEAD, WARPS>(device, a);
     float *scratch = (float *)cuda_scratch(device, (size_t)floats * sizeof(float));
     g.dots = scratch;
     g.partial = scratch + dots_floats(a);
@@ -396,10 +429,8 @@ void cuda_attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qk
                 return short_backward<T, HEAD>(device, g.dqkv, g.dout, g.qkv, g.lse, a);
             if constexpr (sizeof(T) == 2)
                 if (attention_on_tensor_cores(device, qkv.dtype, a)) {
-                    /* 128 keys a block halve dQ's traffic; 64 waste less on short sequences, and fit Turing. */
                     if constexpr (HEAD >= 64)
-                        if (a.n_tokens > 96 * a.count &&
-                            BackwardTiles<HEAD, 8>::BYTES <= cuda_state(device)->shared_limit)
+                        if (a.n_tokens > LONG * a.count && fits_long_tiles<HEAD>(device))
                             return backward_on_tensor_cores<T, HEAD, 8>(device, g, (const T *)out.data, a);
                     return backward_on_tensor_cores<T, HEAD, 4>(device, g, (const T *)out.data, a);
                 }

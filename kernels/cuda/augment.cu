@@ -3,6 +3,7 @@
  * One kernel finds what holds for all bins of a sample: its footprint, its field of displacements, the weights of its
  * blur, which it leaves in scratch memory. In the other a block has K bins of a sample in shared memory, as pixels of K
  * numbers: a thread that has found where a pixel comes from makes K bins of it. */
+#include "kernels/cuda/check_index.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/flim.h"
 
@@ -113,11 +114,7 @@ __global__ void __launch_bounds__(PREPARE_BLOCK) prepare(Cells c, bool dilated, 
     int64_t sample = blockIdx.x, cell = c.cells[sample];
     FlimDraws d = c.draws[sample];
     check_index("augment_cells: cells", sample, cell, c.n_cells);
-    if (!flim_draws_fit(&d, c.shape)) {
-        printf("augment_cells: draws[%lld] has a number out of range\n", (long long)sample);
-        __trap();
-        __builtin_unreachable(); /* as in check_index */
-    }
+    if (!flim_draws_fit(&d, c.shape)) complain("augment_cells: draws", sample, 0, OUT_OF_RANGE);
     Pack<float, 1> *a = reinterpret_cast<Pack<float, 1> *>(planes), *b = a + pixels;
     float *to = c.of_sample(sample), *field = to + Cells::SIZE_OF_BLUR, *footprint = field + 2 * pixels;
     if (threadIdx.x == blockDim.x - 1 && d.blur > 0) blur = flim_gaussian(d.blur);

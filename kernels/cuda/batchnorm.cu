@@ -230,7 +230,7 @@ void cuda_batchnorm_statistics(Device *device, Tensor mean, Tensor rstd, Tensor 
     with_packs(x, [&](auto zero, auto width) {
         using T = decltype(zero);
         Shares shares = shares_of(device, op, n, c, width);
-        float *parts = (float *)cuda_scratch(device, (size_t)(2 * shares.count * c) * sizeof *parts);
+        float *parts = (float *)cuda_scratch(device, (size_t)(2 * shares.most * c) * sizeof *parts);
         cuda_check(gpu_launch(statistics<T, decltype(width)::value>, shares.grid, shares.block, 0, cuda_stream(device),
                               parts, (const T *)x.data, n, c, shares.rows),
                    op);
@@ -273,7 +273,7 @@ void cuda_batchnorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbi
             using T = decltype(zero);
             constexpr int W = decltype(width)::value;
             Shares shares = shares_of(device, op, n, c, W);
-            float *means = (float *)cuda_scratch(device, (size_t)(2 * (shares.count + 1) * c) * sizeof *means);
+            float *means = (float *)cuda_scratch(device, (size_t)(2 * (shares.most + 1) * c) * sizeof *means);
             float *parts = means + 2 * c; /* where packs are used, c is a multiple of them */
             cuda_check(gpu_launch(gradient_sums<T, W>, shares.grid, shares.block, 0, cuda_stream(device), parts,
                                   (const T *)dy.data, (const T *)x.data, (const float *)mean.data,

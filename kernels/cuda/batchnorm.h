@@ -52,7 +52,8 @@ template <int W> GPU_INLINE void sum_over_rows(Pack<float, W> &sum, float (*scra
  * with at least eight rows a thread, where there are so many. */
 struct Shares {
     dim3 grid, block;
-    int64_t rows, count; /* rows of a block; blocks of rows */
+    int64_t rows, count; /* rows of a block; blocks of rows ... */
+    int64_t most;        /* ... of this or fewer rows, at most */
 };
 
 Shares shares_of(const Device *device, const char *op, int64_t n, int64_t c, int w) {
@@ -61,7 +62,8 @@ Shares shares_of(const Device *device, const char *op, int64_t n, int64_t c, int
             tall = BLOCK / wide;
     int64_t wanted = ceil_div(8 * cuda_state(device)->n_multiprocessors, across), most = ceil_div(n, 8 * tall);
     int64_t count = wanted < most ? wanted : most;
-    shares.rows = ceil_div(n, count < MAX_PARTS ? count : MAX_PARTS);
+    shares.most = count < MAX_PARTS ? count : MAX_PARTS;
+    shares.rows = ceil_div(n, shares.most);
     shares.count = ceil_div(n, shares.rows);
     shares.grid = dim3(grid_of(op, across), (unsigned)shares.count);
     shares.block = dim3((unsigned)wide, (unsigned)tall);

@@ -330,9 +330,9 @@ template <class T> void Conv3d<T>::backward_weights(Device *device, const ConvPr
         int64_t parts = 4 * cuda_state(device)->n_multiprocessors / tiles, most = ceil_div(v.rows, 8 * step);
         if (parts > most) parts = most;
         if (parts < 1) parts = 1;
-        int part = (int)(ceil_div(ceil_div(v.rows, parts), step) * step);
-        parts = ceil_div(v.rows, part);
         output.sums = (float *)cuda_scratch(device, (size_t)parts * (size_t)v.k * (size_t)n * sizeof(float));
+        int part = (int)(ceil_div(ceil_div(v.rows, parts), step) * step);
+        parts = ceil_div(v.rows, part); /* or fewer */
         cuda_check(launch(dim3(grid_of(op, tiles), (unsigned)parts), part), op);
         cuda_check(gpu_launch(add_weights, grid_of(op, ceil_div((int64_t)n * v.k, 256)), 256, 0, cuda_stream(device),
                               (float *)p.w.data, (const float *)output.sums, (int)parts, n, v),

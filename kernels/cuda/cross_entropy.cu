@@ -3,6 +3,7 @@
  * cache, by scale (softmax(z) - one at the target). Nothing else is written: f32 logits never exist. */
 #include <float.h>
 
+#include "kernels/cuda/check_index.h"
 #include "kernels/cuda/memory.h"
 
 namespace {

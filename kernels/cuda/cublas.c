@@ -90,9 +90,9 @@ void cublas_open(Device *device, const CublasFunctions *functions) {
     /* What NVIDIA recommends: 32 MiB on Hopper and later, 4 MiB before, where more rarely helps. */
     cublas->workspace_bytes = (size_t)(cuda_state(device)->capability >= 90 ? 32 : 8) << 20;
     cublas->workspace = device->allocate(device, cublas->workspace_bytes);
-    size_t version = cublas->call.cublasLtGetVersion(), major = version >= 100000 ? version / 10000 : version / 1000;
-    snprintf(cublas->description, DESCRIPTION, "cuBLASLt %zu.%zu.%zu", major, version / 100 % (major >= 12 ? 100 : 10),
-             version % 100);
+    char version[VERSION_TEXT];
+    snprintf(cublas->description, DESCRIPTION, "cuBLASLt %s",
+             library_version(cublas->call.cublasLtGetVersion(), version));
 }
 
 void cublas_close(Device *device) {

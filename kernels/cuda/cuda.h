@@ -47,6 +47,14 @@ typedef struct {
     double *seconds; /* to add to */
 } Timed;
 
+/* What a kernel has stopped for: check_index.h. */
+enum { COMPLAINT = 96, OUT_OF_RANGE = -1 };
+typedef struct {
+    char what[COMPLAINT]; /* the array; "": nothing */
+    int64_t at, index;    /* the element and its value ... */
+    int64_t limit;        /* ... which should be below this; OUT_OF_RANGE: an element is several numbers */
+} Complaint;
+
 /* The device's own state. */
 typedef struct {
     cudaStream_t stream; /* of all operations */
@@ -56,7 +64,8 @@ typedef struct {
     Scratch scratches[64]; /* the last is in use */
     int n_scratches;
     bool measuring;  /* operations are called to learn how much scratch they need ... */
-    size_t measured; /* ... which is this */
+    size_t measured; /* ... which is this, */
+    bool at_most;    /* and it is to be enough for all batches that are no larger, too */
     Stage stages[2];
     cudaStream_t copies; /* of stages, beside the operations */
     int last_stage;      /* the slot of the newest call */
@@ -72,7 +81,11 @@ static inline CudaState *cuda_state(const Device *device) { return (CudaState *)
 static inline cudaStream_t cuda_stream(const Device *device) { return cuda_state(device)->stream; }
 
 /* At least `bytes` of device memory, 256-byte aligned, for the operation under way: until the next one asks.
- * Uninitialised. Allowed while a graph is captured. */
+ * Uninitialised. Allowed while a graph is captured.
+ *
+ * A plan measures the largest batch, and smaller ones must not need more, though they are divided into more parts that
+ * work at the same time: so the number of bytes never falls when a batch grows. Where what is needed does fall, an
+ * operation asks for the most that any smaller batch needs: always, or if that takes long to find, with at_most. */
 void *cuda_scratch(Device *device, size_t bytes);
 
 /* Device.set. */
@@ -80,6 +93,18 @@ void cuda_set(Device *device, void *to, const void *numbers, size_t bytes);
 
 /* Dies, naming what failed, unless a call of the runtime or a launch went well. */
 void cuda_check(cudaError_t status, const char *what);
+
+enum { VERSION_TEXT = 32 };
+/* Formats the number by which cuBLAS and cuDNN tell their version: 111103 is "11.11.3", 8907 "8.9.7". */
+const char *library_version(size_t version, char text[VERSION_TEXT]);
+
+/* Remembers a file's variable of kernels whose first member will point to where they complain. */
+bool cuda_hear_complaints(const void *symbol);
+
+/* Asks the runtime for the code of a kernel on the current GPU. */
+cudaError_t cuda_find_code(void);
+/* The architectures that this program has code for, ascending (750 is 7.5); of the last there is PTX too. */
+const int *cuda_architectures(int *n);
 
 /* Whether operations go into a graph: nothing can be waited for. */
 static inline bool is_capturing(const Device *device) {

@@ -90,9 +90,8 @@ void cudnn_open(Device *device, const CudnnFunctions *functions) {
                  cudnn->call.cudnnGetErrorString(status));
         return;
     }
-    size_t version = cudnn->call.cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
-    snprintf(cudnn->description, DESCRIPTION, "cuDNN %zu.%zu.%zu", major, version / 100 % (major >= 9 ? 100 : 10),
-             version % 100);
+    char version[VERSION_TEXT];
+    snprintf(cudnn->description, DESCRIPTION, "cuDNN %s", library_version(cudnn->call.cudnnGetVersion(), version));
 }
 
 void cudnn_close(Device *device) {

@@ -8,8 +8,49 @@
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cudnn.h"
 
+/* The variables of kernels that point to where they complain, and that place: pinned memory of the host, which outlives
+ * the device that a trap has lost. One for the whole program, as its kernels are. */
+static struct {
+    const void *symbols[16];
+    int n;
+    Complaint *heard;
+} complaints;
+
+bool cuda_hear_complaints(const void *symbol) {
+    if (complaints.n == (int)(sizeof complaints.symbols / sizeof *complaints.symbols))
+        die("too many files of kernels complain");
+    complaints.symbols[complaints.n++] = symbol;
+    return true;
+}
+
+static void listen_to_complaints(void) {
+    if (!complaints.heard) {
+        cuda_check(cudaMallocHost((void **)&complaints.heard, sizeof *complaints.heard), "taking pinned memory");
+        memset(complaints.heard, 0, sizeof *complaints.heard);
+    }
+    for (int i = 0; i < complaints.n; i++)
+        cuda_check(cudaMemcpyToSymbol(complaints.symbols[i], &complaints.heard, sizeof complaints.heard, 0,
+                                      cudaMemcpyHostToDevice),
+                   "setting a variable of kernels");
+}
+
 void cuda_check(cudaError_t status, const char *what) {
-    if (status != cudaSuccess) die("CUDA: %s: %s", what, cudaGetErrorString(status));
+    const Complaint *c = complaints.heard;
+    if (status == cudaSuccess) return;
+    if (c && c->what[0] && c->limit == OUT_OF_RANGE)
+        die("CUDA: %s: %s[%lld] has a number out of range", what, c->what, (long long)c->at);
+    if (c && c->what[0])
+        die("CUDA: %s: %s[%lld] is %lld, expected less than %lld and not negative", what, c->what, (long long)c->at,
+            (long long)c->index, (long long)c->limit);
+    die("CUDA: %s: %s", what, cudaGetErrorString(status));
+}
+
+/* Both libraries counted in thousands before they had two-digit minor versions: cuBLAS until 10.2, 10202, cuDNN until
+ * 8.9, 8907. */
+const char *library_version(size_t version, char text[VERSION_TEXT]) {
+    size_t step = version >= 90000 ? 10000 : 1000;
+    snprintf(text, VERSION_TEXT, "%zu.%zu.%zu", version / step, version % step / 100, version % 100);
+    return text;
 }
 
 static void wait_for_operations(Device *device) {
@@ -199,13 +240,13 @@ void *cuda_scratch(Device *device, size_t bytes) {
 static void measure(Device *device, void (*work)(void *argument), void *argument) {
     CudaState *state = cuda_state(device);
     cudaGraph_t graph;
-    state->measuring = true;
+    state->measuring = state->at_most = true;
     state->measured = 0;
     cuda_check(cudaStreamBeginCapture(state->stream, cudaStreamCaptureModeRelaxed), "measuring");
     work(argument);
     cuda_check(cudaStreamEndCapture(state->stream, &graph), "measuring");
     cuda_check(cudaGraphDestroy(graph), "measuring");
-    state->measuring = false;
+    state->measuring = state->at_most = false;
 }
 
 static size_t cuda_measure(Device *device, void (*work)(void *argument), void *argument) {
@@ -266,6 +307,19 @@ static bool record(Device *device, Recording *r, void (*work)(void *argument), v
     return true;
 }
 
+/* Forgets the graph and returns false if there is no memory for it. */
+static bool launch(CudaState *state, Recording *r) {
+    cudaError_t status = cudaGraphLaunch(r->graph, state->stream);
+    if (status != cudaErrorMemoryAllocation) {
+        cuda_check(status, "repeating a graph");
+        return true;
+    }
+    (void)cudaGetLastError();
+    cuda_check(cudaGraphExecDestroy(r->graph), "forgetting a graph");
+    r->graph = NULL;
+    return false;
+}
+
 /* The first time, operations are called as always: they choose their ways then. The second time they are recorded:
  * batches of lengths that never come again are not worth it. */
 static void cuda_repeat(Device *device, const void *key, size_t bytes, void (*work)(void *argument), void *argument) {
@@ -273,12 +327,11 @@ static void cuda_repeat(Device *device, const void *key, size_t bytes, void (*wo
     Recording *r = find_recording(state, key, bytes);
     bool seen = r->last_used > 0;
     r->last_used = ++state->repeats;
-    if (!seen || device->profile || (!r->graph && !record(device, r, work, argument))) {
+    if (!seen || device->profile || (!r->graph && !record(device, r, work, argument)) || !launch(state, r)) {
         work(argument);
         return;
     }
     for (int i = 0; i < DEVICE_MAX_OPS; i++) counter_add(&device->counters[i], &r->counters[i], 1);
-    cuda_check(cudaGraphLaunch(r->graph, state->stream), "repeating a graph");
 }
 
 static const char *cuda_convolutions(Device *device) {
@@ -294,6 +347,26 @@ static bool cuda_choose(Device *device, const char *text, Error *error) {
 #define OP_ENTRY(op) .op = cuda_##op,
 static const DeviceOps cuda_operations = {FOR_EACH_OP(OP_ENTRY)};
 
+/* What is said of a card that this program has no code for. */
+static const char *what_to_build(void) {
+    static char text[512];
+    char built[128] = "";
+    struct cudaDeviceProp card;
+    int n, device;
+    const int *architectures = cuda_architectures(&n);
+    for (int i = 0; i < n; i++)
+        snprintf(built + strlen(built), sizeof built - strlen(built), " sm_%d", architectures[i] / 10);
+    cuda_check(cudaGetDevice(&device), "asking for the GPU");
+    cuda_check(cudaGetDeviceProperties(&card, device), "asking for the GPU's properties");
+    int capability = 10 * card.major + card.minor;
+    snprintf(text, sizeof text, "this program has no code for the card that is here (%.64s, sm_%d), only for%s: %s",
+             card.name, capability, built,
+             capability < 75
+                 ? "build it with CUDA 12 or older, the last that know such cards: make cuda-11.8 fetches one"
+                 : "build it with make GPU=all, or on this machine with make GPU=native");
+    return text;
+}
+
 /* Why there is no GPU to work on; NULL: there is one. */
 const char *cuda_missing(void) {
     int count = 0, driver = 0;
@@ -302,7 +375,12 @@ const char *cuda_missing(void) {
     if (status == cudaErrorInsufficientDriver && !driver) return "there is no NVIDIA driver";
     if (status == cudaErrorInsufficientDriver) return "the NVIDIA driver is older than this program needs";
     if (status != cudaSuccess && status != cudaErrorNoDevice) return cudaGetErrorString(status);
-    return count ? NULL : "there is no NVIDIA GPU";
+    if (!count) return "there is no NVIDIA GPU";
+    status = cuda_find_code();
+    if (status == cudaSuccess) return NULL;
+    (void)cudaGetLastError();
+    bool none = status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction;
+    return none ? what_to_build() : cudaGetErrorString(status);
 }
 
 static DType half_of(int capability) {
@@ -333,6 +411,7 @@ Device *cuda_device_open(int index) {
     CudaState *state = xcalloc(1, sizeof *state);
     int shared;
     cuda_check(cudaSetDevice(index), "choosing the GPU");
+    listen_to_complaints();
     cuda_check(cudaGetDeviceProperties(&properties, index), "asking for the GPU's properties");
     cuda_check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, index),
                "asking for its limits");

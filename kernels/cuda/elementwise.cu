@@ -1,5 +1,6 @@
 /* Casts, dropout, residual, GELU, leaky ReLU, gather and scatter, sum. All of them are limited by memory: each number
  * is read once and written once. */
+#include "kernels/cuda/check_index.h"
 #include "kernels/cuda/gelu.h"
 #include "kernels/cuda/memory.h"
 
@@ -258,6 +259,17 @@ void cuda_scatter_rows(Device *device, Tensor x, Tensor y, Tensor rows) {
         else
             launch_move<T, T>(device, "scatter_rows", x, rows, y, tensor_none());
     });
+}
+
+cudaError_t cuda_find_code(void) {
+    cudaFuncAttributes attributes;
+    return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void *>(store_numbers));
+}
+
+const int *cuda_architectures(int *n) {
+    static const int all[] = {__CUDA_ARCH_LIST__};
+    *n = sizeof all / sizeof *all;
+    return all;
 }
 
 void cuda_set(Device *device, void *to, const void *numbers, size_t bytes) {

@@ -10,6 +10,7 @@
  *   3. the warp of the piece in which a long run begins adds its parts in their order.
  *
  * How numbers are grouped depends on the ids alone, so the same ids give the same bits. */
+#include "kernels/cuda/check_index.h"
 #include "kernels/cuda/memory.h"
 
 namespace {

@@ -430,10 +430,31 @@ template <class T, class Tile> int parts_of(Device *device, const Gemm &g, int64
 
 template <class Tile> int64_t tiles_of(const Gemm &g) { return ceil_div(g.m, Tile::M) * ceil_div(g.n, Tile::N); }
 
+/* Floats of scratch for the sums of the parts. */
+template <class T, class Tile> int64_t sums_of(Device *device, const Gemm &g) {
+    int64_t parts = parts_of<T, Tile>(device, g, tiles_of<Tile>(g));
+    return parts > 1 ? parts * g.m * g.n : 0;
+}
+
+/* The most of all products with as many rows or, if they vary, fewer: they have fewer tiles, and so more parts. Parts
+ * of a depth that varies are most where it is largest. */
+template <class T> int64_t most_sums(Device *device, Gemm g, bool aligned) {
+    int64_t rows = g.m, most = 0;
+    for (g.m = g.rows_vary && rows > SmallTile::M ? SmallTile::M : rows;; g.m += SmallTile::M) {
+        if (g.m > rows) g.m = rows;
+        int64_t small = sums_of<T, SmallTile>(device, g), large = aligned ? sums_of<T, LargeTile>(device, g) : 0;
+        if (small > most) most = small;
+        if (large > most) most = large;
+        if (g.m == rows || tiles_of<LargeTile>(g) > cuda_state(device)->n_multiprocessors) return most;
+    }
+}
+
 template <class T, class Tile, bool A_ALONG_K, bool B_ALONG_K>
 void launch_multiply(Device *device, const Gemm &g, const Operands<T> &given) {
-    int64_t tiles = tiles_of<Tile>(g);
+    int64_t tiles = tiles_of<Tile>(g), sums = sums_of<T, Tile>(device, g);
     int parts = parts_of<T, Tile>(device, g, tiles);
+    if (cuda_state(device)->at_most) sums = most_sums<T>(device, g, given.a_aligned && given.b_aligned);
+    float *scratch = sums ? (float *)cuda_scratch(device, (size_t)sums * sizeof(float)) : NULL;
     Operands<T> operands = given;
     operands.part = (int)(ceil_div(ceil_div(g.k, parts), DEPTH<T>) * DEPTH<T>);
     if (parts > 1) parts = (int)ceil_div(g.k, operands.part); /* rounding up may have used k up */
@@ -449,7 +470,7 @@ void launch_multiply(Device *device, const Gemm &g, const Operands<T> &given) {
     Finish<T> finish = {(T *)g.c, (const T *)g.hidden, g.epilogue, g.gelu, dropout_numbers(g.drop)}, none = {};
     part.m = output.m, part.n = output.n;
     part.packs = g.n % 4 == 0;
-    if (parts > 1) part.sums = (float *)cuda_scratch(device, (size_t)(parts * g.m * g.n) * sizeof(float));
+    part.sums = scratch;
 
     dim3 grid(grid_of("a matrix product", tiles), (unsigned)parts);
     size_t shared = Tile::STAGES * (Tile::M + Tile::N) * DEPTH<T> * sizeof(T);

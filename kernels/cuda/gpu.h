@@ -27,6 +27,11 @@ inline cudaError_t gpu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_
     kernel<<<grid, block, bytes, stream>>>(static_cast<P>(arguments)...);
     return cudaGetLastError();
 }
+
+/* For a thread that must not get on while another stops the kernel. */
+__device__ __forceinline__ void wait_for_trap() {
+    while (true) __nanosleep(1000);
+}
 #else
 #include "kernels/cuda/emulate/emulate.h"
 #endif

@@ -238,8 +238,9 @@ void cuda_layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbi
     const char *op = "layernorm_backward";
     int64_t n = x.dims[0], c = x.dims[1];
     if (n == 0) return;
-    int64_t rows = 4 * ceil_div(n, 4 * MAX_GROUPS), groups = ceil_div(n, rows);
-    float *sums = (float *)cuda_scratch(device, (size_t)(2 * groups * c) * sizeof *sums);
+    int64_t rows = 4 * ceil_div(n, 4 * MAX_GROUPS), groups = ceil_div(n, rows), most = ceil_div(n, 4);
+    if (most > MAX_GROUPS) most = MAX_GROUPS; /* of fewer rows */
+    float *sums = (float *)cuda_scratch(device, (size_t)(2 * most * c) * sizeof *sums);
     with_type(x.dtype, [&](auto zero) {
         using T = decltype(zero);
         constexpr int WIDTH = 16 / sizeof(T);

@@ -121,9 +121,9 @@ void add_column_sums(Device *device, float *dbias, Tensor dy) {
             int64_t across = ceil_div(columns, 32 * W), wanted = 4 * cuda_state(device)->n_multiprocessors / across,
                     most = ceil_div(rows, 64), parts = wanted < most ? wanted : most;
             parts = parts < 1 ? 1 : parts > 1024 ? 1024 : parts;
-            int64_t each = ceil_div(rows, parts);
-            parts = ceil_div(rows, each);
             if (parts > 1) part.sums = (float *)cuda_scratch(device, (size_t)(parts * columns) * sizeof(float));
+            int64_t each = ceil_div(rows, parts);
+            parts = ceil_div(rows, each); /* or fewer */
             dim3 grid(grid_of("linear_backward", across), (unsigned)parts);
             cuda_check(gpu_launch(column_sums<W, T>, grid, 256, 0, cuda_stream(device), parts > 1 ? part : output, x,
                                   rows, each),

@@ -72,16 +72,6 @@ inline unsigned grid_of(const char *op, int64_t blocks) {
     return (unsigned)blocks;
 }
 
-/* Stops the kernel, and with it the program at its next wait, unless 0 <= index < limit: like the cpu's check, because
- * an index outside would read or write somebody else's memory. */
-GPU_INLINE void check_index(const char *what, int64_t at, int64_t index, int64_t limit) {
-    if (index >= 0 && index < limit) return;
-    printf("%s[%lld] is %lld, expected less than %lld and not negative\n", what, (long long)at, (long long)index,
-           (long long)limit);
-    __trap();
-    __builtin_unreachable(); /* or registers would be saved over the call of printf */
-}
-
 /* Dropout as kernels take it. threshold 0: there is none. */
 struct DropoutNumbers {
     uint64_t seed;

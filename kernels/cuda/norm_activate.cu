@@ -318,7 +318,7 @@ void cuda_norm_activate_backward(Device *device, Tensor da, Tensor dgain_a, Tens
             constexpr int W = decltype(width)::value;
             constexpr bool BOTH = decltype(both)::value, POOL = decltype(pool)::value;
             Shares of_sums = shares_of(device, op, n ? n : 1, c, W), of_steps = shares_of(device, op, steps, c, W);
-            float *means = (float *)cuda_scratch(device, (size_t)((2 + BOTH) * (of_sums.count + 1) * c) * 4);
+            float *means = (float *)cuda_scratch(device, (size_t)((2 + BOTH) * (of_sums.most + 1) * c) * 4);
             float *parts = means + (2 + BOTH) * c; /* where packs are used, c is a multiple of them */
             if (n)
                 cuda_check(gpu_launch(gradient_sums<T, W, BOTH, POOL>, of_sums.grid, of_sums.block, 0,

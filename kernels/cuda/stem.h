@@ -58,14 +58,15 @@ template <class T> struct StemParams {
  * busy and no more, because each leaves its sums in memory. */
 struct StemItems {
     int items, each, blocks;
+    int most; /* blocks of these items or fewer */
 };
 
 /* Of columns `across` and outputs `piece` at a time. */
 inline StemItems stem_items(const Device *device, const StemShape &shape, int across, int piece) {
     int64_t items = ceil_div(shape.columns, across) * ceil_div(shape.halved, piece);
     if (items > INT32_MAX / 2) die("stem_backward: too large, %lld pieces", (long long)items);
-    int64_t each = ceil_div(items, 4 * cuda_state(device)->n_multiprocessors);
-    return {(int)items, (int)each, (int)ceil_div(items, each)};
+    int64_t wanted = 4 * cuda_state(device)->n_multiprocessors, each = ceil_div(items, wanted);
+    return {(int)items, (int)each, (int)ceil_div(items, each), (int)(items < wanted ? items : wanted)};
 }
 
 /* The layers in one type. backward leaves the sums of `parts` blocks one behind the other, behind `doubles` free

@@ -277,7 +277,7 @@ int64_t launch_backward(Device *device, int64_t doubles, double **scratch, const
     StemItems items = stem_items(device, shape, ACROSS, PIECE);
     size_t before = (size_t)doubles * sizeof(double);
     char *memory;
-    const OrderedF32 *weights = ordered(device, op, before + (size_t)items.blocks * (size_t)shape.sums * sizeof(float),
+    const OrderedF32 *weights = ordered(device, op, before + (size_t)items.most * (size_t)shape.sums * sizeof(float),
                                         &memory, params, shape, W);
     *scratch = (double *)memory;
     if (sizeof(Tiles<W>) > 48 * 1024)

@@ -395,7 +395,8 @@ int64_t launch_backward(Device *device, int64_t doubles, double **scratch, const
     int64_t parts = (int64_t)items.blocks * groups;
     /* c is a multiple of 8, so everything begins at a multiple of 16 bytes. */
     size_t before = (size_t)doubles * sizeof(double), sums = (size_t)(parts * shape.sums) * sizeof(float);
-    char *memory = (char *)cuda_scratch(device, before + sums + sizeof(OrderedLeft<O>));
+    size_t most = (size_t)(items.most * groups * shape.sums) * sizeof(float);
+    char *memory = (char *)cuda_scratch(device, before + most + sizeof(OrderedLeft<O>));
     OrderedLeft<O> *ordered = (OrderedLeft<O> *)(memory + before + sums);
     *scratch = (double *)memory;
     cuda_check(gpu_launch(order_left<T, O>, grid_of(op, ceil_div(FRAGMENTS * 32, 128)), 128, 0, cuda_stream(device),

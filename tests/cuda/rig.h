@@ -126,6 +126,9 @@ static inline bool rig_has(const Rig *rig, DType type) {
     return built && (type != DTYPE_BF16 || cuda_state(rig->cuda)->capability >= 80);
 }
 
+/* A 16-bit type that it has: bf16 if there is a choice. */
+static inline DType rig_half(const Rig *rig) { return rig_has(rig, DTYPE_BF16) ? DTYPE_BF16 : DTYPE_F16; }
+
 /* Frees the tensors; the devices stay. */
 static inline void rig_clear(Rig *rig) {
     rig_note(rig);

@@ -1,6 +1,9 @@
 /* The cuda device's own work, on a GPU or on the emulator: copies beside the operations, and who waits for whom. */
 #include "tests/cuda/rig.h"
 
+/* Of the emulator; absent in a program for a real GPU. */
+__attribute__((weak)) void emulate_fail_graphs(int graphs, int launches);
+
 enum { ROUNDS = 200, STEPS = 7, MOST = 3001 };
 
 /* What the training loop does: batches of changing sizes are staged into two buffers in turns, each is read by an
@@ -51,8 +54,89 @@ static void queued_work_is_seen_in_its_order(void **state) {
     }
 }
 
+/* ---- recorded passes ---- */
+
+typedef struct {
+    Rig *rig;
+    Pair to, from;
+} Copy;
+
+static void copy(void *argument) {
+    const Copy *c = argument;
+    cast(c->rig->cuda, c->to.cuda, c->from.cuda);
+}
+
+/* Operations are then called as if there were no graphs, each counted once. */
+static void a_graph_for_which_there_is_no_memory_is_done_without(void **state) {
+    (void)state;
+    if (!emulate_fail_graphs) skip();
+    for (int at_launch = 0; at_launch < 2; at_launch++) {
+        Rig rig = rig_open(DTYPE_F32);
+        Copy work = {&rig, pair_poisoned(&rig, DTYPE_F32, MOST, 0), pair_poisoned(&rig, DTYPE_F32, MOST, 0)};
+        for (int call = 0; call < 6; call++) {
+            emulate_fail_graphs(call == 2 && !at_launch, call == 3 && at_launch);
+            for (int i = 0; i < MOST; i++) ((float *)work.from.cpu.data)[i] = (float)(i * call);
+            pair_upload(&rig, work.from);
+            rig.cuda->repeat(rig.cuda, "key", 4, copy, &work);
+            memcpy(work.to.cpu.data, work.from.cpu.data, MOST * sizeof(float));
+            expect_pair(&rig, "a call that is repeated", work.to, 0);
+            assert_int_equal(rig.cuda->counters[OP_cast].calls, call + 1);
+        }
+        rig_close(&rig);
+    }
+}
+
+/* ---- cards and versions ---- */
+
+/* A card that the program has no code for is refused with what to build, and is no reason not to train on the CPU. */
+static void a_card_without_code_is_refused_when_it_is_opened(void **state) {
+    static const struct {
+        const char *card, *capability, *built_for, *word;
+    } cases[] = {
+        {"Tesla T4", "75", "89",
+         "for the card that is here (Tesla T4, sm_75), only for sm_75 sm_80 sm_89: build it with "
+         "make GPU=all, or on this machine with make GPU=native"},
+        {"Tesla V100-SXM2-16GB", "70", "75 80 89", "(Tesla V100-SXM2-16GB, sm_70)"},
+        {"Tesla V100-SXM2-16GB", "70", "75 80 89", "build it with CUDA 12 or older"},
+        {"NVIDIA A10", "86", "89", "(NVIDIA A10, sm_86)"},
+        {"NVIDIA A10", "86", "80 89", NULL},  /* code of its generation that is no newer */
+        {"NVIDIA H100", "90", "80 89", NULL}, /* PTX of the newest */
+    };
+    (void)state;
+    if (!emulate_fail_graphs) skip();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *why;
+        setenv("EMULATE_CARD", cases[i].card, 1);
+        setenv("EMULATE_CAPABILITY", cases[i].capability, 1);
+        setenv("EMULATE_BUILT_FOR", cases[i].built_for, 1);
+        Device *device = device_open("auto", 1, false, &why);
+        assert_string_equal(device->name, cases[i].word ? "cpu" : "cuda");
+        if (cases[i].word) assert_contains(why, cases[i].word);
+        if (!cases[i].word) assert_null(why);
+        device_close(device);
+    }
+    unsetenv("EMULATE_CARD");
+    unsetenv("EMULATE_CAPABILITY");
+    unsetenv("EMULATE_BUILT_FOR");
+}
+
+static void versions_of_libraries_are_as_their_makers_write_them(void **state) {
+    static const struct {
+        size_t number;
+        const char *text;
+    } versions[] = {{10202, "10.2.2"}, {111103, "11.11.3"}, {120805, "12.8.5"}, {130205, "13.2.5"},
+                    {8907, "8.9.7"},   {90100, "9.1.0"},    {91902, "9.19.2"}};
+    char text[VERSION_TEXT];
+    (void)state;
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
+        assert_string_equal(library_version(versions[i].number, text), versions[i].text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_graph_for_which_there_is_no_memory_is_done_without),
+        cmocka_unit_test(a_card_without_code_is_refused_when_it_is_opened),
+        cmocka_unit_test(versions_of_libraries_are_as_their_makers_write_them),
         cmocka_unit_test(staged_batches_are_what_they_were),
         cmocka_unit_test(queued_work_is_seen_in_its_order),
     };

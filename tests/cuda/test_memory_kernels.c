@@ -288,11 +288,13 @@ static void indices_outside_die(void **state) {
     if (!emulate_set_seed) skip(); /* a real GPU's state does not survive a fork */
     static void (*const wrong[])(void *) = {wrong_row, wrong_id, wrong_place, wrong_place};
     static const char *const messages[] = {
-        "rows[1] is 5, expected less than 5 and not negative", "ids[1] is -1, expected less than 6 and not negative",
-        "place_rows: rows[1] is 5, expected less than 5", "place_rows: positions[1] is 3, expected less than 3"};
+        ": gather_rows, scatter_rows: rows[1] is 5, expected less than 5 and not negative",
+        "ids[1] is -1, expected less than 6 and not negative", "place_rows: rows[1] is 5, expected less than 5",
+        "place_rows: positions[1] is 3, expected less than 3"};
     for (int i = 0; i < 4; i++) {
         char output[4096];
         assert_int_not_equal(run_function(output, sizeof output, wrong[i], i == 3 ? &rig : NULL), 0);
+        assert_contains(output, "CUDA: "); /* what the kernel said came by way of the host */
         assert_contains(output, messages[i]);
     }
 }
