@@ -4,6 +4,11 @@
 
 #include "kernels/tensor.h"
 
+/* Bytes of a card's memory: those that are taken before a run by the driver's context, the code of kernels and the
+ * libraries, assumed where no card is there to be asked; and those that a run leaves free, for what comes later: more
+ * code of libraries, their ways being timed, recorded passes, allocations rounded up. */
+static const size_t CARD_LOADED = (size_t)600 << 20, CARD_KEPT = (size_t)256 << 20;
+
 typedef struct {
     const char *name; /* in the driver's name for it: "A100-SXM4-40GB" */
     const char *key;  /* on the command line: "a100-40" */

@@ -37,6 +37,7 @@ struct Device {
     char card[32];         /* of a GPU: "L4" */
     char product[64];      /* of a GPU: "NVIDIA L4" */
     size_t total_memory;   /* of a GPU: bytes, whoever has them */
+    size_t kept;           /* of a GPU: bytes that a run leaves free, for what is loaded and recorded later */
     char notes[96];        /* of a GPU: what it is made to do, "TF32 enabled, ..." */
     int n_threads;
     const DeviceOps *ops; /* NULL: the dry device */
@@ -69,7 +70,7 @@ struct Device {
     size_t (*available)(const Device *device); /* bytes that can still be allocated; NULL: ask the host */
     /* Memory of its own that a device may need besides what it was asked for; NULL: none. First how much more than it
      * has the operations called by work need, of which none is done, so that their tensors need not be there, and any
-     * smaller batch of the same; then taken at once. */
+     * smaller batch of the same; then taken at once. What they need besides is loaded: code, libraries. */
     size_t (*measure)(Device *device, void (*work)(void *argument), void *argument);
     void (*reserve)(Device *device, size_t measured_bytes, size_t staged_bytes); /* largest stage() */
     /* Calls work(argument), which only calls operations and clear; or, if a call with a key of the same bytes has been

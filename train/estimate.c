@@ -267,8 +267,7 @@ RunWork estimate_run_work(Training *t) {
 /* ---- a run on a card ---- */
 
 double estimate_available(const Card *card) {
-    const double cuda = 600 << 20; /* of the driver's context, the kernels' code and scratch, cuBLASLt's: assumed */
-    return card->memory - (card->capability ? cuda : 0);
+    return card->memory - (card->capability ? (double)(CARD_LOADED + CARD_KEPT) : 0);
 }
 
 RunTime estimate_run(Training *t, const RunWork *work, const Machine *machine) {

@@ -14,7 +14,7 @@
 #include "train/rates.h"
 #include "train/sizing.h"
 
-/* Bytes of a card's memory, less what CUDA itself takes. */
+/* Bytes of a card's memory, less what CUDA itself takes and what a run keeps free. */
 double estimate_available(const Card *card);
 /* bytes/s that a checkpoint is written at, and that a worker of the loader fills. */
 extern const double estimate_disk_rate, estimate_loader_rate;

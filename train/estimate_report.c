@@ -38,7 +38,7 @@ static void print_data(const Training *t, const RunWork *w) {
 }
 
 static void print_memory(const Training *t, const RunWork *w, const RunTime *r) {
-    char have[32], text[CHANGES_TEXT];
+    char have[32], kept[32], text[CHANGES_TEXT];
     if (r->batch.size) train_choice_print(t, &r->batch);
     memory_print(&w->memory);
     printf("[Memory] %s has %s for it: ", r->machine.card->key, format_bytes(r->available, have));
@@ -46,6 +46,9 @@ static void print_memory(const Training *t, const RunWork *w, const RunTime *r) 
         printf("it fits, %.0f %% is used\n", 100 * (double)memory_total(&w->memory) / r->available);
     else
         printf("it does not fit; %s\n", train_changes_text(t, &r->changes, text));
+    if (r->machine.card->capability)
+        printf("[Assumed] CUDA takes %s of the card for itself; %s are kept free, as a run does\n",
+               format_bytes((double)CARD_LOADED, have), format_bytes((double)CARD_KEPT, kept));
 }
 
 typedef struct {

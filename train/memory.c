@@ -126,5 +126,13 @@ static size_t host_memory_available(void) {
 }
 
 size_t memory_available(const Device *device) {
-    return device->available ? device->available(device) : host_memory_available();
+    size_t available = device->available ? device->available(device) : host_memory_available();
+    return available > device->kept ? available - device->kept : 0;
+}
+
+const char *memory_kept_text(const Device *device, char text[64]) {
+    char kept[32];
+    text[0] = 0;
+    if (device->kept) snprintf(text, 64, " (%s more are kept free)", format_bytes((double)device->kept, kept));
+    return text;
 }

@@ -22,6 +22,10 @@ void rehearse_step(Model *model, Device *dry, const Batch *batch, int64_t micro_
 void rehearse_pass(Model *model, Device *dry, const Batch *batch, bool train, bool recompute);
 size_t memory_total(const MemoryPlan *plan);
 void memory_print(const MemoryPlan *plan);
-size_t memory_available(const Device *device); /* bytes that can still be allocated */
+/* Bytes that a run can still allocate: what is free, less what the device keeps. A device that has not rehearsed the
+ * run has not loaded all of its code, and will have less then. */
+size_t memory_available(const Device *device);
+/* " (268 MB more are kept free)"; "" if the device keeps nothing. */
+const char *memory_kept_text(const Device *device, char text[64]);
 
 #endif

@@ -86,13 +86,15 @@ MemoryPlan train_plan(Training *t) { return train_plan_of(t, t->options, half_ty
 
 /* It does not fit: says by how much, and what would. */
 static _Noreturn void die_too_large(Training *t, const MemoryPlan *plan, size_t available) {
-    char need[32], have[32], text[CHANGES_TEXT];
+    char need[32], have[32], kept[64], text[CHANGES_TEXT];
     format_bytes((double)memory_total(plan), need);
     format_bytes((double)available, have);
+    memory_kept_text(t->device, kept);
     if (t->inference)
-        die("the weights and a batch need %s and %s are available; give a smaller --val-batch-size", need, have);
+        die("the weights and a batch need %s and %s are available%s; give a smaller --val-batch-size", need, have,
+            kept);
     Changes changes = train_changes(t, available);
-    die("the run needs %s and %s are available; %s", need, have, train_changes_text(t, &changes, text));
+    die("the run needs %s and %s are available%s; %s", need, have, kept, train_changes_text(t, &changes, text));
 }
 
 static Tensor flat_tensor(Training *t, DType type, int64_t n) {
@@ -354,9 +356,23 @@ static bool take_batch(Training *t) {
     return true;
 }
 
+/* The batch of -b auto. Rehearsals load libraries and kernels, which take memory too: so the first comes before the
+ * memory is looked at, and if others have taken so much more that the choice does not fit, it is made again. */
+static BatchChoice choose_in_memory(Training *t, DType half) {
+    BatchChoice choice;
+    bool fits;
+    (void)train_plan_of(t, t->options, half);
+    do {
+        choice = train_choose_batch(t, half, memory_available(t->device), NULL);
+        MemoryPlan plan = train_plan_of(t, t->options, half);
+        fits = train_to_allocate(t, &plan) <= memory_available(t->device);
+    } while (!fits && choice.most >= choice.size);
+    return choice;
+}
+
 static void choose_batch(Training *t) {
     if (!t->options->auto_batch || (t->resumed_from && !t->whole_batches && take_batch(t))) return;
-    BatchChoice choice = train_choose_batch(t, half_type(t), memory_available(t->device), NULL);
+    BatchChoice choice = choose_in_memory(t, half_type(t));
     train_choice_print(t, &choice);
 }
 
@@ -413,11 +429,11 @@ void train_close(Training *t) {
 /* Nothing, if it fits. */
 static void print_too_large(Training *t, const MemoryPlan *plan) {
     size_t available = memory_available(t->device);
-    char have[32], text[CHANGES_TEXT];
+    char have[32], kept[64], text[CHANGES_TEXT];
     if (train_to_allocate(t, plan) <= available) return;
     Changes changes = train_changes(t, available);
-    printf("[Memory] it does not fit, %s are available; %s\n", format_bytes((double)available, have),
-           train_changes_text(t, &changes, text));
+    printf("[Memory] it does not fit, %s are available%s; %s\n", format_bytes((double)available, have),
+           memory_kept_text(t->device, kept), train_changes_text(t, &changes, text));
 }
 
 void train_dry_run(Training *t) {
@@ -425,7 +441,7 @@ void train_dry_run(Training *t) {
     bool gpu = !t->device->host_memory, for_a_gpu = gpu || strcmp(o->device, "cpu") != 0;
     DType half = !o->amp ? DTYPE_F32 : gpu ? t->device->half : for_a_gpu ? DTYPE_BF16 : DTYPE_F32;
     if (o->auto_batch) {
-        BatchChoice choice = train_choose_batch(t, half, memory_available(t->device), NULL);
+        BatchChoice choice = choose_in_memory(t, half);
         train_choice_print(t, &choice);
     }
     Device *dry = dry_device_open(), *real = t->device;

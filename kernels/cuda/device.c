@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cards.h"
 #include "kernels/cuda/conv3d.h"
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cudnn.h"
@@ -236,6 +237,27 @@ void *cuda_scratch(Device *device, size_t bytes) {
     return larger.memory;
 }
 
+/* Loads the code of a graph's kernels, which is done when they are first used, and takes memory. Those of libraries
+ * have no function that could be asked for. */
+static void load_kernels(cudaGraph_t graph) {
+    size_t count = 0;
+    struct cudaFuncAttributes attributes;
+    cuda_check(cudaGraphGetNodes(graph, NULL, &count), "measuring");
+    cudaGraphNode_t *nodes = xcalloc(count + 1, sizeof *nodes);
+    if (count) cuda_check(cudaGraphGetNodes(graph, nodes, &count), "measuring");
+    for (size_t i = 0; i < count; i++) {
+        enum cudaGraphNodeType type;
+        struct cudaKernelNodeParams kernel;
+        cuda_check(cudaGraphNodeGetType(nodes[i], &type), "measuring");
+        if (type != cudaGraphNodeTypeKernel) continue;
+        if (cudaGraphKernelNodeGetParams(nodes[i], &kernel) == cudaSuccess)
+            cuda_check(cudaFuncGetAttributes(&attributes, kernel.func), "loading a kernel");
+        else
+            (void)cudaGetLastError();
+    }
+    free(nodes);
+}
+
 /* The launches go into a graph that nobody runs. */
 static void measure(Device *device, void (*work)(void *argument), void *argument) {
     CudaState *state = cuda_state(device);
@@ -245,6 +267,7 @@ static void measure(Device *device, void (*work)(void *argument), void *argument
     cuda_check(cudaStreamBeginCapture(state->stream, cudaStreamCaptureModeRelaxed), "measuring");
     work(argument);
     cuda_check(cudaStreamEndCapture(state->stream, &graph), "measuring");
+    load_kernels(graph);
     cuda_check(cudaGraphDestroy(graph), "measuring");
     state->measuring = state->at_most = false;
 }
@@ -453,6 +476,7 @@ Device *cuda_device_open(int index) {
     card_name(device->card, properties.name);
     snprintf(device->product, sizeof device->product, "%.63s", properties.name);
     device->total_memory = properties.totalGlobalMem;
+    device->kept = CARD_KEPT;
     snprintf(device->notes, sizeof device->notes, "TF32 %s",
              device->tf32 ? "enabled" : "is not in this card: f32 products are exact");
     snprintf(device->description, sizeof device->description, "cuda: %.48s, %.1f GB, sm_%d, %d multiprocessors",

@@ -86,6 +86,34 @@ static void a_graph_for_which_there_is_no_memory_is_done_without(void **state) {
     }
 }
 
+/* ---- memory ---- */
+
+static size_t available(Rig *rig) { return rig->cuda->available(rig->cuda); }
+
+static void activate(void *argument) {
+    const Copy *c = argument;
+    Tensor to = tensor_2d(c->to.cuda.data, DTYPE_F32, 1, MOST), from = tensor_2d(c->from.cuda.data, DTYPE_F32, 1, MOST);
+    gelu_forward(c->rig->cuda, to, from, GELU_TANH);
+}
+
+/* As much is available before the first call as after it: its kernel was loaded when it was measured. */
+static void measured_operations_are_loaded(void **state) {
+    (void)state;
+    if (!emulate_fail_graphs) skip();
+    setenv("EMULATE_CODE", "1000000", 1);
+    Rig rig = rig_open(DTYPE_F32);
+    Copy work = {&rig, pair_poisoned(&rig, DTYPE_F32, MOST, 0), pair_poisoned(&rig, DTYPE_F32, MOST, 0)};
+    size_t before = available(&rig);
+    rig.cuda->measure(rig.cuda, activate, &work);
+    size_t measured = available(&rig);
+    activate(&work);
+    rig.cuda->synchronize(rig.cuda);
+    assert_int_equal(before - measured, 1000000);
+    assert_int_equal(available(&rig), measured);
+    rig_close(&rig);
+    unsetenv("EMULATE_CODE");
+}
+
 /* ---- cards and versions ---- */
 
 /* A card that the program has no code for is refused with what to build, and is no reason not to train on the CPU. */
@@ -135,6 +163,7 @@ static void versions_of_libraries_are_as_their_makers_write_them(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_graph_for_which_there_is_no_memory_is_done_without),
+        cmocka_unit_test(measured_operations_are_loaded),
         cmocka_unit_test(a_card_without_code_is_refused_when_it_is_opened),
         cmocka_unit_test(versions_of_libraries_are_as_their_makers_write_them),
         cmocka_unit_test(staged_batches_are_what_they_were),

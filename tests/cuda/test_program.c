@@ -1,5 +1,6 @@
 /* train_gpt on the emulated device: the loop that works ahead of a GPU, its memory, its stops and its restarts. With
  * TRAIN_PROGRAM, a command, that program on the GPU that is there. */
+#include "kernels/cards.h"
 #include "tests/cuda/program_rig.h"
 
 static const char *const cuda_run =
@@ -183,6 +184,47 @@ static void memory_is_what_the_plan_said(void **state) {
     }
 }
 
+/* Kernels' code is loaded when it is first used: what -b auto chooses must fit into what is left then, less what a run
+ * keeps free. The model is a large one, of which nothing is computed. */
+static void auto_chooses_what_fits_when_all_is_loaded(void **state) {
+    (void)state;
+    if (!emulated) skip();
+    set_variable("EMULATE_CODE", "8000000");
+    set_variable("EMULATE_MULTIPROCESSORS", "132");
+    for (int i = 0; i < 12; i++) {
+        char *memory = xformat("%lld", 15900000000 + 60000000LL * i);
+        double used, available;
+        int size;
+        set_variable("EMULATE_MEMORY", memory);
+        int status = run_command(fixture.output, sizeof fixture.output,
+                                 "%s --dry-run --device cuda --amp -b auto --effective-batch 32 | grep '^.[BM]'",
+                                 fixture.program);
+        const char *line = strstr(fixture.output, "[Batch] "), *at_once = strstr(fixture.output, "at once, ");
+        if (status || !line || !at_once || strstr(fixture.output, "does not fit")) fail_msg("%s", fixture.output);
+        assert_int_equal(sscanf(line, "[Batch] -b %d", &size), 1);
+        assert_int_equal(sscanf(at_once, "at once, %lf GB of %lf GB", &used, &available), 2);
+        assert_true(used <= available && available < (atof(memory) - CARD_KEPT) * 1e-9 + 0.05);
+        assert_true(size == 8 || size == 16);
+        free(memory);
+    }
+    set_variable("EMULATE_CODE", NULL);
+    set_variable("EMULATE_MULTIPROCESSORS", NULL);
+    set_variable("EMULATE_MEMORY", NULL);
+}
+
+/* A batch that is given must leave as much free. */
+static void a_batch_that_leaves_too_little_free_is_refused(void **state) {
+    (void)state;
+    if (!emulated) skip();
+    char *run = scratch_directory(), *memory = xformat("%zu", CARD_KEPT + 1000000);
+    set_variable("EMULATE_MEMORY", memory);
+    assert_int_equal(train(run, "%s", cuda_run), 1);
+    assert_contains(fixture.output, " and 1.00 MB are available (268 MB more are kept free); ");
+    set_variable("EMULATE_MEMORY", NULL);
+    free(memory);
+    free(run);
+}
+
 static int open_fixture(void **state) {
     (void)state;
     fixture_open("emulated/train_gpt");
@@ -200,6 +242,8 @@ int main(void) {
         cmocka_unit_test(a_step_that_is_not_finite_may_be_queued_anywhere),
         cmocka_unit_test(memory_is_what_the_plan_said),
         cmocka_unit_test(memory_is_enough_for_the_end_of_an_epoch),
+        cmocka_unit_test(auto_chooses_what_fits_when_all_is_loaded),
+        cmocka_unit_test(a_batch_that_leaves_too_little_free_is_refused),
     };
     return cmocka_run_group_tests(tests, open_fixture, NULL);
 }
