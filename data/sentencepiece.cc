@@ -180,8 +180,10 @@ Tokenizer *tokenizer_open(const char *path, Error *error) try {
     if (status.ok()) return tokenizer.release();
     error_set(error, "not a SentencePiece model: %s", status.error_message());
     return nullptr;
+} catch (const std::exception &exception) { /* a model that is damaged inside, or no memory for it */
+    error_set(error, "not a SentencePiece model that can be used: %s", exception.what());
+    return nullptr;
 }
-OR_DIE(path)
 
 void tokenizer_close(Tokenizer *tokenizer) { delete tokenizer; }
 

@@ -203,8 +203,10 @@ static void opening_refuses(void **state) {
     static const struct {
         const char *bytes, *message;
         size_t size;
-    } cases[] = {{"", "not a SentencePiece model", 0}, {"ሰላም", "not a SentencePiece model", 9}};
-    for (int i = 0; i < 2; i++) {
+    } cases[] = {{"", "not a SentencePiece model", 0},
+                 {"ሰላም", "not a SentencePiece model", 9},
+                 {"\x0a\x09\x0a\x05<unk>\x18\x02\x0a\x00", "not a SentencePiece model", 13}}; /* a piece without text */
+    for (int i = 0; i < 3; i++) {
         Files files = files_with(cases[i].bytes, cases[i].size);
         Error error = {""};
         assert_null(tokenizer_open(files.corpus, &error));
