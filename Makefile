@@ -14,10 +14,12 @@ PROGRAMS = $(TRAINERS) prepare_tts decode_tts prepare_psd prepare_flim
 REVISION := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
 WARNINGS = -Wall -Wextra -Wpedantic -Werror
-OPTIMIZE = -O3 -g
-COMMON = $(WARNINGS) $(OPTIMIZE) -I. -D_GNU_SOURCE -fopenmp -MMD -MP $(EXTRA)
+# Against the consequences of faults that are not found yet; builds under sanitizers have better.
+OPTIMIZE = -O3 -g -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+COMMON = $(WARNINGS) $(OPTIMIZE) -fPIE -I. -D_GNU_SOURCE -fopenmp -MMD -MP $(EXTRA)
 CFLAGS = -std=c11 -fno-math-errno $(COMMON)
 CXXFLAGS = -std=c++17 $(COMMON)
+LINK = $(CC) -fopenmp -pie -Wl,-z,relro,-z,now $(EXTRA)
 LDLIBS = -ldnnl -lyaml -ljansson -lzip -lsndfile -lsamplerate -lfftw3f -lsentencepiece -lsentencepiece_train \
          -lunistring -lcrypto -lstdc++ -lm -lpthread
 
@@ -73,7 +75,7 @@ comma = ,
 NEWEST = $(lastword $(GPU_ARCHITECTURES))
 NVCC_TARGETS = $(if $(filter native,$(GPU)),-arch=native,$(foreach a,$(GPU_ARCHITECTURES),-gencode arch=compute_$a$(comma)code=sm_$a) \
                  -gencode arch=compute_$(NEWEST)$(comma)code=compute_$(NEWEST))
-NVCC_FLAGS = -std=c++17 -O3 -lineinfo -I. $(GPU_DEFINES) -Xcompiler -Wall,-Wextra,-Werror -Werror all-warnings -Xfatbin -compress-all
+NVCC_FLAGS = -std=c++17 -O3 -lineinfo -I. $(GPU_DEFINES) -Xcompiler -fPIE,-Wall,-Wextra,-Werror -Werror all-warnings -Xfatbin -compress-all
 CUDA_OBJECTS = $(patsubst %,$(ON_GPU)/%.o,$(basename $(CUDA_SOURCES)))
 CUDA_DEVICE = $(ON_GPU)/libcuda_device.a
 TAKE_CUDA = -Wl,-u,cuda_device_open # from the first archive that has it, before kernels/cuda_absent.c
@@ -127,12 +129,12 @@ $(CUDA_DEVICE): $(CUDA_OBJECTS)
 	@ar rcs $@ $^
 
 $(ON_GPU)/tests/cuda/test_%: $(ON_GPU)/tests/cuda/test_%.o $(BUILD)/tests/helpers.o $(CUDA_DEVICE) $(BUILD)/libtrain.a
-	$(CC) -fopenmp $^ -o $@ -lcmocka $(CUDA_LIBS) $(LDLIBS)
+	$(LINK) $^ -o $@ -lcmocka $(CUDA_LIBS) $(LDLIBS)
 endif
 
 # What docs/ESTIMATES.md is written by.
 $(BUILD)/tools/estimates: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/estimates*.c)) $(BUILD)/libtrain.a
-	$(CC) -fopenmp $(EXTRA) $^ -o $@ $(LDLIBS)
+	$(LINK) $^ -o $@ $(LDLIBS)
 $(BUILD)/tests/test_estimates: $(BUILD)/tools/estimates_text.o
 
 # Programs of more than one file.
@@ -140,11 +142,11 @@ $(ON_GPU)/train_psd $(BUILD)/emulated/train_psd: $(patsubst %.c,$(BUILD)/%.o,$(w
 $(ON_GPU)/train_cv $(BUILD)/emulated/train_cv: $(patsubst %.c,$(BUILD)/%.o,$(wildcard train_cv_*.c))
 $(TRAINERS:%=$(ON_GPU)/%) $(ON_GPU)/tests/bench_step: $(ON_GPU)/%: $(BUILD)/%.o $(PRESET_DEFAULTS) $(CUDA_DEVICE) $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
-	$(CC) -fopenmp $(EXTRA) $(TAKE_CUDA) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
+	$(LINK) $(TAKE_CUDA) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
 
 $(patsubst %,$(ON_GPU)/%,$(filter-out $(TRAINERS),$(PROGRAMS))): $(ON_GPU)/%: $(BUILD)/%.o $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
-	$(CC) -fopenmp $(EXTRA) $^ -o $@ $(LDLIBS)
+	$(LINK) $^ -o $@ $(LDLIBS)
 
 # The cuda device for the CPU: the kernels by the C++ compiler, the CUDA runtime by kernels/cuda/emulate. For tests.
 # It needs CUDA's headers only; where no toolkit is, `make test` gets them.
@@ -184,22 +186,22 @@ $(BUILD)/tests/cuda/%.o: tests/cuda/%.cu
 # Tests in CUDA bring their own kernels.
 $(patsubst tests/%.cu,$(BUILD)/tests/%,$(wildcard tests/cuda/test_*.cu)): %: %.o $(BUILD)/tests/helpers.o $(EMULATOR_OBJECTS) \
   $(patsubst %,$(BUILD)/%.o,$(basename $(wildcard base/*.c base/*.cc)))
-	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
+	$(LINK) $^ -o $@ -lcmocka $(LDLIBS)
 
 # The programs themselves on the emulated device.
 $(BUILD)/tests/cuda/test_program: | $(BUILD)/emulated/train_gpt
 $(BUILD)/tests/cuda/test_program_psd: | $(BUILD)/emulated/train_psd
 $(BUILD)/tests/cuda/test_program_cv: | $(BUILD)/emulated/train_cv
 $(BUILD)/emulated/train_%: $(BUILD)/train_%.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a
-	$(CC) -fopenmp $(EXTRA) -Wl,-u,cuda_device_open $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
+	$(LINK) -Wl,-u,cuda_device_open $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
 
 $(BUILD)/tests/cuda/test_%: $(BUILD)/tests/cuda/test_%.o $(BUILD)/tests/helpers.o $(BUILD)/libemulated.a $(BUILD)/libtrain.a
-	$(CC) -fopenmp $(EXTRA) $^ -o $@ -lcmocka $(LDLIBS)
+	$(LINK) $^ -o $@ -lcmocka $(LDLIBS)
 
 # Every crash point, and some of them.
 $(BUILD)/tests/deep_crash $(BUILD)/tests/test_crash: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/crash/*.c))
 $(TESTS_OF_CPU) $(DEEP_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/helpers.o $(BUILD)/libtrain.a
-	$(CC) -fopenmp $(EXTRA) $(filter %.o,$^) $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
+	$(LINK) $(filter %.o,$^) $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
 
 packages-%:
 	@tools/install_packages.sh $(subst +, ,$*)
