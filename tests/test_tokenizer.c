@@ -205,7 +205,8 @@ static void opening_refuses(void **state) {
         size_t size;
     } cases[] = {{"", "not a SentencePiece model", 0},
                  {"ሰላም", "not a SentencePiece model", 9},
-                 {"\x0a\x09\x0a\x05<unk>\x18\x02\x0a\x00", "not a SentencePiece model", 13}}; /* a piece without text */
+                 {"\x0a\x09\x0a\x05<unk>\x18\x02\x0a\x05\x0a\x03\x00zz", "not a SentencePiece model",
+                  18}}; /* a piece without text */
     for (int i = 0; i < 3; i++) {
         Files files = files_with(cases[i].bytes, cases[i].size);
         Error error = {""};
