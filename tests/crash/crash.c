@@ -1,6 +1,7 @@
 #include "tests/crash/crash.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -112,12 +113,10 @@ static bool applies(const Operation *op, int fault) {
     return faults[fault].error != ENOSPC || op->takes_room;
 }
 
-/* Tables are written by one function, file after file: every third operation of theirs is enough. */
-static bool is_left_out(const Campaign *c, const Operation *op, int *n_of_tables) {
-    const char *folder = c->run->tables, *file = strchr(op->name, ' ') + 1;
-    size_t n = folder ? strlen(folder) : 0;
-    bool of_table = folder && !strncmp(file, folder, n) && file[n] == '/' && !strchr(file + n + 1, '/');
-    return of_table && ++*n_of_tables % 3 != 0;
+/* Files that are alike, written by one function: every third operation on them is enough. */
+static bool is_left_out(const Campaign *c, const Operation *op, int *n_alike) {
+    const char *pattern = c->run->alike, *file = strchr(op->name, ' ') + 1;
+    return pattern && !fnmatch(pattern, file, c->run->below ? 0 : FNM_PATHNAME) && ++*n_alike % 3 != 0;
 }
 
 static void add_point(Campaign *c, int fault, Actor actor, int at) {
@@ -130,11 +129,11 @@ static void add_point(Campaign *c, int fault, Actor actor, int at) {
 
 /* Every fault at every operation; or one at every `stride`th, in turn. */
 static void list_points(Campaign *c, int stride) {
-    int turn = 0, n_of_tables = 0;
+    int turn = 0, n_alike = 0;
     for (Actor actor = 0; actor < ACTORS; actor++)
         for (int at = 1; at <= c->counts[actor]; at++) {
             const Operation *op = &c->operations[actor][at - 1];
-            if (is_left_out(c, op, &n_of_tables)) continue;
+            if (is_left_out(c, op, &n_alike)) continue;
             for (int i = 0; i < N_FAULTS && stride == 1; i++)
                 if (applies(op, i)) add_point(c, i, actor, at);
             if (stride == 1 || turn++ % stride) continue;

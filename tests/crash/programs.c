@@ -99,7 +99,8 @@ static void train_psd_run(void **state) {
                                           "--pretrain-config ../pretrain.yaml --finetune-config ../tune.yaml -o run",
                                .log = "run/pretrain/log.jsonl",
                                .lowest = "val/mae_loss",
-                               .tables = "run"});
+                               .alike = "run/*", /* the trainings have tests of their own */
+                               .below = true});
     free(pretrain);
     free(tune);
     free(root);
@@ -118,7 +119,7 @@ static void train_cv(void **state) {
                         "--folds D1,D2 --save-interval 2 --log-interval 1 --seed 3 --resume auto",
                     .log = "run/fold_D1/log.jsonl",
                     .lowest = "-val/auroc",
-                    .tables = "run"});
+                    .alike = "run/*"});
     free(root);
 }
 
