@@ -195,10 +195,10 @@ static void a_checkpoint_is_exported_as_it_is(void **unused) {
     Exported e;
     export_small(&e, true);
     char *run = scratch_directory(), *best = path_join(run, "best"), *path = path_join(run, "best.pth");
-    const TrainState state = {.step = 33, .skipped_steps = 2, .micro_step = 62};
+    const TrainState state = {.step = 33, .best_step = 33, .skipped_steps = 2, .micro_step = 62};
     Checkpointer *checkpointer = checkpointer_open(run, 1);
     Error error;
-    checkpointer_save(checkpointer, &e.table, e.flat[0], e.flat[1], e.flat[2], &state, true);
+    checkpointer_save(checkpointer, &e.table, e.flat[0], e.flat[1], e.flat[2], &state);
     if (!checkpointer_wait(checkpointer, &error)) fail_msg("%s", error.text);
     checkpointer_close(checkpointer);
     PthExport what = e.what; /* of which nothing is given that the checkpoint has */
