@@ -204,8 +204,8 @@ bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error) {
     return fine || error_set(error, "%s:%s", path, why.text);
 }
 
-static uint64_t hash_of(const char *bytes, size_t size) {
-    uint64_t hash = hash_bytes(HASH_START, bytes, size);
+uint64_t psd_manifest_hash_text(const char *text, size_t size) {
+    uint64_t hash = hash_bytes(HASH_START, text, size);
     return hash ? hash : 1;
 }
 
@@ -214,7 +214,7 @@ bool psd_manifest_hash(const char *path, uint64_t *hash, Error *error) {
     size_t size;
     Error why;
     if (!read_file(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    *hash = hash_of(bytes, size);
+    *hash = psd_manifest_hash_text(bytes, size);
     free(bytes);
     return true;
 }
@@ -253,7 +253,7 @@ uint64_t psd_manifest_hash_of(const PsdManifest *m) {
     FILE *file = open_memstream(&text, &size);
     if (file) write_all(file, m);
     if (!file || fclose(file)) die("out of memory for a manifest");
-    uint64_t hash = hash_of(text, size);
+    uint64_t hash = psd_manifest_hash_text(text, size);
     free(text);
     return hash;
 }

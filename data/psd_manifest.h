@@ -30,7 +30,8 @@ bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error);
 bool psd_manifest_parse(char *text, size_t size, PsdManifest *manifest, Error *error);
 /* What tells one manifest from another: a hash of the file's bytes, never 0. */
 bool psd_manifest_hash(const char *path, uint64_t *hash, Error *error);
-uint64_t psd_manifest_hash_of(const PsdManifest *manifest); /* of the file that psd_manifest_write would write */
+uint64_t psd_manifest_hash_text(const char *text, size_t size); /* of a file's bytes that were read */
+uint64_t psd_manifest_hash_of(const PsdManifest *manifest);     /* of the file that psd_manifest_write would write */
 /* All ten columns, in the reference's order. */
 bool psd_manifest_write(const char *path, const PsdManifest *manifest, Error *error);
 void psd_manifest_close(PsdManifest *manifest);

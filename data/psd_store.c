@@ -404,11 +404,13 @@ static bool count_samples(Making *k, Error *error) {
     return true;
 }
 
-static bool make_store(const char *manifest_path, const char *path, uint64_t hash, const PsdOptions *options,
-                       int n_threads, Error *error) {
+/* Of the manifest's text[size], which has this hash, and which is changed. */
+static bool make_store(const char *manifest_path, char *text, size_t size, uint64_t hash, const char *path,
+                       const PsdOptions *options, int n_threads, Error *error) {
     PsdManifest m;
     double start = seconds_now();
-    if (!psd_manifest_read(manifest_path, &m, error)) return false;
+    Error why;
+    if (!psd_manifest_parse(text, size, &m, &why)) return error_set(error, "%s:%s", manifest_path, why.text);
     Making k = {.path = manifest_path, .manifest = &m, .options = options, .error = error};
     bool fine = count_samples(&k, error) && make_samples(&k, n_threads);
     if (fine && !k.n) fine = error_set(error, "%s: no row has the %d bins of a sample", manifest_path, PSD_BINS);
@@ -485,9 +487,28 @@ static bool tell_made(const PsdStore *s, const Wanted *w) {
     return true;
 }
 
+/* Under the lock: the manifest may have been replaced while it was waited for, and what is hashed is what is parsed. */
+static bool open_or_make(PsdStore *s, Wanted *w, int n_threads, Error *error) {
+    char *text, asked[64];
+    size_t size;
+    Error why;
+    if (!read_file(w->manifest, &text, &size, &why)) return error_set(error, "%s: %s", w->manifest, why.text);
+    w->hash = psd_manifest_hash_text(text, size);
+    bool fine = open_made(s, w, &why);
+    if (fine) {
+        tell_made(s, w);
+    } else {
+        if (why.text[0])
+            printf("[Store] %s is made anew, %s: %s\n", w->path, options_text(w->options, asked), why.text);
+        fine = make_store(w->manifest, text, size, w->hash, w->path, &w->options, n_threads, error) &&
+               open_store(s, w->path, error);
+    }
+    free(text);
+    return fine;
+}
+
 /* One program at a time makes it; who has waited for that looks again. */
 static bool open_of_manifest(PsdStore *s, Wanted *w, int n_threads, Error *error) {
-    char text[64];
     FileLock lock;
     Error why;
     if (!psd_manifest_hash(w->manifest, &w->hash, error)) return false;
@@ -496,15 +517,7 @@ static bool open_of_manifest(PsdStore *s, Wanted *w, int n_threads, Error *error
         return tell_made(s, w);
     }
     if (!file_lock(&lock, w->path, error)) return false;
-    bool made = open_made(s, w, &why), fine = true;
-    if (made)
-        tell_made(s, w);
-    else if (why.text[0])
-        printf("[Store] %s is made anew, %s: %s\n", w->path, options_text(w->options, text), why.text);
-    if (!made)
-        fine = make_store(w->manifest, w->path, w->hash, &w->options, n_threads > 0 ? n_threads : omp_get_num_procs(),
-                          error) &&
-               open_store(s, w->path, error);
+    bool fine = open_or_make(s, w, n_threads, error);
     file_unlock(&lock);
     return fine;
 }
@@ -516,7 +529,7 @@ bool psd_store_open(PsdStore *s, const char *path, const bool *hop, const double
         return error_set(error, "%s: expected a manifest (.csv) or a store of spectra (.safetensors)", path);
     char *store = psd_store_path(path);
     Wanted wanted = {.manifest = path, .path = store, .hop = hop, .limit = limit};
-    bool fine = open_of_manifest(s, &wanted, n_threads, error);
+    bool fine = open_of_manifest(s, &wanted, n_threads > 0 ? n_threads : omp_get_num_procs(), error);
     free(store);
     return fine;
 }

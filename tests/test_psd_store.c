@@ -227,6 +227,44 @@ static void makers_at_once_do_not_mix(void **state) {
     free(log);
 }
 
+/* The manifest is replaced while a maker waits for its turn: the store is of what was read, and says so. */
+static void a_manifest_replaced_meanwhile_is_not_mixed_up(void **state) {
+    (void)state;
+    char *path = psd_store_path(manifest), *log = path_join(root, "log"), *first = read_text(manifest);
+    FileLock lock;
+    Error error;
+    assert_true(file_lock(&lock, path, &error));
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        if (!freopen(log, "w", stdout)) _exit(1);
+        open_and_close(&CROP);
+        _exit(0);
+    }
+    for (bool waits = false; !waits; usleep(1000)) {
+        assert_int_equal(waitpid(child, NULL, WNOHANG), 0);
+        char *said = access(log, F_OK) ? xstrdup("") : read_text(log);
+        waits = strstr(said, "[Wait]");
+        free(said);
+    }
+    write_text(manifest, HEAD "b.npy,0,\"T, 2\",640,dab\na.npy,0,S,450,fm\n");
+    file_unlock(&lock);
+    int status;
+    assert_true(wait(&status) == child && !status);
+    PsdStore s;
+    uint64_t hash;
+    assert_true(psd_store_open(&s, path, NULL, NULL, 1, &error) && psd_manifest_hash(manifest, &hash, &error));
+    assert_true(s.n == 2 && s.labels[0] == 0 && s.manifest_hash == hash);
+    psd_store_close(&s);
+    write_text(manifest, "%s", first);
+    s = open_as(&CROP, 1);
+    assert_true(s.n == 5 && s.labels[0] == 2);
+    psd_store_close(&s);
+    free(first);
+    free(path);
+    free(log);
+}
+
 /* A reference's manifest has them. They keep their numbers, and splits may name them. */
 static void rows_of_zero_width_have_no_sample(void **state) {
     (void)state;
@@ -490,6 +528,7 @@ static void stores_that_are_wrong(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(makers_at_once_do_not_mix, new_root), /* forks before there are OpenMP's threads */
+        cmocka_unit_test_setup(a_manifest_replaced_meanwhile_is_not_mixed_up, new_root), /* forks too */
         cmocka_unit_test_setup(samples_are_the_manifests_rows, new_root),
         cmocka_unit_test_setup(hopping_gives_every_whole_chunk, new_root),
         cmocka_unit_test_setup(it_is_made_anew_only_if_need_be, new_root),
