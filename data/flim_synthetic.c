@@ -157,6 +157,10 @@ static bool write_cell(const char *directory, Cell *cell, Error *error) {
     return fine;
 }
 
+static char *folder_of(const char *directory, int donor) {
+    return xformat("%s/isolated_cells_D%d", directory, donor + 1);
+}
+
 /* Refuses donors' folders that are there already, but for those that are unfinished and of the same kind. */
 static bool make_folders(const char *directory, const FlimSynthetic *o, Error *error) {
     FlimShape s = o->shape;
@@ -166,15 +170,17 @@ static bool make_folders(const char *directory, const FlimSynthetic *o, Error *e
                 (long long)o->cells, o->donors, s.T, s.H, s.W, o->photons, o->separation, o->confound_size,
                 o->confound_brightness, (unsigned long long)o->seed);
     bool again, fine = unfinished_find(directory, what, &again, error);
-    for (int d = 0; d < 2 * o->donors && fine; d++) { /* first all are looked for, then made */
-        char *path = xformat("%s/isolated_cells_D%d", directory, d % o->donors + 1);
-        if (d == o->donors) fine = unfinished_begin(directory, what, error);
-        if (d < o->donors && !again && !access(path, F_OK))
+    for (int d = 0; d < o->donors && fine && !again; d++) {
+        char *path = folder_of(directory, d);
+        if (!access(path, F_OK))
             fine = error_set(error, "%s is there already; remove it, or choose another folder", path);
-        if (d >= o->donors && fine) {
-            make_directories(path);
-            directory_remove_leftovers(path);
-        }
+        free(path);
+    }
+    fine = fine && unfinished_begin(directory, what, error);
+    for (int d = 0; d < o->donors && fine; d++) {
+        char *path = folder_of(directory, d);
+        make_directories(path);
+        directory_remove_leftovers(path);
         free(path);
     }
     if (fine) directory_remove_leftovers(directory);
@@ -191,10 +197,26 @@ static int64_t cells_of(const FlimSynthetic *o, int donor, int label) {
     return n > FIELDS ? n : FIELDS;
 }
 
+static bool write_cells(const char *directory, Cell *cells, int64_t n, int n_threads, Error *error) {
+    bool fine = true;
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
+    for (int64_t i = 0; i < n; i++) {
+        Error why;
+        if (write_cell(directory, &cells[i], &why)) continue;
+#pragma omp critical
+        {
+            fine = false;
+            *error = why;
+        }
+    }
+    return fine;
+}
+
 bool flim_synthetic_write(const char *directory, const FlimSynthetic *o, int n_threads, int64_t *n_files,
                           Error *error) {
     int64_t n = 0;
-    if (!make_folders(directory, o, error)) return false;
+    FileLock lock;
+    if (!unfinished_lock(&lock, directory, error)) return false;
     for (int i = 0; i < o->donors * CLASSES; i++) n += cells_of(o, i / CLASSES, i % CLASSES);
     Cell *cells = xmalloc((size_t)n * sizeof *cells);
     *n_files = n;
@@ -208,17 +230,9 @@ bool flim_synthetic_write(const char *directory, const FlimSynthetic *o, int n_t
                               .field = (int)(k % FIELDS),
                               .place = k,
                               .number = (uint32_t)n};
-    bool fine = true;
-#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
-    for (int64_t i = 0; i < n; i++) {
-        Error why;
-        if (write_cell(directory, &cells[i], &why)) continue;
-#pragma omp critical
-        {
-            fine = false;
-            *error = why;
-        }
-    }
+    bool fine = make_folders(directory, o, error) && write_cells(directory, cells, n, n_threads, error) &&
+                unfinished_end(directory, error);
+    file_unlock(&lock);
     free(cells);
-    return fine && unfinished_end(directory, error);
+    return fine;
 }

@@ -229,9 +229,12 @@ static bool write_recordings(const char *root, const PsdSynthetic *o, int64_t da
 bool psd_synthetic_write(const char *directory, const PsdSynthetic *o, int n_threads, int64_t *n_files, Error *error) {
     char *root = path_join(directory, "spectrum_bands");
     int64_t days = (o->rows + ROWS_OF_A_FILE - 1) / ROWS_OF_A_FILE, n = o->sensors * PSD_UNKNOWN * days;
+    FileLock lock;
     *n_files = n;
-    bool fine = begin(directory, root, o, error) && write_recordings(root, o, days, n_threads, n, error) &&
+    bool locked = unfinished_lock(&lock, directory, error);
+    bool fine = locked && begin(directory, root, o, error) && write_recordings(root, o, days, n_threads, n, error) &&
                 unfinished_end(directory, error);
+    if (locked) file_unlock(&lock);
     free(root);
     return fine;
 }

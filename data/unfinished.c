@@ -5,8 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
-
 static char *path_of(const char *directory) { return path_join(directory, ".unfinished"); }
 
 bool unfinished_find(const char *directory, const char *what, bool *found, Error *error) {
@@ -17,10 +15,18 @@ bool unfinished_find(const char *directory, const char *what, bool *found, Error
     bool fine = !*found || read_file(path, &text, &size, &why) || error_set(error, "%s: %s", path, why.text);
     if (text && strcmp(text, what))
         fine = error_set(error,
-                         "%s is unfinished, and was begun with %.100s, not with %.100s; begin again so, or remove "
+                         "%s is unfinished, and was begun with %s, not with %s; begin again so, or remove "
                          "it, or choose another folder",
                          directory, text, what);
     free(text);
+    free(path);
+    return fine;
+}
+
+bool unfinished_lock(FileLock *lock, const char *directory, Error *error) {
+    char *path = path_of(directory);
+    make_directories(directory);
+    bool fine = file_lock(lock, path, error);
     free(path);
     return fine;
 }
@@ -31,13 +37,12 @@ bool unfinished_check(const char *directory, Error *error) {
     free(path);
     return !found || error_set(error,
                                "%s is unfinished: what makes it up was stopped, or is at work; start it again with "
-                               "the same options (they are in %.100s/.unfinished)",
+                               "the same options (they are in %s/.unfinished)",
                                directory, directory);
 }
 
 bool unfinished_begin(const char *directory, const char *what, Error *error) {
     char *path = path_of(directory);
-    make_directories(directory);
     bool fine = file_write_atomic(path, what, strlen(what), error);
     free(path);
     return fine;

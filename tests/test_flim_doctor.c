@@ -2,8 +2,10 @@
  * that each confound that cells are made with is found. */
 #include "data/flim_doctor.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "data/flim_synthetic.h"
 #include "tests/files.h"
 #include "tests/flim_golden.h"
@@ -356,17 +358,69 @@ static void unfinished_folders_are_finished(void **state) {
     free(root);
 }
 
+/* Writes made-up cells with this seed in a child; it says in FOLDER.log.SEED what it does. */
+static pid_t start_writer(const char *folder, int seed) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child) return child;
+    char *log = xformat("%s.log.%d", folder, seed);
+    const FlimSynthetic how = {12, 1, {16, 5, 5}, 1, 1, 0, 0, (uint64_t)seed};
+    int64_t n;
+    Error error;
+    if (!freopen(log, "w", stdout)) _exit(2);
+    bool fine = flim_synthetic_write(folder, &how, 1, &n, &error);
+    if (!fine) printf("%s\n", error.text);
+    fflush(stdout);
+    _exit(!fine);
+}
+
+/* Two programs that were asked for different folders of one name: both wait for a third, then one writes it and the
+ * other refuses what is there. */
+static void writers_at_once_do_not_mix(void **state) {
+    (void)state;
+    char *top = scratch_directory(), *made = path_join(top, "made"), *mark = path_join(made, ".unfinished"), said[512];
+    pid_t children[2];
+    FileLock lock;
+    Error error;
+    make_directories(made);
+    assert_true(file_lock(&lock, mark, &error));
+    for (int i = 0; i < 2; i++) children[i] = start_writer(made, i);
+    for (int i = 0; i < 2; i++)
+        for (bool waits = false; !waits; usleep(1000)) {
+            assert_int_equal(waitpid(children[i], NULL, WNOHANG), 0);
+            run_command(said, sizeof said, "cat %s.log.%d", made, i);
+            waits = strstr(said, "[Wait]");
+        }
+    file_unlock(&lock);
+    int status[2];
+    for (int i = 0; i < 2; i++) assert_int_equal(waitpid(children[i], &status[i], 0), children[i]);
+    int winner = !status[1];
+    assert_true(!status[winner] && status[!winner]);
+    run_command(said, sizeof said, "cat %s.log.%d", made, !winner);
+    assert_contains(said, "is there already");
+    char *alone = path_join(top, "alone");
+    assert_true(waitpid(start_writer(alone, winner), &status[0], 0) > 0 && !status[0]);
+    run_command(said, sizeof said, "diff -r %s %s && ls -A %s", made, alone, alone);
+    assert_string_equal(said, "isolated_cells_D1\n");
+    free(alone);
+    free(mark);
+    free(made);
+    free(top);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(effects_are_shares_of_pairs),
-                                       cmocka_unit_test(intervals_are_as_wide_as_they_should),
-                                       cmocka_unit_test(real_donors_have_their_correlations),
-                                       cmocka_unit_test(doctor_prints_and_reports),
-                                       cmocka_unit_test(weak_effects_are_no_warnings),
-                                       cmocka_unit_test(cells_are_the_same_whatever_the_threads),
-                                       cmocka_unit_test(donors_differ_as_they_should),
-                                       cmocka_unit_test(decays_tell_classes_apart),
-                                       cmocka_unit_test(doctor_finds_confounds),
-                                       cmocka_unit_test(folders_that_are_there_are_refused),
-                                       cmocka_unit_test(unfinished_folders_are_finished)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(writers_at_once_do_not_mix), /* forks before there are OpenMP's threads */
+        cmocka_unit_test(effects_are_shares_of_pairs),
+        cmocka_unit_test(intervals_are_as_wide_as_they_should),
+        cmocka_unit_test(real_donors_have_their_correlations),
+        cmocka_unit_test(doctor_prints_and_reports),
+        cmocka_unit_test(weak_effects_are_no_warnings),
+        cmocka_unit_test(cells_are_the_same_whatever_the_threads),
+        cmocka_unit_test(donors_differ_as_they_should),
+        cmocka_unit_test(decays_tell_classes_apart),
+        cmocka_unit_test(doctor_finds_confounds),
+        cmocka_unit_test(folders_that_are_there_are_refused),
+        cmocka_unit_test(unfinished_folders_are_finished)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
