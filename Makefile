@@ -278,8 +278,8 @@ test-race: packages-build+test cuda-toolkit
 	@$(MAKE) --no-print-directory -j$(shell nproc) run-cuda-tests GPU=none BUILD=build/race OPTIMIZE="-O2 -g" \
 	    KERNEL_EXTRA="-fsanitize=thread -Wno-tsan" EMULATOR_EXTRA=-DEMULATE_CHECK
 
-# The tests of the tests: every bug of tests/cuda/mutations.txt, planted in the kernels, must make one fail. `make test`
-# plants some of them.
+# The tests of the tests: every bug of tests/cuda/mutations.txt, planted in the kernels, must make one fail. `make
+# test-deep` plants some of them.
 test-mutations: packages-build+test cuda-toolkit
 	@tests/cuda/mutations.sh
 

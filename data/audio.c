@@ -1,13 +1,11 @@
 #include "data/audio.h"
 
-#include <errno.h>
 #include <math.h>
 #include <samplerate.h>
 #include <sndfile.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <unistd.h>
 
 #include "base/file.h"
