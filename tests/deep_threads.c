@@ -22,16 +22,31 @@ static void must(const char *format, ...) {
     if (status) fail_msg("%s\nexit status %d:\n%s", command, status, output);
 }
 
+/* "taskset -c 3", of a core that is allowed. */
+static const char *on_one_core(void) {
+    static char text[32];
+    snprintf(text, sizeof text, "taskset -c %d", first_cpu());
+    return text;
+}
+
+/* Goes on with one thread from step 2 of the run of two threads; `folder`, below the run's, has its checkpoints. */
+static void expect_same_resumed(const char *what, const char *folder) {
+    must("cd %s/run1/%s && rm -rf $(readlink last) best && ln -sfn step_00000002 last", root, folder);
+    must("%s %s --threads 1 --device cpu -o %s/run1 --resume auto", on_one_core(), what, root);
+    assert_contains(output, "step 2,");
+    must("cmp %s/run0/%s/last/model.safetensors %s/run1/%s/last/model.safetensors", root, folder, root, folder);
+}
+
 /* Trains `what` in each way; the weights in `weights`, below the run's folder, are those of one thread. */
 static void expect_same_weights(const char *what, const char *weights) {
-    static const char *const ways[][2] = {{"env", "--threads 1"},
-                                          {"env", "--threads 2"},
-                                          {"env", "--threads 3"},
-                                          {"env", "--threads 8"},
-                                          {"taskset -c 0", ""},
-                                          {"OMP_DYNAMIC=true", "--threads 2"},
-                                          {"OMP_MAX_ACTIVE_LEVELS=0", "--threads 2"},
-                                          {"OMP_NUM_THREADS=3,2", "--threads 2"}};
+    const char *const ways[][2] = {{"env", "--threads 1"},
+                                   {"env", "--threads 2"},
+                                   {"env", "--threads 3"},
+                                   {"env", "--threads 8"},
+                                   {on_one_core(), ""},
+                                   {"OMP_DYNAMIC=true", "--threads 2"},
+                                   {"OMP_MAX_ACTIVE_LEVELS=0", "--threads 2"},
+                                   {"OMP_NUM_THREADS=3,2", "--threads 2"}};
     must("rm -rf %s/run*", root);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         must("%s %s %s --device cpu -o %s/run%zu", ways[i][0], what, ways[i][1], root, i);
@@ -82,11 +97,7 @@ static void threads_change_no_bit_of_train_gpt(void **state) {
                          "--save-interval 2 --keep-checkpoints 9 --learning-rate 1e-3 --warmup-steps 0 --val-ratio 0",
                          program_at("train_gpt"), root);
     expect_same_weights(what, "last/model.safetensors");
-    must("cd %s/run1 && rm -rf step_00000004 best && ln -sfn step_00000002 last && cd - && "
-         "taskset -c 0 %s --device cpu -o %s/run1 --resume auto && cmp %s/run0/last/model.safetensors "
-         "%s/run1/last/model.safetensors",
-         root, what, root, root, root);
-    assert_contains(output, "step 2,");
+    expect_same_resumed(what, ".");
     free(what);
 }
 
@@ -98,9 +109,10 @@ static void threads_change_no_bit_of_train_psd(void **state) {
     const char *const commands[] = {"pretrain", "finetune"};
     for (int i = 0; i < 2; i++) {
         char *what = xformat("%s %s -m %s/psd/manifest.csv --split %s/psd/splits/by_file_seed42_frac1.0.json --size l4 "
-                             "--n-layers 2 -b 4 --epochs 1 --max-steps 3",
+                             "--n-layers 2 -b 4 --epochs 1 --max-steps 3 --save-interval 2 --keep-checkpoints 9",
                              program_at("train_psd"), commands[i], root, root);
         expect_same_weights(what, "last/model.safetensors");
+        expect_same_resumed(what, ".");
         free(what);
     }
     free(prepare);
@@ -110,9 +122,10 @@ static void threads_change_no_bit_of_train_cv(void **state) {
     (void)state;
     must("%s --synthetic %s/cells --cells 96 --donors 3 --bins 64 --side 9", program_at("prepare_flim"), root);
     char *what = xformat("%s --data %s/cells --folds D1 --channels 16,32,64 -b 8 --max-steps 3 --epochs 1 "
-                         "--extensions 0",
+                         "--extensions 0 --save-interval 2 --keep-checkpoints 9",
                          program_at("train_cv"), root);
     expect_same_weights(what, "fold_D1/last/model.safetensors");
+    expect_same_resumed(what, "fold_D1");
     free(what);
 }
 

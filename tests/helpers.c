@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -139,4 +140,12 @@ double relative_error(const float *got, const float *want, int64_t n) {
 void assert_close(const char *what, const float *got, const float *want, int64_t n, double tolerance) {
     double error = relative_error(got, want, n);
     if (!(error <= tolerance)) fail_msg("%s: relative error %.3g, allowed %.3g", what, error, tolerance);
+}
+
+int first_cpu(void) {
+    cpu_set_t allowed;
+    int cpu = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    while (!CPU_ISSET(cpu, &allowed)) cpu++;
+    return cpu;
 }

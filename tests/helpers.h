@@ -28,6 +28,8 @@ char *read_text(const char *path); /* fails the test if it cannot */
 int run_command(char *output, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
 int run_function(char *output, size_t size, void (*function)(void *), void *argument);
 
+int first_cpu(void); /* that this process may use */
+
 void assert_contains(const char *text, const char *part);
 /* |got - want| <= tolerance; a NaN is near nothing. (To cmocka's assert_float_equal it equals everything.) */
 #define assert_near(got, want, tolerance)                                                                              \
