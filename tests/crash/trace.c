@@ -1,25 +1,25 @@
 #include "tests/crash/trace.h"
 
+#include <stdio.h>
+
+#ifdef __x86_64__ /* whose registers are read here */
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#ifndef __x86_64__
-#error "the tracer reads the registers of x86-64"
-#endif
 
 /* Where a call names its file: a descriptor, a path, or a path relative to a descriptor; -1: none. */
 typedef struct {
@@ -105,6 +105,16 @@ typedef struct {
 
 static volatile sig_atomic_t timed_out;
 static void on_alarm(int signal) { timed_out = signal; }
+
+/* Seconds until a command is taken for one that hangs; 0: off. The alarm comes again and again: a single one that came
+ * just before a wait would be lost. */
+static void set_alarm(int seconds) {
+    struct sigaction alarmed = {.sa_handler = on_alarm};
+    const struct itimerval timer = {.it_value.tv_sec = seconds, .it_interval.tv_sec = seconds ? 1 : 0};
+    if (seconds) timed_out = 0;
+    sigaction(SIGALRM, &alarmed, NULL);
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
 
 static unsigned long long argument(const struct user_regs_struct *r, int i) {
     const unsigned long long all[] = {r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9};
@@ -195,7 +205,7 @@ static int at_call(Tracer *t, pid_t thread, const Call *call) {
     Actor actor = thread == t->child ? BY_FIRST : BY_OTHERS;
     int at = is_repetition(t, actor, call, file) ? 0 : ++t->trace->counts[actor];
     Operation op = {.takes_room = call->takes_room, .writes = call->bytes >= 0 && argument(&r, call->bytes) > 1};
-    snprintf(op.name, sizeof op.name, "%s %.80s", call->name, file);
+    snprintf(op.name, sizeof op.name, "%s %.140s", call->name, file);
     if (at && t->trace->operations[actor] && at <= MOST_OPERATIONS) t->trace->operations[actor][at - 1] = op;
     if (!is_hit(t, actor, at, &op)) return PTRACE_CONT;
     t->trace->reached = true;
@@ -259,18 +269,18 @@ bool trace_run(const char *directory, const char *command, const Fault *fault, T
     trace->reached = trace->hung = false;
     fflush(NULL);
     t.child = fork();
-    if (!t.child) become(directory, command, start[0], fileno(said));
+    if (!t.child) {
+        close(start[1]);
+        become(directory, command, start[0], fileno(said));
+    }
     bool traced = t.child > 0 && !ptrace(PTRACE_SEIZE, t.child, NULL, options);
     if (!traced) snprintf(output, size, "this machine does not let a process trace its child: %s", strerror(errno));
-    struct sigaction alarmed = {.sa_handler = on_alarm};
-    sigaction(SIGALRM, &alarmed, NULL);
-    timed_out = 0;
-    alarm(60);
+    set_alarm(MOST_SECONDS);
     if (traced && write(start[1], "", 1) != 1) kill_all(&t);
     close(start[0]);
     close(start[1]);
     follow(&t);
-    alarm(0);
+    set_alarm(0);
     if (traced) {
         rewind(said);
         output[fread(output, 1, size - 1, said)] = 0;
@@ -278,3 +288,14 @@ bool trace_run(const char *directory, const char *command, const Fault *fault, T
     fclose(said);
     return traced;
 }
+
+#else
+
+bool trace_run(const char *directory, const char *command, const Fault *fault, Trace *trace, char *output,
+               size_t size) {
+    (void)directory, (void)command, (void)fault, (void)trace;
+    snprintf(output, size, "the tracer reads the registers of x86-64, and this is another processor");
+    return false;
+}
+
+#endif

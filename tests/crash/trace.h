@@ -25,11 +25,16 @@ typedef struct {
     int at;
 } Fault;
 
+#ifdef __SANITIZE_ADDRESS__
+enum { MOST_SECONDS = 600 };
+#else
+enum { MOST_SECONDS = 60 };
+#endif
 enum { MOST_OPERATIONS = 4096 };
 
 typedef struct {
-    char name[96]; /* "rename run/last.partial" */
-    bool writes;   /* half of it can be done */
+    char name[160]; /* "rename run/last.partial" */
+    bool writes;    /* half of it can be done */
     bool takes_room;
 } Operation;
 
@@ -37,7 +42,7 @@ typedef struct {
     int counts[ACTORS];
     Operation *operations[ACTORS]; /* [MOST_OPERATIONS], or NULL: not wanted */
     int status;                    /* the exit status; 128 + signal */
-    bool reached, hung;            /* the fault; longer than a minute */
+    bool reached, hung;            /* the fault; longer than MOST_SECONDS */
 } Trace;
 
 /* Runs a shell command in a directory; what it says goes to `output` (cut at size - 1). Returns false, with the reason
