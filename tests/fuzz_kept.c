@@ -11,7 +11,8 @@
 
 static const char *const names[] = {"ledger.jsonl", "index.json", "rates.json", "codebook.json"};
 enum { LEDGER, INDEX, RATES, CODEBOOK, KINDS };
-static char directory[] = "/dev/shm/fuzz_kept_XXXXXX", *paths[KINDS], *split, *entries, *good[KINDS];
+static const char *directory;
+static char *paths[KINDS], *split, *entries, *good[KINDS];
 static size_t good_sizes[KINDS];
 
 static void make_codebook(void) {
@@ -25,7 +26,8 @@ static void make_codebook(void) {
 static void make(void) {
     Rates rates = {.device = "x", .date = "2026-01-02", .launch = 1, .bytes = {2, 1, {1, 2}, {1, 3}}};
     rates.flops[WORK_PRODUCT][NUMBERS_F32][0] = (Curve){2, 1, {1, 9}, {1, 5}};
-    if (!freopen("/dev/null", "w", stdout) || !mkdtemp(directory)) abort();
+    if (!freopen("/dev/null", "w", stdout)) abort();
+    directory = fuzz_directory();
     for (int i = 0; i < KINDS; i++) paths[i] = path_join(directory, names[i]);
     split = path_join(directory, "split.json");
     entries = path_join(directory, "codebook.npy");

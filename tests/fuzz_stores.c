@@ -9,7 +9,8 @@
 #include "tests/fuzz_file.h"
 
 enum { STORES = 2 };
-static char directory[] = "/tmp/fuzz_stores_XXXXXX", *path, *good[STORES];
+static const char *directory;
+static char *path, *good[STORES];
 static size_t good_sizes[STORES];
 
 static void write_array(const char *name, const char *dtype, const void *data, int rank, const int64_t *dims) {
@@ -32,7 +33,8 @@ static void make(void) {
     uint16_t counts[4 * 3 * 3] = {0, 3, 7, 1, 0, 2};
     PsdStore store;
     FlimCells cells;
-    if (!freopen("/dev/null", "w", stdout) || !mkdtemp(directory)) abort();
+    if (!freopen("/dev/null", "w", stdout)) abort();
+    directory = fuzz_directory();
     for (int i = 0; i < 2 * 210; i++) rows[i] = -60 + i % 7;
     write_array("a.npy", "<f8", rows, 2, (const int64_t[]){2, 210});
     char *manifest = path_join(directory, "m.csv"), *folder = path_join(directory, "cells/D1");
