@@ -38,7 +38,6 @@ CUDA_SOURCES = $(wildcard kernels/cuda/*.c kernels/cuda/*.cu)
 LIBRARY_OBJECTS = $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(LIBRARY)))) \
                   $(CPU_SETS:%=$(BUILD)/kernels/cpu/operations_%.o)
 TESTS_OF_CPU := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
-TESTS = $(TESTS_OF_CPU)
 DEEP_TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/deep_*.c))
 FUZZERS = $(patsubst tests/%.c,%,$(wildcard tests/fuzz_*.c))
 
@@ -156,9 +155,6 @@ EMULATOR_OBJECTS = $(patsubst %.cpp,$(EMULATED)/%.o,$(wildcard kernels/cuda/emul
 EMULATED_OBJECTS = $(patsubst %,$(EMULATED)/%.o,$(basename $(CUDA_SOURCES))) $(EMULATOR_OBJECTS)
 CUDA_TEST_NAMES = $(filter-out %/test_operations,$(basename $(wildcard tests/cuda/test_*.c))) tests/cuda/test_operations
 CUDA_TESTS = $(addprefix $(BUILD)/,$(basename $(wildcard tests/cuda/test_*.cu)) $(CUDA_TEST_NAMES))
-ifneq ($(CUDA_INCLUDE),)
-TESTS += $(CUDA_TESTS)
-endif
 CUDA_FLAGS = $(addprefix -isystem ,$(patsubst /usr/include/,,$(dir $(CUDA_INCLUDE))))
 
 $(EMULATED)/%.o: %.c
@@ -229,12 +225,13 @@ demo-cv: packages-build
 cuda-toolkit:
 	@$(if $(NVCC),,tools/install_cuda.sh $(firstword $(subst /nvidia, ,$(CUDA_FETCHED))))
 
-test: packages-build+test cuda-toolkit
+test: packages-build+test
 	@$(MAKE) --no-print-directory check
 
-# What takes longer than a newcomer waits: programs killed at every operation on files, every reader fuzzed for some
-# seconds, kernels compiled for every card, planted bugs.
+# What takes longer than a newcomer waits: the GPU's code on the emulator, programs killed at every operation on files,
+# every reader fuzzed for some seconds, kernels compiled for every card, planted bugs.
 test-deep: packages-build+test+fuzz cuda-toolkit
+	@$(MAKE) --no-print-directory check-emulated
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none $(DEEP_TESTS) $(PROGRAMS:%=$(BUILD)/%)
 	@BUILD=$(BUILD) tools/run_tests.sh $(DEEP_TESTS)
 	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none run-t4-tests
@@ -243,8 +240,8 @@ test-deep: packages-build+test+fuzz cuda-toolkit
 	@tests/cuda/mutations.sh --some
 
 check:
-	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none tests
-	@$(MAKE) --no-print-directory GPU=none run-tests
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none $(TESTS_OF_CPU) $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tools/estimates
+	@BUILD=$(BUILD) tools/run_tests.sh $(TESTS_OF_CPU)
 	@BUILD=$(BUILD) tools/readme_options.sh --check
 	@BUILD=$(BUILD) $(BUILD)/tools/estimates >$(BUILD)/ESTIMATES.md
 	@diff docs/ESTIMATES.md $(BUILD)/ESTIMATES.md || \
@@ -262,14 +259,18 @@ else
 	@echo "SKIPPED: the compilation of kernels for GPUs: there is no nvcc"
 endif
 
-tests: $(TESTS) $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tools/estimates
-
-run-tests:
-	@BUILD=$(BUILD) tools/run_tests.sh $(TESTS)
+# The GPU's code, and the programs with it, on the emulated card.
+check-emulated:
+ifneq ($(CUDA_INCLUDE),)
+	@$(MAKE) --no-print-directory -j$(shell nproc) GPU=none $(CUDA_TESTS)
+	@BUILD=$(BUILD) tools/run_tests.sh $(CUDA_TESTS)
+else
+	@echo "SKIPPED: the tests of the emulated GPU: there are no headers of CUDA"
+endif
 
 # The same tests under AddressSanitizer and UndefinedBehaviorSanitizer.
 test-asan: packages-build+test cuda-toolkit
-	@$(MAKE) --no-print-directory check BUILD=build/asan OPTIMIZE="-O1 -g" \
+	@$(MAKE) --no-print-directory check check-emulated BUILD=build/asan OPTIMIZE="-O1 -g" \
 	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -Wno-maybe-uninitialized"
 
 # The tests of the kernels under the emulator's checker of races, uninitialised and out-of-bounds accesses: the compiler
@@ -361,6 +362,6 @@ clean:
 	rm -rf build $(PROGRAMS) demo/work
 
 FORCE:
-.PHONY: all demo demo-psd demo-cv test test-deep check check-gpu cuda-11.8 tests cuda-toolkit run-tests test-asan test-race test-mutations run-cuda-tests run-t4-tests fuzz lint bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle readme estimates clean FORCE
+.PHONY: all demo demo-psd demo-cv test test-deep check check-emulated check-gpu cuda-11.8 cuda-toolkit test-asan test-race test-mutations run-cuda-tests run-t4-tests fuzz lint bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle readme estimates clean FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
