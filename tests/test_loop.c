@@ -440,9 +440,22 @@ static void a_best_that_cannot_be_written_is_not_the_best(void **state) {
 
 /* ---- nothing trained ---- */
 
+static double rate_then_stop(const Training *t, int group, int64_t step, int64_t epoch) {
+    (void)group, (void)epoch;
+    if (step == 1 && !stop_signal()) {
+        kill(getpid(), SIGTERM);
+        while (!stop_signal()) usleep(1000);
+    }
+    return t->options->learning_rate;
+}
+
+static bool stopped_on_nan;
+
 static void train_on_nan(void *options) {
+    if (stopped_on_nan) stop_watch();
     Device *device = open_cpu();
     ToyRun *run = toy_run_open(device, run_directory(), options, 10, 0, 3);
+    if (stopped_on_nan) run->training.learning_rate = rate_then_stop;
     Toy *toy = run->train->state;
     for (int e = 0; e < 10 * FEATURES; e++) toy->x[e] = NAN;
     train_prepare(&run->training);
@@ -454,6 +467,12 @@ static void a_run_that_trained_nothing_fails(void **state) {
     toy_must(train_on_nan, "-b 2 -g 1 --max-steps 3 --skip-nonfinite");
     assert_contains(toy_output, "all 3 steps were skipped, since their losses or gradients were not finite");
     assert_contains(toy_output, "status 1");
+    stopped_on_nan = true; /* of a run that goes on later nobody knows yet */
+    toy_must(train_on_nan, "-b 2 -g 1 --max-steps 3 --skip-nonfinite");
+    stopped_on_nan = false;
+    assert_null(strstr(toy_output, "were skipped"));
+    assert_contains(toy_output, "[Stopped] by signal 15 after step 2");
+    assert_contains(toy_output, "status 0");
 }
 
 /* ---- a folder with a run in it ---- */

@@ -71,7 +71,8 @@ typedef struct {
     float grad_norm;
     int64_t step_epoch; /* of the last step's first micro-batch */
     bool epoch_ended;   /* in the last step */
-    int64_t first_step, skipped, saved_step, allocations_at_first_step, allocations_at_last_step;
+    int64_t first_step, saved_step, allocations_at_first_step, allocations_at_last_step;
+    int64_t faults; /* steps that were skipped, but not because the loss scale was too large */
     int64_t allocations_apart; /* the judge's and of what is kept beside a checkpoint, freed at once */
     Meter meter;
     bool save_failed;
@@ -368,9 +369,10 @@ static void read_steps(Run *run) {
             continue;
         }
         /* A gradient too large for the 16-bit type is no fault: the scale goes down, and the next step fits. */
-        if (!(losses_finite && scaled) && !t->options->skip_nonfinite) stop_nonfinite(run, step);
+        bool fault = !(losses_finite && scaled);
+        if (fault && !t->options->skip_nonfinite) stop_nonfinite(run, step);
         t->state.skipped_steps++;
-        run->skipped++;
+        run->faults += fault;
         log_line(run->log, "[Train] step=%lld skipped: the loss or its gradient is not finite (%lld skipped so far)",
                  (long long)step->before.step + 1, (long long)t->state.skipped_steps);
     }
@@ -825,10 +827,10 @@ static int finish(Run *run) {
         warn("the last checkpoint was not written; %s/last is an earlier one", o->output_dir);
         return 1;
     }
-    if (run->skipped && run->skipped == t->state.step - run->first_step) {
+    if (run->faults && run->faults == t->state.step - run->first_step && !stop_signal()) {
         warn("all %lld steps were skipped, since their losses or gradients were not finite: nothing was trained. Look "
              "at the data, or lower --learning-rate",
-             (long long)run->skipped);
+             (long long)run->faults);
         return 1;
     }
     if (out_of_patience(t))
