@@ -833,6 +833,31 @@ static void the_links_are_mended_from_the_newest_state(void **unused) {
     assert_int_equal(linked(directory, "best"), 0);
 }
 
+/* It would be in the way of the run when it comes by. */
+static void no_run_goes_on_before_a_damaged_step(void **unused) {
+    (void)unused;
+    char *directory = scratch(), output[1024];
+    Checkpointer *c = open_checkpointer(directory, 9);
+    for (int64_t step = 3; step <= 5; step++) save_good(c, step, 1, false);
+    checkpointer_close(c);
+    write_text(in(directory, "step_00000005/state.json"), "{}");
+    assert_int_equal(run_function(output, sizeof output, resume_again, directory), 1);
+    assert_contains(output, "step_00000005 cannot be used: state.json");
+    assert_contains(output, "Nothing was changed; move it away first");
+    assert_int_equal(linked(directory, "last"), 5);
+}
+
+static void leftovers_of_earlier_versions_go(void **unused) {
+    (void)unused;
+    char *directory = scratch();
+    make_directories(in(directory, "step_00000003.partial"));
+    write_text(in(directory, "step_00000003.partial/model.safetensors.partial"), "half");
+    Checkpointer *c = open_checkpointer(directory, 9);
+    assert_listing(directory, "");
+    save_good(c, 3, 1, false);
+    checkpointer_close(c);
+}
+
 static void begin_again(void *directory) { checkpointer_begin(checkpointer_open(directory, 3)); }
 static void resume_elsewhere(void *directory) {
     TrainState state = read_state(in(directory, "step_00000003"));
@@ -1374,6 +1399,8 @@ int main(void) {
         cmocka_unit_test(a_directory_that_cannot_be_read_is_no_empty_one),
         cmocka_unit_test(the_newest_is_the_one_written_last),
         cmocka_unit_test(the_links_are_mended_from_the_newest_state),
+        cmocka_unit_test(no_run_goes_on_before_a_damaged_step),
+        cmocka_unit_test(leftovers_of_earlier_versions_go),
         cmocka_unit_test(a_directory_holds_one_run),
         cmocka_unit_test(every_flipped_bit_is_refused),
         cmocka_unit_test(fields_out_of_range_are_refused_by_name),

@@ -63,8 +63,13 @@ struct Checkpointer {
 /* ---- names ---- */
 
 static bool is_part(const char *name) {
-    for (int i = 0; i < N_PARTS; i++)
-        if (!strcmp(name, part_names[i]) || file_is_partial(name, part_names[i])) return true;
+    for (int i = 0; i < N_PARTS; i++) {
+        size_t length = strlen(part_names[i]);
+        bool ours = !strncmp(name, part_names[i], length);
+        /* NAME.partial is what earlier versions of the program left. */
+        if (ours && (!name[length] || !strcmp(name + length, ".partial") || file_is_partial(name, part_names[i])))
+            return true;
+    }
     return false;
 }
 
@@ -357,6 +362,7 @@ bool checkpointer_resume(Checkpointer *c, TrainState *state) {
     StepName last, best, name;
     Error error;
     bool as_it_was = true;
+    if (c->steps.n_bad) die("%s. Nothing was changed; move it away first", c->steps.why.text);
     if (c->steps.n) newest = &c->steps.items[c->steps.n - 1];
     if (newest && (!own || own->serial != state->serial || own->seconds != state->seconds))
         die("%s holds another run, which has no such checkpoint of step %lld; give another --output-dir", c->directory,
