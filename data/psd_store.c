@@ -170,6 +170,14 @@ typedef struct {
     uint64_t sum;          /* of its bytes */
 } Recording;
 
+/* The files of one manifest. */
+typedef struct {
+    json_t *list; /* owns the names */
+    int64_t n;
+    const char **names;
+    Recording *all;
+} Recordings;
+
 static bool measure(const char *path, Recording *r) {
     struct stat status;
     if (stat(path, &status)) return false;
@@ -178,53 +186,144 @@ static bool measure(const char *path, Recording *r) {
     return true;
 }
 
-/* [["a.npy", size, changed, "sum"], ...]. free() */
-static char *recordings_text(const PsdManifest *m, const Recording *recordings) {
-    json_t *list = json_array();
-    for (int f = 0; f < m->n_files; f++) {
-        char sum[17];
-        snprintf(sum, sizeof sum, "%016llx", (unsigned long long)recordings[f].sum);
-        json_array_append_new(list, json_pack("[s, I, I, s]", m->file_paths[f], (json_int_t)recordings[f].size,
-                                              (json_int_t)recordings[f].changed, sum));
-    }
-    char *text = json_dumps(list, JSON_COMPACT);
-    if (!text) die("out of memory for the names of recordings");
-    json_decref(list);
-    return text;
+static bool same_times(const Recording *a, const Recording *b) {
+    return a->size == b->size && a->changed == b->changed && a->sum == b->sum;
 }
 
-/* Whether a file is another than it was. One that is not there is not: a store goes where its recordings do not. One
- * of another time is read, as copying changes times. */
-static bool has_changed(const char *manifest, const char *name, json_int_t size, json_int_t changed, const char *sum) {
-    char *path = psd_manifest_file(manifest, name), *bytes = NULL, now[17];
-    Recording r;
+/* [["a.npy", size, changed, "sum"], ...] */
+static json_t *recordings_list(int64_t n, const char *const *names, const Recording *all) {
+    json_t *list = json_array();
+    for (int64_t i = 0; i < n; i++) {
+        char sum[17];
+        snprintf(sum, sizeof sum, "%016llx", (unsigned long long)all[i].sum);
+        json_array_append_new(list, json_build("the names of recordings", "[s, I, I, s]", names[i],
+                                               (json_int_t)all[i].size, (json_int_t)all[i].changed, sum));
+    }
+    return list;
+}
+
+static void recordings_close(Recordings *r) {
+    json_decref(r->list);
+    free(r->names);
+    free(r->all);
+    *r = (Recordings){0};
+}
+
+/* Takes over the list, which may be NULL. */
+static bool recordings_parse(json_t *list, Recordings *r) {
+    *r = (Recordings){.list = list, .n = (int64_t)json_array_size(list)};
+    bool fine = json_is_array(list);
+    r->names = xcalloc((size_t)r->n, sizeof *r->names);
+    r->all = xcalloc((size_t)r->n, sizeof *r->all);
+    for (int64_t i = 0; i < r->n && fine; i++) {
+        json_int_t size, changed;
+        const char *sum;
+        fine = !json_unpack(json_array_get(list, (size_t)i), "[s, I, I, s]", &r->names[i], &size, &changed, &sum);
+        if (fine) r->all[i] = (Recording){size, changed, strtoull(sum, NULL, 16)};
+    }
+    if (!fine) recordings_close(r);
+    return fine;
+}
+
+/* Copies have other times than the recordings that a store was made from. Those that were read, and are the same, are
+ * kept with their new times in a small file beside the store, which counts only for the checksums of the store. */
+static char *times_path(const char *store) {
+    return xformat("%.*s.times.json", (int)(strlen(store) - strlen(".safetensors")), store);
+}
+
+/* Reads them; none if there is no such file, or it is of other recordings. */
+static Recordings times_read(const char *store, const Recordings *made) {
+    char *path = times_path(store);
+    json_t *file = json_read(path, 0, NULL);
+    Recordings kept = {0};
+    if (file && json_sum_check(file, 0, 0, NULL))
+        recordings_parse(json_incref(json_object_get(file, "recordings")), &kept);
+    if (kept.n != made->n) recordings_close(&kept);
+    json_decref(file);
+    free(path);
+    return kept;
+}
+
+static void times_write(const char *store, const Recordings *made, const Recording *now) {
+    char *path = times_path(store);
+    json_t *file = json_build(path, "{s:o}", "recordings", recordings_list(made->n, made->names, now));
+    json_sum_set(file, 0, 0);
+    char *text = json_text(path, file, JSON_COMPACT);
+    Error why;
+    if (!file_write_atomic(path, text, strlen(text), &why))
+        warn("%s; every start reads the recordings until their times can be kept there", why.text);
+    free(text);
+    json_decref(file);
+    free(path);
+}
+
+/* Whether a file's bytes are others. One that cannot be read is as good as gone. */
+static bool has_changed(const char *manifest, const char *name, Recording *now, const Recording *made) {
+    char *path = psd_manifest_file(manifest, name), *bytes;
     size_t n;
-    bool is_other = false;
-    if (measure(path, &r) && (r.size != size || r.changed != changed)) {
-        is_other = r.size != size || !read_file(path, &bytes, &n, NULL);
-        if (bytes) snprintf(now, sizeof now, "%016llx", (unsigned long long)checksum(0, bytes, n));
-        is_other = is_other || strcmp(now, sum);
+    Error why;
+    bool other = false;
+    if (read_file(path, &bytes, &n, &why)) {
+        other = checksum(0, bytes, n) != made->sum;
         free(bytes);
+    } else {
+        *now = *made;
+#pragma omp critical
+        warn("%s: %s; the store goes on without it", path, why.text);
     }
     free(path);
-    return is_other;
+    return other;
+}
+
+/* Looks at sizes and times. A file that is not there is no other one: a store goes where its recordings do not. Returns
+ * the first that is of another size (n: none); now: [n] as they are, must_read: [n] those of other times, *n_read: how
+ * many. */
+static int64_t look_at(const char *manifest, const Recordings *made, const Recordings *kept, Recording *now,
+                       bool *must_read, int64_t *n_read) {
+    *n_read = 0;
+    for (int64_t i = 0; i < made->n; i++) {
+        char *path = psd_manifest_file(manifest, made->names[i]);
+        now[i] = made->all[i];
+        bool there = measure(path, &now[i]);
+        free(path);
+        if (there && now[i].size != made->all[i].size) return i;
+        must_read[i] = there && !same_times(&now[i], &made->all[i]) && !(kept->n && same_times(&now[i], &kept->all[i]));
+        *n_read += must_read[i];
+    }
+    return made->n;
+}
+
+/* The first that is another, n: none. Those of other times are read, as copying changes times. */
+static int64_t find_changed(const char *manifest, const char *store, const Recordings *made, int n_threads) {
+    Recordings kept = times_read(store, made);
+    Recording *now = xcalloc((size_t)made->n, sizeof *now);
+    bool *must_read = xcalloc((size_t)made->n, sizeof *must_read);
+    int64_t n_read, first = look_at(manifest, made, &kept, now, must_read, &n_read);
+    if (first == made->n && n_read) {
+        printf("[Store] %s: %lld of %lld recordings have other times than before: reading whether they are the same\n",
+               store, (long long)n_read, (long long)made->n);
+        fflush(stdout);
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads) reduction(min : first)
+        for (int64_t i = 0; i < made->n; i++)
+            if (must_read[i] && has_changed(manifest, made->names[i], &now[i], &made->all[i]) && i < first) first = i;
+        if (first == made->n) times_write(store, made, now);
+    }
+    recordings_close(&kept);
+    free(now);
+    free(must_read);
+    return first;
 }
 
 /* Whether all recordings are as they were. The reason of a failure names the first that is not. */
-static bool check_recordings(const PsdStore *s, const char *manifest, Error *error) {
-    const char *text = metadata(s, "recordings"), *name, *sum;
-    json_t *list = text ? json_loads(text, 0, NULL) : NULL, *entry;
-    json_int_t size, changed;
-    size_t i;
-    bool same = json_is_array(list) || error_set(error, "it does not say of which recordings it is");
-    if (list) json_array_foreach(list, i, entry) {
-            if (!same) break;
-            if (json_unpack(entry, "[s, I, I, s]", &name, &size, &changed, &sum))
-                same = error_set(error, "its \"recordings\" are no list of files");
-            else if (has_changed(manifest, name, size, changed, sum))
-                same = error_set(error, "%s is another file now", name);
-        }
-    json_decref(list);
+static bool check_recordings(const PsdStore *s, const char *manifest, const char *store, int n_threads, Error *error) {
+    const char *text = metadata(s, "recordings");
+    Recordings made;
+    if (!text) return error_set(error, "it does not say of which recordings it is");
+    if (!recordings_parse(json_loads(text, 0, NULL), &made))
+        return error_set(error, "its \"recordings\" are no list of files");
+    int64_t changed = find_changed(manifest, store, &made, n_threads);
+    bool same = changed == made.n || error_set(error, "%s is another file now", made.names[changed]);
+    recordings_close(&made);
     return same;
 }
 
@@ -355,18 +454,20 @@ static bool write_store(const Making *k, const char *path, uint64_t hash, Error 
         {"psd", "F32", 2, {k->n, PSD_BINS}, k->psd}, {"label", "I32", 1, {k->n}, k->labels},
         {"sensor", "I32", 1, {k->n}, k->sensors},    {"file", "I32", 1, {k->n}, k->files},
         {"row", "I32", 1, {k->n}, k->rows},          {"snr", "F32", 1, {k->n}, k->snr}};
-    json_t *names = json_array();
+    json_t *names = json_array(), *list;
     for (int i = 0; i < k->manifest->n_sensors; i++)
         json_array_append_new(names, json_string(k->manifest->sensor_names[i]));
     char *sensors = json_text("the names of sensors", names, 0), *limit = xformat("%.17g", k->options->limit);
     char *rows = xformat("%lld", (long long)k->manifest->n), *manifest = xformat("%016llx", (unsigned long long)hash);
-    char *recordings = recordings_text(k->manifest, k->recordings);
+    list = recordings_list(k->manifest->n_files, (const char *const *)k->manifest->file_paths, k->recordings);
+    char *recordings = json_text("the names of recordings", list, JSON_COMPACT);
     const char *const keys[] = {"sensors", "rows", "manifest", "hop", "limit", "form", "recordings"};
     const char *const values[] = {sensors, rows, manifest, k->options->hop ? "true" : "false", limit, FORM, recordings};
     Error why;
     bool fine = safetensors_write(path, tensors, 6, keys, values, 7, &why);
     if (!fine) error_set(error, "%s: %s", path, why.text);
     json_decref(names);
+    json_decref(list);
     free(sensors);
     free(rows);
     free(manifest);
@@ -462,6 +563,7 @@ typedef struct {
     uint64_t hash;               /* of the manifest */
     const bool *hop;             /* NULL: as in the store that is there */
     const double *limit;
+    int n_threads;
     PsdOptions options; /* what that comes to */
 } Wanted;
 
@@ -473,10 +575,11 @@ static bool open_made(PsdStore *s, Wanted *w, Error *why) {
     w->options = (PsdOptions){w->hop ? *w->hop : made.hop, w->limit ? *w->limit : made.limit};
     if (!opened) return false;
     const char *form = metadata(s, "form");
-    bool usable = s->manifest_hash != w->hash             ? error_set(why, "it is of another manifest")
-                  : !form || strcmp(form, FORM)           ? error_set(why, "it is of another version")
-                  : !same_options(w->options, s->options) ? error_set(why, "it was made with other options")
-                                                          : check_recordings(s, w->manifest, why);
+    bool usable = s->manifest_hash != w->hash   ? error_set(why, "it is of another manifest")
+                  : !form || strcmp(form, FORM) ? error_set(why, "it is of another version")
+                  : !same_options(w->options, s->options)
+                      ? error_set(why, "it was made with other options")
+                      : check_recordings(s, w->manifest, w->path, w->n_threads, why);
     if (!usable) psd_store_close(s);
     return usable;
 }
@@ -488,7 +591,7 @@ static bool tell_made(const PsdStore *s, const Wanted *w) {
 }
 
 /* Under the lock: the manifest may have been replaced while it was waited for, and what is hashed is what is parsed. */
-static bool open_or_make(PsdStore *s, Wanted *w, int n_threads, Error *error) {
+static bool open_or_make(PsdStore *s, Wanted *w, Error *error) {
     char *text, asked[64];
     size_t size;
     Error why;
@@ -500,7 +603,7 @@ static bool open_or_make(PsdStore *s, Wanted *w, int n_threads, Error *error) {
     } else {
         if (why.text[0])
             printf("[Store] %s is made anew, %s: %s\n", w->path, options_text(w->options, asked), why.text);
-        fine = make_store(w->manifest, text, size, w->hash, w->path, &w->options, n_threads, error) &&
+        fine = make_store(w->manifest, text, size, w->hash, w->path, &w->options, w->n_threads, error) &&
                open_store(s, w->path, error);
     }
     free(text);
@@ -508,7 +611,7 @@ static bool open_or_make(PsdStore *s, Wanted *w, int n_threads, Error *error) {
 }
 
 /* One program at a time makes it; who has waited for that looks again. */
-static bool open_of_manifest(PsdStore *s, Wanted *w, int n_threads, Error *error) {
+static bool open_of_manifest(PsdStore *s, Wanted *w, Error *error) {
     FileLock lock;
     Error why;
     if (!psd_manifest_hash(w->manifest, &w->hash, error)) return false;
@@ -517,7 +620,7 @@ static bool open_of_manifest(PsdStore *s, Wanted *w, int n_threads, Error *error
         return tell_made(s, w);
     }
     if (!file_lock(&lock, w->path, error)) return false;
-    bool fine = open_or_make(s, w, n_threads, error);
+    bool fine = open_or_make(s, w, error);
     file_unlock(&lock);
     return fine;
 }
@@ -528,8 +631,12 @@ bool psd_store_open(PsdStore *s, const char *path, const bool *hop, const double
     if (!ends_with(path, ".csv"))
         return error_set(error, "%s: expected a manifest (.csv) or a store of spectra (.safetensors)", path);
     char *store = psd_store_path(path);
-    Wanted wanted = {.manifest = path, .path = store, .hop = hop, .limit = limit};
-    bool fine = open_of_manifest(s, &wanted, n_threads > 0 ? n_threads : omp_get_num_procs(), error);
+    Wanted wanted = {.manifest = path,
+                     .path = store,
+                     .hop = hop,
+                     .limit = limit,
+                     .n_threads = n_threads > 0 ? n_threads : omp_get_num_procs()};
+    bool fine = open_of_manifest(s, &wanted, error);
     free(store);
     return fine;
 }

@@ -2,6 +2,9 @@
  * data/manifest.psd.safetensors. It is made anew when the manifest is another than it was made from, when a recording
  * has changed since, when it is damaged, or when options are asked for that are not those it was made with.
  *
+ * Recordings of other times than when it was made are read once, as copies have other times; if they are the same,
+ * data/manifest.psd.times.json keeps the new times.
+ *
  * Tensors: psd F32 [n, 200], and I32 [n] label, sensor, file and row, and F32 [n] snr. Two more are for comparisons
  * with other programs, and fix what is drawn otherwise: positive I32 [n] and visible I32 [n, V]. The metadata hold
  * "sensors", a JSON list of names, "rows", how many the manifest has (without it, up to the last that has a sample),

@@ -195,6 +195,56 @@ static void changed_recordings_are_seen(void **state) {
     free(path);
 }
 
+static void set_time(const char *name, time_t seconds) {
+    const struct timespec times[2] = {{seconds, 0}, {seconds, 0}};
+    char *path = path_join(root, name);
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    free(path);
+}
+
+/* As somebody who cannot read what is nobody's. */
+static void open_in_a_child(void *unused) {
+    (void)unused;
+    if (!geteuid() && setuid(65534)) _exit(2);
+    open_and_close(&CROP);
+}
+
+/* Copies are read once: their new times are kept, and do not hide what is another file. */
+static void times_of_copies_are_kept(void **state) {
+    (void)state;
+    char said[2048];
+    assert_int_equal(chmod(root, 0777), 0);
+    assert_int_equal(run_function(said, sizeof said, open_in_a_child, NULL), 0);
+    uint64_t first = inode();
+    set_time("a.npy", 1);
+    set_time("b.npy", 1);
+    for (int i = 0; i < 3; i++) { /* the last time as a copy of the copy */
+        if (i == 2) set_time("a.npy", 2);
+        assert_int_equal(run_function(said, sizeof said, open_in_a_child, NULL), 0);
+        if (i != 1) assert_contains(said, i ? "1 of 3 recordings have other times" : "2 of 3 recordings have other");
+        assert_true(!strstr(said, "other times") == (i == 1) && inode() == first);
+    }
+    add_array("a.npy", 7, 3, 450);
+    set_time("a.npy", 3);
+    assert_int_equal(run_function(said, sizeof said, open_in_a_child, NULL), 0);
+    assert_true(inode() != first);
+}
+
+/* It is as good as gone. */
+static void a_recording_that_cannot_be_read_is_warned_of(void **state) {
+    (void)state;
+    char said[2048], *path = path_join(root, "a.npy");
+    assert_int_equal(chmod(root, 0777), 0);
+    assert_int_equal(run_function(said, sizeof said, open_in_a_child, NULL), 0);
+    uint64_t first = inode();
+    set_time("a.npy", 1);
+    assert_int_equal(chmod(path, 0), 0);
+    assert_int_equal(run_function(said, sizeof said, open_in_a_child, NULL), 0);
+    assert_contains(said, "a.npy: cannot open: Permission denied; the store goes on without it");
+    assert_true(inode() == first);
+    free(path);
+}
+
 /* Programs that start together: each has the samples of its own options, and of those with the same options one makes
  * the store. */
 static void makers_at_once_do_not_mix(void **state) {
@@ -528,6 +578,8 @@ static void stores_that_are_wrong(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(makers_at_once_do_not_mix, new_root), /* forks before there are OpenMP's threads */
+        cmocka_unit_test_setup(times_of_copies_are_kept, new_root),
+        cmocka_unit_test_setup(a_recording_that_cannot_be_read_is_warned_of, new_root),
         cmocka_unit_test_setup(a_manifest_replaced_meanwhile_is_not_mixed_up, new_root), /* forks too */
         cmocka_unit_test_setup(samples_are_the_manifests_rows, new_root),
         cmocka_unit_test_setup(hopping_gives_every_whole_chunk, new_root),
