@@ -1,5 +1,6 @@
 #include "data/psd_store.h"
 
+#include <errno.h>
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
@@ -567,11 +568,45 @@ typedef struct {
     PsdOptions options; /* what that comes to */
 } Wanted;
 
-/* Whether the store that is there can be used as it is; otherwise `why` says why not, or is empty: there is none. */
-static bool open_made(PsdStore *s, Wanted *w, Error *why) {
-    why->text[0] = 0;
+/* Whether the file's beginning is that of a store made of a manifest, be the rest damaged. */
+static bool looks_made(int fd) {
+    enum { HEAD = 1 << 20 };
+    char *head = xmalloc(HEAD);
+    ssize_t n = pread(fd, head, HEAD, 0);
+    static const char first[] = "\"__metadata__\":{\"sensors\":\"", second[] = "\"manifest\":\"";
+    bool made = n > 0 && (memmem(head, (size_t)n, first, sizeof first - 1) ||
+                          memmem(head, (size_t)n, second, sizeof second - 1));
+    free(head);
+    return made;
+}
+
+/* Whether what is there, if anything, may be replaced: a store that was made of a manifest, and with what is known. */
+static bool check_replaceable(const Wanted *w, bool opened, const Error *why, Error *error) {
+    size_t size;
+    Error reason;
+    if (access(w->path, F_OK) && errno == ENOENT) return true;
+    int fd = file_open(w->path, &size, &reason);
+    if (fd < 0) return error_set(error, "%s: %s", w->path, reason.text);
+    bool made = looks_made(fd);
+    close(fd);
+    if (!made)
+        return error_set(error, "%s is no store that was made of a manifest, and is not replaced; move it away",
+                         w->path);
+    return opened || (w->hop && w->limit) ||
+           error_set(error, "%s; the options it was made with cannot be read: give --hop (true or false) and --limit",
+                     why->text);
+}
+
+/* Whether the store that is there can be used as it is; otherwise `why` says why not, or is empty: there is none.
+ * *error is set if it may not be made anew. */
+static bool open_made(PsdStore *s, Wanted *w, Error *why, Error *error) {
+    why->text[0] = error->text[0] = 0;
     bool opened = !access(w->path, F_OK) && open_store(s, w->path, why);
     PsdOptions made = opened ? s->options : USUAL;
+    if (!check_replaceable(w, opened, why, error)) {
+        if (opened) psd_store_close(s);
+        return false;
+    }
     w->options = (PsdOptions){w->hop ? *w->hop : made.hop, w->limit ? *w->limit : made.limit};
     if (!opened) return false;
     const char *form = metadata(s, "form");
@@ -597,10 +632,10 @@ static bool open_or_make(PsdStore *s, Wanted *w, Error *error) {
     Error why;
     if (!read_file(w->manifest, &text, &size, &why)) return error_set(error, "%s: %s", w->manifest, why.text);
     w->hash = psd_manifest_hash_text(text, size);
-    bool fine = open_made(s, w, &why);
+    bool fine = open_made(s, w, &why, error);
     if (fine) {
         tell_made(s, w);
-    } else {
+    } else if (!error->text[0]) {
         if (why.text[0])
             printf("[Store] %s is made anew, %s: %s\n", w->path, options_text(w->options, asked), why.text);
         fine = make_store(w->manifest, text, size, w->hash, w->path, &w->options, w->n_threads, error) &&
@@ -615,11 +650,11 @@ static bool open_of_manifest(PsdStore *s, Wanted *w, Error *error) {
     FileLock lock;
     Error why;
     if (!psd_manifest_hash(w->manifest, &w->hash, error)) return false;
-    if (open_made(s, w, &why)) {
+    if (open_made(s, w, &why, error)) {
         file_remove_stale(w->path);
         return tell_made(s, w);
     }
-    if (!file_lock(&lock, w->path, error)) return false;
+    if (error->text[0] || !file_lock(&lock, w->path, error)) return false;
     bool fine = open_or_make(s, w, error);
     file_unlock(&lock);
     return fine;

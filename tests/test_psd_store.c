@@ -135,10 +135,13 @@ static void it_is_made_anew_only_if_need_be(void **state) {
     assert_true(s.n == 1 && inode() != second);
     psd_store_close(&s);
     char *path = psd_store_path(manifest);
-    write_text(path, "damaged");
-    s = open_as(&COMPAT, 1);
-    assert_true(s.n == 1);
-    psd_store_close(&s);
+    Error error;
+    write_text(path, "mine");
+    assert_false(psd_store_open(&s, manifest, &COMPAT.hop, &COMPAT.limit, 1, &error));
+    assert_contains(error.text, "is no store that was made of a manifest, and is not replaced");
+    char *text = read_text(path);
+    assert_string_equal(text, "mine");
+    free(text);
     free(path);
 }
 
@@ -158,7 +161,11 @@ static void damage_is_noticed(void **state) {
         bytes[places[i]] ^= 1;
         write_bytes(path, bytes, size);
         uint64_t before = inode();
-        PsdStore s = open_as(&CROP, 1);
+        PsdStore s;
+        assert_false(psd_store_open(&s, manifest, &CROP.hop, NULL, 1, &error));
+        assert_contains(error.text, "cannot be read: give --hop (true or false) and --limit");
+        assert_true(inode() == before);
+        s = open_as(&CROP, 1);
         assert_true(inode() != before);
         assert_sample(&s, 0, 0, 0, 0, 450, &CROP);
         psd_store_close(&s);
