@@ -17,8 +17,7 @@ typedef struct {
     const char *log;    /* of a training, log.jsonl; its best must be no other than `lowest` says. NULL: none */
     const char *lowest; /* the value of validations that decides about best; with a '-' before it the highest */
     const char *done;   /* what the command refuses to do again; NULL: it goes on with whatever it finds */
-    const char *alike;  /* a pattern of files of which there are too many to try everything with; NULL: none */
-    bool below;         /* its '*' stands for slashes, too */
+    const char *alike;  /* an extended pattern of reports: there are too many to try everything with; NULL: none */
 } CrashRun;
 
 /* Fails the test that calls it if any of every `stride`th point goes wrong. `root` has start/ and may have more, which

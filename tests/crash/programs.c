@@ -119,8 +119,7 @@ static void train_psd_run(void **state) {
                                           "--pretrain-config ../pretrain.yaml --finetune-config ../tune.yaml -o run",
                                .log = "run/pretrain/log.jsonl",
                                .lowest = "val/mae_loss",
-                               .alike = "run/*", /* the trainings have tests of their own */
-                               .below = true});
+                               .alike = "@(run|run/calibration|*.@(csv|svg|md).*)"});
     free(pretrain);
     free(tune);
     free(root);
@@ -139,7 +138,7 @@ static void train_cv(void **state) {
                         "--folds D1,D2 --save-interval 2 --log-interval 1 --seed 3 --resume auto",
                     .log = "run/fold_D1/log.jsonl",
                     .lowest = "-val/auroc",
-                    .alike = "run/*"});
+                    .alike = "@(run|*.@(csv|svg|md).*)"});
     free(root);
 }
 
