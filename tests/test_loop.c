@@ -400,6 +400,39 @@ static void an_ended_run_goes_on_as_if_it_had_not_ended(void **state) {
     }
 }
 
+static int logged_steps(const char *directory) {
+    double steps[64];
+    return logged(directory, "val", "step", steps, 64);
+}
+
+/* Until the other end has a checkpoint, the log is that of the newest one, however often the run goes back. */
+static void a_run_that_goes_back_keeps_the_log_until_it_saves(void **state) {
+    (void)state;
+    Ending e = {.directory = run_directory(), .more = ""};
+    char before[1 << 14], after[1 << 14];
+    toy_must(end_somewhere, &e);
+    assert_int_equal(logged_steps(e.directory), 6);
+    run_command(before, sizeof before, "grep -v summary %s/log.jsonl", e.directory);
+    char *back = xformat("--resume %s/step_00000010", e.directory);
+    for (int i = 0; i < 2; i++) {
+        Ending killed = {e.directory, back, END_KILL, 11};
+        assert_int_equal(toy_try(end_somewhere, &killed), 128 + SIGKILL);
+        assert_int_equal(logged_steps(e.directory), 5);
+    }
+    e.more = "--resume auto";
+    toy_must(end_somewhere, &e);
+    run_command(after, sizeof after, "grep -v summary %s/log.jsonl", e.directory);
+    assert_string_equal(after, before);
+    e.more = back;
+    toy_must(end_somewhere, &e);
+    assert_contains(toy_output, "[Resume] step_00000010, although step_00000012 is newer: what is behind step 10 is "
+                                "done again");
+    assert_int_equal(logged_steps(e.directory), 6);
+    run_command(after, sizeof after, "ls %s", e.directory);
+    assert_null(strstr(after, "log.1"));
+    free(back);
+}
+
 /* ---- what the best is, when it cannot be written ---- */
 
 static double judge_and_block(const Training *t, const float *outputs, int64_t n, double *values) {
@@ -557,6 +590,7 @@ int main(void) {
         cmocka_unit_test(groups_have_rates_of_their_own),
         cmocka_unit_test(decay_can_be_part_of_the_gradients),
         cmocka_unit_test(an_ended_run_goes_on_as_if_it_had_not_ended),
+        cmocka_unit_test(a_run_that_goes_back_keeps_the_log_until_it_saves),
         cmocka_unit_test(a_best_that_cannot_be_written_is_not_the_best),
         cmocka_unit_test(a_run_that_trained_nothing_fails),
         cmocka_unit_test(no_run_begins_where_another_one_is),

@@ -357,6 +357,8 @@ void checkpointer_begin(const Checkpointer *c) {
         die("%s already holds a run: give --resume auto to go on with it, or another --output-dir", c->directory);
 }
 
+int64_t checkpointer_newest(const Checkpointer *c) { return c->steps.n ? c->steps.items[c->steps.n - 1].serial : 0; }
+
 bool checkpointer_resume(Checkpointer *c, TrainState *state) {
     const Step *own = steps_find(&c->steps, state->step), *newest = own;
     StepName last, best, name;
@@ -375,6 +377,12 @@ bool checkpointer_resume(Checkpointer *c, TrainState *state) {
         as_it_was = false;
     }
     c->step = (Step){state->step, state->serial, state->best_step, state->seconds};
+    if (newest && own != newest) {
+        step_name(name, state->step, "");
+        step_name(last, newest->step, "");
+        printf("[Resume] %s, although %s is newer: what is behind step %lld is done again\n", name, last,
+               (long long)state->step);
+    }
     if (!newest || own != newest)
         return false; /* of another directory, or from an earlier step: the first save moves them */
     folder_link(c->directory, "last", last);

@@ -45,9 +45,12 @@ Checkpointer *checkpointer_open(const char *directory, int keep);
 void checkpointer_begin(const Checkpointer *checkpointer);
 /* Goes on from a state that was read: does what a kill came before, from the links to the deletion of old checkpoints,
  * and says so. If the best weights are gone the state has none from now on, which is warned of. True: the state is that
- * of the newest checkpoint, which need not be written again. Dies if the directory holds another run than the state's,
+ * of the newest checkpoint, which need not be written again; it says so if there is
+ * a newer one. Dies if the directory holds another run than the state's,
  * or a step_N that cannot be used, which would be in the way of a later checkpoint. */
 bool checkpointer_resume(Checkpointer *checkpointer, TrainState *state);
+/* Returns the serial of the directory's newest checkpoint; 0: there is none. */
+int64_t checkpointer_newest(const Checkpointer *checkpointer);
 /* Tensors of the base checkpoint that the model does not train: written into every checkpoint behind the model's own,
  * byte for byte. The array is copied; names and data must stay valid. */
 void checkpointer_carry(Checkpointer *checkpointer, const StoredTensor *tensors, int count);

@@ -207,6 +207,21 @@ static void drop_later_lines(const char *path, int64_t step) {
     free(text);
 }
 
+char *log_set_aside(const char *directory, int64_t newest, bool goes_back) {
+    char *path = path_join(directory, "log.jsonl"), *text = NULL;
+    char *aside = xformat("%s/log.%lld.jsonl", directory, (long long)newest);
+    size_t size;
+    Error error;
+    if (!access(aside, F_OK) && rename(aside, path)) die("cannot rename %s to %s: %s", aside, path, strerror(errno));
+    bool set = goes_back && !access(path, F_OK);
+    if (set && !read_file(path, &text, &size, &error)) die("%s: %s", path, error.text);
+    if (set && !file_write_atomic(aside, text, size, &error)) die("%s: %s", aside, error.text);
+    if (!set) free(aside);
+    free(text);
+    free(path);
+    return set ? aside : NULL;
+}
+
 Log *log_open(const char *directory, int64_t resume_step) {
     Log *log = xcalloc(1, sizeof *log);
     char *path = path_join(directory, "log.jsonl");

@@ -6,6 +6,7 @@
 #include "train/loop.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -72,7 +73,7 @@ typedef struct {
     int64_t step_epoch; /* of the last step's first micro-batch */
     bool epoch_ended;   /* in the last step */
     int64_t first_step, saved_step, allocations_at_first_step, allocations_at_last_step;
-    int64_t faults; /* steps that were skipped, but not because the loss scale was too large */
+    int64_t faults;            /* steps that were skipped, but not because the loss scale was too large */
     int64_t allocations_apart; /* the judge's and of what is kept beside a checkpoint, freed at once */
     Meter meter;
     bool save_failed;
@@ -80,7 +81,8 @@ typedef struct {
     bool lost_best;
     TrainState waiting; /* of a best checkpoint that waits in the other staging memory than `slot` */
     bool is_waiting;
-    int slot; /* of the one that is written, or was */
+    char *aside; /* the log of what the run goes back behind, until it has a checkpoint of its own; or NULL */
+    int slot;    /* of the one that is written, or was */
 } Run;
 
 LoaderOptions train_loader_options(const TrainOptions *o, const TrainState *from) {
@@ -272,6 +274,10 @@ static void wait_for_checkpoint(Run *run) {
         warn("the checkpoint could not be written: %s; the earlier ones are whole, training goes on", error.text);
         run->saved_step = -1;
         forget_best(run);
+    } else if (run->aside && run->saved_step >= 0) {
+        if (unlink(run->aside)) warn("cannot remove %s: %s", run->aside, strerror(errno));
+        free(run->aside);
+        run->aside = NULL;
     }
     run->kept = run->written;
 }
@@ -737,6 +743,8 @@ static Run run_open(Training *t) {
     memcpy(run.window_sums, t->state.window_sums, sizeof run.window_sums);
     memcpy(run.window_counts, t->state.window_counts, sizeof run.window_counts);
     if (t->n_carried) checkpointer_carry(run.checkpointer, t->carried, t->n_carried);
+    int64_t newest = checkpointer_newest(run.checkpointer);
+    run.aside = log_set_aside(o->output_dir, newest, newest && newest != t->state.serial);
     run.log = log_open(o->output_dir, t->state.step);
     run.loader = loader_open(t->train, &options);
     if (t->validation) open_validation(&run, &bytes);
@@ -759,6 +767,7 @@ static void run_close(Run *run) {
         free(run->queued[i].counts);
         free(run->queued[i].samples);
     }
+    free(run->aside);
     free(run->host_results);
     free(run->host_validation_sums);
     free(run->host_outputs);
