@@ -433,6 +433,18 @@ static void a_run_that_goes_back_keeps_the_log_until_it_saves(void **state) {
     free(back);
 }
 
+static void a_finished_run_without_its_log_is_finished(void **state) {
+    (void)state;
+    Ending e = {.directory = run_directory(), .more = ""};
+    toy_must(end_somewhere, &e);
+    char *log = path_join(e.directory, "log.jsonl");
+    assert_int_equal(unlink(log), 0);
+    e.more = "--resume auto";
+    toy_must(end_somewhere, &e);
+    assert_contains(toy_output, "loss.svg: nothing to draw");
+    free(log);
+}
+
 /* ---- what the best is, when it cannot be written ---- */
 
 static double judge_and_block(const Training *t, const float *outputs, int64_t n, double *values) {
@@ -591,6 +603,7 @@ int main(void) {
         cmocka_unit_test(decay_can_be_part_of_the_gradients),
         cmocka_unit_test(an_ended_run_goes_on_as_if_it_had_not_ended),
         cmocka_unit_test(a_run_that_goes_back_keeps_the_log_until_it_saves),
+        cmocka_unit_test(a_finished_run_without_its_log_is_finished),
         cmocka_unit_test(a_best_that_cannot_be_written_is_not_the_best),
         cmocka_unit_test(a_run_that_trained_nothing_fails),
         cmocka_unit_test(no_run_begins_where_another_one_is),

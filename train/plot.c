@@ -157,6 +157,11 @@ static void write_chart(FILE *out, const PlotSeries *series, int n_series, const
     svg_end(out);
 }
 
+bool plot_can_draw(const PlotSeries *series, int n_series, Error *error) {
+    Axis x, y;
+    return axes_fit(series, n_series, &x, &y, error);
+}
+
 bool plot_write_svg(const char *path, const PlotSeries *series, int n_series, const char *title, const char *x_label,
                     const char *y_label, Error *error) {
     Axis x = {.from = LEFT, .to = RIGHT}, y = {.from = BOTTOM, .to = TOP};

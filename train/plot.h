@@ -11,6 +11,8 @@ typedef struct {
     bool dashed; /* a reference, such as a known floor: thin, grey, dashed */
 } PlotSeries;
 
+/* Whether there is anything to draw, and a range that can be drawn. */
+bool plot_can_draw(const PlotSeries *series, int n_series, Error *error);
 /* Writes the chart to `path`, atomically. Fails when no series has a finite point, or the file cannot be written. */
 bool plot_write_svg(const char *path, const PlotSeries *series, int n_series, const char *title, const char *x_label,
                     const char *y_label, Error *error);

@@ -80,9 +80,11 @@ bool report_plot(const char *directory, const Model *model, const char *floor_na
         series[n_series++] = (PlotSeries){.name = floor, .x = ends, .y = level, .n = 2, .dashed = true};
     }
     Error error;
-    bool good =
-        plot_write_svg(picture, series, n_series, model->name, "optimizer step", model->metrics[metric].name, &error);
-    if (!good)
+    bool drawn = plot_can_draw(series, n_series, &error), good = true;
+    if (drawn)
+        good = drawn = plot_write_svg(picture, series, n_series, model->name, "optimizer step",
+                                      model->metrics[metric].name, &error);
+    if (!drawn)
         warn("%s: %s", picture, error.text);
     else
         printf("[Done] loss curve: %s\n", picture);
