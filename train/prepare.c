@@ -203,8 +203,7 @@ static void resume(Training *t) {
     free(t->state.options_json);
     if (!checkpoint_load(t->resumed_from, &t->model->params, host_view(t, 0), host_view(t, 1), host_view(t, 2),
                          &t->state, &t->source, &t->carried, &t->n_carried, &error))
-        die("--resume %s: %s; to go on from an earlier checkpoint give --resume with its path", t->resumed_from,
-            error.text);
+        die("--resume %s: %s", t->resumed_from, error.text);
     if (!t->n_carried) tensor_file_close(&t->source); /* nothing in it is needed any more */
     upload_parts(t, 3);
     if (t->state.n_samples != t->train->n_samples)
@@ -291,9 +290,11 @@ void train_keep_choices(Training *t) {
     Error error;
     if (text && length != t->kept_choices) {
         char *summed = xformat("%s%s%016llx\n", text, CHOICES_SUM, (unsigned long long)checksum(0, text, length));
-        if (!file_write_atomic(path, summed, strlen(summed), &error)) die("%s", error.text);
+        if (file_write_atomic(path, summed, strlen(summed), &error))
+            t->kept_choices = length;
+        else
+            warn("the device's choices cannot be kept: %s; tried again with the next checkpoint", error.text);
         free(summed);
-        t->kept_choices = length;
     }
     free(text);
     free(path);
@@ -357,17 +358,18 @@ static bool take_batch(Training *t) {
 }
 
 /* The batch of -b auto. Rehearsals load libraries and kernels, which take memory too: so the first comes before the
- * memory is looked at, and if others have taken so much more that the choice does not fit, it is made again. */
+ * memory is looked at, and if others have taken so much more that the choice does not fit, it is made again, twice at
+ * most. */
 static BatchChoice choose_in_memory(Training *t, DType half) {
-    BatchChoice choice;
-    bool fits;
+    enum { ROUNDS = 3 };
     (void)train_plan_of(t, t->options, half);
-    do {
-        choice = train_choose_batch(t, half, memory_available(t->device), NULL);
+    for (int round = 1;; round++) {
+        BatchChoice choice = train_choose_batch(t, half, memory_available(t->device), NULL);
         MemoryPlan plan = train_plan_of(t, t->options, half);
-        fits = train_to_allocate(t, &plan) <= memory_available(t->device);
-    } while (!fits && choice.most >= choice.size);
-    return choice;
+        size_t available = memory_available(t->device);
+        if (train_to_allocate(t, &plan) <= available || choice.most < choice.size) return choice;
+        if (round == ROUNDS) die_too_large(t, &plan, available);
+    }
 }
 
 static void choose_batch(Training *t) {
