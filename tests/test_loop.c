@@ -250,6 +250,16 @@ static void choose_and_train(void *argument) {
     device_close(device);
 }
 
+static void choices_that_cannot_be_kept_stop_nothing(void **state) {
+    (void)state;
+    Plan plan = {.directory = run_directory(), .options = "--max-steps 2", .monitor = -1};
+    char *in_the_way = path_join(plan.directory, "choices.txt");
+    make_directories(in_the_way);
+    toy_must(choose_and_train, &plan);
+    assert_contains(toy_output, "the device's choices cannot be kept: ");
+    free(in_the_way);
+}
+
 static void choices_of_the_device_outlive_a_restart(void **state) {
     (void)state;
     Plan plan = {.directory = run_directory(), .options = "--max-steps 2"};
@@ -471,6 +481,76 @@ static void lose_the_best(void *directory) {
            (long long)run->training.state.best_step);
 }
 
+static double judge_and_spoil(const Training *t, const float *outputs, int64_t n, double *values) {
+    double value = judge_and_block(t, outputs, n, values);
+    const Judged *judged = t->context;
+    const Toy *toy = toy_of(t->train);
+    for (int e = 0; judged->calls == 4 && e < 10 * FEATURES; e++) toy->x[e] = NAN;
+    return value;
+}
+
+/* Asked for when the failed write has been noticed. */
+static double make_way_or_rate(const Training *t, int group, int64_t step, int64_t epoch) {
+    (void)group, (void)epoch;
+    char text[256];
+    if (step == 4) run_command(text, sizeof text, "rm -rf %s/step_00000004", t->options->output_dir);
+    return t->options->learning_rate;
+}
+
+static void lose_the_best_and_stop(void *directory) {
+    Device *device = open_cpu();
+    Judged judged = {.verdicts = {5, 4, 3, 1}, .n_verdicts = 4};
+    ToyRun *run =
+        toy_run_open(device, directory, "-b 2 -g 1 --max-steps 6 --val-interval 1 --save-interval 0", 10, 7, 3);
+    set_judge(&run->training, &judged);
+    run->training.judge = judge_and_spoil;
+    run->training.learning_rate = make_way_or_rate;
+    toy_train(run);
+}
+
+static void a_lost_best_stays_lost_where_a_nan_stops_the_run(void **state) {
+    (void)state;
+    const char *directory = run_directory();
+    assert_int_equal(toy_try(lose_the_best_and_stop, (void *)(uintptr_t)directory), 1);
+    assert_contains(toy_output, "the weights of step 4, the best so far, could not be kept");
+    assert_contains(toy_output, "step 5: the loss or its gradient is not finite");
+    char *path = path_join(directory, "step_00000004/state.json"), *text = read_text(path);
+    assert_contains(text, "\"best_step\": 3,");
+    free(text);
+    free(path);
+}
+
+/* Verdicts behind which a better one is kept: then nothing is lost. */
+static void lose_and_find(void *directory) {
+    Device *device = open_cpu();
+    Judged judged = {.verdicts = {5, 4, 3, 2, 1, 6}, .n_verdicts = 6};
+    ToyRun *run =
+        toy_run_open(device, directory, "-b 2 -g 1 --max-steps 6 --val-interval 1 --save-interval 0", 10, 7, 3);
+    set_judge(&run->training, &judged);
+    run->training.judge = judge_and_block;
+    toy_train(run);
+}
+
+static void a_lost_best_is_no_loss_behind_a_better_one(void **state) {
+    (void)state;
+    toy_must(lose_and_find, (void *)(uintptr_t)run_directory());
+    assert_contains(toy_output, "the weights of step 4, the best so far, could not be kept");
+    assert_null(strstr(toy_output, "are lost"));
+}
+
+/* A run that was stopped before its last validation, which finds nothing better: it is done once. */
+static void a_validation_made_up_for_is_saved(void **state) {
+    (void)state;
+    Ending e = {run_directory(), "--learning-rate 0", END_VALIDATION, 12};
+    double steps[64];
+    toy_try(end_somewhere, &e);
+    Ending again = {.directory = e.directory, .more = "--learning-rate 0 --resume auto"};
+    for (int i = 0; i < 2; i++) {
+        toy_must(end_somewhere, &again);
+        assert_int_equal(logged(e.directory, "val", "step", steps, 64), 6);
+    }
+}
+
 static void a_best_that_cannot_be_written_is_not_the_best(void **state) {
     (void)state;
     const char *directory = run_directory();
@@ -605,6 +685,10 @@ int main(void) {
         cmocka_unit_test(a_run_that_goes_back_keeps_the_log_until_it_saves),
         cmocka_unit_test(a_finished_run_without_its_log_is_finished),
         cmocka_unit_test(a_best_that_cannot_be_written_is_not_the_best),
+        cmocka_unit_test(a_lost_best_stays_lost_where_a_nan_stops_the_run),
+        cmocka_unit_test(a_lost_best_is_no_loss_behind_a_better_one),
+        cmocka_unit_test(a_validation_made_up_for_is_saved),
+        cmocka_unit_test(choices_that_cannot_be_kept_stop_nothing),
         cmocka_unit_test(a_run_that_trained_nothing_fails),
         cmocka_unit_test(no_run_begins_where_another_one_is),
         cmocka_unit_test(inference_wants_every_weight),

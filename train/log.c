@@ -233,9 +233,17 @@ Log *log_open(const char *directory, int64_t resume_step) {
     return log;
 }
 
+/* What cannot be flushed (a pipe) has nothing to lose. */
+static bool stream_sync(Log *log, Stream *stream) {
+    if (!stream_flush(log, stream)) return false;
+    if (!fdatasync(stream->file) || errno == EINVAL || errno == EROFS) return true;
+    warn("the log cannot be flushed to the disk: %s", strerror(errno));
+    return false;
+}
+
 bool log_flush(Log *log) {
-    bool events = stream_flush(log, &log->events);
-    return stream_flush(log, &log->lines) && events;
+    bool events = stream_sync(log, &log->events);
+    return stream_sync(log, &log->lines) && events;
 }
 
 void log_close(Log *log) {

@@ -78,7 +78,7 @@ typedef struct {
     Meter meter;
     bool save_failed;
     Best kept, written; /* on the disk; and what it will be when the write under way has ended */
-    bool lost_best;
+    double lost;        /* the best value whose weights could not be kept; INFINITY: none */
     TrainState waiting; /* of a best checkpoint that waits in the other staging memory than `slot` */
     bool is_waiting;
     char *aside; /* the log of what the run goes back behind, until it has a checkpoint of its own; or NULL */
@@ -260,7 +260,7 @@ static void forget_best(Run *run) {
     TrainState *state = &run->t->state;
     if (state->best_step == run->written.step && run->written.step != run->kept.step) {
         warn("the weights of step %lld, the best so far, could not be kept", (long long)state->best_step);
-        run->lost_best = true;
+        run->lost = fmin(run->lost, state->best);
         state->best = run->kept.value;
         state->best_step = run->kept.step;
     }
@@ -301,7 +301,8 @@ static void write_copy(Run *run, int slot, const TrainState *state) {
     Training *t = run->t;
     int64_t before = allocation_count();
     train_keep_choices(t); /* no checkpoint is without those that made it, nor without the log up to it */
-    log_flush(run->log);
+    if (!log_flush(run->log))
+        warn("the log up to the checkpoint of step %lld is not all on the disk", (long long)state->step);
     run->allocations_apart += allocation_count() - before;
     Tensor parts[] = {t->model->weights, t->m, t->v};
     const float *host[3];
@@ -347,9 +348,11 @@ static void stop_nonfinite(Run *run, const Queued *step) {
     size_t used = 0;
     for (int64_t i = 0; i < step->n_samples && used < sizeof ids - 128; i++)
         used += (size_t)snprintf(ids + used, 128, " %.100s", t->train->sample_id(t->train, step->samples[i]));
-    int64_t skipped = t->state.skipped_steps;
+    TrainState now = t->state;
     t->state = step->before;
-    t->state.skipped_steps = skipped;
+    t->state.skipped_steps = now.skipped_steps;
+    t->state.best = now.best; /* forget_best may have been here since then */
+    t->state.best_step = now.best_step;
     run->n_queued = 0;
     save(run);
     wait_for_checkpoint(run);
@@ -701,6 +704,7 @@ static Run run_open(Training *t) {
     Run run = {.t = t,
                .peak_flops = peak_flops(t),
                .saved_step = -1,
+               .lost = INFINITY,
                .first_step = t->state.step,
                .seconds_before = t->state.seconds};
     int64_t g = o->grad_accumulation;
@@ -847,13 +851,15 @@ static int finish(Run *run) {
                  monitored(t), (long long)t->state.worse, (long long)t->state.epoch, (long long)t->state.best_step);
     if (t->state.step < run->total_steps && !out_of_patience(t))
         log_line(run->log,
-                 "[Stopped] by signal %d after step %lld; the same command with --resume auto goes on from %s/last",
-                 stop_signal(), (long long)t->state.step, o->output_dir);
+                 "[Stopped] by signal %d after step %lld; the same command with --resume auto goes on from there",
+                 stop_signal(), (long long)t->state.step);
     else if (!report_plot(o->output_dir, t->model, t->floor_name, t->floor_value, t->floor_metric))
         return 1;
-    if (run->lost_best) warn("weights that were the best so far could not be written, and are lost");
-    if (!log_flush(run->log)) warn("%s lacks what could not be written of the log", o->output_dir);
-    return run->lost_best || !log_flush(run->log);
+    bool lost = run->lost < run->kept.value; /* no better ones are kept */
+    if (lost) warn("weights that were the best so far could not be written, and are lost");
+    bool logged = log_flush(run->log);
+    if (!logged) warn("%s lacks what could not be written of the log", o->output_dir);
+    return lost || !logged;
 }
 
 /* Validates, and gives the run more epochs if they are due. */
@@ -871,7 +877,10 @@ int train_run(Training *t) {
     device_reset_counters(t->device);
     t->device->profile = o->profile;
     run.run_start = run.window_start = seconds_now();
-    if (t->state.validating && run.validation && measure_best(&run)) save(&run);
+    if (t->state.validating && run.validation) {
+        measure_best(&run);
+        save(&run); /* so that it is not done again, whatever it found */
+    }
     for (bool go_on = t->state.step < run.total_steps && !out_of_patience(t) && !stop_signal(); go_on;) {
         train_step(&run);
         int64_t step = t->state.step;
