@@ -83,10 +83,21 @@ typedef struct {
 static char *best_of(const char *directory, const char *training) {
     char *run = path_join(directory, training), *best;
     Error error;
-    if (!checkpoint_best(run, &best, &error)) die("%s; remove %s to train it anew", error.text, run);
+    if (!checkpoint_best(run, &best, &error))
+        die("%s. Where the newest checkpoint is whole, train_psd %s -o %s --resume auto with its other options goes on "
+            "without the best; or remove %s to train it anew",
+            error.text, training, run, run);
     if (!best) best = path_join(run, "last");
     free(run);
     return best;
+}
+
+/* Says so where they are not the best ones. */
+static void tell_weights(const Place *at, const char *training) {
+    char *weights = best_of(at->directory, training), *last = xformat("%s/%s/last", at->directory, training);
+    if (!strcmp(weights, last)) printf("[Run] %s: nothing was validated, so the last weights are taken\n", weights);
+    free(last);
+    free(weights);
 }
 
 static void add_directory(Line *line, const char *directory, const char *name) {
@@ -164,6 +175,8 @@ static bool run_stages(const Place *at, Device **device, Evaluation *result) {
             continue;
         }
         if (stage == FINETUNE) check_encoder(at);
+        if (stage == FINETUNE && !at->o->scratch) tell_weights(at, psd_commands[PRETRAIN]);
+        if (stage == EVALUATE) tell_weights(at, psd_commands[FINETUNE]);
         Line line = stage_line(at, stage);
         go_on = carry_out(&line, device, stage == EVALUATE ? result : NULL);
     }

@@ -813,6 +813,10 @@ static void the_links_are_mended_from_the_newest_state(void **unused) {
         unlink(in(directory, "last"));
         assert_int_equal(symlink(i ? "step_00000001" : "step_00000009", in(directory, "best")), 0);
         if (i) assert_int_equal(symlink("step_00000002", in(directory, "last")), 0);
+        Error reason;
+        char *found;
+        assert_true(checkpoint_best(directory, &found, &reason)); /* whatever the links say */
+        assert_string_equal(keep(found), in(directory, "step_00000002"));
         assert_int_equal(run_function(output, sizeof output, resume_again, directory), 0);
         assert_contains(output, i ? "the link best was step_00000001 and is now step_00000002"
                                   : "the link best was step_00000009 and is now step_00000002");

@@ -69,7 +69,7 @@ void checkpointer_close(Checkpointer *checkpointer);
  * no run is there; dies if anything called step_N is there that cannot be used, whatever else is there. Otherwise a
  * path to a checkpoint directory, a link to one, or its state.json; dies with the reason if that is none. */
 char *checkpoint_resolve(const char *directory, const char *resume);
-/* Finds the checkpoint with a run's best weights, which its state `last` names: *path, free(). NULL: the run has
+/* Finds the checkpoint with a run's best weights, which its newest checkpoint names: *path, free(). NULL: the run has
  * validated nothing yet, or there is no run. False with the reason if they are not there. */
 bool checkpoint_best(const char *directory, char **path, Error *error);
 /* Reads all three files into flat host buffers; the model's names and shapes must match exactly (the error lists those

@@ -96,25 +96,22 @@ void folder_link(const char *directory, const char *link, StepName target) {
 }
 
 bool checkpoint_best(const char *directory, char **path, Error *error) {
-    Path last, best;
-    StepName name;
-    TrainState state = {0};
-    Error why;
+    Steps steps;
+    Path best;
+    StepName last, name;
     *path = NULL;
-    folder_link(directory, "last", name);
-    if (!name[0]) return true;
-    folder_join(last, directory, name);
-    if (!state_read(last, &state, &why)) return error_set(error, "%s: %s", last, why.text);
-    int64_t step = state.best_step;
-    free(state.options_json);
-    if (!step) return true;
-    step_name(name, step, "");
+    if (!steps_read(&steps, directory, error)) return false;
+    Step newest = steps.n ? steps.items[steps.n - 1] : (Step){.best_step = 0};
+    bool there = steps_find(&steps, newest.best_step) != NULL;
+    free(steps.items);
+    if (steps.n_bad) return error_set(error, "%s", steps.why.text);
+    if (!newest.best_step) return true;
+    step_name(last, newest.step, "");
+    step_name(name, newest.best_step, "");
     folder_join(best, directory, name);
-    bool good = checkpoint_is_whole(best, &state, &why);
-    if (good) free(state.options_json);
-    if (good) *path = xstrdup(best);
-    return good || error_set(error, "%s says that the best weights are of step %lld: %s: %s", last, (long long)step,
-                             best, why.text);
+    if (there) *path = xstrdup(best);
+    return there || error_set(error, "%s/%s says that the best weights are of step %lld: %s is not there", directory,
+                              last, (long long)newest.best_step, best);
 }
 
 /* ---- step_N.replaced ---- */
