@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/program.h"
+#include "base/stop.h"
 #include "data/tokenizer.h"
 #include "data/tts_dataset.h"
 #include "model/gpt.h"
@@ -328,6 +329,7 @@ int main(int argc, char **argv) {
         train_prepare(&training);
         freeze_base_rows(&o, &training);
         status = train_run(&training);
+        if (training.ended) stop_forget();
         train_close(&training);
     }
     training.model->close(training.model);

@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/program.h"
+#include "base/stop.h"
 #include "data/psd_manifest.h"
 #include "train/estimate.h"
 #include "train/log.h"
@@ -167,6 +168,8 @@ static double rate_of_epoch(const Training *t, int group, int64_t step, int64_t 
 static const char *const fixed_options[] = {"mask-ratio", "class-weights", "split",   "sensor", "shots",
                                             "hop",        "limit",         "encoder", NULL};
 
+static bool training_ended; /* the last one, by itself */
+
 static int train(PsdRun *o, Training *t) {
     int status = 0;
     if (o->train.estimate || o->train.dry_run) {
@@ -175,6 +178,7 @@ static int train(PsdRun *o, Training *t) {
     }
     train_prepare(t);
     status = train_run(t);
+    training_ended = t->ended;
     train_close(t);
     return status;
 }
@@ -538,6 +542,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     int status = psd_command(argc, argv, &device, NULL);
+    if (training_ended && strcmp(argv[1], psd_commands[RUN])) stop_forget(); /* there, others follow */
     if (device) device_close(device);
     return status;
 }

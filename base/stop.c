@@ -39,6 +39,8 @@ void stop_defer(bool on) { deferred = on; }
 
 int stop_signal(void) { return remembered; }
 
+void stop_forget(void) { remembered = 0; }
+
 void stop_end(int number) {
     sigset_t one;
     file_unlock_all();

@@ -12,6 +12,8 @@ void stop_watch(void);
 void stop_defer(bool on);
 /* Returns the number of the signal that was remembered; 0: none. */
 int stop_signal(void);
+/* Forgets it: it came too late to leave anything out. */
+void stop_forget(void);
 /* Ends the program by this signal. */
 _Noreturn void stop_end(int number);
 

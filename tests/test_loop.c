@@ -367,6 +367,8 @@ static void end_somewhere(void *argument) {
     run->train->fill = run->validation->fill = fill_while_there;
     run->training.learning_rate = end_or_rate;
     toy_train(run);
+    if (run->training.ended) stop_forget();
+    printf("signal %d\n", stop_signal());
     toy_run_close(run);
     device_close(device);
 }
@@ -453,6 +455,16 @@ static void a_finished_run_without_its_log_is_finished(void **state) {
     toy_must(end_somewhere, &e);
     assert_contains(toy_output, "loss.svg: nothing to draw");
     free(log);
+}
+
+static void a_signal_in_the_last_step_stops_nothing(void **state) {
+    (void)state;
+    toy_must(end_somewhere, &(Ending){run_directory(), "", END_STOP, 11});
+    assert_contains(toy_output, "[Stopped] by signal 15 after step 11");
+    assert_contains(toy_output, "signal 15\n");
+    toy_must(end_somewhere, &(Ending){run_directory(), "", END_STOP, 12});
+    assert_null(strstr(toy_output, "[Stopped]"));
+    assert_contains(toy_output, "signal 0\n");
 }
 
 /* ---- what the best is, when it cannot be written ---- */
@@ -684,6 +696,7 @@ int main(void) {
         cmocka_unit_test(an_ended_run_goes_on_as_if_it_had_not_ended),
         cmocka_unit_test(a_run_that_goes_back_keeps_the_log_until_it_saves),
         cmocka_unit_test(a_finished_run_without_its_log_is_finished),
+        cmocka_unit_test(a_signal_in_the_last_step_stops_nothing),
         cmocka_unit_test(a_best_that_cannot_be_written_is_not_the_best),
         cmocka_unit_test(a_lost_best_stays_lost_where_a_nan_stops_the_run),
         cmocka_unit_test(a_lost_best_is_no_loss_behind_a_better_one),

@@ -832,6 +832,7 @@ static int finish(Run *run) {
     write_waiting(run);
     if (run->saved_step != t->state.step) save(run);
     wait_for_checkpoint(run);
+    t->ended = t->state.step >= run->total_steps || out_of_patience(t);
     log_summary(run);
     if (o->debug_dump && t->state.step == run->first_step)
         warn("--debug-dump %s: no step was done, nothing is written", o->debug_dump);
@@ -849,7 +850,7 @@ static int finish(Run *run) {
     if (out_of_patience(t))
         log_line(run->log, "[Done] no better %s for %lld validations: stopped at epoch %lld; best at step %lld",
                  monitored(t), (long long)t->state.worse, (long long)t->state.epoch, (long long)t->state.best_step);
-    if (t->state.step < run->total_steps && !out_of_patience(t))
+    if (!t->ended)
         log_line(run->log,
                  "[Stopped] by signal %d after step %lld; the same command with --resume auto goes on from there",
                  stop_signal(), (long long)t->state.step);

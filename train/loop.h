@@ -109,6 +109,7 @@ struct Training {
     StoredTensor *carried;
     int n_carried;
     char *resumed_from;  /* NULL: a fresh start */
+    bool ended;          /* by itself, at its last step or out of patience, whatever signal came meanwhile */
     size_t kept_choices; /* the length of what is in the choices' file */
     ImportReport import; /* of the base checkpoint */
 };
