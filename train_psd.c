@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/program.h"
 #include "base/stop.h"
+#include "base/threads.h"
 #include "data/psd_manifest.h"
 #include "train/estimate.h"
 #include "train/log.h"
@@ -81,8 +82,9 @@ Data psd_data_open(PsdRun *o) {
     Data data = {0};
     Error error;
     if (!o->train.manifest.count) return typical_data(o);
+    int n_threads = threads_take((int)o->train.threads, "--threads");
     if (!psd_store_open(&data.store, o->train.manifest.text[0], psd_given(o, "hop") ? &o->hop : NULL,
-                        psd_given(o, "limit") ? &o->limit : NULL, (int)o->train.threads, &error))
+                        psd_given(o, "limit") ? &o->limit : NULL, n_threads, &error))
         die("%s", error.text);
     o->hop = data.store.options.hop; /* what is recorded is what was */
     o->limit = data.store.options.limit;

@@ -34,7 +34,7 @@ static void try_threads(int n, const char *option) {
             option, started, n, strerror(refused), option, started);
 }
 
-/* Of the calling thread, in bytes. */
+/* Returns the size of the calling thread's stack in bytes. */
 static size_t stack_size(void) {
     pthread_attr_t attributes;
     size_t size = 0;

@@ -113,9 +113,9 @@ static bool check_rows(PsdStore *s, Error *error) {
            error_set(error, "its metadata's \"rows\" is %.40s; row %lld has a sample", text, (long long)least - 1);
 }
 
-static bool check_values(PsdStore *s, Error *error) {
+static bool check_values(PsdStore *s, int n_threads, Error *error) {
     int64_t bad = INT64_MAX;
-#pragma omp parallel for reduction(min : bad)
+#pragma omp parallel for num_threads(n_threads) reduction(min : bad)
     for (int64_t i = 0; i < s->n * PSD_BINS; i++)
         if (!isfinite(s->psd[i]) && i < bad) bad = i;
     if (bad < INT64_MAX) return error_set(error, "psd[%lld] is not finite", (long long)(bad / PSD_BINS));
@@ -129,7 +129,7 @@ static bool check_values(PsdStore *s, Error *error) {
     return fine;
 }
 
-static bool take_tensors(PsdStore *s, Error *error) {
+static bool take_tensors(PsdStore *s, int n_threads, Error *error) {
     const TensorFile *f = &s->file;
     error->text[0] = 0;
     s->psd = take(f, "psd", "F32", -1, PSD_BINS, true, error);
@@ -145,13 +145,13 @@ static bool take_tensors(PsdStore *s, Error *error) {
     s->positive = take(f, "positive", "I32", s->n, 0, false, error);
     s->visible = take(f, "visible", "I32", s->n, -1, false, error);
     if (s->visible) s->n_visible = (int)tensor_file_find(f, "visible")->dims[1];
-    return !error->text[0] && take_sensors(s, error) && take_origin(s, error) && check_values(s, error);
+    return !error->text[0] && take_sensors(s, error) && take_origin(s, error) && check_values(s, n_threads, error);
 }
 
-static bool open_store(PsdStore *s, const char *path, Error *error) {
+static bool open_store(PsdStore *s, const char *path, int n_threads, Error *error) {
     Error why;
     *s = (PsdStore){0};
-    if (tensor_file_open(path, &s->file, &why) && take_tensors(s, &why)) return true;
+    if (tensor_file_open(path, &s->file, &why) && take_tensors(s, n_threads, &why)) return true;
     psd_store_close(s);
     return error_set(error, "%s: %s", path, why.text);
 }
@@ -538,8 +538,9 @@ static const char *options_text(PsdOptions options, char text[64]) {
 }
 
 /* A store itself. One that does not say how it was made was made as asked for, for all we know. */
-static bool open_alone(PsdStore *s, const char *path, const bool *hop, const double *limit, Error *error) {
-    if (!open_store(s, path, error)) return false;
+static bool open_alone(PsdStore *s, const char *path, const bool *hop, const double *limit, int n_threads,
+                       Error *error) {
+    if (!open_store(s, path, n_threads, error)) return false;
     char asked_text[64], made_text[64];
     PsdOptions asked = {hop ? *hop : s->options.hop, limit ? *limit : s->options.limit};
     bool trusted = (hop && !metadata(s, "hop")) || (limit && !metadata(s, "limit"));
@@ -601,7 +602,7 @@ static bool check_replaceable(const Wanted *w, bool opened, const Error *why, Er
  * *error is set if it may not be made anew. */
 static bool open_made(PsdStore *s, Wanted *w, Error *why, Error *error) {
     why->text[0] = error->text[0] = 0;
-    bool opened = !access(w->path, F_OK) && open_store(s, w->path, why);
+    bool opened = !access(w->path, F_OK) && open_store(s, w->path, w->n_threads, why);
     PsdOptions made = opened ? s->options : USUAL;
     if (!check_replaceable(w, opened, why, error)) {
         if (opened) psd_store_close(s);
@@ -639,7 +640,7 @@ static bool open_or_make(PsdStore *s, Wanted *w, Error *error) {
         if (why.text[0])
             printf("[Store] %s is made anew, %s: %s\n", w->path, options_text(w->options, asked), why.text);
         fine = make_store(w->manifest, text, size, w->hash, w->path, &w->options, w->n_threads, error) &&
-               open_store(s, w->path, error);
+               open_store(s, w->path, w->n_threads, error);
     }
     free(text);
     return fine;
@@ -662,15 +663,12 @@ static bool open_of_manifest(PsdStore *s, Wanted *w, Error *error) {
 
 bool psd_store_open(PsdStore *s, const char *path, const bool *hop, const double *limit, int n_threads, Error *error) {
     *s = (PsdStore){0};
-    if (ends_with(path, ".safetensors")) return open_alone(s, path, hop, limit, error);
+    if (n_threads <= 0) n_threads = omp_get_num_procs();
+    if (ends_with(path, ".safetensors")) return open_alone(s, path, hop, limit, n_threads, error);
     if (!ends_with(path, ".csv"))
         return error_set(error, "%s: expected a manifest (.csv) or a store of spectra (.safetensors)", path);
     char *store = psd_store_path(path);
-    Wanted wanted = {.manifest = path,
-                     .path = store,
-                     .hop = hop,
-                     .limit = limit,
-                     .n_threads = n_threads > 0 ? n_threads : omp_get_num_procs()};
+    Wanted wanted = {.manifest = path, .path = store, .hop = hop, .limit = limit, .n_threads = n_threads};
     bool fine = open_of_manifest(s, &wanted, error);
     free(store);
     return fine;

@@ -7,6 +7,7 @@
 #include "kernels/philox.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,11 +123,11 @@ Tensor param_view(const ParamTable *table, Tensor flat, int index) {
     return view;
 }
 
-static void fill(const Param *param, float *out, uint64_t seed) {
+static void fill(const Param *param, float *out, uint64_t seed, int n_threads) {
     const float scale = param->init_scale;
     const InitKind init = param->init;
     const uint32_t number = (uint32_t)param->init_like;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(n_threads) schedule(static)
     for (int64_t e = 0; e < param->count; e++) {
         uint64_t element = (uint64_t)e;
         if (init == INIT_NORMAL)
@@ -140,10 +141,11 @@ static void fill(const Param *param, float *out, uint64_t seed) {
     }
 }
 
-void params_initialize(const ParamTable *table, float *flat, uint64_t seed) {
+void params_initialize(const ParamTable *table, float *flat, uint64_t seed, int n_threads) {
+    if (n_threads <= 0) n_threads = omp_get_num_procs();
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
-        fill(param, flat + param->offset, seed);
+        fill(param, flat + param->offset, seed, n_threads);
         for (int64_t e = param->count; e < aligned(param->count); e++) flat[param->offset + e] = 0;
     }
 }

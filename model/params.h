@@ -65,8 +65,9 @@ typedef struct {
 /* The one of n for whose layer this is the name of a tensor, LAYER + end (".weight"); NULL: there is none. */
 const AbsorbedBias *absorbed_find(const AbsorbedBias *absorbed, int n, const char *name, const char *end);
 
-/* Fills a flat buffer on the host: element e of parameter i from (seed, PURPOSE_INIT, init_like of i, e). */
-void params_initialize(const ParamTable *table, float *flat, uint64_t seed);
+/* Fills a flat buffer on the host: element e of parameter i from (seed, PURPOSE_INIT, init_like of i, e). `n_threads`
+ * 0: all processors. */
+void params_initialize(const ParamTable *table, float *flat, uint64_t seed, int n_threads);
 /* Neighbours of one group with the same decay are merged over padding-free joints only; rates are 1. Returns the
  * number; *segments: free(). */
 int params_segments(const ParamTable *table, float weight_decay, Segment **segments);

@@ -26,7 +26,7 @@ static inline ModelRig model_rig_open(Model *model, Device *device, size_t arena
     rig.sums = tensor_1d(device->allocate(device, 64), DTYPE_F32, rig.model->n_metrics);
     rig.numbers = xcalloc(1, sizeof *rig.numbers);
     rig.arena = arena_open(device, arena_bytes, "activations");
-    if (device->ops) params_initialize(&rig.model->params, rig.model->weights.data, 3);
+    if (device->ops) params_initialize(&rig.model->params, rig.model->weights.data, 3, 1);
     return rig;
 }
 

@@ -681,7 +681,7 @@ static void blocks_begin_as_those_of_torch(void **state) {
                                           [MLP_IN_WEIGHT] = 1 / sqrt(WIDTH),      [MLP_IN_BIAS] = 1 / sqrt(WIDTH),
                                           [MLP_OUT_WEIGHT] = 1 / sqrt(INNER),     [MLP_OUT_BIAS] = 1 / sqrt(INNER)};
     BlockRig *rig = block_rig_open(&config, &fused_names);
-    params_initialize(&rig->table, rig->weights, 3);
+    params_initialize(&rig->table, rig->weights, 3, 1);
     for (int i = 0; i < BLOCK_TENSORS; i++) {
         const Param *one = &rig->table.items[i], *other = &rig->table.items[BLOCK_TENSORS + i];
         const float *values = rig->weights + one->offset;

@@ -5,7 +5,6 @@
 #include "model/params.h"
 
 #include <math.h>
-#include <omp.h>
 
 /* 3 x 5 with two frozen rows, a bias of 7, 16 x 2 that leaves no padding behind it, 4 undecayed ones, 8 zeros. */
 static ParamTable small_table(void) {
@@ -54,7 +53,7 @@ static void every_number_is_a_function_of_seed_parameter_and_element(void **stat
     ParamTable table = small_table();
     float flat[96];
     memset(flat, 0xff, sizeof flat);
-    params_initialize(&table, flat, 42);
+    params_initialize(&table, flat, 42, 1);
     for (int e = 0; e < 15; e++) assert_true(flat[e] == 0.5f * philox_normal(42, PURPOSE_INIT, 0, (uint64_t)e));
     for (int e = 0; e < 7; e++) {
         assert_true(flat[16 + e] == 0.25f * (2 * philox_uniform(42, PURPOSE_INIT, 1, (uint64_t)e) - 1));
@@ -73,7 +72,7 @@ static void draws_have_the_stated_moments(void **state) {
     param_add(&table, INIT_NORMAL, 0.02f, true, N, 0, "normal");
     param_add(&table, INIT_UNIFORM, 0.03f, true, N, 0, "uniform");
     float *flat = xmalloc((size_t)table.flat_count * sizeof *flat);
-    params_initialize(&table, flat, 1);
+    params_initialize(&table, flat, 1, 1);
     const double variance[2] = {0.02 * 0.02, 0.03 * 0.03 / 3}, kurtosis[2] = {3, 1.8};
     for (int i = 0; i < 2; i++) {
         double sum = 0, squares = 0;
@@ -97,14 +96,10 @@ static void threads_do_not_change_the_numbers(void **state) {
     param_add(&table, INIT_UNIFORM, 1, true, 517, 0, "b");
     size_t bytes = (size_t)table.flat_count * sizeof(float);
     float *one = xmalloc(bytes), *many = xmalloc(bytes);
-    int threads = omp_get_max_threads();
-    omp_set_num_threads(1);
-    params_initialize(&table, one, 5);
-    omp_set_num_threads(7);
-    params_initialize(&table, many, 5);
-    omp_set_num_threads(threads);
+    params_initialize(&table, one, 5, 1);
+    params_initialize(&table, many, 5, 7);
     assert_memory_equal(one, many, bytes);
-    params_initialize(&table, many, 6);
+    params_initialize(&table, many, 6, 1);
     assert_true(memcmp(one, many, bytes) != 0);
     free(one);
     free(many);
@@ -170,7 +165,7 @@ static void buffers_are_no_parameters(void **state) {
     assert_int_equal(segments[1].begin, 48);
     float flat[96];
     memset(flat, 0xff, sizeof flat);
-    params_initialize(&table, flat, 1);
+    params_initialize(&table, flat, 1, 1);
     Tensor view = param_view(&table, tensor_1d(flat, DTYPE_F32, 96), index);
     assert_int_equal(view.rank, 2);
     assert_int_equal(view.dims[1], 3);

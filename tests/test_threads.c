@@ -184,6 +184,16 @@ static void more_threads_than_there_is_room_for_are_refused(void **state) {
     assert_contains(output, "threads of 500 (Resource temporarily unavailable): raise the limit (ulimit -u");
 }
 
+/* One without has as many threads as OMP_NUM_THREADS says, or one after the first product, whatever --threads says. */
+static void every_team_says_how_many_threads_it_has(void **state) {
+    (void)state;
+    static const char teams[] = "cat *.c $(find base data kernels model train -name '*.c*' -o -name '*.h') | "
+                                "grep 'pragma omp parallel'";
+    assert_int_equal(run_command(output, sizeof output, "%s | grep -c num_threads", teams), 0);
+    assert_true(atoi(output) > 50);
+    if (!run_command(output, sizeof output, "%s | grep -v num_threads", teams)) fail_msg("%s", output);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) return rehearse(atoi(argv[1]));
     itself = argv[0];
@@ -192,6 +202,7 @@ int main(int argc, char **argv) {
                                        cmocka_unit_test(attention_of_few_heads_has_the_same_bits),
                                        cmocka_unit_test(what_openmp_is_asked_for_is_overruled),
                                        cmocka_unit_test(fewer_threads_than_asked_for_are_refused),
-                                       cmocka_unit_test(more_threads_than_there_is_room_for_are_refused)};
+                                       cmocka_unit_test(more_threads_than_there_is_room_for_are_refused),
+                                       cmocka_unit_test(every_team_says_how_many_threads_it_has)};
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

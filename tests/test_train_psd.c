@@ -215,7 +215,7 @@ static char *write_base(const char *directory, const Golden *g) {
     float *flat = xcalloc((size_t)table->flat_count, sizeof *flat);
     TensorToWrite *tensors = xcalloc((size_t)table->count, sizeof *tensors);
     Error error;
-    params_initialize(table, flat, 1);
+    params_initialize(table, flat, 1, 1);
     fill_parameters(table, flat);
     for (int i = 0; i < table->count; i++) {
         const Param *p = &table->items[i];

@@ -252,7 +252,7 @@ static void import_base(Training *t, const ImportRules *rules) {
 
 static void start_fresh(Training *t) {
     const TrainOptions *o = t->options;
-    params_initialize(&t->model->params, host_view(t, 0), (uint64_t)o->seed);
+    params_initialize(&t->model->params, host_view(t, 0), (uint64_t)o->seed, (int)o->threads);
     if (o->base_checkpoint)
         import_base(t, &(ImportRules){t->resizable, t->n_resizable, t->import_only, t->n_import_only, t->absorbed,
                                       t->n_absorbed});
@@ -401,7 +401,8 @@ void train_prepare_inference(Training *t) {
     static const char *const all[] = {""};
     t->inference = true;
     allocate(t);
-    params_initialize(&t->model->params, host_view(t, 0), 0); /* constants, which the checkpoint may lack */
+    params_initialize(&t->model->params, host_view(t, 0), 0,
+                      (int)t->options->threads); /* constants, which the checkpoint may lack */
     if (!t->options->base_checkpoint) die_usage("there are no weights: give --%s", base_option(t));
     import_base(t, &(ImportRules){.only = all, .n_only = 1, .absorbed = t->absorbed, .n_absorbed = t->n_absorbed});
     upload_parts(t, 1);

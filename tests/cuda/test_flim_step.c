@@ -66,7 +66,7 @@ static void cells_close(Cells *c) {
 static Side flim_side(const Case *c, const Cells *cells, Device *device, DType half) {
     Model *model = flim_open(&c->config);
     float *weights = xaligned((size_t)model->params.flat_count * 4);
-    params_initialize(&model->params, weights, 7); /* the buffers */
+    params_initialize(&model->params, weights, 7, 1); /* the buffers */
     fill_flim_parameters(&model->params, weights);
     for (int i = 0; i < model->params.count; i++) { /* as small as variances are here: logits of cells differ then */
         const Param *p = &model->params.items[i];

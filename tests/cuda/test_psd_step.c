@@ -80,7 +80,7 @@ static void spectra_close(Spectra *s) {
 static Side psd_open(const Case *c, const Spectra *spectra, Device *device, DType half) {
     Model *model = pretrains(c) ? psd_pretrain_open(c->pretraining) : psd_classifier_open(c->classifier);
     float *weights = xaligned((size_t)model->params.flat_count * 4);
-    params_initialize(&model->params, weights, 7); /* the buffers */
+    params_initialize(&model->params, weights, 7, 1); /* the buffers */
     fill_parameters(&model->params, weights);
     Side side = side_open(device, model, weights, spectra->batches, BATCHES, half);
     free(weights);

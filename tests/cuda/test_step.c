@@ -41,7 +41,7 @@ static Side gpt_open(Device *device, const Batch *batch, DType half, float dropo
                                                 .mel_weight = 0.8f});
     int64_t n = model->params.flat_count;
     float *weights = xaligned((size_t)n * 4);
-    params_initialize(&model->params, weights, 7);
+    params_initialize(&model->params, weights, 7, 1);
     for (int64_t i = 0; i < n; i++) weights[i] *= 3; /* so that attention is not flat */
     Side side = side_open(device, model, weights, batch, 1, half);
     free(weights);
