@@ -267,8 +267,33 @@ static bool is_current(const FileLock *lock) {
 static FileLock *held;
 static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER;
 
+/* Takes a lock off the list, into a copy: this one, or (NULL) any of this process. False: there is none, as another
+ * thread, which ends the program, has taken it off. */
+static bool let_go(const FileLock *which, FileLock *copy) {
+    pthread_mutex_lock(&holding);
+    FileLock **at = &held;
+    while (*at && (which ? *at != which : (*at)->owner != getpid())) at = &(*at)->next;
+    bool found = *at != NULL;
+    if (found) {
+        *copy = **at;
+        *at = copy->next;
+    }
+    pthread_mutex_unlock(&holding);
+    return found;
+}
+
+static void release(const FileLock *lock) {
+    struct stat status;
+    /* Before the lock goes, so that whoever waits for it sees that the name leads elsewhere. A user's own file of this
+     * name, which is not empty, stays. */
+    if (!fstat(lock->fd, &status) && !status.st_size && unlink(lock->path) && errno != ENOENT)
+        warn("cannot remove %s: %s; it does no harm", lock->path, strerror(errno));
+    flock(lock->fd, LOCK_UN); /* a child that was forked meanwhile may have the descriptor too */
+    close(lock->fd);
+}
+
 void file_unlock_all(void) {
-    while (held && held->owner == getpid()) file_unlock(held);
+    for (FileLock lock; let_go(NULL, &lock);) release(&lock);
 }
 
 static void hold(FileLock *lock) {
@@ -279,16 +304,6 @@ static void hold(FileLock *lock) {
     lock->owner = getpid();
     lock->next = held;
     held = lock;
-    pthread_mutex_unlock(&holding);
-}
-
-static void let_go(const FileLock *lock) {
-    pthread_mutex_lock(&holding);
-    for (FileLock **at = &held; *at; at = &(*at)->next)
-        if (*at == lock) {
-            *at = lock->next;
-            break;
-        }
     pthread_mutex_unlock(&holding);
 }
 
@@ -317,14 +332,8 @@ bool file_lock(FileLock *lock, const char *path, Error *error) {
 }
 
 void file_unlock(FileLock *lock) {
-    struct stat status;
-    let_go(lock);
-    /* Before the lock goes, so that whoever waits for it sees that the name leads elsewhere. A user's own file of this
-     * name, which is not empty, stays. */
-    if (!fstat(lock->fd, &status) && !status.st_size && unlink(lock->path) && errno != ENOENT)
-        warn("cannot remove %s: %s; it does no harm", lock->path, strerror(errno));
-    flock(lock->fd, LOCK_UN); /* a child that was forked meanwhile may have the descriptor too */
-    close(lock->fd);
+    FileLock copy;
+    if (let_go(lock, &copy)) release(&copy);
     lock->fd = -1;
 }
 
@@ -335,7 +344,7 @@ void file_remove_stale(const char *path) {
     lock.fd = open(lock.path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (lock.fd < 0) return;
     if (lock_descriptor(lock.fd, false) == LOCK_TAKEN && is_current(&lock))
-        file_unlock(&lock);
+        release(&lock);
     else
         close(lock.fd);
 }

@@ -72,14 +72,15 @@ struct FileLock {
     int fd;
     pid_t owner;
     char path[PATH_MAX];
-    FileLock *next; /* that this program holds */
+    FileLock *next; /* of those that this program holds */
 };
 
 /* Takes the lock, and waits, saying so once, while another program makes the file: look again then whether it is made.
  * Where the file system has no locks it warns and goes on without. The lock must live until file_unlock. */
 bool file_lock(FileLock *lock, const char *path, Error *error);
 void file_unlock(FileLock *lock);
-void file_unlock_all(void); /* that this program holds: die() does it */
+/* Gives up all locks that this program holds, whichever thread took them: when it exits or dies. */
+void file_unlock_all(void);
 /* Removes what killed makers of `path` left: PATH.lock and partial files. */
 void file_remove_stale(const char *path);
 

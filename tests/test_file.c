@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -427,6 +428,42 @@ static void locks_go_with_their_program(void **state) {
 }
 
 /* Another file's stay: its maker may not have got to it yet. */
+/* A lock's memory is gone as soon as it is given up, as it is when it was on the stack of a thread that has ended. */
+static _Atomic int at_work;
+
+static void *lock_and_unlock(void *directory) {
+    for (int i = 0; i < 500; i++) {
+        Error error;
+        char *path = xformat("%s/%lx_%d", (char *)directory, (unsigned long)pthread_self(), i);
+        FileLock *lock = mmap(NULL, sizeof *lock, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (lock == MAP_FAILED || !file_lock(lock, path, &error)) {
+            at_work--;
+            return "no lock";
+        }
+        file_unlock(lock);
+        munmap(lock, sizeof *lock);
+        free(path);
+    }
+    at_work--;
+    return NULL;
+}
+
+static void all_locks_are_given_up_while_threads_take_and_leave_some(void **state) {
+    (void)state;
+    enum { THREADS = 3 };
+    pthread_t threads[THREADS];
+    at_work = THREADS;
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, lock_and_unlock, (void *)(uintptr_t)root), 0);
+    while (at_work) file_unlock_all();
+    for (int i = 0; i < THREADS; i++) {
+        void *failed;
+        assert_int_equal(pthread_join(threads[i], &failed), 0);
+        assert_null(failed);
+    }
+    assert_string_equal(listing(), "");
+}
+
 static void what_a_killed_maker_left_goes_with_the_next(void **state) {
     (void)state;
     FileLock lock;
@@ -627,6 +664,7 @@ int main(void) {
         TEST(living_writers_are_never_taken_for_leftovers),
         TEST(the_second_waits_and_finds_the_file_made),
         TEST(of_many_at_once_each_has_its_turn),
+        TEST(all_locks_are_given_up_while_threads_take_and_leave_some),
         TEST(what_a_killed_maker_left_goes_with_the_next),
         TEST(locks_go_with_their_program),
         TEST(without_locks_it_warns_and_goes_on),
