@@ -268,7 +268,8 @@ static bool train_fold(Fold *f) {
 
 /* ---- the test ---- */
 
-/* Adds a line to a file, which is replaced as a whole: a line that a kill or a full disk cut off swallows no other. */
+/* Adds a line to a file that is locked, which is replaced as a whole: a line that a kill or a full disk cut off
+ * swallows no other. */
 static void add_line(const char *path, const char *line) {
     char *before = NULL;
     size_t size = 0;
@@ -290,6 +291,9 @@ static void log_look(const Fold *f, const char *weights, const char *revision) {
     time_t now = time(NULL);
     struct tm utc;
     int64_t before = 0;
+    FileLock lock;
+    Error error;
+    if (!file_lock(&lock, path, &error)) die("%s", error.text); /* another fold's program may add its look */
     json_t *looks = log_read(path), *earlier;
     size_t i;
     json_array_foreach(looks, i, earlier) {
@@ -302,6 +306,7 @@ static void log_look(const Fold *f, const char *weights, const char *revision) {
                               "weights", weights, "revision", revision, "base_checkpoint", f->o->train.base_checkpoint);
     char *text = json_text("the note of a test", look, 0);
     add_line(path, text);
+    file_unlock(&lock);
     json_decref(look);
     free(text);
     if (before)
