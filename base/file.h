@@ -41,8 +41,9 @@ typedef struct {
 bool file_begin(FileWriter *writer, const char *path, uint64_t total, Error *error);
 /* Appends bytes; a failure is kept for file_end to report. */
 void file_put(FileWriter *writer, const void *bytes, size_t size);
-/* Flushes (fsync), renames, flushes the directory. On any failure (a full disk) the partial file is removed, what was
- * at `path` before is whole, and the reason names the file and says how much was written. */
+/* Flushes (fsync), renames, flushes the directory. On a failure before the renaming (a full disk) the partial file is
+ * removed, what was at `path` before is whole, and the reason names the file and says how much was written. If only the
+ * directory cannot be flushed, the new file is in its place, and a power cut may bring the old one back. */
 bool file_end(FileWriter *writer, Error *error);
 /* Removes the partial file and leaves what is at `path`. */
 void file_abandon(FileWriter *writer);
@@ -53,7 +54,8 @@ bool file_is_replaceable(const char *path, Error *error);
 
 /* Whether `name` is a partial file's of `base` (NULL: of any). */
 bool file_is_partial(const char *name, const char *base);
-/* Flushes a directory (fsync): its entries, new or renamed, outlive a power cut. */
+/* Flushes a directory (fsync): its entries, new or renamed, outlive a power cut. One that may be
+ * written but not read cannot be flushed; that is no error. */
 bool directory_flush(const char *path, Error *error);
 /* Removes partial files that killed programs left in this directory (not below it), and returns how many. Files of
  * writers that live, and of other names, stay; so does everything where the file system has no locks. */

@@ -266,6 +266,25 @@ static void a_full_disk_leaves_what_was_there(void **state) {
     assert_contains(said, "there: x \n");
 }
 
+static void write_without_rights_to_read(void *directory) {
+    Error error;
+    if (!getuid() && (setgid(65534) || setuid(65534))) _exit(3);
+    char *path = path_join(directory, "x"), *folder = path_join(directory, "made");
+    if (!file_write_atomic(path, "new", 3, &error)) die("%s", error.text);
+    make_directories(folder);
+}
+
+/* A folder into which others drop files. */
+static void a_folder_that_cannot_be_read_is_written_to(void **state) {
+    (void)state;
+    assert_int_equal(chmod(root, 0333), 0);
+    int status = run_function(said, sizeof said, write_without_rights_to_read, (void *)(uintptr_t)root);
+    assert_int_equal(chmod(root, 0700), 0);
+    if (status) fail_msg("status %d: %s", status, said);
+    assert_string_equal(listing(), "made x ");
+    expect_text(in("x"), "new");
+}
+
 static void be_killed_while_writing(void *path) {
     FileWriter writer;
     if (!file_begin(&writer, path, 0, NULL)) _exit(1);
@@ -660,6 +679,7 @@ int main(void) {
         TEST(two_writers_do_not_mix),
         TEST(names_that_can_be_guessed_are_not_used),
         TEST(a_full_disk_leaves_what_was_there),
+        TEST(a_folder_that_cannot_be_read_is_written_to),
         TEST(leftovers_of_killed_writers_are_removed),
         TEST(living_writers_are_never_taken_for_leftovers),
         TEST(the_second_waits_and_finds_the_file_made),
