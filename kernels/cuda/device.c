@@ -237,8 +237,8 @@ void *cuda_scratch(Device *device, size_t bytes) {
     return larger.memory;
 }
 
-/* Loads the code of a graph's kernels, which is done when they are first used, and takes memory. Those of libraries
- * have no function that could be asked for. */
+/* Loads the code of a graph's kernels, which is done when they are first used, and takes memory. Those that a library
+ * launched by the driver cannot be asked for: they are left out. */
 static void load_kernels(cudaGraph_t graph) {
     size_t count = 0;
     struct cudaFuncAttributes attributes;
@@ -250,9 +250,8 @@ static void load_kernels(cudaGraph_t graph) {
         struct cudaKernelNodeParams kernel;
         cuda_check(cudaGraphNodeGetType(nodes[i], &type), "measuring");
         if (type != cudaGraphNodeTypeKernel) continue;
-        if (cudaGraphKernelNodeGetParams(nodes[i], &kernel) == cudaSuccess)
-            cuda_check(cudaFuncGetAttributes(&attributes, kernel.func), "loading a kernel");
-        else
+        if (cudaGraphKernelNodeGetParams(nodes[i], &kernel) != cudaSuccess ||
+            cudaFuncGetAttributes(&attributes, kernel.func) != cudaSuccess)
             (void)cudaGetLastError();
     }
     free(nodes);
