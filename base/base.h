@@ -21,8 +21,8 @@ typedef struct {
 _Noreturn void die(const char *format, ...) PRINTF_LIKE(1, 2);
 _Noreturn void die_usage(const char *format, ...) PRINTF_LIKE(1, 2); /* the same and "see --help", exit 2 */
 void warn(const char *format, ...) PRINTF_LIKE(1, 2);                /* "PROGRAM: warning: message" */
-/* Fills error (if any), returns false. Of a text that is too long, as paths can be, the middle is left out: the reason
- * stands at its end. */
+/* Fills error (if any), returns false. Leaves out the middle of a text that is too long, as paths can make it: the
+ * reason stands at its end. */
 bool error_set(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);
 #ifdef __clang_analyzer__ /* it sees one file at a time: tell it what is always returned */
 #define error_set(...) ((void)error_set(__VA_ARGS__), false)

@@ -241,7 +241,7 @@ static int remove_leftovers(const char *path, const char *base) {
 
 int directory_remove_leftovers(const char *path) { return remove_leftovers(path, NULL); }
 
-/* Of one file. */
+/* Removes the leftovers of writers of one file. */
 static void remove_leftovers_of(const char *path) {
     const char *slash = strrchr(path, '/');
     char *parent = path_directory(path);

@@ -30,7 +30,7 @@ static void put(const char *text) {
 }
 
 /* Runs on the thread that read, and never returns to it; so nothing is to be feared of a handler on a thread that
- * computes (train/stop.c). */
+ * computes (base/stop.c). */
 static void end_of_reading(int number, siginfo_t *info, void *context) {
     char *at = info->si_addr;
     (void)number, (void)context;

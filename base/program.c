@@ -120,7 +120,9 @@ void program_start(void) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     uncaught_are_told();
-    backtrace(&(void *){NULL}, 1); /* loads what the end of a thread needs, and aborts if there is no memory then */
+    /* Loads libgcc_s now: the C library needs it where a thread is cancelled or calls pthread_exit, and aborts the
+     * program if there is no memory to load it then. */
+    backtrace(&(void *){NULL}, 1);
     stop_watch();
     stdout = visible(stdout, &out);
     stderr = visible(stderr, &err);
