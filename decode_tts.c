@@ -116,6 +116,7 @@ int main(int argc, char **argv) {
     for (int64_t i = 0; i < n * MEL_HOP; i++) peak = fmaxf(peak, fabsf(samples[i]));
     for (int64_t i = 0; i < n * MEL_HOP && peak > 1; i++) samples[i] /= peak;
     Error error;
+    file_remove_stale(o.output);
     if (!audio_write(o.output, samples, n * MEL_HOP, MEL_RATE, &error)) die("%s", error.text);
     printf("%s: %.2f s of sound from %lld %s\n", o.output, (double)n * MEL_HOP / MEL_RATE, (long long)n,
            o.codes ? "codes" : "frames");

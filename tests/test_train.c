@@ -301,8 +301,12 @@ static void the_debug_dump_has_every_gradient(void **state) {
     char *run = scratch_directory(), *path = path_join(run, "dump.safetensors"), *options;
     Error error;
     TensorFile file;
+    char *leftover = xformat("%s.0123456789abcdef.partial", path); /* of a run that was killed */
+    write_text(leftover, "half");
     options = xformat("--max-steps 1 --val-ratio 0 --debug-dump %s", path);
     must_train(run, options);
+    assert_int_not_equal(access(leftover, F_OK), 0);
+    free(leftover);
     assert_true(tensor_file_open(path, &file, &error));
     int gradients = 0;
     for (int i = 0; i < file.n_tensors; i++) gradients += !strncmp(file.tensors[i].name, "grad.", 5);

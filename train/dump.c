@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "train/loop.h"
 
 struct Dump {
@@ -47,6 +48,7 @@ void dump_write_close(Dump *dump, const char *path, int64_t micro_batches) {
     Error error;
     char *count = xformat("%lld", (long long)micro_batches);
     const char *keys[] = {"micro_batches"}, *values[] = {count};
+    file_remove_stale(path);
     if (!safetensors_write(path, dump->tensors, dump->count, keys, values, 1, &error))
         die("--debug-dump %s: %s", path, error.text);
     for (int i = 0; i < dump->count; i++) {
