@@ -355,7 +355,7 @@ template <int HEAD, int WARPS> static int backward_parts(const Device *device, c
 
 static int64_t dots_floats(const AttentionShape &a) { return ((int64_t)a.n_heads * a.n_tokens + 63) / 64 * 64; }
 
-/* Of scratch: D, and dQ of all parts. */
+/* Returns the floats of scratch that are needed: D, and dQ of all parts. */
 template <int HEAD, int WARPS> static int64_t backward_floats(const Device *device, const AttentionShape &a) {
     int64_t queries = BackwardTiles<HEAD, WARPS>::QUERIES, parts = backward_parts<HEAD, WARPS>(device, a);
     return dots_floats(a) + parts * a.n_heads * a.slots((int)queries) * queries * HEAD;
@@ -367,8 +367,8 @@ template <int HEAD> static bool fits_long_tiles(const Device *device) {
     return HEAD >= 64 && BackwardTiles<HEAD, 8>::BYTES <= cuda_state(device)->shared_limit;
 }
 
-/* The most that a batch needs which has no more sequences and rows than this one, and no longer sequences: fewer are
- * divided into more parts. Of so many sequences, those need most that have most rows. */
+/* Returns the most that a batch needs which has no more sequences and rows than this one, and no longer sequences:
+ * fewer are divided into more parts. Of so many sequences, those need most that have most rows. */
 template <int HEAD> static int64_t most_backward_floats(const Device *device, AttentionShape a) {
     int64_t rows = a.n_tokens, most = 0;
     for (; a.count > 0; a.count--) {
