@@ -287,7 +287,7 @@ static bool read_cell(Making *k, int64_t i, Error *error) {
         fine = error_set(error, "%s/%s: is of shape %s; %s is [%d, %d, %d], and all must be of one shape", k->root,
                          k->files[i].path, shape_of(&a, text), k->files[0].path, s.H, s.W, s.T);
     else if (!take_counts(&a, s, k->counts + i * s.T * s.H * s.W, &why))
-        fine = error_set(error, "%s/%.100s: %s", k->root, k->files[i].path, why.text);
+        fine = error_set(error, "%s/%s: %s", k->root, k->files[i].path, why.text);
     else
         describe(k, i);
     free(a.values);
@@ -550,7 +550,7 @@ static bool open_or_make(FlimCells *c, Making *k, const char *store, const char 
     bool fine = open_made(c, store, source, &why);
     if (!fine) {
         double start = seconds_now();
-        if (why.text[0]) printf("[Store] it is made anew: %s\n", why.text);
+        if (why.text[0]) printf("[Store] %s is made anew: %s\n", store, why.text);
         fine = make_store(k, store, source, n_threads, k->error) && open_store(c, store, k->error);
         snprintf(how, 40, "read in %.1f s", seconds_now() - start);
     }

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 
-enum { LONGEST_ID = 200 }; /* bytes; files are named ID.npy.partial, and file systems allow 255 */
+enum { LONGEST_ID = 200 }; /* bytes; ID.npy.<16 hex>.partial has 229 then, and file systems allow 255 */
 
 /* Every id becomes the name of a file, so it must not leave its directory or hide in it. */
 static bool check_id(const char *id, Error *error) {
