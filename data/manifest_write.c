@@ -1,5 +1,6 @@
 #include "data/manifest_write.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -234,7 +235,7 @@ void manifests_remove(const char *directory) {
                                         "train_pairs.jsonl", "val_pairs.jsonl",      "stats.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *path = path_join(directory, names[i]);
-        unlink(path);
+        if (unlink(path) && errno != ENOENT) die("cannot remove %s: %s", path, strerror(errno));
         free(path);
     }
 }
