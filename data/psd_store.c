@@ -581,35 +581,38 @@ static bool looks_made(int fd) {
     return made;
 }
 
-/* Whether what is there, if anything, may be replaced: a store that was made of a manifest, and with what is known. */
-static bool check_replaceable(const Wanted *w, bool opened, const Error *why, Error *error) {
+/* Whether what is there, if anything, may be replaced: a store that was made of a manifest, and with what is known. s:
+ * the store, if it could be opened. */
+static bool check_replaceable(const Wanted *w, const PsdStore *s, const Error *why, Error *error) {
     size_t size;
     Error reason;
     if (access(w->path, F_OK) && errno == ENOENT) return true;
     int fd = file_open(w->path, &size, &reason);
     if (fd < 0) return error_set(error, "%s: %s", w->path, reason.text);
-    bool made = looks_made(fd);
+    bool made = s ? metadata(s, "manifest") != NULL : looks_made(fd);
     close(fd);
     if (!made)
         return error_set(error, "%s is no store that was made of a manifest, and is not replaced; move it away",
                          w->path);
-    return opened || (w->hop && w->limit) ||
+    return s || (w->hop && w->limit) ||
            error_set(error, "%s; the options it was made with cannot be read: give --hop (true or false) and --limit",
                      why->text);
 }
 
-/* Whether the store that is there can be used as it is; otherwise `why` says why not, or is empty: there is none.
- * *error is set if it may not be made anew. */
-static bool open_made(PsdStore *s, Wanted *w, Error *why, Error *error) {
-    why->text[0] = error->text[0] = 0;
+typedef enum { STORE_USABLE, STORE_TO_MAKE, STORE_REFUSED } StoreState;
+
+/* Opens the store that is there, if it can be used as it is. If it is to be made, `why` says why, or is empty: there is
+ * none. *error says why what is there may be neither used nor made anew. */
+static StoreState open_made(PsdStore *s, Wanted *w, Error *why, Error *error) {
+    why->text[0] = 0;
     bool opened = !access(w->path, F_OK) && open_store(s, w->path, w->n_threads, why);
     PsdOptions made = opened ? s->options : USUAL;
-    if (!check_replaceable(w, opened, why, error)) {
+    if (!check_replaceable(w, opened ? s : NULL, why, error)) {
         if (opened) psd_store_close(s);
-        return false;
+        return STORE_REFUSED;
     }
     w->options = (PsdOptions){w->hop ? *w->hop : made.hop, w->limit ? *w->limit : made.limit};
-    if (!opened) return false;
+    if (!opened) return STORE_TO_MAKE;
     const char *form = metadata(s, "form");
     bool usable = s->manifest_hash != w->hash   ? error_set(why, "it is of another manifest")
                   : !form || strcmp(form, FORM) ? error_set(why, "it is of another version")
@@ -617,7 +620,7 @@ static bool open_made(PsdStore *s, Wanted *w, Error *why, Error *error) {
                       ? error_set(why, "it was made with other options")
                       : check_recordings(s, w->manifest, w->path, w->n_threads, why);
     if (!usable) psd_store_close(s);
-    return usable;
+    return usable ? STORE_USABLE : STORE_TO_MAKE;
 }
 
 static bool tell_made(const PsdStore *s, const Wanted *w) {
@@ -633,10 +636,9 @@ static bool open_or_make(PsdStore *s, Wanted *w, Error *error) {
     Error why;
     if (!read_file(w->manifest, &text, &size, &why)) return error_set(error, "%s: %s", w->manifest, why.text);
     w->hash = psd_manifest_hash_text(text, size);
-    bool fine = open_made(s, w, &why, error);
-    if (fine) {
-        tell_made(s, w);
-    } else if (!error->text[0]) {
+    StoreState state = open_made(s, w, &why, error);
+    bool fine = state == STORE_USABLE && tell_made(s, w);
+    if (state == STORE_TO_MAKE) {
         if (why.text[0])
             printf("[Store] %s is made anew, %s: %s\n", w->path, options_text(w->options, asked), why.text);
         fine = make_store(w->manifest, text, size, w->hash, w->path, &w->options, w->n_threads, error) &&
@@ -651,11 +653,12 @@ static bool open_of_manifest(PsdStore *s, Wanted *w, Error *error) {
     FileLock lock;
     Error why;
     if (!psd_manifest_hash(w->manifest, &w->hash, error)) return false;
-    if (open_made(s, w, &why, error)) {
+    StoreState state = open_made(s, w, &why, error);
+    if (state == STORE_USABLE) {
         file_remove_stale(w->path);
         return tell_made(s, w);
     }
-    if (error->text[0] || !file_lock(&lock, w->path, error)) return false;
+    if (state == STORE_REFUSED || !file_lock(&lock, w->path, error)) return false;
     bool fine = open_or_make(s, w, error);
     file_unlock(&lock);
     return fine;
