@@ -25,8 +25,8 @@ static void complain(const char *prefix, const char *format, va_list arguments) 
     funlockfile(stderr);
 }
 
-/* Of threads that die at the same time the first one speaks. exit() would destroy what libraries compute with (oneDNN,
- * FFTW) while other threads compute. */
+/* Lets the first of several threads that die at the same time speak. exit() would destroy what libraries compute with
+ * (oneDNN, FFTW) while other threads compute. */
 static void begin_to_die(void) {
     static atomic_flag dying = ATOMIC_FLAG_INIT;
     while (atomic_flag_test_and_set(&dying)) pause();

@@ -506,7 +506,7 @@ static bool count_samples(Making *k, Error *error) {
     return true;
 }
 
-/* Of the manifest's text[size], which has this hash, and which is changed. */
+/* Makes the store of the manifest whose text[size] has this hash; the text is changed. */
 static bool make_store(const char *manifest_path, char *text, size_t size, uint64_t hash, const char *path,
                        const PsdOptions *options, int n_threads, Error *error) {
     PsdManifest m;

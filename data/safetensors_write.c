@@ -113,7 +113,7 @@ static void put_file(Sink *sink, const Content *content) {
                 put(sink, content->tensors[i].data, tensor_bytes_of(&content->tensors[i]));
 }
 
-/* Of the data, in the order in which they lie in the file, behind the header, which has this hash. */
+/* Returns the checksum of the file: of the header, which is given, then of the data in their order there. */
 static uint64_t checksum_of(uint64_t header, const TensorToWrite *tensors, int n_tensors) {
     uint64_t sum = header;
     for (size_t size = 8; size; size /= 2)

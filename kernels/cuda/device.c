@@ -369,7 +369,7 @@ static bool cuda_choose(Device *device, const char *text, Error *error) {
 #define OP_ENTRY(op) .op = cuda_##op,
 static const DeviceOps cuda_operations = {FOR_EACH_OP(OP_ENTRY)};
 
-/* What is said of a card that this program has no code for. */
+/* Returns the advice for a card that this program has no code for. */
 static const char *what_to_build(void) {
     static char text[512];
     char built[128] = "";

@@ -62,7 +62,7 @@ static inline double rounding_of(DType type) {
     return type == DTYPE_BF16 ? 0x1p-9 : type == DTYPE_F16 ? 0x1p-12 : 0x1p-25;
 }
 
-/* Of the emulator; absent in a program for a real GPU. */
+/* The emulator's functions; NULL in a program for a real GPU. */
 __attribute__((weak)) void emulate_set_seed(uint64_t seed);
 __attribute__((weak)) int64_t emulate_reports(void);
 

@@ -1,7 +1,7 @@
 /* The cuda device's own work, on a GPU or on the emulator: copies beside the operations, and who waits for whom. */
 #include "tests/cuda/rig.h"
 
-/* Of the emulator; absent in a program for a real GPU. */
+/* The emulator's functions; NULL in a program for a real GPU. */
 __attribute__((weak)) void emulate_fail_graphs(int graphs, int launches);
 
 enum { ROUNDS = 200, STEPS = 7, MOST = 3001 };
