@@ -63,7 +63,7 @@ typedef struct {
 /* Among the metadata of a file that safetensors_write made: the checksum, in hexadecimal digits, of its header (which
  * has zeros in place of these digits then) and of its data. Who reads such a file finds damage by it. */
 #define SAFETENSORS_SUM_KEY "xxh3_64"
-#define SAFETENSORS_NO_SUM "0000000000000000"
+#define SAFETENSORS_NO_SUM  "0000000000000000"
 enum { SAFETENSORS_SUM = sizeof SAFETENSORS_NO_SUM };
 
 /* Writes the file whole or not at all (base/file.h). The data begin at a multiple of 64 bytes; larger elements come
