@@ -121,6 +121,7 @@ static json_t *list_of(const float *values) {
 
 bool speech_coder_write(const char *path, const SpeechCoder *coder, Error *error) {
     const Codebook *c = &coder->codebook;
+    if (!file_is_replaceable(path, error)) return false; /* before its facts are written */
     char *facts_path = json_path(path);
     json_t *facts =
         json_build("codebook.json", "{s:s, s:I, s:I, s:I, s:I, s:i, s:f, s:o, s:o}", "features", MEL_DESCRIPTION,

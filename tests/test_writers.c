@@ -130,11 +130,10 @@ static void what_is_no_regular_file_is_not_replaced(void **state) {
     for (int w = 0; w < WRITERS; w++)
         for (int p = 0; p < 5; p++) {
             Error error = {""};
-            if (!strcmp(writers[w].name, "codebook") && p == 4) continue; /* /dev/null.json is another matter */
-            run_command(before, sizeof before, "ls -lA %s | grep -v codebook", root);
+            run_command(before, sizeof before, "ls -lA %s", root);
             if (writers[w].write(paths[p], &error)) fail_msg("%s replaces %s", writers[w].name, paths[p]);
             assert_true(error.text[0]);
-            run_command(after, sizeof after, "cd %s && rm -f *.json && ls -lA", root);
+            run_command(after, sizeof after, "ls -lA %s", root);
             assert_string_equal(after, before);
         }
     alarm(0);
