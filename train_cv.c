@@ -639,7 +639,12 @@ static int run(CvRun *o) {
     o->model.side = data.cells.shape.H;
     check_folds(o, all);
     if (!planning) print_device(o);
-    if (!planning) directory_remove_leftovers(o->train.output_dir);
+    if (!planning) {
+        char *looks = path_join(o->train.output_dir, "test_looks.jsonl");
+        directory_remove_leftovers(o->train.output_dir);
+        file_remove_stale(looks);
+        free(looks);
+    }
     for (int i = 0; i < all->n; i++) {
         if (!is_wanted(o, &all->folds[i])) continue;
         with[n] = *o;
