@@ -285,9 +285,11 @@ static void add_line(const char *path, const char *line) {
     free(before);
 }
 
+static const char looks_name[] = "test_looks.jsonl";
+
 /* Every look at a test donor is written down: what is chosen after many of them is no longer honest. */
 static void log_look(const Fold *f, const char *weights, const char *revision) {
-    char *parent = path_directory(f->o->train.output_dir), *path = path_join(parent, "test_looks.jsonl"), when[32];
+    char *parent = path_directory(f->o->train.output_dir), *path = path_join(parent, looks_name), when[32];
     time_t now = time(NULL);
     struct tm utc;
     int64_t before = 0;
@@ -638,9 +640,9 @@ static int run(CvRun *o) {
     o->model.bins = data.cells.shape.T;
     o->model.side = data.cells.shape.H;
     check_folds(o, all);
-    if (!planning) print_device(o);
     if (!planning) {
-        char *looks = path_join(o->train.output_dir, "test_looks.jsonl");
+        print_device(o);
+        char *looks = path_join(o->train.output_dir, looks_name);
         directory_remove_leftovers(o->train.output_dir);
         file_remove_stale(looks);
         free(looks);

@@ -101,7 +101,7 @@ static void one_point_is_a_dot(void **state) {
     free(svg);
 }
 
-/* Of a picture as large as that of any two points. */
+/* Draws values that no tick can tell apart: the picture is as large as that of any two points. */
 static void values_too_near_to_tell_apart_are_drawn_as_one(void **state) {
     (void)state;
     const double x[] = {1, 2}, all[][2] = {{0, 5e-324}, {1e300, 1.0000000000000002e300}, {-1, -1 + 1e-16}};

@@ -27,7 +27,8 @@ typedef struct {
     int64_t worse;                       /* validations since then */
     int64_t extensions;                  /* how often the run has been given more epochs */
     int64_t validating;                  /* 1: the step is to be validated, and is not yet */
-    /* Of the steps since the last train line of log.jsonl, so that the next one is the mean over its whole window. */
+    /* Sums of the steps since the last train line of log.jsonl, so that the next one is the mean over its whole window.
+     */
     double window_sums[MODEL_MAX_METRICS], window_counts[BATCH_MAX_COUNTS];
     char revision[48];  /* git revision of the program */
     char *options_json; /* the options of the run (owned by the caller) */

@@ -128,7 +128,7 @@ static void multiply(void *argument) {
     linear_backward(device, x, some(DTYPE_F32, in, out), f32(out), y, x, w, WEIGHT_IN_OUT);
 }
 
-/* Of one column of weights: most of it are the sums of the bias. */
+/* Plans one column of weights, where the sums of the bias need most of the scratch. */
 static void add_columns(void *argument) {
     const Call *call = argument;
     int64_t n = call->n, out = 24 * call->n_heads;
