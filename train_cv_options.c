@@ -91,7 +91,7 @@ int cv_option_rows(CvRun *o, Option *rows) {
         ROW("cosine-epochs", 0, NULL, OPTION_INT, &o->cosine_epochs, "0", 0, 1e6, "N", "how long it is; 0: --epochs"),
         ROW("early-stopping-patience", 0, NULL, OPTION_INT, &o->patience, "20", 0, 1e6, "N",
             "epochs without a better one after which the training ends; 0: never"),
-        ROW("extension-epochs", 0, NULL, OPTION_INT, &o->extension_epochs, "10", 0, 1e6, "N",
+        ROW("extension-epochs", 0, NULL, OPTION_INT, &o->extension_epochs, "10", 0, MOST_EPOCHS, "N",
             "that are added when one of the last three epochs is the best so far"),
         ROW("extensions", 0, NULL, OPTION_INT, &o->extensions, "0", 0, 1000, "N",
             "how often at most; the reference's 2 come with --compat, where the cosine then rises"),

@@ -42,20 +42,9 @@ static void set_number(json_t *options, const char *name, int64_t value) {
     if (value) json_object_set_new(options, name, json_integer((json_int_t)value));
 }
 
-/* The size whose encoder this is; NULL: none. */
-static const PsdSize *size_of(int64_t d_model, int64_t n_layers, int64_t d_ff) {
-    static const char *const names[] = {"tiny", "small", "l4", "medium", "large"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const PsdSize *size = psd_size(names[i]);
-        if (size->d_model == d_model && size->n_layers == n_layers && size->d_ff == d_ff) return size;
-    }
-    return NULL;
-}
-
 static int64_t layers_in(const TensorFile *file) {
-    enum { MOST = 1000 }; /* as the options have it */
     int64_t n = 0;
-    for (char name[64]; n < MOST; n++) {
+    for (char name[64]; n < PSD_MOST_LAYERS; n++) {
         snprintf(name, sizeof name, "encoder.layers.%lld.ffn.0.weight", (long long)n);
         if (!rows_in(file, name)) break;
     }
@@ -70,7 +59,7 @@ static json_t *options_of_shapes(const TensorFile *file) {
     int64_t projector = rows_in(file, "encoder.projector.weight"),
             d_ff = rows_in(file, "encoder.layers.0.ffn.0.weight");
     int64_t d_model = projector ? projector : rows_in(file, "patch_embed.projection.weight");
-    const PsdSize *size = layers ? size_of(d_model, layers, d_ff) : NULL;
+    const PsdSize *size = layers ? psd_size_of_encoder(d_model, layers, d_ff) : NULL;
     if (projector || layers) json_object_set_new(options, "encoder", json_string(projector ? "cnn" : "transformer"));
     set_number(options, "d-model", d_model);
     set_number(options, "n-layers", layers);

@@ -5,8 +5,9 @@
 #define BASE_PROGRAM_H
 
 #define PROGRAM_STATUS                                                                                                 \
-    "The exit status is 0 if all was done, 1 after an error, 2 if the command line is wrong, and 128 + N if signal N " \
-    "stopped the program (143: SIGTERM, 130: Ctrl-C, 129: the terminal was closed)."
+    "The exit status is 0 if all was done, 1 after an error (also if the best weights could not be kept, if every "    \
+    "step was skipped, or if what was to be printed could not be), 2 if the command line is wrong, and 128 + N if "    \
+    "signal N stopped the program (143: SIGTERM, 130: Ctrl-C, 129: the terminal was closed)."
 
 /* Call it first in main. Streams that are closed become /dev/null, before a file can take their number. What is printed
  * goes out line by line, with control characters shown as \x1b: names come from files of others, and a terminal obeys

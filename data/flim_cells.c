@@ -527,14 +527,14 @@ static void tell(const FlimCells *c, const char *store, const char *how) {
     json_decref(told);
 }
 
-/* Whether the store that is there is whole and of these files as they are; `why`: what is damaged, or empty. */
+/* Whether the store that is there is whole and of these files as they are; `why`: why not, or empty: there is none. */
 static bool open_made(FlimCells *c, const char *store, const char *source, Error *why) {
     why->text[0] = 0;
     if (access(store, F_OK) || !open_store(c, store, why)) return false;
     const char *from = metadata(c, "source");
     if (from && !strcmp(from, source)) return true;
     flim_cells_close(c);
-    return false;
+    return error_set(why, "%s is of other files than are there now", store);
 }
 
 /* One program at a time makes it; who has waited for that looks again. */
@@ -550,7 +550,7 @@ static bool open_or_make(FlimCells *c, Making *k, const char *store, const char 
     bool fine = open_made(c, store, source, &why);
     if (!fine) {
         double start = seconds_now();
-        if (why.text[0]) printf("[Store] %s is made anew: %s\n", store, why.text);
+        if (why.text[0]) printf("[Store] %s; it is made anew\n", why.text);
         fine = make_store(k, store, source, n_threads, k->error) && open_store(c, store, k->error);
         snprintf(how, 40, "read in %.1f s", seconds_now() - start);
     }

@@ -319,11 +319,11 @@ static int64_t find_changed(const char *manifest, const char *store, const Recor
 static bool check_recordings(const PsdStore *s, const char *manifest, const char *store, int n_threads, Error *error) {
     const char *text = metadata(s, "recordings");
     Recordings made;
-    if (!text) return error_set(error, "it does not say of which recordings it is");
+    if (!text) return error_set(error, "%s does not say of which recordings it is", store);
     if (!recordings_parse(json_loads(text, 0, NULL), &made))
-        return error_set(error, "its \"recordings\" are no list of files");
+        return error_set(error, "%s: its \"recordings\" are no list of files", store);
     int64_t changed = find_changed(manifest, store, &made, n_threads);
-    bool same = changed == made.n || error_set(error, "%s is another file now", made.names[changed]);
+    bool same = changed == made.n || error_set(error, "%s: %s is another file now", store, made.names[changed]);
     recordings_close(&made);
     return same;
 }
@@ -614,10 +614,10 @@ static StoreState open_made(PsdStore *s, Wanted *w, Error *why, Error *error) {
     w->options = (PsdOptions){w->hop ? *w->hop : made.hop, w->limit ? *w->limit : made.limit};
     if (!opened) return STORE_TO_MAKE;
     const char *form = metadata(s, "form");
-    bool usable = s->manifest_hash != w->hash   ? error_set(why, "it is of another manifest")
-                  : !form || strcmp(form, FORM) ? error_set(why, "it is of another version")
+    bool usable = s->manifest_hash != w->hash   ? error_set(why, "%s is of another manifest", w->path)
+                  : !form || strcmp(form, FORM) ? error_set(why, "%s is of another version", w->path)
                   : !same_options(w->options, s->options)
-                      ? error_set(why, "it was made with other options")
+                      ? error_set(why, "%s was made with other options", w->path)
                       : check_recordings(s, w->manifest, w->path, w->n_threads, why);
     if (!usable) psd_store_close(s);
     return usable ? STORE_USABLE : STORE_TO_MAKE;
@@ -639,8 +639,7 @@ static bool open_or_make(PsdStore *s, Wanted *w, Error *error) {
     StoreState state = open_made(s, w, &why, error);
     bool fine = state == STORE_USABLE && tell_made(s, w);
     if (state == STORE_TO_MAKE) {
-        if (why.text[0])
-            printf("[Store] %s is made anew, %s: %s\n", w->path, options_text(w->options, asked), why.text);
+        if (why.text[0]) printf("[Store] %s; it is made anew, %s\n", why.text, options_text(w->options, asked));
         fine = make_store(w->manifest, text, size, w->hash, w->path, &w->options, w->n_threads, error) &&
                open_store(s, w->path, w->n_threads, error);
     }

@@ -444,14 +444,17 @@ void prepare_codebook(Prepare *p) {
 /* Counts the clips that are done, and says which are not. free() */
 static bool *find_work(Prepare *p, const char *setup) {
     bool *todo = xcalloc((size_t)p->n, sizeof *todo);
+    Progress progress = {.what = "[Codes] checking what is there:", .total = p->n, .start = seconds_now()};
     int64_t before = 0, again = 0;
 #pragma omp parallel for schedule(dynamic) num_threads((int)p->options->num_workers) reduction(+ : before, again)
     for (int64_t i = 0; i < p->n; i++) {
         Clip *clip = &p->clips[i];
-        if (clip->fate != CLIP_KEPT) continue;
-        todo[i] = !clip_is_coded(&p->work, clip, setup, p->coder.codebook.entries, p->options->d_model);
-        before += !todo[i];
-        again += clip->again;
+        if (clip->fate == CLIP_KEPT) {
+            todo[i] = !clip_is_coded(&p->work, clip, setup, p->coder.codebook.entries, p->options->d_model);
+            before += !todo[i];
+            again += clip->again;
+        }
+        progress_step(&progress);
     }
     p->coded_before = before;
     p->coded_again = again;

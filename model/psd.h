@@ -7,7 +7,7 @@
 
 #include "model/model.h"
 
-enum { PSD_CLASSES = 6 };
+enum { PSD_CLASSES = 6, PSD_MOST_LAYERS = 1000 };
 
 typedef struct {
     bool cnn; /* the convolutional baseline instead of the transformer: d_model is then the width of its output */
@@ -37,8 +37,11 @@ typedef struct {
     int d_model, n_layers, n_heads, d_ff, decoder_dim, decoder_layers, projection_dim, head_dim;
 } PsdSize;
 
-/* tiny, small, l4, medium or large; NULL for another name. */
+#define PSD_SIZE_NAMES "tiny|small|l4|medium|large"
+/* Finds the size of that name; NULL for another name. */
 const PsdSize *psd_size(const char *name);
+/* Finds the size that has such an encoder; NULL: none has. */
+const PsdSize *psd_size_of_encoder(int64_t d_model, int64_t n_layers, int64_t d_ff);
 
 /* Both check the configuration (die naming the field) and build the parameter table. Metrics: mae_loss, sicr_loss. */
 Model *psd_pretrain_open(const PsdPretrainConfig *config);

@@ -1,6 +1,7 @@
 /* Any bytes as a run's log.jsonl, and as values in good records. */
 #include "tests/fuzz_file.h"
 #include "train/epoch_curves.h"
+#include "train/loop.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *text = malloc(2 * size + 512);

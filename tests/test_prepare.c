@@ -687,6 +687,26 @@ static void a_second_run_does_nothing_again(void **state) {
     free(path);
 }
 
+/* Of a folder whose name a shell would take apart. */
+static void the_next_command_trains(void **state) {
+    (void)state;
+    const char *name = "it's \"the $HOME\"";
+    char *folder = xformat("%s/%s", root, name), *word = shell_word(folder);
+    int status = run_command(said, sizeof said, "cp -r %s/%s %s && %s -i %s/list.tsv -o %s %s", root, reference(NULL),
+                             word, program("prepare_tts"), root, word, options);
+    if (status) fail_msg("exit status %d:\n%s", status, said);
+    assert_contains(said, "[Codes] 0 clips coded, 16 done before\n");
+    const char *next = strstr(said, "Next: ./train_gpt");
+    assert_non_null(next);
+    char *command = xformat("%.*s --dry-run", (int)strcspn(next, "\n"), next);
+    status = run_command(said, sizeof said, "cd %s && %s", program(""), command + strlen("Next: "));
+    if (status) fail_msg("%s: exit status %d:\n%s", command, status, said);
+    assert_contains(said, "[Data] train: 14 samples");
+    free(command);
+    free(word);
+    free(folder);
+}
+
 /* Whatever the settings in between, the same settings give the same files; other settings those of a fresh folder. */
 static void changed_settings_are_seen(void **state) {
     (void)state;
@@ -1195,6 +1215,7 @@ int main(void) {
         cmocka_unit_test(byte_order_marks_and_carriage_returns_leave_no_trace),
         cmocka_unit_test(kills_leave_no_trace),
         cmocka_unit_test(a_second_run_does_nothing_again),
+        cmocka_unit_test(the_next_command_trains),
         cmocka_unit_test(changed_settings_are_seen),
         cmocka_unit_test(changed_audio_is_seen),
         cmocka_unit_test(missing_files_are_made_again),

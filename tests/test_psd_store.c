@@ -540,6 +540,26 @@ static void a_store_may_fix_what_is_drawn(void **state) {
     free(path);
 }
 
+/* Another program's spectra where the store of a manifest belongs, whatever is asked for. */
+static void a_store_of_another_program_is_not_replaced(void **state) {
+    (void)state;
+    Own o;
+    PsdStore s;
+    Error error;
+    own_reset(&o);
+    o.hop = NULL;
+    char *own = own_write(&o), *path = psd_store_path(manifest);
+    add_array("a.npy", 2, 450, 75);
+    write_text(manifest, HEAD "a.npy,0,S,450,fm\n");
+    assert_int_equal(rename(own, path), 0);
+    uint64_t theirs = inode();
+    assert_false(psd_store_open(&s, manifest, &CROP.hop, &CROP.limit, 1, &error));
+    assert_contains(error.text, "is no store that was made of a manifest, and is not replaced");
+    assert_true(inode() == theirs);
+    free(own);
+    free(path);
+}
+
 static void stores_that_are_wrong(void **state) {
     (void)state;
     Own o;
@@ -601,6 +621,7 @@ int main(void) {
         cmocka_unit_test_setup(paths_are_seen_from_both_places, new_root),
         cmocka_unit_test_setup(manifests_that_do_not_fit_their_files, new_root),
         cmocka_unit_test_setup(a_store_may_fix_what_is_drawn, new_root),
+        cmocka_unit_test_setup(a_store_of_another_program_is_not_replaced, new_root),
         cmocka_unit_test_setup(stores_that_are_wrong, new_root),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1056,10 +1056,12 @@ static void samples_are_what_the_checkpoint_records(void **state) {
     assert_null(strstr(output, "[Split]"));
     expect_recorded(to, "1", false, 0);
     must("pretrain -m %s/m.csv %s/2 --limit 5", to, train); /* asked for */
-    assert_contains(output, "is made anew, without --hop, with --limit 5: it was made with other options");
+    assert_contains(output,
+                    "m.psd.safetensors was made with other options; it is made anew, without --hop, with --limit 5");
     expect_recorded(to, "2", false, 5);
     must("pretrain -m %s/m.csv %s/3 --hop", to, train);
-    assert_contains(output, "is made anew, with --hop, with --limit 5: it was made with other options");
+    assert_contains(output,
+                    "m.psd.safetensors was made with other options; it is made anew, with --hop, with --limit 5");
     expect_recorded(to, "3", true, 5);
     must("finetune -m %s/m.psd.safetensors %s/4", to, train); /* the store itself, with nothing asked for */
     expect_recorded(to, "4", true, 5);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "train/log.h"
+#include "train/loop.h"
 
 /* The number of a record; NaN: it has none of this name. */
 static double number_in(const json_t *record, const char *name) {

@@ -5,7 +5,6 @@
 #include "base/base.h"
 
 enum { CURVE_TRAIN_LOSS, CURVE_VAL_LOSS, CURVE_TRAIN_ACCURACY, CURVE_VAL_ACCURACY, EPOCH_CURVES };
-enum { MOST_EPOCHS = 1000000 }; /* as the options have it */
 
 typedef struct {
     double *values[EPOCH_CURVES]; /* [n]; NaN: nothing was logged */

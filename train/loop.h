@@ -26,7 +26,7 @@ typedef struct {
     int json_file; /* --json: where it goes; the text that would be on stdout goes to stderr */
 } TrainOptions;
 
-enum { TRAIN_MAX_OPTIONS = 64 };
+enum { TRAIN_MAX_OPTIONS = 64, MOST_EPOCHS = 1000000 };
 /* Writes the shared rows of the option table; a program appends its own. Returns how many. */
 int train_option_rows(TrainOptions *options, Option *rows);
 /* Replaces 0 = auto by its value, and refuses combinations that make no sense. */

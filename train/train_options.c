@@ -52,7 +52,7 @@ int train_option_rows(TrainOptions *o, Option *rows) {
             "tokens a micro-batch at most, instead of a fixed number of sequences; 0: off"),
         ROW("bucketing", 0, OPTION_CHOICE, &o->bucketing, "on", 0, 0, "on|off",
             "put sequences of similar length into one micro-batch"),
-        ROW("epochs", 0, OPTION_INT, &o->epochs, "10", 1, 1e6, "N", "passes over the data"),
+        ROW("epochs", 0, OPTION_INT, &o->epochs, "10", 1, MOST_EPOCHS, "N", "passes over the data"),
         ROW("max-steps", 0, OPTION_INT, &o->max_steps, "0", 0, 1e12, "N",
             "stop after so many optimizer steps, if the epochs do not end before; 0: no cap"),
         ROW("learning-rate", 0, OPTION_FLOAT, &o->learning_rate, "2e-5", 0, 10, "X", "peak learning rate of AdamW"),
