@@ -154,18 +154,18 @@ char *shell_word(const char *text) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
     bool control = has_control(text);
     if (*text && !text[strspn(text, plain)]) return xstrdup(text);
-    char *word = xmalloc(4 * strlen(text) + 4), *at = word + sprintf(word, control ? "$'" : "'");
+    char *word = xmalloc(4 * strlen(text) + 4), *at = stpcpy(word, control ? "$'" : "'");
     for (; *text; text++) {
         if ((unsigned char)*text < 32 || *text == 127)
             at += sprintf(at, "\\x%02x", (unsigned char)*text);
         else if (*text == '\'')
-            at += sprintf(at, control ? "\\'" : "'\\''");
+            at = stpcpy(at, control ? "\\'" : "'\\''");
         else if (*text == '\\' && control)
-            at += sprintf(at, "\\\\");
+            at = stpcpy(at, "\\\\");
         else
             *at++ = *text;
     }
-    strcpy(at, "'");
+    stpcpy(at, "'");
     return word;
 }
 

@@ -310,6 +310,7 @@ static void hold(FileLock *lock) {
 
 bool file_lock(FileLock *lock, const char *path, Error *error) {
     bool told = false;
+    *lock = (FileLock){.fd = -1};
     if (snprintf(lock->path, sizeof lock->path, "%s.lock", path) >= (int)sizeof lock->path)
         return error_set(error, "the path is too long: %.100s...", path);
     for (;;) {

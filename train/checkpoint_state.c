@@ -4,16 +4,16 @@
  * allocation of the training loop: the library has its own. */
 #include "train/checkpoint_state.h"
 
-#include "base/file.h"
-
 #include <errno.h>
-#include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
 
 static const char mark[] = "train.c checkpoint";
 /* 2: data_hash; 3: validations_since_best; 4: extensions; 5: checkpoint, validating, window_*, xxh3_64 */
@@ -142,7 +142,8 @@ static json_t *field_to_json(const struct Field *field, const TrainState *state)
 char *state_to_json(const TrainState *state) {
     Error error;
     if (!check_state(state, &error)) die("%s", error.text);
-    json_t *root = json_pack("{s:s, s:i, s:s}", "format", mark, "version", VERSION, "revision", state->revision);
+    json_t *root =
+        json_build("state.json", "{s:s, s:i, s:s}", "format", mark, "version", VERSION, "revision", state->revision);
     for (int i = 0; i < N_FIELDS; i++) json_object_set_new(root, fields[i].name, field_to_json(&fields[i], state));
     json_t *metrics = json_object(), *options = json_loads(state->options_json ? state->options_json : "{}", 0, NULL);
     for (int i = 0; i < state->n_metrics; i++)
@@ -150,12 +151,14 @@ char *state_to_json(const TrainState *state) {
             json_object_set_new(metrics, state->metric_names[i], real_to_json(state->metric_values[i]));
     json_object_set_new(root, "metrics", metrics);
     if (!options || json_object_set_new(root, "options", options)) die("the options of the run are no JSON object");
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)), *sealed = NULL;
+    char *text = json_text("state.json", root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     json_decref(root);
-    size_t body = text ? strlen(text) - strlen("\n}") : 0;
-    if (text) sealed = realloc(text, body + SEAL + 1);
-    if (!sealed) die("out of memory for state.json");
-    make_seal(sealed + body, sealed, body);
+    size_t body = strlen(text) - strlen("\n}");
+    char *sealed = realloc(text, body + SEAL + 1);
+    if (sealed)
+        make_seal(sealed + body, sealed, body);
+    else
+        die("out of memory for state.json");
     return sealed;
 }
 
