@@ -2,13 +2,13 @@
  * that each confound that cells are made with is found. */
 #include "data/flim_doctor.h"
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "data/flim_synthetic.h"
 #include "tests/files.h"
 #include "tests/flim_golden.h"
+#include "tests/folder_writers.h"
 
 static const FlimSynthetic SMALL = {600, 6, {64, 13, 13}, 1, 1, 0, 0, 3};
 
@@ -358,54 +358,16 @@ static void unfinished_folders_are_finished(void **state) {
     free(root);
 }
 
-/* Writes made-up cells with this seed in a child; it says in FOLDER.log.SEED what it does. */
-static pid_t start_writer(const char *folder, int seed) {
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child) return child;
-    char *log = xformat("%s.log.%d", folder, seed);
+/* Writes the cells of one donor. */
+static bool write_donor(const char *folder, int seed, Error *error) {
     const FlimSynthetic how = {12, 1, {16, 5, 5}, 1, 1, 0, 0, (uint64_t)seed};
     int64_t n;
-    Error error;
-    if (!freopen(log, "w", stdout)) _exit(2);
-    bool fine = flim_synthetic_write(folder, &how, 1, &n, &error);
-    if (!fine) printf("%s\n", error.text);
-    fflush(stdout);
-    _exit(!fine);
+    return flim_synthetic_write(folder, &how, 1, &n, error);
 }
 
-/* Two programs that were asked for different folders of one name: both wait for a third, then one writes it and the
- * other refuses what is there. */
 static void writers_at_once_do_not_mix(void **state) {
     (void)state;
-    char *top = scratch_directory(), *made = path_join(top, "made"), *mark = path_join(made, ".unfinished"), said[512];
-    pid_t children[2];
-    FileLock lock;
-    Error error;
-    make_directories(made);
-    assert_true(file_lock(&lock, mark, &error));
-    for (int i = 0; i < 2; i++) children[i] = start_writer(made, i);
-    for (int i = 0; i < 2; i++)
-        for (bool waits = false; !waits; usleep(1000)) {
-            assert_int_equal(waitpid(children[i], NULL, WNOHANG), 0);
-            run_command(said, sizeof said, "cat %s.log.%d", made, i);
-            waits = strstr(said, "[Wait]");
-        }
-    file_unlock(&lock);
-    int status[2];
-    for (int i = 0; i < 2; i++) assert_int_equal(waitpid(children[i], &status[i], 0), children[i]);
-    int winner = !status[1];
-    assert_true(!status[winner] && status[!winner]);
-    run_command(said, sizeof said, "cat %s.log.%d", made, !winner);
-    assert_contains(said, "is there already");
-    char *alone = path_join(top, "alone");
-    assert_true(waitpid(start_writer(alone, winner), &status[0], 0) > 0 && !status[0]);
-    run_command(said, sizeof said, "diff -r %s %s && ls -A %s", made, alone, alone);
-    assert_string_equal(said, "isolated_cells_D1\n");
-    free(alone);
-    free(mark);
-    free(made);
-    free(top);
+    expect_writers_not_to_mix(write_donor, "isolated_cells_D1\n");
 }
 
 int main(void) {

@@ -1,6 +1,5 @@
 /* prepare_psd, run as a user runs it: on made-up recordings, and on a folder with everything that can be wrong with
  * one. */
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -8,6 +7,7 @@
 #include "data/psd_store.h"
 #include "data/psd_synthetic.h"
 #include "tests/files.h"
+#include "tests/folder_writers.h"
 
 enum { SENSORS = 3, ROWS = 20, FILES = SENSORS * 6 * 2, ALL = SENSORS * 6 * ROWS, WIDTH = 210 };
 static char *root;         /* every folder of the tests is in it */
@@ -316,54 +316,16 @@ static void unfinished_recordings_are_finished(void **state) {
     expect_refused(1, "--synthetic begun --sensors 2 --rows 4", "spectrum_bands is there already");
 }
 
-/* Writes made-up recordings with this seed in a child; it says in FOLDER.log.SEED what it does. */
-static pid_t start_writer(const char *folder, int seed) {
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child) return child;
-    char *log = xformat("%s.log.%d", folder, seed);
+/* Writes the recordings of one sensor. */
+static bool write_sensor(const char *folder, int seed, Error *error) {
     const PsdSynthetic how = {1, 2, (uint64_t)seed};
     int64_t n;
-    Error error;
-    if (!freopen(log, "w", stdout)) _exit(2);
-    bool fine = psd_synthetic_write(folder, &how, 1, &n, &error);
-    if (!fine) printf("%s\n", error.text);
-    fflush(stdout);
-    _exit(!fine);
+    return psd_synthetic_write(folder, &how, 1, &n, error);
 }
 
-/* Two programs that were asked for different folders of one name: both wait for a third, then one writes it and the
- * other refuses what is there. */
 static void writers_at_once_do_not_mix(void **state) {
     (void)state;
-    char *top = scratch_directory(), *made = path_join(top, "made"), *mark = path_join(made, ".unfinished"), said[512];
-    pid_t children[2];
-    FileLock lock;
-    Error error;
-    make_directories(made);
-    assert_true(file_lock(&lock, mark, &error));
-    for (int i = 0; i < 2; i++) children[i] = start_writer(made, i);
-    for (int i = 0; i < 2; i++)
-        for (bool waits = false; !waits; usleep(1000)) {
-            assert_int_equal(waitpid(children[i], NULL, WNOHANG), 0);
-            run_command(said, sizeof said, "cat %s.log.%d", made, i);
-            waits = strstr(said, "[Wait]");
-        }
-    file_unlock(&lock);
-    int status[2];
-    for (int i = 0; i < 2; i++) assert_int_equal(waitpid(children[i], &status[i], 0), children[i]);
-    int winner = !status[1];
-    assert_true(!status[winner] && status[!winner]);
-    run_command(said, sizeof said, "cat %s.log.%d", made, !winner);
-    assert_contains(said, "is there already");
-    char *alone = path_join(top, "alone");
-    assert_true(waitpid(start_writer(alone, winner), &status[0], 0) > 0 && !status[0]);
-    run_command(said, sizeof said, "diff -r %s %s && ls -A %s", made, alone, alone);
-    assert_string_equal(said, "spectrum_bands\n");
-    free(alone);
-    free(mark);
-    free(made);
-    free(top);
+    expect_writers_not_to_mix(write_sensor, "spectrum_bands\n");
 }
 
 /* Two at once in one folder: the second waits, and what is there in the end is one's. */

@@ -1,0 +1,60 @@
+/* Programs that write one folder at the same time. */
+#ifndef TESTS_FOLDER_WRITERS_H
+#define TESTS_FOLDER_WRITERS_H
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "tests/helpers.h"
+
+typedef bool FolderWriter(const char *folder, int seed, Error *error);
+
+/* Writes the folder with this seed in a child; it says in FOLDER.log.SEED what it does. */
+static inline pid_t start_writer(FolderWriter *write, const char *folder, int seed) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child) return child;
+    char *log = xformat("%s.log.%d", folder, seed);
+    Error error;
+    if (!freopen(log, "w", stdout)) _exit(2);
+    bool fine = write(folder, seed, &error);
+    if (!fine) printf("%s\n", error.text);
+    fflush(stdout);
+    _exit(!fine);
+}
+
+/* Two programs that were asked for different folders of one name: both wait for a third, then one writes it and the
+ * other refuses what is there. Checks that it is what the one writes alone, and lists as `holds`. */
+static inline void expect_writers_not_to_mix(FolderWriter *write, const char *holds) {
+    char *top = scratch_directory(), *made = path_join(top, "made"), *mark = path_join(made, ".unfinished"), said[512];
+    pid_t children[2];
+    FileLock lock;
+    Error error;
+    make_directories(made);
+    assert_true(file_lock(&lock, mark, &error));
+    for (int i = 0; i < 2; i++) children[i] = start_writer(write, made, i);
+    for (int i = 0; i < 2; i++)
+        for (bool waits = false; !waits; usleep(1000)) {
+            assert_int_equal(waitpid(children[i], NULL, WNOHANG), 0);
+            run_command(said, sizeof said, "cat %s.log.%d", made, i);
+            waits = strstr(said, "[Wait]");
+        }
+    file_unlock(&lock);
+    int status[2];
+    for (int i = 0; i < 2; i++) assert_int_equal(waitpid(children[i], &status[i], 0), children[i]);
+    int winner = !status[1];
+    assert_true(!status[winner] && status[!winner]);
+    run_command(said, sizeof said, "cat %s.log.%d", made, !winner);
+    assert_contains(said, "is there already");
+    char *alone = path_join(top, "alone");
+    assert_true(waitpid(start_writer(write, alone, winner), &status[0], 0) > 0 && !status[0]);
+    run_command(said, sizeof said, "diff -r %s %s && ls -A %s", made, alone, alone);
+    assert_string_equal(said, holds);
+    free(alone);
+    free(mark);
+    free(made);
+    free(top);
+}
+
+#endif
