@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <math.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -140,6 +141,11 @@ double relative_error(const float *got, const float *want, int64_t n) {
 void assert_close(const char *what, const float *got, const float *want, int64_t n, double tolerance) {
     double error = relative_error(got, want, n);
     if (!(error <= tolerance)) fail_msg("%s: relative error %.3g, allowed %.3g", what, error, tolerance);
+}
+
+void heed_signals(void) {
+    signal(SIGHUP, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
 }
 
 int first_cpu(void) {

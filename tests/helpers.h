@@ -28,6 +28,9 @@ char *read_text(const char *path); /* fails the test if it cannot */
 int run_command(char *output, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
 int run_function(char *output, size_t size, void (*function)(void *), void *argument);
 
+/* Undoes what nohup and the & of a script do: they let a program ignore SIGHUP and SIGINT. For tests that send them. */
+void heed_signals(void);
+
 int first_cpu(void); /* that this process may use */
 
 void assert_contains(const char *text, const char *part);

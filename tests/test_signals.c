@@ -285,6 +285,7 @@ static void of_threads_that_die_together_one_speaks(void **state) {
 
 static int open_fixture(void **state) {
     (void)state;
+    heed_signals();
     fixture_open("train_gpt");
     return 0;
 }

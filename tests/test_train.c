@@ -450,6 +450,7 @@ static void bad_options_are_told(void **state) {
 
 static int open_fixture(void **state) {
     (void)state;
+    heed_signals();
     fixture_open("train_gpt");
     return 0;
 }
