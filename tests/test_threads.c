@@ -137,6 +137,10 @@ static int rehearse(int n) {
     linear_forward(device, y, x, w, tensor_none(), WEIGHT_OUT_IN);
     printf("%d threads came; %016llx\n", came,
            (unsigned long long)hash_bytes(HASH_START, y.data, (size_t)tensor_numel(y) * sizeof(float)));
+    free(x.data);
+    free(w.data);
+    free(y.data);
+    device_close(device);
     return 0;
 }
 
