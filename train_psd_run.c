@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "base/stop.h"
+#include "train/checkpoint_state.h"
 #include "train_psd.h"
 
 /* A command line that is being written. */
@@ -151,19 +151,36 @@ static void check_stages(const Place *at) {
     }
 }
 
-/* A classifier that was begun from another encoder would be taken for this one's. */
+static uint64_t sum_of(const char *weights) {
+    TensorFile file;
+    Error error;
+    if (!checkpoint_open_base(weights, &file, &error)) die("%s: %s", weights, error.text);
+    uint64_t sum = checkpoint_base_sum(&file);
+    tensor_file_close(&file);
+    return sum;
+}
+
+/* Dies if the training in this directory began from other weights than these (NULL: from scratch), for which it would
+ * be taken. Where they lie is no matter: a directory may be moved. */
+static void check_beginning(const char *directory, const char *weights) {
+    char *newest = checkpoint_resolve(directory, "auto");
+    TrainState state;
+    Error error;
+    if (!newest) return;
+    if (!state_read(newest, &state, &error)) die("%s: %s", newest, error.text);
+    if (state.base_sum != (weights ? sum_of(weights) : 0))
+        die("%s did not begin from %s: remove it to train the classifier anew, or give another --output-dir", directory,
+            weights ? weights : "scratch");
+    free(state.options_json);
+    free(newest);
+}
+
 static void check_encoder(const Place *at) {
-    char *path = xformat("%s/finetune/last/state.json", at->directory), *encoder = best_of(at->directory, "pretrain");
-    json_t *state = json_read(path, 0, NULL);
-    const char *before = json_string_value(json_object_get(json_object_get(state, "options"), "pretrained"));
-    if (state && !at->o->scratch && (!before || strcmp(before, encoder)))
-        die("%s/finetune began from %s, and the best encoder is now %s: remove it to train the classifier anew, or "
-            "give "
-            "another --output-dir",
-            at->directory, before ? before : "scratch", encoder);
-    json_decref(state);
-    free(path);
+    char *directory = path_join(at->directory, "finetune");
+    char *encoder = at->o->scratch ? NULL : best_of(at->directory, "pretrain");
+    check_beginning(directory, encoder);
     free(encoder);
+    free(directory);
 }
 
 /* False: stopped. */
@@ -239,6 +256,7 @@ static bool run_shot(const PsdRun *o, const Place *at, int k, int64_t repeat, De
     add(&tune, "--encoder-lr-scale", "%d", 1);
     add(&judge, "--checkpoint", "%s", last);
     add(&judge, "--output-dir", "%s", to);
+    check_beginning(to, from);
     bool go_on = carry_out(&tune, device, NULL);
     if (go_on)
         go_on = carry_out(&judge, device, result);

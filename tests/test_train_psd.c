@@ -883,6 +883,13 @@ static void a_whole_run_is_stopped_goes_on_and_is_not_done_twice(void **state) {
     must("%s", options);
     assert_contains(output, "the link best was step_99999999 and is now step_");
     assert_same_files(whole, stopped, pooled_files);
+    /* The same weights under another name are the same weights. */
+    char *moved = xformat("%s/moved", data);
+    assert_int_equal(rename(stopped, moved), 0);
+    must("%s --split %s/pooled.json -o %s/./moved", run_options(), data, data);
+    assert_true(!strstr(output, "[Train]") && !strstr(output, "[Val]"));
+    assert_int_equal(rename(moved, stopped), 0);
+    free(moved);
     /* A better encoder would leave the classifier of the one before. */
     char *another = name_another_best(path_join(stopped, "pretrain"));
     assert_int_equal(run_command(output, sizeof output, "%s %s", program_at("train_psd"), options), 1);

@@ -18,6 +18,7 @@ typedef struct {
     uint64_t seed;
     int64_t samples_seen, tokens_seen;
     int64_t n_samples, data_hash;        /* of the training data: a resumed run must see the same */
+    uint64_t base_sum;                   /* checkpoint_base_sum of what the run began from; 0: nothing */
     int64_t skipped_steps;               /* with a loss that was not finite */
     int64_t frozen_rows;                 /* of the base vocabulary, kept as they are */
     float loss_scale[LOSS_SCALE_FIELDS]; /* of 16-bit types that need it */
@@ -82,6 +83,9 @@ bool checkpoint_load(const char *path, const ParamTable *table, float *weights, 
 
 /* Opens a base checkpoint: a file of tensors, or a checkpoint directory, which stands for its weights. */
 bool checkpoint_open_base(const char *path, TensorFile *file, Error *error);
+/* Returns the checksum that our files of weights have in them, which tells one from another wherever they lie; 0: it is
+ * another program's file. */
+uint64_t checkpoint_base_sum(const TensorFile *file);
 /* Whether a tensor of a base checkpoint, by the name that it has in the file, is the model's of this name: behind the
  * key of a larger dictionary (state_dict.), and without what compiled modules put in. */
 bool checkpoint_name_is(const char *stored, const char *name);
@@ -101,6 +105,7 @@ typedef struct {
     int loaded, resized, carried, skipped, aside, missing;
     int absorbed, counters; /* biases; batches that norms of the model's have counted, of no use to ours */
     int moments;            /* of those skipped: what the base's optimizer remembers */
+    uint64_t sum;           /* checkpoint_base_sum */
     int64_t base_rows;      /* of the base's first resizable table; 0: it has none */
     char *missing_names;    /* comma-separated, the first few; free() */
 } ImportReport;

@@ -382,6 +382,11 @@ bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
     return good;
 }
 
+uint64_t checkpoint_base_sum(const TensorFile *file) {
+    const char *stated = tensor_file_metadata(file, SAFETENSORS_SUM_KEY);
+    return stated ? strtoull(stated, NULL, 16) : 0;
+}
+
 bool checkpoint_import(const char *path, const ParamTable *table, const ImportRules *rules, float *weights,
                        TensorFile *file, StoredTensor **carried, int *n_carried, ImportReport *report, Error *error) {
     *report = (ImportReport){0};
@@ -390,6 +395,7 @@ bool checkpoint_import(const char *path, const ParamTable *table, const ImportRu
     import.seen = xcalloc((size_t)table->count, sizeof(bool));
     bool good = import_tensors(&import, file, error);
     if (good) {
+        report->sum = checkpoint_base_sum(file);
         report->missing_names = list_missing(&import);
         *carried = list_carried(file, table, n_carried);
         report->carried = *n_carried = drop_expected(&import, *carried, *n_carried);

@@ -261,6 +261,7 @@ static void start_fresh(Training *t) {
                             .best = INFINITY,
                             .n_samples = t->train->n_samples,
                             .data_hash = data_hash(t->train),
+                            .base_sum = t->import.sum,
                             .loss_scale = {[LOSS_SCALE_FACTOR] = 65536}};
     snprintf(t->state.revision, sizeof t->state.revision, "%s", GIT_REVISION);
 }
