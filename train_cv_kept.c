@@ -34,7 +34,8 @@ char *cv_weights_name(const char *checkpoint) {
     const char *name = strrchr(checkpoint, '/') ? strrchr(checkpoint, '/') + 1 : checkpoint;
     size_t size;
     Error error;
-    if (!read_file(path, &bytes, &size, &error)) die("%s", error.text);
+    if (!read_file(path, &bytes, &size, &error))
+        die("%s: %s; remove the folder of the fold to train it anew", path, error.text);
     char *text = xformat("%s %016llx", name, (unsigned long long)hash_bytes(HASH_START, bytes, size));
     free(bytes);
     free(path);

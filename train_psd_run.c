@@ -228,7 +228,7 @@ static char *draw_shots(const PsdRun *o, int64_t seed) {
     if (!psd_split_few_shot(&rows, (uint32_t)seed, PSD_SHOT_COUNTS, PSD_SHOTS, 0, &splits, &error) ||
         !psd_splits_write(path, &rows, &splits, PSD_SHOT_COUNTS, &error) ||
         !psd_split_index_set(path, s->manifest_hash, &error))
-        die("%s: %s", path, error.text);
+        die("a draw of shots: %s", error.text);
     psd_splits_free(&splits);
     psd_data_close(&data);
     free(labels);

@@ -315,6 +315,11 @@ bool file_lock(FileLock *lock, const char *path, Error *error) {
         return error_set(error, "the path is too long: %.100s...", path);
     for (;;) {
         lock->fd = open(lock->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+        if (lock->fd < 0 && (errno == EACCES || errno == EPERM || errno == EROFS))
+            return error_set(error,
+                             "cannot open %s: %s; %s is written in that folder: make it writable, or work in a copy of "
+                             "it",
+                             lock->path, strerror(errno), path);
         if (lock->fd < 0) return error_set(error, "cannot open %s: %s", lock->path, strerror(errno));
         LockResult result = lock_descriptor(lock->fd, false);
         if (result == LOCK_BUSY) {

@@ -380,9 +380,7 @@ static bool write_store(Making *k, const char *path, const char *source, Error *
                      json_text("the names of cells", told, 0)};
     const char *const keys[] = {"donors", "fields", "files", "told", "source"};
     const char *const values[] = {lists[0], lists[1], lists[2], lists[3], source};
-    Error why;
-    bool fine = safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, keys, values, 5, &why);
-    if (!fine) error_set(error, "%s: %s", path, why.text);
+    bool fine = safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, keys, values, 5, error);
     for (int i = 0; i < 4; i++) free(lists[i]);
     json_decref(files);
     json_decref(told);

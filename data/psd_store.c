@@ -464,9 +464,7 @@ static bool write_store(const Making *k, const char *path, uint64_t hash, Error 
     char *recordings = json_text("the names of recordings", list, JSON_COMPACT);
     const char *const keys[] = {"sensors", "rows", "manifest", "hop", "limit", "form", "recordings"};
     const char *const values[] = {sensors, rows, manifest, k->options->hop ? "true" : "false", limit, FORM, recordings};
-    Error why;
-    bool fine = safetensors_write(path, tensors, 6, keys, values, 7, &why);
-    if (!fine) error_set(error, "%s: %s", path, why.text);
+    bool fine = safetensors_write(path, tensors, 6, keys, values, 7, error);
     json_decref(names);
     json_decref(list);
     free(sensors);

@@ -1173,6 +1173,23 @@ static void a_base_of_another_model_is_refused(void **unused) {
     forget(&i);
 }
 
+static void a_base_that_is_not_finite_is_refused_by_name(void **unused) {
+    (void)unused;
+    static float values[20], infinite[7] = {-1, -2, -3, -4, -5, -6, -7};
+    values[6] = NAN;
+    infinite[2] = -INFINITY;
+    TensorToWrite embedding = EMBEDDING("text_embedding.weight"), norm = NORM("gpt.ln_f.weight");
+    embedding.data = values;
+    norm.data = infinite;
+    assert_import_fails(&embedding, 1, "tensor 'text_embedding.weight': value 6 of 20 is nan, and weights must be");
+    assert_import_fails(&norm, 1, "tensor 'gpt.ln_f.weight': value 2 of 7 is -inf, and weights must be finite");
+    TensorToWrite carried_along[] = {NORM("gpt.ln_f.weight"), NORM("unknown.weight")};
+    carried_along[1].data = infinite;
+    Imported i = import(write_base(carried_along, 2), 4);
+    assert_true(i.good && i.n == 1); /* not the model's */
+    forget(&i);
+}
+
 static void a_pth_is_imported_from_under_model(void **unused) {
     (void)unused;
     ParamTable t = {0};
@@ -1414,6 +1431,7 @@ int main(void) {
         cmocka_unit_test(a_vocabulary_may_grow_and_shrink),
         cmocka_unit_test(names_are_the_references_own),
         cmocka_unit_test(a_base_of_another_model_is_refused),
+        cmocka_unit_test(a_base_that_is_not_finite_is_refused_by_name),
         cmocka_unit_test(a_pth_is_imported_from_under_model),
         cmocka_unit_test(a_lightning_checkpoint_is_imported),
         cmocka_unit_test(long_names_are_read_at_once),

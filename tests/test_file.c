@@ -285,6 +285,26 @@ static void a_folder_that_cannot_be_read_is_written_to(void **state) {
     expect_text(in("x"), "new");
 }
 
+static void lock_without_rights(void *path) {
+    FileLock lock;
+    Error error;
+    if (!getuid() && (setgid(65534) || setuid(65534))) _exit(3);
+    if (file_lock(&lock, path, &error)) _exit(4);
+    printf("%s\n", error.text);
+}
+
+static void a_lock_in_a_folder_that_cannot_be_written_says_what_to_do(void **state) {
+    (void)state;
+    char want[2 * PATH_MAX];
+    snprintf(want, sizeof want, "%s is written in that folder: make it writable, or work in a copy of it", in("x"));
+    assert_int_equal(chmod(root, 0555), 0);
+    int status = run_function(said, sizeof said, lock_without_rights, (void *)(uintptr_t)in("x"));
+    assert_int_equal(chmod(root, 0700), 0);
+    if (status) fail_msg("status %d: %s", status, said);
+    assert_contains(said, ".lock: Permission denied; ");
+    assert_contains(said, want);
+}
+
 static void be_killed_while_writing(void *path) {
     FileWriter writer;
     if (!file_begin(&writer, path, 0, NULL)) _exit(1);
@@ -680,6 +700,7 @@ int main(void) {
         TEST(names_that_can_be_guessed_are_not_used),
         TEST(a_full_disk_leaves_what_was_there),
         TEST(a_folder_that_cannot_be_read_is_written_to),
+        TEST(a_lock_in_a_folder_that_cannot_be_written_says_what_to_do),
         TEST(leftovers_of_killed_writers_are_removed),
         TEST(living_writers_are_never_taken_for_leftovers),
         TEST(the_second_waits_and_finds_the_file_made),

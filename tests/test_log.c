@@ -311,6 +311,26 @@ static void fill_the_disk(void *directory) {
     log_close(log);
 }
 
+/* One line is to be dropped, and there is no room for the other. */
+static void open_on_a_full_disk(void *directory) {
+    struct rlimit limit = {3, 3};
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    log_open(directory, 1);
+}
+
+static void a_log_that_cannot_be_written_is_named_once(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl"), output[1024];
+    write_text(path, "%s", "{\"step\": 1}\n{\"step\": 2}\n");
+    assert_int_equal(run_function(output, sizeof output, open_on_a_full_disk, directory), 1);
+    const char *named = strstr(output, path);
+    assert_non_null(named);
+    assert_null(strstr(named + 1, path));
+    free(path);
+    free(directory);
+}
+
 static void a_full_disk_is_warned_of_once_and_loses_no_record(void **state) {
     (void)state;
     char *directory = scratch_directory(), output[1024];
@@ -440,6 +460,7 @@ int main(void) {
         cmocka_unit_test(curves_are_without_records_of_no_epoch),
         cmocka_unit_test(a_resumed_run_tells_tensorboard),
         cmocka_unit_test(a_run_is_named_by_its_time),
+        cmocka_unit_test(a_log_that_cannot_be_written_is_named_once),
         cmocka_unit_test(a_full_disk_is_warned_of_once_and_loses_no_record),
         cmocka_unit_test(logging_allocates_nothing),
         cmocka_unit_test(without_a_terminal_only_lines_are_shown),

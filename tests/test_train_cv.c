@@ -275,6 +275,19 @@ static void folds_that_are_done_are_not_done_again(void **state) {
     for (int i = 0; i < 5; i++) free(owned[i]);
 }
 
+static void best_weights_that_are_no_file_are_named(void **state) {
+    (void)state;
+    char *run = xstrdup(run_directory());
+    const char *command = "cp -r %s/. %s && cd %s && for f in fold_*; do "
+                          "[ $(readlink $f/best) = $(readlink $f/last) ] || break; done && "
+                          "rm $f/best/model.safetensors && mkdir $f/best/model.safetensors && "
+                          "[ $(readlink $f/best) != $(readlink $f/last) ]";
+    assert_int_equal(run_command(output, sizeof output, command, whole_run(), run, run), 0);
+    must_refuse(1, "/model.safetensors: is a folder, not a regular file; remove the folder of the fold",
+                "--data %s %s -o %s --resume auto", data, toy, run);
+    free(run);
+}
+
 /* What a kill left of a line, and the whole one before it, stay as they are. */
 static void a_torn_note_of_a_test_swallows_no_other(void **state) {
     (void)state;
@@ -490,6 +503,7 @@ int main(void) {
         cmocka_unit_test(the_same_command_gives_the_same_bits_whatever_the_workers),
         cmocka_unit_test(what_is_missing_is_made_again_and_what_decides_stays),
         cmocka_unit_test(the_rate_follows_the_cosine_over_epochs),
+        cmocka_unit_test(best_weights_that_are_no_file_are_named),
         cmocka_unit_test(exported_weights_are_the_best),
         cmocka_unit_test(it_learns),
         cmocka_unit_test(compat_has_the_references_rules),

@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,6 +232,18 @@ static bool is_resizable(const Import *import, const StoredTensor *tensor, const
     return true;
 }
 
+/* Weights that are no numbers would be blamed on the samples, whose losses they spoil. */
+static bool check_finite(const StoredTensor *tensor, const float *values, int64_t n, Error *error) {
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(values[i]))
+            return error_set(
+                error,
+                "tensor '%s': value %lld of %lld is %g, and weights must be finite; they are of a training "
+                "that failed, or damaged: take an earlier checkpoint",
+                tensor->name, (long long)i, (long long)n, (double)values[i]);
+    return true;
+}
+
 static bool import_tensor(Import *import, const StoredTensor *tensor, int index, Error *error) {
     const Param *param = &import->table->items[index];
     int which = 0;
@@ -247,7 +260,8 @@ static bool import_tensor(Import *import, const StoredTensor *tensor, int index,
         rows.count = param->count;
     }
     *(same ? &import->report->loaded : &import->report->resized) += 1;
-    return stored_to_f32(&rows, import->weights + param->offset, error);
+    float *weights = import->weights + param->offset;
+    return stored_to_f32(&rows, weights, error) && check_finite(tensor, weights, rows.count, error);
 }
 
 /* Whether the rules are about tensors of this name. */
@@ -298,7 +312,7 @@ static bool absorb_bias(Import *import, const StoredTensor *bias, const char *no
         return true;
     }
     float *mean = import->weights + param->offset, *values = xmalloc((size_t)(bias->count + 1) * sizeof *values);
-    bool good = stored_to_f32(bias, values, error);
+    bool good = stored_to_f32(bias, values, error) && check_finite(bias, values, bias->count, error);
     for (int64_t i = 0; good && i < bias->count; i++) mean[i] -= values[i];
     free(values);
     import->report->absorbed++;

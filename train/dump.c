@@ -50,7 +50,7 @@ void dump_write_close(Dump *dump, const char *path, int64_t micro_batches) {
     const char *keys[] = {"micro_batches"}, *values[] = {count};
     file_remove_stale(path);
     if (!safetensors_write(path, dump->tensors, dump->count, keys, values, 1, &error))
-        die("--debug-dump %s: %s", path, error.text);
+        die("--debug-dump: %s", error.text);
     for (int i = 0; i < dump->count; i++) {
         free((char *)dump->tensors[i].name);
         free((void *)dump->tensors[i].data);

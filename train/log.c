@@ -203,7 +203,7 @@ static void drop_later_lines(const char *path, int64_t step) {
         }
         json_decref(record);
     }
-    if (kept != size && !file_write_atomic(path, text, kept, &error)) die("%s: %s", path, error.text);
+    if (kept != size && !file_write_atomic(path, text, kept, &error)) die("%s", error.text);
     free(text);
 }
 
@@ -215,7 +215,7 @@ char *log_set_aside(const char *directory, int64_t newest, bool goes_back) {
     if (!access(aside, F_OK) && rename(aside, path)) die("cannot rename %s to %s: %s", aside, path, strerror(errno));
     bool set = goes_back && !access(path, F_OK);
     if (set && !read_file(path, &text, &size, &error)) die("%s: %s", path, error.text);
-    if (set && !file_write_atomic(aside, text, size, &error)) die("%s: %s", aside, error.text);
+    if (set && !file_write_atomic(aside, text, size, &error)) die("%s", error.text);
     if (!set) free(aside);
     free(text);
     free(path);

@@ -82,10 +82,12 @@ bool report_plot(const char *directory, const Model *model, const char *floor_na
     Error error;
     bool drawn = plot_can_draw(series, n_series, &error), good = true;
     if (drawn)
-        good = drawn = plot_write_svg(picture, series, n_series, model->name, "optimizer step",
-                                      model->metrics[metric].name, &error);
+        good = plot_write_svg(picture, series, n_series, model->name, "optimizer step", model->metrics[metric].name,
+                              &error);
     if (!drawn)
         warn("%s: %s", picture, error.text);
+    else if (!good)
+        warn("%s", error.text);
     else
         printf("[Done] loss curve: %s\n", picture);
     if (floor_name && val.n)
