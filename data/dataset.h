@@ -15,6 +15,9 @@ struct Dataset {
     int64_t (*tokens)(const Dataset *dataset, int64_t sample);              /* rows of its packed sequence */
     void (*counts)(const Dataset *dataset, int64_t sample, double *counts); /* adds to counts[BATCH_MAX_COUNTS] */
     const char *(*sample_id)(const Dataset *dataset, int64_t sample);
+    /* Returns a checksum of the numbers that a sample is made of, before anything is drawn: a run that goes on tells
+     * replaced data by it. It does not depend on files' times, or on how the numbers are stored. */
+    uint64_t (*content)(const Dataset *dataset, int64_t sample);
     /* Fills an empty batch, which knows its place in the data, with these samples, in this order. False with a reason
      * that names file and field. */
     bool (*fill)(const Dataset *dataset, Batch *batch, const int32_t *samples, int n, Error *error);

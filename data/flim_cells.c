@@ -580,3 +580,12 @@ void flim_cells_counts(const FlimCells *c, int64_t cell, float *out) {
     const uint16_t *words = c->counts;
     for (int64_t i = 0; i < n; i++) out[i] = c->bits == 8 ? (float)bytes[first + i] : (float)words[first + i];
 }
+
+uint64_t flim_cells_sum(const FlimCells *c, int64_t cell) {
+    size_t bytes = (size_t)(c->shape.T * c->shape.H * c->shape.W) * sizeof(float);
+    float *counts = xmalloc(bytes);
+    flim_cells_counts(c, cell, counts);
+    uint64_t sum = checksum(0, counts, bytes);
+    free(counts);
+    return sum;
+}

@@ -50,6 +50,8 @@ char *flim_cells_path(const char *root, const char *ending);
 extern const char FLIM_CELLS_ENDING[]; /* of the store: ".flim.safetensors" */
 /* The counts of a cell, [T, H, W]. */
 void flim_cells_counts(const FlimCells *cells, int64_t cell, float *out);
+/* Returns the checksum of the counts of a cell, whether the store has them as bytes or not. */
+uint64_t flim_cells_sum(const FlimCells *cells, int64_t cell);
 
 /* What a file's name says. */
 typedef struct {

@@ -112,6 +112,11 @@ static const char *flim_sample_id(const Dataset *dataset, int64_t sample) {
     return d->cells->file_names[d->ids[sample / d->options.views]];
 }
 
+static uint64_t flim_content(const Dataset *dataset, int64_t sample) {
+    const FlimDataset *d = flim_of(dataset);
+    return flim_cells_sum(d->cells, d->ids[sample / d->options.views]);
+}
+
 static size_t flim_batch_bytes(const Dataset *dataset, const int32_t *samples, int n) {
     (void)dataset, (void)samples;
     return 4 * ((size_t)n * (5 + FLIM_DRAW_WORDS) + 2) + (size_t)FLIM_FIELDS * BATCH_LINE;
@@ -142,6 +147,7 @@ Dataset *flim_dataset_open(const FlimCells *cells, const FlimIds *ids, const Fli
                   .tokens = flim_tokens,
                   .counts = flim_counts,
                   .sample_id = flim_sample_id,
+                  .content = flim_content,
                   .fill = flim_fill,
                   .batch_bytes = flim_batch_bytes,
                   .close = flim_close,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "kernels/philox.h"
 
 enum { NAME = 24 };
@@ -312,6 +313,14 @@ static const char *psd_sample_id(const Dataset *dataset, int64_t sample) {
     return ((const PsdDataset *)dataset->state)->names[sample];
 }
 
+/* Of the spectrum, and of what decides which others it is paired with. */
+static uint64_t psd_content(const Dataset *dataset, int64_t sample) {
+    const PsdDataset *d = dataset->state;
+    int32_t at = d->samples[sample];
+    const int32_t of[] = {d->store->labels[at], d->store->sensors[at]};
+    return checksum(checksum(0, d->store->psd + (int64_t)at * PSD_BINS, PSD_BINS * sizeof(float)), of, sizeof of);
+}
+
 static void psd_close(Dataset *dataset) {
     PsdDataset *d = dataset->state;
     free(d->samples);
@@ -378,6 +387,7 @@ Dataset *psd_dataset_open(const PsdStore *store, const PsdIds *rows, const PsdDa
                          .tokens = psd_tokens,
                          .counts = psd_counts,
                          .sample_id = psd_sample_id,
+                         .content = psd_content,
                          .fill = psd_fill,
                          .batch_bytes = psd_batch_bytes,
                          .close = psd_close,

@@ -2,6 +2,7 @@
  * are small), conditioning and emotion vectors are read again for each batch. */
 #include "data/tts_dataset.h"
 
+#include <assert.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,6 +19,7 @@ typedef struct {
     char *id, *condition_path, *emo_vec_path; /* resolved; paths NULL: synthetic */
     int32_t *text, *codes;
     int32_t text_len, code_len;
+    uint64_t vectors; /* the checksum of conditioning and emotion, as the check read them; 0: synthetic */
 } Sample;
 
 typedef struct {
@@ -128,6 +130,8 @@ static bool check_vectors(Line *line, const char *key, const char *path, int64_t
     bool fine = load_npy(line, key, path, resolved, &bytes, &npy, error);
     if (fine && !vectors_from(&npy, rows, d_model, scratch, &why))
         fine = error_set(error, "%s %s: %s", key, path, why.text);
+    if (fine)
+        line->sample.vectors = checksum(line->sample.vectors, scratch, (size_t)(rows * d_model) * sizeof *scratch);
     free(bytes);
     return fine;
 }
@@ -360,6 +364,13 @@ static void tts_counts(const Dataset *dataset, int64_t i, double *counts) {
 
 static const char *tts_sample_id(const Dataset *dataset, int64_t i) { return sample_at(dataset, i)->id; }
 
+static uint64_t tts_content(const Dataset *dataset, int64_t i) {
+    const Sample *s = sample_at(dataset, i);
+    assert(s->text && s->codes); /* lengths alone train nothing */
+    uint64_t sum = checksum(s->vectors, s->text, (size_t)s->text_len * sizeof *s->text);
+    return checksum(sum, s->codes, (size_t)s->code_len * sizeof *s->codes);
+}
+
 static size_t tts_batch_bytes(const Dataset *dataset, const int32_t *samples, int n) {
     const TtsDataset *d = dataset->state;
     const TtsLayout *l = &d->layout;
@@ -528,6 +539,7 @@ static Dataset *dataset_of(TtsDataset *d) {
                          .tokens = tts_tokens,
                          .counts = tts_counts,
                          .sample_id = tts_sample_id,
+                         .content = tts_content,
                          .fill = tts_fill,
                          .batch_bytes = tts_batch_bytes,
                          .close = tts_close,

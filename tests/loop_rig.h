@@ -6,6 +6,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "kernels/philox.h"
 #include "tests/files.h"
 #include "train/loop.h"
@@ -40,6 +41,10 @@ static inline void toy_counts(const Dataset *face, int64_t i, double *counts) {
 static inline const char *toy_id(const Dataset *face, int64_t i) {
     (void)face, (void)i;
     return "sample";
+}
+
+static inline uint64_t toy_content(const Dataset *face, int64_t i) {
+    return checksum(0, toy_of(face)->x + i * FEATURES, FEATURES * sizeof(float));
 }
 
 static inline size_t toy_bytes(const Dataset *face, const int32_t *samples, int n) {
@@ -91,6 +96,7 @@ static inline Dataset *toy_open(int64_t n, uint64_t seed) {
                           .tokens = toy_tokens,
                           .counts = toy_counts,
                           .sample_id = toy_id,
+                          .content = toy_content,
                           .fill = toy_fill,
                           .batch_bytes = toy_bytes,
                           .close = toy_close,

@@ -235,6 +235,8 @@ static TrainState state_of(int64_t step, uint64_t seed) {
                         .tokens_seen = INT64_C(3999999999999999999) - step,
                         .n_samples = 300,
                         .data_hash = INT64_MIN + step,
+                        .content_hash = INT64_MAX - step,
+                        .validation_hash = -step,
                         .base_sum = UINT64_MAX - 5,
                         .skipped_steps = 1,
                         .frozen_rows = 2,
@@ -279,6 +281,7 @@ static void assert_state(const TrainState *got, const TrainState *want) {
     assert_true(got->batch_index == want->batch_index && got->seed == want->seed);
     assert_true(got->samples_seen == want->samples_seen && got->tokens_seen == want->tokens_seen);
     assert_true(got->n_samples == want->n_samples && got->data_hash == want->data_hash);
+    assert_true(got->content_hash == want->content_hash && got->validation_hash == want->validation_hash);
     assert_true(got->base_sum == want->base_sum);
     assert_int_equal(got->skipped_steps, want->skipped_steps);
     assert_true(got->frozen_rows == want->frozen_rows && got->best_step == want->best_step);
@@ -1032,13 +1035,13 @@ static void a_checkpoint_of_an_older_program_is_refused(void **unused) {
     Checkpointer *c = open_checkpointer(directory, 3);
     save_good(c, 1, 1, false);
     checkpointer_close(c);
-    char *text = read_text(file), *version = strstr(text, "\"version\": 6");
+    char *text = read_text(file), *version = strstr(text, "\"version\": 7");
     assert_non_null(version);
-    version[strlen("\"version\": ")] = '5';
+    version[strlen("\"version\": ")] = '6';
     write_text(file, "%s", text);
     assert_load_fails(
         path, &table,
-        "state.json is of version 5, and this program reads 6: go on with the program that wrote it, or start a "
+        "state.json is of version 6, and this program reads 7: go on with the program that wrote it, or start a "
         "new run in another directory from its weights");
     free(text);
 }

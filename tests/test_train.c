@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
+
 static void two_runs_give_the_same_bits(void **state) {
     (void)state;
     char *run = scratch_directory();
@@ -106,6 +108,46 @@ static void changed_data_is_refused_on_resume(void **state) {
     free(copy);
     free(text);
     free(turned);
+}
+
+static int train_on(const char *data, const char *run, const char *options) {
+    return run_command(fixture.output, sizeof fixture.output, "%s -m %s/manifest.jsonl %s --output-dir %s -b 3 -g 2 %s",
+                       fixture.program, data, model_options, run, options);
+}
+
+/* The ids and lengths are as before: another codebook's codes, another text, other vectors. Another type or header with
+ * the same numbers is no change. */
+static void replaced_arrays_are_refused_on_resume(void **state) {
+    (void)state;
+    char *data = make_data(0), *run = scratch_directory();
+    assert_int_equal(train_on(data, run, "--max-steps 2"), 0);
+    for (int i = 0; i < 4; i++) {
+        char name[] = {"tcke"[i], '5', '.', 'n', 'p', 'y', 0}, *path = path_join(data, name), *bytes;
+        size_t size;
+        Npy npy;
+        Error error;
+        assert_true(read_file(path, &bytes, &size, &error) && npy_parse(bytes, size, &npy, &error));
+        size_t each = (size_t)npy.item_size;
+        char *numbers = xmalloc((size_t)npy.count * each);
+        double *wide = xmalloc((size_t)npy.count * sizeof *wide);
+        memcpy(numbers, npy.data, (size_t)npy.count * each);
+        memcpy(numbers + each, npy.data, each); /* the first number twice */
+        assert_memory_not_equal(numbers, npy.data, 2 * each);
+        npy_to_f64(&npy, 0, npy.count, wide);
+        write_npy(data, name, i < 2 ? "<i4" : "<f4", numbers, npy.rank, npy.dims[0], npy.dims[1]);
+        assert_int_equal(train_on(data, run, "--max-steps 4 --resume auto"), 1);
+        assert_contains(fixture.output, "the training data has the same samples and lengths as before, but other "
+                                        "contents");
+        assert_contains(fixture.output, "from the weights with --base-checkpoint ");
+        write_npy(data, name, "<f8", wide, npy.rank, npy.dims[0], npy.dims[1]);
+        free(path);
+        free(bytes);
+        free(numbers);
+        free(wide);
+    }
+    assert_int_equal(train_on(data, run, "--max-steps 4 --resume auto"), 0);
+    free(data);
+    free(run);
 }
 
 static void a_changed_batch_is_refused_on_resume(void **state) {
@@ -465,6 +507,7 @@ int main(void) {
         cmocka_unit_test(kill_and_resume_is_never_stopped),
         cmocka_unit_test(a_changed_batch_is_refused_on_resume),
         cmocka_unit_test(changed_data_is_refused_on_resume),
+        cmocka_unit_test(replaced_arrays_are_refused_on_resume),
         cmocka_unit_test(a_batch_that_was_chosen_is_a_batch_that_was_given),
         cmocka_unit_test(the_loss_falls_and_best_is_kept),
         cmocka_unit_test(nothing_is_allocated_after_the_first_step),

@@ -1019,18 +1019,24 @@ static void few_shots_tune_what_was_trained_on_the_others(void **state) {
 
 enum { SWEEPS = 48, SWEEP_BINS = 410 };
 
+/* Row `other` is of another noise; -1: none. */
+static void write_sweeps(const char *directory, int other) {
+    static double sweeps[SWEEPS * SWEEP_BINS];
+    for (int i = 0; i < SWEEPS * SWEEP_BINS; i++)
+        sweeps[i] = (double)philox_normal(i / SWEEP_BINS == other ? 2 : 1, PURPOSE_TEST, 0, (uint64_t)i);
+    write_npy(directory, "r.npy", "<f8", sweeps, 2, SWEEPS, SWEEP_BINS);
+}
+
 /* Recordings of two sensors, a manifest, a split that an index names; the samples as prepare_psd --compat makes them.
  */
 static char *make_recordings(void) {
     char *directory = scratch_directory(), *manifest = path_join(directory, "m.csv");
     char *split = path_join(directory, "split.json"), rows[4096] = "npy_path,row_index,sensor_id,num_bins,label\n";
-    static double sweeps[SWEEPS * SWEEP_BINS];
-    for (int i = 0; i < SWEEPS * SWEEP_BINS; i++) sweeps[i] = (double)philox_normal(1, PURPOSE_TEST, 0, (uint64_t)i);
     for (int i = 0; i < SWEEPS; i++)
         sprintf(rows + strlen(rows), "r.npy,%d,%s,%d,%s\n", i, i % 2 ? "A" : "B", SWEEP_BINS, i % 4 / 2 ? "fm" : "dab");
     sprintf(rows + strlen(rows), "zero.npy,0,A,0,fm\n"); /* row SWEEPS, without a sample */
-    write_npy(directory, "r.npy", "<f8", sweeps, 2, SWEEPS, SWEEP_BINS);
-    write_npy(directory, "zero.npy", "<f8", sweeps, 2, 1, 0);
+    write_sweeps(directory, -1);
+    write_npy(directory, "zero.npy", "<f8", "", 2, 1, 0);
     write_text(manifest, "%s", rows);
     write_text(split, "{\"train\": [0, 1, 2, 3, 4, 5, 6, 7], \"val\": [8, 9, 10, 11], \"test\": [12, 13, 14, 15]}");
     PsdStore store;
@@ -1109,6 +1115,41 @@ static void rows_of_another_manifest_are_refused(void **state) {
     free(split);
     free(index);
     free(run);
+}
+
+/* Rows 0 to 7 are trained on, 12 to 15 tested on. A store that is made anew of the same recordings is the same. */
+static void replaced_recordings_are_not_taken_for_the_old_ones(void **state) {
+    (void)state;
+    char *to = make_recordings(), *stage = path_join(to, "stage.yaml"), *run;
+    write_text(stage, "size: tiny\nbatch_size: 4\nepochs: 1\n");
+    char *data_options = xformat("-m %s/m.csv --split %s/split.json --threads 1", to, to);
+    run = xformat("run %s --pretrain-config %s --finetune-config %s -o %s/run", data_options, stage, stage, to);
+    must("%s", run);
+    assert_int_equal(run_command(output, sizeof output, "touch %s/r.npy && rm %s/m.psd.safetensors", to, to), 0);
+    must("%s --hop=false --limit 0", run);
+    assert_null(strstr(output, "[Train]"));
+    assert_null(strstr(output, "other contents"));
+    write_sweeps(to, 12); /* a classifier is judged on any data */
+    must("%s", run);
+    assert_contains(output, "it is made anew");
+    assert_null(strstr(output, "[Train]"));
+    write_sweeps(to, 8);
+    must("%s", run);
+    assert_contains(output, "/run/finetune/step_00000002: the data to validate on have other contents than before");
+    write_sweeps(to, 0);
+    assert_int_equal(psd("%s", run), 1);
+    assert_contains(output, "/run/pretrain/step_00000002: the training data has the same samples and lengths as "
+                            "before, but other contents");
+    assert_contains(output, "start a new run in another --output-dir");
+    assert_int_equal(psd("finetune %s --config %s --pretrained %s/run/pretrain/last -o %s/run/finetune --resume auto",
+                         data_options, stage, to, to),
+                     1);
+    assert_contains(output, "/run/finetune/step_00000002: the training data has the same samples");
+    assert_contains(output, "from the weights with --pretrained ");
+    must("evaluate %s --checkpoint %s/run/finetune/last -o %s/e", data_options, to, to);
+    must("finetune %s --config %s --pretrained %s/run/pretrain/last -o %s/other", data_options, stage, to, to);
+    char *owned[] = {to, stage, data_options, run};
+    for (int i = 0; i < 4; i++) free(owned[i]);
 }
 
 static void rows_without_samples_are_left_out(void **state) {
@@ -1292,6 +1333,7 @@ int main(void) {
         cmocka_unit_test(samples_are_what_the_checkpoint_records),
         cmocka_unit_test(rows_without_samples_are_left_out),
         cmocka_unit_test(rows_of_another_manifest_are_refused),
+        cmocka_unit_test(replaced_recordings_are_not_taken_for_the_old_ones),
         cmocka_unit_test(what_may_not_change_is_named),
         cmocka_unit_test(what_is_wrong_is_said),
     };

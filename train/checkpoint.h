@@ -17,7 +17,10 @@ typedef struct {
     int64_t epoch, batch_index; /* the NEXT micro-batch */
     uint64_t seed;
     int64_t samples_seen, tokens_seen;
-    int64_t n_samples, data_hash;        /* of the training data: a resumed run must see the same */
+    /* Of the training data, of which a resumed run must see the same: how many, their ids and lengths, their numbers.
+     */
+    int64_t n_samples, data_hash, content_hash;
+    int64_t validation_hash;             /* of the numbers of the validation's samples; 0: there is no validation */
     uint64_t base_sum;                   /* checkpoint_base_sum of what the run began from; 0: nothing */
     int64_t skipped_steps;               /* with a loss that was not finite */
     int64_t frozen_rows;                 /* of the base vocabulary, kept as they are */

@@ -17,8 +17,8 @@
 
 static const char mark[] = "train.c checkpoint";
 /* 2: data_hash; 3: validations_since_best; 4: extensions; 5: checkpoint, validating, window_*, xxh3_64;
- * 6: base_sum */
-enum { VERSION = 6 };
+ * 6: base_sum; 7: content_hash, validation_hash */
+enum { VERSION = 7 };
 
 typedef enum { WHOLE, BITS, REAL, SINGLE } Kind; /* int64_t, 64 bits of any value, double, float */
 
@@ -45,6 +45,8 @@ static const struct Field {
     FIELD("tokens_seen", tokens_seen, WHOLE, 0, 0, 4e18),
     FIELD("n_samples", n_samples, WHOLE, 0, 0, 1e12),
     FIELD("data_hash", data_hash, BITS, 0, ANY, ANY),
+    FIELD("content_hash", content_hash, BITS, 0, ANY, ANY),
+    FIELD("validation_hash", validation_hash, BITS, 0, ANY, ANY),
     FIELD("base_sum", base_sum, BITS, 0, ANY, ANY),
     FIELD("skipped_steps", skipped_steps, WHOLE, 0, 0, 1e15),
     FIELD("frozen_rows", frozen_rows, WHOLE, 0, 0, 1e12),

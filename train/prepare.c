@@ -182,6 +182,13 @@ static void compare_options(const Training *t, const char *before_text) {
     free(now_text);
 }
 
+/* The program's name for the option of the base checkpoint. */
+static const char *base_option(const Training *t) {
+    for (int i = 0; i < t->n_rows; i++)
+        if (t->rows[i].value == (const void *)&t->options->base_checkpoint) return t->rows[i].name;
+    return "base-checkpoint";
+}
+
 /* Of every sample's id, rows and rows with a loss, in their order. */
 static int64_t data_hash(const Dataset *dataset) {
     uint64_t hash = HASH_START;
@@ -196,6 +203,43 @@ static int64_t data_hash(const Dataset *dataset) {
     return (int64_t)hash;
 }
 
+/* Of the numbers of all samples, in their order; 0: there is no data set. */
+static int64_t content_hash(const Dataset *dataset) {
+    uint64_t hash = 0;
+    for (int64_t i = 0; dataset && i < dataset->n_samples; i++) {
+        uint64_t content = dataset->content(dataset, i);
+        hash = checksum(hash, &content, sizeof content);
+    }
+    return (int64_t)hash;
+}
+
+/* Refuses to go on with other training data than the run began with; warns of others to validate on. */
+static void compare_data(Training *t) {
+    const char *from = t->resumed_from, *what = NULL;
+    char counts[128];
+    int64_t validation = content_hash(t->validation), n = t->state.n_samples, n_now = t->train->n_samples;
+    snprintf(counts, sizeof counts, "had %lld samples and now has %lld, so the place in it would be lost", (long long)n,
+             (long long)n_now);
+    if (n != n_now)
+        what = counts;
+    else if (t->state.data_hash != data_hash(t->train))
+        what = "has other samples, lengths or another order than before, so the place in it would be lost";
+    else if (t->state.content_hash != content_hash(t->train))
+        what = "has the same samples and lengths as before, but other contents: files have been replaced since, and "
+               "the weights are of the old ones";
+    if (what)
+        die("--resume %s: the training data %s; put the old data back, or start a new run in another --output-dir, "
+            "from the beginning or from the weights with --%s %s/model.safetensors",
+            from, what, base_option(t), from);
+    if (t->state.validation_hash && t->state.best_step && t->state.validation_hash != validation)
+        warn(
+            "--resume %s: the data to validate on have other contents than before: step %lld was chosen as the best on "
+            "the old ones, and what follows is compared with it; for a choice on the new ones alone start a new run "
+            "in another --output-dir",
+            from, (long long)t->state.best_step);
+    t->state.validation_hash = validation;
+}
+
 static void resume(Training *t) {
     Error error;
     if (!state_read(t->resumed_from, &t->state, &error)) die("--resume %s: %s", t->resumed_from, error.text);
@@ -206,24 +250,9 @@ static void resume(Training *t) {
         die("--resume %s: %s", t->resumed_from, error.text);
     if (!t->n_carried) tensor_file_close(&t->source); /* nothing in it is needed any more */
     upload_parts(t, 3);
-    if (t->state.n_samples != t->train->n_samples)
-        die("--resume %s: the data had %lld samples and now has %lld, so the place in the data would be lost",
-            t->resumed_from, (long long)t->state.n_samples, (long long)t->train->n_samples);
-    if (t->state.data_hash != data_hash(t->train))
-        die("--resume %s: the training data has other samples, lengths or another order than before, so the place in "
-            "it "
-            "would be lost; give the old manifest, or start a new run from the weights with --base-checkpoint "
-            "%s/model.safetensors",
-            t->resumed_from, t->resumed_from);
+    compare_data(t);
     printf("[Resume] %s: step %lld, epoch %lld, next micro-batch %lld\n", t->resumed_from, (long long)t->state.step,
            (long long)t->state.epoch, (long long)t->state.batch_index);
-}
-
-/* The program's name for the option of the base checkpoint. */
-static const char *base_option(const Training *t) {
-    for (int i = 0; i < t->n_rows; i++)
-        if (t->rows[i].value == (const void *)&t->options->base_checkpoint) return t->rows[i].name;
-    return "base-checkpoint";
 }
 
 static void import_base(Training *t, const ImportRules *rules) {
@@ -261,6 +290,8 @@ static void start_fresh(Training *t) {
                             .best = INFINITY,
                             .n_samples = t->train->n_samples,
                             .data_hash = data_hash(t->train),
+                            .content_hash = content_hash(t->train),
+                            .validation_hash = content_hash(t->validation),
                             .base_sum = t->import.sum,
                             .loss_scale = {[LOSS_SCALE_FACTOR] = 65536}};
     snprintf(t->state.revision, sizeof t->state.revision, "%s", GIT_REVISION);
