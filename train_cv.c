@@ -406,16 +406,17 @@ static void test_fold(Fold *f) {
     if (!good || !state_read(weights, &state, &error))
         die("%s; remove %s to train the fold anew", error.text, directory);
     f->best_epoch = (int)state.epoch + 1;
-    char *name = cv_weights_name(weights), *exported = export_path(f);
-    if (cv_said_read(directory, name, ids, f->said)) {
+    char *name = cv_weights_name(weights), *key = cv_said_key(name, &f->data->cells, ids), *exported = export_path(f);
+    if (cv_said_read(directory, key, ids, f->said)) {
         printf("[Fold %s] done before: %s\n", f->fold->name, weights);
         if (access(exported, F_OK) != 0) export(f, weights, &state, exported);
     } else {
         export(f, weights, &state, exported);
         ask(f, weights, name, state.revision, ids);
-        if (!cv_said_write(directory, name, f->said, &error)) die("%s", error.text);
+        if (!cv_said_write(directory, key, f->said, &error)) die("%s", error.text);
     }
     free(name);
+    free(key);
     free(exported);
     free(state.options_json);
     free(weights);

@@ -39,9 +39,12 @@ typedef struct {
 } CvSaid;
 enum { CV_VAL, CV_TEST, CV_SAID };
 
-/* From DIRECTORY/said.safetensors, if it is of these weights (cv_weights_name) and these cells. */
-bool cv_said_read(const char *directory, const char *weights, const FlimIds *ids, CvSaid said[CV_SAID]);
-bool cv_said_write(const char *directory, const char *weights, const CvSaid said[CV_SAID], Error *error);
+/* Returns what was said of which by what, as text: these weights (cv_weights_name), and the counts of these cells.
+ * free() */
+char *cv_said_key(const char *weights, const FlimCells *cells, const FlimIds ids[CV_SAID]);
+/* Reads DIRECTORY/said.safetensors, if it was written with this key and is of these cells. */
+bool cv_said_read(const char *directory, const char *key, const FlimIds *ids, CvSaid said[CV_SAID]);
+bool cv_said_write(const char *directory, const char *key, const CvSaid said[CV_SAID], Error *error);
 /* Of these cells' logits, which are taken over. */
 CvSaid cv_said_of(const FlimIds *ids, float *logits);
 void cv_said_free(CvSaid *said);

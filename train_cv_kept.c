@@ -42,7 +42,17 @@ char *cv_weights_name(const char *checkpoint) {
     return text;
 }
 
-static const char *const weights_key = "weights";
+char *cv_said_key(const char *weights, const FlimCells *cells, const FlimIds ids[CV_SAID]) {
+    uint64_t sum = 0;
+    for (int role = 0; role < CV_SAID; role++)
+        for (int64_t i = 0; i < ids[role].n; i++) {
+            uint64_t cell = flim_cells_sum(cells, ids[role].at[i]);
+            sum = checksum(sum, &cell, sizeof cell);
+        }
+    return xformat("%s, cells %016llx", weights, (unsigned long long)sum);
+}
+
+static const char *const said_by = "said_by"; /* the key's name among the metadata */
 
 static char *path_of(const char *directory) { return path_join(directory, "said.safetensors"); }
 
@@ -60,14 +70,14 @@ static float *read_logits(const TensorFile *file, int role, const FlimIds *ids) 
     return copy;
 }
 
-bool cv_said_read(const char *directory, const char *weights, const FlimIds *ids, CvSaid said[CV_SAID]) {
+bool cv_said_read(const char *directory, const char *key, const FlimIds *ids, CvSaid said[CV_SAID]) {
     char *path = path_of(directory);
     TensorFile file = {0};
     Error error;
     float *logits[CV_SAID] = {NULL};
     bool good = !access(path, F_OK) && tensor_file_open(path, &file, &error);
-    const char *made_by = good ? tensor_file_metadata(&file, weights_key) : NULL;
-    good = made_by && !strcmp(made_by, weights);
+    const char *by = good ? tensor_file_metadata(&file, said_by) : NULL;
+    good = by && !strcmp(by, key);
     for (int role = 0; role < CV_SAID && good; role++)
         good = (logits[role] = read_logits(&file, role, &ids[role])) != NULL;
     for (int role = 0; role < CV_SAID; role++)
@@ -80,7 +90,7 @@ bool cv_said_read(const char *directory, const char *weights, const FlimIds *ids
     return good;
 }
 
-bool cv_said_write(const char *directory, const char *weights, const CvSaid said[CV_SAID], Error *error) {
+bool cv_said_write(const char *directory, const char *key, const CvSaid said[CV_SAID], Error *error) {
     TensorToWrite tensors[2 * CV_SAID];
     char *path = path_of(directory);
     for (int role = 0; role < CV_SAID; role++) {
@@ -88,7 +98,7 @@ bool cv_said_write(const char *directory, const char *weights, const CvSaid said
         tensors[(ptrdiff_t)2 * role] = (TensorToWrite){names[role][0], "I32", 1, {s->n}, s->ids};
         tensors[2 * role + 1] = (TensorToWrite){names[role][1], "F32", 2, {s->n, FLIM_VIEWS}, s->logits};
     }
-    bool good = safetensors_write(path, tensors, 2 * CV_SAID, &weights_key, &weights, 1, error);
+    bool good = safetensors_write(path, tensors, 2 * CV_SAID, &said_by, &key, 1, error);
     free(path);
     return good;
 }

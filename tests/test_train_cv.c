@@ -332,6 +332,50 @@ static void the_same_command_gives_the_same_bits_whatever_the_workers(void **sta
     free(want);
 }
 
+/* Exchanges the contents of two cells of a donor. */
+static void exchange_cells(const char *cells, const char *donor) {
+    assert_int_equal(run_command(output, sizeof output,
+                                 "cd %s/isolated_cells_%s && a=$(ls | grep _act | head -1) && b=$(ls | grep _in | "
+                                 "head -1) && cp $a x && cp $b $a && cp x $b && rm x",
+                                 cells, donor),
+                     0);
+}
+
+/* The contents count, not only the names: the test donor's are asked for anew, others to train on are refused, others
+ * to validate on are told. */
+static void replaced_cells_are_not_taken_for_the_old_ones(void **state) {
+    (void)state;
+    FlimSynthetic wanted = {.cells = 24, .donors = 3, .shape = {16, 7, 7}, .photons = 1, .separation = 2, .seed = 5};
+    const char *run = run_directory(), *fresh = run_directory();
+    char *cells = path_join(run, "cells"), *to = path_join(run, "run"), *options;
+    int64_t n;
+    Error error;
+    if (!flim_synthetic_write(cells, &wanted, 2, &n, &error)) fail_msg("%s", error.text);
+    options = xformat("--data %s --threads 2 --channels 8,8,8 -b 4 --epochs 1 --max-steps 1 --filter off", cells);
+    must("%s -o %s", options, to);
+    assert_int_equal(run_command(output, sizeof output, "find %s -name '*.npy' | xargs touch", cells), 0);
+    must("%s -o %s --resume auto", options, to); /* a copy has other times */
+    assert_contains(output, "[Fold D3] done before");
+    assert_null(strstr(output, "[Eval]"));
+    assert_null(strstr(output, "have other contents"));
+    exchange_cells(cells, "D1");
+    must("%s -o %s --resume auto --folds D1", options, to);
+    assert_null(strstr(output, "done before"));
+    assert_contains(output, "fold D1 has been tested 1 times before");
+    must("%s -o %s --folds D1", options, fresh);
+    char *got = text_in(to, "predictions_D1.csv"), *want = text_in(fresh, "predictions_D1.csv");
+    assert_string_equal(got, want);
+    must_refuse(1,
+                "fold_D2/step_00000001: the training data has the same samples and lengths as before, but other "
+                "contents",
+                "%s -o %s --resume auto --folds D2", options, to);
+    assert_contains(output, "put the old data back, or start a new run in another --output-dir");
+    must("%s -o %s --resume auto --folds D3", options, to);
+    assert_contains(output, "fold_D3/step_00000001: the data to validate on have other contents than before");
+    char *owned[] = {cells, to, options, got, want};
+    for (int i = 0; i < 5; i++) free(owned[i]);
+}
+
 /* The weights' export is made again if it is gone; views that were not wanted at first are there all the same; a score
  * that decides cannot be exchanged under way. */
 static void what_is_missing_is_made_again_and_what_decides_stays(void **state) {
@@ -502,6 +546,7 @@ int main(void) {
         cmocka_unit_test(a_run_that_is_stopped_goes_on),
         cmocka_unit_test(the_same_command_gives_the_same_bits_whatever_the_workers),
         cmocka_unit_test(what_is_missing_is_made_again_and_what_decides_stays),
+        cmocka_unit_test(replaced_cells_are_not_taken_for_the_old_ones),
         cmocka_unit_test(the_rate_follows_the_cosine_over_epochs),
         cmocka_unit_test(best_weights_that_are_no_file_are_named),
         cmocka_unit_test(exported_weights_are_the_best),
