@@ -214,6 +214,7 @@ static void every_type_and_order_is_the_same_cell(void **state) {
 static void the_greatest_count_chooses_the_type(void **state) {
     (void)state;
     static const double most[] = {255, 256, 65535};
+    uint64_t sums[3][2];
     for (int i = 0; i < 3; i++) {
         new_root(state);
         add_cell("A/m1_in.npy", 1, 3);
@@ -223,8 +224,12 @@ static void the_greatest_count_chooses_the_type(void **state) {
         assert_int_equal(c.bits, i ? 16 : 8);
         flim_cells_counts(&c, 1, counts);
         assert_true((double)counts[VOXELS - 1] == most[i] && counts[9] == 1);
+        for (int cell = 0; cell < 2; cell++) sums[i][cell] = flim_cells_sum(&c, cell);
         flim_cells_close(&c);
     }
+    /* A cell's sum is of its counts, not of their type. */
+    assert_true(sums[0][0] == sums[1][0] && sums[1][0] == sums[2][0]);
+    assert_true(sums[0][1] != sums[1][1] && sums[1][1] != sums[2][1] && sums[0][0] != sums[0][1]);
 }
 
 /* ---- when the store is made ---- */
