@@ -48,12 +48,23 @@ typedef struct {
     int64_t size, seconds, nanoseconds; /* bytes; when it was changed */
 } File;
 
+/* What is counted while the folder is read, and told. */
+enum { UNLABELLED, BOTH, OTHERS, NOT_REGULAR, DEEPER, FOUND };
+static const struct {
+    const char *key, *text;
+} findings[FOUND] = {
+    [UNLABELLED] = {"unlabelled", "names have neither _in nor _act: they are left out"},
+    [BOTH] = {"both", "names have _in and _act: they are taken for inactive"},
+    [OTHERS] = {"others", "files are of other formats: they are left out"},
+    [NOT_REGULAR] = {"not_regular", "are no regular files (FIFOs, devices, broken links): they are left out"},
+    [DEEPER] = {"deeper", "folders lie in donors' folders: they are left out, and so are cells in them (expected is "
+                          "DIR/DONOR/NAME.npy)"}};
+
 typedef struct {
     const char *root;
     bool compat;
     File *files;
-    int64_t n, unlabelled, both, others; /* files: cells; of neither class; of both; of other formats */
-    int64_t not_regular;                 /* FIFOs, devices, links to nothing */
+    int64_t n, found[FOUND];
     FlimShape shape;
     uint16_t *counts;
     unsigned char *footprints;
@@ -122,9 +133,9 @@ static bool add_file(Making *k, const FTSENT *entry, Error *error) {
               .size = entry->fts_statp->st_size,
               .seconds = entry->fts_statp->st_mtim.tv_sec,
               .nanoseconds = entry->fts_statp->st_mtim.tv_nsec};
-    k->unlabelled += f.said.label < 0;
+    k->found[UNLABELLED] += f.said.label < 0;
     if (f.said.label < 0) return true;
-    k->both += f.said.both;
+    k->found[BOTH] += f.said.both;
     f.path = xformat("%s/%s", folder, name);
     f.name = f.path + strlen(folder) + 1;
     f.donor = f.path + (!strncmp(folder, FOLDER, strlen(FOLDER)) && folder[strlen(FOLDER)] ? strlen(FOLDER) : 0);
@@ -142,13 +153,14 @@ static bool visit(Making *k, FTS *tree, FTSENT *entry, Error *error) {
         return error_set(error, "%s: %s", entry->fts_path, strerror(entry->fts_errno));
     bool folder = kind == FTS_D || kind == FTS_DC;
     if (folder && level > 0 && (level > 1 || entry->fts_name[0] == '.')) fts_set(tree, entry, FTS_SKIP);
+    k->found[DEEPER] += folder && level > 1 && entry->fts_name[0] != '.';
     if (folder || kind == FTS_DP || entry->fts_name[0] == '.') return true;
     if (kind != FTS_F) {
-        k->not_regular++;
+        k->found[NOT_REGULAR]++;
         return true;
     }
     if (format_of(entry->fts_name) < 0) {
-        k->others++;
+        k->found[OTHERS]++;
         return true;
     }
     if (level != 2)
@@ -184,11 +196,19 @@ static char *source_of(const Making *k) {
 
 /* ---- donors and fields ---- */
 
+static bool check_donor(const char *name, int n, Error *error) {
+    return !memchr(name, ',', (size_t)n) ||
+           error_set(error,
+                     "the donor %.*s has a comma in its name, which separates donors in options: rename its folder", n,
+                     name);
+}
+
 /* Donors are folders, and two of one name would be one donor; fields are numbered as they come. */
 static bool number_donors(Making *k, Error *error) {
     for (int64_t i = 0; i < k->n; i++) {
         const File *f = &k->files[i], *last = i ? f - 1 : NULL;
         int n = donor_length(f);
+        Error why;
         bool new_donor = !last || strncmp(f->path, last->path, (size_t)(f->name - f->path));
         for (size_t d = 0; new_donor && d < json_array_size(k->donor_names); d++) {
             const char *name = json_string_value(json_array_get(k->donor_names, d));
@@ -196,6 +216,7 @@ static bool number_donors(Making *k, Error *error) {
                 return error_set(error, "%s: two folders are of donor %s; rename one, or put them together", k->root,
                                  name);
         }
+        if (!check_donor(f->donor, n, &why)) return error_set(error, "%s: %s", k->root, why.text);
         if (new_donor) json_array_append_new(k->donor_names, json_stringn(f->donor, (size_t)n));
         char *field = xformat("%.*s %.*s", n, f->donor, f->said.field, f->name + f->said.prefix);
         json_t *number = json_object_get(k->field_numbers, field);
@@ -372,9 +393,7 @@ static bool write_store(Making *k, const char *path, const char *source, Error *
                                      {"entropy", "F64", 1, {k->n}, k->entropy}};
     json_t *files = json_array(), *told = json_object();
     for (int64_t i = 0; i < k->n; i++) json_array_append_new(files, json_string(k->files[i].path));
-    const int64_t found[] = {k->unlabelled, k->both, k->others, k->not_regular};
-    const char *const what[] = {"unlabelled", "both", "others", "not_regular"};
-    for (int i = 0; i < 4; i++) json_object_set_new(told, what[i], json_integer((json_int_t)found[i]));
+    for (int i = 0; i < FOUND; i++) json_object_set_new(told, findings[i].key, json_integer((json_int_t)k->found[i]));
     char *lists[] = {json_text("the names of cells", k->donor_names, 0),
                      json_text("the names of cells", k->field_names, 0), json_text("the names of cells", files, 0),
                      json_text("the names of cells", told, 0)};
@@ -444,6 +463,12 @@ static bool take_names(FlimCells *c, int which, const char *key, const char ***n
     return true;
 }
 
+static bool check_donors(const FlimCells *c, Error *error) {
+    for (int d = 0; d < c->n_donors; d++)
+        if (!check_donor(c->donor_names[d], (int)strlen(c->donor_names[d]), error)) return false;
+    return true;
+}
+
 static bool check_range(const FlimCells *c, const char *name, const int32_t *values, int64_t end, Error *error) {
     for (int64_t i = 0; i < c->n; i++)
         if (values[i] < 0 || values[i] >= end)
@@ -477,7 +502,7 @@ static bool take_tensors(FlimCells *c, Error *error) {
            (c->peaks = take(c, "peak", "I32", 1, 4, error)) && (c->same_as = take(c, "same_as", "I32", 1, 4, error)) &&
            (c->photons = take(c, "photons", "F64", 1, 8, error)) &&
            (c->entropy = take(c, "entropy", "F64", 1, 8, error)) &&
-           take_names(c, 0, "donors", &c->donor_names, &c->n_donors, error) &&
+           take_names(c, 0, "donors", &c->donor_names, &c->n_donors, error) && check_donors(c, error) &&
            take_names(c, 1, "fields", &c->field_names, &c->n_fields, error) &&
            take_names(c, 2, "files", &c->file_names, &n_files, error) &&
            (n_files == c->n || error_set(error, "names %d files of %lld cells", n_files, (long long)c->n)) &&
@@ -506,20 +531,16 @@ void flim_cells_close(FlimCells *c) {
     *c = (FlimCells){0};
 }
 
-static void tell(const FlimCells *c, const char *store, const char *how) {
+/* found: in the folder as it is now; NULL: what the store says of it. */
+static void tell(const FlimCells *c, const char *store, const char *how, const int64_t *found) {
     json_t *told = json_loads(metadata(c, "told") ? metadata(c, "told") : "{}", 0, NULL);
     int64_t copies = 0;
     for (int64_t i = 0; i < c->n; i++) copies += c->same_as[i] != i;
     printf("[Store] %s: %lld cells of %d donors, %d x %d pixels, %d bins, u%d, %s\n", store, (long long)c->n,
            c->n_donors, c->shape.H, c->shape.W, c->shape.T, c->bits, how);
-    static const char *const texts[][2] = {{"unlabelled", "names have neither _in nor _act: they are left out"},
-                                           {"both", "names have _in and _act: they are taken for inactive"},
-                                           {"others", "files are of other formats: they are left out"},
-                                           {"not_regular", "are no regular files (FIFOs, devices, broken links): they "
-                                                           "are left out"}};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        json_int_t n = json_integer_value(json_object_get(told, texts[i][0]));
-        if (n) printf("[Store] %lld %s\n", (long long)n, texts[i][1]);
+    for (int i = 0; i < FOUND; i++) {
+        int64_t n = found ? found[i] : json_integer_value(json_object_get(told, findings[i].key));
+        if (n) printf("[Store] %lld %s\n", (long long)n, findings[i].text);
     }
     if (copies) printf("[Store] %lld cells are copies of others\n", (long long)copies);
     json_decref(told);
@@ -560,14 +581,14 @@ bool flim_cells_open(FlimCells *c, const char *path, bool compat, int n_threads,
     *c = (FlimCells){0};
     if (ends_with(path, ".safetensors")) {
         bool fine = open_store(c, path, error);
-        if (fine) tell(c, path, "given");
+        if (fine) tell(c, path, "given", NULL);
         return fine;
     }
     Making k = {.root = path, .compat = compat, .error = error};
     bool fine = find_files(&k, error);
     char *source = source_of(&k), *store = flim_cells_path(path, FLIM_CELLS_ENDING), how[40];
     fine = fine && open_or_make(c, &k, store, source, n_threads > 0 ? n_threads : omp_get_num_procs(), how);
-    if (fine) tell(c, store, how);
+    if (fine) tell(c, store, how, k.found);
     free_making(&k);
     free(source);
     free(store);

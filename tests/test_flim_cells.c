@@ -95,6 +95,7 @@ static void cells_are_sorted_and_described(void **state) {
     write_text(notes, "text");
     free(notes);
     FlimCells c = open_cells(false, 2);
+    assert_contains(tensor_file_metadata(&c.file, "told"), "\"deeper\": 1");
     assert_true(c.n == 4 && c.bits == 8 && c.shape.T == T && c.shape.H == H && c.n_donors == 2 && c.n_fields == 3);
     assert_string_equal(c.donor_names[0], "D2");
     assert_string_equal(c.donor_names[1], "D10");
@@ -370,6 +371,9 @@ static void wrong_folders_are_refused(void **state) {
     add_cell("D1/m1_in.npy", 1, 3);
     add_cell("isolated_cells_D1/m1_in.npy", 1, 3);
     assert_refused("two folders are of donor D1");
+    new_root(state);
+    add_cell("isolated_cells_a,b/m1_in.npy", 1, 3);
+    assert_refused("the donor a,b has a comma in its name, which separates donors in options: rename its folder");
     new_root(state);
     make_directories(cells);
     char *folder = path_join(cells, "D1"), *path = path_join(folder, "m1_in.npy");
