@@ -177,6 +177,38 @@ static bool read_row(Reader *r, int n_columns, Error *error) {
            take_label(r, &m->labels[i], error);
 }
 
+static int compare_recorded(const void *a, const void *b, void *manifest) {
+    const PsdManifest *m = manifest;
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    if (m->files[x] != m->files[y]) return m->files[x] < m->files[y] ? -1 : 1;
+    if (m->row_index[x] != m->row_index[y]) return m->row_index[x] < m->row_index[y] ? -1 : 1;
+    return (x > y) - (x < y);
+}
+
+/* A split would put the copies of a row into training and into the test. */
+static bool check_rows_once(const PsdManifest *m, Error *error) {
+    size_t n = (size_t)m->n;
+    int32_t *order = xmalloc(n * sizeof *order), first = INT32_MAX, of = 0;
+    int64_t copies = 0;
+    for (int32_t i = 0; i < m->n; i++) order[i] = i;
+    qsort_r(order, n, sizeof *order, compare_recorded, (void *)(uintptr_t)m);
+    for (size_t i = 1; i < n; i++) {
+        int32_t before = order[i - 1], at = order[i];
+        if (m->files[before] != m->files[at] || m->row_index[before] != m->row_index[at]) continue;
+        copies++;
+        if (at < first) of = before;
+        if (at < first) first = at;
+    }
+    free(order);
+    return !copies ||
+           error_set(
+               error,
+               "%lld: row %lld of %.200s stands on line %lld already (rows that stand twice: %lld); a split would "
+               "put copies into training and test: leave each row in once",
+               (long long)m->lines[first], (long long)m->row_index[first], m->file_paths[m->files[first]],
+               (long long)m->lines[of], (long long)copies);
+}
+
 bool psd_manifest_parse(char *text, size_t size, PsdManifest *m, Error *error) {
     *m = (PsdManifest){0};
     Reader r = {.manifest = m,
@@ -186,6 +218,7 @@ bool psd_manifest_parse(char *text, size_t size, PsdManifest *m, Error *error) {
     int n_columns = r.csv.n;
     while (fine && csv_next(&r.csv, error)) fine = read_row(&r, n_columns, error);
     fine = fine && !error->text[0] && (m->n || error_set(error, "1: there are no rows below the column names"));
+    fine = fine && check_rows_once(m, error);
     csv_close(&r.csv);
     json_decref(r.files.places);
     json_decref(r.sensors.places);

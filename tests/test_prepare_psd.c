@@ -515,7 +515,7 @@ static void manifests_that_are_wrong(void **state) {
     } cases[] = {{"a_fm_.npy,0,S,210,wifi\n", "bad.csv:22: label is 'wifi'; expected dab, dvbt"},
                  {"gone.npy,0,S,210,fm\n", "bad.csv:22: gone.npy: cannot open"},
                  {"a_fm_.npy,40,S,210,fm\n", "bad.csv:22: row_index is 40, but a_fm_.npy has 40 rows"},
-                 {"a_fm_.npy,1,S,211,fm\n", "bad.csv:22: num_bins is 211, but a_fm_.npy has rows of 210"}};
+                 {"a_fm_.npy,21,S,211,fm\n", "bad.csv:22: num_bins is 211, but a_fm_.npy has rows of 210"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(text, sizeof text, "npy_path,row_index,sensor_id,num_bins,label\n%s%s", rows, cases[i].row);
         expect_manifest_refused(text, cases[i].message);

@@ -179,6 +179,9 @@ static void manifests_that_are_wrong(void **state) {
     expect_refused(HEAD "a,-1,S,9,fm,2,\n", ":2: row_index is '-1'; expected a count");
     expect_refused(HEAD "a,0,S,9.5,fm,2,\n", ":2: num_bins is '9.5'; expected a count");
     expect_refused(HEAD "a,0,S,9,fm,2,loud\n", ":2: snr is 'loud'; expected a number or nothing");
+    expect_refused(HEAD "a,0,S,9,fm,2,\nb,0,S,9,fm,2,\nb,1,S,9,fm,2,\na,0,S,9,fm,2,\nb,0,S,9,fm,2,\n",
+                   ":5: row 0 of a stands on line 2 already (rows that stand twice: 2); a split would put copies into "
+                   "training and test: leave each row in once");
     expect_refused(HEAD ",0,S,9,fm,2,\n", ":2: npy_path is ''; expected a path");
     expect_refused(HEAD "a,0,,9,fm,2,\n", ":2: sensor_id is ''; expected a name");
     expect_refused(HEAD "\"a\nb\",0,S,9,fm,2,\na,0,S,\"9,fm,2,\n", ":4:7: the quote is not closed");
