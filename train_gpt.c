@@ -9,8 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/program.h"
 #include "base/stop.h"
+#include "data/manifest.h"
 #include "data/tokenizer.h"
 #include "data/tts_dataset.h"
 #include "model/gpt.h"
@@ -196,9 +198,26 @@ static void freeze_base_rows(const GptOptions *o, Training *training) {
                (long long)training->state.frozen_rows - 1);
 }
 
+/* A measure of the samples that are trained on looks better than it is. */
+static void warn_of_shared(const OptionList *trained, const OptionList *validated) {
+    for (int i = 0; i < trained->count; i++)
+        for (int j = 0; j < validated->count; j++) {
+            char *a, *b, *language[2];
+            manifest_spec_split(trained->text[i], &a, &language[0]);
+            manifest_spec_split(validated->text[j], &b, &language[1]);
+            if (file_is_same(a, b))
+                warn("--val-manifest %s is the same file as --manifest %s: validation is on samples that are trained "
+                     "on; give another file, or leave it out, so that --val-ratio holds samples out",
+                     b, a);
+            char *owned[] = {a, b, language[0], language[1]};
+            for (int k = 0; k < 4; k++) free(owned[k]);
+        }
+}
+
 /* The data to train on and to validate on (NULL: none), with a line on each. */
 static void open_both(const GptOptions *o, Dataset **train, Dataset **validation) {
     bool own = o->train.val_manifest.count > 0, split = !own && o->train.val_ratio > 0;
+    if (own) warn_of_shared(&o->train.manifest, &o->train.val_manifest);
     *train = open_data(o, &o->train.manifest, split ? SPLIT_TRAIN : SPLIT_ALL, "train");
     *validation = own     ? open_data(o, &o->train.val_manifest, SPLIT_ALL, "val")
                   : split ? open_data(o, &o->train.manifest, SPLIT_VALIDATION, "val")

@@ -97,6 +97,11 @@ int file_open_to_append(const char *path, Error *error) {
 static const char suffix[] = ".partial";
 enum { UNIQUE = 16 }; /* hexadecimal digits between the name and the suffix */
 
+bool file_is_same(const char *a, const char *b) {
+    struct stat x, y;
+    return !stat(a, &x) && !stat(b, &y) && x.st_ino == y.st_ino && x.st_dev == y.st_dev;
+}
+
 bool file_is_replaceable(const char *path, Error *error) {
     struct stat status;
     if (lstat(path, &status)) return true;

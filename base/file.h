@@ -49,6 +49,8 @@ bool file_end(FileWriter *writer, Error *error);
 void file_abandon(FileWriter *writer);
 /* Writes a small file in one call of those three. */
 bool file_write_atomic(const char *path, const void *bytes, size_t size, Error *error);
+/* Whether the two names lead to one file, which is there. */
+bool file_is_same(const char *a, const char *b);
 /* Says why `path` must not be replaced: there is something that is no regular file. True: nothing is there, or one. */
 bool file_is_replaceable(const char *path, Error *error);
 

@@ -372,11 +372,16 @@ static void validation_says_what_a_step_says_of_the_same_samples(void **state) {
             train("both", "-b 3 -g 2 --max-steps 1 --learning-rate 0 --val-manifest %s/both --val-batch-size %d", data,
                   sizes[i]);
         check_validation(run, names, 2, true);
+        assert_contains(output, "warning: --val-manifest ");
+        assert_contains(output, "/both: validation is on samples that are trained on");
         free(run);
     }
     char *run =
         train("both", "-b 3 -g 2 --max-steps 1 --val-manifest %s/both --val-batch-size 3 --max-val-batches 1", data);
     check_validation(run, names, 1, false);
+    free(run);
+    run = train("equal", "-b 3 --max-steps 1 --val-manifest %s/unequal", data);
+    assert_null(strstr(output, "trained on; give another"));
     free(run);
 }
 
