@@ -3,12 +3,14 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <unistr.h>
 
@@ -17,7 +19,7 @@
 
 /* What is between stdio and the file. */
 typedef struct {
-    int file;
+    int file;            /* a pipe or a terminal is opened anew, so that a write into it never waits */
     bool lost;           /* it cannot be written any more */
     char buffer[BUFSIZ]; /* stdio's: an error for want of memory needs none */
     uint8_t held[8];     /* of a character whose end is not printed yet */
@@ -26,22 +28,34 @@ typedef struct {
 
 static Stream out = {.file = STDOUT_FILENO}, err = {.file = STDERR_FILENO};
 
-static void tell_lost(int reason) {
-    fprintf(stderr, "%s: standard output cannot be written (%s): no more is printed, and the exit status will be 1\n",
-            program_invocation_short_name, strerror(reason));
+static void tell_lost(const char *reason) {
+    fprintf(stderr,
+            "%s: standard output cannot be written (%s): no more is printed, and the exit status will not be 0\n",
+            program_invocation_short_name, reason);
 }
 
+static void lose(Stream *stream, const char *reason) {
+    stream->lost = true;
+    if (stream == &out) tell_lost(reason);
+}
+
+/* Waits for the reader (a pager that pauses, a terminal after Ctrl-S), but for a second only once a signal has come, as
+ * there is work to be kept. */
 static void write_bytes(Stream *stream, const char *bytes, size_t size) {
+    enum { PAUSE = 100 }; /* milliseconds */
+    int pauses = 10;
     while (size && !stream->lost) {
-        ssize_t n = write(stream->file, bytes, size);
+        bool ready = poll(&(struct pollfd){.fd = stream->file, .events = POLLOUT}, 1, PAUSE) != 0;
+        /* Into a pipe that could not be opened anew no more than it surely has room for. */
+        ssize_t n = ready ? write(stream->file, bytes, size < PIPE_BUF ? size : PIPE_BUF) : 0;
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && errno == EAGAIN) {
-            poll(&(struct pollfd){.fd = stream->file, .events = POLLOUT}, 1, -1);
+        if (!ready || (n < 0 && errno == EAGAIN)) {
+            if (stop_signal() && !pauses--) lose(stream, "its reader does not read, and a signal came");
+            if (ready) poll(NULL, 0, PAUSE); /* a terminal with room for a byte wants two for a new line */
             continue;
         }
         if (n <= 0) {
-            stream->lost = true;
-            if (stream == &out) tell_lost(errno);
+            lose(stream, strerror(errno));
             return;
         }
         bytes += n;
@@ -83,10 +97,22 @@ static ssize_t write_visible(void *context, const char *bytes, size_t size) {
     return (ssize_t)size;
 }
 
+/* O_NONBLOCK belongs to what was opened, which other programs may share (a shell): so it is opened once more. Where
+ * that cannot be done (the terminal is another user's) poll alone has to tell. */
+static void reopen(Stream *stream) {
+    struct stat status;
+    char path[32];
+    if (fstat(stream->file, &status) || !(S_ISFIFO(status.st_mode) || isatty(stream->file))) return;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", stream->file);
+    int file = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (file >= 0) stream->file = file;
+}
+
 static FILE *visible(FILE *old, Stream *stream) {
     FILE *file = fopencookie(stream, "w", (cookie_io_functions_t){.write = write_visible});
     if (!file) return old;
     setvbuf(file, stream->buffer, _IOLBF, sizeof stream->buffer);
+    reopen(stream);
     return file;
 }
 
@@ -106,12 +132,17 @@ static void fill_closed_streams(void) {
 static void finish(int status, void *unused) {
     (void)unused;
     fflush(stdout);
-    if (close(STDOUT_FILENO) && errno != EBADF && !out.lost) {
-        out.lost = true;
-        tell_lost(errno);
-    }
-    if (!status && out.lost) _exit(1);
+    if (close(STDOUT_FILENO) && errno != EBADF && !out.lost) lose(&out, strerror(errno));
     if (!status && stop_signal()) stop_end(stop_signal());
+    if (!status && out.lost) _exit(1);
+}
+
+int program_free_stdout(void) {
+    fflush(stdout);
+    int file = dup(STDOUT_FILENO);
+    if (file < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) die("cannot print to stderr instead: %s", strerror(errno));
+    out.file = err.file;
+    return file;
 }
 
 void program_start(void) {

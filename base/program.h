@@ -1,6 +1,7 @@
 /* How every program begins and ends: its streams, its signals, its exit status. A reader of stdout that goes away
  * (head) and a full disk behind it do not end a program: it says so once on stderr, prints no more, does its work and
- * ends with 1. */
+ * ends with 1. A reader that pauses is waited for, but for no longer than a second once a signal is to stop the
+ * program: what it holds is kept, and it ends by the signal. */
 #ifndef BASE_PROGRAM_H
 #define BASE_PROGRAM_H
 
@@ -17,6 +18,9 @@ void program_start(void);
 /* Lets what a library throws and nobody catches (it is short of memory) end the program as die() does; program_start
  * calls it. */
 void uncaught_are_told(void);
+
+/* Lets what is printed go to stderr from now on, and returns a descriptor of what stdout was. */
+int program_free_stdout(void);
 
 /* On a terminal: erases what stands on the line, for progress that is shown in place. */
 void terminal_erase_line(void);

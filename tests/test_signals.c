@@ -3,7 +3,9 @@
 #include "tests/train_rig.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/resource.h>
+#include <termios.h>
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -222,6 +224,86 @@ static void a_program_that_starts_itself_anew_keeps_its_name(void **state) {
     free(run);
 }
 
+/* ---- readers that pause ---- */
+
+static int paused; /* what the program prints to */
+
+static void print_to_paused(void) {
+    dup2(paused, STDOUT_FILENO);
+    dup2(paused, STDERR_FILENO);
+}
+
+/* Reads what the program prints until it trains. */
+static void read_until_it_trains(int reader) {
+    size_t n = 0;
+    do {
+        ssize_t got = read(reader, fixture.output + n, sizeof fixture.output - 1 - n);
+        assert_true(got > 0);
+        n += (size_t)got;
+        fixture.output[n] = 0;
+    } while (!strstr(fixture.output, "[Train]"));
+}
+
+/* Starts a long run without checkpoints, which pauses as soon as it has trained; then a signal comes. */
+static void expect_end_with_a_checkpoint(int reader, void (*pause_reader)(void)) {
+    char *run = scratch_directory(), *last = path_join(run, "last/model.safetensors");
+    pid_t child = start_with(print_to_paused, run, "--max-steps 4000 --log-interval 1 --save-interval 0");
+    int status = 0;
+    read_until_it_trains(reader);
+    pause_reader();
+    kill(child, SIGTERM);
+    for (int i = 0; i < 3000 && !waitpid(child, &status, WNOHANG); i++) {
+        usleep(10000);
+        if (i + 1 == 3000) kill(child, SIGKILL); /* it would wait for ever */
+    }
+    assert_int_equal(access(last, R_OK), 0);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGTERM);
+    free(last);
+    free(run);
+}
+
+static void fill_pipe(void) {
+    static const char bytes[PIPE_BUF];
+    char *path = xformat("/proc/self/fd/%d", paused);
+    int own = open(path, O_WRONLY | O_NONBLOCK);
+    assert_true(own >= 0);
+    while (write(own, bytes, sizeof bytes) > 0) {
+    }
+    close(own);
+    free(path);
+}
+
+static void a_signal_is_answered_while_a_pipe_is_full(void **state) {
+    (void)state;
+    int ends[2];
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    paused = ends[1];
+    expect_end_with_a_checkpoint(ends[0], fill_pipe);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void stop_output(void) { assert_int_equal(tcflow(paused, TCOOFF), 0); } /* Ctrl-S */
+
+static void a_signal_is_answered_while_a_terminal_is_stopped(void **state) {
+    (void)state;
+    int ours = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    struct termios mode;
+    if (ours < 0 || grantpt(ours) || unlockpt(ours)) {
+        printf("SKIPPED: a_signal_is_answered_while_a_terminal_is_stopped: no pseudo-terminal here\n");
+        skip();
+    }
+    paused = open(ptsname(ours), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_int_equal(tcgetattr(paused, &mode), 0);
+    cfmakeraw(&mode);
+    assert_int_equal(tcsetattr(paused, TCSANOW, &mode), 0);
+    expect_end_with_a_checkpoint(ours, stop_output);
+    tcflow(paused, TCOON); /* else closing it waits */
+    close(paused);
+    close(ours);
+}
+
 /* ---- libraries and threads ---- */
 
 void *cpp_new(size_t bytes) __asm__("_Znwm"); /* C++'s operator new */
@@ -305,6 +387,8 @@ int main(void) {
         cmocka_unit_test(a_program_that_was_stopped_does_not_end_with_zero),
         cmocka_unit_test(an_ignored_hangup_stays_ignored),
         cmocka_unit_test(a_program_that_starts_itself_anew_keeps_its_name),
+        cmocka_unit_test(a_signal_is_answered_while_a_pipe_is_full),
+        cmocka_unit_test(a_signal_is_answered_while_a_terminal_is_stopped),
         cmocka_unit_test(what_a_library_throws_is_told),
         cmocka_unit_test(a_program_that_dies_while_threads_compute_ends_with_one),
         cmocka_unit_test(of_threads_that_die_together_one_speaks),

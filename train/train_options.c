@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/program.h"
 
 #define ROW(option_name, key, kind, target, default_text, low, high, metavar, text)                                    \
     {                                                                                                                  \
@@ -126,8 +127,7 @@ static void resolve_estimate(TrainOptions *o, const Option *rows, int n_rows) {
     if (!o->estimate) return;
     free(estimate_machines(o, &n_rows)); /* told now, not when the data has been read */
     if (!o->json) return;
-    o->json_file = dup(STDOUT_FILENO);
-    if (o->json_file < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) die("--json: %s", strerror(errno));
+    o->json_file = program_free_stdout();
 }
 
 static const Option *row_of(const Option *rows, int n_rows, const void *value) {
