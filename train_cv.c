@@ -343,7 +343,7 @@ static void ask(Fold *f, const char *weights, const char *name, const char *revi
                role == CV_VAL ? "validation" : "test", FLIM_VIEWS, seconds, (double)n / seconds);
         f->said[role] = cv_said_of(&ids[role], logits);
     }
-    train_keep_choices(&t);
+    train_keep_choices(&t, with.train.output_dir);
     train_close(&t);
     for (int role = 0; role < CV_SAID; role++) datasets[role]->close(datasets[role]);
     model->close(model);

@@ -263,12 +263,13 @@ LockResult lock_descriptor(int fd, bool wait) {
     return !result ? LOCK_TAKEN : errno == EWOULDBLOCK ? LOCK_BUSY : LOCK_UNKNOWN;
 }
 
-/* Whether the descriptor is still what its name leads to: who had the lock before may have removed the file. */
-static bool is_current(const FileLock *lock) {
+bool path_leads_to(const char *path, int fd) {
     struct stat here, there;
-    return !fstat(lock->fd, &here) && !stat(lock->path, &there) && here.st_ino == there.st_ino &&
-           here.st_dev == there.st_dev;
+    return !fstat(fd, &here) && !stat(path, &there) && here.st_ino == there.st_ino && here.st_dev == there.st_dev;
 }
+
+/* Who had the lock before may have removed the file. */
+static bool is_current(const FileLock *lock) { return path_leads_to(lock->path, lock->fd); }
 
 static FileLock *held;
 static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER;

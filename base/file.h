@@ -59,6 +59,8 @@ bool file_is_partial(const char *name, const char *base);
 /* Flushes a directory (fsync): its entries, new or renamed, outlive a power cut. One that may be
  * written but not read cannot be flushed; that is no error. */
 bool directory_flush(const char *path, Error *error);
+/* Whether the path leads to the open file or directory: another one may have taken the name since it was opened. */
+bool path_leads_to(const char *path, int fd);
 /* Removes partial files that killed programs left in this directory (not below it), and returns how many. Files of
  * writers that live, and of other names, stay; so does everything where the file system has no locks. */
 int directory_remove_leftovers(const char *path);

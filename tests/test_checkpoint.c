@@ -25,7 +25,7 @@
 
 /* ---- faults ---- */
 
-typedef enum { FAULT_NONE, FAULT_KILL, FAULT_ONCE, FAULT_FROM, FAULT_ORDER } Fault;
+typedef enum { FAULT_NONE, FAULT_KILL, FAULT_ONCE, FAULT_FROM, FAULT_ORDER, FAULT_MOVE } Fault;
 
 static struct {
     Fault kind;
@@ -34,12 +34,19 @@ static struct {
     atomic_int calls;
     char dirty[64][PATH_MAX]; /* FAULT_ORDER: written and not flushed */
     int n_dirty;
+    const char *from, *to, *other; /* FAULT_MOVE: the folder is moved there, and a link to another one takes its name */
 } fault;
+
+static void move_away(void) {
+    assert_int_equal(syscall(SYS_renameat2, AT_FDCWD, fault.from, AT_FDCWD, fault.to, 0), 0);
+    assert_int_equal(syscall(SYS_symlinkat, fault.other, AT_FDCWD, fault.from), 0);
+}
 
 /* Before a call: kills the process, or returns true: the call must fail. */
 static bool strike(void) {
     if (fault.kind == FAULT_NONE) return false;
     int call = ++fault.calls;
+    if (fault.kind == FAULT_MOVE && call == fault.at) move_away();
     if (fault.kind == FAULT_KILL && call == fault.at) kill(getpid(), SIGKILL);
     if ((fault.kind == FAULT_ONCE && call == fault.at) || (fault.kind == FAULT_FROM && call >= fault.at)) {
         errno = ENOSPC;
@@ -435,6 +442,66 @@ static void two_runs_cannot_share_a_directory(void **unused) {
     assert_contains(output, "another program is writing checkpoints into");
     checkpointer_close(c);
     assert_int_equal(run_function(output, sizeof output, open_again, directory), 0);
+}
+
+/* ---- a folder that is moved while it is in use ---- */
+
+static void assert_run(const char *directory, uint64_t seed, const char *want) {
+    char output[64];
+    assert_listing(directory, want);
+    for (int step = 1; step <= 3; step++) {
+        char *path = keep(xformat("%s/step_%08d", directory, step));
+        uint64_t found = seed;
+        if (!access(path, F_OK)) check_whole(path, &found);
+        assert_int_equal(found, seed);
+    }
+    run_command(output, sizeof output, "cd '%s'; readlink last best | tr '\n' ' '", directory);
+    assert_string_equal(output, "step_00000003 step_00000003 ");
+}
+
+/* Between two saves or in the middle of one; another run, which keeps more, has the same steps under the old path. */
+static void a_run_goes_on_in_the_folder_that_it_began(void **unused) {
+    (void)unused;
+    for (int in_a_save = 0; in_a_save < 2; in_a_save++) {
+        char *top = scratch(), *path = in(top, "run"), *moved = in(top, "moved"), *other = in(top, "other");
+        Checkpointer *c = open_checkpointer(path, 1), *others = open_checkpointer(other, 3);
+        best_so_far = 0;
+        for (int step = 1; step <= 3; step++) save_good(others, step, 2, true);
+        save_good(c, 1, 1, true);
+        fault.from = path;
+        fault.to = moved;
+        fault.other = other;
+        fault.calls = 0;
+        fault.at = 4; /* model.safetensors is begun */
+        if (in_a_save)
+            fault.kind = FAULT_MOVE;
+        else
+            move_away();
+        save_good(c, 2, 1, true);
+        fault.kind = FAULT_NONE;
+        save_good(c, 3, 1, true);
+        assert_string_equal(checkpointer_directory(c, NULL), moved);
+        assert_run(moved, 1, "best last step_00000003 ");
+        assert_run(other, 2, "best last step_00000001 step_00000002 step_00000003 ");
+        checkpointer_close(c);
+        checkpointer_close(others);
+    }
+}
+
+static void remove_and_save(void *directory) {
+    char output[64];
+    Checkpointer *c = open_checkpointer(directory, 1);
+    save_good(c, 1, 1, false);
+    run_command(output, sizeof output, "rm -r '%s'; mkdir '%s'", (char *)directory, (char *)directory);
+    save_good(c, 2, 1, false);
+}
+
+static void a_run_whose_folder_is_removed_ends(void **unused) {
+    (void)unused;
+    char *directory = in(scratch(), "run"), output[1024];
+    assert_int_equal(run_function(output, sizeof output, remove_and_save, directory), 1);
+    assert_contains(output, "was removed while it was in use: nothing can be written into it any more");
+    assert_listing(directory, "");
 }
 
 /* ---- faults while writing ---- */
@@ -1411,6 +1478,8 @@ int main(void) {
         cmocka_unit_test(a_step_written_again_is_replaced),
         cmocka_unit_test(a_save_allocates_nothing),
         cmocka_unit_test(two_runs_cannot_share_a_directory),
+        cmocka_unit_test(a_run_goes_on_in_the_folder_that_it_began),
+        cmocka_unit_test(a_run_whose_folder_is_removed_ends),
         cmocka_unit_test(a_kill_at_any_call_leaves_a_whole_checkpoint),
         cmocka_unit_test(an_error_of_any_call_leaves_a_whole_checkpoint),
         cmocka_unit_test(a_disk_that_dies_at_any_call_leaves_a_whole_checkpoint),

@@ -17,7 +17,7 @@ typedef struct {
     Judged judged;
     int64_t patience, extension_epochs, most_extensions;
     int monitor;
-    bool drop_last, hook, coupled;
+    bool drop_last, hook, coupled, moved;
     TrainState after;
     int64_t validation;
 } Plan;
@@ -25,6 +25,23 @@ typedef struct {
 static double by_group(const Training *t, int group, int64_t step, int64_t epoch) {
     (void)t;
     return group ? 0 : 0.01 * (double)(1 + step) + 0.1 * (double)epoch;
+}
+
+/* In the fourth step another run takes the name of the folder. */
+static double move_the_folder(const Training *t, int group, int64_t step, int64_t epoch) {
+    char text[64];
+    const char *run = t->options->output_dir;
+    if (step == 3 && !group)
+        must_hold(!run_command(text, sizeof text,
+                               "mv %s %s.moved && mkdir %s && cd %s && for i in log.jsonl loss.svg choices.txt; do "
+                               "echo other >$i; done",
+                               run, run, run, run));
+    return by_group(t, group, step, epoch);
+}
+
+static char *no_choices(const Device *device) {
+    (void)device;
+    return xstrdup("none\n");
 }
 
 static void follow(void *argument) {
@@ -41,6 +58,8 @@ static void follow(void *argument) {
     t->drop_last = plan->drop_last;
     t->coupled_decay = plan->coupled;
     if (plan->hook) t->learning_rate = by_group;
+    if (plan->moved) t->learning_rate = move_the_folder;
+    if (plan->moved) device->choices = no_choices;
     toy_train(run);
     toy_run_close(run);
     device_close(device);
@@ -76,6 +95,22 @@ static void an_epoch_that_is_validated_has_its_line(void **state) {
     toy_must(follow, &plan);
     assert_int_equal(steps_of(plan.directory, "train", steps), 3);
     assert_memory_equal(steps, every_fourth, sizeof every_fourth);
+}
+
+static void nothing_is_written_into_a_folder_that_took_the_name(void **state) {
+    (void)state;
+    char *run = path_join(run_directory(), "run"), *moved = xformat("%s.moved", run), text[256];
+    double steps[64];
+    Plan plan = {.directory = run, .options = "--epochs 4 --save-interval 2", .monitor = -1, .moved = true};
+    assert_int_equal(toy_try(follow, &plan), 1);
+    assert_contains(toy_output, "is not the run's folder any more: what it has written is in ");
+    run_command(text, sizeof text, "cd %s && echo * && cat *", run);
+    assert_string_equal(text, "choices.txt log.jsonl loss.svg\nother\nother\nother\n");
+    run_command(text, sizeof text, "cd %s && ls -d choices.txt loss.svg && readlink last && ! grep other *.*", moved);
+    assert_string_equal(text, "choices.txt\nloss.svg\nstep_00000010\n");
+    assert_int_equal(steps_of(moved, "train", steps), 10);
+    free(moved);
+    free(run);
 }
 
 static void only_full_micro_batches_are_trained_on(void **state) {
@@ -684,6 +719,7 @@ int main(void) {
         cmocka_unit_test(the_judge_sees_every_output_in_order),
         cmocka_unit_test(a_validation_ends_each_epoch),
         cmocka_unit_test(an_epoch_that_is_validated_has_its_line),
+        cmocka_unit_test(nothing_is_written_into_a_folder_that_took_the_name),
         cmocka_unit_test(only_full_micro_batches_are_trained_on),
         cmocka_unit_test(the_metric_that_is_monitored_decides),
         cmocka_unit_test(patience_ends_the_run),

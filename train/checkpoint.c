@@ -13,6 +13,10 @@
  * A step that is there already (a run that was resumed from an earlier one comes by again) is exchanged with the new
  * one in a single call; where the file system cannot do that, see checkpoint_folder.h.
  *
+ * The lock is on the directory itself, the writes follow its path, and whoever moves the directory away may begin
+ * another run under that path. So the path is compared with the lock before every step that changes what is there, and
+ * a run goes on where its directory is now.
+ *
  * All memory is taken when the checkpointer is opened, so that a save is no allocation of the training loop. */
 #include "train/checkpoint.h"
 
@@ -71,6 +75,40 @@ static bool is_part(const char *name) {
             return true;
     }
     return false;
+}
+
+/* ---- the directory itself ---- */
+
+/* Between two steps of a write. */
+static bool stays(const Checkpointer *c, Error *error) {
+    return path_leads_to(c->directory, c->lock) ||
+           error_set(error, "%s was moved or replaced in the middle of it", c->directory);
+}
+
+/* Finds the directory where it is now. */
+static bool find_directory(Checkpointer *c, Error *error) {
+    char link[32], now[DIRECTORY_MAX];
+    struct stat status;
+    if (path_leads_to(c->directory, c->lock)) return true;
+    if (!fstat(c->lock, &status) && !status.st_nlink)
+        die("the run's folder %s was removed while it was in use: nothing can be written into it any more. If it was "
+            "moved to another file system, go on from its last checkpoint with that --output-dir and --resume auto",
+            c->directory);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", c->lock);
+    ssize_t length = readlink(link, now, sizeof now - 1);
+    now[length < 0 ? 0 : length] = 0;
+    if (!path_leads_to(now, c->lock))
+        return error_set(error,
+                         "the run's folder %s was moved or replaced while it was in use, and cannot be found; move it "
+                         "back",
+                         c->directory);
+    warn("the run's folder %s was moved or replaced while it was in use: the run goes on in %s", c->directory, now);
+    memcpy(c->directory, now, sizeof now);
+    return true;
+}
+
+const char *checkpointer_directory(Checkpointer *c, Error *error) {
+    return find_directory(c, error) ? c->directory : NULL;
 }
 
 /* ---- removal ---- */
@@ -144,7 +182,7 @@ static void retire_old(Checkpointer *c) {
         Error error;
         step_name(name, step.step, "");
         folder_join(path, c->directory, name);
-        bool old = i < from && !is_needed(c, step.step, name), there = old && !access(path, F_OK);
+        bool old = i < from && stays(c, NULL) && !is_needed(c, step.step, name), there = old && !access(path, F_OK);
         bool foreign = there && !holds_only_parts(path);
         if (there && !foreign && !retire(c, step.step, "", &error)) warn("an old checkpoint stays: %s", error.text);
         if (foreign && !c->warned_foreign) warn("%s stays: it holds files that this program did not write", path);
@@ -288,28 +326,29 @@ static bool move_links(const Checkpointer *c, const Step *newest, Error *error) 
     step_name(last, newest->step, "");
     step_name(best, newest->best_step, "");
     bool has_best = newest->best_step && steps_find(&c->steps, newest->best_step);
-    return (has_best ? move_link(c, "best", best, error) : remove_link(c, "best", error)) &&
-           move_link(c, "last", last, error);
+    return stays(c, error) && (has_best ? move_link(c, "best", best, error) : remove_link(c, "best", error)) &&
+           stays(c, error) && move_link(c, "last", last, error);
 }
 
 static bool write_checkpoint(Checkpointer *c, Error *error) {
     StepName name;
     Path final, partial;
     int64_t step = c->step.step;
+    if (!find_directory(c, error)) return false;
     step_name(name, step, "");
     folder_join(final, c->directory, name);
     step_name(name, step, ".partial");
     folder_join(partial, c->directory, name);
     if (!remove_parts(partial, error) || !retire_replaced(c, step, error)) return false;
     if (mkdir(partial, 0777)) return error_set(error, "cannot make the directory %s: %s", partial, strerror(errno));
-    if (!write_parts(c, partial, error) || !place(c, partial, final, error)) {
-        remove_parts(partial, NULL);
+    if (!write_parts(c, partial, error) || !stays(c, error) || !place(c, partial, final, error)) {
+        if (stays(c, NULL)) remove_parts(partial, NULL);
         return false;
     }
     steps_add(&c->steps, c->step);
     if (!directory_flush(c->directory, error) || !move_links(c, &c->step, error)) return false;
     Error reason;
-    if (!remove_parts(partial, &reason) || !retire_replaced(c, step, &reason))
+    if (!stays(c, &reason) || !remove_parts(partial, &reason) || !retire_replaced(c, step, &reason))
         warn("the replaced checkpoint stays: %s", reason.text);
     retire_old(c);
     return true;

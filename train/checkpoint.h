@@ -56,6 +56,9 @@ void checkpointer_begin(const Checkpointer *checkpointer);
 bool checkpointer_resume(Checkpointer *checkpointer, TrainState *state);
 /* Returns the serial of the directory's newest checkpoint; 0: there is none. */
 int64_t checkpointer_newest(const Checkpointer *checkpointer);
+/* Returns where the directory is now, until the next call: the one that was opened, which may have been moved since
+ * then, never another one under its old path. No write may be under way. NULL with the reason: it cannot be found. */
+const char *checkpointer_directory(Checkpointer *checkpointer, Error *error);
 /* Tensors of the base checkpoint that the model does not train: written into every checkpoint behind the model's own,
  * byte for byte. The array is copied; names and data must stay valid. */
 void checkpointer_carry(Checkpointer *checkpointer, const StoredTensor *tensors, int count);

@@ -267,6 +267,23 @@ static void forget_best(Run *run) {
     run->written = run->kept;
 }
 
+/* Where the run's folder is now, or was. */
+static const char *folder_of(const Run *run) {
+    const char *directory = checkpointer_directory(run->checkpointer, NULL);
+    return directory ? directory : run->t->options->output_dir;
+}
+
+/* The log of what the run went back behind is not needed any more. */
+static void remove_aside(Run *run) {
+    const char *directory = checkpointer_directory(run->checkpointer, NULL);
+    char path[PATH_MAX];
+    if (!directory) return;
+    snprintf(path, sizeof path, "%s%s", directory, strrchr(run->aside, '/'));
+    if (unlink(path)) warn("cannot remove %s: %s", path, strerror(errno));
+    free(run->aside);
+    run->aside = NULL;
+}
+
 static void wait_for_checkpoint(Run *run) {
     Error error;
     run->save_failed = !checkpointer_wait(run->checkpointer, &error);
@@ -275,9 +292,7 @@ static void wait_for_checkpoint(Run *run) {
         run->saved_step = -1;
         forget_best(run);
     } else if (run->aside && run->saved_step >= 0) {
-        if (unlink(run->aside)) warn("cannot remove %s: %s", run->aside, strerror(errno));
-        free(run->aside);
-        run->aside = NULL;
+        remove_aside(run);
     }
     run->kept = run->written;
 }
@@ -300,7 +315,9 @@ static void take_copy(Run *run, int slot) {
 static void write_copy(Run *run, int slot, const TrainState *state) {
     Training *t = run->t;
     int64_t before = allocation_count();
-    train_keep_choices(t); /* no checkpoint is without those that made it, nor without the log up to it */
+    /* No checkpoint is without those that made it, nor without the log up to it. */
+    const char *directory = checkpointer_directory(run->checkpointer, NULL);
+    if (directory) train_keep_choices(t, directory);
     if (!log_flush(run->log))
         warn("the log up to the checkpoint of step %lld is not all on the disk", (long long)state->step);
     run->allocations_apart += allocation_count() - before;
@@ -358,7 +375,7 @@ static void stop_nonfinite(Run *run, const Queued *step) {
     wait_for_checkpoint(run);
     die("step %lld: the loss or its gradient is not finite (grad_norm %g); samples of this step:%s. The checkpoint in "
         "%s/last is from before it. Look at these samples, lower --learning-rate, or go on with --skip-nonfinite",
-        (long long)t->state.step + 1, (double)run->grad_norm, ids, t->options->output_dir);
+        (long long)t->state.step + 1, (double)run->grad_norm, ids, folder_of(run));
 }
 
 /* Reads what the queued steps have measured, and acts on it. */
@@ -397,7 +414,7 @@ _Noreturn static void stop_without_data(Run *run, const Error *reason) {
     if (run->saved_step != step) save(run);
     wait_for_checkpoint(run);
     die("%s. The %lld steps until then are %s %s/last; mend the data and give the same command with --resume auto",
-        reason->text, (long long)step, run->save_failed ? "not all in" : "in", t->options->output_dir);
+        reason->text, (long long)step, run->save_failed ? "not all in" : "in", folder_of(run));
 }
 
 /* Of a group of parameters in step `step` (0: the first), which is the last one whose batches were taken. */
@@ -838,7 +855,7 @@ static int finish(Run *run) {
         warn("--debug-dump %s: no step was done, nothing is written", o->debug_dump);
     if (o->profile) device_print_counters(t->device, stdout);
     if (run->save_failed) {
-        warn("the last checkpoint was not written; %s/last is an earlier one", o->output_dir);
+        warn("the last checkpoint was not written; %s/last is an earlier one", folder_of(run));
         return 1;
     }
     if (run->faults && run->faults == t->state.step - run->first_step && !stop_signal()) {
@@ -847,6 +864,9 @@ static int finish(Run *run) {
              (long long)run->faults);
         return 1;
     }
+    Error error;
+    const char *directory = checkpointer_directory(run->checkpointer, &error);
+    if (!directory) die("%s", error.text);
     if (out_of_patience(t))
         log_line(run->log, "[Done] no better %s for %lld validations: stopped at epoch %lld; best at step %lld",
                  monitored(t), (long long)t->state.worse, (long long)t->state.epoch, (long long)t->state.best_step);
@@ -854,13 +874,17 @@ static int finish(Run *run) {
         log_line(run->log,
                  "[Stopped] by signal %d after step %lld; the same command with --resume auto goes on from there",
                  stop_signal(), (long long)t->state.step);
-    else if (!report_plot(o->output_dir, t->model, t->floor_name, t->floor_value, t->floor_metric))
+    else if (!report_plot(directory, t->model, t->floor_name, t->floor_value, t->floor_metric))
         return 1;
     bool lost = run->lost < run->kept.value; /* no better ones are kept */
     if (lost) warn("weights that were the best so far could not be written, and are lost");
     bool logged = log_flush(run->log);
-    if (!logged) warn("%s lacks what could not be written of the log", o->output_dir);
-    return lost || !logged;
+    if (!logged) warn("%s lacks what could not be written of the log", directory);
+    bool moved = strcmp(directory, o->output_dir) != 0;
+    if (moved)
+        warn("%s is not the run's folder any more: what it has written is in %s, and what follows a run was left out",
+             o->output_dir, directory);
+    return lost || !logged || moved;
 }
 
 /* Validates, and gives the run more epochs if they are due. */

@@ -131,8 +131,9 @@ int64_t validation_samples(const Dataset *dataset, const LoaderOptions *options)
 int64_t train_steps(const Training *training, const LoaderOptions *options);
 /* Trains until the last step or a signal; the exit status of the program. */
 int train_run(Training *training);
-/* Writes the device's choices to their file, if it has made new ones. */
-void train_keep_choices(Training *training);
+/* Writes the device's choices to their file, if it has made new ones. directory: where the run's folder is now; the
+ * file is there if it has been moved. */
+void train_keep_choices(Training *training, const char *directory);
 /* Gives everything back that train_prepare took: another training may follow on the same device. */
 void train_close(Training *training);
 

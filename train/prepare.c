@@ -310,14 +310,15 @@ static void derive(Training *t) {
 
 /* ---- the device's choices ---- */
 
-static char *choices_path(const Training *t) {
-    return t->choices ? xstrdup(t->choices) : path_join(t->options->output_dir, "choices.txt");
+static char *choices_path(const Training *t, const char *directory) {
+    bool several = t->choices && !strcmp(directory, t->options->output_dir); /* runs, which share them */
+    return several ? xstrdup(t->choices) : path_join(directory, "choices.txt");
 }
 
 static const char CHOICES_SUM[] = "xxh3_64 "; /* their last line, before the checksum of those above */
 
-void train_keep_choices(Training *t) {
-    char *text = t->device->choices ? t->device->choices(t->device) : NULL, *path = choices_path(t);
+void train_keep_choices(Training *t, const char *directory) {
+    char *text = t->device->choices ? t->device->choices(t->device) : NULL, *path = choices_path(t, directory);
     size_t length = text ? strlen(text) : 0;
     Error error;
     if (text && length != t->kept_choices) {
@@ -344,7 +345,7 @@ static bool check_choices(char *text, Error *error) {
 
 /* Of a run that goes on, or of another one, if they were copied here. */
 static void take_choices(Training *t) {
-    char *path = choices_path(t), *text = NULL;
+    char *path = choices_path(t, t->options->output_dir), *text = NULL;
     size_t size;
     Error error;
     if (t->device->choose && !access(path, F_OK) &&
