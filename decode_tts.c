@@ -33,7 +33,7 @@ static int option_rows(DecodeOptions *o, Option *rows) {
             "codebook.npy (codebook.json lies beside it); without it, the one in the folder above the codes", false),
         ROW("mel-from", 0, OPTION_TEXT, &o->mel_from, NULL, 0, 0, "PATH",
             "instead of codes: a recording, whose frames (of its first ten minutes) are used as they are", false),
-        ROW("output", 'o', OPTION_TEXT, &o->output, NULL, 0, 0, "PATH", "the WAV file, 24 kHz", true),
+        ROW("output", 'o', OPTION_TEXT, &o->output, NULL, 0, 0, "FILE", "the WAV file, 24 kHz", true),
         ROW("iterations", 0, OPTION_INT, &o->iterations, "60", 0, 1e5, "N", "of Griffin and Lim", false),
         ROW("seed", 0, OPTION_INT, &o->seed, "1", 0, 9e15, "N", "of the phases that it starts from", false),
         ROW("config", 0, OPTION_TEXT, &o->config, NULL, 0, 0, "PATH",
@@ -59,16 +59,20 @@ static int32_t *read_codes(const char *path, int64_t *n) {
     return codes;
 }
 
-/* CODES/../codebook.npy */
-static char *neighbour_codebook(const char *codes) {
-    char *folder = path_directory(codes), *path = path_join(folder, "../codebook.npy");
+/* --codebook, or CODES/../codebook.npy; with the facts beside it, it is not replaced. free() */
+static char *codebook_path(const DecodeOptions *o) {
+    char *folder = path_directory(o->codes);
+    char *path = o->codebook ? xstrdup(o->codebook) : path_join(folder, "../codebook.npy");
+    char *facts = speech_coder_facts_path(path);
+    file_keep(path, "the codebook");
+    file_keep(facts, "the codebook");
+    free(facts);
     free(folder);
     return path;
 }
 
 /* frames[*n, MEL_BANDS] that the codes stand for. free() */
-static float *frames_of_codes(const DecodeOptions *o, int64_t *n) {
-    char *path = o->codebook ? xstrdup(o->codebook) : neighbour_codebook(o->codes);
+static float *frames_of_codes(const DecodeOptions *o, const char *path, int64_t *n) {
     SpeechCoder coder;
     Error error;
     if (!speech_coder_read(path, &coder, &error)) die("%s", error.text);
@@ -82,7 +86,6 @@ static float *frames_of_codes(const DecodeOptions *o, int64_t *n) {
     }
     speech_coder_close(&coder);
     free(codes);
-    free(path);
     return frames;
 }
 
@@ -107,21 +110,24 @@ int main(int argc, char **argv) {
     program_start();
     options_parse(&header, rows, option_rows(&o, rows), argc, argv);
     if (!o.codes == !o.mel_from) die_usage("give either --codes or --mel-from");
+    char *codebook = o.codes ? codebook_path(&o) : NULL;
+    Error error;
+    if (!file_is_replaceable(o.output, &error)) die_usage("--output: %s", error.text);
 
     Mel *mel = mel_open();
     int64_t n;
-    float *frames = o.codes ? frames_of_codes(&o, &n) : frames_of_recording(&o, mel, &n);
+    float *frames = o.codes ? frames_of_codes(&o, codebook, &n) : frames_of_recording(&o, mel, &n);
     float *samples = xmalloc((size_t)(n * MEL_HOP) * sizeof *samples), peak = 0;
     mel_invert(mel, frames, n, (int)o.iterations, (uint64_t)o.seed, samples);
     for (int64_t i = 0; i < n * MEL_HOP; i++) peak = fmaxf(peak, fabsf(samples[i]));
     for (int64_t i = 0; i < n * MEL_HOP && peak > 1; i++) samples[i] /= peak;
-    Error error;
     file_remove_stale(o.output);
     if (!audio_write(o.output, samples, n * MEL_HOP, MEL_RATE, &error)) die("%s", error.text);
     printf("%s: %.2f s of sound from %lld %s\n", o.output, (double)n * MEL_HOP / MEL_RATE, (long long)n,
            o.codes ? "codes" : "frames");
     free(samples);
     free(frames);
+    free(codebook);
     mel_close(mel);
     return 0;
 }

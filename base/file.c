@@ -97,16 +97,37 @@ int file_open_to_append(const char *path, Error *error) {
 static const char suffix[] = ".partial";
 enum { UNIQUE = 16 }; /* hexadecimal digits between the name and the suffix */
 
+/* What this run was given to read. */
+typedef struct Kept Kept;
+struct Kept {
+    char *path, *option;
+    const Kept *next;
+};
+static const Kept *kept;
+
+void file_keep(const char *path, const char *option) {
+    Kept *one = xmalloc(sizeof *one);
+    *one = (Kept){xstrdup(path), xstrdup(option), kept};
+    kept = one;
+}
+
 bool file_is_same(const char *a, const char *b) {
     struct stat x, y;
     return !stat(a, &x) && !stat(b, &y) && x.st_ino == y.st_ino && x.st_dev == y.st_dev;
 }
 
+/* Names are looked up each time: the number of a file that was removed meanwhile may be another one's by now. */
 bool file_is_replaceable(const char *path, Error *error) {
     struct stat status;
     if (lstat(path, &status)) return true;
-    return S_ISREG(status.st_mode) ||
-           error_set(error, "%s is %s, which is not replaced; give the name of a file", path, kind_of(status.st_mode));
+    if (!S_ISREG(status.st_mode))
+        return error_set(error, "%s is %s, which is not replaced; give the name of a file", path,
+                         kind_of(status.st_mode));
+    for (const Kept *k = kept; k; k = k->next)
+        if (file_is_same(path, k->path))
+            return error_set(error, "%s is read by this run (%s) and is not replaced; give another name", path,
+                             k->option);
+    return true;
 }
 
 /* Creates the partial file and locks it. Between the two another program may take it for a leftover: then once more. */

@@ -49,9 +49,13 @@ bool file_end(FileWriter *writer, Error *error);
 void file_abandon(FileWriter *writer);
 /* Writes a small file in one call of those three. */
 bool file_write_atomic(const char *path, const void *bytes, size_t size, Error *error);
+/* Notes that this run reads `path`, which was given as `option` ("--input"): from now on no writer replaces the file
+ * that the name leads to. Call it before other threads write. Nothing there: nothing to keep. */
+void file_keep(const char *path, const char *option);
 /* Whether the two names lead to one file, which is there. */
 bool file_is_same(const char *a, const char *b);
-/* Says why `path` must not be replaced: there is something that is no regular file. True: nothing is there, or one. */
+/* Says why `path` must not be replaced: there is something that is no regular file, or a file that was given to be read
+ * (file_keep). True: nothing is there, or a file that may be replaced. */
 bool file_is_replaceable(const char *path, Error *error);
 
 /* Whether `name` is a partial file's of `base` (NULL: of any). */

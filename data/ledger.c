@@ -87,6 +87,8 @@ const json_t *ledger_find(Ledger *ledger, const char *kind, const char *name) {
     return facts;
 }
 
+bool ledger_is_empty(const Ledger *ledger) { return !json_object_size(ledger->kinds); }
+
 /* One write, so that a kill leaves at most one line cut off, the last. */
 bool ledger_add(Ledger *ledger, const char *kind, const char *name, json_t *facts, Error *error) {
     pthread_mutex_lock(&ledger->lock);

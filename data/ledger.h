@@ -15,6 +15,8 @@ Ledger *ledger_open(const char *path, Error *error);
 void ledger_close(Ledger *ledger);
 /* The facts of a finished piece, or NULL. They stay until the same piece is added again. Safe from several threads. */
 const json_t *ledger_find(Ledger *ledger, const char *kind, const char *name);
+/* Whether nothing is known of any piece. */
+bool ledger_is_empty(const Ledger *ledger);
 /* Appends; takes over `facts`, a JSON object. Safe from several threads. */
 bool ledger_add(Ledger *ledger, const char *kind, const char *name, json_t *facts, Error *error);
 

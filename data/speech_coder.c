@@ -27,7 +27,7 @@ void frames_statistics(const float *frames, int64_t n, float mean[MEL_BANDS], fl
 
 /* ---- files ---- */
 
-static char *json_path(const char *path) {
+char *speech_coder_facts_path(const char *path) {
     size_t n = strlen(path);
     return xformat("%.*s.json", (int)(n > 4 && !strcmp(path + n - 4, ".npy") ? n - 4 : n), path);
 }
@@ -88,7 +88,7 @@ static bool parse_facts(const json_t *object, SpeechCoder *coder, Error *error) 
 }
 
 static bool read_facts(const char *path, SpeechCoder *coder, Error *error) {
-    char *bytes, *facts = json_path(path);
+    char *bytes, *facts = speech_coder_facts_path(path);
     size_t size;
     Error why;
     json_error_t problem;
@@ -122,7 +122,7 @@ static json_t *list_of(const float *values) {
 bool speech_coder_write(const char *path, const SpeechCoder *coder, Error *error) {
     const Codebook *c = &coder->codebook;
     if (!file_is_replaceable(path, error)) return false; /* before its facts are written */
-    char *facts_path = json_path(path);
+    char *facts_path = speech_coder_facts_path(path);
     json_t *facts =
         json_build("codebook.json", "{s:s, s:I, s:I, s:I, s:I, s:i, s:f, s:o, s:o}", "features", MEL_DESCRIPTION,
                    "entries", (json_int_t)c->entries, "bands", (json_int_t)c->width, "seed", (json_int_t)coder->seed,

@@ -33,6 +33,8 @@ typedef struct {
 /* The mean of frames[n, MEL_BANDS] and their standard deviation, band by band. */
 void frames_statistics(const float *frames, int64_t n, float mean[MEL_BANDS], float deviation[MEL_BANDS]);
 
+/* The .json beside a codebook's .npy. free() */
+char *speech_coder_facts_path(const char *path);
 /* Path of the .npy; the .json lies beside it. The reason of a failure names the file. */
 bool speech_coder_read(const char *path, SpeechCoder *coder, Error *error);
 bool speech_coder_write(const char *path, const SpeechCoder *coder, Error *error);

@@ -1,5 +1,6 @@
 #include "data/tts_prepare.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,15 +69,80 @@ static void make_folder(const char *output, const char *name) {
     free(path);
 }
 
+/* What is written into the output directory; folders first. */
+static const char *const outputs[] = {"mel",
+                                      "text_ids",
+                                      "codes",
+                                      "condition",
+                                      "emo_vec",
+                                      "bpe.model",
+                                      "codebook.npy",
+                                      "codebook.json",
+                                      "manifest.jsonl",
+                                      "train_manifest.jsonl",
+                                      "val_manifest.jsonl",
+                                      "train_pairs.jsonl",
+                                      "val_pairs.jsonl",
+                                      "stats.json"};
+enum { FOLDERS = 5, OUTPUTS = sizeof outputs / sizeof *outputs };
+
+/* Whether the file is the tokenizer or the codebook that this run was given, which it leaves as it is. */
+static bool is_given(const PrepareOptions *o, const char *path) {
+    char *facts = o->codebook ? speech_coder_facts_path(o->codebook) : NULL;
+    bool given = (o->tokenizer && file_is_same(path, o->tokenizer)) ||
+                 (o->codebook && (file_is_same(path, o->codebook) || file_is_same(path, facts)));
+    free(facts);
+    return given;
+}
+
+/* Whether nothing is there, or a folder with nothing in it. */
+static bool is_absent_or_empty(const char *path) {
+    DIR *directory = opendir(path);
+    int names = 0;
+    if (!directory) return access(path, F_OK) != 0;
+    while (readdir(directory)) names++;
+    closedir(directory);
+    return names <= 2; /* . and .. */
+}
+
+/* Takes the names of the outputs: each is free, or from an earlier run, as the ledger says, or what this run was given.
+ * What is the user's is refused before anything is written. A ledger of an earlier version does not list outputs: all
+ * are from its runs. */
+static void claim_outputs(const PrepareOptions *o, Ledger *ledger) {
+    const json_t *before = ledger_find(ledger, "outputs", "");
+    bool all = !before && !ledger_is_empty(ledger);
+    json_t *ours = json_object();
+    Error error;
+    for (int i = 0; i < OUTPUTS; i++) {
+        char *path = path_join(o->output, outputs[i]);
+        bool given = is_given(o, path), is_free = is_absent_or_empty(path);
+        if (!given && i >= FOLDERS && !file_is_replaceable(path, &error)) die("%s", error.text);
+        if (!given && !is_free && !all && !json_object_get(before, outputs[i]))
+            die("%s would be replaced, and nothing says that prepare_tts has made it: move it away, or choose another "
+                "--output%s",
+                path,
+                !strcmp(outputs[i], "bpe.model")       ? "; to use it, give it as --tokenizer"
+                : strstr(outputs[i], "codebook.") != 0 ? "; to use it, give codebook.npy as --codebook"
+                                                       : "");
+        if (!given) json_object_set_new(ours, outputs[i], json_true());
+        free(path);
+    }
+    if (json_equal(before, ours))
+        json_decref(ours);
+    else if (!ledger_add(ledger, "outputs", "", ours, &error))
+        die("%s", error.text);
+}
+
 void prepare_open(Prepare *p, const PrepareOptions *options) {
-    static const char *const folders[] = {".", "mel", "text_ids", "codes", "condition", "emo_vec"};
     Error error;
     *p = (Prepare){.options = options};
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) make_folder(options->output, folders[i]);
+    make_folder(options->output, ".");
     char *path = path_join(options->output, ".prepare_ledger.jsonl");
     Ledger *ledger = ledger_open(path, &error);
     if (!ledger) die("%s", error.text);
     free(path);
+    claim_outputs(options, ledger);
+    for (int i = 0; i < FOLDERS; i++) make_folder(options->output, outputs[i]);
     p->mel = mel_open();
     p->work = (ClipWork){options->output, ledger, p->mel};
     p->tokenizer_path = path_join(options->output, "bpe.model");
@@ -375,10 +441,9 @@ static void train_codebook(Prepare *p) {
 }
 
 /* codebook.npy is written after codebook.json: a kill in between leaves a pair that is none. */
-static Fingerprint codebook_files(const Prepare *p) {
-    char *facts_path = path_join(p->options->output, "codebook.json");
-    Fingerprint files =
-        fingerprint_of("%s %s", fingerprint_file(p->codebook_path).text, fingerprint_file(facts_path).text);
+static Fingerprint codebook_files(const char *path) {
+    char *facts_path = speech_coder_facts_path(path);
+    Fingerprint files = fingerprint_of("%s %s", fingerprint_file(path).text, fingerprint_file(facts_path).text);
     free(facts_path);
     return files;
 }
@@ -404,6 +469,7 @@ static Fingerprint codebook_key(const Prepare *p) {
 static void copy_codebook(Prepare *p) {
     SpeechCoder coder;
     Error error;
+    if (!strcmp(codebook_files(p->options->codebook).text, codebook_files(p->codebook_path).text)) return;
     if (!speech_coder_read(p->options->codebook, &coder, &error)) die("%s", error.text);
     manifests_remove(p->options->output);
     if (!speech_coder_write(p->codebook_path, &coder, &error)) die("%s", error.text);
@@ -429,11 +495,11 @@ void prepare_codebook(Prepare *p) {
     } else {
         warn_of_few_frames(p);
         Fingerprint key = codebook_key(p);
-        p->codebook_before = is_made(p, "codebook", key, codebook_files(p));
+        p->codebook_before = is_made(p, "codebook", key, codebook_files(p->codebook_path));
         if (!p->codebook_before) {
             manifests_remove(p->options->output);
             train_codebook(p);
-            note_made(p, "codebook", key, codebook_files(p));
+            note_made(p, "codebook", key, codebook_files(p->codebook_path));
         }
     }
     if (!speech_coder_read(p->codebook_path, &p->coder, &error)) die("%s", error.text);
@@ -463,8 +529,8 @@ static bool *find_work(Prepare *p, const char *setup) {
 
 void prepare_codes(Prepare *p) {
     PromptMap map = prompt_map_open(&p->coder, p->options->d_model);
-    Fingerprint setup = fingerprint_of("%s %s %lld", fingerprint_file(p->tokenizer_path).text, codebook_files(p).text,
-                                       (long long)p->options->d_model);
+    Fingerprint setup = fingerprint_of("%s %s %lld", fingerprint_file(p->tokenizer_path).text,
+                                       codebook_files(p->codebook_path).text, (long long)p->options->d_model);
     bool *todo = find_work(p, setup.text);
     Progress progress = {.what = "[Codes]", .total = p->n, .start = seconds_now()};
     int64_t now = 0;

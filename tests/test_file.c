@@ -173,6 +173,27 @@ static void what_is_no_file_is_not_replaced(void **state) {
     free(before);
 }
 
+/* By whatever name; what lies there later under the same name too, but not what had the name before. */
+static void what_is_read_is_not_replaced(void **state) {
+    (void)state;
+    Error error;
+    must_write(in("list"), "mine");
+    assert_int_equal(link(in("list"), in("other")), 0);
+    file_keep(in("list"), "--input");
+    const char *const names[] = {"list", "./list", "other"};
+    for (int i = 0; i < 3; i++) {
+        assert_false(file_write_atomic(in(names[i]), "x", 1, &error));
+        assert_contains(error.text, names[i]);
+        assert_contains(error.text, "is read by this run (--input) and is not replaced");
+        expect_text(in("list"), "mine");
+    }
+    must_write(in("free"), "x");
+    assert_int_equal(rename(in("list"), in("moved")), 0);
+    must_write(in("moved"), "x");
+    must_write(in("list"), "of somebody else");
+    assert_false(file_is_replaceable(in("list"), &error));
+}
+
 static void two_writers_do_not_mix(void **state) {
     (void)state;
     enum { SIZE = 300000 };
@@ -696,6 +717,7 @@ int main(void) {
         TEST(a_file_is_read_whole_with_a_zero_behind_it),
         TEST(lines_are_appended_to_regular_files_only),
         TEST(what_is_no_file_is_not_replaced),
+        TEST(what_is_read_is_not_replaced),
         TEST(two_writers_do_not_mix),
         TEST(names_that_can_be_guessed_are_not_used),
         TEST(a_full_disk_leaves_what_was_there),

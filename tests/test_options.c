@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "base/file.h"
 #include "train/options.h"
 
 enum { N = 14 };
@@ -293,6 +294,34 @@ static void an_alias_is_its_node(void **state) {
     yaml_refused("manifest: &a [*a]", "line 1: manifest: expected a single value");
 }
 
+/* PATH is what is read: of the command line and of the file, with or without a language; DIR is not. */
+static void what_is_given_to_be_read_is_not_replaced(void **state) {
+    (void)state;
+    const char *root = run_directory(), *const names[] = {"list.jsonl", "weights", "table.yaml", "out"};
+    char *paths[4], *arguments, *yaml;
+    Error error;
+    for (int i = 0; i < 4; i++) {
+        paths[i] = path_join(root, names[i]);
+        write_text(paths[i], "seed: 1\n");
+        assert_true(file_is_replaceable(paths[i], &error));
+    }
+    yaml = xformat("base: %s\n", paths[1]);
+    write_text(paths[2], "%s", yaml);
+    arguments = xformat("-s 1 -o %s -m %s::am --config %s", paths[3], paths[0], paths[2]);
+    Table t = table_new();
+    parse(&t, arguments);
+    const char *const options[] = {"--manifest", "--base", "--config"};
+    for (int i = 0; i < 3; i++) {
+        assert_false(file_is_replaceable(paths[i], &error));
+        assert_contains(error.text, options[i]);
+    }
+    assert_true(file_is_replaceable(paths[3], &error));
+    free((char *)t.base);
+    for (int i = 0; i < 4; i++) free(paths[i]);
+    free(arguments);
+    free(yaml);
+}
+
 static void wrong_files_are_refused(void **state) {
     (void)state;
     yaml_refused("amp: true\nepochs: ten\n", "line 2: epochs: expected an integer, found 'ten'");
@@ -434,6 +463,7 @@ int main(void) {
         cmocka_unit_test(a_list_of_the_command_line_replaces_the_files),
         cmocka_unit_test(an_empty_file_and_null_keep_the_defaults),
         cmocka_unit_test(an_alias_is_its_node),
+        cmocka_unit_test(what_is_given_to_be_read_is_not_replaced),
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(what_is_not_yaml_is_refused_with_its_line),
         cmocka_unit_test(a_file_error_names_file_and_line),

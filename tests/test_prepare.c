@@ -652,16 +652,16 @@ static bool kill_at(const char *output, int64_t lines) {
     return WIFSIGNALED(status);
 }
 
-/* A whole run leaves 38 lines: of 20 clips measured, the tokenizer, the codebook, 16 clips coded. Killed again and
- * again on the way, at its very start, in each step and between them. */
+/* A whole run leaves 39 lines: of the outputs, of 20 clips measured, the tokenizer, the codebook, 16 clips coded.
+ * Killed again and again on the way, at its very start, in each step and between them. */
 static void kills_leave_no_trace(void **state) {
     (void)state;
-    static const int moments[] = {0, 1, 9, 19, 20, 21, 22, 23, 30, 37};
+    static const int moments[] = {0, 1, 2, 10, 20, 21, 22, 23, 24, 31, 38};
     int killed = 0;
     char *manifest = in("killed", "manifest.jsonl");
     for (size_t i = 0; i < sizeof moments / sizeof *moments; i++) {
         killed += kill_at("killed", moments[i]);
-        if (ledger_lines("killed") < 38) assert_int_not_equal(access(manifest, F_OK), 0);
+        if (ledger_lines("killed") < 39) assert_int_not_equal(access(manifest, F_OK), 0);
     }
     printf("killed %d times\n", killed);
     assert_true(killed >= 5);
@@ -965,6 +965,90 @@ static void a_given_codebook_is_used(void **state) {
     free(more);
 }
 
+/* ---- what is the user's ---- */
+
+/* Runs it; what lies in the folder but the ledger must be as before. */
+static void expect_untouched(const char *output, const char *list, const char *more, const char *message) {
+    char before[1 << 12], after[1 << 12];
+    const char *const look = "cd %s/%s && find . -type f ! -name .prepare_ledger.jsonl | sort | xargs sha1sum";
+    run_command(before, sizeof before, look, root, output);
+    if (try_prepare(output, list, more) != 1) fail_msg("%s", said);
+    assert_contains(said, message);
+    run_command(after, sizeof after, look, root, output);
+    assert_string_equal(after, before);
+}
+
+static void a_list_among_the_outputs_stays(void **state) {
+    (void)state;
+    static const char *const names[] = {"manifest.jsonl", "train_manifest.jsonl", "val_pairs.jsonl"};
+    prepare("known", "--num-workers 2");
+    for (int known = 0; known < 2; known++) /* in a folder of its own, and in one that was prepared */
+        for (int i = 0; i < 3; i++) {
+            const char *folder = known ? "known" : "listed";
+            char *list = xformat("%s/%s", folder, names[i]), *path = path_join(root, list), *parent = in(folder, "");
+            make_directories(parent);
+            write_text(path, "{\"id\": \"a\", \"speaker\": \"s\", \"audio\": \"../audio/spk001_000001.wav\", "
+                             "\"text\": \"\u1230\u120b\u121d \u1240\u1295\", \"mine\": 1}\n");
+            expect_untouched(folder, list, "--num-workers 2", "is read by this run (--input) and is not replaced");
+            assert_int_equal(unlink(path), 0);
+            free(parent);
+            free(path);
+            free(list);
+        }
+}
+
+/* Refused, whatever it is; what is given as tokenizer and codebook is used where it lies, and stays when it is given no
+ * more. */
+static void files_of_the_user_among_the_outputs_stay(void **state) {
+    (void)state;
+    static const char *const names[] = {"manifest.jsonl", "stats.json",    "bpe.model",
+                                        "codebook.npy",   "codebook.json", "codes/spk001_000001.npy"};
+    reference(NULL);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        run_command(said, sizeof said, "cd %s && rm -rf mine && mkdir -p mine/codes && cp reference/%s mine/%s", root,
+                    names[i], names[i]);
+        expect_untouched("mine", "list.tsv", "--num-workers 2", "nothing says that prepare_tts has made it");
+    }
+    run_command(said, sizeof said,
+                "cd %s && rm -r mine && mkdir mine && cp reference/bpe.model reference/codebook.* mine", root);
+    char *more = xformat("--num-workers 2 --tokenizer %s/mine/bpe.model --codebook %s/mine/codebook.npy", root, root);
+    prepare("mine", more);
+    prepare("mine", more);
+    assert_contains(said, "[Codes] 0 clips coded, 16 done before");
+    assert_same_folder("mine", reference(NULL));
+    expect_untouched("mine", "list.tsv", "--num-workers 2 --seed 6", "mine/bpe.model would be replaced");
+    free(more);
+}
+
+static void expect_decode_refusal(const char *arguments, int status, const char *message);
+
+static void no_sound_replaces_what_it_is_made_from(void **state) {
+    (void)state;
+    static const char *const commands[][2] = {
+        {"sound.wav", "--mel-from sound.wav -o sound.wav"},
+        {"sound.wav", "--mel-from sound.wav -o ./alias.wav"},
+        {"codes/x.npy", "--codes codes/x.npy -o codes/x.npy"},
+        {"codebook.npy", "--codes codes/x.npy --codebook codebook.npy -o codebook.npy"},
+        {"codebook.npy", "--codes codes/x.npy -o codebook.npy"},
+        {"codebook.json", "--codes codes/x.npy -o codebook.json"},
+        {"some.yaml", "--config some.yaml --mel-from sound.wav -o some.yaml"},
+    };
+    char before[1 << 12], after[1 << 12];
+    reference(NULL);
+    run_command(
+        said, sizeof said,
+        "cd %s && mkdir -p codes && cp reference/codebook.* . && cp reference/codes/spk001_000001.npy codes/x.npy && "
+        "cp audio/spk001_000001.wav sound.wav && ln sound.wav alias.wav && echo seed: 1 >some.yaml",
+        root);
+    const char *const look = "cd %s && sha1sum codes/x.npy codebook.* *.wav some.yaml";
+    run_command(before, sizeof before, look, root);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        expect_decode_refusal(commands[i][1], 2, "is read by this run (");
+        run_command(after, sizeof after, look, root);
+        assert_string_equal(after, before);
+    }
+}
+
 /* ---- what is bad ---- */
 
 /* A list of one good recording and one of each bad kind, each told with its line and file. */
@@ -1187,7 +1271,7 @@ static void bad_codes_are_told(void **state) {
     assert_int_equal(status, 0);
     expect_decode_refusal("--codes reference/codes/spk001_000001.npy --codebook mixed/codebook.npy", 1,
                           "codebook.json, which belongs to the codebook: is not as it was written");
-    expect_decode_refusal("-o /dev/null --codes reference/codes/spk001_000001.npy", 1, "/dev/null is a device");
+    expect_decode_refusal("-o /dev/null --codes reference/codes/spk001_000001.npy", 2, "/dev/null is a device");
     free(path);
     free(square);
 }
@@ -1230,6 +1314,9 @@ int main(void) {
         cmocka_unit_test(unknown_tokens_are_counted),
         cmocka_unit_test(texts_that_cannot_be_used_are_told),
         cmocka_unit_test(a_given_codebook_is_used),
+        cmocka_unit_test(a_list_among_the_outputs_stays),
+        cmocka_unit_test(files_of_the_user_among_the_outputs_stay),
+        cmocka_unit_test(no_sound_replaces_what_it_is_made_from),
         cmocka_unit_test(bad_audio_is_told_with_its_line),
         cmocka_unit_test(bad_lists_are_told_with_their_line),
         cmocka_unit_test(too_little_is_told),

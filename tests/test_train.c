@@ -486,6 +486,13 @@ static void bad_options_are_told(void **state) {
     free(options);
     options = xformat("-m %s --debug-dump %s/nowhere/dump", fixture.manifest, fixture.data);
     expect_refusal(options, "nowhere: No such file or directory");
+    free(options);
+    options = xformat("-m %s::am --debug-dump %s", fixture.manifest, fixture.manifest);
+    expect_refusal(options, "is read by this run (--manifest) and is not replaced");
+    write_text(yaml, "seed: 1\n");
+    free(options);
+    options = xformat("-m %s --config %s --debug-dump %s", fixture.manifest, yaml, yaml);
+    expect_refusal(options, "is read by this run (--config) and is not replaced");
     free(yaml);
     free(options);
 }

@@ -4,6 +4,7 @@
  * (usually a wrong number of layers or another vocabulary). */
 #include "train/checkpoint.h"
 
+#include "base/file.h"
 #include "train/checkpoint_state.h"
 
 #include <assert.h>
@@ -386,6 +387,7 @@ bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
     static const char *const links[] = {"best", "last"};
     char *inside = path_join(path, "model.safetensors");
     bool good = tensor_file_open(access(inside, F_OK) ? path : inside, file, error), is_run = false;
+    if (good) file_keep(inside, "weights to start from");
     free(inside);
     for (int i = 0; i < 2 && !good && !is_run; i++) {
         char *link = path_join(path, links[i]);

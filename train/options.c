@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/program.h"
+#include "data/manifest.h"
 
 /* Names are compared with - and _ alike. */
 static bool same_name(const char *a, const char *b) {
@@ -551,6 +552,23 @@ static void apply_arguments(CommandLine *c) {
     }
 }
 
+/* What is read is not replaced. */
+static void keep_inputs(const Option *options, int count) {
+    for (int i = 0; i < count; i++) {
+        const Option *o = &options[i];
+        if (!o->argument || strcmp(o->argument, "PATH") || !o->given) continue;
+        const OptionList *list = o->type == OPTION_LIST ? o->value : NULL;
+        char *name = xformat("--%s", o->name), *path, *language;
+        for (int k = 0; k < (list ? list->count : 1); k++) {
+            manifest_spec_split(list ? list->text[k] : *(const char **)o->value, &path, &language);
+            file_keep(path, name);
+            free(path);
+            free(language);
+        }
+        free(name);
+    }
+}
+
 void options_parse(const OptionsHeader *header, Option *options, int count, int argc, char **argv) {
     CommandLine line = {.header = header, .options = options, .count = count, .argc = argc, .argv = argv};
     Error error;
@@ -569,6 +587,7 @@ void options_parse(const OptionsHeader *header, Option *options, int count, int 
     for (int i = 0; i < count; i++)
         if (options[i].required && !value_given(options, count, options[i].value))
             die_usage("--%s is missing: %s", options[i].name, options[i].help);
+    keep_inputs(options, count);
 }
 
 /* The record. */

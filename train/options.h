@@ -25,7 +25,9 @@ typedef struct {
     void *value;          /* bool*, int64_t*, double*, const char**, OptionList*, const char** (choice) */
     const char *preset;   /* default, as it would be typed; NULL: false, 0, NULL, no entry */
     double least, most;   /* range of INT and FLOAT; both 0: any */
-    const char *argument; /* how --help calls the value: "N", "N|auto", "PATH"; for a choice "micro|batch" */
+    /* How --help calls the value: "N", "N|auto"; for a choice "micro|batch"; PATH: what is read, and is never replaced
+     * (file_keep); FILE: a file that is written; DIR: a folder. */
+    const char *argument;
     const char *help;     /* one sentence */
     bool required;
     bool given; /* set by options_parse: came from YAML or the command line */

@@ -109,7 +109,7 @@ int train_option_rows(TrainOptions *o, Option *rows) {
             "data"),
         ROW("calibration", 0, OPTION_TEXT, &o->calibration, NULL, 0, 0, "FILE",
             "where --calibrate keeps it; none: do not use it; default: train.c/rates.json in ~/.cache"),
-        ROW("debug-dump", 0, OPTION_TEXT, &o->debug_dump, NULL, 0, 0, "PATH",
+        ROW("debug-dump", 0, OPTION_TEXT, &o->debug_dump, NULL, 0, 0, "FILE",
             "write the first step's batch, losses, activations and gradients as safetensors"),
     };
     memcpy(rows, shared, sizeof shared);
