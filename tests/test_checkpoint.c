@@ -934,6 +934,42 @@ static void leftovers_of_earlier_versions_go(void **unused) {
     checkpointer_close(c);
 }
 
+static void open_and_close(void *directory) { checkpointer_close(checkpointer_open(directory, 3)); }
+
+/* Told before there is anything to save; the links of a killed run go. */
+static void files_in_the_way_of_the_links_stay(void **unused) {
+    (void)unused;
+    static const char *const names[] = {"last.partial", "best.partial", "last", "best"};
+    char *directory = scratch(), output[1024];
+    for (int i = 0; i < 4; i++)
+        for (int link = 0; link < (i < 2 ? 2 : 1); link++) {
+            char *path = in(directory, names[i]);
+            if (link)
+                assert_int_equal(symlink("notes", path), 0);
+            else
+                write_text(path, "mine");
+            assert_int_equal(run_function(output, sizeof output, open_and_close, directory), 1);
+            assert_contains(output, names[i]);
+            assert_contains(output, "is in the way of the link");
+            assert_listing(directory, keep(xformat("%s ", names[i])));
+            assert_int_equal(unlink(path), 0);
+        }
+    Checkpointer *c = open_checkpointer(directory, 3);
+    write_text(in(directory, "last.partial"), "mine");
+    save(c, 3, 1, false);
+    Error error;
+    assert_false(checkpointer_wait(c, &error));
+    assert_contains(error.text, "last.partial is in the way");
+    checkpointer_close(c);
+    char *text = read_text(in(directory, "last.partial"));
+    assert_string_equal(text, "mine");
+    free(text);
+    assert_int_equal(unlink(in(directory, "last.partial")), 0);
+    assert_int_equal(symlink("step_00000003", in(directory, "last.partial")), 0);
+    open_and_close(directory);
+    assert_listing(directory, "step_00000003 ");
+}
+
 static void begin_again(void *directory) { checkpointer_begin(checkpointer_open(directory, 3)); }
 static void resume_elsewhere(void *directory) {
     TrainState state = read_state(in(directory, "step_00000003"));
@@ -1496,6 +1532,7 @@ int main(void) {
         cmocka_unit_test(the_links_are_mended_from_the_newest_state),
         cmocka_unit_test(no_run_goes_on_before_a_damaged_step),
         cmocka_unit_test(leftovers_of_earlier_versions_go),
+        cmocka_unit_test(files_in_the_way_of_the_links_stay),
         cmocka_unit_test(a_directory_holds_one_run),
         cmocka_unit_test(every_flipped_bit_is_refused),
         cmocka_unit_test(fields_out_of_range_are_refused_by_name),

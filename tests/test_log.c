@@ -91,6 +91,31 @@ static void a_resumed_run_drops_what_it_will_do_again(void **state) {
     free(directory);
 }
 
+/* Without a checkpoint no line there is of this run, nor is log.0.jsonl. */
+static void what_was_there_before_a_run_is_kept(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl"), listing[256];
+    char *zeroth = path_join(directory, "log.0.jsonl");
+    static const char *const texts[] = {"my notes", "{\"step\": 1}\n"};
+    write_text(zeroth, "mine");
+    for (int i = 0; i < 2; i++) {
+        write_text(path, "%s", texts[i]);
+        assert_null(log_set_aside(directory, 0, false));
+        log_close(log_open(directory, 0));
+        assert_log(directory, "");
+        assert_null(log_set_aside(directory, 0, false)); /* nothing is in it */
+        char *kept = xformat("%s/log.before.%d.jsonl", directory, i + 1), *text = read_text(kept);
+        assert_string_equal(text, texts[i]);
+        free(text);
+        free(kept);
+    }
+    run_command(listing, sizeof listing, "cd %s && ls log.* && cat log.0.jsonl", directory);
+    assert_string_equal(listing, "log.0.jsonl\nlog.before.1.jsonl\nlog.before.2.jsonl\nlog.jsonl\nmine");
+    free(zeroth);
+    free(path);
+    free(directory);
+}
+
 static void a_torn_line_is_dropped_wherever_it_was_torn(void **state) {
     (void)state;
     char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl");
@@ -452,6 +477,7 @@ int main(void) {
         cmocka_unit_test(a_line_holds_every_value),
         cmocka_unit_test(the_longest_line_fits),
         cmocka_unit_test(a_resumed_run_drops_what_it_will_do_again),
+        cmocka_unit_test(what_was_there_before_a_run_is_kept),
         cmocka_unit_test(a_torn_line_is_dropped_wherever_it_was_torn),
         cmocka_unit_test(a_killed_run_leaves_whole_lines),
         cmocka_unit_test(the_tests_crc_is_crc32c),

@@ -480,6 +480,21 @@ static void a_run_that_goes_back_keeps_the_log_until_it_saves(void **state) {
     free(back);
 }
 
+/* By the program's own advice: the steps moved away, the links removed. */
+static void a_run_begun_anew_keeps_the_log_before(void **state) {
+    (void)state;
+    static char before[1 << 14], after[1 << 14];
+    Ending e = {.directory = run_directory(), .more = ""};
+    toy_must(end_somewhere, &e);
+    run_command(before, sizeof before, "cd %s && cat log.jsonl && mkdir old && mv step_* old && rm last best",
+                e.directory);
+    e.more = "--resume auto";
+    toy_must(end_somewhere, &e);
+    assert_contains(toy_output, "log.jsonl was there before this run, and is kept as ");
+    run_command(after, sizeof after, "cat %s/log.before.1.jsonl", e.directory);
+    assert_string_equal(after, before);
+}
+
 static void a_finished_run_without_its_log_is_finished(void **state) {
     (void)state;
     Ending e = {.directory = run_directory(), .more = ""};
@@ -731,6 +746,7 @@ int main(void) {
         cmocka_unit_test(decay_can_be_part_of_the_gradients),
         cmocka_unit_test(an_ended_run_goes_on_as_if_it_had_not_ended),
         cmocka_unit_test(a_run_that_goes_back_keeps_the_log_until_it_saves),
+        cmocka_unit_test(a_run_begun_anew_keeps_the_log_before),
         cmocka_unit_test(a_finished_run_without_its_log_is_finished),
         cmocka_unit_test(a_signal_in_the_last_step_stops_nothing),
         cmocka_unit_test(a_best_that_cannot_be_written_is_not_the_best),

@@ -192,19 +192,36 @@ static void retire_old(Checkpointer *c) {
     c->steps.n = kept;
 }
 
+/* Makes way for DIR/link: removes LINK.partial, a link that a killed run was about to rename. Whatever else has one of
+ * the two names is the user's, and an error. */
+static bool clear_link(const Checkpointer *c, const char *link, Error *error) {
+    char names[2][32];
+    snprintf(names[0], sizeof names[0], "%s", link);
+    snprintf(names[1], sizeof names[1], "%s.partial", link);
+    for (int i = 0; i < 2; i++) {
+        Path path;
+        StepName target;
+        struct stat status;
+        folder_join(path, c->directory, names[i]);
+        folder_link(c->directory, names[i], target);
+        if (lstat(path, &status)) continue;
+        if (!S_ISLNK(status.st_mode) || (i && step_of(target, "") < 0))
+            return error_set(error, "%s is in the way of the link %s to a checkpoint; move it away", path, link);
+        if (i && unlink(path)) return error_set(error, "cannot remove %s: %s", path, strerror(errno));
+    }
+    return true;
+}
+
 /* What a run that was killed has left behind. */
 static void remove_leftovers(const Checkpointer *c) {
     DIR *directory = opendir(c->directory);
+    Error error;
     if (!directory) die("cannot read the directory %s: %s", c->directory, strerror(errno));
+    if (!clear_link(c, "last", &error) || !clear_link(c, "best", &error)) die("%s", error.text);
     for (struct dirent *entry; (entry = readdir(directory));) {
         const char *name = entry->d_name;
         Path path;
-        struct stat status;
-        Error error;
         folder_join(path, c->directory, name);
-        bool link = !strcmp(name, "last.partial") || !strcmp(name, "best.partial");
-        if (link && !lstat(path, &status) && S_ISLNK(status.st_mode) && unlink(path))
-            warn("cannot remove %s: %s", path, strerror(errno));
         bool gone = step_of(name, ".partial") < 0 || remove_parts(path, &error);
         if (step_of(name, ".replaced") >= 0) gone = retire_replaced(c, step_of(name, ".replaced"), &error);
         if (!gone) warn("a leftover stays: %s", error.text);
@@ -294,20 +311,17 @@ static bool place(const Checkpointer *c, const char *partial, const char *final,
 static bool move_link(const Checkpointer *c, const char *link, const char *name, Error *error) {
     Path path, partial;
     StepName before;
-    struct stat status;
     char hidden[32];
     folder_link(c->directory, link, before);
     if (!strcmp(before, name)) return true;
     snprintf(hidden, sizeof hidden, "%s.partial", link);
     folder_join(path, c->directory, link);
     folder_join(partial, c->directory, hidden);
-    if (!lstat(path, &status) && !S_ISLNK(status.st_mode))
-        return error_set(error, "%s is in the way of the link to %s; move it away", path, name);
-    unlink(partial);
+    if (!clear_link(c, link, error)) return false;
     if (!symlink(name, partial) && !rename(partial, path)) return directory_flush(c->directory, error);
     error_set(error, "%s/%s is written, but the link %s could not be moved to it: %s", c->directory, name, path,
               strerror(errno));
-    unlink(partial);
+    clear_link(c, link, NULL);
     return false;
 }
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -207,7 +208,30 @@ static void drop_later_lines(const char *path, int64_t step) {
     free(text);
 }
 
+/* Renames what lies there under the name of the log, of which no checkpoint knows, to log.before.N.jsonl. */
+static void keep_foreign_log(const char *directory) {
+    char *path = path_join(directory, "log.jsonl"), *other = NULL;
+    struct stat status;
+    bool there = !lstat(path, &status) && S_ISREG(status.st_mode) && status.st_size, moved = false;
+    for (int n = 1; there && !moved; n++) {
+        free(other);
+        other = xformat("%s/log.before.%d.jsonl", directory, n);
+        if (!access(other, F_OK)) continue;
+        moved = !renameat2(AT_FDCWD, path, AT_FDCWD, other, RENAME_NOREPLACE) ||
+                (errno == EINVAL && !rename(path, other)); /* a file system that knows no flags */
+        if (!moved && errno != EEXIST) die("cannot rename %s to %s: %s", path, other, strerror(errno));
+    }
+    if (moved) printf("[Log] %s was there before this run, and is kept as %s\n", path, other);
+    free(other);
+    free(path);
+}
+
 char *log_set_aside(const char *directory, int64_t newest, bool goes_back) {
+    if (!newest) {
+        keep_foreign_log(directory);
+        return NULL;
+    }
+
     char *path = path_join(directory, "log.jsonl"), *text = NULL;
     char *aside = xformat("%s/log.%lld.jsonl", directory, (long long)newest);
     size_t size;

@@ -13,10 +13,11 @@ typedef struct Log Log;
  * DIR/logs/run_YYYYmmdd_HHMMSS, or DIR/logs/$INDEXTTS_RUN_NAME (as file_name_of makes a name of it). Dies if it cannot.
  * What cannot be written later is warned of once, kept, and written with the next record; training goes on. */
 Log *log_open(const char *directory, int64_t resume_step);
-/* Call it before log_open. `newest` is the serial of the newest checkpoint there; goes_back: the run goes on from an
- * earlier one. Keeps the log that belongs to the newest as log.SERIAL.jsonl until the run has a checkpoint of its own,
- * which removes the file; a run that was killed before that has changed nothing: its log makes way for the one kept.
- * Returns the file's path, free(); NULL: the run does not go back. */
+/* Call it before log_open. `newest` is the serial of the newest checkpoint there; 0: there is none, and a log that lies
+ * there, of a run that was moved away or left no checkpoint, or the user's, is kept as log.before.N.jsonl. goes_back:
+ * the run goes on from an earlier one. Keeps the log that belongs to the newest as log.SERIAL.jsonl until the run has a
+ * checkpoint of its own, which removes the file; a run that was killed before that has changed nothing: its log makes
+ * way for the one kept. Returns the file's path, free(); NULL: the run does not go back. */
 char *log_set_aside(const char *directory, int64_t newest, bool goes_back);
 /* Tries to write what is kept; false: the files lack something. */
 bool log_flush(Log *log);

@@ -140,9 +140,11 @@ static bool same_entry(const char *name, const char *want, const char *got, bool
     return same_bytes(want, got, error);
 }
 
-/* TensorBoard's files have times in their names, and one comes with every start. */
+/* TensorBoard's files have times in their names, and one comes with every start; and with a start after one that left
+ * no checkpoint comes the log of that one. */
 static int is_compared(const struct dirent *entry) {
-    return strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && strcmp(entry->d_name, "logs");
+    return strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && strcmp(entry->d_name, "logs") &&
+           strncmp(entry->d_name, "log.before.", strlen("log.before."));
 }
 
 /* With the path that goes wrong before the reason. */
