@@ -324,7 +324,7 @@ static void a_wrong_checkpoint_shape_is_told(void **state) {
 
 static void a_nan_stops_the_run_and_names_the_samples(void **state) {
     (void)state;
-    char *run = scratch_directory(), *base = write_nan_base(reference_run(), run);
+    char *run = scratch_directory(), *base = write_overflowing_base(reference_run(), run);
     char *into = path_join(run, "a"), *skipping = path_join(run, "b");
     assert_int_equal(train(into, "--max-steps 3 --val-ratio 0 --base-checkpoint %s", base), 1);
     assert_contains(fixture.output, "step 1: the loss or its gradient is not finite");

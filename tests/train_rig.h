@@ -5,6 +5,7 @@
 
 #include "tests/files.h"
 
+#include <float.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -172,8 +173,9 @@ static inline int train_and_signal(const char *run, const char *options, int ste
     return signal_at_step(run, start_training(run, options), step, number);
 }
 
-/* A copy of a run's last weights with a NaN in the last norm. */
-static inline char *write_nan_base(const char *run, const char *directory) {
+/* A copy of a run's last weights whose last norm is finite, and too large for what is computed from it: the loss is
+ * not a number. */
+static inline char *write_overflowing_base(const char *run, const char *directory) {
     char *base = path_join(directory, "base.safetensors"), *path = path_join(run, "last/model.safetensors");
     Error error;
     TensorFile file;
@@ -187,7 +189,7 @@ static inline char *write_nan_base(const char *run, const char *directory) {
         if (strcmp(t->name, "gpt.ln_f.weight")) continue;
         bad = xmalloc(t->bytes);
         memcpy(bad, t->data, t->bytes);
-        bad[5] = (float)NAN;
+        for (int64_t k = 0; k < t->count; k++) bad[k] = FLT_MAX;
         tensors[i].data = bad;
     }
     assert_non_null(bad);

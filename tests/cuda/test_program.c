@@ -98,7 +98,8 @@ static void a_nan_stops_all_that_is_queued(void **state) {
     (void)state;
     const char *const ways[] = {"", "--amp"}, *const cards[] = {NULL, "75"};
     for (int i = 0; i < 2; i++) {
-        char *run = scratch_directory(), *base = write_nan_base(reference_run(), run), *into = path_join(run, "a");
+        char *run = scratch_directory(), *base = write_overflowing_base(reference_run(), run),
+             *into = path_join(run, "a");
         char *skipping = path_join(run, "b"), *last = path_join(into, "last/model.safetensors");
         set_emulator(NULL, cards[i]);
         assert_int_equal(train(into, "%s %s --base-checkpoint %s", cuda_run, ways[i], base), 1);
