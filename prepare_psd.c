@@ -120,12 +120,19 @@ static void finish(Splits *s, const char *name, bool made, PsdSplit *splits, int
     free(path);
 }
 
+/* Before the file is made, or an old one removed. */
+static void claim(const char *directory, const char *path) {
+    Error error;
+    if (!psd_split_index_claim(directory, path, &error)) die("%s", error.text);
+}
+
 static void write_one(Splits *s, const char *kind, const int32_t *groups) {
     const PsdRows *rows = &s->groups->rows;
     uint32_t seed = (uint32_t)s->options->seed;
     char *name = psd_split_name(kind, seed, s->options->fraction), *path = path_join(s->directory, name);
     PsdSplit split;
     Error error;
+    claim(s->directory, path);
     bool made = groups ? psd_split_grouped(rows, groups, seed, s->options->fraction, &split, &error)
                        : psd_split_pooled(rows, seed, s->options->fraction, &split, &error);
     if (made && groups == rows->sensors) drop_copies(s, name, &split, 1);
@@ -144,6 +151,7 @@ static void write_by_sensor(Splits *s, bool few) {
     char *path = path_join(s->directory, name);
     PsdSplits splits;
     Error error;
+    claim(s->directory, path);
     bool made = few ? psd_split_few_shot(rows, seed, PSD_SHOT_COUNTS, PSD_SHOTS, o->loso_sensors, &splits, &error)
                     : psd_split_sensors(rows, seed, o->fraction, o->loso_sensors, &splits, &error);
     if (made && !few) drop_copies(s, name, splits.splits, splits.sensors * splits.shots);
@@ -205,6 +213,8 @@ static void write_manifest(const Options *o, const char *path, const PsdManifest
     Error error;
     uint64_t before = access(path, F_OK) ? 0 : hash_of(path);
     char *splits = path_join(o->output, "splits");
+    make_directories(splits);
+    if (before != psd_manifest_hash_of(m) && !psd_split_index_has(splits, before)) claim(splits, path);
     if (before && before != psd_manifest_hash_of(m) && !psd_split_index_purge(splits, before, &error))
         die("%s", error.text);
     free(splits);

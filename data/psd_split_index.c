@@ -33,7 +33,9 @@ static json_t *index_read(const char *path, Error *error) {
     fine = fine && json_sum_check(index, 0, 0, NULL);
     if (fine) return index;
     json_decref(index);
-    error_set(error, "%s: is no list of splits and their manifests; remove it, and make the splits again", path);
+    error_set(error,
+              "%s: is no list of splits and their manifests; remove it and the splits beside it, and make them again",
+              path);
     return NULL;
 }
 
@@ -71,6 +73,30 @@ static bool set_entry(json_t *index, const char *split_path, uint64_t manifest_h
     snprintf(both, sizeof both, "%s %s", hash_text(manifest_hash, hash), sum);
     json_object_set_new(index, name, json_string(both));
     return true;
+}
+
+bool psd_split_index_claim(const char *directory, const char *file, Error *error) {
+    char *path = path_join(directory, "index.json");
+    const char *name = name_of(file);
+    FileLock lock;
+    bool fine = file_lock(&lock, path, error);
+    if (fine) {
+        json_t *index = index_read(path, error);
+        fine = index != NULL;
+        if (fine && !json_object_get(index, name)) {
+            json_object_set_new(index, name, json_string("")); /* of no manifest yet */
+            fine = access(file, F_OK)
+                       ? index_write(path, index, error)
+                       : error_set(error,
+                                   "%s would be replaced, and %s does not say that prepare_psd has made it: move "
+                                   "it away",
+                                   file, path);
+        }
+        json_decref(index);
+        file_unlock(&lock);
+    }
+    free(path);
+    return fine;
 }
 
 bool psd_split_index_set(const char *split_path, uint64_t manifest_hash, Error *error) {
@@ -114,6 +140,18 @@ static bool purge(const char *directory, const char *path, uint64_t manifest_has
     return fine;
 }
 
+bool psd_split_index_has(const char *directory, uint64_t manifest_hash) {
+    char *path = path_join(directory, "index.json"), hash[17];
+    json_t *index = index_read(path, NULL), *value;
+    const char *name;
+    bool found = false;
+    hash_text(manifest_hash, hash);
+    json_object_foreach(index, name, value) found = found || is_of(json_string_value(value), hash);
+    json_decref(index);
+    free(path);
+    return found;
+}
+
 bool psd_split_index_purge(const char *directory, uint64_t manifest_hash, Error *error) {
     char *path = path_join(directory, "index.json");
     FileLock lock;
@@ -132,7 +170,7 @@ bool psd_split_belongs(const char *split_path, uint64_t manifest_hash, Error *er
     const char *made_of = json_string_value(json_object_get(index, name_of(split_path)));
     bool fine = index != NULL;
     error->text[0] = fine ? 0 : error->text[0];
-    if (fine && (!made_of || !manifest_hash))
+    if (fine && (!made_of || !*made_of || !manifest_hash))
         error_set(error, "%s: nothing says which manifest its rows are of; it is taken for one of this data",
                   split_path);
     else if (fine && !is_of(made_of, hash_text(manifest_hash, hash)))

@@ -267,6 +267,28 @@ static void splits_are_of_one_manifest(void **state) {
 #undef POOLED
 }
 
+/* A manifest and splits that others have made; what prepare_psd has made it replaces. */
+static void files_of_the_user_stay(void **state) {
+    (void)state;
+    prepare("--synthetic elsewhere2 --sensors 2 --rows 9");
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "own/splits/loso_seed42_frac1.0.json" : "own/manifest.csv";
+        char *path = path_join(root, name), *text, *want;
+        run_command(said, sizeof said, "cd %s && rm -rf own && mkdir -p own/splits && cp data/%s %s", root,
+                    name + strlen("own/"), name);
+        want = read_text(path);
+        expect_refused(1, "--input elsewhere2 --output own", "would be replaced, and ");
+        assert_contains(said, name);
+        text = read_text(path);
+        assert_string_equal(text, want);
+        free(text);
+        free(want);
+        free(path);
+    }
+    prepare("--input made --output ours");
+    prepare("--input elsewhere2 --output ours");
+}
+
 /* Neither a split nor its index is believed once a character of it is another. */
 static void damaged_splits_are_refused(void **state) {
     (void)state;
@@ -462,7 +484,9 @@ static void splits_that_cannot_be_made_are_told_of(void **state) {
     add_rows("one/S/Feb_1/a_fm_.npy", 20, WIDTH, -60, -50);
     add_rows("one/S/Feb_1/b_lte_.npy", 20, WIDTH, -61, -50);
     char *old = path_join(root, "one/data/splits/by_file_seed42_frac1.0.json"), *directory = path_directory(old);
+    Error error;
     make_directories(directory);
+    assert_true(psd_split_index_claim(directory, old, &error));
     write_text(old, "{}");
     prepare("-i one -o one/data");
     assert_contains(said, "[Split] by_file_seed42_frac1.0.json is not made: 2 groups cannot be split into 3 parts");
@@ -556,6 +580,7 @@ int main(void) {
         cmocka_unit_test(compat_is_the_references),
         cmocka_unit_test(a_manifest_gets_other_splits_and_samples),
         cmocka_unit_test(splits_are_of_one_manifest),
+        cmocka_unit_test(files_of_the_user_stay),
         cmocka_unit_test(damaged_splits_are_refused),
         cmocka_unit_test(unfinished_recordings_are_finished),
         cmocka_unit_test(two_at_once_do_not_mix),
