@@ -1011,6 +1011,13 @@ static void few_shots_tune_what_was_trained_on_the_others(void **state) {
     }
     assert_true(others > 0);
     psd_split_free(&drawn);
+    /* What was tuned from one classifier is not taken for another's. */
+    free(name_another_best(xformat("%s/s00/finetune", run)));
+    assert_int_equal(psd("%s --split %s/few.json --loso-split %s/loso.json -o %s --protocol fewshot_loso "
+                         "--num-loso-sensors 1 --fewshot-seeds 2",
+                         run_options(), data, data, run),
+                     1);
+    assert_contains(output, "s00/shots_5_seed_42 did not begin from ");
     free(path);
     free(run);
 }
