@@ -15,6 +15,7 @@
 #include <unistr.h>
 
 #include "base/base.h"
+#include "base/limits.h"
 #include "base/stop.h"
 
 /* What is between stdio and the file. */
@@ -146,6 +147,7 @@ int program_free_stdout(void) {
 }
 
 void program_start(void) {
+    limits_start();
     fill_closed_streams();
     prctl(PR_SET_NAME, program_invocation_short_name); /* of one that was started as /proc/self/exe, for pkill */
     signal(SIGPIPE, SIG_IGN);

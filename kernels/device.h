@@ -37,7 +37,7 @@ struct Device {
     char card[32];         /* of a GPU: "L4" */
     char product[64];      /* of a GPU: "NVIDIA L4" */
     size_t total_memory;   /* of a GPU: bytes, whoever has them */
-    size_t kept;           /* of a GPU: bytes that a run leaves free, for what is loaded and recorded later */
+    size_t kept;           /* of a GPU, or under ulimit -v: bytes that a run leaves free, for what comes later */
     char notes[96];        /* of a GPU: what it is made to do, "TF32 enabled, ..." */
     int n_threads;
     const DeviceOps *ops; /* NULL: the dry device */

@@ -188,6 +188,26 @@ static void more_threads_than_there_is_room_for_are_refused(void **state) {
     assert_contains(output, "threads of 500 (Resource temporarily unavailable): raise the limit (ulimit -u");
 }
 
+/* oneDNN writes the code that it compiles even to where it got no memory for it. */
+static void too_little_memory_for_compiled_code_is_refused(void **state) {
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    fprintf(stderr, "SKIPPED: a limit of addresses, under the sanitizer\n");
+    skip(); /* its shadow alone is larger */
+#endif
+    char before[32];
+    int refused = 0, status = 1;
+    for (int megabytes = 64; status; megabytes += 3) {
+        assert_true(megabytes < 300);
+        snprintf(before, sizeof before, "ulimit -v %d;", megabytes << 10);
+        status = rehearsal(before, 2);
+        if (status > 1 && status != 127) /* libraries could not be loaded */
+            fail_msg("%s status %d: %s", before, status, output);
+        refused += strstr(output, "ulimit -v leaves ") && strstr(output, "oneDNN's code may need 33.6: raise it");
+    }
+    assert_true(refused > 3);
+}
+
 /* One without has as many threads as OMP_NUM_THREADS says, or one after the first product, whatever --threads says. */
 static void every_team_says_how_many_threads_it_has(void **state) {
     (void)state;
@@ -207,6 +227,7 @@ int main(int argc, char **argv) {
                                        cmocka_unit_test(what_openmp_is_asked_for_is_overruled),
                                        cmocka_unit_test(fewer_threads_than_asked_for_are_refused),
                                        cmocka_unit_test(more_threads_than_there_is_room_for_are_refused),
+                                       cmocka_unit_test(too_little_memory_for_compiled_code_is_refused),
                                        cmocka_unit_test(every_team_says_how_many_threads_it_has)};
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -262,6 +262,27 @@ static void a_full_disk_leaves_the_earlier_checkpoint(void **state) {
     free(run);
 }
 
+static void what_a_limit_of_memory_leaves_is_planned_with(void **state) {
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    fprintf(stderr, "SKIPPED: a limit of addresses, under the sanitizer\n");
+    skip(); /* its shadow alone is larger */
+#endif
+    int status = 1, planned = 0;
+    for (int megabytes = 80; status; megabytes += 20) {
+        char *run = scratch_directory();
+        assert_true(megabytes < 600);
+        status = run_command(fixture.output, sizeof fixture.output,
+                             "ulimit -v %d; exec %s -m %s %s --output-dir %s -b 3 --threads 2 --num-workers 1 "
+                             "--max-steps 1 --val-ratio 0",
+                             megabytes << 10, fixture.program, fixture.manifest, model_options, run);
+        if (status > 1) fail_msg("%d MiB: status %d: %s", megabytes, status, fixture.output);
+        planned += strstr(fixture.output, " are available under ulimit -v (134 MB more are kept free); ") != NULL;
+        free(run);
+    }
+    assert_true(planned > 3);
+}
+
 /* Weights from a checkpoint of ours under the reference's names, with a smaller vocabulary, and tensors of its own. */
 static void a_base_checkpoint_grows_is_frozen_and_carried(void **state) {
     (void)state;
@@ -520,6 +541,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_allocated_after_the_first_step),
         cmocka_unit_test(peak_memory_is_what_the_plan_said),
         cmocka_unit_test(a_full_disk_leaves_the_earlier_checkpoint),
+        cmocka_unit_test(what_a_limit_of_memory_leaves_is_planned_with),
         cmocka_unit_test(a_base_checkpoint_grows_is_frozen_and_carried),
         cmocka_unit_test(a_wrong_checkpoint_shape_is_told),
         cmocka_unit_test(a_nan_stops_the_run_and_names_the_samples),

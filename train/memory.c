@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
+#include "base/limits.h"
 #include "train/log.h"
 #include "train/memory.h"
 
@@ -120,9 +121,14 @@ static size_t host_memory_available(void) {
     while (file && fgets(line, sizeof line, file))
         if (sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1) break;
     if (file) fclose(file);
-    if (kilobytes) return (size_t)kilobytes * 1024;
     struct sysinfo info;
-    return sysinfo(&info) ? SIZE_MAX : (size_t)info.freeram * info.mem_unit;
+    const char *limit;
+    size_t left = limits_left(&limit), free = SIZE_MAX;
+    if (kilobytes)
+        free = (size_t)kilobytes * 1024;
+    else if (!sysinfo(&info))
+        free = (size_t)info.freeram * info.mem_unit;
+    return left < free ? left : free;
 }
 
 size_t memory_available(const Device *device) {
@@ -132,7 +138,11 @@ size_t memory_available(const Device *device) {
 
 const char *memory_kept_text(const Device *device, char text[64]) {
     char kept[32];
+    const char *limit = NULL;
     text[0] = 0;
-    if (device->kept) snprintf(text, 64, " (%s more are kept free)", format_bytes((double)device->kept, kept));
+    if (device->host_memory) limits_left(&limit);
+    if (device->kept)
+        snprintf(text, 64, "%s%s (%s more are kept free)", limit ? " under " : "", limit ? limit : "",
+                 format_bytes((double)device->kept, kept));
     return text;
 }

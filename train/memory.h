@@ -25,7 +25,7 @@ void memory_print(const MemoryPlan *plan);
 /* Bytes that a run can still allocate: what is free, less what the device keeps. A device that has not rehearsed the
  * run has not loaded all of its code, and will have less then. */
 size_t memory_available(const Device *device);
-/* " (268 MB more are kept free)"; "" if the device keeps nothing. */
+/* " (268 MB more are kept free)", of the host " under ulimit -v (134 MB ...)"; "" if the device keeps nothing. */
 const char *memory_kept_text(const Device *device, char text[64]);
 
 #endif

@@ -144,6 +144,7 @@ static void open_kinds(Conv *v) {
             5, (dnnl_dims_t){1, v->out, f.y_frames, convolution_positions(c, 1), convolution_positions(c, 2)},
             dnnl_ndhwc);
         s->chosen = choose_conv(v, s, v->n_kinds ? &v->order : &any);
+        check_room_for_code();
         check_dnnl(dnnl_primitive_create(&s->primitive, s->chosen), "compiling a convolution");
         if (!v->n_kinds++)
             v->order = *dnnl_primitive_desc_query_md(
@@ -181,6 +182,7 @@ static void reorder(const CpuState *state, const dnnl_memory_desc_t *to_shape, f
     check_dnnl(
         dnnl_reorder_primitive_desc_create(&chosen, from_shape, state->engine, to_shape, state->engine, attributes),
         "a reorder");
+    check_room_for_code();
     check_dnnl(dnnl_primitive_create(&primitive, chosen), "compiling a reorder");
     dnnl_memory_t memories[] = {memory_of(state, from_shape, from), memory_of(state, to_shape, to)};
     const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, memories[0]}, {DNNL_ARG_TO, memories[1]}};

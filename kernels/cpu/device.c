@@ -5,8 +5,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/threads.h"
 #include "kernels/cpu/cpu.h"
+
+/* Bytes that a run leaves free under a limit: threads' stacks, code that oneDNN compiles, files on their way. */
+static const size_t CPU_KEPT = (size_t)128 << 20;
 
 extern const DeviceOps cpu_operations_avx512, cpu_operations_avx2, cpu_operations_sse4, cpu_operations_baseline;
 
@@ -44,8 +48,10 @@ static CpuSet choose_set(void) {
 static void *cpu_allocate(Device *device, size_t bytes) {
     size_t size = (bytes ? bytes : 1);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
+    if (memory == MAP_FAILED) {
+        limits_require(size, "the cpu device");
         die("out of memory: the cpu device was asked for %zu bytes more than its %zu", bytes, device->allocated);
+    }
     if (size >= (size_t)4 << 20) madvise(memory, size, MADV_HUGEPAGE);
     device->allocated += bytes;
     device->allocation_calls++;
@@ -82,6 +88,12 @@ static void cpu_clear(Device *device, void *memory, size_t bytes) {
 
 static void cpu_synchronize(Device *device) { (void)device; }
 
+/* The next training of the program finds the stacks and the heap that this one takes from what is kept. */
+static void cpu_reserve(Device *device, size_t measured, size_t staged) {
+    (void)measured, (void)staged;
+    if (device->kept) device->kept = CPU_CODE;
+}
+
 static void cpu_close(Device *device) {
     CpuState *state = device->state;
     if (state->scratch) cpu_release(device, state->scratch, state->scratch_floats * sizeof(float));
@@ -110,17 +122,31 @@ void cpu_limit_spinning(char **argv) {
     execv("/proc/self/exe", argv); /* if it fails: go on as it is */
 }
 
+/* Compiles what products need, which oneDNN would do at the first of their two kinds: many rows, and few by the other
+ * transposed. */
+static void compile_products(void) {
+    enum { N = 64 };
+    float *zeros = xcalloc(2 * N * N, sizeof *zeros), *out = zeros + N * N;
+    check_room_for_code();
+    gemm('N', 'N', N, N, N, 1, zeros, N, zeros, N, 0, out, N);
+    gemm('N', 'T', 2, N, N, 1, zeros, N, zeros, N, 0, out, N);
+    free(zeros);
+}
+
 Device *cpu_device_open(int n_threads) {
     n_threads = threads_take(n_threads, "--threads");
     Device *device = xcalloc(1, sizeof *device);
     CpuSet set = choose_set();
     CpuState *state = xcalloc(1, sizeof *state);
+    const char *limit;
+    limits_left(&limit);
     check_dnnl(dnnl_engine_create(&state->engine, dnnl_cpu, 0), "opening the CPU");
     check_dnnl(dnnl_stream_create(&state->stream, state->engine, dnnl_stream_default_flags), "opening a stream");
     *device = (Device){.name = "cpu",
                        .n_threads = n_threads,
                        .ops = set.ops,
                        .host_memory = true,
+                       .kept = limit ? CPU_KEPT : 0,
                        .allocate = cpu_allocate,
                        .release = cpu_release,
                        .upload = cpu_upload,
@@ -129,11 +155,13 @@ Device *cpu_device_open(int n_threads) {
                        .set = cpu_set,
                        .clear = cpu_clear,
                        .synchronize = cpu_synchronize,
+                       .reserve = cpu_reserve,
                        .close = cpu_close,
                        .state = state};
     /* Room for attention over sequences of 4,096 rows and heads of 128, so that nothing is allocated while training:
      * pages that are never touched cost nothing. */
     cpu_scratch(device, (size_t)n_threads * 4096 * (2 * 64 + 1 + 4 * 128));
+    compile_products();
     const dnnl_version_t *version = dnnl_version();
     snprintf(device->description, sizeof device->description, "cpu: %d threads, %s, oneDNN %d.%d.%d", n_threads,
              set.name, version->major, version->minor, version->patch);
