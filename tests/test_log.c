@@ -116,6 +116,29 @@ static void what_was_there_before_a_run_is_kept(void **state) {
     free(directory);
 }
 
+static void set_aside_in_child(void *directory) { log_set_aside(directory, 3, true); }
+
+/* A log that was set aside makes way for none but itself; what is no log stays where it is. */
+static void notes_are_not_taken_for_a_log(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl"), said[512];
+    char *third = path_join(directory, "log.3.jsonl");
+    write_text(path, "{\"step\": 1}\n");
+    write_text(third, "mine");
+    assert_int_equal(run_function(said, sizeof said, set_aside_in_child, directory), 1);
+    assert_contains(said, "log.3.jsonl is in the way of a log");
+    assert_log(directory, "{\"step\": 1}\n");
+    char *text = read_text(third);
+    assert_string_equal(text, "mine");
+    write_text(third, "{\"step\": 7}\n");
+    assert_null(log_set_aside(directory, 3, false));
+    assert_log(directory, "{\"step\": 7}\n");
+    free(text);
+    free(third);
+    free(path);
+    free(directory);
+}
+
 static void a_torn_line_is_dropped_wherever_it_was_torn(void **state) {
     (void)state;
     char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl");
@@ -478,6 +501,7 @@ int main(void) {
         cmocka_unit_test(the_longest_line_fits),
         cmocka_unit_test(a_resumed_run_drops_what_it_will_do_again),
         cmocka_unit_test(what_was_there_before_a_run_is_kept),
+        cmocka_unit_test(notes_are_not_taken_for_a_log),
         cmocka_unit_test(a_torn_line_is_dropped_wherever_it_was_torn),
         cmocka_unit_test(a_killed_run_leaves_whole_lines),
         cmocka_unit_test(the_tests_crc_is_crc32c),

@@ -226,6 +226,16 @@ static void keep_foreign_log(const char *directory) {
     free(path);
 }
 
+/* Dies if a file is there that is no log: one of the user's, which is neither taken for a log nor replaced by one. */
+static void check_aside(const char *path) {
+    struct stat status;
+    if (lstat(path, &status) || (S_ISREG(status.st_mode) && !status.st_size)) return;
+    json_t *records = S_ISREG(status.st_mode) ? log_read(path) : NULL;
+    bool is_log = json_is_integer(json_object_get(json_array_get(records, 0), "step"));
+    json_decref(records);
+    if (!is_log) die("%s is in the way of a log that may be kept under that name; move it away", path);
+}
+
 char *log_set_aside(const char *directory, int64_t newest, bool goes_back) {
     if (!newest) {
         keep_foreign_log(directory);
@@ -236,6 +246,7 @@ char *log_set_aside(const char *directory, int64_t newest, bool goes_back) {
     char *aside = xformat("%s/log.%lld.jsonl", directory, (long long)newest);
     size_t size;
     Error error;
+    check_aside(aside);
     if (!access(aside, F_OK) && rename(aside, path)) die("cannot rename %s to %s: %s", aside, path, strerror(errno));
     bool set = goes_back && !access(path, F_OK);
     if (set && !read_file(path, &text, &size, &error)) die("%s: %s", path, error.text);
