@@ -22,13 +22,13 @@ typedef struct {
     char letter;         /* 'g', or 0 */
     const char *section; /* YAML map, or NULL */
     OptionType type;
-    void *value;          /* bool*, int64_t*, double*, const char**, OptionList*, const char** (choice) */
-    const char *preset;   /* default, as it would be typed; NULL: false, 0, NULL, no entry */
-    double least, most;   /* range of INT and FLOAT; both 0: any */
+    void *value;        /* bool*, int64_t*, double*, const char**, OptionList*, const char** (choice) */
+    const char *preset; /* default, as it would be typed; NULL: false, 0, NULL, no entry */
+    double least, most; /* range of INT and FLOAT; both 0: any */
     /* How --help calls the value: "N", "N|auto"; for a choice "micro|batch"; PATH: what is read, and is never replaced
      * (file_keep); FILE: a file that is written; DIR: a folder. */
     const char *argument;
-    const char *help;     /* one sentence */
+    const char *help; /* one sentence */
     bool required;
     bool given; /* set by options_parse: came from YAML or the command line */
 } Option;
