@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/onednn.h"
 #include "kernels/philox.h"
 
 enum { BLOCK = 128, LANES = 16, SEED_BLOCK = 1024, SEED_FRAMES_AN_ENTRY = 8, SEED_FRAMES_LEAST = 16384 };
@@ -85,6 +86,7 @@ static int32_t best_entry(const float *products, const float *half_squares, int6
 /* One block of at most BLOCK frames; products[BLOCK, entries] is scratch. */
 static void assign_block(const Codebook *c, const float *frames, int64_t n, int32_t *codes, float *squared,
                          float *products) {
+    check_room_for_code();
     dnnl_status_t status = dnnl_sgemm('N', 'T', n, c->entries, c->width, 1, frames, c->width, c->centroids, c->width, 0,
                                       products, c->entries);
     if (status != dnnl_success) die("the matrix product failed (%d)", (int)status);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "kernels/philox.h"
 
 enum { BINS = MEL_FFT / 2 + 1, SPREAD_ITERATIONS = 40 };
@@ -40,6 +41,7 @@ Mel *mel_open(void) {
     Mel *mel = xcalloc(1, sizeof *mel);
     float *wave = xaligned(MEL_FFT * sizeof *wave);
     fftwf_complex *spectrum = xaligned(BINS * sizeof *spectrum);
+    limits_require((size_t)4 << 20, "FFTW's plan"); /* it aborts if it gets none */
     mel->forward = fftwf_plan_dft_r2c_1d(MEL_FFT, wave, spectrum, FFTW_ESTIMATE);
     mel->backward = fftwf_plan_dft_c2r_1d(MEL_FFT, spectrum, wave, FFTW_ESTIMATE);
     if (!mel->forward || !mel->backward) die("FFTW made no plan");

@@ -1,6 +1,9 @@
 /* The codebook: trained by k-means, searched for the nearest entry. */
 #include <math.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include "base/limits.h"
 #include "data/kmeans.h"
 #include "kernels/philox.h"
 #include "tests/helpers.h"
@@ -187,12 +190,45 @@ static void too_few_kinds_of_frames_are_an_error(void **state) {
     free(frames);
 }
 
+/* Assigns a frame where 2 MiB may still be mapped. */
+static void assign_without_room(void *unused) {
+    (void)unused;
+    const size_t much = (size_t)1 << 40;
+    const char *limit;
+    float frame[WIDTH] = {0};
+    Codebook c = codebook_of(xcalloc(50 * WIDTH, sizeof(float)), 50, WIDTH);
+    int32_t code;
+    setrlimit(RLIMIT_AS, &(struct rlimit){much, much});
+    size_t most = much - limits_left(&limit) + ((size_t)2 << 20);
+    setrlimit(RLIMIT_AS, &(struct rlimit){most, most});
+    codebook_assign(&c, frame, 1, &code, NULL);
+    _exit(0);
+}
+
+/* The first of the tests, as oneDNN compiles only once. */
+static void no_room_for_compiled_code_is_told(void **state) {
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    print_message("SKIPPED: a limit of addresses, under the sanitizer\n");
+    skip(); /* its shadow alone is larger */
+#endif
+    char output[1024];
+    int status = run_function(output, sizeof output, assign_without_room, NULL);
+    if (status != 1) fail_msg("status %d: %s", status, output);
+    assert_contains(output, "ulimit -v leaves ");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(separated_clusters_are_found),      cmocka_unit_test(inertia_never_rises),
-        cmocka_unit_test(threads_do_not_change_a_bit),       cmocka_unit_test(the_seed_changes_the_codebook),
-        cmocka_unit_test(codes_are_the_nearest_entries),     cmocka_unit_test(of_equal_entries_the_lowest_is_taken),
-        cmocka_unit_test(every_kind_of_frame_gets_an_entry), cmocka_unit_test(too_few_kinds_of_frames_are_an_error),
+        cmocka_unit_test(no_room_for_compiled_code_is_told),
+        cmocka_unit_test(separated_clusters_are_found),
+        cmocka_unit_test(inertia_never_rises),
+        cmocka_unit_test(threads_do_not_change_a_bit),
+        cmocka_unit_test(the_seed_changes_the_codebook),
+        cmocka_unit_test(codes_are_the_nearest_entries),
+        cmocka_unit_test(of_equal_entries_the_lowest_is_taken),
+        cmocka_unit_test(every_kind_of_frame_gets_an_entry),
+        cmocka_unit_test(too_few_kinds_of_frames_are_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include <omp.h>
 
 #include "base/base.h"
-#include "base/limits.h"
+#include "kernels/onednn.h"
 #include "kernels/ops_table.h"
 
 /* The device's own state. Scratch grows when an operation needs more than any before, and is never given back. */
@@ -28,12 +28,6 @@ static inline int64_t whole_lines(int64_t floats) { return (floats + 15) / 16 * 
 static inline void check_dnnl(dnnl_status_t status, const char *what) {
     if (status != dnnl_success) die("oneDNN: %s failed with status %d", what, (int)status);
 }
-
-/* Bytes for all that oneDNN compiles at once, and more than that. */
-static const size_t CPU_CODE = (size_t)32 << 20;
-
-/* Dies if a limit leaves too little memory for oneDNN to compile something: refused memory, it writes all the same. */
-static inline void check_room_for_code(void) { limits_require(CPU_CODE, "oneDNN's code"); }
 
 /* Lets oneDNN compute with the calling thread alone. It divides its work by the number of threads that OpenMP would
  * give, which changes the order of sums, and hangs or leaves work undone where fewer come. So everything that goes to

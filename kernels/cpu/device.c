@@ -91,7 +91,7 @@ static void cpu_synchronize(Device *device) { (void)device; }
 /* The next training of the program finds the stacks and the heap that this one takes from what is kept. */
 static void cpu_reserve(Device *device, size_t measured, size_t staged) {
     (void)measured, (void)staged;
-    if (device->kept) device->kept = CPU_CODE;
+    if (device->kept) device->kept = ONEDNN_CODE;
 }
 
 static void cpu_close(Device *device) {
