@@ -102,9 +102,9 @@ static void drop_copies(Splits *s, const char *name, PsdSplit *splits, int64_t n
 
 /* What became of one: written and checked, or why it cannot be made; then one from before goes too. The index comes
  * last: of an interrupted run it names no manifest that a file was not made of. */
-static void finish(Splits *s, const char *name, bool made, PsdSplit *splits, int64_t n, const Error *why) {
+static void finish(Splits *s, const char *path, bool made, PsdSplit *splits, int64_t n, const Error *why) {
     Error error;
-    char *path = path_join(s->directory, name);
+    const char *name = strrchr(path, '/') + 1;
     if (made) {
         if (!psd_doctor_splits(s->report, name, splits, n, s->groups, &error)) die("%s: %s", name, error.text);
         json_object_set_new(json_object_get(json_object_get(s->report, "splits"), name), "copies_left_out",
@@ -117,60 +117,77 @@ static void finish(Splits *s, const char *name, bool made, PsdSplit *splits, int
     }
     if (!psd_split_index_set(path, made ? s->manifest_hash : 0, &error)) die("%s", error.text);
     s->dropped = 0;
-    free(path);
 }
 
 /* Before the file is made, or an old one removed. */
-static void claim(const char *directory, const char *path) {
+static void claim(const char *path, uint64_t manifest_hash) {
     Error error;
-    if (!psd_split_index_claim(directory, path, &error)) die("%s", error.text);
+    if (!psd_split_index_claim(path, manifest_hash, &error)) die("%s", error.text);
 }
 
-static void write_one(Splits *s, const char *kind, const int32_t *groups) {
+static const char *const kinds[] = {"pooled", "by_file", "by_sensor", "loso", "fewshot_loso"};
+enum { POOLED, BY_FILE, BY_SENSOR, LOSO, FEW_SHOT, KINDS };
+
+static char *split_path(const Options *o, const char *directory, int kind) {
+    char *name = kind == FEW_SHOT ? xformat("%s_seed%u.json", kinds[kind], (uint32_t)o->seed)
+                                  : psd_split_name(kinds[kind], (uint32_t)o->seed, o->fraction);
+    char *path = path_join(directory, name);
+    free(name);
+    return path;
+}
+
+/* Refuses files of the user's before anything is written. */
+static void claim_splits(const Options *o, const char *directory, uint64_t manifest_hash) {
+    make_directories(directory);
+    for (int i = 0; i < KINDS; i++) {
+        char *path = split_path(o, directory, i);
+        claim(path, manifest_hash);
+        free(path);
+    }
+}
+
+static void write_one(Splits *s, int kind, const int32_t *groups) {
     const PsdRows *rows = &s->groups->rows;
     uint32_t seed = (uint32_t)s->options->seed;
-    char *name = psd_split_name(kind, seed, s->options->fraction), *path = path_join(s->directory, name);
+    char *path = split_path(s->options, s->directory, kind);
     PsdSplit split;
     Error error;
-    claim(s->directory, path);
+    claim(path, s->manifest_hash);
     bool made = groups ? psd_split_grouped(rows, groups, seed, s->options->fraction, &split, &error)
                        : psd_split_pooled(rows, seed, s->options->fraction, &split, &error);
-    if (made && groups == rows->sensors) drop_copies(s, name, &split, 1);
+    if (made && groups == rows->sensors) drop_copies(s, strrchr(path, '/') + 1, &split, 1);
     if (made && !psd_split_write(path, &split, &error)) die("%s", error.text);
-    finish(s, name, made, &split, 1, &error);
+    finish(s, path, made, &split, 1, &error);
     psd_split_free(&split);
     free(path);
-    free(name);
 }
 
 static void write_by_sensor(Splits *s, bool few) {
     const PsdRows *rows = &s->groups->rows;
     const Options *o = s->options;
     uint32_t seed = (uint32_t)o->seed;
-    char *name = few ? xformat("fewshot_loso_seed%u.json", seed) : psd_split_name("loso", seed, o->fraction);
-    char *path = path_join(s->directory, name);
+    char *path = split_path(o, s->directory, few ? FEW_SHOT : LOSO);
     PsdSplits splits;
     Error error;
-    claim(s->directory, path);
+    claim(path, s->manifest_hash);
     bool made = few ? psd_split_few_shot(rows, seed, PSD_SHOT_COUNTS, PSD_SHOTS, o->loso_sensors, &splits, &error)
                     : psd_split_sensors(rows, seed, o->fraction, o->loso_sensors, &splits, &error);
-    if (made && !few) drop_copies(s, name, splits.splits, splits.sensors * splits.shots);
+    if (made && !few) drop_copies(s, strrchr(path, '/') + 1, splits.splits, splits.sensors * splits.shots);
     if (made && !psd_splits_write(path, rows, &splits, few ? PSD_SHOT_COUNTS : NULL, &error)) die("%s", error.text);
-    finish(s, name, made, splits.splits, splits.sensors * splits.shots, &error);
+    finish(s, path, made, splits.splits, splits.sensors * splits.shots, &error);
     psd_splits_free(&splits);
     free(path);
-    free(name);
 }
 
 static void write_splits(const Options *o, const char *directory, const PsdGroups *groups, uint64_t manifest_hash,
                          json_t *report) {
     char *path = path_join(directory, "splits");
     Splits s = {o, path, groups, report, manifest_hash, 0, 0};
-    make_directories(path);
+    claim_splits(o, path, manifest_hash);
     directory_remove_leftovers(path);
-    write_one(&s, "pooled", NULL);
-    write_one(&s, "by_file", groups->contents); /* whole files: copies stay together */
-    write_one(&s, "by_sensor", groups->rows.sensors);
+    write_one(&s, POOLED, NULL);
+    write_one(&s, BY_FILE, groups->contents); /* whole files: copies stay together */
+    write_one(&s, BY_SENSOR, groups->rows.sensors);
     write_by_sensor(&s, false);
     write_by_sensor(&s, true);
     if (!s.made) die("no split can be made of these rows");
@@ -211,12 +228,11 @@ static PsdManifest scan_input(const Options *o, PsdScan *scan) {
  * between leaves none. */
 static void write_manifest(const Options *o, const char *path, const PsdManifest *m, const PsdScan *scan) {
     Error error;
-    uint64_t before = access(path, F_OK) ? 0 : hash_of(path);
+    uint64_t now = psd_manifest_hash_of(m), before = access(path, F_OK) ? 0 : hash_of(path);
     char *splits = path_join(o->output, "splits");
-    make_directories(splits);
-    if (before != psd_manifest_hash_of(m) && !psd_split_index_has(splits, before)) claim(splits, path);
-    if (before && before != psd_manifest_hash_of(m) && !psd_split_index_purge(splits, before, &error))
-        die("%s", error.text);
+    claim_splits(o, splits, now);
+    if (before != now && !psd_split_index_claim_manifest(splits, path, now, before, &error)) die("%s", error.text);
+    if (before && before != now && !psd_split_index_purge(splits, before, &error)) die("%s", error.text);
     free(splits);
     if (!psd_manifest_write(path, m, &error)) die("%s", error.text);
     printf("[Manifest] %s: %lld rows of %d files (of %lld), %d sensors\n", path, (long long)m->n, m->n_files,

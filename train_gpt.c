@@ -80,6 +80,7 @@ static void resolve_vocabulary(GptOptions *o) {
         beside = path_join(directory, "bpe.model");
         free(directory);
         if (!access(beside, R_OK)) o->tokenizer = beside;
+        file_keep(beside, "beside the manifest");
     }
     if (o->tokenizer) {
         Error error;

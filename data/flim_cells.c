@@ -553,7 +553,7 @@ static bool open_made(FlimCells *c, const char *store, const char *source, Error
     const char *from = metadata(c, "source");
     if (from && !strcmp(from, source)) return true;
     flim_cells_close(c);
-    return error_set(why, "%s is of other files than are there now", store);
+    return error_set(why, "%s is of other files than are there now, or made with another --compat", store);
 }
 
 /* One program at a time makes it; who has waited for that looks again. */
@@ -603,7 +603,7 @@ void flim_cells_counts(const FlimCells *c, int64_t cell, float *out) {
 }
 
 uint64_t flim_cells_sum(const FlimCells *c, int64_t cell) {
-    size_t bytes = (size_t)(c->shape.T * c->shape.H * c->shape.W) * sizeof(float);
+    size_t bytes = (size_t)c->shape.T * (size_t)c->shape.H * (size_t)c->shape.W * sizeof(float);
     float *counts = xmalloc(bytes);
     flim_cells_counts(c, cell, counts);
     uint64_t sum = checksum(0, counts, bytes);

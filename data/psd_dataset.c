@@ -317,8 +317,11 @@ static const char *psd_sample_id(const Dataset *dataset, int64_t sample) {
 static uint64_t psd_content(const Dataset *dataset, int64_t sample) {
     const PsdDataset *d = dataset->state;
     int32_t at = d->samples[sample];
-    const int32_t of[] = {d->store->labels[at], d->store->sensors[at]};
-    return checksum(checksum(0, d->store->psd + (int64_t)at * PSD_BINS, PSD_BINS * sizeof(float)), of, sizeof of);
+    const PsdStore *s = d->store;
+    const int32_t of[] = {s->labels[at], s->sensors[at], s->positive ? s->positive[at] : 0};
+    uint64_t hash = checksum(checksum(0, s->psd + (int64_t)at * PSD_BINS, PSD_BINS * sizeof(float)), of, sizeof of);
+    size_t visible = (size_t)s->n_visible;
+    return s->visible ? checksum(hash, s->visible + (size_t)at * visible, visible * sizeof *s->visible) : hash;
 }
 
 static void psd_close(Dataset *dataset) {

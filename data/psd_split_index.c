@@ -75,28 +75,42 @@ static bool set_entry(json_t *index, const char *split_path, uint64_t manifest_h
     return true;
 }
 
-bool psd_split_index_claim(const char *directory, const char *file, Error *error) {
+/* Sets the file's entry; of a file that is there the one before must hold this text, and be there. */
+static bool claim(const char *directory, const char *file, const char *entry, const char *held, Error *error) {
     char *path = path_join(directory, "index.json");
-    const char *name = name_of(file);
     FileLock lock;
     bool fine = file_lock(&lock, path, error);
     if (fine) {
         json_t *index = index_read(path, error);
-        fine = index != NULL;
-        if (fine && !json_object_get(index, name)) {
-            json_object_set_new(index, name, json_string("")); /* of no manifest yet */
-            fine = access(file, F_OK)
-                       ? index_write(path, index, error)
-                       : error_set(error,
-                                   "%s would be replaced, and %s does not say that prepare_psd has made it: move "
-                                   "it away",
-                                   file, path);
+        const char *before = json_string_value(json_object_get(index, name_of(file)));
+        fine = index && (access(file, F_OK) || (before && strstr(before, held)) ||
+                         error_set(error,
+                                   "%s would be replaced, and %s does not say that prepare_psd has made it%s: move it "
+                                   "away",
+                                   file, path, *held ? " as it is" : ""));
+        if (fine && (!before || *held)) {
+            json_object_set_new(index, name_of(file), json_string(entry));
+            fine = index_write(path, index, error);
         }
         json_decref(index);
         file_unlock(&lock);
     }
     free(path);
     return fine;
+}
+
+bool psd_split_index_claim(const char *split_path, uint64_t manifest_hash, Error *error) {
+    char *directory = path_directory(split_path), hash[17];
+    bool fine = claim(directory, split_path, hash_text(manifest_hash, hash), "", error);
+    free(directory);
+    return fine;
+}
+
+bool psd_split_index_claim_manifest(const char *directory, const char *manifest, uint64_t now, uint64_t before,
+                                    Error *error) {
+    char new_hash[17], old_hash[17], both[36];
+    snprintf(both, sizeof both, "%s %s", hash_text(now, new_hash), hash_text(before, old_hash));
+    return claim(directory, manifest, both, old_hash, error);
 }
 
 bool psd_split_index_set(const char *split_path, uint64_t manifest_hash, Error *error) {
@@ -140,18 +154,6 @@ static bool purge(const char *directory, const char *path, uint64_t manifest_has
     return fine;
 }
 
-bool psd_split_index_has(const char *directory, uint64_t manifest_hash) {
-    char *path = path_join(directory, "index.json"), hash[17];
-    json_t *index = index_read(path, NULL), *value;
-    const char *name;
-    bool found = false;
-    hash_text(manifest_hash, hash);
-    json_object_foreach(index, name, value) found = found || is_of(json_string_value(value), hash);
-    json_decref(index);
-    free(path);
-    return found;
-}
-
 bool psd_split_index_purge(const char *directory, uint64_t manifest_hash, Error *error) {
     char *path = path_join(directory, "index.json");
     FileLock lock;
@@ -183,7 +185,7 @@ bool psd_split_belongs(const char *split_path, uint64_t manifest_hash, Error *er
                (!strcmp(made_of + 17, sum) ||
                 error_set(error,
                           "%s: is not as it was written: its checksum is %s, and index.json beside it says %.40s; "
-                          "make it anew with prepare_psd, or remove its line there if it was changed on purpose",
+                          "make it anew with prepare_psd; if it was changed on purpose, give it another name",
                           split_path, sum, made_of + 17));
     json_decref(index);
     free(path);

@@ -84,11 +84,14 @@ bool psd_split_sensors_parse(const char *text, size_t size, char ***names, int *
  * Whether a split is one of this manifest. True without it being known, because there is no index or it does not name
  * the file or the manifest is not known (0): then the error's text, which is empty otherwise, says so. */
 bool psd_split_belongs(const char *split_path, uint64_t manifest_hash, Error *error);
-/* Notes in the index in `directory` that `file`, a split there or the manifest, is about to be made; an error if the
- * file is there and not in the index: it is the user's. */
-bool psd_split_index_claim(const char *directory, const char *file, Error *error);
-/* Whether the index names a split of this manifest. */
-bool psd_split_index_has(const char *directory, uint64_t manifest_hash);
+/* Notes in the index that a split of this manifest is about to be made; an error if the file is there and not in the
+ * index: it is the user's. */
+bool psd_split_index_claim(const char *split_path, uint64_t manifest_hash, Error *error);
+/* The same for the manifest of the splits in `directory`, of which the index keeps two hashes: what is there is our own
+ * if it is what was to be written, or what was there before, and the user's if it was changed since. `before`: of the
+ * file that is there, or 0. */
+bool psd_split_index_claim_manifest(const char *directory, const char *manifest, uint64_t now, uint64_t before,
+                                    Error *error);
 /* Names a file that has been written in the index beside it, or (0) no more. */
 bool psd_split_index_set(const char *split_path, uint64_t manifest_hash, Error *error);
 /* Removes the splits of a manifest from a folder, those that its index names, and says so. */

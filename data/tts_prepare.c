@@ -118,13 +118,13 @@ static void claim_outputs(const PrepareOptions *o, Ledger *ledger) {
         bool given = is_given(o, path), is_free = is_absent_or_empty(path);
         if (!given && i >= FOLDERS && !file_is_replaceable(path, &error)) die("%s", error.text);
         if (!given && !is_free && !all && !json_object_get(before, outputs[i]))
-            die("%s would be replaced, and nothing says that prepare_tts has made it: move it away, or choose another "
-                "--output%s",
-                path,
+            die("%s would be replaced, and %s/.prepare_ledger.jsonl does not say that prepare_tts has made it: move it "
+                "away, or choose another --output%s",
+                path, o->output,
                 !strcmp(outputs[i], "bpe.model")       ? "; to use it, give it as --tokenizer"
                 : strstr(outputs[i], "codebook.") != 0 ? "; to use it, give codebook.npy as --codebook"
                                                        : "");
-        if (!given) json_object_set_new(ours, outputs[i], json_true());
+        if (!given || json_object_get(before, outputs[i])) json_object_set_new(ours, outputs[i], json_true());
         free(path);
     }
     if (json_equal(before, ours))
@@ -469,10 +469,11 @@ static Fingerprint codebook_key(const Prepare *p) {
 static void copy_codebook(Prepare *p) {
     SpeechCoder coder;
     Error error;
-    if (!strcmp(codebook_files(p->options->codebook).text, codebook_files(p->codebook_path).text)) return;
     if (!speech_coder_read(p->options->codebook, &coder, &error)) die("%s", error.text);
-    manifests_remove(p->options->output);
-    if (!speech_coder_write(p->codebook_path, &coder, &error)) die("%s", error.text);
+    if (strcmp(codebook_files(p->options->codebook).text, codebook_files(p->codebook_path).text) != 0) {
+        manifests_remove(p->options->output);
+        if (!speech_coder_write(p->codebook_path, &coder, &error)) die("%s", error.text);
+    }
     speech_coder_close(&coder);
 }
 

@@ -108,7 +108,7 @@ static void a_small_stack_is_refused(void **state) {
     char output[1024];
     for (int i = 0; i < PROGRAMS; i++)
         for (int kilobytes = 32; kilobytes <= 512; kilobytes *= 4) {
-            int status = run_command(output, sizeof output, "ulimit -s %d; exec %s/%s --help", kilobytes,
+            int status = run_command(output, sizeof output, "env -i sh -c 'ulimit -s %d; exec %s/%s --help'", kilobytes,
                                      build ? build : "build/release", programs[i]);
             if (status != 1 || !strstr(output, "and the program needs 512: raise ulimit -s"))
                 fail_msg("%s with %d kB: status %d, %s", programs[i], kilobytes, status, output);

@@ -17,7 +17,7 @@ typedef struct {
     Judged judged;
     int64_t patience, extension_epochs, most_extensions;
     int monitor;
-    bool drop_last, hook, coupled, moved;
+    bool drop_last, hook, coupled, moved, moved_back;
     TrainState after;
     int64_t validation;
 } Plan;
@@ -36,6 +36,16 @@ static double move_the_folder(const Training *t, int group, int64_t step, int64_
                                "mv %s %s.moved && mkdir %s && cd %s && for i in log.jsonl loss.svg choices.txt; do "
                                "echo other >$i; done",
                                run, run, run, run));
+    return by_group(t, group, step, epoch);
+}
+
+/* In the fourth step the folder goes, in the eighth it comes back. */
+static double move_and_move_back(const Training *t, int group, int64_t step, int64_t epoch) {
+    char text[64];
+    const char *run = t->options->output_dir, *const suffixes[] = {"", ".moved"};
+    if ((step == 3 || step == 7) && !group)
+        must_hold(!run_command(text, sizeof text, "! [ -e %s%s ] || mv %s%s %s%s", run, suffixes[step == 7], run,
+                               suffixes[step == 7], run, suffixes[step == 3]));
     return by_group(t, group, step, epoch);
 }
 
@@ -59,6 +69,7 @@ static void follow(void *argument) {
     t->coupled_decay = plan->coupled;
     if (plan->hook) t->learning_rate = by_group;
     if (plan->moved) t->learning_rate = move_the_folder;
+    if (plan->moved_back) t->learning_rate = move_and_move_back;
     if (plan->moved) device->choices = no_choices;
     toy_train(run);
     toy_run_close(run);
@@ -110,6 +121,17 @@ static void nothing_is_written_into_a_folder_that_took_the_name(void **state) {
     assert_string_equal(text, "choices.txt\nloss.svg\nstep_00000010\n");
     assert_int_equal(steps_of(moved, "train", steps), 10);
     free(moved);
+    free(run);
+}
+
+static void a_folder_that_came_back_is_the_runs_own(void **state) {
+    (void)state;
+    char *run = xformat("%s/./run", run_directory()), text[256];
+    Plan plan = {.directory = run, .options = "--epochs 4 --save-interval 2", .monitor = -1, .moved_back = true};
+    toy_must(follow, &plan);
+    assert_contains(toy_output, "the run goes on in ");
+    run_command(text, sizeof text, "cd %s && ls -d loss.svg && readlink last", run);
+    assert_string_equal(text, "loss.svg\nstep_00000010\n");
     free(run);
 }
 
@@ -735,6 +757,7 @@ int main(void) {
         cmocka_unit_test(a_validation_ends_each_epoch),
         cmocka_unit_test(an_epoch_that_is_validated_has_its_line),
         cmocka_unit_test(nothing_is_written_into_a_folder_that_took_the_name),
+        cmocka_unit_test(a_folder_that_came_back_is_the_runs_own),
         cmocka_unit_test(only_full_micro_batches_are_trained_on),
         cmocka_unit_test(the_metric_that_is_monitored_decides),
         cmocka_unit_test(patience_ends_the_run),

@@ -970,7 +970,8 @@ static void a_given_codebook_is_used(void **state) {
 /* Runs it; what lies in the folder but the ledger must be as before. */
 static void expect_untouched(const char *output, const char *list, const char *more, const char *message) {
     char before[1 << 12], after[1 << 12];
-    const char *const look = "cd %s/%s && find . -type f ! -name .prepare_ledger.jsonl | sort | xargs sha1sum";
+    const char *const look =
+        "cd %s/%s && find . -type f ! -name .prepare_ledger.jsonl | sort | xargs sha1sum | sha1sum";
     run_command(before, sizeof before, look, root, output);
     if (try_prepare(output, list, more) != 1) fail_msg("%s", said);
     assert_contains(said, message);
@@ -1007,7 +1008,8 @@ static void files_of_the_user_among_the_outputs_stay(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         run_command(said, sizeof said, "cd %s && rm -rf mine && mkdir -p mine/codes && cp reference/%s mine/%s", root,
                     names[i], names[i]);
-        expect_untouched("mine", "list.tsv", "--num-workers 2", "nothing says that prepare_tts has made it");
+        expect_untouched("mine", "list.tsv", "--num-workers 2",
+                         ".prepare_ledger.jsonl does not say that prepare_tts has made it");
     }
     run_command(said, sizeof said,
                 "cd %s && rm -r mine && mkdir mine && cp reference/bpe.model reference/codebook.* mine", root);
@@ -1018,6 +1020,14 @@ static void files_of_the_user_among_the_outputs_stay(void **state) {
     assert_same_folder("mine", reference(NULL));
     expect_untouched("mine", "list.tsv", "--num-workers 2 --seed 6", "mine/bpe.model would be replaced");
     free(more);
+    more = xformat("--num-workers 2 --tokenizer %s/taken/bpe.model --codebook %s/taken/codebook.npy", root, root);
+    prepare("taken", "--num-workers 2");
+    prepare("taken", more); /* what was made stays what was made */
+    prepare("taken", "--num-workers 2");
+    assert_same_folder("taken", reference(NULL));
+    free(more);
+    assert_int_equal(try_prepare("typo", "list.tsv", "--num-workers 2 --codebook nowhere/codebook.npy"), 1);
+    assert_contains(said, "nowhere/codebook.npy");
 }
 
 static void expect_decode_refusal(const char *arguments, int status, const char *message);

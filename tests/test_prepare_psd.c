@@ -281,12 +281,23 @@ static void files_of_the_user_stay(void **state) {
         assert_contains(said, name);
         text = read_text(path);
         assert_string_equal(text, want);
+        assert_true(there("own/manifest.csv") == !i);
         free(text);
         free(want);
         free(path);
     }
     prepare("--input made --output ours");
     prepare("--input elsewhere2 --output ours");
+    char *path = path_join(root, "ours/manifest.csv"), *text, *want;
+    run_command(said, sizeof said, "sed -i '$d' %s", path); /* a row that is wrong, say */
+    want = read_text(path);
+    prepare("--manifest ours/manifest.csv");
+    expect_refused(1, "--input made --output ours", "index.json does not say that prepare_psd has made it as it is");
+    text = read_text(path);
+    assert_string_equal(text, want);
+    free(text);
+    free(want);
+    free(path);
 }
 
 /* Neither a split nor its index is believed once a character of it is another. */
@@ -486,7 +497,7 @@ static void splits_that_cannot_be_made_are_told_of(void **state) {
     char *old = path_join(root, "one/data/splits/by_file_seed42_frac1.0.json"), *directory = path_directory(old);
     Error error;
     make_directories(directory);
-    assert_true(psd_split_index_claim(directory, old, &error));
+    assert_true(psd_split_index_claim(old, 1, &error));
     write_text(old, "{}");
     prepare("-i one -o one/data");
     assert_contains(said, "[Split] by_file_seed42_frac1.0.json is not made: 2 groups cannot be split into 3 parts");

@@ -274,9 +274,10 @@ static void what_a_limit_of_memory_leaves_is_planned_with(void **state) {
         assert_true(megabytes < 600);
         status = run_command(fixture.output, sizeof fixture.output,
                              "ulimit -v %d; exec %s -m %s %s --output-dir %s -b 3 --threads 2 --num-workers 1 "
-                             "--max-steps 1 --val-ratio 0",
+                             "--max-steps 1 --val-ratio 0 --device cpu",
                              megabytes << 10, fixture.program, fixture.manifest, model_options, run);
-        if (status > 1) fail_msg("%d MiB: status %d: %s", megabytes, status, fixture.output);
+        if (status > 1 && status != 127) /* the loader's, which has no room for libraries */
+            fail_msg("%d MiB: status %d: %s", megabytes, status, fixture.output);
         planned += strstr(fixture.output, " are available under ulimit -v (134 MB more are kept free); ") != NULL;
         free(run);
     }

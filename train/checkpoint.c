@@ -79,25 +79,31 @@ static bool is_part(const char *name) {
 
 /* ---- the directory itself ---- */
 
+/* Of a descriptor that says nothing any more (a remounted file system) nothing can be told but the path. */
+static bool is_there(const Checkpointer *c) {
+    struct stat status;
+    return fstat(c->lock, &status) || path_leads_to(c->directory, c->lock);
+}
+
 /* Between two steps of a write. */
 static bool stays(const Checkpointer *c, Error *error) {
-    return path_leads_to(c->directory, c->lock) ||
-           error_set(error, "%s was moved or replaced in the middle of it", c->directory);
+    return is_there(c) || error_set(error, "%s was moved or replaced in the middle of it", c->directory);
 }
 
 /* Finds the directory where it is now. */
 static bool find_directory(Checkpointer *c, Error *error) {
     char link[32], now[DIRECTORY_MAX];
     struct stat status;
-    if (path_leads_to(c->directory, c->lock)) return true;
-    if (!fstat(c->lock, &status) && !status.st_nlink)
-        die("the run's folder %s was removed while it was in use: nothing can be written into it any more. If it was "
-            "moved to another file system, go on from its last checkpoint with that --output-dir and --resume auto",
-            c->directory);
+    if (is_there(c)) return true;
     snprintf(link, sizeof link, "/proc/self/fd/%d", c->lock);
     ssize_t length = readlink(link, now, sizeof now - 1);
     now[length < 0 ? 0 : length] = 0;
-    if (!path_leads_to(now, c->lock))
+    bool found = path_leads_to(now, c->lock);
+    if (!found && !fstat(c->lock, &status) && !status.st_nlink)
+        die("the run's folder %s was removed while it was in use: nothing can be written into it any more. If it was "
+            "moved to another file system, go on from its last checkpoint with that --output-dir and --resume auto",
+            c->directory);
+    if (!found)
         return error_set(error,
                          "the run's folder %s was moved or replaced while it was in use, and cannot be found; move it "
                          "back",
@@ -192,8 +198,8 @@ static void retire_old(Checkpointer *c) {
     c->steps.n = kept;
 }
 
-/* Makes way for DIR/link: removes LINK.partial, a link that a killed run was about to rename. Whatever else has one of
- * the two names is the user's, and an error. */
+/* Makes way for DIR/link: removes LINK.partial, a link that a killed run was about to rename. What is no link, or no
+ * such one, is the user's, and an error; a link of the very name is replaced, wherever it leads. */
 static bool clear_link(const Checkpointer *c, const char *link, Error *error) {
     char names[2][32];
     snprintf(names[0], sizeof names[0], "%s", link);

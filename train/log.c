@@ -217,8 +217,9 @@ static void keep_foreign_log(const char *directory) {
         free(other);
         other = xformat("%s/log.before.%d.jsonl", directory, n);
         if (!access(other, F_OK)) continue;
-        moved = !renameat2(AT_FDCWD, path, AT_FDCWD, other, RENAME_NOREPLACE) ||
-                (errno == EINVAL && !rename(path, other)); /* a file system that knows no flags */
+        moved =
+            !renameat2(AT_FDCWD, path, AT_FDCWD, other, RENAME_NOREPLACE) ||
+            ((errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) && !rename(path, other)); /* knows no flags */
         if (!moved && errno != EEXIST) die("cannot rename %s to %s: %s", path, other, strerror(errno));
     }
     if (moved) printf("[Log] %s was there before this run, and is kept as %s\n", path, other);

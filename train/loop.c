@@ -880,11 +880,11 @@ static int finish(Run *run) {
     if (lost) warn("weights that were the best so far could not be written, and are lost");
     bool logged = log_flush(run->log);
     if (!logged) warn("%s lacks what could not be written of the log", directory);
-    bool moved = strcmp(directory, o->output_dir) != 0;
+    bool moved = !file_is_same(directory, o->output_dir);
     if (moved)
         warn("%s is not the run's folder any more: what it has written is in %s, and what follows a run was left out",
              o->output_dir, directory);
-    return lost || !logged || moved;
+    return lost || !logged || (moved && t->ended);
 }
 
 /* Validates, and gives the run more epochs if they are due. */

@@ -114,7 +114,8 @@ void memory_print(const MemoryPlan *plan) {
     printf(" = %s\n", format_bytes((double)memory_total(plan), text));
 }
 
-static size_t host_memory_available(void) {
+/* *limit: the name of the limit that leaves no more, or NULL: the machine has no more. */
+static size_t host_memory_available(const char **limit) {
     FILE *file = fopen("/proc/meminfo", "r");
     char line[128];
     unsigned long long kilobytes = 0;
@@ -122,17 +123,18 @@ static size_t host_memory_available(void) {
         if (sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1) break;
     if (file) fclose(file);
     struct sysinfo info;
-    const char *limit;
-    size_t left = limits_left(&limit), free = SIZE_MAX;
+    size_t left = limits_left(limit), free = SIZE_MAX;
     if (kilobytes)
         free = (size_t)kilobytes * 1024;
     else if (!sysinfo(&info))
         free = (size_t)info.freeram * info.mem_unit;
+    if (free <= left) *limit = NULL;
     return left < free ? left : free;
 }
 
 size_t memory_available(const Device *device) {
-    size_t available = device->available ? device->available(device) : host_memory_available();
+    const char *limit;
+    size_t available = device->available ? device->available(device) : host_memory_available(&limit);
     return available > device->kept ? available - device->kept : 0;
 }
 
@@ -140,7 +142,7 @@ const char *memory_kept_text(const Device *device, char text[64]) {
     char kept[32];
     const char *limit = NULL;
     text[0] = 0;
-    if (device->host_memory) limits_left(&limit);
+    if (device->host_memory) host_memory_available(&limit);
     if (device->kept)
         snprintf(text, 64, "%s%s (%s more are kept free)", limit ? " under " : "", limit ? limit : "",
                  format_bytes((double)device->kept, kept));

@@ -155,6 +155,13 @@ static bool is_among(const char *const *names, const char *name) {
     return names && *names;
 }
 
+/* The program's name for the option of the base checkpoint. */
+static const char *base_option(const Training *t) {
+    for (int i = 0; i < t->n_rows; i++)
+        if (t->rows[i].value == (const void *)&t->options->base_checkpoint) return t->rows[i].name;
+    return "base-checkpoint";
+}
+
 /* Compares the options of the checkpoint with today's: refuses what would make another run of it, reports the rest. */
 static void compare_options(const Training *t, const char *before_text) {
     json_error_t error;
@@ -171,8 +178,8 @@ static void compare_options(const Training *t, const char *before_text) {
         char *old = json_text(name, value, digits), *new = json_text(name, other, digits);
         if (is_among(stream_options, name) || is_among(t->fixed_options, name))
             die("--resume: --%s was %s and is now %s, so it would be another run; give the old value, or start a new "
-                "run from the weights with --base-checkpoint %s/model.safetensors",
-                name, old, new, t->resumed_from);
+                "run from the weights with --%s %s/model.safetensors",
+                name, old, new, base_option(t), t->resumed_from);
         printf("[Resume] --%s has changed from %s to %s\n", name, old, new);
         free(old);
         free(new);
@@ -180,13 +187,6 @@ static void compare_options(const Training *t, const char *before_text) {
     json_decref(before);
     json_decref(now);
     free(now_text);
-}
-
-/* The program's name for the option of the base checkpoint. */
-static const char *base_option(const Training *t) {
-    for (int i = 0; i < t->n_rows; i++)
-        if (t->rows[i].value == (const void *)&t->options->base_checkpoint) return t->rows[i].name;
-    return "base-checkpoint";
 }
 
 /* Of every sample's id, rows and rows with a loss, in their order. */
@@ -231,7 +231,7 @@ static void compare_data(Training *t) {
         die("--resume %s: the training data %s; put the old data back, or start a new run in another --output-dir, "
             "from the beginning or from the weights with --%s %s/model.safetensors",
             from, what, base_option(t), from);
-    if (t->state.validation_hash && t->state.best_step && t->state.validation_hash != validation)
+    if (t->state.validation_hash && validation && t->state.best_step && t->state.validation_hash != validation)
         warn(
             "--resume %s: the data to validate on have other contents than before: step %lld was chosen as the best on "
             "the old ones, and what follows is compared with it; for a choice on the new ones alone start a new run "
@@ -311,7 +311,7 @@ static void derive(Training *t) {
 /* ---- the device's choices ---- */
 
 static char *choices_path(const Training *t, const char *directory) {
-    bool several = t->choices && !strcmp(directory, t->options->output_dir); /* runs, which share them */
+    bool several = t->choices && file_is_same(directory, t->options->output_dir); /* runs, which share them */
     return several ? xstrdup(t->choices) : path_join(directory, "choices.txt");
 }
 
@@ -383,8 +383,9 @@ static bool take_batch(Training *t) {
     if (size < 1 || accumulation < 1) return false;
     if (o->effective_batch && o->effective_batch != size * accumulation)
         die("--resume: a step of %s has %lld x %lld samples and --effective-batch is %lld, so it would be another run; "
-            "leave it out, or start a new run from the weights with --base-checkpoint %s/model.safetensors",
-            t->resumed_from, (long long)size, (long long)accumulation, (long long)o->effective_batch, t->resumed_from);
+            "leave it out, or start a new run from the weights with --%s %s/model.safetensors",
+            t->resumed_from, (long long)size, (long long)accumulation, (long long)o->effective_batch, base_option(t),
+            t->resumed_from);
     train_set_batch(t, size, accumulation);
     printf("[Batch] -b %lld -g %lld, as the run that goes on has it\n", (long long)size, (long long)accumulation);
     return true;
