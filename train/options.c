@@ -557,10 +557,11 @@ static void keep_inputs(const Option *options, int count) {
     for (int i = 0; i < count; i++) {
         const Option *o = &options[i];
         if (!o->argument || strcmp(o->argument, "PATH") || !o->given) continue;
-        const OptionList *list = o->type == OPTION_LIST ? o->value : NULL;
+        const OptionList *list = o->value;
+        bool several = o->type == OPTION_LIST;
         char *name = xformat("--%s", o->name), *path, *language;
-        for (int k = 0; k < (list ? list->count : 1); k++) {
-            manifest_spec_split(list ? list->text[k] : *(const char **)o->value, &path, &language);
+        for (int k = 0; k < (several ? list->count : 1); k++) {
+            manifest_spec_split(several ? list->text[k] : *(const char **)o->value, &path, &language);
             file_keep(path, name);
             free(path);
             free(language);
