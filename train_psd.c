@@ -1,29 +1,29 @@
-/* train_psd: the masked autoencoder of power spectra, and the classifier made of it.
+/* train_psd: the masked autoencoder of power spectra, and the classifier that is made of it.
  *
+ *   ./train_psd prepare   --input spectrum_bands --output data
  *   ./train_psd pretrain  -m data/manifest.csv --split data/splits/pooled_seed42_frac0.25.json -o results/pretrain
  *   ./train_psd finetune  ... --pretrained results/pretrain/best -o results/finetune
  *   ./train_psd evaluate  ... --checkpoint results/finetune/best -o results/evaluation
  *   ./train_psd calibrate ... --checkpoint results/finetune/best -o results/calibration
- *   ./train_psd run       ... -o results                       all of them; or once for every sensor left out
+ *   ./train_psd run       ... -o results            the last four; or all four once for every sensor left out
  *
- * Each command is a function below: options, data, model, loop, report. `run` writes the others' command lines. */
+ * A spectrum is 200 bins, of which 192 are 12 patches of 16 (model/psd). Pretraining masks most patches of a spectrum
+ * and predicts them from the others; it also pulls together spectra of one class from two sensors. Finetuning trains a
+ * classifier of six radio technologies on the encoder. This file is the whole training: the networks, the learning
+ * rate, what counts as best, the two trainings. The other commands are files in commands/psd. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/program.h"
 #include "base/stop.h"
-#include "base/threads.h"
-#include "data/psd_manifest.h"
-#include "train/estimate.h"
-#include "train/log.h"
-#include "train_psd.h"
+#include "commands/commands.h"
+#include "commands/psd/psd.h"
+#include "commands/trainer.h"
+#include "data/psd/manifest.h"
+#include "train/schedule.h"
 
-_Static_assert((int)PSD_CLASSES + 1 == (int)PSD_LABELS, "all labels but the unknown one are classes of the model");
-
-/* ---- model ---- */
+/* ---- the networks ---- */
 
 static PsdEncoderConfig encoder_config(const PsdRun *o) {
     return (PsdEncoderConfig){.cnn = !strcmp(o->encoder, "cnn"),
@@ -34,18 +34,19 @@ static PsdEncoderConfig encoder_config(const PsdRun *o) {
                               .dropout = o->freeze_encoder ? 0 : (float)o->dropout};
 }
 
-static Model *pretraining_model(const PsdRun *o) {
+static Model *open_autoencoder(const PsdRun *o) {
     PsdPretrainConfig config = {.encoder = encoder_config(o),
                                 .decoder_dim = (int)o->decoder_dim,
                                 .decoder_layers = (int)o->decoder_layers,
-                                .decoder_dropout = o->dropout > 0 ? 0.1f : 0, /* 0.1 whatever the encoder's is, or 0 */
+                                .decoder_dropout = o->dropout > 0 ? 0.1f : 0, /* whatever the encoder's is */
                                 .projection_dim = (int)o->projection_dim,
                                 .sicr_weight = (float)o->lambda_sicr,
                                 .temperature = (float)o->temperature};
     return psd_pretrain_open(&config);
 }
 
-static Model *classifier(const PsdRun *o, const float *class_weights) {
+/* class_weights: NULL for all 1. */
+static Model *open_classifier(const PsdRun *o, const float *class_weights) {
     PsdClassifierConfig config = {.encoder = encoder_config(o),
                                   .head_dim = strcmp(o->head, "mlp") ? 0 : (int)o->hidden_dim,
                                   .head_dropout = (float)o->head_dropout,
@@ -54,438 +55,182 @@ static Model *classifier(const PsdRun *o, const float *class_weights) {
     return psd_classifier_open(&config);
 }
 
-/* ---- data ---- */
-
-/* A batch of spectra, of all classes and of some sensors, and all to train on: for --estimate. */
-static Data typical_data(const PsdRun *o) {
-    enum { SENSORS = 8 };
-    int64_t n = o->train.batch_size;
-    Data data = {.made_up = xcalloc((size_t)n * (PSD_BINS + 5), 4)};
-    PsdStore *s = &data.store;
-    *s = (PsdStore){.n = n, .psd = data.made_up, .n_sensors = SENSORS, .n_files = 1};
-    s->snr = s->psd + n * PSD_BINS;
-    s->labels = (int32_t *)(void *)(s->snr + n);
-    s->sensors = s->labels + n;
-    s->files = s->sensors + n;
-    s->rows = s->files + n;
-    PsdIds *rows = &data.split.parts[PSD_TRAIN];
-    *rows = (PsdIds){xcalloc((size_t)n, sizeof *rows->at), n};
-    for (int32_t i = 0; i < n; i++) {
-        rows->at[i] = s->rows[i] = i;
-        s->labels[i] = i % PSD_CLASSES;
-        s->sensors[i] = i / PSD_CLASSES % SENSORS;
-    }
-    return data;
+static void freeze_encoder(ParamTable *table) {
+    for (int i = 0; i < table->count; i++)
+        if (!table->items[i].group && !table->items[i].buffer) table->items[i].frozen_rows = table->items[i].rows;
 }
 
-Data psd_data_open(PsdRun *o) {
-    Data data = {0};
-    Error error;
-    if (!o->train.manifest.count) return typical_data(o);
-    int n_threads = threads_take((int)o->train.threads, "--threads");
-    if (!psd_store_open(&data.store, o->train.manifest.text[0], psd_given(o, "hop") ? &o->hop : NULL,
-                        psd_given(o, "limit") ? &o->limit : NULL, n_threads, &error))
-        die("%s", error.text);
-    o->hop = data.store.options.hop; /* what is recorded is what was */
-    o->limit = data.store.options.limit;
-    if (!psd_split_belongs(o->split, data.store.manifest_hash, &error)) die("%s", error.text);
-    if (error.text[0]) printf("[Split] %s\n", error.text);
-    if (!psd_split_read(o->split, o->sensor, (int)o->shots, data.store.n_rows, &data.split, &error))
-        die("%s", error.text);
-    return data;
-}
+/* ---- batches ---- */
 
-void psd_data_close(Data *data) {
-    psd_split_free(&data->split);
-    psd_store_close(&data->store);
-    free(data->made_up);
-}
-
-static int visible_patches(const PsdRun *o) { return PSD_PATCHES - (int)(PSD_PATCHES * o->mask_ratio); }
-
-/* The samples of one part of the split; NULL if it has none. */
-static Dataset *dataset_of(const PsdRun *o, const Data *data, int part) {
-    bool pretraining = o->command == PRETRAIN;
-    PsdDatasetOptions options = {.pretraining = pretraining,
-                                 .cnn = !strcmp(o->encoder, "cnn"),
-                                 .n_visible = pretraining ? visible_patches(o) : 0,
-                                 .fixed = part != PSD_TRAIN,
-                                 .seed = (uint64_t)o->train.seed,
-                                 .class_weights = !pretraining && part == PSD_TRAIN ? data->class_weights : NULL,
-                                 .classes = PSD_CLASSES};
-    if (!data->split.parts[part].n) return NULL;
-    Dataset *samples = psd_dataset_open(&data->store, &data->split.parts[part], &options);
-    if (samples->n_samples) return samples;
-    samples->close(samples); /* rows without a sample */
-    return NULL;
-}
-
-/* The same, for a part that there must be. */
-static Dataset *samples_of(const PsdRun *o, const Data *data, int part) {
-    static const char *const purposes[PSD_PARTS] = {"train", "validate", "test"};
-    Dataset *samples = dataset_of(o, data, part);
-    if (samples) return samples;
-    die("%s: no rows to %s on", o->split, purposes[part]);
-}
-
-static void print_data(const Data *data, const Dataset *train, const Dataset *validation) {
-    if (data->made_up) {
-        printf("[Data] none is given: a typical batch of %lld spectra\n", (long long)train->n_samples);
-        return;
-    }
-    printf("[Data] %lld samples of %d sensors; %lld to train on, %lld to validate on, %lld to test on\n",
-           (long long)data->store.n, data->store.n_sensors, (long long)train->n_samples,
-           (long long)(validation ? validation->n_samples : 0), (long long)data->split.parts[PSD_TEST].n);
-}
-
-/* Why parts of a batch are not the same as the whole; NULL: they are. */
-static const char *whole_batches(const PsdRun *o) {
-    return o->command == PRETRAIN       ? "the contrast is between the spectra of a micro-batch"
-           : !strcmp(o->encoder, "cnn") ? "batch norms see each micro-batch for itself"
+/* Returns why a micro-batch may not be divided; NULL if it may. */
+static const char *indivisible_batch(const PsdRun *o) {
+    return o->command == PSD_PRETRAIN   ? "the contrast is between the spectra of a micro-batch"
+           : !strcmp(o->encoder, "cnn") ? "batch norms see each micro-batch separately"
                                         : NULL;
 }
 
-/* What is not whole is left out of every epoch, so a batch that no epoch can fill would train nothing. */
+/* Dies if every batch of an epoch would be incomplete and left out. */
 static void check_batch(const PsdRun *o, const Dataset *train, bool drop_last) {
-    if (o->train.auto_batch && !whole_batches(o)) return; /* it will be divided */
+    if (o->train.auto_batch && !indivisible_batch(o)) return; /* it will be divided */
     if (drop_last && train->n_samples < o->train.batch_size)
         die("%lld samples to train on are fewer than one batch of %lld; give %s %lld or less",
             (long long)train->n_samples, (long long)o->train.batch_size,
             o->train.auto_batch ? "--effective-batch" : "-b", (long long)train->n_samples);
 }
 
-/* ---- the learning rate: by epochs, for each group of parameters (specs of both revisions) ---- */
+/* ---- the learning rate: by epochs, for each group of parameters ---- */
 
-static double rate_of_epoch(const Training *t, int group, int64_t step, int64_t epoch) {
-    const PsdRun *o = (const PsdRun *)t->options;
+static double learning_rate(const void *run, int group, int64_t step, int64_t epoch) {
+    const PsdRun *o = run;
     (void)step;
-    double base = o->train.learning_rate * (o->command == FINETUNE && group == 0 ? o->encoder_lr_scale : 1);
+    double base = o->train.learning_rate * (o->command == PSD_FINETUNE && group == 0 ? o->encoder_lr_scale : 1);
     double warm = (double)o->warmup_epochs, all = (double)o->train.epochs, e = (double)epoch;
     if (e < warm) return base * (0.01 + 0.99 * e / warm);
     return schedule_between(base, o->min_learning_rate, (e - warm) / (all - warm));
 }
 
-/* ---- pretrain ---- */
-
-static const char *const fixed_options[] = {"mask-ratio", "class-weights", "split",   "sensor", "shots",
-                                            "hop",        "limit",         "encoder", NULL};
-
-static bool training_ended; /* the last one, by itself */
-
-static int train(PsdRun *o, Training *t) {
-    int status = 0;
-    if (o->train.estimate || o->train.dry_run) {
-        (o->train.estimate ? train_estimate : train_dry_run)(t);
-        return 0;
-    }
-    train_prepare(t);
-    status = train_run(t);
-    training_ended = t->ended;
-    train_close(t);
-    return status;
-}
-
-static void close_all(Training *t, Data *data) {
-    t->model->close(t->model);
-    t->train->close(t->train);
-    if (t->validation) t->validation->close(t->validation);
-    psd_data_close(data);
-}
-
-static int pretrain(PsdRun *o) {
-    int v = visible_patches(o);
-    if (v < 1 || v >= PSD_PATCHES)
-        die_usage("--mask-ratio %g masks %d of 12 patches; at least one must be masked and one visible", o->mask_ratio,
-                  PSD_PATCHES - v);
-    Data data = psd_data_open(o);
-    Dataset *samples = samples_of(o, &data, PSD_TRAIN), *validation = dataset_of(o, &data, PSD_VAL);
-    check_batch(o, samples, true);
-    print_data(&data, samples, validation);
-    int64_t partners[3];
-    psd_dataset_partners(samples, partners);
-    if (!data.made_up)
-        printf("[Data] partners of the same class: %lld samples from other sensors, %lld from their own, %lld "
-               "themselves\n",
-               (long long)partners[0], (long long)partners[1], (long long)partners[2]);
-    Training t = {.options = &o->train,
-                  .rows = o->rows,
-                  .n_rows = o->n_rows,
-                  .fixed_options = fixed_options,
-                  .model = pretraining_model(o),
-                  .device = o->device,
-                  .device_why = o->device_why,
-                  .train = samples,
-                  .validation = validation,
-                  .largest_batch = psd_largest_batch,
-                  .typical = data.made_up != NULL,
-                  .drop_last = true,
-                  .whole_batches = whole_batches(o),
-                  .learning_rate = rate_of_epoch,
-                  .monitor = !strcmp(o->encoder, "cnn"), /* the masked patches pass the CNN by: then the contrast */
-                  .patience = o->patience};
-    int status = train(o, &t);
-    close_all(&t, &data);
-    return status;
-}
-
-/* ---- what a classifier says of samples ---- */
+/* ---- what counts as best: the validation's macro F1, over the classes in its truth or its predictions ---- */
 
 typedef struct {
-    Predictions of;
-    double *logits, *snr;
-    int32_t *truth, *group;
-    int64_t *ids;
-} Said;
+    const PsdData *data;
+    const Dataset *samples;
+} Validation;
 
-static Said said_of(const PsdStore *store, const Dataset *samples, const float *outputs, int64_t n) {
-    Said s = {.logits = xmalloc((size_t)(n * PSD_CLASSES + 1) * sizeof(double)),
-              .snr = xmalloc((size_t)(n + 1) * sizeof(double)),
-              .truth = xmalloc((size_t)(n + 1) * sizeof(int32_t)),
-              .group = xmalloc((size_t)(n + 1) * sizeof(int32_t)),
-              .ids = xmalloc((size_t)(n + 1) * sizeof(int64_t))};
-    for (int64_t i = 0; i < n * PSD_CLASSES; i++) s.logits[i] = (double)outputs[i];
-    for (int64_t i = 0; i < n; i++) {
-        int64_t at = psd_dataset_sample(samples, i);
-        s.snr[i] = (double)store->snr[at];
-        s.truth[i] = store->labels[at];
-        s.group[i] = store->sensors[at];
-        s.ids[i] = store->rows[at];
-    }
-    s.of = (Predictions){.n = n,
-                         .classes = PSD_CLASSES,
-                         .class_names = PSD_LABEL_NAMES,
-                         .logits = s.logits,
-                         .truth = s.truth,
-                         .ids = s.ids,
-                         .snr = s.snr,
-                         .group = s.group,
-                         .n_groups = store->n_sensors,
-                         .group_names = store->sensor_names,
-                         .group_kind = "sensor"};
-    return s;
-}
-
-static void said_free(Said *s) {
-    free(s->logits);
-    free(s->snr);
-    free(s->truth);
-    free(s->group);
-    free(s->ids);
-}
-
-/* ---- finetune ---- */
-
-/* Macro F1 of the validation, over the classes that it has or that were said. */
-static double judge(const Training *t, const float *outputs, int64_t n, double *values) {
-    const Data *data = t->context;
+static double negative_macro_f1(void *context, const float *outputs, int64_t n, double *values) {
+    const Validation *v = context;
     int64_t confusion[PSD_CLASSES * PSD_CLASSES] = {0};
     MetricsClass each[PSD_CLASSES];
     MetricsScores scores = {.macro = {.f1 = NAN}};
     Error error;
-    bool fine = true;
-    for (int64_t i = 0; i < n && fine; i++) {
+    bool valid = true;
+    for (int64_t i = 0; i < n && valid; i++) {
         double logits[PSD_CLASSES];
-        int32_t said;
+        int32_t predicted;
         for (int c = 0; c < PSD_CLASSES; c++) logits[c] = (double)outputs[i * PSD_CLASSES + c];
-        fine = metrics_predict(logits, 1, PSD_CLASSES, &said, &error) &&
-               metrics_confusion_add(confusion, PSD_CLASSES, &data->store.labels[psd_dataset_sample(t->validation, i)],
-                                     &said, 1, &error);
+        valid = metrics_predict(logits, 1, PSD_CLASSES, &predicted, &error) &&
+                metrics_confusion_add(confusion, PSD_CLASSES, &v->data->store.labels[psd_dataset_sample(v->samples, i)],
+                                      &predicted, 1, &error);
     }
-    if (!fine || !metrics_scores(confusion, PSD_CLASSES, PSD_LABEL_NAMES, each, &scores, &error))
-        warn("%s", error.text); /* logits that are not finite: the loss says so too */
+    if (!valid || !metrics_scores(confusion, PSD_CLASSES, PSD_LABEL_NAMES, each, &scores, &error))
+        warn("%s", error.text); /* the logits are not finite, and neither is the loss, which is reported */
     values[0] = scores.macro.f1;
     return -values[0];
 }
 
-/* "0.5,1,1.5,2,0.8,1.2" */
-static void read_class_weights(const char *text, double *weights) {
-    const char *at = text;
-    bool fine = true;
-    for (int c = 0; c < PSD_CLASSES && fine; c++) {
-        char *end;
-        weights[c] = strtod(at, &end);
-        fine = end > at && isfinite(weights[c]) && weights[c] > 0 && *end == (c + 1 < PSD_CLASSES ? ',' : 0);
-        at = end + 1;
-    }
-    if (!fine) die_usage("--class-weights: expected auto, none or %d numbers above 0, found %s", PSD_CLASSES, text);
+/* ---- a training ---- */
+
+/* What both trainings have in common. */
+static TrainSpec spec_of(const PsdRun *o, const PsdData *data, Model *model) {
+    static const char *const fixed_options[] = {"mask-ratio", "class-weights", "split",   "sensor", "shots",
+                                                "hop",        "limit",         "encoder", NULL};
+    return (TrainSpec){.options = &o->train,
+                       .set = &o->set,
+                       .fixed_options = fixed_options,
+                       .model = model,
+                       .device = o->device,
+                       .device_why = o->device_why,
+                       .synthetic = data->synthetic != NULL,
+                       .batch = {.largest = psd_largest_batch, .indivisible = indivisible_batch(o)},
+                       .rate = {.at = learning_rate, .context = o},
+                       .selection = {.patience = o->patience}};
 }
 
-static void weigh_classes(const PsdRun *o, Data *data) {
-    int64_t counts[PSD_CLASSES];
-    double weights[PSD_CLASSES] = {1, 1, 1, 1, 1, 1};
-    Dataset *samples = samples_of(o, data, PSD_TRAIN);
-    psd_dataset_classes(samples, counts);
-    if (!strcmp(o->class_weights, "auto"))
-        metrics_class_weights(counts, PSD_CLASSES, METRICS_WEIGHTS_INVERSE, weights);
-    else if (strcmp(o->class_weights, "none"))
-        read_class_weights(o->class_weights, weights);
-    for (int c = 0; c < PSD_CLASSES; c++) data->class_weights[c] = (float)weights[c];
-    if (!data->made_up) printf("[Data] training samples (class weights):");
-    for (int c = 0; c < PSD_CLASSES && !data->made_up; c++)
-        printf(" %s %lld (%.4f)%s", PSD_LABEL_NAMES[c], (long long)counts[c], (double)data->class_weights[c],
-               c + 1 < PSD_CLASSES ? "," : "\n");
-    samples->close(samples);
+static void open_datasets(TrainSpec *spec, const PsdRun *o, const PsdData *data) {
+    spec->train = psd_data_require(o, data, PSD_TRAIN);
+    spec->validation = psd_data_split(o, data, PSD_VAL);
+    check_batch(o, spec->train, spec->batch.drop_last);
+    psd_data_print(data, spec->train, spec->validation);
 }
 
-static void freeze_encoder(ParamTable *table) {
-    for (int i = 0; i < table->count; i++)
-        if (!table->items[i].group && !table->items[i].buffer) table->items[i].frozen_rows = table->items[i].rows;
-}
-
-/* Whether a file, or a checkpoint directory, has all of the model's head, of the same shapes. */
-static bool has_head(const char *path, const Model *model) {
-    TensorFile file;
-    Error error;
-    if (!checkpoint_open_base(path, &file, &error)) die("--pretrained %s: %s", path, error.text);
-    int wanted = 0, there = 0, fit = 0;
-    for (int i = 0; i < model->params.count; i++) {
-        const Param *p = &model->params.items[i];
-        const StoredTensor *found = NULL;
-        for (int k = 0; k < file.n_tensors && p->group && !found; k++)
-            if (checkpoint_name_is(file.tensors[k].name, p->name)) found = &file.tensors[k];
-        wanted += p->group > 0;
-        there += found != NULL;
-        fit += found && found->rank == p->rank && !memcmp(found->dims, p->dims, (size_t)p->rank * sizeof *p->dims);
-    }
-    if (there) printf("[Base] %s has a head: %s\n", path, fit == wanted ? "taken along" : "another one, left aside");
-    tensor_file_close(&file);
-    return fit == wanted;
-}
-
-static int finetune(PsdRun *o) {
-    /* What is taken of a base checkpoint, the head last; the CNN has no patches to embed. */
-    static const char *const names[] = {"encoder.", "patch_embed.", "classifier."}, *const judged[] = {"macro_f1"};
-    static const char *const of_cnn[] = {"encoder.", "classifier."};
-    bool cnn = !strcmp(o->encoder, "cnn");
-    Data data = psd_data_open(o);
-    weigh_classes(o, &data);
-    Dataset *samples = samples_of(o, &data, PSD_TRAIN), *validation = dataset_of(o, &data, PSD_VAL);
-    bool few = o->shots > 0; /* then every sample counts, and there is nothing to validate on */
-    check_batch(o, samples, !few);
-    print_data(&data, samples, validation);
-    Training t = {.options = &o->train,
-                  .rows = o->rows,
-                  .n_rows = o->n_rows,
-                  .fixed_options = fixed_options,
-                  .model = classifier(o, data.class_weights),
-                  .device = o->device,
-                  .device_why = o->device_why,
-                  .train = samples,
-                  .validation = validation,
-                  .largest_batch = psd_largest_batch,
-                  .typical = data.made_up != NULL,
-                  .drop_last = !few,
-                  .whole_batches = whole_batches(o),
-                  .learning_rate = rate_of_epoch,
-                  .monitor = 0,
-                  .judge = judge,
-                  .judged = judged,
-                  .n_judged = 1,
-                  .patience = o->patience,
-                  .import_only = cnn ? of_cnn : names,
-                  .n_import_only = cnn ? 1 : 2,
-                  .context = &data};
-    char *resumed = o->train.resume ? checkpoint_resolve(o->train.output_dir, o->train.resume) : NULL;
-    if (!resumed && o->train.base_checkpoint && has_head(o->train.base_checkpoint, t.model)) t.n_import_only++;
-    free(resumed);
-    if (o->freeze_encoder) freeze_encoder(&t.model->params);
-    int status = train(o, &t);
-    close_all(&t, &data);
+/* Trains, or estimates the training, then closes everything. Returns the exit status. */
+static int train(const TrainSpec *spec, PsdData *data, PsdStage *stage) {
+    int status = trainer_run(spec, (TrainerHook){0}, &stage->ended);
+    psd_data_close(data);
     return status;
+}
+
+/* ---- pretrain ---- */
+
+static int pretrain(PsdRun *o, PsdStage *stage) {
+    int visible = psd_data_visible_patches(o);
+    if (visible < 1 || visible >= PSD_PATCHES)
+        die_usage("--mask-ratio %g masks %d of 12 patches; at least one must be masked and one visible", o->mask_ratio,
+                  PSD_PATCHES - visible);
+    PsdData data = psd_data_open(o);
+    TrainSpec spec = spec_of(o, &data, open_autoencoder(o));
+    spec.batch.drop_last = true;
+    spec.selection.metric =
+        !strcmp(o->encoder, "cnn"); /* the CNN has no masked loss to improve: then the contrast decides */
+    open_datasets(&spec, o, &data);
+    int64_t partners[3];
+    psd_dataset_partners(spec.train, partners);
+    if (!data.synthetic)
+        printf("[Data] partners of the same class: %lld samples from other sensors, %lld from their own, %lld "
+               "themselves\n",
+               (long long)partners[0], (long long)partners[1], (long long)partners[2]);
+    return train(&spec, &data, stage);
+}
+
+/* ---- finetune ---- */
+
+static int finetune(PsdRun *o, PsdStage *stage) {
+    /* What is read from a base checkpoint, the head last; the CNN embeds no patches. */
+    static const char *const transformer[] = {"encoder.", "patch_embed.", "classifier."}, *const metrics[] = {
+                                                                                              "macro_f1"};
+    static const char *const cnn[] = {"encoder.", "classifier."};
+    bool is_cnn = !strcmp(o->encoder, "cnn");
+    PsdData data = psd_data_open(o);
+    psd_data_weigh_classes(o, &data);
+    TrainSpec spec = spec_of(o, &data, open_classifier(o, data.class_weights));
+    spec.batch.drop_last = !o->shots; /* of few shots every sample counts */
+    spec.import.only = is_cnn ? cnn : transformer;
+    spec.import.n_only = is_cnn ? 1 : 2;
+    open_datasets(&spec, o, &data);
+    Validation validation = {&data, spec.validation};
+    spec.selection.evaluate = negative_macro_f1;
+    spec.selection.context = &validation;
+    spec.selection.names = metrics;
+    spec.selection.n_metrics = 1;
+    char *resumed = o->train.resume ? checkpoint_resolve(o->train.output_dir, o->train.resume) : NULL;
+    if (!resumed && o->train.base_checkpoint && psd_checkpoint_has_head(o->train.base_checkpoint, spec.model))
+        spec.import.n_only++;
+    free(resumed);
+    if (o->freeze_encoder) freeze_encoder(&spec.model->params);
+    return train(&spec, &data, stage);
 }
 
 /* ---- evaluate, calibrate ---- */
 
-/* A classifier's word on the rows of a part. */
-static Said ask(const PsdRun *o, const Data *data, Training *t, int part) {
-    Dataset *samples = samples_of(o, data, part);
-    float *outputs = xmalloc((size_t)(samples->n_samples * PSD_CLASSES) * sizeof *outputs);
-    if (!t->train) {
-        t->train = samples;
-        train_prepare_inference(t);
-    }
-    double start = seconds_now();
-    train_outputs(t, samples, outputs);
-    double seconds = seconds_now() - start;
-    printf("[Eval] %lld samples in %.2f s, %.0f samples/s\n", (long long)samples->n_samples, seconds,
-           (double)samples->n_samples / seconds);
-    Said said = said_of(&data->store, samples, outputs, samples->n_samples);
-    free(outputs);
-    if (samples != t->train) samples->close(samples);
-    return said;
+static int infer(PsdRun *o, PsdStage *stage) {
+    PsdData data = psd_data_open(o);
+    PsdClassifier classifier = {.spec = {.options = &o->train,
+                                         .set = &o->set,
+                                         .model = open_classifier(o, NULL),
+                                         .device = o->device,
+                                         .device_why = o->device_why,
+                                         .batch = {.largest = psd_largest_batch}}};
+    int status = o->command == PSD_EVALUATE ? psd_evaluate(o, &data, &classifier, stage->result)
+                                            : psd_calibrate(o, &data, &classifier);
+    train_close(classifier.training);
+    classifier.spec.model->close(classifier.spec.model);
+    classifier.spec.train->close(classifier.spec.train);
+    psd_data_close(&data);
+    return status;
 }
 
-static Training inference(PsdRun *o) {
-    return (Training){.options = &o->train,
-                      .rows = o->rows,
-                      .n_rows = o->n_rows,
-                      .model = classifier(o, NULL),
-                      .device = o->device,
-                      .device_why = o->device_why,
-                      .largest_batch = psd_largest_batch};
-}
+/* ---- commands ---- */
 
-static int part_of(const char *name) {
-    return !strcmp(name, "test") ? PSD_TEST : !strcmp(name, "val") ? PSD_VAL : PSD_TRAIN;
-}
-
-static void inference_close(Training *t, Data *data) {
-    train_close(t);
-    close_all(t, data);
-}
-
-/* *result (optional): what it came to, for reports over many. */
-static int evaluate(PsdRun *o, Evaluation *result) {
-    Data data = psd_data_open(o);
-    Error error;
-    Training t = inference(o);
-    Said said = ask(o, &data, &t, part_of(o->part));
-    make_directories(o->train.output_dir);
-    directory_remove_leftovers(o->train.output_dir);
-    if (!report_classification(&said.of, 1, o->train.output_dir, o->sensor ? o->sensor : "pooled", o->tag, &error) ||
-        (result && !evaluation_make(&said.of, 1, result, &error)))
-        die("%s", error.text);
-    said_free(&said);
-    inference_close(&t, &data);
-    return 0;
-}
-
-static int calibrate(PsdRun *o) {
-    Data data = psd_data_open(o);
-    Error error;
-    Training t = inference(o);
-    Said validation = ask(o, &data, &t, PSD_VAL), test = ask(o, &data, &t, part_of(o->part));
-    make_directories(o->train.output_dir);
-    directory_remove_leftovers(o->train.output_dir);
-    bool fitted, done = report_calibration(&validation.of, &test.of, o->train.output_dir, &fitted, &error);
-    if (!done && fitted) die("%s", error.text);
-    if (!done) warn("%s", error.text);
-    said_free(&validation);
-    said_free(&test);
-    inference_close(&t, &data);
-    return !done;
-}
-
-/* ---- the command line ---- */
-
-static Command command_of(const char *name) {
-    for (int c = 0; c < COMMANDS; c++)
-        if (!strcmp(name, psd_commands[c])) return c;
-    const char *near = nearest_name(name, psd_commands, COMMANDS);
-    die_usage("unknown command '%s'%s%s%s; there are pretrain, finetune, evaluate, calibrate, run", name,
-              near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-}
-
-/* Whether there is data enough for a training. */
-static void check(PsdRun *o) {
-    Data data = psd_data_open(o);
-    Dataset *samples = samples_of(o, &data, PSD_TRAIN);
+/* Dies if there is too little data for a training. */
+static int check(PsdRun *o) {
+    PsdData data = psd_data_open(o);
+    Dataset *samples = psd_data_require(o, &data, PSD_TRAIN);
     check_batch(o, samples, !o->shots);
     samples->close(samples);
     psd_data_close(&data);
+    return 0;
 }
 
-/* All stages of a run compute on one device. */
+/* Dies if a stage is configured for another device than the stages before it. */
 static void check_device(const PsdRun *o, const Device *device) {
     const TrainOptions *t = &o->train;
     if ((strcmp(t->device, "auto") && strcmp(t->device, device->name)) ||
@@ -494,57 +239,52 @@ static void check_device(const PsdRun *o, const Device *device) {
                   t->config ? t->config : "a stage");
 }
 
-int psd_command(int argc, char **argv, Device **device, Evaluation *result) {
-    static const OptionsHeader headers[COMMANDS] = {
-        {"train_psd", "./train_psd pretrain -m data/manifest.csv --split FILE [options]",
-         "Pretrains the encoder: masked patches, and a contrast between sensors."},
-        {"train_psd", "./train_psd finetune -m data/manifest.csv --split FILE --pretrained PATH [options]",
-         "Trains the classifier, from a pretrained encoder or from scratch."},
-        {"train_psd", "./train_psd evaluate -m data/manifest.csv --split FILE --checkpoint PATH [options]",
-         "Scores, tables and diagrams of a classifier."},
-        {"train_psd", "./train_psd calibrate -m data/manifest.csv --split FILE --checkpoint PATH [options]",
-         "Fits temperatures on the validation rows, and judges them on the test rows."},
-        {"train_psd", "./train_psd run -m data/manifest.csv --split FILE -o results [options]",
-         "All of it: pretrain, finetune, evaluate, calibrate; once, or once for every sensor."},
-    };
-    PsdRun o = {.command = command_of(argv[1])};
-    Option rows[2 * TRAIN_MAX_OPTIONS];
-    int n_rows = psd_option_rows(&o, rows);
-    o.rows = rows;
-    o.n_rows = n_rows;
-    options_parse(&headers[o.command], rows, n_rows, argc - 1, argv + 1);
-    psd_options_resolve(&o, rows, n_rows);
-    if (!device) {
-        check(&o);
-        options_free(rows, n_rows, argc - 1, argv + 1);
-        return 0;
-    }
-    if (*device)
-        check_device(&o, *device);
-    else if (o.command != RUN) /* run's first command opens it, and says why it is no GPU */
-        *device = train_device_open(&o.train, &o.device_why);
-    o.device = *device;
-    int status = o.command == PRETRAIN    ? pretrain(&o)
-                 : o.command == FINETUNE  ? finetune(&o)
-                 : o.command == EVALUATE  ? evaluate(&o, result)
-                 : o.command == CALIBRATE ? calibrate(&o)
-                                          : psd_run(&o, device);
-    options_free(rows, n_rows, argc - 1, argv + 1);
+static int carry_out(PsdCommand command, int argc, char **argv, PsdStage *stage) {
+    PsdRun *o = psd_options_open(command, argc, argv);
+    int status;
+    trainer_begin(&o->train);
+    if (stage->device) check_device(o, stage->device);
+    if (!stage->device && !stage->check && command != PSD_RUN)
+        stage->device = train_device_open(&o->train, &o->device_why);
+    o->device = stage->device;
+    if (stage->check)
+        status = check(o);
+    else if (command == PSD_RUN)
+        status = psd_run(o, stage, carry_out);
+    else if (command == PSD_PRETRAIN)
+        status = pretrain(o, stage);
+    else if (command == PSD_FINETUNE)
+        status = finetune(o, stage);
+    else
+        status = infer(o, stage);
+    psd_options_close(o, argc, argv);
     return status;
 }
 
-int main(int argc, char **argv) {
-    Device *device = NULL;
-    cpu_limit_spinning(argv);
-    program_start();
-    if (argc < 2 || argv[1][0] == '-') {
-        bool asked = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
-        if (!asked) die_usage("which command? pretrain, finetune, evaluate, calibrate or run");
-        printf("Usage: train_psd pretrain|finetune|evaluate|calibrate|run [options]; each has its own --help\n");
-        return 0;
-    }
-    int status = psd_command(argc, argv, &device, NULL);
-    if (training_ended && strcmp(argv[1], psd_commands[RUN])) stop_forget(); /* there, others follow */
-    if (device) device_close(device);
+static int run_command(PsdCommand command, int argc, char **argv) {
+    PsdStage stage = {0};
+    int status = carry_out(command, argc, argv, &stage);
+    if (stage.ended && command != PSD_RUN) stop_forget(); /* a signal came too late to leave anything out */
+    if (stage.device) device_close(stage.device);
     return status;
+}
+
+static int run_pretrain(int argc, char **argv) { return run_command(PSD_PRETRAIN, argc, argv); }
+static int run_finetune(int argc, char **argv) { return run_command(PSD_FINETUNE, argc, argv); }
+static int run_evaluate(int argc, char **argv) { return run_command(PSD_EVALUATE, argc, argv); }
+static int run_calibrate(int argc, char **argv) { return run_command(PSD_CALIBRATE, argc, argv); }
+static int run_all(int argc, char **argv) { return run_command(PSD_RUN, argc, argv); }
+
+int main(int argc, char **argv) {
+    static const Command commands[] = {
+        {"prepare", "makes the manifest, the splits and the samples from a folder of recordings", psd_prepare},
+        {"synthesize", "writes synthetic recordings, for a first try without data", psd_synthesize},
+        {"pretrain", "trains the encoder on masked patches and a contrast between sensors", run_pretrain},
+        {"finetune", "trains the classifier, from a pretrained encoder or from scratch", run_finetune},
+        {"evaluate", "writes scores, tables and diagrams of a classifier", run_evaluate},
+        {"calibrate", "fits temperatures on validation rows and evaluates them on test rows", run_calibrate},
+        {"run", "pretrain, finetune, evaluate and calibrate; once, or once for every sensor", run_all}};
+    static const Program program = {"train_psd", "Trains classifiers of radio technologies from power spectra.",
+                                    commands, sizeof commands / sizeof *commands};
+    return program_run(&program, argc, argv);
 }

@@ -6,13 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/file.h"
-
 static _Atomic int64_t allocations;
+static void (*_Atomic before_death)(void);
 
 /* One line, whole: threads may complain at the same time. */
 static void complain(const char *prefix, const char *format, va_list arguments) {
@@ -30,8 +28,11 @@ static void complain(const char *prefix, const char *format, va_list arguments) 
 static void begin_to_die(void) {
     static atomic_flag dying = ATOMIC_FLAG_INIT;
     while (atomic_flag_test_and_set(&dying)) pause();
-    file_unlock_all();
+    void (*function)(void) = before_death;
+    if (function) function();
 }
+
+void die_calls(void (*function)(void)) { before_death = function; }
 
 void die(const char *format, ...) {
     va_list arguments;
@@ -124,9 +125,14 @@ char *xstrdup(const char *text) {
 char *xformat(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
+    char *text = vxformat(format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+char *vxformat(const char *format, va_list arguments) {
     char *text;
     int length = vasprintf(&text, format, arguments);
-    va_end(arguments);
     return counted(length < 0 ? NULL : text, 1);
 }
 
@@ -187,30 +193,6 @@ char *path_directory(const char *path) {
     return xformat("%.*s", slash == path ? 1 : (int)(slash - path), path);
 }
 
-static void flush_parent_of(const char *path) {
-    char *parent = path_directory(path);
-    Error error;
-    if (!directory_flush(parent, &error)) die("%s", error.text);
-    free(parent);
-}
-
-void make_directories(const char *path) {
-    if (!*path) die("the name of a directory to make is empty");
-    char *partial = xstrdup(path);
-    for (char *p = partial + 1;; p++) {
-        if (*p && *p != '/') continue;
-        char end = *p;
-        *p = 0;
-        if (!mkdir(partial, 0777))
-            flush_parent_of(partial);
-        else if (errno != EEXIST)
-            die("cannot make the directory %s: %s", partial, strerror(errno));
-        if (!end) break;
-        *p = end;
-    }
-    free(partial);
-}
-
 /* Levenshtein distance of two short names. */
 static int edit_distance(const char *a, const char *b) {
     enum { LONGEST = 64 };
@@ -233,10 +215,10 @@ static int edit_distance(const char *a, const char *b) {
 
 const char *nearest_name(const char *name, const char *const *names, int count) {
     const char *best = NULL;
-    int least = 2 + (int)strlen(name) / 3;
+    int length = (int)strlen(name), least = 2 + length / 3;
     for (int i = 0; i < count; i++) {
         int distance = edit_distance(name, names[i]);
-        if (distance < least) {
+        if (distance < least && distance < length) { /* something of the name is left */
             least = distance;
             best = names[i];
         }

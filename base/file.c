@@ -92,12 +92,12 @@ int file_open_to_append(const char *path, Error *error) {
     return error_set(error, "is %s, which is not written to; give the name of a file", kind_of(status.st_mode)) - 1;
 }
 
-/* ---- writing ---- */
+/* ---- atomic writing ---- */
 
 static const char suffix[] = ".partial";
 enum { UNIQUE = 16 }; /* hexadecimal digits between the name and the suffix */
 
-/* What this run was given to read. */
+/* The files that file_keep protects. */
 typedef struct Kept Kept;
 struct Kept {
     char *path, *option;
@@ -111,12 +111,36 @@ void file_keep(const char *path, const char *option) {
     kept = one;
 }
 
-bool file_is_same(const char *a, const char *b) {
-    struct stat x, y;
-    return !stat(a, &x) && !stat(b, &y) && x.st_ino == y.st_ino && x.st_dev == y.st_dev;
+static bool is_same(const struct stat *a, const struct stat *b) {
+    return a->st_ino == b->st_ino && a->st_dev == b->st_dev;
 }
 
-/* Names are looked up each time: the number of a file that was removed meanwhile may be another one's by now. */
+void file_split_label(const char *text, char **path, char **label) {
+    static const char *const separators[] = {"::", "@", "="}; /* in the order in which they are tried */
+    *label = NULL;
+    *path = xstrdup(text);
+    if (!access(text, F_OK)) return;
+    for (int i = 0; i < 3; i++) {
+        char *last = NULL;
+        for (char *at = *path; (at = strstr(at, separators[i])); at++) last = at;
+        if (!last || !last[strlen(separators[i])]) continue;
+        char *before = xformat("%.*s", (int)(last - *path), *path);
+        if (!access(before, F_OK)) {
+            *label = xstrdup(last + strlen(separators[i]));
+            free(*path);
+            *path = before;
+            return;
+        }
+        free(before);
+    }
+}
+
+bool file_is_same(const char *a, const char *b) {
+    struct stat x, y;
+    return !stat(a, &x) && !stat(b, &y) && is_same(&x, &y);
+}
+
+/* Looks names up each time, because the inode number of a removed file may be reused. */
 bool file_is_replaceable(const char *path, Error *error) {
     struct stat status;
     if (lstat(path, &status)) return true;
@@ -130,7 +154,7 @@ bool file_is_replaceable(const char *path, Error *error) {
     return true;
 }
 
-/* Creates the partial file and locks it. Between the two another program may take it for a leftover: then once more. */
+/* Creates the partial file and locks it. In between, another program may remove it as a leftover: then try again. */
 static int create_partial(FileWriter *writer) {
     for (;;) {
         uint64_t unique;
@@ -194,12 +218,36 @@ void file_put(FileWriter *writer, const void *bytes, size_t size) {
 
 bool directory_flush(const char *path, Error *error) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 && errno == EACCES) return true; /* it may be written but not read: there is no way to flush it */
+    if (fd < 0 && errno == EACCES) return true; /* may be written but not read: cannot be flushed */
     if (fd < 0) return error_set(error, "%s: cannot open the directory: %s", path, strerror(errno));
-    bool failed = fsync(fd) && errno != EINVAL; /* EINVAL: a file system that has nothing to flush here */
+    bool failed = fsync(fd) && errno != EINVAL; /* EINVAL: the file system does not flush directories */
     int reason = errno;
     close(fd);
     return !failed || error_set(error, "%s: cannot flush the directory: %s", path, strerror(reason));
+}
+
+static void flush_parent_of(const char *path) {
+    char *parent = path_directory(path);
+    Error error;
+    if (!directory_flush(parent, &error)) die("%s", error.text);
+    free(parent);
+}
+
+void make_directories(const char *path) {
+    if (!*path) die("the name of a directory to make is empty");
+    char *partial = xstrdup(path);
+    for (char *p = partial + 1;; p++) {
+        if (*p && *p != '/') continue;
+        char end = *p;
+        *p = 0;
+        if (!mkdir(partial, 0777))
+            flush_parent_of(partial);
+        else if (errno != EEXIST)
+            die("cannot make the directory %s: %s", partial, strerror(errno));
+        if (!end) break;
+        *p = end;
+    }
+    free(partial);
 }
 
 static bool flush_parent(const char *path, Error *error) {
@@ -215,7 +263,7 @@ bool file_end(FileWriter *writer, Error *error) {
     flush_buffer(writer);
     if (!writer->reason && fsync(writer->fd)) writer->reason = errno;
     if (!writer->reason && rename(writer->partial, writer->path)) writer->reason = errno;
-    if (writer->reason) unlink(writer->partial); /* still locked, so that nobody else removes it */
+    if (writer->reason) unlink(writer->partial); /* still locked, so nobody else removes it */
     close(writer->fd);
     writer->fd = -1;
     if (writer->reason) {
@@ -267,7 +315,7 @@ static int remove_leftovers(const char *path, const char *base) {
 
 int directory_remove_leftovers(const char *path) { return remove_leftovers(path, NULL); }
 
-/* Removes the leftovers of writers of one file. */
+/* Removes the partial files of `path` that killed writers left. */
 static void remove_leftovers_of(const char *path) {
     const char *slash = strrchr(path, '/');
     char *parent = path_directory(path);
@@ -275,7 +323,7 @@ static void remove_leftovers_of(const char *path) {
     free(parent);
 }
 
-/* ---- one at a time ---- */
+/* ---- locks ---- */
 
 LockResult lock_descriptor(int fd, bool wait) {
     int result;
@@ -286,17 +334,17 @@ LockResult lock_descriptor(int fd, bool wait) {
 
 bool path_leads_to(const char *path, int fd) {
     struct stat here, there;
-    return !fstat(fd, &here) && !stat(path, &there) && here.st_ino == there.st_ino && here.st_dev == there.st_dev;
+    return !fstat(fd, &here) && !stat(path, &there) && is_same(&here, &there);
 }
 
-/* Who had the lock before may have removed the file. */
+/* Whether the file is still there: its last owner may have removed it. */
 static bool is_current(const FileLock *lock) { return path_leads_to(lock->path, lock->fd); }
 
 static FileLock *held;
 static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER;
 
-/* Takes a lock off the list, into a copy: this one, or (NULL) any of this process. False: there is none, as another
- * thread, which ends the program, has taken it off. */
+/* Moves a lock from the list to *copy: this one, or with NULL any of this process. False if there is none: another
+ * thread, which is ending the program, has it. */
 static bool let_go(const FileLock *which, FileLock *copy) {
     pthread_mutex_lock(&holding);
     FileLock **at = &held;
@@ -312,11 +360,11 @@ static bool let_go(const FileLock *which, FileLock *copy) {
 
 static void release(const FileLock *lock) {
     struct stat status;
-    /* Before the lock goes, so that whoever waits for it sees that the name leads elsewhere. A user's own file of this
+    /* Removed before unlocking, so that a waiting program sees that the name leads elsewhere. A user's own file of this
      * name, which is not empty, stays. */
     if (!fstat(lock->fd, &status) && !status.st_size && unlink(lock->path) && errno != ENOENT)
         warn("cannot remove %s: %s; it does no harm", lock->path, strerror(errno));
-    flock(lock->fd, LOCK_UN); /* a child that was forked meanwhile may have the descriptor too */
+    flock(lock->fd, LOCK_UN); /* a forked child may have the descriptor, too */
     close(lock->fd);
 }
 
@@ -328,6 +376,7 @@ static void hold(FileLock *lock) {
     static bool registered;
     pthread_mutex_lock(&holding);
     if (!registered) atexit(file_unlock_all);
+    if (!registered) die_calls(file_unlock_all);
     registered = true;
     lock->owner = getpid();
     lock->next = held;
@@ -405,7 +454,7 @@ char *file_name_of(const char *text) {
     name[used] = 0;
     if (used <= MOST) return name;
     size_t cut = MOST - UNIQUE - 2;
-    while (cut && ((unsigned char)name[cut] & 0xc0) == 0x80) cut--; /* no part of a UTF-8 character */
+    while (cut && ((unsigned char)name[cut] & 0xc0) == 0x80) cut--; /* cut between UTF-8 characters */
     name[cut] = 0;
     char *shorter = xformat("%s%%~%016llx", name, (unsigned long long)checksum(0, text, length));
     free(name);

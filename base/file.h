@@ -1,7 +1,7 @@
-/* Files: read without ever blocking, written whole or not at all, made by one program at a time, named safely.
+/* Files: reading that never blocks, atomic writing, locks between programs, safe names.
  *
- * What is read or replaced is a regular file. Anything else under its name (a folder, a FIFO, a device, and for writing
- * a symbolic link) is refused by what it is, before it can block a reader or be replaced. */
+ * Only regular files are read or replaced. Anything else (a directory, a FIFO, a device, for writing also a symbolic
+ * link) is refused by what it is, before it can block a reader or be replaced. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
@@ -10,99 +10,104 @@
 
 #include "base/base.h"
 
-/* ---- reading ---- */
+/* ---- reading: errors do not name the path; the caller puts it before them ---- */
 
-/* Opens a regular file for reading and returns its descriptor; *size: its bytes. -1 with the reason. */
+/* Opens a regular file for reading. Returns its descriptor, with the size in bytes in *size, or -1 with the reason. */
 int file_open(const char *path, size_t *size, Error *error);
-/* Reads the whole file, with a zero byte behind its end; release with free(). */
+/* Reads the whole file and appends a zero byte; release with free(). The error does not name the path. */
 bool read_file(const char *path, char **bytes, size_t *size, Error *error);
-/* Reads the whole file into a buffer that is there already; an error if the file is larger. */
+/* Reads the whole file into a buffer; an error if the file is larger. */
 bool read_file_into(const char *path, char *buffer, size_t capacity, size_t *size, Error *error);
 
-/* Opens, or creates, a regular file to append whole lines to, and to read; -1 with the reason. A symbolic link is
- * refused, like all that is no regular file. */
+/* Opens or creates a regular file for reading and for appending whole lines. Returns -1 with the reason. */
 int file_open_to_append(const char *path, Error *error);
 
-/* ---- writing: whole or not there ---- */
+/* ---- atomic writing: errors name the path, here and below ---- */
 
-/* A file being written beside `path` under a name of its own, PATH.<16 hexadecimal digits>.partial, which file_end
- * renames. As long as it is written it is locked, which tells it from what a killed program left. Two writers of one
- * path never mix; the last to end wins. */
+/* A file being written beside `path`, as PATH.<16 hexadecimal digits>.partial, which file_end renames to `path`. The
+ * lock on the partial file tells it from the leftover of a killed program. Two writers of one path never mix; the last
+ * to end wins. */
 typedef struct {
     int fd;
-    int reason; /* errno of the first failure; what follows it is dropped */
+    int reason; /* errno of the first failure; later bytes are dropped */
     uint64_t written, buffered, total;
     char path[PATH_MAX], partial[PATH_MAX];
     char buffer[1 << 16];
 } FileWriter;
 
-/* Begins to write `path`, of `total` bytes (for messages; 0: not known). On failure there is nothing to end. Allocates
- * nothing, nor do the functions below. */
+/* Begins to write `path`. total: bytes, for messages; 0: unknown. After a failure there is nothing to end. These
+ * functions allocate nothing. */
 bool file_begin(FileWriter *writer, const char *path, uint64_t total, Error *error);
-/* Appends bytes; a failure is kept for file_end to report. */
+/* Appends bytes. file_end reports failures. */
 void file_put(FileWriter *writer, const void *bytes, size_t size);
-/* Flushes (fsync), renames, flushes the directory. On a failure before the renaming (a full disk) the partial file is
- * removed, what was at `path` before is whole, and the reason names the file and says how much was written. If only the
- * directory cannot be flushed, the new file is in its place, and a power cut may bring the old one back. */
+/* Flushes the file (fsync), renames it and flushes the directory. If something fails before the renaming (a full disk),
+ * the partial file is removed, an earlier file at `path` stays, and the error names the file and says how much was
+ * written. If only flushing the directory fails, the new file is in place, but a power cut may bring back the old one.
+ */
 bool file_end(FileWriter *writer, Error *error);
-/* Removes the partial file and leaves what is at `path`. */
+/* Removes the partial file. An earlier file at `path` stays. */
 void file_abandon(FileWriter *writer);
-/* Writes a small file in one call of those three. */
+/* Writes a small file with one call. */
 bool file_write_atomic(const char *path, const void *bytes, size_t size, Error *error);
-/* Notes that this run reads `path`, which was given as `option` ("--input"): from now on no writer replaces the file
- * that the name leads to. Call it before other threads write. Nothing there: nothing to keep. */
+/* Protects the file at `path`, which this run reads, from its own writers: they refuse to replace it. `option`
+ * ("--input") gave the path. Call it before other threads write. Does nothing if there is no such file. */
 void file_keep(const char *path, const char *option);
-/* Whether the two names lead to one file, which is there. */
+/* Splits PATH::LABEL, PATH@LABEL or PATH=LABEL at the last separator that leaves the name of a file. Takes a path that
+ * exists as it stands whole; *label is NULL then. free() both. */
+void file_split_label(const char *text, char **path, char **label);
+/* Whether both names lead to the same existing file. */
 bool file_is_same(const char *a, const char *b);
-/* Says why `path` must not be replaced: there is something that is no regular file, or a file that was given to be read
- * (file_keep). True: nothing is there, or a file that may be replaced. */
+/* Whether `path` is free or a file that may be replaced. False with the reason: it is not a regular file, or it is
+ * protected by file_keep. */
 bool file_is_replaceable(const char *path, Error *error);
 
-/* Whether `name` is a partial file's of `base` (NULL: of any). */
+/* Whether `name` is the name of a partial file of `base`; NULL: of any file. */
 bool file_is_partial(const char *name, const char *base);
-/* Flushes a directory (fsync): its entries, new or renamed, outlive a power cut. One that may be
- * written but not read cannot be flushed; that is no error. */
+/* Flushes a directory (fsync), so that new and renamed entries survive a power cut. A directory that may be written but
+ * not read cannot be flushed; that is not an error. */
 bool directory_flush(const char *path, Error *error);
-/* Whether the path leads to the open file or directory: another one may have taken the name since it was opened. */
+/* Makes a directory and those above it (mkdir -p), and flushes their entries. Dies with the reason. */
+void make_directories(const char *path);
+/* Whether the path still leads to the open file or directory. */
 bool path_leads_to(const char *path, int fd);
-/* Removes partial files that killed programs left in this directory (not below it), and returns how many. Files of
- * writers that live, and of other names, stay; so does everything where the file system has no locks. */
+/* Removes partial files that killed programs left in this directory (not below it) and returns their number. Files of
+ * running writers stay. Where the file system has no locks, all stay. */
 int directory_remove_leftovers(const char *path);
 
-/* ---- one at a time ---- */
+/* ---- locks ---- */
 
 typedef enum { LOCK_TAKEN, LOCK_BUSY, LOCK_UNKNOWN } LockResult;
-/* Locks an open file or directory for this process alone (flock). LOCK_BUSY: another one has it; LOCK_UNKNOWN: this
- * file system has no locks. With `wait` the first of these never comes. */
+/* Locks an open file or directory for this process (flock). LOCK_BUSY: another process has the lock (never with `wait`,
+ * which waits for it). LOCK_UNKNOWN: the file system has no locks. */
 LockResult lock_descriptor(int fd, bool wait);
 
-/* The lock of those who make `path`: PATH.lock, which goes with file_unlock, or when the program exits or dies. */
+/* The lock for making `path`: the file PATH.lock. It goes with file_unlock, or when the program ends. */
 typedef struct FileLock FileLock;
 struct FileLock {
     int fd;
     pid_t owner;
     char path[PATH_MAX];
-    FileLock *next; /* of those that this program holds */
+    FileLock *next; /* in the list of this program's locks */
 };
 
-/* Takes the lock, and waits, saying so once, while another program makes the file: look again then whether it is made.
- * Where the file system has no locks it warns and goes on without. The lock must live until file_unlock. */
+/* Takes the lock. While another program makes the file it waits, saying so once; check afterwards whether the file
+ * exists. Where the file system has no locks it warns and goes on. *lock must stay in place until file_unlock. */
 bool file_lock(FileLock *lock, const char *path, Error *error);
 void file_unlock(FileLock *lock);
-/* Gives up all locks that this program holds, whichever thread took them: when it exits or dies. */
+/* Releases all locks of this program, whichever thread took them. For the end of the program. */
 void file_unlock_all(void);
-/* Removes what killed makers of `path` left: PATH.lock and partial files. */
+/* Removes PATH.lock and the partial files of `path` that killed programs left. */
 void file_remove_stale(const char *path);
 
 /* ---- names ---- */
 
-/* Returns a file's name for any text: one component that leads nowhere else, and another one for another text. Slashes,
- * control characters, '%' and a leading '.' or '-' become %XX; a long text is cut and ends with its hash. Release with
- * free(). */
+/* Returns a file name for any text: a single path component, different for different texts. Slashes, control
+ * characters,
+ * '%' and a leading '.' or '-' become %XX; a long text is cut and ends with its hash. Release with free(). */
 char *file_name_of(const char *text);
 
-/* Returns the checksum of bytes behind those that `before` is of (XXH3 of 64 bits; 0: there are none): for files, of
- * which it tells damage, not malice. It is of the pieces: the same bytes cut elsewhere have another. */
+/* Returns the checksum (64-bit XXH3) of bytes that follow those with the checksum `before`; 0: none. It reveals damage,
+ * not malice. The same bytes in other pieces have another checksum. */
 uint64_t checksum(uint64_t before, const void *bytes, size_t size);
 
 #endif

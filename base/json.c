@@ -39,7 +39,7 @@ json_t *json_read(const char *path, size_t flags, Error *error) {
 
 static const char SUM[] = "xxh3_64";
 
-/* Numbers that were read and are printed again with as many digits have the same text. */
+/* A number that was read and is printed with the same digits gives the same text. */
 static void sum_of(const json_t *object, int digits, uint64_t before, char text[17]) {
     json_t *rest = json_copy((json_t *)(uintptr_t)object);
     json_object_del(rest, SUM);

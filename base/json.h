@@ -1,5 +1,5 @@
-/* JSON by libjansson, whose failures nobody has to look for: what cannot be made or written ends the program with one
- * line, what cannot be read is an Error. */
+/* JSON through libjansson with checked results: a value that cannot be made or written ends the program with one line;
+ * a file that cannot be read is an Error. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
@@ -7,24 +7,25 @@
 
 #include "base/base.h"
 
-/* Returns a new value, by the format of json_pack. Dies, naming what was to be made, if there is none: for a number
- * that is not finite, a text that is not UTF-8. */
+/* Returns a new value made by the format of json_pack. Dies, naming `what`, if a number is not finite or a text is not
+ * UTF-8. */
 json_t *json_build(const char *what, const char *format, ...);
-/* Returns the value as text, by the flags of json_dumps; free(). Dies, naming what was to be written, if there is no
- * such text, or no value. */
+/* Returns the value as text, with the flags of json_dumps; free(). Dies, naming `what`, if that fails or value is NULL.
+ */
 char *json_text(const char *what, const json_t *value, size_t flags);
-/* Returns the number, or null for one that is not finite: JSON has neither infinity nor NaN. */
+/* Returns the number, or JSON's null for infinity and NaN, which JSON does not have. */
 json_t *real_or_null(double value);
-/* Reads a file, by the flags of json_loadb. NULL with the reason, and the place in the file where it is about that. */
+/* Reads a file, with the flags of json_loadb. NULL with the reason and, for bad syntax, line and column. */
 json_t *json_read(const char *path, size_t flags, Error *error);
 
-/* Objects that carry their own checksum, under the key "xxh3_64", in files that programs keep for themselves and
- * believe later. It tells damage, and changes by hand: who makes one removes the key. */
+/* Objects with their own checksum, under the key "xxh3_64", for files that a program writes and trusts later. The
+ * checksum reveals damage and edits; after editing such a file by hand, remove the key. */
 
-/* Sets the checksum of the object, as json_dumps prints it with so many digits of each real number (at most 15, or all
- * 17), behind that of other bytes that belong to it (`before`; 0: none). The file must have the same digits. */
+/* Sets the checksum of the object as json_dumps prints it with `digits` digits per real number (at most 15, or 17),
+ * starting from `before`, the checksum of other bytes that belong to the object (0: none). Write the file with the same
+ * digits. */
 void json_sum_set(json_t *object, int digits, uint64_t before);
-/* Compares it. True too if the object has none: an older program's, or one from elsewhere. */
+/* Verifies the checksum. Also true if the object has none. */
 bool json_sum_check(const json_t *object, int digits, uint64_t before, Error *error);
 
 #endif

@@ -9,27 +9,28 @@
 
 #include "base/base.h"
 
-enum { MAIN_STACK_LEAST = 512 << 10 }; /* bytes; the deepest calls of train_cv take 310 kB */
+enum { MIN_MAIN_STACK = 512 << 10 }; /* bytes; the deepest calls take 310 kB */
 
-/* Runs before main, whose own frame may be too large. Arguments and environment lie on the stack too, the program's
- * name above all. */
+/* Runs before main, whose own frame may be too large for the stack. The program's name (AT_EXECFN) lies at the top of
+ * the stack, above arguments and environment. */
 __attribute__((constructor)) static void check_stack(void) {
     struct rlimit stack;
     uintptr_t top = getauxval(AT_EXECFN), here = (uintptr_t)__builtin_frame_address(0);
     size_t used = top > here ? top - here : 0;
     if (getrlimit(RLIMIT_STACK, &stack) || stack.rlim_cur == RLIM_INFINITY) return;
-    if (stack.rlim_cur < used + MAIN_STACK_LEAST)
-        die("the stack has %zu kB, of which arguments and environment take %zu, and the program needs %d: raise "
+    if (stack.rlim_cur < used + MIN_MAIN_STACK)
+        die("the stack has %zu kB, of which arguments and environment take %zu kB; the program itself needs %d kB: "
+            "raise "
             "ulimit -s",
-            (size_t)stack.rlim_cur >> 10, used >> 10, MAIN_STACK_LEAST >> 10);
+            (size_t)stack.rlim_cur >> 10, used >> 10, MIN_MAIN_STACK >> 10);
 }
 
-/* Bytes of all mappings, and of those that can be written: what RLIMIT_AS and RLIMIT_DATA count. */
+/* Reads the bytes of all mappings and of the writable ones, which RLIMIT_AS and RLIMIT_DATA limit. */
 static void count_mapped(size_t *all, size_t *data) {
     char text[256] = "";
     int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    *all = *data = 0; /* where the system does not tell */
+    *all = *data = 0; /* if /proc is not mounted */
     if (file < 0) return;
     if (read(file, text, sizeof text - 1) > 0) sscanf(text, "%zu %*u %*u %*u %*u %zu", all, data);
     close(file);
@@ -58,7 +59,7 @@ void limits_require(size_t bytes, const char *what) {
     const char *limit;
     size_t left = limits_left(&limit);
     if (left < bytes)
-        die("%s leaves %.1f MB of memory, and %s may need %.1f: raise it", limit, (double)left * 1e-6, what,
+        die("%s leaves %.1f MB of memory, and %s may need %.1f MB: raise the limit", limit, (double)left * 1e-6, what,
             (double)bytes * 1e-6);
 }
 

@@ -1,20 +1,20 @@
-/* The limits that a shell or a batch system sets for a program (ulimit). A program with too small a stack is refused
- * before main, once base/program.h is linked in. */
+/* The limits that a shell or a batch system sets for a program (ulimit). A program that links base/limits.c ends with a
+ * message before main if its stack is too small. */
 #ifndef BASE_LIMITS_H
 #define BASE_LIMITS_H
 
 #include <stddef.h>
 
-/* Bytes that the program may still map under ulimit -v and -d; SIZE_MAX: there is no limit. *limit: "ulimit -v", the
- * one that leaves the least, or NULL. */
+/* Returns the bytes that the program may still map under ulimit -v and -d, or SIZE_MAX if neither is set. Sets *limit
+ * to the name of the limit that leaves fewer bytes ("ulimit -v"), or to NULL. */
 size_t limits_left(const char **limit);
 
-/* Dies unless at least `bytes` may still be mapped. For what must not be refused memory: code that libraries compile
- * writes to where it would have been. `what` needs them: "compiling oneDNN's products". */
+/* Dies unless `bytes` may still be mapped; the message names `what` needs them ("compiling oneDNN's products"). For
+ * libraries that do not check their own allocations. */
 void limits_require(size_t bytes, const char *what);
 
-/* Under a limit of memory, lets threads share one heap: each would otherwise reserve 64 MiB of addresses for its own.
- * program_start calls it. */
+/* Makes all threads share one heap if memory is limited; otherwise each thread's heap reserves 64 MiB of addresses.
+ * program_start calls this function. */
 void limits_start(void);
 
 #endif

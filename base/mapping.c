@@ -11,8 +11,8 @@
 
 #include "base/file.h"
 
-/* A mapping that the handler of SIGBUS knows. Entries are used again, but never freed: the handler may come at any
- * time. It reads `path` of an entry only if `begin` is set, which is set last and cleared first. */
+/* A mapped file, for the SIGBUS handler. Entries are reused but never freed, because the handler may run at any time.
+ * The handler reads an entry only if `begin` is set, so `begin` is set last and cleared first. */
 typedef struct Mapping Mapping;
 struct Mapping {
     _Atomic(char *) begin; /* NULL: this entry is free */
@@ -21,44 +21,44 @@ struct Mapping {
 };
 
 static _Atomic(Mapping *) mappings;
-static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
-static struct sigaction before;
+static pthread_mutex_t mappings_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sigaction earlier_action;
 
-static void put(const char *text) {
+static void write_stderr(const char *text) {
     ssize_t unused = write(STDERR_FILENO, text, strlen(text));
     (void)unused;
 }
 
-/* Runs on the thread that read, and never returns to it; so nothing is to be feared of a handler on a thread that
- * computes (base/stop.c). */
-static void end_of_reading(int number, siginfo_t *info, void *context) {
+/* Ends the program if a mapped file cannot be read. A signal handler that returns is dangerous (base/stop.c); this one
+ * returns only if the address is in no mapping of ours. */
+static void handle_sigbus(int number, siginfo_t *info, void *context) {
     char *at = info->si_addr;
     (void)number, (void)context;
     for (Mapping *m = mappings; m; m = m->next) {
         char *begin = m->begin;
         if (!begin || at < begin || at >= m->end) continue;
-        put(program_invocation_short_name);
-        put(": ");
-        put(m->path);
-        put(": cannot be read any more, after it was opened: it was cut off, or its disk fails; write it again whole, "
-            "by renaming a new file to this name\n");
+        write_stderr(program_invocation_short_name);
+        write_stderr(": ");
+        write_stderr(m->path);
+        write_stderr(": became unreadable while the program was using it: the file was truncated, or its disk fails; "
+                     "write a new file and rename it to this name\n");
         _exit(1);
     }
-    sigaction(SIGBUS, &before, NULL); /* not ours: the read is tried again, and signals as it would have */
+    sigaction(SIGBUS, &earlier_action, NULL); /* in no mapping: the read is repeated under the earlier handler */
 }
 
-static void watch(void) {
+static void install_handler(void) {
     struct sigaction action = {.sa_flags = SA_SIGINFO};
-    action.sa_sigaction = end_of_reading;
+    action.sa_sigaction = handle_sigbus;
     sigemptyset(&action.sa_mask);
-    sigaction(SIGBUS, &action, &before);
+    sigaction(SIGBUS, &action, &earlier_action);
 }
 
-static void remember(const char *path, char *bytes, size_t size) {
-    static bool watched;
-    pthread_mutex_lock(&changing);
-    if (!watched) watch();
-    watched = true;
+static void add_mapping(const char *path, char *bytes, size_t size) {
+    static bool installed;
+    pthread_mutex_lock(&mappings_lock);
+    if (!installed) install_handler();
+    installed = true;
     Mapping *m = mappings;
     while (m && m->begin) m = m->next;
     bool is_new = !m;
@@ -71,7 +71,7 @@ static void remember(const char *path, char *bytes, size_t size) {
         m->next = mappings;
         mappings = m;
     }
-    pthread_mutex_unlock(&changing);
+    pthread_mutex_unlock(&mappings_lock);
 }
 
 bool file_map(const char *path, void **bytes, size_t *size, Error *error) {
@@ -82,15 +82,15 @@ bool file_map(const char *path, void **bytes, size_t *size, Error *error) {
     close(fd);
     if (!*size) return error_set(error, "the file is empty");
     if (*bytes == MAP_FAILED) return error_set(error, "cannot map its %zu bytes: %s", *size, strerror(reason));
-    remember(path, *bytes, *size);
+    add_mapping(path, *bytes, *size);
     return true;
 }
 
 void file_unmap(void *bytes, size_t size) {
     if (!bytes) return;
-    pthread_mutex_lock(&changing);
+    pthread_mutex_lock(&mappings_lock);
     for (Mapping *m = mappings; m; m = m->next)
         if (m->begin == (char *)bytes) m->begin = NULL;
     munmap(bytes, size);
-    pthread_mutex_unlock(&changing);
+    pthread_mutex_unlock(&mappings_lock);
 }

@@ -17,13 +17,14 @@
 #include "base/base.h"
 #include "base/limits.h"
 #include "base/stop.h"
+#include "base/uncaught.h"
 
-/* What is between stdio and the file. */
+/* The layer between stdio and the file. */
 typedef struct {
-    int file;            /* a pipe or a terminal is opened anew, so that a write into it never waits */
-    bool lost;           /* it cannot be written any more */
-    char buffer[BUFSIZ]; /* stdio's: an error for want of memory needs none */
-    uint8_t held[8];     /* of a character whose end is not printed yet */
+    int file;            /* pipes and terminals are opened again, without blocking */
+    bool lost;           /* writing has failed */
+    char buffer[BUFSIZ]; /* of stdio: "out of memory" is printed without allocating */
+    uint8_t held[8];     /* the beginning of a character whose end has not been printed yet */
     size_t n_held;
 } Stream;
 
@@ -40,19 +41,19 @@ static void lose(Stream *stream, const char *reason) {
     if (stream == &out) tell_lost(reason);
 }
 
-/* Waits for the reader (a pager that pauses, a terminal after Ctrl-S), but for a second only once a signal has come, as
- * there is work to be kept. */
+/* Waits for the reader (a pager, a terminal after Ctrl-S); after a signal for only a second, because the checkpoint
+ * matters more. */
 static void write_bytes(Stream *stream, const char *bytes, size_t size) {
     enum { PAUSE = 100 }; /* milliseconds */
     int pauses = 10;
     while (size && !stream->lost) {
         bool ready = poll(&(struct pollfd){.fd = stream->file, .events = POLLOUT}, 1, PAUSE) != 0;
-        /* Into a pipe that could not be opened anew no more than it surely has room for. */
+        /* A pipe that could not be opened again gets only as much as it certainly has room for. */
         ssize_t n = ready ? write(stream->file, bytes, size < PIPE_BUF ? size : PIPE_BUF) : 0;
         if (n < 0 && errno == EINTR) continue;
         if (!ready || (n < 0 && errno == EAGAIN)) {
             if (stop_signal() && !pauses--) lose(stream, "its reader does not read, and a signal came");
-            if (ready) poll(NULL, 0, PAUSE); /* a terminal with room for a byte wants two for a new line */
+            if (ready) poll(NULL, 0, PAUSE); /* a terminal may have room for a byte, but a line end takes two */
             continue;
         }
         if (n <= 0) {
@@ -64,7 +65,7 @@ static void write_bytes(Stream *stream, const char *bytes, size_t size) {
     }
 }
 
-/* One character of 1 to 4 bytes, or a byte that is of none. */
+/* Writes one character of 1 to 4 bytes, or an invalid byte. */
 static size_t show(char *to, const uint8_t *bytes, int length, ucs4_t character) {
     bool control = length < 1 || character < 32 || (character >= 127 && character < 160);
     size_t n = length < 1 ? 1 : (size_t)length;
@@ -85,7 +86,7 @@ static ssize_t write_visible(void *context, const char *bytes, size_t size) {
         while (stream->n_held) {
             ucs4_t character = 0;
             int length = u8_mbtoucr(&character, stream->held, stream->n_held);
-            if (length == -2) break; /* more of it will come */
+            if (length == -2) break; /* the rest of the character will follow */
             n += show(shown + n, stream->held, length, character);
             stream->n_held -= length < 1 ? 1 : (size_t)length;
             memmove(stream->held, stream->held + (length < 1 ? 1 : length), stream->n_held);
@@ -98,8 +99,8 @@ static ssize_t write_visible(void *context, const char *bytes, size_t size) {
     return (ssize_t)size;
 }
 
-/* O_NONBLOCK belongs to what was opened, which other programs may share (a shell): so it is opened once more. Where
- * that cannot be done (the terminal is another user's) poll alone has to tell. */
+/* O_NONBLOCK applies to the open file description, which other programs (a shell) may share. So the file is opened
+ * again; where that is not allowed (another user's terminal), poll alone decides. */
 static void reopen(Stream *stream) {
     struct stat status;
     char path[32];
@@ -129,7 +130,7 @@ static void fill_closed_streams(void) {
     close(file);
 }
 
-/* A network's file system may tell at the last moment that there was no room. */
+/* A network file system may report a full disk only when the file is closed. */
 static void finish(int status, void *unused) {
     (void)unused;
     fflush(stdout);
@@ -149,7 +150,7 @@ int program_free_stdout(void) {
 void program_start(void) {
     limits_start();
     fill_closed_streams();
-    prctl(PR_SET_NAME, program_invocation_short_name); /* of one that was started as /proc/self/exe, for pkill */
+    prctl(PR_SET_NAME, program_invocation_short_name); /* for pkill, if the program was started as /proc/self/exe */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     uncaught_are_told();

@@ -1,6 +1,6 @@
-/* No thread that computes may run a signal handler: while dnnl_sgemm of oneDNN 2.6 works on a transposed A with
- * AVX-512, the frame of a handler on its thread overwrites the heap. With the signals blocked everywhere and taken by
- * sigwait there is no handler, and nothing else in the program has to fear being interrupted. */
+/* No computing thread may run a signal handler. If one runs on a thread that is inside dnnl_sgemm (oneDNN 2.6, AVX-512,
+ * transposed A), the handler's stack frame overwrites the heap. So signals are blocked in every thread, and one thread
+ * receives them with sigwait. */
 #include "base/stop.h"
 
 #include <pthread.h>
@@ -49,5 +49,5 @@ void stop_end(int number) {
     signal(number, SIG_DFL);
     pthread_sigmask(SIG_UNBLOCK, &one, NULL);
     raise(number);
-    _exit(128 + number); /* the first process of a container is not ended by signals that it does not handle */
+    _exit(128 + number); /* raise did nothing: the first process of a container ignores signals that have no handler */
 }

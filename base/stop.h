@@ -1,20 +1,20 @@
-/* SIGINT, SIGTERM and SIGHUP (the terminal is gone), but those that whoever started the program wants ignored (nohup):
- * they end it at once, or are a question that a loop asks: has anybody wanted the run to stop? */
+/* SIGINT, SIGTERM and SIGHUP end the program at once, or set a flag that a loop polls. Signals that were ignored when
+ * the program started (nohup) stay ignored. */
 #ifndef BASE_STOP_H
 #define BASE_STOP_H
 
 #include <stdbool.h>
 
-/* Blocks the signals in this thread and in those that it starts; a thread of its own waits for them. program_start
- * calls it, before any other thread is there. */
+/* Blocks the signals in this thread and in all threads that it starts, and starts a thread that waits for signals.
+ * program_start calls this function before there are other threads. */
 void stop_watch(void);
-/* While on, the first signal is only remembered, and the second ends the program; else each ends it. */
+/* While on, the first signal is only remembered and the second ends the program. Otherwise every signal ends it. */
 void stop_defer(bool on);
-/* Returns the number of the signal that was remembered; 0: none. */
+/* Returns the number of the remembered signal, or 0. */
 int stop_signal(void);
-/* Forgets it: it came too late to leave anything out. */
+/* Forgets the remembered signal: for a signal that came after all work was done. */
 void stop_forget(void);
-/* Ends the program by this signal. */
+/* Ends the program as this signal would: the parent sees the signal as the cause. */
 _Noreturn void stop_end(int number);
 
 #endif

@@ -6,9 +6,9 @@
 
 #include "base/base.h"
 
-enum { STACK_LEAST = 256 << 10 }; /* bytes; operations keep small arrays on the stack */
+enum { MIN_STACK = 256 << 10 }; /* bytes; operations keep small arrays on the stack */
 
-/* Threads that are there at once; each waits until all have been started. */
+/* Held while threads are tried out, so that each waits until all have started. */
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
 static void *wait_at_gate(void *unused) {
@@ -17,8 +17,8 @@ static void *wait_at_gate(void *unused) {
     return unused;
 }
 
-/* OpenMP's library ends the program where the system refuses a thread, without saying who asked for how many: so they
- * are started here first. */
+/* Starts n threads once before OpenMP does. If the system refused one of OpenMP's, its library would end the program
+ * without naming the option that asked for them. */
 static void try_threads(int n, const char *option) {
     pthread_t *threads = xcalloc((size_t)n, sizeof *threads);
     int started = 1, refused = 0;
@@ -28,9 +28,8 @@ static void try_threads(int n, const char *option) {
     for (int i = 1; i < started; i++) pthread_join(threads[i], NULL);
     free(threads);
     if (refused)
-        die("%s: the system gives %d threads of %d (%s): raise the limit (ulimit -u, ulimit -v, the cgroup's "
-            "pids.max), "
-            "or give %s %d",
+        die("%s: the system allows only %d of %d threads (%s): raise the limit (ulimit -u, ulimit -v, the cgroup's "
+            "pids.max), or give %s %d",
             option, started, n, strerror(refused), option, started);
 }
 
@@ -38,7 +37,7 @@ static void try_threads(int n, const char *option) {
 static size_t stack_size(void) {
     pthread_attr_t attributes;
     size_t size = 0;
-    if (pthread_getattr_np(pthread_self(), &attributes)) return STACK_LEAST; /* it is not known */
+    if (pthread_getattr_np(pthread_self(), &attributes)) return MIN_STACK; /* unknown */
     pthread_attr_getstacksize(&attributes, &size);
     pthread_attr_destroy(&attributes);
     return size;
@@ -47,23 +46,24 @@ static size_t stack_size(void) {
 int threads_take(int n, const char *option) {
     if (n <= 0) n = omp_get_num_procs();
     if (omp_get_thread_limit() < n)
-        die_usage("%s: OMP_THREAD_LIMIT=%s allows %d threads of %d: unset it, or give %s %d", option,
+        die_usage("%s: OMP_THREAD_LIMIT=%s allows only %d of %d threads: unset it, or give %s %d", option,
                   getenv("OMP_THREAD_LIMIT"), omp_get_thread_limit(), n, option, omp_get_thread_limit());
     omp_set_dynamic(0);           /* OMP_DYNAMIC */
     omp_set_max_active_levels(1); /* OMP_MAX_ACTIVE_LEVELS */
     try_threads(n, option);
-    int came = 0;
+    int started = 0;
     size_t stack = SIZE_MAX;
-#pragma omp parallel num_threads(n) reduction(+ : came) reduction(min : stack)
+#pragma omp parallel num_threads(n) reduction(+ : started) reduction(min : stack)
     {
-        came++;
+        started++;
         stack = stack_size();
     }
-    if (came != n)
-        die("%s: OpenMP gives %d threads of %d: look for OMP_ and GOMP_ in the environment, or give %s %d", option,
-            came, n, option, came);
-    if (stack < STACK_LEAST)
-        die("%s: threads have a stack of %zu kB, less than the %d that are needed: raise OMP_STACKSIZE or ulimit -s",
-            option, stack >> 10, STACK_LEAST >> 10);
+    if (started != n)
+        die("%s: OpenMP started only %d of %d threads: unset the variables OMP_* and GOMP_* in the environment, or "
+            "give %s %d",
+            option, started, n, option, started);
+    if (stack < MIN_STACK)
+        die("%s: threads have a stack of %zu kB and need %d kB: raise OMP_STACKSIZE or ulimit -s", option, stack >> 10,
+            MIN_STACK >> 10);
     return n;
 }

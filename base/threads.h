@@ -1,11 +1,11 @@
-/* Control over how many threads OpenMP gives. */
+/* Makes OpenMP give the number of threads that was asked for. */
 #ifndef BASE_THREADS_H
 #define BASE_THREADS_H
 
-/* Takes `n` threads for the teams of num_threads(n) that the calling thread will open; whatever the environment says of
- * OpenMP, each of them has that many. A team that does not say how many it wants has OMP_NUM_THREADS, so none is opened
- * without num_threads. Dies, naming the variable or limit that forbids it, if they are not to be had. `option` is what
- * asks for them: "--threads". 0 stands for all processors that the process may use. Returns how many there are. */
+/* Reserves n threads for the parallel regions of the calling thread and returns n. If n is 0, reserves and returns one
+ * per processor that the process may use. Each region with num_threads(n) then has n threads, whatever OpenMP's
+ * environment variables say; every region of the project names its number. If fewer threads can be had, dies with a
+ * message that names the cause and `option`, the option that asked for the threads ("--threads"). */
 int threads_take(int n, const char *option);
 
 #endif

@@ -5,7 +5,7 @@
 #define _Noreturn __attribute__((noreturn)) /* C11's word, unknown to C++ */
 extern "C" {
 #include "base/base.h"
-#include "base/program.h"
+#include "base/uncaught.h"
 }
 
 [[noreturn]] static void tell() {

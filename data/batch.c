@@ -1,5 +1,5 @@
-/* A batch's buffer: fields are laid one behind the other, each on a cache line of its own, and nothing is ever moved. A
- * field that does not fit is a mistake in the data set's batch_bytes, and ends the program. */
+/* The buffer of a batch: fields lie one after the other, each aligned to a cache line, and are never moved. A field
+ * that does not fit is a bug in the data set's batch_bytes, and ends the program. */
 #include "data/batch.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 
 #include "base/base.h"
 
-/* Alignment wastes less than a line a field. */
+/* Alignment wastes less than a line per field. */
 size_t batch_capacity(size_t bytes) { return bytes + (size_t)BATCH_MAX_FIELDS * BATCH_LINE; }
 
 Batch batch_open(size_t bytes, int max_sequences) {
@@ -34,7 +34,7 @@ static Tensor batch_push(Batch *batch, int field, Tensor shape) {
     assert(field >= 0 && field < BATCH_MAX_FIELDS);
     if (bytes > batch->capacity - batch->size)
         die("batch: field %d needs %zu bytes, %zu of %zu are in use", field, bytes, batch->size, batch->capacity);
-    memset((char *)shape.data + used, 0, bytes - used); /* all bytes of a batch follow from its samples */
+    memset((char *)shape.data + used, 0, bytes - used); /* so that all bytes of a batch depend on its samples only */
     batch->size += bytes;
     batch->fields[field] = shape;
     if (batch->n_fields <= field) batch->n_fields = field + 1;
@@ -47,4 +47,12 @@ Tensor batch_push_1d(Batch *batch, int field, DType dtype, int64_t n) {
 
 Tensor batch_push_2d(Batch *batch, int field, DType dtype, int64_t rows, int64_t columns) {
     return batch_push(batch, field, tensor_2d(NULL, dtype, rows, columns));
+}
+
+void batch_begin_rows(Batch *batch, const int32_t *samples, int n) {
+    int32_t *offsets = batch_push_1d(batch, BATCH_OFFSETS, DTYPE_I32, n + 1).data;
+    for (int i = 0; i <= n; i++) offsets[i] = i;
+    memmove(batch->samples, samples, (size_t)n * sizeof *samples); /* the loader hands over batch->samples */
+    batch->n_sequences = n;
+    batch->n_tokens = n;
 }

@@ -1,8 +1,8 @@
 /* Lloyd's algorithm, from k-means++ seeds (Arthur and Vassilvitskii, 2007).
  *
- * The nearest entry maximises x.c - |c|^2 / 2, so a block of frames against the whole codebook is one matrix product.
- * Everything that is summed over frames is summed in their order by one thread, and blocks begin at fixed places: the
- * number of threads cannot change a bit. */
+ * The nearest entry maximises x.c - |c|^2 / 2, so one matrix product compares a block of frames with the whole
+ * codebook. One thread computes all sums over frames, in the order of the frames, and blocks begin at fixed places. So
+ * the number of threads does not change a bit of the result. */
 #include "data/kmeans.h"
 
 #include <dnnl.h>
@@ -14,11 +14,11 @@
 #include "kernels/onednn.h"
 #include "kernels/philox.h"
 
-enum { BLOCK = 128, LANES = 16, SEED_BLOCK = 1024, SEED_FRAMES_AN_ENTRY = 8, SEED_FRAMES_LEAST = 16384 };
+enum { BLOCK = 128, LANES = 16, SEED_BLOCK = 1024, SEED_FRAMES_PER_ENTRY = 8, MIN_SEED_FRAMES = 16384 };
 
-static const double LEAST_GAIN = 1e-4;
+static const double MIN_GAIN = 1e-4;
 
-/* |a - b|^2. Eight partial sums, because a compiler must not reorder a single one. */
+/* Returns |a - b|^2, from eight partial sums, because a compiler must not reorder a single sum. */
 static float squared_distance(const float *a, const float *b, int64_t width) {
     float part[8] = {0}, sum = 0;
     int64_t i = 0;
@@ -54,8 +54,19 @@ void codebook_close(Codebook *codebook) {
     *codebook = (Codebook){0};
 }
 
-/* Sixteen running maxima, each over every sixteenth entry, so that the loop becomes vector instructions; then the best
- * of them, and of equals the lowest. */
+double codebook_entropy(const int64_t *counts, int64_t n) {
+    int64_t total = 0;
+    double entropy = 0;
+    for (int64_t i = 0; i < n; i++) total += counts[i];
+    for (int64_t i = 0; i < n; i++) {
+        double share = (double)counts[i] / (double)total;
+        if (counts[i]) entropy -= share * log(share);
+    }
+    return entropy;
+}
+
+/* Returns the entry with the best score, the lowest of equals. Sixteen running maxima, each over every sixteenth entry,
+ * let the loop become vector instructions. */
 static int32_t best_entry(const float *products, const float *half_squares, int64_t entries) {
     float best[LANES];
     int32_t which[LANES], winner = 0;
@@ -71,7 +82,7 @@ static int32_t best_entry(const float *products, const float *half_squares, int6
             best[j] = better ? score : best[j];
             which[j] = better ? k + j : which[j];
         }
-    for (int64_t k = whole; k < entries; k++) { /* the lanes' next entries, in their order */
+    for (int64_t k = whole; k < entries; k++) { /* the rest, one entry per lane */
         float score = products[k] - half_squares[k];
         if (score > best[k - whole]) {
             best[k - whole] = score;
@@ -83,7 +94,7 @@ static int32_t best_entry(const float *products, const float *half_squares, int6
     return which[winner];
 }
 
-/* One block of at most BLOCK frames; products[BLOCK, entries] is scratch. */
+/* Assigns at most BLOCK frames; products[BLOCK, entries] is scratch. */
 static void assign_block(const Codebook *c, const float *frames, int64_t n, int32_t *codes, float *squared,
                          float *products) {
     check_room_for_code();
@@ -96,7 +107,7 @@ static void assign_block(const Codebook *c, const float *frames, int64_t n, int3
     }
 }
 
-/* Blocks over n_threads threads; each has its products made by itself alone. */
+/* Assigns blocks with n_threads threads; each thread computes its own products. */
 static void assign(const Codebook *c, const float *frames, int64_t n, int32_t *codes, float *squared, int n_threads) {
     (void)n_threads; /* for compilers without OpenMP */
 #pragma omp parallel num_threads(n_threads)
@@ -128,7 +139,7 @@ typedef struct {
     uint64_t draws; /* random numbers used so far */
 } Kmeans;
 
-/* A number in [0, 1) of 53 bits. */
+/* Returns a random number in [0, 1) of 53 bits. */
 static double draw(Kmeans *k) {
     Philox r = philox(k->options->seed, PURPOSE_KMEANS, 0, k->draws++);
     return (double)((uint64_t)r.x[0] << 21 | r.x[1] >> 11) * 0x1p-53;
@@ -140,8 +151,8 @@ static int compare_rows(const void *a, const void *b, void *width) {
     return *(float *const *)a < *(float *const *)b ? -1 : *(float *const *)a > *(float *const *)b;
 }
 
-/* Puts the frames into a random order in which the first of each kind come before all repetitions (digital silence
- * repeats itself), and counts the kinds. */
+/* Puts the frames into a random order with all duplicates at the end (digital silence repeats itself), and counts the
+ * distinct frames. */
 static void shuffle_distinct_first(Kmeans *k) {
     size_t row = (size_t)k->width * sizeof(float);
     float **rows = xmalloc((size_t)k->n * sizeof *rows), *ordered = xmalloc((size_t)k->n * row);
@@ -172,8 +183,8 @@ static void shuffle_distinct_first(Kmeans *k) {
     free(repeats);
 }
 
-/* Brings squared[0 .. n) up to date with a new entry; sums[i] becomes the sum over the i-th SEED_BLOCK of them. */
-static void approach(Kmeans *k, const float *centroid, int64_t n, double *sums) {
+/* Updates squared[0 .. n) with a new entry; sums[i] becomes the sum over the i-th block of SEED_BLOCK of them. */
+static void update_distances(Kmeans *k, const float *centroid, int64_t n, double *sums) {
     for (int64_t begin = 0; begin < n; begin += SEED_BLOCK) {
         int64_t end = begin + SEED_BLOCK < n ? begin + SEED_BLOCK : n;
         double sum = 0;
@@ -186,7 +197,7 @@ static void approach(Kmeans *k, const float *centroid, int64_t n, double *sums) 
     }
 }
 
-/* A frame of the first n, with a probability in proportion to its squared distance from the entries so far. */
+/* Draws one of the first n frames, with a probability proportional to its squared distance from the entries so far. */
 static int64_t draw_far_frame(Kmeans *k, int64_t n, const double *sums) {
     int64_t blocks = (n + SEED_BLOCK - 1) / SEED_BLOCK, begin = 0, last = 0;
     double total = 0, sum = 0;
@@ -204,24 +215,25 @@ static int64_t draw_far_frame(Kmeans *k, int64_t n, const double *sums) {
     return last;
 }
 
-/* k-means++ over the first, different, frames. Eight an entry are enough, and keep it as cheap as a few iterations; by
- * one thread, as a barrier after every entry costs more than it gains on a machine that has other work. */
+/* Chooses the initial entries by k-means++ over the first frames, which are all different. Eight frames per entry are
+ * enough, and cost no more than a few iterations. One thread does it: a barrier after every entry would cost more than
+ * it gains on a machine that has other work. */
 static void choose_seeds(Kmeans *k, Codebook *c) {
-    int64_t n = SEED_FRAMES_AN_ENTRY * c->entries, chosen = 0;
-    if (n < SEED_FRAMES_LEAST) n = SEED_FRAMES_LEAST;
+    int64_t n = SEED_FRAMES_PER_ENTRY * c->entries, chosen = 0;
+    if (n < MIN_SEED_FRAMES) n = MIN_SEED_FRAMES;
     if (n > k->distinct) n = k->distinct;
     double *sums = xcalloc((size_t)(n / SEED_BLOCK) + 1, sizeof *sums);
     for (int64_t i = 0; i < n; i++) k->squared[i] = INFINITY;
     for (int64_t entry = 0; entry < c->entries; entry++) {
         float *centroid = c->centroids + entry * c->width;
         memcpy(centroid, k->frames + chosen * c->width, (size_t)c->width * sizeof *centroid);
-        approach(k, centroid, n, sums);
+        update_distances(k, centroid, n, sums);
         chosen = draw_far_frame(k, n, sums);
     }
     free(sums);
 }
 
-/* An entry without frames takes the frame that is farthest from its own. */
+/* Moves an entry without frames to the frame that is farthest from its entry. */
 static void reseed(Kmeans *k, float *centroid) {
     int64_t farthest = 0;
     for (int64_t i = 1; i < k->n; i++)
@@ -230,7 +242,7 @@ static void reseed(Kmeans *k, float *centroid) {
     k->squared[farthest] = 0;
 }
 
-/* Every entry becomes the mean of its frames. Returns how many had none. */
+/* Moves every entry to the mean of its frames. Returns how many entries had none. */
 static int64_t move_entries(Kmeans *k, Codebook *c) {
     double *sums = xcalloc((size_t)(c->entries * c->width), sizeof *sums);
     int64_t *counts = xcalloc((size_t)c->entries, sizeof *counts), empty = 0;
@@ -266,7 +278,7 @@ static void iterate(Kmeans *k, Codebook *c, KmeansReport *report) {
         assign(c, k->frames, k->n, k->codes, k->squared, o->n_threads);
         report->inertia = inertia_of(k);
         if (o->progress) o->progress(o->context, report->iterations, report->inertia);
-        if (report->iterations == o->iterations || !(report->inertia < before * (1 - LEAST_GAIN))) return;
+        if (report->iterations == o->iterations || !(report->inertia < before * (1 - MIN_GAIN))) return;
         before = report->inertia;
         report->reseeded += move_entries(k, c);
     }

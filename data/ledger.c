@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 
-enum { DIGITS = 17 }; /* of real numbers: all */
+enum { DIGITS = 17 }; /* of a real number, enough to give the same bits back */
 
 struct Ledger {
     int file;
@@ -28,7 +28,7 @@ static void remember(Ledger *ledger, const char *kind, const char *name, json_t 
     json_object_set_new(names, name, facts);
 }
 
-/* A line that says nothing we understand, or is damaged, counts as work not done. */
+/* Ignores a damaged or unknown line: its work counts as not done. */
 static void remember_line(Ledger *ledger, const char *line, size_t n) {
     json_t *entry = json_loadb(line, n, 0, NULL);
     const char *kind = json_string_value(json_object_get(entry, "kind"));
@@ -39,7 +39,7 @@ static void remember_line(Ledger *ledger, const char *line, size_t n) {
     json_decref(entry);
 }
 
-/* Reads what is there, and cuts off what a kill left of a last line. */
+/* Reads the ledger, and cuts off a truncated last line. */
 static bool load(Ledger *ledger, Error *error) {
     char *bytes;
     size_t size, whole = 0;
@@ -89,7 +89,7 @@ const json_t *ledger_find(Ledger *ledger, const char *kind, const char *name) {
 
 bool ledger_is_empty(const Ledger *ledger) { return !json_object_size(ledger->kinds); }
 
-/* One write, so that a kill leaves at most one line cut off, the last. */
+/* Appends with one write, so that a kill can truncate only the last line. */
 bool ledger_add(Ledger *ledger, const char *kind, const char *name, json_t *facts, Error *error) {
     pthread_mutex_lock(&ledger->lock);
     remember(ledger, kind, name, facts);
@@ -119,12 +119,10 @@ static Fingerprint digest(const void *bytes, size_t size) {
 
 Fingerprint fingerprint_of(const char *format, ...) {
     va_list arguments;
-    char *text;
     va_start(arguments, format);
-    int n = vasprintf(&text, format, arguments);
+    char *text = vxformat(format, arguments);
     va_end(arguments);
-    if (n < 0) die("out of memory: a fingerprint");
-    Fingerprint f = digest(text, (size_t)n);
+    Fingerprint f = digest(text, strlen(text));
     free(text);
     return f;
 }

@@ -1,5 +1,5 @@
-/* What a program that may be killed at any time has finished, and from what: one JSON line a piece of work, appended
- * when its files are in place. A piece is known by its kind and name; the newest line counts. */
+/* A record of finished work, for programs that may be killed at any time: one JSON line per piece of work, appended
+ * when the files of the piece are complete. Kind and name identify a piece; its newest line counts. */
 #ifndef DATA_LEDGER_H
 #define DATA_LEDGER_H
 
@@ -9,25 +9,26 @@
 
 typedef struct Ledger Ledger;
 
-/* Opens or begins the ledger; a last line that was cut off is dropped. It is locked: NULL, with the reason, while
- * another process has it open. */
+/* Opens the ledger, or creates it, and locks it. Drops a truncated last line. Returns NULL with the reason, also if
+ * another process has the ledger open. */
 Ledger *ledger_open(const char *path, Error *error);
 void ledger_close(Ledger *ledger);
-/* The facts of a finished piece, or NULL. They stay until the same piece is added again. Safe from several threads. */
+/* Returns the facts of a finished piece, or NULL. The pointer is valid until the same piece is added again. Safe from
+ * several threads. */
 const json_t *ledger_find(Ledger *ledger, const char *kind, const char *name);
-/* Whether nothing is known of any piece. */
+/* Returns whether no piece is recorded. */
 bool ledger_is_empty(const Ledger *ledger);
-/* Appends; takes over `facts`, a JSON object. Safe from several threads. */
+/* Appends a piece, and takes ownership of `facts`, a JSON object. Safe from several threads. */
 bool ledger_add(Ledger *ledger, const char *kind, const char *name, json_t *facts, Error *error);
 
-/* Fingerprints: SHA-1 in hexadecimal digits, of a text as printf makes it, and of a file ("" if it cannot be read). */
+/* SHA-1 in hexadecimal digits: of a text formatted like printf, or of a file ("" if the file cannot be read). */
 typedef struct {
     char text[41];
 } Fingerprint;
 Fingerprint fingerprint_of(const char *format, ...) PRINTF_LIKE(1, 2);
 Fingerprint fingerprint_file(const char *path);
 
-/* Whether the facts have the text `want` under `key`. */
+/* Returns whether the facts have the text `want` under `key`. */
 bool fact_is(const json_t *facts, const char *key, const char *want);
 
 #endif

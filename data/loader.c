@@ -1,8 +1,9 @@
-/* The plan and the workers.
+/* Plans the micro-batches of an epoch, and fills them with worker threads.
  *
- * An epoch's plan is the list of its micro-batches, made from (seed, epoch) alone. Workers take the next position of
- * the stream, look it up in the plan of its epoch, and fill the slot of the ring that belongs to it; the consumer takes
- * the slots in order. What a slot holds therefore never depends on who filled it, or when. */
+ * The plan of an epoch lists its micro-batches, and depends on (seed, epoch) alone. A worker takes the next position of
+ * the stream, looks the position up in the plan of its epoch, and fills the slot of the ring that belongs to the
+ * position. The consumer takes the slots in order. The contents of a slot therefore never depend on which worker filled
+ * it, or when. */
 #include "data/loader.h"
 
 #include <pthread.h>
@@ -18,7 +19,8 @@ typedef struct {
     int32_t sample;
 } Keyed;
 
-/* Micro-batch b of the epoch is samples[begin[b]] .. samples[begin[b + 1] - 1]. The other buffers are for making it. */
+/* Micro-batch b of the epoch is samples[begin[b]] .. samples[begin[b + 1] - 1]. The other buffers are scratch for
+ * planning. */
 typedef struct {
     int64_t epoch, n_batches;
     int32_t *samples, *unshuffled;
@@ -28,7 +30,7 @@ typedef struct {
 
 typedef struct {
     Batch batch;
-    bool ready, failed; /* filled, or why not */
+    bool ready, failed; /* filled; filling failed, see error */
     Error error;
 } Slot;
 
@@ -39,8 +41,8 @@ struct Loader {
     int next_plan;
     Slot *slots;
     int n_slots;
-    int64_t produced, consumed;     /* positions handed to workers; to the consumer */
-    int64_t walk_epoch, walk_index; /* of position `produced` */
+    int64_t produced, consumed;     /* positions handed to workers; positions handed to the consumer */
+    int64_t walk_epoch, walk_index; /* the place of position `produced` */
     bool stop;
     pthread_t *threads;
     pthread_mutex_t lock;
@@ -53,7 +55,7 @@ static int by_tokens(const void *a, const void *b) {
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* A number below n from the bits of (seed, epoch, stream, i). */
+/* Returns a random number below n, drawn from (seed, epoch, stream, i). */
 static int64_t draw(const LoaderOptions *o, int64_t epoch, uint64_t stream, int64_t i, int64_t n) {
     uint64_t element = (stream << 40) + 2 * (uint64_t)i;
     uint64_t bits = (uint64_t)philox_bits(o->seed, PURPOSE_SHUFFLE, (uint32_t)epoch, element) << 32 |
@@ -61,7 +63,7 @@ static int64_t draw(const LoaderOptions *o, int64_t epoch, uint64_t stream, int6
     return (int64_t)(bits % (uint64_t)n);
 }
 
-/* Fisher-Yates. */
+/* Shuffles by the Fisher-Yates algorithm. */
 static void shuffle_samples(const LoaderOptions *o, int64_t epoch, int32_t *items, int64_t n) {
     for (int64_t i = n - 1; i > 0; i--) {
         int64_t j = draw(o, epoch, 0, i, i + 1);
@@ -71,7 +73,7 @@ static void shuffle_samples(const LoaderOptions *o, int64_t epoch, int32_t *item
     }
 }
 
-/* Sorts each pool of the order by length; ties keep their order. */
+/* Sorts each pool of the order by length; samples of equal length keep their order. */
 static void sort_pools(const Dataset *dataset, const LoaderOptions *o, Plan *plan) {
     int64_t n = dataset->n_samples, pool = (int64_t)POOL_BATCHES * (o->batch_size > 0 ? o->batch_size : 16);
     int32_t *order = plan->samples;
@@ -84,7 +86,7 @@ static void sort_pools(const Dataset *dataset, const LoaderOptions *o, Plan *pla
     }
 }
 
-/* Where the micro-batch that starts at sample i ends. */
+/* Returns the end of the micro-batch that starts at sample i. */
 static int64_t batch_end(const Dataset *dataset, const LoaderOptions *o, const int32_t *order, int64_t i) {
     int64_t tokens = 0, end = i;
     for (; end < dataset->n_samples; end++) {
@@ -95,7 +97,7 @@ static int64_t batch_end(const Dataset *dataset, const LoaderOptions *o, const i
     return end;
 }
 
-/* The order of the batches: shuffled, after sorting has made neighbours alike. */
+/* Shuffles the micro-batches, since sorting has put similar ones side by side. */
 static void shuffle_batches(const LoaderOptions *o, Plan *plan) {
     memcpy(plan->unshuffled, plan->samples, (size_t)plan->begin[plan->n_batches] * sizeof *plan->samples);
     memcpy(plan->unshuffled_begin, plan->begin, (size_t)(plan->n_batches + 1) * sizeof *plan->begin);
@@ -150,7 +152,7 @@ static void plan_epoch(const Dataset *dataset, const LoaderOptions *o, int64_t e
     if (o->epoch_limit > 0 && plan->n_batches > o->epoch_limit) plan->n_batches = o->epoch_limit;
 }
 
-/* The plan of an epoch, kept for the few that are in use at once. Call with the lock held. */
+/* Returns the plan of an epoch; the few plans in use are cached. Call with the lock held. */
 static const Plan *loader_plan(Loader *loader, int64_t epoch) {
     for (int i = 0; i < MAX_PLANS; i++)
         if (loader->plans[i].epoch == epoch) return &loader->plans[i];
@@ -173,15 +175,15 @@ int64_t loader_epoch_batches(const Dataset *dataset, const LoaderOptions *option
     return plan.n_batches;
 }
 
-/* Moves (epoch, index) on by `steps` micro-batches, back or forth. */
+/* Moves (epoch, index) by `steps` micro-batches, forward or, if negative, back. */
 static void walk(Loader *loader, int64_t *epoch, int64_t *index, int64_t steps) {
     *index += steps;
     while (*index < 0) *index += loader_plan(loader, --*epoch)->n_batches;
     for (int64_t n; *index >= (n = loader_plan(loader, *epoch)->n_batches); ++*epoch) *index -= n;
 }
 
-/* What worker or consumer needs to fill one slot, copied out of the plan under the lock. The samples themselves go to
- * the slot's batch, where they will stay. */
+/* What a worker or the consumer needs to fill one slot, copied out of the plan under the lock. The sample numbers go
+ * straight to the slot's batch. */
 typedef struct {
     Slot *slot;
     int64_t epoch, index;
@@ -190,7 +192,7 @@ typedef struct {
     int n;
 } Work;
 
-/* The next position of the stream, for whoever holds the lock. */
+/* Takes the next position of the stream. Call with the lock held. */
 static Work take_work(Loader *loader) {
     const LoaderOptions *o = &loader->options;
     int64_t position = loader->produced++, epoch = loader->walk_epoch, index = loader->walk_index;
@@ -247,7 +249,7 @@ static void *worker(void *argument) {
     return NULL;
 }
 
-/* Moves the `count` smallest to the front, in any order: a sort (Hoare's) of the side alone where the count ends. */
+/* Moves the `count` smallest items to the front, in any order (Hoare's quickselect). */
 static void smallest_first(Keyed *items, int64_t n, int64_t count) {
     for (int64_t low = 0, high = n - 1; low < high;) {
         Keyed pivot = items[(low + high) / 2];
@@ -265,8 +267,9 @@ static void smallest_first(Keyed *items, int64_t n, int64_t count) {
     }
 }
 
-/* How many sequences any micro-batch can have: the shortest samples together, if there is a budget. Of the samples from
- * `fit` to `end`, of which `most` may be taken at all, the shorter half is, or makes way for its own shorter half. */
+/* Returns the maximum of sequences in any micro-batch: with a budget, as many of the shortest samples as fit into it. A
+ * binary search: the `fit` shortest samples fit, more than `most` do not, and each round tries the shortest (fit + most
+ * + 1) / 2. */
 static int64_t most_sequences(const Dataset *dataset, const LoaderOptions *o, Keyed *keyed) {
     int64_t n = dataset->n_samples, tokens = 0, fit = 0, end = n;
     int64_t most = o->batch_size > 0 && o->batch_size < n ? o->batch_size : n;
@@ -284,10 +287,10 @@ static int64_t most_sequences(const Dataset *dataset, const LoaderOptions *o, Ke
             end = half;
         }
     }
-    return fit ? fit : n > 0; /* one, however long it is */
+    return fit ? fit : n > 0; /* a single sample is always allowed */
 }
 
-/* Bytes add up over samples, so that no choice of as many needs more than those that need the most. */
+/* Bytes add up over samples, so the `most` largest samples are a bound for any choice of as many. */
 size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *o, int *sequences) {
     int64_t n = dataset->n_samples;
     Keyed *keyed = xmalloc((size_t)n * sizeof *keyed);
@@ -295,7 +298,7 @@ size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *o, int *s
     int64_t most = most_sequences(dataset, o, keyed);
     for (int64_t i = 0; i < n; i++)
         keyed[i] = (Keyed){-(int64_t)dataset->batch_bytes(dataset, &(int32_t){(int32_t)i}, 1), i, (int32_t)i};
-    smallest_first(keyed, n, most); /* of the negative: the largest */
+    smallest_first(keyed, n, most); /* keys are negative, so these are the largest */
     for (int64_t i = 0; i < most; i++) samples[i] = keyed[i].sample;
     if (sequences) *sequences = (int)most;
     size_t bytes = dataset->batch_bytes(dataset, samples, (int)most);
@@ -304,7 +307,7 @@ size_t loader_batch_bytes(const Dataset *dataset, const LoaderOptions *o, int *s
     return bytes;
 }
 
-/* The consumer's, and one that is ready when the workers have one each under way. */
+/* One slot is the consumer's, each worker fills one, and one more is ready. */
 static int slots_for(const LoaderOptions *o) { return o->n_workers + 2; }
 
 size_t loader_planned_bytes(const Dataset *dataset, const LoaderOptions *o) {
@@ -321,7 +324,7 @@ Loader *loader_open(const Dataset *dataset, const LoaderOptions *options) {
     if (!dataset->n_samples) die("the data set has no samples");
     if (options->batch_size < 1 && options->token_budget < 1) die("micro-batches need a size or a token budget");
     if (options->drop_last && options->token_budget)
-        die("a token budget makes micro-batches of any size: none is full");
+        die("a token budget makes micro-batches of any size, so none counts as full and all would be left out");
     if (options->drop_last && dataset->n_samples < options->batch_size)
         die("the data set has %lld samples, fewer than one micro-batch of %d, and smaller ones are left out; give a "
             "smaller batch size",
@@ -348,7 +351,7 @@ Loader *loader_open(const Dataset *dataset, const LoaderOptions *options) {
     return loader;
 }
 
-/* Without workers the consumer fills the slot itself. */
+/* Fills the next slot on the consumer's thread, if there are no workers. */
 static void produce_here(Loader *loader) {
     Work work = take_work(loader);
     fill_slot(loader, &work);
@@ -366,7 +369,7 @@ const Batch *loader_try(Loader *loader, Error *error) {
     }
     if (!loader->options.n_workers && !slot->ready) produce_here(loader);
     while (!slot->ready) pthread_cond_wait(&loader->changed, &loader->lock);
-    bool failed = slot->failed; /* it stays ready: to ask again is to be told again */
+    bool failed = slot->failed; /* the slot stays ready, so the next call returns the same error */
     if (failed) *error = slot->error;
     if (!failed) {
         slot->ready = false;

@@ -15,8 +15,8 @@ bool unfinished_find(const char *directory, const char *what, bool *found, Error
     bool fine = !*found || read_file(path, &text, &size, &why) || error_set(error, "%s: %s", path, why.text);
     if (text && strcmp(text, what))
         fine = error_set(error,
-                         "%s is unfinished, and was begun with %s, not with %s; begin again so, or remove "
-                         "it, or choose another folder",
+                         "%s is unfinished, and was begun with %s, not with %s; start it again with the former, or "
+                         "remove it, or choose another folder",
                          directory, text, what);
     free(text);
     free(path);
@@ -36,8 +36,8 @@ bool unfinished_check(const char *directory, Error *error) {
     bool found = !access(path, F_OK);
     free(path);
     return !found || error_set(error,
-                               "%s is unfinished: what makes it up was stopped, or is at work; start it again with "
-                               "the same options (they are in %s/.unfinished)",
+                               "%s is unfinished: the program that fills it was stopped, or is still running; start it "
+                               "again with the same options (they are in %s/.unfinished)",
                                directory, directory);
 }
 

@@ -1,19 +1,21 @@
-/* Folders that are made of many files: DIRECTORY/.unfinished says from what, until all are there. A program that was
- * killed amid them, and is started again, goes on; another one does not mix its files with those. */
+/* Marks folders that a program fills with many files. DIRECTORY/.unfinished names the input until all files are
+ * written. A program that was killed and started again continues; a program with another input does not mix its files
+ * with the existing ones. */
 #ifndef DATA_UNFINISHED_H
 #define DATA_UNFINISHED_H
 
 #include "base/base.h"
 #include "base/file.h"
 
-/* Makes the directory, if need be, and takes it for this program, from before unfinished_find to behind unfinished_end.
- * Waits while another one writes it. Release with file_unlock, whatever has failed. */
+/* Creates the directory if needed and locks it. Waits while another program has the lock. Hold the lock from before
+ * unfinished_find until after unfinished_end; release it with file_unlock, also after errors. */
 bool unfinished_lock(FileLock *lock, const char *directory, Error *error);
-/* Whether such a folder is unfinished; an error if it was begun from something else than `what`, a line of text. */
+/* Sets *found to whether the folder is unfinished. Fails if it was begun from something other than `what`, a line of
+ * text. */
 bool unfinished_find(const char *directory, const char *what, bool *found, Error *error);
-/* For who reads such a folder: an error if it is unfinished. */
+/* Fails if the folder is unfinished. For readers of the folder. */
 bool unfinished_check(const char *directory, Error *error);
-/* Notes that it is unfinished. */
+/* Marks the folder as unfinished. */
 bool unfinished_begin(const char *directory, const char *what, Error *error);
 bool unfinished_end(const char *directory, Error *error);
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The whole way for FLIM cells: made-up cells of six donors -> what is odd about them -> six folds, each tested on a donor
-# that its network has not seen, beside the trivial answers; and cells whose brightness gives their class away, which is
-# said. `make demo-cv` runs it.
+# FLIM cells from beginning to end (`make demo-cv`): makes synthetic cells of six donors, reports what is suspicious about
+# the data, and trains six folds. Each fold tests on a donor unseen in training and compares the network with trivial
+# baselines. A second data set has cells whose brightness reveals their class; the report must warn about it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=demo/work/cv
@@ -15,16 +15,16 @@ step() {
 
 rm -rf "$work"
 shape=(--cells 900 --bins 64 --side 11 --photons 0.3)
-step "Cells of six donors, who differ in everything but biology" ./prepare_flim --synthetic "$work/cells" "${shape[@]}"
-step "What is odd about them" ./prepare_flim --input "$work/cells"
-step "Six folds: each donor in turn is tested on, the next one validates, four train" \
+step "Cells of six donors, who differ in everything but biology" ./train_cv synthesize --output "$work/cells" "${shape[@]}"
+step "Report on the data" ./train_cv doctor --data "$work/cells"
+step "Six folds: each donor is the test donor once; the next donor validates, the other four train" \
     ./train_cv --config demo/cv.yaml --data "$work/cells" -o "$run"
 
-step "Cells whose brightness gives their class away" ./prepare_flim --synthetic "$work/bright" "${shape[@]}" \
-    --confound-brightness 1
-step "The doctor's word on them" ./prepare_flim --input "$work/bright" | tee "$work/bright.log"
+step "Cells whose brightness reveals their class" ./train_cv synthesize --output "$work/bright" \
+    "${shape[@]}" --confound-brightness 1
+step "Report on these cells" ./train_cv doctor --data "$work/bright" | tee "$work/bright.log"
 
-printf '\n== The donor that was left out: balanced accuracy and AUROC\nfold  network        best baseline\n'
+printf '\n== Test donors: balanced accuracy and AUROC\nfold  network        best baseline\n'
 wins=0
 folds=0
 for scores in "$run"/scores_D*.csv; do
@@ -43,8 +43,8 @@ done
 warnings=$(grep -c 'warning: brightness' "$work/bright.log" || true)
 cat <<TXT
 
-The network beat every baseline by both scores on $wins of $folds donors. Of the cells whose brightness gives their class away
-the doctor gave $warnings warnings. Tables and diagrams: $run. Your own cells next: ./prepare_flim --input DIR, then ./train_cv --data DIR;
-docs/train_cv.md says how.
+The network beat every baseline in both scores on $wins of $folds donors. The report on the second data set warned
+$warnings times that brightness reveals the class. Tables and plots: $run. To train on your own cells:
+./train_cv doctor --data DIR, then ./train_cv --data DIR; see docs/train_cv.md.
 TXT
 [ "$wins" -eq 6 ] && [ "$folds" -eq 6 ] && [ "$warnings" -gt 0 ]

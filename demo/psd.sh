@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The whole way for power spectra: made-up recordings -> manifest, splits, samples -> a pretrained encoder -> classifiers
-# from it and from scratch, three seeds each, on files that none of them has seen. `make demo-psd` runs it.
+# Trains classifiers of power spectra (`make demo-psd`): synthetic recordings -> manifest, splits and samples -> a
+# pretrained encoder -> classifiers with and without it, three seeds each, tested on files unseen in training.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=demo/work/psd
@@ -13,13 +13,13 @@ step() {
     "${@:2}"
 }
 
-# A column of a CSV file of one line.
+# Prints a column of a CSV file that has one row below its header: column FILE NAME.
 column() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i } NR == 2 { print $at }' "$1"; }
 
 rm -rf "$work"
-step "Recordings of six technologies by twelve sensors" ./prepare_psd --synthetic "$work/raw" --sensors 12 --rows 64
-step "Manifest, splits and samples" ./prepare_psd --input "$work/raw" --output "$work/data"
-step "Pretraining: say what the masked patches are; know the class again in another sensor's spectrum" \
+step "Recordings of six technologies by twelve sensors" ./train_psd synthesize -o "$work/raw" --sensors 12 --rows 64
+step "Manifest, splits and samples" ./train_psd prepare --input "$work/raw" --output "$work/data"
+step "Pretraining: reconstruct masked patches; match spectra of one class from two sensors" \
     ./train_psd pretrain "${common[@]}" --config demo/psd_pretrain.yaml -o "$work/pretrain"
 
 for seed in 1 2 3; do
@@ -32,12 +32,12 @@ for seed in 1 2 3; do
         ./train_psd evaluate "${common[@]}" --checkpoint "$run/best" -o "$run/test" --tag test >"$run/test.log"
     done
 done
-step "Probabilities that mean what they say" ./train_psd calibrate "${common[@]}" --checkpoint "$work/pretrained_1/best" \
+step "Calibrated probabilities" ./train_psd calibrate "${common[@]}" --checkpoint "$work/pretrained_1/best" \
     -o "$work/calibration"
 
-printf '\n== Masked patches, squared error on the validation files\n'
+printf '\n== Masked patches: squared error on the validation files\n'
 errors=$(sed -n 's/.*"kind": *"val".*"val\/mae_loss": *\([0-9.]*\).*/\1/p' "$work/pretrain/log.jsonl" | sed -n '1p;$p' | xargs)
-echo "after the first epoch ${errors%% *}, after the last ${errors##* }"
+echo "after the first epoch ${errors%% *}, after the last epoch ${errors##* }"
 printf '\n== Macro F1 on the test files, after three epochs\nseed  scratch  pretrained\n'
 wins=0
 for seed in 1 2 3; do
@@ -48,8 +48,9 @@ for seed in 1 2 3; do
 done
 cat <<TXT
 
-The pretrained encoder was better with $wins of 3 seeds. (Its contrast pairs spectra of one class from two sensors, as in
-the published method: it has seen which training spectra belong together.) Pictures and tables: $work/pretrained_1/test,
-$work/calibration. Your own recordings next: ./prepare_psd --input DIR, then ./train_psd run; docs/train_psd.md says how.
+The pretrained encoder was better with $wins of 3 seeds. (As in the published method, its contrastive loss pairs spectra
+of one class from two sensors. So pretraining has seen which training spectra belong together.) Plots and tables:
+$work/pretrained_1/test, $work/calibration. To train on your own recordings: ./train_psd prepare --input DIR, then
+./train_psd run; see docs/train_psd.md.
 TXT
 [ "$wins" -eq 3 ] && awk -v a="${errors%% *}" -v b="${errors##* }" 'BEGIN { exit !(b < a) }'

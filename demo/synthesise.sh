@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Recordings for the demo: the speech synthesiser reads the sentences, in the voices of four "speakers".
+# Makes the recordings of the demo: a speech synthesiser reads the sentences in four voices, the "speakers".
 #   demo/synthesise.sh OUTDIR
-# writes OUTDIR/audio/SPEAKER_NNN.wav and OUTDIR/metadata.tsv, a line a clip: id, speaker, audio file, text.
-# Every sentence is read by two speakers, so that all speakers say different things and still have a text in common.
-# A clip gets its name only when it is complete, and a note beside it says what was spoken, so that a run that was
-# stopped simply goes on, and an edited sentence or voice is spoken again.
+# Writes OUTDIR/audio/SPEAKER_NNN.wav and OUTDIR/metadata.tsv with one line per clip: id, speaker, audio file, text.
+# Two speakers read every sentence, so that speakers differ in what they say but share texts.
+# A clip gets its final name only when it is complete, and FILE.wav.said records what was spoken. So a run that was
+# stopped continues where it was, and an edited sentence or voice is spoken again.
 set -euo pipefail
 [ $# -eq 1 ] || { echo "usage: demo/synthesise.sh OUTDIR" >&2; exit 2; }
 sentences=$(dirname "$0")/sentences.txt
 output=$1
 speakers=(alemu bekele chaltu desta)
-voices=("-s 165 -p 38" "-s 145 -p 22" "-s 175 -p 75" "-s 155 -p 60") # words a minute, pitch 0 to 99
+voices=("-s 165 -p 38" "-s 145 -p 22" "-s 175 -p 75" "-s 155 -p 60") # words per minute; pitch from 0 to 99
 
 command -v espeak-ng >/dev/null || { echo "espeak-ng is missing: apt install espeak-ng" >&2; exit 1; }
-espeak-ng --voices=am | grep -q ' am ' || { echo "this espeak-ng has no Amharic voice (am)" >&2; exit 1; }
+espeak-ng --voices=am | grep -q ' am ' || { echo "espeak-ng has no Amharic voice (am): install a version that has it" >&2; exit 1; }
 mkdir -p "$output/audio"
 
 # speak FILE TEXT OPTION...
@@ -39,7 +39,7 @@ while IFS= read -r text; do
         printf '%s\0%s\0%s\0' "$output/audio/$id.wav" "$text" "${voices[which]}" >>"$jobs"
     done
 done <"$sentences"
-# shellcheck disable=SC2016 # the inner shell expands its own arguments; the options are several words on purpose
+# shellcheck disable=SC2016 # the inner shell expands its arguments; $3 is unquoted to become several options
 xargs -0 -n 3 -P "$(nproc)" bash -c 'speak "$1" "$2" $3' speak <"$jobs"
 mv "$list.tmp" "$list"
 echo "$(wc -l <"$list") clips of $number sentences by ${#speakers[@]} speakers: $list"

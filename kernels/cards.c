@@ -18,27 +18,28 @@
 #define GEN5 63e9
 
 /* Name, key, capability; f32, TF32, 16 bits; bandwidth; memory, L2; PCIe; watts; sustained of tensor cores, f32,
- * bandwidth. Of two that fit a driver's name the first counts.
+ * bandwidth. If two rows match a driver's name, the first counts.
  *
- * Rates, bandwidth, memory, PCIe and power are those of NVIDIA's data sheets of each card, L2 that of the white papers
- * of the architectures (Volta, Turing, A100, GA102, Ada, H100). Sparsity, which doubles some of their numbers, is left
- * out; GeForce cards halve the rate of 16-bit products when the sums are f32. GDDR6 with ECC keeps a sixteenth of
- * itself for it: 22.5 of 24 GB, 15 of 16, 45 of 48.
+ * Rates, bandwidth, memory, PCIe and power are from NVIDIA's data sheet of each card, L2 sizes from the white papers of
+ * the architectures (Volta, Turing, A100, GA102, Ada, H100). Sparsity, which doubles some of their numbers, is left
+ * out; GeForce cards halve the rate of 16-bit products when the sums are f32. ECC takes a sixteenth of GDDR6 memory:
+ * 22.5 of 24 GB, 15 of 16 and 45 of 48 are left.
  *
- * Sustained shares of products: the best torch.matmul of 1024 to 10240 squared that owners have sent to the public
- * collection zzc0721/torch-performance-test-data (2025 and 2026), over the data sheet's rate: of tensor cores T4 42.3,
- * V100 97, A40 122, A100 PCIe 236, A100 SXM 264, L4 57 (at 8192 and above, where its 72 W hold it; 71 at 2048), L40S
- * 269, RTX 3090 76, RTX 4090 163, H100 789, H200 790 TFLOP/s; in f32 T4 4.3, V100 14.5, A40 23.7, A100 19.2
- * (PCIe 17.6), L4 11.1, L40S 46.9, RTX 3090 24.8, RTX 4090 54.7, H100 52, H200 51. (ml-engineering's table of
- * achievable matrix products has 268 for the A100, 256 for its PCIe form and 792 for the H100.) A share above 1 is held
- * at 1. No measurement was found of the rows marked A (assumed: as the nearest relative, less where their power is
- * less).
+ * Sustained shares of matrix products: the best torch.matmul of square matrices of 1024 to 10240 in the public
+ * collection zzc0721/torch-performance-test-data (2025 and 2026), divided by the data sheet's rate. On tensor cores: T4
+ * 42.3, V100 97, A40 122, A100 PCIe 236, A100 SXM 264, L4 57 (at 8192 and above, limited by its 72 W; 71 at 2048), L40S
+ * 269, RTX 3090 76, RTX 4090 163, H100 789, H200 790 TFLOP/s; in f32 T4 4.3, V100 14.5, A40 23.7, A100 19.2 (PCIe
+ * 17.6), L4 11.1, L40S 46.9, RTX 3090 24.8, RTX 4090 54.7, H100 52, H200 51. (ml-engineering's table of achievable
+ * matrix products has 268 for the A100, 256 for its PCIe form and 792 for the H100.) A share above 1 is capped at 1.
+ * Rows marked A are assumed, since no measurement was found: the shares are those of the nearest relative, or less if
+ * the card has less power.
  *
- * Of the bandwidth: T4 and V100 as measured by Jia et al. (2018, 2019; 220 of 320 and 750 of 900 GB/s); others assumed:
- * 0.88 of HBM, 0.8 of GDDR6 with ECC, whose bits travel with the data, 0.9 without.
+ * Sustained shares of the bandwidth: T4 and V100 as measured by Jia et al. (2018, 2019; 220 of 320 and 750 of 900
+ * GB/s). The others are assumed: 0.88 for HBM, 0.8 for GDDR6 with ECC, whose bits travel with the data, 0.9 without
+ * ECC.
  *
- * A launch: NVIDIA's article on CUDA graphs has 0.9 us between kernels that wait in a queue (V100), the host's call
- * takes 4 and more; small kernels also start and end slowly. 2.5 us is assumed for all. */
+ * Kernel launches: NVIDIA's article on CUDA graphs gives 0.9 us between queued kernels (V100), and 4 us or more for the
+ * host's call. Small kernels also start and end slowly. 2.5 us is assumed for all cards. */
 static const Card cards[] = {
     CARD("T4", "t4", 75, 8.1, 0, 65, 320, 15, 4, GEN3, 70, 65, 53, 69),
     CARD("V100-PCIE", "v100-pcie", 70, 14, 0, 112, 900, 16, 6, GEN3, 250, 78, 92, 83),
@@ -87,7 +88,7 @@ const Card *card_table(int *n) {
 /* Behind the text, its next letter or digit that counts. */
 static const char *skip(const char *text) { return text + strspn(text, " -_"); }
 
-/* Whether `key` is the whole of the card's (2), or the part before a '-' in it (1). */
+/* Returns 2 if `key` is the card's whole key, 1 if it is the part before a '-' in that key, else 0. */
 static int match(const char *key, const char *of_card) {
     for (key = skip(key); *key; key = skip(key + 1)) {
         if (*of_card == '-') of_card++;
@@ -108,4 +109,8 @@ const Card *card_of_key(const char *key) {
 
 DType card_half(const Card *card) {
     return card->capability >= 80 ? DTYPE_BF16 : card->capability ? DTYPE_F16 : DTYPE_F32;
+}
+
+double card_available(const Card *card) {
+    return card->memory - (card->capability ? (double)(CARD_LOADED + CARD_KEPT) : 0);
 }

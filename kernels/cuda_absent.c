@@ -1,8 +1,10 @@
 /* Stands in for the cuda device in a program that is linked without it: an archive that has the device comes first, and
  * then this is not taken. */
 #include "base/base.h"
-#include "kernels/device.h"
+#include "kernels/cuda/device.h"
 
 const char *cuda_missing(void) { return "this program was built without CUDA"; }
+
+const char *cuda_built_for(void) { return NULL; }
 
 Device *cuda_device_open(int index) { die("GPU %d: %s", index, cuda_missing()); }

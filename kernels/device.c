@@ -1,28 +1,9 @@
-/* What all devices share: arenas and counters; and the dry device, which has addresses but no memory. */
+/* Arenas and counters, which all devices share, and the dry device, which has addresses but no memory. */
 #include "kernels/device.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/base.h"
-#include "kernels/ops_table.h"
-
-#define OP_NAME(op) #op,
-const char *const op_names[OP_COUNT] = {FOR_EACH_OP(OP_NAME)};
-#undef OP_NAME
-
-Device *device_open(const char *which, int n_threads, bool no_tf32, const char **why) {
-    bool cpu = !strcmp(which, "cpu");
-    *why = cpu ? NULL : cuda_missing();
-    if (!strcmp(which, "cuda") && *why) die("--device cuda: %s", *why);
-    if (cpu || *why) return cpu_device_open(n_threads);
-    Device *device = cuda_device_open(0);
-    if (no_tf32 && device->tf32) snprintf(device->notes, sizeof device->notes, "TF32 disabled: f32 products are exact");
-    device->tf32 &= !no_tf32;
-    return device;
-}
 
 void device_close(Device *device) { device->close(device); }
 
@@ -47,42 +28,10 @@ void counter_add(OpCounter *to, const OpCounter *from, int times) {
 
 void device_totals(const Device *device, double *flops, double *bytes) {
     *flops = *bytes = 0;
-    for (int i = 0; i < OP_COUNT; i++) {
+    for (int i = 0; i < DEVICE_MAX_OPS; i++) {
         *flops += device->counters[i].flops;
         *bytes += device->counters[i].bytes;
     }
-}
-
-typedef struct {
-    OpCounter counter;
-    const char *name;
-} NamedCounter;
-
-static int more_flops(const void *a, const void *b) {
-    double x = ((const NamedCounter *)a)->counter.flops, y = ((const NamedCounter *)b)->counter.flops;
-    return (x < y) - (x > y);
-}
-
-void device_print_counters(Device *device, void *stdio_file) {
-    device->synchronize(device); /* which completes the times */
-    FILE *out = stdio_file;
-    NamedCounter order[OP_COUNT];
-    double flops, bytes;
-    device_totals(device, &flops, &bytes);
-    for (int i = 0; i < OP_COUNT; i++) order[i] = (NamedCounter){device->counters[i], op_names[i]};
-    qsort(order, OP_COUNT, sizeof *order, more_flops);
-    fprintf(out, "%-32s %8s %12s %10s%s\n", "operation", "calls", "GFLOP", "GB",
-            device->profile ? "        ms  GFLOP/s    GB/s" : "");
-    for (int i = 0; i < OP_COUNT; i++) {
-        const OpCounter *c = &order[i].counter;
-        if (!c->calls) continue;
-        fprintf(out, "%-32s %8lld %12.4f %10.4f", order[i].name, (long long)c->calls, c->flops * 1e-9, c->bytes * 1e-9);
-        if (device->profile && c->seconds > 0)
-            fprintf(out, " %9.2f %8.1f %7.1f", c->seconds * 1e3, c->flops / c->seconds * 1e-9,
-                    c->bytes / c->seconds * 1e-9);
-        fputc('\n', out);
-    }
-    fprintf(out, "%-32s %8s %12.4f %10.4f\n", "total", "", flops * 1e-9, bytes * 1e-9);
 }
 
 /* Arenas. */

@@ -12,8 +12,8 @@
 #ifndef KERNELS_OPS_H
 #define KERNELS_OPS_H
 
+#include "kernels/augment.h"
 #include "kernels/device.h"
-#include "kernels/flim.h"
 
 /* How a weight matrix is stored: GPT-2's Conv1D is [in, out] (y = x W), nn.Linear is [out, in] (y = x W^T). */
 typedef enum { WEIGHT_IN_OUT, WEIGHT_OUT_IN } WeightLayout;
@@ -55,70 +55,87 @@ typedef struct {
     int in[3], taps[3], stride[3], padding[3];
 } Convolution;
 
-/* Rows x T [N, C] and their batch normalisation: (x - mean) rstd gain + bias, all of it f32 [C]. Without a mean, and
- * then without all of these, the rows as they are; without x, nothing. */
+/* Rows x T [N, C] and their batch normalisation (x - mean) rstd gain + bias; mean, rstd, gain and bias are f32 [C]. If
+ * those four are none, the rows are used as they are. If x is none, there is no operand. */
 typedef struct {
     Tensor x, mean, rstd, gain, bias;
 } Normed;
 
-/* What follows the sum of two of them, in samples of `frames` frames of `plane` rows, in this order. */
+/* What follows the sum of two Normed operands, in this order, in samples of `frames` frames of `plane` rows. */
 typedef struct {
-    float slope;           /* leaky ReLU: of negative numbers; 1: none */
+    float slope;           /* of the leaky ReLU for negative numbers; 1: no activation */
     int64_t frames, plane; /* of a sample: N = samples frames plane */
-    bool pool;             /* of the frames 2 t and 2 t + 1 the larger, as max_pool_forward; frames / 2 are left */
-    bool average;          /* if there is a pool: their mean instead */
-    Dropout drop;          /* of whole channels of a sample: element number sample C + channel */
+    bool pool;             /* takes the larger of frames 2 t and 2 t + 1, as max_pool_forward; leaves frames / 2 */
+    bool average;          /* with pool: takes the mean of the two frames instead */
+    Dropout drop;          /* drops whole channels of a sample: element number sample C + channel */
 } NormActivation;
 
-/* The FLIM network's first two layers, which are never apart: a convolution in time of 7 taps from 2 channels to C, a
- * batch norm, a leaky ReLU, and a convolution in time of 3 taps, stride 2, to O channels; both are padded with zeros,
- * as torch's are with padding 3 and 1, and both have no bias. Samples are `frames` x `plane` positions. */
+/* Statistics that batch normalisation computes from a batch: mean and rstd of its rows. The running statistics
+ * (optional, together) become (1 - momentum) times their old value + momentum times the mean, or the unbiased variance.
+ * All f32 [C]. */
+typedef struct {
+    Tensor mean, rstd, running_mean, running_var;
+    float momentum;
+} BatchStatistics;
+
+/* The temporal stem, two layers computed as one: a convolution in time of 7 taps from 2 channels to C, a batch norm, a
+ * leaky ReLU, and a convolution in time of 3 taps, stride 2, to O channels. Both convolutions are padded with zeros, 3
+ * and 1 at each end, and have no bias. Samples are `frames` x `plane` positions. */
 typedef struct {
     int64_t frames, plane;
     float slope;
 } Stem;
+/* The stem's weights, w T [C, 14] (torch's [C, 2, 7, 1, 1]) and w2 T [O, C 3] (torch's [O, C, 3, 1, 1]), and the norm
+ * between them, f32 [C]. */
+typedef struct {
+    Tensor w, mean, rstd, gain, bias, w2;
+} StemWeights;
+/* Gradients of StemWeights, f32, accumulated. */
+typedef struct {
+    Tensor dw, dgain, dbias, dw2;
+} StemGradients;
 enum {
     STEM_INPUTS = 2,
     STEM_TAPS = 7,
     STEM_WINDOW = STEM_TAPS * STEM_INPUTS, /* numbers, tap by tap: number 2 k + i is channel i under tap k */
     STEM_HALVING_TAPS = 3,
-    STEM_MOST = 64,                                               /* C and O: multiples of 8, no more than that */
+    STEM_MAX_CHANNELS = 64,                                       /* of C and O, which are multiples of 8 */
     STEM_MOMENTS = 2 * (STEM_WINDOW + STEM_WINDOW * STEM_WINDOW), /* floats */
 };
 
-/* A stretch of the flat parameter buffer that the optimizer treats alike. What no segment covers (frozen rows, padding
- * between tensors) takes no part in the norm and is never changed. */
+/* A range of the flat parameter buffer that the optimizer treats alike. Elements outside of all segments (frozen rows,
+ * padding between tensors) take no part in the norm and never change. */
 typedef struct {
     int64_t begin, end; /* elements */
     float weight_decay;
-    float rate; /* what AdamW.learning_rate is multiplied by here */
-    int group;  /* of its parameters: for whoever sets the rate */
+    float rate; /* multiplies AdamW.learning_rate */
+    int group;  /* the parameter group, for the code that sets the rate */
 } Segment;
 
 typedef struct {
     float learning_rate, beta1, beta2, epsilon;
     float clip;   /* gradients are scaled by min(1, clip / (norm + 1e-6)); <= 0: never */
     int64_t step; /* 1 for the first update: the bias corrections' exponent */
-    bool coupled; /* weight decay is added to the gradients, behind the clipping, as Adam with an L2 term has it */
+    bool coupled; /* adds weight decay to the gradients after clipping: Adam with an L2 term */
 } AdamW;
 
-/* Dynamic loss scaling for 16-bit types of a small range, f32 [LOSS_SCALE_FIELDS] on the device, so that nobody has to
- * wait for it: the factor on the loss, good steps since it last changed, updates done, updates skipped. */
+/* Dynamic loss scaling for 16-bit types of a small range, f32 [LOSS_SCALE_FIELDS] on the device, so that the host need
+ * not wait: the factor on the loss, good steps since the factor last changed, updates done, updates skipped. */
 enum { LOSS_SCALE_FACTOR, LOSS_SCALE_GOOD, LOSS_SCALE_DONE, LOSS_SCALE_SKIPPED, LOSS_SCALE_FIELDS };
 
 /* y = x in y's type; both of any float type, [n]. */
 void cast(Device *device, Tensor y, Tensor x);
 
-/* x[rows[i]] = table[ids[i]] + position_table[positions[i]], i < n. x T [N, C], rows/ids/positions i32 [n].
- * rows is optional (i itself, n = N), so are positions and position_table (together). */
+/* x[rows[i]] = table[ids[i]] + position_table[positions[i]], i < n. x T [N, C], rows/ids/positions i32 [n]. rows is
+ * optional (i itself, n = N), and so are positions and position_table (together). */
 void embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor table, Tensor positions,
                        Tensor position_table);
 /* dtable[ids[i]] += dx[rows[i]], dposition_table[positions[i]] += dx[rows[i]]; fixed order of summation. */
 void embedding_backward(Device *device, Tensor dtable, Tensor dposition_table, Tensor dx, Tensor rows, Tensor ids,
                         Tensor positions);
 
-/* x[rows[i]] = y[i] + table[positions[i]], rows distinct. x T [N, C], y T [n, C], rows/positions i32 [n], table f32
- * [P, C]. Backward: of y gather_rows, of the table embedding_backward. */
+/* x[rows[i]] = y[i] + table[positions[i]], rows distinct. x T [N, C], y T [n, C], rows/positions i32 [n], table f32 [P,
+ * C]. The backward of y is gather_rows, that of the table embedding_backward. */
 void place_rows(Device *device, Tensor x, Tensor y, Tensor rows, Tensor positions, Tensor table);
 
 /* y[i] = x[rows[i]] and x[rows[i]] = y[i], rows distinct: each is the other's backward (clear dx first). The y of
@@ -143,15 +160,16 @@ void layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, T
 void residual_layernorm_forward(Device *device, Tensor sum, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor branch,
                                 Tensor gain, Tensor bias, Dropout drop);
 
-/* What training does to FLIM cells, and the two channels that the network sees: x[s, 0] = ln(1 + count) / 10, x[s, 1]
- * the footprint, 1 or 0, the same at every time, beyond which counts are 0. Cells counts[cells[s]], with draws[s] done
- * to them (kernels/flim.h).
+/* Augments volumes of photon counts and makes two channels of them. Sample s is counts[volumes[s]], changed as draws[s]
+ * says (kernels/augment.h). x[s, 0] = ln(1 + count) / 10; x[s, 1] is the footprint, 1 or 0, the same at every time.
+ * Counts outside of the footprint are 0.
  *
- * The footprint is where the cell as it is stored has photons at any time, moved along, of interpolations the nearest
- * pixel taken. With `dilated`, as the reference has it, it is where the augmented counts are above 0 at any time, which
- * zoom, elastic and blur make wider. x T [B T H W, 2]; counts u8 or u16 [n, T H W]; cells i32 [B]; draws i32 [B,
- * FLIM_DRAW_WORDS], FlimDraws bit by bit. */
-void augment_cells(Device *device, Tensor x, Tensor counts, Tensor cells, Tensor draws, FlimShape shape, bool dilated);
+ * The footprint is where the stored volume has photons at any time; it is shifted, turned and resampled like the
+ * counts, by the nearest pixel. With `dilated` the footprint is instead where the augmented counts are above 0 at any
+ * time; zoom, elastic deformation and blur widen it. x T [B T H W, 2]; counts u8 or u16 [n, T H W]; volumes i32 [B];
+ * draws i32 [B, AUGMENT_DRAW_WORDS], AugmentDraws bit by bit. */
+void augment_volumes(Device *device, Tensor x, Tensor counts, Tensor volumes, Tensor draws, AugmentShape shape,
+                     bool dilated);
 /* y[s] = share[0] x[s] + (1 - share[0]) x[partners[s]], of samples that are n rows each. x, y T [S n, C], y not x;
  * partners i32 [S]; share f32 [1]. */
 void mixup(Device *device, Tensor y, Tensor x, Tensor partners, Tensor share);
@@ -162,11 +180,11 @@ void linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, W
 void linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
                      WeightLayout layout);
 
-/* hidden = x W + bias (optional) and y = dropout(gelu(hidden)), all of it linear_forward, gelu_forward and dropout in
- * one pass: hidden is for the backward of GELU. The element number of the dropout is row * out + column. */
+/* hidden = x W + bias (optional) and y = dropout(gelu(hidden)), which is linear_forward, gelu_forward and dropout
+ * in one pass; hidden is for the backward of GELU. The element number of the dropout is row * out + column. */
 void linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tensor w, Tensor bias, WeightLayout layout,
                          GeluKind kind, Dropout drop);
-/* The backward of the layer behind, whose input x was dropout(gelu(hidden)), and of both of these: dhidden =
+/* The backward of dropout, GELU and the linear layer after them, whose input x was dropout(gelu(hidden)): dhidden =
  * dropout(dy W^T gelu'(hidden)); dw += x^T dy and dbias (optional) as in linear_backward. */
 void gelu_linear_backward(Device *device, Tensor dhidden, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor hidden,
                           Tensor w, WeightLayout layout, GeluKind kind, Dropout drop);
@@ -188,22 +206,23 @@ void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Seque
 void attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse,
                         Sequences sequences, Attention attention, Dropout drop);
 
-/* How many positions the window takes: (length + 2 padding - taps) / stride + 1, rounded down. */
+/* Returns the number of positions of the window: (length + 2 padding - taps) / stride + 1, rounded down. */
 int64_t window_positions(Window window);
-/* The windows of a convolution as rows, so that the rest of it is linear_forward with the weight of torch's Conv1d,
- * [out, C, taps], as [out, C taps]: y[s positions + p, c taps + t] = x[s length + p stride - padding + t, c], or 0
- * where that is outside of sequence s. x T [S length, C], y T [S positions, C taps]. */
+/* Copies the windows of a convolution into rows, so that linear_forward with the weight of torch's Conv1d, [out, C,
+ * taps] seen as [out, C taps], does the rest: y[s positions + p, c taps + t] = x[s length + p stride - padding + t, c],
+ * or 0 outside of sequence s. x T [S length, C], y T [S positions, C taps]. */
 void unfold_forward(Device *device, Tensor y, Tensor x, Window window);
 /* dx = the sum over all windows that a row is in, in the order of the taps. */
 void unfold_backward(Device *device, Tensor dx, Tensor dy, Window window);
 
-/* How many positions the windows take along an axis: (in + 2 padding - taps) / stride + 1, rounded down. */
+/* Returns the number of positions of the windows along an axis: (in + 2 padding - taps) / stride + 1, rounded down. */
 int convolution_positions(Convolution convolution, int axis);
 /* y[s, p, o] = bias[o] + the sum over channels c and taps k of w[o, c, k] x[s, p stride - padding + k, c], without the
  * taps that see no position of the sample. x T [S in positions, C]; y T [S out positions, O]; w T [O, C taps], torch's
  * [O, C, t, h, w] row by row; bias T [O], optional. */
 void conv3d_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, Convolution convolution);
-/* dx (optional), added to what it holds if add_dx; dw f32 [O, C taps] and dbias f32 [O] (optional) are accumulated. */
+/* dx (optional) is accumulated if add_dx, else overwritten; dw f32 [O, C taps] and dbias f32 [O] (optional) are
+ * accumulated. */
 void conv3d_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
                      Convolution convolution, bool add_dx);
 
@@ -214,54 +233,49 @@ void max_pool_forward(Device *device, Tensor y, Tensor x, int64_t frames, int64_
 void max_pool_backward(Device *device, Tensor dx, Tensor dy, Tensor x, int64_t frames, int64_t plane);
 
 /* Batch normalisation (Ioffe and Szegedy, 2015) of columns: y = (x - mean) rstd gain + bias, eps 1e-5, with the mean
- * and the biased variance of the N >= 2 rows. x, y T [N, C]; mean, rstd, gain, bias f32 [C]. running_mean and
- * running_var f32 [C] (optional, together) become (1 - momentum) of themselves + momentum of the mean, and of the
- * unbiased variance. */
-void batchnorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor running_mean, Tensor running_var,
-                       Tensor x, Tensor gain, Tensor bias, float momentum);
-/* The same y from the running statistics instead of the batch's. y may be x. */
+ * and the biased variance of the N >= 2 rows. x, y T [N, C]; mean, rstd, gain, bias f32 [C]. BatchStatistics says what
+ * becomes of running_mean and running_var. */
+void batchnorm_forward(Device *device, Tensor y, BatchStatistics statistics, Tensor x, Tensor gain, Tensor bias);
+/* Computes the same y from the running statistics instead of the batch's. y may be x. */
 void batchnorm_apply(Device *device, Tensor y, Tensor x, Tensor running_mean, Tensor running_var, Tensor gain,
                      Tensor bias);
 /* dx = d(batchnorm_forward)/dx dy; dgain and dbias are accumulated. dx may be dy. */
 void batchnorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dy, Tensor x, Tensor mean,
                         Tensor rstd, Tensor gain);
 
-/* The first half of batchnorm_forward: mean, rstd, and the running statistics. */
-void batchnorm_statistics(Device *device, Tensor mean, Tensor rstd, Tensor running_mean, Tensor running_var, Tensor x,
-                          float momentum);
+/* Computes the first half of batchnorm_forward: mean, rstd, and the running statistics. */
+void batchnorm_statistics(Device *device, BatchStatistics statistics, Tensor x);
 /* rstd = 1 / sqrt(running_var + 1e-5), f32 [C]: with it and the running mean the second half is batchnorm_apply. */
 void batchnorm_from_running(Device *device, Tensor rstd, Tensor running_var);
 
-/* The second half, and all that may stand between it and the next layer, in one pass:
- * y = dropout(pool(leaky_relu(normed(a) + normed(b)))). a has a mean; b has one, or is added as it is, or is not there.
- * y T [N, C], or half of the frames if there is a pool. */
+/* Computes the second half of batchnorm_forward and all that may follow up to the next layer, in one pass:
+ * y = dropout(pool(leaky_relu(normed(a) + normed(b)))). a has a mean. b has a mean too, or is added as it is, or is
+ * absent. y is T [N, C], with half of the frames if there is a pool. */
 void norm_activate_forward(Device *device, Tensor y, Normed a, Normed b, NormActivation activation);
-/* The backward of all of it and of batchnorm_statistics, in two passes; the forward leaves nothing but its inputs, of
- * which signs, choices of the pool and dropout are found again. da and db T [N, C] are the gradients of a.x and b.x;
- * where b has no mean, db is that of the sum, and dgain_b and dbias_b are none; without b.x so is db. dgain and dbias
- * f32 [C] are accumulated. da or db may be dy if there is no pool, and da may be a.x, db may be b.x. */
+/* The backward of norm_activate_forward and of batchnorm_statistics, in two passes. The forward keeps only its inputs;
+ * the signs, the pool's choices and dropout are recomputed. da and db T [N, C] are the gradients of a.x and b.x. If b
+ * has no mean, db is the gradient of the sum, and dgain_b and dbias_b are none. Without b.x, db is none too. dgain and
+ * dbias f32 [C] are accumulated. da or db may be dy if there is no pool, and da may be a.x, db may be b.x. */
 void norm_activate_backward(Device *device, Tensor da, Tensor dgain_a, Tensor dbias_a, Tensor db, Tensor dgain_b,
                             Tensor dbias_b, Tensor dy, Normed a, Normed b, NormActivation activation);
 
-/* How many frames the second layer leaves: half of them, rounded up. */
+/* Returns the number of frames after the second layer: half of them, rounded up. */
 int64_t stem_frames(Stem stem);
 
-/* Of the first layer's output s = conv(x, w) over all samples and positions, the mean and rstd of each channel, and the
- * running statistics (optional, together), all as batchnorm_forward has them; s itself is never stored: it is linear in
- * the 14 numbers of x that a tap sees, so its mean is w . mu and its variance w' Sigma w. moments f32 [STEM_MOMENTS]
+/* Computes the mean and rstd of each channel of the first layer's output s = conv(x, w) over all samples and positions,
+ * and the running statistics (optional, together), all as in batchnorm_forward. s itself is never stored: it is linear
+ * in the 14 numbers of x that a tap sees, so its mean is w . mu and its variance w' Sigma w. moments f32 [STEM_MOMENTS]
  * are doubles, mu [14] and then Sigma [14, 14], the windows' mean and biased covariance, for the backward; they and x
  * begin at multiples of 8 bytes. x T [S frames plane, 2], w T [C, 14] (torch's [C, 2, 7, 1, 1]); mean, rstd f32 [C]. */
-void stem_statistics(Device *device, Tensor mean, Tensor rstd, Tensor moments, Tensor running_mean, Tensor running_var,
-                     Tensor x, Tensor w, Stem stem, float momentum);
+void stem_statistics(Device *device, BatchStatistics statistics, Tensor moments, Tensor x, Tensor w, Stem stem);
 /* y = conv(leaky_relu((conv(x, w) - mean) rstd gain + bias), w2). y T [S stem_frames plane, O], w2 T [O, C 3] (torch's
- * [O, C, 3, 1, 1]), gain and bias f32 [C]; y begins at a multiple of 16 bytes. What is between the layers is rounded to
- * T once, before the second. */
-void stem_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor mean, Tensor rstd, Tensor gain, Tensor bias,
-                  Tensor w2, Stem stem);
-/* Of both, mean and rstd being the batch's. dw, dgain, dbias and dw2 (f32) are accumulated; dy begins at a multiple of
- * 16 bytes. */
-void stem_backward(Device *device, Tensor dw, Tensor dgain, Tensor dbias, Tensor dw2, Tensor dy, Tensor x, Tensor w,
-                   Tensor mean, Tensor rstd, Tensor gain, Tensor bias, Tensor w2, Tensor moments, Stem stem);
+ * [O, C, 3, 1, 1]), gain and bias f32 [C]; y begins at a multiple of 16 bytes. Values between the layers are rounded to
+ * T once, before the second layer. */
+void stem_forward(Device *device, Tensor y, Tensor x, StemWeights weights, Stem stem);
+/* The backward of stem_forward and stem_statistics: the weights' mean and rstd are the batch's. dy begins at a multiple
+ * of 16 bytes. */
+void stem_backward(Device *device, StemGradients gradients, Tensor dy, Tensor x, StemWeights weights, Tensor moments,
+                   Stem stem);
 
 /* y[s] = mean of the `length` rows of sequence s, and its backward. x T [S length, C], y T [S, C]. */
 void mean_rows_forward(Device *device, Tensor y, Tensor x, int64_t length);
@@ -270,14 +284,15 @@ void mean_rows_backward(Device *device, Tensor dx, Tensor dy, int64_t length);
 /* Softmax cross-entropy of logits [N, V] against targets i32 [N]; a negative target is a row without a loss. loss f32
  * [N], times weights f32 [N] (optional); correct f32 [N]: 1 where the first largest logit is the target, else 0. */
 void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets, Tensor weights);
-/* The same, and the logits become the gradient of scale[0] * sum(loss), times the factor of loss_scale (optional), in
- * place. scale f32 [1]. */
+/* Computes the same; the logits become the gradient of scale[0] * sum(loss), times the factor of loss_scale (optional),
+ * in place. scale f32 [1]. */
 void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
                                     Tensor weights, Tensor scale, Tensor loss_scale);
 
 /* loss[i] = sum over the columns of (y - targets)^2. loss f32 [N]; y T [N, C]; targets f32 [N, C]. */
 void squared_error_forward(Device *device, Tensor loss, Tensor y, Tensor targets);
-/* The same, and y becomes the gradient of scale[0] * sum(loss), times the factor of loss_scale (optional), in place. */
+/* Computes the same; y becomes the gradient of scale[0] * sum(loss), times the factor of loss_scale (optional), in
+ * place. */
 void squared_error_forward_backward(Device *device, Tensor loss, Tensor y, Tensor targets, Tensor scale,
                                     Tensor loss_scale);
 
@@ -285,8 +300,8 @@ void squared_error_forward_backward(Device *device, Tensor loss, Tensor y, Tenso
  * correct[i] = 1 where z > 0 and labels[i] = 1, or neither, else 0. loss, correct, targets, labels f32 [N]. */
 void binary_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
                                   Tensor labels);
-/* The same, and the logits become the gradient of scale[0] * sum(loss), times the factor of loss_scale (optional), in
- * place. scale f32 [1]. */
+/* Computes the same; the logits become the gradient of scale[0] * sum(loss), times the factor of loss_scale (optional),
+ * in place. scale f32 [1]. */
 void binary_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
                                            Tensor labels, Tensor scale, Tensor loss_scale);
 
@@ -312,19 +327,19 @@ void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, c
 /* Decoupled AdamW (Loshchilov and Hutter, 2019) over the segments, with lr the learning rate times the segment's rate:
  * p *= 1 - lr wd; m, v moving averages of the clipped gradient; p -= lr m^ / (sqrt(v^) + eps). Coupled: averages of the
  * clipped gradient plus wd p, and p is not multiplied. params, m, v, grads f32 [P]; norm f32 [1] from global_norm: if
- * it is not finite, nothing is changed. copy (optional, 16-bit [P]): the new parameters for matmuls. With loss_scale
- * (optional) the gradients are divided by its factor, and the step is its count of updates plus one, not that of the
- * options. */
+ * it is not finite, nothing is changed. copy (optional, 16-bit [P]) receives the new parameters for matmuls. With
+ * loss_scale (optional) the gradients are divided by its factor, and its count of updates plus one replaces
+ * options.step. */
 void adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v, Tensor grads, Tensor norm,
                   Tensor loss_scale, const Segment *segments, int n_segments, AdamW options);
-/* After the update: halves the factor if the norm was not finite, doubles it after 2,000 good steps, and counts;
- * nothing if stopped[0] (optional) is set. */
+/* Call after the update. Halves the factor if the norm was not finite, doubles it after 2,000 good steps, and counts.
+ * Does nothing if stopped[0] (optional) is set. */
 void loss_scale_update(Device *device, Tensor loss_scale, Tensor norm, Tensor stopped);
-/* Between the norm and the update: norm becomes NaN if a number of sums f32 [n] is not finite. stopped f32 [1]
- * (optional) is set to 1 then, and if the norm was not finite unless overflow_is_fine; once it is set, every norm
- * becomes NaN. So nobody has to look at a step's losses before the next one is queued. */
+/* Call between the norm and the update. Sets norm to NaN if any number of sums f32 [n] is not finite, and stopped f32
+ * [1] (optional) to 1 then. An infinite or NaN norm sets stopped too, unless overflow_is_fine. Once stopped is set,
+ * every norm becomes NaN, so that the host need not read the losses of a step before it queues the next one. */
 void norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor sums, bool overflow_is_fine);
-/* to = from in the segments, nothing anywhere else; nothing at all if norm f32 [1] (optional) is not finite. to, from
+/* to = from inside the segments only; does nothing if norm f32 [1] (optional) is not finite. to, from
  * f32 [P]. */
 void copy_segments(Device *device, Tensor to, Tensor from, Tensor norm, const Segment *segments, int n_segments);
 

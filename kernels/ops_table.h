@@ -1,5 +1,5 @@
-/* The list of operations: the one place from which a device's table, the counters' names and the tests' coverage come.
- * A new operation is declared in ops.h, named here, given its door in ops.c, and implemented by every device. */
+/* Lists all operations. A device's table, the counters' names and the tests' coverage come from this list alone. A new
+ * operation is declared in ops.h, named here, given its door in ops_*.c, and implemented by every device. */
 #ifndef KERNELS_OPS_TABLE_H
 #define KERNELS_OPS_TABLE_H
 
@@ -17,7 +17,7 @@
     X(layernorm_forward)                                                                                               \
     X(layernorm_backward)                                                                                              \
     X(residual_layernorm_forward)                                                                                      \
-    X(augment_cells)                                                                                                   \
+    X(augment_volumes)                                                                                                 \
     X(mixup)                                                                                                           \
     X(linear_forward)                                                                                                  \
     X(linear_backward)                                                                                                 \
@@ -64,7 +64,7 @@
     X(norm_guard)                                                                                                      \
     X(copy_segments)
 
-/* Those of them that know no 16-bit type. */
+/* Operations without 16-bit types. */
 #define FOR_EACH_F32_OP(X)                                                                                             \
     X(batchnorm_from_running)                                                                                          \
     X(nt_xent_forward)                                                                                                 \
@@ -81,7 +81,7 @@ enum { FOR_EACH_OP(OP_ENUM) OP_COUNT };
 
 _Static_assert((int)OP_COUNT <= (int)DEVICE_MAX_OPS, "raise DEVICE_MAX_OPS");
 
-#ifndef __cplusplus /* which takes no field of the name of its own type; kernels fill no tables */
+#ifndef __cplusplus /* C++ allows no field named like its type; kernels fill no tables */
 #define OP_FIELD(op) __typeof__(op) *op;
 struct DeviceOps {
     FOR_EACH_OP(OP_FIELD)
@@ -90,5 +90,9 @@ struct DeviceOps {
 #endif
 
 extern const char *const op_names[OP_COUNT];
+
+/* Prints one line per operation, most FLOPs first: calls, FLOPs, bytes, and with Device.profile time and achieved
+ * rates. */
+void ops_print_counters(Device *device, void *stdio_file);
 
 #endif

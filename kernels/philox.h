@@ -14,7 +14,8 @@
 #define PHILOX_FUNCTION static inline
 #endif
 
-/* The low byte of a purpose. The upper 24 bits tell apart the places that share one (a dropout's site, a parameter). */
+/* The low byte of a purpose. The upper 24 bits distinguish the places that share a purpose (a dropout site, a
+ * parameter). */
 enum {
     PURPOSE_INIT = 1,
     PURPOSE_DROPOUT = 2,
@@ -29,7 +30,7 @@ enum {
     PURPOSE_PARTNER = 11,
     PURPOSE_AUGMENT = 12,
     PURPOSE_SAMPLER = 13,
-    PURPOSE_CELLS = 14
+    PURPOSE_SYNTHETIC_COUNTS = 14
 };
 
 typedef struct {
@@ -52,17 +53,18 @@ PHILOX_FUNCTION Philox philox(uint64_t seed, uint32_t purpose, uint32_t step, ui
     return out;
 }
 
-/* The 32 bits that belong to element number `element`: word element % 4 of block element / 4. */
+/* Returns the 32 bits of element number `element`: word element % 4 of block element / 4. */
 PHILOX_FUNCTION uint32_t philox_bits(uint64_t seed, uint32_t purpose, uint32_t step, uint64_t element) {
     return philox(seed, purpose, step, element >> 2).x[element & 3];
 }
 
-/* Uniform in [0, 1), 24 bits. */
+/* Returns a uniform number in [0, 1) with 24 bits. */
 PHILOX_FUNCTION float philox_uniform(uint64_t seed, uint32_t purpose, uint32_t step, uint64_t element) {
     return (float)(philox_bits(seed, purpose, step, element) >> 8) * 0x1p-24f;
 }
 
-/* Standard normal by Box-Muller: words 0,1 of block element / 2 for even elements, words 2,3 for odd ones. */
+/* Returns a standard normal number by the Box-Muller transform: words 0 and 1 of block element / 2 for even elements,
+ * words 2 and 3 for odd ones. */
 PHILOX_FUNCTION float philox_normal(uint64_t seed, uint32_t purpose, uint32_t step, uint64_t element) {
     Philox r = philox(seed, purpose, step, element >> 1);
     int half = 2 * (int)(element & 1);

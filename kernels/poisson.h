@@ -1,14 +1,14 @@
-/* Poisson numbers from the counter, the same on every device. */
+/* Draws Poisson numbers with the counter-based generator, the same on every device. */
 #ifndef KERNELS_POISSON_H
 #define KERNELS_POISSON_H
 
 #include "kernels/philox.h"
 
-/* A Poisson number of this mean (>= 0), from words 0 and 1 of block `block`.
+/* Returns a Poisson number of this mean (>= 0), from words 0 and 1 of block `block`.
  *
- * Below 64 the distribution is inverted, term by term. From there on it is a normal number's polynomial with the right
- * mean, skewness and kurtosis (Cornish and Fisher, 1938), rounded, which adds the 1/12 that its variance lacks: the
- * distribution function is nowhere more than 2e-5 away. */
+ * Means below 64: the distribution is inverted term by term. Larger means: a polynomial of a normal number with the
+ * right mean, skewness and kurtosis (Cornish and Fisher, 1938) is rounded. Rounding adds the 1/12 that the polynomial's
+ * variance lacks. The distribution function is off by at most 2e-5. */
 PHILOX_FUNCTION double philox_poisson(uint64_t seed, uint32_t purpose, uint32_t step, uint64_t block, double mean) {
     if (!(mean > 0)) return 0;
     Philox r = philox(seed, purpose, step, block);

@@ -1,4 +1,3 @@
-/* Shapes and their text: see tensor.h. A Tensor is passed by value and owns nothing. */
 #include "kernels/tensor.h"
 
 #include <assert.h>

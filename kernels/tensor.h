@@ -1,4 +1,4 @@
-/* A tensor is a small value: where its numbers lie, what type they have, and its row-major shape. It owns nothing. */
+/* A tensor is a small value: a pointer to numbers, their type, and a row-major shape. A tensor owns nothing. */
 #ifndef KERNELS_TENSOR_H
 #define KERNELS_TENSOR_H
 

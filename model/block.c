@@ -1,8 +1,9 @@
-/* The transformer block: forward, and below it the backward, which mirrors it line by line with names prefixed d.
+/* The transformer block: the forward, and below it the backward, which mirrors it line by line with names prefixed by
+ * d.
  *
- * The one idea: between two blocks travels a Stream, a residual and a branch still to be added to it. The addition
- * (with the branch's dropout) is left to the next norm, which does both in one pass over memory. The branch's buffer is
- * dead after that, so one buffer serves all blocks; what the backward needs of a block is pushed on the arena. */
+ * A block passes a Stream to the next: a residual and a branch still to be added to it. The next norm does the
+ * addition, with the branch's dropout, in the same pass over memory. After that the branch is not read again, so one
+ * buffer serves the branches of all blocks. What the backward needs of a block is pushed on the arena. */
 #include "model/block.h"
 
 #include "kernels/philox.h"
@@ -14,15 +15,15 @@
 
 enum { SITE_ATTENTION, SITE_PROJECTION, SITE_HIDDEN, SITE_MLP, SITES };
 
-/* residual + dropout(branch); without a branch, residual alone. */
+/* The sum residual + dropout(branch), not added up yet; without a branch, the residual. */
 typedef struct {
     Tensor residual, branch;
     Dropout drop;
 } Stream;
 
-/* Where a block's output goes: stays a stream (training), is completed in a given tensor, or is not wanted (when only
- * what the backward needs is computed again). */
-typedef enum { END_STREAM, END_COMPLETE, END_UNWANTED } BlockEnd;
+/* What becomes of a block's output: it stays a stream (training), is added up in a given tensor, or is discarded
+ * (recomputation of what the backward needs). */
+typedef enum { END_STREAM, END_COMPLETE, END_DISCARDED } BlockEnd;
 
 Dropout pass_dropout(const Pass *pass, float p, uint32_t site) {
     return (Dropout){
@@ -56,7 +57,7 @@ static void check_config(const char *model, const BlockConfig *c, int n_blocks, 
     }
 }
 
-/* Of a matrix with so many inputs. */
+/* Returns the initialisation scale of a matrix with `in` inputs. */
 static float init_scale(const BlockConfig *c, int which, int64_t in) {
     if (c->torch_init) return which == QKV_WEIGHT ? sqrtf(1.5f / (float)c->d_model) : 1 / sqrtf((float)in);
     return which == PROJECTION_WEIGHT || which == MLP_OUT_WEIGHT ? c->init_output_scale : c->init_scale;
@@ -73,14 +74,14 @@ static int add_gain(ParamTable *table, const BlockConfig *c, int64_t n, const ch
     return param_add(table, INIT_ONE, 0, c->decay_vectors, n, 0, name, block);
 }
 
-/* scale 0: begins with 0. */
+/* scale 0: initialised with 0. */
 static int add_bias(ParamTable *table, const BlockConfig *c, float scale, int64_t n, const char *name, int block,
                     const char *part) {
     if (!c->biases) return -1;
     return param_add(table, scale > 0 ? INIT_UNIFORM : INIT_ZERO, scale, c->decay_vectors, n, 0, name, block, part);
 }
 
-/* One matrix 3C wide, or three of C that lie side by side in the flat buffer and so make the same matrix. */
+/* One matrix of width 3C, or three of width C, contiguous in the flat buffer and so the same matrix. */
 static void add_qkv(ParamTable *table, const BlockConfig *c, const BlockNames *names, int block, int *index) {
     int n = names->parts[0] ? 3 : 1;
     int64_t width = 3 * c->d_model / n;
@@ -131,26 +132,33 @@ void block_stack_close(BlockStack *stack) {
     *stack = (BlockStack){0};
 }
 
-/* Parameter `which` of block l in a flat buffer; none if it is absent. */
-static Tensor view(const BlockStack *stack, const BlockRun *run, Tensor flat, int l, int which) {
-    int index = stack->params[l * BLOCK_TENSORS + which];
+/* One block in one pass. */
+typedef struct {
+    const BlockStack *stack;
+    const BlockConfig *config;
+    const BlockRun *run;
+    int l; /* number of the block */
+    BlockActivations *a;
+} Block;
+
+static Block block_at(const BlockStack *stack, const BlockRun *run, int l) {
+    return (Block){.stack = stack, .config = &stack->config, .run = run, .l = l, .a = &stack->kept[l]};
+}
+
+/* Returns a parameter of the block from a flat buffer; none if the block does not have it. */
+static Tensor view(const Block *b, Tensor flat, int which) {
+    int index = b->stack->params[b->l * BLOCK_TENSORS + which];
     if (index < 0) return tensor_none();
-    Tensor t = param_view(run->table, flat, index);
-    if (stack->qkv_parts && (which == QKV_WEIGHT || which == QKV_BIAS)) t.dims[0] *= 3;
+    Tensor t = param_view(b->run->table, flat, index);
+    if (b->stack->qkv_parts && (which == QKV_WEIGHT || which == QKV_BIAS)) t.dims[0] *= 3;
     return t;
 }
 
-static Tensor weight(const BlockStack *stack, const BlockRun *run, int l, int which) {
-    return view(stack, run, run->weights, l, which);
-}
+static Tensor weight(const Block *b, int which) { return view(b, b->run->weights, which); }
 
-static Tensor matmul_weight(const BlockStack *stack, const BlockRun *run, int l, int which) {
-    return view(stack, run, run->matmul_weights, l, which);
-}
+static Tensor matmul_weight(const Block *b, int which) { return view(b, b->run->matmul_weights, which); }
 
-static Tensor gradient(const BlockStack *stack, const BlockRun *run, int l, int which) {
-    return view(stack, run, run->gradients, l, which);
-}
+static Tensor gradient(const Block *b, int which) { return view(b, b->run->gradients, which); }
 
 /* ---- forward ---- */
 
@@ -174,34 +182,32 @@ Tensor push_activations(const BlockRun *run, int64_t rows, int64_t columns) {
     return arena_2d(run->arena, run->matmul_weights.dtype, rows, columns);
 }
 
-static Dropout drop_at(const BlockStack *stack, const BlockRun *run, int l, int site) {
-    const BlockConfig *c = &stack->config;
+static Dropout drop_at(const Block *b, int site) {
+    const BlockConfig *c = b->config;
     const float p[SITES] = {c->drop_attention, c->drop_projection, c->drop_hidden, c->drop_mlp};
-    return pass_dropout(run->pass, p[site], c->first_site + (uint32_t)(SITES * l + site));
+    return pass_dropout(b->run->pass, p[site], c->first_site + (uint32_t)(SITES * b->l + site));
 }
 
-/* The rows that block l is asked for; none: all. */
-static Tensor rows_of(const BlockStack *stack, const BlockRun *run, int l) {
-    return l == stack->n_blocks - 1 ? run->rows : tensor_none();
-}
+/* Returns the output rows of the block; none: all rows. */
+static Tensor output_rows(const Block *b) { return b->l == b->stack->n_blocks - 1 ? b->run->rows : tensor_none(); }
 
-/* How many rows come out of block l, from n. */
-static int64_t rows_out(const BlockStack *stack, const BlockRun *run, int l, int64_t n) {
-    Tensor rows = rows_of(stack, run, l);
+/* Returns the number of output rows of the block for n input rows. */
+static int64_t n_output_rows(const Block *b, int64_t n) {
+    Tensor rows = output_rows(b);
     return tensor_given(rows) ? rows.dims[0] : n;
 }
 
-/* Those rows of x [N, C], pushed; x itself if they are all. */
-static Tensor pick(const BlockStack *stack, const BlockRun *run, int l, Tensor x) {
-    Tensor rows = rows_of(stack, run, l);
+/* Returns the output rows of x [N, C], pushed on the arena; x itself if all rows are output rows. */
+static Tensor select_rows(const Block *b, Tensor x) {
+    Tensor rows = output_rows(b);
     if (!tensor_given(rows)) return x;
-    Tensor picked = push_activations(run, rows.dims[0], x.dims[1]);
-    gather_rows(run->device, picked, x, rows);
-    return picked;
+    Tensor selected = push_activations(b->run, rows.dims[0], x.dims[1]);
+    gather_rows(b->run->device, selected, x, rows);
+    return selected;
 }
 
-/* The backward of pick: dall [N, C] = dx [n, C] in its place, 0 elsewhere. */
-static void put_back(const BlockRun *run, Tensor dall, Tensor dx) {
+/* The backward of select_rows: dall [N, C] is dx [n, C] in the output rows and 0 elsewhere. */
+static void unselect_rows(const BlockRun *run, Tensor dall, Tensor dx) {
     run->device->clear(run->device, dall.data, tensor_bytes(dall));
     scatter_rows(run->device, dall, dx, run->rows);
 }
@@ -211,109 +217,102 @@ static Attention attention_of(const BlockConfig *c) {
         .n_heads = c->n_heads, .causal = c->causal, .scale = 1 / sqrtf((float)c->d_model / (float)c->n_heads)};
 }
 
-static void linear(const BlockStack *stack, const BlockRun *run, int l, int which, Tensor y, Tensor x) {
-    linear_forward(run->device, y, x, matmul_weight(stack, run, l, which), matmul_weight(stack, run, l, which + 1),
-                   stack->config.layout);
+static void linear(const Block *b, int which, Tensor y, Tensor x) {
+    linear_forward(b->run->device, y, x, matmul_weight(b, which), matmul_weight(b, which + 1), b->config->layout);
 }
 
-/* Completes a stream and normalises it: *sum = residual + dropout(branch) (no copy if there is no branch),
- * y = norm(*sum). `y` none: it is pushed. */
-static Tensor norm(const BlockStack *stack, const BlockRun *run, int l, int which, Stream in, Tensor y, Tensor *sum,
-                   Tensor *mean, Tensor *rstd) {
+/* Adds up and normalises a stream: *sum = residual + dropout(branch) (the residual itself if there is no branch),
+ * y = norm(*sum). Pushes y if it is none, and returns it. */
+static Tensor norm(const Block *b, int which, Stream in, Tensor y, Tensor *sum, Tensor *mean, Tensor *rstd) {
     int64_t n = in.residual.dims[0], width = in.residual.dims[1];
-    Tensor gain = weight(stack, run, l, which), bias = weight(stack, run, l, which + 1);
-    if (!tensor_given(y)) y = push_activations(run, n, width);
-    *mean = arena_1d(run->arena, DTYPE_F32, n);
-    *rstd = arena_1d(run->arena, DTYPE_F32, n);
+    Tensor gain = weight(b, which), bias = weight(b, which + 1);
+    if (!tensor_given(y)) y = push_activations(b->run, n, width);
+    *mean = arena_1d(b->run->arena, DTYPE_F32, n);
+    *rstd = arena_1d(b->run->arena, DTYPE_F32, n);
     if (tensor_given(in.branch)) {
-        *sum = push_activations(run, n, width);
-        residual_layernorm_forward(run->device, *sum, y, *mean, *rstd, in.residual, in.branch, gain, bias, in.drop);
+        *sum = push_activations(b->run, n, width);
+        residual_layernorm_forward(b->run->device, *sum, y, *mean, *rstd, in.residual, in.branch, gain, bias, in.drop);
     } else {
         *sum = in.residual;
-        layernorm_forward(run->device, y, *mean, *rstd, *sum, gain, bias);
+        layernorm_forward(b->run->device, y, *mean, *rstd, *sum, gain, bias);
     }
     return y;
 }
 
-/* branch = projection(attention(x)), its dropout pending; of both and of the residual the rows that are wanted. */
-static Stream attend(const BlockStack *stack, const BlockRun *run, int l, BlockActivations *a, Tensor x,
-                     Tensor residual, Tensor branch) {
-    const BlockConfig *c = &stack->config;
+/* Computes branch = projection(attention(x)) for the output rows. Returns the stream of these rows, whose dropout is
+ * still to be applied. */
+static Stream attend(const Block *b, Tensor x, Tensor residual, Tensor branch) {
+    const BlockConfig *c = b->config;
     int64_t n = x.dims[0];
-    a->qkv = push_activations(run, n, 3 * c->d_model);
-    a->attended = push_activations(run, n, c->d_model);
-    a->lse = arena_2d(run->arena, DTYPE_F32, c->n_heads, n);
-    linear(stack, run, l, QKV_WEIGHT, a->qkv, x);
-    attention_forward(run->device, a->attended, a->lse, a->qkv, run->sequences, attention_of(c),
-                      drop_at(stack, run, l, SITE_ATTENTION));
-    a->wanted = pick(stack, run, l, a->attended);
-    branch = tensor_rows(branch, 0, a->wanted.dims[0]);
-    linear(stack, run, l, PROJECTION_WEIGHT, branch, a->wanted);
-    return (Stream){pick(stack, run, l, residual), branch, drop_at(stack, run, l, SITE_PROJECTION)};
+    b->a->qkv = push_activations(b->run, n, 3 * c->d_model);
+    b->a->attended = push_activations(b->run, n, c->d_model);
+    b->a->lse = arena_2d(b->run->arena, DTYPE_F32, c->n_heads, n);
+    linear(b, QKV_WEIGHT, b->a->qkv, x);
+    attention_forward(b->run->device, b->a->attended, b->a->lse, b->a->qkv, b->run->sequences, attention_of(c),
+                      drop_at(b, SITE_ATTENTION));
+    b->a->selected = select_rows(b, b->a->attended);
+    branch = tensor_rows(branch, 0, b->a->selected.dims[0]);
+    linear(b, PROJECTION_WEIGHT, branch, b->a->selected);
+    return (Stream){select_rows(b, residual), branch, drop_at(b, SITE_PROJECTION)};
 }
 
-/* activated = drop(gelu(mlp_in(x))): the MLP but for its last matrix. */
-static void mlp_activate(const BlockStack *stack, const BlockRun *run, int l, BlockActivations *a, Tensor x) {
-    const BlockConfig *c = &stack->config;
-    a->hidden = push_activations(run, x.dims[0], c->d_ff);
-    a->activated = push_activations(run, x.dims[0], c->d_ff);
-    linear_gelu_forward(run->device, a->activated, a->hidden, x, matmul_weight(stack, run, l, MLP_IN_WEIGHT),
-                        matmul_weight(stack, run, l, MLP_IN_BIAS), c->layout, c->gelu,
-                        drop_at(stack, run, l, SITE_HIDDEN));
+/* Computes activated = drop(gelu(mlp_in(x))), the MLP without its last matrix. */
+static void mlp_activate(const Block *b, Tensor x) {
+    const BlockConfig *c = b->config;
+    b->a->hidden = push_activations(b->run, x.dims[0], c->d_ff);
+    b->a->activated = push_activations(b->run, x.dims[0], c->d_ff);
+    linear_gelu_forward(b->run->device, b->a->activated, b->a->hidden, x, matmul_weight(b, MLP_IN_WEIGHT),
+                        matmul_weight(b, MLP_IN_BIAS), c->layout, c->gelu, drop_at(b, SITE_HIDDEN));
 }
 
-/* branch = mlp_out(activated), its dropout pending. */
-static Stream mlp_finish(const BlockStack *stack, const BlockRun *run, int l, const BlockActivations *a,
-                         Tensor residual, Tensor branch) {
+/* Computes branch = mlp_out(activated). Returns the stream, whose dropout is still to be applied. */
+static Stream mlp_finish(const Block *b, Tensor residual, Tensor branch) {
     branch = tensor_rows(branch, 0, residual.dims[0]);
-    linear(stack, run, l, MLP_OUT_WEIGHT, branch, a->activated);
-    return (Stream){residual, branch, drop_at(stack, run, l, SITE_MLP)};
+    linear(b, MLP_OUT_WEIGHT, branch, b->a->activated);
+    return (Stream){residual, branch, drop_at(b, SITE_MLP)};
 }
 
-static Stream pre_norm_forward(const BlockStack *stack, const BlockRun *run, int l, BlockActivations *a, Stream in,
-                               Tensor branch, BlockEnd end, Tensor out) {
+static Stream pre_norm_forward(const Block *b, Stream in, Tensor branch, BlockEnd end, Tensor out) {
     Tensor none = tensor_none();
-    a->norm1 = norm(stack, run, l, NORM1_GAIN, in, none, &a->x, &a->mean1, &a->rstd1);
-    in = attend(stack, run, l, a, a->norm1, a->x, branch);
-    a->norm2 = norm(stack, run, l, NORM2_GAIN, in, none, &a->middle, &a->mean2, &a->rstd2);
-    mlp_activate(stack, run, l, a, a->norm2);
-    if (end == END_UNWANTED) return (Stream){.residual = none, .branch = none};
-    in = mlp_finish(stack, run, l, a, a->middle, branch);
+    b->a->norm1 = norm(b, NORM1_GAIN, in, none, &b->a->x, &b->a->mean1, &b->a->rstd1);
+    in = attend(b, b->a->norm1, b->a->x, branch);
+    b->a->norm2 = norm(b, NORM2_GAIN, in, none, &b->a->middle, &b->a->mean2, &b->a->rstd2);
+    mlp_activate(b, b->a->norm2);
+    if (end == END_DISCARDED) return (Stream){.residual = none, .branch = none};
+    in = mlp_finish(b, b->a->middle, branch);
     if (end == END_STREAM) return in;
-    residual_forward(run->device, out, in.residual, in.branch, in.drop);
+    residual_forward(b->run->device, out, in.residual, in.branch, in.drop);
     return (Stream){.residual = out, .branch = none};
 }
 
-static Stream post_norm_forward(const BlockStack *stack, const BlockRun *run, int l, BlockActivations *a, Stream in,
-                                Tensor branch, Tensor out) {
+static Stream post_norm_forward(const Block *b, Stream in, Tensor branch, Tensor out) {
     Tensor none = tensor_none();
-    a->x = in.residual;
-    in = attend(stack, run, l, a, a->x, a->x, branch);
-    a->norm1 = norm(stack, run, l, NORM1_GAIN, in, none, &a->middle, &a->mean1, &a->rstd1);
-    mlp_activate(stack, run, l, a, a->norm1);
-    in = mlp_finish(stack, run, l, a, a->norm1, branch);
-    a->norm2 = norm(stack, run, l, NORM2_GAIN, in, out, &a->end, &a->mean2, &a->rstd2);
-    return (Stream){.residual = a->norm2, .branch = none};
+    b->a->x = in.residual;
+    in = attend(b, b->a->x, b->a->x, branch);
+    b->a->norm1 = norm(b, NORM1_GAIN, in, none, &b->a->middle, &b->a->mean1, &b->a->rstd1);
+    mlp_activate(b, b->a->norm1);
+    in = mlp_finish(b, b->a->norm1, branch);
+    b->a->norm2 = norm(b, NORM2_GAIN, in, out, &b->a->end, &b->a->mean2, &b->a->rstd2);
+    return (Stream){.residual = b->a->norm2, .branch = none};
 }
 
-/* One block from `in` to the stream that it returns; `branch` [N, C] is the buffer of all branches, and may be that of
- * `in`; `out` is used with END_COMPLETE and may be the input. */
-static Stream block_forward(const BlockStack *stack, const BlockRun *run, int l, BlockActivations *a, Stream in,
-                            Tensor branch, BlockEnd end, Tensor out) {
-    return stack->config.pre_norm ? pre_norm_forward(stack, run, l, a, in, branch, end, out)
-                                  : post_norm_forward(stack, run, l, a, in, branch, out);
+/* Computes one block and returns its output. branch [N, C] is the buffer of all branches and may hold the branch of
+ * `in`; out is used with END_COMPLETE and may be the input. */
+static Stream block_forward(const Block *b, Stream in, Tensor branch, BlockEnd end, Tensor out) {
+    return b->config->pre_norm ? pre_norm_forward(b, in, branch, end, out) : post_norm_forward(b, in, branch, out);
 }
 
 static void dump_output(const BlockStack *stack, const BlockRun *run, int l, Tensor x) {
     pass_dump(run->pass, x, "%sblock.%d.output", stack->config.dumped ? stack->config.dumped : "", l);
 }
 
-/* Every block's internals stay. */
+/* The arena keeps all activations of every block. */
 static Tensor forward_keeping_all(BlockStack *stack, const BlockRun *run, Tensor x, Tensor branch) {
     Stream stream = {.residual = x, .branch = tensor_none()};
     for (int l = 0; l < stack->n_blocks; l++) {
-        stream = block_forward(stack, run, l, &stack->kept[l], stream, branch, END_STREAM, tensor_none());
-        if (l) dump_output(stack, run, l - 1, stack->kept[l].x);
+        Block b = block_at(stack, run, l);
+        stream = block_forward(&b, stream, branch, END_STREAM, tensor_none());
+        if (l) dump_output(stack, run, l - 1, b.a->x);
     }
     if (!tensor_given(stream.branch)) return stream.residual;
     Tensor out = push_activations(run, stream.residual.dims[0], x.dims[1]);
@@ -321,17 +320,18 @@ static Tensor forward_keeping_all(BlockStack *stack, const BlockRun *run, Tensor
     return out;
 }
 
-/* Every block's input stays (recompute), or nothing does (no backward). */
+/* The arena keeps the input of every block (recompute), or nothing (no backward). */
 static Tensor forward_keeping_inputs(BlockStack *stack, const BlockRun *run, Tensor x, Tensor branch) {
     for (int l = 0; l < stack->n_blocks; l++) {
+        Block b = block_at(stack, run, l);
         if (l) dump_output(stack, run, l - 1, x);
-        int64_t n = rows_out(stack, run, l, x.dims[0]);
+        int64_t n = n_output_rows(&b, x.dims[0]);
         Tensor out = run->pass->train ? push_activations(run, n, x.dims[1]) : tensor_rows(x, 0, n);
         size_t mark = arena_mark(run->arena);
         Stream in = {.residual = x, .branch = tensor_none()};
-        block_forward(stack, run, l, &stack->kept[l], in, branch, END_COMPLETE, out);
+        block_forward(&b, in, branch, END_COMPLETE, out);
         arena_release(run->arena, mark);
-        stack->kept[l] = (BlockActivations){.x = x};
+        *b.a = (BlockActivations){.x = x};
         x = out;
     }
     return x;
@@ -349,93 +349,87 @@ Tensor blocks_forward(BlockStack *stack, const BlockRun *run, Tensor x) {
 
 /* ---- backward ---- */
 
-static void linear_back(const BlockStack *stack, const BlockRun *run, int l, int which, Tensor dx, Tensor dy,
-                        Tensor x) {
-    linear_backward(run->device, dx, gradient(stack, run, l, which), gradient(stack, run, l, which + 1), dy, x,
-                    matmul_weight(stack, run, l, which), stack->config.layout);
+static void linear_back(const Block *b, int which, Tensor dx, Tensor dy, Tensor x) {
+    linear_backward(b->run->device, dx, gradient(b, which), gradient(b, which + 1), dy, x, matmul_weight(b, which),
+                    b->config->layout);
 }
 
-/* dx = dresidual + d norm / dx dy, where dresidual (optional) may be dx. */
-static void norm_back(const BlockStack *stack, const BlockRun *run, int l, int which, Tensor dx, Tensor dresidual,
-                      Tensor dy, Tensor x, Tensor mean, Tensor rstd) {
-    layernorm_backward(run->device, dx, gradient(stack, run, l, which), gradient(stack, run, l, which + 1), dresidual,
-                       dy, x, mean, rstd, weight(stack, run, l, which));
+/* dx = dresidual + (d norm / dx) dy; dresidual is optional and may be dx. */
+static void norm_back(const Block *b, int which, Tensor dx, Tensor dresidual, Tensor dy, Tensor x, Tensor mean,
+                      Tensor rstd) {
+    layernorm_backward(b->run->device, dx, gradient(b, which), gradient(b, which + 1), dresidual, dy, x, mean, rstd,
+                       weight(b, which));
 }
 
-/* The gradient of a branch, from that of the sum that it was dropped into; `buffer` holds it if it is not the same. */
+/* Returns the gradient of a branch from dsum, that of residual + drop(branch): dsum itself, or in the buffer. */
 static Tensor branch_back(const BlockRun *run, Tensor buffer, Tensor dsum, Dropout drop) {
     if (!(drop.p > 0)) return dsum;
     dropout(run->device, buffer, dsum, drop);
     return buffer;
 }
 
-/* dx = the gradient of the MLP's input x, from that of the sum its branch was added to. */
-static void mlp_back(const BlockStack *stack, const BlockRun *run, int l, const BlockActivations *a, Tensor x,
-                     Tensor dx, Tensor dsum) {
-    size_t mark = arena_mark(run->arena);
-    Tensor dbranch = branch_back(run, dx, dsum, drop_at(stack, run, l, SITE_MLP));
-    Tensor dhidden = push_activations(run, x.dims[0], stack->config.d_ff);
-    gelu_linear_backward(run->device, dhidden, gradient(stack, run, l, MLP_OUT_WEIGHT),
-                         gradient(stack, run, l, MLP_OUT_BIAS), dbranch, a->activated, a->hidden,
-                         matmul_weight(stack, run, l, MLP_OUT_WEIGHT), stack->config.layout, stack->config.gelu,
-                         drop_at(stack, run, l, SITE_HIDDEN));
-    linear_back(stack, run, l, MLP_IN_WEIGHT, dx, dhidden, x);
-    arena_release(run->arena, mark);
+/* Computes dx, the gradient of the MLP's input x, from dsum, that of the sum to which its branch was added. */
+static void mlp_back(const Block *b, Tensor x, Tensor dx, Tensor dsum) {
+    size_t mark = arena_mark(b->run->arena);
+    Tensor dbranch = branch_back(b->run, dx, dsum, drop_at(b, SITE_MLP));
+    Tensor dhidden = push_activations(b->run, x.dims[0], b->config->d_ff);
+    gelu_linear_backward(b->run->device, dhidden, gradient(b, MLP_OUT_WEIGHT), gradient(b, MLP_OUT_BIAS), dbranch,
+                         b->a->activated, b->a->hidden, matmul_weight(b, MLP_OUT_WEIGHT), b->config->layout,
+                         b->config->gelu, drop_at(b, SITE_HIDDEN));
+    linear_back(b, MLP_IN_WEIGHT, dx, dhidden, x);
+    arena_release(b->run->arena, mark);
 }
 
-/* The same for attention, of which dsum has the wanted rows and dx all. */
-static void attend_back(const BlockStack *stack, const BlockRun *run, int l, const BlockActivations *a, Tensor x,
-                        Tensor dx, Tensor dsum) {
-    size_t mark = arena_mark(run->arena);
+/* The same for attention; dsum has the output rows, dx all rows. */
+static void attend_back(const Block *b, Tensor x, Tensor dx, Tensor dsum) {
+    size_t mark = arena_mark(b->run->arena);
     Tensor buffer = tensor_rows(dx, 0, dsum.dims[0]);
-    Tensor dbranch = branch_back(run, buffer, dsum, drop_at(stack, run, l, SITE_PROJECTION));
-    Tensor dwanted = push_activations(run, dsum.dims[0], x.dims[1]);
-    Tensor dqkv = push_activations(run, x.dims[0], 3 * x.dims[1]);
-    linear_back(stack, run, l, PROJECTION_WEIGHT, dwanted, dbranch, a->wanted);
-    Tensor dattended = dwanted;
-    if (tensor_given(rows_of(stack, run, l))) {
-        dattended = push_activations(run, x.dims[0], x.dims[1]);
-        put_back(run, dattended, dwanted);
+    Tensor dbranch = branch_back(b->run, buffer, dsum, drop_at(b, SITE_PROJECTION));
+    Tensor dselected = push_activations(b->run, dsum.dims[0], x.dims[1]);
+    Tensor dqkv = push_activations(b->run, x.dims[0], 3 * x.dims[1]);
+    linear_back(b, PROJECTION_WEIGHT, dselected, dbranch, b->a->selected);
+    Tensor dattended = dselected;
+    if (tensor_given(output_rows(b))) {
+        dattended = push_activations(b->run, x.dims[0], x.dims[1]);
+        unselect_rows(b->run, dattended, dselected);
     }
-    attention_backward(run->device, dqkv, dattended, a->qkv, a->attended, a->lse, run->sequences,
-                       attention_of(&stack->config), drop_at(stack, run, l, SITE_ATTENTION));
-    linear_back(stack, run, l, QKV_WEIGHT, dx, dqkv, x);
-    arena_release(run->arena, mark);
+    attention_backward(b->run->device, dqkv, dattended, b->a->qkv, b->a->attended, b->a->lse, b->run->sequences,
+                       attention_of(b->config), drop_at(b, SITE_ATTENTION));
+    linear_back(b, QKV_WEIGHT, dx, dqkv, x);
+    arena_release(b->run->arena, mark);
 }
 
-/* dx: the gradient of the block's output, overwritten; dall: that of its input, the same tensor if all rows are wanted.
- */
-static void pre_norm_backward(const BlockStack *stack, const BlockRun *run, int l, const BlockActivations *a, Tensor dx,
-                              Tensor dall) {
-    Tensor dnorm1 = push_activations(run, dall.dims[0], dall.dims[1]), dnorm2 = tensor_rows(dnorm1, 0, dx.dims[0]);
-    mlp_back(stack, run, l, a, a->norm2, dnorm2, dx);
-    norm_back(stack, run, l, NORM2_GAIN, dx, dx, dnorm2, a->middle, a->mean2, a->rstd2);
-    attend_back(stack, run, l, a, a->norm1, dnorm1, dx);
-    if (tensor_given(rows_of(stack, run, l))) put_back(run, dall, dx);
-    norm_back(stack, run, l, NORM1_GAIN, dall, dall, dnorm1, a->x, a->mean1, a->rstd1);
+/* Computes dall, the gradient of the block's input, from dx, that of its output, which is overwritten. dall is dx if
+ * all rows are output rows. */
+static void pre_norm_backward(const Block *b, Tensor dx, Tensor dall) {
+    Tensor dnorm1 = push_activations(b->run, dall.dims[0], dall.dims[1]), dnorm2 = tensor_rows(dnorm1, 0, dx.dims[0]);
+    mlp_back(b, b->a->norm2, dnorm2, dx);
+    norm_back(b, NORM2_GAIN, dx, dx, dnorm2, b->a->middle, b->a->mean2, b->a->rstd2);
+    attend_back(b, b->a->norm1, dnorm1, dx);
+    if (tensor_given(output_rows(b))) unselect_rows(b->run, dall, dx);
+    norm_back(b, NORM1_GAIN, dall, dall, dnorm1, b->a->x, b->a->mean1, b->a->rstd1);
 }
 
-static void post_norm_backward(const BlockStack *stack, const BlockRun *run, int l, const BlockActivations *a,
-                               Tensor dx, Tensor dall) {
-    Tensor none = tensor_none(), dsum = push_activations(run, dx.dims[0], dx.dims[1]),
-           dbranch_all = push_activations(run, dall.dims[0], dall.dims[1]),
+static void post_norm_backward(const Block *b, Tensor dx, Tensor dall) {
+    Tensor none = tensor_none(), dsum = push_activations(b->run, dx.dims[0], dx.dims[1]),
+           dbranch_all = push_activations(b->run, dall.dims[0], dall.dims[1]),
            dbranch = tensor_rows(dbranch_all, 0, dx.dims[0]);
     Dropout never = {0};
-    norm_back(stack, run, l, NORM2_GAIN, dsum, none, dx, a->end, a->mean2, a->rstd2);
-    mlp_back(stack, run, l, a, a->norm1, dbranch, dsum);
-    residual_forward(run->device, dx, dsum, dbranch, never);
-    norm_back(stack, run, l, NORM1_GAIN, dsum, none, dx, a->middle, a->mean1, a->rstd1);
-    attend_back(stack, run, l, a, a->x, dbranch_all, dsum);
-    bool fewer = tensor_given(rows_of(stack, run, l));
-    if (fewer) put_back(run, dall, dsum);
-    residual_forward(run->device, dall, fewer ? dall : dsum, dbranch_all, never);
+    norm_back(b, NORM2_GAIN, dsum, none, dx, b->a->end, b->a->mean2, b->a->rstd2);
+    mlp_back(b, b->a->norm1, dbranch, dsum);
+    residual_forward(b->run->device, dx, dsum, dbranch, never);
+    norm_back(b, NORM1_GAIN, dsum, none, dx, b->a->middle, b->a->mean1, b->a->rstd1);
+    attend_back(b, b->a->x, dbranch_all, dsum);
+    bool fewer = tensor_given(output_rows(b));
+    if (fewer) unselect_rows(b->run, dall, dsum);
+    residual_forward(b->run->device, dall, fewer ? dall : dsum, dbranch_all, never);
 }
 
-/* Computes a block's internals again from its input, by the operations of the forward: the same bits. */
-static void block_recompute(const BlockStack *stack, const BlockRun *run, int l, BlockActivations *a) {
-    Stream in = {.residual = a->x, .branch = tensor_none()};
-    Tensor branch = push_activations(run, a->x.dims[0], a->x.dims[1]);
-    block_forward(stack, run, l, a, in, branch, END_UNWANTED, tensor_none());
+/* Recomputes the activations of a block from its input, by the same operations as the forward: the same bits. */
+static void block_recompute(const Block *b) {
+    Stream in = {.residual = b->a->x, .branch = tensor_none()};
+    Tensor branch = push_activations(b->run, b->a->x.dims[0], b->a->x.dims[1]);
+    block_forward(b, in, branch, END_DISCARDED, tensor_none());
 }
 
 Tensor blocks_backward(BlockStack *stack, const BlockRun *run, Tensor dx) {
@@ -443,12 +437,12 @@ Tensor blocks_backward(BlockStack *stack, const BlockRun *run, Tensor dx) {
     if (tensor_given(run->rows)) dall = push_activations(run, stack->kept[0].x.dims[0], dx.dims[1]);
     for (int l = stack->n_blocks - 1; l >= 0; l--) {
         size_t mark = arena_mark(run->arena);
-        BlockActivations *a = &stack->kept[l];
-        if (run->pass->recompute) block_recompute(stack, run, l, a);
+        Block b = block_at(stack, run, l);
+        if (run->pass->recompute) block_recompute(&b);
         if (stack->config.pre_norm)
-            pre_norm_backward(stack, run, l, a, dx, dall);
+            pre_norm_backward(&b, dx, dall);
         else
-            post_norm_backward(stack, run, l, a, dx, dall);
+            post_norm_backward(&b, dx, dall);
         arena_release(run->arena, mark);
         dx = dall;
     }

@@ -1,4 +1,4 @@
-/* A network as the training loop sees it: its parameters, what it measures, and one function for a micro-batch. */
+/* A network as the training loop sees it: parameters, metrics, and one function that computes a micro-batch. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -7,29 +7,29 @@
 
 enum { MODEL_MAX_METRICS = 8 };
 
-/* A metric is a sum over rows divided by how many rows there are (Batch.counts[count]). */
+/* A metric: a sum over rows, divided by the number of those rows (Batch.counts[count]). */
 typedef struct {
     const char *name; /* "text_loss" */
-    int count;        /* which of Batch.counts divides it */
-    float weight;     /* its weight in the objective; 0: only reported */
+    int count;        /* index into Batch.counts */
+    float weight;     /* in the objective; 0: only reported */
 } Metric;
 
-/* What one call is to do. loss_scale, step and sums lie on the device: a call that differs in their numbers only, and
- * in those of the batch, queues the same operations (Device.repeat). */
+/* The request to compute one micro-batch. loss_scale, step and sums lie on the device, so that calls which differ only
+ * in their values and in the batch's numbers queue the same operations (Device.repeat). */
 typedef struct {
-    bool train;           /* forward, and backward into the gradients; else forward without dropout */
-    bool recompute;       /* keep only block inputs, compute the rest again in the backward */
+    bool train;           /* forward and backward, adding to the gradients; false: forward without dropout */
+    bool recompute;       /* gradient checkpointing: keep only block inputs, recompute the rest in the backward */
     Tensor loss_scale;    /* f32 [n_metrics]: the backward starts from sum_i loss_scale[i] * (sum of metric i) */
     uint64_t seed;        /* of dropout */
-    const uint32_t *step; /* counts micro-batches since the start of the training: dropout's step */
+    const uint32_t *step; /* micro-batches since the start of the training, for dropout */
     Tensor sums;          /* out: f32 [n_metrics] on the device, overwritten */
-    Tensor
-        outputs; /* out: f32 [n_sequences, n_outputs] there, what is said of each sequence (logits); none: unwanted */
-    void (*dump)(void *context, const char *name, Tensor tensor); /* debug: shown each named activation; or NULL */
+    Tensor outputs;       /* out, optional: f32 [n_sequences, n_outputs] on the device, logits per sequence */
+    void (*dump)(void *context, const char *name,
+                 Tensor tensor); /* for debugging, called with each named activation; NULL: none */
     void *dump_context;
 } Pass;
 
-/* What the device must know of a pass besides tensors; device->set takes them. */
+/* The numbers of a pass that lie on the device; device->set copies them there. */
 typedef struct {
     uint32_t step;
     float loss_scale[MODEL_MAX_METRICS];
@@ -39,17 +39,16 @@ typedef struct Model Model;
 struct Model {
     const char *name;
     ParamTable params;
-    /* Flat, [flat_count], on the device; the loop allocates and sets them. The copy of the weights in the device's
-     * 16-bit type makes that the type of the activations; none: all is f32. */
+    /* Flat buffers [flat_count] on the device, allocated and set by the loop. */
     Tensor weights, gradients; /* f32 */
-    Tensor half_weights;
-    Tensor loss_scale; /* see ops.h; none: the type of the activations needs none */
+    Tensor half_weights;       /* a 16-bit copy of the weights, whose type the activations have; none: all is f32 */
+    Tensor loss_scale;         /* see ops.h; none: the type of the activations needs no scaling */
     Metric metrics[MODEL_MAX_METRICS];
     int n_metrics;
-    int n_outputs; /* of a sequence; 0: the model says nothing of whole sequences */
-    /* One micro-batch. fields[] are the batch's on the device (offsets also needed on the host: batch->fields), and
-     * behind them, fields[batch->n_fields], the data set's resident tensor. All activations come from the arena and are
-     * popped again before it returns. Gradients are accumulated. */
+    int n_outputs; /* per sequence; 0: the model has no outputs for whole sequences */
+    /* Computes one micro-batch; gradients are accumulated. fields[] are the batch's fields on the device, followed by
+     * the device dataset (fields[batch->n_fields]); batch->fields are the same on the host. All activations come from
+     * the arena and are popped before the function returns. */
     void (*run)(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
                 const Pass *pass);
     void (*close)(Model *model);

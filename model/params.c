@@ -1,7 +1,5 @@
-/* The parameter table: rows are appended once, when a model is opened; everything else about parameters is read off it.
- *
- * The one idea: a parameter is a range [offset, offset + count) of a flat buffer, and every such buffer (weights,
- * gradients, both moments) has the same ranges. Offsets are multiples of 16 numbers = 64 bytes. */
+/* The parameter table. A parameter is a range [offset, offset + count) of a flat buffer, and every flat buffer
+ * (weights, gradients, both moments) has the same ranges. Offsets are multiples of 16 elements = 64 bytes. */
 #include "model/params.h"
 
 #include "kernels/philox.h"
@@ -83,7 +81,7 @@ int64_t params_count(const ParamTable *table) {
     return count;
 }
 
-int64_t params_to_train(const ParamTable *table) {
+int64_t params_trainable_count(const ParamTable *table) {
     int64_t count = params_count(table);
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
@@ -92,7 +90,7 @@ int64_t params_to_train(const ParamTable *table) {
     return count;
 }
 
-int params_trained(const ParamTable *table) {
+int params_n_trained(const ParamTable *table) {
     int count = 0;
     for (int i = 0; i < table->count; i++) count += !table->items[i].buffer;
     return count;
@@ -105,10 +103,10 @@ int params_find(const ParamTable *table, const char *name) {
     return -1;
 }
 
-const AbsorbedBias *absorbed_find(const AbsorbedBias *absorbed, int n, const char *name, const char *end) {
+const AbsorbedBias *absorbed_find(const AbsorbedBias *absorbed, int n, const char *name, const char *suffix) {
     for (int i = 0; i < n; i++) {
         size_t length = strlen(absorbed[i].layer);
-        if (!strncmp(name, absorbed[i].layer, length) && !strcmp(name + length, end)) return &absorbed[i];
+        if (!strncmp(name, absorbed[i].layer, length) && !strcmp(name + length, suffix)) return &absorbed[i];
     }
     return NULL;
 }
@@ -150,7 +148,7 @@ void params_initialize(const ParamTable *table, float *flat, uint64_t seed, int 
     }
 }
 
-/* Behind n others, or at the end of the last one. Returns how many there are now. */
+/* Appends a segment, or extends the last one if this one follows it. Returns the number of segments. */
 static int append(Segment *segments, int n, Segment next) {
     Segment *last = n ? &segments[n - 1] : NULL;
     if (next.begin == next.end) return n;

@@ -1,39 +1,17 @@
-/* The cpu device on every instruction set that the processor has, and with 1, 2 and 3 threads, for tests that must find
- * the same on each. */
+/* Opens cpu devices with every instruction set of the processor and with 1, 2 and 3 threads, for tests that must give
+ * the same results on each. */
 #ifndef TESTS_CPU_DEVICES_H
 #define TESTS_CPU_DEVICES_H
 
 #include "kernels/ops.h"
 #include "tests/helpers.h"
 
-static Device *devices[6];
-static int n_devices;
+extern Device *devices[6];
+extern int n_devices;
 
-static void open_and_close(void *unused) {
-    (void)unused;
-    device_close(cpu_device_open(1));
-}
-
-/* 1 and 2 threads with the best instruction set, 3 with every one there is. */
-static int open_devices(void **state) {
-    (void)state;
-    devices[n_devices++] = cpu_device_open(2);
-    devices[n_devices++] = cpu_device_open(1);
-    static const char *const sets[] = {"avx512", "avx2", "sse4", "baseline"};
-    for (int i = 0; i < 4; i++) {
-        char output[256];
-        setenv("TRAINC_CPU_SET", sets[i], 1);
-        if (!run_function(output, sizeof output, open_and_close, NULL)) devices[n_devices++] = cpu_device_open(3);
-        unsetenv("TRAINC_CPU_SET");
-    }
-    for (int d = 0; d < n_devices; d++) print_message("%s\n", devices[d]->description);
-    return n_devices > 2 ? 0 : -1;
-}
-
-static int close_devices(void **state) {
-    (void)state;
-    for (int d = 0; d < n_devices; d++) device_close(devices[d]);
-    return 0;
-}
+/* Set up and tear down a group of tests. Devices with 1 and 2 threads have the best instruction set; one device with 3
+ * threads is opened for every instruction set of the processor. */
+int open_devices(void **state);
+int close_devices(void **state);
 
 #endif

@@ -1,13 +1,14 @@
-/* Files of tests: the golden tensors, npy arrays, and what a run has logged. */
+/* Helpers for files of tests: golden tensors, npy arrays, and the log of a run. */
 #ifndef TESTS_FILES_H
 #define TESTS_FILES_H
 
+#include "data/formats/tensor_file_open.h"
 #include "tests/helpers.h"
 
 #include <jansson.h>
 
-#include "data/npy.h"
-#include "data/safetensors.h"
+#include "data/formats/npy.h"
+#include "data/formats/safetensors.h"
 
 static inline TensorFile open_file(const char *path) {
     TensorFile file;
@@ -55,7 +56,7 @@ static inline void write_npy(const char *directory, const char *name, const char
     free(path);
 }
 
-/* The values of one key in log.jsonl, in order. */
+/* Reads the values of one key in the log.jsonl of a run, in order. Returns how many were found. */
 static inline int logged(const char *run, const char *kind, const char *key, double *values, int capacity) {
     char *path = path_join(run, "log.jsonl"), *text = read_text(path);
     int n = 0;

@@ -1,4 +1,4 @@
-/* Programs that write one folder at the same time. */
+/* Tests of programs that write one folder at the same time. */
 #ifndef TESTS_FOLDER_WRITERS_H
 #define TESTS_FOLDER_WRITERS_H
 
@@ -10,7 +10,7 @@
 
 typedef bool FolderWriter(const char *folder, int seed, Error *error);
 
-/* Writes the folder with this seed in a child; it says in FOLDER.log.SEED what it does. */
+/* Starts a child that writes the folder with this seed and logs to FOLDER.log.SEED. */
 static inline pid_t start_writer(FolderWriter *write, const char *folder, int seed) {
     pid_t child = fork();
     assert_true(child >= 0);
@@ -24,8 +24,8 @@ static inline pid_t start_writer(FolderWriter *write, const char *folder, int se
     _exit(!fine);
 }
 
-/* Two programs that were asked for different folders of one name: both wait for a third, then one writes it and the
- * other refuses what is there. Checks that it is what the one writes alone, and lists as `holds`. */
+/* Starts two programs that write different contents into one folder while a third holds its lock. Fails unless one of
+ * them writes the folder, which then has exactly its contents and lists as `holds`, and the other refuses. */
 static inline void expect_writers_not_to_mix(FolderWriter *write, const char *holds) {
     char *top = scratch_directory(), *made = path_join(top, "made"), *mark = path_join(made, ".unfinished"), said[512];
     pid_t children[2];

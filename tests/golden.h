@@ -1,6 +1,6 @@
-/* Comparison with the golden tensors of an independent implementation in float64.
+/* Compares with golden tensors of an independent implementation in float64.
  *
- * The tolerance, 2e-5 norm-wise per tensor, is what float32 leaves: 6e-8 a rounding, some hundred roundings deep. */
+ * The tolerance is 2e-5 per tensor, norm-wise: some hundred roundings of float32, 6e-8 each. */
 #ifndef TESTS_GOLDEN_H
 #define TESTS_GOLDEN_H
 
@@ -8,9 +8,9 @@
 #include "tests/files.h"
 
 static const double golden_tolerance = 2e-5;
-enum { GOLDEN_STRIDE = 97 }; /* of large tensors some files have only every so many-th number */
+enum { GOLDEN_STRIDE = 97 }; /* some files store only every 97th number of large tensors */
 
-/* The parameters of a table from a file, where they have these names and shapes. */
+/* Reads the parameters of a table from a file that has tensors of the same names and shapes. */
 static inline void read_parameters(const TensorFile *file, const char *prefix, const ParamTable *table, float *flat) {
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
@@ -23,9 +23,9 @@ static inline void read_parameters(const TensorFile *file, const char *prefix, c
     }
 }
 
-/* Norm-wise for every tensor that the file has; prints the largest error, and returns how many
- * were compared. key_bias: what the names of the biases of q | k | v end in, of which the keys' are left out; or NULL.
- */
+/* Compares every tensor that the file has, norm-wise, and prints the largest error. Returns how many were compared.
+ * key_bias: the ending of the names of q | k | v biases, whose middle third, the bias of the keys, is not compared; or
+ * NULL. */
 static inline int compare_within(double tolerance, const char *what, const TensorFile *file, const char *prefix,
                                  const ParamTable *table, const float *flat, const char *key_bias) {
     double worst = 0;
@@ -64,9 +64,10 @@ static inline int compare_parameters(const char *what, const TensorFile *file, c
     return compare_within(golden_tolerance, what, file, prefix, table, flat, key_bias);
 }
 
-/* The gradient of the keys' bias is zero in exact arithmetic (it adds the same to all scores of a row), so that Adam
- * divides rounding noise by its own size. All that can be known is the size of a step: with bias-corrected moments
- * |m^| <= 1.02 sqrt(v^) for t <= 5 (Cauchy-Schwarz on the two sets of averaging weights), so it is below 1.02 lr. */
+/* Checks the bias of the keys after a few updates. Its gradient is zero in exact arithmetic, because the bias adds the
+ * same number to all scores of a row. So Adam divides rounding noise by its own size, and only the size of a step is
+ * known: with bias-corrected moments |m^| <= 1.02 sqrt(v^) for t <= 5 (Cauchy-Schwarz on the two sets of averaging
+ * weights), hence a step is below 1.02 lr. */
 static inline void check_key_bias(const TensorFile *file, const ParamTable *table, const float *flat,
                                   const char *key_bias, double rates) {
     for (int i = 0; i < table->count; i++) {

@@ -23,7 +23,7 @@ static void remove_scratch(void) {
     }
 }
 
-/* TEST_FILTER=name runs the tests of that name only; * and ? stand for any characters, for any one. */
+/* Lets TEST_FILTER=NAME select tests by name. * stands for any characters, ? for any one. */
 __attribute__((constructor)) static void choose_tests(void) {
     const char *filter = getenv("TEST_FILTER");
     if (filter && *filter) cmocka_set_test_filter(filter);
@@ -43,6 +43,13 @@ const char *run_directory(void) {
 
 char *scratch_directory(void) { return xstrdup(run_directory()); }
 
+char *keep_text(char *text) {
+    static char *all[512];
+    static int n;
+    assert_true(n < 512);
+    return all[n++] = text;
+}
+
 void write_bytes(const char *path, const void *bytes, size_t size) {
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
@@ -53,11 +60,9 @@ void write_bytes(const char *path, const void *bytes, size_t size) {
 void write_text(const char *path, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    char *text;
-    int length = vasprintf(&text, format, arguments);
+    char *text = vxformat(format, arguments);
     va_end(arguments);
-    assert_true(length >= 0);
-    write_bytes(path, text, (size_t)length);
+    write_bytes(path, text, strlen(text));
     free(text);
 }
 
@@ -114,10 +119,8 @@ static void run_shell(void *command) {
 int run_command(char *output, size_t size, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    char *command;
-    int length = vasprintf(&command, format, arguments);
+    char *command = vxformat(format, arguments);
     va_end(arguments);
-    assert_true(length >= 0);
     int status = run_function(output, size, run_shell, command);
     free(command);
     return status;

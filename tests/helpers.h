@@ -1,5 +1,5 @@
-/* What the tests share: cmocka's includes in their order, scratch directories, programs and functions run in a child.
- */
+/* Shared by all tests: the includes of cmocka in the required order, scratch directories, and programs and functions
+ * run in a child process. */
 #ifndef TESTS_HELPERS_H
 #define TESTS_HELPERS_H
 
@@ -14,34 +14,46 @@
 
 #include <cmocka.h>
 
-#include "base/base.h"
+#include "base/file.h"
 
-/* A fresh directory under $TMPDIR or /tmp, removed when the test program ends. free() the name if you like. */
+/* Returns a new directory under $TMPDIR or /tmp, which is removed when the test program ends; free() the name. */
 char *scratch_directory(void);
-const char *run_directory(void); /* the same, with a name that is not to be freed */
+const char *run_directory(void); /* the same; do not free() the name */
+char *keep_text(char *text);     /* keeps a text until the program ends, so that it need not be freed; returns it */
 void write_text(const char *path, const char *format, ...) PRINTF_LIKE(2, 3);
 void write_bytes(const char *path, const void *bytes, size_t size);
-char *read_text(const char *path); /* fails the test if it cannot */
+char *read_text(const char *path); /* fails the test if the file cannot be read; free() */
 
-/* Runs a shell command, or a function in a forked child; stdout and stderr, together, go to `output` (cut at size - 1).
- * Returns the exit status, 128 + signal if it was killed. */
+/* Run a shell command, or a function in a forked child. Write stdout and stderr together to `output`, cut at size - 1.
+ * Return the exit status, or 128 + the signal that killed it. */
 int run_command(char *output, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
 int run_function(char *output, size_t size, void (*function)(void *), void *argument);
 
-/* Undoes what nohup and the & of a script do: they let a program ignore SIGHUP and SIGINT. For tests that send them. */
+/* Makes SIGHUP and SIGINT have an effect again, which nohup and & in a script make a program ignore. For tests that
+ * send these signals. */
 void heed_signals(void);
 
-int first_cpu(void); /* that this process may use */
+/* Skips a test that cannot run under the address sanitizer. `what` names what is not tested. */
+static inline void skip_under_sanitizer(const char *what) {
+    (void)what;
+#ifdef __SANITIZE_ADDRESS__
+    fprintf(stderr, "SKIPPED: %s, under the sanitizer\n", what);
+    skip();
+#endif
+}
+
+/* Returns the first CPU that this process may use. */
+int first_cpu(void);
 
 void assert_contains(const char *text, const char *part);
-/* |got - want| <= tolerance; a NaN is near nothing. (To cmocka's assert_float_equal it equals everything.) */
+/* Fails unless |got - want| <= tolerance. A NaN fails; cmocka's assert_float_equal would accept it. */
 #define assert_near(got, want, tolerance)                                                                              \
     do {                                                                                                               \
         double got_ = (double)(got), want_ = (double)(want);                                                           \
         if (!(got_ == want_ || fabs(got_ - want_) <= (double)(tolerance)))                                             \
             fail_msg("got %.9g, want %.9g", got_, want_);                                                              \
     } while (0)
-/* |got - want|_2 / |want|_2 in double; norm-wise, 0 if both are 0. */
+/* Returns |got - want|_2 / |want|_2 in double; 0 if both norms are 0. */
 double relative_error(const float *got, const float *want, int64_t n);
 void assert_close(const char *what, const float *got, const float *want, int64_t n, double tolerance);
 

@@ -1,4 +1,4 @@
-/* A model ready to run in a test: on a device, with weights, gradients and an arena. */
+/* A model that is ready to run in a test: on a device, with weights, gradients and an arena. */
 #ifndef TESTS_MODEL_RIG_H
 #define TESTS_MODEL_RIG_H
 
@@ -9,67 +9,22 @@ typedef struct {
     Model *model;
     Device *device;
     Arena arena;
-    Tensor sums; /* of the last run */
+    Tensor sums; /* metrics of the last run, summed */
     PassNumbers *numbers;
 } ModelRig;
 
-static inline Tensor rig_flat(ModelRig *rig) {
-    int64_t n = rig->model->params.flat_count;
-    return tensor_1d(rig->device->allocate(rig->device, (size_t)n * sizeof(float)), DTYPE_F32, n);
-}
-
-/* Takes both. Gradients are zero, weights are initialised (where the host can reach them). */
-static inline ModelRig model_rig_open(Model *model, Device *device, size_t arena_bytes) {
-    ModelRig rig = {.model = model, .device = device};
-    rig.model->weights = rig_flat(&rig);
-    rig.model->gradients = rig_flat(&rig);
-    rig.sums = tensor_1d(device->allocate(device, 64), DTYPE_F32, rig.model->n_metrics);
-    rig.numbers = xcalloc(1, sizeof *rig.numbers);
-    rig.arena = arena_open(device, arena_bytes, "activations");
-    if (device->ops) params_initialize(&rig.model->params, rig.model->weights.data, 3, 1);
-    return rig;
-}
-
-static inline void rig_close(ModelRig *rig) {
-    Device *device = rig->device;
-    arena_close(&rig->arena);
-    device->release(device, rig->model->weights.data, tensor_bytes(rig->model->weights));
-    device->release(device, rig->model->gradients.data, tensor_bytes(rig->model->gradients));
-    device->release(device, rig->sums.data, 64);
-    free(rig->numbers);
-    rig->model->close(rig->model);
-    device_close(device);
-}
-
-/* As a step begins, and as its update ends (norm: of its gradients): see params_moving. */
-static inline void rig_copy_moving(ModelRig *rig, bool back, Tensor norm) {
-    Segment *moving;
-    int n = params_moving(&rig->model->params, &moving);
-    Tensor weights = rig->model->weights, gradients = rig->model->gradients;
-    if (n) copy_segments(rig->device, back ? weights : gradients, back ? gradients : weights, norm, moving, n);
-    free(moving);
-}
-
-static inline void rig_clear_gradients(ModelRig *rig) {
-    rig->device->clear(rig->device, rig->model->gradients.data, tensor_bytes(rig->model->gradients));
-    rig_copy_moving(rig, false, tensor_none());
-}
-
-/* The scale that makes the gradient that of share * (weighted token means over these counts). */
-static inline Pass rig_pass(const ModelRig *rig, const double *counts, double share) {
-    Pass pass = {.train = true, .seed = 11, .step = &rig->numbers->step, .sums = rig->sums};
-    rig->numbers->step = 5;
-    pass.loss_scale = tensor_1d(rig->numbers->loss_scale, DTYPE_F32, rig->model->n_metrics);
-    for (int i = 0; i < rig->model->n_metrics; i++) {
-        const Metric *metric = &rig->model->metrics[i];
-        rig->numbers->loss_scale[i] = (float)(share * (double)metric->weight / counts[metric->count]);
-    }
-    return pass;
-}
-
-static inline void rig_run(ModelRig *rig, const Batch *batch, const Pass *pass) {
-    rig->model->run(rig->model, rig->device, &rig->arena, batch, batch->fields, pass);
-    assert_int_equal(rig->arena.used, 0);
-}
+/* Opens a rig that owns the model and the device. Gradients are zero; weights are initialised if the device computes on
+ * the host. */
+ModelRig model_rig_open(Model *model, Device *device, size_t arena_bytes);
+void rig_close(ModelRig *rig);
+/* Allocates a flat buffer as long as the parameters. */
+Tensor rig_flat(ModelRig *rig);
+/* Copies the moving buffers (params_moving) to the gradients, as at the beginning of a step, or back, as at the end of
+ * the update. norm: norm of the gradients. */
+void rig_copy_moving(ModelRig *rig, bool back, Tensor norm);
+void rig_clear_gradients(ModelRig *rig);
+/* Returns a training pass whose loss is `share` times the weighted means over these counts. */
+Pass rig_pass(const ModelRig *rig, const double *counts, double share);
+void rig_run(ModelRig *rig, const Batch *batch, const Pass *pass);
 
 #endif

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs test programs on the GPU under compute-sanitizer's memcheck and racecheck, four at a time, and says which of them
-# it found fault with. START, if set, is put before each program. Exits 1 if any failed or took longer than SECONDS_EACH.
+# Runs test programs on the GPU under memcheck and racecheck of compute-sanitizer, four at a time, and prints the result of
+# each. Exits 1 if one failed or took longer than SECONDS_EACH. START, if set, is put before each program.
 #   tools/gpu_sanitize.sh build/release/gpu_native/tests/cuda/test_*
 set -u
 export START=${START:-} SECONDS_EACH=${SECONDS_EACH:-300}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Gets a CUDA toolkit (100 MB, NVIDIA's own packages for Python: headers, nvcc, the runtime) into the directory given, for
-# the tests that run kernels on the CPU and for compiling them; no root and no GPU needed. With NO_INSTALL=1, or where it
-# cannot, it says in one line how to get one.
+# Downloads a CUDA toolkit into a directory: headers, nvcc and runtime, 100 MB, from NVIDIA's packages for Python. Tests
+# that run kernels on the CPU and the compilation of kernels use it. Needs neither root nor a GPU. If the download fails,
+# or with NO_INSTALL=1, prints one line that says how to get a toolkit.
 #   tools/install_cuda.sh build/cuda
 set -u
 directory=$1
@@ -23,5 +23,5 @@ if [ "${NO_INSTALL:-}" != 1 ]; then
     download >"$directory.log" 2>&1 && exit 0
     rm -rf "$directory.new"
 fi
-echo "SKIPPED: what needs a CUDA toolkit, of the tests of the cuda device: install one (Debian non-free, Ubuntu: apt-get" \
+echo "SKIPPED: the tests of the cuda device, which need a CUDA toolkit: install one (Debian non-free, Ubuntu: apt-get" \
     "install nvidia-cuda-toolkit) or set CUDA_HOME, or with pip: python3 -m pip download -d DIR ${packages[*]}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts the distribution's CUDA 11.8 (Debian 12, non-free; 910 MB to fetch) and the g++ 11 that it needs into the
-# directory given, without installing anything: the oldest toolkit that this project builds with, and one that knows V100.
+# Unpacks CUDA 11.8 of Debian 12 (non-free, a download of 910 MB) and its g++ 11 into a directory, without installing
+# anything. It is the oldest toolkit that this project supports, and it supports the V100.
 #   tools/install_cuda_11.sh build/cuda-11.8
 set -eu
 mkdir -p "$1"
@@ -18,14 +18,14 @@ apt-get "${options[@]}" update
 (cd "$directory/packages" && apt-get "${options[@]}" download "${packages[@]}")
 for package in "$directory"/packages/*.deb; do
     case $package in
-    */nvidia-cuda-dev_*) parts=('./usr/include/*' '*/libcudart_static.a') ;; # most of it are other libraries
+    */nvidia-cuda-dev_*) parts=('./usr/include/*' '*/libcudart_static.a') ;; # most of the package is other libraries
     *) parts=('./usr/*') ;;
     esac
     dpkg-deb --fsys-tarfile "$package" | tar -x -C "$directory" --wildcards "${parts[@]}"
 done
 rm -rf "$directory"/packages "$directory"/lists "$directory"/cache
 
-# The distribution's nvcc looks for everything in /usr: say where it is instead.
+# The nvcc of the distribution looks for everything in /usr: points it to the directory instead.
 inside=$root/lib/nvidia-cuda-toolkit
 rm -f "$inside"/bin/g++ "$inside"/bin/gcc "$inside/bin/nvcc.profile" "$root/bin/nvcc"
 cat >"$inside/bin/nvcc.profile" <<END
@@ -35,4 +35,4 @@ INCLUDES += -I$root/include
 END
 printf '#!/bin/sh\nexec %s/bin/nvcc -ccbin %s/bin/g++-11 "$@"\n' "$inside" "$root" >"$directory/nvcc"
 chmod +x "$directory/nvcc"
-mv "$directory/nvcc" "$root/bin/nvcc" # last: whoever finds it finds all
+mv "$directory/nvcc" "$root/bin/nvcc" # last, so that an nvcc that exists is complete

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs what is missing of the distribution's packages (Debian, Ubuntu), by group:
+# Installs missing packages of the distribution (Debian, Ubuntu), by group:
 #   tools/install_packages.sh build test
-# Asks dpkg first, so that it neither needs the network nor takes time when all is there. Without the means to install it
-# prints the command that does, and fails. NO_INSTALL=1 skips it all, for those who have the libraries by other means.
+# Asks dpkg first: if nothing is missing, it needs no network and no time. If it cannot install packages, it prints the
+# command that does, and fails. NO_INSTALL=1 skips everything, for users who have the libraries from elsewhere.
 set -eu
 
-# a|b: the first that the distribution has; any of them will do.
+# a|b: any of the alternatives will do; the first one that the distribution has is installed.
 declare -A groups=(
     [build]="gcc g++ make pkg-config|pkgconf libdnnl-dev libyaml-dev libjansson-dev libzip-dev libsndfile1-dev
              libsamplerate0-dev libfftw3-dev libsentencepiece-dev libunistring-dev libssl-dev libxxhash-dev"
@@ -17,11 +17,11 @@ declare -A groups=(
 )
 
 fail() {
-    printf '%s\n' "$@" "If you have them by other means: NO_INSTALL=1 make ..." >&2
+    printf '%s\n' "$@" "If you have them from elsewhere: NO_INSTALL=1 make ..." >&2
     exit 1
 }
 
-# Those of the wanted packages ("a|b") of which no alternative is installed.
+# Prints the wanted packages ("a|b") that have no alternative installed.
 find_missing() {
     local installed want
     # shellcheck disable=SC2086
@@ -35,7 +35,7 @@ find_missing() {
     done
 }
 
-# The first alternative of each that apt knows, or just the first.
+# Prints for each package the first alternative that apt knows, or else the first.
 choose() {
     local want name
     for want in $1; do
@@ -50,7 +50,8 @@ choose() {
     done
 }
 
-# How to become root: nothing as root, sudo where it works (it may ask for a password at a terminal).
+# Sets `root` to the command that runs others as root: empty for root, else sudo, which may ask for a password at a
+# terminal. Fails if sudo is missing or not allowed.
 find_root() {
     [ "$(id -u)" -eq 0 ] && return 0
     root=sudo
@@ -61,13 +62,13 @@ find_root() {
 [ "${NO_INSTALL:-}" = 1 ] && exit 0
 wanted=
 for group in "$@"; do
-    [ -n "${groups[$group]:-}" ] || { echo "$0: no group '$group'; there are: ${!groups[*]}" >&2; exit 2; }
+    [ -n "${groups[$group]:-}" ] || { echo "$0: unknown group '$group'; expected one of: ${!groups[*]}" >&2; exit 2; }
     wanted+=" ${groups[$group]}"
 done
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     # shellcheck disable=SC2086
     list=$(printf '  %s\n' $wanted)
-    fail "This system has no apt. Install these (names as in Debian), then make again with NO_INSTALL=1:" \
+    fail "This system has no apt. Install these packages (Debian names), then run make with NO_INSTALL=1:" \
         "${list//|/ or }"
 fi
 missing=$(find_missing)
@@ -75,15 +76,15 @@ missing=$(find_missing)
 
 root=
 if ! find_root; then
-    fail "These packages are missing, and there is no way to become root here (no sudo, or not allowed). Install them with" \
+    fail "Packages are missing, and sudo is missing or not allowed here. Install them as root:" \
         "  sudo apt-get update && sudo apt-get install -y $(choose "$missing")"
 fi
 echo "installing: $missing"
 options=(-qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
 $root env DEBIAN_FRONTEND=noninteractive apt-get "${options[@]}" update ||
-    echo "apt-get update failed; going on with the package lists that are there" >&2
+    echo "apt-get update failed; continuing with the old package lists" >&2
 packages=$(choose "$missing")
 # shellcheck disable=SC2086
 $root env DEBIAN_FRONTEND=noninteractive apt-get "${options[@]}" install -y --no-install-recommends $packages >/dev/null ||
-    fail "apt-get could not install them (its reason stands above). By hand:" \
+    fail "apt-get could not install the packages; see its message above. To try by hand:" \
         "  sudo apt-get update && sudo apt-get install -y $packages"

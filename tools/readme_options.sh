@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Puts the option tables of the programs into README.md and docs/*.md: what stands between
-# "<!-- options: PROGRAM [COMMAND] -->" and "<!-- end -->" is replaced by $BUILD/PROGRAM COMMAND --help-markdown; and the
-# table of configs/gpu, "<!-- presets -->". With --check it changes nothing and fails if a page is old.
+# Updates the generated tables in README.md and docs/*.md. Replaces the lines between
+# "<!-- options: PROGRAM [COMMAND] -->" and "<!-- end -->" by the output of $BUILD/PROGRAM COMMAND --help-markdown, and
+# those after "<!-- presets -->" by a table of configs/gpu. With --check, changes nothing and fails if a page is outdated.
 set -eu
 cd "$(dirname "$0")/.."
 new=$(mktemp README.md.XXXXXX.tmp)
@@ -20,13 +20,13 @@ presets() {
     done
 }
 
-# The page with its tables made anew.
+# Prints the page with its tables updated.
 renew() {
     local page=$1 inside='' command line
     while IFS= read -r line; do
         if [[ $line =~ ^"<!-- options: "([a-z_]+)( [a-z]+)?" -->"$ ]]; then
             inside=${BASH_REMATCH[1]} command=${BASH_REMATCH[2]# }
-            [ -x "$BUILD/$inside" ] || { echo "$page: there is no program $BUILD/$inside; run make first" >&2; exit 1; }
+            [ -x "$BUILD/$inside" ] || { echo "$page: the program $BUILD/$inside was not found; run make first" >&2; exit 1; }
             printf '%s\n\n' "$line"
             "$BUILD/$inside" ${command:+"$command"} --help-markdown || { echo "$BUILD/$inside --help-markdown failed" >&2; exit 1; }
             echo
@@ -48,6 +48,6 @@ renew() {
 for page in README.md docs/*.md; do
     renew "$page" >"$new"
     cmp -s "$page" "$new" && continue
-    [ "${1:-}" != --check ] || { echo "$page: the option tables are old; run make readme" >&2; exit 1; }
+    [ "${1:-}" != --check ] || { echo "$page: the option tables are outdated; run make readme" >&2; exit 1; }
     cat "$new" >"$page"
 done

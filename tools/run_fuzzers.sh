@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs each fuzzer for FUZZ_SECONDS; stops at the first finding, whose input stays in build/fuzz/.
+# Runs each fuzzer for FUZZ_SECONDS (60). Stops at the first finding and keeps its input beside the fuzzer.
 set -eu
 for fuzzer in "$@"; do
     corpus=$fuzzer.corpus

@@ -20,11 +20,11 @@
 
 #include "base/file.h"
 #include "base/program.h"
-#include "data/safetensors.h"
+#include "data/formats/safetensors.h"
 
 enum { PENDING = 1 << 18 };
 
-/* A file, and what it could not take yet. */
+/* A file, and what could not be written to it yet. */
 typedef struct {
     int file;
     size_t n;
@@ -74,7 +74,7 @@ static bool stream_flush(Log *log, Stream *stream) {
     return !stream->n && !stream->lost;
 }
 
-/* What a full disk does not take waits for the next record. Training does not stop. */
+/* Writes bytes. If the disk is full, keeps them for the next record: training does not stop. */
 static void stream_put(Log *log, Stream *stream, const void *bytes, size_t n) {
     if (stream->n + n > PENDING) {
         if (!stream->lost) warn("the log has a gap: there is no room for what cannot be written");
@@ -92,7 +92,7 @@ static void stream_close(Log *log, Stream *stream) {
     free(stream->pending);
 }
 
-/* A protobuf message under construction; ours are short. */
+/* A protobuf message under construction. */
 typedef struct {
     unsigned char bytes[256];
     size_t n;
@@ -150,8 +150,8 @@ static void write_scalar(Log *log, int64_t step, const char *name, double value)
     write_record(log, &event);
 }
 
-/* Event {1: wall_time, 3: file_version}, which every event file begins with; and for a resumed run Event {1: wall_time,
- * 2: step, 7: SessionLog {1: status START}}, which tells TensorBoard to forget what an earlier file of the same folder
+/* Event {1: wall_time, 3: file_version}, with which every event file begins. A resumed run adds Event {1: wall_time, 2:
+ * step, 7: SessionLog {1: status START}}, which tells TensorBoard to forget what an earlier file of the same folder
  * holds from this step on. */
 static void write_opening(Log *log, int64_t resume_step) {
     Message version = {.n = 0}, start = {.n = 0};
@@ -167,14 +167,13 @@ static void write_opening(Log *log, int64_t resume_step) {
     write_record(log, &start);
 }
 
-static void open_events(Log *log, const char *directory, int64_t resume_step) {
-    char run[64], host[64] = "localhost";
+static void open_events(Log *log, const char *directory, const char *run, int64_t resume_step) {
+    char by_time[64], host[64] = "localhost";
     time_t now = time(NULL);
     struct tm local;
     localtime_r(&now, &local);
-    strftime(run, sizeof run, "run_%Y%m%d_%H%M%S", &local);
-    const char *name = getenv("INDEXTTS_RUN_NAME");
-    char *safe = file_name_of(name && *name ? name : run), *folder = xformat("%s/logs/%s", directory, safe);
+    strftime(by_time, sizeof by_time, "run_%Y%m%d_%H%M%S", &local);
+    char *safe = file_name_of(run && *run ? run : by_time), *folder = xformat("%s/logs/%s", directory, safe);
     free(safe);
     make_directories(folder);
     gethostname(host, sizeof host - 1);
@@ -185,7 +184,7 @@ static void open_events(Log *log, const char *directory, int64_t resume_step) {
     free(folder);
 }
 
-/* Keeps the lines of steps up to `step`; a torn last line and what a resumed run will do again go. */
+/* Keeps the lines of steps up to `step`. Drops a torn last line, and the lines of steps that a resumed run repeats. */
 static void drop_later_lines(const char *path, int64_t step) {
     char *text;
     size_t size, kept = 0;
@@ -208,7 +207,7 @@ static void drop_later_lines(const char *path, int64_t step) {
     free(text);
 }
 
-/* Renames what lies there under the name of the log, of which no checkpoint knows, to log.before.N.jsonl. */
+/* Renames an existing log that belongs to no checkpoint to log.before.N.jsonl. */
 static void keep_foreign_log(const char *directory) {
     char *path = path_join(directory, "log.jsonl"), *other = NULL;
     struct stat status;
@@ -227,7 +226,7 @@ static void keep_foreign_log(const char *directory) {
     free(path);
 }
 
-/* Dies if a file is there that is no log: one of the user's, which is neither taken for a log nor replaced by one. */
+/* Dies if the file exists and is not a log: a file of the user's is neither read as a log nor replaced by one. */
 static void check_aside(const char *path) {
     struct stat status;
     if (lstat(path, &status) || (S_ISREG(status.st_mode) && !status.st_size)) return;
@@ -258,18 +257,18 @@ char *log_set_aside(const char *directory, int64_t newest, bool goes_back) {
     return set ? aside : NULL;
 }
 
-Log *log_open(const char *directory, int64_t resume_step) {
+Log *log_open(const char *directory, const char *run, int64_t resume_step) {
     Log *log = xcalloc(1, sizeof *log);
     char *path = path_join(directory, "log.jsonl");
     log->terminal = isatty(STDOUT_FILENO);
     drop_later_lines(path, resume_step);
     stream_open(&log->lines, path);
-    open_events(log, directory, resume_step);
+    open_events(log, directory, run, resume_step);
     free(path);
     return log;
 }
 
-/* What cannot be flushed (a pipe) has nothing to lose. */
+/* Flushes the file to the disk. A pipe cannot be flushed, which is no error. */
 static bool stream_sync(Log *log, Stream *stream) {
     if (!stream_flush(log, stream)) return false;
     if (!fdatasync(stream->file) || errno == EINVAL || errno == EROFS) return true;
@@ -289,8 +288,8 @@ void log_close(Log *log) {
     free(log);
 }
 
-/* ", "name": value". Integers in full, others with the 9 digits that a float has; JSON has no NaN and no infinity,
- * which become null (TensorBoard gets them as they are). */
+/* Writes ", "name": value". Integers are written in full, other numbers with the 9 digits of a float. JSON has no NaN
+ * and no infinity, so both become null (TensorBoard gets them unchanged). */
 static int value_text(char *text, size_t size, LogValue v) {
     if (!isfinite(v.value)) return snprintf(text, size, ", \"%s\": null", v.name);
     bool whole = fabs(v.value) < 1e15 && v.value == floor(v.value);
@@ -357,29 +356,3 @@ void log_progress(Log *log, const char *format, ...) {
     fflush(stdout);
     log->progress_shown = true;
 }
-
-const char *format_duration(double seconds, char text[32]) {
-    double whole = round(seconds);
-    if (!isfinite(seconds) || seconds < 0)
-        snprintf(text, 32, "?");
-    else if (seconds < 99.95)
-        snprintf(text, 32, "%.1f s", seconds);
-    else if (whole < 6000)
-        snprintf(text, 32, "%dm%02ds", (int)whole / 60, (int)whole % 60);
-    else
-        snprintf(text, 32, "%.0fh%02dm", floor(whole / 3600), (int)fmod(whole / 60, 60));
-    return text;
-}
-
-const char *format_count(double count, const char *unit, char text[32]) {
-    static const char prefixes[] = " kMGTPE";
-    int p = 0;
-    for (; fabs(count) >= 999.5 && prefixes[p + 1]; p++) count /= 1000;
-    if (p)
-        snprintf(text, 32, "%.*f %c%s", count < 9.995 ? 2 : count < 99.95 ? 1 : 0, count, prefixes[p], unit);
-    else
-        snprintf(text, 32, "%.0f %s", count, unit);
-    return text;
-}
-
-const char *format_bytes(double bytes, char text[32]) { return format_count(bytes, "B", text); }

@@ -2,7 +2,9 @@
 
 #include <stdio.h>
 
-/* While it runs, steps, seconds and work lack what there was of them when it was started. */
+#include "base/format.h"
+
+/* Adds the device's counts `times` times: -1 at the start and 1 at the stop leave the difference. */
 static void add(Meter *meter, const Device *device, int64_t step, int times) {
     meter->steps += times * step;
     meter->seconds += times * seconds_now();
@@ -26,23 +28,24 @@ void meter_waited(Meter *meter, double seconds) {
     if (meter->runs) meter->seconds -= seconds;
 }
 
-StepTime meter_step_time(const Meter *meter, const Training *t) {
+StepTime meter_step_time(const Meter *meter, const TrainSpec *spec) {
     StepTime time = {.steps = meter->steps};
     double steps = (double)meter->steps;
     Work work = meter->work;
     Machine machine;
     if (!time.steps) return time;
     time.seconds = meter->seconds / steps;
-    time.known = estimate_machine(t->device, t->options, &machine);
+    MachineOptions options = train_machine_options(spec->options);
+    time.known = machine_of_device(spec->device, &options, &machine);
     if (!time.known) return time;
-    double cleared = steps * (double)tensor_bytes(t->model->gradients);
-    op_work_add(&work.ops[ESTIMATE_CLEAR], (CallWork){steps, 0, cleared});
-    time.predicted = estimate_work(&machine, &work);
+    double cleared = steps * (double)tensor_bytes(spec->model->gradients);
+    work_add_calls(&work.ops[WORK_CLEAR], (CallWork){steps, 0, cleared});
+    time.predicted = cost_of_work(&machine, &work);
     time.predicted.seconds /= steps;
     return time;
 }
 
-void meter_text(const StepTime *s, const Training *t, char text[256]) {
+void meter_text(const StepTime *s, const TrainSpec *spec, char text[256]) {
     char measured[32], predicted[32];
     double of_all = s->predicted.seconds;
     if (!s->steps)
@@ -50,13 +53,13 @@ void meter_text(const StepTime *s, const Training *t, char text[256]) {
     else if (s->known)
         snprintf(text, 256,
                  "%s (mean of %lld; the first %d are left out), predicted %s (measured / predicted %.2f), bound by %s",
-                 milliseconds(s->seconds, measured), (long long)s->steps, METER_LEFT_OUT,
-                 milliseconds(of_all, predicted), s->seconds / of_all, bound_names[s->predicted.bound]);
+                 format_milliseconds(s->seconds, measured), (long long)s->steps, METER_LEFT_OUT,
+                 format_milliseconds(of_all, predicted), s->seconds / of_all, cost_bound_names[s->predicted.bound]);
     else
         snprintf(
             text, 256,
             "%s (mean of %lld; the first %d are left out); it is predicted, too, once --calibrate --device %s%s has "
             "measured this machine",
-            milliseconds(s->seconds, measured), (long long)s->steps, METER_LEFT_OUT, t->device->name,
-            t->options->threads ? ", with these --threads," : "");
+            format_milliseconds(s->seconds, measured), (long long)s->steps, METER_LEFT_OUT, spec->device->name,
+            spec->options->threads ? ", with these --threads," : "");
 }

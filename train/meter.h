@@ -1,13 +1,14 @@
-/* What a run's steps have taken, beside what --estimate says of exactly the work that they did: so everybody who trains
- * learns how far its arithmetic can be trusted on his machine.
+/* Measures the time of a run's steps, and predicts the time of exactly the work that they did: comparing both shows how
+ * far --estimate can be trusted on this machine.
  *
- * A meter runs while the loop trains, and stops for validations, checkpoints and whatever else is no step. The first
- * steps are left out: memory is touched for the first time, a GPU tries ways, and records what comes again, in each of
- * the two places that batches lie in. */
+ * A meter runs during steps, and stops for validations, checkpoints and everything else. The first steps do not count,
+ * because memory is touched for the first time, and a GPU tries algorithms and records graphs for each of its two batch
+ * buffers. */
 #ifndef TRAIN_METER_H
 #define TRAIN_METER_H
 
-#include "train/estimate.h"
+#include "cost/cost.h"
+#include "train/spec.h"
 
 enum { METER_LEFT_OUT = 4 };
 
@@ -18,23 +19,26 @@ typedef struct {
     Work work;
 } Meter;
 
-/* After `step` steps, none of which is still under way; each does nothing if that is how things are. */
+/* Start and stop the meter after `step` steps, between steps. Do nothing if the meter already runs, or is stopped;
+ * meter_start also does nothing during the first METER_LEFT_OUT steps. */
 void meter_start(Meter *meter, const Device *device, int64_t step);
 void meter_stop(Meter *meter, const Device *device, int64_t step);
-/* A micro-batch of a step. */
+/* Counts a micro-batch of the step under way. */
 void meter_batch(Meter *meter, const Batch *batch);
-/* Seconds that the step under way has waited for what is not its own. */
+/* Excludes seconds in which the step under way waited for something else. */
 void meter_waited(Meter *meter, double seconds);
 
 typedef struct {
-    int64_t steps;  /* 0: there were too few, and nothing else is known */
-    double seconds; /* of a step */
-    bool known;     /* what the device can do, without which there is no prediction: */
+    int64_t steps;  /* measured; 0: too few, and the other fields are not set */
+    double seconds; /* per step, measured */
+    bool known;     /* whether the device's rates are known, so that there is a prediction */
     WorkTime predicted;
 } StepTime;
 
-StepTime meter_step_time(const Meter *meter, const Training *training);
-/* "83.1 ms (the mean of 97), predicted 79.5 ms (measured / predicted 1.05), bound by compute". */
-void meter_text(const StepTime *time, const Training *training, char text[256]);
+/* Returns the mean time of a step, measured and predicted. */
+StepTime meter_step_time(const Meter *meter, const TrainSpec *spec);
+/* Writes "83.1 ms (mean of 97; the first 3 are left out), predicted 79.5 ms (measured / predicted 1.05), bound by
+ * compute". */
+void meter_text(const StepTime *time, const TrainSpec *spec, char text[256]);
 
 #endif

@@ -1,636 +1,217 @@
-/* The option table at work: the command line, the YAML file, --help, --help-markdown, and the record in JSON. A value
- * is set by one function, option_set, whoever it comes from; sources are applied in the order default, YAML, command
- * line. Two rows may set the same value (a second name for it): `value` decides which value was given, not the row. */
+/* The rows of the option table that all programs share. Names and defaults are those of the reference trainers. */
 #include "train/options.h"
 
+#include "kernels/device_open.h"
+
 #include <assert.h>
-#include <ctype.h>
 #include <errno.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <yaml.h>
+#include <unistd.h>
 
 #include "base/file.h"
-#include "base/json.h"
-#include "base/program.h"
-#include "data/manifest.h"
 
-/* Names are compared with - and _ alike. */
-static bool same_name(const char *a, const char *b) {
-    for (; *a && *b; a++, b++)
-        if ((*a == '_' ? '-' : *a) != (*b == '_' ? '-' : *b)) return false;
-    return *a == *b;
+/* A preset of configs/gpu compiles in its own defaults; these are for all other machines. */
+#ifndef GPU_BATCH
+#define GPU_BATCH        8
+#define GPU_ACCUMULATION 4
+#define GPU_WORKERS      0
+#endif
+#ifndef GPU_NAME
+#define GPU_NAME "all"
+#endif
+#define TEXT_OF(number) #number
+#define DEFAULT(number) TEXT_OF(number)
+
+#define FIELD(name) offsetof(TrainOptions, name)
+
+// clang-format off
+static const OptionRow table[] = {
+    {.name = "manifest", .letter = 'm', .type = OPTION_LIST, .offset = FIELD(manifest), .metavar = "PATH",
+     .help = "training manifest (JSONL), repeatable, optionally PATH::LANGUAGE"},
+    {.name = "train-manifest", .type = OPTION_LIST, .offset = FIELD(manifest), .metavar = "PATH",
+     .help = "the same as --manifest"},
+    {.name = "val-manifest", .type = OPTION_LIST, .offset = FIELD(val_manifest), .metavar = "PATH",
+     .help = "validation manifest, repeatable; without one --val-ratio splits the training manifest"},
+    {.name = "val-ratio", .type = OPTION_FLOAT, .offset = FIELD(val_ratio), .default_value = "0.01", .max = 0.9,
+     .metavar = "X",
+     .help = "share of the samples held out, by the hash of their id, when there is no --val-manifest"},
+    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
+     .help = "YAML file with any of these options; the command line wins"},
+    {.name = "base-checkpoint", .type = OPTION_TEXT, .offset = FIELD(base_checkpoint), .metavar = "PATH",
+     .help = "weights to start from (.safetensors, .pth, .ckpt or a checkpoint directory); none: random "
+             "initialisation"},
+    {.name = "output-dir", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output_dir),
+     .default_value = "trained_ckpts", .metavar = "DIR",
+     .help = "checkpoints and logs"},
+    {.name = "batch-size", .letter = 'b', .type = OPTION_INT, .offset = FIELD(batch_size),
+     .default_value = DEFAULT(GPU_BATCH), .max = 65536, .metavar = "N|auto",
+     .help = "sequences per micro-batch; if only --token-budget is given, as many as it allows; auto: as the memory "
+             "allows, and -g with it"},
+    {.name = "grad-accumulation", .letter = 'g', .type = OPTION_INT, .offset = FIELD(grad_accumulation),
+     .default_value = DEFAULT(GPU_ACCUMULATION), .max = 65536, .metavar = "N",
+     .help = "micro-batches per optimizer step"},
+    {.name = "effective-batch", .type = OPTION_INT, .offset = FIELD(effective_batch), .default_value = "0",
+     .max = 65536, .metavar = "N",
+     .help = "for -b auto: samples per optimizer step, -b times -g; 0: the product of their defaults"},
+    {.name = "token-budget", .type = OPTION_INT, .offset = FIELD(token_budget), .default_value = "0", .max = 1e9,
+     .metavar = "N",
+     .help = "maximum of tokens per micro-batch, instead of a fixed number of sequences; 0: off"},
+    {.name = "bucketing", .type = OPTION_CHOICE, .offset = FIELD(bucketing), .default_value = "on",
+     .metavar = "on|off",
+     .help = "put sequences of similar length into one micro-batch"},
+    {.name = "epochs", .type = OPTION_INT, .offset = FIELD(epochs), .default_value = "10", .min = 1,
+     .max = MOST_EPOCHS, .metavar = "N",
+     .help = "passes over the data"},
+    {.name = "max-steps", .type = OPTION_INT, .offset = FIELD(max_steps), .default_value = "0", .max = 1e12,
+     .metavar = "N",
+     .help = "maximum of optimizer steps; 0: as many as the epochs have"},
+    {.name = "learning-rate", .type = OPTION_FLOAT, .offset = FIELD(learning_rate), .default_value = "2e-5", .max = 10,
+     .metavar = "X",
+     .help = "peak learning rate of AdamW"},
+    {.name = "weight-decay", .type = OPTION_FLOAT, .offset = FIELD(weight_decay), .default_value = "0.01", .max = 10,
+     .metavar = "X",
+     .help = "decoupled weight decay"},
+    {.name = "warmup-steps", .type = OPTION_INT, .offset = FIELD(warmup_steps), .default_value = "1000", .max = 1e12,
+     .metavar = "N",
+     .help = "steps of linear warm-up before the cosine decay to 0"},
+    {.name = "grad-clip", .type = OPTION_FLOAT, .offset = FIELD(grad_clip), .default_value = "1.0", .min = -1,
+     .max = 1e9, .metavar = "X",
+     .help = "maximum of the global L2 norm of the gradient; 0 or less: no clipping"},
+    {.name = "loss-norm", .type = OPTION_CHOICE, .offset = FIELD(loss_norm), .default_value = "micro",
+     .metavar = "micro|batch",
+     .help = "divide the loss by the tokens of each micro-batch, or of the whole effective batch"},
+    {.name = "log-interval", .type = OPTION_INT, .offset = FIELD(log_interval), .default_value = "100", .min = 1,
+     .max = 1e9, .metavar = "N",
+     .help = "steps between log lines; with --val-interval 0 the end of each epoch has one too"},
+    {.name = "val-interval", .type = OPTION_INT, .offset = FIELD(val_interval), .default_value = "1000", .max = 1e9,
+     .metavar = "N",
+     .help = "steps between validations; 0: at the end of each epoch, with the step that takes its last micro-batch"},
+    {.name = "val-batch-size", .type = OPTION_INT, .offset = FIELD(val_batch_size), .default_value = "0", .max = 65536,
+     .metavar = "N",
+     .help = "sequences per validation batch; 0: twice --batch-size"},
+    {.name = "max-val-batches", .type = OPTION_INT, .offset = FIELD(max_val_batches), .default_value = "200",
+     .max = 1e9, .metavar = "N",
+     .help = "batches per validation, the first in file order; 0: all"},
+    {.name = "save-interval", .type = OPTION_INT, .offset = FIELD(save_interval), .default_value = "1000", .max = 1e9,
+     .metavar = "N",
+     .help = "steps between checkpoints; 0: only at the end"},
+    {.name = "keep-checkpoints", .type = OPTION_INT, .offset = FIELD(keep_checkpoints), .default_value = "3", .min = 1,
+     .max = 1e6, .metavar = "N",
+     .help = "newest checkpoints to keep; best and last are always kept"},
+    {.name = "resume", .type = OPTION_TEXT, .offset = FIELD(resume), .metavar = "auto|PATH",
+     .help = "continue from a checkpoint as if the run had never stopped; auto: from the newest one in --output-dir, "
+             "if there is one"},
+    {.name = "seed", .type = OPTION_INT, .offset = FIELD(seed), .default_value = "1234", .max = 9e15, .metavar = "N",
+     .help = "seed of everything random"},
+    {.name = "num-workers", .type = OPTION_INT, .offset = FIELD(num_workers), .default_value = DEFAULT(GPU_WORKERS),
+     .max = 1024, .metavar = "N",
+     .help = "threads that prepare batches; 0: half the cores, at most 4"},
+    {.name = "device", .type = OPTION_CHOICE, .offset = FIELD(device), .default_value = "auto",
+     .metavar = "auto|cpu|cuda",
+     .help = "what computes; auto: the GPU if there is one"},
+    {.name = "threads", .type = OPTION_INT, .offset = FIELD(threads), .default_value = "0", .max = 4096,
+     .metavar = "N",
+     .help = "threads of the cpu device; 0: all cores"},
+    {.name = "amp", .type = OPTION_FLAG, .offset = FIELD(amp), .default_value = "false",
+     .help = "16-bit matmuls and activations on a GPU; the cpu device computes in float32"},
+    {.name = "no-tf32", .type = OPTION_FLAG, .offset = FIELD(no_tf32), .default_value = "false",
+     .help = "exact f32 matmuls on a GPU, where the default is TF32 if the card has it"},
+    {.name = "grad-checkpointing", .type = OPTION_FLAG, .offset = FIELD(grad_checkpointing), .default_value = "false",
+     .help = "keep only the inputs of the blocks and compute the rest again: less memory, about a fifth more work"},
+    {.name = "skip-nonfinite", .type = OPTION_FLAG, .offset = FIELD(skip_nonfinite), .default_value = "false",
+     .help = "skip and count a step whose loss or gradient is not finite, instead of stopping"},
+    {.name = "profile", .type = OPTION_FLAG, .offset = FIELD(profile), .default_value = "false",
+     .help = "time every operation and print a table at the end"},
+    {.name = "dry-run", .type = OPTION_FLAG, .offset = FIELD(dry_run), .default_value = "false",
+     .help = "train nothing: print memory, FLOPs and bytes of a step"},
+    {.name = "estimate", .type = OPTION_FLAG, .offset = FIELD(estimate), .default_value = "false",
+     .help = "train nothing: print what the run would need of a GPU's memory and how long it would take; needs no GPU"},
+    {.name = "gpu", .type = OPTION_TEXT, .offset = FIELD(gpu), .default_value = GPU_NAME, .metavar = "NAME|all|here",
+     .help = "for --estimate: t4, l4, a100-40, rtx4090, ...; here: what --device is on this machine"},
+    {.name = "price", .type = OPTION_FLOAT, .offset = FIELD(price), .default_value = "0", .max = 1e6, .metavar = "X",
+     .help = "for --estimate: price of the GPU in dollars per hour; 0: none"},
+    {.name = "json", .type = OPTION_FLAG, .offset = FIELD(json), .default_value = "false",
+     .help = "for --estimate: print the estimate as JSON, and everything else to stderr"},
+    {.name = "calibrate", .type = OPTION_FLAG, .offset = FIELD(calibrate), .default_value = "false",
+     .help = "train nothing: measure for some seconds how fast the device is, and keep it for --estimate; needs no "
+             "data"},
+    {.name = "calibration", .type = OPTION_TEXT, .offset = FIELD(calibration), .metavar = "FILE",
+     .help = "file of the rates that --calibrate measures; none: use none; default: train.c/rates.json in ~/.cache"},
+    {.name = "debug-dump", .type = OPTION_TEXT, .offset = FIELD(debug_dump), .metavar = "FILE",
+     .help = "write the first step's batch, losses, activations and gradients as safetensors"},
+};
+// clang-format on
+
+void train_options_add(OptionSet *set, TrainOptions *o) { options_add(set, table, sizeof table / sizeof *table, o); }
+
+static void check_estimate(const TrainOptions *o, const OptionSet *set) {
+    static const char *const for_estimate[] = {"gpu", "price", "json"};
+    for (int i = 0; i < 3 && !o->estimate; i++)
+        if (options_given(set, for_estimate[i])) die_usage("--%s belongs to --estimate", for_estimate[i]);
+    if (o->estimate && o->dry_run) die_usage("--estimate and --dry-run exclude each other; give one of them");
+    if (o->calibrate && (o->estimate || o->dry_run)) die_usage("--calibrate trains nothing and is given alone");
 }
 
-static bool holds_text(const Option *option) {
-    return option->type == OPTION_TEXT || option->type == OPTION_LIST || option->type == OPTION_CHOICE;
+/* Makes a whole step one micro-batch, until sizing_choose_batch knows what fits. */
+static void resolve_auto(TrainOptions *o, const Option *batch, const Option *accumulation) {
+    o->auto_batch = o->batch_size == OPTION_AUTO;
+    if (!o->auto_batch && o->effective_batch)
+        die_usage("--effective-batch belongs to -b auto; without it a step has -b times -g samples");
+    if (!o->auto_batch) return;
+    assert(accumulation); /* programs that allow -b auto have both options */
+    int64_t usual = atoll(batch->row.default_value) * atoll(accumulation->row.default_value);
+    if (o->token_budget)
+        die_usage("-b auto with --token-budget: both say how large a micro-batch is; give --effective-batch instead of "
+                  "the budget, or the budget without -b");
+    if (accumulation->given && o->grad_accumulation)
+        die_usage("-b auto chooses -g too: instead of -g %lld give --effective-batch, the samples of a step (%lld by "
+                  "default)",
+                  (long long)o->grad_accumulation, (long long)usual);
+    o->batch_size = o->effective_batch ? o->effective_batch : usual;
+    o->grad_accumulation = 1;
+    if ((double)o->batch_size < batch->row.min)
+        die_usage("--effective-batch %lld: expected at least %.0f, the smallest -b", (long long)o->batch_size,
+                  batch->row.min);
 }
 
-/* Whether a row with this value was given. */
-static bool value_given(const Option *options, int count, const void *value) {
-    for (int i = 0; i < count; i++)
-        if (options[i].value == value && options[i].given) return true;
-    return false;
-}
-
-static bool in_range(const Option *option, double value, const char *text, Error *error) {
-    if (option->least == 0 && option->most == 0) return true;
-    if (value >= option->least && value <= option->most) return true;
-    return error_set(error, "%s: expected %.15g to %.15g, found %.64s", option->name, option->least, option->most,
-                     text);
-}
-
-static bool choice_allowed(const Option *option, const char *text) {
-    size_t n = strlen(text);
-    if (strchr(text, '|')) return false;
-    for (const char *at = option->argument; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
-        if (!strncmp(at, text, n) && (at[n] == '|' || !at[n])) return true;
-    return false;
-}
-
-/* Decimal only: no spaces, hexadecimal, infinity or NaN, which strtod would take. */
-static bool parse_int(const char *text, int64_t *value) {
-    char *end;
-    errno = 0;
-    *value = strtoll(text, &end, 10);
-    return end != text && !*end && !errno && !text[strspn(text, "+-0123456789")];
-}
-
-static bool parse_float(const char *text, double *value) {
-    char *end;
-    *value = strtod(text, &end);
-    return end != text && !*end && isfinite(*value) && !text[strspn(text, "+-.0123456789eE")];
-}
-
-/* Whether an INT may be left to the program. */
-static bool takes_auto(const Option *option) {
-    return option->type == OPTION_INT && option->argument && !strcmp(option->argument, "N|auto");
-}
-
-/* Whether a text is the name of something, of which there is none that is empty. */
-static bool names_path(const Option *option) {
-    static const char *const arguments[] = {"PATH", "DIR", "FILE", "NAME", "auto|PATH"};
-    for (int i = 0; i < 5; i++)
-        if (option->argument && !strcmp(option->argument, arguments[i])) return true;
-    return false;
-}
-
-/* Sets the value, or adds to a list. `text` must live as long as the options if the option holds text. */
-static bool option_set(const Option *option, const char *text, Error *error) {
-    if (!*text && names_path(option)) return error_set(error, "%s: expected a name, found none", option->name);
-    switch (option->type) {
-    case OPTION_FLAG:
-        if (strcmp(text, "true") && strcmp(text, "false"))
-            return error_set(error, "%s: expected true or false, found '%.64s'", option->name, text);
-        *(bool *)option->value = !strcmp(text, "true");
-        break;
-    case OPTION_INT: {
-        int64_t value = OPTION_AUTO;
-        bool chosen = takes_auto(option) && !strcmp(text, "auto");
-        if (!chosen && !parse_int(text, &value))
-            return error_set(error, "%s: expected %s, found '%.64s'", option->name,
-                             takes_auto(option) ? "a whole number or auto" : "an integer", text);
-        if (!chosen && !in_range(option, (double)value, text, error)) return false;
-        *(int64_t *)option->value = value;
-        break;
+void train_options_resolve(TrainOptions *o, const OptionSet *set) {
+    const Option *batch = options_find(set, "batch-size");
+    if (batch) resolve_auto(o, batch, options_find(set, "grad-accumulation"));
+    if (o->token_budget && !(batch && batch->given)) o->batch_size = 0;
+    if (!o->batch_size && !o->token_budget) o->batch_size = GPU_BATCH;
+    if (!o->grad_accumulation) o->grad_accumulation = GPU_ACCUMULATION;
+    o->val_times = o->val_batch_size ? 0 : 2;
+    if (!o->val_batch_size) o->val_batch_size = o->batch_size ? 2 * o->batch_size : 16;
+    if (!o->num_workers) {
+        long cores = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+        o->num_workers = cores < 1 ? 1 : cores > 4 ? 4 : cores;
     }
-    case OPTION_FLOAT: {
-        double value;
-        if (!parse_float(text, &value))
-            return error_set(error, "%s: expected a number, found '%.64s'", option->name, text);
-        if (!in_range(option, value, text, error)) return false;
-        *(double *)option->value = value;
-        break;
+    if (o->debug_dump) { /* fails here, not after the first step */
+        char *directory = path_directory(o->debug_dump);
+        Error error;
+        if (access(directory, W_OK)) die_usage("--debug-dump %s: %s: %s", o->debug_dump, directory, strerror(errno));
+        if (!file_is_replaceable(o->debug_dump, &error)) die_usage("--debug-dump: %s", error.text);
+        free(directory);
     }
-    case OPTION_CHOICE:
-        if (!choice_allowed(option, text))
-            return error_set(error, "%s: expected %s, found '%.64s'", option->name, option->argument, text);
-        *(const char **)option->value = text;
-        break;
-    case OPTION_TEXT:
-        *(const char **)option->value = text;
-        break;
-    case OPTION_LIST: {
-        OptionList *list = option->value;
-        enum { MOST = sizeof list->text / sizeof *list->text };
-        if (list->count == MOST) return error_set(error, "%s: more than %d entries", option->name, MOST);
-        list->text[list->count++] = text;
-        break;
-    }
-    }
-    return true;
+    check_estimate(o, set);
+    const Option *data = options_holding(set, &o->manifest);
+    if (!o->manifest.count && !o->dry_run && !o->estimate && !o->calibrate)
+        die_usage("no data: give --%s %s", data->row.name, data->row.metavar);
 }
 
-/* JSON's scalars as they would be typed; free(). NULL: it is none. */
-static char *json_typed(const json_t *value) {
-    switch (json_typeof(value)) {
-    case JSON_STRING:
-        return strlen(json_string_value(value)) == json_string_length(value) ? xstrdup(json_string_value(value)) : NULL;
-    case JSON_INTEGER:
-        return xformat("%lld", (long long)json_integer_value(value));
-    case JSON_REAL:
-        return xformat("%.17g", json_real_value(value));
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return xstrdup(json_is_true(value) ? "true" : "false");
-    default:
-        return NULL;
-    }
+MachineOptions train_machine_options(const TrainOptions *o) {
+    return (MachineOptions){.gpu = o->gpu,
+                            .device = o->device,
+                            .calibration = o->calibration,
+                            .threads = (int)o->threads,
+                            .workers = (int)o->num_workers,
+                            .amp = o->amp,
+                            .no_tf32 = o->no_tf32};
 }
 
-bool option_from_json(const Option *option, const json_t *value, Error *error) {
-    char *text = json_typed(value);
-    if (!text || option->type == OPTION_LIST) {
-        free(text);
-        return error_set(error, "%s: expected a single value", option->name);
-    }
-    bool good = option_set(option, text, error);
-    if (!good || !holds_text(option)) free(text);
-    return good;
-}
-
-static void option_clear(const Option *option) {
-    switch (option->type) {
-    case OPTION_FLAG:
-        *(bool *)option->value = false;
-        break;
-    case OPTION_INT:
-        *(int64_t *)option->value = 0;
-        break;
-    case OPTION_FLOAT:
-        *(double *)option->value = 0;
-        break;
-    case OPTION_TEXT:
-    case OPTION_CHOICE:
-        *(const char **)option->value = NULL;
-        break;
-    case OPTION_LIST:
-        ((OptionList *)option->value)->count = 0;
-        break;
-    }
-}
-
-/* YAML. A document is a map of names to scalars or lists, and of sections to such maps. Anchors and aliases are
- * resolved by the library to the same node, not copied, and this reader goes two maps deep: nothing can grow. */
-
-typedef struct {
-    Option *options;
-    int count;
-    yaml_document_t *document;
-    Error *error;
-} Yaml;
-
-static bool PRINTF_LIKE(3, 4) yaml_fail(const Yaml *y, const yaml_node_t *node, const char *format, ...) {
-    char message[400];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
-    va_end(arguments);
-    return error_set(y->error, "line %zu: %s", node->start_mark.line + 1, message);
-}
-
-/* NULL if the node is no scalar, or has a zero byte inside. */
-static const char *scalar_text(const yaml_node_t *node) {
-    if (!node || node->type != YAML_SCALAR_NODE) return NULL;
-    const char *text = (const char *)node->data.scalar.value;
-    return strlen(text) == node->data.scalar.length ? text : NULL;
-}
-
-static bool is_null(const yaml_node_t *node) {
-    const char *text = scalar_text(node);
-    return text && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
-           (!*text || !strcmp(text, "~") || !strcmp(text, "null"));
-}
-
-static bool yaml_scalar(const Yaml *y, const Option *option, const yaml_node_t *node) {
-    Error why;
-    const char *text = scalar_text(node);
-    if (!text || is_null(node)) return yaml_fail(y, node, "%s: expected a single value", option->name);
-    char *copy = holds_text(option) ? xstrdup(text) : NULL;
-    if (option_set(option, copy ? copy : text, &why)) return true;
-    free(copy);
-    return yaml_fail(y, node, "%s", why.text);
-}
-
-static bool yaml_value(const Yaml *y, Option *option, const yaml_node_t *node) {
-    if (!strcmp(option->name, "config")) return yaml_fail(y, node, "config: a file cannot name another one");
-    if (is_null(node)) return true;
-    if (holds_text(option) && !value_given(y->options, y->count, option->value)) option_clear(option);
-    option->given = true; /* from here on its texts are ours, on the heap */
-    if (option->type != OPTION_LIST || node->type != YAML_SEQUENCE_NODE) return yaml_scalar(y, option, node);
-    for (yaml_node_item_t *item = node->data.sequence.items.start; item < node->data.sequence.items.top; item++)
-        if (!yaml_scalar(y, option, yaml_document_get_node(y->document, *item))) return false;
-    return true;
-}
-
-static bool section_exists(const Yaml *y, const char *name) {
-    for (int i = 0; i < y->count; i++)
-        if (y->options[i].section && !strcmp(y->options[i].section, name)) return true;
-    return false;
-}
-
-static bool in_section(const Option *option, const char *section) {
-    return section ? option->section && !strcmp(section, option->section) : !option->section;
-}
-
-/* Says where the key belongs, or which one was meant. */
-static bool unknown_key(const Yaml *y, const yaml_node_t *key, const char *section) {
-    const char *name = scalar_text(key), *names[2 * OPTIONS_MOST];
-    int n = 0;
-    for (int i = 0; i < y->count; i++) {
-        const Option *o = &y->options[i];
-        if (same_name(o->name, name))
-            return o->section ? yaml_fail(y, key, "%s: belongs into the section '%s:'", o->name, o->section)
-                              : yaml_fail(y, key, "%s: belongs to the top level, into no section", o->name);
-        if (in_section(o, section)) names[n++] = o->name;
-        if (!section && o->section) names[n++] = o->section;
-    }
-    const char *nearest = nearest_name(name, names, n), *where = section ? " in section " : "";
-    return yaml_fail(y, key, "unknown key '%.64s'%s%s%s%s%s", name, where, section ? section : "",
-                     nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
-}
-
-static bool yaml_map(const Yaml *y, const yaml_node_t *map, const char *section) {
-    yaml_node_pair_t *first = map->data.mapping.pairs.start;
-    for (yaml_node_pair_t *pair = first; pair < map->data.mapping.pairs.top; pair++) {
-        const yaml_node_t *key = yaml_document_get_node(y->document, pair->key);
-        const yaml_node_t *value = yaml_document_get_node(y->document, pair->value);
-        const char *name = scalar_text(key);
-        if (!name) return yaml_fail(y, key, "a key must be a text");
-        for (yaml_node_pair_t *earlier = first; earlier < pair; earlier++)
-            if (same_name(name, scalar_text(yaml_document_get_node(y->document, earlier->key))))
-                return yaml_fail(y, key, "%s is given twice", name);
-        if (!section && section_exists(y, name)) {
-            if (is_null(value)) continue;
-            if (value->type != YAML_MAPPING_NODE)
-                return yaml_fail(y, value, "%s is a section: expected keys and values in it", name);
-            if (!yaml_map(y, value, name)) return false;
-            continue;
-        }
-        Option *option = NULL;
-        for (int i = 0; i < y->count && !option; i++)
-            if (in_section(&y->options[i], section) && same_name(y->options[i].name, name)) option = &y->options[i];
-        if (!option) return unknown_key(y, key, section);
-        if (!yaml_value(y, option, value)) return false;
-    }
-    return true;
-}
-
-/* The next document of the stream; without a root if there is none. */
-static bool yaml_load(yaml_parser_t *parser, yaml_document_t *document, const char *text, size_t size, Error *error) {
-    if (yaml_parser_load(parser, document)) return true;
-    size_t line = parser->problem_mark.line + 1;
-    if (parser->error == YAML_READER_ERROR) { /* has an offset in bytes, and no line */
-        line = 1;
-        for (size_t i = 0; i < parser->problem_offset && i < size; i++) line += text[i] == '\n';
-    }
-    return error_set(error, "line %zu: not YAML: %s", line, parser->problem ? parser->problem : "out of memory");
-}
-
-/* Whether the text, as far as it is YAML, is nested and anchored no more than a configuration has reason to be. The
- * library's time grows with the square of both. */
-static bool yaml_is_simple(const char *text, size_t size, Error *error) {
-    enum { DEEPEST = 16, MOST_ANCHORS = 256 };
-    yaml_parser_t parser;
-    yaml_event_t event;
-    int depth = 0, anchors = 0;
-    bool fine = true, more = true;
-    if (!yaml_parser_initialize(&parser)) die("out of memory");
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
-    while (fine && more && yaml_parser_parse(&parser, &event)) { /* who loads it tells what is no YAML */
-        depth += event.type == YAML_MAPPING_START_EVENT || event.type == YAML_SEQUENCE_START_EVENT;
-        depth -= event.type == YAML_MAPPING_END_EVENT || event.type == YAML_SEQUENCE_END_EVENT;
-        anchors += event.type == YAML_ALIAS_EVENT || (event.type == YAML_SCALAR_EVENT && event.data.scalar.anchor) ||
-                   (event.type == YAML_MAPPING_START_EVENT && event.data.mapping_start.anchor) ||
-                   (event.type == YAML_SEQUENCE_START_EVENT && event.data.sequence_start.anchor);
-        size_t line = event.start_mark.line + 1;
-        if (depth > DEEPEST)
-            fine = error_set(error, "line %zu: nested deeper than %d: no configuration is", line, DEEPEST);
-        else if (anchors > MOST_ANCHORS)
-            fine = error_set(error, "line %zu: more than %d anchors and aliases: no configuration has so many", line,
-                             MOST_ANCHORS);
-        more = event.type != YAML_STREAM_END_EVENT;
-        yaml_event_delete(&event);
-    }
-    yaml_parser_delete(&parser);
-    return fine;
-}
-
-bool options_apply_yaml(Option *options, int count, const char *text, size_t size, Error *error) {
-    yaml_parser_t parser;
-    yaml_document_t document, second;
-    assert(count <= OPTIONS_MOST);
-    if (!yaml_is_simple(text, size, error)) return false;
-    if (!yaml_parser_initialize(&parser)) die("out of memory");
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
-    bool fine = yaml_load(&parser, &document, text, size, error);
-    if (fine) {
-        Yaml y = {options, count, &document, error};
-        const yaml_node_t *root = yaml_document_get_root_node(&document);
-        if (root && !is_null(root))
-            fine = root->type == YAML_MAPPING_NODE ? yaml_map(&y, root, NULL)
-                                                   : yaml_fail(&y, root, "expected keys and values");
-        if (fine && (fine = yaml_load(&parser, &second, text, size, error))) {
-            const yaml_node_t *more = yaml_document_get_root_node(&second);
-            if (more) fine = yaml_fail(&y, more, "a second document; one is expected");
-            yaml_document_delete(&second);
-        }
-        yaml_document_delete(&document);
-    }
-    yaml_parser_delete(&parser);
-    return fine;
-}
-
-static void read_yaml(Option *options, int count, const char *path) {
-    char *text;
-    size_t size;
-    Error error;
-    if (!read_file(path, &text, &size, &error)) die_usage("--config %s: %s", path, error.text);
-    if (!options_apply_yaml(options, count, text, size, &error)) {
-        /* Every message of options_apply_yaml is "line N: what": it becomes "PATH:N: what". */
-        die_usage("%s:%s", path, error.text + strlen("line "));
-    }
-    free(text);
-}
-
-/* Help. */
-
-static void option_label(const Option *option, char label[96]) {
-    char letter[8] = "    ";
-    if (option->letter) snprintf(letter, sizeof letter, "-%c, ", option->letter);
-    snprintf(label, 96, "%s--%s%s%s", letter, option->name, option->argument ? " " : "",
-             option->argument ? option->argument : "");
-}
-
-/* Words from column `indent` on, at most 100 columns wide. */
-static void print_wrapped(const char *text, int indent) {
-    int column = indent;
-    while (*text) {
-        int n = (int)strcspn(text, " ");
-        if (column + n + 1 > 100 && column > indent) {
-            printf("\n%*s", indent, "");
-            column = indent;
-        }
-        column += printf("%s%.*s", column > indent ? " " : "", n, text);
-        text += n + (text[n] == ' ');
-    }
-    printf("\n");
-}
-
-static void print_help(const OptionsHeader *header, const Option *options, int count) {
-    enum { INDENT = 34 };
-    const char *section = NULL;
-    printf("%s: %s\n\nusage: %s\n\n", header->program, header->purpose, header->usage);
-    for (int i = 0; i < count; i++) {
-        const Option *o = &options[i];
-        char label[96], text[512];
-        option_label(o, label);
-        if (o->section && (!section || strcmp(section, o->section))) printf("\nin YAML under %s:\n", o->section);
-        section = o->section;
-        snprintf(text, sizeof text, "%s%s%s%s", o->help,
-                 o->preset     ? " ["
-                 : o->required ? " [required"
-                               : "",
-                 o->preset ? o->preset : "", o->preset || o->required ? "]" : "");
-        if (strlen(label) + 4 > INDENT)
-            printf("  %s\n%*s", label, INDENT, "");
-        else
-            printf("  %-*s", INDENT - 2, label);
-        print_wrapped(text, INDENT);
-    }
-    printf("\n  ");
-    print_wrapped(
-        "Values are --name value or --name=value; a flag is --name or --name=false. In a YAML file the keys are "
-        "the long names; the command line wins over the file, the file over the defaults in brackets.",
-        2);
-    printf("\n  ");
-    print_wrapped(PROGRAM_STATUS, 2);
-}
-
-static void print_markdown(const Option *options, int count) {
-    printf("| option | default | meaning |\n|---|---|---|\n");
-    for (int i = 0; i < count; i++) {
-        const Option *o = &options[i];
-        printf("| ");
-        if (o->letter) printf("`-%c`, ", o->letter);
-        printf("`--%s%s", o->name, o->argument ? " " : "");
-        for (const char *at = o->argument ? o->argument : ""; *at; at++) printf(*at == '|' ? "\\|" : "%c", *at);
-        printf("` | %s | %s", o->preset ? o->preset : o->required ? "required" : "", o->help);
-        if (o->section) printf(" (in YAML under `%s:`)", o->section);
-        printf(" |\n");
-    }
-}
-
-/* The command line. */
-
-typedef struct {
-    const OptionsHeader *header;
-    Option *options;
-    int count, argc;
-    char **argv;
-    bool from_file[OPTIONS_MOST]; /* the rows whose values YAML gave and the command line has not replaced */
-} CommandLine;
-
-static _Noreturn void unknown_option(const CommandLine *c, const char *name) {
-    const char *names[OPTIONS_MOST];
-    for (int i = 0; i < c->count; i++) names[i] = c->options[i].name;
-    const char *nearest = nearest_name(name, names, c->count);
-    die_usage("unknown option --%s%s%s%s", name, nearest ? "; did you mean --" : "", nearest ? nearest : "",
-              nearest ? "?" : "");
-}
-
-/* The option that a word names, and its value if it is in the same word ("--name=value", "-b8"), else NULL. */
-static Option *word_option(const CommandLine *c, const char *word, const char **value) {
-    char name[64];
-    *value = NULL;
-    if (word[0] == '-' && word[1] && word[1] != '-') {
-        for (int i = 0; i < c->count; i++) {
-            if (c->options[i].letter != word[1]) continue;
-            if (word[2]) *value = word + 2;
-            return &c->options[i];
-        }
-        die_usage("unknown option -%c", word[1]);
-    }
-    if (strncmp(word, "--", 2) || !word[2])
-        die_usage("unexpected argument '%s': an option is --name value, a flag --name or --name=false", word);
-    size_t length = strcspn(word + 2, "=");
-    if (word[2 + length]) *value = word + 3 + length;
-    snprintf(name, sizeof name, "%.*s", length < sizeof name ? (int)length : (int)sizeof name - 1, word + 2);
-    for (int i = 0; i < c->count; i++)
-        if (same_name(c->options[i].name, name)) return &c->options[i];
-    unknown_option(c, name);
-}
-
-/* Whether a word cannot be the value of the option before it: it begins with '-' and is no number. */
-static bool is_option_word(const char *word) {
-    return word[0] == '-' && word[1] && word[1] != '.' && !isdigit((unsigned char)word[1]);
-}
-
-/* The next option of the command line and its value; *at moves on. NULL at the end. */
-static Option *next_option(const CommandLine *c, int *at, const char **value) {
-    if (*at >= c->argc) return NULL;
-    Option *option = word_option(c, c->argv[(*at)++], value);
-    if (*value) return option;
-    if (option->type == OPTION_FLAG) {
-        *value = "true";
-        return option;
-    }
-    if (*at == c->argc || is_option_word(c->argv[*at]))
-        die_usage("--%s needs a value: --%s %s", option->name, option->name, option->argument);
-    *value = c->argv[(*at)++];
-    return option;
-}
-
-/* --help at any place wins. Returns the file of --config, or NULL. */
-static const char *read_requests(const CommandLine *c) {
-    const char *config = NULL, *value;
-    for (int i = 1; i < c->argc; i++) {
-        bool markdown = !strcmp(c->argv[i], "--help-markdown");
-        if (!markdown && strcmp(c->argv[i], "--help") && strcmp(c->argv[i], "-h")) continue;
-        if (markdown)
-            print_markdown(c->options, c->count);
-        else
-            print_help(c->header, c->options, c->count);
-        exit(0);
-    }
-    int at = 1;
-    for (Option *option; (option = next_option(c, &at, &value));) {
-        if (strcmp(option->name, "config")) continue;
-        if (config) die_usage("--config is given twice");
-        config = value;
-    }
-    return config;
-}
-
-static void free_texts(const Option *option) {
-    OptionList *list = option->value;
-    if (option->type == OPTION_LIST)
-        while (list->count) free((char *)list->text[--list->count]);
-    else if (holds_text(option))
-        free(*(char **)option->value);
-}
-
-static bool in_arguments(const char *text, int argc, char **argv) {
-    for (int i = 0; i < argc; i++)
-        if ((uintptr_t)text - (uintptr_t)argv[i] <= strlen(argv[i])) return true;
-    return false;
-}
-
-void options_free(Option *options, int count, int argc, char **argv) {
-    for (int i = 0; i < count; i++) {
-        const Option *o = &options[i];
-        if (!o->given || !holds_text(o)) continue;
-        const OptionList *list = o->value;
-        const char *text = o->type != OPTION_LIST ? *(const char **)o->value : list->count ? list->text[0] : NULL;
-        if (!text || in_arguments(text, argc, argv)) continue;
-        free_texts(o);
-        option_clear(o);
-    }
-}
-
-/* Takes away what the file set, under this name or another. */
-static void forget_file(CommandLine *c, const Option *option) {
-    for (int i = 0; i < c->count; i++) {
-        if (!c->from_file[i] || c->options[i].value != option->value) continue;
-        free_texts(option);
-        for (int k = i; k < c->count; k++)
-            if (c->options[k].value == option->value) c->from_file[k] = c->options[k].given = false;
-    }
-}
-
-static void apply_arguments(CommandLine *c) {
-    const char *value;
-    Error error;
-    int at = 1;
-    for (Option *option; (option = next_option(c, &at, &value));) {
-        forget_file(c, option);
-        if (option->type == OPTION_LIST && !value_given(c->options, c->count, option->value)) option_clear(option);
-        if (!option_set(option, value, &error)) die_usage("--%s", error.text);
-        option->given = true;
-    }
-}
-
-/* What is read is not replaced. */
-static void keep_inputs(const Option *options, int count) {
-    for (int i = 0; i < count; i++) {
-        const Option *o = &options[i];
-        if (!o->argument || strcmp(o->argument, "PATH") || !o->given) continue;
-        const OptionList *list = o->value;
-        bool several = o->type == OPTION_LIST;
-        char *name = xformat("--%s", o->name), *path, *language;
-        for (int k = 0; k < (several ? list->count : 1); k++) {
-            manifest_spec_split(several ? list->text[k] : *(const char **)o->value, &path, &language);
-            file_keep(path, name);
-            free(path);
-            free(language);
-        }
-        free(name);
-    }
-}
-
-void options_parse(const OptionsHeader *header, Option *options, int count, int argc, char **argv) {
-    CommandLine line = {.header = header, .options = options, .count = count, .argc = argc, .argv = argv};
-    Error error;
-    assert(count <= OPTIONS_MOST);
-    for (int i = 0; i < count; i++) {
-        options[i].given = false;
-        option_clear(&options[i]);
-    }
-    for (int i = 0; i < count; i++)
-        if (options[i].preset && !option_set(&options[i], options[i].preset, &error))
-            die("default of --%s", error.text);
-    const char *config = read_requests(&line);
-    if (config) read_yaml(options, count, config);
-    for (int i = 0; i < count; i++) line.from_file[i] = options[i].given;
-    apply_arguments(&line);
-    for (int i = 0; i < count; i++)
-        if (options[i].required && !value_given(options, count, options[i].value))
-            die_usage("--%s is missing: %s", options[i].name, options[i].help);
-    keep_inputs(options, count);
-}
-
-/* The record. */
-
-json_t *option_to_json(const Option *option) {
-    switch (option->type) {
-    case OPTION_FLAG:
-        return json_boolean(*(bool *)option->value);
-    case OPTION_INT:
-        if (takes_auto(option) && *(int64_t *)option->value == OPTION_AUTO) return json_string("auto");
-        return json_integer(*(int64_t *)option->value);
-    case OPTION_FLOAT:
-        return json_real(*(double *)option->value);
-    case OPTION_TEXT:
-    case OPTION_CHOICE: {
-        const char *text = *(const char **)option->value;
-        return text ? json_string(text) : json_null();
-    }
-    case OPTION_LIST:
-        break;
-    }
-    const OptionList *list = option->value;
-    json_t *array = json_array();
-    for (int i = 0; i < list->count; i++) {
-        json_t *text = json_string(list->text[i]);
-        if (!text) {
-            json_decref(array);
-            return NULL;
-        }
-        json_array_append_new(array, text);
-    }
-    return array;
-}
-
-char *options_to_json(const Option *options, int count) {
-    json_t *all = json_object();
-    for (int i = 0; i < count; i++) {
-        json_t *value = option_to_json(&options[i]);
-        if (!value) die_usage("--%s: the value is not valid UTF-8", options[i].name);
-        json_object_set_new(all, options[i].name, value);
-    }
-    char *text = json_text("the options", all, JSON_INDENT(1));
-    json_decref(all);
-    return text;
+Device *train_device_open(const TrainOptions *o, const char **why) {
+    *why = NULL;
+    if (!o->estimate) return device_open(o->device, (int)o->threads, o->no_tf32, why);
+    return dry_device_open();
 }

@@ -1,17 +1,19 @@
-/* A pass is queued, never waited for. Between two batches whose fields lie in the same place and have the same sizes,
- * and whose sequences have the same lengths, only numbers in the device's memory differ, so that the device may repeat
- * what it recorded: results are written to one place, and copied from there to where they belong. */
+/* A pass is queued without waiting for it. Two batches with fields of the same address and size, and with sequences of
+ * the same lengths, differ only in numbers in the device's memory, so the device may repeat what it recorded for the
+ * first. Therefore results are always written to the same place, and copied from there to their destination. */
 #include "train/pass.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/memory.h"
+#include "train/plan/memory.h"
+#include "train/start/residents.h"
+#include "train/stream.h"
 
 Passes passes_open(Training *t, size_t batch_bytes, int sequences) {
-    Device *device = t->device;
-    const Model *model = t->model;
+    Device *device = t->spec.device;
+    const Model *model = t->spec.model;
     size_t sums = (size_t)model->n_metrics * sizeof(float), outputs = (size_t)(sequences * model->n_outputs) * 4;
     Passes p = {.t = t, .batch_bytes = batch_bytes};
     p.numbers = device->allocate(device, sizeof *p.numbers);
@@ -23,9 +25,9 @@ Passes passes_open(Training *t, size_t batch_bytes, int sequences) {
     return p;
 }
 
-/* What was recorded names memory that is released here. */
+/* Makes the device forget its recordings, which use memory that is released here. */
 void passes_close(Passes *p) {
-    Device *device = p->t->device;
+    Device *device = p->t->spec.device;
     if (device->forget) device->forget(device);
     device->release(device, p->numbers, sizeof *p->numbers);
     device->release(device, p->sums.data, tensor_bytes(p->sums));
@@ -36,34 +38,10 @@ void passes_close(Passes *p) {
     *p = (Passes){0};
 }
 
-static Tensor resident_on_device(const Training *t, Tensor host) {
-    if (t->device->host_memory || !tensor_given(host)) return host;
-    for (int i = 0; i < t->n_residents; i++)
-        if (t->residents[i].host == host.data) host.data = t->residents[i].device;
-    return host;
-}
-
-void residents_add(Training *t, const Dataset *dataset) {
-    Device *device = t->device;
-    Tensor host = dataset ? dataset->resident : tensor_none();
-    size_t bytes = tensor_given(host) ? tensor_bytes(host) : 0;
-    if (!bytes || resident_on_device(t, host).data != host.data || device->host_memory) return;
-    assert(t->n_residents < TRAIN_MAX_RESIDENTS);
-    void *memory = device->allocate(device, bytes);
-    device->upload(device, memory, host.data, bytes);
-    t->residents[t->n_residents++] = (Resident){host.data, memory, bytes};
-}
-
-void residents_release(Training *t, int from) {
-    while (t->n_residents > from) {
-        const Resident *last = &t->residents[--t->n_residents];
-        t->device->release(t->device, last->device, last->bytes);
-    }
-}
-
-/* The fields of a batch where the device can read them: one copy, beside the work on the batch before, or none. */
+/* Makes the fields of a batch readable for the device, with one copy that overlaps the work on the previous batch, or
+ * without a copy. */
 static void fields_on_device(Passes *p, const Batch *batch, Tensor *fields) {
-    Device *device = p->t->device;
+    Device *device = p->t->spec.device;
     for (int i = 0; i < batch->n_fields; i++) fields[i] = batch->fields[i];
     fields[batch->n_fields] = resident_on_device(p->t, batch->fields[batch->n_fields]);
     if (device->host_memory) return;
@@ -82,10 +60,10 @@ typedef struct {
 
 static void call_model(void *argument) {
     const ModelCall *c = argument;
-    c->t->model->run(c->t->model, c->t->device, &c->t->activations, c->batch, c->fields, c->pass);
+    c->t->spec.model->run(c->t->spec.model, c->t->spec.device, &c->t->activations, c->batch, c->fields, c->pass);
 }
 
-/* All that decides a call's operations; its bytes. */
+/* Writes everything that decides a call's operations to p->key; returns the bytes of the key. */
 static size_t make_key(Passes *p, const Batch *batch, const Tensor *fields, const Pass *pass) {
     int n = 0;
     Tensor offsets = batch->fields[BATCH_OFFSETS];
@@ -101,13 +79,13 @@ static size_t make_key(Passes *p, const Batch *batch, const Tensor *fields, cons
 
 void passes_run(Passes *p, const Batch *batch, Pass pass, Tensor sums, Tensor outputs) {
     Training *t = p->t;
-    Device *device = t->device;
+    Device *device = t->spec.device;
     Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
-    int64_t n = (int64_t)batch->n_sequences * t->model->n_outputs;
+    int64_t n = (int64_t)batch->n_sequences * t->spec.model->n_outputs;
     fields_on_device(p, batch, fields);
     pass.sums = p->sums;
     if (tensor_given(outputs))
-        pass.outputs = tensor_2d(p->outputs.data, DTYPE_F32, batch->n_sequences, t->model->n_outputs);
+        pass.outputs = tensor_2d(p->outputs.data, DTYPE_F32, batch->n_sequences, t->spec.model->n_outputs);
     ModelCall call = {t, batch, fields, &pass};
     if (device->repeat && !pass.dump)
         device->repeat(device, p->key, make_key(p, batch, fields, &pass), call_model, &call);
@@ -119,7 +97,7 @@ void passes_run(Passes *p, const Batch *batch, Pass pass, Tensor sums, Tensor ou
 
 bool passes_measure(Passes *p, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts,
                     Error *error) {
-    int64_t n_metrics = p->t->model->n_metrics, n_outputs = p->t->model->n_outputs, sample = 0;
+    int64_t n_metrics = p->t->spec.model->n_metrics, n_outputs = p->t->spec.model->n_outputs, sample = 0;
     for (int64_t b = 0; b < batches; b++) {
         const Batch *batch = loader_try(loader, error);
         if (!batch) return false;
@@ -134,28 +112,28 @@ bool passes_measure(Passes *p, Loader *loader, int64_t batches, Tensor sums, Ten
     return true;
 }
 
-/* Room for the activations of a data set that the memory was not planned for. */
+/* Enlarges the activations' memory for a data set that the plan did not include, if necessary. */
 static void make_room(Training *t, const Dataset *dataset) {
-    Batch largest = t->largest_batch(dataset, t->options->val_batch_size, 0);
+    Batch largest = t->spec.batch.largest(dataset, t->spec.options->val_batch_size, 0);
     largest.fields[largest.n_fields] = dataset->resident;
-    DType half = tensor_given(t->model->half_weights) ? t->model->half_weights.dtype : DTYPE_F32;
-    size_t needed = memory_plan(t->model, NULL, half, NULL, &largest, false).activations;
+    DType half = tensor_given(t->spec.model->half_weights) ? t->spec.model->half_weights.dtype : DTYPE_F32;
+    size_t needed = memory_plan(t->spec.model, NULL, half, NULL, &largest, false).activations;
     batch_close(&largest);
     if (needed <= t->activations.capacity) return;
     arena_close(&t->activations);
-    t->activations = arena_open(t->device, needed, "activations");
+    t->activations = arena_open(t->spec.device, needed, "activations");
 }
 
 void train_outputs(Training *t, const Dataset *dataset, float *outputs) {
-    Device *device = t->device;
-    LoaderOptions options = validation_loader_options(t->options);
+    Device *device = t->spec.device;
+    LoaderOptions options = validation_loader_options(t->spec.options);
     int sequences, n_residents = t->n_residents;
     Error error;
-    assert(t->model->n_outputs > 0);
+    assert(t->spec.model->n_outputs > 0);
     options.epoch_limit = 0;
     size_t bytes = loader_batch_bytes(dataset, &options, &sequences);
-    size_t size = (size_t)(dataset->n_samples * t->model->n_outputs) * sizeof(float);
-    Tensor all = tensor_2d(device->allocate(device, size), DTYPE_F32, dataset->n_samples, t->model->n_outputs);
+    size_t size = (size_t)(dataset->n_samples * t->spec.model->n_outputs) * sizeof(float);
+    Tensor all = tensor_2d(device->allocate(device, size), DTYPE_F32, dataset->n_samples, t->spec.model->n_outputs);
     make_room(t, dataset);
     residents_add(t, dataset);
     Passes passes = passes_open(t, bytes, sequences);

@@ -1,4 +1,4 @@
-/* What a run says at its start, and the picture of its loss at its end. */
+/* Prints what a run is at its start, and plots its loss at its end. */
 #include "train/report.h"
 
 #include <jansson.h>
@@ -6,36 +6,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/format.h"
+#include "report/plot.h"
 #include "train/log.h"
-#include "train/plot.h"
 
-void report_start(const Training *t, int64_t total_steps, int64_t batches_an_epoch, int64_t validation_batches) {
-    const TrainOptions *o = t->options;
+void report_start(const TrainSpec *spec, int64_t total_steps, int64_t batches_an_epoch, int64_t validation_batches) {
+    const TrainOptions *o = spec->options;
     char count[32];
-    printf("[Device] %s%s%s\n", t->device->description, t->device_why ? "; no GPU is used: " : "",
-           t->device_why ? t->device_why : "");
-    const char *card = t->device->card;
-    if (card[0]) printf("[%s Optimizations] %s\n", card, t->device->notes);
-    if (card[0] && o->amp && t->device->half == DTYPE_BF16)
+    printf("[Device] %s%s%s\n", spec->device->description, spec->device_why ? "; no GPU is used: " : "",
+           spec->device_why ? spec->device_why : "");
+    const char *card = spec->device->card;
+    if (card[0]) printf("[%s Optimizations] %s\n", card, spec->device->notes);
+    if (card[0] && o->amp && spec->device->half == DTYPE_BF16)
         printf("[%s Optimizations] Using bfloat16 AMP (native %s support, no loss scaling needed)\n", card, card);
-    if (card[0] && o->amp && t->device->half == DTYPE_F16)
+    if (card[0] && o->amp && spec->device->half == DTYPE_F16)
         printf("[%s Optimizations] Using float16 AMP with gradient scaling\n", card);
-    if (o->amp && t->device->half == DTYPE_F32)
+    if (o->amp && spec->device->half == DTYPE_F32)
         printf("[Device] --amp has no effect on the cpu device: it computes in float32\n");
-    int64_t all = params_count(&t->model->params), trained = params_to_train(&t->model->params);
-    printf("[Model] %s: %sparameters%s in %d tensors", t->model->name, format_count((double)all, " ", count),
-           trained == all ? ", trained," : "", params_trained(&t->model->params));
-    if (trained != all) printf(", %strained", format_count((double)trained, " ", count));
+    int64_t all = params_count(&spec->model->params), trained = params_trainable_count(&spec->model->params);
+    printf("[Model] %s: %s parameters%s in %d tensors", spec->model->name, format_count((double)all, "", count),
+           trained == all ? ", trained," : "", params_n_trained(&spec->model->params));
+    if (trained != all) printf(", %s trained", format_count((double)trained, "", count));
     printf("\n");
     if (o->token_budget)
-        printf("[Run] up to %lld tokens x %lld micro-batches a step", (long long)o->token_budget,
-               (long long)o->grad_accumulation);
+        printf("[Run] up to %lld tokens x %lld micro-batch%s a step", (long long)o->token_budget,
+               (long long)o->grad_accumulation, o->grad_accumulation == 1 ? "" : "es");
     else
         printf("[Run] effective batch %lld x %lld = %lld", (long long)o->batch_size, (long long)o->grad_accumulation,
                (long long)(o->batch_size * o->grad_accumulation));
-    printf("; %lld samples, %lld micro-batches an epoch, %lld steps; validation on %lld batches\n",
-           (long long)t->train->n_samples, (long long)batches_an_epoch, (long long)total_steps,
-           (long long)validation_batches);
+    printf("; %lld samples, %lld micro-batch%s an epoch, %lld step%s; validation on %lld batch%s\n",
+           (long long)spec->train->n_samples, (long long)batches_an_epoch, batches_an_epoch == 1 ? "" : "es",
+           (long long)total_steps, total_steps == 1 ? "" : "s", (long long)validation_batches,
+           validation_batches == 1 ? "" : "es");
 }
 
 typedef struct {
@@ -50,7 +52,7 @@ static void curve_add(Curve *curve, double x, double y) {
     curve->y[curve->n++] = y;
 }
 
-/* The values of `name` in the records of a log. */
+/* Returns the values of `name` in the records of a log. */
 static Curve curve_of(const json_t *records, const char *name) {
     Curve curve = {0};
     size_t i;
@@ -63,8 +65,9 @@ static Curve curve_of(const json_t *records, const char *name) {
     return curve;
 }
 
-bool report_plot(const char *directory, const Model *model, const char *floor_name, double floor_value, int metric) {
-    char *log = path_join(directory, "log.jsonl"), *picture = path_join(directory, "loss.svg"), *floor = NULL;
+bool report_plot(const char *directory, const Model *model, const BaselineSpec *baseline) {
+    int metric = baseline->metric;
+    char *log = path_join(directory, "log.jsonl"), *picture = path_join(directory, "loss.svg"), *label = NULL;
     char train_name[64], val_name[64];
     snprintf(train_name, sizeof train_name, "train/%s", model->metrics[metric].name);
     snprintf(val_name, sizeof val_name, "val/%s", model->metrics[metric].name);
@@ -73,11 +76,11 @@ bool report_plot(const char *directory, const Model *model, const char *floor_na
     json_decref(records);
     PlotSeries series[3] = {{.name = train_name, .x = train.x, .y = train.y, .n = train.n},
                             {.name = val_name, .x = val.x, .y = val.y, .n = val.n}};
-    double ends[2] = {0, train.n ? train.x[train.n - 1] : 0}, level[2] = {floor_value, floor_value};
+    double ends[2] = {0, train.n ? train.x[train.n - 1] : 0}, level[2] = {baseline->value, baseline->value};
     int n_series = 2;
-    if (floor_name) {
-        floor = xformat("%s %.3f", floor_name, floor_value);
-        series[n_series++] = (PlotSeries){.name = floor, .x = ends, .y = level, .n = 2, .dashed = true};
+    if (baseline->name) {
+        label = xformat("%s %.3f", baseline->name, baseline->value);
+        series[n_series++] = (PlotSeries){.name = label, .x = ends, .y = level, .n = 2, .dashed = true};
     }
     Error error;
     bool drawn = plot_can_draw(series, n_series, &error), good = true;
@@ -90,9 +93,9 @@ bool report_plot(const char *directory, const Model *model, const char *floor_na
         warn("%s", error.text);
     else
         printf("[Done] loss curve: %s\n", picture);
-    if (floor_name && val.n)
-        printf("[Done] last %s %.4f; %s %.4f\n", val_name, val.y[val.n - 1], floor_name, floor_value);
-    free(floor);
+    if (baseline->name && val.n)
+        printf("[Done] last %s %.4f; %s %.4f\n", val_name, val.y[val.n - 1], baseline->name, baseline->value);
+    free(label);
     free(train.x);
     free(train.y);
     free(val.x);

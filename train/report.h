@@ -1,12 +1,12 @@
-/* What a run says at its start, and the picture of its loss at its end. */
+/* Prints what a run is at its start, and plots its loss at its end. */
 #ifndef TRAIN_REPORT_H
 #define TRAIN_REPORT_H
 
-#include "train/loop.h"
+#include "train/spec.h"
 
-void report_start(const Training *training, int64_t total_steps, int64_t batches_an_epoch, int64_t validation_batches);
-/* Writes DIRECTORY/loss.svg from DIRECTORY/log.jsonl: training and validation curve of the metric, and the known floor.
- * False: it cannot be written, which is warned of. */
-bool report_plot(const char *directory, const Model *model, const char *floor_name, double floor_value, int metric);
+void report_start(const TrainSpec *spec, int64_t total_steps, int64_t batches_an_epoch, int64_t validation_batches);
+/* Writes DIRECTORY/loss.svg from DIRECTORY/log.jsonl: the training and validation curves of the metric, and the
+ * baseline. Warns and returns false if the file cannot be written. */
+bool report_plot(const char *directory, const Model *model, const BaselineSpec *baseline);
 
 #endif

@@ -1,8 +1,6 @@
-/* The learning rate over a run: half a cosine, alone or behind a linear warm-up; pure functions of what has been done,
- * so that a resumed run needs no state of them. */
-#include <math.h>
+#include "train/schedule.h"
 
-#include "train/loop.h"
+#include <math.h>
 
 double schedule_between(double from, double to, double share) {
     return to + (from - to) * 0.5 * (1 + cos(3.14159265358979323846 * share));

@@ -1,9 +1,9 @@
 /* Attention inside packed sequences. Scores exist for one block of BLOCK query rows at a time, in the thread's scratch
- * [BLOCK, keys]; a causal block takes only the keys up to its last row. Forward, one piece of work is (sequence, head,
- * block). Backward it is (sequence, head), whose blocks add to the same dK and dV; when there are fewer of those than
- * PARTS, each is split: every part takes some of the blocks, sums its own dK and dV, and they are added in the order of
- * the parts. How many there are depends on the shapes alone, so that any number of threads gives the same bits. Batches
- * of nothing but short sequences take attention_short.h.
+ * [BLOCK, keys]; a causal block takes only the keys up to its last row. A work item of the forward is (sequence, head,
+ * block). A work item of the backward is (sequence, head), whose blocks add to the same dK and dV. If there are fewer
+ * items than PARTS, each is split: every part takes some of the blocks and sums its own dK and dV, which are then added
+ * in the order of the parts. The number of parts depends on the shapes alone, so any number of threads gives the same
+ * bits. Batches of short sequences only use attention_short.h.
  *
  * Forward:  S = scale Q K^T,  P = softmax(S),  O = (P M) V, M the dropout factors; lse = log sum exp of a row of S.
  * Backward: P = exp(S - lse);  dV = (P M)^T dO;  dP = M (dO V^T);  dS = P (dP - rowsum(dO O));
@@ -13,7 +13,7 @@
 enum { BLOCK = 64, PARTS = 16 };
 
 /* One block of query rows of one head of one sequence: rows [first, first + rows) of the batch see `keys` key rows from
- * `start`; row r of the block, if causal, sees only its own place and those before. */
+ * `start`; if causal, row r of the block sees only its own position and earlier ones. */
 typedef struct {
     int64_t start, first, rows, keys;
     int head;
@@ -88,7 +88,7 @@ static void cpu_attention_forward(Device *device, Tensor out, Tensor lse, Tensor
     }
     float *scratch = cpu_scratch(device, (size_t)(device->n_threads * piece));
     int64_t blocks = (longest + BLOCK - 1) / BLOCK, items = blocks * sequences.count * attention.n_heads;
-    /* The last blocks of a causal sequence cost most: they go first. */
+    /* Starts with the last blocks of a causal sequence, which cost most. */
 #pragma omp parallel for num_threads(device->n_threads) schedule(dynamic)
     for (int64_t item = 0; item < items; item++) {
         int head = (int)(item % attention.n_heads), s = (int)(item / attention.n_heads % sequences.count);
@@ -101,14 +101,14 @@ static void cpu_attention_forward(Device *device, Tensor out, Tensor lse, Tensor
     }
 }
 
-/* What the backward reads and writes, and where one part of (sequence, head) puts its dK and dV. */
+/* What the backward reads and writes, and the dK and dV of one part of (sequence, head). */
 typedef struct {
     float *dqkv, *dk, *dv;
     const float *dout, *qkv, *out, *lse;
     int64_t width; /* the distance of rows of dk and dv */
 } Gradients;
 
-/* P M and dS of a block, from the scores in p and from dO V^T in dp. */
+/* Computes P M and dS of a block, from the scores in p and from dO V^T in dp. */
 static void backward_rows(const Heads *h, const Tile *t, const Gradients *g, float *p, float *dp, float *factors) {
     const float *up = g->dout + t->first * h->c + t->head * h->head_size;
     const float *o = g->out + t->first * h->c + t->head * h->head_size;
@@ -136,8 +136,8 @@ static void backward_rows(const Heads *h, const Tile *t, const Gradients *g, flo
     }
 }
 
-/* Blocks last, last - stride, .. of one head of one sequence. The first of them sees the most keys: it overwrites dK
- * and dV, the others add. */
+/* Processes blocks last, last - stride, .. of one head of one sequence. Block `last` sees the most keys: it overwrites
+ * dK and dV, and the other blocks add to them. */
 static void attend_backward(const Heads *h, const Gradients *g, int64_t start, int64_t length, int head, int64_t last,
                             int64_t stride, float *scratch) {
     const float *k = g->qkv + start * h->width + h->c + head * h->head_size, *v = k + h->c;
@@ -156,7 +156,8 @@ static void attend_backward(const Heads *h, const Gradients *g, int64_t start, i
     }
 }
 
-/* dK and dV of one head of one sequence += those of its parts 1, 2, .., [length, 2 head_size] each, in that order. */
+/* Adds the dK and dV of parts 1, 2, .., [length, 2 head_size] each, to those of the head and sequence, in this order.
+ */
 static void add_parts(const Heads *h, float *dk, int64_t start, int64_t length, int head, const float *parts,
                       int64_t n_parts, int64_t part_floats) {
     int64_t blocks = (length + BLOCK - 1) / BLOCK, size = h->head_size;

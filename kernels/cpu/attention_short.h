@@ -1,13 +1,13 @@
-/* Attention of sequences of at most 16 rows: the scores of a (sequence, head) are one square, all that is needed lies
- * in the first cache, and calls of a GEMM would cost more than what they compute. Each of a head's products, two
- * forward and five backward, is short_product. Included by attention.c, whose formulas these are; but rowsum(dO O) is
- * computed as rowsum(P dP), so that out is not read. */
+/* Attention of sequences of at most 16 rows: the scores of a (sequence, head) are one square, all data lie in the L1
+ * cache, and the call of a GEMM would cost more than the product itself. short_product computes each product of a head,
+ * two forward and five backward. attention.c includes this file and states the formulas; rowsum(dO O) is computed as
+ * rowsum(P dP), so that out is not read. */
 #ifndef KERNELS_CPU_ATTENTION_SHORT_H
 #define KERNELS_CPU_ATTENTION_SHORT_H
 
 #include "kernels/cpu/simd.h"
 
-#if defined __AVX512F__ /* rows whose sums are computed at once: as many as there are registers for */
+#if defined __AVX512F__ /* rows whose sums are computed at once: as many as the registers hold */
 enum { SHORT = 16, SHORT_SIZE = 128, SHORT_GROUP = 8 };
 #else
 enum { SHORT = 16, SHORT_SIZE = 128, SHORT_GROUP = 4 };
@@ -15,13 +15,13 @@ enum { SHORT = 16, SHORT_SIZE = 128, SHORT_GROUP = 4 };
 
 /* The arguments of a call that are not tensors. */
 typedef struct {
-    int64_t n, c, head_size, width; /* rows of the batch, channels, of a head, of a row of qkv (3c) */
+    int64_t n, c, head_size, width; /* rows of the batch, channels, channels of a head, channels of a row of qkv (3c) */
     Attention attention;
     Dropout drop;
 } Heads;
 
 typedef float ShortSquare[SHORT][SHORT];
-typedef float ShortColumns[SHORT_SIZE][SHORT]; /* [column of a head][row]; past the last row that again */
+typedef float ShortColumns[SHORT_SIZE][SHORT]; /* [column of a head][row]; the last row is repeated up to SHORT */
 
 /* One head of one sequence: rows [start, start + length) of the batch. */
 typedef struct {
@@ -29,15 +29,15 @@ typedef struct {
     int head;
 } ShortItem;
 
-/* c [rows, columns] = scale a b, a [rows, k], b [k, columns]. The distances of rows are c_row, a_row and b_row; a_k is
- * that of a's columns, so that a can be a transpose. columns is a multiple of 16. */
+/* c [rows, columns] = scale a b, a [rows, k], b [k, columns]. The strides of rows are c_row, a_row and b_row; a_k is
+ * the stride of a's columns, so that a can be a transpose. columns is a multiple of 16. */
 static inline void short_product(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_k, const float *b,
                                  int64_t b_row, int64_t rows, int64_t k, int64_t columns, float scale) {
     for (int64_t column = 0; column < columns; column += SHORT)
         for (int64_t first = 0; first < rows; first += SHORT_GROUP) {
             float sum[SHORT_GROUP][SHORT] = {{0}};
             const float *from[SHORT_GROUP], *x = b + column;
-            for (int64_t r = 0; r < SHORT_GROUP; r++) /* past the end the last row again */
+            for (int64_t r = 0; r < SHORT_GROUP; r++) /* repeats the last row past the end */
                 from[r] = a + (first + r < rows ? first + r : rows - 1) * a_row;
             for (int64_t i = 0; i < k; i++, x += b_row)
 #pragma GCC unroll 8
@@ -57,7 +57,7 @@ static inline void short_transpose(ShortColumns t, const float *rows, int64_t st
     }
 }
 
-/* What dropout multiplies the probabilities of all rows by: 16 numbers for each, four rows at a time. */
+/* Computes the dropout factors of the probabilities: 16 numbers per row, four rows at a time. */
 static inline void short_factors(ShortSquare factors, const Heads *h, ShortItem item) {
     uint32_t bits[4 * PHILOX_LANES], threshold = dropout_threshold(&h->drop);
     float keep = 1.0f / (1.0f - h->drop.p);
@@ -75,7 +75,7 @@ static void short_attend(const Heads *h, ShortItem item, const float *qkv, float
     ShortColumns keys;
     ShortSquare p, factors;
     float sums[SHORT];
-    if (!length) return; /* it has no last row to repeat */
+    if (!length) return; /* there is no last row to repeat */
     short_transpose(keys, k, h->width, length, size);
     short_product(p[0], SHORT, q, h->width, 1, keys[0], SHORT, length, size, SHORT, h->attention.scale);
     if (h->drop.p > 0) short_factors(factors, h, item);
@@ -103,7 +103,7 @@ static void short_attend(const Heads *h, ShortItem item, const float *qkv, float
                   1);
 }
 
-/* P and, in place of dO V^T, dS; then the three products. */
+/* Computes P, dS in place of dO V^T, and then the three products. */
 static void short_attend_backward(const Heads *h, ShortItem item, const float *qkv, const float *dout, const float *lse,
                                   float *dqkv) {
     const int64_t size = h->head_size, length = item.length, at = item.start * h->width + item.head * size;
@@ -128,7 +128,7 @@ static void short_attend_backward(const Heads *h, ShortItem item, const float *q
             sum += p[i][j];
             dot += p[i][j] * ds[i][j];
         }
-        dot /= sum; /* what lse was rounded by cancels: a row of dS sums to 0 */
+        dot /= sum; /* cancels the rounding of lse: a row of dS sums to 0 */
         for (int j = 0; j < SHORT; j++) ds[i][j] = p[i][j] * (ds[i][j] - dot);
         if (h->drop.p > 0)
             for (int j = 0; j < SHORT; j++) p[i][j] *= factors[i][j];
@@ -147,7 +147,7 @@ static inline ShortItem short_item(const Heads *h, Sequences sequences, int64_t 
     return (ShortItem){start, sequences.host_offsets[s + 1] - start, (int)(item % h->attention.n_heads)};
 }
 
-/* An item takes less than a microsecond: 16 at a time. */
+/* Schedules 16 items at a time, since one takes less than a microsecond. */
 static void short_forward(const Heads *h, int n_threads, Sequences sequences, const float *qkv, float *out,
                           float *lse) {
 #pragma omp parallel for num_threads(n_threads) schedule(dynamic, 16)

@@ -1,9 +1,9 @@
 /* Batch normalisation of columns. With x^ = (x - mean) rstd, and sums over the N rows:
  *   dx = gain rstd (dy - sum(dy) / N - x^ sum(dy x^) / N),  dgain = sum(dy x^),  dbias = sum(dy).
  *
- * Columns are summed in floats over chunks of rows that stay in the L1 cache, chunks in doubles over parts of the rows,
- * then the parts one after the other: how the rows are divided depends on their number only, so that any number of
- * threads gives the same bits. */
+ * Columns are summed as floats over chunks of rows that stay in the L1 cache, chunks as doubles over parts of the rows,
+ * then the parts one after the other. The division depends on the number of rows only, so any number of threads gives
+ * the same bits. */
 #include "kernels/cpu/simd.h"
 
 enum { CHUNK = 64, MAX_PARTS = 128 };
@@ -13,9 +13,9 @@ static inline int64_t rows_of_part(int64_t n) {
     return (chunks + MAX_PARTS - 1) / MAX_PARTS * CHUNK;
 }
 
-/* Adds `rows` more rows of `width` columns to `before` ones whose means, and sums of squared distances from them, are
- * known. A chunk's distances are from its own mean, so that nothing cancels where the mean is large, and what they
- * leave corrects that mean; two groups are put together by Chan, Golub and LeVeque (1979). */
+/* Adds `rows` rows of `width` columns to the means and sums of squared distances of `before` earlier rows. Distances
+ * within a chunk are taken from the chunk's own mean, so that nothing cancels if the mean is large; the sum of the
+ * distances corrects that mean. Two groups are combined as in Chan, Golub and LeVeque (1979). */
 static inline void add_statistics(double *mean, double *squares, const float *x, int64_t before, int64_t rows,
                                   int64_t width, int64_t c) {
     float center[COLUMNS] = {0}, rest[COLUMNS] = {0}, around[COLUMNS] = {0};
@@ -36,7 +36,7 @@ static inline void add_statistics(double *mean, double *squares, const float *x,
     }
 }
 
-/* sums += those of dy and of dy x^ over `rows` rows of `width` columns. */
+/* Adds the sums of dy and of dy x^ over `rows` rows of `width` columns. */
 static inline void add_gradients(double *sums, double *dots, const float *dy, const float *x, const float *mean,
                                  const float *rstd, int64_t rows, int64_t width, int64_t c) {
     float sum[COLUMNS] = {0}, dot[COLUMNS] = {0};
@@ -51,8 +51,8 @@ static inline void add_gradients(double *sums, double *dots, const float *dy, co
     }
 }
 
-/* Of every part of the rows two sums: [parts, 2, c]. Without dy: means and squared distances; else sums of dy and dy
- * x^. Behind them in *room are 2 c floats for the caller. */
+/* Returns two sums for every part of the rows, [parts, 2, c]: of dy and dy x^, or without dy the means and squared
+ * distances. *room is scratch of 2 c floats for the caller. */
 static double *sums_of_parts(Device *device, const float *dy, const float *x, const float *mean, const float *rstd,
                              int64_t n, int64_t c, float **room) {
     int64_t part = rows_of_part(n), parts = (n + part - 1) / part;
@@ -67,7 +67,7 @@ static double *sums_of_parts(Device *device, const float *dy, const float *x, co
             for (int64_t j = 0; j < c; j += COLUMNS) {
                 int64_t rows = end - i < CHUNK ? end - i : CHUNK, width = c - j < COLUMNS ? c - j : COLUMNS;
                 const float *in = x + i * c + j, *up = dy ? dy + i * c + j : NULL;
-                if (!up && width == COLUMNS) /* a width that the compiler knows keeps the sums in registers */
+                if (!up && width == COLUMNS) /* a constant width keeps the sums in registers */
                     add_statistics(first + j, second + j, in, i - begin, rows, COLUMNS, c);
                 else if (!up)
                     add_statistics(first + j, second + j, in, i - begin, rows, width, c);
@@ -92,8 +92,7 @@ static void normalize_columns(Device *device, Tensor y, Tensor x, const float *m
     }
 }
 
-static void cpu_batchnorm_statistics(Device *device, Tensor mean, Tensor rstd, Tensor running_mean, Tensor running_var,
-                                     Tensor x, float momentum) {
+static void cpu_batchnorm_statistics(Device *device, BatchStatistics statistics, Tensor x) {
     int64_t n = x.dims[0], c = x.dims[1], part = rows_of_part(n);
     float *unused;
     double *sums = sums_of_parts(device, NULL, x.data, NULL, NULL, n, c, &unused);
@@ -108,22 +107,23 @@ static void cpu_batchnorm_statistics(Device *device, Tensor mean, Tensor rstd, T
         }
     }
     for (int64_t j = 0; j < c; j++) {
-        ((float *)mean.data)[j] = (float)sums[j];
-        ((float *)rstd.data)[j] = (float)(1 / sqrt(sums[c + j] / (double)n + 1e-5));
+        ((float *)statistics.mean.data)[j] = (float)sums[j];
+        ((float *)statistics.rstd.data)[j] = (float)(1 / sqrt(sums[c + j] / (double)n + 1e-5));
     }
-    for (int64_t j = 0; j < c && running_mean.data; j++) {
-        float *m = (float *)running_mean.data + j, *v = (float *)running_var.data + j;
-        *m = (1 - momentum) * *m + momentum * (float)sums[j];
-        *v = (1 - momentum) * *v + momentum * (float)(sums[c + j] / (double)(n - 1));
+    for (int64_t j = 0; j < c && statistics.running_mean.data; j++) {
+        float *m = (float *)statistics.running_mean.data + j, *v = (float *)statistics.running_var.data + j;
+        *m = (1 - statistics.momentum) * *m + statistics.momentum * (float)sums[j];
+        *v = (1 - statistics.momentum) * *v + statistics.momentum * (float)(sums[c + j] / (double)(n - 1));
     }
 }
 
-static void cpu_batchnorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor running_mean,
-                                  Tensor running_var, Tensor x, Tensor gain, Tensor bias, float momentum) {
-    cpu_batchnorm_statistics(device, mean, rstd, running_mean, running_var, x, momentum);
+static void cpu_batchnorm_forward(Device *device, Tensor y, BatchStatistics statistics, Tensor x, Tensor gain,
+                                  Tensor bias) {
+    cpu_batchnorm_statistics(device, statistics, x);
     float *scale = cpu_scratch(device, (size_t)x.dims[1]);
-    for (int64_t j = 0; j < x.dims[1]; j++) scale[j] = ((const float *)rstd.data)[j] * ((const float *)gain.data)[j];
-    normalize_columns(device, y, x, mean.data, scale, bias.data);
+    for (int64_t j = 0; j < x.dims[1]; j++)
+        scale[j] = ((const float *)statistics.rstd.data)[j] * ((const float *)gain.data)[j];
+    normalize_columns(device, y, x, statistics.mean.data, scale, bias.data);
 }
 
 static void cpu_batchnorm_from_running(Device *device, Tensor rstd, Tensor running_var) {

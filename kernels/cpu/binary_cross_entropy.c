@@ -1,8 +1,8 @@
 /* Binary cross-entropy of logits; its gradient takes the place of the logits.
  *
- * With e = exp(-|z|) nothing overflows, and with `missing` = target - (1 if z > 0, else 0), what the target is off from
- * the nearer class, nothing cancels: loss = log(1 + e) - missing z, in which both terms are positive, and of its
- * derivative sigmoid(z) - target the part e / (1 + e), the probability of the other class, keeps all its digits. */
+ * With e = exp(-|z|) nothing overflows. With `missing` = target - (1 if z > 0, else 0) nothing cancels: loss = log(1 +
+ * e) - missing z, where both terms are positive. In the derivative sigmoid(z) - target, the probability of the other
+ * class, e / (1 + e), keeps all its digits. */
 #include "kernels/cpu/simd.h"
 
 static inline void binary_cross_entropies(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,

@@ -1,9 +1,9 @@
-/* Contrastive learning: rows of length one, and NT-Xent over them.
+/* Contrastive learning: normalises rows to length one, and computes NT-Xent over them.
  *
- * Of s[i, j] = z[i] . z[j] / temperature only CONTRAST_ROWS rows exist at a time, in the thread's scratch. The sum of
- * all losses has ds[i, j] = exp(s[i, j] - lse[i]) - (1 where j is the partner); s is symmetric, so that row i's own
- * loss and those of all others give, in one pass over its scores, dz[i] = (sum over j != i of (exp(s[i, j] - lse[i]) +
- * exp(s[i, j] - lse[j])) z[j] - 2 z[partner]) / temperature. */
+ * Only CONTRAST_ROWS rows of the scores s[i, j] = z[i] . z[j] / temperature exist at a time, in the thread's scratch.
+ * The sum of all losses has ds[i, j] = exp(s[i, j] - lse[i]) - (1 where j is the partner); s is symmetric, so one pass
+ * over the scores of row i gives the gradient of all losses that depend on z[i]:
+ *   dz[i] = (sum over j != i of (exp(s[i, j] - lse[i]) + exp(s[i, j] - lse[j])) z[j] - 2 z[partner]) / temperature. */
 #include "kernels/cpu/simd.h"
 
 static const float SHORTEST = 1e-12f;
@@ -38,7 +38,8 @@ static void cpu_normalize_rows_backward(Device *device, Tensor dx, Tensor dy, Te
 
 enum { CONTRAST_ROWS = 64 };
 
-/* s [rows, n] = the scores of rows first .. first + rows - 1; -infinity with themselves. Returns rows. */
+/* Computes the scores s [rows, n] of rows first .. first + rows - 1; a row's score with itself is -infinity. Returns
+ * rows. */
 static int64_t contrast_scores(float *s, Tensor z, int64_t first, float temperature) {
     int64_t n = z.dims[0], c = z.dims[1], rows = n - first < CONTRAST_ROWS ? n - first : CONTRAST_ROWS;
     const float *all = z.data;

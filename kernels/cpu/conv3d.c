@@ -1,16 +1,16 @@
-/* Three-dimensional convolutions, by oneDNN: rows of channels are its format ndhwc, so that only the weights, which it
- * wants in an order of its own, are copied, in a hundredth of the time. Forward takes 0.5 to 0.9 of the time of windows
- * in rows and a GEMM, at the FLIM network's 3 x 3 x 3 shapes. It keeps what it has compiled for the next time.
+/* Three-dimensional convolutions by oneDNN. Rows of channels are oneDNN's format ndhwc, so only the weights are copied,
+ * into an order of oneDNN's choice; the copy takes a hundredth of the time. The forward takes 0.5 to 0.9 of the time of
+ * windows in rows and a GEMM, at shapes of 3 x 3 x 3 taps. oneDNN caches what it has compiled.
  *
- * A call is divided, by its shape alone, into slabs: some frames of one sample, with the frames beside them that they
- * see. oneDNN computes each with one thread, so that any number of threads gives the same bits. The weights' gradients
- * are summed over the slabs of each of CONV_PARTS parts, then over the parts, in their order. */
+ * A call is divided into slabs, by its shape alone. A slab is some frames of one sample, with the neighbouring frames
+ * that their taps see. oneDNN computes each slab with one thread, so any number of threads gives the same bits. The
+ * weights' gradients are summed over the slabs of each of CONV_PARTS parts, then over the parts, in their order. */
 #include "kernels/cpu/simd.h"
 
 typedef enum { CONV_FORWARD, CONV_DATA, CONV_WEIGHTS } ConvPass;
 
-/* Frames; parts, which divide evenly among 1, 2, 3, 4, 6, 8 or 12 threads; kinds of slabs: the first of a sample, those
- * between, and the last two, of which one may be short and both may see the end. */
+/* Frames; parts, which divide evenly among 1, 2, 3, 4, 6, 8 or 12 threads; kinds of slabs: the first of a sample, the
+ * middle ones, and the last two, one of which may be short and both of which may see the end. */
 enum { CONV_SLAB = 8, CONV_PARTS = 24, CONV_KINDS = 4 };
 
 /* Frames of x and y, and the padding at both ends of x. */
@@ -18,7 +18,7 @@ typedef struct {
     int64_t x_from, x_frames, y_from, y_frames, before, after;
 } ConvFrames;
 
-/* What oneDNN needs for slabs of one kind; the descriptions are those of its tensors. */
+/* What oneDNN needs for slabs of one kind, with the descriptions of its tensors. */
 typedef struct {
     ConvFrames frames;
     dnnl_primitive_desc_t chosen;
@@ -26,8 +26,8 @@ typedef struct {
     dnnl_memory_desc_t x, y;
 } ConvKind;
 
-/* A call: the kinds of its slabs, the weights in oneDNN's order, and in `rooms` what each thread has for itself: what
- * oneDNN works in, then a slab of dx that will be added, or a slab's gradients of weights and bias. */
+/* A call: the kinds of its slabs, the weights in oneDNN's order, and the scratch of each thread in `rooms`: oneDNN's
+ * own scratch, then a slab of dx to be added, or a slab's gradients of weights and bias. */
 typedef struct {
     ConvPass pass;
     Convolution c;
@@ -45,7 +45,8 @@ typedef struct {
 static int64_t conv_least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t conv_most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* What belongs to `count` frames from `from` on: of dx in the data's pass, else of y. */
+/* Returns the frames that belong to `count` frames from `from` on, which are frames of dx in the data pass, else of y.
+ */
 static ConvFrames conv_frames(Convolution c, ConvPass pass, int64_t from, int64_t count) {
     int64_t taps = c.taps[0], padding = c.padding[0], stride = c.stride[0];
     ConvFrames f;
@@ -74,8 +75,8 @@ static dnnl_memory_desc_t describe_dims(int rank, const dnnl_dim_t *dims, dnnl_f
     return description;
 }
 
-/* The primitive's description, which the backward ones want that of the forward one for. Its scratch memory is the
- * caller's, so that several threads may run it at once. */
+/* Returns the description of the primitive; a backward primitive needs the forward description. The caller provides
+ * scratch memory, so that several threads may run the primitive at once. */
 static dnnl_primitive_desc_t choose_conv(const Conv *v, const ConvKind *s, const dnnl_memory_desc_t *weights) {
     static const char what[] = "the choice of a convolution";
     const Convolution c = v->c;
@@ -113,7 +114,7 @@ static ConvFrames frames_of_slab(const Conv *v, int64_t i) {
     return conv_frames(v->c, v->pass, i * v->step, conv_least(v->step, v->frames - i * v->step));
 }
 
-/* The kind of slabs that these frames have; NULL: it is new. */
+/* Returns the kind of slab with these frames; NULL: a new kind. */
 static const ConvKind *kind_of(const Conv *v, const ConvFrames *f) {
     for (const ConvKind *k = v->kinds; k < v->kinds + v->n_kinds; k++)
         if (k->frames.x_frames == f->x_frames && k->frames.y_frames == f->y_frames && k->frames.before == f->before &&
@@ -122,12 +123,13 @@ static const ConvKind *kind_of(const Conv *v, const ConvFrames *f) {
     return NULL;
 }
 
-/* Compiles what slabs need, or finds it compiled. oneDNN chooses the order of the weights for the first. */
+/* Compiles the primitives of all kinds, or finds them in oneDNN's cache. oneDNN chooses the order of the weights for
+ * the first kind. */
 static void open_kinds(Conv *v) {
     const Convolution c = v->c;
     const dnnl_dims_t w = {v->out, v->in, c.taps[0], c.taps[1], c.taps[2]};
     dnnl_memory_desc_t any = describe_dims(5, w, dnnl_format_tag_any);
-    /* Slabs of padding alone, and more kinds than those four, are avoided by taking samples whole. */
+    /* Takes samples whole where slabs would be padding alone, or would have more than four kinds. */
     bool whole = (v->pass == CONV_DATA && c.stride[0] > 1) || c.padding[0] >= c.taps[0] || c.taps[0] > CONV_SLAB;
     v->frames = v->pass == CONV_DATA ? c.in[0] : convolution_positions(c, 0);
     v->step = whole ? v->frames : CONV_SLAB;
@@ -168,7 +170,7 @@ static dnnl_memory_t memory_of(const CpuState *state, const dnnl_memory_desc_t *
     return memory;
 }
 
-/* to = from in another order, or += . */
+/* Copies `from` to `to` in another order, or adds it. */
 static void reorder(const CpuState *state, const dnnl_memory_desc_t *to_shape, float *to,
                     const dnnl_memory_desc_t *from_shape, const float *from, bool add) {
     dnnl_primitive_attr_t attributes;
@@ -200,7 +202,8 @@ static int64_t plane_of_y(const Conv *v) {
     return (int64_t)convolution_positions(v->c, 1) * convolution_positions(v->c, 2) * v->out;
 }
 
-/* Computes slab `number` of all samples' with the calling thread; weights and bias: of what, or their gradients. */
+/* Computes slab `number`, counted over all samples, with the calling thread. weights and bias are inputs, or their
+ * gradients. */
 static void run_slab(const Conv *v, int64_t number, float *room, float *weights, float *bias) {
     const ConvFrames frames = frames_of_slab(v, number % v->n_slabs);
     const ConvKind *s = kind_of(v, &frames);
@@ -224,7 +227,7 @@ static void run_slab(const Conv *v, int64_t number, float *room, float *weights,
     for (int64_t i = 0; v->add && i < planes; i++) x[i] += dx[i];
 }
 
-/* Sums the gradients of weights and bias over all slabs into the first part's. */
+/* Sums the gradients of weights and bias over all slabs into those of the first part. */
 static void sum_weights(Device *device, const Conv *v) {
     int64_t slabs = v->samples * v->n_slabs, parts = conv_least(slabs, CONV_PARTS), size = v->n_weights + v->out;
 #pragma omp parallel for num_threads(device->n_threads) schedule(dynamic)
@@ -244,7 +247,7 @@ static void sum_weights(Device *device, const Conv *v) {
             for (int64_t j = at; j < size && j < at + COLUMNS; j++) v->weights[j] += v->weights[part * size + j];
 }
 
-/* One of the three products; `add`: the data's gradient is added to x. */
+/* Computes one of the three passes; with `add` the gradient of the data is added to x. */
 static void convolve(Device *device, ConvPass pass, Tensor x, Tensor y, Tensor w, Tensor bias, Convolution c,
                      bool add) {
     Conv v = {.pass = pass,
@@ -259,7 +262,7 @@ static void convolve(Device *device, ConvPass pass, Tensor x, Tensor y, Tensor w
               .add = add};
     v.samples = x.dims[0] / ((int64_t)c.in[0] * c.in[1] * c.in[2]);
     if (v.samples == 0) return;
-    compute_alone(); /* what is compiled, too, is for as many threads as OpenMP would give */
+    compute_alone(); /* compilation also depends on the number of threads that OpenMP would give */
     open_kinds(&v);
     const dnnl_memory_desc_t torch =
         describe_dims(5, (dnnl_dims_t){v.out, v.in, c.taps[0], c.taps[1], c.taps[2]}, dnnl_oidhw);

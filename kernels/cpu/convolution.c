@@ -1,5 +1,5 @@
-/* One-dimensional convolutions as windows in rows, maxima of pairs of frames, and means of sequences: copies and sums,
- * limited by memory. */
+/* Windows of one-dimensional convolutions as rows, maxima of pairs of frames, and means of sequences. All are copies
+ * and sums, limited by memory bandwidth. */
 #include "kernels/cpu/simd.h"
 
 /* to[j taps] = from[j], and to[j] += from[j taps]. */
@@ -10,7 +10,7 @@ static inline void add_tap(float *to, const float *from, int64_t taps, int64_t c
     for (int64_t j = 0; j < c; j++) to[j] += from[j * taps];
 }
 
-/* Three taps side by side, of which the compiler makes vectors. */
+/* Three taps side by side, which the compiler vectorises. */
 static inline void put_three_taps(float *to, const float *a, const float *b, const float *d, int64_t c) {
 #pragma omp simd
     for (int64_t j = 0; j < c; j++) {
@@ -54,7 +54,8 @@ static void cpu_unfold_backward(Device *device, Tensor dx, Tensor dy, Window w) 
         float *to = (float *)dx.data + row * c;
         memset(to, 0, (size_t)c * sizeof *to);
         for (int64_t tap = 0; tap < w.taps; tap++) {
-            int64_t first = row % w.length + w.padding - tap, position = first / w.stride; /* whose tap sees this row */
+            int64_t first = row % w.length + w.padding - tap, position = first / w.stride; /* of the window whose tap
+                                                                                            * sees this row */
             if (first < 0 || first % w.stride || position >= positions) continue;
             const float *from = sequence + position * c * w.taps + tap;
             if (w.taps == 1)
@@ -67,10 +68,10 @@ static void cpu_unfold_backward(Device *device, Tensor dx, Tensor dy, Window w) 
     }
 }
 
-/* Whether the second of a pair is the larger: not if they are equal, and if it is NaN. */
+/* Returns whether the second of a pair is the maximum: false if both are equal, true if b is NaN. */
 static inline bool second_wins(float a, float b) { return !(b <= a) && a == a; }
 
-/* Frames are numbered over all samples, the odd one at the end of a sample with them; n numbers each. */
+/* Frames are numbered over all samples, with an odd frame at the end of a sample; each has n numbers. */
 static void cpu_max_pool_forward(Device *device, Tensor y, Tensor x, int64_t frames, int64_t plane) {
     int64_t n = plane * x.dims[1], pairs = frames / 2, count = y.dims[0] / plane;
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
@@ -87,7 +88,7 @@ static void cpu_max_pool_backward(Device *device, Tensor dx, Tensor dy, Tensor x
     for (int64_t frame = 0; frame < count; frame++) {
         int64_t sample = frame / frames, t = frame % frames;
         float *out = (float *)dx.data + frame * n;
-        if (t == 2 * pairs) { /* an odd one, of no pair */
+        if (t == 2 * pairs) { /* an odd frame without a partner */
             memset(out, 0, (size_t)n * sizeof *out);
             continue;
         }

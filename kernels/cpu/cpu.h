@@ -1,8 +1,8 @@
-/* Inside the cpu device: what its operations share. The operations themselves are static functions in files that
- * operations.c includes, compiled once for each instruction set. Every parallel loop names the device's number of
- * threads: two devices with different numbers may be open at once. */
-#ifndef KERNELS_CPU_H
-#define KERNELS_CPU_H
+/* What the operations of the cpu device share. The operations are static functions in files that operations.c includes,
+ * compiled once per instruction set. Every parallel loop names the device's number of threads: two devices with
+ * different numbers may be open at once. */
+#ifndef KERNELS_CPU_CPU_H
+#define KERNELS_CPU_CPU_H
 
 #include <dnnl.h>
 #include <omp.h>
@@ -11,7 +11,7 @@
 #include "kernels/onednn.h"
 #include "kernels/ops_table.h"
 
-/* The device's own state. Scratch grows when an operation needs more than any before, and is never given back. */
+/* The device's own state. Scratch grows when an operation needs more than all before, and is never freed. */
 typedef struct {
     float *scratch;
     size_t scratch_floats;
@@ -19,36 +19,37 @@ typedef struct {
     dnnl_stream_t stream;
 } CpuState;
 
-/* At least `floats` numbers of scratch, 64-byte aligned, until the next call. Not from inside a parallel region. */
+/* Returns scratch of at least `floats` numbers, 64-byte aligned, valid until the next call. Must not be called inside a
+ * parallel region. */
 float *cpu_scratch(Device *device, size_t floats);
 
-/* Rounded up to whole cache lines. */
+/* Returns `floats` rounded up to whole cache lines. */
 static inline int64_t whole_lines(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 static inline void check_dnnl(dnnl_status_t status, const char *what) {
     if (status != dnnl_success) die("oneDNN: %s failed with status %d", what, (int)status);
 }
 
-/* Lets oneDNN compute with the calling thread alone. It divides its work by the number of threads that OpenMP would
- * give, which changes the order of sums, and hangs or leaves work undone where fewer come. So everything that goes to
- * oneDNN is one of many pieces, whose sizes do not depend on the threads, and a parallel loop of ours takes them. */
+/* Lets oneDNN compute with the calling thread alone. oneDNN divides its work by the number of threads that OpenMP would
+ * give. That changes the order of sums, and hangs or leaves work undone if fewer threads start. So all work for oneDNN
+ * is cut into pieces whose sizes do not depend on the threads, and our own parallel loops distribute the pieces. */
 static inline void compute_alone(void) { omp_set_num_threads(1); }
 
-/* C [m, n] = alpha op(A) op(B) + beta C, row-major, by the calling thread; op is 'N' or 'T'; ld is the distance of rows
- * as stored. */
+/* Computes C [m, n] = alpha op(A) op(B) + beta C, row-major, with the calling thread. op is 'N' or 'T'; ld is the
+ * stride of rows as stored. */
 static inline void gemm(char op_a, char op_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                         const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
     compute_alone();
     check_dnnl(dnnl_sgemm(op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc), "sgemm");
 }
 
-/* The factor of a loss's gradient. */
+/* Returns the factor of a loss's gradient. */
 static inline float scale_with(Tensor scale, Tensor loss_scale) {
     float factor = tensor_given(loss_scale) ? ((const float *)loss_scale.data)[LOSS_SCALE_FACTOR] : 1;
     return *(const float *)scale.data * factor;
 }
 
-/* Dies unless every index is in [from, limit): an index outside would read or write somebody else's memory. */
+/* Dies unless every index is in [from, limit): an index outside would read or write other memory. */
 static inline void check_indices(const char *op, const char *name, Tensor indices, int64_t from, int64_t limit) {
     const int32_t *index = indices.data;
     for (int64_t i = 0; index && i < indices.dims[0]; i++)

@@ -2,8 +2,8 @@
  * minus one at the target, replaces the logits while the row is still in cache. */
 #include "kernels/cpu/simd.h"
 
-/* *sum is the sum of exp(z - max), which the row holds afterwards if `keep`. A NaN makes its row's loss NaN: a maximum
- * may overlook it, the sum does not. */
+/* Sets *sum to the sum of exp(z - max); with `keep` the row then holds exp(z - max). A NaN makes the loss of its row
+ * NaN: a maximum may overlook the NaN, the sum does not. */
 static inline void cross_entropy_row(float *z, int64_t classes, int32_t target, float *loss, float *correct, bool keep,
                                      float *sum) {
     float largest = z[0], total = 0;

@@ -8,8 +8,10 @@
 #include "base/limits.h"
 #include "base/threads.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/device.h"
 
-/* Bytes that a run leaves free under a limit: threads' stacks, code that oneDNN compiles, files on their way. */
+/* Bytes that a run leaves free under a memory limit: for threads' stacks, code that oneDNN compiles, and buffers of
+ * files. */
 static const size_t CPU_KEPT = (size_t)128 << 20;
 
 extern const DeviceOps cpu_operations_avx512, cpu_operations_avx2, cpu_operations_sse4, cpu_operations_baseline;
@@ -20,7 +22,7 @@ typedef struct {
     bool supported;
 } CpuSet;
 
-/* The best instruction set that this processor has; TRAINC_CPU_SET names another one, for tests. */
+/* Returns the best instruction set of this processor; TRAINC_CPU_SET names another one, for tests. */
 static CpuSet choose_set(void) {
 #if defined __x86_64__
     CpuSet sets[] = {
@@ -44,7 +46,7 @@ static CpuSet choose_set(void) {
     die("this processor has none of the instruction sets that were built (SSE4.2 at least)");
 }
 
-/* Pages come from the system as they are first touched, zeroed; a large buffer costs nothing until it is used. */
+/* The system provides zeroed pages when they are first touched, so a large buffer costs nothing until it is used. */
 static void *cpu_allocate(Device *device, size_t bytes) {
     size_t size = (bytes ? bytes : 1);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -88,7 +90,7 @@ static void cpu_clear(Device *device, void *memory, size_t bytes) {
 
 static void cpu_synchronize(Device *device) { (void)device; }
 
-/* The next training of the program finds the stacks and the heap that this one takes from what is kept. */
+/* Stacks and heap that this training takes from the kept memory are there for the program's next training. */
 static void cpu_reserve(Device *device, size_t measured, size_t staged) {
     (void)measured, (void)staged;
     if (device->kept) device->kept = ONEDNN_CODE;
@@ -103,27 +105,18 @@ static void cpu_close(Device *device) {
     free(device);
 }
 
-float *cpu_scratch(Device *device, size_t floats) {
-    CpuState *state = device->state;
-    if (floats > state->scratch_floats) {
-        if (state->scratch) cpu_release(device, state->scratch, state->scratch_floats * sizeof(float));
-        state->scratch_floats = floats;
-        state->scratch = cpu_allocate(device, floats * sizeof(float));
-    }
-    return state->scratch;
-}
-
-/* OpenMP's threads spin for milliseconds before they sleep. Where other programs want the cores too, they spin instead
- * of the thread that they wait for: a run on two shared cores was ten times slower. The library reads its environment
- * before main, so only a new start changes it; 1,000 turns, some 20 us, cost nothing where the cores are free. */
+/* OpenMP's threads spin for milliseconds before they sleep. If other programs use the cores too, spinning threads take
+ * time from the thread that they wait for: a run on two shared cores was ten times slower. The library reads its
+ * environment before main, so only a restart can change the limit. 1,000 spins, about 20 us, cost nothing if the cores
+ * are free. */
 void cpu_limit_spinning(char **argv) {
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
     setenv("GOMP_SPINCOUNT", "1000", 1);
-    execv("/proc/self/exe", argv); /* if it fails: go on as it is */
+    execv("/proc/self/exe", argv); /* if this fails, the program runs with the default */
 }
 
-/* Compiles what products need, which oneDNN would do at the first of their two kinds: many rows, and few by the other
- * transposed. */
+/* Compiles both kinds of matrix products, which oneDNN would otherwise do at their first call: many rows, and few rows
+ * times a transposed matrix. */
 static void compile_products(void) {
     enum { N = 64 };
     float *zeros = xcalloc(2 * N * N, sizeof *zeros), *out = zeros + N * N;
@@ -158,8 +151,8 @@ Device *cpu_device_open(int n_threads) {
                        .reserve = cpu_reserve,
                        .close = cpu_close,
                        .state = state};
-    /* Room for attention over sequences of 4,096 rows and heads of 128, so that nothing is allocated while training:
-     * pages that are never touched cost nothing. */
+    /* Reserves scratch for attention over sequences of 4,096 rows and heads of 128, so that nothing is allocated during
+     * training. Untouched pages cost nothing. */
     cpu_scratch(device, (size_t)n_threads * 4096 * (2 * 64 + 1 + 4 * 128));
     compile_products();
     const dnnl_version_t *version = dnnl_version();

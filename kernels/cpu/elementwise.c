@@ -1,7 +1,7 @@
-/* Dropout, residual, GELU, leaky ReLU, gather and scatter, sum: one pass each, limited by memory. */
+/* Dropout, residual, GELU, leaky ReLU, gather and scatter, sum: one pass each, limited by memory bandwidth. */
 #include "kernels/cpu/simd.h"
 
-enum { PIECE = 4096 }; /* elements a thread takes at once: dropout's factors of a piece stay in L1 */
+enum { PIECE = 4096 }; /* elements that a thread takes at once: the dropout factors of a piece stay in the L1 cache */
 
 static void cpu_residual_forward(Device *device, Tensor sum, Tensor x, Tensor branch, Dropout drop) {
     int64_t n = tensor_numel(x), pieces = (n + PIECE - 1) / PIECE;
@@ -36,7 +36,7 @@ static void cpu_dropout(Device *device, Tensor y, Tensor x, Dropout drop) {
 }
 
 /* gelu(x) = x S with S = 0.5 (1 + tanh u) = 1 / (1 + e), e = exp(-2u), u = sqrt(2/pi) (x + 0.044715 x^3); or x Phi(x).
- * Their derivatives: S + x S (1 - S) 2u', and Phi(x) + x phi(x). */
+ * The derivatives are S + x S (1 - S) 2u', and Phi(x) + x phi(x). */
 static inline float tanh_gelu_exponential(float x) {
     return exp_approximate(-1.59576912f * multiply_add(0.044715f * x * x, x, x));
 }

@@ -1,5 +1,5 @@
-/* Embedding: a gather of rows; its backward adds rows in their order, each thread to its own columns, so that a token
- * that occurs many times always sums in the same order. */
+/* Embedding: the forward gathers rows. The backward adds rows in their order, each thread to its own columns, so the
+ * gradients of a repeated token are always summed in the same order. */
 #include "kernels/cpu/simd.h"
 
 static void cpu_embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor table, Tensor positions,

@@ -35,7 +35,7 @@ static void cpu_residual_layernorm_forward(Device *device, Tensor sum, Tensor y,
     for (int64_t i = 0; i < x.dims[0]; i++) {
         const float *a = (const float *)x.data + i * c, *b = (const float *)branch.data + i * c;
         float *out = (float *)sum.data + i * c,
-              *scaled = (float *)y.data + i * c; /* y's row holds the factors meanwhile */
+              *scaled = (float *)y.data + i * c; /* y's row temporarily holds the factors */
         if (drop.p > 0) {
             dropout_factors(&drop, (uint64_t)(i * c), c, scaled);
             for (int64_t j = 0; j < c; j++) out[j] = multiply_add(scaled[j], b[j], a[j]);
@@ -50,7 +50,7 @@ static void cpu_layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tens
                                    Tensor x, Tensor mean, Tensor rstd, Tensor gain) {
     int64_t n = x.dims[0], c = x.dims[1], blocks = (c + COLUMNS - 1) / COLUMNS;
     const float *g = gain.data, *means = mean.data, *rstds = rstd.data;
-    /* The gains first: dx may lie where dresidual does, but never where dy or x do. */
+    /* Computes the gradients of gain and bias first; dx may be dresidual, but never dy or x. */
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t block = 0; block < blocks; block++) {
         int64_t at = block * COLUMNS, width = c - at < COLUMNS ? c - at : COLUMNS;

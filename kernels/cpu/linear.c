@@ -1,15 +1,15 @@
-/* Linear layers: GEMMs by oneDNN, and the bias. The GEMM is the floor of a training step: 2 N in out FLOPs forward,
- * twice that backward.
+/* Linear layers: GEMMs by oneDNN, and the bias. GEMMs dominate a training step: 2 N in out FLOPs forward, twice as many
+ * backward.
  *
- * A product is divided into tiles of its output, by its shape alone, and each is one call of a GEMM that computes with
- * one thread: a sum over k is never divided, and has the same order whatever the number of threads. Tiles are narrow
- * and tall, because what a tile copies of a transposed B costs more than what it copies of A. oneDNN's GEMM takes up to
- * a third longer where B is transposed and few rows share it, so that B's part is transposed here. */
+ * A product is divided into tiles of its output, by its shape alone. Each tile is one GEMM call that computes with one
+ * thread: a sum over k is never divided, and has the same order for any number of threads. Tiles are narrow and tall,
+ * because copying a part of a transposed B costs more than copying a part of A. oneDNN's GEMM takes up to a third
+ * longer if B is transposed and few rows share it, so the tile's part of B is transposed here. */
 #include "kernels/cpu/simd.h"
 
 enum { TILE_NARROW = 96, TILE_WIDE = 384, TILE_LOW = 192, TILE_TALL = 2048, TILES = 16 };
 
-/* What a product is made of: y [m, n] = op(a) op(b), + bias or + y where wanted. The distances are those of rows. */
+/* A product y [m, n] = op(a) op(b), optionally + bias or + y, with the strides of rows. */
 typedef struct {
     float *y;
     const float *a, *b, *bias;
@@ -21,7 +21,7 @@ typedef struct {
 
 typedef float Four __attribute__((vector_size(16), aligned(4)));
 
-/* The transpose of four rows' four numbers. The distances are those of rows. */
+/* Transposes four numbers of four rows. to_row and from_row are strides of rows. */
 static inline void transpose_four(float *to, int64_t to_row, const float *from, int64_t from_row) {
     Four a = *(const Four *)from, b = *(const Four *)(from + from_row), c = *(const Four *)(from + 2 * from_row),
          d = *(const Four *)(from + 3 * from_row);
@@ -33,7 +33,7 @@ static inline void transpose_four(float *to, int64_t to_row, const float *from, 
     *(Four *)(to + 3 * to_row) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
 }
 
-/* to [k, n] = the transpose of from [n, k]. Four by four, so that of a cache line nothing is read twice. */
+/* Transposes from [n, k] to [k, n], four by four, so that no part of a cache line is read twice. */
 static void transpose(float *to, const float *from, int64_t from_row, int64_t n, int64_t k) {
     enum { SIDE = 4, LENGTH = 64 };
     for (int64_t begin = 0; begin < k; begin += LENGTH) {
@@ -48,7 +48,7 @@ static void transpose(float *to, const float *from, int64_t from_row, int64_t n,
     }
 }
 
-/* The tile whose first element is [i, j]; room [k, width] for b's transpose. */
+/* Computes the tile whose first element is [i, j]; room [k, width] is scratch for the transpose of b. */
 static void product_tile(const Product *p, int64_t i, int64_t j, float *room) {
     int64_t m = p->m - i < p->height ? p->m - i : p->height, n = p->n - j < p->width ? p->n - j : p->width;
     const float *a = p->a + i * (p->op_a == 'N' ? p->a_row : 1), *b = p->b + j * (p->op_b == 'N' ? 1 : p->b_row);
@@ -131,7 +131,7 @@ static void cpu_linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbi
     }
 }
 
-/* A GEMM takes no epilogue: GELU and dropout are one loop after it. */
+/* The GEMM has no epilogue, so GELU and dropout are one loop after it. */
 static void cpu_linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tensor w, Tensor bias,
                                     WeightLayout layout, GeluKind kind, Dropout drop) {
     cpu_linear_forward(device, hidden, x, w, bias, layout);

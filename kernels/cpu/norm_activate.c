@@ -1,21 +1,21 @@
 /* y = dropout(pool(leaky_relu(normed(a) + normed(b)))), and its backward with those of the norms: with g the gradient
  * of the sum, and sums over the N rows of it, da = gain rstd (g - sum(g) / N - x^ sum(g x^) / N), as in batchnorm.c.
  *
- * A step is a row, or with a pool the rows of two frames that meet in it. What depends on the columns alone is prepared
- * for both operands, so that there is one formula: rows added as they are have the mean 0 and the scale 1, and absent
- * ones are one row of zeros. The backward adds g in floats over chunks of steps, chunks in doubles over parts of them,
- * then the parts one after the other: any number of threads gives the same bits. */
+ * A step is a row, or with a pool the rows of two frames that meet in it. Values that depend on the columns alone are
+ * prepared for both operands, so that one formula serves all cases: rows added as they are have mean 0 and scale 1, and
+ * an absent operand is one row of zeros. The backward adds g in floats over chunks of steps, chunks in doubles over
+ * parts of them, then the parts one after the other: any number of threads gives the same bits. */
 
 typedef struct {
     const float *a, *b, *mean_a, *scale_a, *mean_b, *scale_b, *shift; /* scale is rstd gain, shift both biases */
     const float *factors;                                             /* of dropout, rows of columns */
-    int64_t b_row, factor_row;                                        /* from one row to the next; 0: always the same */
-    int64_t c, frames, plane, steps;                                  /* steps a sample: frames, or pairs of them */
+    int64_t b_row, factor_row;                                        /* strides of rows; 0: one row serves all */
+    int64_t c, frames, plane, steps;                                  /* steps per sample: frames, or pairs of frames */
     float slope;
     bool pool, average;
 } NormedSum;
 
-/* `numbers` of scratch for the caller come first. An odd frame at the end is a step if `all`. */
+/* The scratch begins with `numbers` floats for the caller. With `all` an odd frame at the end is a step. */
 static NormedSum normed_sum(Device *device, Normed a, Normed b, NormActivation how, bool all, size_t numbers,
                             double **room) {
     int64_t c = a.x.dims[1], samples = a.x.dims[0] / (how.frames * how.plane), pairs = (how.frames + all) / 2;
@@ -52,11 +52,11 @@ static NormedSum normed_sum(Device *device, Normed a, Normed b, NormActivation h
                        .average = how.average};
 }
 
-/* The rows of a step, from a column on: of both operands and both frames; of y; dropout's factors. */
+/* The rows of a step, from a column on: both frames of both operands, the row of y, and the dropout factors. */
 typedef struct {
     const float *a[2], *b[2], *factors;
-    int64_t row, next, out; /* numbers of the rows of a, of the second frame too, and of y */
-    bool alone;             /* no second frame, and no row of y */
+    int64_t row, next, out; /* the row numbers of a, of the second frame, and of y */
+    bool alone;             /* an odd frame: no second frame, and no row of y */
 } StepRows;
 
 static inline StepRows rows_of_step(const NormedSum *s, int64_t step, int64_t column) {
@@ -77,7 +77,8 @@ static inline StepRows rows_of_step(const NormedSum *s, int64_t step, int64_t co
                       .alone = alone};
 }
 
-/* The sum before the activation. Forward and backward must find the same bits, of which signs and choices come. */
+/* Returns the sum before the activation. Forward and backward must compute the same bits, because signs and choices
+ * depend on them. */
 static inline float sum_of_normed(const NormedSum *s, float a, float b, int64_t j) {
     float normed = multiply_add(a - s->mean_a[j], s->scale_a[j], s->shift[j]);
     return multiply_add(b - s->mean_b[j], s->scale_b[j], normed);
@@ -107,8 +108,8 @@ static void cpu_norm_activate_forward(Device *device, Tensor y, Normed a, Normed
     }
 }
 
-/* g = the gradients of the sum in both frames of a step, or in one without a pool, of `width` columns from `column` on;
- * where there is no y, 0. */
+/* Computes g, the gradients of the sum in both frames of a step (one frame without a pool), for `width` columns from
+ * `column` on; 0 where there is no y. */
 static inline void gradients_of_sum(const NormedSum *s, float g[2][COLUMNS], const float *dy, const StepRows *in,
                                     int64_t column, int64_t width) {
     const float *up = dy + in->out * s->c + column;
@@ -134,7 +135,7 @@ static inline void gradients_of_sum(const NormedSum *s, float g[2][COLUMNS], con
     }
 }
 
-/* sums += over the steps from `begin` to `end`: of g, of g (a - mean), of g (b - mean); each [c]. */
+/* Adds the sums of g, of g (a - mean) and of g (b - mean) over the steps from `begin` to `end`; each [c]. */
 static inline void add_steps(const NormedSum *s, double *sums, const float *dy, int64_t begin, int64_t end,
                              int64_t column, int64_t width) {
     float sum[COLUMNS] = {0}, dot_a[COLUMNS] = {0}, dot_b[COLUMNS] = {0}, g[2][COLUMNS];
@@ -157,7 +158,7 @@ static inline void add_steps(const NormedSum *s, double *sums, const float *dy, 
     }
 }
 
-/* What a row's gradient takes from all rows: dx = scale (g - mean of g - (x - mean) slope). */
+/* What the gradient of a row needs from all rows: dx = scale (g - mean of g - (x - mean) slope). */
 typedef struct {
     float *dx;
     const float *mean, *scale, *mean_of_g, *slope;
@@ -166,7 +167,7 @@ typedef struct {
 static inline void store_gradients(const NormGradient *to, const float *x, const float *g, int64_t row, int64_t c,
                                    int64_t column, int64_t width) {
     float *out = to->dx + row * c + column;
-    if (!to->slope) { /* of rows that were added as they are */
+    if (!to->slope) { /* for rows that were added as they are */
         memcpy(out, g, (size_t)width * sizeof *out);
         return;
     }
@@ -176,8 +177,8 @@ static inline void store_gradients(const NormGradient *to, const float *x, const
                  (g[j] - to->mean_of_g[column + j] - (x[j] - to->mean[column + j]) * to->slope[column + j]);
 }
 
-/* sums [3, c] of all steps, see add_steps: dgain and dbias are accumulated, and the sums become floats: the mean of g
- * [c], then the slopes of a and of b. */
+/* Accumulates dgain and dbias from the sums [3, c] of all steps (see add_steps), and writes means as floats: the mean
+ * of g [c], then the slopes of a and of b. */
 static void finish_sums(const double *sums, float *means, Tensor dgain_a, Tensor dbias_a, Tensor dgain_b,
                         Tensor dbias_b, Normed a, Normed b) {
     int64_t n = a.x.dims[0], c = a.x.dims[1];
@@ -192,7 +193,7 @@ static void finish_sums(const double *sums, float *means, Tensor dgain_a, Tensor
         }
 }
 
-/* The gradients of both operands. */
+/* Stores the gradients of both operands. */
 static inline void store_steps(const NormedSum *s, const NormGradient *to_a, const NormGradient *to_b, const float *dy,
                                int64_t begin, int64_t end, int64_t column, int64_t width) {
     float g[2][COLUMNS];
@@ -207,8 +208,7 @@ static inline void store_steps(const NormedSum *s, const NormGradient *to_a, con
     }
 }
 
-/* Of a chunk of steps the sums, or, without `sums`, the gradients. A width that the compiler knows takes half the time.
- */
+/* Adds up the sums of a chunk of steps, or without `sums` stores the gradients. A constant width halves the time. */
 static void chunk_of_steps(const NormedSum *s, double *sums, const NormGradient *to_a, const NormGradient *to_b,
                            const float *dy, int64_t begin, int64_t end) {
     for (int64_t j = 0; j < s->c; j += COLUMNS) {

@@ -1,6 +1,6 @@
 /* All operations of the cpu device in one translation unit, compiled once for each instruction set (CPU_TABLE names the
- * table). Loops are written so that the compiler makes vectors of them; sums have a fixed order, so the same call gives
- * the same bits whatever the threads do. */
+ * table). Loops are written so that the compiler vectorises them. Sums have a fixed order, so the same call gives the
+ * same bits for any scheduling of the threads. */
 #include "kernels/cpu/attention.c"
 #include "kernels/cpu/augment.c"
 #include "kernels/cpu/batchnorm.c"

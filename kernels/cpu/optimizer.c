@@ -1,9 +1,9 @@
-/* The gradient's norm and AdamW over segments of the flat buffers. Both are limited by memory: 4 and 28 bytes a
- * parameter. The norm's squares are summed in double, in pieces of fixed size that are combined in their order, whoever
- * computed them. */
+/* The gradient's norm and AdamW over segments of the flat buffers. Both are limited by memory bandwidth: 4 and 28 bytes
+ * per parameter. The norm's squares are summed as doubles in pieces of fixed size, which are combined in their order.
+ */
 #include "kernels/cpu/simd.h"
 
-enum { NORM_PIECE = 16384, NORM_ROUND = 1024 }; /* elements of a piece; pieces whose sums are kept at once */
+enum { NORM_PIECE = 16384, NORM_ROUND = 1024 }; /* elements per piece; pieces whose sums are kept at a time */
 
 static double sum_of_squares(const float *g, int64_t n) {
     double sum = 0;
@@ -12,7 +12,7 @@ static double sum_of_squares(const float *g, int64_t n) {
     return sum;
 }
 
-/* What the gradients were multiplied by. */
+/* Returns the factor by which the gradients were multiplied. */
 static double factor_of(Tensor loss_scale) {
     return tensor_given(loss_scale) ? (double)((const float *)loss_scale.data)[LOSS_SCALE_FACTOR] : 1;
 }

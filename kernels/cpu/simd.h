@@ -1,4 +1,4 @@
-/* Functions that the compiler can make vectors of: no branches, no library calls, NaN goes in and comes out. */
+/* Functions that the compiler can vectorise: no branches and no library calls. NaN gives NaN. */
 #ifndef KERNELS_CPU_SIMD_H
 #define KERNELS_CPU_SIMD_H
 
@@ -12,17 +12,17 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/philox.h"
 
-#if defined __clang__ /* loops that clang leaves as they are under its sanitizers are no mistake */
+#if defined __clang__ /* under its sanitizers clang does not vectorise, which is no error */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-enum { COLUMNS = 64 }; /* a thread's share of a row where sums run over rows: four cache lines */
+enum { COLUMNS = 64 }; /* a thread's share of a row in sums over rows: four cache lines */
 
-/* a b + c, fused where the instruction set has it. */
+/* Returns a b + c, fused if the instruction set has fused multiply-adds. */
 static inline float multiply_add(float a, float b, float c) { return a * b + c; }
 
-/* e^x: x = n ln 2 + r, |r| <= ln 2 / 2; e^r = 1 + r + r^2 q(r) with the minimax q of degree 4 (relative error 3e-9, so
- * that rounding alone is left: about 1 ulp), times 2^n put into the exponent. 0 below -87, e^88 above 88. */
+/* Returns e^x: x = n ln 2 + r, |r| <= ln 2 / 2; e^r = 1 + r + r^2 q(r) with the minimax q of degree 4 (relative error
+ * 3e-9, so only rounding is left: about 1 ulp), and 2^n is put into the exponent. 0 below -87, e^88 above 88. */
 static inline float exp_approximate(float x) {
     float bounded = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
     float shifted = bounded * 1.44269504f + 12582912.0f; /* 1.5 2^23: rounds to the nearest integer, in the low bits */
@@ -44,9 +44,9 @@ static inline float exp_approximate(float x) {
     return x < -87.0f ? 0.0f : result;
 }
 
-/* The normal distribution function, through erfc(z) = t exp(P(t) - z^2), t = 1 / (1 + z/2), z = |x| / sqrt(2): P is the
- * minimax polynomial of degree 9 for z <= 12 (relative error 6e-8 before rounding). Small where it should be: below 0
- * the error is relative, above 0 that of the complement. */
+/* Returns the normal distribution function, by erfc(z) = t exp(P(t) - z^2), t = 1 / (1 + z/2), z = |x| / sqrt(2): P is
+ * the minimax polynomial of degree 9 for z <= 12 (relative error 6e-8 before rounding). Below 0 the error is relative;
+ * above 0 the error of the complement is. */
 static inline float normal_distribution(float x) {
     float z = fabsf(x) * 0.707106781f, t = 1.0f / (1.0f + 0.5f * z);
     float p = 0.155181989f;
@@ -63,12 +63,13 @@ static inline float normal_distribution(float x) {
     return x < 0 ? half : 1.0f - half;
 }
 
-/* Sixteen Philox blocks side by side, four groups of four: 64 words, the bits of elements 4 first .. 4 first + 15, of
- * the 16 from 4 (first + stride) on, and so on. With a stride of 4 they are 64 elements that follow each other. */
+/* Computes sixteen Philox blocks side by side, in four groups of four. The 64 words are the bits of elements 4 first ..
+ * 4 first + 15, of the 16 elements from 4 (first + stride) on, and so on. With a stride of 4 the 64 elements are
+ * consecutive. */
 enum { PHILOX_LANES = 16 };
 #if defined __AVX512F__
-/* By hand, because the compiler takes 64-bit multiplications for the products of 32 bits, and needs three times as
- * long. Position 4 k + m holds block 4 m + k, so that interleaving the four words puts the blocks in order. */
+/* Written with intrinsics, because the compiler uses 64-bit multiplications for the 32-bit products, which take three
+ * times as long. Position 4 k + m holds block 4 m + k, so that interleaving the four words puts the blocks in order. */
 static inline __m512i philox_products(__m512i c, __m512i factor, __m512i *low) {
     __m512i even = _mm512_mul_epu32(c, factor), odd = _mm512_mul_epu32(_mm512_srli_epi64(c, 32), factor);
     *low = _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
@@ -130,12 +131,12 @@ static inline void philox_lanes(const Dropout *drop, uint64_t first, uint32_t st
 }
 #endif
 
-/* Elements are dropped whose bits are less. */
+/* Returns the threshold below which an element's bits drop it. */
 static inline uint32_t dropout_threshold(const Dropout *drop) {
     return (uint32_t)ceil((double)drop->p * 0x1p32); /* p < 1, a float: fits */
 }
 
-/* factors[i] = what dropout multiplies element first + i by: 0 or 1 / (1 - p), i < n. */
+/* Sets factors[i] to the dropout factor of element first + i, 0 or 1 / (1 - p), for i < n. */
 static void dropout_factors(const Dropout *drop, uint64_t first, int64_t n, float *factors) {
     uint32_t bits[4 * PHILOX_LANES];
     uint32_t threshold = dropout_threshold(drop);

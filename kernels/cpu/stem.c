@@ -1,32 +1,33 @@
-/* The FLIM network's first two layers without the first one's output: see stem_forward in ops.h.
+/* The temporal stem, without storing the first layer's output: see stem_forward in ops.h.
  *
- * A column is one position of the plane through all frames of a sample. Everything between x and y stays inside it, so
- * a thread takes a column from x to y while what is between, frames times C numbers, lies in its caches. All that costs
- * time are products of small matrices, and with rows that overlap they need no copies: a window of x is the 14 numbers
- * from row t on of x's column, padded; what the second layer sees are 3 C numbers from row 2 u on of the first one's.
+ * A column is one position of the plane through all frames of a sample. Columns do not depend on each other, so a
+ * thread takes a column from x to y while the intermediate values, frames times C numbers, stay in its caches. Nearly
+ * all time goes into products of small matrices. They need no copies, since rows overlap: a window of x is the 14
+ * numbers from row t on of x's padded column, and a window of the second layer is the 3 C numbers from row 2 u on of
+ * the first layer's output.
  *
- * Backward. Let v = s scale + shift, scale = gain rstd, shift = bias - mean scale, a = leaky_relu(v), and q the 14
- * numbers of a window, of which s = w . q. From dy come dw2, da and g = da leaky_relu'(v), the gradient of v. With sums
- * over all N rows D = sum g, S = sum g q, and x^ = (s - mean) rstd, batch norm's backward is
+ * Backward: let v = s scale + shift, scale = gain rstd, shift = bias - mean scale, a = leaky_relu(v), and q the 14
+ * numbers of a window, so that s = w . q. From dy follow dw2, da and g = da leaky_relu'(v), the gradient of v. With
+ * sums over all N rows D = sum g, S = sum g q, and x^ = (s - mean) rstd, batch norm's backward is
  *   dbias = D,   dgain = sum g x^ = rstd (w . S - mean D),   ds = gain rstd (g - D / N - x^ dgain / N),
  * and because sum q = N mu, and sum x^ q = rstd (sum s q - mean sum q) = N rstd Sigma w,
  *   dw = sum ds q = gain rstd (S - D mu - dgain rstd Sigma w).
- * So one pass over dy and x leaves all that there is to know: dw2, S and D.
+ * So one pass over dy and x is enough, which computes dw2, S and D.
  *
  * The variance w' Sigma w may cancel: the second channel is the same in all frames, so that Sigma is nearly singular.
- * Its numbers are therefore sums of floats over 32 frames at most and of doubles beyond, and so is all that follows:
- * whatever cancels, the variance is wrong by no more than 33 2^-24 times the mean of (sum |w_j q_j|)^2.
+ * Its entries are therefore summed as floats over at most 32 frames and as doubles beyond, and so are all later sums.
+ * Whatever cancels, the variance is off by at most 33 2^-24 times the mean of (sum |w_j q_j|)^2.
  *
- * Sums over columns are floats in a column, doubles over a part of the columns, then the parts' in their order: the
- * same bits for any number of threads. */
+ * Sums over columns are floats within a column and doubles over a part of the columns; the parts are added in their
+ * order. So any number of threads gives the same bits. */
 #include "kernels/cpu/simd.h"
 
 enum {
     STEM_PARTS = 64,
-    STEM_PADDED = 16, /* columns of a product with windows: the last two belong to no tap, and are never looked at */
+    STEM_PADDED = 16, /* columns of a product with windows: the last two belong to no tap, and are never read */
     STEM_RUN = 32,    /* windows whose products are summed as floats */
     TILE_COLUMNS = 16,
-#if defined __AVX512F__ /* as many sums as there are registers for */
+#if defined __AVX512F__ /* as many sums as the registers hold */
     TILE_ROWS = 8,
 #elif defined __AVX2__
     TILE_ROWS = 6,
@@ -37,10 +38,10 @@ enum {
 
 typedef struct {
     const float *at;
-    int64_t row, k; /* distances */
+    int64_t row, k; /* strides */
 } Strided;
 
-/* out[i][j] = the sum over k of a[i][k] b[k][j], for at most TILE_ROWS rows: past the end the last one again. */
+/* out[i][j] = the sum over k of a[i][k] b[k][j], for at most TILE_ROWS rows; the last row is repeated past the end. */
 static inline __attribute__((always_inline)) void multiply_tile(float *out, int64_t out_row, Strided a, const float *b,
                                                                 int64_t b_k, int64_t n, int64_t rows,
                                                                 const int columns) {
@@ -53,13 +54,13 @@ static inline __attribute__((always_inline)) void multiply_tile(float *out, int6
 #pragma omp simd
             for (int j = 0; j < columns; j++) sums[i][j] = multiply_add(from[i][k * a.k], b[j], sums[i][j]);
 #pragma GCC unroll 8
-    for (int i = 0; i < TILE_ROWS; i++) /* a loop to `rows` would keep the sums in memory */
+    for (int i = 0; i < TILE_ROWS; i++) /* a loop up to `rows` would keep the sums in memory */
         if (i < rows)
 #pragma omp simd
             for (int j = 0; j < columns; j++) out[i * out_row + j] = sums[i][j];
 }
 
-/* The same of any number of rows, and of columns in eights: widths that the compiler knows stay in registers. */
+/* Multiplies any number of rows, and columns in multiples of eight: sums of constant width stay in registers. */
 static void multiply(float *out, int64_t out_row, Strided a, const float *b, int64_t b_k, int64_t n, int64_t rows,
                      int64_t columns) {
     for (int64_t j = 0; j < columns; j += TILE_COLUMNS)
@@ -72,8 +73,8 @@ static void multiply(float *out, int64_t out_row, Strided a, const float *b, int
         }
 }
 
-/* What a call knows, and where things are in scratch memory; c and o are the channels between and behind the layers.
- * Weights lie as products want them. Of each thread a column of everything: */
+/* The arguments of a call, and its scratch memory. c and o are the channels between and after the layers. Weights have
+ * the order that the products need. Each thread has one column of every array: */
 typedef struct {
     int64_t frames, halved, plane, columns, c, o;
     const float *x, *y; /* or dy */
@@ -85,15 +86,15 @@ typedef struct {
 } StemWork;
 
 typedef struct {
-    float *x;    /* [frames + 8, 2]: padded by three frames of zeros before, and behind */
+    float *x;    /* [frames + 8, 2]: padded by three frames of zeros before, and after */
     float *v;    /* [frames, c] */
-    float *a;    /* [frames + 2, c]: padded by one of zeros, before and behind */
+    float *a;    /* [frames + 2, c]: padded by one frame of zeros before and after */
     float *g;    /* [frames, c] */
-    float *dy;   /* [halved + 1, o]: padded by one behind */
-    float *sums; /* [3 c, o], then [c, 16]: of the column */
+    float *dy;   /* [halved + 1, o]: padded by one frame after */
+    float *sums; /* [3 c, o], then [c, 16]: sums of the column */
 } StemColumn;
 
-/* Where in torch's order, [2, 7], the weight of number k of a window is. */
+/* Returns the position in torch's order, [2, 7], of the weight of number k of a window. */
 static inline int stem_weight(int k) { return k % STEM_INPUTS * STEM_TAPS + k / STEM_INPUTS; }
 
 static float *carve(float **from, int64_t floats) {
@@ -118,7 +119,7 @@ static StemColumn column_of_thread(const StemWork *work) {
     return column;
 }
 
-/* Asks for scratch memory, and for `doubles` numbers in *totals. c and o are 0 where there are no such channels. */
+/* Allocates the scratch memory, and `doubles` numbers in *totals. c and o are 0 if there are no such channels. */
 static StemWork stem_work(Device *device, Tensor x, Tensor y, int64_t c, int64_t o, Stem stem, int64_t doubles,
                           double **totals) {
     StemWork work = {
@@ -134,9 +135,9 @@ static StemWork stem_work(Device *device, Tensor x, Tensor y, int64_t c, int64_t
     return work;
 }
 
-static void order_stem_weights(const StemWork *work, Tensor w, Tensor w2, Tensor mean, Tensor rstd, Tensor gain,
-                               Tensor bias, bool backward) {
-    const float *from = w.data, *from2 = w2.data, *m = mean.data, *r = rstd.data, *g = gain.data, *b = bias.data;
+static void order_stem_weights(const StemWork *work, StemWeights weights, bool backward) {
+    const float *from = weights.w.data, *from2 = weights.w2.data, *m = weights.mean.data, *r = weights.rstd.data;
+    const float *g = weights.gain.data, *b = weights.bias.data;
     int64_t c = work->c, o = work->o;
     for (int64_t i = 0; i < c; i++) {
         work->scale[i] = g[i] * r[i];
@@ -148,7 +149,7 @@ static void order_stem_weights(const StemWork *work, Tensor w, Tensor w2, Tensor
     }
 }
 
-/* The rows of a column. */
+/* Returns the first row of a column. */
 static const float *rows_of(const float *x, int64_t column, int64_t frames, int64_t plane, int64_t width) {
     return x + (column / plane * frames * plane + column % plane) * width;
 }
@@ -160,7 +161,7 @@ static void load_column(const StemWork *work, StemColumn to, int64_t column) {
             to.x[(t + STEM_TAPS / 2) * STEM_INPUTS + i] = from[t * work->plane * STEM_INPUTS + i];
 }
 
-/* The first layer of a column, its norm and its leaky ReLU. */
+/* Computes the first layer of a column, its norm and its leaky ReLU. */
 static void first_layer(const StemWork *work, StemColumn column, float slope) {
     int64_t c = work->c;
     float *a = column.a + c;
@@ -190,10 +191,10 @@ static void add_moments(double *sums, double *products, const float *x, int64_t 
     }
 }
 
-/* What is done with a column; what it adds to the `totals` of its part. */
+/* Processes a column, and adds its sums to the `totals` of its part. */
 typedef void ColumnWork(double *totals, const StemWork *work, StemColumn column, int64_t number, float slope);
 
-/* All columns; totals [STEM_PARTS, count] are added up in the first row. */
+/* Processes all columns; totals [STEM_PARTS, count] are added up in the first row. */
 static void for_columns(Device *device, const StemWork *work, double *totals, int64_t count, ColumnWork *f,
                         float slope) {
     int64_t part = (work->columns + STEM_PARTS - 1) / STEM_PARTS;
@@ -215,7 +216,7 @@ static void moments_of_column(double *totals, const StemWork *work, StemColumn c
     add_moments(totals, totals + STEM_WINDOW, column.x, work->frames);
 }
 
-/* mu [14] and Sigma [14, 14] of n windows from the sums of what add_moments adds. */
+/* Writes mu [14] and Sigma [14, 14] of n windows, from the totals of add_moments. */
 static void write_moments(double *mu, const double *totals, double n) {
     double *sigma = mu + STEM_WINDOW;
     for (int i = 0; i < STEM_WINDOW; i++) mu[i] = totals[i] / n;
@@ -224,8 +225,8 @@ static void write_moments(double *mu, const double *totals, double n) {
             sigma[i * STEM_WINDOW + j] = totals[STEM_WINDOW + i * STEM_PADDED + j] / n - mu[i] * mu[j];
 }
 
-static void cpu_stem_statistics(Device *device, Tensor mean, Tensor rstd, Tensor moments, Tensor running_mean,
-                                Tensor running_var, Tensor x, Tensor w, Stem stem, float momentum) {
+static void cpu_stem_statistics(Device *device, BatchStatistics statistics, Tensor moments, Tensor x, Tensor w,
+                                Stem stem) {
     double *totals, n = (double)x.dims[0], *mu = moments.data;
     const double *sigma = mu + STEM_WINDOW;
     int64_t c = w.dims[0], count = STEM_WINDOW * (1 + STEM_PADDED);
@@ -241,13 +242,13 @@ static void cpu_stem_statistics(Device *device, Tensor mean, Tensor rstd, Tensor
         }
         for (int k = 0; k < STEM_WINDOW; k++)
             for (int l = 0; l < STEM_WINDOW; l++) variance += q[k] * sigma[k * STEM_WINDOW + l] * q[l];
-        variance = variance > 0 ? variance : 0; /* of a constant, rounding may leave less than nothing */
-        ((float *)mean.data)[i] = (float)center;
-        ((float *)rstd.data)[i] = (float)(1 / sqrt(variance + 1e-5));
-        if (!running_mean.data) continue;
-        float *m = (float *)running_mean.data + i, *v = (float *)running_var.data + i;
-        *m = (1 - momentum) * *m + momentum * (float)center;
-        *v = (1 - momentum) * *v + momentum * (float)(variance * n / (n - 1));
+        variance = variance > 0 ? variance : 0; /* rounding may make the variance of a constant negative */
+        ((float *)statistics.mean.data)[i] = (float)center;
+        ((float *)statistics.rstd.data)[i] = (float)(1 / sqrt(variance + 1e-5));
+        if (!statistics.running_mean.data) continue;
+        float *m = (float *)statistics.running_mean.data + i, *v = (float *)statistics.running_var.data + i;
+        *m = (1 - statistics.momentum) * *m + statistics.momentum * (float)center;
+        *v = (1 - statistics.momentum) * *v + statistics.momentum * (float)(variance * n / (n - 1));
     }
 }
 
@@ -259,15 +260,14 @@ static void forward_of_column(double *totals, const StemWork *work, StemColumn c
     multiply(y, work->plane * o, (Strided){column.a, 2 * c, 1}, work->w2, o, 3 * c, work->halved, o);
 }
 
-static void cpu_stem_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor mean, Tensor rstd, Tensor gain,
-                             Tensor bias, Tensor w2, Stem stem) {
+static void cpu_stem_forward(Device *device, Tensor y, Tensor x, StemWeights weights, Stem stem) {
     double *totals;
-    StemWork work = stem_work(device, x, y, w.dims[0], y.dims[1], stem, 0, &totals);
-    order_stem_weights(&work, w, w2, mean, rstd, gain, bias, false);
+    StemWork work = stem_work(device, x, y, weights.w.dims[0], y.dims[1], stem, 0, &totals);
+    order_stem_weights(&work, weights, false);
     for_columns(device, &work, totals, 0, forward_of_column, stem.slope);
 }
 
-/* Adds to totals dw2 as [3, c, o], S [c, 16] and D [c]. */
+/* Adds dw2 as [3, c, o], S [c, 16] and D [c] to totals. */
 static void backward_of_column(double *totals, const StemWork *work, StemColumn column, int64_t number, float slope) {
     int64_t c = work->c, o = work->o, halved = work->halved, frames = work->frames;
     const float *dy = rows_of(work->y, number, halved, work->plane, o);
@@ -276,10 +276,11 @@ static void backward_of_column(double *totals, const StemWork *work, StemColumn 
     for (int64_t u = 0; u < halved; u++) memcpy(column.dy + u * o, dy + u * work->plane * o, (size_t)o * sizeof *dy);
     first_layer(work, column, slope);
     multiply(column.sums, o, (Strided){column.a, 1, 2 * c}, column.dy, o, halved, 3 * c, o);
-    /* Frame 2 u is under the middle tap of u alone; frame 2 u + 1 under the last of u and the first of u + 1. */
+    /* Frame 2 u is under the middle tap of u alone; frame 2 u + 1 is under the last tap of u and the first tap of u +
+     * 1. */
     multiply(column.g, 2 * c, (Strided){column.dy, o, 1}, work->w2 + 2 * o * c, c, o, halved, c);
     multiply(column.g + c, 2 * c, (Strided){column.dy, o, 1}, work->w2, c, 2 * o, frames / 2, c);
-    float sum[STEM_MOST] = {0};
+    float sum[STEM_MAX_CHANNELS] = {0};
     for (int64_t t = 0; t < frames; t++)
         for (int64_t i = 0; i < c; i++) sum[i] += column.g[t * c + i] *= column.v[t * c + i] > 0 ? 1 : slope;
     multiply(s, STEM_PADDED, (Strided){column.g, 1, c}, column.x, STEM_INPUTS, frames, c, STEM_PADDED);
@@ -287,28 +288,28 @@ static void backward_of_column(double *totals, const StemWork *work, StemColumn 
     for (int64_t i = 0; i < c; i++) d[i] += (double)sum[i];
 }
 
-static void cpu_stem_backward(Device *device, Tensor dw, Tensor dgain, Tensor dbias, Tensor dw2, Tensor dy, Tensor x,
-                              Tensor w, Tensor mean, Tensor rstd, Tensor gain, Tensor bias, Tensor w2, Tensor moments,
-                              Stem stem) {
+static void cpu_stem_backward(Device *device, StemGradients gradients, Tensor dy, Tensor x, StemWeights weights,
+                              Tensor moments, Stem stem) {
     const double *mu = moments.data, *sigma = mu + STEM_WINDOW;
-    int64_t c = w.dims[0], o = dy.dims[1], count = (3 * o + STEM_PADDED + 1) * c;
+    int64_t c = weights.w.dims[0], o = dy.dims[1], count = (3 * o + STEM_PADDED + 1) * c;
     double *totals;
     StemWork work = stem_work(device, x, dy, c, o, stem, STEM_PARTS * count, &totals);
-    order_stem_weights(&work, w, w2, mean, rstd, gain, bias, true);
+    order_stem_weights(&work, weights, true);
     for_columns(device, &work, totals, count, backward_of_column, stem.slope);
     for (int64_t i = 0; i < 3 * c * o; i++) /* [3, c, o] to [o, c, 3] */
-        ((float *)dw2.data)[(i % o * c + i / o % c) * 3 + i / o / c] += (float)totals[i];
+        ((float *)gradients.dw2.data)[(i % o * c + i / o % c) * 3 + i / o / c] += (float)totals[i];
     for (int64_t i = 0; i < c; i++) {
         const double *s = totals + (3 * o) * c + i * STEM_PADDED, d = totals[(3 * o + STEM_PADDED) * c + i];
-        double r = (double)((const float *)rstd.data)[i], scale = (double)((const float *)gain.data)[i] * r, dot = 0;
+        double r = (double)((const float *)weights.rstd.data)[i],
+               scale = (double)((const float *)weights.gain.data)[i] * r, dot = 0;
         for (int k = 0; k < STEM_WINDOW; k++) dot += (double)work.w[k * c + i] * s[k];
-        double slope = r * (dot - (double)((const float *)mean.data)[i] * d);
-        ((float *)dbias.data)[i] += (float)d;
-        ((float *)dgain.data)[i] += (float)slope;
+        double slope = r * (dot - (double)((const float *)weights.mean.data)[i] * d);
+        ((float *)gradients.dbias.data)[i] += (float)d;
+        ((float *)gradients.dgain.data)[i] += (float)slope;
         for (int k = 0; k < STEM_WINDOW; k++) {
             double spread = 0;
             for (int l = 0; l < STEM_WINDOW; l++) spread += sigma[k * STEM_WINDOW + l] * (double)work.w[l * c + i];
-            ((float *)dw.data)[i * STEM_WINDOW + stem_weight(k)] +=
+            ((float *)gradients.dw.data)[i * STEM_WINDOW + stem_weight(k)] +=
                 (float)(scale * (s[k] - d * mu[k] - slope * r * spread));
         }
     }

@@ -1,40 +1,41 @@
-/* FLIM cells, augmented and packed (the arithmetic of a pixel: kernels/flim.h), and mixup.
+/* The augmentation of volumes of counts (the arithmetic of a pixel: kernels/augment.h), and mixup.
  *
  * One kernel finds what holds for all bins of a sample: its footprint, its field of displacements, the weights of its
  * blur, which it leaves in scratch memory. In the other a block has K bins of a sample in shared memory, as pixels of K
  * numbers: a thread that has found where a pixel comes from makes K bins of it. */
+#include "kernels/augment.h"
 #include "kernels/cuda/check_index.h"
 #include "kernels/cuda/memory.h"
-#include "kernels/flim.h"
 
 namespace {
 
 enum { BLOCK = 256, PREPARE_BLOCK = 512 };
 
 /* What both kernels are given. In scratch a sample has its blur, [2, H W] dx, dy and [H W] footprint, 0 or 1. */
-struct Cells {
-    const void *counts; /* [n_cells, T, H W] */
+struct Volumes {
+    const void *counts; /* [n_volumes, T, H W] */
     bool wide;          /* u16, not u8 */
-    int64_t n_cells;
-    const int32_t *cells;
-    const FlimDraws *draws;
-    FlimShape shape;
+    int64_t n_volumes;
+    const int32_t *volumes;
+    const AugmentDraws *draws;
+    AugmentShape shape;
     float *scratch;
     GPU_INLINE int pixels() const { return shape.H * shape.W; }
     GPU_INLINE float *of_sample(int64_t sample) const { return scratch + sample * (SIZE_OF_BLUR + 3 * pixels()); }
     GPU_INLINE int count(int64_t at) const {
         return wide ? static_cast<const uint16_t *>(counts)[at] : static_cast<const uint8_t *>(counts)[at];
     }
-    enum { SIZE_OF_BLUR = sizeof(FlimGaussian) / 4 };
+    enum { SIZE_OF_BLUR = sizeof(AugmentGaussian) / 4 };
 };
 
 /* out = each pixel from its four of `in`. Here and below, what is read has been waited for, and so has what is written
  * when the function returns. */
 template <int K>
-GPU_INLINE void interpolate(Pack<float, K> *out, const Pack<float, K> *in, const FlimDraws &d, const float *field,
+GPU_INLINE void interpolate(Pack<float, K> *out, const Pack<float, K> *in, const AugmentDraws &d, const float *field,
                             int n, bool elastic) {
     for (int i = threadIdx.x; i < n * n; i += blockDim.x) {
-        FlimTap tap = elastic ? flim_elastic_tap(i, field[n * n + i], field[i], n) : flim_zoom_tap(i, d.side, n);
+        AugmentTap tap =
+            elastic ? augment_elastic_tap(i, field[n * n + i], field[i], n) : augment_zoom_tap(i, d.side, n);
         Pack<float, K> sum = in[tap.at[0]];
 #pragma unroll
         for (int k = 0; k < K; k++) sum[k] *= tap.weight[0];
@@ -51,13 +52,13 @@ GPU_INLINE void interpolate(Pack<float, K> *out, const Pack<float, K> *in, const
 
 /* One axis of a Gaussian: y if `down`; times `size`. Beyond the edge the image is mirrored, or zero. */
 template <int K>
-GPU_INLINE void smooth_axis(Pack<float, K> *out, const Pack<float, K> *in, const FlimGaussian &g, int n, bool down,
+GPU_INLINE void smooth_axis(Pack<float, K> *out, const Pack<float, K> *in, const AugmentGaussian &g, int n, bool down,
                             bool mirrored, float size) {
     for (int i = threadIdx.x; i < n * n; i += blockDim.x) {
         int along = down ? i / n : i % n, first = down ? i % n : i - along, step = down ? n : 1;
         Pack<float, K> sum = zeros<K>();
         for (int j = -g.radius; j <= g.radius; j++) {
-            int at = mirrored ? flim_mirror(along + j, n) : along + j;
+            int at = mirrored ? augment_mirror(along + j, n) : along + j;
             if (at < 0 || at >= n) continue;
             Pack<float, K> more = in[first + at * step];
 #pragma unroll
@@ -72,8 +73,8 @@ GPU_INLINE void smooth_axis(Pack<float, K> *out, const Pack<float, K> *in, const
 
 /* All that makes pixels of other pixels; returns where they are: a or b. */
 template <int K>
-GPU_INLINE Pack<float, K> *resample(Pack<float, K> *a, Pack<float, K> *b, const FlimDraws &d, const float *field,
-                                    const FlimGaussian &blur, int n) {
+GPU_INLINE Pack<float, K> *resample(Pack<float, K> *a, Pack<float, K> *b, const AugmentDraws &d, const float *field,
+                                    const AugmentGaussian &blur, int n) {
     for (int elastic = 0; elastic < 2; elastic++) {
         if (elastic ? !d.elastic : !d.side) continue;
         interpolate(b, a, d, field, n, elastic);
@@ -88,13 +89,14 @@ GPU_INLINE Pack<float, K> *resample(Pack<float, K> *a, Pack<float, K> *b, const 
 }
 
 /* The footprint: of interpolations the nearest pixel. */
-GPU_INLINE Pack<float, 1> *take_nearest(Pack<float, 1> *a, Pack<float, 1> *b, const FlimDraws &d, const float *field,
+GPU_INLINE Pack<float, 1> *take_nearest(Pack<float, 1> *a, Pack<float, 1> *b, const AugmentDraws &d, const float *field,
                                         int n) {
     for (int elastic = 0; elastic < 2; elastic++) {
         if (elastic ? !d.elastic : !d.side) continue;
         for (int i = threadIdx.x; i < n * n; i += blockDim.x) {
-            FlimTap tap = elastic ? flim_elastic_tap(i, field[n * n + i], field[i], n) : flim_zoom_tap(i, d.side, n);
-            int at = flim_nearest(&tap);
+            AugmentTap tap =
+                elastic ? augment_elastic_tap(i, field[n * n + i], field[i], n) : augment_zoom_tap(i, d.side, n);
+            int at = augment_nearest(&tap);
             b[i][0] = at < 0 ? 0.0f : a[at][0];
         }
         __syncthreads();
@@ -104,30 +106,30 @@ GPU_INLINE Pack<float, 1> *take_nearest(Pack<float, 1> *a, Pack<float, 1> *b, co
     return a;
 }
 
-/* A block a sample, which reads the cell once: where a pixel has photons in bins that stay in the picture. Weights are
- * the same at every time, so that what bins become wherever they are lit, their union becomes. Bytes: T H W of the
+/* A block a sample, which reads the volume once: where a pixel has photons in bins that stay in the picture. Weights
+ * are the same at every time, so that what bins become wherever they are lit, their union becomes. Bytes: T H W of the
  * counts' type a sample. */
-__global__ void __launch_bounds__(PREPARE_BLOCK) prepare(Cells c, bool dilated, FlimGaussian of_field) {
+__global__ void __launch_bounds__(PREPARE_BLOCK) prepare(Volumes c, bool dilated, AugmentGaussian of_field) {
     DYNAMIC_SHARED(float, planes);
-    SHARED(FlimGaussian, blur, );
+    SHARED(AugmentGaussian, blur, );
     int n = c.shape.H, pixels = n * n;
-    int64_t sample = blockIdx.x, cell = c.cells[sample];
-    FlimDraws d = c.draws[sample];
-    check_index("augment_cells: cells", sample, cell, c.n_cells);
-    if (!flim_draws_fit(&d, c.shape)) complain("augment_cells: draws", sample, 0, OUT_OF_RANGE);
+    int64_t sample = blockIdx.x, volume = c.volumes[sample];
+    AugmentDraws d = c.draws[sample];
+    check_index("augment_volumes: volumes", sample, volume, c.n_volumes);
+    if (!augment_draws_fit(&d, c.shape)) complain("augment_volumes: draws", sample, 0, OUT_OF_RANGE);
     Pack<float, 1> *a = reinterpret_cast<Pack<float, 1> *>(planes), *b = a + pixels;
-    float *to = c.of_sample(sample), *field = to + Cells::SIZE_OF_BLUR, *footprint = field + 2 * pixels;
-    if (threadIdx.x == blockDim.x - 1 && d.blur > 0) blur = flim_gaussian(d.blur);
+    float *to = c.of_sample(sample), *field = to + Volumes::SIZE_OF_BLUR, *footprint = field + 2 * pixels;
+    if (threadIdx.x == blockDim.x - 1 && d.blur > 0) blur = augment_gaussian(d.blur);
     for (int axis = 0; axis < 2 && d.elastic; axis++) {
-        for (int i = threadIdx.x; i < pixels; i += blockDim.x) a[i][0] = flim_field_noise(&d, c.shape, axis, i);
+        for (int i = threadIdx.x; i < pixels; i += blockDim.x) a[i][0] = augment_field_noise(&d, c.shape, axis, i);
         __syncthreads();
         smooth_axis(b, a, of_field, n, true, false, 1.0f);
         smooth_axis(reinterpret_cast<Pack<float, 1> *>(field + axis * pixels), b, of_field, n, false, false,
-                    FLIM_FIELD_SIZE);
+                    AUGMENT_FIELD_SIZE);
     }
     int first = dilated ? max(0, -d.shift) : 0, end = c.shape.T - (dilated ? max(0, d.shift) : 0);
     for (int i = threadIdx.x; i < pixels; i += blockDim.x) {
-        int64_t from = cell * c.shape.T * pixels + flim_moved(&d, i, n);
+        int64_t from = volume * c.shape.T * pixels + augment_moved(&d, i, n);
         int seen = 0;
 #pragma unroll 16
         for (int t = first; t < end; t++) seen |= c.count(from + t * pixels);
@@ -136,52 +138,52 @@ __global__ void __launch_bounds__(PREPARE_BLOCK) prepare(Cells c, bool dilated, 
     __syncthreads();
     a = dilated ? resample(a, b, d, field, blur, n) : take_nearest(a, b, d, field, n);
     for (int i = threadIdx.x; i < pixels; i += blockDim.x) footprint[i] = a[i][0] > 0 ? 1.0f : 0.0f;
-    for (int i = threadIdx.x; i < Cells::SIZE_OF_BLUR && d.blur > 0; i += blockDim.x)
+    for (int i = threadIdx.x; i < Volumes::SIZE_OF_BLUR && d.blur > 0; i += blockDim.x)
         to[i] = reinterpret_cast<const float *>(&blur)[i];
 }
 
 /* Number `which` of a block of four normal numbers. */
 GPU_INLINE float normal_of(const Philox &r, int which) {
     float a, b;
-    flim_normals(which < 2 ? r.x[0] : r.x[2], which < 2 ? r.x[1] : r.x[3], &a, &b);
+    augment_normals(which < 2 ? r.x[0] : r.x[2], which < 2 ? r.x[1] : r.x[3], &a, &b);
     return which % 2 ? b : a;
 }
 
 /* K bins of a pixel, shifted, scaled, moved, made noisy. K is 4, whose bins share a block of random numbers, or 1. */
 template <int K>
-GPU_INLINE Pack<float, K> load_bins(const Cells &c, const FlimDraws &d, int64_t cell, int first, int i) {
-    int pixels = c.pixels(), moved = flim_moved(&d, i, c.shape.H);
+GPU_INLINE Pack<float, K> load_bins(const Volumes &c, const AugmentDraws &d, int64_t volume, int first, int i) {
+    int pixels = c.pixels(), moved = augment_moved(&d, i, c.shape.H);
     Pack<float, K> bins;
     bool dark = true;
 #pragma unroll
     for (int k = 0; k < K; k++) {
         uint32_t from = (uint32_t)(first + k) - (uint32_t)d.shift, T = c.shape.T;
         bool inside = (uint32_t)(first + k) < T && from < T;
-        bins[k] = inside ? d.scale * (float)c.count((cell * T + from) * pixels + moved) : 0.0f;
+        bins[k] = inside ? d.scale * (float)c.count((volume * T + from) * pixels + moved) : 0.0f;
         dark = dark && !(bins[k] > 0);
     }
     if (!d.poisson || dark) return bins;
-    Philox r =
-        philox(flim_number(d.seed), flim_purpose(FLIM_OF_POISSON), d.epoch, flim_poisson_block(&d, c.shape, first, i));
+    Philox r = philox(augment_number(d.seed), augment_purpose(AUGMENT_STREAM_POISSON), d.epoch,
+                      augment_poisson_block(&d, c.shape, first, i));
 #pragma unroll
-    for (int k = 0; k < K; k++) bins[k] = flim_poisson(bins[k], normal_of(r, K == 4 ? k : first % 4));
+    for (int k = 0; k < K; k++) bins[k] = augment_poisson(bins[k], normal_of(r, K == 4 ? k : first % 4));
     return bins;
 }
 
 /* x [samples, T, H W, 2]. Grid: samples times T / K. Bytes: a count and two numbers of T a voxel. */
 template <class T, int K>
-__global__ void __launch_bounds__(BLOCK) augment(T *x, Cells c, unsigned chunks, bool paired) {
+__global__ void __launch_bounds__(BLOCK) augment(T *x, Volumes c, unsigned chunks, bool paired) {
     only_where_used<T>();
     DYNAMIC_SHARED(float, planes);
-    SHARED(FlimGaussian, blur, );
+    SHARED(AugmentGaussian, blur, );
     int n = c.shape.H, pixels = n * n, first = blockIdx.x % chunks * K;
-    int64_t sample = blockIdx.x / chunks, cell = c.cells[sample];
-    const float *from = c.of_sample(sample), *field = from + Cells::SIZE_OF_BLUR, *footprint = field + 2 * pixels;
-    FlimDraws d = c.draws[sample];
+    int64_t sample = blockIdx.x / chunks, volume = c.volumes[sample];
+    const float *from = c.of_sample(sample), *field = from + Volumes::SIZE_OF_BLUR, *footprint = field + 2 * pixels;
+    AugmentDraws d = c.draws[sample];
     Pack<float, K> *a = reinterpret_cast<Pack<float, K> *>(planes), *b = a + pixels;
-    for (int i = threadIdx.x; i < Cells::SIZE_OF_BLUR && d.blur > 0; i += blockDim.x)
+    for (int i = threadIdx.x; i < Volumes::SIZE_OF_BLUR && d.blur > 0; i += blockDim.x)
         reinterpret_cast<float *>(&blur)[i] = from[i];
-    for (int i = threadIdx.x; i < pixels; i += blockDim.x) a[i] = load_bins<K>(c, d, cell, first, i);
+    for (int i = threadIdx.x; i < pixels; i += blockDim.x) a[i] = load_bins<K>(c, d, volume, first, i);
     __syncthreads();
     a = resample(a, b, d, field, blur, n);
     for (int i = threadIdx.x; i < pixels; i += blockDim.x) {
@@ -191,7 +193,7 @@ __global__ void __launch_bounds__(BLOCK) augment(T *x, Cells c, unsigned chunks,
         for (int k = 0; k < K; k++) {
             if (first + k >= c.shape.T) break;
             T *at = x + ((sample * c.shape.T + first + k) * pixels + i) * 2;
-            Pack<float, 2> both = {{inside * flim_packed(bins[k]), inside}};
+            Pack<float, 2> both = {{inside * augment_packed(bins[k]), inside}};
             if (paired)
                 store_pack(at, convert<T>(both));
             else
@@ -218,33 +220,33 @@ __global__ void __launch_bounds__(BLOCK)
     store_pack(y + s * n + i, convert<T>(a));
 }
 
-template <class T, int K> void launch_augment(Device *device, T *x, const Cells &c, int64_t samples) {
+template <class T, int K> void launch_augment(Device *device, T *x, const Volumes &c, int64_t samples) {
     int64_t chunks = ceil_div(c.shape.T, K);
     bool paired = reinterpret_cast<uintptr_t>(x) % (2 * sizeof(T)) == 0;
-    cuda_check(gpu_launch(augment<T, K>, grid_of("augment_cells", samples * chunks), BLOCK,
+    cuda_check(gpu_launch(augment<T, K>, grid_of("augment_volumes", samples * chunks), BLOCK,
                           (size_t)(2 * c.shape.H * c.shape.W) * K * sizeof(float), cuda_stream(device), x, c,
                           (unsigned)chunks, paired),
-               "augment_cells");
+               "augment_volumes");
 }
 
 } // namespace
 
-void cuda_augment_cells(Device *device, Tensor x, Tensor counts, Tensor cells, Tensor draws, FlimShape shape,
-                        bool dilated) {
-    int64_t samples = cells.dims[0], pixels = (int64_t)shape.H * shape.W;
+void cuda_augment_volumes(Device *device, Tensor x, Tensor counts, Tensor volumes, Tensor draws, AugmentShape shape,
+                          bool dilated) {
+    int64_t samples = volumes.dims[0], pixels = (int64_t)shape.H * shape.W;
     if (!samples) return;
-    size_t bytes = (size_t)samples * (Cells::SIZE_OF_BLUR + 3 * (size_t)pixels) * sizeof(float);
-    Cells c = {counts.data,
-               counts.dtype == DTYPE_U16,
-               counts.dims[0],
-               (const int32_t *)cells.data,
-               (const FlimDraws *)draws.data,
-               shape,
-               (float *)cuda_scratch(device, bytes)};
-    cuda_check(gpu_launch(prepare, grid_of("augment_cells", samples), PREPARE_BLOCK,
+    size_t bytes = (size_t)samples * (Volumes::SIZE_OF_BLUR + 3 * (size_t)pixels) * sizeof(float);
+    Volumes c = {counts.data,
+                 counts.dtype == DTYPE_U16,
+                 counts.dims[0],
+                 (const int32_t *)volumes.data,
+                 (const AugmentDraws *)draws.data,
+                 shape,
+                 (float *)cuda_scratch(device, bytes)};
+    cuda_check(gpu_launch(prepare, grid_of("augment_volumes", samples), PREPARE_BLOCK,
                           (size_t)(2 * pixels) * sizeof(float), cuda_stream(device), c, dilated,
-                          flim_gaussian(FLIM_FIELD_SIGMA)),
-               "augment_cells");
+                          augment_gaussian(AUGMENT_FIELD_SIGMA)),
+               "augment_volumes");
     with_type(x.dtype, [&](auto zero) {
         using T = decltype(zero);
         if (2 * pixels * 4 * (int64_t)sizeof(float) <= 46 << 10) /* of the 48 KB that every card has */

@@ -16,7 +16,8 @@ enum { FINISH_WARPS = 16 };
  * around the block's by adding count (mean - that)^2. Grid: columns times blocks of `rows` rows. Bytes: x once; 8 c a
  * block of rows. */
 template <class T, int W>
-__global__ void __launch_bounds__(BLOCK) statistics(float *parts, const T *x, int64_t n, int64_t c, int64_t rows) {
+__global__ void __launch_bounds__(BLOCK)
+    batch_statistics(float *parts, const T *x, int64_t n, int64_t c, int64_t rows) {
     SHARED(float, scratch, [2][W][BLOCK]);
     Place<W> at(n, rows);
     bool inside = at.column < c;
@@ -222,8 +223,7 @@ void finish_gradients(Device *device, const char *op, float *means, const Tensor
                op);
 }
 
-void cuda_batchnorm_statistics(Device *device, Tensor mean, Tensor rstd, Tensor running_mean, Tensor running_var,
-                               Tensor x, float momentum) {
+void cuda_batchnorm_statistics(Device *device, BatchStatistics statistics, Tensor x) {
     const char *op = "batchnorm_statistics";
     int64_t n = x.dims[0], c = x.dims[1];
     if (c == 0) return;
@@ -231,13 +231,14 @@ void cuda_batchnorm_statistics(Device *device, Tensor mean, Tensor rstd, Tensor 
         using T = decltype(zero);
         Shares shares = shares_of(device, op, n, c, width);
         float *parts = (float *)cuda_scratch(device, (size_t)(2 * shares.most * c) * sizeof *parts);
-        cuda_check(gpu_launch(statistics<T, decltype(width)::value>, shares.grid, shares.block, 0, cuda_stream(device),
-                              parts, (const T *)x.data, n, c, shares.rows),
+        cuda_check(gpu_launch(batch_statistics<T, decltype(width)::value>, shares.grid, shares.block, 0,
+                              cuda_stream(device), parts, (const T *)x.data, n, c, shares.rows),
                    op);
         cuda_check(gpu_launch(finish_statistics<T>, grid_of(op, ceil_div(c, 32)), 32 * FINISH_WARPS, 0,
-                              cuda_stream(device), (float *)mean.data, (float *)rstd.data, (float *)running_mean.data,
-                              (float *)running_var.data, (const float *)parts, (const T *)x.data, shares.count,
-                              shares.rows, n, c, 1.0 / (double)n, momentum),
+                              cuda_stream(device), (float *)statistics.mean.data, (float *)statistics.rstd.data,
+                              (float *)statistics.running_mean.data, (float *)statistics.running_var.data,
+                              (const float *)parts, (const T *)x.data, shares.count, shares.rows, n, c, 1.0 / (double)n,
+                              statistics.momentum),
                    op);
     });
 }
@@ -251,10 +252,9 @@ void cuda_batchnorm_from_running(Device *device, Tensor rstd, Tensor running_var
                op);
 }
 
-void cuda_batchnorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor running_mean, Tensor running_var,
-                            Tensor x, Tensor gain, Tensor bias, float momentum) {
-    cuda_batchnorm_statistics(device, mean, rstd, running_mean, running_var, x, momentum);
-    launch_normalize(device, "batchnorm_forward", y, x, mean, rstd, tensor_none(), gain, bias);
+void cuda_batchnorm_forward(Device *device, Tensor y, BatchStatistics statistics, Tensor x, Tensor gain, Tensor bias) {
+    cuda_batchnorm_statistics(device, statistics, x);
+    launch_normalize(device, "batchnorm_forward", y, x, statistics.mean, statistics.rstd, tensor_none(), gain, bias);
 }
 
 void cuda_batchnorm_apply(Device *device, Tensor y, Tensor x, Tensor running_mean, Tensor running_var, Tensor gain,

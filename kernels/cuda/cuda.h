@@ -1,8 +1,8 @@
 /* Inside the cuda device: what its operations share. One .cu file a family of operations; each defines the functions
  * cuda_<operation> of its family, with the signatures of ops.h, and nothing else that is visible. The door has checked
  * shapes and types before they are called. */
-#ifndef KERNELS_CUDA_H
-#define KERNELS_CUDA_H
+#ifndef KERNELS_CUDA_CUDA_H
+#define KERNELS_CUDA_CUDA_H
 
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -73,8 +73,8 @@ typedef struct {
     int64_t repeats;
     Timed *timed; /* with Device.profile */
     int n_timed;
-    void *library;      /* cuBLASLt's: kernels/cuda/cublas.c */
-    void *convolutions; /* cuDNN's: kernels/cuda/cudnn.c */
+    void *library;      /* cuBLASLt's: kernels/cuda/libraries/cublas.c */
+    void *convolutions; /* cuDNN's: kernels/cuda/libraries/cudnn.c */
 } CudaState;
 
 static inline CudaState *cuda_state(const Device *device) { return (CudaState *)device->state; }
@@ -88,6 +88,9 @@ static inline cudaStream_t cuda_stream(const Device *device) { return cuda_state
  * operation asks for the most that any smaller batch needs: always, or if that takes long to find, with at_most. */
 void *cuda_scratch(Device *device, size_t bytes);
 
+/* Returns device memory, not cleared, and counts it; dies, naming the size, if there is not enough. */
+void *cuda_take_memory(Device *device, size_t bytes);
+
 /* Device.set. */
 void cuda_set(Device *device, void *to, const void *numbers, size_t bytes);
 
@@ -100,6 +103,8 @@ const char *library_version(size_t version, char text[VERSION_TEXT]);
 
 /* Remembers a file's variable of kernels whose first member will point to where they complain. */
 bool cuda_hear_complaints(const void *symbol);
+/* Sets these variables of all files; call it when a device is opened. */
+void cuda_listen_to_complaints(void);
 
 /* Asks the runtime for the code of a kernel on the current GPU. */
 cudaError_t cuda_find_code(void);

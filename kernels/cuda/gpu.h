@@ -114,7 +114,8 @@ GPU_INLINE float warp_max(float x) {
     return x;
 }
 
-/* Of a block of whole warps, in a fixed order. scratch: 32 floats of shared memory, free again on return. */
+/* Returns the sum over a block of whole warps, added in a fixed order. scratch: 32 floats of shared memory, free again
+ * on return. */
 GPU_INLINE float block_sum(float x, float *scratch) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     x = warp_sum(x);

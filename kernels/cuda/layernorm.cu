@@ -17,8 +17,8 @@ template <class T, int W> constexpr int ROWS = W == 1 ? 1 : 8 / sizeof(T);
 /* The thread's packs of a row are blockDim.x packs apart; this is the first column of pack v. */
 template <int W> GPU_INLINE int64_t column_of(int v) { return ((int64_t)v * blockDim.x + threadIdx.x) * W; }
 
-/* Of each row: mean, rstd, y; with RESIDUAL the row is x + dropout(branch), which is stored in `sum` and taken as
- * stored, so that the result is that of the two operations one after the other.
+/* Computes mean, rstd and y of each row. With RESIDUAL the row is x + dropout(branch), which is stored in `sum` and
+ * used as stored, so that the result equals that of the two operations one after the other.
  *
  * Grid: n / ROWS. Bytes: n c times the size of T: 2 (x, y), with RESIDUAL 4; 8 n. The gain and the bias stay in cache.
  */

@@ -16,13 +16,13 @@ enum { WORKERS = 2, MOST_POINTS = 6 * ACTORS * MOST_OPERATIONS };
 
 typedef struct {
     const CrashRun *run;
-    const char *root; /* has start/, reference/ and a folder for each point */
+    const char *root; /* has start/, reference/ and a folder for each fault point */
     Operation operations[ACTORS][MOST_OPERATIONS];
     int counts[ACTORS];
     Fault points[MOST_POINTS];
     int n;
-    bool missed[MOST_POINTS]; /* whose operation never came */
-    atomic_int next, bad;     /* points that are begun; that went wrong */
+    bool missed[MOST_POINTS]; /* the point was never reached */
+    atomic_int next, bad;     /* next point to begin; number of failed points */
 } Campaign;
 
 static const struct {
@@ -39,7 +39,7 @@ enum { N_FAULTS = sizeof faults / sizeof *faults };
 
 static const Operation *operation_of(const Campaign *c, const Fault *f) { return &c->operations[f->actor][f->at - 1]; }
 
-/* "o17.kill"; free() */
+/* Returns the name of a fault point, such as "o17.kill"; free(). */
 static char *name_of(const Fault *f) {
     int i = 0;
     while (faults[i].kind != f->kind || faults[i].error != f->error) i++;
@@ -69,14 +69,14 @@ static bool same_as_reference(const Campaign *c, const char *folder, bool allow_
     return same;
 }
 
-/* The end of what a program has said. */
+/* Returns the end of the output of a program. */
 static const char *end_of(const char *said) {
     enum { ENOUGH = 300 };
     size_t n = strlen(said);
     return n > ENOUGH ? said + n - ENOUGH : said;
 }
 
-/* A run that was told of a failure either gets over it, or says what failed and ends with an error. */
+/* A run with a failed operation either continues, or prints what failed and ends with an error. */
 static bool takes_failure(const Campaign *c, const char *folder, const Fault *fault, const Trace *trace,
                           const char *said, Error *error) {
     Error why;
@@ -88,7 +88,7 @@ static bool takes_failure(const Campaign *c, const char *folder, const Fault *fa
     return true;
 }
 
-/* False, with the reason: the fault has harmed more than it may. */
+/* Runs the command with a fault, then again without. Returns false, with the reason, if the result is wrong. */
 static bool survives(Campaign *c, const char *folder, const Fault *fault, Error *error) {
     static char said[1 << 16];
     const Fault none = {.kind = FAULT_NONE};
@@ -106,16 +106,16 @@ static bool survives(Campaign *c, const char *folder, const Fault *fault, Error 
     return same_as_reference(c, folder, false, &why) || error_set(error, "run again: %.400s", why.text);
 }
 
-/* ---- all of them ---- */
+/* ---- all fault points ---- */
 
-/* Whether the fault can be had at this operation. */
+/* Returns whether a fault is possible at this operation. */
 static bool applies(const Operation *op, int fault) {
     if (faults[fault].kind == FAULT_TEAR) return op->writes;
     return faults[fault].error != ENOSPC || op->takes_room;
 }
 
-/* Reports are alike and written by one function: every third operation on them is enough. Nothing that a later run
- * reads is left out. */
+/* Returns whether to skip an operation on a report. One function writes all reports, so every third operation is
+ * enough. Files that a later run reads are never skipped. */
 static bool is_left_out(const Campaign *c, const Operation *op, int *n_alike) {
     const char *pattern = c->run->alike, *file = strchr(op->name, ' ') + 1;
     return pattern && !fnmatch(pattern, file, FNM_EXTMATCH) && ++*n_alike % 3 != 0;
@@ -129,7 +129,7 @@ static void add_point(Campaign *c, int fault, Actor actor, int at) {
     free(name);
 }
 
-/* Every fault at every operation; or one at every `stride`th, in turn. */
+/* Lists every fault at every operation (stride 1), or alternating faults at every `stride`th operation. */
 static void list_points(Campaign *c, int stride) {
     int turn = 0, n_alike = 0;
     for (Actor actor = 0; actor < ACTORS; actor++)
@@ -166,7 +166,7 @@ static void work(Campaign *c) {
     }
 }
 
-/* The run that all others are compared with; it tells which operations there are. */
+/* Runs the command without a fault. All other runs are compared with this one, and it lists the operations. */
 static void make_reference(Campaign *c) {
     static char said[1 << 16];
     const Fault none = {.kind = FAULT_NONE};
@@ -180,7 +180,7 @@ static void make_reference(Campaign *c) {
     }
 }
 
-/* That of the undisturbed run is the right one, and not the last. */
+/* Checks that the best checkpoint of the reference run is the right one, and is not the last checkpoint. */
 static void check_best(const Campaign *c) {
     char *path = xformat("%s/reference/%s", c->root, c->run->log), *text = read_text(path);
     char *run = path_directory(path), *best = path_join(run, "best"), *last = path_join(run, "last");
@@ -210,8 +210,8 @@ static void list_operations(const Campaign *c) {
             print_message("%s%d %s\n", actor == BY_FIRST ? "f" : "o", i + 1, c->operations[actor][i].name);
 }
 
-/* The first thread does the same in every run, so that each of its operations must come. What the others do depends on
- * their turns: which of two notes comes first, and whether one is written at all before the end. */
+/* Fails if a fault point of the first thread was not reached, because this thread does the same in every run.
+ * Operations of other threads depend on scheduling: their order may differ, and some may not happen before the end. */
 static void check_missed(const Campaign *c) {
     int missed[ACTORS] = {0}, all[ACTORS] = {0};
     for (int i = 0; i < c->n; i++) {
@@ -227,15 +227,16 @@ static void check_missed(const Campaign *c) {
     if (20 * missed[BY_OTHERS] > all[BY_OTHERS]) fail_msg("too few points were reached: the runs differ too much");
 }
 
-void crash_at_every(int stride, const char *root, const CrashRun *run) {
+void crash_at_every(const char *root, const CrashRun *run) {
+    const char *stride = getenv("CRASH_STRIDE"), *point = getenv("CRASH_POINT");
     Campaign *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(c != MAP_FAILED);
     c->run = run;
     c->root = root;
     make_reference(c);
-    if (getenv("CRASH_POINT")) list_operations(c);
+    if (point) list_operations(c);
     if (run->log) check_best(c);
-    list_points(c, stride);
+    list_points(c, point ? 1 : stride ? atoi(stride) : 10);
     pid_t workers[WORKERS];
     fflush(NULL);
     for (int i = 0; i < WORKERS; i++)

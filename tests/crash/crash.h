@@ -1,33 +1,38 @@
-/* Runs that are killed, or whose file operations fail, at each operation in turn; then the same command again. What
- * is there in the end must be what a run that nothing has disturbed leaves.
+/* Kills a run, or lets its file operations fail, at one operation after the other, then runs the same command again.
+ * The result must be that of a run without faults. Runs should take at most a second.
  *
- *   CRASH_POINT=o17.kill TEST_FILTER=train_gpt build/release/tests/deep_crash     one point, and its folder stays
- *   CRASH_POINT=list TEST_FILTER=train_gpt build/release/tests/deep_crash         the operations and their numbers */
+ *   CRASH_STRIDE=1 build/release/tests/psd/test_crash                                  every point, not each tenth
+ *   CRASH_POINT=list TEST_FILTER=train_cv build/release/tests/flim/test_crash          the operations with their
+ * numbers CRASH_POINT=o17.kill TEST_FILTER=train_cv build/release/tests/flim/test_crash      one point; its folder
+ * stays */
 #ifndef TESTS_CRASH_CRASH_H
 #define TESTS_CRASH_CRASH_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
-#include "base/base.h"
+#include "tests/helpers.h"
 
 typedef struct {
-    const char
-        *command;       /* goes on with what it finds in its folder, a copy of start/. $PROGRAMS/: where programs are */
-    const char *log;    /* of a training, log.jsonl; its best must be no other than `lowest` says. NULL: none */
-    const char *lowest; /* the value of validations that decides about best; with a '-' before it the highest */
-    const char *done;   /* what the command refuses to do again; NULL: it goes on with whatever it finds */
-    const char *alike;  /* an extended pattern of reports: there are too many to try everything with; NULL: none */
+    const char *command; /* continues in its folder, a copy of start/; $PROGRAMS/ is the folder of the programs */
+    const char *log;     /* log.jsonl of a training whose best checkpoint is checked; NULL for none */
+    const char *lowest;  /* the validation value that chooses the best; after a '-' the highest is best */
+    const char *done;    /* message of a command that refuses to run again when it is done; NULL if it never refuses */
+    const char *alike;   /* extended regular expression of reports, which get fewer fault points; NULL for none */
 } CrashRun;
 
-/* Fails the test that calls it if any of every `stride`th point goes wrong. `root` has start/ and may have more, which
- * the command finds as ../NAME. */
-void crash_at_every(int stride, const char *root, const CrashRun *run);
+/* Makes a new folder, in memory if possible, with an empty start/ in it; free() the name. Skips the calling test if
+ * programs cannot be traced here. */
+char *crash_root(void);
+/* Runs a command in the folder, which must succeed. */
+void crash_make(const char *root, const char *command);
 
-/* Whether two trees are the same but for times: names, links, bytes. allow_more: `got` may have files of its own. */
+/* Fails the calling test if the result is wrong for one of every CRASH_STRIDE-th fault point (10 if unset). `root` has
+ * start/, and may have other files, which the command finds as ../NAME. */
+void crash_at_every(const char *root, const CrashRun *run);
+
+/* Returns whether two trees have the same names, links and bytes; ignores times. allow_more: `got` may have more files.
+ */
 bool crash_same_tree(const char *want, const char *got, bool allow_more, Error *error);
 
-/* All programs, each a test. Returns the exit status. */
-int crash_tests(int stride);
+/* Runs the tests of a program. Returns the exit status. */
+int crash_tests(const struct CMUnitTest *tests, size_t n);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#ifdef __x86_64__ /* whose registers are read here */
+#ifdef __x86_64__ /* the only processor whose registers are read here */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,13 +21,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Where a call names its file: a descriptor, a path, or a path relative to a descriptor; -1: none. */
+/* Where a system call names its file: a descriptor, a path, or a path relative to a descriptor; -1 for none. */
 typedef struct {
     int number;
     const char *name;
     int descriptor, path; /* arguments */
     int flags;            /* of open */
-    int bytes;            /* how much is written */
+    int bytes;            /* the argument with the number of bytes to write */
     bool takes_room;
 } Call;
 
@@ -76,7 +76,7 @@ static bool install_filter(void) {
     return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* Waits for a byte from `start`, which says that the tracer is there. */
+/* Waits for a byte from `start`, which the tracer sends when it is ready. */
 _Noreturn static void become(const char *directory, const char *command, int start, int output) {
     char byte;
     setpgid(0, 0);
@@ -99,15 +99,15 @@ typedef struct {
     Trace *trace;
     bool broken, killed; /* by FAULT_BREAK; or being so */
     int n_events;
-    char last[ACTORS][PATH_MAX]; /* the file that was written last, and how often in a row */
+    char last[ACTORS][PATH_MAX]; /* the file that was written last, then how often in a row */
     int in_a_row[ACTORS];
 } Tracer;
 
 static volatile sig_atomic_t timed_out;
 static void on_alarm(int signal) { timed_out = signal; }
 
-/* Seconds until a command is taken for one that hangs; 0: off. The alarm comes again and again: a single one that came
- * just before a wait would be lost. */
+/* Sets the seconds after which a command counts as hanging; 0 turns the alarm off. The alarm repeats, because a single
+ * one just before a wait would be lost. */
 static void set_alarm(int seconds) {
     struct sigaction alarmed = {.sa_handler = on_alarm};
     const struct itimerval timer = {.it_value.tv_sec = seconds, .it_interval.tv_sec = seconds ? 1 : 0};
@@ -121,7 +121,7 @@ static unsigned long long argument(const struct user_regs_struct *r, int i) {
     return all[i];
 }
 
-/* "" if it cannot be read. */
+/* Reads a path from the memory of a thread; "" if that fails. */
 static void read_path(pid_t thread, unsigned long long address, char path[PATH_MAX]) {
     char memory[64];
     snprintf(memory, sizeof memory, "/proc/%d/mem", (int)thread);
@@ -141,7 +141,7 @@ static void read_descriptor(pid_t thread, int descriptor, char path[PATH_MAX]) {
     path[n < 0 ? 0 : n] = 0;
 }
 
-/* The file that a call is about, relative to the root; false: it lies elsewhere. */
+/* Writes the path of the file of a call, relative to the root. Returns false if the file lies elsewhere. */
 static bool find_file(const Tracer *t, pid_t thread, const Call *call, const struct user_regs_struct *r,
                       char file[PATH_MAX]) {
     char given[PATH_MAX] = "", all[2 * PATH_MAX + 1];
@@ -157,7 +157,7 @@ static bool find_file(const Tracer *t, pid_t thread, const Call *call, const str
     return true;
 }
 
-/* Reading changes nothing; nor does making what is there, or removing what is not. */
+/* Returns whether a call changes files. Reading, making an existing folder and removing a missing file do not. */
 static bool changes(const Tracer *t, const Call *call, const struct user_regs_struct *r, const char *file) {
     char path[2 * PATH_MAX];
     struct stat status;
@@ -169,7 +169,8 @@ static bool changes(const Tracer *t, const Call *call, const struct user_regs_st
     return there || strcmp(call->name, "unlink") != 0;
 }
 
-/* What is done over and over counts a few times only: a number for TensorBoard, a piece of a large file. */
+/* Returns whether to ignore a repeated operation. A repetition counts only a few times: a number for TensorBoard, a
+ * piece of a large file. */
 static bool is_repetition(Tracer *t, Actor actor, const Call *call, const char *file) {
     enum { ENOUGH = 3 };
     bool again = !strcmp(call->name, "write") && !strcmp(file, t->last[actor]);
@@ -183,7 +184,7 @@ static void kill_all(Tracer *t) {
     kill(-t->child, SIGKILL);
 }
 
-/* The call is not made; it returns -error. */
+/* Skips a system call, which returns -error. */
 static void skip_call(pid_t thread, struct user_regs_struct *r, int error) {
     r->orig_rax = (unsigned long long)-1;
     r->rax = (unsigned long long)-error;
@@ -196,7 +197,7 @@ static bool is_hit(const Tracer *t, Actor actor, int at, const Operation *op) {
     return (t->broken && room) || (f->kind != FAULT_NONE && f->actor == actor && f->at == at);
 }
 
-/* How the thread goes on: PTRACE_CONT, or PTRACE_SYSCALL to be stopped again when the call is done. */
+/* Returns how the thread continues: PTRACE_CONT, or PTRACE_SYSCALL to stop it again after the call. */
 static int at_call(Tracer *t, pid_t thread, const Call *call) {
     struct user_regs_struct r;
     char file[PATH_MAX];

@@ -1,26 +1,26 @@
-/* Runs a command and harms it at a chosen file operation: kills it, tears a write in two, or lets the operation fail.
+/* Runs a command and injects a fault at a chosen file operation: kills the command, writes only half of the bytes, or
+ * lets the operation fail.
  *
- * A tracer rather than a preloaded library: it stops the command at the system calls themselves, those that stdio, the
- * C++ library and libzip make inside libc among them, which no preloaded function sees. A seccomp filter picks the
- * calls that change files, so that everything else runs at full speed. Only files below the directory in which the
- * command runs count. */
+ * A tracer stops the command at system calls. A preloaded library would not see those that stdio, the C++ library and
+ * libzip make inside libc. A seccomp filter selects calls that change files, so that everything else runs at full
+ * speed. Only files below the working directory of the command count. */
 #ifndef TESTS_CRASH_TRACE_H
 #define TESTS_CRASH_TRACE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* FAULT_KILL: instead of the operation; FAULT_TEAR: after half of a write; FAULT_FAIL: the operation fails,
- * FAULT_BREAK: that one and all that follow. */
+/* FAULT_KILL: kills instead of the operation; FAULT_TEAR: kills after half of a write; FAULT_FAIL: the operation fails;
+ * FAULT_BREAK: the operation and all later ones fail. */
 typedef enum { FAULT_NONE, FAULT_KILL, FAULT_TEAR, FAULT_FAIL, FAULT_BREAK } FaultKind;
 
-/* The threads of a command take turns as they like. So operations are numbered from 1 for the first thread, and apart
- * from that for all others together: such a number means the same operation in every run. */
+/* The schedule of threads differs between runs. So operations of the first thread are numbered from 1, and separately
+ * those of all other threads together, so that a number means the same operation in every run. */
 typedef enum { BY_FIRST, BY_OTHERS, ACTORS } Actor;
 
 typedef struct {
     FaultKind kind;
-    int error; /* ENOSPC: only what takes room fails; EIO: everything */
+    int error; /* ENOSPC: only operations that need space fail; EIO: all fail */
     Actor actor;
     int at;
 } Fault;
@@ -34,7 +34,7 @@ enum { MOST_OPERATIONS = 4096 };
 
 typedef struct {
     char name[160]; /* "rename run/last.partial" */
-    bool writes;    /* half of it can be done */
+    bool writes;    /* can be cut in half */
     bool takes_room;
 } Operation;
 
@@ -45,8 +45,8 @@ typedef struct {
     bool reached, hung;            /* the fault; longer than MOST_SECONDS */
 } Trace;
 
-/* Runs a shell command in a directory; what it says goes to `output` (cut at size - 1). Returns false, with the reason
- * in `output`, if this machine cannot trace. One at a time, by a process without threads or other children. */
+/* Runs a shell command in a directory and writes its output to `output`, cut at size - 1. Returns false, with the
+ * reason in `output`, if this machine cannot trace. The caller must have no threads and no other children. */
 bool trace_run(const char *directory, const char *command, const Fault *fault, Trace *trace, char *output, size_t size);
 
 #endif

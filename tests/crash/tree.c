@@ -1,4 +1,4 @@
-/* Compares what two runs have left. */
+/* Compares the files of two runs. */
 #include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
@@ -12,7 +12,7 @@
 #include "tests/crash/crash.h"
 #include "tests/helpers.h"
 
-/* What no two runs share: times, how many checkpoints were written before, a checksum that covers both. */
+/* Removes values that differ between runs: times, the number of checkpoints, a checksum of these. */
 static void drop_times(json_t *object) {
     static const char *const names[] = {
         "time",   "seconds", "timestamp", "train/steps_per_second", "train/tokens_per_second",
@@ -36,7 +36,7 @@ static bool same_json(const char *want, const char *got, Error *error) {
     return same;
 }
 
-/* The lines of steps and validations, without times. Each must be whole. */
+/* Reads the lines of steps and validations without times. Every line must be whole. */
 static json_t *read_log(const char *path, Error *error) {
     char *text;
     size_t size;
@@ -75,7 +75,7 @@ static bool same_log(const char *want, const char *got, Error *error) {
     return same;
 }
 
-/* What a file of JSON lines says, whatever the order and however often. NULL: a line is torn. */
+/* Reads a file of JSON lines as a set. Returns NULL if a line is torn. */
 static json_t *read_facts(const char *path, Error *error) {
     json_t *facts = json_object();
     char *text;
@@ -96,7 +96,7 @@ static json_t *read_facts(const char *path, Error *error) {
     return facts;
 }
 
-/* A kill between a deed and its result means that it is done, and noted, twice. */
+/* A run that was killed between an action and its entry repeats both, so entries may occur twice. */
 static bool same_facts(const char *want, const char *got, Error *error) {
     json_t *a = read_facts(want, error), *b = a ? read_facts(got, error) : NULL;
     bool same = b && (json_equal(a, b) || error_set(error, "differs"));
@@ -129,7 +129,7 @@ static bool same_entry(const char *name, const char *want, const char *got, bool
                  {"state.json", same_json},
                  {"*_results*.json", same_json},
                  {".prepare_ledger.jsonl", same_facts},
-                 {"test_looks.jsonl", same_facts}};
+                 {"test_evaluations.jsonl", same_facts}};
     struct stat a, b;
     if (lstat(want, &a) || lstat(got, &b)) return error_set(error, "%s", strerror(errno));
     if ((a.st_mode & S_IFMT) != (b.st_mode & S_IFMT)) return error_set(error, "is of another type");
@@ -140,14 +140,14 @@ static bool same_entry(const char *name, const char *want, const char *got, bool
     return same_bytes(want, got, error);
 }
 
-/* TensorBoard's files have times in their names, and one comes with every start; and with a start after one that left
- * no checkpoint comes the log of that one. */
+/* Returns whether an entry is compared. Leaves out files of TensorBoard, whose names contain the time and of which
+ * every start makes one, and logs that a start keeps of a run without checkpoints. */
 static int is_compared(const struct dirent *entry) {
     return strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && strcmp(entry->d_name, "logs") &&
            strncmp(entry->d_name, "log.before.", strlen("log.before."));
 }
 
-/* With the path that goes wrong before the reason. */
+/* Puts the path of the difference before the reason. */
 bool crash_same_tree(const char *want, const char *got, bool allow_more, Error *error) {
     struct dirent **a, **b;
     int n = scandir(want, &a, is_compared, alphasort), m = scandir(got, &b, is_compared, alphasort), i = 0, j = 0;

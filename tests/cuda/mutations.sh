@@ -17,7 +17,7 @@ rm -f "$work"/logs/* "$work"/verdicts
 # The copy, with every bug of the list; files that are what they were keep their date, and are not compiled again.
 rm -rf "$work/new"
 mkdir "$work/new"
-cp -r Makefile base configs data kernels model tests train "$work/new"
+cp -r Makefile mk train_*.c base checkpoint commands configs cost data estimate kernels model report tests train "$work/new"
 cat >"$work/new/planted_bug.h" <<'C'
 /* Which of the planted bugs is switched on; 0: none. */
 #include <stdlib.h>
@@ -49,14 +49,18 @@ done < <(grep -E '^[*]?(plain|race) ' tests/cuda/mutations.txt) >"$work/lines"
     cp "$work/new/$file" "$work/source/$file"
 done
 
+# The path of a test program, without its ending, from its name.
+path_of() { find tests -name "$1.c" -o -name "$1.cu" | sed 's/\.cu\?$//'; }
+export -f path_of
+
 [ -s "$work/lines" ] || { echo "$0: no line of the list matches" >&2; exit 2; }
 
 for kind in plain race; do
     grep -q "^[0-9]*|$kind|" "$work/lines" || continue
     options=(OPTIMIZE="-O1 -g" EXTRA="-w -include planted_bug.h" GPU=none)
     [ "$kind" = race ] && options+=(KERNEL_EXTRA="-fsanitize=thread" EMULATOR_EXTRA=-DEMULATE_CHECK)
-    mapfile -t programs < <(awk -F'[|:]' -v kind="$kind" '$2 == kind {print "../" kind "/tests/cuda/" $3}' \
-        "$work/lines" | sort -u)
+    mapfile -t programs < <(awk -F'[|:]' -v kind="$kind" '$2 == kind {print $3}' "$work/lines" | sort -u |
+        while read -r test; do echo "../$kind/$(path_of "$test")"; done)
     make -C "$work/source" -j"$(nproc)" --no-print-directory "${programs[@]}" BUILD="../$kind" "${options[@]}" \
         >"$work/logs/build_$kind" 2>&1 || {
         grep -A 5 -m 3 "error:" "$work/logs/build_$kind"
@@ -72,7 +76,7 @@ try() {
     [ "$number" -eq 0 ] && log=$work/logs/none_${kind}_$test
     {
         PLANTED_BUG=$number TEST_FILTER=${function#:} timeout 600 \
-            "$work/$kind/tests/cuda/$program"
+            "$work/$kind/$(path_of "$program")"
     } >"$log" 2>&1
     status=$?
     verdict=caught

@@ -1,5 +1,5 @@
-/* For tests that run a whole program on the cuda device: on the emulated one, or, where an environment variable names
- * the program's command, on the GPU that is there. */
+/* For tests that run a whole program on the cuda device: on the emulated card, or, with GPU_PROGRAMS, the folder of
+ * programs that were built for it (behind a loader's command, if they need one), on the GPU of this machine. */
 #ifndef TESTS_CUDA_PROGRAM_RIG_H
 #define TESTS_CUDA_PROGRAM_RIG_H
 
@@ -7,11 +7,13 @@
 
 static bool emulated;
 
-/* The program to be tested. */
-static inline const char *cuda_program(const char *variable, const char *of_the_emulator) {
-    const char *program = getenv(variable);
-    emulated = !program;
-    return program ? program : program_at(of_the_emulator);
+/* Returns the command of the program to be tested, "train_gpt"; valid until the next call. */
+static inline const char *cuda_program(const char *name) {
+    static char command[8192];
+    const char *folder = getenv("GPU_PROGRAMS");
+    emulated = !folder;
+    snprintf(command, sizeof command, "%s/%s", folder ? folder : "emulated", name);
+    return emulated ? program_at(command) : command;
 }
 
 static inline void set_variable(const char *name, const char *value) {

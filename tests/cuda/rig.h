@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/device_open.h"
 #include "tests/helpers.h"
 
 #ifdef CUDA_HALF_BY_CARD
@@ -90,6 +91,7 @@ static inline void change_schedule(Rig *rig) {
  * card's TF32 has the precision of f16. */
 static inline Rig rig_open(DType half) {
     Rig rig = {.cpu = cpu_device_open(2), .cuda = cuda_device_open(0)};
+    if (!emulate_set_seed && strstr(cuda_built_for(), "emulated")) die("the emulator is linked without its schedules");
     rig.cuda->tf32 = false;
     if (half != DTYPE_F32) rig.cuda->half = half;
     rig.step = rig.cuda->allocate(rig.cuda, sizeof *rig.step);

@@ -164,6 +164,16 @@ static inline void side_steps(Side *side, bool recompute, uint32_t micro_batches
 
 static inline void side_step(Side *side, bool recompute) { side_steps(side, recompute, 2); }
 
+/* A step of two sides alike, under two schedules: both must have the same bits. */
+static inline void side_step_twice(Rig *rig, Side *got, Side *again, bool recompute) {
+    size_t bytes = tensor_bytes(got->model->weights);
+    side_step(got, recompute);
+    change_schedule(rig);
+    side_step(again, recompute);
+    assert_memory_equal(again->gradients, got->gradients, bytes);
+    assert_memory_equal(again->weights, got->weights, bytes);
+}
+
 /* A pass of validation over a batch: host_sums, and said. */
 static inline void side_validate(Side *side, int batch) {
     Device *device = side->device;
@@ -203,6 +213,27 @@ static inline double largest_distance(const ParamTable *table, const float *got,
  * adds its relative error as an independent one: sqrt(roundings) of them, and 4 for how unevenly they fall. */
 static inline double tolerance_of(DType half, int roundings) {
     return half == DTYPE_F32 ? 1e-5 : 4 * sqrt(roundings) * rounding_of(half);
+}
+
+typedef struct {
+    void (*compare)(DType half);
+    DType half;
+} StepComparison;
+
+static inline void compare_steps(void **comparison) {
+    const StepComparison *c = *comparison;
+    c->compare(c->half);
+}
+
+/* Runs a comparison of steps in each type, as the tests of a program. Returns the exit status. */
+static inline int step_tests_run(void (*compare)(DType half)) {
+    StepComparison f32 = {compare, DTYPE_F32}, bf16 = {compare, DTYPE_BF16}, f16 = {compare, DTYPE_F16};
+    const struct CMUnitTest tests[] = {
+        {"f32_steps", compare_steps, NULL, NULL, &f32},
+        {"bf16_steps", compare_steps, NULL, NULL, &bf16},
+        {"f16_steps", compare_steps, NULL, NULL, &f16},
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* Attention of the cuda device against the cpu's, from the same numbers: every kernel that a call can be given to, by
- * type, head size, lengths and dropout. */
+/* Compares attention on the cuda device with the cpu device on the same inputs. Types, head sizes, lengths and dropout
+ * are chosen so that every kernel is run. */
 #include "tests/cuda/rig.h"
 
 enum { MOST = 40 };
@@ -40,15 +40,19 @@ static void run_backward(Rig *rig, Case *x, Pair dqkv) {
                        on_cuda(rig, x->drop));
 }
 
-/* Both passes on both devices, twice on the cuda device, for the same bits under another schedule; the backwards start
- * from the same out and lse, those of the cpu.
+/* Runs both passes on both devices. The cuda device runs each pass twice, and must give the same bits under another
+ * schedule. Both backward passes start from the cpu's out and lse.
  *
- * What the 16-bit types round, besides the result, in units of u = rounding_of(type), relative: forward, each P (u),
- * whose errors are independent, so that out has at most u of its terms' size, and its own rounding u: 2 u of about
- * its typical size, 4 sigma allowed: 6 u. Backward: dV as the forward. dS has P, D (a sum of products of the rounded
- * out) and its own rounding, 3 u of P (|dP| + |D|); its terms cancel, because a row of dS sums to 0, which leaves a
- * typical dQ about half of its terms' size: again 2, and the extremes of a few thousand: 20 u. With f32 u is what sums
- * of size and length terms lose, half of sqrt(terms) a sum, and exponentials of scores up to about 6: 64 2^-24. */
+ * Tolerances of the 16-bit types, in units of u = rounding_of(type), the relative rounding error:
+ * - out: 6 u. Each P is rounded (u); these errors are independent, so they add at most u of the terms' size. The result
+ *   is rounded (u). Together 2 u of a typical result; 6 u allows for outliers of 4 sigma.
+ * - dV: as out.
+ * - dQ, dK: 20 u. dS has the errors of P, of D (a sum of products with the rounded out) and of its own rounding:
+ *   3 u of P (|dP| + |D|). A row of dS sums to 0, so a typical dQ has only half of its terms' size, which doubles the
+ *   relative error. The rest allows for the extremes of a few thousand elements.
+ *
+ * Tolerance of f32: 64 * 2^-24. A sum over head size or length loses about sqrt(terms) / 2 roundings; exponentials have
+ * arguments up to about 6. */
 static void compare(Rig *rig, DType type, const int *lengths, int count, int heads, int size, bool causal, float p) {
     Case x = case_open(rig, type, lengths, count, heads, size, causal, p);
     bool half = type != DTYPE_F32;
@@ -87,7 +91,8 @@ static void all_kinds(const int *lengths, int count, int heads, int size) {
             check(types[t], lengths, count, heads, size, kind & 1, kind & 2 ? 0.3f : 0);
 }
 
-/* Ragged, with an empty sequence first, between and last, one of a single row, and several tiles of each kernel. */
+/* Sequences of unequal length: empty ones at the start, in the middle and at the end, one of a single row, and some of
+ * several tiles of each kernel. */
 static void heads_of_16(void **state) {
     (void)state;
     all_kinds((int[]){0, 3, 0, 130, 1, 64, 0}, 7, 2, 16);
@@ -101,7 +106,7 @@ static void heads_of_32(void **state) {
 static void heads_of_64(void **state) {
     (void)state;
     all_kinds((int[]){1, 300, 0, 129}, 4, 2, 64);
-    all_kinds((int[]){70, 0, 33, 1}, 4, 2, 64); /* short: the kernels of one warp and of four */
+    all_kinds((int[]){70, 0, 33, 1}, 4, 2, 64); /* short sequences: the kernels with one warp and with four warps */
 }
 
 static void heads_of_128(void **state) {
@@ -110,7 +115,7 @@ static void heads_of_128(void **state) {
     all_kinds((int[]){5, 90, 1, 0}, 4, 1, 128);
 }
 
-/* Padded to the next size: with tensor cores where rows are pieces of 16 bytes, without them elsewhere. */
+/* Heads are padded to the next size. Tensor cores are used where a row is a multiple of 16 bytes. */
 static void heads_of_other_sizes(void **state) {
     (void)state;
     static const int sizes[] = {1, 7, 8, 20, 33, 40, 80, 127};
@@ -118,7 +123,8 @@ static void heads_of_other_sizes(void **state) {
         for (int t = 0; t < TYPES; t++) check(types[t], (int[]){3, 0, 66, 1}, 4, 2, sizes[i], i % 2, i % 3 ? 0.3f : 0);
 }
 
-/* More sequences than 32 lanes find in one round; one, of 17 rows, is too long for a tile of scores. */
+/* More sequences than the 32 lanes of a warp can search at once. One sequence, of 17 rows, is too long for a tile of
+ * scores. */
 static void many_short_sequences(void **state) {
     (void)state;
     int lengths[MOST];
@@ -126,7 +132,8 @@ static void many_short_sequences(void **state) {
     for (int t = 0; t < TYPES; t++) check(types[t], lengths, MOST, 2, 64, t != 1, 0.3f);
 }
 
-/* Every length that a warp takes whole, and none, from 1 to 8 heads: sequences x heads do not divide a block. */
+/* Every length from 0 to 16, which one warp computes alone, with 1 to 8 heads: sequences x heads is not a multiple of
+ * the warps of a block. */
 static void every_short_length(void **state) {
     (void)state;
     static const int sizes[] = {16, 32, 64, 128};
@@ -138,7 +145,7 @@ static void every_short_length(void **state) {
                 check(types[t], lengths, 18, 1 + (i + 2 * kind) % 8, sizes[i], kind & 1, kind & 2 ? 0.3f : 0);
 }
 
-/* Padded columns; and what is no multiple of 16 bytes, or not of tensor cores, goes elsewhere. */
+/* Columns are padded. Rows that are no multiple of 16 bytes, and types without tensor cores, take other kernels. */
 static void short_sequences_with_heads_of_other_sizes(void **state) {
     (void)state;
     static const int sizes[] = {1, 4, 8, 20, 24, 40, 72, 127};
@@ -146,7 +153,7 @@ static void short_sequences_with_heads_of_other_sizes(void **state) {
         for (int t = 0; t < TYPES; t++) check(types[t], (int[]){13, 5, 0, 16}, 4, 3, sizes[i], i % 2, i % 3 ? 0.3f : 0);
 }
 
-/* What the cuda device holds in the rows that `few` has, in `many`. */
+/* Expects that the first rows of `many` equal `few`, both on the cuda device. */
 static void expect_first_rows(Rig *rig, const char *what, Pair few, Pair many, double tolerance) {
     int64_t rows = few.cuda.dims[0], columns = few.cuda.dims[1];
     float *want = pair_download(rig, few);
@@ -155,8 +162,9 @@ static void expect_first_rows(Rig *rig, const char *what, Pair few, Pair many, d
     free(want);
 }
 
-/* Before a sequence that is too long for the kernels of short ones, all take the others, and get what they got: of one
- * head, the numbers of dropout do not depend on the rows behind. Both round as `compare` says, so twice that. */
+/* One sequence that is too long for the kernels for short sequences makes all sequences of the batch take the general
+ * kernels. The results must agree. There is one head, because only then dropout of a row does not depend on the rows
+ * after it. The tolerances are twice those of `compare`, because both sides are rounded. */
 static void a_longer_neighbour_changes_nothing(void **state) {
     (void)state;
     for (int i = 0; i < TYPES; i++)
@@ -180,15 +188,15 @@ static void a_longer_neighbour_changes_nothing(void **state) {
         }
 }
 
-/* Elements beyond 2^34, which reach the generator's high word. */
+/* Element indices beyond 2^34, which reach the high word of the random generator's counter. */
 static void many_heads(void **state) {
     (void)state;
     check(types[1], (int[]){260}, 1, 64, 16, true, 0.3f);
     check(DTYPE_F32, (int[]){260}, 1, 64, 1, true, 0.3f);
 }
 
-/* Scores of hundreds, of both signs: exponentials that would be infinite before the maximum is taken off, and keys past
- * the end, which score 0, far above all others. */
+/* Scores are in the hundreds, of both signs. Exponentials would be infinite if the maximum were not subtracted first;
+ * keys past the end, whose score is 0, would exceed all negative scores. */
 static void check_large_scores(const int lengths[2]) {
     for (int t = 0; t < TYPES; t++)
         for (int sign = -1; sign < 2; sign += 2) {
@@ -219,7 +227,7 @@ static void large_scores_stay_finite(void **state) {
     check_large_scores((int[]){13, 9});
 }
 
-/* dQ is summed by one block, by several, or in as many parts as there are tiles of keys: by the size of the card. */
+/* The card's size decides in how many parts dQ is summed: by one block, by several, or one part per tile of keys. */
 static void dq_is_the_same_sum_in_any_number_of_parts(void **state) {
     (void)state;
     static const int multiprocessors[] = {1, 3, 1000}, sizes[] = {16, 64, 128};
@@ -231,8 +239,8 @@ static void dq_is_the_same_sum_in_any_number_of_parts(void **state) {
     }
 }
 
-/* What a replayed graph does: the launches of one batch, then other lengths in the same memory. The host's offsets are
- * those of the first; only the device's are true. */
+/* Does what a replayed graph does: launches with one batch's offsets on the host while the device's offsets already
+ * have other lengths. The kernels must follow the device's. */
 static void check_stale_lengths(DType type, const int lengths[3], const int32_t stale[4]) {
     Rig rig = rig_open(type);
     Case x = case_open(&rig, type, lengths, 3, 1, 64, true, 0), y = x;
@@ -256,8 +264,8 @@ static void the_lengths_may_change_under_a_launch(void **state) {
     }
 }
 
-/* A graph is recorded before the operations' shared memory is large enough, which then grows again: what was recorded
- * still has its own. */
+/* Records a graph while the device's scratch memory is small, then lets the scratch grow. The recorded graph must still
+ * use the scratch that it was recorded with. */
 static void a_recorded_backward_keeps_its_memory(void **state) {
     (void)state;
     Rig rig = rig_open(DTYPE_F32);

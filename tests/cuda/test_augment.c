@@ -1,36 +1,36 @@
-/* The cuda device's augmentation of FLIM cells, and mixup, against the cpu's, in f32, bf16 and f16, on a GPU or on the
- * emulator. Both write every multiply-add as one, so that in f32 they may be told apart by the rounding of weights that
- * are made of exponentials, and no Poisson number is another. Outputs start as NaN. */
+/* The cuda device's augmentation of volumes of counts, and mixup, against the cpu's, in f32, bf16 and f16, on a GPU or
+ * on the emulator. Both write every multiply-add as one, so that in f32 they may be told apart by the rounding of
+ * weights that are made of exponentials, and no Poisson number is another. Outputs start as NaN. */
 #include "tests/cuda/schedules.h"
 
-#include "kernels/flim.h"
+#include "kernels/augment.h"
 
 /* Each by itself, and together. */
-static const FlimDraws draws[] = {
+static const AugmentDraws draws[] = {
     {.scale = 1},
     {.scale = 1.3f, .shift = 2},
-    {.scale = 1, .shift = -3, .turns = 1, .flips = FLIM_FLIP_X},
+    {.scale = 1, .shift = -3, .turns = 1, .flips = AUGMENT_FLIP_X},
     {.scale = 0.7f, .poisson = 1, .seed = {3, 1}, .epoch = 2, .position = {5, 7}},
     {.scale = 1, .side = 3},
-    {.scale = 1, .side = 24, .turns = 3, .flips = FLIM_FLIP_Y},
+    {.scale = 1, .side = 24, .turns = 3, .flips = AUGMENT_FLIP_Y},
     {.scale = 1, .elastic = 1, .seed = {4}, .position = {1}},
     {.scale = 1, .blur = 0.8f, .turns = 2},
     {1, 0.9f, 1, 3, 1, 19, 1, 0.3f, {9, 0}, {8, 2}, 1, {0}},
     {-1, 1.4f, 2, 0, 1, 0, 1, 2.0f, {10, 0}, {8, 0}, 0, {0}},
 };
-enum { DRAWS = sizeof draws / sizeof *draws, CELLS = 4 };
+enum { DRAWS = sizeof draws / sizeof *draws, VOLUMES = 4 };
 
-/* Photons in a part of the picture; the last cell has none. */
-static Pair pair_counts(bool wide, FlimShape s) {
+/* Photons in a part of the picture; the last volume has none. */
+static Pair pair_counts(bool wide, AugmentShape s) {
     int64_t n = (int64_t)s.T * s.H * s.W, at = 0;
-    Pair p = pair_poisoned(&rig, DTYPE_F32, CELLS * n, 0);
+    Pair p = pair_poisoned(&rig, DTYPE_F32, VOLUMES * n, 0);
     DType type = wide ? DTYPE_U16 : DTYPE_U8;
-    p.cpu = tensor_2d(p.cpu.data, type, CELLS, n);
-    p.cuda = tensor_2d(p.cuda.data, type, CELLS, n);
-    for (; at < CELLS * n; at++) {
+    p.cpu = tensor_2d(p.cpu.data, type, VOLUMES, n);
+    p.cuda = tensor_2d(p.cuda.data, type, VOLUMES, n);
+    for (; at < VOLUMES * n; at++) {
         uint32_t bits = philox_bits(7, PURPOSE_TEST, 2, (uint64_t)at);
         int pixel = (int)(at % (s.H * s.W));
-        bool dark = at / n == CELLS - 1 || pixel / s.W + 2 * (pixel % s.W) < s.H || bits % 8 < 5;
+        bool dark = at / n == VOLUMES - 1 || pixel / s.W + 2 * (pixel % s.W) < s.H || bits % 8 < 5;
         int count = dark ? 0 : 1 + (int)(bits >> 8) % (wide ? 3000 : 255);
         if (wide)
             ((uint16_t *)p.cpu.data)[at] = (uint16_t)count;
@@ -41,55 +41,55 @@ static Pair pair_counts(bool wide, FlimShape s) {
     return p;
 }
 
-/* Sizes of the zoom that do not suit the cell are left out. */
-static void check_augment(DType type, FlimShape s, bool wide, bool dilated, bool shift) {
+/* Sizes of the zoom that do not suit the volume are left out. */
+static void check_augment(DType type, AugmentShape s, bool wide, bool dilated, bool shift) {
     int64_t n = (int64_t)s.T * s.H * s.W;
-    int32_t cell[DRAWS];
-    FlimDraws fit[DRAWS];
+    int32_t volume[DRAWS];
+    AugmentDraws fit[DRAWS];
     for (int i = 0; i < DRAWS; i++) {
-        cell[i] = i == 5 ? CELLS - 1 : i % (CELLS - 1);
+        volume[i] = i == 5 ? VOLUMES - 1 : i % (VOLUMES - 1);
         fit[i] = draws[i];
         if (fit[i].side > 2 * s.H) fit[i].side = s.H > 1 ? s.H + 1 : 2;
     }
-    Pair counts = pair_counts(wide, s), cells = pair_integers(&rig, cell, DRAWS);
-    Pair words = pair_integers(&rig, (const int32_t *)fit, DRAWS * FLIM_DRAW_WORDS);
-    words.cpu = tensor_2d(words.cpu.data, DTYPE_I32, DRAWS, FLIM_DRAW_WORDS);
-    words.cuda = tensor_2d(words.cuda.data, DTYPE_I32, DRAWS, FLIM_DRAW_WORDS);
+    Pair counts = pair_counts(wide, s), volumes = pair_integers(&rig, volume, DRAWS);
+    Pair words = pair_integers(&rig, (const int32_t *)fit, DRAWS * AUGMENT_DRAW_WORDS);
+    words.cpu = tensor_2d(words.cpu.data, DTYPE_I32, DRAWS, AUGMENT_DRAW_WORDS);
+    words.cuda = tensor_2d(words.cuda.data, DTYPE_I32, DRAWS, AUGMENT_DRAW_WORDS);
     Pair x = shift ? shifted(poisoned(type, 2 * DRAWS * n + 1, 0), DRAWS * n, 2) : poisoned(type, DRAWS * n, 2);
-    augment_cells(rig.cpu, x.cpu, counts.cpu, cells.cpu, words.cpu, s, dilated);
-    augment_cells(rig.cuda, x.cuda, counts.cuda, cells.cuda, words.cuda, s, dilated);
-    expect("augment_cells", x, error_in(type, 0, 2));
+    augment_volumes(rig.cpu, x.cpu, counts.cpu, volumes.cpu, words.cpu, s, dilated);
+    augment_volumes(rig.cuda, x.cuda, counts.cuda, volumes.cuda, words.cuda, s, dilated);
+    expect("augment_volumes", x, error_in(type, 0, 2));
 }
 
-static void check_cells(DType type) {
-    for (int k = 0; k < 4; k++) check_augment(type, (FlimShape){6, 5, 5}, k % 2, k / 2, k == 1);
-    check_augment(type, (FlimShape){9, 21, 21}, false, false, false);
-    check_augment(type, (FlimShape){2, 12, 12}, true, true, true);
-    check_augment(type, (FlimShape){1, 1, 1}, false, true, false);
+static void check_volumes(DType type) {
+    for (int k = 0; k < 4; k++) check_augment(type, (AugmentShape){6, 5, 5}, k % 2, k / 2, k == 1);
+    check_augment(type, (AugmentShape){9, 21, 21}, false, false, false);
+    check_augment(type, (AugmentShape){2, 12, 12}, true, true, true);
+    check_augment(type, (AugmentShape){1, 1, 1}, false, true, false);
 }
 
-static void cells(void **state) {
+static void volumes(void **state) {
     (void)state;
-    in_every_type(check_cells);
+    in_every_type(check_volumes);
 }
 
 /* One bin a block, because no four fit. */
-static void check_large(DType type) { check_augment(type, (FlimShape){5, 40, 40}, true, true, false); }
+static void check_large(DType type) { check_augment(type, (AugmentShape){5, 40, 40}, true, true, false); }
 
-static void large_cells(void **state) {
+static void large_volumes(void **state) {
     (void)state;
     in_every_type(check_large);
 }
 
 static void nothing(void **state) {
     (void)state;
-    FlimShape s = {2, 3, 3};
+    AugmentShape s = {2, 3, 3};
     Pair counts = pair_counts(false, s), none = pair_integers(&rig, NULL, 0), x = poisoned(DTYPE_F32, 0, 2);
-    Pair words = {tensor_2d(none.cpu.data, DTYPE_I32, 0, FLIM_DRAW_WORDS),
-                  tensor_2d(none.cuda.data, DTYPE_I32, 0, FLIM_DRAW_WORDS)};
+    Pair words = {tensor_2d(none.cpu.data, DTYPE_I32, 0, AUGMENT_DRAW_WORDS),
+                  tensor_2d(none.cuda.data, DTYPE_I32, 0, AUGMENT_DRAW_WORDS)};
     Pair share = poisoned(DTYPE_F32, 1, 0), y = poisoned(DTYPE_F32, 0, 2);
-    augment_cells(rig.cuda, x.cuda, counts.cuda, none.cuda, words.cuda, s, false);
-    augment_cells(rig.cpu, x.cpu, counts.cpu, none.cpu, words.cpu, s, false);
+    augment_volumes(rig.cuda, x.cuda, counts.cuda, none.cuda, words.cuda, s, false);
+    augment_volumes(rig.cpu, x.cpu, counts.cpu, none.cpu, words.cpu, s, false);
     mixup(rig.cuda, y.cuda, x.cuda, none.cuda, share.cuda);
     mixup(rig.cpu, y.cpu, x.cpu, none.cpu, share.cpu);
     assert_no_reports();
@@ -116,30 +116,31 @@ static void mixing(void **state) {
     in_every_type(check_mixup);
 }
 
-/* Of two samples; which: 0 a cell, 1 a draw, 2 a partner that is not there. */
+/* Augments two samples, of which one index is out of range. which: 0: a volume, 1: a draw, 2: a partner. */
 static void wrong(int which) {
-    FlimShape s = {2, 3, 3};
-    FlimDraws two[2] = {{.scale = 1}, {.scale = 1, .blur = which == 1 ? 3 : 0}};
+    AugmentShape s = {2, 3, 3};
+    AugmentDraws two[2] = {{.scale = 1}, {.scale = 1, .blur = which == 1 ? 3 : 0}};
     Pair counts = pair_counts(false, s), x = poisoned(DTYPE_F32, 36, 2), y = poisoned(DTYPE_F32, 36, 2);
-    Pair cell = pair_integers(&rig, (const int32_t[]){0, which == 0 ? CELLS : 1}, 2);
-    Pair words = pair_integers(&rig, (const int32_t *)two, 2 * FLIM_DRAW_WORDS);
+    Pair volume = pair_integers(&rig, (const int32_t[]){0, which == 0 ? VOLUMES : 1}, 2);
+    Pair words = pair_integers(&rig, (const int32_t *)two, 2 * AUGMENT_DRAW_WORDS);
     Pair share = pair_normal(&rig, DTYPE_F32, 1, 0, 1), partners = pair_integers(&rig, (const int32_t[]){0, -1}, 2);
     if (which < 2)
-        augment_cells(rig.cuda, x.cuda, counts.cuda, cell.cuda,
-                      tensor_2d(words.cuda.data, DTYPE_I32, 2, FLIM_DRAW_WORDS), s, false);
+        augment_volumes(rig.cuda, x.cuda, counts.cuda, volume.cuda,
+                        tensor_2d(words.cuda.data, DTYPE_I32, 2, AUGMENT_DRAW_WORDS), s, false);
     else
         mixup(rig.cuda, y.cuda, x.cuda, partners.cuda, share.cuda);
     rig.cuda->synchronize(rig.cuda);
 }
-static void wrong_cell(void *argument) { (void)argument, wrong(0); }
+static void wrong_volume(void *argument) { (void)argument, wrong(0); }
 static void wrong_draws(void *argument) { (void)argument, wrong(1); }
 static void wrong_partner(void *argument) { (void)argument, wrong(2); }
 
 static void what_is_out_of_range_dies(void **state) {
     (void)state;
     if (!emulate_set_seed) skip(); /* a real GPU's state does not survive a fork */
-    static void (*const calls[])(void *) = {wrong_cell, wrong_draws, wrong_partner};
-    static const char *const messages[] = {"cells[1] is 4, expected less than 4", "draws[1] has a number out of range",
+    static void (*const calls[])(void *) = {wrong_volume, wrong_draws, wrong_partner};
+    static const char *const messages[] = {"volumes[1] is 4, expected less than 4",
+                                           "draws[1] has a number out of range",
                                            "partners[1] is -1, expected less than 2"};
     for (int i = 0; i < 3; i++) {
         char output[4096];
@@ -149,7 +150,7 @@ static void what_is_out_of_range_dies(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cells), cmocka_unit_test(large_cells),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(volumes), cmocka_unit_test(large_volumes),
                                        cmocka_unit_test(nothing), cmocka_unit_test(mixing),
                                        cmocka_unit_test(what_is_out_of_range_dies)};
     return cmocka_run_group_tests(tests, open_rig, close_rig);

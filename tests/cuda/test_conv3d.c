@@ -18,9 +18,9 @@ static Pair some(DType type, int64_t rows, int64_t columns, bool shift) {
     return shift ? shifted(all, rows, columns) : all;
 }
 
-/* Of a sum of products. In TF32 the tensor cores cut sums off, always to one side: a unit, 2 U, for each 8 products.
- * Rounding costs each factor up to 2^-11, so a product 2^-10, and the square root of that many in a sum of random
- * signs, which is as large as the sum; 4 for how unevenly they fall. */
+/* Returns the error bound of a sum of products. In TF32 the tensor cores cut sums off, always to one side: a unit, 2 U,
+ * for each 8 products. Rounding costs each factor up to 2^-11, so a product 2^-10, and the square root of that many in
+ * a sum of random signs, which is as large as the sum; 4 for how unevenly they fall. */
 static double sum_error(DType type, int64_t terms, double roundings) {
     return error_in(type, terms, roundings + (way == EXACTLY ? 0 : (double)terms / 4)) +
            (way == ROUNDED_TO_TF32 ? 4 * 0x1p-10 : 0);
@@ -54,7 +54,7 @@ static void check_conv3d(DType type, int64_t samples, int64_t in, int64_t out, b
     expect("conv3d_backward dx, added", sum, sum_error(type, out * taps, 1));
 }
 
-/* The kinds of the FLIM network, of few positions. */
+/* The kinds of convolutions of a residual network over time and space, of few positions. */
 static void check_network(DType type) {
     check_conv3d(type, 2, 2, 32, false, false, (Convolution){{21, 3, 4}, {7, 1, 1}, {1, 1, 1}, {3, 0, 0}});
     check_conv3d(type, 2, 32, 32, true, false, (Convolution){{13, 4, 3}, {3, 1, 1}, {2, 1, 1}, {1, 0, 0}});

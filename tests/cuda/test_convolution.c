@@ -58,8 +58,10 @@ static void check_batchnorm_forward(DType type, Pair x, Pair mean, Pair rstd, Pa
     running_var.cuda = tensor_1d(running_var.cuda.data, DTYPE_F32, c);
     for (int time = 0; time < 2; time++) {
         Pair m = time ? running_mean : pair_none(), v = time ? running_var : pair_none();
-        batchnorm_forward(rig.cpu, y.cpu, mean.cpu, rstd.cpu, m.cpu, v.cpu, x.cpu, gain.cpu, bias.cpu, 0.1f);
-        batchnorm_forward(rig.cuda, y.cuda, mean.cuda, rstd.cuda, m.cuda, v.cuda, x.cuda, gain.cuda, bias.cuda, 0.1f);
+        batchnorm_forward(rig.cpu, y.cpu, (BatchStatistics){mean.cpu, rstd.cpu, m.cpu, v.cpu, 0.1f}, x.cpu, gain.cpu,
+                          bias.cpu);
+        batchnorm_forward(rig.cuda, y.cuda, (BatchStatistics){mean.cuda, rstd.cuda, m.cuda, v.cuda, 0.1f}, x.cuda,
+                          gain.cuda, bias.cuda);
         expect("batchnorm_forward mean", mean, f32_error(n, 8));
         expect("batchnorm_forward rstd", rstd, f32_error(n, 8));
         expect("batchnorm_forward y", y, error_in(type, n, 12 + 2 * center));

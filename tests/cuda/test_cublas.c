@@ -1,8 +1,9 @@
 /* What we say to cuBLASLt and how we choose among its ways, with a library of the test's own: it multiplies plainly
  * what it is told to, offers three ways of which one computes other bits, and counts. The true one is not wanted here:
  * it has no GPU to work on. And this is no test for a GPU, whose memory the host cannot multiply in. */
-#include "kernels/cuda/cublas_functions.h"
 #include "kernels/cuda/emulate/emulate_control.h"
+#include "kernels/cuda/libraries/cublas.h"
+#include "kernels/cuda/libraries/cublas_functions.h"
 #include "tests/cuda/rig.h"
 
 #ifdef HAVE_CUBLASLT

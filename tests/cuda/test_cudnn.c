@@ -3,8 +3,9 @@
  * GPU to work on. And this is no test for a GPU, in whose memory the host cannot convolve. */
 #include <unistd.h>
 
-#include "kernels/cuda/cudnn_functions.h"
 #include "kernels/cuda/emulate/emulate_control.h"
+#include "kernels/cuda/libraries/cudnn.h"
+#include "kernels/cuda/libraries/cudnn_functions.h"
 #include "tests/cuda/schedules.h"
 
 #if defined __has_include

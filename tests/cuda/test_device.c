@@ -1,4 +1,5 @@
 /* The cuda device's own work, on a GPU or on the emulator: copies beside the operations, and who waits for whom. */
+#include "kernels/device_open.h"
 #include "tests/cuda/rig.h"
 
 /* The emulator's functions; NULL in a program for a real GPU. */

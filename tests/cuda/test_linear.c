@@ -1,6 +1,6 @@
 /* Our matrix products in all layouts and types, and the linear layer made of them. */
 #include "kernels/cuda/emulate/emulate_control.h"
-#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/gemm/gemm.h"
 #include "tests/cuda/rig.h"
 
 /* Absent in a program for a real GPU. */

@@ -1,7 +1,9 @@
 /* What the loop does beside training, on the emulated device, which records passes and repeats them: see loop_rig.h. */
-#include "tests/loop_rig.h"
+#include "kernels/device_open.h"
+#include "tests/train/loop_rig.h"
 
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "kernels/cuda/cuda.h"
 
@@ -12,10 +14,8 @@ static void forget(void *unused) {
     (void)unused;
     Device *device = open_cuda();
     must_hold(device->repeat && device->forget);
-    Sequence one = {{scratch_directory(), NULL}, {1, 0}, 1};
-    (void)one;
     ToyRun *run =
-        toy_run_open(device, one.directory[0], "-b 4 -g 1 --epochs 6 --bucketing off --val-interval 0", 16, 8, 1);
+        toy_run_open(device, scratch_directory(), "-b 4 -g 1 --epochs 6 --bucketing off --val-interval 0", 16, 8, 1);
     toy_train(run);
     for (int i = 0; i < RECORDINGS; i++) must_hold(!cuda_state(device)->recordings[i].graph);
     must_hold(cuda_state(device)->repeats > 20);
@@ -52,8 +52,8 @@ static void train_ever_better(void *argument) {
                             "--keep-checkpoints 99 --learning-rate 0.01 %s",
                             disk->options);
     ToyRun *run = toy_run_open(device, disk->directory, options, 16, 8, 1);
-    set_judge(&run->training, &judged);
-    run->training.most_staged = disk->most_staged;
+    set_judge(run, &judged);
+    run->spec.max_staged = disk->most_staged;
     flush_microseconds = disk->flush;
     toy_train(run);
     toy_run_close(run);

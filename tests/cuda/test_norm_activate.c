@@ -28,8 +28,10 @@ static Operand operand(DType type, int64_t n, int64_t c, bool shift, bool norm) 
     if (!norm) return o;
     Pair mean = poisoned(DTYPE_F32, c, 0), rstd = poisoned(DTYPE_F32, c, 0), gain = normal(DTYPE_F32, c, 0);
     Pair bias = normal(DTYPE_F32, c, 0), running_mean = normal(DTYPE_F32, c, 0), running_var = normal(DTYPE_F32, c, 0);
-    batchnorm_statistics(rig.cpu, mean.cpu, rstd.cpu, running_mean.cpu, running_var.cpu, x.cpu, 0.1f);
-    batchnorm_statistics(rig.cuda, mean.cuda, rstd.cuda, running_mean.cuda, running_var.cuda, x.cuda, 0.1f);
+    batchnorm_statistics(rig.cpu, (BatchStatistics){mean.cpu, rstd.cpu, running_mean.cpu, running_var.cpu, 0.1f},
+                         x.cpu);
+    batchnorm_statistics(rig.cuda, (BatchStatistics){mean.cuda, rstd.cuda, running_mean.cuda, running_var.cuda, 0.1f},
+                         x.cuda);
     expect("batchnorm_statistics mean", mean, f32_error(n, 8));
     expect("batchnorm_statistics rstd", rstd, f32_error(n, 8));
     expect("batchnorm_statistics running_mean", running_mean, f32_error(n, 8));

@@ -1,7 +1,7 @@
 /* --calibrate on the cuda device, or the emulated one, of which all but the smallest calls are too slow: what is
  * measured, and what is left of it. */
+#include "estimate/rates_measure.h"
 #include "tests/cuda/rig.h"
-#include "train/rates.h"
 
 static void a_device_is_measured_and_left_as_it_was(void **state) {
     (void)state;

@@ -147,7 +147,8 @@ static void normalize_rows(void *argument) {
 static void measure_columns(void *argument) {
     const Call *call = argument;
     int64_t n = call->n + 1, c = 24 * call->n_heads;
-    batchnorm_statistics(device, f32(c), f32(c), tensor_none(), tensor_none(), some(call->type, n, c), 0.1f);
+    batchnorm_statistics(device, (BatchStatistics){f32(c), f32(c), tensor_none(), tensor_none(), 0.1f},
+                         some(call->type, n, c));
 }
 
 static void normalize_columns(void *argument) {
@@ -181,8 +182,8 @@ static void stem(void *argument) {
     int64_t rows = call->n * 54, tall = call->n * stem_frames(s) * 6, c = 32, o = 32;
     DType t = call->type;
     Tensor x = some(t, rows, 2), w = some(t, c, STEM_WINDOW), w2 = some(t, o, 3 * c);
-    stem_backward(device, some(DTYPE_F32, c, STEM_WINDOW), f32(c), f32(c), some(DTYPE_F32, o, 3 * c), some(t, tall, o),
-                  x, w, f32(c), f32(c), f32(c), f32(c), w2, f32(STEM_MOMENTS), s);
+    stem_backward(device, (StemGradients){some(DTYPE_F32, c, STEM_WINDOW), f32(c), f32(c), some(DTYPE_F32, o, 3 * c)},
+                  some(t, tall, o), x, (StemWeights){w, f32(c), f32(c), f32(c), f32(c), w2}, f32(STEM_MOMENTS), s);
 }
 
 static void with_fewer(const char *what, void (*work)(void *), int64_t most, int64_t step) {

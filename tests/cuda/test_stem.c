@@ -1,8 +1,8 @@
-/* The cuda device's first two layers of the FLIM network against the cpu's, in f32, bf16 and f16, on a GPU or on the
- * emulator. Overwritten outputs start as NaN, accumulated ones as random numbers; sizes divide no tile. */
+/* The cuda device's temporal stem against the cpu's, in f32, bf16 and f16, on a GPU or on the emulator. Overwritten
+ * outputs start as NaN, accumulated ones as random numbers; sizes divide no tile. */
 #include "tests/cuda/schedules.h"
 
-/* Like FLIM's input: the second channel is 0 or 1, and the same in all frames. */
+/* The second channel is 0 or 1, and the same in all frames. */
 static Pair inputs(DType type, int64_t samples, int64_t frames, int64_t plane) {
     Pair x = normal(type, samples * frames * plane, 2);
     for (int64_t i = 0; i < x.cpu.dims[0]; i++)
@@ -70,26 +70,28 @@ static void check_stem(DType type, int64_t samples, int64_t frames, int64_t plan
     Pair y = poisoned(type, tall, o), dy = normal(type, tall, o);
     Pair dw = normal(DTYPE_F32, c, STEM_WINDOW), dgain = normal(DTYPE_F32, c, 0), dbias = normal(DTYPE_F32, c, 0);
     Pair dw2 = normal(DTYPE_F32, o, 3 * c);
-    stem_statistics(rig.cpu, mean.cpu, rstd.cpu, moments.cpu, running_mean.cpu, running_var.cpu, x.cpu, w.cpu, stem,
-                    0.1f);
-    stem_statistics(rig.cuda, mean.cuda, rstd.cuda, moments.cuda, none.cuda, none.cuda, x.cuda, w.cuda, stem, 0.1f);
+    stem_statistics(rig.cpu, (BatchStatistics){mean.cpu, rstd.cpu, running_mean.cpu, running_var.cpu, 0.1f},
+                    moments.cpu, x.cpu, w.cpu, stem);
+    stem_statistics(rig.cuda, (BatchStatistics){mean.cuda, rstd.cuda, none.cuda, none.cuda, 0.1f}, moments.cuda, x.cuda,
+                    w.cuda, stem);
     expect("stem_statistics mean", mean, 400 * U);
-    stem_statistics(rig.cuda, mean.cuda, rstd.cuda, moments.cuda, running_mean.cuda, running_var.cuda, x.cuda, w.cuda,
-                    stem, 0.1f);
+    stem_statistics(rig.cuda, (BatchStatistics){mean.cuda, rstd.cuda, running_mean.cuda, running_var.cuda, 0.1f},
+                    moments.cuda, x.cuda, w.cuda, stem);
     expect("stem_statistics mean", mean, 400 * U);
     expect("stem_statistics rstd", rstd, 400 * U);
     expect("stem_statistics running_mean", running_mean, 400 * U);
     expect("stem_statistics running_var", running_var, 400 * U);
     copy_over(mean), copy_over(rstd);
     keep_off_the_kink(bias, x, w, mean, rstd, gain, stem);
-    stem_forward(rig.cpu, y.cpu, x.cpu, w.cpu, mean.cpu, rstd.cpu, gain.cpu, bias.cpu, w2.cpu, stem);
-    stem_forward(rig.cuda, y.cuda, x.cuda, w.cuda, mean.cuda, rstd.cuda, gain.cuda, bias.cuda, w2.cuda, stem);
+    stem_forward(rig.cpu, y.cpu, x.cpu, (StemWeights){w.cpu, mean.cpu, rstd.cpu, gain.cpu, bias.cpu, w2.cpu}, stem);
+    stem_forward(rig.cuda, y.cuda, x.cuda, (StemWeights){w.cuda, mean.cuda, rstd.cuda, gain.cuda, bias.cuda, w2.cuda},
+                 stem);
     double between = type == DTYPE_F32 ? 0 : 4 * rounding_of(type);
     expect("stem_forward", y, error_in(type, 3 * c, 24) + between);
-    stem_backward(rig.cpu, dw.cpu, dgain.cpu, dbias.cpu, dw2.cpu, dy.cpu, x.cpu, w.cpu, mean.cpu, rstd.cpu, gain.cpu,
-                  bias.cpu, w2.cpu, moments.cpu, stem);
-    stem_backward(rig.cuda, dw.cuda, dgain.cuda, dbias.cuda, dw2.cuda, dy.cuda, x.cuda, w.cuda, mean.cuda, rstd.cuda,
-                  gain.cuda, bias.cuda, w2.cuda, moments.cuda, stem);
+    stem_backward(rig.cpu, (StemGradients){dw.cpu, dgain.cpu, dbias.cpu, dw2.cpu}, dy.cpu, x.cpu,
+                  (StemWeights){w.cpu, mean.cpu, rstd.cpu, gain.cpu, bias.cpu, w2.cpu}, moments.cpu, stem);
+    stem_backward(rig.cuda, (StemGradients){dw.cuda, dgain.cuda, dbias.cuda, dw2.cuda}, dy.cuda, x.cuda,
+                  (StemWeights){w.cuda, mean.cuda, rstd.cuda, gain.cuda, bias.cuda, w2.cuda}, moments.cuda, stem);
     expect("stem_backward dw2", whole(dw2), f32_error(rows, 24) + between);
     expect("stem_backward dbias", dbias, f32_error(rows, 24) + between);
     expect("stem_backward dgain", dgain, f32_error(rows, 32) + between);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""One training step on the CPU, ours and PyTorch's (eager, float32, the same threads), in one run.
+"""Times one training step on the CPU in our programs and in PyTorch (eager, float32, as many threads).
 
     python3 tests/reference/bench_cpu.py build/release/tests/bench_step [threads [repeats [WORD]]]
 
-A step is forward, backward, gradient norm and clip, AdamW. Ours and theirs take turns, so that both see the same machine.
-WORD: only the steps with this in their name. FLIM has to be asked for: a step takes seconds.
-The TTS batch is padded for PyTorch as the reference implementation pads it; ours packs it. Where there are two ways to
-write a model in PyTorch, both are timed and the faster one is in the table.
+A step is forward, backward, gradient norm and clip, AdamW. The two programs alternate, so that both see the same machine.
+WORD: only steps with this word in their names. FLIM runs only if WORD asks for it, because a step takes seconds.
+PyTorch gets the TTS batch padded as in the reference implementation; our program packs it. If a model can be written in
+two ways in PyTorch, both are timed and the table has the faster one.
 """
 import os
 import platform
@@ -88,7 +88,7 @@ def tts_batch(d, v, k, lengths):
     return cond, text, text.roll(-1, 1), masks[0], mel, mel.roll(-1, 1), masks[1]
 
 
-PSD_SIZES = {  # d, layers, heads, ffn; decoder's width, layers; projection; the classifier's hidden layer
+PSD_SIZES = {  # d, layers, heads, ffn; width and layers of the decoder; projection; hidden layer of the classifier
     "small": ((128, 4, 4, 256), (64, 2, 64), 128),
     "l4": ((256, 6, 8, 1024), (64, 2, 64), 128),
     "medium": ((512, 8, 8, 2048), (128, 4, 128), 256),
@@ -97,8 +97,8 @@ PSD_SIZES = {  # d, layers, heads, ffn; decoder's width, layers; projection; the
 
 
 def psd_step(task, size, b, sdpa):
-    """Pretraining as the reference does it: the encoder once for 5 visible patches, twice for 13 tokens; no dropout. Its
-    attention asks for the probabilities, unless sdpa."""
+    """Pretrains as the reference does: the encoder runs once on 5 visible patches and twice on 13 tokens; no dropout. Unless
+    sdpa, attention returns its probabilities."""
     encoder, decoder, hidden = PSD_SIZES[size]
     rows, positives, labels = torch.randn(b, psd.BINS), torch.randn(b, psd.BINS), torch.randint(psd.CLASSES, (b,))
     if task == "pretrain":
@@ -140,7 +140,7 @@ def stepper(model, batch):
 
 
 def measure(program, threads, repeats, arguments, builds):
-    """Median seconds of our step, and of each way of theirs; and what our program prints besides."""
+    """Returns the median seconds of our step and of each variant in PyTorch, and the other output of our program."""
     steps = [stepper(*build()) for build in builds]
     ours, theirs = [], [[] for _ in steps]
     for step in steps:
@@ -162,7 +162,7 @@ def main():
     word = sys.argv[4] if len(sys.argv) > 4 else ""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    # The demo's model (demo/demo.yaml) on a batch of eight utterances of 2 to 5 seconds.
+    # The model of the demo (demo/demo.yaml) on a batch of eight utterances of 2 to 5 seconds.
     d, layers, heads, v, k = 128, 4, 4, 500, 256
     lengths = [(14, 100), (18, 130), (20, 140), (22, 160), (24, 170), (28, 200), (30, 220), (34, 250)]
     cases = [

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How well --estimate tells the time of a training step on this machine's CPU.
+"""Compares the predictions of --estimate with measured training steps on the CPU of this machine.
 
     python3 tests/reference/bench_estimate.py build/release [rounds [WORD]]
 
 A round measures the CPU with `train_gpt --calibrate --device cpu`, asks `--estimate --gpu here` for the time of a step of each
-model, and times such steps with bench_step. Where other programs are at work too they make some rounds slower and none faster:
-of the predictions and of the steps the least counts. WORD: only the steps with this in their name, and where their time goes:
-of each operation predicted and measured.
+model, and times such steps with bench_step. Other programs on the machine make some rounds slower and none faster, so the
+least prediction and the least time count. WORD: only steps with this word in their names, with the predicted and measured
+time of each operation.
 """
 import json
 import re
@@ -17,7 +17,7 @@ import tempfile
 BUILD = sys.argv[1]
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 2
 WORD = sys.argv[3] if len(sys.argv) > 3 else ""
-TYPICAL = "100,250"  # text tokens and codes of a sample, as --estimate has them without data
+TYPICAL = "100,250"  # text tokens and codes of a sample, as --estimate assumes without data
 
 
 def gpt(name, d, layers, heads, vocabulary, batch):
@@ -30,7 +30,7 @@ def psd(command, size, batch):
             (" --head-dropout 0" if command == "finetune" else ""), f"psd_{command} {size} {batch}")
 
 
-# Name, our program's options, bench_step's arguments.
+# Name, options of our program, arguments of bench_step.
 STEPS = [
     gpt("GPT small: 4 layers of 128, B=4", 128, 4, 2, 2000, 4),
     gpt("GPT medium: 8 layers of 512, B=4", 512, 8, 8, 12000, 4),
@@ -56,7 +56,7 @@ def predict(options, rates):
 
 
 def measure(arguments, predicted):
-    """Seconds of a step, its FLOPs, and of each operation the seconds."""
+    """Returns the seconds and FLOPs of a step, and the seconds of each operation."""
     repeats = max(3, min(30, round(4 / predicted)))
     lines = run(f"{BUILD}/tests/bench_step", "cpu", "0", str(repeats), *arguments.split()).splitlines()
     seconds = sorted(float(line) for line in lines if re.fullmatch(r"[0-9.]+", line))

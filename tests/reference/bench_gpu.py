@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
-"""Training steps on a GPU, ours and PyTorch's (16-bit autocast, SDPA; eager and compiled), in one run.
+"""Times training steps on a GPU in our programs and in PyTorch (16-bit autocast, SDPA; eager and compiled).
 
     python3 tests/reference/bench_gpu.py build/release/gpu_native/tests/bench_step benchmarks [WORD]
 
-A step is forward, backward, gradient norm and clip, AdamW (fused on PyTorch's side). PyTorch pads a batch as the reference
-implementation does, and, as its best batching, gets utterances of similar length; ours packs the same utterances. Prints a
-table, and writes gpu_NAME.json and gpu_NAME.md into the folder; with a WORD only the steps with this in their name, and
-gpu_NAME_WORD. Without torch only our side is timed. Where there are two ways to write a model in PyTorch, both are timed,
-eager and compiled, and the faster one is in the table. FLIM has to be asked for by this word: PyTorch in bfloat16, float16
-and float32 with TF32, each with channels first and last, after cuDNN's search for the fastest convolutions.
+A step is forward, backward, gradient norm and clip, AdamW (fused in PyTorch). PyTorch pads a batch as the reference
+implementation does; in another case, its best batching, it gets utterances of similar length. Our program packs the same
+utterances. If a model can be written in two ways in PyTorch, both are timed, eager and compiled, and the table has the
+faster one. Without torch, only our programs are timed.
 
-Beside each step stands what --estimate says of it, by the card's data sheet and by what train_gpt --calibrate has measured
-at the start, and kept in rates.json of the folder: their errors are the model's.
+Prints a table, and writes gpu_NAME.json and gpu_NAME.md into the folder. WORD: only steps with this word in their names,
+into gpu_NAME_WORD. FLIM runs only with this word: PyTorch in bfloat16, float16 and float32 with TF32, each with channels
+first and last, after cuDNN has searched the fastest convolutions.
 
-BENCH_START is put before our programs, if it is set; one that takes more than BENCH_MOST (180) seconds has failed.
-BENCH_SECONDS (400) is when PyTorch's side stops starting new cases: a case that it has not reached is in the table as such.
+The table also has two predictions of --estimate: from the data sheet of the card, and from rates that train_gpt --calibrate
+measures at the start and keeps in rates.json of the folder.
+
+BENCH_START, if set, is put before our programs. A program that takes more than BENCH_MOST (180) seconds has failed. After
+BENCH_SECONDS (400) no new case starts in PyTorch; the table names the cases that were not reached.
 """
 import json
 import math
@@ -46,7 +48,7 @@ def ask_driver(what):
 
 
 def copy_bandwidth():
-    """Bytes/s, read and written, of a copy of 1 GiB: what a kernel that memory limits can reach."""
+    """Returns the bytes per second, read and written, of a copy of 1 GiB, which a memory-bound kernel can reach."""
     to, source = (torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(2))
     seconds = []
     for _ in range(12):
@@ -62,7 +64,7 @@ def copy_bandwidth():
 
 
 def utterances(n, seed):
-    """(text tokens, codes) of n clips: lengths log-normal around 6.5 s, 1 to 30 s, 50 codes and about 4.5 pieces a second."""
+    """Returns (text tokens, codes) of n clips of 1 to 30 s, log-normal around 6.5 s: 50 codes and 4.5 pieces per second."""
     draw = random.Random(seed)
     seconds = [min(30.0, max(1.0, draw.lognormvariate(math.log(6.5), 0.6))) for _ in range(n)]
     return [(max(3, round(s * draw.uniform(3.5, 5.5))), round(50 * s)) for s in seconds]
@@ -98,13 +100,13 @@ def stepper(model, batch, dtype, compiled, device="cuda"):
 
 
 def theirs(builds, dtype, compiled):
-    """Median seconds of a step, written in the fastest way, or None and why not."""
+    """Returns the median seconds of a step in its fastest variant, or None and the reason."""
     results = [time_theirs(build, dtype, compiled) for build in builds]
     return min((r for r in results if r[0]), key=lambda r: r[0], default=results[0])
 
 
 def time_theirs(build, dtype, compiled):
-    """Median seconds of a step, or None and why not."""
+    """Returns the median seconds of a step, or None and the reason."""
     if torch is None:
         return None, "no torch"
     if time.monotonic() > DEADLINE:
@@ -116,7 +118,7 @@ def time_theirs(build, dtype, compiled):
         for _ in range(3):
             step()
         return statistics.median(step() for _ in range(REPEATS)), None
-    except Exception as error:  # a compiler that is missing, memory that does not suffice
+    except Exception as error:  # such as a missing compiler or too little memory
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return None, "failed: " + type(error).__name__
     finally:
@@ -126,7 +128,7 @@ def time_theirs(build, dtype, compiled):
 
 
 def run_ours(program, *arguments):
-    """What it prints, and None; or None, and why it failed, which is printed."""
+    """Returns the output and None; or None and the reason of a failure, which is also printed."""
     command = [*os.environ.get("BENCH_START", "").split(), program, *arguments]
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=float(os.environ.get("BENCH_MOST", "180")))
@@ -140,13 +142,13 @@ def run_ours(program, *arguments):
 
 
 def calibrate(program, folder):
-    """Prints the rates of this card, and keeps them in a file that bench_step reads; without a trainer beside it there are
-    none. False: failed."""
+    """Measures and prints the rates of this card, and keeps them in a file that bench_step reads. Does nothing if train_gpt is
+    not beside bench_step. Returns False if the measurement fails."""
     here = os.path.dirname(os.path.abspath(program))
-    os.environ["BENCH_RATES"] = "none"  # not this user's own
+    os.environ["BENCH_RATES"] = "none"  # not the cache of this user
     trainer = next((p for d in (here, os.path.dirname(here)) if os.access(p := os.path.join(d, "train_gpt"), os.X_OK)), None)
     if trainer is None:
-        print("no train_gpt beside bench_step: nothing is calibrated", file=sys.stderr)
+        print("train_gpt was not found beside bench_step: nothing is calibrated", file=sys.stderr)
         return True
     rates = os.path.join(folder, "rates.json")
     printed, _ = run_ours(trainer, "--calibrate", "--device", "cuda", "--calibration", rates)
@@ -158,7 +160,7 @@ def calibrate(program, folder):
 
 
 def predictions(said):
-    """Seconds that --estimate says, and what bounds them: by the data sheet, by the calibration."""
+    """Returns the predicted seconds and their bound, from the data sheet and from the calibration."""
     found = {}
     for name in ("predicted", "predicted_measured"):
         seconds, _, bound = said.get(name, "nan").partition(" by ")
@@ -167,7 +169,8 @@ def predictions(said):
 
 
 def ours(program, arguments, device="amp"):
-    """Median seconds of a step, what it was predicted to be, its FLOPs, who computed, and the profile's rows; or why not."""
+    """Returns the median seconds of a step, the predictions, FLOPs, the device and the rows of the profile; or the reason of a
+    failure."""
     printed, why = run_ours(program, device, "0", str(REPEATS), *arguments.split())
     if printed is None:
         return {"failed": why}
@@ -208,14 +211,14 @@ def psd_case(task, size, b):
 
 
 def flim_cases(b):
-    """One for each type of PyTorch's arithmetic; ours has float32 and the card's 16-bit type."""
+    """Returns one case for each arithmetic type of PyTorch; our program has float32 and the 16-bit type of the card."""
     builds = [lambda: peer.flim_step(b, channels_last=False), lambda: peer.flim_step(b, channels_last=True)]
     names = {"bfloat16": "PyTorch bfloat16", "float16": "PyTorch float16", "float32": "float32 (PyTorch: TF32)"}
     return [(f"FLIM, B={b}, {name}", f"flim {b}", builds, dtype) for dtype, name in names.items()]
 
 
 def predicted_cells(mine):
-    """Measured over predicted, twice; what bounds the step; memory."""
+    """Formats measured over predicted time, twice; the bound of the step; memory."""
     found = [mine["predicted"], mine["predicted_measured"]]
     cells = ["-" if math.isnan(p["seconds"]) else f"{mine['seconds'] / p['seconds']:.2f}" for p in found]
     bound = found[1]["bound"] or found[0]["bound"] or "-"
@@ -223,7 +226,7 @@ def predicted_cells(mine):
 
 
 def profile_table(profile, peak, bandwidth):
-    """Each operation beside what limits it: the larger of its shares of the FLOP rate and of the bandwidth, if they are known."""
+    """Returns a table of operations, each with the larger of its shares of the peak FLOP rate and bandwidth, if known."""
     lines = ["| operation | calls | ms | TFLOP/s | GB/s | of peak |", "|---|---|---|---|---|---|"]
     for r in sorted(profile, key=lambda r: -r["ms"]):
         shares = {"FLOPs": r["gflops"] * 1e9 / peak, "bytes": r["gbs"] * 1e9 / bandwidth}
@@ -236,7 +239,7 @@ def profile_table(profile, peak, bandwidth):
 def main():
     program, folder = sys.argv[1], sys.argv[2]
     if torch is not None and not torch.cuda.is_available():
-        sys.exit("bench_gpu.py: this torch sees no GPU; a Python without torch times our side alone")
+        sys.exit("bench_gpu.py: torch finds no GPU here; with a Python without torch only our programs are timed")
     name = torch.cuda.get_device_name(0) if torch else ask_driver("name")
     half = "float16" if torch and torch.cuda.get_device_capability(0) < (8, 0) else "bfloat16"
     full = (1280, 24, 20, 12000, 8192)
@@ -254,7 +257,7 @@ def main():
     cases = [case for case in cases if word in case[0]]
     if torch is not None:
         torch.backends.cudnn.benchmark = True
-        torch.set_float32_matmul_precision("high")  # TF32, as convolutions have it by default
+        torch.set_float32_matmul_precision("high")  # TF32, the default for convolutions
     os.makedirs(folder, exist_ok=True)
     calibrated = calibrate(program, folder)
     rows = []

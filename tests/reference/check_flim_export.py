@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Checks that a .pth of the FLIM trainer is, for PyTorch, a checkpoint of the reference's network.
+"""Checks that PyTorch loads a .pth of the FLIM trainer as a checkpoint of the reference network.
 
     python3 tests/reference/check_flim_export.py best_model_fold_D1.pth                   names, shapes, order, optimizer
     python3 tests/reference/check_flim_export.py best_model_fold_D1.pth CELLS [TOLERANCE]
 
-It is loaded with weights_only, its model_state_dict strictly, its optimizer_state_dict into Adam, which then makes a step.
-CELLS: a safetensors file with "counts" [cells, bins, side, side] and the trainer's "logits" [cells] of them in evaluation;
-TOLERANCE: the largest difference of a logit: 1e-4, which float32 leaves of the whole network (2e-6 were measured against
-float64) many times over; with 16-bit arithmetic expect 2e-2.
+Loads the file with weights_only, its model_state_dict strictly, and its optimizer_state_dict into Adam, which then makes a
+step. CELLS: a safetensors file with "counts" [cells, bins, side, side] and "logits" [cells], the logits of the trainer in
+evaluation. TOLERANCE: the largest allowed difference of a logit. The default 1e-4 is many times the error of float32 (2e-6
+were measured against float64); with 16-bit arithmetic expect 2e-2.
 """
 import sys
 

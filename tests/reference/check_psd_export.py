@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Checks that a model.safetensors of the PSD trainer loads into PyTorch under the reference's names, and computes the same.
+"""Checks that a model.safetensors of the PSD trainer loads into PyTorch under the names of the reference, with equal results.
 
     python3 tests/reference/check_psd_export.py MODEL HEADS                         names and shapes, strictly
     python3 tests/reference/check_psd_export.py MODEL HEADS STORE PREDICTIONS [TOLERANCE]
 
-MODEL is of pretraining or a classifier, a transformer or the CNN (HEADS 0); all its other sizes are seen in its tensors.
-STORE is the prepared data (manifest.psd.safetensors). PREDICTIONS is what the trainer made of a classifier's rows: a CSV
-with the columns id (the manifest's row) and p_CLASS (no temperature), or a safetensors file with "logits", a row for each
-of the store. TOLERANCE is the largest difference of a probability or a logit: 1e-4, what float32 leaves of some hundred
-roundings in values around 10; with 16-bit arithmetic expect 5e-2.
+MODEL is a pretrained model or a classifier, with a transformer or the CNN (HEADS 0); its other sizes follow from its tensors.
+STORE is the prepared data (manifest.psd.safetensors). PREDICTIONS are those of a classifier of the trainer: a CSV with the
+columns id (row of the manifest) and p_CLASS (without temperature), or a safetensors file with "logits", one row per row of
+the store. TOLERANCE is the largest allowed difference of a probability or a logit. The default 1e-4 is the error of about
+a hundred float32 roundings of values around 10; with 16-bit arithmetic expect 5e-2.
 """
 import csv
 import re
@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 
 def model_of(weights, heads):
-    """The model with the sizes of these tensors."""
+    """Returns a model with the sizes of these tensors."""
     rows = lambda name: weights[name].shape[0] if name in weights else 0
     depth = lambda pattern: len([name for name in weights if re.fullmatch(pattern, name)])
     layers = depth(r"encoder\.layers\.\d+\.norm1\.weight")
@@ -33,7 +33,7 @@ def model_of(weights, heads):
 
 
 def predictions_of(path, store):
-    """Which samples of the store, and what the trainer says of them; whether these are logits."""
+    """Returns the samples of the store, the predictions of the trainer for them, and whether these are logits."""
     if path.endswith(".safetensors"):
         return torch.arange(len(store["psd"])), load_file(path)["logits"], True
     with open(path, newline="") as file:

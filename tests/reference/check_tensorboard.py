@@ -1,10 +1,10 @@
-"""Reads a run's TensorBoard files with TensorBoard's own reader, and compares every scalar with log.jsonl.
+"""Reads the TensorBoard files of a run with the reader of TensorBoard, and compares every scalar with log.jsonl.
 
     python3 tests/reference/check_tensorboard.py OUTPUT_DIR [...]
 
-A check by hand (needs the packages tensorboard and numpy). A scalar is a float32 there and nine digits here: the two may
-differ by half a unit in the last place of the float. A log that was resumed must agree too: an event of a step that the
-resumed run did again is the later one.
+Run this check by hand; it needs the packages tensorboard and numpy. A scalar is a float32 in TensorBoard and has nine digits
+in log.jsonl: they may differ by half a unit in the last place of the float. The check also covers resumed runs: if a step
+was repeated, its later event counts.
 """
 
 import json
@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 
 def events_of(directory):
-    """{(name, step): value} of all runs in directory/logs, later runs (by name, which is their time) first to count."""
+    """Returns {(name, step): value} of all runs in directory/logs. Later runs count; the name of a run is its time."""
     values = {}
     logs = os.path.join(directory, "logs")
     for run in sorted(os.listdir(logs)):

@@ -1,4 +1,4 @@
-"""The FLIM trainer's augmentations in NumPy, float64, written from their specification, with given random numbers.
+"""The augmentations of the FLIM trainer in NumPy, float64, written from their specification, with given random numbers.
 
 A cell is [height, width, bins] of photon counts, y before x. augment() applies them in the order of training.
 """
@@ -6,7 +6,7 @@ import numpy
 
 
 def shift(a, steps):
-    """Along time; what comes in is 0."""
+    """Shifts along time and fills with 0."""
     out = numpy.zeros_like(a)
     bins = a.shape[2]
     out[..., max(steps, 0) : bins + min(steps, 0)] = a[..., max(-steps, 0) : bins - max(steps, 0)]
@@ -18,7 +18,7 @@ def scale(a, factor):
 
 
 def rotate(a, turns):
-    """One turn: out[i, j] = in[j, side - 1 - i]."""
+    """Rotates by quarter turns; one turn is out[i, j] = in[j, side - 1 - i]."""
     return numpy.rot90(a, turns)
 
 
@@ -31,12 +31,12 @@ def flip_x(a):
 
 
 def poisson(a, draw):
-    """As if each count were a thousand photons. draw: a numpy.random.Generator."""
+    """Adds Poisson noise as if each count were a thousand photons. draw: a numpy.random.Generator."""
     return draw.poisson(1000 * a) / 1000
 
 
 def zoom(a, factor):
-    """Bilinear, corner on corner; then cut, or filled with 0, to the old size around the middle."""
+    """Resizes bilinearly with aligned corners, then crops or pads with 0 to the old size around the middle."""
     side = len(a)
     n = round(side * factor)
     lines = numpy.zeros((n, side))
@@ -55,7 +55,7 @@ def zoom(a, factor):
 
 
 def displacements(u):
-    """Of uniform numbers [side, side] in -1...1, what elastic() takes: smooth, in pixels."""
+    """Turns uniform numbers [side, side] in -1...1 into a smooth field in pixels for elastic()."""
     return 5 * along_both(smoothing(len(u), 2.0, reflect=False), u[..., None])[..., 0]
 
 
@@ -75,14 +75,14 @@ def blur(a, sigma):
 
 
 def gaussian(sigma):
-    """Weights of -radius...radius, of sum 1."""
+    """Returns the weights of -radius...radius, with the sum 1."""
     radius = int(4 * sigma + 0.5)
     weights = numpy.exp(-0.5 * (numpy.arange(-radius, radius + 1) / sigma) ** 2)
     return weights / weights.sum()
 
 
 def smoothing(side, sigma, reflect):
-    """[side, side]: a line times this is the line smoothed. Beyond its ends the line is mirrored, or 0."""
+    """Returns [side, side], which smooths a line by multiplication. The line is mirrored, or 0, beyond its ends."""
     weights = gaussian(sigma)
     out = numpy.zeros((side, side))
     for k, weight in enumerate(weights):
@@ -104,7 +104,7 @@ def along_both(lines, a):
 
 
 def augment(a, steps=0, factor=1.0, turns=0, y=False, x=False, noise=None, size=1.0, fields=None, sigma=None):
-    """Each left as it is unless given; fields: dx and dy."""
+    """Applies the augmentations that are given. fields: dx and dy."""
     a = rotate(scale(shift(a, steps), factor), turns)
     a = flip_y(a) if y else a
     a = flip_x(a) if x else a
@@ -115,6 +115,6 @@ def augment(a, steps=0, factor=1.0, turns=0, y=False, x=False, noise=None, size=
 
 
 def packed(a):
-    """What the network reads, [2, bins, height, width]: log counts, and where any photon is."""
+    """Returns the input of the network, [2, bins, height, width]: log counts, and the pixels with any photon."""
     footprint = numpy.broadcast_to(a.sum(2, keepdims=True) > 0, a.shape)
     return numpy.stack([numpy.log1p(a) / 10, footprint]).transpose(0, 3, 1, 2)

@@ -1,13 +1,12 @@
-"""The FLIM classifier in PyTorch, written from its specification: what make_golden_flim.py and the benchmarks compare ours
-with. Parameters have the reference implementation's names, shapes and order.
+"""The FLIM classifier in PyTorch, written from its specification, for make_golden_flim.py and the benchmarks. Parameters
+have the names, shapes and order of the reference implementation.
 
-A cell is [2, bins, height, width] (T, H, W): log counts and the footprint. A stem along time alone, three residual blocks
-that halve the plane, poolings that halve the time, a mean over what is left, two linear layers, one logit: "active".
+A cell is [2, bins, height, width] (T, H, W): log counts and the footprint. The network has a stem along time only, three
+residual blocks that halve the plane, poolings that halve the time, a global mean, two linear layers and one logit: "active".
 
-channels: of the three blocks; the reference's are 32, 64, 128, and tests take fewer.
+channels: of the three blocks; 32, 64, 128 in the reference, fewer in tests.
 dropout: of whole channels between the blocks (configuration A: 0.25, B: 0). head_dropout: 0.25 in both.
-linear: without what makes gradients jump, so that implementations can be compared tightly: leaky ReLU's slope is 1, and
-poolings average.
+linear: removes everything that makes gradients jump, for tight comparisons: leaky ReLU has slope 1, and poolings average.
 """
 import torch.nn.functional as F
 from torch import nn
@@ -18,13 +17,13 @@ B = {"dropout": 0.0, "head_dropout": 0.25}
 
 
 def conv(inputs, outputs, kernel, stride=1):
-    """Padded so that a stride of 1 leaves the size as it is."""
+    """Pads so that a stride of 1 keeps the size."""
     kernel, stride = ((k,) * 3 if isinstance(k, int) else k for k in (kernel, stride))
     return nn.Conv3d(inputs, outputs, kernel, stride, tuple(k // 2 for k in kernel))
 
 
 class Block(nn.Module):
-    """halves: the plane, which takes a convolution on the way past as well."""
+    """halves: halves the plane; the shortcut then has a convolution too."""
 
     def __init__(self, inputs, outputs, slope, halves):
         super().__init__()
@@ -71,7 +70,7 @@ class Flim(nn.Module):
 
 
 def initialize_b(model):
-    """Configuration B's start: normal by fan-out, no biases. (A's is torch's own.)"""
+    """Initialises for configuration B: normal by fan-out, zero biases. Configuration A has the defaults of torch."""
     for module in model.modules():
         if isinstance(module, (nn.Conv3d, nn.Linear)):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -84,6 +83,6 @@ def smoothed(labels):
 
 
 def mixup(x, targets, share, permutation):
-    """The share of each sample that stays; the rest is its partner's. The reference weights two losses instead of mixing the
-    targets; both are the same, for the loss is linear in them."""
+    """Mixes each sample with its partner; share is that of the sample. The reference weights two losses instead of mixing
+    targets, which is the same because the loss is linear in the targets."""
     return share * x + (1 - share) * x[permutation], share * targets + (1 - share) * targets[permutation]

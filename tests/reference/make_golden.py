@@ -1,4 +1,4 @@
-"""Golden values for tests/test_golden.c, from an independent implementation of the TTS GPT in PyTorch, float64.
+"""Makes golden values for tests/tts/test_golden.c with an independent implementation of the TTS GPT in PyTorch, float64.
 
     python make_golden.py          writes golden/*.safetensors (stored as float32 / int32)
 
@@ -6,20 +6,20 @@ The model here works on padded batches exactly as the reference trainer does: te
 padding is overwritten with the stop token, one more stop is appended, inputs get a start in front and targets another
 stop behind, attention is causal without a padding mask, and losses are means over the valid positions.
 
- - "equal"    three samples with one text length. Then no text padding exists, codes' padding comes last and cannot be
-              seen by anything before it, and the padded batch must equal the packed one.
+ - "equal"    three samples with one text length. There is no text padding, and the padding of codes is last, where causal
+              attention does not see it. So the padded batch must equal the packed one.
  - "unequal"  three samples with different text lengths. Here padded and packed batches differ on purpose (the reference
               lets codes attend to text padding), so every sample is computed alone and the token sums are combined.
 
- - "blocks"   stacks of torch's own nn.TransformerEncoderLayer, for the block's other forms: post-norm or pre-norm, exact
+ - "blocks"   stacks of nn.TransformerEncoderLayer of torch, for the other forms of the block: post-norm or pre-norm, exact
               GELU, with or without biases, causal or not, [out, in] weights.
 
- - "convolution"  torch's own Conv1d, BatchNorm1d and mean: a stem and a residual block with a shortcut, in train mode
-              (two batches, so that running statistics move twice) and then in eval mode. Rows are channels last.
+ - "convolution"  Conv1d, BatchNorm1d and mean of torch: a stem and a residual block with a shortcut, in train mode (two
+              batches, so that running statistics move twice) and then in eval mode. Rows are channels last.
 
- - "conv3d"   torch's own Conv3d, LeakyReLU and MaxPool3d in the four forms that the FLIM network has, and one that nothing has.
+ - "conv3d"   Conv3d, LeakyReLU and MaxPool3d of torch in the four forms of the FLIM network, and in one that no model has.
 
-The first two hold their batch, the losses, and every gradient of 0.2 text_loss + 0.8 mel_loss, and the weights after five AdamW
+The first two have their batch, the losses, every gradient of 0.2 text_loss + 0.8 mel_loss, and the weights after five AdamW
 steps: "equal" on its one batch, "unequal" with two accumulated micro-batches (equal, unequal) and frozen leading rows.
 """
 import math
@@ -41,7 +41,8 @@ torch.set_default_dtype(torch.float64)
 
 
 def initial_weights():
-    """Names, shapes and order of the trained tensors; every value random, so that no term of a gradient vanishes."""
+    """Returns tensors with the names, shapes and order of the trained ones. Every value is random, so that no term of a
+    gradient is zero."""
     shapes = {"text_embedding.weight": (TEXT + 1, WIDTH), "mel_embedding.weight": (MEL, WIDTH)}
     for layer in range(LAYERS):
         for name, shape in (("ln_1", (WIDTH,)), ("attn.c_attn", (WIDTH, 3 * WIDTH)), ("attn.c_proj", (WIDTH, WIDTH)),
@@ -74,7 +75,7 @@ def make_batch(text_lengths, code_lengths, seed):
 
 
 def inputs_and_targets(ids, lengths, start, stop):
-    """[n, L] -> inputs and targets [n, L + 2], and which positions count."""
+    """Returns inputs and targets [n, L + 2] of [n, L], and the positions that count."""
     n, longest = ids.shape
     ids = numpy.where(numpy.arange(longest) < lengths[:, None], ids, stop)
     column = numpy.full((n, 1), stop)
@@ -107,13 +108,13 @@ def transformer(x, w):
 
 
 def sums(w, batch):
-    """Sums over valid positions: text loss, mel loss, mel hits, text hits; and the two counts."""
+    """Returns sums over valid positions (text loss, mel loss, mel hits, text hits) and the two counts."""
     text, text_target, text_valid = inputs_and_targets(batch["text_ids"], batch["text_lengths"], START_TEXT, STOP_TEXT)
     mel, mel_target, mel_valid = inputs_and_targets(batch["codes"], batch["code_lengths"], START_MEL, STOP_MEL)
     n = len(text)
     condition = torch.tensor(batch["condition"], dtype=torch.float64)
     emotion = torch.tensor(batch["emotion"], dtype=torch.float64)
-    # The packed trainer is given the sum of the two in float32.
+    # The packed trainer gets the sum of the two in float32.
     condition = (condition + emotion[:, None]).float().double()
     speed = w["speed_emb.weight"][[1, 0]].expand(n, 2, WIDTH)
     x = torch.cat([condition, speed,
@@ -149,7 +150,7 @@ def objective(w, batch, padded):
 
 
 def five_steps(w, micro_batches, clip, frozen):
-    """micro_batches: [(batch, padded)]. Returns the final weights and the gradient norms. Frozen rows take no part."""
+    """Trains on micro_batches, [(batch, padded)]. Returns the final weights and the gradient norms, without frozen rows."""
     w = {name: value.detach().clone().requires_grad_() for name, value in w.items()}
     start = {name: value.detach().clone() for name, value in w.items()}
     optimizer = torch.optim.AdamW(w.values(), lr=LEARNING_RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=WEIGHT_DECAY)

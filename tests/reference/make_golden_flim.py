@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Golden values for the FLIM classifier, from its implementation in PyTorch (flim_torch.py) and NumPy (flim_augment.py),
-float64.
+"""Makes golden values for the FLIM classifier with its implementation in PyTorch (flim_torch.py) and NumPy
+(flim_augment.py), float64.
 
     python make_golden_flim.py          writes golden/flim_*.safetensors
 
@@ -37,10 +37,10 @@ and chain.K have one case, chain.K.packed is [2, 32, 9, 9]; in the order of trai
 of each and flip_y; chain.1 the second of each (zoom, blur: the last) and flip_x. Poisson noise has no golden values: what it
 draws depends on the generator.
 
-A bias before a batch norm has no gradient (rounding alone): these are in no "grad.". After Adam's steps such a bias is
-known all the same, for the decay's part of its gradient is far above rounding.
-PyTorch in float32 is off from flim_small by norm-relative 3e-6 in gradients (linear network: 4e-5), and by 6e-4 in weights
-after three steps, where Adam divides small gradients by themselves.
+A bias before a batch norm has a zero gradient (only rounding), so "grad." leaves these biases out. Their values after steps
+of Adam are stored, because the weight decay in their gradient is far above rounding.
+PyTorch in float32 differs from flim_small by norm-relative 3e-6 in gradients (linear network: 4e-5), and by 6e-4 in weights
+after three steps, because Adam divides small gradients by their own size.
 """
 import math
 import pathlib
@@ -120,7 +120,7 @@ classifier.1.weight -6.015746950e-2 5.648022466e-2
 classifier.1.bias -1.432371844e-2 3.481216123e-2
 classifier.4.weight -7.151617491e-1 8.127290376e-1
 classifier.4.bias -3.650772364e-2 3.650772364e-2"""
-# Sums over y, x, t of b, b y, b x, b t; and the pixels of the footprint.
+# Sums of b, b y, b x, b t over y, x, t; then the pixels of the footprint.
 AUGMENTED = """raw 901318 10179805 9622001 90163019 265
 shift+5 901053 10176812 9619172 94601240 265
 shift-3 901159 10178013 9620289 87459382 265
@@ -139,8 +139,8 @@ blur0.80 901318.000000 10178071.0113 9621757.9388 90163019 416
 chain 667842.298114 6870706.9325 7080744.6053 70116489.9895 429"""
 # Donors: inactive and active cells.
 DONORS = {"D1": (2110, 789), "D2": (2184, 582), "D3": (2351, 604), "D4": (399, 1139), "D5": (625, 1291), "D6": (3210, 957)}
-# Tested: trained on; validated on; cells, inactive, active, an active cell's weight, batches of 64, cells in the last one,
-# cells to validate, to test.
+# Test donor, training donors, validation donor; training cells, inactive, active, weight of an active cell, batches of 64,
+# cells in the last batch; validation cells, test cells.
 SPLITS = """D1 D3+D4 D2 4493 2750 1743 1.5777 71 13 2766 2899
 D2 D3+D4 D1 4493 2750 1743 1.5777 71 13 2899 2766
 D3 D2+D4 D1 4304 2583 1721 1.5009 68 16 2899 2955
@@ -151,7 +151,7 @@ ORDER = """stem.0 stem.1 downsample1.0 downsample1.1 res_block1.conv1 res_block1
 res_block2.conv1 res_block2.bn1 res_block2.conv2 res_block2.bn2 res_block2.shortcut.0 res_block2.shortcut.1
 res_block3.conv1 res_block3.bn1 res_block3.conv2 res_block3.bn2 res_block3.shortcut.0 res_block3.shortcut.1
 classifier.0 classifier.1 classifier.4"""
-# Module: parameters, multiply-accumulates of one cell's forward.
+# Module, parameters, multiply-accumulates of the forward of one cell.
 SIZES = """stem 544 50577408
 downsample1 3168 173408256
 res_block1 55488 3121348608
@@ -169,7 +169,7 @@ STARTS_B = {"stem.0": ".09449", "downsample1.0": ".14434", "res_block1.conv1": "
 
 
 def hashed(j, *shape):
-    """The specification's U(j, k), k the flat index: in [-1, 1)."""
+    """Returns U(j, k) of the specification, in [-1, 1); k is the flat index."""
     with numpy.errstate(over="ignore"):
         z = numpy.arange(math.prod(shape), dtype=numpy.uint64) + numpy.uint64((j * 2**32 + 0x9E3779B97F4A7C15) % 2**64)
         z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
@@ -179,20 +179,20 @@ def hashed(j, *shape):
 
 
 def fill(model, single=False):
-    """The specification's weights; single: rounded to float32."""
+    """Returns the weights of the specification; single: rounded to float32."""
     with torch.no_grad():
         for j, (name, p) in enumerate(model.named_parameters()):
             u = torch.tensor(hashed(j, *p.shape))
             if p.dim() > 1:
                 u = u / math.sqrt(p[0].numel())
             else:
-                u = 0.1 * u + (1 if name.endswith("weight") else 0)  # one-dimensional weights are norms'
+                u = 0.1 * u + (1 if name.endswith("weight") else 0)  # one-dimensional weights belong to norms
             p.copy_(u.float() if single else u)
     return model
 
 
 def counts(n, side=flim.SIDE, bins=flim.BINS, start=50, radius=None):
-    """Photons of the specification's cell n, [side, side, bins]; others are the same decay in other sizes."""
+    """Returns the photons of cell n of the specification, [side, side, bins]; other sizes have the same decay."""
     y, x, t = numpy.ogrid[:side, :side, :bins]
     decay = numpy.where(t < start, 0, (20 + 10 * n) * (bins - 1 - t) ** 2 // (bins - 1 - start) ** 2)
     inside = (y - side // 2) ** 2 + (x - side // 2) ** 2 <= (4 + 2 * n if radius is None else radius) ** 2
@@ -200,7 +200,7 @@ def counts(n, side=flim.SIDE, bins=flim.BINS, start=50, radius=None):
 
 
 def cell_a():
-    """The specification's cell for augmentations: cell 3 without a corner."""
+    """Returns the cell of the specification for augmentations: cell 3 without a corner."""
     y, x = numpy.ogrid[: flim.SIDE, : flim.SIDE]
     return counts(3) * (x + 2 * y >= 18)[..., None]
 
@@ -213,8 +213,8 @@ def entropy(a):
 
 
 def has_gradient(model, linear=False):
-    """Names of parameters that have one: not of biases before a batch norm. In the linear network the last block's biases
-    come before one too: no more than a mean and a linear layer lie between."""
+    """Returns the names of parameters with a gradient: all but biases before a batch norm. In the linear network these include
+    the biases of the last block, because only a mean and a linear layer lie between them and a batch norm."""
     before = {name for name, m in model.named_modules() if isinstance(m, torch.nn.Conv3d)} | {"classifier.0"}
     before |= {"res_block3.bn2", "res_block3.shortcut.1"} if linear else set()
     return [name for name, _ in model.named_parameters() if not (name.endswith(".bias") and name[:-5] in before)]
@@ -225,13 +225,13 @@ def running(model, prefix="running."):
 
 
 class Results:
-    """Differences to what is printed, in units of its last digit; up to half of one is its rounding."""
+    """Collects differences from printed numbers, in units of the last digit; up to half a unit is rounding."""
 
     def __init__(self):
         self.worst, self.where, self.count = 0, "", 0
 
     def near(self, what, got, printed, noise=0.0):
-        """printed: numbers as text; noise: what two ways of adding up float64 may differ by."""
+        """printed: numbers as text; noise: the possible difference between two orders of summation in float64."""
         got, texts = numpy.ravel(numpy.asarray(got, float)), str(printed).split()
         assert len(got) == len(texts), f"{what}: {len(got)} values, {len(texts)} printed"
         for value, text in zip(got, texts):
@@ -246,7 +246,7 @@ class Results:
 
 def check_inputs(results):
     spots = (hashed(0, 1)[0], hashed(0, 2)[1], hashed(4, 3072)[3071], hashed(45, 1)[0])
-    # Seventeen digits are printed, which is more than a number has.
+    # Seventeen digits are printed, more than a float64 has.
     results.near("U", spots, "0.76662161642728521 0.13312315034456179 0.21008521523685975 -0.93873393614173128", 2e-16)
     cells = [counts(n) for n in range(4)]
     images = [flim_augment.packed(a) for a in cells]
@@ -289,7 +289,7 @@ def check_sizes(results):
 
 
 def check_starts(modules):
-    """torch draws as the formulas say: of ten thousand numbers and more the deviation is right to 5 %."""
+    """Checks that torch draws as the formulas say: the deviation of at least ten thousand numbers is right to 5 %."""
     torch.manual_seed(1)
     for model, starts, spread in ((flim.Flim(), STARTS_A, 1 / math.sqrt(3)), (flim.initialize_b(flim.Flim()), STARTS_B, 1)):
         for name in modules:
@@ -299,7 +299,7 @@ def check_starts(modules):
 
 
 def full():
-    """All values of flim_full, gradients whole."""
+    """Returns all values of flim_full, with whole gradients."""
     x = torch.tensor(numpy.stack([flim_augment.packed(counts(n)) for n in range(4)]))
     targets = flim.smoothed(torch.tensor(LABELS, dtype=torch.float64))
     model, out = fill(flim.Flim()), {}
@@ -325,7 +325,7 @@ def full():
 
 
 def check_full(values, trained, results):
-    # An input changed by 1e-12 changes gradients by 1e-10 of their norm; what another order of adding up float64 changes, less.
+    # A change of an input by 1e-12 changes gradients by 1e-10 of their norm; another order of summation changes less.
     noise = {"norm": 1e-10 * float(values["norm"])}
     for name, printed in PRINTED.items():
         results.near(name, values[name], printed, noise.get(name, 1e-12))
@@ -368,7 +368,7 @@ def check_augmentation(results):
     results.near("blur .3", flim_augment.gaussian(0.3), ".00383626 .99232748 .00383626")
     results.near("blur .55", flim_augment.gaussian(0.55)[:3], ".00097044 .13819585 .72166743")
     results.near("blur .8", flim_augment.gaussian(0.8)[:4], ".000440743 .021910314 .228310716 .498676452")
-    # Of Poisson noise only moments are known; 30000 draws give a deviation to 0.4 %.
+    # Only moments of Poisson noise are known; 30000 draws give a deviation to 0.4 %.
     off = flim_augment.poisson(numpy.full((10, 10, 300), 2.5), numpy.random.default_rng(1)) - 2.5
     assert abs(off.std() / math.sqrt(2.5e-3) - 1) < 0.02 and abs(off.mean()) < 5 * math.sqrt(2.5e-3 / 30000)
 
@@ -442,7 +442,7 @@ def small(linear):
 
 
 def augmented():
-    """All values of flim_augment."""
+    """Returns all values of flim_augment."""
     a = counts(2, side=9, bins=32, start=6, radius=3)
     factors = lambda *values: numpy.array(values, numpy.float32).astype(float)
     uniform = [numpy.stack([hashed(j, 9, 9), hashed(j + 1, 9, 9)]).astype(numpy.float32).astype(float) for j in (1001, 1003)]
@@ -466,7 +466,7 @@ def augmented():
 
 
 def save(name, values, double=()):
-    """double: what is stored as F64."""
+    """double: the values that are stored as F64."""
     stored = {}
     for key, value in values.items():
         array = numpy.ascontiguousarray(value)

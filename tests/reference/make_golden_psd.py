@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden values for the PSD models, from their implementation in PyTorch (psd_torch.py), float64.
+"""Makes golden values for the PSD models with their implementation in PyTorch (psd_torch.py), float64.
 
     python make_golden_psd.py          writes golden/psd_*.safetensors (stored as float32 / int32)
 
@@ -100,7 +100,7 @@ TOLERANCE = 1e-7
 
 
 def hashed(t, count):
-    """The specification's u(t, j), j < count, in [-1, 1)."""
+    """Returns u(t, j) of the specification, j < count, in [-1, 1)."""
     with numpy.errstate(over="ignore"):
         x = numpy.arange(count, dtype=numpy.uint32) * numpy.uint32(2654435761) + numpy.uint32((t + 1) * 2246822519 % 2**32)
         x = (x ^ (x >> 16)) * numpy.uint32(2246822519)
@@ -126,7 +126,7 @@ def fill(model, batch, single):
 
 
 def inputs(visible, single):
-    """Of a batch of pretraining, or, without visible patches, of labelled rows."""
+    """Returns the inputs of a pretraining batch, or of labelled rows if there are no visible patches."""
     i, b = torch.arange(psd.BINS), torch.arange(BATCH)[:, None]
     batch = {"anchor": torch.sin(0.05 * (b + 1) * i) + 0.3 * torch.cos(0.9 * i + b)}
     if visible:
@@ -138,7 +138,7 @@ def inputs(visible, single):
 
 
 def losses(model, batch):
-    """What is minimised comes last."""
+    """The minimised loss comes last."""
     if isinstance(model, psd.Classifier):
         return model.loss(batch["anchor"], batch["labels"])[None]
     mae, sicr = model.parts(batch["anchor"], batch["positive"], batch["visible"])
@@ -159,7 +159,7 @@ def first_values(model, batch):
 
 
 def optimizer_of(model):
-    """Pretraining has one learning rate; a classifier's encoder a tenth of its head's."""
+    """Pretraining has one learning rate; the encoder of a classifier has a tenth of that of the head."""
     if isinstance(model, psd.Mpae):
         groups = [{"params": model.parameters(), "lr": 1e-3}]
     else:
@@ -206,7 +206,7 @@ MODELS = {  # and how many patches are visible
 
 
 class Results:
-    """Differences to what is printed: relative to the largest value printed beside it."""
+    """Collects differences from printed numbers, relative to the largest value printed beside them."""
 
     def __init__(self):
         self.worst, self.where, self.count = 0, "", 0
@@ -255,7 +255,7 @@ def check_pieces(results):
 
 
 def rates(epochs, warmup, floor, *bases):
-    """Learning rates of each epoch and group, by torch's own schedulers."""
+    """Returns the learning rates of each epoch and group from the schedulers of torch."""
     optimizer = torch.optim.AdamW([{"params": [torch.zeros(1, requires_grad=True)], "lr": base} for base in bases])
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs - warmup, floor)
     if warmup:

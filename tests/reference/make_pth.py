@@ -1,4 +1,4 @@
-"""Writes the tiny .pth files that the tests read, and what must be found in them, as safetensors.
+"""Writes the small .pth files that the tests read, and their expected contents as safetensors.
 
     python3 tests/reference/make_pth.py tests/reference/golden
 

@@ -1,11 +1,11 @@
-"""The PSD models in PyTorch, written from their specification: what make_golden_psd.py, check_psd_export.py and the
-benchmarks compare ours with. Parameters have the reference implementation's names, shapes and order.
+"""The PSD models in PyTorch, written from their specification, for make_golden_psd.py, check_psd_export.py and the
+benchmarks. Parameters have the names, shapes and order of the reference implementation.
 
 A row is 200 bins; its first 192 are 12 patches of 16. Mpae is pretrained: a masked autoencoder over patches plus a
 contrastive term between two rows of one class; Classifier and CnnClassifier are trained after it.
 
-sdpa: False calls the encoder's attention as the reference does, with need_weights' default, so that torch computes and
-averages all probabilities; True lets it take its fused attention.
+sdpa: False calls attention as the reference does, with the default of need_weights, so that torch computes and averages all
+probabilities; True lets torch use its fused attention.
 """
 import math
 
@@ -17,7 +17,7 @@ BINS, PATCH, PATCHES, CLASSES = 200, 16, 12, 6
 
 
 def position_table(positions, width):
-    """sin and cos interleaved, computed in float32 as the reference does: the table is part of its state dict."""
+    """Returns sin and cos interleaved, in float32 as in the reference, whose state dict has this table."""
     p = torch.arange(positions, dtype=torch.float32)[:, None]
     rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(10000.0) / width))
     return torch.stack([torch.sin(p * rate), torch.cos(p * rate)], 2).reshape(1, positions, width)
@@ -128,7 +128,7 @@ class ProjectionHead(nn.Module):
 
 
 class Mpae(nn.Module):
-    """No layers: the encoder is the CNN. Then the autoencoder's tokens go straight to the decoder, past the encoder."""
+    """Without layers the encoder is the CNN, and the tokens of the autoencoder go directly to the decoder."""
 
     def __init__(self, d, layers, heads, ffn, e, decoder_layers, q, masked=7, dropout=0.0, sdpa=False):
         super().__init__()
@@ -139,12 +139,12 @@ class Mpae(nn.Module):
         self.projection_head = ProjectionHead(d, q)
 
     def draw(self, rows):
-        """Which patches are visible, of each row, ascending."""
+        """Draws the visible patches of each row, ascending."""
         noise = torch.rand(len(rows), PATCHES, device=rows.device)
         return noise.argsort(1)[:, : self.n_visible].sort(1).values
 
     def predict(self, rows, visible):
-        """Predictions [B, M, 16] of the masked patches, and what they should be."""
+        """Returns predictions [B, M, 16] of the masked patches, and their targets."""
         masked = complement(visible)
         tokens = self.patch_embed.visible(rows, visible)
         if isinstance(self.encoder, Encoder):
@@ -155,7 +155,7 @@ class Mpae(nn.Module):
         return class_features(self, rows)
 
     def parts(self, anchor, positive, visible):
-        """The two losses: of the autoencoder, and contrastive."""
+        """Returns the reconstruction loss and the contrastive loss."""
         prediction, target = self.predict(anchor, visible)
         z = [self.projection_head(self.features(rows)) for rows in (anchor, positive)]
         return F.mse_loss(prediction, target), nt_xent(*z, 0.07)
@@ -178,7 +178,7 @@ class Head(nn.Module):
 
 
 class Classifier(nn.Module):
-    """No layers: the encoder is the CNN, which has no patches."""
+    """Without layers the encoder is the CNN, which has no patches."""
 
     def __init__(self, d, layers, heads, ffn, hidden, dropout=0.0, head_dropout=0.0, sdpa=False):
         super().__init__()
@@ -199,7 +199,7 @@ class Classifier(nn.Module):
 
 
 def class_features(model, rows):
-    """[B, d]: the class token's output, or the CNN's."""
+    """Returns [B, d], the output of the class token or of the CNN."""
     return model.encoder(model.patch_embed(rows))[:, 0] if isinstance(model.encoder, Encoder) else model.encoder(rows)
 
 
@@ -208,18 +208,18 @@ def patches_of(rows):
 
 
 def take(x, index):
-    """The tokens of index: x [B, 12, C], index [B, K] -> [B, K, C]."""
+    """Gathers tokens: x [B, 12, C], index [B, K] -> [B, K, C]."""
     return x.gather(1, index[..., None].expand(-1, -1, x.shape[2]))
 
 
 def complement(visible):
-    """The patches that visible [B, V] leaves, ascending."""
+    """Returns the patches that are not in visible [B, V], ascending."""
     left = torch.ones(len(visible), PATCHES, device=visible.device).scatter(1, visible, 0)
     return left.argsort(dim=1, descending=True, stable=True)[:, : PATCHES - visible.shape[1]]
 
 
 def nt_xent(anchors, positives, temperature):
-    """Each of 2B rows picks its partner among the others; a row with itself is excluded."""
+    """Returns the NT-Xent loss: each of 2B rows must find its partner among the other rows."""
     z, n = torch.cat([anchors, positives]), len(anchors)
     similar = (z @ z.T / temperature).masked_fill(torch.eye(2 * n, dtype=torch.bool, device=z.device), -math.inf)
     return F.cross_entropy(similar, torch.arange(2 * n, device=z.device).roll(n))

@@ -4,10 +4,11 @@
  * each access to memory. Its own library is not linked: those functions are here, and know what it could not: which
  * accesses a barrier, an operation of the warp, or the end of a launch puts in order.
  *
- * Each two bytes of shared and device memory have a Cell: who read and who wrote them last, and when. Two accesses are
- * in order if they are of different launches; or of one block, on two sides of a __syncthreads; or of one warp, with a
- * warp operation of both lanes between them; or of one thread. Else one of them being a write is a race, reported with
- * both lines of the source, whether or not this run's schedule has made it matter. Atomics do not race with atomics.
+ * Each two bytes of shared and device memory have a Granule: who read and who wrote them last, and when. Two accesses
+ * are in order if they are of different launches; or of one block, on two sides of a __syncthreads; or of one warp,
+ * with a warp operation of both lanes between them; or of one thread. Else one of them being a write is a race,
+ * reported with both lines of the source, whether or not this run's schedule has made it matter. Atomics do not race
+ * with atomics.
  *
  * Not modelled: order between streams (all launches count as ordered), fences between blocks. One worker only. This
  * file and the emulator's others are built without -fsanitize=thread. */
@@ -32,7 +33,7 @@ namespace emulate {
 namespace check {
 
 constexpr size_t DEVICE_ARENA = (size_t)8 << 30; /* addresses, never used twice; memory is taken as it is touched */
-constexpr size_t CELL_BYTES = 2;
+constexpr size_t GRANULE_BYTES = 2;
 
 enum ByteState : uint8_t { ALLOCATED = 1, INITIALISED = 2, FREED = 4, PENDING = 8 };
 enum Kind { READ, WRITE, ATOMIC };
@@ -45,14 +46,14 @@ struct Access {
     uint16_t thread;
     bool atomic, many_warps; /* reads of several warps since the last write */
 };
-struct Cell {
+struct Granule {
     Access write, read;
 };
 
 struct Space { /* shared or device memory */
     char *begin, *end;
     uint8_t *states;
-    Cell *cells;
+    Granule *granules;
     bool contains(const void *p) const { return p >= begin && p < end; }
 };
 static Space shared_space, device_space;
@@ -77,7 +78,7 @@ template <class T> static T *reserve(size_t count) {
 }
 
 static void open_space(Space &space, char *begin, size_t bytes) {
-    space = {begin, begin + bytes, reserve<uint8_t>(bytes), reserve<Cell>(bytes / CELL_BYTES)};
+    space = {begin, begin + bytes, reserve<uint8_t>(bytes), reserve<Granule>(bytes / GRANULE_BYTES)};
 }
 
 static void set_states(Space &space, const void *p, size_t bytes, uint8_t state) {
@@ -143,7 +144,7 @@ static void report(const char *what, const void *p, uint32_t pc, const Access *o
 
 /* ---- accesses ---- */
 
-/* Can the earlier access of the cell and the current thread's happen in either order? */
+/* Can the earlier access of the granule and the current thread's happen in either order? */
 static bool unordered(const Access &earlier, bool shared) {
     if (!earlier.block || earlier.block < first_block_of_launch) return false;
     if (earlier.block != block) return !shared; /* shared memory begins anew with each block */
@@ -167,24 +168,24 @@ static bool check_bytes(Space &space, const char *p, size_t bytes, Kind kind, ui
     return true;
 }
 
-static void check_order(Cell &cell, const char *p, bool shared, Kind kind, uint32_t pc) {
+static void check_order(Granule &granule, const char *p, bool shared, Kind kind, uint32_t pc) {
     uint32_t number = current_thread->number, clock = clocks[number / 32][current_thread->lane];
     Access now = {block, epoch, clock, pc, (uint16_t)number, kind == ATOMIC, false};
-    if (unordered(cell.write, shared) && !(kind == ATOMIC && cell.write.atomic))
+    if (unordered(granule.write, shared) && !(kind == ATOMIC && granule.write.atomic))
         report(kind == READ ? "race: a read, not ordered after a write" : "race: a write, not ordered after a write", p,
-               pc, &cell.write);
+               pc, &granule.write);
     if (kind == READ) {
-        /* Of several readers one is kept, and whether they were of several warps. */
-        if (cell.read.block == block && cell.read.epoch == epoch)
-            now.many_warps = cell.read.many_warps || cell.read.thread / 32 != number / 32;
-        cell.read = now;
+        /* Only one of several readers is kept, with a flag if several warps read. */
+        if (granule.read.block == block && granule.read.epoch == epoch)
+            now.many_warps = granule.read.many_warps || granule.read.thread / 32 != number / 32;
+        granule.read = now;
         return;
     }
-    bool readers_of_other_warps = cell.read.block == block && cell.read.epoch == epoch && cell.read.many_warps;
-    if (readers_of_other_warps || unordered(cell.read, shared))
-        report("race: a write, not ordered after a read", p, pc, &cell.read);
-    cell.write = now;
-    cell.read.block = 0;
+    bool readers_of_other_warps = granule.read.block == block && granule.read.epoch == epoch && granule.read.many_warps;
+    if (readers_of_other_warps || unordered(granule.read, shared))
+        report("race: a write, not ordered after a read", p, pc, &granule.read);
+    granule.write = now;
+    granule.read.block = 0;
 }
 
 static void access(Kind kind, const void *address, size_t bytes, const void *return_address) {
@@ -209,8 +210,8 @@ static void access(Kind kind, const void *address, size_t bytes, const void *ret
     if ((bytes & (bytes - 1)) == 0 && bytes <= 16 && (uintptr_t)p % bytes) report("misaligned access", p, pc, NULL);
     if (!check_bytes(space, p, bytes, kind, pc)) return;
     size_t offset = (size_t)(p - space.begin);
-    for (size_t i = offset / CELL_BYTES; i <= (offset + bytes - 1) / CELL_BYTES; i++)
-        check_order(space.cells[i], space.begin + i * CELL_BYTES, shared, kind, pc);
+    for (size_t i = offset / GRANULE_BYTES; i <= (offset + bytes - 1) / GRANULE_BYTES; i++)
+        check_order(space.granules[i], space.begin + i * GRANULE_BYTES, shared, kind, pc);
 }
 
 void read(const void *p, size_t bytes, const void *pc) { access(READ, p, bytes, pc); }

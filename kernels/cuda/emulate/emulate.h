@@ -4,8 +4,8 @@
  * the device are here, the short ones whole; what needs other threads calls the emulator. The last argument of those, a
  * Site, says where in the kernel the call stands; nobody passes it. Functions that no kernel has needed yet do not
  * exist: using one is an error of the compiler, and the place to add it is the end of this file. */
-#ifndef EMULATE_H
-#define EMULATE_H
+#ifndef KERNELS_CUDA_EMULATE_EMULATE_H
+#define KERNELS_CUDA_EMULATE_EMULATE_H
 
 #include <math.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * The environment describes the card: EMULATE_CARD (its name), EMULATE_CAPABILITY (75), EMULATE_MULTIPROCESSORS,
  * EMULATE_MEMORY (bytes), EMULATE_CODE and EMULATE_GRAPH (bytes of it that each kernel takes from its first use on, and
  * each graph that can be launched), EMULATE_BUILT_FOR ("75 80": the cards that the program has code for). */
-#ifndef EMULATE_CONTROL_H
-#define EMULATE_CONTROL_H
+#ifndef KERNELS_CUDA_EMULATE_EMULATE_CONTROL_H
+#define KERNELS_CUDA_EMULATE_EMULATE_CONTROL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* The device functions that concern one thread only: atomics, loads and stores with hints, integers, arithmetic.
  * Included by emulate.h. */
-#ifndef EMULATE_FUNCTIONS_H
-#define EMULATE_FUNCTIONS_H
+#ifndef KERNELS_CUDA_EMULATE_EMULATE_FUNCTIONS_H
+#define KERNELS_CUDA_EMULATE_EMULATE_FUNCTIONS_H
 
 /* ---- atomics: real ones, because blocks may run on several threads of the system ---- */
 
@@ -84,7 +84,7 @@ inline int __float_as_int(float x) { return emulate::from_bits<int>(emulate::to_
 inline unsigned __float_as_uint(float x) { return emulate::from_bits<unsigned>(emulate::to_bits(x)); }
 inline float __int_as_float(int x) { return emulate::from_bits<float>(emulate::to_bits(x)); }
 inline float __uint_as_float(unsigned x) { return emulate::from_bits<float>(emulate::to_bits(x)); }
-/* Of one type: for two, CUDA's choice is easy to get wrong. */
+/* Both arguments have one type: which overload CUDA chooses for two types is easy to get wrong. */
 template <class T, std::enable_if_t<std::is_arithmetic<T>::value, int> = 0> inline T min(T a, T b) {
     return b < a || a != a ? b : a;
 }

@@ -3,13 +3,13 @@
  * Every CUDA thread of a block is a fiber: a stack of its own and a saved stack pointer. A fiber runs until it must
  * wait (a barrier, an operation of its warp), then the scheduler picks another that can run. A Worker runs one block at
  * a time and is reused for the next; nothing in it is shared with other workers. */
-#ifndef EMULATE_INTERNAL_H
-#define EMULATE_INTERNAL_H
+#ifndef KERNELS_CUDA_EMULATE_INTERNAL_H
+#define KERNELS_CUDA_EMULATE_INTERNAL_H
 
 #include <memory>
 #include <vector>
 
-#include "kernels/cuda/emulate/check.h"
+#include "kernels/cuda/emulate/check_events.h"
 #include "kernels/cuda/emulate/emulate.h"
 #include "kernels/cuda/emulate/emulate_control.h"
 
@@ -141,6 +141,13 @@ inline uint64_t random_next(uint64_t &state) {
     return state ^= state << 17;
 }
 
+/* What tests and the environment choose: settings.cpp. */
+struct Settings {
+    uint64_t seed;
+    int workers;
+};
+Settings &settings();
+
 /* Runs one block of the worker's launch to its end: scheduler.cpp. */
 void run_block(Worker &w);
 /* The calling lane takes part in an operation of the lanes in mask, and returns when it has been done. */
@@ -157,7 +164,9 @@ struct Launch {
     std::shared_ptr<const void> arguments;
     size_t arguments_bytes;
 };
-void run_launch(const Launch &launch); /* launch.cpp */
+/* ---- launch.cpp ---- */
+void run_launch(const Launch &launch);
+EmulateCounts launch_totals();
 
 /* ---- streams.cpp ---- */
 cudaError_t enqueue_launch(cudaStream_t stream, const Launch &launch);
@@ -165,8 +174,17 @@ void synchronize_device();
 
 bool is_lost(); /* a kernel has stopped with a trap */
 
-/* ---- runtime.cpp ---- */
+/* ---- errors.cpp ---- */
 cudaError_t set_error(cudaError_t status); /* what cudaGetLastError will say; returns it */
+
+/* ---- card.cpp ---- */
+size_t card_memory(); /* bytes */
+size_t card_available();
+void card_take_memory(size_t bytes);
+void card_release_memory(size_t bytes);
+int card_multiprocessors();
+int card_capability();
+size_t card_shared_limit(); /* bytes that a block may ask for */
 cudaError_t load_code(const void *kernel);
 cudaError_t take_graph(size_t *bytes);
 void release_graph(size_t bytes);

@@ -1,4 +1,4 @@
-/* A launch: its blocks in an order of the seed, each with poisoned shared memory; what tests may set and ask. */
+/* A launch: its blocks in an order of the seed, each with poisoned shared memory. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -8,20 +8,6 @@
 #include "kernels/cuda/emulate/internal.h"
 
 namespace emulate {
-
-struct Settings {
-    uint64_t seed = from_environment("EMULATE_SEED", 0);
-    int workers = (int)from_environment("EMULATE_WORKERS", 1);
-
-    static uint64_t from_environment(const char *name, uint64_t otherwise) {
-        const char *text = getenv(name);
-        return text && *text ? strtoull(text, NULL, 10) : otherwise;
-    }
-};
-static Settings &settings() {
-    static Settings instance;
-    return instance;
-}
 
 static EmulateCounts totals;
 static std::mutex totals_lock;
@@ -153,21 +139,6 @@ void run_launch(const Launch &launch) {
     run_blocks(launch, next);
 }
 
+EmulateCounts launch_totals() { return totals; }
+
 } // namespace emulate
-
-/* ---- emulate_control.h ---- */
-
-void emulate_set_seed(uint64_t seed) {
-    emulate::synchronize_device();
-    emulate::settings().seed = seed;
-}
-uint64_t emulate_seed(void) { return emulate::settings().seed; }
-void emulate_set_workers(int workers) { emulate::settings().workers = workers; }
-EmulateCounts emulate_counts(void) {
-    emulate::synchronize_device();
-    return emulate::totals;
-}
-#ifndef EMULATE_CHECK
-bool emulate_has_checker(void) { return false; }
-int64_t emulate_reports(void) { return 0; }
-#endif

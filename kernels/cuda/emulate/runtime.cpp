@@ -15,81 +15,10 @@ cudaError_t enqueue_fill(cudaStream_t stream, void *to, int value, size_t bytes)
 bool is_capturing(cudaStream_t stream);
 bool capture_forbids_memory();
 
-/* The card, which the environment may describe: read whenever it is asked for, so that a test may change it before it
- * opens the device. */
-static uint64_t of_card(const char *name, uint64_t otherwise) {
-    const char *text = getenv(name);
-    return text && *text ? strtoull(text, NULL, 10) : otherwise;
-}
-static size_t memory_of_card() { return of_card("EMULATE_MEMORY", (uint64_t)16 << 30); /* as a T4 has */ }
-/* Few, so that grids as large as the device still loop. */
-static int multiprocessors() { return (int)of_card("EMULATE_MULTIPROCESSORS", 4); }
-static int capability() { return (int)of_card("EMULATE_CAPABILITY", 89); }
-int opened_capability = 89;
-
-/* Bytes of shared memory of a block that has asked for it: the CUDA programming guide's table of capabilities. */
-static size_t shared_limit() {
-    static const struct { int capability, kilobytes; } limits[] = {{90, 227}, {86, 99}, {80, 163}, {75, 64}, {70, 96}};
-    for (auto limit : limits)
-        if (capability() >= limit.capability) return (size_t)limit.kilobytes << 10;
-    return SHARED_WITHOUT_ASKING;
-}
-
-/* Whether the program has code for the card. EMULATE_BUILT_FOR lists capabilities ("75 80"): code of one runs on cards
- * of the same generation that are no older, and the last is there as PTX too, which all later cards take. None: it has.
- */
-static bool has_code() {
-    const char *text = getenv("EMULATE_BUILT_FOR");
-    int card = capability(), built = 0;
-    if (!text) return true;
-    for (char *end; (built = (int)strtol(text, &end, 10)), end != text; text = end) {
-        bool last = !end[strspn(end, " ")];
-        if (built <= card && (last || built / 10 == card / 10)) return true;
-    }
-    return false;
-}
-
 typedef std::map<const char *, size_t> Allocations;
 static std::mutex lock;
 static Allocations device_memory, pinned_memory;
-static size_t allocated;
-static std::map<const void *, size_t> code; /* of kernels that have been used: what it takes of the device's memory */
-static size_t code_and_graphs;
-static int failing_graphs, failing_graph_launches;
 static std::map<const void *, size_t> shared_limits; /* of kernels that have asked for more than everybody gets */
-static thread_local cudaError_t last_error = cudaSuccess;
-
-cudaError_t set_error(cudaError_t status) { return last_error = status; }
-
-static size_t available() {
-    size_t all = memory_of_card(), taken = allocated + code_and_graphs;
-    return taken < all ? all - taken : 0;
-}
-
-/* As CUDA does by default, a kernel's code is loaded when it is first used: EMULATE_CODE bytes. */
-cudaError_t load_code(const void *kernel) {
-    std::lock_guard<std::mutex> hold(lock);
-    if (!has_code()) return cudaErrorNoKernelImageForDevice;
-    if (code.count(kernel)) return cudaSuccess;
-    size_t bytes = of_card("EMULATE_CODE", 0);
-    if (bytes > available()) return cudaErrorMemoryAllocation;
-    code_and_graphs += code[kernel] = bytes;
-    return cudaSuccess;
-}
-
-/* EMULATE_GRAPH bytes for each. */
-cudaError_t take_graph(size_t *bytes) {
-    std::lock_guard<std::mutex> hold(lock);
-    *bytes = of_card("EMULATE_GRAPH", 0);
-    if (failing_graphs > 0 ? failing_graphs-- : *bytes > available()) return set_error(cudaErrorMemoryAllocation);
-    code_and_graphs += *bytes;
-    return cudaSuccess;
-}
-void release_graph(size_t bytes) {
-    std::lock_guard<std::mutex> hold(lock);
-    code_and_graphs -= bytes;
-}
-bool graph_launch_fails() { return failing_graph_launches > 0 && failing_graph_launches--; }
 
 /* Do all `bytes` from p on lie in one allocation? */
 static bool lies_in(const Allocations &allocations, const void *p, size_t bytes) {
@@ -129,7 +58,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
     std::lock_guard<std::mutex> hold(lock);
     *memory = NULL;
     if (!bytes) return cudaSuccess;
-    if (bytes > available()) return set_error(cudaErrorMemoryAllocation);
+    if (bytes > card_available()) return set_error(cudaErrorMemoryAllocation);
 #ifdef EMULATE_CHECK
     *memory = check::allocate(bytes);
     if (!*memory) return set_error(cudaErrorMemoryAllocation);
@@ -138,7 +67,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
 #endif
     memset(*memory, 0xFF, bytes);
     device_memory[static_cast<char *>(*memory)] = bytes;
-    allocated += bytes;
+    card_take_memory(bytes);
     return cudaSuccess;
 }
 
@@ -148,7 +77,7 @@ cudaError_t cudaFree(void *memory) {
     std::lock_guard<std::mutex> hold(lock);
     auto at = device_memory.find(static_cast<char *>(memory));
     if (at == device_memory.end()) return set_error(cudaErrorInvalidValue);
-    allocated -= at->second;
+    card_release_memory(at->second);
 #ifdef EMULATE_CHECK
     check::release(memory, at->second);
 #else
@@ -187,8 +116,8 @@ cudaError_t cudaHostUnregister(void *memory) {
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
     std::lock_guard<std::mutex> hold(lock);
-    *total = memory_of_card();
-    *free_bytes = available();
+    *total = card_memory();
+    *free_bytes = card_available();
     return cudaSuccess;
 }
 
@@ -255,11 +184,11 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     memset(properties, 0, sizeof *properties);
     const char *name = getenv("EMULATE_CARD");
     snprintf(properties->name, sizeof properties->name, "%s", name ? name : "emulated");
-    properties->totalGlobalMem = memory_of_card();
-    opened_capability = capability();
-    properties->major = capability() / 10;
-    properties->minor = capability() % 10;
-    properties->multiProcessorCount = multiprocessors();
+    properties->totalGlobalMem = card_memory();
+    opened_capability = card_capability();
+    properties->major = card_capability() / 10;
+    properties->minor = card_capability() % 10;
+    properties->multiProcessorCount = card_multiprocessors();
     properties->warpSize = 32;
     properties->maxThreadsPerBlock = properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = MAX_THREADS;
     properties->maxThreadsDim[2] = 64;
@@ -267,7 +196,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     properties->maxGridSize[0] = 0x7FFFFFFF;
     properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;
     properties->sharedMemPerBlock = SHARED_WITHOUT_ASKING;
-    properties->sharedMemPerBlockOptin = shared_limit();
+    properties->sharedMemPerBlockOptin = card_shared_limit();
     properties->regsPerBlock = 65536;
     return cudaSuccess;
 }
@@ -276,22 +205,22 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     if (device != 0) return set_error(cudaErrorInvalidDevice);
     switch (attribute) {
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        *value = (int)shared_limit();
+        *value = (int)card_shared_limit();
         return cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlock:
         *value = (int)SHARED_WITHOUT_ASKING;
         return cudaSuccess;
     case cudaDevAttrMultiProcessorCount:
-        *value = multiprocessors();
+        *value = card_multiprocessors();
         return cudaSuccess;
     case cudaDevAttrMaxThreadsPerBlock:
         *value = MAX_THREADS;
         return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
-        *value = capability() / 10;
+        *value = card_capability() / 10;
         return cudaSuccess;
     case cudaDevAttrComputeCapabilityMinor:
-        *value = capability() % 10;
+        *value = card_capability() % 10;
         return cudaSuccess;
     default:
         return set_error(cudaErrorInvalidValue);
@@ -300,7 +229,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 
 cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value) {
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    if (value < 0 || (size_t)value > shared_limit()) return set_error(cudaErrorInvalidValue);
+    if (value < 0 || (size_t)value > card_shared_limit()) return set_error(cudaErrorInvalidValue);
     std::lock_guard<std::mutex> hold(lock);
     shared_limits[kernel] = (size_t)value;
     return cudaSuccess;
@@ -317,51 +246,20 @@ cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t byte
     return cudaSuccess;
 }
 
-void emulate_fail_graphs(int graphs, int launches) {
-    failing_graphs = graphs;
-    failing_graph_launches = launches;
-}
-
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *, int threads, size_t) {
     *blocks = 1536 / threads;
     return cudaSuccess;
 }
-
-/* ---- errors ---- */
-
-cudaError_t cudaPeekAtLastError(void) { return last_error; }
-cudaError_t cudaGetLastError(void) {
-    cudaError_t status = last_error;
-    last_error = cudaSuccess;
-    return status;
 }
 
-static const struct {
-    cudaError_t status;
-    const char *name, *text; /* CUDA's own */
-} errors[] = {
-    {cudaSuccess, "cudaSuccess", "no error"},
-    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
-    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
-    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
-    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
-    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
-     "no kernel image is available for execution on the device"},
-    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
-    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
-     "operation not permitted when stream is capturing"},
-};
+/* ---- emulate_control.h: what waits for queued work. Tests name these functions weakly, which takes nothing from an
+ * archive: they lie in a file that every program takes for other reasons. ---- */
 
-const char *cudaGetErrorString(cudaError_t status) {
-    for (const auto &error : errors)
-        if (error.status == status) return error.text;
-    return "unrecognized error code";
+void emulate_set_seed(uint64_t seed) {
+    emulate::synchronize_device();
+    emulate::settings().seed = seed;
 }
-const char *cudaGetErrorName(cudaError_t status) {
-    for (const auto &error : errors)
-        if (error.status == status) return error.name;
-    return "unrecognized error code";
-}
+EmulateCounts emulate_counts(void) {
+    emulate::synchronize_device();
+    return emulate::launch_totals();
 }

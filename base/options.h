@@ -1,0 +1,106 @@
+/* Options: from one table come the command line, the YAML file, --help and the tables of the README.
+ *
+ * The last of these sources decides a value: the default of the row, the YAML file of --config, the command line. On
+ * the command line an option is --layers 8, --layers=8, -L 8 or -L8; a flag is --amp, --amp=true or --amp=false. A
+ * value that begins with '-' and is not a number needs the form with '='. In YAML the key is the long name with - or _,
+ * inside the map of the row's section if it has one ("gpt: {layers: 8}"). A list of texts sets a LIST; null keeps the
+ * default. A later source replaces a LIST, it does not extend it. Unknown keys and options are errors that name the
+ * nearest one. */
+#ifndef BASE_OPTIONS_H
+#define BASE_OPTIONS_H
+
+#include <stddef.h>
+
+#include "base/json.h"
+
+typedef enum { OPTION_FLAG, OPTION_INT, OPTION_FLOAT, OPTION_TEXT, OPTION_LIST, OPTION_CHOICE } OptionType;
+
+typedef struct {
+    const char *text[64];
+    int count;
+} OptionList; /* a repeatable option; more is an error */
+
+/* A row of a table. Tables are static const, with designated initialisers. */
+typedef struct {
+    const char *name;    /* "grad-accumulation"; unique in a program */
+    char letter;         /* 'g', or 0 */
+    const char *section; /* YAML map, or NULL */
+    OptionType type;
+    size_t offset; /* of the value in the struct of the values: bool, int64_t, double, const char *, OptionList */
+    const char *default_value; /* as it would be typed; NULL: false, 0, NULL, no entry */
+    double min, max;           /* range of INT and FLOAT; both 0: any */
+    /* How --help calls the value: "N", "N|auto"; for a CHOICE "micro|batch"; PATH: a file to read, which is never
+     * replaced (file_keep); FILE: a file to write; DIR: a folder. */
+    const char *metavar;
+    const char *help; /* one sentence */
+    bool required;
+} OptionRow;
+
+/* What a program changes in a row of a shared table. */
+typedef struct {
+    const char *name;
+    const char *default_value, *help, *metavar; /* NULL: unchanged */
+    double min;                                 /* 0: unchanged */
+} OptionOverride;
+
+/* A row in use: what the command line and the file say is kept here, apart from the table. */
+typedef struct {
+    OptionRow row; /* with its override */
+    void *value;
+    bool given; /* in YAML or on the command line */
+} Option;
+
+enum { OPTIONS_MAX = 128 };
+
+/* All options of a program or of one of its commands; begin with {0}. */
+typedef struct {
+    Option options[OPTIONS_MAX];
+    int count;
+} OptionSet;
+
+/* The value of an INT that was given as "auto", which a row allows with the metavar "N|auto". */
+enum { OPTION_AUTO = -1 };
+
+/* What --help says before the options. */
+typedef struct {
+    const char *program, *usage, *purpose;
+} OptionsHeader;
+
+/* Appends the rows of a table. `values` is the struct that their offsets belong to. */
+void options_add(OptionSet *set, const OptionRow *rows, int count, void *values);
+/* Changes rows; each override must name an option of the set. */
+void options_override(OptionSet *set, const OptionOverride *overrides, int count);
+/* Removes options by name; the last name is NULL. Sets the value of each to its default, which an override before the
+ * removal may change; options_parse leaves the value alone. */
+void options_remove(OptionSet *set, const char *const *names);
+
+/* Sets every value. Handles --help, --help-markdown (the table of the README) and the option "config" (a YAML file).
+ * Dies (exit 2) with one line if anything is wrong: "config.yaml:12: unknown key 'grad-acumulation'; did you mean
+ * 'grad-accumulation'?". Texts point into argv, or live until options_free. */
+void options_parse(const OptionsHeader *header, OptionSet *set, int argc, char **argv);
+/* Returns the options of a command that has one table, added and parsed. */
+OptionSet options_parse_table(const OptionsHeader *header, const OptionRow *rows, int count, void *values, int argc,
+                              char **argv);
+/* Frees the texts that came from the file, and sets their values to NULL or to no entry. */
+void options_free(OptionSet *set, int argc, char **argv);
+/* Sets the values that are not given yet from YAML text. False with "line N: ..." on an error. Then the texts of given
+ * options are on the heap, for the caller to free(). */
+bool options_apply_yaml(OptionSet *set, const char *text, size_t size, Error *error);
+
+/* Returns the option of this name, or NULL. */
+const Option *options_find(const OptionSet *set, const char *name);
+/* Returns the first option that sets this value, or NULL. */
+const Option *options_holding(const OptionSet *set, const void *value);
+/* Returns whether the option of this name was given; false if there is no such option. */
+bool options_given(const OptionSet *set, const char *name);
+
+/* Returns the value as JSON, or NULL if a text is not UTF-8. */
+json_t *option_to_json(const Option *option);
+/* Sets the value to one that option_to_json has written, with the checks of the command line. A text is on the heap
+ * then. False with "NAME: expected ..., found ..." on an error. */
+bool option_from_json(const Option *option, const json_t *value, Error *error);
+/* Returns all values as JSON text {"name": value, ...} for the record of a checkpoint; free(). Dies if a text is not
+ * UTF-8. */
+char *options_to_json(const OptionSet *set);
+
+#endif

@@ -1,0 +1,9 @@
+/* Uncaught exceptions of C++ libraries. */
+#ifndef BASE_UNCAUGHT_H
+#define BASE_UNCAUGHT_H
+
+/* Makes an uncaught C++ exception (a library is out of memory) end the program as die() does. program_start calls it.
+ */
+void uncaught_are_told(void);
+
+#endif

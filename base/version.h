@@ -1,0 +1,8 @@
+/* Which train.c this is. */
+#ifndef BASE_VERSION_H
+#define BASE_VERSION_H
+
+extern const char version_number[];   /* "0.2.0" */
+extern const char version_revision[]; /* of the sources in git, 12 digits; "unknown" */
+
+#endif

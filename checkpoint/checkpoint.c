@@ -1,0 +1,511 @@
+/* Writes the checkpoints of a run and keeps the newest.
+ *
+ * The order of the writes makes a crash harmless. The files are written to step_N.partial and flushed. One rename makes
+ * the directory step_N, and the parent directory is flushed. The link best moves, if it must, and is flushed; then the
+ * link last moves and is flushed. Only then are old checkpoints deleted, after a rename to step_M.partial. So at any
+ * moment:
+ * - every step_N is whole, and every .partial is a leftover, which checkpointer_open removes;
+ * - the newest step_N (each has a serial number) defines the state of the run. Its best checkpoint, that of best_step,
+ *   exists: it was written earlier, and is never deleted as long as the newest names it;
+ * - best is never older than the state at last says (except while a step is written again), for readers of the links.
+ * checkpointer_resume moves the links to where the newest checkpoint says, after a kill or a full disk.
+ *
+ * A run that was resumed from an earlier step may write a step that exists already. One call exchanges the old with the
+ * new one; folder.h says what happens where the file system cannot exchange names.
+ *
+ * The lock is on the directory itself, but the writes use its path, and another run may begin under that path after the
+ * directory was moved away. So the path is compared with the lock when a save begins, and before a step is placed, a
+ * link moves or an old step is removed. The run follows its directory to the new path.
+ *
+ * All memory is allocated when the checkpointer is opened, so that a save allocates nothing in the training loop. */
+#include "checkpoint/checkpoint.h"
+
+#include "base/file.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/state.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { DIRECTORY_MAX = PATH_MAX / 2, NAME_MAX_BYTES = 96, ROOM = 1024 };
+
+static const char *const part_names[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
+enum { N_PARTS = 3 };
+
+struct Checkpointer {
+    char directory[DIRECTORY_MAX];
+    int lock, keep;
+    Steps steps;
+    int64_t serial; /* of the checkpoint begun last */
+    StoredTensor *carried;
+    int n_carried;
+    TensorToWrite *tensors; /* [room], for the file being written */
+    char (*names)[NAME_MAX_BYTES];
+    int room;
+    bool warned_foreign;
+
+    /* The write under way, or the last one. */
+    pthread_t thread;
+    bool running, threaded, failed;
+    atomic_bool writing; /* set and cleared by the thread */
+    Error error;
+    CheckpointBuffers buffers;
+    char *state_text;
+    Step step;
+};
+
+/* ---- names ---- */
+
+static bool is_part(const char *name) {
+    for (int i = 0; i < N_PARTS; i++) {
+        size_t length = strlen(part_names[i]);
+        bool ours = !strncmp(name, part_names[i], length);
+        /* Earlier versions of the program left NAME.partial. */
+        if (ours && (!name[length] || !strcmp(name + length, ".partial") || file_is_partial(name, part_names[i])))
+            return true;
+    }
+    return false;
+}
+
+/* ---- the directory itself ---- */
+
+/* Returns whether the path leads to the locked directory. Also true if the descriptor is stale (after a remount), since
+ * only the path is known then. */
+static bool is_there(const Checkpointer *c) {
+    struct stat status;
+    return fstat(c->lock, &status) || path_leads_to(c->directory, c->lock);
+}
+
+/* Fails if the directory was moved since the write began. */
+static bool stays(const Checkpointer *c, Error *error) {
+    return is_there(c) || error_set(error, "%s was moved or replaced during the write", c->directory);
+}
+
+/* Finds the current path of the directory. */
+static bool find_directory(Checkpointer *c, Error *error) {
+    char link[32], now[DIRECTORY_MAX];
+    struct stat status;
+    if (is_there(c)) return true;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", c->lock);
+    ssize_t length = readlink(link, now, sizeof now - 1);
+    now[length < 0 ? 0 : length] = 0;
+    bool found = path_leads_to(now, c->lock);
+    if (!found && !fstat(c->lock, &status) && !status.st_nlink)
+        die("the run's folder %s was removed while it was in use: nothing can be written into it any more. If it was "
+            "moved to another file system, go on from its last checkpoint with that --output-dir and --resume auto",
+            c->directory);
+    if (!found)
+        return error_set(error,
+                         "the run's folder %s was moved or replaced while it was in use, and cannot be found; move it "
+                         "back",
+                         c->directory);
+    warn("the run's folder %s was moved or replaced while it was in use: the run goes on in %s", c->directory, now);
+    memcpy(c->directory, now, sizeof now);
+    return true;
+}
+
+const char *checkpointer_directory(Checkpointer *c, Error *error) {
+    return find_directory(c, error) ? c->directory : NULL;
+}
+
+/* ---- removal ---- */
+
+/* Whether the directory holds nothing but files that a checkpointer writes. */
+static bool holds_only_parts(const char *path) {
+    DIR *directory = opendir(path);
+    if (!directory) return false;
+    bool only = true;
+    for (struct dirent *entry; only && (entry = readdir(directory));)
+        only = !strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") || is_part(entry->d_name);
+    closedir(directory);
+    return only;
+}
+
+/* Removes a directory of ours. Leaves a directory alone that holds anything else. */
+static bool remove_parts(const char *path, Error *error) {
+    if (!holds_only_parts(path))
+        return access(path, F_OK) || error_set(error, "%s holds files that are not of a checkpoint", path);
+    DIR *directory = opendir(path);
+    for (struct dirent *entry; directory && (entry = readdir(directory));) {
+        Path file;
+        folder_join(file, path, entry->d_name);
+        if (is_part(entry->d_name) && unlink(file)) {
+            closedir(directory);
+            return error_set(error, "cannot remove %s: %s", file, strerror(errno));
+        }
+    }
+    if (directory) closedir(directory);
+    return !rmdir(path) || error_set(error, "cannot remove %s: %s", path, strerror(errno));
+}
+
+/* Removes the checkpoint of this step and suffix. One rename makes the checkpoint disappear as a whole. */
+static bool retire(const Checkpointer *c, int64_t step, const char *suffix, Error *error) {
+    Path path, partial;
+    StepName name;
+    step_name(name, step, suffix);
+    folder_join(path, c->directory, name);
+    step_name(name, step, ".partial");
+    folder_join(partial, c->directory, name);
+    if (rename(path, partial)) return error_set(error, "cannot rename %s: %s", path, strerror(errno));
+    return remove_parts(partial, error);
+}
+
+/* Removes step_N.replaced, if there is one. */
+static bool retire_replaced(const Checkpointer *c, int64_t step, Error *error) {
+    Path path;
+    StepName name;
+    step_name(name, step, ".replaced");
+    folder_join(path, c->directory, name);
+    return access(path, F_OK) ||
+           (folder_recover(c->directory, error) && (access(path, F_OK) || retire(c, step, ".replaced", error)));
+}
+
+/* Returns whether the newest state or a link names this checkpoint. */
+static bool is_needed(const Checkpointer *c, int64_t step, const char *name) {
+    StepName last, best;
+    folder_link(c->directory, "last", last);
+    folder_link(c->directory, "best", best);
+    return step == c->step.step || step == c->step.best_step || !strcmp(name, last) || !strcmp(name, best);
+}
+
+/* Deletes all but the newest `keep` checkpoints, except the last and the best. Only warns of failures, since the
+ * checkpoint just written is good. */
+static void retire_old(Checkpointer *c) {
+    int kept = 0, from = c->steps.n > c->keep ? c->steps.n - c->keep : 0;
+    for (int i = 0; i < c->steps.n; i++) {
+        const Step step = c->steps.items[i];
+        StepName name;
+        Path path;
+        Error error;
+        step_name(name, step.step, "");
+        folder_join(path, c->directory, name);
+        bool old = i < from && stays(c, NULL) && !is_needed(c, step.step, name), there = old && !access(path, F_OK);
+        bool foreign = there && !holds_only_parts(path);
+        if (there && !foreign && !retire(c, step.step, "", &error)) warn("an old checkpoint stays: %s", error.text);
+        if (foreign && !c->warned_foreign) warn("%s stays: it holds files that this program did not write", path);
+        c->warned_foreign |= foreign;
+        if (!old || foreign) c->steps.items[kept++] = step;
+    }
+    c->steps.n = kept;
+}
+
+/* Makes way for DIR/link: removes LINK.partial, a link that a killed run was about to rename. Fails if DIR/link is not
+ * a link, or LINK.partial is not such a link: they are the user's. A link named DIR/link is replaced wherever it leads.
+ */
+static bool clear_link(const Checkpointer *c, const char *link, Error *error) {
+    char names[2][32];
+    snprintf(names[0], sizeof names[0], "%s", link);
+    snprintf(names[1], sizeof names[1], "%s.partial", link);
+    for (int i = 0; i < 2; i++) {
+        Path path;
+        StepName target;
+        struct stat status;
+        folder_join(path, c->directory, names[i]);
+        folder_link(c->directory, names[i], target);
+        if (lstat(path, &status)) continue;
+        if (!S_ISLNK(status.st_mode) || (i && step_of(target, "") < 0))
+            return error_set(error, "%s is in the way of the link %s to a checkpoint; move it away", path, link);
+        if (i && unlink(path)) return error_set(error, "cannot remove %s: %s", path, strerror(errno));
+    }
+    return true;
+}
+
+/* Removes what a killed run has left behind. */
+static void remove_leftovers(const Checkpointer *c) {
+    DIR *directory = opendir(c->directory);
+    Error error;
+    if (!directory) die("cannot read the directory %s: %s", c->directory, strerror(errno));
+    if (!clear_link(c, "last", &error) || !clear_link(c, "best", &error)) die("%s", error.text);
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        const char *name = entry->d_name;
+        Path path;
+        folder_join(path, c->directory, name);
+        bool gone = step_of(name, ".partial") < 0 || remove_parts(path, &error);
+        if (step_of(name, ".replaced") >= 0) gone = retire_replaced(c, step_of(name, ".replaced"), &error);
+        if (!gone) warn("a leftover stays: %s", error.text);
+    }
+    closedir(directory);
+}
+
+/* ---- the files of a checkpoint ---- */
+
+static void reserve(Checkpointer *c, int count) {
+    if (count <= c->room) return;
+    c->room = count;
+    c->tensors = xrealloc(c->tensors, (size_t)count * sizeof *c->tensors);
+    c->names = xrealloc(c->names, (size_t)count * sizeof *c->names);
+}
+
+/* Appends the table's ranges of a flat buffer, named PREFIX + parameter. Returns the new count. */
+static int list_params(Checkpointer *c, int n, const char *prefix, const float *flat) {
+    for (int i = 0; i < c->buffers.table->count; i++, n++) {
+        const Param *param = &c->buffers.table->items[i];
+        snprintf(c->names[n], sizeof c->names[n], "%s%s", prefix, param->name);
+        c->tensors[n] = (TensorToWrite){.name = c->names[n], .dtype = "F32", .rank = param->rank};
+        for (int d = 0; d < param->rank; d++) c->tensors[n].dims[d] = param->dims[d];
+        c->tensors[n].data = flat + param->offset;
+    }
+    return n;
+}
+
+static int list_carried(Checkpointer *c, int n) {
+    for (int i = 0; i < c->n_carried; i++, n++) {
+        const StoredTensor *tensor = &c->carried[i];
+        c->tensors[n] = (TensorToWrite){.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
+        memcpy(c->tensors[n].dims, tensor->dims, sizeof tensor->dims);
+        c->tensors[n].data = tensor->data;
+    }
+    return n;
+}
+
+static bool write_parts(Checkpointer *c, const char *directory, Error *error) {
+    Path path;
+    char step[24];
+    snprintf(step, sizeof step, "%lld", (long long)c->step.step);
+    /* Loaders of the Python library look for "format". */
+    const char *keys[] = {"format", "step"}, *values[] = {"pt", step};
+    int n = list_carried(c, list_params(c, 0, "", c->buffers.weights));
+    folder_join(path, directory, part_names[0]);
+    if (!safetensors_write(path, c->tensors, n, keys, values, 2, error)) return false;
+    n = list_params(c, list_params(c, 0, "exp_avg.", c->buffers.m), "exp_avg_sq.", c->buffers.v);
+    folder_join(path, directory, part_names[1]);
+    if (!safetensors_write(path, c->tensors, n, keys, values, 2, error)) return false;
+    folder_join(path, directory, part_names[2]);
+    return file_write_atomic(path, c->state_text, strlen(c->state_text), error);
+}
+
+/* ---- from the files to a checkpoint ---- */
+
+/* Replaces a checkpoint by two renames, on a file system that cannot exchange two names. Between the renames
+ * step_N.replaced stands for the step. */
+static bool replace_in_two(const Checkpointer *c, const char *partial, const char *final, Error *error) {
+    Path replaced;
+    StepName name;
+    step_name(name, c->step.step, ".replaced");
+    folder_join(replaced, c->directory, name);
+    if (rename(final, replaced)) return error_set(error, "cannot rename %s: %s", final, strerror(errno));
+    if (!rename(partial, final)) return true;
+    error_set(error, "cannot rename %s to %s: %s", partial, final, strerror(errno));
+    if (rename(replaced, final)) warn("%s was moved to %s, and cannot be moved back", final, replaced);
+    return false;
+}
+
+/* Renames the finished directory to its final name, or exchanges it with the checkpoint of ours that has it. */
+static bool place(const Checkpointer *c, const char *partial, const char *final, Error *error) {
+    if (!rename(partial, final)) return true;
+    if (errno != ENOTEMPTY && errno != EEXIST)
+        return error_set(error, "cannot rename %s to %s: %s", partial, final, strerror(errno));
+    if (!steps_find(&c->steps, c->step.step))
+        return error_set(error,
+                         "%s is in the way and no checkpoint of this program; move it or choose another "
+                         "directory",
+                         final);
+    if (!renameat2(AT_FDCWD, partial, AT_FDCWD, final, RENAME_EXCHANGE)) return true;
+    if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return replace_in_two(c, partial, final, error);
+    return error_set(error, "cannot replace %s, a checkpoint of the same step: %s; move it away", final,
+                     strerror(errno));
+}
+
+/* Makes DIR/link point to the checkpoint `name` in one step, and flushes it. */
+static bool move_link(const Checkpointer *c, const char *link, const char *name, Error *error) {
+    Path path, partial;
+    StepName before;
+    char hidden[32];
+    folder_link(c->directory, link, before);
+    if (!strcmp(before, name)) return true;
+    snprintf(hidden, sizeof hidden, "%s.partial", link);
+    folder_join(path, c->directory, link);
+    folder_join(partial, c->directory, hidden);
+    if (!clear_link(c, link, error)) return false;
+    if (!symlink(name, partial) && !rename(partial, path)) return directory_flush(c->directory, error);
+    error_set(error, "%s/%s is written, but the link %s could not be moved to it: %s", c->directory, name, path,
+              strerror(errno));
+    clear_link(c, link, NULL);
+    return false;
+}
+
+/* Removes a link that leads to a checkpoint of an earlier state, or to nothing. */
+static bool remove_link(const Checkpointer *c, const char *link, Error *error) {
+    Path path;
+    StepName before;
+    folder_link(c->directory, link, before);
+    folder_join(path, c->directory, link);
+    return step_of(before, "") < 0 || !unlink(path) || error_set(error, "cannot remove %s: %s", path, strerror(errno));
+}
+
+/* Moves the links to where the newest checkpoint says. */
+static bool move_links(const Checkpointer *c, const Step *newest, Error *error) {
+    StepName last, best;
+    step_name(last, newest->step, "");
+    step_name(best, newest->best_step, "");
+    bool has_best = newest->best_step && steps_find(&c->steps, newest->best_step);
+    return stays(c, error) && (has_best ? move_link(c, "best", best, error) : remove_link(c, "best", error)) &&
+           stays(c, error) && move_link(c, "last", last, error);
+}
+
+static bool write_checkpoint(Checkpointer *c, Error *error) {
+    StepName name;
+    Path final, partial;
+    int64_t step = c->step.step;
+    if (!find_directory(c, error)) return false;
+    step_name(name, step, "");
+    folder_join(final, c->directory, name);
+    step_name(name, step, ".partial");
+    folder_join(partial, c->directory, name);
+    if (!remove_parts(partial, error) || !retire_replaced(c, step, error)) return false;
+    if (mkdir(partial, 0777)) return error_set(error, "cannot make the directory %s: %s", partial, strerror(errno));
+    if (!write_parts(c, partial, error) || !stays(c, error) || !place(c, partial, final, error)) {
+        if (stays(c, NULL)) remove_parts(partial, NULL);
+        return false;
+    }
+    steps_add(&c->steps, c->step);
+    if (!directory_flush(c->directory, error) || !move_links(c, &c->step, error)) return false;
+    Error reason;
+    if (!stays(c, &reason) || !remove_parts(partial, &reason) || !retire_replaced(c, step, &reason))
+        warn("the replaced checkpoint stays: %s", reason.text);
+    retire_old(c);
+    return true;
+}
+
+static void *write_thread(void *checkpointer) {
+    Checkpointer *c = checkpointer;
+    c->failed = !write_checkpoint(c, &c->error);
+    if (c->failed) {
+        warn("a checkpoint could not be written: %s; trying once more", c->error.text);
+        c->failed = !write_checkpoint(c, &c->error);
+    }
+    c->writing = false;
+    return NULL;
+}
+
+/* ---- the checkpointer ---- */
+
+Checkpointer *checkpointer_open(const char *directory, int keep) {
+    Checkpointer *c = xcalloc(1, sizeof *c);
+    Error error;
+    c->keep = keep;
+    if (snprintf(c->directory, sizeof c->directory, "%s", directory) >= (int)sizeof c->directory)
+        die("the path of the directory is too long: %.200s...", directory);
+    make_directories(directory);
+    c->lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c->lock < 0) die("cannot open the directory %s: %s", directory, strerror(errno));
+    LockResult lock = lock_descriptor(c->lock, false);
+    if (lock == LOCK_BUSY)
+        die("another program is writing checkpoints into %s; wait for it, or choose another directory", directory);
+    if (lock == LOCK_UNKNOWN)
+        warn("%s: this file system has no locks; let one program at a time write into it", directory);
+    if (!folder_recover(directory, &error)) die("%s", error.text);
+    remove_leftovers(c);
+    if (!steps_read(&c->steps, directory, &error)) die("%s", error.text);
+    for (int i = 0; i < c->steps.n; i++)
+        if (c->steps.items[i].serial > c->serial) c->serial = c->steps.items[i].serial;
+    steps_reserve(&c->steps, ROOM);
+    reserve(c, ROOM);
+    return c;
+}
+
+void checkpointer_begin(const Checkpointer *c) {
+    if (c->steps.n + c->steps.n_bad)
+        die("%s already holds a run: give --resume auto to go on with it, or another --output-dir", c->directory);
+}
+
+int64_t checkpointer_newest(const Checkpointer *c) { return c->steps.n ? c->steps.items[c->steps.n - 1].serial : 0; }
+
+bool checkpointer_resume(Checkpointer *c, TrainState *state) {
+    const Step *own = steps_find(&c->steps, state->step), *newest = own;
+    StepName last, best, name;
+    Error error;
+    bool as_it_was = true;
+    if (c->steps.n_bad) die("%s. Nothing was changed; move it away first", c->steps.why.text);
+    if (c->steps.n) newest = &c->steps.items[c->steps.n - 1];
+    if (newest && (!own || own->serial != state->serial || own->seconds != state->seconds))
+        die("%s holds another run, without this checkpoint of step %lld; give another --output-dir", c->directory,
+            (long long)state->step);
+    if (state->best_step && !steps_find(&c->steps, state->best_step)) {
+        warn("the best weights so far, of step %lld, are not in %s: the next validated weights count as the best%s",
+             (long long)state->best_step, c->directory, newest ? "" : " there");
+        state->best_step = 0;
+        state->best = INFINITY;
+        as_it_was = false;
+    }
+    c->step = (Step){state->step, state->serial, state->best_step, state->seconds};
+    if (newest && own != newest) {
+        step_name(name, state->step, "");
+        step_name(last, newest->step, "");
+        printf("[Resume] %s, although %s is newer: the steps after %lld are repeated\n", name, last,
+               (long long)state->step);
+    }
+    if (!newest || own != newest)
+        return false; /* resumed from another directory or an earlier step: the first save moves the links */
+    folder_link(c->directory, "last", last);
+    folder_link(c->directory, "best", best);
+    if (!move_links(c, &c->step, &error)) die("%s", error.text);
+    step_name(name, state->step, "");
+    if (strcmp(last, name))
+        printf("[Resume] the link last was %s and is now %s, the newest\n", last[0] ? last : "missing", name);
+    step_name(name, state->best_step, "");
+    if (state->best_step && strcmp(best, name))
+        printf("[Resume] the link best was %s and is now %s, as the newest checkpoint says\n",
+               best[0] ? best : "missing", name);
+    retire_old(c);
+    return as_it_was;
+}
+
+void checkpointer_carry(Checkpointer *c, const StoredTensor *tensors, int count) {
+    free(c->carried);
+    c->carried = xcalloc((size_t)count, sizeof *tensors);
+    if (count) memcpy(c->carried, tensors, (size_t)count * sizeof *tensors);
+    c->n_carried = count;
+}
+
+/* Waits for the end of the write; its result stays in failed and error. */
+static void finish_write(Checkpointer *c) {
+    if (c->running && c->threaded) pthread_join(c->thread, NULL);
+    if (c->running) free(c->state_text);
+    c->running = false;
+}
+
+void checkpointer_save(Checkpointer *c, const CheckpointBuffers *buffers, const TrainState *state) {
+    Error error;
+    TrainState numbered = *state;
+    if (!checkpointer_wait(c, &error)) warn("the checkpoint before this one could not be written: %s", error.text);
+    numbered.serial = ++c->serial;
+    reserve(c, buffers->table->count + c->n_carried);
+    reserve(c, 2 * buffers->table->count);
+    c->buffers = *buffers;
+    c->state_text = state_to_json(&numbered);
+    c->step = (Step){state->step, numbered.serial, state->best_step, state->seconds};
+    c->running = true;
+    c->writing = true;
+    c->threaded = !pthread_create(&c->thread, NULL, write_thread, c);
+    if (!c->threaded) write_thread(c); /* no thread could be started */
+}
+
+bool checkpointer_is_writing(const Checkpointer *c) { return c->writing; }
+
+bool checkpointer_wait(Checkpointer *c, Error *error) {
+    finish_write(c);
+    bool failed = c->failed;
+    c->failed = false;
+    return !failed || error_set(error, "%s", c->error.text);
+}
+
+void checkpointer_close(Checkpointer *c) {
+    Error error;
+    if (!checkpointer_wait(c, &error)) warn("the checkpoint could not be written: %s", error.text);
+    close(c->lock);
+    free(c->carried);
+    free(c->tensors);
+    free(c->names);
+    free(c->steps.items);
+    free(c);
+}

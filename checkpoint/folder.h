@@ -1,0 +1,52 @@
+/* The directory of a run: its checkpoints step_N, in the order in which they were written, and the links last and best.
+ *
+ * Names that end in .partial are leftovers, to be deleted. step_N.replaced is a checkpoint that was about to be
+ * replaced by another one of the same step, on a file system that cannot exchange two names. It stands for step_N as
+ * long as there is no step_N. */
+#ifndef CHECKPOINT_FOLDER_H
+#define CHECKPOINT_FOLDER_H
+
+#include <limits.h>
+
+#include "base/base.h"
+
+typedef char Path[PATH_MAX];
+typedef char StepName[48]; /* "step_00001000", "step_00001000.replaced" */
+
+/* A complete checkpoint. Two checkpoints of the same step differ in serial or seconds. */
+typedef struct {
+    int64_t step, serial, best_step;
+    double seconds;
+} Step;
+
+/* The checkpoints of a directory, the newest last, and the number of unusable ones, with the reason of the first. */
+typedef struct {
+    Step *items;
+    int n, room;
+    int n_bad;
+    Error why;
+} Steps;
+
+/* Joins directory and name; dies if the path is too long. */
+void folder_join(Path out, const char *directory, const char *name);
+/* Writes "step_N" followed by a suffix. */
+void step_name(StepName name, int64_t step, const char *suffix);
+/* Returns N of "step_N" followed by `suffix`; -1 for other names. */
+int64_t step_of(const char *name, const char *suffix);
+
+/* Reads the checkpoints of a directory, none if there is no directory; free(items). Returns false with the reason if
+ * the directory cannot be read. */
+bool steps_read(Steps *steps, const char *directory, Error *error);
+/* Makes room for `more` checkpoints. */
+void steps_reserve(Steps *steps, int more);
+/* Adds the newest checkpoint, in place of one of the same step. */
+void steps_add(Steps *steps, Step step);
+/* Returns the checkpoint of this step, or NULL. */
+const Step *steps_find(const Steps *steps, int64_t step);
+
+/* Renames every step_N.replaced back to step_N where there is no step_N. */
+bool folder_recover(const char *directory, Error *error);
+/* Reads the name that DIR/link points to; "" if there is no such link. */
+void folder_link(const char *directory, const char *link, StepName target);
+
+#endif

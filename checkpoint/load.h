@@ -1,0 +1,59 @@
+/* Reads checkpoints: a run's own, to resume from, and base checkpoints of this or another program. */
+#ifndef CHECKPOINT_LOAD_H
+#define CHECKPOINT_LOAD_H
+
+#include "checkpoint/checkpoint.h"
+
+/* Tensors of a weights file that the model does not know, for checkpointer_carry. */
+typedef struct {
+    TensorFile file; /* holds the tensors' names and data */
+    StoredTensor *tensors;
+    int n;
+} CarriedTensors;
+void carried_close(CarriedTensors *carried);
+
+/* Reads all three files of a checkpoint. Names and shapes must match the model's exactly; the error lists those that do
+ * not, with both shapes. The caller frees state->options_json with free() and carried with carried_close(), even if
+ * empty. After a failure there is nothing to free. */
+bool checkpoint_load(const char *path, const CheckpointBuffers *into, TrainState *state, CarriedTensors *carried,
+                     Error *error);
+
+/* Opens a base checkpoint: a file of tensors, or a checkpoint directory, whose weights are opened. */
+bool checkpoint_open_base(const char *path, TensorFile *file, Error *error);
+/* Returns the checksum stored in our weights files, which identifies a file wherever it lies; 0 for a file of another
+ * program. */
+uint64_t checkpoint_base_sum(const TensorFile *file);
+/* Returns whether `stored`, the name of a tensor in a base checkpoint, means the model's `name`: ignores the key of a
+ * larger dictionary (state_dict.), and what compiled modules add. */
+bool checkpoint_name_is(const char *stored, const char *name);
+/* The rules of an import. */
+typedef struct {
+    const char *const *resizable; /* names of tables whose number of rows may differ */
+    int n_resizable;
+    /* Prefixes of names; none: no restriction. Only tensors with one of these prefixes are imported. Every parameter
+     * with such a name must be in the file, and so must every buffer that training changes. */
+    const char *const *only;
+    int n_only;
+    const AbsorbedBias *absorbed; /* biases that are absorbed by a norm's running mean */
+    int n_absorbed;
+} ImportRules;
+/* What an import did, as numbers of tensors: of the base checkpoint, or, for `missing`, of the model. */
+typedef struct {
+    int loaded, resized, carried, skipped, aside, missing;
+    int absorbed, counters; /* biases; counters of batches of norms, which are not needed */
+    int moments;            /* skipped tensors of the base checkpoint's optimizer */
+    uint64_t sum;           /* checkpoint_base_sum */
+    int64_t base_rows;      /* rows of the base checkpoint's first resizable table; 0: there is none */
+    char *missing_names;    /* comma-separated, the first few; free() */
+} ImportReport;
+/* Reads the weights of a base checkpoint (safetensors, .pth, .ckpt, or a checkpoint directory of ours) into a freshly
+ * initialised flat buffer. The base checkpoint is a state dict, at top level or under "model.", "state_dict." or
+ * "model_state_dict.". The keys "inference_model.*", "*.lora_*" and gpt.wte.weight are skipped. "_orig_mod." (a
+ * compiled module), a leading "module." (a module on several GPUs) and ".base_layer" are dropped from names. A
+ * resizable table takes the leading rows that both tables have, and its other rows keep their initial values. All other
+ * shapes must match; the error lists those that do not. Tensors that the model does not know are carried, as in
+ * checkpoint_load. */
+bool checkpoint_import(const char *path, const CheckpointBuffers *into, const ImportRules *rules,
+                       CarriedTensors *carried, ImportReport *report, Error *error);
+
+#endif

@@ -1,0 +1,99 @@
+#include "commands/commands.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "base/program.h"
+#include "base/version.h"
+#include "commands/libraries.h"
+#include "kernels/cpu/device.h"
+#include "kernels/cuda/device.h"
+#include "kernels/device.h"
+
+static bool is_word(const char *argument, const char *word) { return argument && !strcmp(argument, word); }
+
+/* Returns the command without a name, or NULL. */
+static const Command *unnamed_command(const Program *program) {
+    return program->commands[0].name ? NULL : &program->commands[0];
+}
+
+static const Command *find_command(const Program *program, const char *name) {
+    for (int i = 0; i < program->n_commands; i++)
+        if (is_word(program->commands[i].name, name)) return &program->commands[i];
+    return NULL;
+}
+
+/* Returns "pretrain, finetune or run"; free(). */
+static char *command_names(const Program *program) {
+    char *names = xstrdup("");
+    for (int i = 0; i < program->n_commands; i++) {
+        if (!program->commands[i].name) continue;
+        char *longer = xformat("%s%s%s", names,
+                               !*names                       ? ""
+                               : i + 1 < program->n_commands ? ", "
+                                                             : " or ",
+                               program->commands[i].name);
+        free(names);
+        names = longer;
+    }
+    return names;
+}
+
+static _Noreturn void die_unknown(const Program *program, const char *name) {
+    const char *names[program->n_commands];
+    int n = 0;
+    for (int i = 0; i < program->n_commands; i++)
+        if (program->commands[i].name) names[n++] = program->commands[i].name;
+    const char *near = nearest_name(name, names, n);
+    die_usage("unknown command '%.64s'%s%s%s; expected %s", name, near ? "; did you mean '" : "", near ? near : "",
+              near ? "'?" : "", command_names(program));
+}
+
+static void print_commands(const Program *program) {
+    int width = 0;
+    for (int i = 0; i < program->n_commands; i++) {
+        const char *name = program->commands[i].name;
+        int length = name ? (int)strlen(name) : 0;
+        if (length > width) width = length;
+    }
+    printf("%s: %s\n\nusage: ./%s %s [options]\n\n", program->name, program->purpose, program->name,
+           unnamed_command(program) ? "[COMMAND]" : "COMMAND");
+    for (int i = 0; i < program->n_commands; i++) {
+        const Command *command = &program->commands[i];
+        printf("  %s %-*s  %s\n", program->name, width, command->name ? command->name : "", command->purpose);
+    }
+    printf("\nEach command has its own --help; %s --version names the version and the libraries.\n", program->name);
+}
+
+static int print_version(const Program *program) {
+    const char *cards = cuda_built_for();
+    printf("%s %s, revision %s\nbuilt for: cpu%s%s\n", program->name, version_number, version_revision,
+           cards ? "; cuda: " : "", cards ? cards : "");
+    libraries_print();
+    return 0;
+}
+
+int program_run(const Program *program, int argc, char **argv) {
+    const char *word = argc > 1 ? argv[1] : NULL;
+    const Command *command = unnamed_command(program);
+    cpu_limit_spinning(argv);
+    program_start();
+    if (is_word(word, "--version")) return print_version(program);
+    if (is_word(word, "--help") || is_word(word, "-h")) {
+        if (!command || program->n_commands > 1) print_commands(program);
+        if (!command) return 0;
+        if (program->n_commands > 1) printf("\n");
+    }
+    bool named = word && word[0] != '-' && !(command && program->n_commands == 1);
+    if (named) {
+        command = find_command(program, word);
+        if (!command) die_unknown(program, word);
+        argv[1] = xformat("%s %s", program->name, word);
+        program_invocation_short_name = argv[1];
+    }
+    if (!command) die_usage("which command? %s", command_names(program));
+    return command->run(argc - named, argv + named);
+}

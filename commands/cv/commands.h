@@ -1,0 +1,10 @@
+/* The commands of train_cv other than training. Each returns the exit status. */
+#ifndef COMMANDS_CV_COMMANDS_H
+#define COMMANDS_CV_COMMANDS_H
+
+/* train_cv doctor: reports the problems of a folder of cells. */
+int cv_doctor(int argc, char **argv);
+/* train_cv synthesize: writes a folder of synthetic cells. */
+int cv_synthesize(int argc, char **argv);
+
+#endif

@@ -1,0 +1,143 @@
+#include "commands/cv/fold.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+/* ---- --folds ---- */
+
+/* Returns whether `name` is the first in a list of names separated by commas. */
+static bool begins_with(const char *list, const char *name) {
+    return strcspn(list, ",") == strlen(name) && !strncmp(list, name, strlen(name));
+}
+
+static const char *next_name(const char *list) { return strchr(list, ',') ? strchr(list, ',') + 1 : NULL; }
+
+bool cv_fold_selected(const CvRun *run, const FlimFold *fold) {
+    bool selected = !run->folds;
+    for (const char *at = run->folds; at && !selected; at = next_name(at)) selected = begins_with(at, fold->name);
+    return selected;
+}
+
+void cv_folds_check(const CvRun *run, const FlimFolds *folds) {
+    char known[512] = "";
+    size_t used = 0;
+    for (int i = 0; i < folds->n && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? "," : "", folds->folds[i].name);
+    for (const char *at = run->folds; at; at = next_name(at)) {
+        bool found = false;
+        for (int i = 0; i < folds->n; i++) found |= begins_with(at, folds->folds[i].name);
+        if (!found)
+            die_usage("--folds %s: unknown fold %.*s; the folds are %s", run->folds, (int)strcspn(at, ","), at, known);
+    }
+}
+
+/* ---- cells ---- */
+
+static void open_split(CvFold *f) {
+    const CvRun *o = &f->run;
+    const FlimColumns *columns = &f->data->columns;
+    bool filtered = strcmp(o->filter, "off") != 0;
+    Error error;
+    if (filtered)
+        f->filter = strcmp(o->filter, "train") ? flim_filter_compat(o->filter_sigmas)
+                                               : flim_filter_fit(columns, f->fold, o->filter_sigmas);
+    if (f->data->synthetic) {
+        FlimIds all = {xmalloc((size_t)f->data->cells.n * sizeof *all.at), f->data->cells.n};
+        for (int64_t i = 0; i < all.n; i++) all.at[i] = (int32_t)i;
+        f->splits.ids[FLIM_TRAIN] = all;
+    } else if (!flim_splits_open(columns, f->fold, filtered ? &f->filter : NULL, &f->splits, &error))
+        die("%s", error.text);
+    else if (!flim_splits_check(columns, &f->splits, &error))
+        die("fold %s: %s", f->fold->name, error.text);
+    f->sampler = flim_sampler_new(columns, &f->splits.ids[FLIM_TRAIN], !strcmp(o->sampler, "strata"));
+}
+
+Dataset *cv_fold_dataset(const CvFold *f, int split, int views) {
+    const CvRun *o = &f->run;
+    FlimDatasetOptions options = {.seed = (uint64_t)o->train.seed,
+                                  .train = split == FLIM_TRAIN,
+                                  .sampler = strcmp(o->sampler, "none") ? &f->sampler : NULL,
+                                  .augment = o->augment,
+                                  .max_shift = (int)o->shift,
+                                  .smoothing = o->smoothing,
+                                  .mixup = o->mixup,
+                                  .views = views};
+    return flim_dataset_open(&f->data->cells, &f->splits.ids[split], &options);
+}
+
+/* Returns how many cells of a split have the same counts as some training cell. */
+static int64_t count_copies(const CvFold *f, int split) {
+    const FlimCells *c = &f->data->cells;
+    const FlimIds *train = &f->splits.ids[FLIM_TRAIN], *ids = &f->splits.ids[split];
+    char *trained = xcalloc((size_t)c->n, 1);
+    int64_t copies = 0;
+    for (int64_t i = 0; i < train->n; i++) trained[c->same_as[train->at[i]]] = 1;
+    for (int64_t i = 0; i < ids->n; i++) copies += trained[c->same_as[ids->at[i]]];
+    free(trained);
+    return copies;
+}
+
+/* Dies if the fold cannot be trained or tested, before hours are spent on an earlier fold. */
+static void check_fold(const CvFold *f) {
+    const CvRun *o = &f->run;
+    const FlimIds *train = &f->splits.ids[FLIM_TRAIN], *val = &f->splits.ids[FLIM_VAL];
+    double active = flim_prior_natural(&f->data->columns, val);
+    if (train->n < o->train.batch_size)
+        die("fold %s: its %lld training cells are fewer than %s %lld", f->fold->name, (long long)train->n,
+            o->train.auto_batch ? "--effective-batch" : "-b", (long long)o->train.batch_size);
+    if (!(active > 0 && active < 1))
+        die("fold %s: all validation cells are %s, so neither the best epoch nor a threshold can be chosen; give other "
+            "donors (--protocol split), or leave the fold out (--folds)",
+            f->fold->name, FLIM_CLASS_NAMES[active > 0]);
+    for (int split = FLIM_VAL; split <= FLIM_TEST; split++) {
+        int64_t copies = count_copies(f, split);
+        if (copies)
+            warn("fold %s: %lld %s cells have the same counts as training cells: the scores of this split are too good",
+                 f->fold->name, (long long)copies, FLIM_SPLIT_NAMES[split]);
+    }
+}
+
+void cv_fold_open(CvFold *f, const CvRun *run, const CvData *data, const FlimFold *fold) {
+    char *name = file_name_of(fold->name);
+    *f = (CvFold){.run = *run, .data = data, .fold = fold};
+    f->run.train.output_dir = xformat("%s/fold_%s", run->train.output_dir, name);
+    free(name);
+    open_split(f);
+    f->train = cv_fold_dataset(f, FLIM_TRAIN, 1);
+    if (f->splits.ids[FLIM_VAL].n) f->validation = cv_fold_dataset(f, FLIM_VAL, 1);
+    if (!data->synthetic) check_fold(f);
+}
+
+void cv_fold_close(CvFold *f) {
+    if (f->train) f->train->close(f->train);
+    if (f->validation) f->validation->close(f->validation);
+    epoch_curves_free(&f->curves);
+    for (int k = 0; k < CV_PREDICTED; k++) {
+        cv_predictions_free(&f->predictions[k]);
+        free(f->kept[k]);
+    }
+    flim_sampler_free(&f->sampler);
+    flim_splits_free(&f->splits);
+    free((void *)(uintptr_t)f->run.train.output_dir);
+}
+
+void cv_fold_print(const CvFold *f) {
+    const FlimColumns *columns = &f->data->columns;
+    char filter[96] = "";
+    if (strcmp(f->run.filter, "off") != 0)
+        snprintf(filter, sizeof filter, "; cells with an entropy of %.3f to %.3f bits are kept in %s", f->filter.low,
+                 f->filter.high, f->filter.everywhere ? "all splits" : "training");
+    printf("[Fold %s]", f->fold->name);
+    for (int split = 0; split < FLIM_SPLITS; split++) {
+        const FlimIds *ids = &f->splits.ids[split];
+        printf("%s %s", split ? ";" : "", FLIM_SPLIT_NAMES[split]);
+        for (int d = 0; d < columns->n_donors; d++)
+            if (f->fold->splits[d] == split) printf(" %s", columns->donor_names[d]);
+        printf(": %lld cells, %.1f %% active", (long long)ids->n, 100 * flim_prior_natural(columns, ids));
+    }
+    printf("%s\n", filter);
+    if (strcmp(f->run.sampler, "none") != 0) flim_sampler_print(columns, &f->sampler, f->run.train.batch_size);
+}

@@ -1,0 +1,50 @@
+/* One fold of the cross-validation: its donors' cells, the training of one network on them, and its predictions. */
+#ifndef COMMANDS_CV_FOLD_H
+#define COMMANDS_CV_FOLD_H
+
+#include "commands/cv/options.h"
+#include "commands/cv/prediction_cache.h"
+#include "commands/cv/report/epoch_curves.h"
+
+typedef struct {
+    FlimCells cells;
+    FlimColumns columns;
+    FlimFolds folds;
+    bool synthetic; /* one training batch, for --estimate without data */
+} CvData;
+
+/* The validation metrics. The one that --monitor names selects the best epoch. */
+enum { CV_AUROC, CV_F1, CV_BALANCED_ACCURACY, CV_PRECISION, CV_RECALL, CV_METRICS };
+
+typedef struct {
+    CvRun run; /* with the fold's own --output-dir */
+    const CvData *data;
+    const FlimFold *fold;
+    FlimFilter filter;
+    FlimSplits splits;
+    FlimSampler sampler;
+    Dataset *train, *validation; /* validation: NULL if that split is empty */
+    TrainSpec spec;              /* without the model, which run_fold and cv_estimate open */
+    int metrics[CV_METRICS];     /* in the order of the log: the one of --monitor, then the others */
+    const char *metric_names[CV_METRICS];
+    CvPredictions predictions[CV_PREDICTED];
+    unsigned char *kept[CV_PREDICTED]; /* [n]: 1 if the filter keeps the cell; NULL: no filter */
+    EpochCurves curves;
+    int best_epoch; /* from 1 */
+} CvFold;
+
+/* Returns the data set of a split of the fold, with `views` samples per cell: 1, or FLIM_VIEWS to evaluate with --tta.
+ */
+Dataset *cv_fold_dataset(const CvFold *f, int split, int views);
+/* Opens the fold's cells. Dies if anything would later stop its training or its test. */
+void cv_fold_open(CvFold *f, const CvRun *run, const CvData *data, const FlimFold *fold);
+void cv_fold_close(CvFold *f);
+/* Prints the donors, cells and classes of each split, the filter and the sampler. */
+void cv_fold_print(const CvFold *f);
+
+/* Dies if --folds names an unknown fold. */
+void cv_folds_check(const CvRun *run, const FlimFolds *folds);
+/* Returns whether --folds names the fold or is not given. */
+bool cv_fold_selected(const CvRun *run, const FlimFold *fold);
+
+#endif

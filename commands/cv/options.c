@@ -1,0 +1,194 @@
+#include "commands/cv/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const CV_FIXED_OPTIONS[] = {
+    "protocol", "train-donors", "val-donors", "test-donors", "cv-donors", "filter",   "filter-sigmas", "sampler",
+    "augment",  "shift",        "mixup",      "smoothing",   "compat",    "channels", "monitor",       NULL};
+
+/* Shared options that make no sense here: all cells have the same size, and whole donors are the validation data. */
+static const char *const left_out[] = {
+    "manifest",     "train-manifest", "val-manifest",    "val-ratio",    "bucketing", "token-budget",
+    "warmup-steps", "loss-norm",      "max-val-batches", "val-interval", NULL};
+
+/* Defaults, limits and help that differ from the shared ones, also of options left out. */
+// clang-format off
+static const OptionOverride overrides[] = {
+    {.name = "bucketing", .default_value = "off"}, /* all cells are alike */
+    {.name = "val-interval", .default_value = "0"},
+    {.name = "max-val-batches", .default_value = "0"},
+    {.name = "epochs", .default_value = "75",
+     .help = "passes over the data; each draws as many cells as the training split has"},
+    {.name = "batch-size", .default_value = "64", .min = 2,
+     .help = "cells per micro-batch; at least 2, for the batch norms; auto: the whole --effective-batch"},
+    {.name = "effective-batch",
+     .help = "for -b auto: cells per optimizer step, in one micro-batch; 0: the default of -b"},
+    {.name = "grad-accumulation", .default_value = "1", .min = 1,
+     .help = "micro-batches per optimizer step; batch norms see one micro-batch at a time"},
+    {.name = "learning-rate", .default_value = "1e-4", .help = "learning rate of the first epoch; a cosine takes it to --min-learning-rate"},
+    {.name = "weight-decay", .default_value = "1e-3", .help = "L2 penalty, added to the gradient of every parameter"},
+    {.name = "grad-clip", .default_value = "35"},
+    {.name = "log-interval", .default_value = "50"},
+    {.name = "save-interval", .default_value = "0",
+     .help = "steps between checkpoints, besides one at each new best epoch; 0: only at the end"},
+    {.name = "seed", .default_value = "42"},
+    {.name = "val-batch-size", .help = "cells per validation batch; 0: twice --batch-size"},
+    {.name = "output-dir", .default_value = "saved_models",
+     .help = "folder for checkpoints, logs, tables and diagrams, with a subfolder per fold"},
+    {.name = "base-checkpoint",
+     .help = "weights that every fold starts from: .safetensors, a .pth of the reference, or a checkpoint"},
+    {.name = "resume",
+     .help = "auto: skip finished folds and continue the next one where it stopped"},
+    {.name = "grad-checkpointing",
+     .help = "recompute the inputs of the blocks' second convolutions in the backward pass: a seventh less memory, a "
+             "few percent more traffic"},
+};
+
+#define FIELD(name) offsetof(CvRun, name)
+
+static const OptionRow table[] = {
+    {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR",
+     .help = "the cells: a folder with a subfolder of .npy files per donor, or a store (.safetensors) that doctor wrote"},
+    {.name = "protocol", .type = OPTION_CHOICE, .offset = FIELD(protocol), .default_value = "nested",
+     .metavar = "nested|split|reference",
+     .help = "nested: each donor in turn is the test donor, and the next one the validation donor; split: one fold of "
+             "the donors given; reference: each of --cv-donors is the test donor, and the first of the others the "
+             "validation donor"},
+    {.name = "train-donors", .type = OPTION_TEXT, .offset = FIELD(train_donors), .default_value = "D1,D2,D3,D4",
+     .metavar = "A,B,...",
+     .help = "training donors of --protocol split"},
+    {.name = "val-donors", .type = OPTION_TEXT, .offset = FIELD(val_donors), .default_value = "D6",
+     .metavar = "A,B,...",
+     .help = "validation donors of --protocol split"},
+    {.name = "test-donors", .type = OPTION_TEXT, .offset = FIELD(test_donors), .default_value = "D5",
+     .metavar = "A,B,...",
+     .help = "test donors of --protocol split"},
+    {.name = "cv-donors", .type = OPTION_TEXT, .offset = FIELD(cv_donors), .default_value = "D1,D2,D3,D4",
+     .metavar = "A,B,...",
+     .help = "donors of --protocol reference"},
+    {.name = "folds", .type = OPTION_TEXT, .offset = FIELD(folds), .metavar = "A,B,...",
+     .help = "train only these folds, each named for its test donor; default: all"},
+    {.name = "compat", .type = OPTION_FLAG, .offset = FIELD(compat), .default_value = "false",
+     .help = "use the reference's rules for options that are not given: filter reference, sampler class, "
+             "dilated-footprint, threshold kmeans, monitor f1, init torch, extensions 2; keep the incomplete last "
+             "batch of an epoch, and let the cosine rise again in added epochs"},
+    {.name = "filter", .type = OPTION_CHOICE, .offset = FIELD(filter), .default_value = "train",
+     .metavar = "train|reference|off",
+     .help = "leave out cells of unusual entropy. train: training cells, by the training donors' mean and standard "
+             "deviation; reference: cells of all splits, by the reference's constants; off: keep all cells"},
+    {.name = "filter-sigmas", .type = OPTION_FLOAT, .offset = FIELD(filter_sigmas), .default_value = "2", .min = 0.01,
+     .max = 100, .metavar = "X",
+     .help = "standard deviations from the mean beyond which an entropy is unusual"},
+    {.name = "sampler", .type = OPTION_CHOICE, .offset = FIELD(sampler), .default_value = "strata",
+     .metavar = "strata|class|none",
+     .help = "strata: draw cells so that every pair of donor and class is equally frequent; class: every class; none: "
+             "take each cell once per epoch"},
+    {.name = "augment", .type = OPTION_FLAG, .offset = FIELD(augment), .default_value = "true",
+     .help = "augment training cells: shift, scale, rotation, mirroring, Poisson noise, zoom, elastic deformation, blur"},
+    {.name = "shift", .type = OPTION_INT, .offset = FIELD(shift), .default_value = "5", .max = 100, .metavar = "N",
+     .help = "largest shift of a decay, in bins; donors' peaks are up to 20 bins apart"},
+    {.name = "dilated-footprint", .type = OPTION_FLAG, .offset = FIELD(dilated), .default_value = "false",
+     .help = "compute footprints after augmentation, which dilates the footprints of training cells only, as the reference does"},
+    {.name = "mixup", .type = OPTION_FLAG, .offset = FIELD(mixup), .default_value = "true",
+     .help = "apply mixup to 30 % of the batches, with weights from Beta(0.4, 0.4)"},
+    {.name = "smoothing", .type = OPTION_FLOAT, .offset = FIELD(smoothing), .default_value = "0.05", .max = 0.99,
+     .metavar = "X",
+     .help = "label smoothing in training"},
+    {.name = "channels", .section = "model", .type = OPTION_TEXT, .offset = FIELD(channels),
+     .default_value = "32,64,128", .metavar = "A,B,C",
+     .help = "output channels of the three blocks"},
+    {.name = "dropout", .section = "model", .type = OPTION_FLOAT, .offset = FIELD(dropout), .default_value = "0.25",
+     .max = 0.99, .metavar = "X",
+     .help = "dropout of whole channels after each block; the reference's newest revision has 0"},
+    {.name = "head-dropout", .section = "model", .type = OPTION_FLOAT, .offset = FIELD(head_dropout),
+     .default_value = "0.25", .max = 0.99, .metavar = "X",
+     .help = "dropout in the classifier head"},
+    {.name = "init", .section = "model", .type = OPTION_CHOICE, .offset = FIELD(init), .default_value = "ours",
+     .metavar = "ours|torch|kaiming",
+     .help = "initial weights. torch: the defaults of PyTorch's modules, as in the guide's revision of the reference; "
+             "kaiming: as in its newest revision, whose first losses are large; ours: kaiming with a small head"},
+    {.name = "min-learning-rate", .type = OPTION_FLOAT, .offset = FIELD(min_learning_rate), .default_value = "1e-6",
+     .max = 10, .metavar = "X",
+     .help = "learning rate at the end of the cosine"},
+    {.name = "cosine-epochs", .type = OPTION_INT, .offset = FIELD(cosine_epochs), .default_value = "0",
+     .max = MOST_EPOCHS, .metavar = "N",
+     .help = "length of the cosine in epochs; 0: --epochs"},
+    {.name = "early-stopping-patience", .type = OPTION_INT, .offset = FIELD(patience), .default_value = "20",
+     .max = 1e6, .metavar = "N",
+     .help = "end a fold's training after this many epochs without improvement; 0: never"},
+    {.name = "extension-epochs", .type = OPTION_INT, .offset = FIELD(extension_epochs), .default_value = "10",
+     .max = MOST_EPOCHS, .metavar = "N",
+     .help = "epochs to add when one of the last three is the best so far"},
+    {.name = "extensions", .type = OPTION_INT, .offset = FIELD(extensions), .default_value = "0", .max = 1000,
+     .metavar = "N",
+     .help = "how many times epochs may be added; --compat sets the reference's 2 and lets the cosine rise in them"},
+    {.name = "monitor", .type = OPTION_CHOICE, .offset = FIELD(monitor), .default_value = "auroc",
+     .metavar = "auroc|f1|balanced_accuracy",
+     .help = "score on the validation donor's cells that selects the best epoch, at a threshold of 0.5 where the score "
+             "needs one"},
+    {.name = "threshold", .type = OPTION_CHOICE, .offset = FIELD(threshold), .default_value = "balanced",
+     .metavar = "0.5|f1|balanced|kmeans",
+     .help = "decision threshold for test cells. f1, balanced: the one with the best F1 or balanced accuracy on the "
+             "validation cells; kmeans: the reference's rule on the validation cells, which reads no labels"},
+    {.name = "tta", .type = OPTION_FLAG, .offset = FIELD(tta), .default_value = "true",
+     .help = "predict each cell in four views (unchanged, rotated by 90 degrees, two mirrored) and average them"},
+};
+// clang-format on
+
+void cv_options_add(OptionSet *set, CvRun *o) {
+    options_add(set, table, sizeof table / sizeof *table, o);
+    train_options_add(set, &o->train);
+    options_override(set, overrides, sizeof overrides / sizeof *overrides);
+    options_remove(set, left_out);
+    o->set = set;
+}
+
+/* Sets the options that --compat decides, unless they are given. */
+static void apply_compat(CvRun *o) {
+    const struct {
+        const char *name, **value, *text;
+    } choices[] = {{"filter", &o->filter, "reference"},
+                   {"sampler", &o->sampler, "class"},
+                   {"threshold", &o->threshold, "kmeans"},
+                   {"monitor", &o->monitor, "f1"},
+                   {"init", &o->init, "torch"}};
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+        if (!options_given(o->set, choices[i].name)) *choices[i].value = choices[i].text;
+    if (!options_given(o->set, "dilated-footprint")) o->dilated = true;
+    if (!options_given(o->set, "extensions")) o->extensions = 2;
+}
+
+static void read_channels(const char *text, int channels[3]) {
+    char rest;
+    bool valid = sscanf(text, "%d,%d,%d%c", &channels[0], &channels[1], &channels[2], &rest) == 3;
+    for (int i = 0; i < 3 && valid; i++) valid = channels[i] > 0 && channels[i] <= 1024 && channels[i] % 8 == 0;
+    if (!valid)
+        die_usage("--channels %s: expected three multiples of 8 up to 1024, separated by commas, such as 32,64,128",
+                  text);
+}
+
+static FlimConfig model_config(const CvRun *o) {
+    FlimConfig config = {.dropout = (float)o->dropout,
+                         .head_dropout = (float)o->head_dropout,
+                         .init = !strcmp(o->init, "torch")     ? FLIM_INIT_TORCH
+                                 : !strcmp(o->init, "kaiming") ? FLIM_INIT_KAIMING
+                                                               : FLIM_INIT_OURS,
+                         .dilated = o->dilated};
+    read_channels(o->channels, config.channels);
+    return config;
+}
+
+void cv_options_resolve(CvRun *o) {
+    if (o->compat) apply_compat(o);
+    train_options_resolve(&o->train, o->set);
+    if (o->train.manifest.count > 1) die_usage("--data names %d folders; give one", o->train.manifest.count);
+    for (int r = 0; r < THRESHOLD_RULES; r++)
+        if (!strcmp(o->threshold, THRESHOLD_RULE_NAMES[r])) o->rule = r;
+    o->model = model_config(o);
+    if (!o->cosine_epochs) o->cosine_epochs = o->train.epochs;
+    if (o->min_learning_rate > o->train.learning_rate)
+        die_usage("--min-learning-rate %g is more than --learning-rate %g", o->min_learning_rate,
+                  o->train.learning_rate);
+}

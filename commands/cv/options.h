@@ -1,0 +1,32 @@
+/* The options of `train_cv`, and the values that follow from them. */
+#ifndef COMMANDS_CV_OPTIONS_H
+#define COMMANDS_CV_OPTIONS_H
+
+#include "model/flim/flim.h"
+#include "report/threshold.h"
+#include "train/train.h"
+
+typedef struct {
+    TrainOptions train;
+    const OptionSet *set; /* the same for all folds */
+    Device *device;
+    const char *device_why; /* why the device is not a GPU, or NULL */
+    const char *protocol, *train_donors, *val_donors, *test_donors, *cv_donors, *folds;
+    const char *filter, *sampler, *threshold, *monitor, *init, *channels;
+    int64_t shift, patience, extension_epochs, extensions, cosine_epochs;
+    double filter_sigmas, smoothing, dropout, head_dropout, min_learning_rate;
+    bool compat, augment, mixup, dilated, tta;
+    FlimConfig model; /* from channels, init and the rest; bins and side come from the data */
+    ThresholdRule rule;
+} CvRun;
+
+/* Adds all options of the training to the empty set, which must live as long as `o`. */
+void cv_options_add(OptionSet *set, CvRun *o);
+/* Replaces each 0 that means a default, applies --compat to options that are not given, and ends the program if options
+ * contradict each other. */
+void cv_options_resolve(CvRun *o);
+
+/* Options that decide what a sample, the model or the best epoch is: a run resumes only with the same values. */
+extern const char *const CV_FIXED_OPTIONS[];
+
+#endif

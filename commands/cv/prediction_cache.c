@@ -1,0 +1,106 @@
+#include "commands/cv/prediction_cache.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "data/formats/tensor_file_open.h"
+#include "report/evaluation.h"
+
+static const char *const tensor_names[CV_PREDICTED][2] = {{"val.cells", "val.logits"}, {"test.cells", "test.logits"}};
+static const char *const key_name = "key"; /* in the metadata */
+
+CvPredictions cv_predictions(const FlimIds *ids, float *logits) {
+    size_t n = (size_t)ids->n, views = FLIM_VIEWS;
+    CvPredictions p = {.n = ids->n,
+                       .logits = logits,
+                       .ids = xmalloc((n + 1) * sizeof *p.ids),
+                       .first = xmalloc((n + 1) * sizeof *p.first),
+                       .p = xmalloc((n * views + 1) * sizeof *p.p)};
+    memcpy(p.ids, ids->at, n * sizeof *p.ids);
+    for (size_t i = 0; i < n; i++) p.first[i] = (double)logits[i * views];
+    for (size_t i = 0; i < n * views; i++) p.p[i] = binary_sigmoid((double)logits[i]);
+    return p;
+}
+
+void cv_predictions_free(CvPredictions *predictions) {
+    free(predictions->logits);
+    free(predictions->ids);
+    free(predictions->first);
+    free(predictions->p);
+}
+
+char *cv_weights_name(const char *checkpoint) {
+    char *path = path_join(checkpoint, "model.safetensors"), *bytes;
+    const char *name = strrchr(checkpoint, '/') ? strrchr(checkpoint, '/') + 1 : checkpoint;
+    size_t size;
+    Error error;
+    if (!read_file(path, &bytes, &size, &error))
+        die("%s: %s; remove the folder of the fold to train it anew", path, error.text);
+    char *text = xformat("%s %016llx", name, (unsigned long long)hash_bytes(HASH_START, bytes, size));
+    free(bytes);
+    free(path);
+    return text;
+}
+
+char *cv_cache_key(const char *weights, const FlimCells *cells, const FlimIds ids[CV_PREDICTED]) {
+    uint64_t sum = 0;
+    for (int k = 0; k < CV_PREDICTED; k++)
+        for (int64_t i = 0; i < ids[k].n; i++) {
+            uint64_t cell = flim_cells_checksum(cells, ids[k].at[i]);
+            sum = checksum(sum, &cell, sizeof cell);
+        }
+    return xformat("%s, cells %016llx", weights, (unsigned long long)sum);
+}
+
+static char *cache_path(const char *directory) { return path_join(directory, "predictions.safetensors"); }
+
+/* Returns a copy of the logits of these very cells; NULL if the file has others. */
+static float *read_logits(const TensorFile *file, int k, const FlimIds *ids) {
+    const StoredTensor *cells = tensor_file_find(file, tensor_names[k][0]);
+    const StoredTensor *logits = tensor_file_find(file, tensor_names[k][1]);
+    size_t bytes = (size_t)ids->n * FLIM_VIEWS * sizeof(float);
+    if (!cells || !logits || cells->bytes != (size_t)ids->n * sizeof(int32_t) || logits->bytes != bytes ||
+        strcmp(cells->dtype, "I32") != 0 || strcmp(logits->dtype, "F32") != 0 ||
+        memcmp(cells->data, ids->at, cells->bytes) != 0)
+        return NULL;
+    float *copy = xmalloc(bytes + 1);
+    memcpy(copy, logits->data, bytes);
+    return copy;
+}
+
+bool cv_cache_read(const char *directory, const char *key, const FlimIds *ids,
+                   CvPredictions predictions[CV_PREDICTED]) {
+    char *path = cache_path(directory);
+    TensorFile file = {0};
+    Error error;
+    float *logits[CV_PREDICTED] = {NULL};
+    bool fine = !access(path, F_OK) && tensor_file_open(path, &file, &error);
+    const char *found = fine ? tensor_file_metadata(&file, key_name) : NULL;
+    fine = found && !strcmp(found, key);
+    for (int k = 0; k < CV_PREDICTED && fine; k++) fine = (logits[k] = read_logits(&file, k, &ids[k])) != NULL;
+    for (int k = 0; k < CV_PREDICTED; k++)
+        if (fine)
+            predictions[k] = cv_predictions(&ids[k], logits[k]);
+        else
+            free(logits[k]);
+    tensor_file_close(&file);
+    free(path);
+    return fine;
+}
+
+bool cv_cache_write(const char *directory, const char *key, const CvPredictions predictions[CV_PREDICTED],
+                    Error *error) {
+    TensorToWrite tensors[2 * CV_PREDICTED];
+    char *path = cache_path(directory);
+    for (int k = 0; k < CV_PREDICTED; k++) {
+        const CvPredictions *p = &predictions[k];
+        tensors[(ptrdiff_t)2 * k] = (TensorToWrite){tensor_names[k][0], "I32", 1, {p->n}, p->ids};
+        tensors[2 * k + 1] = (TensorToWrite){tensor_names[k][1], "F32", 2, {p->n, FLIM_VIEWS}, p->logits};
+    }
+    bool fine = safetensors_write(path, tensors, 2 * CV_PREDICTED, &key_name, &key, 1, error);
+    free(path);
+    return fine;
+}

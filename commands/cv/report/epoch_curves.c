@@ -1,0 +1,53 @@
+#include "commands/cv/report/epoch_curves.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "train/log.h"
+#include "train/options.h"
+
+/* Returns the record's number of this name, or NaN. */
+static double number_in(const json_t *record, const char *name) {
+    const json_t *value = json_object_get(record, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static void set_values(EpochCurves *c, int epoch, const double values[EPOCH_CURVES]) {
+    for (int i = 0; i < EPOCH_CURVES; i++) {
+        if (epoch >= c->n) c->values[i] = xrealloc(c->values[i], ((size_t)epoch + 1) * sizeof **c->values);
+        for (int at = c->n; at < epoch; at++) c->values[i][at] = NAN;
+        c->values[i][epoch] = values[i];
+    }
+    if (epoch >= c->n) c->n = epoch + 1;
+}
+
+EpochCurves epoch_curves_read(const char *path) {
+    static const char *const names[EPOCH_CURVES] = {"train/loss", "val/loss", "train/accuracy", "val/accuracy"};
+    EpochCurves c = {.n = 0};
+    json_t *records = log_read(path), *record;
+    double sums[EPOCH_CURVES] = {0}, values[EPOCH_CURVES], steps = 0, before = 0, epoch = 0;
+    size_t r;
+    json_array_foreach(records, r, record) {
+        if (!isnan(number_in(record, names[CURVE_TRAIN_LOSS]))) {
+            double more = number_in(record, "step") - before;
+            for (int i = CURVE_TRAIN_LOSS; i < EPOCH_CURVES; i += 2) sums[i] += more * number_in(record, names[i]);
+            steps += more;
+            before += more;
+            epoch = number_in(record, "train/epoch");
+        }
+        if (isnan(number_in(record, names[CURVE_VAL_LOSS]))) continue;
+        for (int i = 0; i < EPOCH_CURVES; i++) values[i] = i % 2 ? number_in(record, names[i]) : sums[i] / steps;
+        if (epoch >= 0 && epoch < MOST_EPOCHS && epoch == floor(epoch))
+            set_values(&c, (int)epoch, values);
+        else
+            c.left_out++;
+        sums[CURVE_TRAIN_LOSS] = sums[CURVE_TRAIN_ACCURACY] = steps = 0;
+    }
+    json_decref(records);
+    return c;
+}
+
+void epoch_curves_free(EpochCurves *c) {
+    for (int i = 0; i < EPOCH_CURVES; i++) free(c->values[i]);
+    *c = (EpochCurves){.n = 0};
+}

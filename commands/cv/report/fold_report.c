@@ -1,0 +1,152 @@
+/* The report of one fold. */
+#include "commands/cv/report/tested_fold.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/text_file.h"
+#include "commands/cv/report/cell_tables.h"
+#include "commands/cv/report/fold_scores.h"
+
+enum { CURVES = 4, SHOWN = 10 /* columns on the terminal: the name, and scores up to specificity */ };
+
+typedef struct {
+    FoldScores scored;
+    CellTables parts;
+    CurveRows curves[CURVES];
+    Table scores;
+    char *warnings[BASELINES]; /* NULL: none */
+} Report;
+
+/* ---- making ---- */
+
+static void make_curves(Report *r) {
+    const FoldScores *j = &r->scored;
+    const int drawn[CURVES] = {-1, BASELINE_ALL, BASELINE_SIZE, BASELINE_BRIGHTNESS};
+    for (int c = 0; c < CURVES; c++)
+        r->curves[c] = (CurveRows){c ? BASELINE_NAMES[drawn[c]] : "network", c ? j->baselines.rows[drawn[c]] : j->test,
+                                   j->fold->test.n};
+}
+
+static bool report_make(Report *r, const TestedFold *fold, const char *directory, const char *suffix, const char *title,
+                        Error *error) {
+    make_curves(r);
+    fold_scores_rows(&r->scored, &r->scores);
+    for (int b = 0; b < BASELINES; b++)
+        r->warnings[b] = baseline_warning(b, &r->scored.baselines.scores[b], &r->scored.network);
+    r->parts = (CellTables){.folds = fold,
+                            .rows = r->scored.test,
+                            .n = fold->test.n,
+                            .directory = directory,
+                            .suffix = suffix,
+                            .warnings = r->warnings,
+                            .title = title,
+                            .curves = r->curves,
+                            .n_curves = CURVES};
+    return cell_tables_make(&r->parts, error);
+}
+
+static void report_free(Report *r) {
+    for (int b = 0; b < BASELINES; b++) free(r->warnings[b]);
+    table_free(&r->scores);
+    cell_tables_free(&r->parts);
+    fold_scores_free(&r->scored);
+}
+
+/* ---- for people ---- */
+
+static void print_splits(const Report *r, const char *line, FILE *out) {
+    const TestedFold *f = r->scored.fold;
+    char *train = donor_names_of(f->cells, f->train, f->n_train);
+    char *validation = donor_names_of(f->cells, f->validation.ids, f->validation.n);
+    char *test = donor_names_of(f->cells, f->test.ids, f->test.n), *threshold = fold_scores_threshold_text(&r->scored);
+    fprintf(out,
+            "%sfold %s: trained on %lld cells of %s (%.1f %% active), validated on %lld of %s, tested on %lld of %s\n",
+            line, f->name, (long long)f->n_train, train, 100 * r->scored.training_share, (long long)f->validation.n,
+            validation, (long long)f->test.n, test);
+    fprintf(out, "%sactive if p > threshold; by the rule '%s' it is %s\n", line, THRESHOLD_RULE_NAMES[f->rule],
+            threshold);
+    free(train);
+    free(validation);
+    free(test);
+    free(threshold);
+}
+
+static void print_warnings(const Report *r, const char *line, FILE *out) {
+    for (int b = 0; b < BASELINES; b++)
+        if (r->warnings[b]) fprintf(out, "%swarning: %s\n", line, r->warnings[b]);
+}
+
+static void print_temperature(const FoldScores *j, const char *line, FILE *out) {
+    if (isnan(j->temperature))
+        fprintf(out, "%sno temperature: %s\n", line, j->no_temperature.text);
+    else
+        fprintf(out,
+                "%stemperature %.4f, fitted on validation: of the test cells' un-augmented logits it makes the loss "
+                "%.4f of %.4f, ECE %.4f of %.4f, Brier %.4f of %.4f\n",
+                line, j->temperature, j->after.loss, j->before.loss, j->after.ece, j->before.ece, j->after.brier,
+                j->before.brier);
+}
+
+static void print_report(const Report *r) {
+    const char *line = "[Report] ";
+    print_splits(r, line, stdout);
+    table_print(&r->scores, SHOWN, stdout);
+    print_warnings(r, line, stdout);
+    cell_tables_print(&r->parts);
+    print_temperature(&r->scored, line, stdout);
+    printf("[Report] written: %s/test_results%s.{json,md} and what belongs to them\n", r->parts.directory,
+           r->parts.suffix);
+}
+
+/* ---- files ---- */
+
+static bool write_json(const Report *r, Error *error) {
+    json_t *root = fold_scores_to_json(&r->scored);
+    char *path = cell_tables_path(&r->parts, "test_results", "json"), now[32];
+    json_object_set_new(root, "timestamp", json_string(format_now(now)));
+    cell_tables_to_json(&r->parts, root);
+    bool good = json_write(root, path, error);
+    free(path);
+    return good;
+}
+
+static bool write_markdown(const Report *r, Error *error) {
+    char *path = cell_tables_path(&r->parts, "test_results", "md");
+    TextFile file;
+    text_file_begin(&file);
+    fprintf(file.out, "# %s\n\n", r->scored.fold->name);
+    print_splits(r, "- ", file.out);
+    print_temperature(&r->scored, "- ", file.out);
+    print_warnings(r, "- ", file.out);
+    fputs("\n## Beside the baselines\n\n", file.out);
+    table_print_markdown(&r->scores, r->scores.columns, file.out);
+    cell_tables_print_markdown(&r->parts, file.out);
+    bool good = text_file_end(&file, path, error);
+    free(path);
+    return good;
+}
+
+static bool write_files(const Report *r, Error *error) {
+    return cell_tables_write_csv(&r->parts, &r->scores, "scores", error) && cell_tables_write(&r->parts, error) &&
+           write_json(r, error) && write_markdown(r, error);
+}
+
+/* ---- all of it ---- */
+
+bool tested_fold_report(const TestedFold *fold, const char *directory, BinaryScores *scores, Error *error) {
+    Report r = {.warnings = {NULL}};
+    if (!fold_scores_make(fold, 0, &r.scored, error)) return false;
+    char *name = file_name_of(fold->name), *suffix = xformat("_%s", name),
+         *title = xformat("test cells of fold %s", fold->name);
+    bool good = report_make(&r, fold, directory, suffix, title, error) && write_files(&r, error);
+    if (good) print_report(&r);
+    if (good && scores) *scores = r.scored.network;
+    report_free(&r);
+    free(name);
+    free(suffix);
+    free(title);
+    return good;
+}

@@ -1,0 +1,146 @@
+#include "commands/cv/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "checkpoint/pth_export.h"
+#include "checkpoint/state.h"
+#include "commands/cv/test_evaluations.h"
+
+/* The best checkpoint of a fold. */
+typedef struct {
+    char *path, *name; /* name: cv_weights_name */
+    TrainState state;
+} Best;
+
+static Best open_best(const CvFold *f) {
+    const char *directory = f->run.train.output_dir;
+    Best best = {0};
+    Error error;
+    bool fine = checkpoint_best(directory, &best.path, &error);
+    if (fine && !best.path) fine = error_set(&error, "%s: there are no best weights in it", directory);
+    if (!fine || !state_read(best.path, &best.state, &error))
+        die("%s; remove %s to train the fold anew", error.text, directory);
+    best.name = cv_weights_name(best.path);
+    return best;
+}
+
+static void close_best(Best *best) {
+    free(best->path);
+    free(best->name);
+    free(best->state.options_json);
+}
+
+/* Predicts the validation and the test cells, in all views. */
+static void predict(CvFold *f, const Best *best, const FlimIds *ids) {
+    CvRun with = f->run;
+    Model *model = flim_open(&f->run.model);
+    TrainSpec spec = f->spec;
+    Dataset *datasets[CV_PREDICTED] = {cv_fold_dataset(f, FLIM_VAL, FLIM_VIEWS),
+                                       cv_fold_dataset(f, FLIM_TEST, FLIM_VIEWS)};
+    with.train.base_checkpoint = best->path;
+    spec.options = &with.train;
+    spec.model = model;
+    spec.train = datasets[CV_VAL];
+    spec.validation = NULL;
+    Training *training = train_open_inference(&spec);
+    for (int k = 0; k < CV_PREDICTED; k++) {
+        int64_t n = datasets[k]->n_samples;
+        float *logits = xmalloc((size_t)n * sizeof *logits);
+        if (k == CV_TEST) {
+            char *parent = path_directory(f->run.train.output_dir);
+            cv_test_evaluations_add(parent, &(CvTestEvaluation){f->fold->name, best->name, best->state.revision,
+                                                                f->run.train.base_checkpoint});
+            free(parent);
+        }
+        double start = seconds_now();
+        train_outputs(training, datasets[k], logits);
+        double seconds = seconds_now() - start;
+        printf("[Eval] %lld %s cells, %d views each, in %.2f s: %.0f cells/s\n", (long long)ids[k].n,
+               k == CV_VAL ? "validation" : "test", FLIM_VIEWS, seconds, (double)n / seconds);
+        f->predictions[k] = cv_predictions(&ids[k], logits);
+    }
+    train_keep_choices(training, with.train.output_dir);
+    train_close(training);
+    for (int k = 0; k < CV_PREDICTED; k++) datasets[k]->close(datasets[k]);
+    model->close(model);
+}
+
+/* ---- the reference's format ---- */
+
+static char *export_path(const CvFold *f) {
+    char *parent = path_directory(f->run.train.output_dir);
+    char *name = file_name_of(f->fold->name), *path = xformat("%s/best_model_fold_%s.pth", parent, name);
+    free(name);
+    free(parent);
+    return path;
+}
+
+/* Returns the last number logged under a name before the checkpoint. */
+static double logged_metric(const TrainState *state, const char *name) {
+    for (int i = 0; i < state->n_metrics; i++)
+        if (!strcmp(state->metric_names[i], name)) return state->metric_values[i];
+    return NAN;
+}
+
+/* Exports the best weights for the reference's own program, with the values that it puts beside them. */
+static void export_best(const CvFold *f, const Best *best, const char *path) {
+    static const char *const values[][2] = {
+        {"train_loss", "train/loss"}, {"val_loss", "val/loss"},           {"train_acc", "train/accuracy"},
+        {"val_acc", "val/accuracy"},  {"val_precision", "val/precision"}, {"val_recall", "val/recall"},
+        {"val_f1", "val/f1"}};
+    enum { METRICS = sizeof values / sizeof *values };
+    const TrainState *state = &best->state;
+    PthValue all[METRICS + 2];
+    Error error;
+    for (int i = 0; i < METRICS; i++)
+        all[i] = (PthValue){.name = values[i][0], .number = logged_metric(state, values[i][1])};
+    all[METRICS] = (PthValue){.name = "epoch", .number = (double)f->best_epoch, .whole = true};
+    all[METRICS + 1] = (PthValue){.name = "fold", .text = f->fold->name};
+    Model *model = flim_open(&f->run.model);
+    PthExport what = {.table = &model->params,
+                      .adamw = train_adamw(&f->spec),
+                      .initial_rate = f->run.train.learning_rate,
+                      .weight_decay = f->run.train.weight_decay,
+                      .absorbed = f->spec.import.absorbed,
+                      .n_absorbed = f->spec.import.n_absorbed,
+                      .values = all,
+                      .n_values = METRICS + 2};
+    what.adamw.learning_rate = (float)f->spec.rate.at(f->spec.rate.context, 0, state->step, state->epoch + 1);
+    if (!pth_export_checkpoint(path, best->path, what, &error)) die("%s", error.text);
+    printf("[Fold %s] best weights for PyTorch: %s\n", f->fold->name, path);
+    model->close(model);
+}
+
+static void mark_kept(CvFold *f, const FlimIds *ids) {
+    for (int k = 0; k < CV_PREDICTED; k++) {
+        f->kept[k] = xmalloc((size_t)ids[k].n + 1);
+        for (int64_t i = 0; i < ids[k].n; i++)
+            f->kept[k][i] = flim_filter_keeps(&f->filter, f->data->cells.entropy[ids[k].at[i]]);
+    }
+}
+
+void cv_fold_test(CvFold *f) {
+    const char *directory = f->run.train.output_dir;
+    const FlimIds ids[CV_PREDICTED] = {f->splits.ids[FLIM_VAL], f->splits.ids[FLIM_TEST]};
+    Error error;
+    Best best = open_best(f);
+    f->best_epoch = (int)best.state.epoch + 1;
+    char *key = cv_cache_key(best.name, &f->data->cells, ids), *path = export_path(f);
+    if (cv_cache_read(directory, key, ids, f->predictions)) {
+        printf("[Fold %s] done before: %s\n", f->fold->name, best.path);
+        if (access(path, F_OK) != 0) export_best(f, &best, path);
+    } else {
+        export_best(f, &best, path);
+        predict(f, &best, ids);
+        if (!cv_cache_write(directory, key, f->predictions, &error)) die("%s", error.text);
+    }
+    if (strcmp(f->run.filter, "off") != 0) mark_kept(f, ids);
+    free(key);
+    free(path);
+    close_best(&best);
+}

@@ -1,0 +1,14 @@
+/* What train_gpt prints about its data. */
+#ifndef COMMANDS_GPT_DATA_REPORT_H
+#define COMMANDS_GPT_DATA_REPORT_H
+
+#include "base/options.h"
+#include "data/tts/dataset.h"
+
+/* Prints what a data set holds, and signs of padding that was stored as data. */
+void gpt_report_dataset(const char *name, const TtsDatasetOptions *options, const TtsDatasetReport *report);
+
+/* Warns of manifests that are given for training and for validation: a loss on training samples looks too good. */
+void gpt_warn_of_shared_manifests(const OptionList *trained, const OptionList *validated);
+
+#endif

@@ -1,0 +1,139 @@
+/* train_gpt decode: from audio codes back to sound, to hear what the codes keep.
+ *
+ *   ./train_gpt decode --codes prepared/codes/spk001_000001.npy --codebook prepared/codebook.npy --output heard.wav
+ *
+ * Each code is replaced by its entry of the codebook, a log-mel frame. Then a signal is computed whose spectra have the
+ * magnitudes of these frames. The codes keep no phases, so some roughness comes from this way back and not from the
+ * codes: for comparison, --mel-from decodes the frames of a recording itself. */
+#include "commands/gpt/decode.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/options.h"
+#include "data/audio/audio.h"
+#include "data/formats/npy.h"
+#include "data/tts/speech_coder.h"
+
+typedef struct {
+    const char *codes, *codebook, *mel_from, *output, *config;
+    int64_t iterations, seed;
+} DecodeOptions;
+
+enum { MAX_SECONDS = 600 };
+
+#define FIELD(name) offsetof(DecodeOptions, name)
+
+// clang-format off
+static const OptionRow table[] = {
+    {.name = "codes", .type = OPTION_TEXT, .offset = FIELD(codes), .metavar = "PATH",
+     .help = "the codes of a clip, an .npy file"},
+    {.name = "codebook", .type = OPTION_TEXT, .offset = FIELD(codebook), .metavar = "PATH",
+     .help = "codebook.npy (codebook.json lies beside it); default: codebook.npy in the folder above the codes"},
+    {.name = "mel-from", .type = OPTION_TEXT, .offset = FIELD(mel_from), .metavar = "PATH",
+     .help = "instead of codes: decode the frames of this recording, of its first ten minutes"},
+    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "FILE",
+     .required = true,
+     .help = "the WAV file, 24 kHz"},
+    {.name = "iterations", .type = OPTION_INT, .offset = FIELD(iterations), .default_value = "60", .max = 1e5,
+     .metavar = "N",
+     .help = "iterations of the Griffin-Lim algorithm"},
+    {.name = "seed", .type = OPTION_INT, .offset = FIELD(seed), .default_value = "1", .max = 9e15, .metavar = "N",
+     .help = "seed of the initial phases"},
+    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
+     .help = "YAML file with any of these options; the command line wins"},
+};
+// clang-format on
+
+/* Returns codes[*n] of an npy file; free(). */
+static int32_t *read_codes(const char *path, int64_t *n) {
+    char *bytes;
+    size_t size;
+    Npy npy;
+    Error error;
+    if (!read_file(path, &bytes, &size, &error) || !npy_parse(bytes, size, &npy, &error))
+        die("%s: %s", path, error.text);
+    if (npy.rank != 1 || npy.count < 1) die("%s: expected codes, a row of at least one integer", path);
+    int32_t *codes = xmalloc((size_t)npy.count * sizeof *codes);
+    if (!npy_to_i32(&npy, codes, &error)) die("%s: %s", path, error.text);
+    *n = npy.count;
+    free(bytes);
+    return codes;
+}
+
+/* Returns --codebook, or codebook.npy in the folder above the codes; free(). Keeps both of its files from being
+ * replaced by the output. */
+static char *codebook_path(const DecodeOptions *o) {
+    char *folder = path_directory(o->codes);
+    char *path = o->codebook ? xstrdup(o->codebook) : path_join(folder, "../codebook.npy");
+    char *facts = speech_coder_facts_path(path);
+    file_keep(path, "the codebook");
+    file_keep(facts, "the codebook");
+    free(facts);
+    free(folder);
+    return path;
+}
+
+/* Returns frames[*n, MEL_BANDS], the entries of the codes; free(). */
+static float *frames_of_codes(const DecodeOptions *o, const char *path, int64_t *n) {
+    SpeechCoder coder;
+    Error error;
+    if (!speech_coder_read(path, &coder, &error)) die("%s", error.text);
+    int32_t *codes = read_codes(o->codes, n);
+    float *frames = xmalloc((size_t)*n * MEL_BANDS * sizeof *frames);
+    for (int64_t t = 0; t < *n; t++) {
+        if (codes[t] < 0 || codes[t] >= coder.codebook.entries)
+            die("%s: code %lld is %d, but %s has %lld entries", o->codes, (long long)t, codes[t], path,
+                (long long)coder.codebook.entries);
+        memcpy(frames + t * MEL_BANDS, coder.codebook.centroids + codes[t] * MEL_BANDS, MEL_BANDS * sizeof *frames);
+    }
+    speech_coder_close(&coder);
+    free(codes);
+    return frames;
+}
+
+/* Returns frames[*n, MEL_BANDS] of a recording; free(). */
+static float *frames_of_recording(const DecodeOptions *o, const Mel *mel, int64_t *n) {
+    Audio audio;
+    Error error;
+    if (!audio_read(o->mel_from, MEL_RATE, MAX_SECONDS, &audio, &error)) die("%s: %s", o->mel_from, error.text);
+    *n = mel_frame_count(audio.count);
+    if (!*n) die("%s: has only %lld samples, less than one frame of 20 ms", o->mel_from, (long long)audio.count);
+    float *frames = xmalloc((size_t)*n * MEL_BANDS * sizeof *frames);
+    mel_analyse(mel, audio.samples, audio.count, frames);
+    audio_close(&audio);
+    return frames;
+}
+
+int gpt_decode(int argc, char **argv) {
+    static const OptionsHeader header = {"train_gpt decode",
+                                         "./train_gpt decode --codes x.npy --codebook codebook.npy -o x.wav",
+                                         "Makes sound from audio codes."};
+    DecodeOptions o = {0};
+    OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
+    if (!o.codes == !o.mel_from) die_usage("give either --codes or --mel-from");
+    char *codebook = o.codes ? codebook_path(&o) : NULL;
+    Error error;
+    if (!file_is_replaceable(o.output, &error)) die_usage("--output: %s", error.text);
+
+    Mel *mel = mel_open();
+    int64_t n;
+    float *frames = o.codes ? frames_of_codes(&o, codebook, &n) : frames_of_recording(&o, mel, &n);
+    float *samples = xmalloc((size_t)(n * MEL_HOP) * sizeof *samples), peak = 0;
+    mel_invert(mel, frames, n, (int)o.iterations, (uint64_t)o.seed, samples);
+    for (int64_t i = 0; i < n * MEL_HOP; i++) peak = fmaxf(peak, fabsf(samples[i]));
+    for (int64_t i = 0; i < n * MEL_HOP && peak > 1; i++) samples[i] /= peak;
+    file_remove_stale(o.output);
+    if (!audio_write(o.output, samples, n * MEL_HOP, MEL_RATE, &error)) die("%s", error.text);
+    printf("%s: %.2f s of sound from %lld %s\n", o.output, (double)n * MEL_HOP / MEL_RATE, (long long)n,
+           o.codes ? "codes" : "frames");
+    free(samples);
+    free(frames);
+    free(codebook);
+    mel_close(mel);
+    options_free(&set, argc, argv);
+    return 0;
+}

@@ -1,0 +1,116 @@
+#include "commands/gpt/prepare.h"
+
+#include <stdio.h>
+
+#include "base/options.h"
+#include "base/threads.h"
+#include "commands/gpt/prepare_report.h"
+#include "data/tts/manifest_write.h"
+#include "data/tts/prepare.h"
+
+typedef struct {
+    PrepareOptions prepare;
+    const char *config, *language;
+    double val_ratio;
+    int64_t pairs_per_target;
+} Options;
+
+#define FIELD(name) offsetof(Options, name)
+
+// clang-format off
+static const OptionRow table[] = {
+    {.name = "input", .letter = 'i', .type = OPTION_TEXT, .offset = FIELD(prepare.input), .metavar = "PATH",
+     .required = true,
+     .help = "the recordings: .tsv (id, speaker, audio file, text) or .jsonl (id, speaker, audio, text; language)"},
+    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(prepare.output), .metavar = "DIR",
+     .required = true,
+     .help = "directory for all output"},
+    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
+     .help = "YAML file with any of these options; the command line wins"},
+    {.name = "language", .type = OPTION_TEXT, .offset = FIELD(language), .default_value = "am", .metavar = "CODE",
+     .help = "language of recordings whose line names none"},
+    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(prepare.tokenizer), .metavar = "PATH",
+     .help = "use this SentencePiece model instead of training one"},
+    {.name = "vocabulary", .type = OPTION_INT, .offset = FIELD(prepare.vocabulary), .default_value = "12000", .min = 4,
+     .max = 1e6, .metavar = "N",
+     .help = "pieces of the tokenizer to train; it has fewer if the texts cannot fill it"},
+    {.name = "codebook", .type = OPTION_TEXT, .offset = FIELD(prepare.codebook), .metavar = "PATH",
+     .help = "use this codebook.npy (codebook.json lies beside it) instead of training one"},
+    {.name = "codebook-size", .type = OPTION_INT, .offset = FIELD(prepare.codebook_size), .default_value = "8192",
+     .min = 2, .max = 1e6, .metavar = "N",
+     .help = "entries of the codebook to train"},
+    {.name = "kmeans-iterations", .type = OPTION_INT, .offset = FIELD(prepare.kmeans_iterations), .default_value = "25",
+     .min = 1, .max = 1e5, .metavar = "N",
+     .help = "maximum number of iterations; training ends earlier if one gains less than 0.01 %"},
+    {.name = "frames-per-entry", .type = OPTION_INT, .offset = FIELD(prepare.frames_per_entry), .default_value = "64",
+     .min = 1, .max = 1e5, .metavar = "N",
+     .help = "frames per entry to train the codebook on; a random choice if there are more"},
+    {.name = "d-model", .type = OPTION_INT, .offset = FIELD(prepare.d_model), .default_value = "1280", .min = 8,
+     .max = 65536, .metavar = "N",
+     .help = "width of conditioning and emotion vectors, and of the model"},
+    {.name = "val-ratio", .type = OPTION_FLOAT, .offset = FIELD(val_ratio), .default_value = "0.01", .max = 0.9,
+     .metavar = "X",
+     .help = "share of the clips held out for validation, by the hash of their id"},
+    {.name = "min-duration", .type = OPTION_FLOAT, .offset = FIELD(prepare.min_duration), .default_value = "1",
+     .max = 36.32, .metavar = "SECONDS",
+     .help = "reject shorter clips"},
+    {.name = "max-duration", .type = OPTION_FLOAT, .offset = FIELD(prepare.max_duration), .default_value = "30",
+     .min = 0.02, .max = 36.32, .metavar = "SECONDS",
+     .help = "reject longer clips; the model takes at most 1816 codes, 36.32 s"},
+    {.name = "min-words", .type = OPTION_INT, .offset = FIELD(prepare.min_words), .default_value = "1", .max = 1e6,
+     .metavar = "N",
+     .help = "reject texts with fewer words"},
+    {.name = "min-chars-per-second", .type = OPTION_FLOAT, .offset = FIELD(prepare.min_chars), .default_value = "3",
+     .max = 1e6, .metavar = "X",
+     .help = "reject slower clips: their text is too short for the sound"},
+    {.name = "max-chars-per-second", .type = OPTION_FLOAT, .offset = FIELD(prepare.max_chars), .default_value = "25",
+     .max = 1e6, .metavar = "X",
+     .help = "reject faster clips: their text is too long for the sound"},
+    {.name = "max-silence", .type = OPTION_FLOAT, .offset = FIELD(prepare.max_silence), .default_value = "1", .max = 1,
+     .metavar = "X",
+     .help = "reject clips with a larger share of silence (40 dB below their loudest 20 ms)"},
+    {.name = "max-clipping", .type = OPTION_FLOAT, .offset = FIELD(prepare.max_clipping), .default_value = "0.01",
+     .max = 1, .metavar = "X",
+     .help = "audio is bad if a larger share of its samples exceeds 0.99 of full scale"},
+    {.name = "skip-bad", .type = OPTION_FLAG, .offset = FIELD(prepare.skip_bad), .default_value = "false",
+     .help = "reject recordings with bad audio instead of stopping"},
+    {.name = "pairs-per-target", .type = OPTION_INT, .offset = FIELD(pairs_per_target), .default_value = "2",
+     .min = 1, .max = 1000, .metavar = "N",
+     .help = "prompts per clip in the manifests of pairs"},
+    {.name = "seed", .type = OPTION_INT, .offset = FIELD(prepare.seed), .default_value = "2025", .max = 9e15,
+     .metavar = "N",
+     .help = "seed of the codebook, the map to vectors and the pairs"},
+    {.name = "num-workers", .type = OPTION_INT, .offset = FIELD(prepare.num_workers), .default_value = "0", .max = 1024,
+     .metavar = "N",
+     .help = "threads; 0: all cores; does not change the output"},
+};
+// clang-format on
+
+int gpt_prepare(int argc, char **argv) {
+    static const OptionsHeader header = {"train_gpt prepare",
+                                         "./train_gpt prepare --input recordings.tsv --output prepared [options]",
+                                         "Makes text ids, audio codes, vectors and manifests from recordings."};
+    Options o = {0};
+    OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
+    o.prepare.num_workers = threads_take((int)o.prepare.num_workers, "--num-workers");
+
+    Prepare p;
+    prepare_open(&p, &o.prepare);
+    prepare_list(&p);
+    printf("[List] %s: %lld recordings\n", o.prepare.input, (long long)p.n);
+    prepare_frames(&p);
+    prepare_report_filters(&p);
+    prepare_tokenizer(&p);
+    prepare_texts(&p);
+    prepare_codebook(&p);
+    prepare_codes(&p);
+
+    ManifestOptions options = {o.prepare.output, o.language, o.val_ratio, o.pairs_per_target, (uint64_t)o.prepare.seed};
+    ManifestReport manifests;
+    Error error;
+    if (!manifests_write(p.clips, p.n, &options, &manifests, &error)) die("%s", error.text);
+    prepare_report_write(&p, &manifests);
+    prepare_close(&p);
+    options_free(&set, argc, argv);
+    return 0;
+}

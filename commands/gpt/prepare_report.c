@@ -1,0 +1,154 @@
+#include "commands/gpt/prepare_report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "data/tts/prepare_outputs.h"
+
+/* Sums over the kept clips. */
+typedef struct {
+    int64_t clips, rejects[CLIP_REASONS], speakers, tokens, unknown, codes, entries_used;
+    double seconds, entropy, squared_error; /* entropy of the codes in nats; error per frame and band */
+} Totals;
+
+static int64_t count_speakers(const Prepare *p) {
+    json_t *speakers = json_object();
+    for (int64_t i = 0; i < p->n; i++)
+        if (p->clips[i].reject == CLIP_KEPT) json_object_set_new(speakers, p->clips[i].recording->speaker, json_true());
+    int64_t n = (int64_t)json_object_size(speakers);
+    json_decref(speakers);
+    return n;
+}
+
+static Totals total_of(const Prepare *p) {
+    Totals t = {.speakers = count_speakers(p)};
+    int64_t entries = p->coder.codebook.entries, *counts = xcalloc((size_t)entries, sizeof *counts);
+    for (int64_t i = 0; i < p->n; i++) {
+        const Clip *clip = &p->clips[i];
+        t.rejects[clip->reject]++;
+        if (clip->reject != CLIP_KEPT) continue;
+        t.clips++;
+        t.seconds += (double)clip->samples / MEL_RATE;
+        t.tokens += clip->n_ids;
+        t.codes += clip->n_codes;
+        t.squared_error += clip->squared_error;
+        for (int j = 0; j < clip->n_ids; j++) t.unknown += clip->ids[j] == tokenizer_unknown_id(p->tokenizer);
+        for (int64_t j = 0; j < clip->n_codes; j++) counts[clip->codes[j]]++;
+    }
+    for (int64_t k = 0; k < entries; k++) t.entries_used += counts[k] > 0;
+    t.entropy = codebook_entropy(counts, entries);
+    t.squared_error /= (double)t.codes * MEL_BANDS;
+    free(counts);
+    return t;
+}
+
+/* Returns a log-mel difference in decibels: 20 / ln 10 per unit. */
+static double decibels(double squared_error) { return 20 / log(10) * sqrt(squared_error); }
+
+static void write_stats(const Prepare *p, const Totals *t, const ManifestReport *m) {
+    json_t *rejected = json_object();
+    for (int reason = CLIP_KEPT + 1; reason < CLIP_REASONS; reason++)
+        if (t->rejects[reason])
+            json_object_set_new(rejected, clip_reject_reason((ClipReject)reason),
+                                json_integer((json_int_t)t->rejects[reason]));
+    json_t *stats = json_build(
+        "stats.json",
+        "{s:I, s:I, s:I, s:s, s:n, s:s, s:I, s:f, s:I, s:I, s:I, s:o, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I}",
+        "total", (json_int_t)t->clips, "train", (json_int_t)m->train, "val", (json_int_t)m->val, "tokenizer",
+        prepare_output_name(OUTPUT_TOKENIZER), "gpt_checkpoint", "codebook", prepare_output_name(OUTPUT_CODEBOOK),
+        "recordings", (json_int_t)p->n, "hours", t->seconds / 3600, "speakers", (json_int_t)t->speakers, "train_pairs",
+        (json_int_t)m->train_pairs, "val_pairs", (json_int_t)m->val_pairs, "left_out", rejected, "vocabulary",
+        tokenizer_vocabulary(p->tokenizer), "text_tokens", (json_int_t)t->tokens, "unknown_tokens",
+        (json_int_t)t->unknown, "codes", (json_int_t)t->codes, "entries", (json_int_t)p->coder.codebook.entries,
+        "entries_used", (json_int_t)t->entries_used, "code_entropy", t->entropy, "error_db", decibels(t->squared_error),
+        "d_model", (json_int_t)p->options->d_model);
+    char *path = prepare_output_path(p->options->output, OUTPUT_STATS);
+    char *text = json_text(path, stats, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    Error error;
+    if (!file_write_atomic(path, text, strlen(text), &error)) die("%s", error.text);
+    free(path);
+    free(text);
+    json_decref(stats);
+}
+
+void prepare_report_filters(const Prepare *p) {
+    printf("[Audio] %lld clips read, %lld reused\n", (long long)p->read_now, (long long)p->read_reused);
+    int64_t rejects[CLIP_REASONS] = {0};
+    for (int64_t i = 0; i < p->n; i++) rejects[p->clips[i].reject]++;
+    for (int reason = CLIP_KEPT + 1; reason < CLIP_REASONS; reason++)
+        if (rejects[reason])
+            printf("[Filter] %lld rejected: %s\n", (long long)rejects[reason], clip_reject_reason((ClipReject)reason));
+}
+
+static void print_totals(const Prepare *p, const Totals *t, const ManifestReport *m) {
+    char duration[32];
+    if (t->rejects[CLIP_LONG_TEXT])
+        printf("[Filter] %lld rejected: %s\n", (long long)t->rejects[CLIP_LONG_TEXT],
+               clip_reject_reason(CLIP_LONG_TEXT));
+    printf("[Tokenizer] %d pieces%s; %lld tokens, %.3f %% unknown\n", tokenizer_vocabulary(p->tokenizer),
+           p->options->tokenizer ? " (given)"
+           : p->tokenizer_reused ? " (reused)"
+                                 : "",
+           (long long)t->tokens, 100 * (double)t->unknown / (double)t->tokens);
+    printf(
+        "[Codebook] %lld entries%s, %lld frames and %d iterations; %lld entries used, error %.2f dB (rms per band)\n",
+        (long long)p->coder.codebook.entries,
+        p->options->codebook ? " (given)"
+        : p->codebook_reused ? " (reused)"
+                             : "",
+        (long long)p->coder.frames, p->coder.iterations, (long long)t->entries_used, decibels(t->squared_error));
+    printf("[Codes] %lld clips coded, %lld reused", (long long)p->coded_now, (long long)p->codes_reused);
+    if (p->recoded)
+        printf("; %lld of them were coded before, but their audio, text, tokenizer, codebook or --d-model has changed, "
+               "or a "
+               "file is missing or damaged",
+               (long long)p->recoded);
+    printf("\n[Codes] %lld codes, unigram entropy %.3f nats\n", (long long)t->codes, t->entropy);
+    printf("[Data] %lld of %lld clips, %s, %lld speakers: %lld for training, %lld for validation\n",
+           (long long)t->clips, (long long)p->n, format_duration(t->seconds, duration), (long long)t->speakers,
+           (long long)m->train, (long long)m->val);
+    printf("[Data] %lld and %lld pairs; %lld and %lld clips have none, because their speaker has no other clip\n",
+           (long long)m->train_pairs, (long long)m->val_pairs, (long long)m->lone_train, (long long)m->lone_val);
+    if (!m->val) printf("[Data] no clip is held out for validation: raise --val-ratio\n");
+}
+
+/* Returns the number of heads for a width: 64 numbers per head, as in the full model, or the next number of heads that
+ * divides the width. */
+static int64_t heads_for(int64_t width) {
+    int64_t heads = width / 64 > 0 ? width / 64 : 1;
+    while (width % heads) heads--;
+    return heads;
+}
+
+static void print_manifest(const char *option, const char *directory, PrepareOutput output) {
+    char *path = prepare_output_path(directory, output), *word = shell_path(path);
+    printf(" %s %s", option, word);
+    free(path);
+    free(word);
+}
+
+/* Prints the command that trains: on pairs if there are any, with the options whose values are not the defaults. */
+static void print_next(const Prepare *p, const ManifestReport *m) {
+    bool pairs = m->train_pairs > 0 && (m->val_pairs > 0 || !m->val);
+    const char *output = p->options->output;
+    printf("Next: ./train_gpt");
+    print_manifest("-m", output, pairs ? OUTPUT_TRAIN_PAIRS : OUTPUT_TRAIN_MANIFEST);
+    if (m->val) print_manifest("--val-manifest", output, pairs ? OUTPUT_VAL_PAIRS : OUTPUT_VAL_MANIFEST);
+    if (p->coder.codebook.entries != 8192) printf(" --number-mel-codes %lld", (long long)p->coder.codebook.entries + 2);
+    if (p->options->d_model != 1280)
+        printf(" --model-dim %lld --heads %lld", (long long)p->options->d_model,
+               (long long)heads_for(p->options->d_model));
+    printf(" -b 8 -g 4 --output-dir run\n");
+}
+
+void prepare_report_write(const Prepare *p, const ManifestReport *manifests) {
+    Totals totals = total_of(p);
+    write_stats(p, &totals, manifests);
+    print_totals(p, &totals, manifests);
+    print_next(p, manifests);
+}

@@ -1,0 +1,14 @@
+/* What train_gpt prepare prints and writes about the clips that it has prepared. */
+#ifndef COMMANDS_GPT_PREPARE_REPORT_H
+#define COMMANDS_GPT_PREPARE_REPORT_H
+
+#include "data/tts/manifest_write.h"
+#include "data/tts/prepare.h"
+
+/* Prints how many clips were read and, by reason, how many the filters have rejected. */
+void prepare_report_filters(const Prepare *p);
+
+/* Writes OUTPUT/stats.json, and prints the totals and the command that trains on what was written. */
+void prepare_report_write(const Prepare *p, const ManifestReport *manifests);
+
+#endif

@@ -1,0 +1,200 @@
+/* The model of a checkpoint. Options that are not given become those of the checkpoint. An option that is given must
+ * agree with it, because weights can fit a model that computes something else. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "commands/psd/psd.h"
+
+/* ---- named sizes ---- */
+
+enum { DIMENSIONS = 8 };
+static const char *const dimension_names[DIMENSIONS] = {
+    "d-model", "n-layers", "n-heads", "ffn-dim", "decoder-dim", "decoder-layers", "projection-dim", "hidden-dim"};
+
+static void dimensions_of(const PsdSize *size, int64_t out[DIMENSIONS]) {
+    const int sizes[DIMENSIONS] = {size->d_model,     size->n_layers,       size->n_heads,        size->d_ff,
+                                   size->decoder_dim, size->decoder_layers, size->projection_dim, size->head_dim};
+    for (int k = 0; k < DIMENSIONS; k++) out[k] = sizes[k];
+}
+
+void psd_size_resolve(PsdRun *o) {
+    int64_t *const values[DIMENSIONS] = {&o->d_model,     &o->n_layers,       &o->n_heads,        &o->ffn_dim,
+                                         &o->decoder_dim, &o->decoder_layers, &o->projection_dim, &o->hidden_dim};
+    int64_t sizes[DIMENSIONS];
+    dimensions_of(psd_size(o->size), sizes); /* --size allows no other name */
+    for (int k = 0; k < DIMENSIONS; k++)
+        if (!*values[k]) *values[k] = sizes[k];
+}
+
+/* ---- options from the shapes of tensors ---- */
+
+/* Returns the first dimension of the tensor with this name; 0 if there is none. */
+static int64_t rows_in(const TensorFile *file, const char *name) {
+    for (int i = 0; i < file->n_tensors; i++)
+        if (file->tensors[i].rank && checkpoint_name_is(file->tensors[i].name, name)) return file->tensors[i].dims[0];
+    return 0;
+}
+
+static void set_number(json_t *options, const char *name, int64_t value) {
+    if (value) json_object_set_new(options, name, json_integer((json_int_t)value));
+}
+
+static int64_t layers_in(const TensorFile *file) {
+    int64_t n = 0;
+    for (char name[64]; n < PSD_MAX_LAYERS; n++) {
+        snprintf(name, sizeof name, "encoder.layers.%lld.ffn.0.weight", (long long)n);
+        if (!rows_in(file, name)) break;
+    }
+    return n;
+}
+
+/* Returns the options as a state.json would have them. Shapes do not tell the number of attention heads: it is that of
+ * the named size which agrees in everything else, or left out. */
+static json_t *options_of_shapes(const TensorFile *file) {
+    json_t *options = json_object();
+    int64_t hidden = rows_in(file, "classifier.head.0.weight"), layers = layers_in(file);
+    int64_t projector = rows_in(file, "encoder.projector.weight"),
+            d_ff = rows_in(file, "encoder.layers.0.ffn.0.weight");
+    int64_t d_model = projector ? projector : rows_in(file, "patch_embed.projection.weight");
+    const PsdSize *size = layers ? psd_size_of_encoder(d_model, layers, d_ff) : NULL;
+    if (projector || layers) json_object_set_new(options, "encoder", json_string(projector ? "cnn" : "transformer"));
+    set_number(options, "d-model", d_model);
+    set_number(options, "n-layers", layers);
+    set_number(options, "ffn-dim", d_ff);
+    set_number(options, "hidden-dim", hidden);
+    if (hidden) json_object_set_new(options, "head", json_string("mlp"));
+    if (rows_in(file, "classifier.head.weight")) json_object_set_new(options, "head", json_string("linear"));
+    if (size) json_object_set_new(options, "size", json_string(size->name));
+    if (size) set_number(options, "n-heads", size->n_heads);
+    return options;
+}
+
+/* ---- options from a checkpoint ---- */
+
+/* Returns the options of the state.json in a checkpoint's directory, or beside a checkpoint's file; NULL if there is
+ * none. */
+static json_t *options_of_state(const char *checkpoint) {
+    char *beside = path_directory(checkpoint);
+    char *path[] = {path_join(checkpoint, "state.json"), path_join(beside, "state.json")};
+    json_t *state = NULL, *options;
+    Error error;
+    for (int i = 0; i < 2 && !state; i++)
+        if (!access(path[i], F_OK) && !(state = json_read(path[i], 0, &error))) die("%s: %s", path[i], error.text);
+    options = json_incref(json_object_get(state, "options"));
+    json_decref(state);
+    free(path[0]);
+    free(path[1]);
+    free(beside);
+    return options;
+}
+
+static const char *checkpoint_option(const PsdRun *o) {
+    return o->command == PSD_FINETUNE ? "pretrained" : "checkpoint";
+}
+
+static json_t *options_of_file(const PsdRun *o) {
+    const char *checkpoint = o->train.base_checkpoint;
+    TensorFile file;
+    Error error;
+    if (!checkpoint_open_base(checkpoint, &file, &error))
+        die("--%s %s: %s", checkpoint_option(o), checkpoint, error.text);
+    json_t *options = options_of_shapes(&file);
+    tensor_file_close(&file);
+    bool transformer = json_object_get(options, "n-layers") != NULL;
+    if (transformer && !json_object_get(options, "n-heads") && !options_given(&o->set, "n-heads") &&
+        !options_given(&o->set, "size"))
+        die_usage(
+            "--%s %s: the number of attention heads does not follow from the shapes of its tensors: give --n-heads",
+            checkpoint_option(o), checkpoint);
+    return options;
+}
+
+/* Returns whether a checkpoint decides this option: the shape of the model, and how its spectra were made. */
+static bool belongs_to_model(const Option *option) {
+    static const char *const others[] = {"size", "hop", "limit"};
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(option->row.name, others[i])) return true;
+    return option->row.section && option->row.type != OPTION_FLOAT;
+}
+
+/* Dies if the option, or that dimension of --size, was given and is not the checkpoint's `value`. */
+static void check_given(const PsdRun *o, const Option *option, bool size_given, const json_t *value) {
+    int64_t sizes[DIMENSIONS];
+    json_t *given = NULL;
+    bool sized = false;
+    dimensions_of(psd_size(o->size), sizes);
+    if (option->given && strcmp(option->row.name, "size")) given = option_to_json(option);
+    for (int k = 0; k < DIMENSIONS && !given && size_given; k++)
+        if (!strcmp(option->row.name, dimension_names[k])) {
+            given = json_integer((json_int_t)sizes[k]);
+            sized = true;
+        }
+    if (given && !json_equal(given, value)) {
+        char *is = json_text(option->row.name, given, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+        char *was = json_text(option->row.name, value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+        char *size =
+            sized ? xformat("size %s (%s %s)", o->size, option->row.name, is) : xformat("%s %s", option->row.name, is);
+        die_usage("--%s contradicts %s, which has %s %s: leave it out", size, o->train.base_checkpoint,
+                  option->row.name, was);
+    }
+    json_decref(given);
+}
+
+void psd_checkpoint_adopt(PsdRun *o) {
+    const char *checkpoint = o->train.base_checkpoint;
+    int n_adopted = 0;
+    Error error;
+    if (access(checkpoint, F_OK)) return; /* not there yet, or the one who reads it complains */
+    json_t *options = options_of_state(checkpoint);
+    bool stated = options != NULL, size_given = options_given(&o->set, "size");
+    if (!stated) options = options_of_file(o);
+    for (Option *option = o->set.options; option < o->set.options + o->set.count; option++) {
+        const json_t *value = json_object_get(options, option->row.name);
+        bool of_head = option->row.section && !strcmp(option->row.section, "head");
+        if (value && belongs_to_model(option) &&
+            !(of_head && o->command == PSD_FINETUNE)) /* which may have a new head */
+            check_given(o, option, size_given, value);
+    }
+    for (Option *option = o->set.options; option < o->set.options + o->set.count; option++) {
+        const json_t *value = json_object_get(options, option->row.name);
+        if (!value || !belongs_to_model(option) || option->given) continue;
+        if (!option_from_json(option, value, &error))
+            die("the options in the state.json of %s: %s", checkpoint, error.text);
+        option->given = true; /* as if it had been typed; options_free frees a text */
+        char *text = json_text(option->row.name, value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+        printf("%s %s %s",
+               n_adopted++ ? ","
+               : stated    ? "[Model] from its checkpoint:"
+                           : "[Model] from the shapes of its tensors:",
+               option->row.name, text);
+        free(text);
+    }
+    if (n_adopted) printf("\n");
+    json_decref(options);
+}
+
+/* ---- the head ---- */
+
+bool psd_checkpoint_has_head(const char *path, const Model *model) {
+    TensorFile file;
+    Error error;
+    if (!checkpoint_open_base(path, &file, &error)) die("--pretrained %s: %s", path, error.text);
+    int expected = 0, present = 0, matching = 0;
+    for (int i = 0; i < model->params.count; i++) {
+        const Param *p = &model->params.items[i];
+        const StoredTensor *found = NULL;
+        for (int k = 0; k < file.n_tensors && p->group && !found; k++)
+            if (checkpoint_name_is(file.tensors[k].name, p->name)) found = &file.tensors[k];
+        expected += p->group > 0;
+        present += found != NULL;
+        matching += found && found->rank == p->rank && !memcmp(found->dims, p->dims, (size_t)p->rank * sizeof *p->dims);
+    }
+    if (present)
+        printf("[Base] %s has a head, which %s\n", path,
+               matching == expected ? "is used" : "does not fit and is left out");
+    tensor_file_close(&file);
+    return matching == expected;
+}

@@ -1,0 +1,124 @@
+/* The data of one command: the store of spectra, the rows of each split, the class weights. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "commands/psd/psd.h"
+#include "data/psd/manifest.h"
+#include "data/psd/split_index.h"
+
+_Static_assert((int)PSD_CLASSES + 1 == (int)PSD_LABELS, "every label but the unknown one is a class of the model");
+
+/* One batch of spectra with every class and several sensors, all in the training split. */
+static PsdData synthetic_data(const PsdRun *o) {
+    enum { SENSORS = 8 };
+    int64_t n = o->train.batch_size;
+    PsdData data = {.synthetic = xcalloc((size_t)n * (PSD_BINS + 5), 4)};
+    PsdStore *s = &data.store;
+    *s = (PsdStore){.n = n, .psd = data.synthetic, .n_sensors = SENSORS, .n_files = 1};
+    s->snr = s->psd + n * PSD_BINS;
+    s->labels = (int32_t *)(void *)(s->snr + n);
+    s->sensors = s->labels + n;
+    s->files = s->sensors + n;
+    s->rows = s->files + n;
+    PsdIds *rows = &data.partition.splits[PSD_TRAIN];
+    *rows = (PsdIds){xcalloc((size_t)n, sizeof *rows->at), n};
+    for (int32_t i = 0; i < n; i++) {
+        rows->at[i] = s->rows[i] = i;
+        s->labels[i] = i % PSD_CLASSES;
+        s->sensors[i] = i / PSD_CLASSES % SENSORS;
+    }
+    return data;
+}
+
+PsdData psd_data_open(PsdRun *o) {
+    PsdData data = {0};
+    Error error;
+    if (!o->train.manifest.count) return synthetic_data(o);
+    const bool *hop = options_given(&o->set, "hop") ? &o->hop : NULL;
+    const double *limit = options_given(&o->set, "limit") ? &o->limit : NULL;
+    int n_threads = threads_take((int)o->train.threads, "--threads");
+    if (!psd_store_open(&data.store, o->train.manifest.text[0], hop, limit, n_threads, &error)) die("%s", error.text);
+    o->hop = data.store.options.hop; /* a checkpoint records how its samples were made */
+    o->limit = data.store.options.limit;
+    if (!psd_split_index_check(o->split, data.store.manifest_hash, &error)) die("%s", error.text);
+    if (error.text[0]) printf("[Split] %s\n", error.text);
+    if (!psd_partition_read(o->split, o->sensor, (int)o->shots, data.store.n_rows, &data.partition, &error))
+        die("%s", error.text);
+    return data;
+}
+
+void psd_data_close(PsdData *data) {
+    psd_partition_free(&data->partition);
+    psd_store_close(&data->store);
+    free(data->synthetic);
+}
+
+int psd_data_visible_patches(const PsdRun *o) { return PSD_PATCHES - (int)(PSD_PATCHES * o->mask_ratio); }
+
+Dataset *psd_data_split(const PsdRun *o, const PsdData *data, int split) {
+    bool pretraining = o->command == PSD_PRETRAIN;
+    PsdDatasetOptions options = {.pretraining = pretraining,
+                                 .cnn = !strcmp(o->encoder, "cnn"),
+                                 .n_visible = pretraining ? psd_data_visible_patches(o) : 0,
+                                 .fixed = split != PSD_TRAIN,
+                                 .seed = (uint64_t)o->train.seed,
+                                 .class_weights = !pretraining && split == PSD_TRAIN ? data->class_weights : NULL,
+                                 .classes = PSD_CLASSES};
+    if (!data->partition.splits[split].n) return NULL;
+    Dataset *samples = psd_dataset_open(&data->store, &data->partition.splits[split], &options);
+    if (samples->n_samples) return samples;
+    samples->close(samples); /* none of its rows has a sample */
+    return NULL;
+}
+
+Dataset *psd_data_require(const PsdRun *o, const PsdData *data, int split) {
+    static const char *const purposes[PSD_SPLITS] = {"train", "validate", "test"};
+    Dataset *samples = psd_data_split(o, data, split);
+    if (samples) return samples;
+    die("%s: no rows to %s on", o->split, purposes[split]);
+}
+
+void psd_data_print(const PsdData *data, const Dataset *train, const Dataset *validation) {
+    if (data->synthetic) {
+        printf("[Data] no manifest is given: one batch of %lld synthetic spectra\n", (long long)train->n_samples);
+        return;
+    }
+    printf("[Data] %lld samples of %d sensors; %lld to train on, %lld to validate on, %lld to test on\n",
+           (long long)data->store.n, data->store.n_sensors, (long long)train->n_samples,
+           (long long)(validation ? validation->n_samples : 0), (long long)data->partition.splits[PSD_TEST].n);
+}
+
+/* ---- class weights ---- */
+
+/* "0.5,1,1.5,2,0.8,1.2" */
+static void read_class_weights(const char *text, double *weights) {
+    const char *at = text;
+    bool valid = true;
+    for (int c = 0; c < PSD_CLASSES && valid; c++) {
+        char *end;
+        weights[c] = strtod(at, &end);
+        valid = end > at && isfinite(weights[c]) && weights[c] > 0 && *end == (c + 1 < PSD_CLASSES ? ',' : 0);
+        at = end + 1;
+    }
+    if (!valid) die_usage("--class-weights: expected auto, none or %d numbers above 0, found %s", PSD_CLASSES, text);
+}
+
+void psd_data_weigh_classes(const PsdRun *o, PsdData *data) {
+    int64_t counts[PSD_CLASSES];
+    double weights[PSD_CLASSES] = {1, 1, 1, 1, 1, 1};
+    Dataset *samples = psd_data_require(o, data, PSD_TRAIN);
+    psd_dataset_classes(samples, counts);
+    if (!strcmp(o->class_weights, "auto"))
+        metrics_class_weights(counts, PSD_CLASSES, METRICS_WEIGHTS_INVERSE, weights);
+    else if (strcmp(o->class_weights, "none"))
+        read_class_weights(o->class_weights, weights);
+    for (int c = 0; c < PSD_CLASSES; c++) data->class_weights[c] = (float)weights[c];
+    if (!data->synthetic) printf("[Data] training samples (class weights):");
+    for (int c = 0; c < PSD_CLASSES && !data->synthetic; c++)
+        printf(" %s %lld (%.4f)%s", PSD_LABEL_NAMES[c], (long long)counts[c], (double)data->class_weights[c],
+               c + 1 < PSD_CLASSES ? "," : "\n");
+    samples->close(samples);
+}

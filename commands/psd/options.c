@@ -1,0 +1,289 @@
+/* The options of the commands of train_psd: which command has which, their defaults, and combinations that are refused.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "commands/psd/psd.h"
+
+const char *const PSD_COMMAND_NAMES[PSD_COMMANDS] = {"pretrain", "finetune", "evaluate", "calibrate", "run"};
+
+enum {
+    PRE = 1 << PSD_PRETRAIN,
+    FINE = 1 << PSD_FINETUNE,
+    EVAL = 1 << PSD_EVALUATE,
+    CALI = 1 << PSD_CALIBRATE,
+    RUN = 1 << PSD_RUN,
+    TRAINING = PRE | FINE,
+    INFERENCE = EVAL | CALI,
+    MODEL = TRAINING | INFERENCE
+};
+
+/* Which commands have an option that all programs share. Only training has those that are not named here. */
+static const struct {
+    const char *name;
+    unsigned commands;
+} shared[] = {
+    {"manifest", MODEL | RUN}, {"config", MODEL},        {"output-dir", MODEL | RUN},
+    {"batch-size", MODEL},     {"device", MODEL | RUN},  {"threads", MODEL | RUN},
+    {"amp", MODEL | RUN},      {"no-tf32", MODEL | RUN}, {"seed", TRAINING | RUN},
+    {"num-workers", MODEL},    {"base-checkpoint", PRE}, {"profile", MODEL},
+    {"train-manifest", 0},     {"val-manifest", 0},      {"val-ratio", 0},
+    {"bucketing", 0},          {"token-budget", 0},      {"warmup-steps", 0},
+};
+
+/* What differs from the options of all programs. */
+// clang-format off
+static const struct {
+    unsigned commands;
+    OptionOverride override;
+} overrides[] = {
+    {MODEL | RUN, {.name = "manifest",
+                   .help = "the manifest (CSV) of train_psd prepare, or a store of spectra (.safetensors)"}},
+    {MODEL, {.name = "bucketing", .default_value = "off"}}, /* all spectra have the same length */
+    {PRE, {.name = "epochs", .default_value = "80"}},
+    {FINE, {.name = "epochs", .default_value = "50"}},
+    {MODEL, {.name = "batch-size", .default_value = "512", .min = 1, .help = "spectra per micro-batch"}},
+    {TRAINING, {.name = "effective-batch",
+                .help = "for -b auto: spectra per optimizer step; finetune divides them as the memory requires, "
+                        "pretrain and the CNN never do; 0: the default of -b"}},
+    {TRAINING, {.name = "grad-accumulation", .default_value = "1", .min = 1,
+                .help = "micro-batches per optimizer step; the contrast and the batch norms see one micro-batch at "
+                        "a time"}},
+    {TRAINING, {.name = "learning-rate", .default_value = "2e-4"}},
+    {TRAINING, {.name = "weight-decay", .help = "decoupled weight decay, applied to every parameter"}},
+    {PRE, {.name = "weight-decay", .default_value = "1e-5"}},
+    {FINE, {.name = "weight-decay", .default_value = "1e-4"}},
+    {TRAINING, {.name = "val-interval", .default_value = "0"}},
+    {TRAINING, {.name = "val-batch-size",
+                .help = "spectra per validation batch; 0: --batch-size in pretrain, otherwise twice --batch-size"}},
+    {MODEL, {.name = "max-val-batches", .default_value = "0"}},
+    {TRAINING, {.name = "save-interval", .default_value = "0"}},
+    {PRE, {.name = "log-interval", .default_value = "50"}},
+    {FINE, {.name = "log-interval", .default_value = "20"}},
+    {MODEL | RUN, {.name = "seed", .default_value = "42"}},
+    {MODEL | RUN, {.name = "output-dir", .help = "folder for checkpoints, logs, tables and diagrams"}},
+    {PRE, {.name = "output-dir", .default_value = "results/pretrain"}},
+    {FINE, {.name = "output-dir", .default_value = "results/finetune"}},
+    {EVAL, {.name = "output-dir", .default_value = "results/evaluation"}},
+    {CALI, {.name = "output-dir", .default_value = "results/calibration"}},
+    {RUN, {.name = "output-dir", .default_value = "results"}},
+    {INFERENCE, {.name = "batch-size", .metavar = "N"}},
+};
+
+#define FIELD(name) offsetof(PsdRun, name)
+
+static const struct {
+    unsigned commands;
+    OptionRow row;
+} table[] = {
+    {MODEL | RUN, {.name = "split", .type = OPTION_TEXT, .offset = FIELD(split), .metavar = "PATH",
+                   .help = "split file (JSON) of train_psd prepare: which rows to train, validate and test on"}},
+    {MODEL, {.name = "sensor", .type = OPTION_TEXT, .offset = FIELD(sensor), .metavar = "NAME",
+             .help = "for a split file by sensor: the sensor that is left out"}},
+    {MODEL, {.name = "shots", .type = OPTION_INT, .offset = FIELD(shots), .default_value = "0", .max = 1e6,
+             .metavar = "K",
+             .help = "for a few-shot split file: how many rows per class of the sensor to train on"}},
+    {TRAINING, {.name = "warmup-epochs", .type = OPTION_INT, .offset = FIELD(warmup_epochs), .default_value = "0",
+                .max = MOST_EPOCHS, .metavar = "N",
+                .help = "epochs of linear warm-up from 1 % of the learning rate, before the cosine"}},
+    {PRE, {.name = "min-learning-rate", .type = OPTION_FLOAT, .offset = FIELD(min_learning_rate),
+           .default_value = "1e-6", .max = 10, .metavar = "X",
+           .help = "learning rate at which the cosine over the epochs ends"}},
+    {FINE, {.name = "min-learning-rate", .type = OPTION_FLOAT, .offset = FIELD(min_learning_rate),
+            .default_value = "1e-7", .max = 10, .metavar = "X",
+            .help = "learning rate at which the cosine over the epochs ends"}},
+    {PRE, {.name = "early-stopping-patience", .type = OPTION_INT, .offset = FIELD(patience), .default_value = "0",
+           .max = 1e6, .metavar = "N",
+           .help = "validations without improvement after which the training ends; 0: never"}},
+    {FINE, {.name = "early-stopping-patience", .type = OPTION_INT, .offset = FIELD(patience), .default_value = "10",
+            .max = 1e6, .metavar = "N",
+            .help = "validations without improvement after which the training ends; 0: never"}},
+    {FINE, {.name = "pretrained", .type = OPTION_TEXT, .offset = FIELD(train.base_checkpoint), .metavar = "PATH",
+            .help = "the encoder to start from: a checkpoint directory, a .safetensors or a Lightning .ckpt; its "
+                    "head is used too if it fits; without this option: from scratch"}},
+    {INFERENCE, {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(train.base_checkpoint), .metavar = "PATH",
+                 .help = "the classifier: a checkpoint directory, a .safetensors or a Lightning .ckpt"}},
+    {FINE, {.name = "freeze-encoder", .type = OPTION_FLAG, .offset = FIELD(freeze_encoder), .default_value = "false",
+            .help = "train only the head; the encoder then has no dropout"}},
+    {FINE, {.name = "encoder-lr-scale", .type = OPTION_FLOAT, .offset = FIELD(encoder_lr_scale), .default_value = "-1",
+            .min = -1, .max = 1e3, .metavar = "X",
+            .help = "learning rate of the encoder as a fraction of the head's; -1: 0.1 with --pretrained, 1 from "
+                    "scratch"}},
+    {FINE, {.name = "class-weights", .type = OPTION_TEXT, .offset = FIELD(class_weights), .default_value = "auto",
+            .metavar = "auto|none|W,W,...",
+            .help = "class weights of the loss: auto is proportional to 1 / (samples of the class); or give 6 "
+                    "numbers"}},
+    {INFERENCE, {.name = "eval-split", .type = OPTION_CHOICE, .offset = FIELD(eval_split), .default_value = "test",
+                 .metavar = "test|val|train",
+                 .help = "which rows to evaluate"}},
+    {EVAL, {.name = "tag", .type = OPTION_TEXT, .offset = FIELD(tag), .default_value = "finetuned", .metavar = "NAME",
+            .help = "part of the names of the files that are written"}},
+    {MODEL | RUN, {.name = "size", .type = OPTION_CHOICE, .offset = FIELD(size), .default_value = "medium",
+                   .metavar = PSD_SIZE_NAMES,
+                   .help = "named size: sets those of d-model, n-layers, n-heads, ffn-dim, decoder-dim, "
+                           "decoder-layers, projection-dim and hidden-dim that are 0"}},
+    {MODEL | RUN, {.name = "encoder", .section = "encoder", .type = OPTION_CHOICE, .offset = FIELD(encoder),
+                   .default_value = "transformer", .metavar = "transformer|cnn",
+                   .help = "the transformer, or the convolutional baseline"}},
+    {MODEL, {.name = "d-model", .section = "encoder", .type = OPTION_INT, .offset = FIELD(d_model),
+             .default_value = "0", .max = 65536, .metavar = "N",
+             .help = "width; 0: as --size has it"}},
+    {MODEL, {.name = "n-layers", .section = "encoder", .type = OPTION_INT, .offset = FIELD(n_layers),
+             .default_value = "0", .max = PSD_MAX_LAYERS, .metavar = "N",
+             .help = "blocks; 0: as --size has it"}},
+    {MODEL, {.name = "n-heads", .section = "encoder", .type = OPTION_INT, .offset = FIELD(n_heads),
+             .default_value = "0", .max = 1000, .metavar = "N",
+             .help = "attention heads; 0: as --size has it"}},
+    {MODEL, {.name = "ffn-dim", .section = "encoder", .type = OPTION_INT, .offset = FIELD(ffn_dim),
+             .default_value = "0", .max = 1e6, .metavar = "N",
+             .help = "width of the MLP; 0: as --size has it"}},
+    {MODEL, {.name = "dropout", .section = "encoder", .type = OPTION_FLOAT, .offset = FIELD(dropout),
+             .default_value = "0.1", .max = 0.99, .metavar = "X",
+             .help = "dropout of the encoder; the decoder has 0.1, or 0 if this is 0"}},
+    {PRE, {.name = "mask-ratio", .section = "mpae", .type = OPTION_FLOAT, .offset = FIELD(mask_ratio),
+           .default_value = "0.6", .min = 0.01, .max = 0.99, .metavar = "X",
+           .help = "fraction of the 12 patches that is masked"}},
+    {PRE, {.name = "decoder-dim", .section = "mpae", .type = OPTION_INT, .offset = FIELD(decoder_dim),
+           .default_value = "0", .max = 65536, .metavar = "N",
+           .help = "width of the decoder; 0: as --size has it"}},
+    {PRE, {.name = "decoder-layers", .section = "mpae", .type = OPTION_INT, .offset = FIELD(decoder_layers),
+           .default_value = "0", .max = PSD_MAX_LAYERS, .metavar = "N",
+           .help = "blocks of the decoder; 0: as --size has it"}},
+    {PRE, {.name = "lambda-sicr", .section = "sicr", .type = OPTION_FLOAT, .offset = FIELD(lambda_sicr),
+           .default_value = "0.1", .max = 1e6, .metavar = "X",
+           .help = "weight of the contrastive loss"}},
+    {PRE, {.name = "temperature", .section = "sicr", .type = OPTION_FLOAT, .offset = FIELD(temperature),
+           .default_value = "0.07", .min = 1e-6, .max = 1e6, .metavar = "X",
+           .help = "temperature of the contrastive loss"}},
+    {PRE, {.name = "projection-dim", .section = "sicr", .type = OPTION_INT, .offset = FIELD(projection_dim),
+           .default_value = "0", .max = 65536, .metavar = "N",
+           .help = "width that the contrast compares; 0: as --size has it"}},
+    {FINE | INFERENCE, {.name = "head", .section = "head", .type = OPTION_CHOICE, .offset = FIELD(head),
+                        .default_value = "mlp", .metavar = "mlp|linear",
+                        .help = "kind of classification head"}},
+    {FINE | INFERENCE, {.name = "hidden-dim", .section = "head", .type = OPTION_INT, .offset = FIELD(hidden_dim),
+                        .default_value = "0", .max = 65536, .metavar = "N",
+                        .help = "width of the mlp head; 0: as --size has it"}},
+    {FINE | INFERENCE, {.name = "head-dropout", .section = "head", .type = OPTION_FLOAT, .offset = FIELD(head_dropout),
+                        .default_value = "0.2", .max = 0.99, .metavar = "X",
+                        .help = "dropout of the mlp head"}},
+    {MODEL | RUN, {.name = "hop", .type = OPTION_FLAG, .offset = FIELD(hop), .default_value = "false",
+                   .help = "make a sample of every 200 bins of a row, not only of the 200 in its middle; not given: "
+                           "as the checkpoint or the store has it"}},
+    {MODEL | RUN, {.name = "limit", .type = OPTION_FLOAT, .offset = FIELD(limit), .default_value = "20", .max = 1e9,
+                   .metavar = "X",
+                   .help = "clip normalised bins to +-X; 0: no limit; not given: as the checkpoint or the store has "
+                           "it"}},
+    {MODEL | RUN, {.name = "accelerator", .type = OPTION_CHOICE, .offset = FIELD(accelerator), .default_value = "auto",
+                   .metavar = "auto|cpu|gpu",
+                   .help = "another name for --device, as other trainers call it"}},
+    {MODEL | RUN, {.name = "devices", .type = OPTION_INT, .offset = FIELD(devices), .default_value = "1", .min = 1,
+                   .max = 1, .metavar = "N",
+                   .help = "number of GPUs; only 1 is supported"}},
+    {RUN, {.name = "protocol", .type = OPTION_CHOICE, .offset = FIELD(protocol), .default_value = "pooled",
+           .metavar = "pooled|loso|fewshot_loso",
+           .help = "pooled: once; loso: for every sensor, trained on all others; fewshot_loso: then also tuned on a "
+                   "few rows of it"}},
+    {RUN, {.name = "loso-split", .type = OPTION_TEXT, .offset = FIELD(loso_split), .metavar = "PATH",
+           .help = "for fewshot_loso: the split file by sensor, for the training on all others"}},
+    {RUN, {.name = "pretrain-config", .type = OPTION_TEXT, .offset = FIELD(pretrain_config), .metavar = "PATH",
+           .help = "YAML file with options of pretrain"}},
+    {RUN, {.name = "finetune-config", .type = OPTION_TEXT, .offset = FIELD(finetune_config), .metavar = "PATH",
+           .help = "YAML file with options of finetune"}},
+    {RUN, {.name = "pretrain-epochs", .type = OPTION_INT, .offset = FIELD(pretrain_epochs), .default_value = "0",
+           .max = MOST_EPOCHS, .metavar = "N",
+           .help = "epochs of pretrain; 0: as its configuration says"}},
+    {RUN, {.name = "finetune-epochs", .type = OPTION_INT, .offset = FIELD(finetune_epochs), .default_value = "0",
+           .max = MOST_EPOCHS, .metavar = "N",
+           .help = "epochs of finetune; 0: as its configuration says"}},
+    {RUN, {.name = "scratch", .type = OPTION_FLAG, .offset = FIELD(scratch), .default_value = "false",
+           .help = "leave out the pretraining"}},
+    {RUN, {.name = "num-loso-sensors", .type = OPTION_INT, .offset = FIELD(first_sensors), .default_value = "0",
+           .max = 1e6, .metavar = "N",
+           .help = "use only the first N sensors of the split file; 0: all"}},
+    {RUN, {.name = "fewshot-seeds", .type = OPTION_INT, .offset = FIELD(repeats), .default_value = "3", .min = 1,
+           .max = 1000, .metavar = "N",
+           .help = "trainings per number of shots: the first with the rows of the split file, the others with new "
+                   "draws"}},
+};
+// clang-format on
+
+static unsigned commands_of_shared(const char *name) {
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+        if (!strcmp(shared[i].name, name)) return shared[i].commands;
+    return TRAINING;
+}
+
+/* Adds the options of o->command to its set. */
+static void add_options(PsdRun *o) {
+    unsigned command = 1u << o->command;
+    train_options_add(&o->set, &o->train);
+    for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++)
+        if (overrides[i].commands & command) options_override(&o->set, &overrides[i].override, 1);
+    for (int i = o->set.count - 1; i >= 0; i--) {
+        const char *const names[] = {o->set.options[i].row.name, NULL};
+        if (!(commands_of_shared(names[0]) & command)) options_remove(&o->set, names);
+    }
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (table[i].commands & command) options_add(&o->set, &table[i].row, 1, o);
+}
+
+static void check_options(const PsdRun *o, bool synthetic) {
+    bool cnn = !strcmp(o->encoder, "cnn");
+    if (o->train.manifest.count > 1) die_usage("%d manifests; one is expected", o->train.manifest.count);
+    if (!o->train.manifest.count && !synthetic) die_usage("no data: give the manifest with -m");
+    if (!o->split && !synthetic) die_usage("which rows? give --split: train_psd prepare writes such files");
+    if ((1 << o->command) & TRAINING && o->warmup_epochs >= o->train.epochs)
+        die_usage("--warmup-epochs %lld are all of the %lld epochs; give fewer", (long long)o->warmup_epochs,
+                  (long long)o->train.epochs);
+    if ((1 << o->command) & INFERENCE && !o->train.base_checkpoint) die_usage("which model? give --checkpoint");
+    if (o->freeze_encoder && cnn)
+        die_usage("--freeze-encoder is for the transformer: the batch norms of the CNN cannot be frozen");
+    if (o->train.grad_checkpointing && cnn)
+        die_usage("--grad-checkpointing is for the transformer: the CNN has no blocks to compute again");
+}
+
+static void resolve(PsdRun *o) {
+    if (o->train.base_checkpoint && o->command != PSD_PRETRAIN) psd_checkpoint_adopt(o);
+    psd_size_resolve(o);
+    if (strcmp(o->accelerator, "auto")) o->train.device = strcmp(o->accelerator, "gpu") ? o->accelerator : "cuda";
+    if (o->command != PSD_RUN) train_options_resolve(&o->train, &o->set);
+    if (o->train.calibrate) return; /* it needs no data */
+    /* The contrast is within a batch: its value depends on how many spectra the batch has. */
+    if (o->command == PSD_PRETRAIN && o->train.val_times) {
+        o->train.val_times = 1;
+        o->train.val_batch_size = o->train.batch_size;
+    }
+    check_options(o, o->train.estimate && !o->train.manifest.count);
+    if (o->encoder_lr_scale < 0) o->encoder_lr_scale = o->train.base_checkpoint ? 0.1 : 1;
+}
+
+PsdRun *psd_options_open(PsdCommand command, int argc, char **argv) {
+    static const OptionsHeader headers[PSD_COMMANDS] = {
+        {"train_psd", "./train_psd pretrain -m data/manifest.csv --split FILE [options]",
+         "Pretrains the encoder: masked patches, and a contrast between sensors."},
+        {"train_psd", "./train_psd finetune -m data/manifest.csv --split FILE --pretrained PATH [options]",
+         "Trains the classifier, from a pretrained encoder or from scratch."},
+        {"train_psd", "./train_psd evaluate -m data/manifest.csv --split FILE --checkpoint PATH [options]",
+         "Writes scores, tables and diagrams of a classifier."},
+        {"train_psd", "./train_psd calibrate -m data/manifest.csv --split FILE --checkpoint PATH [options]",
+         "Fits temperatures on the validation rows and evaluates them on the test rows."},
+        {"train_psd", "./train_psd run -m data/manifest.csv --split FILE -o results [options]",
+         "Does all of it: pretrain, finetune, evaluate, calibrate; once, or once for every sensor."},
+    };
+    PsdRun *o = xcalloc(1, sizeof *o);
+    o->command = command;
+    add_options(o);
+    options_parse(&headers[command], &o->set, argc, argv);
+    resolve(o);
+    return o;
+}
+
+void psd_options_close(PsdRun *o, int argc, char **argv) {
+    options_free(&o->set, argc, argv);
+    free(o);
+}

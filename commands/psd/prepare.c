@@ -1,0 +1,314 @@
+/* train_psd prepare: from a folder of ElectroSense recordings to everything that the other commands read: the manifest,
+ * a report on the data, the splits, the store of samples. With --manifest: only the splits and the store.
+ *
+ *   ./train_psd prepare --input spectrum_bands --output data */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/options.h"
+#include "base/threads.h"
+#include "commands/psd/psd.h"
+#include "data/psd/data_report.h"
+#include "data/psd/split_index.h"
+#include "data/psd/store.h"
+
+typedef struct {
+    const char *config, *input, *output, *manifest;
+    int64_t seed, loso_sensors, num_workers;
+    double fraction, limit;
+    bool compat, hop;
+} Options;
+
+#define FIELD(name) offsetof(Options, name)
+
+// clang-format off
+static const OptionRow table[] = {
+    {.name = "input", .letter = 'i', .type = OPTION_TEXT, .offset = FIELD(input), .metavar = "DIR",
+     .help = "folder of recordings: .npy files at any depth, .../spectrum_bands/SENSOR/DAY/NAME.npy"},
+    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .default_value = "data",
+     .metavar = "DIR",
+     .help = "folder for manifest.csv, manifest.psd.safetensors, splits/ and data_report.json"},
+    {.name = "manifest", .type = OPTION_TEXT, .offset = FIELD(manifest), .metavar = "PATH",
+     .help = "make the splits and the store of this manifest, beside it, and no new manifest"},
+    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
+     .help = "YAML file with any of these options; the command line wins"},
+    {.name = "compat", .type = OPTION_FLAG, .offset = FIELD(compat), .default_value = "false",
+     .help = "do as the reference implementation: labels by frequency first, its columns, rows of zero width, no "
+             "--limit"},
+    {.name = "hop", .type = OPTION_FLAG, .offset = FIELD(hop), .default_value = "false",
+     .help = "make a sample of every whole 200 bins of a row, not only of the 200 in its middle"},
+    {.name = "limit", .type = OPTION_FLOAT, .offset = FIELD(limit), .default_value = "20", .max = 1e9, .metavar = "X",
+     .help = "clip normalised values to +-X, because a row that hardly varies would have values of 1e9; 0: no limit"},
+    {.name = "seed", .letter = 's', .type = OPTION_INT, .offset = FIELD(seed), .default_value = "42",
+     .max = 4294967295, .metavar = "N",
+     .help = "seed of the splits"},
+    {.name = "fraction", .type = OPTION_FLOAT, .offset = FIELD(fraction), .default_value = "1.0", .max = 1,
+     .metavar = "X",
+     .help = "fraction of the rows that the splits use; above 0"},
+    {.name = "num-loso-sensors", .type = OPTION_INT, .offset = FIELD(loso_sensors), .default_value = "0", .max = 1e6,
+     .metavar = "N",
+     .help = "how many sensors to leave out, one at a time, drawn by the seed; 0: all"},
+    {.name = "num-workers", .type = OPTION_INT, .offset = FIELD(num_workers), .default_value = "0", .max = 1024,
+     .metavar = "N",
+     .help = "threads; 0: all cores; the files do not depend on it"},
+};
+// clang-format on
+
+static void check_options(Options *o, const OptionSet *set) {
+    if (!o->input == !o->manifest) die_usage("give either --input DIR or --manifest PATH");
+    if (o->compat && (o->hop || options_given(set, "limit")))
+        die_usage("--compat excludes --hop and --limit, which the reference does not have");
+    if (o->manifest && options_given(set, "output"))
+        die_usage("--output: the files for --manifest are written beside it");
+    if (o->manifest && !ends_with(o->manifest, ".csv")) die_usage("--manifest: its name must end in .csv");
+    if (!(o->fraction > 0)) die_usage("--fraction is 0; expected more than 0, at most 1");
+    if (o->compat) o->limit = 0;
+    o->num_workers = threads_take((int)o->num_workers, "--num-workers");
+}
+
+/* ---- splits ---- */
+
+/* The split files that are being written. */
+typedef struct {
+    const Options *options;
+    const char *directory;
+    const PsdGroups *groups;
+    json_t *report;
+    uint64_t manifest_hash;
+    int made;        /* how many files so far */
+    int64_t dropped; /* rows that the present file leaves out as copies */
+} Splits;
+
+/* Drops rows to train and validate on whose files are copies of files in the test. Otherwise a sensor whose recordings
+ * another sensor has too would not really be left out. The reference keeps these rows. */
+static void drop_copies(Splits *s, const char *name, PsdPartition *partitions, int64_t n) {
+    for (int64_t i = 0; i < n && !s->options->compat; i++)
+        s->dropped += psd_partition_drop_shared(&partitions[i], s->groups->contents, s->groups->rows.n);
+    if (s->dropped)
+        printf("[Split] %s: %lld rows are left out: their files are copies of files in the test\n", name,
+               (long long)s->dropped);
+}
+
+/* Reports a file that was written, or why it cannot be made (then it removes an old one). The index is written last, so
+ * that after an interruption it never names a manifest that the file was not made from. */
+static void finish(Splits *s, const char *path, bool made, PsdPartition *partitions, int64_t n, const Error *why) {
+    Error error;
+    const char *name = strrchr(path, '/') + 1;
+    if (made) {
+        if (!psd_data_report_splits(s->report, name, partitions, n, s->groups, &error)) die("%s: %s", name, error.text);
+        json_object_set_new(json_object_get(json_object_get(s->report, "splits"), name), "copies_left_out",
+                            json_integer((json_int_t)s->dropped));
+        s->made++;
+    } else {
+        printf("[Split] %s is not made: %s\n", name, why->text);
+        json_object_del(json_object_get(s->report, "splits"), name);
+        if (unlink(path) && errno != ENOENT) die("cannot remove %s, which is old: %s", path, strerror(errno));
+    }
+    if (!psd_split_index_set(path, made ? s->manifest_hash : 0, &error)) die("%s", error.text);
+    s->dropped = 0;
+}
+
+/* Notes in the index that the file is ours. Comes before the file is made, or an old one removed. */
+static void claim(const char *path, uint64_t manifest_hash) {
+    Error error;
+    if (!psd_split_index_claim(path, manifest_hash, &error)) die("%s", error.text);
+}
+
+static const char *const kinds[] = {"pooled", "by_file", "by_sensor", "loso", "fewshot_loso"};
+enum { POOLED, BY_FILE, BY_SENSOR, LOSO, FEW_SHOT, KINDS };
+
+static char *split_path(const Options *o, const char *directory, int kind) {
+    char *name = kind == FEW_SHOT ? xformat("%s_seed%u.json", kinds[kind], (uint32_t)o->seed)
+                                  : psd_split_file_name(kinds[kind], (uint32_t)o->seed, o->fraction);
+    char *path = path_join(directory, name);
+    free(name);
+    return path;
+}
+
+/* Claims all split files before any is written. Dies if one of them belongs to the user. */
+static void claim_splits(const Options *o, const char *directory, uint64_t manifest_hash) {
+    make_directories(directory);
+    for (int i = 0; i < KINDS; i++) {
+        char *path = split_path(o, directory, i);
+        claim(path, manifest_hash);
+        free(path);
+    }
+}
+
+static void write_one(Splits *s, int kind, const int32_t *groups) {
+    const PsdRows *rows = &s->groups->rows;
+    uint32_t seed = (uint32_t)s->options->seed;
+    char *path = split_path(s->options, s->directory, kind);
+    PsdPartition partition;
+    Error error;
+    claim(path, s->manifest_hash);
+    bool made = groups ? psd_partition_grouped(rows, groups, seed, s->options->fraction, &partition, &error)
+                       : psd_partition_pooled(rows, seed, s->options->fraction, &partition, &error);
+    if (made && groups == rows->sensors) drop_copies(s, strrchr(path, '/') + 1, &partition, 1);
+    if (made && !psd_partition_write(path, &partition, &error)) die("%s", error.text);
+    finish(s, path, made, &partition, 1, &error);
+    psd_partition_free(&partition);
+    free(path);
+}
+
+static void write_by_sensor(Splits *s, bool few) {
+    const PsdRows *rows = &s->groups->rows;
+    const Options *o = s->options;
+    uint32_t seed = (uint32_t)o->seed;
+    char *path = split_path(o, s->directory, few ? FEW_SHOT : LOSO);
+    PsdPartitions all;
+    Error error;
+    claim(path, s->manifest_hash);
+    bool made = few ? psd_partition_few_shot(rows, seed, PSD_SHOT_COUNTS, PSD_SHOTS, o->loso_sensors, &all, &error)
+                    : psd_partition_sensors(rows, seed, o->fraction, o->loso_sensors, &all, &error);
+    if (made && !few) drop_copies(s, strrchr(path, '/') + 1, all.partitions, all.sensors * all.shots);
+    if (made && !psd_partitions_write(path, rows, &all, few ? PSD_SHOT_COUNTS : NULL, &error)) die("%s", error.text);
+    finish(s, path, made, all.partitions, all.sensors * all.shots, &error);
+    psd_partitions_free(&all);
+    free(path);
+}
+
+static void write_splits(const Options *o, const char *directory, const PsdGroups *groups, uint64_t manifest_hash,
+                         json_t *report) {
+    char *path = path_join(directory, "splits");
+    Splits s = {o, path, groups, report, manifest_hash, 0, 0};
+    claim_splits(o, path, manifest_hash);
+    directory_remove_leftovers(path);
+    write_one(&s, POOLED, NULL);
+    write_one(&s, BY_FILE, groups->contents); /* whole files: copies stay together */
+    write_one(&s, BY_SENSOR, groups->rows.sensors);
+    write_by_sensor(&s, false);
+    write_by_sensor(&s, true);
+    if (!s.made) die("no split can be made of these rows");
+    free(path);
+}
+
+/* ---- manifest ---- */
+
+static uint64_t hash_of(const char *manifest) {
+    uint64_t hash;
+    Error error;
+    if (!psd_manifest_hash(manifest, &hash, &error)) die("%s", error.text);
+    return hash;
+}
+
+/* Scans the recordings. Writes nothing. */
+static PsdManifest scan_input(const Options *o, PsdScan *scan) {
+    Error error;
+    if (!psd_scan(o->input, o->compat, (int)o->num_workers, scan, &error)) die("%s", error.text);
+    PsdManifest m = psd_scan_manifest(scan);
+    if (!m.n) die("%s: none of its %lld .npy files has a row with a finite bin", o->input, (long long)scan->n);
+    return m;
+}
+
+/* Writes the manifest. Removes the splits of a manifest that is replaced first, because their row numbers would mean
+ * other rows; so a kill in between leaves none of them. */
+static void write_manifest(const Options *o, const char *path, const PsdManifest *m, const PsdScan *scan) {
+    Error error;
+    uint64_t now = psd_manifest_hash_of(m), before = access(path, F_OK) ? 0 : hash_of(path);
+    char *splits = path_join(o->output, "splits");
+    claim_splits(o, splits, now);
+    if (before != now && !psd_split_index_claim_manifest(splits, path, now, before, &error)) die("%s", error.text);
+    if (before && before != now && !psd_split_index_purge(splits, before, &error)) die("%s", error.text);
+    free(splits);
+    if (!psd_manifest_write(path, m, &error)) die("%s", error.text);
+    printf("[Manifest] %s: %lld rows of %d files (of %lld), %d sensors\n", path, (long long)m->n, m->n_files,
+           (long long)scan->n, m->n_sensors);
+    if (scan->not_regular)
+        printf("[Manifest] %lld names end in .npy but are not regular files (FIFOs, devices, broken links): left out\n",
+               (long long)scan->not_regular);
+}
+
+/* Locks the manifest and everything that is made beside it. Then reads the manifest of --manifest, or writes a new one.
+ */
+static PsdManifest lock_manifest(const Options *o, const char *path, PsdScan *scan, FileLock *lock) {
+    PsdManifest manifest;
+    char *directory = path_directory(path);
+    Error error;
+    if (o->manifest) {
+        hash_of(path); /* dies if it cannot be read */
+    } else {
+        manifest = scan_input(o, scan);
+        make_directories(directory);
+    }
+    if (!file_lock(lock, path, &error)) die("%s", error.text);
+    directory_remove_leftovers(directory);
+    if (!o->manifest)
+        write_manifest(o, path, &manifest, scan);
+    else if (!psd_manifest_read(path, &manifest, &error))
+        die("%s", error.text);
+    free(directory);
+    return manifest;
+}
+
+/* ---- report ---- */
+
+/* Returns the report of this manifest, to be extended, or an empty one. */
+static json_t *begin_report(const char *directory, uint64_t manifest_hash) {
+    char *path = path_join(directory, "data_report.json"),
+         *hash = xformat("%016llx", (unsigned long long)manifest_hash);
+    json_t *report = json_read(path, 0, NULL);
+    const char *of = json_string_value(json_object_get(report, "manifest"));
+    if (!of || strcmp(of, hash)) {
+        json_decref(report);
+        report = json_build("data_report.json", "{s:s}", "manifest", hash);
+    }
+    free(path);
+    free(hash);
+    return report;
+}
+
+static void write_report(const char *directory, json_t *report) {
+    char *path = path_join(directory, "data_report.json"), *text = json_text(path, report, JSON_INDENT(1));
+    Error error;
+    if (!file_write_atomic(path, text, strlen(text), &error)) die("%s", error.text);
+    free(text);
+    free(path);
+}
+
+/* ---- all of it ---- */
+
+static void make_data(const Options *o) {
+    char *directory = o->manifest ? path_directory(o->manifest) : xstrdup(o->output);
+    char *path = o->manifest ? xstrdup(o->manifest) : path_join(directory, "manifest.csv");
+    PsdScan scan = {0};
+    PsdStore store;
+    FileLock lock;
+    Error error;
+    PsdManifest manifest = lock_manifest(o, path, &scan, &lock);
+    int64_t lost = o->manifest ? psd_scan_copies(&manifest, path, (int)o->num_workers, &scan) : 0;
+    if (lost) printf("[Report] %lld files cannot be read: they may or may not be copies of others\n", (long long)lost);
+    uint64_t hash = hash_of(path);
+    json_t *report = begin_report(directory, hash);
+    if (!o->manifest) psd_data_report_files(report, &scan);
+    psd_data_report_rows(report, &manifest);
+    PsdGroups groups = psd_data_report_groups(&manifest, &scan);
+    write_splits(o, directory, &groups, hash, report);
+    if (!psd_store_open(&store, path, &o->hop, &o->limit, (int)o->num_workers, &error)) die("%s", error.text);
+    json_object_set_new(report, "samples", json_integer((json_int_t)store.n));
+    write_report(directory, report);
+    file_unlock(&lock);
+    psd_store_close(&store);
+    psd_data_report_groups_free(&groups);
+    psd_scan_close(&scan);
+    psd_manifest_close(&manifest);
+    json_decref(report);
+    free(directory);
+    free(path);
+}
+
+int psd_prepare(int argc, char **argv) {
+    static const OptionsHeader header = {"train_psd prepare", "./train_psd prepare --input DIR --output data [options]",
+                                         "Makes a manifest, splits and samples from recorded spectra."};
+    Options o = {0};
+    OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
+    check_options(&o, &set);
+    make_data(&o);
+    options_free(&set, argc, argv);
+    return 0;
+}

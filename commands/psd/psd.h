@@ -1,0 +1,121 @@
+/* What the commands of train_psd share: options, data, what a checkpoint says of its model, predictions. */
+#ifndef COMMANDS_PSD_PSD_H
+#define COMMANDS_PSD_PSD_H
+
+#include "data/psd/dataset.h"
+#include "model/psd/psd.h"
+#include "report/classification_report.h"
+#include "train/train.h"
+
+/* The commands that share a table of options; prepare and synthesize have their own. */
+typedef enum { PSD_PRETRAIN, PSD_FINETUNE, PSD_EVALUATE, PSD_CALIBRATE, PSD_RUN, PSD_COMMANDS } PsdCommand;
+extern const char *const PSD_COMMAND_NAMES[PSD_COMMANDS];
+
+/* The values of the options of one command. */
+typedef struct {
+    TrainOptions train; /* first: the loop's options * is a PsdRun * */
+    PsdCommand command;
+    OptionSet set; /* the options of the command */
+    Device *device;
+    const char *device_why; /* why it is not a GPU, or NULL */
+    const char *split, *sensor, *size, *encoder, *class_weights, *accelerator, *head, *eval_split, *tag, *protocol;
+    const char *pretrain_config, *finetune_config, *loso_split;
+    int64_t shots, d_model, n_layers, n_heads, ffn_dim, decoder_dim, decoder_layers, projection_dim, hidden_dim;
+    int64_t warmup_epochs, patience, devices, first_sensors, repeats, pretrain_epochs, finetune_epochs;
+    double dropout, mask_ratio, lambda_sicr, temperature, head_dropout, encoder_lr_scale, min_learning_rate, limit;
+    bool freeze_encoder, hop, scratch;
+} PsdRun;
+
+/* ---- options (options.c) ---- */
+
+/* Parses the options of a command: takes from the checkpoint what is not given, replaces 0 by the default that it
+ * stands for, and dies on combinations that make no sense. argv[0] is skipped. */
+PsdRun *psd_options_open(PsdCommand command, int argc, char **argv);
+void psd_options_close(PsdRun *run, int argc, char **argv);
+
+/* ---- the model of a checkpoint (checkpoint.c) ---- */
+
+/* Replaces each dimension that is 0 by that of --size. */
+void psd_size_resolve(PsdRun *run);
+/* Sets the options of the model to those of the checkpoint of --pretrained or --checkpoint (from its state.json, or
+ * from the shapes of its tensors). Dies if an option that was given contradicts it. Does nothing if there is no such
+ * file. */
+void psd_checkpoint_adopt(PsdRun *run);
+/* Returns whether a file or a checkpoint directory has the whole head of `model`, with the same shapes. */
+bool psd_checkpoint_has_head(const char *path, const Model *model);
+
+/* ---- data (data.c) ---- */
+
+typedef struct {
+    PsdStore store;
+    PsdPartition partition;
+    float class_weights[PSD_CLASSES];
+    void *synthetic; /* the numbers of a store that is not a file; NULL: it is one */
+} PsdData;
+
+/* Opens the store of the manifest and reads the rows of --split. Sets the options hop and limit to those of the store.
+ * Without a manifest, for --estimate: one batch of synthetic spectra, all to train on. */
+PsdData psd_data_open(PsdRun *run);
+void psd_data_close(PsdData *data);
+/* Opens the samples of one split; NULL if it has none. */
+Dataset *psd_data_split(const PsdRun *run, const PsdData *data, int split);
+/* Opens the samples of one split; dies if it has none. */
+Dataset *psd_data_require(const PsdRun *run, const PsdData *data, int split);
+/* Sets data->class_weights from --class-weights and the training samples, and prints them. */
+void psd_data_weigh_classes(const PsdRun *run, PsdData *data);
+/* Prints how many samples each split has; validation: NULL if there are none. */
+void psd_data_print(const PsdData *data, const Dataset *train, const Dataset *validation);
+/* Returns how many of a spectrum's patches --mask-ratio leaves visible. */
+int psd_data_visible_patches(const PsdRun *run);
+
+/* ---- a classifier's predictions (predictions.c) ---- */
+
+/* Predictions with the arrays that they point to. */
+typedef struct {
+    Predictions predictions;
+    double *logits, *snr;
+    int32_t *truth, *group;
+    int64_t *ids;
+} PsdPredictions;
+
+/* The classifier of --checkpoint. */
+typedef struct {
+    TrainSpec spec;
+    Training *training; /* NULL until the first predictions */
+} PsdClassifier;
+
+/* Predicts one split. The first call allocates the device's memory, and sets the spec's training data to the split's
+ * samples. */
+PsdPredictions psd_predict(const PsdRun *run, const PsdData *data, PsdClassifier *classifier, int split);
+void psd_predictions_free(PsdPredictions *predictions);
+/* Returns the split that --eval-split names. */
+int psd_eval_split(const PsdRun *run);
+
+/* ---- commands ---- */
+
+/* Evaluates a classifier on --eval-split and writes the reports. *result (optional) gets the scores. Returns the exit
+ * status. */
+int psd_evaluate(const PsdRun *run, const PsdData *data, PsdClassifier *classifier, Evaluation *result);
+/* Fits calibrations on the validation split and reports them on --eval-split. Returns the exit status: 1 if the
+ * predictions allow no fit. */
+int psd_calibrate(const PsdRun *run, const PsdData *data, PsdClassifier *classifier);
+
+/* One stage of `run`. */
+typedef struct {
+    Device *device;     /* where the stages compute; the first one opens it */
+    bool check;         /* only check the options and the data */
+    bool ended;         /* a training reached its end */
+    Evaluation *result; /* evaluate fills it; NULL: not wanted */
+} PsdStage;
+
+/* Carries out one command as the program would, and returns its exit status. */
+typedef int (*PsdStageFunction)(PsdCommand command, int argc, char **argv, PsdStage *stage);
+
+/* Carries out pretrain, finetune, evaluate and calibrate, once or once for every sensor. Returns the exit status. */
+int psd_run(PsdRun *run, PsdStage *stage, PsdStageFunction carry_out);
+
+/* Commands with options of their own; argv[0] is skipped. They return the exit status. */
+int psd_prepare(int argc, char **argv);
+int psd_synthesize(int argc, char **argv);
+
+#endif

@@ -1,0 +1,380 @@
+/* train_psd run: pretrain, finetune, evaluate and calibrate, one after the other; once, or once for every sensor. It
+ * writes and prints the command line of every stage, so that each can be repeated by hand. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/stop.h"
+#include "checkpoint/state.h"
+#include "commands/psd/psd.h"
+#include "data/psd/split_index.h"
+
+/* A run, and the results of the folds that are done. */
+typedef struct {
+    PsdRun *o;
+    PsdStage *stage;
+    PsdStageFunction carry_out;
+    FoldResult *folds;
+    Evaluation *results; /* one per fold */
+    int n_folds;
+} Runner;
+
+/* What the stages of one directory work on. */
+typedef struct {
+    const char *directory, *split, *sensor; /* sensor: NULL if the split file is not by sensor */
+} Place;
+
+/* ---- command lines ---- */
+
+/* The command line of a stage, as it is being written. */
+typedef struct {
+    PsdCommand command;
+    char *text[64];
+    int n;
+} Line;
+
+/* Adds an option. Name and value are one word, so that a value may begin with '-'. */
+static void add(Line *line, const char *name, const char *format, ...) PRINTF_LIKE(3, 4);
+static void add(Line *line, const char *name, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char *value = vxformat(format, arguments);
+    va_end(arguments);
+    if (line->n == 64) die("run: too many options");
+    line->text[line->n++] = xformat("%s=%s", name, value);
+    free(value);
+}
+
+static bool given(const PsdRun *o, const char *name) { return options_given(&o->set, name); }
+
+/* Begins the command line of a stage with the options that all stages share. What is not given is left to the stage's
+ * own configuration. */
+static Line line_begin(const PsdRun *o, PsdCommand command, const char *split, const char *sensor) {
+    Line line = {command, {xstrdup("train_psd"), xstrdup(PSD_COMMAND_NAMES[command])}, 2};
+    bool trains = command == PSD_PRETRAIN || command == PSD_FINETUNE;
+    add(&line, "--manifest", "%s", o->train.manifest.text[0]);
+    add(&line, "--split", "%s", split);
+    if (sensor) add(&line, "--sensor", "%s", sensor);
+    if (o->shots) add(&line, "--shots", "%lld", (long long)o->shots);
+    if (trains && given(o, "size")) add(&line, "--size", "%s", o->size);
+    if (trains && given(o, "encoder")) add(&line, "--encoder", "%s", o->encoder);
+    if (trains && (given(o, "seed") || o->shots)) add(&line, "--seed", "%lld", (long long)o->train.seed);
+    if (trains) add(&line, "--resume", "auto");
+    if (trains && given(o, "hop")) add(&line, "--hop", "%s", o->hop ? "true" : "false");
+    if (trains && given(o, "limit")) add(&line, "--limit", "%.17g", o->limit);
+    if (strcmp(o->train.device, "auto")) add(&line, "--device", "%s", o->train.device);
+    if (o->train.threads) add(&line, "--threads", "%lld", (long long)o->train.threads);
+    if (o->train.amp) add(&line, "--amp", "true");
+    if (o->train.no_tf32) add(&line, "--no-tf32", "true");
+    return line;
+}
+
+static void line_free(Line *line) {
+    for (int i = 0; i < line->n; i++) free(line->text[i]);
+}
+
+/* Prints the command line, carries it out and frees it. Ends the program if the stage fails; only a calibration may
+ * fail. Returns false if a signal asks the run to stop. */
+static bool carry_out(Runner *r, Line *line, Evaluation *result) {
+    printf("\n[Run]");
+    for (int i = 0; i < line->n; i++) {
+        char *word = shell_word(line->text[i]);
+        printf(" %s", word);
+        free(word);
+    }
+    printf("\n");
+    r->stage->result = result;
+    int status = r->carry_out(line->command, line->n - 1, line->text + 1, r->stage);
+    if (status && line->command != PSD_CALIBRATE) exit(status);
+    line_free(line);
+    return !stop_signal();
+}
+
+/* ---- one directory: pretrain/, finetune/, the evaluation, calibration/ ---- */
+
+/* Returns the best checkpoint of a training, or its last one if nothing was validated. free() */
+static char *best_checkpoint(const char *directory, const char *training) {
+    char *run = path_join(directory, training), *best;
+    Error error;
+    if (!checkpoint_best(run, &best, &error))
+        die("%s. If the newest checkpoint is whole, train_psd %s -o %s --resume auto with its other options continues "
+            "without the best one; or remove %s to train again",
+            error.text, training, run, run);
+    if (!best) best = path_join(run, "last");
+    free(run);
+    return best;
+}
+
+/* Says so if the weights are the last ones instead of the best. */
+static void print_weights(const Place *at, const char *training) {
+    char *weights = best_checkpoint(at->directory, training), *last = xformat("%s/%s/last", at->directory, training);
+    if (!strcmp(weights, last)) printf("[Run] %s: nothing was validated, so the last weights are taken\n", weights);
+    free(last);
+    free(weights);
+}
+
+static void add_directory(Line *line, const char *directory, const char *name) {
+    char *path = path_join(directory, name);
+    add(line, "--output-dir", "%s", path);
+    free(path);
+}
+
+static Line stage_line(const PsdRun *o, const Place *at, PsdCommand stage) {
+    bool pretrain = stage == PSD_PRETRAIN, finetune = stage == PSD_FINETUNE;
+    Line line = line_begin(o, stage, at->split, at->sensor);
+    const char *config = pretrain ? o->pretrain_config : finetune ? o->finetune_config : NULL;
+    int64_t epochs = pretrain ? o->pretrain_epochs : finetune ? o->finetune_epochs : 0;
+    char *encoder = best_checkpoint(at->directory, "pretrain");
+    char *classifier = best_checkpoint(at->directory, "finetune");
+    if (config) add(&line, "--config", "%s", config);
+    if (epochs) add(&line, "--epochs", "%lld", (long long)epochs);
+    if (finetune && !o->scratch) add(&line, "--pretrained", "%s", encoder);
+    if (stage == PSD_EVALUATE || stage == PSD_CALIBRATE) add(&line, "--checkpoint", "%s", classifier);
+    if (stage == PSD_EVALUATE)
+        add(&line, "--output-dir", "%s", at->directory);
+    else
+        add_directory(&line, at->directory, stage == PSD_CALIBRATE ? "calibration" : PSD_COMMAND_NAMES[stage]);
+    free(encoder);
+    free(classifier);
+    return line;
+}
+
+/* Returns how many rows one split of a split file has. */
+static int64_t count_rows(const PsdRun *o, const Place *at, int shots, int split) {
+    PsdRun with = *o;
+    with.split = at->split;
+    with.sensor = at->sensor;
+    with.shots = shots;
+    PsdData data = psd_data_open(&with);
+    int64_t n = data.partition.splits[split].n;
+    psd_data_close(&data);
+    return n;
+}
+
+static bool is_wanted(const PsdRun *o, const Place *at, PsdCommand stage) {
+    if (stage == PSD_PRETRAIN) return !o->scratch;
+    return stage != PSD_CALIBRATE || count_rows(o, at, 0, PSD_VAL);
+}
+
+/* Checks the options and the data of the trainings, so that an error in a later one shows before the first one runs. */
+static void check_stages(const Runner *r, const Place *at) {
+    for (PsdCommand stage = PSD_PRETRAIN; stage <= PSD_FINETUNE; stage++) {
+        if (!is_wanted(r->o, at, stage)) continue;
+        Line line = stage_line(r->o, at, stage);
+        r->carry_out(stage, line.n - 1, line.text + 1, &(PsdStage){.check = true});
+        line_free(&line);
+    }
+}
+
+static uint64_t weights_sum(const char *weights) {
+    TensorFile file;
+    Error error;
+    if (!checkpoint_open_base(weights, &file, &error)) die("%s: %s", weights, error.text);
+    uint64_t sum = checkpoint_base_sum(&file);
+    tensor_file_close(&file);
+    return sum;
+}
+
+/* Dies if the training in this directory began from weights other than these (NULL: from scratch). Compares the weights
+ * and not their path, because a directory may be moved. */
+static void check_beginning(const char *directory, const char *weights) {
+    char *newest = checkpoint_resolve(directory, "auto");
+    TrainState state;
+    Error error;
+    if (!newest) return;
+    if (!state_read(newest, &state, &error)) die("%s: %s", newest, error.text);
+    if (state.base_sum != (weights ? weights_sum(weights) : 0))
+        die("%s did not begin from %s: remove it to train the classifier again, or give another --output-dir",
+            directory, weights ? weights : "scratch");
+    free(state.options_json);
+    free(newest);
+}
+
+static void check_encoder(const PsdRun *o, const Place *at) {
+    char *directory = path_join(at->directory, "finetune");
+    char *encoder = o->scratch ? NULL : best_checkpoint(at->directory, "pretrain");
+    check_beginning(directory, encoder);
+    free(encoder);
+    free(directory);
+}
+
+/* Carries out all stages of a directory. Returns false if a signal stopped the run. */
+static bool run_stages(Runner *r, const Place *at, Evaluation *result) {
+    const PsdRun *o = r->o;
+    bool go_on = true;
+    for (PsdCommand stage = PSD_PRETRAIN; stage <= PSD_CALIBRATE && go_on; stage++) {
+        if (!is_wanted(o, at, stage)) {
+            if (stage == PSD_CALIBRATE) printf("[Run] no rows to validate on: nothing to calibrate with\n");
+            continue;
+        }
+        if (stage == PSD_FINETUNE) check_encoder(o, at);
+        if (stage == PSD_FINETUNE && !o->scratch) print_weights(at, PSD_COMMAND_NAMES[PSD_PRETRAIN]);
+        if (stage == PSD_EVALUATE) print_weights(at, PSD_COMMAND_NAMES[PSD_FINETUNE]);
+        Line line = stage_line(o, at, stage);
+        go_on = carry_out(r, &line, stage == PSD_EVALUATE ? result : NULL);
+    }
+    return go_on;
+}
+
+/* ---- few shots ---- */
+
+/* Draws the shots with this seed and writes them to a split file, unless the file exists. Returns its path; free() */
+static char *draw_shots(const PsdRun *o, int64_t seed) {
+    char *directory = path_join(o->train.output_dir, "splits");
+    char *path = xformat("%s/fewshot_loso_seed%lld.json", directory, (long long)seed);
+    make_directories(directory);
+    directory_remove_leftovers(directory);
+    free(directory);
+    if (!access(path, F_OK)) return path;
+    PsdRun with = *o;
+    PsdData data = psd_data_open(&with);
+    const PsdStore *s = &data.store;
+    size_t n = (size_t)s->n_rows;
+    int32_t *labels = xmalloc((n + 1) * sizeof *labels), *sensors = xcalloc(n + 1, sizeof *sensors),
+            *files = xcalloc(n + 1, sizeof *files);
+    for (size_t i = 0; i < n; i++) labels[i] = -1; /* a row without a sample is in no split */
+    for (int64_t i = 0; i < s->n; i++) {
+        labels[s->rows[i]] = s->labels[i];
+        sensors[s->rows[i]] = s->sensors[i];
+        files[s->rows[i]] = s->files[i];
+    }
+    PsdRows rows = {s->n_rows, PSD_CLASSES, labels, sensors, files, s->sensor_names};
+    PsdPartitions partitions;
+    Error error;
+    if (!psd_partition_few_shot(&rows, (uint32_t)seed, PSD_SHOT_COUNTS, PSD_SHOTS, 0, &partitions, &error) ||
+        !psd_partitions_write(path, &rows, &partitions, PSD_SHOT_COUNTS, &error) ||
+        !psd_split_index_set(path, s->manifest_hash, &error))
+        die("a draw of shots: %s", error.text);
+    psd_partitions_free(&partitions);
+    psd_data_close(&data);
+    free(labels);
+    free(sensors);
+    free(files);
+    return path;
+}
+
+/* Tunes the sensor's classifier on PSD_SHOT_COUNTS[k] rows per class and evaluates it, with the settings that the
+ * reference's evaluation had planned: 30 epochs, batches of 64, learning rate 1e-4. */
+static bool run_shot(Runner *r, const Place *at, int k, int64_t repeat) {
+    PsdRun with = *r->o;
+    with.sensor = at->sensor;
+    with.shots = PSD_SHOT_COUNTS[k];
+    with.train.seed += repeat;
+    char *to = xformat("%s/shots_%d_seed_%lld", at->directory, PSD_SHOT_COUNTS[k], (long long)with.train.seed);
+    char *from = best_checkpoint(at->directory, "finetune"), *last = path_join(to, "last");
+    char *split = repeat ? draw_shots(&with, with.train.seed) : xstrdup(with.split);
+    Line tune = line_begin(&with, PSD_FINETUNE, split, at->sensor);
+    Line evaluate = line_begin(&with, PSD_EVALUATE, split, at->sensor);
+    add(&tune, "--output-dir", "%s", to);
+    add(&tune, "--pretrained", "%s", from);
+    add(&tune, "--epochs", "%d", 30);
+    add(&tune, "--learning-rate", "%s", "1e-4");
+    add(&tune, "--batch-size", "%d", 64);
+    add(&tune, "--encoder-lr-scale", "%d", 1);
+    add(&evaluate, "--checkpoint", "%s", last);
+    add(&evaluate, "--output-dir", "%s", to);
+    check_beginning(to, from);
+    bool go_on = carry_out(r, &tune, NULL);
+    if (go_on)
+        go_on = carry_out(r, &evaluate, &r->results[r->n_folds]);
+    else
+        line_free(&evaluate);
+    r->folds[r->n_folds] = (FoldResult){at->sensor, PSD_SHOT_COUNTS[k], with.train.seed, &r->results[r->n_folds]};
+    r->n_folds++;
+    free(split);
+    free(last);
+    free(from);
+    free(to);
+    return go_on;
+}
+
+/* Tunes the classifier of a directory on a few rows per class of the sensor that it has not seen: first with the rows
+ * of the split file, then with other draws. */
+static bool run_few_shots(Runner *r, const Place *at) {
+    const PsdRun *o = r->o;
+    const Place shots = {at->directory, o->split, at->sensor};
+    bool go_on = true;
+    for (int k = 0; k < PSD_SHOTS && go_on; k++) {
+        if (!count_rows(o, &shots, PSD_SHOT_COUNTS[k], PSD_TEST)) {
+            printf("[Run] %s: %d rows per class leave none to test on: left out\n", at->sensor, PSD_SHOT_COUNTS[k]);
+            continue;
+        }
+        for (int64_t repeat = 0; repeat < o->repeats && go_on; repeat++) go_on = run_shot(r, at, k, repeat);
+    }
+    return go_on;
+}
+
+/* ---- every sensor ---- */
+
+typedef struct {
+    char **names;
+    int n, chosen;
+} Sensors;
+
+static Sensors sensors_open(const PsdRun *o, const char *split) {
+    Sensors s;
+    Error error;
+    if (!split) die_usage("--protocol fewshot_loso also needs --loso-split, the split file by sensor");
+    if (!psd_partition_sensors_read(split, &s.names, &s.n, &error)) die("%s", error.text);
+    s.chosen = o->first_sensors && o->first_sensors < s.n ? (int)o->first_sensors : s.n;
+    return s;
+}
+
+static void sensors_close(Sensors *s) {
+    for (int i = 0; i < s->n; i++) free(s->names[i]);
+    free(s->names);
+}
+
+static bool run_sensor(Runner *r, const char *split, const char *sensor, bool few) {
+    char *name = file_name_of(sensor), *directory = path_join(r->o->train.output_dir, name);
+    Place at = {directory, split, sensor};
+    Evaluation before = {0};
+    bool go_on = run_stages(r, &at, few ? &before : &r->results[r->n_folds]);
+    if (few) {
+        evaluation_free(&before);
+        go_on = go_on && run_few_shots(r, &at);
+    } else {
+        r->folds[r->n_folds] = (FoldResult){sensor, 0, 0, &r->results[r->n_folds]};
+        r->n_folds++;
+    }
+    free(directory);
+    free(name);
+    return go_on;
+}
+
+/* Runs all stages once for every sensor, which none of the trainings has seen, not even without its labels. */
+static bool run_sensors(Runner *r) {
+    const PsdRun *o = r->o;
+    bool few = !strcmp(o->protocol, "fewshot_loso"), go_on = true;
+    const char *split = few ? o->loso_split : o->split;
+    Sensors s = sensors_open(o, split);
+    size_t most = (size_t)s.chosen * (few ? PSD_SHOTS * (size_t)o->repeats : 1);
+    Error error;
+    r->folds = xcalloc(most + 1, sizeof *r->folds);
+    r->results = xcalloc(most + 1, sizeof *r->results);
+    check_stages(r, &(Place){o->train.output_dir, split, s.names[0]});
+    for (int k = 0; few && k < PSD_SHOTS; k++) /* dies if the split file lacks one of them */
+        count_rows(o, &(Place){o->train.output_dir, o->split, s.names[0]}, PSD_SHOT_COUNTS[k], PSD_TRAIN);
+    for (int i = 0; i < s.chosen && go_on; i++) go_on = run_sensor(r, split, s.names[i], few);
+    directory_remove_leftovers(o->train.output_dir);
+    if (go_on && !report_folds(r->folds, r->n_folds, "sensor", o->protocol, o->train.output_dir, &error))
+        die("%s", error.text);
+    for (int i = 0; i < r->n_folds; i++) evaluation_free(&r->results[i]);
+    sensors_close(&s);
+    free(r->folds);
+    free(r->results);
+    return go_on;
+}
+
+int psd_run(PsdRun *o, PsdStage *stage, PsdStageFunction carry_out_stage) {
+    Runner r = {.o = o, .stage = stage, .carry_out = carry_out_stage};
+    Place all = {o->train.output_dir, o->split, NULL};
+    bool pooled = !strcmp(o->protocol, "pooled");
+    if (pooled) check_stages(&r, &all);
+    if (!(pooled ? run_stages(&r, &all, NULL) : run_sensors(&r)))
+        printf("[Run] stopped by signal %d; the same command continues\n", stop_signal());
+    return 0;
+}

@@ -1,0 +1,40 @@
+/* The time of work on a machine, by arithmetic that can be followed.
+ *
+ * A call of an operation takes the larger of
+ *   FLOPs / (sustained share * the card's rate for its type)    and    bytes / (sustained share * the bandwidth),
+ * or, on a device that --calibrate has measured, over the rates that calls of this size have reached; the launches of
+ * its kernels are added. A step takes the sum over its operations, or the time to copy or to fill its batches if that
+ * is longer. */
+#ifndef COST_COST_H
+#define COST_COST_H
+
+#include "cost/machine.h"
+#include "cost/work.h"
+
+typedef enum { BY_COMPUTE, BY_MEMORY, BY_LAUNCHES, BY_COPY, BY_LOADER } Bound;
+extern const char *const cost_bound_names[];
+/* bytes/s that one worker of the loader fills. */
+extern const double cost_loader_rate;
+
+typedef struct {
+    double compute, memory, launches; /* seconds of each alone */
+    double seconds;                   /* max(compute, memory) + launches */
+    Bound bound;                      /* the largest of the three */
+} OpTime;
+
+typedef struct {
+    OpTime ops[WORK_OPS];
+    double parts[BY_LAUNCHES + 1]; /* seconds of the operations bound by compute, of those bound by memory; launches */
+    double copy, loader;           /* seconds, at the same time as the operations */
+    double seconds;                /* the largest of the operations' sum, copy and loader */
+    double flops, mfu;
+    Bound bound;
+} WorkTime;
+
+OpTime cost_of_op(const Machine *machine, int op, const OpWork *work);
+WorkTime cost_of_work(const Machine *machine, const Work *work);
+/* Returns the seconds of the operations at the card's stated rates and its whole bandwidth, with launches for nothing:
+ * no program that does this work can be faster. */
+double cost_floor(const Machine *machine, const Work *work);
+
+#endif

@@ -1,0 +1,57 @@
+/* What is computed: calls, FLOPs and bytes of every operation, and which kind of work an operation is. */
+#ifndef COST_WORK_H
+#define COST_WORK_H
+
+#include "data/batch.h"
+#include "kernels/device.h"
+
+/* The operations of kernels/ops_table.h, and behind them the clearing of the gradients. */
+enum { WORK_OPS = DEVICE_MAX_OPS + 1, WORK_CLEAR = DEVICE_MAX_OPS };
+const char *work_op_name(int op);
+
+/* What keeps a device busy in an operation. Operations of one kind reach similar rates at similar sizes. */
+typedef enum {
+    WORK_PRODUCT,
+    WORK_PRODUCT_BACKWARD,
+    WORK_GELU_PRODUCT, /* with GELU in the same pass */
+    WORK_GELU_PRODUCT_BACKWARD,
+    WORK_ATTENTION,
+    WORK_ATTENTION_BACKWARD,
+    WORK_CONVOLUTION,
+    WORK_CONVOLUTION_BACKWARD,
+    WORK_STEM,
+    WORK_STEM_BACKWARD,
+    WORK_NORM, /* layer norms */
+    WORK_NORM_BACKWARD,
+    WORK_ACTIVATION, /* batch norms and what follows them */
+    WORK_ACTIVATION_BACKWARD,
+    WORK_STATISTICS, /* of batch norms */
+    WORK_LOSS,
+    WORK_UPDATE, /* AdamW */
+    WORK_OTHER,  /* moves numbers, above all */
+    WORK_KINDS
+} WorkKind;
+extern const char *const work_kind_names[WORK_KINDS];
+WorkKind work_kind(int op);
+double work_kernels(int op); /* kernels that the cuda device usually launches for one call */
+
+/* One operation in a step or a validation, averaged over an epoch: all calls, and the calls by call_size. */
+typedef struct {
+    CallWork all, sizes[CALL_SIZES];
+} OpWork;
+
+/* A step, or a validation. */
+typedef struct {
+    OpWork ops[WORK_OPS];
+    double micro_batches, sequences, tokens;
+    double batch_bytes; /* filled by the loader and copied to the device */
+} Work;
+
+/* Adds calls of one size. */
+void work_add_calls(OpWork *work, CallWork calls);
+/* Adds, or with times -1 takes away, what a device has counted since its counters were reset. */
+void work_add_counters(Work *work, const Device *device, int times);
+void work_add_batch(Work *work, const Batch *batch);
+void work_scale(Work *work, double by);
+
+#endif

@@ -1,0 +1,168 @@
+#include "data/audio/audio.h"
+
+#include <math.h>
+#include <samplerate.h>
+#include <sndfile.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "data/audio/sound_file.h"
+
+enum { CHUNK_FRAMES = 4096 };
+
+static const double CLIPPED_LEVEL = 0.99;
+static const double MAX_LEVEL = 1e6; /* times full scale; larger samples are not sound, and their power overflows */
+
+/* Reads up to `max_frames` frames; free() *mono. */
+static bool read_mono(SNDFILE *file, const SF_INFO *info, int64_t max_frames, Audio *audio, float **mono,
+                      Error *error) {
+    int channels = info->channels;
+    float *chunk = xmalloc((size_t)CHUNK_FRAMES * (size_t)channels * sizeof *chunk);
+    int64_t capacity = 0, clipped = 0;
+    sf_count_t got;
+    double loudest = 0; /* infinite: some are not numbers */
+    *mono = NULL;
+    audio->count = 0;
+    while (audio->count < max_frames && (got = sf_readf_float(file, chunk, CHUNK_FRAMES)) > 0) {
+        if (got > max_frames - audio->count) got = max_frames - audio->count;
+        if (audio->count + got > capacity)
+            *mono = xrealloc(*mono, (size_t)(capacity = 2 * capacity + CHUNK_FRAMES) * sizeof **mono);
+        for (int64_t i = 0; i < got; i++) {
+            double sum = 0;
+            for (int c = 0; c < channels; c++) {
+                double x = (double)chunk[i * channels + c];
+                clipped += fabs(x) > CLIPPED_LEVEL;
+                loudest = isfinite(x) ? fmax(loudest, fabs(x)) : INFINITY;
+                sum += x;
+            }
+            (*mono)[audio->count++] = (float)(sum / channels);
+        }
+    }
+    free(chunk);
+    if (sf_error(file)) return error_set(error, "cannot be read: %s", sf_strerror(file));
+    if (!audio->count) return error_set(error, "has no samples");
+    if (isinf(loudest)) return error_set(error, "has samples that are not numbers (NaN or infinite)");
+    if (loudest > MAX_LEVEL)
+        return error_set(error, "has samples of %.3g, where full scale is 1: it is damaged, or not sound", loudest);
+    audio->clipped = (double)clipped / ((double)audio->count * channels);
+    return true;
+}
+
+/* Turns mono[count] at source_rate into samples[count'] at rate; takes over mono. */
+static bool resample(Audio *audio, float *mono, Error *error) {
+    audio->samples = mono;
+    if (audio->source_rate == audio->rate) return true;
+    double ratio = (double)audio->rate / audio->source_rate;
+    int64_t expected = llround((double)audio->count * ratio);
+    float *out = xcalloc((size_t)expected + 1, sizeof *out);
+    SRC_DATA job = {.data_in = mono,
+                    .data_out = out,
+                    .input_frames = (long)audio->count,
+                    .output_frames = (long)expected,
+                    .src_ratio = ratio};
+    int failure = src_simple(&job, SRC_SINC_MEDIUM_QUALITY, 1);
+    free(mono);
+    audio->samples = out;
+    audio->count = expected; /* the last one or two samples may stay zero: the converter does not reach them */
+    if (failure) return error_set(error, "cannot resample from %d Hz: %s", audio->source_rate, src_strerror(failure));
+    return expected > 0 || error_set(error, "has no samples");
+}
+
+static bool is_silent(const Audio *audio) {
+    for (int64_t i = 0; i < audio->count; i++)
+        if (audio->samples[i] != 0) return false;
+    return true;
+}
+
+bool audio_read(const char *path, int rate, double max_seconds, Audio *audio, Error *error) {
+    SF_INFO info = {0};
+    float *mono = NULL;
+    size_t size;
+    *audio = (Audio){.rate = rate};
+    int fd = file_open(path, &size, error);
+    if (fd < 0) return false;
+    SNDFILE *file = size ? sf_open_fd(fd, SFM_READ, &info, SF_FALSE) : NULL;
+    if (!file) {
+        close(fd);
+        return size ? error_set(error, "is not a sound file that can be read: %s", sf_strerror(NULL))
+                    : error_set(error, "is empty");
+    }
+    audio->source_rate = info.samplerate;
+    audio->source_channels = info.channels;
+    bool ok = (info.samplerate > 0 && info.channels > 0 && src_is_valid_ratio((double)rate / info.samplerate)) ||
+              error_set(error, "has %d channels at %d Hz, which cannot be resampled to %d Hz", info.channels,
+                        info.samplerate, rate);
+    ok = ok && sound_file_is_whole(fd, &info, error);
+    int64_t max_frames = ok ? (int64_t)ceil(max_seconds * info.samplerate) : 0;
+    ok = ok && read_mono(file, &info, max_frames, audio, &mono, error);
+    sf_close(file);
+    if (ok && audio->count < max_frames && audio->count < info.frames && sound_file_says_frames(fd, &info))
+        ok = error_set(error, "is cut off: %lld of %lld samples are there", (long long)audio->count,
+                       (long long)info.frames);
+    close(fd);
+    if (!ok) free(mono);
+    ok = ok && resample(audio, mono, error);
+    if (ok && is_silent(audio)) ok = error_set(error, "is silent: every sample is zero");
+    if (!ok) audio_close(audio);
+    return ok;
+}
+
+void audio_close(Audio *audio) {
+    free(audio->samples);
+    audio->samples = NULL;
+}
+
+/* A file in memory for libsndfile, which seeks back to write the lengths into the header. */
+typedef struct {
+    char *bytes;
+    sf_count_t size, at, capacity;
+} Memory;
+
+static sf_count_t memory_size(void *context) { return ((Memory *)context)->size; }
+
+static sf_count_t memory_tell(void *context) { return ((Memory *)context)->at; }
+
+static sf_count_t memory_seek(sf_count_t offset, int whence, void *context) {
+    Memory *m = context;
+    sf_count_t to = offset + (whence == SEEK_CUR ? m->at : whence == SEEK_END ? m->size : 0);
+    return to < 0 || to > m->size ? -1 : (m->at = to);
+}
+
+static sf_count_t memory_read(void *bytes, sf_count_t n, void *context) {
+    Memory *m = context;
+    if (n > m->size - m->at) n = m->size - m->at;
+    memcpy(bytes, m->bytes + m->at, (size_t)n);
+    m->at += n;
+    return n;
+}
+
+static sf_count_t memory_write(const void *bytes, sf_count_t n, void *context) {
+    Memory *m = context;
+    if (m->at + n > m->capacity) m->bytes = xrealloc(m->bytes, (size_t)(m->capacity = 2 * (m->at + n)));
+    memcpy(m->bytes + m->at, bytes, (size_t)n);
+    m->at += n;
+    if (m->at > m->size) m->size = m->at;
+    return n;
+}
+
+bool audio_write(const char *path, const float *samples, int64_t count, int rate, Error *error) {
+    SF_VIRTUAL_IO in_memory = {memory_size, memory_seek, memory_read, memory_write, memory_tell};
+    SF_INFO info = {.samplerate = rate, .channels = 1, .format = SF_FORMAT_WAV | SF_FORMAT_PCM_16};
+    Memory memory = {.capacity = 1024};
+    memory.bytes = xmalloc((size_t)memory.capacity);
+    SNDFILE *file = sf_open_virtual(&in_memory, SFM_WRITE, &info, &memory);
+    bool ok = file || error_set(error, "%s: %s", path, sf_strerror(NULL));
+    if (file) {
+        sf_command(file, SFC_SET_CLIPPING, NULL, SF_TRUE);
+        sf_count_t written = sf_writef_float(file, samples, count);
+        if (sf_close(file) || written != count)
+            ok = error_set(error, "%s: only %lld of %lld samples fit into a WAV file", path, (long long)written,
+                           (long long)count);
+    }
+    ok = ok && file_write_atomic(path, memory.bytes, (size_t)memory.size, error);
+    free(memory.bytes);
+    return ok;
+}

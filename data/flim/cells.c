@@ -1,0 +1,640 @@
+#include "data/flim/cells.h"
+
+#include <fts.h>
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <unistr.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "data/formats/npy.h"
+#include "data/formats/tensor_file_open.h"
+#include "data/unfinished.h"
+
+const char *const FLIM_CLASS_NAMES[FLIM_CLASSES] = {"quiescent", "active"};
+const char FLIM_CELLS_ENDING[] = ".flim.safetensors";
+static const char FOLDER[] = "isolated_cells_";
+
+char *flim_cells_path(const char *root, const char *ending) {
+    int n = (int)strlen(root);
+    while (n > 1 && root[n - 1] == '/') n--;
+    return xformat("%.*s%s", n, root, ending);
+}
+
+/* ---- names ---- */
+
+FlimCellName flim_cells_parse_name(const char *name) {
+    const char *in = strstr(name, "_in"), *act = strstr(name, "_act"), *end = !in || (act && act < in) ? act : in;
+    FlimCellName found = {.label = in ? FLIM_QUIESCENT : act ? FLIM_ACTIVE : -1, .both = in && act};
+    if (!end) return found;
+    int n = (int)(end - name), digits = 0;
+    while (digits < n && strchr("0123456789", name[n - 1 - digits])) digits++;
+    bool marked = digits && digits < n && name[n - 1 - digits] == 'm';
+    found.field = marked ? digits + 1 : n;
+    found.prefix = n - found.field;
+    return found;
+}
+
+/* The file of one cell. */
+typedef struct {
+    char *path;        /* below the root: "isolated_cells_D1/d01m2_act_cell_7.npy" */
+    const char *name;  /* the end of path */
+    const char *donor; /* in path, after isolated_cells_; ends at the slash */
+    FlimCellName parsed;
+    int64_t size, seconds, nanoseconds; /* bytes; the time of the last change */
+} File;
+
+/* What is counted while the folder is listed, and reported. */
+enum { UNLABELLED, BOTH, OTHERS, NOT_REGULAR, DEEPER, FINDINGS };
+static const struct {
+    const char *key, *text;
+} findings[FINDINGS] = {
+    [UNLABELLED] = {"unlabelled", "files have neither _in nor _act in their names: left out"},
+    [BOTH] = {"both", "files have _in and _act in their names: read as quiescent"},
+    [OTHERS] = {"others", "files have other formats: left out"},
+    [NOT_REGULAR] = {"not_regular", "entries are not regular files (FIFOs, devices, broken links): left out"},
+    [DEEPER] = {"deeper", "folders lie inside donors' folders: left out with all files in them (expected: "
+                          "DIR/DONOR/NAME.npy)"}};
+
+typedef struct {
+    const char *root;
+    bool compat;
+    File *files;
+    int64_t n, found[FINDINGS];
+    AugmentShape shape;
+    uint16_t *counts;
+    unsigned char *footprints;
+    int32_t *labels, *donors, *fields, *sizes, *peaks, *same_as;
+    double *photons, *entropy;
+    uint64_t *hashes;
+    json_t *donor_names, *field_names, *field_numbers; /* lists; an object */
+    int64_t bad;                                       /* the first bad file so far; n: none */
+    Error *error;
+} StoreMaker;
+
+static int donor_length(const File *f) { return (int)(strchr(f->donor, '/') - f->donor); }
+
+/* ---- formats ---- */
+
+/* The contents of a file, [H, W, T] in C order; free(values). A further format is a further row of `formats`. */
+typedef struct {
+    int rank;
+    int64_t dims[8], count;
+    double *values;
+} Array;
+
+static bool read_npy(const void *bytes, size_t size, Array *array, Error *error) {
+    Npy npy;
+    if (!npy_parse(bytes, size, &npy, error)) return false;
+    *array = (Array){.rank = npy.rank, .count = npy.count};
+    memcpy(array->dims, npy.dims, sizeof array->dims);
+    array->values = xmalloc((size_t)npy.count * sizeof *array->values + 1);
+    npy_to_f64(&npy, 0, npy.count, array->values);
+    return true;
+}
+
+static const struct {
+    const char *ending;
+    bool (*read)(const void *bytes, size_t size, Array *array, Error *error);
+} formats[] = {{".npy", read_npy}};
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+static int format_of(const char *name) {
+    for (int i = 0; i < FORMATS; i++)
+        if (ends_with(name, formats[i].ending)) return i;
+    return -1;
+}
+
+static bool read_array(const StoreMaker *k, const File *f, Array *array, Error *error) {
+    char *path = path_join(k->root, f->path), *bytes = NULL;
+    size_t size;
+    Error why;
+    bool fine = read_file(path, &bytes, &size, &why) && formats[format_of(f->name)].read(bytes, size, array, &why);
+    if (!fine) error_set(error, "%s: %s", path, why.text);
+    free(bytes);
+    free(path);
+    return fine;
+}
+
+/* ---- finding files ---- */
+
+static int by_name(const FTSENT **a, const FTSENT **b) {
+    int order = strverscmp((*a)->fts_name, (*b)->fts_name);
+    return order ? order : strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+static bool add_file(StoreMaker *k, const FTSENT *entry, Error *error) {
+    const char *folder = entry->fts_parent->fts_name, *name = entry->fts_name;
+    File f = {.parsed = flim_cells_parse_name(name),
+              .size = entry->fts_statp->st_size,
+              .seconds = entry->fts_statp->st_mtim.tv_sec,
+              .nanoseconds = entry->fts_statp->st_mtim.tv_nsec};
+    k->found[UNLABELLED] += f.parsed.label < 0;
+    if (f.parsed.label < 0) return true;
+    k->found[BOTH] += f.parsed.both;
+    f.path = xformat("%s/%s", folder, name);
+    f.name = f.path + strlen(folder) + 1;
+    f.donor = f.path + (!strncmp(folder, FOLDER, strlen(FOLDER)) && folder[strlen(FOLDER)] ? strlen(FOLDER) : 0);
+    if (!(k->n & (k->n - 1))) /* at 0, 1, 2, 4, 8 ... */
+        k->files = xrealloc(k->files, (size_t)(k->n ? 2 * k->n : 1) * sizeof *k->files);
+    k->files[k->n++] = f;
+    return !u8_check((const uint8_t *)f.path, strlen(f.path)) ||
+           error_set(error, "%s: its name is not UTF-8", entry->fts_path);
+}
+
+/* Takes one entry of the tree: files in the folders of the root are cells. */
+static bool visit(StoreMaker *k, FTS *tree, FTSENT *entry, Error *error) {
+    int kind = entry->fts_info, level = entry->fts_level;
+    if (kind == FTS_ERR || kind == FTS_DNR || kind == FTS_NS)
+        return error_set(error, "%s: %s", entry->fts_path, strerror(entry->fts_errno));
+    bool folder = kind == FTS_D || kind == FTS_DC;
+    if (folder && level > 0 && (level > 1 || entry->fts_name[0] == '.')) fts_set(tree, entry, FTS_SKIP);
+    k->found[DEEPER] += folder && level > 1 && entry->fts_name[0] != '.';
+    if (folder || kind == FTS_DP || entry->fts_name[0] == '.') return true;
+    if (kind != FTS_F) {
+        k->found[NOT_REGULAR]++;
+        return true;
+    }
+    if (format_of(entry->fts_name) < 0) {
+        k->found[OTHERS]++;
+        return true;
+    }
+    if (level != 2)
+        return error_set(error, "%s: lies in no donor's folder; expected %s/DONOR/NAME.npy", entry->fts_path, k->root);
+    return add_file(k, entry, error);
+}
+
+static bool find_files(StoreMaker *k, Error *error) {
+    if (!unfinished_check(k->root, error)) return false;
+    char *root = flim_cells_path(k->root, "");
+    FTS *tree = fts_open((char *const[]){root, NULL}, FTS_LOGICAL | FTS_NOCHDIR, by_name);
+    if (!tree) die("cannot list %s", k->root);
+    bool fine = true;
+    for (FTSENT *entry; fine && (entry = fts_read(tree));) fine = visit(k, tree, entry, error);
+    fts_close(tree);
+    free(root);
+    if (fine && !k->n)
+        fine =
+            error_set(error, "%s: no cell found; expected DONOR/NAME_in_... .npy or DONOR/NAME_act_... .npy", k->root);
+    return fine && (k->n <= INT32_MAX || error_set(error, "%s: more than 2^31 - 1 cells", k->root));
+}
+
+/* Returns a hash of what the store is made from: its version, and the files' names, sizes and times. */
+static char *source_of(const StoreMaker *k) {
+    uint64_t hash = hash_bytes(HASH_START, k->compat ? "2c" : "2 ", 2);
+    for (int64_t i = 0; i < k->n; i++) {
+        const File *f = &k->files[i];
+        const int64_t numbers[3] = {f->size, f->seconds, f->nanoseconds};
+        hash = hash_bytes(hash_bytes(hash, f->path, strlen(f->path) + 1), numbers, sizeof numbers);
+    }
+    return xformat("%016llx", (unsigned long long)hash);
+}
+
+/* ---- donors and fields ---- */
+
+static bool check_donor(const char *name, int n, Error *error) {
+    return !memchr(name, ',', (size_t)n) ||
+           error_set(error,
+                     "the donor %.*s has a comma in its name, which separates donors in options: rename its folder", n,
+                     name);
+}
+
+/* Numbers donors and fields of view as they come. Two folders of the same donor are an error. */
+static bool number_donors(StoreMaker *k, Error *error) {
+    for (int64_t i = 0; i < k->n; i++) {
+        const File *f = &k->files[i], *last = i ? f - 1 : NULL;
+        int n = donor_length(f);
+        Error why;
+        bool new_donor = !last || strncmp(f->path, last->path, (size_t)(f->name - f->path));
+        for (size_t d = 0; new_donor && d < json_array_size(k->donor_names); d++) {
+            const char *name = json_string_value(json_array_get(k->donor_names, d));
+            if ((int)strlen(name) == n && !strncmp(name, f->donor, (size_t)n))
+                return error_set(error, "%s: two folders belong to donor %s; rename one or merge them", k->root, name);
+        }
+        if (!check_donor(f->donor, n, &why)) return error_set(error, "%s: %s", k->root, why.text);
+        if (new_donor) json_array_append_new(k->donor_names, json_stringn(f->donor, (size_t)n));
+        char *field = xformat("%.*s %.*s", n, f->donor, f->parsed.field, f->name + f->parsed.prefix);
+        json_t *number = json_object_get(k->field_numbers, field);
+        if (!number) {
+            json_object_set_new(k->field_numbers, field,
+                                number = json_integer((json_int_t)json_array_size(k->field_names)));
+            json_array_append_new(k->field_names, json_string(field));
+        }
+        k->donors[i] = (int32_t)json_array_size(k->donor_names) - 1;
+        k->fields[i] = (int32_t)json_integer_value(number);
+        k->labels[i] = f->parsed.label;
+        free(field);
+    }
+    return true;
+}
+
+/* ---- contents ---- */
+
+double flim_cells_entropy(const uint16_t *counts, AugmentShape s, bool compat) {
+    bool rows = compat && s.T < s.H; /* rows are time: an image is [T, W] */
+    int plane = s.H * s.W, T = rows ? s.H : s.T, step = rows ? s.W : plane;
+    int lines = rows ? s.T : 1, width = rows ? s.W : plane;
+    int64_t most = 0;
+    const uint16_t *peak = counts;
+    for (int t = 0; t < T; t++) {
+        int64_t sum = 0;
+        for (int line = 0; line < lines; line++)
+            for (int i = 0; i < width; i++) sum += counts[t * step + line * plane + i];
+        if (sum > most) peak = counts + t * step;
+        if (sum > most) most = sum;
+    }
+    double bits = 0;
+    for (int line = 0; line < lines; line++)
+        for (int i = 0; i < width; i++) {
+            double p = peak[line * plane + i] / (double)most;
+            if (p > 0) bits -= p * log2(p); /* false, NaN included, if there are no photons */
+        }
+    return bits;
+}
+
+static const char *shape_of(const Array *a, char text[128]) { return shape_text("", a->rank, a->dims, text) + 1; }
+
+/* Converts to counts, time first. Values that were scaled or smoothed have fractions and are refused. */
+static bool take_counts(const Array *a, AugmentShape s, uint16_t *out, Error *error) {
+    int plane = s.H * s.W;
+    for (int i = 0; i < plane; i++)
+        for (int t = 0; t < s.T; t++) {
+            double v = a->values[(int64_t)i * s.T + t], whole = nearbyint(v);
+            if (!(v >= 0 && whole <= UINT16_MAX && fabs(v - whole) < 1e-3))
+                return error_set(error, "pixel (%d, %d) has %g photons in bin %d; expected a whole number, 0 to 65535",
+                                 i / s.W, i % s.W, v, t);
+            out[t * plane + i] = (uint16_t)whole;
+        }
+    return true;
+}
+
+/* Computes a cell's columns from its counts. */
+static void describe(StoreMaker *k, int64_t i) {
+    AugmentShape s = k->shape;
+    int plane = s.H * s.W;
+    const uint16_t *counts = k->counts + i * s.T * plane;
+    unsigned char *footprint = k->footprints + i * plane;
+    int64_t photons = 0, most = -1;
+    for (int t = 0; t < s.T; t++) {
+        int64_t sum = 0;
+        for (int p = 0; p < plane; p++) {
+            sum += counts[t * plane + p];
+            footprint[p] |= counts[t * plane + p] > 0;
+        }
+        if (sum > most) {
+            most = sum;
+            k->peaks[i] = t;
+        }
+        photons += sum;
+    }
+    for (int p = 0; p < plane; p++) k->sizes[i] += footprint[p];
+    k->photons[i] = (double)photons;
+    k->entropy[i] = flim_cells_entropy(counts, s, k->compat);
+    k->hashes[i] = hash_bytes(HASH_START, counts, (size_t)(s.T * plane) * sizeof *counts);
+}
+
+static bool read_cell(StoreMaker *k, int64_t i, Error *error) {
+    AugmentShape s = k->shape;
+    Array a = {0};
+    Error why;
+    char text[128];
+    if (!read_array(k, &k->files[i], &a, error)) return false;
+    bool fine = true;
+    if (a.rank != 3 || a.dims[0] != s.H || a.dims[1] != s.W || a.dims[2] != s.T)
+        fine = error_set(error, "%s/%s: has shape %s, but %s has [%d, %d, %d]; all must have the same", k->root,
+                         k->files[i].path, shape_of(&a, text), k->files[0].path, s.H, s.W, s.T);
+    else if (!take_counts(&a, s, k->counts + i * s.T * s.H * s.W, &why))
+        fine = error_set(error, "%s/%s: %s", k->root, k->files[i].path, why.text);
+    else
+        describe(k, i);
+    free(a.values);
+    return fine;
+}
+
+/* Takes the shape of the first file. A crop must be square, so that quarter turns keep its shape. */
+static bool find_shape(StoreMaker *k, Error *error) {
+    Array a = {0};
+    char text[128];
+    if (!read_array(k, &k->files[0], &a, error)) return false;
+    bool fine = a.rank == 3 && a.dims[0] == a.dims[1] && a.dims[0] > 0 && a.dims[2] > 0 && a.dims[0] <= 1024 &&
+                a.dims[2] <= 65536;
+    if (!fine)
+        error_set(error, "%s/%s: has shape %s; expected [H, W, T] with H = W, the time bins last", k->root,
+                  k->files[0].path, shape_of(&a, text));
+    else
+        k->shape = (AugmentShape){(int)a.dims[2], (int)a.dims[0], (int)a.dims[1]};
+    free(a.values);
+    return fine;
+}
+
+/* Reads all files. Reports the first bad file, whatever the number of threads. */
+static bool read_cells(StoreMaker *k, int n_threads) {
+    k->bad = k->n;
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
+    for (int64_t i = 0; i < k->n; i++) {
+        Error why;
+        bool fine = read_cell(k, i, &why);
+#pragma omp critical
+        if (!fine && i < k->bad) {
+            k->bad = i;
+            *k->error = why;
+        }
+    }
+    return k->bad == k->n;
+}
+
+typedef struct {
+    uint64_t hash;
+    int32_t cell;
+} Content;
+
+static int compare_contents(const void *a, const void *b) {
+    const Content *x = a, *y = b;
+    return x->hash != y->hash ? (x->hash < y->hash ? -1 : 1) : (x->cell > y->cell) - (x->cell < y->cell);
+}
+
+static void find_copies(StoreMaker *k) {
+    Content *sorted = xmalloc((size_t)k->n * sizeof *sorted);
+    for (int64_t i = 0; i < k->n; i++) sorted[i] = (Content){k->hashes[i], (int32_t)i};
+    qsort(sorted, (size_t)k->n, sizeof *sorted, compare_contents);
+    for (int64_t i = 0; i < k->n; i++)
+        k->same_as[sorted[i].cell] =
+            i && sorted[i].hash == sorted[i - 1].hash ? k->same_as[sorted[i - 1].cell] : sorted[i].cell;
+    free(sorted);
+}
+
+/* ---- the store ---- */
+
+/* Converts the counts to bytes in place if the largest fits; returns whether it does. */
+static bool narrow(uint16_t *counts, int64_t n) {
+    uint16_t most = 0;
+    for (int64_t i = 0; i < n; i++) most = counts[i] > most ? counts[i] : most;
+    unsigned char *bytes = (unsigned char *)counts;
+    for (int64_t i = 0; i < n && most <= UINT8_MAX; i++) bytes[i] = (unsigned char)counts[i];
+    return most <= UINT8_MAX;
+}
+
+static bool write_store(StoreMaker *k, const char *path, const char *source, Error *error) {
+    AugmentShape s = k->shape;
+    bool bytes = narrow(k->counts, k->n * s.T * s.H * s.W);
+    const TensorToWrite tensors[] = {{"counts", bytes ? "U8" : "U16", 4, {k->n, s.T, s.H, s.W}, k->counts},
+                                     {"footprint", "U8", 3, {k->n, s.H, s.W}, k->footprints},
+                                     {"label", "I32", 1, {k->n}, k->labels},
+                                     {"donor", "I32", 1, {k->n}, k->donors},
+                                     {"field", "I32", 1, {k->n}, k->fields},
+                                     {"size", "I32", 1, {k->n}, k->sizes},
+                                     {"peak", "I32", 1, {k->n}, k->peaks},
+                                     {"same_as", "I32", 1, {k->n}, k->same_as},
+                                     {"photons", "F64", 1, {k->n}, k->photons},
+                                     {"entropy", "F64", 1, {k->n}, k->entropy}};
+    json_t *files = json_array(), *counted = json_object();
+    for (int64_t i = 0; i < k->n; i++) json_array_append_new(files, json_string(k->files[i].path));
+    for (int i = 0; i < FINDINGS; i++)
+        json_object_set_new(counted, findings[i].key, json_integer((json_int_t)k->found[i]));
+    char *lists[] = {json_text("the names of cells", k->donor_names, 0),
+                     json_text("the names of cells", k->field_names, 0), json_text("the names of cells", files, 0),
+                     json_text("the names of cells", counted, 0)};
+    const char *const keys[] = {"donors", "fields", "files", "findings", "source"};
+    const char *const values[] = {lists[0], lists[1], lists[2], lists[3], source};
+    bool fine = safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, keys, values, 5, error);
+    for (int i = 0; i < 4; i++) free(lists[i]);
+    json_decref(files);
+    json_decref(counted);
+    return fine;
+}
+
+static void free_making(StoreMaker *k) {
+    for (int64_t i = 0; i < k->n; i++) free(k->files[i].path);
+    void *const all[] = {k->files, k->counts, k->footprints, k->labels,  k->donors,  k->fields,
+                         k->sizes, k->peaks,  k->same_as,    k->photons, k->entropy, k->hashes};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    json_decref(k->donor_names);
+    json_decref(k->field_names);
+    json_decref(k->field_numbers);
+}
+
+static bool make_store(StoreMaker *k, const char *path, const char *source, int n_threads, Error *error) {
+    size_t n = (size_t)k->n;
+    if (!find_shape(k, error)) return false;
+    size_t plane = (size_t)(k->shape.H * k->shape.W);
+    int32_t **const columns[] = {&k->labels, &k->donors, &k->fields, &k->sizes, &k->peaks, &k->same_as};
+    for (int i = 0; i < 6; i++) *columns[i] = xcalloc(n, sizeof(int32_t));
+    k->photons = xmalloc(n * sizeof *k->photons);
+    k->entropy = xmalloc(n * sizeof *k->entropy);
+    k->hashes = xmalloc(n * sizeof *k->hashes);
+    k->counts = xmalloc(n * plane * (size_t)k->shape.T * sizeof *k->counts);
+    k->footprints = xcalloc(n, plane);
+    k->donor_names = json_array();
+    k->field_names = json_array();
+    k->field_numbers = json_object();
+    if (!number_donors(k, error) || !read_cells(k, n_threads)) return false;
+    find_copies(k);
+    return write_store(k, path, source, error);
+}
+
+/* ---- opening ---- */
+
+static const char *metadata(const FlimCells *c, const char *key) { return tensor_file_metadata(&c->file, key); }
+
+/* Returns the data of a tensor of n cells, or NULL with an error. */
+static const void *take(const FlimCells *c, const char *name, const char *dtype, int64_t each, size_t align,
+                        Error *error) {
+    const StoredTensor *t = tensor_file_find(&c->file, name);
+    if (t && t->rank && !strcmp(t->dtype, dtype) && t->dims[0] == c->n && t->count == c->n * each &&
+        !((uintptr_t)t->data % align))
+        return t->data;
+    error_set(error, "has no tensor '%s' of %s, of %lld cells: it is no store of cells", name, dtype, (long long)c->n);
+    return NULL;
+}
+
+static bool take_names(FlimCells *c, int which, const char *key, const char ***names, int *n, Error *error) {
+    const char *text = metadata(c, key);
+    json_t *list = c->lists[which] = text ? json_loads(text, 0, NULL) : NULL;
+    if (!json_is_array(list)) return error_set(error, "its metadata have no \"%s\", a JSON list of names", key);
+    *n = (int)json_array_size(list);
+    *names = xcalloc((size_t)*n + 1, sizeof **names);
+    for (int i = 0; i < *n; i++) {
+        (*names)[i] = json_string_value(json_array_get(list, (size_t)i));
+        if (!(*names)[i] || !*(*names)[i]) return error_set(error, "name %d of \"%s\" is empty or no text", i, key);
+    }
+    return true;
+}
+
+static bool check_donors(const FlimCells *c, Error *error) {
+    for (int d = 0; d < c->n_donors; d++)
+        if (!check_donor(c->donor_names[d], (int)strlen(c->donor_names[d]), error)) return false;
+    return true;
+}
+
+static bool check_range(const FlimCells *c, const char *name, const int32_t *values, int64_t end, Error *error) {
+    for (int64_t i = 0; i < c->n; i++)
+        if (values[i] < 0 || values[i] >= end)
+            return error_set(error, "%s[%lld] is %d; expected 0 to %lld", name, (long long)i, (int)values[i],
+                             (long long)end - 1);
+    return true;
+}
+
+static bool check_numbers(const FlimCells *c, const char *name, const double *values, Error *error) {
+    for (int64_t i = 0; i < c->n; i++)
+        if (!(values[i] >= 0 && isfinite(values[i])))
+            return error_set(error, "%s of cell %lld (%.200s) is %g; expected a number from 0 on", name, (long long)i,
+                             c->file_names[i], values[i]);
+    return true;
+}
+
+static bool take_tensors(FlimCells *c, Error *error) {
+    const StoredTensor *t = tensor_file_find(&c->file, "counts");
+    bool bytes = t && !strcmp(t->dtype, "U8"), fine = t && t->rank == 4 && t->count && t->dims[0] <= INT32_MAX;
+    for (int d = 1; fine && d < 4; d++) fine = t->dims[d] <= 65536;
+    if (!fine || t->dims[2] != t->dims[3]) return error_set(error, "has no tensor 'counts' of cells, [n, T, H, H]");
+    c->n = t->dims[0];
+    c->bits = bytes ? 8 : 16;
+    c->shape = (AugmentShape){(int)t->dims[1], (int)t->dims[2], (int)t->dims[3]};
+    int64_t plane = t->dims[2] * t->dims[3];
+    int n_files = 0;
+    return (c->counts = take(c, "counts", bytes ? "U8" : "U16", t->dims[1] * plane, 2, error)) &&
+           (c->footprints = take(c, "footprint", "U8", plane, 1, error)) &&
+           (c->labels = take(c, "label", "I32", 1, 4, error)) && (c->donors = take(c, "donor", "I32", 1, 4, error)) &&
+           (c->fields = take(c, "field", "I32", 1, 4, error)) && (c->sizes = take(c, "size", "I32", 1, 4, error)) &&
+           (c->peaks = take(c, "peak", "I32", 1, 4, error)) && (c->same_as = take(c, "same_as", "I32", 1, 4, error)) &&
+           (c->photons = take(c, "photons", "F64", 1, 8, error)) &&
+           (c->entropy = take(c, "entropy", "F64", 1, 8, error)) &&
+           take_names(c, 0, "donors", &c->donor_names, &c->n_donors, error) && check_donors(c, error) &&
+           take_names(c, 1, "fields", &c->field_names, &c->n_fields, error) &&
+           take_names(c, 2, "files", &c->file_names, &n_files, error) &&
+           (n_files == c->n || error_set(error, "names %d files of %lld cells", n_files, (long long)c->n)) &&
+           check_range(c, "label", c->labels, FLIM_CLASSES, error) &&
+           check_range(c, "donor", c->donors, c->n_donors, error) &&
+           check_range(c, "field", c->fields, c->n_fields, error) &&
+           check_range(c, "peak", c->peaks, c->shape.T, error) && check_range(c, "same_as", c->same_as, c->n, error) &&
+           check_range(c, "size", c->sizes, plane + 1, error) && check_numbers(c, "photons", c->photons, error) &&
+           check_numbers(c, "entropy", c->entropy, error);
+}
+
+static bool open_store(FlimCells *c, const char *path, Error *error) {
+    Error why;
+    *c = (FlimCells){0};
+    if (tensor_file_open(path, &c->file, &why) && take_tensors(c, &why)) return true;
+    flim_cells_close(c);
+    return error_set(error, "%s: %s", path, why.text);
+}
+
+void flim_cells_close(FlimCells *c) {
+    free(c->donor_names);
+    free(c->field_names);
+    free(c->file_names);
+    free(c->memory);
+    for (int i = 0; i < 3; i++) json_decref(c->lists[i]);
+    tensor_file_close(&c->file);
+    *c = (FlimCells){0};
+}
+
+/* Prints what a store holds. found: what was counted in the folder; NULL: take it from the store. */
+static void print_store(const FlimCells *c, const char *store, const char *how, const int64_t *found) {
+    json_t *stored = json_loads(metadata(c, "findings") ? metadata(c, "findings") : "{}", 0, NULL);
+    int64_t copies = 0;
+    for (int64_t i = 0; i < c->n; i++) copies += c->same_as[i] != i;
+    printf("[Store] %s: %lld cells of %d donors, %d x %d pixels, %d bins, u%d, %s\n", store, (long long)c->n,
+           c->n_donors, c->shape.H, c->shape.W, c->shape.T, c->bits, how);
+    for (int i = 0; i < FINDINGS; i++) {
+        int64_t n = found ? found[i] : json_integer_value(json_object_get(stored, findings[i].key));
+        if (n) printf("[Store] %lld %s\n", (long long)n, findings[i].text);
+    }
+    if (copies) printf("[Store] %lld cells are copies of others\n", (long long)copies);
+    json_decref(stored);
+}
+
+/* Opens the store if it is whole and was made from these files. Otherwise `why` says why not; empty: there is none. */
+static bool open_current(FlimCells *c, const char *store, const char *source, Error *why) {
+    why->text[0] = 0;
+    if (access(store, F_OK) || !open_store(c, store, why)) return false;
+    const char *from = metadata(c, "source");
+    if (from && !strcmp(from, source)) return true;
+    flim_cells_close(c);
+    return error_set(why, "%s was made from other files, or with another --compat", store);
+}
+
+/* One program at a time makes the store; one that has waited for another looks again. */
+static bool open_or_make(FlimCells *c, StoreMaker *k, const char *store, const char *source, int n_threads,
+                         char how[40]) {
+    FileLock lock;
+    Error why;
+    snprintf(how, 40, "made earlier");
+    if (open_current(c, store, source, &why)) {
+        file_remove_stale(store);
+        return true;
+    }
+    if (!file_lock(&lock, store, k->error)) return false;
+    bool fine = open_current(c, store, source, &why);
+    if (!fine) {
+        double start = seconds_now();
+        if (why.text[0]) printf("[Store] %s; making it anew\n", why.text);
+        fine = make_store(k, store, source, n_threads, k->error) && open_store(c, store, k->error);
+        snprintf(how, 40, "read in %.1f s", seconds_now() - start);
+    }
+    file_unlock(&lock);
+    return fine;
+}
+
+bool flim_cells_open(FlimCells *c, const char *path, bool compat, int n_threads, Error *error) {
+    *c = (FlimCells){0};
+    if (ends_with(path, ".safetensors")) {
+        bool fine = open_store(c, path, error);
+        if (fine) print_store(c, path, "given", NULL);
+        return fine;
+    }
+    StoreMaker k = {.root = path, .compat = compat, .error = error};
+    bool fine = find_files(&k, error);
+    char *source = source_of(&k), *store = flim_cells_path(path, FLIM_CELLS_ENDING), how[40];
+    fine = fine && open_or_make(c, &k, store, source, n_threads > 0 ? n_threads : omp_get_num_procs(), how);
+    if (fine) print_store(c, store, how, k.found);
+    free_making(&k);
+    free(source);
+    free(store);
+    return fine;
+}
+
+void flim_cells_blank(FlimCells *c, int64_t n, AugmentShape s) {
+    size_t cells = (size_t)n, column = cells * sizeof(int32_t);
+    char *memory = xcalloc(1, cells * sizeof(double) + 2 * column + cells * (size_t)(s.T * s.H * s.W) * 2);
+    int32_t *labels = (int32_t *)(memory + cells * sizeof(double)), *zeros = labels + n;
+    *c = (FlimCells){.n = n,
+                     .shape = s,
+                     .bits = 16,
+                     .counts = zeros + n,
+                     .labels = labels,
+                     .donors = zeros,
+                     .fields = zeros,
+                     .entropy = (double *)memory,
+                     .n_donors = 2,
+                     .n_fields = 1,
+                     .donor_names = xcalloc(2, sizeof *c->donor_names),
+                     .file_names = xcalloc(cells, sizeof *c->file_names),
+                     .memory = memory};
+    for (int i = 0; i < 2; i++) c->donor_names[i] = i ? "D2" : "D1";
+    for (int64_t i = 0; i < n; i++) {
+        labels[i] = (int32_t)(i % 2);
+        c->file_names[i] = "blank";
+    }
+}
+
+void flim_cells_counts(const FlimCells *c, int64_t cell, float *out) {
+    int64_t n = (int64_t)c->shape.T * c->shape.H * c->shape.W, first = cell * n;
+    const unsigned char *bytes = c->counts;
+    const uint16_t *words = c->counts;
+    for (int64_t i = 0; i < n; i++) out[i] = c->bits == 8 ? (float)bytes[first + i] : (float)words[first + i];
+}
+
+uint64_t flim_cells_checksum(const FlimCells *c, int64_t cell) {
+    size_t bytes = (size_t)c->shape.T * (size_t)c->shape.H * (size_t)c->shape.W * sizeof(float);
+    float *counts = xmalloc(bytes);
+    flim_cells_counts(c, cell, counts);
+    uint64_t sum = checksum(0, counts, bytes);
+    free(counts);
+    return sum;
+}

@@ -1,0 +1,72 @@
+/* Single cells of fluorescence lifetime imaging (FLIM): a folder of donors' folders with one array (H, W, T) of photon
+ * counts per cell. All cells are collected in one file beside the folder, the store: cells/ has cells.flim.safetensors,
+ * which is made anew when the name, size or time of a file changes.
+ *
+ * The donor is the name of the folder without a leading "isolated_cells_". A file name with "_in" is a quiescent cell's
+ * (0), otherwise one with "_act" an active cell's (1). What comes before is a prefix and the field of view:
+ * d01m2_act_cell_7.npy has prefix d01 and field m2. File names are unique only together with their folder.
+ *
+ * Tensors of the store: counts U8 or U16 [n, T, H, W], the smaller type that holds the largest count; footprint U8
+ * [n, H, W]; I32 [n] label, donor, field, size, peak, same_as; F64 [n] photons, entropy. Metadata: "donors", "fields"
+ * and "files", JSON lists of names; "findings", what was odd about the files; "source", a hash of what the store was
+ * made from. */
+#ifndef DATA_FLIM_CELLS_H
+#define DATA_FLIM_CELLS_H
+
+#include "base/base.h"
+#include "data/formats/safetensors.h"
+#include "kernels/augment.h"
+
+enum { FLIM_QUIESCENT, FLIM_ACTIVE, FLIM_CLASSES };
+extern const char *const FLIM_CLASS_NAMES[FLIM_CLASSES];
+
+/* The arrays lie in the mapped file and cannot be written. */
+typedef struct {
+    int64_t n; /* cells, sorted by donor, then by name; numbers in names count as numbers: D2 comes before D10 */
+    AugmentShape shape;
+    int bits;                        /* per count: 8 or 16 */
+    const void *counts;              /* [n, T, H, W] */
+    const unsigned char *footprints; /* [n, H, W] 1: the pixel has photons */
+    const int32_t *labels, *donors;  /* [n] */
+    const int32_t *fields;           /* [n] the field of view; each belongs to one donor */
+    const int32_t *sizes;            /* [n] pixels of the footprint */
+    const int32_t *peaks;            /* [n] the first of the bins with most photons */
+    const int32_t *same_as; /* [n] the first cell with the same counts; the cell itself if there is none before */
+    const double *photons;  /* [n] */
+    const double *entropy;  /* [n] bits, of the image at the peak bin */
+    int n_donors, n_fields;
+    const char **donor_names, **field_names, **file_names; /* "D1"; "D1 m2"; "isolated_cells_D1/d01m2_act_cell_7.npy" */
+
+    void *lists[3]; /* own the names */
+    void *memory;   /* of flim_cells_blank: owns the columns */
+    TensorFile file;
+} FlimCells;
+
+/* Opens the store of a folder, made first if need be, and prints what was found. A path that ends in .safetensors is a
+ * store itself. `compat` computes entropies as the reference does, which takes rows for time if T < H. n_threads 0: all
+ * cores. */
+bool flim_cells_open(FlimCells *cells, const char *path, bool compat, int n_threads, Error *error);
+/* Makes n cells of two donors without any photon, every other one active, for estimates without data. */
+void flim_cells_blank(FlimCells *cells, int64_t n, AugmentShape shape);
+void flim_cells_close(FlimCells *cells);
+/* Returns the path of a file beside the folder: "some/cells/", ".x" -> "some/cells.x". free() */
+char *flim_cells_path(const char *root, const char *ending);
+extern const char FLIM_CELLS_ENDING[]; /* the store's: ".flim.safetensors" */
+/* Copies the counts of a cell, [T, H, W]. */
+void flim_cells_counts(const FlimCells *cells, int64_t cell, float *out);
+/* Returns the checksum of a cell's counts, the same for 8 and 16 bits. */
+uint64_t flim_cells_checksum(const FlimCells *cells, int64_t cell);
+
+typedef struct {
+    int label;         /* -1: neither */
+    bool both;         /* has both marks; the cell counts as quiescent */
+    int prefix, field; /* the lengths of "d01" and of the "m2" after it; without such an ending all is the field */
+} FlimCellName;
+/* Reads the label and the field of view from a file's name. */
+FlimCellName flim_cells_parse_name(const char *name);
+
+/* Returns -sum p log2 p, in bits, of the image at the first of the bins with most photons; 0 if there are no photons.
+ */
+double flim_cells_entropy(const uint16_t *counts, AugmentShape shape, bool compat);
+
+#endif

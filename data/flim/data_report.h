@@ -1,0 +1,15 @@
+/* What is worth knowing of FLIM cells before a model is trained on them, printed and collected as JSON: above all
+ * what tells the classes apart without any biology (data/flim/confounds.h). */
+#ifndef DATA_FLIM_DATA_REPORT_H
+#define DATA_FLIM_DATA_REPORT_H
+
+#include "base/json.h"
+#include "data/flim/splits.h"
+
+/* Prints the table of donors and classes, the confounds and the copies, and adds them to the report. Returns the number
+ * of warnings. */
+int flim_data_report(json_t *report, const FlimCells *cells, uint64_t seed);
+/* Prints what a filter keeps of each donor and class, and adds it to the report under `name`. */
+void flim_data_report_filter(json_t *report, const char *name, const FlimCells *cells, const FlimFilter *filter);
+
+#endif

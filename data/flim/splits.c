@@ -1,0 +1,281 @@
+#include "data/flim/splits.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/philox.h"
+
+const char *const FLIM_SPLIT_NAMES[FLIM_SPLITS] = {"train", "val", "test"};
+enum { NO_SPLIT = -1 };
+
+FlimColumns flim_splits_columns(const FlimCells *c) {
+    return (FlimColumns){c->n, c->labels, c->donors, c->fields, c->entropy, c->n_donors, c->donor_names};
+}
+
+/* ---- folds ---- */
+
+static FlimFold *add_fold(FlimFolds *folds, const char *name, int n_donors) {
+    folds->folds = xrealloc(folds->folds, (size_t)(folds->n + 1) * sizeof *folds->folds);
+    FlimFold *fold = &folds->folds[folds->n++];
+    *fold = (FlimFold){name, xmalloc((size_t)n_donors * sizeof(int))};
+    for (int d = 0; d < n_donors; d++) fold->splits[d] = NO_SPLIT;
+    return fold;
+}
+
+void flim_folds_free(FlimFolds *folds) {
+    for (int i = 0; i < folds->n; i++) free(folds->folds[i].splits);
+    free(folds->folds);
+    *folds = (FlimFolds){0};
+}
+
+void flim_folds_training(const FlimColumns *c, FlimFolds *folds) {
+    *folds = (FlimFolds){0};
+    FlimFold *fold = add_fold(folds, "synthetic", c->n_donors);
+    for (int d = 0; d < c->n_donors; d++) fold->splits[d] = FLIM_TRAIN;
+}
+
+bool flim_folds_nested(const FlimColumns *c, FlimFolds *folds, Error *error) {
+    int n = c->n_donors;
+    *folds = (FlimFolds){0};
+    if (n < 3)
+        return error_set(error,
+                         "there are %d donors; at least 3 are needed: one to test on, one to validate on, one to train "
+                         "on",
+                         n);
+    for (int d = 0; d < n; d++) {
+        FlimFold *fold = add_fold(folds, c->donor_names[d], n);
+        for (int i = 0; i < n; i++) fold->splits[i] = FLIM_TRAIN;
+        fold->splits[d] = FLIM_TEST;
+        fold->splits[(d + 1) % n] = FLIM_VAL;
+    }
+    return true;
+}
+
+/* Reads the names of donors, separated by commas: their numbers, in the order of the names. Returns how many there are,
+ * at most n_donors, or -1 with an error. */
+static int parse_donors(const FlimColumns *c, const char *text, int *donors, Error *error) {
+    int n = 0;
+    for (const char *at = text, *end; *at; at = *end ? end + 1 : end) {
+        end = at + strcspn(at, ",");
+        char *name = xformat("%.*s", (int)(end - at), at);
+        int d = 0;
+        while (d < c->n_donors && strcmp(c->donor_names[d], name)) d++;
+        bool twice = false;
+        for (int i = 0; i < n; i++) twice |= donors[i] == d;
+        if (d == c->n_donors)
+            error_set(error, "there is no donor '%s'%s%s", name, c->n_donors ? "; the first is " : "",
+                      c->n_donors ? c->donor_names[0] : "");
+        else if (twice)
+            error_set(error, "donor %s is named twice in '%s'", name, text);
+        free(name);
+        if (twice || d == c->n_donors) return -1;
+        donors[n++] = d;
+    }
+    return n;
+}
+
+bool flim_folds_reference(const FlimColumns *c, const char *names, FlimFolds *folds, Error *error) {
+    int *donors = xmalloc((size_t)c->n_donors * sizeof *donors + 1), n = parse_donors(c, names, donors, error);
+    *folds = (FlimFolds){0};
+    for (int test = 0; test < n && n >= 3; test++) {
+        FlimFold *fold = add_fold(folds, c->donor_names[donors[test]], c->n_donors);
+        for (int i = 0; i < n; i++) fold->splits[donors[i]] = FLIM_TRAIN;
+        fold->splits[donors[test ? 0 : 1]] = FLIM_VAL;
+        fold->splits[donors[test]] = FLIM_TEST;
+    }
+    free(donors);
+    if (n >= 0 && n < 3) error_set(error, "'%s' names %d donors; expected 3 or more", names, n);
+    return n >= 3;
+}
+
+bool flim_folds_named(const FlimColumns *c, const char *train, const char *val, const char *test, FlimFolds *folds,
+                      Error *error) {
+    const char *const names[FLIM_SPLITS] = {train, val, test};
+    int *donors = xmalloc((size_t)c->n_donors * sizeof *donors + 1);
+    *folds = (FlimFolds){0};
+    FlimFold *fold = add_fold(folds, "final", c->n_donors);
+    bool fine = true;
+    for (int split = 0; split < FLIM_SPLITS && fine; split++) {
+        int n = parse_donors(c, names[split], donors, error);
+        fine = n > 0 || (n == 0 && error_set(error, "no donor is named for the %s split", FLIM_SPLIT_NAMES[split]));
+        for (int i = 0; i < n && fine; i++) {
+            int *now = &fold->splits[donors[i]];
+            if (*now != NO_SPLIT)
+                fine = error_set(error,
+                                 "donor %s is named for %s and for %s: a test on a donor that the model knows says "
+                                 "nothing about others",
+                                 c->donor_names[donors[i]], FLIM_SPLIT_NAMES[*now], FLIM_SPLIT_NAMES[split]);
+            *now = split;
+        }
+    }
+    free(donors);
+    if (!fine) flim_folds_free(folds);
+    return fine;
+}
+
+/* ---- the filter ---- */
+
+FlimFilter flim_filter_fit(const FlimColumns *c, const FlimFold *fold, double sigmas) {
+    double sum = 0, squares = 0, n = 0;
+    for (int64_t i = 0; i < c->n; i++)
+        if (fold->splits[c->donors[i]] == FLIM_TRAIN) {
+            sum += c->entropy[i];
+            n++;
+        }
+    double mean = sum / n;
+    for (int64_t i = 0; i < c->n; i++)
+        if (fold->splits[c->donors[i]] == FLIM_TRAIN) squares += pow(c->entropy[i] - mean, 2);
+    double reach = sigmas * sqrt(squares / n);
+    return (FlimFilter){mean - reach, mean + reach, false};
+}
+
+FlimFilter flim_filter_compat(double sigmas) {
+    return (FlimFilter){7.285 - sigmas * 0.883, 7.285 + sigmas * 0.883, true};
+}
+
+bool flim_filter_keeps(const FlimFilter *filter, double entropy) {
+    return entropy >= filter->low && entropy <= filter->high;
+}
+
+/* ---- splits ---- */
+
+void flim_splits_free(FlimSplits *splits) {
+    for (int split = 0; split < FLIM_SPLITS; split++) free(splits->ids[split].at);
+    *splits = (FlimSplits){0};
+}
+
+static bool check_classes(const FlimColumns *c, const FlimFold *fold, const FlimFilter *filter,
+                          const FlimSplits *splits, Error *error) {
+    int64_t active = 0, n = splits->ids[FLIM_TRAIN].n;
+    for (int split = 0; split < FLIM_SPLITS; split++)
+        if (!splits->ids[split].n)
+            return error_set(error, "fold %s: there is no cell in the %s split%s", fold->name, FLIM_SPLIT_NAMES[split],
+                             filter && (split == FLIM_TRAIN || filter->everywhere) ? " after the entropy filter" : "");
+    for (int64_t i = 0; i < n; i++) active += c->labels[splits->ids[FLIM_TRAIN].at[i]];
+    return (active && active < n) ||
+           error_set(error, "fold %s: all %lld training cells are %s; both classes are needed", fold->name,
+                     (long long)n, FLIM_CLASS_NAMES[active > 0]);
+}
+
+bool flim_splits_open(const FlimColumns *c, const FlimFold *fold, const FlimFilter *filter, FlimSplits *splits,
+                      Error *error) {
+    *splits = (FlimSplits){0};
+    for (int split = 0; split < FLIM_SPLITS; split++)
+        splits->ids[split].at = xmalloc((size_t)c->n * sizeof *splits->ids[split].at + 1);
+    for (int64_t i = 0; i < c->n; i++) {
+        int split = fold->splits[c->donors[i]];
+        bool filtered = filter && (split == FLIM_TRAIN || filter->everywhere);
+        if (split == NO_SPLIT || (filtered && !flim_filter_keeps(filter, c->entropy[i]))) continue;
+        FlimIds *ids = &splits->ids[split];
+        ids->at[ids->n++] = (int32_t)i;
+    }
+    bool fine = check_classes(c, fold, filter, splits, error);
+    if (!fine) flim_splits_free(splits);
+    return fine;
+}
+
+/* Refuses groups of cells (donors, or fields of view) that are in two splits; the error names the first. */
+static bool check_groups(const FlimColumns *c, const FlimSplits *splits, const int32_t *groups, bool donors,
+                         Error *error) {
+    int32_t most = 0;
+    for (int64_t i = 0; i < c->n; i++) most = groups[i] > most ? groups[i] : most;
+    int *split_of = xmalloc(((size_t)most + 1) * sizeof *split_of);
+    for (int32_t g = 0; g <= most; g++) split_of[g] = NO_SPLIT;
+    bool fine = true;
+    for (int split = 0; split < FLIM_SPLITS; split++)
+        for (int64_t i = 0; i < splits->ids[split].n && fine; i++) {
+            int32_t cell = splits->ids[split].at[i], g = groups[cell];
+            if (split_of[g] != NO_SPLIT && split_of[g] != split)
+                fine = error_set(error, "%s %s has cells in %s and in %s (cell %d)",
+                                 donors ? "donor" : "a field of view of donor", c->donor_names[c->donors[cell]],
+                                 FLIM_SPLIT_NAMES[split_of[g]], FLIM_SPLIT_NAMES[split], (int)cell);
+            split_of[g] = split;
+        }
+    free(split_of);
+    return fine;
+}
+
+bool flim_splits_check(const FlimColumns *c, const FlimSplits *splits, Error *error) {
+    char *seen = xcalloc((size_t)c->n + 1, 1);
+    bool fine = true;
+    for (int split = 0; split < FLIM_SPLITS; split++)
+        for (int64_t i = 0; i < splits->ids[split].n && fine; i++) {
+            int32_t id = splits->ids[split].at[i];
+            if (id < 0 || id >= c->n)
+                fine = error_set(error, "%s has cell %d; there are %lld", FLIM_SPLIT_NAMES[split], (int)id,
+                                 (long long)c->n);
+            else if (seen[id]++)
+                fine = error_set(error, "%s has cell %d twice", FLIM_SPLIT_NAMES[split], (int)id);
+        }
+    free(seen);
+    return fine && check_groups(c, splits, c->fields, false, error) && check_groups(c, splits, c->donors, true, error);
+}
+
+/* ---- the sampler ---- */
+
+/* The stratum of a cell: its donor and class, or its class. */
+static int stratum_of(const FlimColumns *c, int32_t cell, bool strata) {
+    return (strata ? c->donors[cell] * FLIM_CLASSES : 0) + c->labels[cell];
+}
+
+FlimSampler flim_sampler_new(const FlimColumns *c, const FlimIds *train, bool strata) {
+    int most = c->n_donors * FLIM_CLASSES, n_strata = 0;
+    int64_t *counts = xcalloc((size_t)most, sizeof *counts);
+    FlimSampler s = {*train, xmalloc((size_t)train->n * sizeof *s.cumulative)};
+    assert(train->n > 0);
+    for (int64_t i = 0; i < train->n; i++) n_strata += !counts[stratum_of(c, train->at[i], strata)]++;
+    double sum = 0;
+    for (int64_t i = 0; i < train->n; i++)
+        s.cumulative[i] = sum += 1.0 / ((double)n_strata * (double)counts[stratum_of(c, train->at[i], strata)]);
+    s.cumulative[train->n - 1] = 1; /* the sum may be off by rounding */
+    free(counts);
+    return s;
+}
+
+void flim_sampler_free(FlimSampler *sampler) { free(sampler->cumulative); }
+
+int32_t flim_sampler_draw(const FlimSampler *s, uint64_t seed, uint32_t epoch, uint64_t position) {
+    double u = (double)philox_bits(seed, PURPOSE_SAMPLER, epoch, position) * 0x1p-32;
+    int64_t low = 0, high = s->ids.n - 1; /* finds the first cell whose sum is above u */
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (s->cumulative[middle] > u)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return s->ids.at[low];
+}
+
+double flim_prior_natural(const FlimColumns *c, const FlimIds *ids) {
+    int64_t active = 0;
+    for (int64_t i = 0; i < ids->n; i++) active += c->labels[ids->at[i]];
+    return (double)active / (double)ids->n;
+}
+
+double flim_prior_effective(const FlimColumns *c, const FlimSampler *s) {
+    double active = 0;
+    for (int64_t i = 0; i < s->ids.n; i++)
+        if (c->labels[s->ids.at[i]]) active += s->cumulative[i] - (i ? s->cumulative[i - 1] : 0);
+    return active;
+}
+
+void flim_sampler_print(const FlimColumns *c, const FlimSampler *s, int64_t batch) {
+    double *share = xcalloc((size_t)(c->n_donors * FLIM_CLASSES), sizeof *share);
+    for (int64_t i = 0; i < s->ids.n; i++)
+        share[stratum_of(c, s->ids.at[i], true)] += s->cumulative[i] - (i ? s->cumulative[i - 1] : 0);
+    const char *comma = "";
+    printf("[Sampler] of %lld drawn", (long long)batch);
+    for (int d = 0; d < c->n_donors; d++) {
+        if (!(share[2 * d] + share[2 * d + 1] > 0)) continue;
+        printf("%s %s %.1f + %.1f", comma, c->donor_names[d], (double)batch * share[2 * d],
+               (double)batch * share[2 * d + 1]);
+        comma = ",";
+    }
+    printf(" (quiescent + active); active are %.2f %% of the cells, %.2f %% of those drawn\n",
+           100 * flim_prior_natural(c, &s->ids), 100 * flim_prior_effective(c, s));
+    free(share);
+}

@@ -1,0 +1,105 @@
+/* Which FLIM cells are trained on, validated on and tested on. Whole donors are assigned to a split, and their cells
+ * follow: a model that is to recognise a new donor's cells must be tested on a donor that it has never seen. */
+#ifndef DATA_FLIM_SPLITS_H
+#define DATA_FLIM_SPLITS_H
+
+#include "data/flim/cells.h"
+
+/* The columns of the cells that splits depend on. A cell's id is its index. */
+typedef struct {
+    int64_t n;
+    const int32_t *labels, *donors, *fields; /* [n] */
+    const double *entropy;                   /* [n] bits */
+    int n_donors;
+    const char *const *donor_names; /* [n_donors] */
+} FlimColumns;
+
+/* Returns the columns of the cells, which must outlive them. */
+FlimColumns flim_splits_columns(const FlimCells *cells);
+
+enum { FLIM_TRAIN, FLIM_VAL, FLIM_TEST, FLIM_SPLITS };
+extern const char *const FLIM_SPLIT_NAMES[FLIM_SPLITS]; /* "train", "val", "test" */
+
+/* ---- folds ---- */
+
+/* The donors of one training. */
+typedef struct {
+    const char *name; /* the test donor's; "final" for a single fold of named donors */
+    int *splits;      /* [n_donors] the split of the donor's cells; -1: none */
+} FlimFold;
+
+typedef struct {
+    FlimFold *folds;
+    int n;
+} FlimFolds;
+
+/* These functions return false with an error, and nothing to free, for donors that cannot be split. */
+
+/* Makes a fold for each donor, nested leave-one-donor-out: the donor is tested on, the next one (after the last, the
+ * first) validated on, and all others are trained on. Needs three donors or more. */
+bool flim_folds_nested(const FlimColumns *columns, FlimFolds *folds, Error *error);
+/* Makes the reference's folds: each of `donors` (names separated by commas) in turn is tested on, the first of the
+ * others validated on, the rest trained on. Donors that are not named are in no split. */
+bool flim_folds_reference(const FlimColumns *columns, const char *donors, FlimFolds *folds, Error *error);
+/* Makes one fold of named donors; the guide's is "D1,D2,D3,D4", "D6", "D5". A donor named twice is an error. */
+bool flim_folds_named(const FlimColumns *columns, const char *train, const char *val, const char *test,
+                      FlimFolds *folds, Error *error);
+/* Makes one fold that trains on all donors, for estimates without data. */
+void flim_folds_training(const FlimColumns *columns, FlimFolds *folds);
+void flim_folds_free(FlimFolds *folds);
+
+/* ---- cells ---- */
+
+typedef struct {
+    int32_t *at; /* [n], ascending */
+    int64_t n;
+} FlimIds;
+
+typedef struct {
+    FlimIds ids[FLIM_SPLITS];
+} FlimSplits;
+
+/* Keeps cells whose entropy is within low and high. */
+typedef struct {
+    double low, high;
+    bool everywhere; /* applied to all splits; otherwise to training only */
+} FlimFilter;
+
+/* Returns a fold's filter, for training only: the mean of its training donors' entropies plus and minus `sigmas` of
+ * their population standard deviations. */
+FlimFilter flim_filter_fit(const FlimColumns *columns, const FlimFold *fold, double sigmas);
+/* Returns the reference's filter, for all splits: constants computed from all six donors. */
+FlimFilter flim_filter_compat(double sigmas);
+bool flim_filter_keeps(const FlimFilter *filter, double entropy);
+
+/* Lists the cells of each split of a fold; filter NULL: all cells. An empty split, or training cells of one class only,
+ * is an error. */
+bool flim_splits_open(const FlimColumns *columns, const FlimFold *fold, const FlimFilter *filter, FlimSplits *splits,
+                      Error *error);
+void flim_splits_free(FlimSplits *splits);
+/* Checks splits from any source. A donor or a field of view with cells in two splits is an error that names it; so is
+ * an id that is listed twice or out of range. */
+bool flim_splits_check(const FlimColumns *columns, const FlimSplits *splits, Error *error);
+
+/* ---- the sampler ---- */
+
+/* Draws training cells with replacement. Both classes are equally likely; with `strata`, so is every pair of donor and
+ * class. Then brightness or size that is typical of a donor, whose cells are mostly of one class, does not stand for
+ * that class. */
+typedef struct {
+    FlimIds ids;        /* of the training split */
+    double *cumulative; /* [n] the sum of weights up to and including each cell; 1 at the last */
+} FlimSampler;
+FlimSampler flim_sampler_new(const FlimColumns *columns, const FlimIds *train, bool strata);
+void flim_sampler_free(FlimSampler *sampler);
+/* Returns the id of the cell at a position of an epoch. */
+int32_t flim_sampler_draw(const FlimSampler *sampler, uint64_t seed, uint32_t epoch, uint64_t position);
+
+/* Returns the share of active cells among those listed. */
+double flim_prior_natural(const FlimColumns *columns, const FlimIds *ids);
+/* Returns the share of active cells among those drawn, which is what a model learns as their rate. */
+double flim_prior_effective(const FlimColumns *columns, const FlimSampler *sampler);
+/* Prints how many cells of each donor and class a batch is expected to hold, and both priors. */
+void flim_sampler_print(const FlimColumns *columns, const FlimSampler *sampler, int64_t batch);
+
+#endif

@@ -1,0 +1,116 @@
+#include "data/formats/csv.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistr.h>
+
+bool csv_open(Csv *csv, char *text, size_t size, Error *error) {
+    *csv = (Csv){.next_line = 1};
+    const char *wrong = (const char *)u8_check((const uint8_t *)text, size);
+    const char *zero = memchr(text, 0, size);
+    const char *first = zero && (!wrong || zero < wrong) ? zero : wrong;
+    if (first) {
+        long long line = 1;
+        for (const char *c = text; c < first; c++) line += *c == '\n';
+        return error_set(error, "%lld: %s", line, first == zero ? "has a zero byte" : "is not UTF-8");
+    }
+    csv->at = size >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? text + 3 : text;
+    return true;
+}
+
+void csv_close(Csv *csv) {
+    free(csv->fields);
+    *csv = (Csv){0};
+}
+
+/* Whether a record ends here: at LF, CRLF or the end of the text. */
+static bool at_end(const char *at) { return !*at || *at == '\n' || (*at == '\r' && at[1] == '\n'); }
+
+/* Moves the field at *from, in quotes, to where its text begins, without the quotes; *from then is behind it. Returns
+ * the end of the text; NULL if there is no closing quote. */
+static char *unquote(Csv *csv, char **from) {
+    char *to = *from, *at = *from + 1;
+    for (; *at; *to++ = *at++) {
+        if (*at == '"' && *++at != '"') {
+            *from = at;
+            return to;
+        }
+        csv->next_line += *at == '\n';
+    }
+    return NULL;
+}
+
+bool csv_next(Csv *csv, Error *error) {
+    error->text[0] = 0;
+    csv->n = 0;
+    for (; *csv->at && at_end(csv->at); csv->next_line++) csv->at += *csv->at == '\r' ? 2 : 1;
+    csv->line = csv->next_line;
+    if (!*csv->at) return false;
+    for (char *start = csv->at, *at = start;; at++) {
+        char *field = at, *end;
+        long long column = at - start + 1;
+        if (*at == '"') {
+            end = unquote(csv, &at);
+            if (!end) return error_set(error, "%lld:%lld: the quote is not closed", (long long)csv->line, column);
+            if (*at != ',' && !at_end(at))
+                return error_set(error, "%lld:%lld: text behind a closing quote", (long long)csv->line,
+                                 (long long)(at - start) + 1);
+        } else {
+            while (*at != ',' && *at != '"' && !at_end(at)) at++;
+            end = at;
+            if (*at == '"')
+                return error_set(error, "%lld:%lld: a quote inside a field that does not begin with one",
+                                 (long long)csv->line, (long long)(at - start) + 1);
+        }
+        if (csv->n == csv->capacity)
+            csv->fields = xrealloc(csv->fields, (size_t)(csv->capacity = 2 * csv->capacity + 16) * sizeof(char *));
+        csv->fields[csv->n++] = field;
+        bool last = *at != ',';
+        csv->at = !*at ? at : at + (*at == '\r' ? 2 : 1);
+        csv->next_line += last && *at;
+        *end = 0;
+        if (last) return true;
+    }
+}
+
+bool csv_integer(const char *field, int64_t *out) {
+    const char *digits = field + (*field == '-');
+    *out = 0;
+    if (!*digits) return false;
+    for (const char *c = digits; *c; c++)
+        if (*c < '0' || *c > '9' || __builtin_mul_overflow(*out, 10, out) ||
+            __builtin_add_overflow(*out, *c - '0', out))
+            return false;
+    if (digits > field) *out = -*out;
+    return true;
+}
+
+bool csv_number(const char *field, double *out) {
+    char *end;
+    if (!*field || strspn(field, "+-.0123456789eE") != strlen(field)) return false;
+    *out = strtod(field, &end);
+    return !*end && isfinite(*out);
+}
+
+void csv_write(FILE *file, const char *field) {
+    if (!strpbrk(field, ",\"\r\n")) {
+        fputs(field, file);
+        return;
+    }
+    fputc('"', file);
+    for (; *field; field++) fputs(*field == '"' ? "\"\"" : (const char[]){*field, 0}, file);
+    fputc('"', file);
+}
+
+void csv_write_number(FILE *file, double value) {
+    char text[40];
+    if (!isfinite(value)) return;
+    snprintf(text, sizeof text, "%.14e", value);
+    int digits = strtod(text, NULL) == value ? 0 : 15; /* behind the first; most numbers need all */
+    do snprintf(text, sizeof text, "%.*e", digits, value);
+    while (strtod(text, NULL) != value && ++digits < 17);
+    int exponent = atoi(strchr(text, 'e') + 1), places = digits > exponent ? digits - exponent : 1;
+    if (exponent >= -4 && exponent < 16) snprintf(text, sizeof text, "%.*f", places, value);
+    fputs(text, file);
+}

@@ -1,0 +1,51 @@
+/* Reads the part of Python's pickle format that torch.save writes for (nested) state dicts, as data.
+ *
+ * Nothing is called, imported or executed. A tensor becomes a node with its arguments; a call that only makes a number
+ * (numpy scalars, generator states) becomes a leaf; every other opcode or callable is refused with an error
+ * that names it. */
+#ifndef DATA_FORMATS_PICKLE_H
+#define DATA_FORMATS_PICKLE_H
+
+#include "base/base.h"
+
+typedef enum {
+    PICKLE_LEAF, /* None, bool, float, bytes, an object without tensors */
+    PICKLE_INTEGER,
+    PICKLE_TEXT,
+    PICKLE_TUPLE,
+    PICKLE_LIST,
+    PICKLE_DICT,    /* items: key, value, key, value, ... */
+    PICKLE_GLOBAL,  /* a class or function on the allow list */
+    PICKLE_STORAGE, /* integer: node of the tuple ("storage", class, key, location, number of elements) */
+    PICKLE_TENSOR   /* integer: node of the tuple (storage, offset, size, stride, ...) */
+} PickleKind;
+
+typedef struct {
+    const char *module, *name;
+    int role;          /* what a call of it makes; pickle.c */
+    const char *dtype; /* safetensors' name, for a storage class; otherwise NULL */
+} PickleGlobal;
+
+typedef struct {
+    PickleKind kind;
+    int count, capacity; /* in items, or in bytes of text */
+    union {
+        int64_t integer;
+        const char *text; /* points into the pickle; not zero-terminated */
+        int *items;       /* indices of nodes; containers may be shared or contain themselves */
+        const PickleGlobal *global;
+    } as;
+} PickleNode;
+
+typedef struct {
+    PickleNode *nodes;
+    int count, capacity, root;
+} Pickle;
+
+/* Parses a pickle. The nodes point into `bytes`. */
+bool pickle_parse(const void *bytes, size_t size, Pickle *pickle, Error *error);
+void pickle_free(Pickle *pickle);
+/* Returns torch's storage class for a safetensors dtype ("FloatStorage" for "F32"), or NULL. */
+const char *pickle_storage_class(const char *dtype);
+
+#endif

@@ -1,0 +1,36 @@
+/* Reads and writes the files of torch.save: a zip of data.pkl (names, shapes, strides) and one file per storage. */
+#ifndef DATA_FORMATS_TORCH_PTH_H
+#define DATA_FORMATS_TORCH_PTH_H
+
+#include "data/formats/tensor_file.h"
+
+bool torch_pth_open(const char *path, TensorFile *file, Error *error);
+/* data.pkl alone, for fuzzing: the numbers that lie beside it in a .pth are taken as zeros. */
+bool torch_pickle_parse(const void *bytes, size_t size, TensorFile *file, Error *error);
+
+/* Writes a file from values in their order; a dictionary has key, value, key, value, ...:
+ *
+ *     PthWriter *w = pth_begin();
+ *     pth_open(w, PTH_DICT);
+ *     pth_text(w, "epoch"), pth_integer(w, 12);
+ *     pth_text(w, "weight"), pth_tensor(w, (TensorToWrite){.dtype = "F32", .rank = 1, .dims = {n}, .data = numbers});
+ *     pth_close(w);
+ *     if (!pth_write(w, path, &error)) die("%s", error.text);
+ *
+ * torch.load(path, weights_only=True) gives the same tree back. */
+typedef struct PthWriter PthWriter;
+typedef enum { PTH_DICT, PTH_ORDERED_DICT, PTH_LIST, PTH_TUPLE } PthContainer;
+
+PthWriter *pth_begin(void);
+void pth_open(PthWriter *writer, PthContainer container); /* begins a container, until pth_close */
+void pth_close(PthWriter *writer);
+void pth_text(PthWriter *writer, const char *text); /* UTF-8 */
+void pth_integer(PthWriter *writer, int64_t value);
+void pth_real(PthWriter *writer, double value);
+void pth_bool(PthWriter *writer, bool value);
+void pth_none(PthWriter *writer);
+void pth_tensor(PthWriter *writer, TensorToWrite tensor); /* copies the data; the name is not used */
+/* Writes the file atomically and frees the writer. */
+bool pth_write(PthWriter *writer, const char *path, Error *error);
+
+#endif

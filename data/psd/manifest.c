@@ -1,0 +1,292 @@
+#include "data/psd/manifest.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/text_file.h"
+#include "data/formats/csv.h"
+
+const char *const PSD_LABEL_NAMES[PSD_LABELS] = {"dab", "dvbt", "fm", "gsm", "lte", "tetra", "unkn"};
+
+int psd_label_of(const char *name) {
+    for (int i = 0; i < PSD_LABELS; i++)
+        if (!strcmp(name, PSD_LABEL_NAMES[i])) return i;
+    return -1;
+}
+
+/* The columns, in the reference's order. */
+enum { NPY_PATH, ROW_INDEX, SENSOR_ID, NUM_BINS, CENTER, BEGIN, END, SNR, LABEL, LABEL_IDX, COLUMNS };
+static const struct {
+    const char *name;
+    bool required;
+} columns[COLUMNS] = {[NPY_PATH] = {"npy_path", true},
+                      [ROW_INDEX] = {"row_index", true},
+                      [SENSOR_ID] = {"sensor_id", true},
+                      [NUM_BINS] = {"num_bins", true},
+                      [CENTER] = {"center_freq_mhz", false},
+                      [BEGIN] = {"begin_freq", false},
+                      [END] = {"end_freq", false},
+                      [SNR] = {"snr", false},
+                      [LABEL] = {"label", true},
+                      [LABEL_IDX] = {"label_idx", false}};
+
+PsdManifest psd_manifest_new(int64_t n, int n_files, int n_sensors) {
+    PsdManifest m = {.file_paths = xcalloc((size_t)n_files, sizeof(char *)),
+                     .sensor_names = xcalloc((size_t)n_sensors, sizeof(char *))};
+    int32_t **const small[] = {&m.files, &m.sensors, &m.labels};
+    int64_t **const large[] = {&m.row_index, &m.num_bins};
+    double **const reals[] = {&m.center, &m.begin, &m.end, &m.snr};
+    for (int i = 0; i < 3; i++) *small[i] = xcalloc((size_t)n, sizeof(int32_t));
+    for (int i = 0; i < 2; i++) *large[i] = xcalloc((size_t)n, sizeof(int64_t));
+    for (int i = 0; i < 4; i++) *reals[i] = xcalloc((size_t)n, sizeof(double));
+    return m;
+}
+
+void psd_manifest_close(PsdManifest *m) {
+    for (int i = 0; i < m->n_files; i++) free(m->file_paths[i]);
+    for (int i = 0; i < m->n_sensors; i++) free(m->sensor_names[i]);
+    void *const all[] = {m->file_paths, m->sensor_names, m->files, m->sensors, m->labels, m->row_index,
+                         m->num_bins,   m->center,       m->begin, m->end,     m->snr,    m->lines};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    *m = (PsdManifest){0};
+}
+
+PsdRows psd_manifest_rows(const PsdManifest *m) {
+    return (PsdRows){m->n, PSD_UNKNOWN, m->labels, m->sensors, m->files, (const char *const *)m->sensor_names};
+}
+
+char *psd_manifest_file(const char *manifest_path, const char *file_path) {
+    if (*file_path == '/' || !access(file_path, F_OK)) return xstrdup(file_path);
+    char *directory = path_directory(manifest_path), *beside = path_join(directory, file_path);
+    free(directory);
+    if (!access(beside, F_OK)) return beside;
+    free(beside);
+    return xstrdup(file_path);
+}
+
+/* ---- reading ---- */
+
+/* A list of distinct texts, and the index of each. */
+typedef struct {
+    json_t *places;
+    char ***texts;
+    int *count, capacity;
+} Names;
+
+static int32_t name_place(Names *names, const char *text) {
+    json_t *known = json_object_get(names->places, text);
+    if (known) return (int32_t)json_integer_value(known);
+    if (*names->count == names->capacity)
+        *names->texts =
+            xrealloc(*names->texts, (size_t)(names->capacity = 2 * names->capacity + 64) * sizeof **names->texts);
+    (*names->texts)[*names->count] = xstrdup(text);
+    if (json_object_set_new(names->places, text, json_integer(*names->count))) die("out of memory for names");
+    return (*names->count)++;
+}
+
+/* The reader's state. places: the field of each column, -1 if the column is absent. */
+typedef struct {
+    Csv csv;
+    PsdManifest *manifest;
+    int64_t capacity;
+    int places[COLUMNS];
+    Names files, sensors;
+} Reader;
+
+static bool read_head(Reader *r, Error *error) {
+    if (!csv_next(&r->csv, error))
+        return error->text[0] ? false : error_set(error, "1: the file is empty; expected a line of column names");
+    for (int c = 0; c < COLUMNS; c++) {
+        r->places[c] = -1;
+        for (int i = 0; i < r->csv.n; i++) {
+            if (strcmp(r->csv.fields[i], columns[c].name)) continue;
+            if (r->places[c] >= 0)
+                return error_set(error, "%lld: the column %s is there twice", (long long)r->csv.line, columns[c].name);
+            r->places[c] = i;
+        }
+        if (r->places[c] < 0 && columns[c].required)
+            return error_set(error, "%lld: there is no column %s", (long long)r->csv.line, columns[c].name);
+    }
+    return true;
+}
+
+/* Makes room for one more row. */
+static void reserve(Reader *r) {
+    PsdManifest *m = r->manifest;
+    if (m->n < r->capacity) return;
+    size_t n = (size_t)(r->capacity = 2 * r->capacity + 1024);
+    int32_t **const small[] = {&m->files, &m->sensors, &m->labels};
+    int64_t **const large[] = {&m->row_index, &m->num_bins, &m->lines};
+    double **const reals[] = {&m->center, &m->begin, &m->end, &m->snr};
+    for (int i = 0; i < 3; i++) *small[i] = xrealloc(*small[i], n * sizeof(int32_t));
+    for (int i = 0; i < 3; i++) *large[i] = xrealloc(*large[i], n * sizeof(int64_t));
+    for (int i = 0; i < 4; i++) *reals[i] = xrealloc(*reals[i], n * sizeof(double));
+}
+
+static const char *field(const Reader *r, int column) {
+    return r->places[column] < 0 ? "" : r->csv.fields[r->places[column]];
+}
+
+static bool refuse(const Reader *r, int column, const char *expected, Error *error) {
+    return error_set(error, "%lld: %s is '%s'; expected %s", (long long)r->csv.line, columns[column].name,
+                     field(r, column), expected);
+}
+
+static bool take_count(const Reader *r, int column, int64_t *out, Error *error) {
+    if (csv_integer(field(r, column), out) && *out >= 0) return true;
+    return refuse(r, column, "a count", error);
+}
+
+static bool take_number(const Reader *r, int column, double *out, Error *error) {
+    *out = (double)NAN;
+    return !*field(r, column) || csv_number(field(r, column), out) || refuse(r, column, "a number or nothing", error);
+}
+
+static bool take_label(const Reader *r, int32_t *out, Error *error) {
+    int64_t index;
+    *out = psd_label_of(field(r, LABEL));
+    if (*out < 0) return refuse(r, LABEL, "dab, dvbt, fm, gsm, lte, tetra or unkn", error);
+    if (r->places[LABEL_IDX] < 0) return true;
+    if (csv_integer(field(r, LABEL_IDX), &index) && index == *out) return true;
+    return error_set(error, "%lld: label_idx is '%s', but the label %s has %d", (long long)r->csv.line,
+                     field(r, LABEL_IDX), PSD_LABEL_NAMES[*out], (int)*out);
+}
+
+static bool read_row(Reader *r, int n_columns, Error *error) {
+    PsdManifest *m = r->manifest;
+    reserve(r);
+    int64_t i = m->n;
+    if (r->csv.n != n_columns)
+        return error_set(error, "%lld: has %d fields; the first line has %d", (long long)r->csv.line, r->csv.n,
+                         n_columns);
+    if (!*field(r, NPY_PATH)) return refuse(r, NPY_PATH, "a path", error);
+    if (!*field(r, SENSOR_ID)) return refuse(r, SENSOR_ID, "a name", error);
+    if (i == INT32_MAX) return error_set(error, "%lld: more than 2^31 - 1 rows", (long long)r->csv.line);
+    m->lines[i] = r->csv.line;
+    m->files[i] = name_place(&r->files, field(r, NPY_PATH));
+    m->sensors[i] = name_place(&r->sensors, field(r, SENSOR_ID));
+    m->n++;
+    return take_count(r, ROW_INDEX, &m->row_index[i], error) && take_count(r, NUM_BINS, &m->num_bins[i], error) &&
+           take_number(r, CENTER, &m->center[i], error) && take_number(r, BEGIN, &m->begin[i], error) &&
+           take_number(r, END, &m->end[i], error) && take_number(r, SNR, &m->snr[i], error) &&
+           take_label(r, &m->labels[i], error);
+}
+
+static int compare_recorded(const void *a, const void *b, void *manifest) {
+    const PsdManifest *m = manifest;
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    if (m->files[x] != m->files[y]) return m->files[x] < m->files[y] ? -1 : 1;
+    if (m->row_index[x] != m->row_index[y]) return m->row_index[x] < m->row_index[y] ? -1 : 1;
+    return (x > y) - (x < y);
+}
+
+/* Refuses a manifest that has a row twice: a split could put one copy into training and the other into the test. */
+static bool check_rows_once(const PsdManifest *m, Error *error) {
+    size_t n = (size_t)m->n;
+    int32_t *order = xmalloc(n * sizeof *order), first = INT32_MAX, of = 0;
+    int64_t copies = 0;
+    for (int32_t i = 0; i < m->n; i++) order[i] = i;
+    qsort_r(order, n, sizeof *order, compare_recorded, (void *)(uintptr_t)m);
+    for (size_t i = 1; i < n; i++) {
+        int32_t before = order[i - 1], at = order[i];
+        if (m->files[before] != m->files[at] || m->row_index[before] != m->row_index[at]) continue;
+        copies++;
+        if (at < first) of = before;
+        if (at < first) first = at;
+    }
+    free(order);
+    return !copies ||
+           error_set(
+               error,
+               "%lld: row %lld of %.200s stands on line %lld already (rows that stand twice: %lld); a split would "
+               "put copies into training and test: leave each row in once",
+               (long long)m->lines[first], (long long)m->row_index[first], m->file_paths[m->files[first]],
+               (long long)m->lines[of], (long long)copies);
+}
+
+bool psd_manifest_parse(char *text, size_t size, PsdManifest *m, Error *error) {
+    *m = (PsdManifest){0};
+    Reader r = {.manifest = m,
+                .files = {json_object(), &m->file_paths, &m->n_files, 0},
+                .sensors = {json_object(), &m->sensor_names, &m->n_sensors, 0}};
+    bool fine = csv_open(&r.csv, text, size, error) && read_head(&r, error);
+    int n_columns = r.csv.n;
+    while (fine && csv_next(&r.csv, error)) fine = read_row(&r, n_columns, error);
+    fine = fine && !error->text[0] && (m->n || error_set(error, "1: there are no rows below the column names"));
+    fine = fine && check_rows_once(m, error);
+    csv_close(&r.csv);
+    json_decref(r.files.places);
+    json_decref(r.sensors.places);
+    if (!fine) psd_manifest_close(m);
+    return fine;
+}
+
+bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error) {
+    char *text;
+    size_t size;
+    Error why;
+    *manifest = (PsdManifest){0};
+    if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
+    bool fine = psd_manifest_parse(text, size, manifest, &why);
+    free(text);
+    return fine || error_set(error, "%s:%s", path, why.text);
+}
+
+uint64_t psd_manifest_hash_text(const char *text, size_t size) {
+    uint64_t hash = hash_bytes(HASH_START, text, size);
+    return hash ? hash : 1;
+}
+
+bool psd_manifest_hash(const char *path, uint64_t *hash, Error *error) {
+    char *bytes;
+    size_t size;
+    Error why;
+    if (!read_file(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
+    *hash = psd_manifest_hash_text(bytes, size);
+    free(bytes);
+    return true;
+}
+
+/* ---- writing ---- */
+
+static void write_row(FILE *file, const PsdManifest *m, int64_t i) {
+    csv_write(file, m->file_paths[m->files[i]]);
+    fprintf(file, ",%lld,", (long long)m->row_index[i]);
+    csv_write(file, m->sensor_names[m->sensors[i]]);
+    fprintf(file, ",%lld,", (long long)m->num_bins[i]);
+    const double numbers[] = {m->center[i], m->begin[i], m->end[i], m->snr[i]};
+    for (int k = 0; k < 4; k++) {
+        csv_write_number(file, numbers[k]);
+        fputc(',', file);
+    }
+    fprintf(file, "%s,%d\n", PSD_LABEL_NAMES[m->labels[i]], (int)m->labels[i]);
+}
+
+static void write_all(FILE *file, const PsdManifest *m) {
+    for (int c = 0; c < COLUMNS; c++) fprintf(file, "%s%s", c ? "," : "", columns[c].name);
+    fputc('\n', file);
+    for (int64_t i = 0; i < m->n; i++) write_row(file, m, i);
+}
+
+bool psd_manifest_write(const char *path, const PsdManifest *m, Error *error) {
+    TextFile file;
+    text_file_begin(&file);
+    write_all(file.out, m);
+    return text_file_end(&file, path, error);
+}
+
+uint64_t psd_manifest_hash_of(const PsdManifest *m) {
+    char *text;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    if (file) write_all(file, m);
+    if (!file || fclose(file)) die("out of memory for a manifest");
+    uint64_t hash = psd_manifest_hash_text(text, size);
+    free(text);
+    return hash;
+}

@@ -1,0 +1,49 @@
+/* Turns one row of a recording, of any width, into samples of 200 normalised bins: clips it to its own 1st and 99th
+ * percentile, crops or pads it to 200 bins, and computes (x - median) / (interquartile range). Adding a constant in dB
+ * changes nothing.
+ *
+ * Computes in double precision and rounds once at the end. Percentiles are NumPy's "linear" ones, to the bit. */
+#ifndef DATA_PSD_PREPROCESS_H
+#define DATA_PSD_PREPROCESS_H
+
+#include "base/base.h"
+
+enum { PSD_BINS = 200 };
+/* The default limit. A row that is more than half constant has an interquartile range near 0, and its values would be
+ * as large as 1e9; a few such rows would dominate a squared error. */
+#define PSD_LIMIT 20.0
+
+typedef struct {
+    bool hop;     /* every whole chunk of 200 bins, from bin 0 on, is a sample, instead of the 200 in the middle */
+    double limit; /* results are clipped to +-limit; 0: no limit, as in the reference */
+} PsdOptions;
+
+/* Facts about a row. */
+typedef struct {
+    double snr;           /* dB: the highest finite bin minus the median of the lowest fifth of the finite bins */
+    double snr_reference; /* by the reference's formula for linear power: 0 for nearly every row in dB; NaN if a bin is
+                             NaN */
+    double low, high;     /* dB: the percentiles that the row was clipped to */
+    int64_t not_finite;   /* bins that were NaN or infinite, and became 0 */
+    int64_t padded;       /* bins that were added at the edges of a row narrower than 200 */
+    int64_t limited;      /* results that were clipped to the limit */
+    bool constant;        /* all bins are equal: the results are 0 */
+} PsdRow;
+
+/* Scratch memory, one per thread: begins as {0}, grows to the widest row, ends with psd_scratch_free. */
+typedef struct {
+    int64_t capacity;
+    uint64_t *keys, *spare; /* [capacity] */
+    double *sorted;         /* [capacity] */
+} PsdScratch;
+
+/* Returns how many samples a row of this width becomes: 1 (0 if it is empty), or with hop width / 200, which may be 0.
+ */
+int64_t psd_samples(int64_t width, const PsdOptions *options);
+/* Fills out[psd_samples, 200]. False with an error if the row is empty, has no finite bin, or has values beyond the
+ * range of float32. */
+bool psd_preprocess(const double *row, int64_t width, const PsdOptions *options, PsdScratch *scratch, float *out,
+                    PsdRow *found, Error *error);
+void psd_scratch_free(PsdScratch *scratch);
+
+#endif

@@ -1,0 +1,378 @@
+#include "data/psd/scan.h"
+
+#include <fts.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <unistr.h>
+
+#include "base/file.h"
+#include "data/formats/csv.h"
+#include "data/formats/npy.h"
+#include "data/psd/preprocess.h"
+#include "data/unfinished.h"
+
+const char *const PSD_REJECT_NAMES[PSD_REJECT_REASONS] = {"accepted", "a single number", "no rows",
+                                                          "rows of zero width"};
+
+/* ---- finding files ---- */
+
+/* Returns the sensor of a file: the folder below the first one with "spectrum_bands" in its name; otherwise the parent
+ * of the file's folder, or if there is none the file's folder. free(); NULL if there is no folder. */
+static char *file_sensor(const char *path) {
+    const char *slash[3] = {NULL}; /* the last three, in reverse order */
+    for (const char *part = path, *end; (end = strchr(part, '/')); part = end + 1) {
+        const char *next = strchr(end + 1, '/'), *mark = strcasestr(part, "spectrum_bands");
+        if (next && mark && mark < end) return xformat("%.*s", (int)(next - end - 1), end + 1);
+        slash[2] = slash[1];
+        slash[1] = slash[0];
+        slash[0] = end;
+    }
+    if (!slash[0]) return NULL;
+    const char *end = slash[1] ? slash[1] : slash[0], *begin = slash[1] ? slash[2] : slash[1];
+    begin = begin ? begin + 1 : path;
+    return begin == end ? NULL : xformat("%.*s", (int)(end - begin), begin);
+}
+
+static bool add_file(PsdScan *scan, const char *path, Error *error) {
+    if (!strncmp(path, "./", 2)) path += 2;
+    if (u8_check((const uint8_t *)path, strlen(path))) return error_set(error, "%s: its name is not UTF-8", path);
+    char *sensor = file_sensor(path);
+    if (!sensor) return error_set(error, "%s: no folder that could be its sensor; expected SENSOR/DAY/NAME.npy", path);
+    if (!(scan->n & (scan->n - 1))) /* at 0, 1, 2, 4, 8 ... */
+        scan->files = xrealloc(scan->files, (size_t)(scan->n ? 2 * scan->n : 1) * sizeof *scan->files);
+    scan->files[scan->n++] = (PsdFile){.path = xstrdup(path), .sensor = sensor};
+    return true;
+}
+
+static bool find_files(const char *directory, PsdScan *scan, Error *error) {
+    char *root = xstrdup(directory);
+    for (size_t n = strlen(root); n > 1 && root[n - 1] == '/'; n--) root[n - 1] = 0;
+    FTS *tree = fts_open((char *const[]){root, NULL}, FTS_LOGICAL | FTS_NOCHDIR, NULL);
+    if (!tree) die("cannot list %s", directory);
+    bool fine = true;
+    for (FTSENT *entry; fine && (entry = fts_read(tree));) {
+        int kind = entry->fts_info;
+        if (kind == FTS_ERR || kind == FTS_DNR || kind == FTS_NS)
+            fine = error_set(error, "%s: %s", entry->fts_path, strerror(entry->fts_errno));
+        else if (kind == FTS_DC)
+            fine = error_set(error, "%s: the folder contains a link to itself", entry->fts_path);
+        else if (kind == FTS_F && ends_with(entry->fts_name, ".npy"))
+            fine = add_file(scan, entry->fts_path, error);
+        else
+            scan->not_regular += (kind == FTS_DEFAULT || kind == FTS_SLNONE) && ends_with(entry->fts_name, ".npy");
+    }
+    fts_close(tree);
+    free(root);
+    return fine &&
+           (scan->n || error_set(error, "%s: there are no .npy files in it%s", directory,
+                                 scan->not_regular ? ", but FIFOs, devices or broken links of such names" : ""));
+}
+
+/* Orders by sensor, then by path, component by component: a slash comes before all other characters. */
+static int compare_files(const void *a, const void *b) {
+    const PsdFile *x = a, *y = b;
+    int order = strcmp(x->sensor, y->sensor);
+    if (order) return order;
+    const unsigned char *p = (const unsigned char *)x->path, *q = (const unsigned char *)y->path;
+    for (; *p && *p == *q; p++) q++;
+    return (*p == '/' ? 1 : *p == 0 ? 0 : *p + 1) - (*q == '/' ? 1 : *q == 0 ? 0 : *q + 1);
+}
+
+/* ---- labels ---- */
+
+enum { DAB, DVBT, FM, GSM, LTE, TETRA };
+
+static int band_label(double center) {
+    static const struct {
+        double low, high; /* MHz */
+        int label;
+    } bands[] = {{80, 130, FM}, {180, 240, DAB}, {360, 400, TETRA}, {420, 780, DVBT}, {790, 830, LTE}, {930, 980, GSM}};
+    for (size_t i = 0; i < sizeof bands / sizeof *bands; i++)
+        if (center >= bands[i].low && center <= bands[i].high) return bands[i].label;
+    return PSD_UNKNOWN;
+}
+
+/* Returns the technology that is written at `at` between delimiters, or PSD_UNKNOWN. */
+static int token_at(const char *at, const char *delimiters) {
+    if (*at != '_' && *at != '-') return PSD_UNKNOWN;
+    for (int label = 0; label < PSD_UNKNOWN; label++) {
+        size_t n = strlen(PSD_LABEL_NAMES[label]);
+        if (!strncasecmp(at + 1, PSD_LABEL_NAMES[label], n) && at[1 + n] && strchr(delimiters, at[1 + n])) return label;
+    }
+    return PSD_UNKNOWN;
+}
+
+/* Returns the first technology in the name; with `compat` the one that the reference looks for first. */
+static int name_token(const char *stem, bool compat) {
+    static const int rank[PSD_LABELS] = {
+        [FM] = 0, [DAB] = 1, [TETRA] = 2, [DVBT] = 3, [LTE] = 4, [GSM] = 5, [PSD_UNKNOWN] = 6};
+    char *between = xformat("_%s_", stem);
+    int best = PSD_UNKNOWN;
+    for (const char *at = between; *at && (compat || best == PSD_UNKNOWN); at++) {
+        int label = token_at(at, compat ? "_-" : "_-.");
+        if (rank[label] < rank[best]) best = label;
+    }
+    free(between);
+    return best;
+}
+
+/* Reads the frequencies from a name with SpectrumBands_LOW_HIGH_ in it. */
+static void parse_frequencies(const char *stem, bool compat, PsdFile *file) {
+    static const char mark[] = "SpectrumBands_";
+    for (const char *at = stem; (at = strstr(at, mark)) && (at == stem || !compat); at++) {
+        const char *low = at + strlen(mark), *high = low + strspn(low, "0123456789") + 1;
+        if (high == low + 1 || high[-1] != '_') continue;
+        size_t n = strspn(high, "0123456789");
+        if (!n || high[n] != '_') continue;
+        file->begin = strtod(low, NULL);
+        file->end = strtod(high, NULL);
+        file->center = (file->begin + file->end) / 2;
+        return;
+    }
+}
+
+/* ---- NAME.csv ---- */
+
+/* Reads the number in the column `name` of the first row; NaN if there is no such column or the field is empty. */
+static bool take(const Csv *head, const Csv *row, const char *name, double *out, Error *error) {
+    *out = (double)NAN;
+    for (int i = 0; i < head->n; i++) {
+        if (strcmp(head->fields[i], name)) continue;
+        if (i >= row->n)
+            return error_set(error, "%lld: has %d fields; the first line has %d", (long long)row->line, row->n,
+                             head->n);
+        if (*row->fields[i] && !csv_number(row->fields[i], out))
+            return error_set(error, "%lld: %s is '%.100s'; expected a number or nothing", (long long)row->line, name,
+                             row->fields[i]);
+    }
+    return true;
+}
+
+static bool parse_sidecar(char *text, size_t size, PsdFile *file, Error *error) {
+    Csv csv, head;
+    double other;
+    if (!csv_open(&csv, text, size, error)) return false;
+    bool fine = csv_next(&csv, error);
+    head = csv;
+    csv.fields = NULL;
+    csv.capacity = 0;
+    fine = fine && csv_next(&csv, error) && take(&head, &csv, "begin_freq", &file->begin, error) &&
+           take(&head, &csv, "end_freq", &file->end, error) && take(&head, &csv, "SNR", &other, error) &&
+           take(&head, &csv, "snr", &file->sidecar_snr, error);
+    if (fine && isnan(file->sidecar_snr)) file->sidecar_snr = other;
+    csv_close(&head);
+    csv_close(&csv);
+    return fine || !error->text[0]; /* a table without rows is no error */
+}
+
+/* Reads NAME.csv if there is one. Its frequencies may be in Hz, kHz or MHz; their magnitude tells which. */
+static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *error) {
+    char *text;
+    size_t size;
+    Error why;
+    if (access(path, F_OK)) return true;
+    bool fine = read_file(path, &text, &size, &why);
+    if (fine) {
+        fine = parse_sidecar(text, size, file, &why);
+        free(text);
+    }
+    if (!fine) return error_set(error, "%s: %s", path, why.text);
+    double center = (file->begin + file->end) / 2, unit = center > 1e6 ? 1e6 : center > 1e3 ? 1e3 : 1;
+    file->center = center / unit;
+    if (compat) return true;
+    file->begin /= unit;
+    file->end /= unit;
+    return true;
+}
+
+static bool describe(PsdFile *file, bool compat, Error *error) {
+    const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
+    char *stem = xformat("%.*s", (int)(strlen(name) - 4), name);
+    char *sidecar = xformat("%.*s.csv", (int)(strlen(file->path) - 4), file->path);
+    file->begin = file->end = file->center = file->sidecar_snr = (double)NAN;
+    bool fine = read_sidecar(sidecar, compat, file, error);
+    double begin = file->begin, end = file->end;
+    if (isnan(file->center)) parse_frequencies(stem, compat, file);
+    if (compat) {
+        file->begin = begin;
+        file->end = end;
+    }
+    file->token = name_token(stem, compat);
+    file->band = band_label(file->center);
+    int first = compat ? file->band : file->token, second = compat ? file->token : file->band;
+    file->label = first == PSD_UNKNOWN ? second : first;
+    free(stem);
+    free(sidecar);
+    return fine;
+}
+
+/* ---- contents ---- */
+
+static bool inspect_rows(PsdFile *file, const Npy *npy, Error *error) {
+    const PsdOptions options = {false, PSD_LIMIT};
+    PsdScratch scratch = {0};
+    bool fine = true;
+    file->snr = xmalloc((size_t)file->rows * sizeof *file->snr);
+    double *row = xmalloc((size_t)file->width * sizeof *row);
+    for (int64_t i = 0; i < file->rows && fine; i++) {
+        float out[PSD_BINS];
+        PsdRow found;
+        Error why;
+        npy_to_f64(npy, i * file->width, file->width, row);
+        bool usable = psd_preprocess(row, file->width, &options, &scratch, out, &found, &why);
+        file->snr[i] = usable ? found.snr : (double)NAN;
+        if (!usable && found.not_finite == file->width)
+            file->lost++;
+        else if (!usable)
+            fine = error_set(error, "%s: row %lld: %s", file->path, (long long)i, why.text);
+        else
+            file->not_finite += found.not_finite;
+        file->constant += usable && found.constant;
+    }
+    psd_scratch_free(&scratch);
+    free(row);
+    return fine;
+}
+
+static bool read_array(PsdFile *file, Error *error) {
+    char *bytes;
+    size_t size;
+    Npy npy;
+    Error why;
+    if (!read_file(file->path, &bytes, &size, &why)) return error_set(error, "%s: %s", file->path, why.text);
+    bool fine = npy_parse(bytes, size, &npy, &why);
+    if (!fine) error_set(error, "%s: %s", file->path, why.text);
+    if (fine && npy.rank > 2)
+        fine = error_set(error, "%s: has %d dimensions; expected rows of bins", file->path, npy.rank);
+    if (fine) {
+        file->hash = hash_bytes(HASH_START, bytes, size);
+        file->rows = npy.rank == 2 ? npy.dims[0] : npy.rank;
+        file->width = npy.rank ? npy.dims[npy.rank - 1] : 0;
+        file->reject_reason = !npy.rank      ? PSD_REJECT_SCALAR
+                              : !file->rows  ? PSD_REJECT_NO_ROWS
+                              : !file->width ? PSD_REJECT_ZERO_WIDTH
+                                             : PSD_ACCEPTED;
+        if (file->reject_reason == PSD_ACCEPTED) fine = inspect_rows(file, &npy, error);
+    }
+    free(bytes);
+    return fine;
+}
+
+static int compare_hashes(const void *a, const void *b) {
+    const PsdFile *x = *(PsdFile *const *)a, *y = *(PsdFile *const *)b;
+    if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static void find_duplicates(PsdScan *scan) {
+    PsdFile **sorted = xmalloc((size_t)scan->n * sizeof *sorted);
+    for (int64_t i = 0; i < scan->n; i++) sorted[i] = &scan->files[i];
+    qsort(sorted, (size_t)scan->n, sizeof(PsdFile *), compare_hashes);
+    for (int64_t i = 0; i < scan->n; i++)
+        sorted[i]->same_as =
+            i && sorted[i]->hash == sorted[i - 1]->hash ? sorted[i - 1]->same_as : sorted[i] - scan->files;
+    free(sorted);
+}
+
+static bool read_files(PsdScan *scan, bool compat, int n_threads, Error *error) {
+    int64_t bad = scan->n;
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
+    for (int64_t i = 0; i < scan->n; i++) {
+        Error why;
+        if (describe(&scan->files[i], compat, &why) && read_array(&scan->files[i], &why)) continue;
+#pragma omp critical
+        if (i < bad) {
+            bad = i;
+            *error = why;
+        }
+    }
+    return bad == scan->n;
+}
+
+bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, Error *error) {
+    *scan = (PsdScan){.compat = compat};
+    char *above = path_join(directory, ".."); /* DIRECTORY may be .../spectrum_bands */
+    bool fine =
+        unfinished_check(directory, error) && unfinished_check(above, error) && find_files(directory, scan, error);
+    free(above);
+    if (fine) {
+        qsort(scan->files, (size_t)scan->n, sizeof *scan->files, compare_files);
+        fine = read_files(scan, compat, n_threads, error);
+    }
+    if (fine)
+        find_duplicates(scan);
+    else
+        psd_scan_close(scan);
+    return fine;
+}
+
+int64_t psd_scan_copies(const PsdManifest *m, const char *manifest_path, int n_threads, PsdScan *scan) {
+    int64_t lost = 0;
+    *scan = (PsdScan){xcalloc((size_t)m->n_files, sizeof *scan->files), m->n_files, 0, false};
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads) reduction(+ : lost)
+    for (int64_t i = 0; i < scan->n; i++) {
+        PsdFile *file = &scan->files[i];
+        char *path = psd_manifest_file(manifest_path, m->file_paths[i]), *bytes;
+        size_t size;
+        file->path = xstrdup(m->file_paths[i]);
+        file->hash = (uint64_t)i; /* a different one for each */
+        if (read_file(path, &bytes, &size, NULL)) {
+            file->hash = hash_bytes(HASH_START, bytes, size);
+            free(bytes);
+        } else
+            lost++;
+        free(path);
+    }
+    find_duplicates(scan);
+    return lost;
+}
+
+void psd_scan_close(PsdScan *scan) {
+    for (int64_t i = 0; i < scan->n; i++) {
+        free(scan->files[i].path);
+        free(scan->files[i].sensor);
+        free(scan->files[i].snr);
+    }
+    free(scan->files);
+    *scan = (PsdScan){0};
+}
+
+/* ---- the manifest ---- */
+
+static void add_row(PsdManifest *m, const PsdFile *file, int64_t row, bool compat) {
+    m->files[m->n] = m->n_files - 1;
+    m->sensors[m->n] = m->n_sensors - 1;
+    m->labels[m->n] = file->label;
+    m->row_index[m->n] = row;
+    m->num_bins[m->n] = file->width;
+    m->center[m->n] = file->center;
+    m->begin[m->n] = file->begin;
+    m->end[m->n] = file->end;
+    m->snr[m->n++] = compat ? file->sidecar_snr : file->snr[row];
+}
+
+bool psd_scan_lists(const PsdScan *scan, const PsdFile *file) {
+    return file->reject_reason == PSD_ACCEPTED ? file->lost < file->rows
+                                               : file->reject_reason == PSD_REJECT_ZERO_WIDTH && scan->compat;
+}
+
+PsdManifest psd_scan_manifest(const PsdScan *scan) {
+    int64_t rows = 0;
+    for (int64_t i = 0; i < scan->n; i++)
+        if (psd_scan_lists(scan, &scan->files[i])) rows += scan->files[i].rows;
+    PsdManifest m = psd_manifest_new(rows, (int)scan->n, (int)scan->n);
+    for (int64_t i = 0; i < scan->n; i++) {
+        const PsdFile *file = &scan->files[i];
+        if (!psd_scan_lists(scan, file)) continue;
+        m.file_paths[m.n_files++] = xstrdup(file->path);
+        if (!m.n_sensors || strcmp(m.sensor_names[m.n_sensors - 1], file->sensor))
+            m.sensor_names[m.n_sensors++] = xstrdup(file->sensor);
+        for (int64_t row = 0; row < file->rows; row++)
+            if (file->reject_reason == PSD_REJECT_ZERO_WIDTH || !isnan(file->snr[row]))
+                add_row(&m, file, row, scan->compat);
+    }
+    return m;
+}

@@ -1,0 +1,146 @@
+/* Reads split files. Whatever they hold, the ids that come out are existing rows, none of them twice. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "data/psd/splits.h"
+
+static json_t *parse(const char *text, size_t size, Error *error) {
+    json_error_t problem;
+    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
+    if (!root) {
+        error_set(error, "line %d, column %d: invalid JSON: %s", problem.line, problem.column, problem.text);
+    } else if (!json_is_object(root)) {
+        error_set(error, "expected a JSON object: train, val and test, or sensors");
+        json_decref(root);
+        root = NULL;
+    }
+    return root;
+}
+
+static bool take_ids(const json_t *list, const char *name, PsdIds *ids, Error *error) {
+    if (!json_is_array(list)) return error_set(error, "'%s' is missing or no list of rows", name);
+    ids->n = (int64_t)json_array_size(list);
+    ids->at = xmalloc((size_t)ids->n * sizeof *ids->at);
+    for (int64_t i = 0; i < ids->n; i++) {
+        const json_t *id = json_array_get(list, (size_t)i);
+        if (!json_is_integer(id)) return error_set(error, "entry %lld of '%s' is no whole number", (long long)i, name);
+        ids->at[i] = json_integer_value(id);
+    }
+    return true;
+}
+
+/* Takes {"train", "val", "test"}, or by shots {"finetune", "test"}. */
+static bool take_splits(const json_t *object, bool shots, PsdPartition *partition, Error *error) {
+    static const char *const names[2][PSD_SPLITS] = {{"train", "val", "test"}, {"finetune", NULL, "test"}};
+    size_t n = 0;
+    for (int split = 0; split < PSD_SPLITS; split++) {
+        const char *name = names[shots][split];
+        if (!name) continue;
+        if (!take_ids(json_object_get(object, name), name, &partition->splits[split], error)) return false;
+        n++;
+    }
+    return json_object_size(object) == n ||
+           error_set(error, "has %zu entries; expected %zu", json_object_size(object), n);
+}
+
+/* Lists the keys: "5, 10, 50, 100". */
+static const char *keys_text(const json_t *object, char text[128]) {
+    int used = 0;
+    text[0] = 0;
+    for (void *at = json_object_iter((json_t *)(uintptr_t)object); at && used < 100;
+         at = json_object_iter_next((json_t *)(uintptr_t)object, at))
+        used += snprintf(text + used, (size_t)(128 - used), "%s%.60s", used ? ", " : "", json_object_iter_key(at));
+    return text;
+}
+
+/* Finds the object of a sensor and a number of shots; NULL with an error. */
+static const json_t *find_split(const json_t *root, const char *sensor, int shots, Error *error) {
+    char keys[128], number[16];
+    bool pooled = json_is_array(json_object_get(root, "test"));
+    if (!sensor && pooled) return root;
+    if (!sensor) {
+        error_set(error, "holds a split for each sensor, not one for all; choose a sensor (%s)", keys_text(root, keys));
+        return NULL;
+    }
+    if (pooled) {
+        error_set(error, "holds one split for all sensors; there is none of %.100s alone", sensor);
+        return NULL;
+    }
+    const json_t *own = json_object_get(root, sensor);
+    if (!own) {
+        error_set(error, "has no split for the sensor %.100s; there are %s", sensor, keys_text(root, keys));
+        return NULL;
+    }
+    bool has_shots = !json_is_array(json_object_get(own, "test"));
+    if (!shots && !has_shots) return own;
+    if (!shots || !has_shots) {
+        error_set(error, "sensor %.100s: %s", sensor,
+                  shots ? "there are no splits by shots" : "there are splits by shots only; choose how many");
+        return NULL;
+    }
+    snprintf(number, sizeof number, "%d", shots);
+    const json_t *split = json_object_get(own, number);
+    if (!split)
+        error_set(error, "sensor %.100s: there is no split of %s shots, but of %s", sensor, number,
+                  keys_text(own, keys));
+    return split;
+}
+
+bool psd_partition_parse(const char *text, size_t size, const char *sensor, int shots, int64_t rows,
+                         PsdPartition *partition, Error *error) {
+    Error why;
+    *partition = (PsdPartition){0};
+    json_t *root = parse(text, size, error);
+    if (!root) return false;
+    const json_t *found = find_split(root, sensor, shots, error);
+    bool fine = found && take_splits(found, shots > 0, partition, &why) && psd_partition_check(partition, rows, &why);
+    if (found && !fine)
+        error_set(error, "%s%.100s%s%s", sensor ? "sensor " : "", sensor ? sensor : "", sensor ? ": " : "", why.text);
+    json_decref(root);
+    if (!fine) psd_partition_free(partition);
+    return fine;
+}
+
+bool psd_partition_sensors_parse(const char *text, size_t size, char ***names, int *n, Error *error) {
+    json_t *root = parse(text, size, error);
+    *names = NULL;
+    *n = 0;
+    if (!root) return false;
+    bool fine = !json_is_array(json_object_get(root, "test")) && json_object_size(root) > 0;
+    if (json_object_get(root, "")) {
+        json_decref(root);
+        return error_set(error, "one of its sensors has an empty name");
+    }
+    if (fine) {
+        *names = xmalloc(json_object_size(root) * sizeof **names);
+        for (void *at = json_object_iter(root); at; at = json_object_iter_next(root, at))
+            (*names)[(*n)++] = xstrdup(json_object_iter_key(at));
+    }
+    json_decref(root);
+    return fine || error_set(error, "holds one split for all sensors, none for each");
+}
+
+bool psd_partition_read(const char *path, const char *sensor, int shots, int64_t rows, PsdPartition *partition,
+                        Error *error) {
+    char *text;
+    size_t size;
+    Error why;
+    *partition = (PsdPartition){0};
+    if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
+    bool fine = psd_partition_parse(text, size, sensor, shots, rows, partition, &why);
+    free(text);
+    return fine || error_set(error, "%s: %s", path, why.text);
+}
+
+bool psd_partition_sensors_read(const char *path, char ***names, int *n, Error *error) {
+    char *text;
+    size_t size;
+    Error why;
+    if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
+    bool fine = psd_partition_sensors_parse(text, size, names, n, &why);
+    free(text);
+    return fine || error_set(error, "%s: %s", path, why.text);
+}

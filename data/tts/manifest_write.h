@@ -1,0 +1,26 @@
+/* Writes the manifests of a prepared data set, JSON lines: single utterances and prompt/target pairs. */
+#ifndef DATA_TTS_MANIFEST_WRITE_H
+#define DATA_TTS_MANIFEST_WRITE_H
+
+#include "data/tts/clip.h"
+
+typedef struct {
+    const char *directory, *language; /* language of clips whose line names none */
+    double val_ratio;
+    int64_t pairs_per_target;
+    uint64_t seed;
+} ManifestOptions;
+
+typedef struct {
+    int64_t train, val, train_pairs, val_pairs;
+    int64_t lone_train, lone_val; /* clips without pairs: their speaker has no other clip in the same split */
+} ManifestReport;
+
+/* Writes manifest.jsonl (all clips), train_manifest.jsonl and val_manifest.jsonl (split by the hash of the id), and
+ * train_pairs.jsonl and val_pairs.jsonl, in which every clip of the split is the target of up to pairs_per_target
+ * different prompts: other clips of its speaker in the same split, drawn with Philox. Kept clips only, in their order.
+ */
+bool manifests_write(const Clip *clips, int64_t n, const ManifestOptions *options, ManifestReport *report,
+                     Error *error);
+
+#endif

@@ -1,0 +1,48 @@
+/* The steps of train_gpt prepare, in their order. Each step leaves its results in files and lines of the ledger, and
+ * reuses what is there if it would come out the same. So the program may be killed at any time: what it writes in the
+ * end depends neither on that nor on the number of workers. A step that cannot go on ends the program. */
+#ifndef DATA_TTS_PREPARE_H
+#define DATA_TTS_PREPARE_H
+
+#include "data/tts/clip.h"
+
+typedef struct {
+    const char *input, *output;
+    const char *tokenizer, *codebook; /* NULL: train one */
+    int64_t vocabulary, codebook_size, kmeans_iterations, frames_per_entry, d_model, min_words, seed, num_workers;
+    double min_duration, max_duration, min_chars, max_chars, max_silence, max_clipping;
+    bool skip_bad;
+} PrepareOptions;
+
+typedef struct {
+    const PrepareOptions *options;
+    Recordings recordings;
+    Clip *clips; /* [n], in the order of the list */
+    int64_t n;
+    ClipWork work;
+    Mel *mel;
+    char *tokenizer_path, *codebook_path; /* in the output directory */
+    Tokenizer *tokenizer;
+    SpeechCoder coder;
+    bool tokenizer_reused, codebook_reused;
+    int64_t read_now, read_reused;            /* clips whose frames were computed, or known from an earlier run */
+    int64_t coded_now, codes_reused, recoded; /* clips; recoded ones are also counted in coded_now */
+} Prepare;
+
+void prepare_open(Prepare *p, const PrepareOptions *options);
+void prepare_close(Prepare *p);
+
+/* Reads the list, normalises the texts and rejects clips with too few words. */
+void prepare_list(Prepare *p);
+/* Measures and filters every clip. Reports bad audio, which ends the program unless skip_bad is set. */
+void prepare_frames(Prepare *p);
+/* Makes OUTPUT/bpe.model: trained on the texts of the kept clips, or copied. */
+void prepare_tokenizer(Prepare *p);
+/* Computes text ids; rejects clips with too many. */
+void prepare_texts(Prepare *p);
+/* Makes OUTPUT/codebook.npy and .json: trained on frames of the kept clips, or copied. */
+void prepare_codebook(Prepare *p);
+/* Writes text_ids, codes, condition and emo_vec of every kept clip. */
+void prepare_codes(Prepare *p);
+
+#endif

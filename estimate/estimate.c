@@ -1,0 +1,154 @@
+#include "estimate/estimate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/plan/plan.h"
+#include "train/stream.h"
+
+const double estimate_disk_rate = 1e9; /* assumed */
+
+/* ---- the work of a run ---- */
+
+/* What decides the operations of a micro-batch: its sequences and the sizes of its fields. */
+typedef struct {
+    int64_t *key;
+    size_t size;
+} Shape;
+
+static bool same_shape(Shape *shape, const Batch *batch) {
+    size_t n = (size_t)batch->n_fields, lengths = (size_t)batch->fields[BATCH_OFFSETS].dims[0];
+    const int32_t *offsets = batch->fields[BATCH_OFFSETS].data;
+    size_t size = (1 + 2 * n + lengths) * sizeof(int64_t), at = 0;
+    int64_t *key = xcalloc(1, size);
+    key[at++] = (int64_t)n;
+    for (size_t i = 0; i < n; i++)
+        for (int d = 0; d < 2; d++) key[at++] = batch->fields[i].data ? batch->fields[i].dims[d] : 0;
+    for (size_t i = 0; i < lengths && offsets; i++) key[at++] = offsets[i];
+    bool same = shape->key && size == shape->size && !memcmp(key, shape->key, size);
+    free(shape->key);
+    *shape = (Shape){key, size};
+    return same;
+}
+
+/* Sums the work of one epoch: sends each micro-batch of the loader through the dry device, unless it has the shape of
+ * the one before. */
+static Work epoch_work(const TrainSpec *spec, const Dataset *dataset, LoaderOptions options, bool train) {
+    const TrainOptions *o = spec->options;
+    Work work = {0};
+    Shape shape = {0};
+    Device *dry = dry_device_open();
+    dry->half = o->amp ? spec->device->half : DTYPE_F32;
+    options.one_epoch = true;
+    Loader *loader = loader_open(dataset, &options);
+    for (const Batch *batch; (batch = loader_next(loader));) {
+        if (!same_shape(&shape, batch)) {
+            device_reset_counters(dry);
+            memory_dry_pass(spec->model, dry, batch, train, train && o->grad_checkpointing);
+        }
+        work_add_counters(&work, dry, 1);
+        work_add_batch(&work, batch);
+    }
+    loader_close(loader);
+    device_close(dry);
+    free(shape.key);
+    return work;
+}
+
+/* Adds what a step does once: clears the gradients, takes their norm, updates the weights. */
+static void add_update(const TrainSpec *spec, Work *work) {
+    Device *dry = dry_device_open();
+    Batch none = {0};
+    dry->half = spec->options->amp ? spec->device->half : DTYPE_F32;
+    memory_dry_step(spec->model, dry, &none, 0, false);
+    work_add_counters(work, dry, 1);
+    work_add_calls(&work->ops[WORK_CLEAR], (CallWork){1, 0, (double)spec->model->params.flat_count * sizeof(float)});
+    device_close(dry);
+}
+
+static int64_t multiples(int64_t steps, int64_t of) { return of ? steps / of : 0; }
+
+static int64_t common_multiple(int64_t a, int64_t b) {
+    int64_t x = a, y = b;
+    while (y) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return x ? a / x * b : 0;
+}
+
+/* Counts validations, and checkpoints if every validation is the best so far. The last step does both;
+ * steps that end an epoch and are due for a checkpoint besides count twice. */
+static void count_pauses(const TrainSpec *spec, RunWork *run) {
+    const TrainOptions *o = spec->options;
+    int64_t n = run->steps, each = o->val_interval, save = o->save_interval;
+    int64_t batches = (int64_t)run->epoch_batches, due = multiples(n, save), last = save && n % save == 0;
+    if (!n) return;
+    run->checkpoints = due + !last;
+    if (!spec->validation) return;
+    run->validations = each ? (n + each - 1) / each : (n * o->grad_accumulation + batches - 1) / batches;
+    if (run->validations > n) run->validations = n;
+    int64_t both = each ? multiples(n, save ? common_multiple(each, save) : 0) + (n % each && last) : last;
+    run->checkpoints = run->validations + due - both;
+}
+
+RunWork estimate_run_work(const TrainSpec *spec) {
+    const TrainOptions *o = spec->options;
+    LoaderOptions options = train_loader_options(o, NULL);
+    options.drop_last = spec->batch.drop_last;
+    RunWork run = {.memory = train_plan(spec)};
+    run.steps = spec->synthetic ? o->max_steps : train_steps(spec, &options, o->epochs);
+    run.step = epoch_work(spec, spec->train, options, true);
+    run.epoch_batches = run.step.micro_batches;
+    run.epoch_samples = run.step.sequences;
+    run.epoch_tokens = run.step.tokens;
+    work_scale(&run.step, (double)o->grad_accumulation / run.epoch_batches);
+    add_update(spec, &run.step);
+    if (spec->validation) run.validation = epoch_work(spec, spec->validation, validation_loader_options(o), false);
+    count_pauses(spec, &run);
+    run.checkpoint_bytes = 3 * 4 * (double)spec->model->params.flat_count;
+    return run;
+}
+
+/* ---- a run on a card ---- */
+
+RunTime estimate_run(const TrainSpec *spec, const RunWork *work, const Machine *machine) {
+    const Card *card = machine->card;
+    RunTime run = {.machine = *machine, .work = work, .available = card_available(card)};
+    spec->device->half = card_half(card);
+    run.step = cost_of_work(&run.machine, &work->step);
+    run.validation = cost_of_work(&run.machine, &work->validation);
+    run.steps_seconds = (double)work->steps * run.step.seconds;
+    run.validation_seconds = (double)work->validations * run.validation.seconds;
+    /* The training waits while weights and moments are copied, and for the previous checkpoint, if that is
+     * still being written. */
+    double saves = (double)work->checkpoints, copy = work->checkpoint_bytes / machine_copy_rate(machine);
+    double between = saves > 0 ? (run.steps_seconds + run.validation_seconds) / saves : 0;
+    double write = work->checkpoint_bytes / estimate_disk_rate - between;
+    run.checkpoint_seconds = saves * (copy + (write > 0 ? write : 0));
+    run.seconds = run.steps_seconds + run.validation_seconds + run.checkpoint_seconds;
+    run.fits = (double)memory_total(&work->memory) <= run.available;
+    if (!run.fits) run.changes = sizing_changes(spec, (size_t)run.available);
+    return run;
+}
+
+/* Computes the work once for each size of micro-batch. */
+void estimate_runs(const TrainSpec *spec, const Machine *machines, int n, RunWork *work, RunTime *times) {
+    const TrainOptions *o = spec->options;
+    KnownSizes known = {.n = 0};
+    for (int i = 0; i < n; i++) {
+        BatchChoice batch = {0};
+        int same = 0;
+        const Card *card = machines[i].card;
+        spec->device->half = card_half(card);
+        spec->device->host_memory = !card->capability;
+        if (o->auto_batch)
+            batch = sizing_choose_batch(spec, o->amp ? spec->device->half : DTYPE_F32, (size_t)card_available(card),
+                                        &known);
+        while (same < i && times[same].batch.size != batch.size) same++;
+        if (same == i) work[i] = estimate_run_work(spec);
+        times[i] = estimate_run(spec, &work[same], &machines[i]);
+        times[i].batch = batch;
+    }
+}

@@ -1,0 +1,45 @@
+/* What a whole run needs of a card's memory, and how long it takes there.
+ *
+ * The run's own micro-batches go through the dry device, which yields the FLOPs and bytes of every operation exactly;
+ * cost/cost.h turns them into seconds. */
+#ifndef ESTIMATE_ESTIMATE_H
+#define ESTIMATE_ESTIMATE_H
+
+#include "cost/cost.h"
+#include "train/plan/memory.h"
+#include "train/plan/sizing.h"
+#include "train/spec.h"
+
+/* bytes/s that a checkpoint is written at. */
+extern const double estimate_disk_rate;
+
+/* A run, whatever the card. */
+typedef struct {
+    Work step, validation; /* one of each */
+    int64_t steps;         /* 0: not known, there is no data */
+    double epoch_batches, epoch_samples, epoch_tokens;
+    int64_t validations, checkpoints;
+    double checkpoint_bytes;
+    MemoryPlan memory;
+} RunWork;
+
+/* A run on a card. */
+typedef struct {
+    Machine machine;
+    const RunWork *work;
+    BatchChoice batch; /* of -b auto; size 0: -b was given */
+    WorkTime step, validation;
+    double steps_seconds, validation_seconds, checkpoint_seconds, seconds;
+    double available; /* bytes of its memory, less what CUDA itself takes */
+    bool fits;
+    Changes changes; /* with which it would */
+} RunTime;
+
+RunWork estimate_run_work(const TrainSpec *spec);
+/* *work must live as long as the result. */
+RunTime estimate_run(const TrainSpec *spec, const RunWork *work, const Machine *machine);
+/* Fills times[n], of which each points into work[n]. Where -b is auto, each machine has the micro-batches that fit
+ * there. */
+void estimate_runs(const TrainSpec *spec, const Machine *machines, int n, RunWork *work, RunTime *times);
+
+#endif

@@ -1,0 +1,338 @@
+/* The estimate as text, in full for one card and in one line each for several; and as JSON. */
+#include "estimate/estimate_report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/format.h"
+#include "base/json.h"
+#include "base/program.h"
+
+static double dollars(const TrainSpec *spec, double seconds) { return spec->options->price * seconds / 3600; }
+
+/* With recomputed operations it is the utilisation of the hardware (HFU), not of the model. */
+static const char *utilisation(const TrainSpec *spec) { return spec->options->grad_checkpointing ? "HFU" : "MFU"; }
+
+static const char *type_text(const Machine *m) {
+    return m->half != DTYPE_F32 ? dtype_name(m->half) : machine_numbers(m) == NUMBERS_TF32 ? "TF32" : "f32";
+}
+
+/* ---- one card ---- */
+
+static void print_data(const TrainSpec *spec, const RunWork *w) {
+    if (spec->synthetic)
+        printf("[Estimate] there is no data: typical micro-batches of %.0f sequences, %.0f tokens\n",
+               w->epoch_samples / w->epoch_batches, w->epoch_tokens / w->epoch_batches);
+    else
+        printf("[Estimate] an epoch: %.0f samples, micro-batches: %.0f, tokens: %.0f\n", w->epoch_samples,
+               w->epoch_batches, w->epoch_tokens);
+    printf("[Estimate] a step: micro-batches: %.0f, sequences: %.1f, tokens: %.0f%s\n", w->step.micro_batches,
+           w->step.sequences, w->step.tokens, spec->options->grad_checkpointing ? "; blocks are computed twice" : "");
+}
+
+static void print_memory(const TrainSpec *spec, const RunWork *w, const RunTime *r) {
+    char have[32], kept[32], text[CHANGES_TEXT];
+    if (r->batch.size) sizing_print_choice(spec, &r->batch);
+    memory_print(&w->memory);
+    printf("[Memory] %s has %s for it: ", r->machine.card->key, format_bytes(r->available, have));
+    if (r->fits)
+        printf("it fits, %.0f %% is used\n", 100 * (double)memory_total(&w->memory) / r->available);
+    else
+        printf("it does not fit; %s\n", sizing_changes_text(spec, &r->changes, text));
+    if (r->machine.card->capability)
+        printf("[Assumed] CUDA takes %s of the card for itself; %s are kept free, as a run does\n",
+               format_bytes((double)CARD_LOADED, have), format_bytes((double)CARD_KEPT, kept));
+}
+
+typedef struct {
+    const CallWork *work;
+    const OpTime *time;
+    int op;
+} Row;
+
+static int by_time(const void *a, const void *b) {
+    double x = ((const Row *)a)->time->seconds, y = ((const Row *)b)->time->seconds;
+    return (x < y) - (x > y);
+}
+
+/* Fills rows with the operations that are called, the longest first, and returns their number. */
+static int sorted_rows(const Work *work, const WorkTime *time, Row rows[WORK_OPS]) {
+    int n = 0;
+    for (int op = 0; op < WORK_OPS; op++)
+        if (work->ops[op].all.calls > 0) rows[n++] = (Row){&work->ops[op].all, &time->ops[op], op};
+    qsort(rows, (size_t)n, sizeof *rows, by_time);
+    return n;
+}
+
+static void print_operations(const Work *work, const WorkTime *time) {
+    Row rows[WORK_OPS];
+    double bytes = 0, sum = 0;
+    int n = sorted_rows(work, time, rows);
+    for (int i = 0; i < n; i++) sum += rows[i].time->seconds;
+    printf("%-32s %8s %12s %10s %10s %6s  %s\n", "operation, a step", "calls", "GFLOP", "GB", "ms", "%", "bound by");
+    for (int i = 0; i < n; i++) {
+        const CallWork *w = rows[i].work;
+        bytes += w->bytes;
+        printf("%-32s %8.0f %12.4f %10.4f %10.3f %6.1f  %s\n", work_op_name(rows[i].op), w->calls, w->flops * 1e-9,
+               w->bytes * 1e-9, rows[i].time->seconds * 1e3, 100 * rows[i].time->seconds / sum,
+               cost_bound_names[rows[i].time->bound]);
+    }
+    printf("%-32s %8s %12.4f %10.4f %10.3f\n", "total", "", time->flops * 1e-9, bytes * 1e-9, sum * 1e3);
+}
+
+static void print_time(const TrainSpec *spec, const RunWork *w, const RunTime *r) {
+    const WorkTime *s = &r->step;
+    char text[6][32];
+    printf("[Time] a step %s, bound by %s: operations bound by compute %s, by memory %s, launches %s; beside them copy "
+           "%s, loader %s\n",
+           format_milliseconds(s->seconds, text[0]), cost_bound_names[s->bound],
+           format_milliseconds(s->parts[BY_COMPUTE], text[1]), format_milliseconds(s->parts[BY_MEMORY], text[2]),
+           format_milliseconds(s->parts[BY_LAUNCHES], text[3]), format_milliseconds(s->copy, text[4]),
+           format_milliseconds(s->loader, text[5]));
+    printf("[Time] %.3g %s/s, %.3g TFLOP/s, %s %.1f %% of %.4g TFLOP/s (%s)\n", w->step.tokens / s->seconds,
+           spec->labels.token ? spec->labels.token : "tokens", s->flops / s->seconds * 1e-12, utilisation(spec),
+           100 * s->mfu, machine_peak_flops(&r->machine) * 1e-12, type_text(&r->machine));
+    if (!w->steps) {
+        printf("[Time] no data says how many steps there are: give the data, or --max-steps\n");
+        return;
+    }
+    printf("[Time] %lld steps%s: %s\n", (long long)w->steps, spec->synthetic ? " (--max-steps)" : "",
+           format_duration(r->steps_seconds, text[0]));
+    printf("[Time] %lld validations of %.0f micro-batches: %s (%.1f %%); %lld checkpoints of %s: %s (%.1f %%)\n",
+           (long long)w->validations, w->validation.micro_batches, format_duration(r->validation_seconds, text[0]),
+           100 * r->validation_seconds / r->seconds, (long long)w->checkpoints,
+           format_bytes(w->checkpoint_bytes, text[1]), format_duration(r->checkpoint_seconds, text[2]),
+           100 * r->checkpoint_seconds / r->seconds);
+    printf("[Time] all of it: %s = %.3g hours", format_duration(r->seconds, text[0]), r->seconds / 3600);
+    if (spec->options->price > 0) printf(", $%.2f at $%.2f an hour", dollars(spec, r->seconds), spec->options->price);
+    if (r->machine.card->watts > 0)
+        printf("; at most %.3g kWh by the card's power", r->machine.card->watts * r->seconds / 3.6e6);
+    printf("\n");
+}
+
+/* Prints the shares of the stated rates that are assumed. */
+static void print_shares(const Card *c) {
+    printf("[Assumed] sustained: %.0f %% of the tensor cores' rate (attention: half of that), %.0f %% of the f32 rate, "
+           "%.0f %% of %.0f GB/s; %.1f us a launch. Their sources are in kernels/cards.c; --calibrate on the card "
+           "measures instead\n",
+           100 * c->of_tensor, 100 * c->of_f32, 100 * c->of_bandwidth, c->bandwidth * 1e-9, c->launch * 1e6);
+}
+
+static void print_measured(const TrainSpec *spec, const Machine *m) {
+    const Rates *r = m->rates;
+    char *path = rates_path(spec->options->calibration);
+    printf("[Measured] on %s, %s: rates of operations by size, up to %.4g TFLOP/s of products (%s) and %.0f GB/s from "
+           "far memory; %.2f us a launch",
+           r->date, r->device, rates_best(r, machine_numbers(m)) * 1e-12, type_text(m),
+           r->bytes.rate[r->bytes.n - 1] * 1e-9, r->launch * 1e6);
+    if (r->copy > 0) printf("; %.1f GB/s from the host", r->copy * 1e-9);
+    printf(" (%s)\n", path);
+    free(path);
+}
+
+static void print_assumptions(const TrainSpec *spec, const RunTime *r) {
+    const Card *c = r->machine.card;
+    if (r->machine.rates)
+        print_measured(spec, &r->machine);
+    else
+        print_shares(c);
+    if (!r->machine.rates)
+        printf("[Assumed] every byte of an operation goes to memory, none stays in the %.0f MB of L2 for the next: a "
+               "model of which a layer's activations fit there does better\n",
+               c->l2 / 0x1p20);
+    printf("[Assumed] every epoch costs what the first does%s; each validation is the best so far and is saved; "
+           "checkpoints are written at %.3g GB/s, a loader's worker fills %.3g GB/s\n",
+           spec->selection.patience ? ", and none is saved by stopping early" : "", estimate_disk_rate * 1e-9,
+           cost_loader_rate * 1e-9);
+}
+
+/* Returns why the type is not the one asked for; "" if it is. */
+static const char *type_note(const TrainSpec *spec, const Machine *m) {
+    bool amp = spec->options->amp;
+    if (amp && !m->card->capability) return ": --amp has no effect on a CPU";
+    if (amp && m->half == DTYPE_F16)
+        return ", as it has no bf16: the loss is scaled so that gradients stay in f16's range";
+    return !amp && m->tf32 && m->card->capability && !(m->card->tf32 > 0) ? ", as it has no TF32" : "";
+}
+
+static void print_one(const TrainSpec *spec, const RunTime *r) {
+    const RunWork *w = r->work;
+    const Card *c = r->machine.card;
+    printf("[Estimate] %s", c->key);
+    if (strcmp(c->key, c->name)) printf(" (%s)", c->name);
+    printf(", %.4g GiB: %s%s\n", c->memory / 0x1p30, type_text(&r->machine), type_note(spec, &r->machine));
+    print_data(spec, w);
+    print_memory(spec, w, r);
+    print_operations(&w->step, &r->step);
+    print_time(spec, w, r);
+    print_assumptions(spec, r);
+}
+
+/* ---- all cards ---- */
+
+/* Writes "fits", or what makes it fit; first the micro-batches, if they were chosen for the card. */
+static void memory_text(const RunTime *r, char text[CHANGES_TEXT]) {
+    const Changes *c = &r->changes;
+    size_t n = 0;
+    if (r->fits && r->batch.size)
+        n = (size_t)snprintf(text, CHANGES_TEXT, "-b %lld -g %lld ", (long long)r->batch.size,
+                             (long long)r->batch.accumulation);
+    snprintf(text + n, CHANGES_TEXT - n, "%s%s%s",
+             r->fits ? r->machine.rates ? "fits (rates measured)" : "fits"
+             : c->n  ? c->text[0]
+                     : "does not fit",
+             c->n > 1 ? ", or " : "", c->n > 1 ? c->text[1] : "");
+}
+
+static void print_line(const TrainSpec *spec, const RunTime *r) {
+    const RunWork *w = r->work;
+    char step[32], whole[32] = "-", cost[32] = "-", memory[CHANGES_TEXT];
+    memory_text(r, memory);
+    if (w->steps) format_duration(r->seconds, whole);
+    if (w->steps && spec->options->price > 0) snprintf(cost, sizeof cost, "%.2f", dollars(spec, r->seconds));
+    printf("%-13s %5.4g GiB %-4s %12s %6.1f  %-9s %10s %9s  %s\n", r->machine.card->key,
+           r->machine.card->memory / 0x1p30, type_text(&r->machine), format_milliseconds(r->step.seconds, step),
+           100 * r->step.mfu, cost_bound_names[r->step.bound], whole, cost, memory);
+}
+
+static void print_all(const TrainSpec *spec, const RunTime *times, int n) {
+    const RunWork *w = times[0].work;
+    char need[128] = "-b and -g are each card's own";
+    bool divides = false;
+    if (n == 1) {
+        print_one(spec, times);
+        return;
+    }
+    if (!spec->options->auto_batch) {
+        char bytes[32], steps[32] = "";
+        print_data(spec, w);
+        if (w->steps) snprintf(steps, sizeof steps, "; %lld steps", (long long)w->steps);
+        snprintf(need, sizeof need, "it needs %s%s", format_bytes((double)memory_total(&w->memory), bytes), steps);
+    }
+    printf("[Estimate] %s; for the operations and what is assumed give one card with --gpu\n", need);
+    printf("%-13s %8s  %-4s %12s %6s  %-9s %10s %9s  %s\n", "card", "memory", "type", "a step", utilisation(spec),
+           "bound by", "whole run", "dollars", "memory: fits, or with");
+    for (int i = 0; i < n; i++) {
+        print_line(spec, &times[i]);
+        divides |= times[i].changes.divides;
+    }
+    if (divides && spec->batch.indivisible)
+        printf("[Estimate] a smaller -b is not the same run: %s\n", spec->batch.indivisible);
+}
+
+/* ---- JSON ---- */
+
+static json_t *operations_json(const Work *work, const WorkTime *time) {
+    Row rows[WORK_OPS];
+    json_t *list = json_array();
+    int n = sorted_rows(work, time, rows);
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_build("the estimate", "{s:s, s:f, s:f, s:f, s:f, s:s}", "operation",
+                                               work_op_name(rows[i].op), "calls", rows[i].work->calls, "flops",
+                                               rows[i].work->flops, "bytes", rows[i].work->bytes, "seconds",
+                                               rows[i].time->seconds, "bound", cost_bound_names[rows[i].time->bound]));
+    return list;
+}
+
+static json_t *assumed_json(const Card *c) {
+    return json_build("the estimate", "{s:f, s:f, s:f, s:f, s:b}", "of_tensor_rate", c->of_tensor, "of_f32_rate",
+                      c->of_f32, "of_bandwidth", c->of_bandwidth, "launch_seconds", c->launch, "l2_reuse", 0);
+}
+
+static json_t *measured_json(const TrainSpec *spec, const Machine *m) {
+    const Rates *r = m->rates;
+    char *path = rates_path(spec->options->calibration);
+    json_t *measured =
+        json_build("the estimate", "{s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "device", r->device, "date", r->date, "file",
+                   path, "product_rate", rates_best(r, machine_numbers(m)), "bandwidth", r->bytes.rate[r->bytes.n - 1],
+                   "launch_seconds", r->launch, "copy_bandwidth", r->copy);
+    free(path);
+    return measured;
+}
+
+static json_t *memory_json(const MemoryPlan *m) {
+    return json_build("the estimate", "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)m->weights,
+                      "gradients", (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "activations",
+                      (json_int_t)m->activations, "batches", (json_int_t)m->batches, "data", (json_int_t)m->data,
+                      "results", (json_int_t)m->results, "total", (json_int_t)memory_total(m));
+}
+
+/* Adds the choice of -b auto. */
+static void add_batch(json_t *card, const RunTime *r) {
+    if (!r->batch.size) return;
+    json_object_update_new(card,
+                           json_build("the estimate", "{s:I, s:I, s:I, s:I, s:o}", "batch_size",
+                                      (json_int_t)r->batch.size, "grad_accumulation", (json_int_t)r->batch.accumulation,
+                                      "most_at_once", (json_int_t)r->batch.most, "steps", (json_int_t)r->work->steps,
+                                      "memory_bytes", memory_json(&r->work->memory)));
+}
+
+static json_t *card_json(const TrainSpec *spec, const RunTime *r) {
+    const RunWork *w = r->work;
+    const WorkTime *s = &r->step;
+    const Card *c = r->machine.card;
+    json_t *card = json_build("the estimate", "{s:s, s:s, s:s, s:f, s:b, s:f, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:o}",
+                              "gpu", c->key, "name", c->name, "type", type_text(&r->machine), "available_bytes",
+                              r->available, "fits", r->fits, "step_seconds", s->seconds, "bound",
+                              cost_bound_names[s->bound], "compute_seconds", s->parts[BY_COMPUTE], "memory_seconds",
+                              s->parts[BY_MEMORY], "launch_seconds", s->parts[BY_LAUNCHES], "copy_seconds", s->copy,
+                              "loader_seconds", s->loader, "mfu", s->mfu, "operations", operations_json(&w->step, s));
+    json_t *changes = json_array();
+    for (int i = 0; i < r->changes.n; i++) json_array_append_new(changes, json_string(r->changes.text[i]));
+    json_object_set_new(card, "changes", changes);
+    add_batch(card, r);
+    if (w->steps)
+        json_object_update_new(card, json_build("the estimate", "{s:f, s:f, s:f, s:f}", "seconds", r->seconds,
+                                                "steps_seconds", r->steps_seconds, "validation_seconds",
+                                                r->validation_seconds, "checkpoint_seconds", r->checkpoint_seconds));
+    if (w->steps && spec->options->price > 0)
+        json_object_set_new(card, "dollars", json_real(dollars(spec, r->seconds)));
+    json_object_set_new(card, r->machine.rates ? "measured" : "assumed",
+                        r->machine.rates ? measured_json(spec, &r->machine) : assumed_json(c));
+    return card;
+}
+
+static char *json_of(const TrainSpec *spec, const RunTime *times, int n) {
+    const RunWork *w = times[0].work;
+    json_t *cards = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(cards, card_json(spec, &times[i]));
+    json_t *root = json_build(
+        "the estimate", "{s:s, s:I, s:b, s:o, s:{s:f, s:f, s:f}, s:{s:f, s:f, s:f}, s:I, s:I, s:I, s:f, s:o}", "model",
+        spec->model->name, "parameters", (json_int_t)params_count(&spec->model->params), "typical_data",
+        spec->synthetic, "memory_bytes", memory_json(&w->memory), "epoch", "samples", w->epoch_samples, "micro_batches",
+        w->epoch_batches, "tokens", w->epoch_tokens, "step", "sequences", w->step.sequences, "tokens", w->step.tokens,
+        "flops", times[0].step.flops, "steps", (json_int_t)w->steps, "validations", (json_int_t)w->validations,
+        "checkpoints", (json_int_t)w->checkpoints, "checkpoint_bytes", w->checkpoint_bytes, "gpus", cards);
+    char *text = json_text("the estimate", root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    json_decref(root);
+    return text;
+}
+
+void estimate_begin(TrainOptions *o) {
+    MachineOptions options = train_machine_options(o);
+    int n;
+    free(machines_named(&options, &n));
+    if (o->json) o->json_file = program_free_stdout();
+}
+
+void estimate_report(const TrainSpec *spec) {
+    const TrainOptions *o = spec->options;
+    MachineOptions options = train_machine_options(o);
+    int n;
+    Machine *machines = machines_named(&options, &n);
+    RunWork *work = xcalloc((size_t)n, sizeof *work);
+    RunTime *times = xcalloc((size_t)n, sizeof *times);
+    estimate_runs(spec, machines, n, work, times);
+    if (o->json) {
+        char *text = json_of(spec, times, n);
+        if (dprintf(o->json_file, "%s\n", text) < 0) die("--json: cannot write to stdout");
+        free(text);
+    } else {
+        print_all(spec, times, n);
+    }
+    free(times);
+    free(work);
+    free(machines);
+}

@@ -1,0 +1,12 @@
+/* What --estimate prints. */
+#ifndef ESTIMATE_ESTIMATE_REPORT_H
+#define ESTIMATE_ESTIMATE_REPORT_H
+
+#include "estimate/estimate.h"
+
+/* Call it before data is read: dies at once if --gpu names no machine, and with --json lets text go to stderr. */
+void estimate_begin(TrainOptions *options);
+/* Prints the estimate of the run on each machine of --gpu, as text or as JSON. */
+void estimate_report(const TrainSpec *spec);
+
+#endif

@@ -1,0 +1,10 @@
+/* Measures how fast a device is in its own operations. */
+#ifndef ESTIMATE_RATES_MEASURE_H
+#define ESTIMATE_RATES_MEASURE_H
+
+#include "cost/rates.h"
+
+/* Measures a device by its own operations and copies in about so many seconds: less precisely in fewer. */
+Rates rates_measure(Device *device, double seconds);
+
+#endif

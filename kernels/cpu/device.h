@@ -1,0 +1,12 @@
+/* The cpu device. */
+#ifndef KERNELS_CPU_DEVICE_H
+#define KERNELS_CPU_DEVICE_H
+
+#include "kernels/device.h"
+
+/* Restarts the program with a lower limit on the spinning of waiting threads, unless the environment sets one. Call
+ * this first in main. */
+void cpu_limit_spinning(char **argv);
+Device *cpu_device_open(int n_threads); /* 0: one thread per core */
+
+#endif

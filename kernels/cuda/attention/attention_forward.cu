@@ -1,0 +1,268 @@
+/* Attention forward. Batches of nothing but short sequences take attention_short.h. Of the others, 16-bit types take
+ * tensor cores, in the manner of FlashAttention-2 (Dao, 2023); f32, and heads whose size is no multiple of 8, take
+ * attention_fma.h. */
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/attention_fma.h"
+#include "kernels/cuda/attention/attention_short.h"
+
+/* A block has 32 WARPS query rows of one head, each warp 32 of them, and walks over the keys in tiles, keeping of each
+ * row the largest score m, the sum l of exp(score - m) and the output, both rescaled when m grows:
+ *
+ *     wait for K              S = Q K^T, mask, m, P = exp2(c S - c m), l         V arrives meanwhile
+ *     wait for V              O += P V                                          the next K arrives meanwhile
+ *
+ * c is scale log2(e), so that an exponential costs one multiply-add and one ex2. P never leaves the registers: what the
+ * first product leaves in a lane is what the second wants there. Tiles come in ascending order: the first one shows
+ * every row at least key 0, so m is finite from then on and exp2 never sees inf - inf.
+ *
+ * 32 rows a warp, because a fragment of K or V is then loaded for two products: 16 rows would ask shared memory for
+ * 128 bytes a cycle, all it has, at the full rate of an A100. K and V have one buffer each and are loaded in turn: with
+ * two each, a head of 128 would leave room for one block on a multiprocessor with 100 KB; so there are two, and one
+ * computes while the other waits. One warp a block for batches of short sequences.
+ *
+ * grid     slots x heads, heads fastest, see find_tile; a sequence's longest rows first
+ * shared   Q [32 WARPS], K [KEYS], V [KEYS] of HEAD: 32 KB for heads of 64, 48 KB for 128
+ * work     4 HEAD FLOPs a visible pair; tiles of which a warp sees nothing are skipped */
+template <int HEAD, int WARPS> struct ForwardTiles {
+    static constexpr int QUERIES = 32 * WARPS, KEYS = HEAD == 128 ? 32 : 64;
+    static constexpr size_t BYTES = (size_t)(QUERIES + 2 * KEYS) * HEAD * 2;
+};
+
+/* S [32, KEYS] = Q K^T of a warp. q: its fragments if HEAD is small enough to keep them, else they are loaded again. */
+template <class T, int HEAD, int KEYS, int KEPT>
+GPU_INLINE void forward_scores(float (&s)[2][KEYS / 8][4], const uint32_t (&q)[2][KEPT][4], const T *q_tile,
+                               const T *k_tile, int down, int across) {
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) s[m][n][e] = 0;
+#pragma unroll
+    for (int c = 0; c < HEAD / 16; c++) {
+        uint32_t a[2][4];
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+            if (KEPT == HEAD / 16)
+#pragma unroll
+                for (int e = 0; e < 4; e++) a[m][e] = q[m][KEPT == HEAD / 16 ? c : 0][e];
+            else
+                load_fragment<HEAD>(a[m], q_tile, down, 16 * m, 16 * c);
+#pragma unroll
+        for (int n = 0; n < KEYS / 16; n++) {
+            uint32_t b[4];
+            load_fragment<HEAD>(b, k_tile, across, 16 * n, 16 * c);
+#pragma unroll
+            for (int m = 0; m < 2; m++) {
+                mma_16x8x16<T>(s[m][2 * n], a[m], b[0], b[1]);
+                mma_16x8x16<T>(s[m][2 * n + 1], a[m], b[2], b[3]);
+            }
+        }
+    }
+}
+
+/* The rows of a warp: 32 rows of one head, from row `first` of the sequence that begins at row `start` of the batch. A
+ * lane has rows first + 16 m + 8 half + lane / 4. */
+struct ForwardRows {
+    int head, start, length, first;
+    float c; /* scale log2(e) */
+};
+
+/* What a lane keeps of its rows from tile to tile: the output, the largest score and the sum of exp(score - largest),
+ * both not yet divided or added over the four lanes of a row. */
+template <int HEAD> struct ForwardSums { float o[2][HEAD / 8][4], largest[2][2], sum[2][2]; };
+
+/* Sets the scores of 16 rows, from row `first` of a sequence on, to -inf where the row must not see the key. */
+template <int KEYS>
+GPU_INLINE void forward_mask(float (&s)[KEYS / 8][4], const AttentionShape &a, int first, int length, int key) {
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        int row = first + e / 2 * 8 + lane / 4;
+        int limit = (a.causal ? min(row + 1, length) : length) - key - lane % 4 * 2 - e % 2;
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++) s[n][e] = 8 * n < limit ? s[n][e] : -INFINITY;
+    }
+}
+
+/* Turns the scores of 16 rows into exp(score - largest) and adds them to `sum`, after raising `largest` to the new
+ * scores and rescaling `sum` and the output to it. */
+template <int HEAD, int KEYS>
+GPU_INLINE void forward_softmax(float (&s)[KEYS / 8][4], float (&o)[HEAD / 8][4], float (&largest)[2], float (&sum)[2],
+                                float c) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float top = largest[half];
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++) top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+        top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
+        top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
+        float shrink = exp2_approximate((largest[half] - top) * c), total = 0;
+        largest[half] = top;
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int e = 2 * half; e < 2 * half + 2; e++) {
+                s[n][e] = exp2_approximate(fmaf(s[n][e], c, -top * c));
+                total += s[n][e];
+            }
+        sum[half] = sum[half] * shrink + total; /* this lane's keys; the four are added at the end */
+#pragma unroll
+        for (int n = 0; n < HEAD / 8; n++) {
+            o[n][2 * half] *= shrink;
+            o[n][2 * half + 1] *= shrink;
+        }
+    }
+}
+
+/* Makes P, as fragments of the next product, of the scores of a warp with the keys from `key` on. */
+template <class T, int HEAD, int KEYS, bool DROPOUT>
+GPU_INLINE void forward_probabilities(uint32_t (&p)[2][KEYS / 16][4], float (&s)[2][KEYS / 8][4],
+                                      ForwardSums<HEAD> &sums, const AttentionShape &a, const ForwardRows &rows,
+                                      int key) {
+    const int lane = threadIdx.x % 32;
+    bool edge = key + KEYS > (a.causal ? min(rows.first + 1, rows.length) : rows.length);
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+        if (edge) forward_mask<KEYS>(s[m], a, rows.first + 16 * m, rows.length, key);
+        forward_softmax<HEAD, KEYS>(s[m], sums.o[m], sums.largest[m], sums.sum[m], rows.c);
+        if (DROPOUT) zero_dropped<KEYS>(s[m], a, rows.head, rows.start + rows.first + 16 * m + lane / 4, key);
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                p[m][n / 2][n % 2 * 2 + half] = pack_pair<T>(s[m][n][2 * half], s[m][n][2 * half + 1]);
+    }
+}
+
+/* O [32, HEAD] += P V of a warp. */
+template <class T, int HEAD, int KEYS>
+GPU_INLINE void forward_product(float (&o)[2][HEAD / 8][4], const uint32_t (&p)[2][KEYS / 16][4], const T *v_tile,
+                                int down) {
+#pragma unroll
+    for (int k = 0; k < KEYS / 16; k++)
+#pragma unroll
+        for (int n = 0; n < HEAD / 16; n++) {
+            uint32_t b[4];
+            load_fragment_transposed<HEAD>(b, v_tile, down, 16 * k, 16 * n);
+#pragma unroll
+            for (int m = 0; m < 2; m++) {
+                mma_16x8x16<T>(o[m][2 * n], p[m][k], b[0], b[1]);
+                mma_16x8x16<T>(o[m][2 * n + 1], p[m][k], b[2], b[3]);
+            }
+        }
+}
+
+/* Writes a warp's rows of the output and of lse, by way of `tile`, its own rows of shared memory. */
+template <class T, int HEAD, bool DROPOUT>
+GPU_INLINE void forward_store(T *out, float *lse, const AttentionShape &a, const ForwardRows &rows, T *tile,
+                              const ForwardSums<HEAD> &sums) {
+    int lane = threadIdx.x % 32;
+    float scale[2][2];
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float l = sums.sum[m][half];
+            l += __shfl_xor_sync(0xFFFFFFFFu, l, 1);
+            l += __shfl_xor_sync(0xFFFFFFFFu, l, 2);
+            scale[m][half] = (DROPOUT ? a.keep : 1.0f) / l;
+            int row = rows.first + 16 * m + 8 * half + lane / 4;
+            if (lane % 4 == 0 && row < rows.length)
+                lse[(int64_t)rows.head * a.n_tokens + rows.start + row] = sums.largest[m][half] * a.scale + logf(l);
+        }
+    store_rows<32, HEAD>(out + (int64_t)(rows.start + rows.first) * a.channels() + rows.head * a.head_size,
+                         a.channels(), rows.length - rows.first, a.head_size, tile, sums.o, scale);
+}
+
+template <class T, int HEAD, int WARPS, bool DROPOUT>
+__global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
+    attention_forward_kernel(T *out, float *lse, const T *qkv, AttentionShape a) {
+    only_on_tensor_cores<T>();
+    constexpr int QUERIES = ForwardTiles<HEAD, WARPS>::QUERIES, KEYS = ForwardTiles<HEAD, WARPS>::KEYS;
+    constexpr int KEPT = HEAD <= 64 ? HEAD / 16 : 1;
+    DYNAMIC_SHARED(T, shared);
+    const int head = (int)blockIdx.x % a.n_heads, warp = threadIdx.x / 32;
+    const SequenceTile tile = find_tile<QUERIES>(a, (int)blockIdx.x / a.n_heads);
+    if (tile.first >= tile.length) return;
+
+    T *q_tile = shared + 32 * warp * HEAD, *k_tile = shared + QUERIES * HEAD, *v_tile = k_tile + KEYS * HEAD;
+    const T *q_rows = qkv + (int64_t)(tile.start + tile.first) * a.width() + head * a.head_size;
+    const T *k_rows = qkv + (int64_t)tile.start * a.width() + a.channels() + head * a.head_size,
+            *v_rows = k_rows + a.channels();
+    const int down = lane_down<HEAD>(), across = lane_across<HEAD>();
+    const ForwardRows rows = {head, tile.start, tile.length, tile.first + 32 * warp, a.scale * 1.44269504f};
+    const int keys = a.causal ? min(tile.first + QUERIES, tile.length) : tile.length; /* that the block sees */
+    const int seen = rows.first >= tile.length ? 0
+                     : a.causal                ? min(rows.first + 32, tile.length)
+                                               : tile.length; /* the warp */
+
+    ForwardSums<HEAD> sums = {};
+    uint32_t q[2][KEPT][4];
+#pragma unroll
+    for (int m = 0; m < 2; m++) sums.largest[m][0] = sums.largest[m][1] = -INFINITY;
+    copy_tile<QUERIES, HEAD, 32 * WARPS>(shared, q_rows, a.width(), tile.length - tile.first, a.head_size);
+    copy_tile<KEYS, HEAD, 32 * WARPS>(k_tile, k_rows, a.width(), tile.length, a.head_size);
+    copy_async_commit();
+
+    for (int key = 0; key < keys; key += KEYS) {
+        uint32_t p[2][KEYS / 16][4];
+        copy_async_wait<0>();
+        __syncthreads(); /* K is there, and nobody reads V any more */
+        copy_tile<KEYS, HEAD, 32 * WARPS>(v_tile, v_rows + (int64_t)key * a.width(), a.width(), tile.length - key,
+                                          a.head_size);
+        copy_async_commit();
+        if (KEPT == HEAD / 16 && key == 0)
+#pragma unroll
+            for (int i = 0; i < 2 * KEPT; i++)
+                load_fragment<HEAD>(q[i / KEPT][i % KEPT], q_tile, down, i / KEPT * 16, i % KEPT * 16);
+        if (key < seen) {
+            float s[2][KEYS / 8][4];
+            forward_scores<T, HEAD, KEYS>(s, q, q_tile, k_tile, down, across);
+            forward_probabilities<T, HEAD, KEYS, DROPOUT>(p, s, sums, a, rows, key);
+        }
+        copy_async_wait<0>();
+        __syncthreads(); /* V is there, and nobody reads K any more */
+        if (key + KEYS < keys) {
+            copy_tile<KEYS, HEAD, 32 * WARPS>(k_tile, k_rows + (int64_t)(key + KEYS) * a.width(), a.width(),
+                                              tile.length - key - KEYS, a.head_size);
+            copy_async_commit();
+        }
+        if (key < seen) forward_product<T, HEAD, KEYS>(sums.o, p, v_tile, down);
+    }
+    if (rows.first >= tile.length) return;
+    forward_store<T, HEAD, DROPOUT>(out, lse, a, rows, q_tile, sums);
+}
+
+template <class T, int HEAD, int WARPS>
+static void forward_on_tensor_cores(const Device *device, T *out, float *lse, const T *qkv, const AttentionShape &a) {
+    using Tiles = ForwardTiles<HEAD, WARPS>;
+    int64_t blocks = (int64_t)a.slots(Tiles::QUERIES) * a.n_heads;
+    auto kernel =
+        a.threshold ? attention_forward_kernel<T, HEAD, WARPS, true> : attention_forward_kernel<T, HEAD, WARPS, false>;
+    attention_launch("attention_forward", device, kernel, blocks, 32 * WARPS, Tiles::BYTES, out, lse, qkv, a);
+}
+
+void cuda_attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences,
+                            Attention attention, Dropout drop) {
+    AttentionShape a = attention_shape(qkv, sequences, attention, drop);
+    if (a.n_tokens == 0) return;
+    with_type(qkv.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        T *to = (T *)out.data;
+        const T *from = (const T *)qkv.data;
+        float *log_sums = (float *)lse.data;
+        with_head(a.head_size, [&](auto head) {
+            constexpr int HEAD = decltype(head)::value;
+            if (attention_is_short<T>(device, qkv.dtype, a))
+                return short_forward<T, HEAD>(device, to, log_sums, from, a);
+            if constexpr (sizeof(T) == 2)
+                if (attention_on_tensor_cores(device, qkv.dtype, a)) {
+                    if (a.n_tokens <= 32 * a.count) /* short on average: 128 rows would be mostly empty */
+                        return forward_on_tensor_cores<T, HEAD, 1>(device, to, log_sums, from, a);
+                    return forward_on_tensor_cores<T, HEAD, 4>(device, to, log_sums, from, a);
+                }
+            forward_by_fma<T, HEAD>(device, to, log_sums, from, a);
+        });
+    });
+}

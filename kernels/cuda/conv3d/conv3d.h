@@ -1,0 +1,17 @@
+/* Three-dimensional convolutions by the faster of two: our own kernels (conv3d_own.h) and cuDNN (libraries/cudnn.h). */
+#ifndef KERNELS_CUDA_CONV3D_CONV3D_H
+#define KERNELS_CUDA_CONV3D_CONV3D_H
+
+#include "kernels/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Looks for cuDNN now rather than at the first convolution; false: that has been done, or is of no use. */
+bool conv3d_prepare(Device *device);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

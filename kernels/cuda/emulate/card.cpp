@@ -1,0 +1,102 @@
+/* The emulated card: its properties, and what memory, code and graphs take of it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <map>
+#include <mutex>
+
+#include "kernels/cuda/emulate/internal.h"
+
+namespace emulate {
+
+/* The card, which the environment may describe: read whenever it is asked for, so that a test may change it before it
+ * opens the device. */
+static uint64_t of_card(const char *name, uint64_t otherwise) {
+    const char *text = getenv(name);
+    return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+size_t card_memory() { return of_card("EMULATE_MEMORY", (uint64_t)16 << 30); /* as a T4 has */ }
+/* Few, so that grids as large as the device still loop. */
+int card_multiprocessors() { return (int)of_card("EMULATE_MULTIPROCESSORS", 4); }
+int card_capability() { return (int)of_card("EMULATE_CAPABILITY", 89); }
+int opened_capability = 89;
+
+/* Bytes of shared memory of a block that has asked for it: the CUDA programming guide's table of capabilities. */
+size_t card_shared_limit() {
+    static const struct { int capability, kilobytes; } limits[] = {{90, 227}, {86, 99}, {80, 163}, {75, 64}, {70, 96}};
+    for (auto limit : limits)
+        if (card_capability() >= limit.capability) return (size_t)limit.kilobytes << 10;
+    return SHARED_WITHOUT_ASKING;
+}
+
+/* Whether the program has code for the card. EMULATE_BUILT_FOR lists capabilities ("75 80"): code of one runs on cards
+ * of the same generation that are no older, and the last is there as PTX too, which all later cards take. None: it has.
+ */
+static bool has_code() {
+    const char *text = getenv("EMULATE_BUILT_FOR");
+    int card = card_capability(), built = 0;
+    if (!text) return true;
+    for (char *end; (built = (int)strtol(text, &end, 10)), end != text; text = end) {
+        bool last = !end[strspn(end, " ")];
+        if (built <= card && (last || built / 10 == card / 10)) return true;
+    }
+    return false;
+}
+
+static std::mutex lock;
+static size_t allocated;
+static std::map<const void *, size_t> code; /* of kernels that have been used: what it takes of the device's memory */
+static size_t code_and_graphs;
+static int failing_graphs, failing_graph_launches;
+
+static size_t available() {
+    size_t all = card_memory(), taken = allocated + code_and_graphs;
+    return taken < all ? all - taken : 0;
+}
+
+size_t card_available() {
+    std::lock_guard<std::mutex> hold(lock);
+    return available();
+}
+
+void card_take_memory(size_t bytes) {
+    std::lock_guard<std::mutex> hold(lock);
+    allocated += bytes;
+}
+
+void card_release_memory(size_t bytes) {
+    std::lock_guard<std::mutex> hold(lock);
+    allocated -= bytes;
+}
+
+/* As CUDA does by default, a kernel's code is loaded when it is first used: EMULATE_CODE bytes. */
+cudaError_t load_code(const void *kernel) {
+    std::lock_guard<std::mutex> hold(lock);
+    if (!has_code()) return cudaErrorNoKernelImageForDevice;
+    if (code.count(kernel)) return cudaSuccess;
+    size_t bytes = of_card("EMULATE_CODE", 0);
+    if (bytes > available()) return cudaErrorMemoryAllocation;
+    code_and_graphs += code[kernel] = bytes;
+    return cudaSuccess;
+}
+
+/* EMULATE_GRAPH bytes for each. */
+cudaError_t take_graph(size_t *bytes) {
+    std::lock_guard<std::mutex> hold(lock);
+    *bytes = of_card("EMULATE_GRAPH", 0);
+    if (failing_graphs > 0 ? failing_graphs-- : *bytes > available()) return set_error(cudaErrorMemoryAllocation);
+    code_and_graphs += *bytes;
+    return cudaSuccess;
+}
+void release_graph(size_t bytes) {
+    std::lock_guard<std::mutex> hold(lock);
+    code_and_graphs -= bytes;
+}
+bool graph_launch_fails() { return failing_graph_launches > 0 && failing_graph_launches--; }
+
+} // namespace emulate
+
+void emulate_fail_graphs(int graphs, int launches) {
+    emulate::failing_graphs = graphs;
+    emulate::failing_graph_launches = launches;
+}

@@ -1,0 +1,58 @@
+/* Matrix products: what linear layers ask for, and the two that can do it: our own kernels, which are always there, and
+ * cuBLASLt, where it is installed. All matrices are row-major and dense. */
+#ifndef KERNELS_CUDA_GEMM_GEMM_H
+#define KERNELS_CUDA_GEMM_GEMM_H
+
+#include "kernels/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What happens to sums on their way to c. Finish in gemm_kernel.h does it, cublas.c names it to the library. */
+typedef enum {
+    EPILOGUE_NONE,
+    EPILOGUE_GELU, /* hidden = the sum and its bias, c = dropout(gelu(hidden)) */
+    EPILOGUE_SLOPE /* c = dropout(the sum times gelu'(hidden)) */
+} GemmEpilogue;
+
+/* c [m, n] = op(a) op(b) + bias, or c += op(a) op(b), with op(a) [m, k] and op(b) [k, n]. */
+typedef struct {
+    void *c; /* of `type`; f32 if accumulate */
+    const void *a, *b;
+    const void *bias;      /* [n] of `type`, or NULL; none if accumulate */
+    GemmEpilogue epilogue; /* none if accumulate or transpose_a */
+    GeluKind gelu;
+    Dropout drop; /* p = 0 if there is no epilogue; element row * n + column */
+    void *hidden; /* [m, n] of `type`, or NULL if there is no epilogue */
+    int64_t m, n, k;
+    DType type;       /* of a and b: f32, bf16 or f16; sums are f32 */
+    bool transpose_a; /* a is stored [k, m] */
+    bool transpose_b; /* b is stored [n, k] */
+    bool accumulate;
+    bool rows_vary;    /* m is a number of tokens, which changes from call to call ... */
+    bool depth_varies; /* ... or k is */
+} Gemm;
+
+/* Our own kernels: f32 in true f32, 16-bit types on the tensor cores. The same bits every time. */
+void gemm_own(Device *device, const Gemm *gemm);
+
+/* Loads the library now rather than at the first product. */
+void gemm_prepare(Device *device);
+
+/* A number that two arrays of the same bits have in common, and hardly ever two others. Waits for the stream. */
+uint64_t gemm_fingerprint(Device *device, const void *data, size_t bytes);
+
+#ifdef __cplusplus
+}
+
+/* dbias [columns] += the sums of dy's columns: linear.cu. */
+void add_column_sums(Device *device, float *dbias, Tensor dy);
+
+/* gemm_own for one type: gemm_<type>.cu. */
+template <class T> void gemm_of(Device *device, const Gemm &gemm);
+extern template void gemm_of<float>(Device *device, const Gemm &gemm); /* there, and nowhere else */
+extern template void gemm_of<bf16>(Device *device, const Gemm &gemm);
+extern template void gemm_of<f16>(Device *device, const Gemm &gemm);
+#endif
+#endif

@@ -1,0 +1,380 @@
+/* cuBLASLt: loading it, describing a product to it, and choosing among its ways by timing them. */
+#include "kernels/cuda/libraries/cublas.h"
+
+#include "kernels/cuda/libraries/cublas_functions.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CANDIDATES = 8, CHOICES = 1024, TIMED_RUNS = 3, DESCRIPTION = 160 };
+
+#ifdef HAVE_CUBLASLT
+
+/* What products have in common that can be done in the same way. All fields count: no padding. */
+typedef struct {
+    int64_t m, n, k; /* a number of tokens rounded up */
+    int32_t type;
+    uint32_t flags;      /* transpose_a, transpose_b, accumulate, bias, TF32, epilogue */
+    uint32_t alignments; /* of c, a, b, bias: log2, a byte each */
+    uint32_t hidden_alignment;
+} Key;
+
+typedef struct {
+    Key key;
+    bool possible; /* else the library has no way */
+    cublasLtMatmulAlgo_t algorithm;
+} Choice;
+
+typedef struct {
+    CublasFunctions call;
+    cublasLtHandle_t handle; /* NULL: the library is not there */
+    void *workspace;
+    size_t workspace_bytes;
+    char description[DESCRIPTION];
+    int count; /* choices made: a hash table with linear probing, an entry with key.m = 0 is free */
+    Choice choices[CHOICES];
+} Cublas;
+
+static Cublas *library_of(const Device *device) { return cuda_state(device)->library; }
+
+static void check(const Cublas *cublas, cublasStatus_t status, const char *what) {
+    if (status != CUBLAS_STATUS_SUCCESS) die("cuBLASLt: %s: %s", what, cublas->call.cublasLtGetStatusString(status));
+}
+
+/* ---- opening ---- */
+
+static bool find_functions(Cublas *cublas, void *library, const char *name) {
+#define FIND(function)                                                                                                 \
+    *(void **)&cublas->call.function = dlsym(library, #function);                                                      \
+    if (!cublas->call.function) {                                                                                      \
+        snprintf(cublas->description, DESCRIPTION, "our own matrix products: %.60s has no %s", name, #function);       \
+        return false;                                                                                                  \
+    }
+    FOR_EACH_CUBLAS_FUNCTION(FIND)
+#undef FIND
+    return true;
+}
+
+/* The library stays loaded until the program ends. */
+static bool load(Cublas *cublas) {
+    const char *named = getenv("TRAINC_CUBLASLT");
+    const char *names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so"};
+    if (named && !strcmp(named, "none")) {
+        snprintf(cublas->description, DESCRIPTION, "our own matrix products: TRAINC_CUBLASLT=none");
+        return false;
+    }
+    for (size_t i = 0; i < (named ? 1 : sizeof names / sizeof *names); i++) {
+        const char *name = named ? named : names[i];
+        void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+        if (library) return find_functions(cublas, library, name);
+    }
+    snprintf(cublas->description, DESCRIPTION, "our own matrix products: %.80s is not installed",
+             named ? named : "cuBLASLt (libcublasLt.so)");
+    return false;
+}
+
+void cublas_open(Device *device, const CublasFunctions *functions) {
+    Cublas *cublas = xcalloc(1, sizeof *cublas);
+    cuda_state(device)->library = cublas;
+    if (functions)
+        cublas->call = *functions;
+    else if (!load(cublas))
+        return;
+    cublasStatus_t status = cublas->call.cublasLtCreate(&cublas->handle);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        cublas->handle = NULL;
+        snprintf(cublas->description, DESCRIPTION, "our own matrix products: cuBLASLt does not start: %.80s",
+                 cublas->call.cublasLtGetStatusString(status));
+        return;
+    }
+    /* What NVIDIA recommends: 32 MiB on Hopper and later, 4 MiB before, where more rarely helps. */
+    cublas->workspace_bytes = (size_t)(cuda_state(device)->capability >= 90 ? 32 : 8) << 20;
+    cublas->workspace = device->allocate(device, cublas->workspace_bytes);
+    char version[VERSION_TEXT];
+    snprintf(cublas->description, DESCRIPTION, "cuBLASLt %s",
+             library_version(cublas->call.cublasLtGetVersion(), version));
+}
+
+void cublas_close(Device *device) {
+    Cublas *cublas = library_of(device);
+    if (!cublas) return;
+    if (cublas->handle) {
+        cublas->call.cublasLtDestroy(cublas->handle);
+        device->release(device, cublas->workspace, cublas->workspace_bytes);
+    }
+    free(cublas);
+    cuda_state(device)->library = NULL;
+}
+
+const char *cublas_description(const Device *device) {
+    return library_of(device) ? library_of(device)->description : "our own matrix products";
+}
+
+/* ---- describing a product ----
+ *
+ * The library's matrices are column-major: to it, our row-major [rows, columns] is its transpose, [columns, rows]. So
+ * it is asked for c^T = op(b)^T op(a)^T: its A is our b, its B is our a, both transposed or not as we have them, and
+ * its bias, a number for each row of its result, is ours for each column of c. Our hidden is its "auxiliary buffer",
+ * with rows of n numbers. */
+
+typedef struct {
+    cublasLtMatmulDesc_t operation;
+    cublasLtMatrixLayout_t a, b, c; /* ours */
+} Problem;
+
+static bool is_tf32(const Device *device, const Gemm *g) { return g->type == DTYPE_F32 && device->tf32; }
+
+static cudaDataType_t data_type(DType type) {
+    return type == DTYPE_BF16 ? CUDA_R_16BF : type == DTYPE_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+/* The library's GELU is the tanh form alone, by a tanh whose error is not documented: 16-bit types round more, f32 does
+ * without. It wants rows of hidden to be multiples of 8 numbers, and knows no dropout. */
+static bool knows_epilogue(const Gemm *g) {
+    return !g->epilogue || (g->gelu == GELU_TANH && g->type != DTYPE_F32 && g->n % 8 == 0 && !(g->drop.p > 0));
+}
+
+static cublasLtEpilogue_t epilogue_of(const Gemm *g) {
+    if (g->epilogue == EPILOGUE_GELU) return g->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    if (g->epilogue == EPILOGUE_SLOPE) return CUBLASLT_EPILOGUE_DGELU;
+    return g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+static void set(const Cublas *cublas, Problem *p, cublasLtMatmulDescAttributes_t attribute, const void *value,
+                size_t bytes) {
+    check(cublas, cublas->call.cublasLtMatmulDescSetAttribute(p->operation, attribute, value, bytes), "a product");
+}
+
+static cublasLtMatrixLayout_t layout_of(const Cublas *cublas, DType type, int64_t rows, int64_t columns) {
+    cublasLtMatrixLayout_t layout;
+    check(cublas,
+          cublas->call.cublasLtMatrixLayoutCreate(&layout, data_type(type), (uint64_t)columns, (uint64_t)rows, columns),
+          "a matrix");
+    return layout;
+}
+
+static Problem describe(const Cublas *cublas, const Device *device, const Gemm *g) {
+    Problem p;
+    cublasOperation_t transpose = CUBLAS_OP_T;
+    cublasLtEpilogue_t epilogue = epilogue_of(g);
+    cublasComputeType_t compute = is_tf32(device, g) ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    check(cublas, cublas->call.cublasLtMatmulDescCreate(&p.operation, compute, CUDA_R_32F), "a product");
+    if (g->transpose_b) set(cublas, &p, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose);
+    if (g->transpose_a) set(cublas, &p, CUBLASLT_MATMUL_DESC_TRANSB, &transpose, sizeof transpose);
+    if (epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+        set(cublas, &p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    if (g->bias) set(cublas, &p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->bias, sizeof g->bias);
+    if (g->epilogue) {
+        set(cublas, &p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &g->hidden, sizeof g->hidden);
+        set(cublas, &p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &g->n, sizeof g->n);
+    }
+    p.a = g->transpose_a ? layout_of(cublas, g->type, g->k, g->m) : layout_of(cublas, g->type, g->m, g->k);
+    p.b = g->transpose_b ? layout_of(cublas, g->type, g->n, g->k) : layout_of(cublas, g->type, g->k, g->n);
+    p.c = layout_of(cublas, g->accumulate ? DTYPE_F32 : g->type, g->m, g->n);
+    return p;
+}
+
+static void forget(const Cublas *cublas, Problem *p) {
+    cublas->call.cublasLtMatrixLayoutDestroy(p->a);
+    cublas->call.cublasLtMatrixLayoutDestroy(p->b);
+    cublas->call.cublasLtMatrixLayoutDestroy(p->c);
+    cublas->call.cublasLtMatmulDescDestroy(p->operation);
+}
+
+/* to = op(a) op(b) + bias, through the epilogue, or c + op(a) op(b). */
+static cublasStatus_t run(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g, void *to,
+                          const cublasLtMatmulAlgo_t *algorithm) {
+    float one = 1, beta = g->accumulate ? 1 : 0;
+    return cublas->call.cublasLtMatmul(cublas->handle, p->operation, &one, g->b, p->b, g->a, p->a, &beta, g->c, p->c,
+                                       to, p->c, algorithm, cublas->workspace, cublas->workspace_bytes,
+                                       cuda_stream(device));
+}
+
+/* ---- choosing a way ---- */
+
+/* Rounded up to a multiple of 64, and from 1,024 on of an eighth of the power of two below. */
+static int64_t round_tokens(int64_t n) {
+    int64_t step = 64;
+    while (16 * step <= n) step *= 2;
+    return (n + step - 1) / step * step;
+}
+
+/* log2 of the bytes that p is a multiple of, at most 16: no way needs more. */
+static uint32_t alignment_of(const void *p) {
+    uint32_t log = 0;
+    while (log < 4 && !((uintptr_t)p >> log & 1)) log++;
+    return log;
+}
+
+static Key key_of(const Device *device, const Gemm *g) {
+    return (Key){.m = g->rows_vary ? round_tokens(g->m) : g->m,
+                 .n = g->n,
+                 .k = g->depth_varies ? round_tokens(g->k) : g->k,
+                 .type = (int32_t)g->type,
+                 .flags = (uint32_t)g->transpose_a | (uint32_t)g->transpose_b << 1 | (uint32_t)g->accumulate << 2 |
+                          (uint32_t)(g->bias != NULL) << 3 | (uint32_t)is_tf32(device, g) << 4 |
+                          (uint32_t)g->epilogue << 5,
+                 .hidden_alignment = alignment_of(g->hidden),
+                 .alignments = alignment_of(g->c) | alignment_of(g->a) << 8 | alignment_of(g->b) << 16 |
+                               alignment_of(g->bias) << 24};
+}
+
+/* The entry of this key, or the free one where it belongs; NULL: the table is three quarters full. */
+static Choice *find(Cublas *cublas, const Key *key) {
+    for (size_t at = hash_bytes(HASH_START, key, sizeof *key) % CHOICES;; at = (at + 1) % CHOICES) {
+        Choice *choice = &cublas->choices[at];
+        if (!choice->key.m) return cublas->count < CHOICES / 4 * 3 ? choice : NULL;
+        if (!memcmp(&choice->key, key, sizeof *key)) return choice;
+    }
+}
+
+/* The library's ways to a product of the sizes in `g`, best first; returns how many. Sums are never rounded to 16 bits
+ * in between. */
+static int ask(const Cublas *cublas, const Device *device, const Gemm *g, int wanted,
+               cublasLtMatmulHeuristicResult_t *ways) {
+    cublasLtMatmulPreference_t preference;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t attribute;
+        const void *matrix;
+    } alignments[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, g->b},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, g->a},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, g->c},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, g->c}};
+    uint64_t workspace = cublas->workspace_bytes;
+    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    int count = 0;
+    Problem p = describe(cublas, device, g);
+    check(cublas, cublas->call.cublasLtMatmulPreferenceCreate(&preference), "preferences");
+    check(cublas,
+          cublas->call.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                            &workspace, sizeof workspace),
+          "preferences");
+    check(cublas,
+          cublas->call.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                            &reductions, sizeof reductions),
+          "preferences");
+    for (int i = 0; i < 4; i++) {
+        uint32_t bytes = 1u << alignment_of(alignments[i].matrix);
+        check(cublas,
+              cublas->call.cublasLtMatmulPreferenceSetAttribute(preference, alignments[i].attribute, &bytes,
+                                                                sizeof bytes),
+              "preferences");
+    }
+    cublasStatus_t status = cublas->call.cublasLtMatmulAlgoGetHeuristic(cublas->handle, p.operation, p.b, p.a, p.c, p.c,
+                                                                        preference, wanted, ways, &count);
+    if (status != CUBLAS_STATUS_SUCCESS) count = 0; /* "not supported" */
+    cublas->call.cublasLtMatmulPreferenceDestroy(preference);
+    forget(cublas, &p);
+    while (count && ways[count - 1].state != CUBLAS_STATUS_SUCCESS) count--;
+    return count;
+}
+
+/* Seconds of the fastest of some runs; infinite if it cannot be run. *bits: of the result. */
+static float time_way(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g, void *to,
+                      const cublasLtMatmulAlgo_t *algorithm, uint64_t *bits) {
+    cudaEvent_t begin, end;
+    float best = INFINITY;
+    if (run(cublas, device, p, g, to, algorithm) != CUBLAS_STATUS_SUCCESS) return best;
+    *bits = gemm_fingerprint(device, to, (size_t)(g->m * g->n) * (g->accumulate ? 4 : dtype_size(g->type)));
+    if (g->epilogue) *bits += gemm_fingerprint(device, g->hidden, (size_t)(g->m * g->n) * dtype_size(g->type));
+    cuda_check(cudaEventCreate(&begin), "timing");
+    cuda_check(cudaEventCreate(&end), "timing");
+    for (int i = 0; i < TIMED_RUNS; i++) {
+        float milliseconds;
+        cuda_check(cudaEventRecord(begin, cuda_stream(device)), "timing");
+        check(cublas, run(cublas, device, p, g, to, algorithm), "a product");
+        cuda_check(cudaEventRecord(end, cuda_stream(device)), "timing");
+        cuda_check(cudaEventSynchronize(end), "timing");
+        cuda_check(cudaEventElapsedTime(&milliseconds, begin, end), "timing");
+        if (milliseconds < best) best = milliseconds;
+    }
+    cuda_check(cudaEventDestroy(begin), "timing");
+    cuda_check(cudaEventDestroy(end), "timing");
+    return best;
+}
+
+/* The fastest way whose result has the bits of that of the first which can be run. What is accumulated goes elsewhere
+ * meanwhile; if there is no memory for that, ways[0]. */
+static int fastest(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g,
+                   const cublasLtMatmulHeuristicResult_t *ways, int count) {
+    void *to = g->c;
+    int best = 0;
+    bool some = false;
+    float best_time = INFINITY;
+    uint64_t bits = 0, first_bits = 0;
+    if (count == 1) return 0;
+    if (g->accumulate && cudaMalloc(&to, (size_t)(g->m * g->n) * 4) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return 0;
+    }
+    for (int i = 0; i < count; i++) {
+        float time = time_way(cublas, device, p, g, to, &ways[i].algo, &bits);
+        if (!isfinite(time)) continue;
+        if (!some) first_bits = bits;
+        if (time < best_time && bits == first_bits) best = i, best_time = time;
+        some = true;
+    }
+    if (g->accumulate) cuda_check(cudaFree(to), "freeing memory");
+    return best;
+}
+
+/* The way for this product, from the table, or timed now and put there. The table's is for the rounded number of
+ * tokens; should it not do for this one, the library's recommendation does. */
+static bool choose(Cublas *cublas, Device *device, const Problem *p, const Gemm *g, cublasLtMatmulAlgo_t *algorithm) {
+    cublasLtMatmulHeuristicResult_t ways[CANDIDATES];
+    Key key = key_of(device, g);
+    Choice made = {.key = key}, *choice = find(cublas, &key);
+    if (choice && choice->key.m) {
+        made = *choice;
+    } else {
+        Gemm rounded = *g;
+        rounded.m = key.m, rounded.k = key.k;
+        bool timed = choice && !is_capturing(device);
+        int count = ask(cublas, device, &rounded, timed ? CANDIDATES : 1, ways);
+        made.possible = count > 0;
+        if (count) made.algorithm = ways[timed ? fastest(cublas, device, p, g, ways, count) : 0].algo;
+        if (timed) *choice = made, cublas->count++;
+    }
+    *algorithm = made.algorithm;
+    if (!made.possible) return false;
+    if (key.m == g->m && key.k == g->k) return true;
+    cublasStatus_t status =
+        cublas->call.cublasLtMatmulAlgoCheck(cublas->handle, p->operation, p->b, p->a, p->c, p->c, algorithm, &ways[0]);
+    if (status == CUBLAS_STATUS_SUCCESS && ways[0].workspaceSize <= cublas->workspace_bytes) return true;
+    if (!ask(cublas, device, g, 1, ways)) return false;
+    *algorithm = ways[0].algo;
+    return true;
+}
+
+bool cublas_multiply(Device *device, const Gemm *g) {
+    Cublas *cublas = library_of(device);
+    cublasLtMatmulAlgo_t algorithm;
+    if (!cublas || !cublas->handle || !g->k || !knows_epilogue(g)) return false;
+    Problem p = describe(cublas, device, g);
+    bool possible = choose(cublas, device, &p, g, &algorithm);
+    if (possible) check(cublas, run(cublas, device, &p, g, g->c, &algorithm), "a product");
+    forget(cublas, &p);
+    return possible;
+}
+
+#else
+
+/* Built without its header. */
+
+void cublas_open(Device *device, const CublasFunctions *functions) { (void)device, (void)functions; }
+
+void cublas_close(Device *device) { (void)device; }
+
+const char *cublas_description(const Device *device) {
+    (void)device;
+    return "our own matrix products: this program was built without cuBLASLt's header";
+}
+
+bool cublas_multiply(Device *device, const Gemm *gemm) {
+    (void)device, (void)gemm;
+    return false;
+}
+
+#endif

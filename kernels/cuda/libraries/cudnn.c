@@ -1,0 +1,409 @@
+/* Loads cuDNN, describes convolutions to it, and chooses between its algorithms and our kernels by timing them. A "way"
+ * is one of its algorithms or ours. */
+#include "kernels/cuda/libraries/cudnn.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/conv3d/conv3d_own.h"
+#include "kernels/cuda/libraries/cudnn_functions.h"
+
+enum { CHOICES = 1024, MOST_WAYS = 2, TIMED_RUNS = 3, DESCRIPTION = 160, ALIGNMENT = 256 };
+
+/* Bytes. Algorithms that need more convert whole tensors, and are slow. */
+static const size_t MOST_WORKSPACE = (size_t)256 << 20;
+/* The largest accepted difference of two results' checksums, relative to the norm: correct results differ by a tenth of
+ * this in bf16, wrong ones by about the whole norm. */
+static const double NEARLY_THE_SAME = 0.02;
+/* A way replaces the best one before it only if it takes less than this part of that one's time. */
+static const float CLEARLY_FASTER = 0.95f;
+
+/* Products with equal keys are computed in the same way. Keys are compared as bytes: no padding, whole words. */
+typedef struct {
+    int64_t samples, in, out;
+    Convolution c;
+    int32_t pass, type, add, tf32;
+} Key;
+
+typedef struct {
+    int algorithm; /* or OURS */
+    size_t workspace;
+} Way;
+enum { OURS = -1 };
+
+typedef struct {
+    Key key;
+    Way way;
+} Choice;
+
+typedef struct {
+    CudnnFunctions call;
+    CudnnContext *handle; /* NULL: the library is not there */
+    char description[DESCRIPTION];
+    int count;
+    Choice choices[CHOICES];
+} Cudnn;
+
+static Cudnn *library_of(const Device *device) { return cuda_state(device)->convolutions; }
+
+/* ---- opening ---- */
+
+static bool find_functions(Cudnn *cudnn, void *library, const char *name) {
+#define FIND(result, function, arguments)                                                                              \
+    *(void **)&cudnn->call.function = dlsym(library, #function);                                                       \
+    if (!cudnn->call.function) {                                                                                       \
+        snprintf(cudnn->description, DESCRIPTION, "our own convolutions: %.60s has no %s", name, #function);           \
+        return false;                                                                                                  \
+    }
+    FOR_EACH_CUDNN_FUNCTION(FIND)
+#undef FIND
+    return true;
+}
+
+/* Loads the part of cuDNN for convolutions, which loads the other parts that it needs. The whole library, libcudnn.so,
+ * would end the program if a part were missing. The library stays loaded until the program ends. */
+static bool load(Cudnn *cudnn) {
+    const char *named = getenv("TRAINC_CUDNN"), *names[] = {"libcudnn_cnn.so.9", "libcudnn_cnn_train.so.8"};
+    if (named && !strcmp(named, "none")) {
+        snprintf(cudnn->description, DESCRIPTION, "our own convolutions: TRAINC_CUDNN=none");
+        return false;
+    }
+    for (size_t i = 0; i < (named ? 1 : sizeof names / sizeof *names); i++) {
+        const char *name = named ? named : names[i];
+        void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+        if (library) return find_functions(cudnn, library, name);
+    }
+    snprintf(cudnn->description, DESCRIPTION, "our own convolutions: %.80s is not installed",
+             named ? named : "cuDNN (libcudnn_cnn.so.9)");
+    return false;
+}
+
+void cudnn_open(Device *device, const CudnnFunctions *functions) {
+    Cudnn *cudnn = xcalloc(1, sizeof *cudnn);
+    cuda_state(device)->convolutions = cudnn;
+    if (functions)
+        cudnn->call = *functions;
+    else if (!load(cudnn))
+        return;
+    unsigned status = cudnn->call.cudnnCreate(&cudnn->handle);
+    if (status == CONV_SUCCESS) status = cudnn->call.cudnnSetStream(cudnn->handle, cuda_stream(device));
+    if (status != CONV_SUCCESS) {
+        cudnn->handle = NULL;
+        snprintf(cudnn->description, DESCRIPTION, "our own convolutions: cuDNN does not start: %.80s",
+                 cudnn->call.cudnnGetErrorString(status));
+        return;
+    }
+    char version[VERSION_TEXT];
+    snprintf(cudnn->description, DESCRIPTION, "cuDNN %s", library_version(cudnn->call.cudnnGetVersion(), version));
+}
+
+void cudnn_close(Device *device) {
+    Cudnn *cudnn = library_of(device);
+    if (cudnn && cudnn->handle) cudnn->call.cudnnDestroy(cudnn->handle);
+    free(cudnn);
+    cuda_state(device)->convolutions = NULL;
+}
+
+const char *cudnn_description(const Device *device) {
+    return library_of(device) ? library_of(device)->description : "our own convolutions";
+}
+
+/* ---- describing a convolution ---- */
+
+typedef struct {
+    CudnnTensor *x, *y;
+    CudnnFilter *w;
+    CudnnConvolution *convolution;
+} Problem;
+
+/* Returns whether cuDNN can compute the product: its tensor cores read 16 bytes at once, and its dimensions are ints.
+ * Products with a bias are left to our kernels. */
+static bool is_suitable(const ConvProduct *p) {
+    uintptr_t ends = (uintptr_t)p->x.data | (uintptr_t)p->y.data;
+    return !p->bias.data && ends % 16 == 0 && tensor_numel(p->x) > 0 && tensor_numel(p->x) <= INT32_MAX &&
+           tensor_numel(p->y) <= INT32_MAX && tensor_numel(p->w) <= INT32_MAX;
+}
+
+/* Returns cuDNN's type of arithmetic: tensor cores for 16-bit numbers; for f32, TF32 on tensor cores if the device may
+ * use TF32, otherwise plain FMAs. Sums are f32. */
+static unsigned math_of(const Device *device, DType type) {
+    return type != DTYPE_F32 ? CONV_TENSOR_OP_MATH : device->tf32 ? CONV_DEFAULT_MATH : CONV_FMA_MATH;
+}
+
+/* Describes the product to cuDNN, which lists the channels second wherever they lie in memory. Returns the first status
+ * that is not a success; some descriptors may then be NULL. */
+static unsigned describe(const Cudnn *cudnn, const Device *device, const ConvProduct *p, Problem *made) {
+    const CudnnFunctions *call = &cudnn->call;
+    const Convolution *c = &p->c;
+    DType t = p->y.dtype;
+    unsigned type = t == DTYPE_BF16 ? CONV_BFLOAT16 : t == DTYPE_F16 ? CONV_HALF : CONV_FLOAT, status;
+    int samples = (int)conv3d_samples(p), in = (int)p->x.dims[1], out = (int)p->y.dims[1], dilation[3] = {1, 1, 1};
+    int x[5] = {samples, in, c->in[0], c->in[1], c->in[2]}, w[5] = {out, in, c->taps[0], c->taps[1], c->taps[2]};
+    int y[5] = {samples, out, convolution_positions(*c, 0), convolution_positions(*c, 1), convolution_positions(*c, 2)};
+    *made = (Problem){0};
+    if ((status = call->cudnnCreateTensorDescriptor(&made->x))) return status;
+    if ((status = call->cudnnCreateTensorDescriptor(&made->y))) return status;
+    if ((status = call->cudnnCreateFilterDescriptor(&made->w))) return status;
+    if ((status = call->cudnnCreateConvolutionDescriptor(&made->convolution))) return status;
+    if ((status = call->cudnnSetTensorNdDescriptorEx(made->x, CONV_CHANNELS_INNERMOST, type, 5, x))) return status;
+    if ((status = call->cudnnSetTensorNdDescriptorEx(made->y, CONV_CHANNELS_INNERMOST, type, 5, y))) return status;
+    if ((status = call->cudnnSetFilterNdDescriptor(made->w, type, CONV_CHANNELS_INNERMOST, 5, w))) return status;
+    if ((status = call->cudnnSetConvolutionNdDescriptor(made->convolution, 3, c->padding, c->stride, dilation,
+                                                        CONV_CROSS_CORRELATION, CONV_FLOAT)))
+        return status;
+    return call->cudnnSetConvolutionMathType(made->convolution, math_of(device, t));
+}
+
+static void forget(const Cudnn *cudnn, Problem *made) {
+    if (made->x) cudnn->call.cudnnDestroyTensorDescriptor(made->x);
+    if (made->y) cudnn->call.cudnnDestroyTensorDescriptor(made->y);
+    if (made->w) cudnn->call.cudnnDestroyFilterDescriptor(made->w);
+    if (made->convolution) cudnn->call.cudnnDestroyConvolutionDescriptor(made->convolution);
+}
+
+/* "the data's gradient in bf16, 64 x 128 x 21 x 21, 32 to 64 channels, 3 x 3 x 3 taps, stride 1 x 2 x 2" */
+static const char *name_of(const ConvProduct *p, char text[DESCRIPTION]) {
+    const char *const passes[] = {"forward", "the data's gradient", "the weights' gradient"};
+    Convolution c = p->c;
+    snprintf(text, DESCRIPTION,
+             "%s in %s, %lld x %d x %d x %d, %lld to %lld channels, %d x %d x %d taps, stride %d x %d x %d",
+             passes[p->pass], dtype_name(p->y.dtype), (long long)conv3d_samples(p), c.in[0], c.in[1], c.in[2],
+             (long long)p->x.dims[1], (long long)p->y.dims[1], c.taps[0], c.taps[1], c.taps[2], c.stride[0],
+             c.stride[1], c.stride[2]);
+    return text;
+}
+
+/* ---- the library's ways ---- */
+
+/* Lists cuDNN's algorithms for this product that support channels innermost in three dimensions and add in a fixed
+ * order; the others use Fourier transforms, Winograd's method or atomics. Returns their number. */
+static int ask(const Cudnn *cudnn, const Problem *m, ConvPass pass, Way ways[MOST_WAYS]) {
+    static const int algorithms[3][MOST_WAYS] = {[CONV_FORWARD] = {CONV_FORWARD_PRECOMPUTED_GEMM, CONV_FORWARD_GEMM},
+                                                 [CONV_DATA] = {CONV_DATA_1, OURS},
+                                                 [CONV_WEIGHTS] = {CONV_WEIGHTS_1, OURS}};
+    const CudnnFunctions *call = &cudnn->call;
+    int count = 0;
+    for (int i = 0; i < MOST_WAYS && algorithms[pass][i] != OURS; i++) {
+        Way way = {algorithms[pass][i], 0};
+        unsigned algorithm = (unsigned)way.algorithm, status = CONV_SUCCESS;
+        if (pass == CONV_FORWARD)
+            status = call->cudnnGetConvolutionForwardWorkspaceSize(cudnn->handle, m->x, m->w, m->convolution, m->y,
+                                                                   algorithm, &way.workspace);
+        if (pass == CONV_DATA)
+            status = call->cudnnGetConvolutionBackwardDataWorkspaceSize(cudnn->handle, m->w, m->y, m->convolution, m->x,
+                                                                        algorithm, &way.workspace);
+        if (pass == CONV_WEIGHTS)
+            status = call->cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnn->handle, m->x, m->y, m->convolution,
+                                                                          m->w, algorithm, &way.workspace);
+        if (status == CONV_SUCCESS && way.workspace <= MOST_WORKSPACE) ways[count++] = way;
+    }
+    return count;
+}
+
+/* Returns the bytes in scratch of the copy of the weights with the channels innermost. The workspace lies after it. */
+static size_t weight_bytes(const ConvProduct *p) {
+    size_t bytes = (size_t)tensor_numel(p->w) * dtype_size(p->y.dtype);
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* Computes the product with cuDNN. Returns its status; unless that is a success, nothing was computed. */
+static unsigned run(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p, Way way) {
+    const CudnnFunctions *call = &cudnn->call;
+    char *weights = cuda_scratch(device, weight_bytes(p) + way.workspace), *workspace = weights + weight_bytes(p);
+    unsigned algorithm = (unsigned)way.algorithm, status;
+    float one = 1, beta = p->add ? 1 : 0;
+    if (p->pass != CONV_WEIGHTS) conv3d_order_weights(device, weights, p);
+    if (p->pass == CONV_FORWARD)
+        return call->cudnnConvolutionForward(cudnn->handle, &one, m->x, p->x.data, m->w, weights, m->convolution,
+                                             algorithm, workspace, way.workspace, &beta, m->y, p->y.data);
+    if (p->pass == CONV_DATA)
+        return call->cudnnConvolutionBackwardData(cudnn->handle, &one, m->w, weights, m->y, p->y.data, m->convolution,
+                                                  algorithm, workspace, way.workspace, &beta, m->x, p->x.data);
+    status = call->cudnnConvolutionBackwardFilter(cudnn->handle, &one, m->x, p->x.data, m->y, p->y.data, m->convolution,
+                                                  algorithm, workspace, way.workspace, &beta, m->w, weights);
+    if (status == CONV_SUCCESS) conv3d_add_weights(device, p, weights);
+    return status;
+}
+
+/* Computes the product in this way. Returns false, after a warning, if cuDNN failed. */
+static bool do_way(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p, Way way) {
+    char name[DESCRIPTION];
+    if (way.algorithm == OURS) {
+        conv3d_own(device, p);
+        return true;
+    }
+    unsigned status = run(cudnn, device, m, p, way);
+    if (status == CONV_SUCCESS) return true;
+    warn("cuDNN's algorithm %d fails, and is not used again for %s: %s", way.algorithm, name_of(p, name),
+         cudnn->call.cudnnGetErrorString(status));
+    return false;
+}
+
+/* ---- choosing ---- */
+
+/* Returns the milliseconds of the fastest of several runs, infinite if the way fails. Sets *sums to the checksum of the
+ * first run's result. */
+static float time_way(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p, Way way,
+                      ConvChecksum *sums) {
+    cudaEvent_t begin, end;
+    float best = INFINITY;
+    if (!do_way(cudnn, device, m, p, way)) return best;
+    *sums = conv3d_checksum(device, p);
+    cuda_check(cudaEventCreate(&begin), "timing");
+    cuda_check(cudaEventCreate(&end), "timing");
+    for (int i = 0; i < TIMED_RUNS; i++) {
+        float milliseconds;
+        cuda_check(cudaEventRecord(begin, cuda_stream(device)), "timing");
+        if (!do_way(cudnn, device, m, p, way)) {
+            best = INFINITY;
+            break;
+        }
+        cuda_check(cudaEventRecord(end, cuda_stream(device)), "timing");
+        cuda_check(cudaEventSynchronize(end), "timing");
+        cuda_check(cudaEventElapsedTime(&milliseconds, begin, end), "timing");
+        if (milliseconds < best) best = milliseconds;
+    }
+    cuda_check(cudaEventDestroy(begin), "timing");
+    cuda_check(cudaEventDestroy(end), "timing");
+    return best;
+}
+
+/* Returns the fastest way; ways[0] is ours. `to`: temporary result of a product that is added to a tensor; cleared
+ * before each way is timed. */
+static Way fastest(const Cudnn *cudnn, Device *device, const Problem *m, ConvProduct *p, Tensor *to, const Way *ways,
+                   int count) {
+    char name[DESCRIPTION];
+    ConvChecksum sums[MOST_WAYS + 1] = {{0, 0}};
+    float times[MOST_WAYS + 1], best_time = INFINITY, theirs = INFINITY;
+    int best = 0;
+    for (int i = 0; i < count; i++) {
+        if (to) cuda_check(cudaMemsetAsync(to->data, 0, tensor_bytes(*to), cuda_stream(device)), "clearing memory");
+        times[i] = time_way(cudnn, device, m, p, ways[i], &sums[i]);
+        if (!isfinite(times[i])) continue;
+        bool same = !isfinite(sums[0].norm) || fabs(sums[i].sum - sums[0].sum) <= NEARLY_THE_SAME * sums[0].norm;
+        if (!same) {
+            warn("cuDNN's algorithm %d is not used: its result is not ours for %s", ways[i].algorithm,
+                 name_of(p, name));
+            continue;
+        }
+        if (i && times[i] < theirs) theirs = times[i];
+        if (times[i] < CLEARLY_FASTER * best_time) best = i, best_time = times[i];
+    }
+    if (isfinite(theirs))
+        fprintf(stderr, "cuDNN benchmark: %s: %s; ours takes %.3f ms, cuDNN's %.3f ms\n", name_of(p, name),
+                best ? "cuDNN" : "ours", (double)times[0], (double)theirs);
+    return ways[best];
+}
+
+/* Returns the fastest way for this product, timed on its own tensors. A product that is added to a tensor is timed with
+ * a temporary result; if there is no memory for it, returns our way. */
+static Way choose(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *given) {
+    Way ways[1 + MOST_WAYS] = {{OURS, 0}};
+    int count = 1 + ask(cudnn, m, given->pass, ways + 1);
+    ConvProduct p = *given;
+    Tensor *to = p.pass == CONV_WEIGHTS ? &p.w : p.add ? &p.x : NULL;
+    if (count == 1) return ways[0];
+    if (to && cudaMalloc(&to->data, tensor_bytes(*to)) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return ways[0];
+    }
+    Way way = fastest(cudnn, device, m, &p, to, ways, count);
+    if (to) cuda_check(cudaFree(to->data), "freeing memory");
+    return way;
+}
+
+static Key key_of(const Device *device, const ConvProduct *p) {
+    return (Key){conv3d_samples(p), p->x.dims[1],        p->y.dims[1],    p->c,
+                 (int32_t)p->pass,  (int32_t)p->y.dtype, (int32_t)p->add, (int32_t)device->tf32};
+}
+
+/* Returns the choice for this product, and makes it at the product's first use. Returns NULL if it cannot be made: the
+ * list is full or a graph is being recorded. */
+static Choice *find(Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p) {
+    Key key = key_of(device, p);
+    for (int i = 0; i < cudnn->count; i++)
+        if (!memcmp(&cudnn->choices[i].key, &key, sizeof key)) return &cudnn->choices[i];
+    if (cudnn->count == CHOICES || is_capturing(device)) return NULL;
+    Choice *made = &cudnn->choices[cudnn->count++];
+    *made = (Choice){key, choose(cudnn, device, m, p)};
+    return made;
+}
+
+/* ---- choices of an earlier run ---- */
+
+enum { KEY_WORDS = sizeof(Key) / 4, LINE = 12 * (KEY_WORDS + 3) };
+
+/* Returns the library's name and version, then one line per choice: the key's words, the algorithm, its workspace. */
+char *cudnn_choices(const Device *device) {
+    const Cudnn *cudnn = library_of(device);
+    if (!cudnn || !cudnn->handle || !cudnn->count) return NULL;
+    size_t size = DESCRIPTION + (size_t)cudnn->count * LINE;
+    char *text = xmalloc(size), *at = text + snprintf(text, size, "%s\n", cudnn->description);
+    for (int i = 0; i < cudnn->count; i++) {
+        const Choice *c = &cudnn->choices[i];
+        int32_t words[KEY_WORDS];
+        memcpy(words, &c->key, sizeof words);
+        for (int k = 0; k < KEY_WORDS; k++) at += sprintf(at, "%d ", words[k]);
+        at += sprintf(at, "%d %zu\n", c->way.algorithm, c->way.workspace);
+    }
+    return text;
+}
+
+/* Reads one line into *choice. Returns the start of the next line, or NULL if this one is malformed. */
+static const char *read_choice(const char *text, Choice *choice) {
+    int32_t words[KEY_WORDS] = {0};
+    int used = 0;
+    for (int k = 0; k < KEY_WORDS; k++, text += used)
+        if (sscanf(text, "%d%n", &words[k], &used) != 1) return NULL;
+    memcpy(&choice->key, words, sizeof words);
+    if (sscanf(text, "%d %zu%n", &choice->way.algorithm, &choice->way.workspace, &used) != 2) return NULL;
+    if (choice->way.workspace > MOST_WORKSPACE) return NULL; /* a sum with it could overflow */
+    return text[used] == '\n' ? text + used + 1 : NULL;
+}
+
+bool cudnn_choose(Device *device, const char *text, Error *error) {
+    Cudnn *cudnn = library_of(device);
+    size_t length = strcspn(text, "\n");
+    const char *here = cudnn_description(device), *at = text + length;
+    if (!cudnn || !cudnn->handle || strlen(here) != length || strncmp(here, text, length) != 0)
+        return error_set(error, "they are of %.*s; here it is %s", (int)length, text, here);
+    for (at += *at == '\n'; *at;) {
+        Choice choice;
+        bool known = false;
+        at = read_choice(at, &choice);
+        if (!at) return error_set(error, "a line is no choice of this program's");
+        for (int i = 0; i < cudnn->count; i++) known |= !memcmp(&cudnn->choices[i].key, &choice.key, sizeof choice.key);
+        if (!known && cudnn->count < CHOICES) cudnn->choices[cudnn->count++] = choice;
+    }
+    return true;
+}
+
+/* ---- the product ---- */
+
+/* Reserves the scratch that cuDNN's algorithms need, without computing anything. */
+static void measure(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p) {
+    Way ways[MOST_WAYS];
+    int count = ask(cudnn, m, p->pass, ways);
+    for (int i = 0; i < count; i++) cuda_scratch(device, weight_bytes(p) + ways[i].workspace);
+}
+
+bool cudnn_convolve(Device *device, const ConvProduct *p) {
+    Cudnn *cudnn = library_of(device);
+    Choice *choice = NULL;
+    Problem problem;
+    bool done = false;
+    if (!cudnn || !cudnn->handle || !is_suitable(p)) return false;
+    bool described = describe(cudnn, device, p, &problem) == CONV_SUCCESS;
+    if (described && cuda_state(device)->measuring)
+        measure(cudnn, device, &problem, p);
+    else if (described)
+        choice = find(cudnn, device, &problem, p);
+    if (choice && choice->way.algorithm != OURS) {
+        done = do_way(cudnn, device, &problem, p, choice->way);
+        if (!done) choice->way.algorithm = OURS;
+    }
+    forget(cudnn, &problem);
+    return done;
+}

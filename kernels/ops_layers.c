@@ -1,0 +1,294 @@
+/* Door functions of layers: embeddings, rows, dropout, layer norms, linear layers, GELU, attention, means. */
+#include "kernels/door.h"
+
+void cast(Device *device, Tensor y, Tensor x) {
+    door_expect("cast", "x", x, door_activation_type(device, "cast", "x", x), -1, 0);
+    door_expect("cast", "y", y, door_activation_type(device, "cast", "y", y), x.dims[0], 0);
+    DISPATCH(cast, 0, door_bytes(x) + door_bytes(y), device, y, x);
+}
+
+void embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor table, Tensor positions,
+                       Tensor position_table) {
+    const char *op = "embedding_forward";
+    door_expect(op, "x", x, door_activation_type(device, op, "x", x), -1, -1);
+    door_expect(op, "ids", ids, DTYPE_I32, tensor_given(rows) ? -1 : x.dims[0], 0);
+    int64_t n = ids.dims[0], c = x.dims[1];
+    door_expect_optional(op, "rows", rows, DTYPE_I32, n, 0);
+    door_expect(op, "table", table, DTYPE_F32, -1, c);
+    door_expect_optional(op, "positions", positions, DTYPE_I32, n, 0);
+    if (tensor_given(positions)) door_expect(op, "position_table", position_table, DTYPE_F32, -1, c);
+    double one = (double)n * (double)c, with = tensor_given(positions) ? 1 : 0;
+    DISPATCH(embedding_forward, with * one,
+             one * ((double)dtype_size(x.dtype) + 4 * (1 + with)) + door_bytes(ids) + door_bytes(rows) +
+                 door_bytes(positions),
+             device, x, rows, ids, table, positions, position_table);
+}
+
+void embedding_backward(Device *device, Tensor dtable, Tensor dposition_table, Tensor dx, Tensor rows, Tensor ids,
+                        Tensor positions) {
+    const char *op = "embedding_backward";
+    door_expect(op, "dx", dx, door_activation_type(device, op, "dx", dx), -1, -1);
+    door_expect(op, "ids", ids, DTYPE_I32, tensor_given(rows) ? -1 : dx.dims[0], 0);
+    int64_t n = ids.dims[0], c = dx.dims[1];
+    door_expect_optional(op, "rows", rows, DTYPE_I32, n, 0);
+    door_expect(op, "dtable", dtable, DTYPE_F32, -1, c);
+    door_expect_optional(op, "positions", positions, DTYPE_I32, n, 0);
+    if (tensor_given(positions)) door_expect(op, "dposition_table", dposition_table, DTYPE_F32, -1, c);
+    double one = (double)n * (double)c, with = tensor_given(positions) ? 1 : 0;
+    DISPATCH(embedding_backward, (1 + with) * one,
+             one * ((double)dtype_size(dx.dtype) + 8 * (1 + with)) + door_bytes(ids) + door_bytes(rows) +
+                 door_bytes(positions),
+             device, dtable, dposition_table, dx, rows, ids, positions);
+}
+
+void place_rows(Device *device, Tensor x, Tensor y, Tensor rows, Tensor positions, Tensor table) {
+    const char *op = "place_rows";
+    door_expect(op, "x", x, door_activation_type(device, op, "x", x), -1, -1);
+    door_expect(op, "y", y, x.dtype, -1, x.dims[1]);
+    door_expect(op, "rows", rows, DTYPE_I32, y.dims[0], 0);
+    door_expect(op, "positions", positions, DTYPE_I32, y.dims[0], 0);
+    door_expect(op, "table", table, DTYPE_F32, -1, x.dims[1]);
+    double n = (double)tensor_numel(y);
+    DISPATCH(place_rows, n, 2 * door_bytes(y) + 4 * n + door_bytes(rows) + door_bytes(positions), device, x, y, rows,
+             positions, table);
+}
+
+static void check_rows(const Device *device, const char *op, Tensor packed, DType type, Tensor wide, Tensor rows) {
+    door_expect(op, "x", wide, door_activation_type(device, op, "x", wide), -1, -1);
+    door_expect(op, "y", packed, type, -1, wide.dims[1]);
+    door_expect(op, "rows", rows, DTYPE_I32, packed.dims[0], 0);
+}
+
+void gather_rows(Device *device, Tensor y, Tensor x, Tensor rows) {
+    check_rows(device, "gather_rows", y, x.dtype, x, rows);
+    DISPATCH(gather_rows, 0, 2 * door_bytes(y) + door_bytes(rows), device, y, x, rows);
+}
+
+void scatter_rows(Device *device, Tensor x, Tensor y, Tensor rows) {
+    check_rows(device, "scatter_rows", y, y.dtype == DTYPE_F32 ? DTYPE_F32 : x.dtype, x, rows);
+    DISPATCH(scatter_rows, 0, door_bytes(y) + (double)tensor_numel(y) * (double)dtype_size(x.dtype) + door_bytes(rows),
+             device, x, y, rows);
+}
+
+void dropout(Device *device, Tensor y, Tensor x, Dropout drop) {
+    door_expect("dropout", "x", x, door_activation_type(device, "dropout", "x", x), -1, -1);
+    door_expect("dropout", "y", y, x.dtype, x.dims[0], x.dims[1]);
+    door_expect_probability("dropout", drop);
+    DISPATCH(dropout, 2 * (double)tensor_numel(x), 2 * door_bytes(x), device, y, x, drop);
+}
+
+void residual_forward(Device *device, Tensor sum, Tensor x, Tensor branch, Dropout drop) {
+    const char *op = "residual_forward";
+    door_expect(op, "x", x, door_activation_type(device, op, "x", x), -1, -1);
+    door_expect(op, "branch", branch, x.dtype, x.dims[0], x.dims[1]);
+    door_expect(op, "sum", sum, x.dtype, x.dims[0], x.dims[1]);
+    door_expect_probability(op, drop);
+    DISPATCH(residual_forward, (drop.p > 0 ? 3 : 1) * (double)tensor_numel(x), 3 * door_bytes(x), device, sum, x,
+             branch, drop);
+}
+
+static void check_layernorm(const Device *device, const char *op, Tensor y, Tensor mean, Tensor rstd, Tensor x,
+                            Tensor gain) {
+    door_expect(op, "x", x, door_activation_type(device, op, "x", x), -1, -1);
+    door_expect(op, "y", y, x.dtype, x.dims[0], x.dims[1]);
+    door_expect(op, "mean", mean, DTYPE_F32, x.dims[0], 0);
+    door_expect(op, "rstd", rstd, DTYPE_F32, x.dims[0], 0);
+    door_expect(op, "gain", gain, DTYPE_F32, x.dims[1], 0);
+}
+
+void layernorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain, Tensor bias) {
+    check_layernorm(device, "layernorm_forward", y, mean, rstd, x, gain);
+    door_expect_optional("layernorm_forward", "bias", bias, DTYPE_F32, x.dims[1], 0);
+    DISPATCH(layernorm_forward, 8 * (double)tensor_numel(x),
+             2 * door_bytes(x) + 2 * door_bytes(mean) + door_bytes(gain) + door_bytes(bias), device, y, mean, rstd, x,
+             gain, bias);
+}
+
+void layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dresidual, Tensor dy, Tensor x,
+                        Tensor mean, Tensor rstd, Tensor gain) {
+    const char *op = "layernorm_backward";
+    check_layernorm(device, op, dy, mean, rstd, x, gain);
+    door_expect(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
+    door_expect(op, "dgain", dgain, DTYPE_F32, x.dims[1], 0);
+    door_expect_optional(op, "dbias", dbias, DTYPE_F32, x.dims[1], 0);
+    door_expect_optional(op, "dresidual", dresidual, x.dtype, x.dims[0], x.dims[1]);
+    DISPATCH(layernorm_backward, 15 * (double)tensor_numel(x),
+             3 * door_bytes(x) + door_bytes(dresidual) + 2 * door_bytes(mean) + 3 * door_bytes(gain) +
+                 2 * door_bytes(dbias),
+             device, dx, dgain, dbias, dresidual, dy, x, mean, rstd, gain);
+}
+
+void residual_layernorm_forward(Device *device, Tensor sum, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor branch,
+                                Tensor gain, Tensor bias, Dropout drop) {
+    const char *op = "residual_layernorm_forward";
+    check_layernorm(device, op, y, mean, rstd, x, gain);
+    door_expect(op, "branch", branch, x.dtype, x.dims[0], x.dims[1]);
+    door_expect(op, "sum", sum, x.dtype, x.dims[0], x.dims[1]);
+    door_expect_probability(op, drop);
+    door_expect_optional(op, "bias", bias, DTYPE_F32, x.dims[1], 0);
+    DISPATCH(residual_layernorm_forward, (drop.p > 0 ? 11 : 9) * (double)tensor_numel(x),
+             4 * door_bytes(x) + 2 * door_bytes(mean) + door_bytes(gain) + door_bytes(bias), device, sum, y, mean, rstd,
+             x, branch, gain, bias, drop);
+}
+
+/* bias_type is the activations' type for the bias, f32 for the gradient of the bias. */
+static void check_linear(const Device *device, const char *op, Tensor y, Tensor x, Tensor w, Tensor bias,
+                         DType bias_type, WeightLayout layout) {
+    door_expect(op, "x", x, door_activation_type(device, op, "x", x), -1, -1);
+    door_expect(op, "y", y, x.dtype, x.dims[0], -1);
+    if (layout == WEIGHT_IN_OUT)
+        door_expect(op, "w", w, x.dtype, x.dims[1], y.dims[1]);
+    else
+        door_expect(op, "w", w, x.dtype, y.dims[1], x.dims[1]);
+    door_expect_optional(op, "bias", bias, bias_type, y.dims[1], 0);
+}
+
+void linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
+    check_linear(device, "linear_forward", y, x, w, bias, x.dtype, layout);
+    double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)y.dims[1];
+    DISPATCH(linear_forward, 2 * n * in * out + (tensor_given(bias) ? n * out : 0),
+             door_bytes(x) + door_bytes(w) + door_bytes(y) + door_bytes(bias), device, y, x, w, bias, layout);
+}
+
+void linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
+                     WeightLayout layout) {
+    const char *op = "linear_backward";
+    check_linear(device, op, dy, x, w, dbias, DTYPE_F32, layout);
+    door_expect_optional(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
+    door_expect(op, "dw", dw, DTYPE_F32, w.dims[0], w.dims[1]);
+    double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)dy.dims[1], gemms = tensor_given(dx) ? 2 : 1;
+    DISPATCH(linear_backward, gemms * 2 * n * in * out + (tensor_given(dbias) ? n * out : 0),
+             door_bytes(x) + door_bytes(dy) + 2 * door_bytes(dw) + door_bytes(dx) +
+                 (tensor_given(dx) ? door_bytes(w) : 0) + 2 * door_bytes(dbias),
+             device, dx, dw, dbias, dy, x, w, layout);
+}
+
+void linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tensor w, Tensor bias, WeightLayout layout,
+                         GeluKind kind, Dropout drop) {
+    const char *op = "linear_gelu_forward";
+    door_expect_probability(op, drop);
+    check_linear(device, op, y, x, w, bias, x.dtype, layout);
+    door_expect(op, "hidden", hidden, x.dtype, x.dims[0], y.dims[1]);
+    double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)y.dims[1];
+    DISPATCH(linear_gelu_forward, 2 * n * in * out + ((tensor_given(bias) ? 10 : 9) + (drop.p > 0)) * n * out,
+             door_bytes(x) + door_bytes(w) + door_bytes(hidden) + door_bytes(y) + door_bytes(bias), device, y, hidden,
+             x, w, bias, layout, kind, drop);
+}
+
+void gelu_linear_backward(Device *device, Tensor dhidden, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor hidden,
+                          Tensor w, WeightLayout layout, GeluKind kind, Dropout drop) {
+    const char *op = "gelu_linear_backward";
+    door_expect_probability(op, drop);
+    check_linear(device, op, dy, x, w, dbias, DTYPE_F32, layout);
+    door_expect(op, "hidden", hidden, x.dtype, x.dims[0], x.dims[1]);
+    door_expect(op, "dhidden", dhidden, x.dtype, x.dims[0], x.dims[1]);
+    door_expect(op, "dw", dw, DTYPE_F32, w.dims[0], w.dims[1]);
+    double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)dy.dims[1];
+    DISPATCH(gelu_linear_backward,
+             4 * n * in * out + (drop.p > 0 ? 19 : 18) * n * in + (tensor_given(dbias) ? n * out : 0),
+             door_bytes(x) + door_bytes(hidden) + door_bytes(dhidden) + door_bytes(dy) + door_bytes(w) +
+                 2 * door_bytes(dw) + 2 * door_bytes(dbias),
+             device, dhidden, dw, dbias, dy, x, hidden, w, layout, kind, drop);
+}
+
+void gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) {
+    door_expect("gelu_forward", "x", x, door_activation_type(device, "gelu_forward", "x", x), -1, -1);
+    door_expect("gelu_forward", "y", y, x.dtype, x.dims[0], x.dims[1]);
+    DISPATCH(gelu_forward, 9 * (double)tensor_numel(x), 2 * door_bytes(x), device, y, x, kind);
+}
+
+void gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind) {
+    const char *op = "gelu_backward";
+    door_expect(op, "x", x, door_activation_type(device, op, "x", x), -1, -1);
+    door_expect(op, "dy", dy, x.dtype, x.dims[0], x.dims[1]);
+    door_expect(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
+    DISPATCH(gelu_backward, 18 * (double)tensor_numel(x), 3 * door_bytes(x), device, dx, dy, x, kind);
+}
+
+void leaky_relu_forward(Device *device, Tensor y, Tensor x, float slope) {
+    const char *op = "leaky_relu_forward";
+    door_expect(op, "x", x, door_activation_type(device, op, "x", x), -1, -1);
+    door_expect(op, "y", y, x.dtype, x.dims[0], x.dims[1]);
+    DISPATCH(leaky_relu_forward, (double)tensor_numel(x), 2 * door_bytes(x), device, y, x, slope);
+}
+
+void leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, float slope) {
+    const char *op = "leaky_relu_backward";
+    door_expect(op, "x", x, door_activation_type(device, op, "x", x), -1, -1);
+    door_expect(op, "dy", dy, x.dtype, x.dims[0], x.dims[1]);
+    door_expect(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
+    DISPATCH(leaky_relu_backward, (double)tensor_numel(x), 3 * door_bytes(x), device, dx, dy, x, slope);
+}
+
+/* Returns the pairs of a query and a key that the query sees, over all sequences. */
+static double attention_pairs(const char *op, Tensor qkv, Sequences sequences, Attention attention) {
+    double pairs = 0;
+    door_expect(op, "offsets", sequences.offsets, DTYPE_I32, sequences.count + 1, 0);
+    const int32_t *at = sequences.host_offsets;
+    if (at[0] != 0 || at[sequences.count] != qkv.dims[0])
+        die("%s: the sequences are rows %d .. %d, qkv has %lld", op, at[0], at[sequences.count],
+            (long long)qkv.dims[0]);
+    for (int s = 0; s < sequences.count; s++) {
+        int32_t length = at[s + 1] - at[s];
+        if (length < 0 || length >= 1 << 20) die("%s: sequence %d has %d rows, expected 0 .. 2^20 - 1", op, s, length);
+        double t = length;
+        pairs += attention.causal ? t * (t + 1) / 2 : t * t;
+    }
+    return pairs;
+}
+
+static void check_attention(const Device *device, const char *op, Tensor out, Tensor lse, Tensor qkv,
+                            Attention attention, Dropout drop) {
+    door_expect_probability(op, drop);
+    door_expect(op, "qkv", qkv, door_activation_type(device, op, "qkv", qkv), -1, -1);
+    int64_t n = qkv.dims[0], c = qkv.dims[1] / 3;
+    door_expect(op, "out", out, qkv.dtype, n, c);
+    door_expect(op, "lse", lse, DTYPE_F32, attention.n_heads, n);
+    if (qkv.dims[1] != 3 * c || attention.n_heads <= 0 || c % attention.n_heads)
+        die("%s: %lld columns are not q, k and v of %d heads", op, (long long)qkv.dims[1], attention.n_heads);
+}
+
+void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences, Attention attention,
+                       Dropout drop) {
+    const char *op = "attention_forward";
+    check_attention(device, op, out, lse, qkv, attention, drop);
+    double pairs = attention_pairs(op, qkv, sequences, attention), c = (double)out.dims[1], h = attention.n_heads;
+    /* Per pair and head: two GEMMs of the head size, and 5 for scale, maximum, exponential, sum and normalisation. */
+    DISPATCH(attention_forward, pairs * (4 * c + 5 * h + (drop.p > 0 ? 2 * h : 0)),
+             door_bytes(qkv) + door_bytes(out) + door_bytes(lse) + door_bytes(sequences.offsets), device, out, lse, qkv,
+             sequences, attention, drop);
+}
+
+void attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse,
+                        Sequences sequences, Attention attention, Dropout drop) {
+    const char *op = "attention_backward";
+    check_attention(device, op, out, lse, qkv, attention, drop);
+    door_expect(op, "dqkv", dqkv, qkv.dtype, qkv.dims[0], qkv.dims[1]);
+    door_expect(op, "dout", dout, qkv.dtype, out.dims[0], out.dims[1]);
+    double pairs = attention_pairs(op, qkv, sequences, attention), c = (double)out.dims[1], h = attention.n_heads;
+    /* Per pair and head: five GEMMs (the scores again, dP, dV, dK, dQ), and about 6 for P and dS. */
+    DISPATCH(attention_backward, pairs * (10 * c + 6 * h + (drop.p > 0 ? 3 * h : 0)) + 2 * (double)tensor_numel(out),
+             door_bytes(qkv) + door_bytes(dqkv) + door_bytes(out) + door_bytes(dout) + door_bytes(lse) +
+                 door_bytes(sequences.offsets),
+             device, dqkv, dout, qkv, out, lse, sequences, attention, drop);
+}
+
+static void check_mean_rows(const Device *device, const char *op, const char *mean_name, Tensor mean,
+                            const char *whole_name, Tensor whole, int64_t length) {
+    door_expect(op, whole_name, whole, door_activation_type(device, op, whole_name, whole), -1, -1);
+    int64_t sequences = length > 0 ? whole.dims[0] / length : 0;
+    if (sequences * length != whole.dims[0] || length <= 0)
+        die("%s: the %lld rows of %s are not whole sequences of %lld rows", op, (long long)whole.dims[0], whole_name,
+            (long long)length);
+    door_expect(op, mean_name, mean, whole.dtype, sequences, whole.dims[1]);
+}
+
+void mean_rows_forward(Device *device, Tensor y, Tensor x, int64_t length) {
+    check_mean_rows(device, "mean_rows_forward", "y", y, "x", x, length);
+    DISPATCH(mean_rows_forward, (double)tensor_numel(x), door_bytes(x) + door_bytes(y), device, y, x, length);
+}
+
+void mean_rows_backward(Device *device, Tensor dx, Tensor dy, int64_t length) {
+    check_mean_rows(device, "mean_rows_backward", "dy", dy, "dx", dx, length);
+    DISPATCH(mean_rows_backward, (double)tensor_numel(dy), door_bytes(dx) + door_bytes(dy), device, dx, dy, length);
+}

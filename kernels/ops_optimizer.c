@@ -1,0 +1,68 @@
+/* Door functions of the optimizer: sums, norms, AdamW, the loss scale, copies. */
+#include "kernels/door.h"
+
+void sum_forward(Device *device, Tensor out, Tensor x) {
+    door_expect("sum_forward", "out", out, DTYPE_F32, 1, 0);
+    door_expect("sum_forward", "x", x, DTYPE_F32, -1, 0);
+    DISPATCH(sum_forward, (double)tensor_numel(x), door_bytes(x) + 4, device, out, x);
+}
+
+static double segment_elements(const char *op, Tensor grads, const Segment *segments, int n_segments) {
+    double n = 0;
+    for (int i = 0; i < n_segments; i++) {
+        if (segments[i].begin < 0 || segments[i].begin > segments[i].end || segments[i].end > grads.dims[0])
+            die("%s: segment %d is %lld .. %lld, the buffer has %lld elements", op, i, (long long)segments[i].begin,
+                (long long)segments[i].end, (long long)grads.dims[0]);
+        n += (double)(segments[i].end - segments[i].begin);
+    }
+    return n;
+}
+
+void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, const Segment *segments,
+                 int n_segments) {
+    door_expect("global_norm", "norm", norm, DTYPE_F32, 1, 0);
+    door_expect("global_norm", "grads", grads, DTYPE_F32, -1, 0);
+    door_expect_loss_scale("global_norm", loss_scale);
+    double n = segment_elements("global_norm", grads, segments, n_segments);
+    DISPATCH(global_norm, 2 * n, 4 * n + 4, device, norm, grads, loss_scale, segments, n_segments);
+}
+
+void adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v, Tensor grads, Tensor norm,
+                  Tensor loss_scale, const Segment *segments, int n_segments, AdamW options) {
+    const char *op = "adamw_update";
+    door_expect(op, "params", params, DTYPE_F32, -1, 0);
+    door_expect_optional(op, "copy", copy, door_activation_type(device, op, "copy", copy), params.dims[0], 0);
+    door_expect(op, "m", m, DTYPE_F32, params.dims[0], 0);
+    door_expect(op, "v", v, DTYPE_F32, params.dims[0], 0);
+    door_expect(op, "grads", grads, DTYPE_F32, params.dims[0], 0);
+    door_expect(op, "norm", norm, DTYPE_F32, 1, 0);
+    door_expect_loss_scale(op, loss_scale);
+    double n = segment_elements(op, grads, segments, n_segments), bytes = tensor_given(copy) ? 30 : 28;
+    DISPATCH(adamw_update, 14 * n, bytes * n + 4, device, params, copy, m, v, grads, norm, loss_scale, segments,
+             n_segments, options);
+}
+
+void loss_scale_update(Device *device, Tensor loss_scale, Tensor norm, Tensor stopped) {
+    const char *op = "loss_scale_update";
+    door_expect(op, "loss_scale", loss_scale, DTYPE_F32, LOSS_SCALE_FIELDS, 0);
+    door_expect(op, "norm", norm, DTYPE_F32, 1, 0);
+    door_expect_optional(op, "stopped", stopped, DTYPE_F32, 1, 0);
+    DISPATCH(loss_scale_update, 0, 2 * door_bytes(loss_scale) + 4 + door_bytes(stopped), device, loss_scale, norm,
+             stopped);
+}
+
+void norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor sums, bool overflow_is_fine) {
+    door_expect("norm_guard", "norm", norm, DTYPE_F32, 1, 0);
+    door_expect_optional("norm_guard", "stopped", stopped, DTYPE_F32, 1, 0);
+    door_expect("norm_guard", "sums", sums, DTYPE_F32, -1, 0);
+    DISPATCH(norm_guard, 0, 8 + 2 * door_bytes(stopped) + door_bytes(sums), device, norm, stopped, sums,
+             overflow_is_fine);
+}
+
+void copy_segments(Device *device, Tensor to, Tensor from, Tensor norm, const Segment *segments, int n_segments) {
+    door_expect("copy_segments", "to", to, DTYPE_F32, -1, 0);
+    door_expect("copy_segments", "from", from, DTYPE_F32, to.dims[0], 0);
+    door_expect_optional("copy_segments", "norm", norm, DTYPE_F32, 1, 0);
+    double n = segment_elements("copy_segments", to, segments, n_segments);
+    DISPATCH(copy_segments, 0, 8 * n + door_bytes(norm), device, to, from, norm, segments, n_segments);
+}

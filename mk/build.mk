@@ -1,0 +1,77 @@
+# How the library and the programs are compiled and linked. Objects go to $(BUILD), one folder per kind of build.
+
+# The rooms of the library, lowest first. The rooms of a model are folders in data, model and commands.
+ROOMS = base kernels data model checkpoint report cost train estimate commands
+PROGRAMS = $(basename $(wildcard train_*.c))
+REVISION := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+
+WARNINGS = -Wall -Wextra -Wpedantic -Werror
+# Hardening against bugs that are not found yet. Builds with sanitizers replace it by their own checks.
+OPTIMIZE = -O3 -g -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+COMMON = $(WARNINGS) $(OPTIMIZE) -fPIE -I. -D_GNU_SOURCE -fopenmp -MMD -MP $(EXTRA)
+CFLAGS = -std=c11 -fno-math-errno $(COMMON)
+CXXFLAGS = -std=c++17 $(COMMON)
+LINK = $(CC) -fopenmp -pie -Wl,-z,relro,-z,now $(EXTRA)
+LDLIBS = -ldnnl -lyaml -ljansson -lzip -lsndfile -lsamplerate -lfftw3f -lsentencepiece -lsentencepiece_train \
+         -lunistring -lcrypto -lstdc++ -lm -lpthread
+
+# The CPU operations are compiled once per instruction set; the program chooses the best one at run time.
+ifeq ($(shell uname -m),x86_64)
+CPU_SETS = avx512 avx2 sse4
+CPU_FLAGS_avx512 = -march=x86-64-v4 -mprefer-vector-width=512
+CPU_FLAGS_avx2 = -march=x86-64-v3
+CPU_FLAGS_sse4 = -march=x86-64-v2
+else
+CPU_SETS = baseline
+endif
+
+LIBRARY = $(filter-out kernels/cpu/% kernels/cuda/%,$(wildcard $(foreach r,$(filter-out commands,$(ROOMS)),$r/*.c $r/*.cc \
+            $r/*/*.c $r/*/*.cc))) kernels/cpu/device.c kernels/cpu/scratch.c $(wildcard commands/*.c)
+LIBRARY_OBJECTS = $(addprefix $(BUILD)/,$(addsuffix .o,$(basename $(LIBRARY)))) \
+                  $(CPU_SETS:%=$(BUILD)/kernels/cpu/operations_%.o)
+# Returns the object files of a program: its own and those of its commands.
+objects_of = $(patsubst %.c,$(BUILD)/%.o,$1.c $(wildcard $(addprefix commands/$(patsubst train_%,%,$1)/,*.c */*.c)))
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -c $< -o $@
+
+$(BUILD)/%.o: %.cc
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) -c $< -o $@
+
+$(BUILD)/kernels/cpu/operations_%.o: kernels/cpu/operations.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -ffp-contract=fast $(CPU_FLAGS_$*) -DCPU_TABLE=cpu_operations_$* -c $< -o $@
+
+# Recompiles the one file that names the revision when the revision changes.
+$(BUILD)/revision: FORCE
+	@mkdir -p $(@D)
+	@echo $(REVISION) | cmp -s - $@ || echo $(REVISION) > $@
+$(BUILD)/base/version.o: CFLAGS += -DGIT_REVISION='"$(REVISION)"'
+$(BUILD)/base/version.o: $(BUILD)/revision
+# SentencePiece has no function that returns its version.
+$(BUILD)/commands/libraries.o: CFLAGS += -DSENTENCEPIECE_VERSION='"$(shell pkg-config --modversion sentencepiece)"'
+
+# q, not r: keeps files of the same name from different folders.
+$(BUILD)/libtrain.a: $(LIBRARY_OBJECTS)
+	@rm -f $@
+	@ar qcs $@ $^
+
+$(PROGRAMS): %: $(ON_GPU)/% FORCE
+	@cmp -s $< $@ || cp --remove-destination $< $@
+
+define program_rules
+$(ON_GPU)/$1: $(call objects_of,$1)
+$(BUILD)/emulated/$1: $(call objects_of,$1)
+endef
+$(foreach p,$(PROGRAMS),$(eval $(call program_rules,$p)))
+$(ON_GPU)/tests/bench_step: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/bench/*.c tests/*/bench.c))
+$(PROGRAMS:%=$(ON_GPU)/%) $(ON_GPU)/tests/bench_step: $(PRESET_DEFAULTS) $(CUDA_DEVICE) $(BUILD)/libtrain.a
+	@mkdir -p $(@D)
+	$(LINK) $(TAKE_CUDA) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
+
+# Writes docs/ESTIMATES.md.
+$(BUILD)/tools/estimates: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/claims/*.c)) $(BUILD)/libtrain.a
+	@mkdir -p $(@D)
+	$(LINK) $^ -o $@ $(LDLIBS)

@@ -1,0 +1,115 @@
+# The parts of `make test` and `make test-deep`, and the other checks and benchmarks.
+
+# Builds all programs that exist, then builds and runs the CPU tests.
+check-programs:
+	@$(MAKE) $(PARALLEL) GPU=none $(TESTS_OF_CPU) $(PROGRAMS:%=$(BUILD)/%)
+	@BUILD=$(BUILD) tools/run_tests.sh $(TESTS_OF_CPU)
+
+check: check-programs
+	@$(MAKE) $(PARALLEL) GPU=none $(BUILD)/tools/estimates
+	@BUILD=$(BUILD) tools/check_walls.sh
+	@BUILD=$(BUILD) tools/readme_options.sh --check
+	@BUILD=$(BUILD) $(BUILD)/tools/estimates >$(BUILD)/ESTIMATES.md
+	@diff docs/ESTIMATES.md $(BUILD)/ESTIMATES.md || \
+	    { echo "docs/ESTIMATES.md (<) differs from the output of $(BUILD)/tools/estimates (>): run make estimates" >&2; exit 1; }
+
+# Everything else must build and pass without one model: MODEL, or one that the hash of the commit chooses.
+test-without-a-model: packages-build+test ## builds and tests all but one model (MODEL=gpt|psd|cv)
+	@tools/take_away.sh $(MODEL)
+
+check-deep:
+	@$(MAKE) $(PARALLEL) GPU=none $(DEEP_TESTS) $(filter %/test_crash,$(TESTS_OF_CPU)) $(PROGRAMS:%=$(BUILD)/%)
+	@BUILD=$(BUILD) tools/run_tests.sh $(DEEP_TESTS)
+	@CRASH_STRIDE=1 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter %/test_crash,$(TESTS_OF_CPU))
+
+# Compiles every kernel for every card of configs/gpu that the toolkit supports and checks that ptxas spills no registers.
+# Then checks that the programs built for one preset have the defaults of that preset and train on a machine without CUDA.
+check-gpu: ## compiles every kernel for every card; needs the CUDA toolkit but no GPU
+ifneq ($(NVCC),)
+	@$(MAKE) $(PARALLEL) GPU=all $(PROGRAMS:%=$(BUILD)/gpu_all/%)
+	@tests/cuda/spills.sh $(BUILD)/gpu_all
+	@$(MAKE) $(PARALLEL) GPU=l4 $(PROGRAMS:%=$(BUILD)/gpu_l4/%)
+	@BUILD=$(BUILD)/gpu_l4 GPU_PRESET=l4 tools/run_tests.sh $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_devices.c))
+else
+	@echo "SKIPPED: the compilation of kernels for GPUs: nvcc was not found"
+endif
+
+# Runs the GPU code, and the programs built with it, on the emulated card.
+check-emulated:
+ifneq ($(CUDA_INCLUDE),)
+	@$(MAKE) $(PARALLEL) GPU=none $(CUDA_TESTS)
+	@JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(CUDA_TESTS)
+else
+	@echo "SKIPPED: the tests on the emulated GPU: no CUDA headers were found"
+endif
+
+# Runs the kernel tests on an emulated card that has no bf16 and no TF32, but as many multiprocessors as a large card.
+check-t4: $(CUDA_TESTS)
+	@EMULATE_CARD="Tesla T4" EMULATE_CAPABILITY=75 EMULATE_MULTIPROCESSORS=132 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh \
+	    $(filter-out $(PROGRAM_TESTS) %/test_cublas %/test_cudnn,$(CUDA_TESTS))
+
+test-asan: packages-build+test cuda-toolkit ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(MAKE) check check-emulated BUILD=build/asan OPTIMIZE="-O1 -g" \
+	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -Wno-maybe-uninitialized"
+
+# The compiler reports every memory access to kernels/cuda/emulate/check.cpp, which replaces the library of the sanitizer.
+test-race: packages-build+test cuda-toolkit ## the tests of the kernels under a checker of races and of bad accesses
+	@$(MAKE) $(PARALLEL) GPU=none check-race BUILD=build/race OPTIMIZE="-O2 -g" \
+	    KERNEL_EXTRA="-fsanitize=thread -Wno-tsan" EMULATOR_EXTRA=-DEMULATE_CHECK
+check-race: $(CUDA_TESTS)
+	@JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS))
+	@BUILD=$(BUILD) TEST_FILTER=every_schedule_gives_the_same_bits tools/run_tests.sh $(filter $(PROGRAM_TESTS),$(CUDA_TESTS))
+
+# `make test-deep` plants only the bugs that are marked.
+test-mutations: packages-build+test cuda-toolkit ## plants each bug of tests/cuda/mutations.txt: a test must fail
+	@tests/cuda/mutations.sh
+
+FUZZ_SECONDS ?= 60
+fuzz: packages-build+fuzz ## every reader of files under libFuzzer, FUZZ_SECONDS (60) each
+	@$(MAKE) $(PARALLEL) GPU=none BUILD=build/fuzz CC=clang CXX=clang++ OPTIMIZE="-O1 -g" \
+	    EXTRA="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" $(FUZZERS:%=build/fuzz/%)
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/run_fuzzers.sh $(FUZZERS:%=build/fuzz/%)
+
+SOURCES = $(shell git ls-files '*.c' '*.h' '*.cc' '*.cpp' '*.cu')
+lint: packages-build+lint ## clang-format, cppcheck, clang-tidy, shellcheck
+	clang-format --dry-run -Werror $(SOURCES)
+	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+	    --suppress=missingIncludeSystem -I. $(filter %.c,$(filter-out tests/%,$(SOURCES)))
+	printf '%s\n' $(filter %.c,$(filter-out tests/% kernels/cpu/%,$(SOURCES))) | xargs -P $(shell nproc) -I FILE \
+	    clang-tidy --quiet FILE -- -std=c11 -I. -D_GNU_SOURCE -fopenmp -DGIT_REVISION='""' -DSENTENCEPIECE_VERSION='""'
+	shellcheck $(shell git ls-files '*.sh')
+
+# Builds with CUDA 11.8, the oldest supported toolkit, which still supports the V100.
+cuda-11.8: packages-build ## fetches CUDA 11.8 and builds train_gpt for V100 and T4 with it
+	@tools/install_cuda_11.sh build/cuda-11.8
+	@for card in v100 t4; do $(MAKE) -j$(shell nproc) CUDA_HOME=$(CURDIR)/build/cuda-11.8/usr GPU=$$card \
+	    BUILD=build/with_cuda-11.8 build/with_cuda-11.8/gpu_$$card/train_gpt || exit; done
+	@echo "CUDA 11.8 builds train_gpt for v100 and t4"
+
+cuda-toolkit:
+	@$(if $(NVCC),,tools/install_cuda.sh $(firstword $(subst /nvidia, ,$(CUDA_FETCHED))))
+
+PYTHON ?= python3
+bench-cpu: packages-build ## times one training step against PyTorch; PYTHON must have torch
+	@$(MAKE) $(PARALLEL) GPU=none $(BUILD)/tests/bench_step
+	@$(PYTHON) tests/reference/bench_cpu.py $(BUILD)/tests/bench_step
+
+bench-estimate: packages-build ## compares step times on this CPU with what --estimate predicts
+	@$(MAKE) $(PARALLEL) GPU=none $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/tests/bench_step
+	@$(PYTHON) tests/reference/bench_estimate.py $(BUILD)
+
+gpu-programs: $(GPU_TESTS) $(ON_GPU)/tests/bench_step $(PROGRAMS:%=$(ON_GPU)/%)
+gpu-test: ## the tests of the kernels on the GPU of this machine
+	@$(MAKE) $(PARALLEL) GPU=native gpu-programs
+	@BUILD=$(BUILD) GPU_PROGRAMS=$(BUILD)/gpu_native tools/run_tests.sh \
+	    $(addprefix $(BUILD)/gpu_native/,$(GPU_TEST_NAMES))
+	@CUDA_HOME=$(CUDA_HOME) tools/gpu_sanitize.sh \
+	    $(addprefix $(BUILD)/gpu_native/,$(filter-out $(PROGRAM_TESTS),$(GPU_TEST_NAMES)))
+gpu-bench: ## whole steps on the GPU of this machine, against PyTorch and against --estimate
+	@$(MAKE) $(PARALLEL) GPU=native gpu-programs
+	@$(PYTHON) tests/reference/bench_gpu.py $(BUILD)/gpu_native/tests/bench_step benchmarks
+gpu-bundle: gpu-programs ## packs the GPU tests and benchmarks with all libraries for a machine that has only a driver
+	@ON_GPU=$(ON_GPU) PROGRAMS="$(TRAINERS)" TESTS="$(GPU_TESTS)" tools/gpu_bundle.sh
+
+.PHONY: check check-programs test-without-a-model check-deep check-gpu check-emulated check-t4 check-race test-asan test-race test-mutations fuzz lint cuda-11.8 \
+    cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle

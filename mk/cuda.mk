@@ -1,0 +1,57 @@
+# With a CUDA toolkit the trainers also have the cuda device. GPU names its cards: a preset of configs/gpu, native (the card
+# in this machine), all, or none. The runtime is linked statically and the driver is loaded only when a GPU is used, so
+# that the same program starts on a machine without CUDA. `make test-deep` downloads a toolkit if none is installed.
+CUDA_FETCHED = build/cuda/nvidia/cu13
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc /opt/cuda/bin/nvcc) \
+               $(shell command -v nvcc 2>/dev/null) $(abspath $(wildcard $(CUDA_FETCHED)/bin/nvcc))))
+NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
+CUDA_SOURCES = $(filter-out kernels/cuda/emulate/%,$(wildcard kernels/cuda/*.c kernels/cuda/*.cu kernels/cuda/*/*.c kernels/cuda/*/*.cu))
+CHOSEN_GPU := $(GPU)
+GPU ?= $(if $(NVCC),all,none)
+PRESETS = $(patsubst configs/gpu/%.mk,%,$(wildcard configs/gpu/*.mk))
+BUILT_FOR = cpu$(if $(CHOSEN_GPU),, (no CUDA toolkit was found: install one or set CUDA_HOME for a GPU))
+ON_GPU = $(BUILD)
+ifneq ($(GPU),none)
+ON_GPU = $(BUILD)/gpu_$(GPU)
+$(if $(NVCC),,$(error GPU=$(GPU) needs nvcc, which was not found: install a CUDA toolkit or set CUDA_HOME))
+KNOWN_ARCHITECTURES := $(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch))
+ifneq ($(filter $(GPU),$(PRESETS)),)
+include configs/gpu/$(GPU).mk
+GPU_DEFINES = -DCUDA_HALF_$(GPU_HALF) -DGPU_BATCH=$(GPU_BATCH) -DGPU_ACCUMULATION=$(GPU_ACCUMULATION) -DGPU_WORKERS=$(GPU_WORKERS) -DGPU_NAME=\"$(GPU)\"
+PRESET_DEFAULTS = $(ON_GPU)/train/options.o # is linked before the archive, which has the general defaults
+else ifeq ($(GPU),all) # the architectures of all presets that the toolkit supports
+GPU_ARCHITECTURES := $(filter $(KNOWN_ARCHITECTURES),$(sort $(shell sed -n 's/^GPU_ARCHITECTURES = //p' configs/gpu/*.mk)))
+GPU_DEFINES = -DCUDA_HALF_BY_CARD
+else ifneq ($(GPU),native)
+$(error GPU=$(GPU) is not a preset: choose one of $(PRESETS), native, all, none)
+endif
+ifneq ($(filter-out $(KNOWN_ARCHITECTURES),$(GPU_ARCHITECTURES)),)
+$(error GPU=$(GPU) needs sm_$(GPU_ARCHITECTURES), which the toolkit in $(CUDA_HOME) does not support: CUDA 12 is the last with sm_70)
+endif
+comma = ,
+NEWEST = $(lastword $(GPU_ARCHITECTURES))
+NVCC_TARGETS = $(if $(filter native,$(GPU)),-arch=native,$(foreach a,$(GPU_ARCHITECTURES),-gencode arch=compute_$a$(comma)code=sm_$a) \
+                 -gencode arch=compute_$(NEWEST)$(comma)code=compute_$(NEWEST))
+NVCC_FLAGS = -std=c++17 -O3 -lineinfo -I. $(GPU_DEFINES) -Xcompiler -fPIE,-Wall,-Wextra,-Werror -Werror all-warnings -Xfatbin -compress-all
+CUDA_OBJECTS = $(patsubst %,$(ON_GPU)/%.o,$(basename $(CUDA_SOURCES)))
+CUDA_DEVICE = $(ON_GPU)/libcuda_device.a
+TAKE_CUDA = -Wl,-u,cuda_device_open # takes it from libcuda_device.a, not from kernels/cuda_absent.c
+CUDA_LIBS = $(firstword $(wildcard $(addsuffix /libcudart_static.a,$(CUDA_HOME)/lib64 $(CUDA_HOME)/lib $(CUDA_HOME)/lib/* /usr/lib/*))) -ldl -lrt
+BUILT_FOR = cpu and cuda: $(if $(filter native,$(GPU)),the card that is here,$(GPU_ARCHITECTURES:%=sm_%))
+
+$(ON_GPU)/kernels/cuda/device.o: CFLAGS += \
+    -DCUDA_BUILT_FOR='"$(if $(filter native,$(GPU)),the card of the machine where it was built,$(GPU_ARCHITECTURES:%=sm_%)$(if $(GPU_HALF), (preset $(GPU))))"'
+
+# Keeps the report of ptxas on each kernel beside the object, for tests/cuda/spills.sh.
+$(ON_GPU)/%.o: %.cu
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) $(NVCC_TARGETS) -Xptxas -v -MMD -MP -c $< -o $@ 2>$(@:.o=.ptxas) || { cat $(@:.o=.ptxas); exit 1; }
+
+$(ON_GPU)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(CUDA_FLAGS) $(GPU_DEFINES) -c $< -o $@
+
+$(CUDA_DEVICE): $(CUDA_OBJECTS)
+	@rm -f $@
+	@ar qcs $@ $^
+endif

@@ -1,0 +1,78 @@
+# The test programs: CPU tests, tests of the GPU code on the emulated card and on a real one, and fuzzers.
+
+TESTS_OF_CPU := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/cuda/%,$(wildcard tests/*/test_*.c)))
+DEEP_TESTS = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/deep_*.c))
+FUZZERS = $(patsubst tests/%.c,%,$(wildcard tests/fuzz/fuzz_*.c tests/*/fuzz/fuzz_*.c))
+# The code that tests share: all sources in the test folders that are not programs.
+RIG_SOURCES = $(filter-out tests/bench/% %/bench.c,$(wildcard tests/*.c tests/*/*.c))
+RIGS = $(patsubst %.c,$(BUILD)/%.o,$(foreach f,$(RIG_SOURCES),$(if $(filter test_% deep_% fuzz_%,$(notdir $f)),,$f)))
+
+$(BUILD)/libtests.a: $(RIGS)
+	@rm -f $@
+	@ar qcs $@ $^
+
+$(TESTS_OF_CPU) $(DEEP_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libtests.a $(BUILD)/libtrain.a
+	$(LINK) $(filter %.o,$^) $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
+$(BUILD)/tests/estimate/test_estimates $(BUILD)/tests/tts/test_claims: $(BUILD)/tools/claims/text.o
+$(BUILD)/tests/flim/test_cv_report: $(patsubst %.c,$(BUILD)/%.o,$(wildcard commands/cv/report/*.c))
+
+$(FUZZERS:%=build/fuzz/%): build/fuzz/%: build/fuzz/tests/%.o build/fuzz/libtrain.a
+	@mkdir -p $(@D)
+	$(CXX) -fopenmp -fsanitize=fuzzer,address,undefined $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
+build/fuzz/flim/fuzz/fuzz_log: build/fuzz/commands/cv/report/epoch_curves.o
+
+# The cuda device on the CPU, for tests: the C++ compiler compiles the kernels and kernels/cuda/emulate replaces the CUDA
+# runtime. It needs only the CUDA headers; `make test-deep` downloads them if no toolkit is installed.
+CUDA_INCLUDE = $(firstword $(wildcard $(addsuffix /cuda_runtime_api.h,$(CUDA_HOME)/include /usr/include $(CUDA_FETCHED)/include)))
+CUDA_FLAGS = $(addprefix -isystem ,$(patsubst /usr/include/,,$(dir $(CUDA_INCLUDE))))
+EMULATED = $(BUILD)/emulated
+EMULATOR_OBJECTS = $(patsubst %.cpp,$(EMULATED)/%.o,$(wildcard kernels/cuda/emulate/*.cpp))
+EMULATED_OBJECTS = $(patsubst %,$(EMULATED)/%.o,$(basename $(CUDA_SOURCES))) $(EMULATOR_OBJECTS)
+# test_operations comes last: it reads which operations the other tests have called.
+CUDA_TEST_NAMES = $(filter-out %/test_operations,$(basename $(wildcard tests/cuda/test_*.c tests/*/cuda/test_*.c))) tests/cuda/test_operations
+KERNEL_TEST_NAMES = $(basename $(wildcard tests/cuda/test_*.cu))
+CUDA_TESTS = $(addprefix $(BUILD)/,$(KERNEL_TEST_NAMES) $(CUDA_TEST_NAMES))
+# Tests of whole programs on the emulated card. Checks that repeat tests, such as those of races, leave them out: the
+# other tests launch the same kernels.
+PROGRAM_TESTS = $(addprefix %/,$(filter test_program_%,$(notdir $(CUDA_TEST_NAMES))))
+
+$(EMULATED)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(CUDA_FLAGS) -c $< -o $@
+
+# Kernels read registers as another type than the one that was written. CUDA allows this; -fstrict-aliasing does not.
+$(EMULATED)/%.o: %.cu
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
+
+$(EMULATED)/kernels/cuda/emulate/%.o: kernels/cuda/emulate/%.cpp
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing $(EMULATOR_EXTRA) -c $< -o $@
+
+$(BUILD)/libemulated.a: $(EMULATED_OBJECTS)
+	@rm -f $@
+	@ar qcs $@ $^
+
+$(addsuffix .o,$(addprefix $(BUILD)/,$(CUDA_TEST_NAMES))): CFLAGS += $(CUDA_FLAGS)
+$(BUILD)/tests/cuda/%.o: tests/cuda/%.cu
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
+
+# Tests written in CUDA have their own kernels.
+$(addprefix $(BUILD)/,$(KERNEL_TEST_NAMES)): %: %.o $(BUILD)/libtests.a $(EMULATOR_OBJECTS) $(BUILD)/libtrain.a
+	$(LINK) $^ -o $@ -lcmocka $(LDLIBS)
+
+$(addprefix $(BUILD)/,$(CUDA_TEST_NAMES)): %: %.o $(BUILD)/libtests.a $(BUILD)/libemulated.a $(BUILD)/libtrain.a
+	$(LINK) $^ -o $@ -lcmocka $(LDLIBS)
+$(filter $(PROGRAM_TESTS),$(CUDA_TESTS)): | $(PROGRAMS:%=$(EMULATED)/%)
+$(PROGRAMS:%=$(EMULATED)/%): $(BUILD)/libemulated.a $(BUILD)/libtrain.a
+	$(LINK) -Wl,-u,cuda_device_open $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
+
+# test_cublas and test_cudnn use fake libraries and are left out. The wrappers of inline PTX are tested first: if they
+# fail, the other results mean nothing.
+GPU_TEST_NAMES = tests/cuda/test_wrappers $(filter-out %/test_cublas %/test_cudnn,$(CUDA_TEST_NAMES))
+GPU_TESTS = $(addprefix $(ON_GPU)/,$(GPU_TEST_NAMES))
+ifneq ($(GPU),none)
+$(GPU_TESTS): %: %.o $(BUILD)/libtests.a $(CUDA_DEVICE) $(BUILD)/libtrain.a
+	$(LINK) $^ -o $@ -lcmocka $(CUDA_LIBS) $(LDLIBS)
+endif

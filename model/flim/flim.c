@@ -1,0 +1,70 @@
+#include "model/flim/flim.h"
+
+#include <stdlib.h>
+
+enum { LOSS, ACCURACY, METRICS };
+
+typedef struct {
+    Model base; /* first, so that the Model * is a Flim * */
+    FlimNetwork network;
+} Flim;
+
+void flim_run(Model *model, Device *device, Arena *activations, Tensor x, const Tensor *fields, const Pass *pass) {
+    const FlimNetwork *network = &((Flim *)model)->network;
+    Tensor targets = fields[FLIM_TARGETS], labels = fields[FLIM_LABELS], outputs = pass->outputs;
+    BlockRun run = block_run(model, device, activations, (Sequences){0}, pass);
+    FlimActivations acts;
+    size_t mark = arena_mark(activations);
+    Tensor logits = flim_network_forward(network, &run, &acts, x);
+    int64_t n = logits.dims[0];
+    if (tensor_given(outputs))
+        cast(device, tensor_1d(outputs.data, DTYPE_F32, n), tensor_1d(logits.data, logits.dtype, n));
+    Tensor loss = arena_1d(activations, DTYPE_F32, n), correct = arena_1d(activations, DTYPE_F32, n);
+    if (pass->train)
+        binary_cross_entropy_forward_backward(device, loss, correct, logits, targets, labels,
+                                              tensor_rows(pass->loss_scale, LOSS, 1), model->loss_scale);
+    else
+        binary_cross_entropy_forward(device, loss, correct, logits, targets, labels);
+    sum_forward(device, tensor_rows(pass->sums, LOSS, 1), loss);
+    sum_forward(device, tensor_rows(pass->sums, ACCURACY, 1), correct);
+    if (pass->train) flim_network_backward(network, &run, &acts, logits);
+    arena_release(activations, mark);
+}
+
+static void run_cells(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
+                      const Pass *pass) {
+    const FlimConfig *c = &((Flim *)model)->network.config;
+    Tensor counts = fields[batch->n_fields], cells = fields[FLIM_CELLS], partners = fields[FLIM_PARTNERS];
+    DType type = tensor_given(model->half_weights) ? model->half_weights.dtype : DTYPE_F32;
+    int64_t rows = cells.dims[0] * c->bins * c->side * c->side;
+    size_t mark = arena_mark(activations);
+    Tensor x = arena_2d(activations, type, rows, 2);
+    augment_volumes(device, x, counts, cells, fields[FLIM_DRAWS], (AugmentShape){c->bins, c->side, c->side},
+                    c->dilated);
+    if (tensor_given(partners)) {
+        Tensor mixed = arena_2d(activations, type, rows, 2);
+        mixup(device, mixed, x, partners, fields[FLIM_SHARE]);
+        x = mixed;
+    }
+    pass_dump(pass, x, "input");
+    flim_run(model, device, activations, x, fields, pass);
+    arena_release(activations, mark);
+}
+
+static void flim_close(Model *model) {
+    params_free(&model->params);
+    free(model);
+}
+
+Model *flim_open(const FlimConfig *config) {
+    Flim *f = xcalloc(1, sizeof *f);
+    f->base =
+        (Model){.name = "flim",
+                .metrics = {[LOSS] = {"loss", FLIM_COUNT_CELLS, 1}, [ACCURACY] = {"accuracy", FLIM_COUNT_CELLS, 0}},
+                .n_metrics = METRICS,
+                .n_outputs = 1,
+                .run = run_cells,
+                .close = flim_close};
+    f->network = flim_network_open(&f->base.params, config);
+    return &f->base;
+}

@@ -1,0 +1,381 @@
+/* The network of the FLIM classifier: parameters, forward, and the backward, which mirrors it in reverse order.
+ *
+ * Everything between two convolutions (norm, sum, leaky ReLU, pool, dropout) is one operation, norm_activate, whose
+ * backward needs only the convolution's output. So the arena holds the outputs and the inputs of the convolutions and
+ * nothing else. */
+#include "model/flim/network.h"
+
+#include <math.h>
+
+static const float MOMENTUM = 0.1f, SLOPE = 0.01f; /* of the running statistics; of leaky ReLU */
+enum { SITE_BLOCKS, SITE_HEAD = FLIM_BLOCKS };     /* dropout sites */
+enum { SECOND = 1, SHORTCUT = 2 };                 /* layers of a block, counted from its first */
+enum { GAIN = 1, BIAS, MEAN, VARIANCE };           /* rows of the parameter table, counted from a layer's weight */
+
+static const int first_of_block[FLIM_BLOCKS] = {FLIM_BLOCK1, FLIM_BLOCK2, FLIM_BLOCK3};
+
+static const Normed nothing = {0};
+
+/* ---- parameters ---- */
+
+static const AbsorbedBias names[FLIM_LAYERS] = {{"stem.0", "stem.1"},
+                                                {"downsample1.0", "downsample1.1"},
+                                                {"res_block1.conv1", "res_block1.bn1"},
+                                                {"res_block1.conv2", "res_block1.bn2"},
+                                                {"res_block2.conv1", "res_block2.bn1"},
+                                                {"res_block2.conv2", "res_block2.bn2"},
+                                                {"res_block2.shortcut.0", "res_block2.shortcut.1"},
+                                                {"res_block3.conv1", "res_block3.bn1"},
+                                                {"res_block3.conv2", "res_block3.bn2"},
+                                                {"res_block3.shortcut.0", "res_block3.shortcut.1"},
+                                                {"classifier.0", "classifier.1"}};
+
+const AbsorbedBias *flim_network_dead_biases(void) {
+    _Static_assert((int)FLIM_DEAD_BIASES == (int)FLIM_LAYERS, "a dead bias of each layer");
+    return names;
+}
+
+/* Adds a running statistic of a norm: a buffer that training updates. */
+static void add_statistic(ParamTable *table, InitKind init, int64_t n, const char *norm, const char *what) {
+    Param *param = &table->items[param_add(table, init, 0, false, n, 0, "%s.%s", norm, what)];
+    param->buffer = param->moves = true;
+}
+
+static void add_layer(ParamTable *table, FlimLayer *layer, const AbsorbedBias *name, FlimInit init) {
+    const int *taps = layer->window.taps;
+    bool linear = !taps[0], torch = init == FLIM_INIT_TORCH;
+    int n = linear ? 1 : taps[0] * taps[1] * taps[2];
+    float scale = torch ? 1 / sqrtf((float)(layer->in * n)) : sqrtf(2 / (float)(layer->out * n));
+    layer->weight = param_add(table, torch ? INIT_UNIFORM : INIT_NORMAL, scale, true, layer->out,
+                              (int64_t)layer->in * n, "%s.weight", name->layer);
+    if (!linear) param_file_shape(table, 5, (const int64_t[]){layer->out, layer->in, taps[0], taps[1], taps[2]});
+    param_add_norm(table, layer->out, name->norm);
+    add_statistic(table, INIT_ZERO, layer->out, name->norm, "running_mean");
+    add_statistic(table, INIT_ONE, layer->out, name->norm, "running_var");
+}
+
+/* ---- shapes ---- */
+
+/* Returns a convolution that is padded so that a stride of 1 keeps the size. */
+static Convolution window(int bins, int side, int taps_t, int taps, int stride_t, int stride) {
+    return (Convolution){
+        {bins, side, side}, {taps_t, taps, taps}, {stride_t, stride, stride}, {taps_t / 2, taps / 2, taps / 2}};
+}
+
+static void shape_layers(FlimLayer *layers, const FlimConfig *config) {
+    int in = config->channels[0], bins = config->bins, side = config->side;
+    layers[FLIM_STEM] = (FlimLayer){2, in, window(bins, side, 7, 1, 1, 1), 0};
+    layers[FLIM_HALVING] = (FlimLayer){in, in, window(bins, side, 3, 1, 2, 1), 0};
+    bins = convolution_positions(layers[FLIM_HALVING].window, 0);
+    for (int b = 0; b < FLIM_BLOCKS; b++) {
+        FlimLayer *block = layers + first_of_block[b];
+        int out = config->channels[b], stride = b ? 2 : 1;
+        block[0] = (FlimLayer){in, out, window(bins, side, 3, 3, 1, stride), 0};
+        if (b) block[SHORTCUT] = (FlimLayer){in, out, window(bins, side, 1, 1, 1, stride), 0};
+        side = convolution_positions(block->window, 1);
+        block[SECOND] = (FlimLayer){out, out, window(bins, side, 3, 3, 1, 1), 0};
+        bins = b ? bins / 2 : bins;
+        in = out;
+    }
+    layers[FLIM_HEAD] = (FlimLayer){.in = in, .out = config->channels[1]};
+}
+
+/* Returns the number of positions of a cell behind a layer. */
+static int64_t positions(const FlimLayer *layer) {
+    int64_t n = 1;
+    for (int i = 0; i < 3; i++) n *= convolution_positions(layer->window, i);
+    return n;
+}
+
+static void check_config(const FlimConfig *c) {
+    for (int i = 0; i < FLIM_BLOCKS; i++)
+        if (c->channels[i] < 1) die_usage("flim: %d channels in block %d; at least 1 is needed", c->channels[i], i + 1);
+    if (c->bins < 7 || c->bins > AUGMENT_MAX_BINS || c->side < 1 || c->side > AUGMENT_MAX_SIDE)
+        die_usage("flim: cells of %d bins and %d x %d pixels; 7 to %d bins are possible, and 1 to %d pixels a side",
+                  c->bins, c->side, c->side, AUGMENT_MAX_BINS, AUGMENT_MAX_SIDE);
+    if (c->channels[0] % 8 || c->channels[0] > STEM_MAX_CHANNELS)
+        die_usage("flim: %d channels in block 1; the stem needs a multiple of 8, at most %d", c->channels[0],
+                  STEM_MAX_CHANNELS);
+    const float drops[] = {c->dropout, c->head_dropout};
+    for (int i = 0; i < 2; i++)
+        if (!(drops[i] >= 0 && drops[i] < 1)) die_usage("flim: dropout %g is not in [0, 1)", (double)drops[i]);
+}
+
+FlimNetwork flim_network_open(ParamTable *table, const FlimConfig *config) {
+    FlimNetwork network = {.config = *config};
+    check_config(config);
+    shape_layers(network.layers, config);
+    for (int i = 0; i < FLIM_LAYERS; i++) add_layer(table, &network.layers[i], &names[i], config->init);
+    network.last = param_add_linear(table, config->channels[1], 1, "classifier.4");
+    if (config->init == FLIM_INIT_KAIMING) {
+        Param *last = &table->items[network.last];
+        last[0].init = INIT_NORMAL, last[0].init_scale = sqrtf(2);
+        last[1].init = INIT_ZERO;
+    }
+    return network;
+}
+
+/* ---- forward ---- */
+
+/* Returns a layer's norm: in training with space for the batch's statistics, in evaluation with the running ones. */
+static Normed norm_of(const FlimNetwork *f, const BlockRun *run, int layer) {
+    int row = f->layers[layer].weight, width = f->layers[layer].out;
+    Normed n = {.mean = run_weight(run, row + MEAN),
+                .rstd = arena_1d(run->arena, DTYPE_F32, width),
+                .gain = run_weight(run, row + GAIN),
+                .bias = run_weight(run, row + BIAS)};
+    if (run->pass->train)
+        n.mean = arena_1d(run->arena, DTYPE_F32, width);
+    else
+        batchnorm_from_running(run->device, n.rstd, run_weight(run, row + VARIANCE));
+    return n;
+}
+
+/* Returns x and its norm. In training the updates of the running statistics go beside the gradients: see params_moving.
+ */
+static Normed normed(const FlimNetwork *f, const BlockRun *run, int layer, Tensor x) {
+    int row = f->layers[layer].weight;
+    Normed n = norm_of(f, run, layer);
+    n.x = x;
+    if (run->pass->train)
+        batchnorm_statistics(run->device,
+                             (BatchStatistics){n.mean, n.rstd, run_gradient(run, row + MEAN),
+                                               run_gradient(run, row + VARIANCE), MOMENTUM},
+                             x);
+    return n;
+}
+
+static Normed convolve(const FlimNetwork *f, const BlockRun *run, FlimActivations *acts, int layer, Tensor x) {
+    const FlimLayer *l = &f->layers[layer];
+    Tensor y = push_activations(run, acts->cells * positions(l), l->out);
+    conv3d_forward(run->device, y, x, run_matmul_weight(run, l->weight), tensor_none(), l->window);
+    return acts->layers[layer] = normed(f, run, layer, y);
+}
+
+static float slope(const FlimNetwork *f) { return f->config.linear ? 1 : SLOPE; }
+
+/* Returns the activation behind a layer inside a block: no pool and no dropout. */
+static NormActivation activation(const FlimNetwork *f, int layer) {
+    Convolution w = f->layers[layer].window;
+    int64_t plane = (int64_t)convolution_positions(w, 1) * convolution_positions(w, 2);
+    return (NormActivation){.slope = slope(f), .frames = convolution_positions(w, 0), .plane = plane};
+}
+
+/* Returns the activation at the end of block b. */
+static NormActivation block_end(const FlimNetwork *f, const Pass *pass, int b) {
+    NormActivation end = activation(f, first_of_block[b] + SECOND);
+    end.pool = b > 0;
+    end.average = f->config.linear;
+    end.drop = pass_dropout(pass, f->config.dropout, SITE_BLOCKS + (uint32_t)b);
+    return end;
+}
+
+static NormActivation head_activation(const FlimNetwork *f, const Pass *pass) {
+    Dropout drop = pass_dropout(pass, f->config.head_dropout, SITE_HEAD);
+    return (NormActivation){.slope = slope(f), .frames = 1, .plane = 1, .drop = drop};
+}
+
+/* Returns what the end of block b adds to its second norm: the block's input, or the shortcut's output and norm. */
+static Normed block_shortcut(const FlimActivations *acts, int b) {
+    return b ? acts->layers[first_of_block[b] + SHORTCUT] : (Normed){.x = acts->inputs[b]};
+}
+
+/* Returns one of the ping-pong buffers as [rows, columns]. */
+static Tensor buffer_view(const FlimActivations *acts, int which, int64_t rows, int64_t columns) {
+    Tensor whole = acts->buffers[which % 2];
+    return tensor_2d(whole.data, whole.dtype, rows, columns);
+}
+
+static void push_buffers(const FlimNetwork *f, const BlockRun *run, FlimActivations *acts) {
+    int64_t most = 0;
+    for (int i = FLIM_HALVING; i < FLIM_HEAD; i++) {
+        int64_t n = positions(&f->layers[i]) * f->layers[i].out;
+        if (n > most) most = n;
+    }
+    for (int i = 0; i < 2; i++) acts->buffers[i] = push_activations(run, acts->cells, most);
+}
+
+/* Allocates the input of block b, or of the head. */
+static Tensor block_input(const BlockRun *run, FlimActivations *acts, int b, int64_t rows, int64_t columns) {
+    acts->inputs[b] = run->pass->train ? push_activations(run, rows, columns) : buffer_view(acts, b, rows, columns);
+    return acts->inputs[b];
+}
+
+static Stem stem_of(const FlimNetwork *f) {
+    return (Stem){.frames = f->config.bins, .plane = (int64_t)f->config.side * f->config.side, .slope = slope(f)};
+}
+
+/* Computes the first block's input from acts->x. */
+static void stem_and_halving_forward(const FlimNetwork *f, const BlockRun *run, FlimActivations *acts) {
+    const FlimLayer *l = &f->layers[FLIM_STEM], *halving = &f->layers[FLIM_HALVING];
+    Device *device = run->device;
+    size_t mark = arena_mark(run->arena);
+    Tensor w = run_matmul_weight(run, l->weight), w2 = run_matmul_weight(run, halving->weight);
+    Normed n = acts->layers[FLIM_STEM] = norm_of(f, run, FLIM_STEM);
+    if (run->pass->train) {
+        acts->moments = arena_1d(run->arena, DTYPE_F32, STEM_MOMENTS);
+        stem_statistics(device,
+                        (BatchStatistics){n.mean, n.rstd, run_gradient(run, l->weight + MEAN),
+                                          run_gradient(run, l->weight + VARIANCE), MOMENTUM},
+                        acts->moments, acts->x, w, stem_of(f));
+    }
+    Tensor x = push_activations(run, acts->cells * positions(halving), halving->out);
+    stem_forward(device, x, acts->x, (StemWeights){w, n.mean, n.rstd, n.gain, n.bias, w2}, stem_of(f));
+    acts->layers[FLIM_HALVING] = normed(f, run, FLIM_HALVING, x);
+    Tensor y = block_input(run, acts, 0, x.dims[0], x.dims[1]);
+    norm_activate_forward(device, y, acts->layers[FLIM_HALVING], nothing, activation(f, FLIM_HALVING));
+    pass_dump(run->pass, y, "downsample1");
+    if (!run->pass->train) arena_release(run->arena, mark);
+}
+
+/* Computes acts->inputs[b + 1] from acts->inputs[b]. */
+static void block_forward(const FlimNetwork *f, const BlockRun *run, FlimActivations *acts, int b) {
+    static const char *const dumped[FLIM_BLOCKS] = {"res_block1", "pool2", "pool3"};
+    const Pass *pass = run->pass;
+    int l = first_of_block[b];
+    bool keep = !(pass->train && pass->recompute);
+    Tensor x = acts->inputs[b];
+    size_t mark = arena_mark(run->arena);
+    Normed first = convolve(f, run, acts, l, x);
+    int64_t rows = first.x.dims[0], width = first.x.dims[1];
+    acts->inner[b] = keep ? push_activations(run, rows, width) : buffer_view(acts, 0, rows, width);
+    norm_activate_forward(run->device, acts->inner[b], first, nothing, activation(f, l));
+    Normed second = convolve(f, run, acts, l + SECOND, acts->inner[b]);
+    if (b) convolve(f, run, acts, l + SHORTCUT, x);
+    acts->marks[b] = arena_mark(run->arena);
+    NormActivation end = block_end(f, pass, b);
+    int64_t frames = end.pool ? end.frames / 2 : end.frames;
+    Tensor y = block_input(run, acts, b + 1, acts->cells * frames * end.plane, width);
+    norm_activate_forward(run->device, y, second, block_shortcut(acts, b), end);
+    pass_dump(pass, y, "%s", dumped[b]);
+    if (!pass->train) arena_release(run->arena, mark);
+}
+
+static Tensor push_f32(const BlockRun *run, int64_t rows, int64_t columns) {
+    return arena_2d(run->arena, DTYPE_F32, rows, columns);
+}
+
+/* Copies a tensor to one of the same shape and another type. */
+static void convert(const BlockRun *run, Tensor to, Tensor from) {
+    cast(run->device, tensor_1d(to.data, to.dtype, tensor_numel(to)),
+         tensor_1d(from.data, from.dtype, tensor_numel(from)));
+}
+
+/* Computes the logits in f32 for any type of activations: the cost is negligible, and bf16 would round probabilities to
+ * steps of 2^-8. */
+static Tensor head_forward(const FlimNetwork *f, const BlockRun *run, FlimActivations *acts) {
+    const FlimLayer *l = &f->layers[FLIM_HEAD];
+    Device *device = run->device;
+    Tensor x = acts->inputs[FLIM_BLOCKS], hidden = push_f32(run, acts->cells, l->out);
+    Tensor logits = push_f32(run, acts->cells, 1), means = push_activations(run, acts->cells, l->in);
+    acts->means = push_f32(run, acts->cells, l->in);
+    acts->activated = push_f32(run, acts->cells, l->out);
+    mean_rows_forward(device, means, x, x.dims[0] / acts->cells);
+    convert(run, acts->means, means);
+    linear_forward(device, hidden, acts->means, run_weight(run, l->weight), tensor_none(), WEIGHT_OUT_IN);
+    acts->layers[FLIM_HEAD] = normed(f, run, FLIM_HEAD, hidden);
+    norm_activate_forward(device, acts->activated, acts->layers[FLIM_HEAD], nothing, head_activation(f, run->pass));
+    linear_forward(device, logits, acts->activated, run_weight(run, f->last), run_weight(run, f->last + 1),
+                   WEIGHT_OUT_IN);
+    pass_dump(run->pass, logits, "logits");
+    return logits;
+}
+
+Tensor flim_network_forward(const FlimNetwork *network, const BlockRun *run, FlimActivations *acts, Tensor x) {
+    const FlimConfig *c = &network->config;
+    *acts = (FlimActivations){.x = x, .cells = x.dims[0] / ((int64_t)c->bins * c->side * c->side)};
+    push_buffers(network, run, acts);
+    stem_and_halving_forward(network, run, acts);
+    for (int b = 0; b < FLIM_BLOCKS; b++) block_forward(network, run, acts, b);
+    return head_forward(network, run, acts);
+}
+
+/* ---- backward: the gradient of a layer's output overwrites the output ---- */
+
+/* Computes the gradient of a layer's output from dy, the gradient behind its activation. */
+static void activate_backward(const FlimNetwork *f, const BlockRun *run, const FlimActivations *acts, int layer,
+                              Tensor dy, NormActivation activation) {
+    int row = f->layers[layer].weight;
+    Normed n = acts->layers[layer];
+    Tensor none = tensor_none();
+    norm_activate_backward(run->device, n.x, run_gradient(run, row + GAIN), run_gradient(run, row + BIAS), none, none,
+                           none, dy, n, nothing, activation);
+}
+
+/* Computes dx, the part of the input's gradient that comes through the sum at the end of the block. */
+static void block_end_backward(const FlimNetwork *f, const BlockRun *run, const FlimActivations *acts, int b, Tensor dx,
+                               Tensor dy) {
+    const FlimLayer *l = &f->layers[first_of_block[b]];
+    int row = l[SECOND].weight, shortcut = l[SHORTCUT].weight;
+    Normed n = acts->layers[first_of_block[b] + SECOND], past = block_shortcut(acts, b);
+    Tensor none = tensor_none(), dgain = b ? run_gradient(run, shortcut + GAIN) : none,
+           dbias = b ? run_gradient(run, shortcut + BIAS) : none;
+    norm_activate_backward(run->device, n.x, run_gradient(run, row + GAIN), run_gradient(run, row + BIAS),
+                           b ? past.x : dx, dgain, dbias, dy, n, past, block_end(f, run->pass, b));
+}
+
+/* add: adds to dx, which otherwise is overwritten. */
+static void convolve_backward(const FlimNetwork *f, const BlockRun *run, const FlimActivations *acts, int layer,
+                              Tensor dx, Tensor x, bool add) {
+    const FlimLayer *l = &f->layers[layer];
+    conv3d_backward(run->device, dx, run_gradient(run, l->weight), tensor_none(), acts->layers[layer].x, x,
+                    run_matmul_weight(run, l->weight), l->window, add);
+}
+
+static Tensor head_backward(const FlimNetwork *f, const BlockRun *run, const FlimActivations *acts, Tensor dlogits) {
+    int row = f->layers[FLIM_HEAD].weight;
+    Device *device = run->device;
+    Tensor x = acts->inputs[FLIM_BLOCKS], dx = buffer_view(acts, FLIM_BLOCKS, x.dims[0], x.dims[1]);
+    Tensor dmeans = push_f32(run, acts->cells, acts->means.dims[1]);
+    Tensor rounded = push_activations(run, acts->cells, acts->means.dims[1]);
+    Tensor dactivated = push_f32(run, acts->cells, acts->activated.dims[1]);
+    linear_backward(device, dactivated, run_gradient(run, f->last), run_gradient(run, f->last + 1), dlogits,
+                    acts->activated, run_weight(run, f->last), WEIGHT_OUT_IN);
+    activate_backward(f, run, acts, FLIM_HEAD, dactivated, head_activation(f, run->pass));
+    linear_backward(device, dmeans, run_gradient(run, row), tensor_none(), acts->layers[FLIM_HEAD].x, acts->means,
+                    run_weight(run, row), WEIGHT_OUT_IN);
+    convert(run, rounded, dmeans);
+    mean_rows_backward(device, dx, rounded, x.dims[0] / acts->cells);
+    return dx;
+}
+
+/* Returns the gradient of acts->inputs[b], computed from that of acts->inputs[b + 1], whose buffer then takes the
+ * gradient inside the block. */
+static Tensor block_backward(const FlimNetwork *f, const BlockRun *run, const FlimActivations *acts, int b, Tensor dy) {
+    int l = first_of_block[b];
+    Tensor x = acts->inputs[b], inner = acts->inner[b];
+    Tensor dx = buffer_view(acts, b, x.dims[0], x.dims[1]),
+           dinner = buffer_view(acts, b + 1, inner.dims[0], inner.dims[1]);
+    block_end_backward(f, run, acts, b, dx, dy);
+    arena_release(run->arena, acts->marks[b]);
+    if (run->pass->recompute) {
+        inner = push_activations(run, inner.dims[0], inner.dims[1]);
+        norm_activate_forward(run->device, inner, acts->layers[l], nothing, activation(f, l));
+    }
+    convolve_backward(f, run, acts, l + SECOND, dinner, inner, false);
+    activate_backward(f, run, acts, l, dinner, activation(f, l));
+    if (b) convolve_backward(f, run, acts, l + SHORTCUT, dx, x, false);
+    convolve_backward(f, run, acts, l, dx, x, true);
+    return dx;
+}
+
+static void stem_and_halving_backward(const FlimNetwork *f, const BlockRun *run, const FlimActivations *acts,
+                                      Tensor dy) {
+    int row = f->layers[FLIM_STEM].weight, halving = f->layers[FLIM_HALVING].weight;
+    Normed n = acts->layers[FLIM_STEM];
+    activate_backward(f, run, acts, FLIM_HALVING, dy, activation(f, FLIM_HALVING));
+    stem_backward(
+        run->device,
+        (StemGradients){run_gradient(run, row), run_gradient(run, row + GAIN), run_gradient(run, row + BIAS),
+                        run_gradient(run, halving)},
+        acts->layers[FLIM_HALVING].x, acts->x,
+        (StemWeights){run_matmul_weight(run, row), n.mean, n.rstd, n.gain, n.bias, run_matmul_weight(run, halving)},
+        acts->moments, stem_of(f));
+}
+
+void flim_network_backward(const FlimNetwork *network, const BlockRun *run, const FlimActivations *acts,
+                           Tensor dlogits) {
+    Tensor dx = head_backward(network, run, acts, dlogits);
+    for (int b = FLIM_BLOCKS - 1; b >= 0; b--) dx = block_backward(network, run, acts, b, dx);
+    stem_and_halving_backward(network, run, acts, dx);
+}

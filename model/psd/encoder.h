@@ -1,0 +1,55 @@
+/* The encoder of the PSD models: a patch embedding, a transformer, a norm; or the convolutional baseline. It gets all
+ * rows of a batch at once. In pretraining these are, for each spectrum, the visible patches as bare rows (for the
+ * decoder) and a full sequence of 13 rows for the spectrum and for its partner (for the contrast, which reads CLS).
+ * They are one packed batch, so each layer is one set of matrix products. */
+#ifndef MODEL_PSD_ENCODER_H
+#define MODEL_PSD_ENCODER_H
+
+#include "data/psd/batch.h"
+#include "model/block.h"
+#include "model/psd/cnn.h"
+#include "model/psd/psd.h"
+
+typedef struct {
+    PsdEncoderConfig config;
+    bool patches;     /* has a patch embedding: the transformer always, the CNN only in pretraining */
+    float *positions; /* [13, d_model] sine and cosine */
+    /* Rows of the parameter table. For a linear layer or a norm, that of the weight; the bias is the next row. */
+    int cls, projection, position_table, norm, final_norm;
+    BlockStack blocks;
+    Cnn cnn;
+} PsdEncoder;
+
+enum { PSD_VIEWS = 2 };
+
+/* What the backward reads. */
+typedef struct {
+    int64_t bare;                 /* number of bare rows */
+    Tensor patches;               /* [n, 16] */
+    Tensor embedded, mean, rstd;  /* full sequences before their norm [13 S, d]; its statistics */
+    Tensor x;                     /* the last block's output: the output rows */
+    Tensor last_mean, last_rstd;  /* statistics of final_norm */
+    BlockRun run;                 /* with the output rows */
+    CnnActivations of[PSD_VIEWS]; /* the CNN's, for each view */
+    int views;
+} PsdEncoded;
+
+/* Adds the parameters to the table. */
+PsdEncoder psd_encoder_open(ParamTable *table, const PsdEncoderConfig *config, bool patches, uint32_t first_site);
+void psd_encoder_close(PsdEncoder *encoder);
+/* Returns [bare + S, d]: every bare row, and CLS of every full sequence. Pushes the result and what the backward needs.
+ */
+Tensor psd_encoder_forward(PsdEncoder *encoder, const BlockRun *run, const Batch *batch, const Tensor *fields,
+                           PsdEncoded *kept);
+/* Adds the gradients of the parameters; dy: the gradient of the output. */
+void psd_encoder_backward(PsdEncoder *encoder, const Tensor *fields, const PsdEncoded *kept, Tensor dy);
+
+/* Computes y = x W^T + b of a linear layer, pushed. */
+Tensor psd_linear(const BlockRun *run, int index, Tensor x);
+void psd_linear_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x);
+/* Gathers the patches whose halves are these pieces: f32 [n, 16], pushed. */
+Tensor psd_gather_patches(const BlockRun *run, Tensor spectra, Tensor pieces);
+/* Returns x in the type of the activations; pushes a copy if x has another type. */
+Tensor psd_in_type(const BlockRun *run, Tensor x);
+
+#endif

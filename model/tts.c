@@ -1,0 +1,223 @@
+/* The Amharic TTS GPT: 34 rows of conditioning, text and audio codes in one causal sequence; a head for text and one
+ * for codes.
+ *
+ *   x       = drop(conditioning + emotion | speed 1, speed 0 | text + position | mel + position)
+ *   h       = final_norm(ln_f(blocks(x)))        two norms, one after the other
+ *   logits  = h head^T + bias                    text rows through text_head, mel rows through mel_head
+ *
+ * Rows are packed, without padding. Behind the last block only rows with a target are computed, one head after the
+ * other, so that the logits of both heads never exist at the same time. */
+#include "model/tts.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "data/tts/batch.h"
+#include "model/block.h"
+
+enum { SITE_EMBEDDING, SITE_BLOCKS };
+
+typedef struct {
+    Model base; /* first, so that a Model * of this file is a TtsGpt * */
+    TtsGptConfig config;
+    BlockStack blocks;
+    /* Rows of the parameter table. A norm and a head have the row of their weight; that of the bias follows. */
+    int text_embedding, mel_embedding, ln_f, mel_positions, text_positions, final_norm, text_head, mel_head, speed;
+} TtsGpt;
+
+/* What differs between the two heads. */
+typedef struct {
+    const char *name;
+    int weight, rows, targets; /* a row of the table, two fields of the batch */
+    int loss, top1;            /* metrics */
+} Head;
+
+static const BlockNames gpt2_names = {
+    .tensor = {"gpt.h.%d.ln_1.weight", "gpt.h.%d.ln_1.bias", "gpt.h.%d.attn.c_attn.weight", "gpt.h.%d.attn.c_attn.bias",
+               "gpt.h.%d.attn.c_proj.weight", "gpt.h.%d.attn.c_proj.bias", "gpt.h.%d.ln_2.weight", "gpt.h.%d.ln_2.bias",
+               "gpt.h.%d.mlp.c_fc.weight", "gpt.h.%d.mlp.c_fc.bias", "gpt.h.%d.mlp.c_proj.weight",
+               "gpt.h.%d.mlp.c_proj.bias"}};
+
+/* ---- parameters ---- */
+
+static int add_table(ParamTable *table, int64_t rows, int64_t width, const char *name) {
+    return param_add(table, INIT_NORMAL, 0.02f, true, rows, width, "%s", name);
+}
+
+static BlockConfig block_config(const TtsGptConfig *c) {
+    return (BlockConfig){.d_model = c->d_model,
+                         .n_heads = c->n_heads,
+                         .d_ff = 4 * c->d_model,
+                         .pre_norm = true,
+                         .biases = true,
+                         .causal = true,
+                         .gelu = GELU_TANH,
+                         .layout = WEIGHT_IN_OUT,
+                         .drop_attention = c->dropout,
+                         .drop_projection = c->dropout,
+                         .drop_mlp = c->dropout,
+                         .first_site = SITE_BLOCKS,
+                         .init_scale = 0.02f,
+                         .init_output_scale = 0.02f / sqrtf(2 * (float)c->n_layers),
+                         .decay_vectors = true};
+}
+
+/* Adds the parameters in the order, with the names and the shapes of the reference. All have weight decay. */
+static void add_params(TtsGpt *gpt) {
+    const TtsGptConfig *c = &gpt->config;
+    ParamTable *table = &gpt->base.params;
+    BlockConfig blocks = block_config(c);
+    int C = c->d_model;
+    gpt->text_embedding = add_table(table, c->text_vocabulary + 1, C, "text_embedding.weight");
+    gpt->mel_embedding = add_table(table, c->mel_codes, C, "mel_embedding.weight");
+    gpt->blocks = block_stack_open("gpt", table, &blocks, c->n_layers, &gpt2_names);
+    gpt->ln_f = param_add_norm(table, C, "gpt.ln_f");
+    gpt->mel_positions = add_table(table, c->max_mel_tokens + 3, C, "mel_pos_embedding.emb.weight");
+    gpt->text_positions = add_table(table, c->max_text_tokens + 2, C, "text_pos_embedding.emb.weight");
+    gpt->final_norm = param_add_norm(table, C, "final_norm");
+    gpt->text_head = param_add_linear(table, C, c->text_vocabulary + 1, "text_head");
+    gpt->mel_head = param_add_linear(table, C, c->mel_codes, "mel_head");
+    gpt->speed = param_add(table, INIT_ZERO, 0, true, 2, C, "speed_emb.weight");
+}
+
+/* The block checks width, heads, layers and dropout. */
+static void check_config(const TtsGptConfig *c) {
+    if (c->text_vocabulary < 3) die_usage("gpt: a text vocabulary of %d pieces; at least 3", c->text_vocabulary);
+    if (c->mel_codes < 3) die_usage("gpt: %d mel codes; at least 3: one code, start and stop", c->mel_codes);
+    if (c->max_text_tokens < 1) die_usage("gpt: max text tokens %d; at least 1", c->max_text_tokens);
+    if (c->max_mel_tokens < 1) die_usage("gpt: max mel tokens %d; at least 1", c->max_mel_tokens);
+    if (!(c->text_weight >= 0 && c->mel_weight >= 0 && c->text_weight + c->mel_weight > 0)) {
+        die_usage("gpt: loss weights %g (text) and %g (mel) must not be negative, nor both 0", (double)c->text_weight,
+                  (double)c->mel_weight);
+    }
+}
+
+/* ---- one micro-batch ---- */
+
+/* Writes x [N, C]: each row is written by exactly one of the four. */
+static void embed(const TtsGpt *gpt, const BlockRun *run, const Tensor *fields, Tensor x) {
+    Device *device = run->device;
+    Tensor none = tensor_none();
+    scatter_rows(device, x, fields[TTS_CONDITIONING], fields[TTS_CONDITIONING_ROWS]);
+    embedding_forward(device, x, fields[TTS_SPEED_ROWS], fields[TTS_SPEED_IDS], run_weight(run, gpt->speed), none,
+                      none);
+    embedding_forward(device, x, fields[TTS_TEXT_ROWS], fields[TTS_TEXT_IDS], run_weight(run, gpt->text_embedding),
+                      fields[TTS_TEXT_POSITIONS], run_weight(run, gpt->text_positions));
+    embedding_forward(device, x, fields[TTS_MEL_ROWS], fields[TTS_MEL_IDS], run_weight(run, gpt->mel_embedding),
+                      fields[TTS_MEL_POSITIONS], run_weight(run, gpt->mel_positions));
+    Dropout drop = pass_dropout(run->pass, gpt->config.dropout, SITE_EMBEDDING);
+    if (drop.p > 0) dropout(device, x, x, drop);
+    pass_dump(run->pass, x, "embedded");
+}
+
+static void embed_backward(const TtsGpt *gpt, const BlockRun *run, const Tensor *fields, Tensor dx) {
+    Device *device = run->device;
+    Tensor none = tensor_none();
+    Dropout drop = pass_dropout(run->pass, gpt->config.dropout, SITE_EMBEDDING);
+    if (drop.p > 0) dropout(device, dx, dx, drop);
+    embedding_backward(device, run_gradient(run, gpt->mel_embedding), run_gradient(run, gpt->mel_positions), dx,
+                       fields[TTS_MEL_ROWS], fields[TTS_MEL_IDS], fields[TTS_MEL_POSITIONS]);
+    embedding_backward(device, run_gradient(run, gpt->text_embedding), run_gradient(run, gpt->text_positions), dx,
+                       fields[TTS_TEXT_ROWS], fields[TTS_TEXT_IDS], fields[TTS_TEXT_POSITIONS]);
+    embedding_backward(device, run_gradient(run, gpt->speed), none, dx, fields[TTS_SPEED_ROWS], fields[TTS_SPEED_IDS],
+                       none);
+}
+
+static void norm_forward(const BlockRun *run, int index, Tensor y, Tensor mean, Tensor rstd, Tensor x) {
+    layernorm_forward(run->device, y, mean, rstd, x, run_weight(run, index), run_weight(run, index + 1));
+}
+
+static void norm_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x, Tensor mean, Tensor rstd) {
+    layernorm_backward(run->device, dx, run_gradient(run, index), run_gradient(run, index + 1), tensor_none(), dy, x,
+                       mean, rstd, run_weight(run, index));
+}
+
+/* Sums the loss and the hits over the n rows of one head. In training it also computes the gradient and writes the
+ * rows of dx [N, C]; the logits, the largest tensor, become their own gradient in place. */
+static void head_run(const TtsGpt *gpt, const BlockRun *run, const Tensor *fields, Head head, Tensor x, Tensor dx) {
+    const Pass *pass = run->pass;
+    Device *device = run->device;
+    Tensor rows = fields[head.rows], targets = fields[head.targets];
+    Tensor w = run_matmul_weight(run, head.weight), bias = run_matmul_weight(run, head.weight + 1);
+    int64_t n = rows.dims[0], width = x.dims[1];
+    size_t mark = arena_mark(run->arena);
+
+    Tensor hidden = push_activations(run, n, width), middle = push_activations(run, n, width),
+           final = push_activations(run, n, width);
+    Tensor stat[6]; /* mean and rstd of ln_f, of final_norm; loss, hit */
+    for (int i = 0; i < 6; i++) stat[i] = arena_1d(run->arena, DTYPE_F32, n);
+    Tensor loss = stat[4], correct = stat[5];
+
+    gather_rows(device, hidden, x, rows);
+    norm_forward(run, gpt->ln_f, middle, stat[0], stat[1], hidden);
+    norm_forward(run, gpt->final_norm, final, stat[2], stat[3], middle);
+    pass_dump(pass, final, "%s.final", head.name);
+    Tensor logits = push_activations(run, n, w.dims[0]);
+    linear_forward(device, logits, final, w, bias, WEIGHT_OUT_IN);
+    pass_dump(pass, logits, "%s.logits", head.name);
+    if (pass->train) {
+        cross_entropy_forward_backward(device, loss, correct, logits, targets, tensor_none(),
+                                       tensor_rows(pass->loss_scale, head.loss, 1), gpt->base.loss_scale);
+    } else {
+        cross_entropy_forward(device, loss, correct, logits, targets, tensor_none());
+    }
+    sum_forward(device, tensor_rows(pass->sums, head.loss, 1), loss);
+    sum_forward(device, tensor_rows(pass->sums, head.top1, 1), correct);
+    if (pass->train) {
+        Tensor dfinal = push_activations(run, n, width), dmiddle = push_activations(run, n, width), dhidden = dfinal;
+        linear_backward(device, dfinal, run_gradient(run, head.weight), run_gradient(run, head.weight + 1), logits,
+                        final, w, WEIGHT_OUT_IN);
+        norm_backward(run, gpt->final_norm, dmiddle, dfinal, middle, stat[2], stat[3]);
+        norm_backward(run, gpt->ln_f, dhidden, dmiddle, hidden, stat[0], stat[1]);
+        scatter_rows(device, dx, dhidden, rows);
+    }
+    arena_release(run->arena, mark);
+}
+
+static void tts_gpt_run(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
+                        const Pass *pass) {
+    TtsGpt *gpt = (TtsGpt *)model;
+    Sequences sequences = {fields[TTS_OFFSETS], batch->fields[TTS_OFFSETS].data, batch->n_sequences};
+    BlockRun run = block_run(model, device, activations, sequences, pass);
+    Head text = {"text", gpt->text_head, TTS_TEXT_TARGET_ROWS, TTS_TEXT_TARGETS, TTS_TEXT_LOSS, TTS_TEXT_TOP1};
+    Head mel = {"mel", gpt->mel_head, TTS_MEL_ROWS, TTS_MEL_TARGETS, TTS_MEL_LOSS, TTS_MEL_TOP1};
+    size_t mark = arena_mark(activations);
+
+    Tensor x = push_activations(&run, batch->n_tokens, gpt->config.d_model), dx = tensor_none();
+    embed(gpt, &run, fields, x);
+    x = blocks_forward(&gpt->blocks, &run, x);
+    if (pass->train) {
+        dx = push_activations(&run, x.dims[0], x.dims[1]);
+        device->clear(device, dx.data, tensor_bytes(dx));
+    }
+    head_run(gpt, &run, fields, text, x, dx);
+    head_run(gpt, &run, fields, mel, x, dx);
+    if (pass->train) {
+        blocks_backward(&gpt->blocks, &run, dx);
+        embed_backward(gpt, &run, fields, dx);
+    }
+    arena_release(activations, mark);
+}
+
+static void tts_gpt_close(Model *model) {
+    TtsGpt *gpt = (TtsGpt *)model;
+    block_stack_close(&gpt->blocks);
+    params_free(&model->params);
+    free(gpt);
+}
+
+Model *tts_gpt_open(const TtsGptConfig *config) {
+    check_config(config);
+    TtsGpt *gpt = xcalloc(1, sizeof *gpt);
+    gpt->config = *config;
+    gpt->base = (Model){.name = "tts_gpt",
+                        .metrics = {[TTS_TEXT_LOSS] = {"text_loss", TTS_COUNT_TEXT, config->text_weight},
+                                    [TTS_MEL_LOSS] = {"mel_loss", TTS_COUNT_MEL, config->mel_weight},
+                                    [TTS_MEL_TOP1] = {"mel_top1", TTS_COUNT_MEL, 0},
+                                    [TTS_TEXT_TOP1] = {"text_top1", TTS_COUNT_TEXT, 0}},
+                        .n_metrics = TTS_METRICS,
+                        .run = tts_gpt_run,
+                        .close = tts_gpt_close};
+    add_params(gpt);
+    return &gpt->base;
+}

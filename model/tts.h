@@ -1,0 +1,23 @@
+/* The Amharic TTS GPT: the trained part of IndexTTS2, UnifiedVoice. */
+#ifndef MODEL_TTS_H
+#define MODEL_TTS_H
+
+#include "model/model.h"
+
+typedef struct {
+    int d_model, n_layers, n_heads; /* 1280, 24, 20; the MLP is 4 d_model wide */
+    int text_vocabulary;            /* V tokenizer pieces; tables have V + 1 rows */
+    int mel_codes;                  /* 8194: 8192 codes, start, stop */
+    int max_text_tokens;            /* 600: text positions are max_text_tokens + 2 */
+    int max_mel_tokens;             /* 1815: mel positions are max_mel_tokens + 3 */
+    float dropout;                  /* 0.1, in four places */
+    float text_weight, mel_weight;  /* of the two losses: 0.2, 0.8 */
+} TtsGptConfig;
+
+/* The model's metrics, in their order. */
+enum { TTS_TEXT_LOSS, TTS_MEL_LOSS, TTS_MEL_TOP1, TTS_TEXT_TOP1, TTS_METRICS };
+
+/* Builds the model and its parameter table. Ends the program if the configuration is wrong, naming the field. */
+Model *tts_gpt_open(const TtsGptConfig *config);
+
+#endif

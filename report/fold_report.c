@@ -1,0 +1,288 @@
+/* Many trainings in one table: a row each, and their means. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text_file.h"
+#include "report/classification_report.h"
+#include "report/table.h"
+
+enum { PLAIN = 10, ACCURACY = 0, MACRO_F1 = 1 }; /* scores besides F1 of each class; two of them */
+static const char *const SCORES[PLAIN] = {
+    "accuracy", "macro_f1", "weighted_f1", "macro_precision", "macro_recall", "balanced_accuracy", "mcc",
+    "ece",      "nll",      "brier"};
+
+/* A score over folds. */
+typedef struct {
+    Spread over;
+    Interval mean; /* 95 % of the mean */
+} FoldSpread;
+
+typedef struct {
+    const FoldResult *folds;
+    int n, scores;  /* PLAIN + classes */
+    char **names;   /* [scores] */
+    double *values; /* [n, scores]; NaN: there is none */
+    int32_t *group; /* [n]: the first fold of the same group */
+    const char *group_kind, *protocol, *directory;
+    bool few_shot;       /* some fold has shots: columns k and seed */
+    int *shots, n_shots; /* the different ones, ascending; 0 alone where there are none */
+    FoldSpread *spreads; /* [n_shots, scores] */
+    int *worst;          /* [n_shots]: a fold of the group with the lowest mean macro F1 */
+    double *worst_f1;    /* [n_shots]: which is this */
+    Table results, summary;
+} FoldReport;
+
+/* ---- values ---- */
+
+static void fold_values(const Evaluation *e, double *out) {
+    const MetricsScores *s = &e->scores;
+    const double plain[PLAIN] = {s->accuracy,        s->macro.f1,          s->weighted.f1, s->macro.precision,
+                                 s->macro.recall,    s->balanced_accuracy, s->mcc,         e->calibration.ece,
+                                 e->calibration.nll, e->calibration.brier};
+    memcpy(out, plain, sizeof plain);
+    for (int c = 0; c < e->classes; c++) out[PLAIN + c] = e->each[c].support ? e->each[c].score.f1 : NAN;
+}
+
+static void values_make(FoldReport *r) {
+    const Evaluation *first = r->folds[0].evaluation;
+    r->scores = PLAIN + first->classes;
+    r->names = xmalloc((size_t)r->scores * sizeof *r->names);
+    r->values = xmalloc((size_t)r->n * (size_t)r->scores * sizeof *r->values);
+    r->group = xmalloc((size_t)r->n * sizeof *r->group);
+    for (int k = 0; k < r->scores; k++)
+        r->names[k] = k < PLAIN ? xstrdup(SCORES[k]) : xformat("f1_%s", first->each[k - PLAIN].name);
+    for (int i = 0; i < r->n; i++) {
+        fold_values(r->folds[i].evaluation, r->values + (long)i * r->scores);
+        r->few_shot |= r->folds[i].shots > 0;
+        for (r->group[i] = 0; strcmp(r->folds[r->group[i]].group, r->folds[i].group); r->group[i]++) continue;
+    }
+}
+
+/* Copies the values of one score in the folds with these shots, as far as they exist, and their groups. */
+static int collect(const FoldReport *r, int score, int shots, double *values, int32_t *group) {
+    int n = 0;
+    for (int i = 0; i < r->n; i++) {
+        double value = r->values[(long)i * r->scores + score];
+        if (r->folds[i].shots != shots || isnan(value)) continue;
+        values[n] = value;
+        group[n++] = r->group[i];
+    }
+    return n;
+}
+
+/* ---- means ---- */
+
+typedef struct {
+    const double *values;
+    const int32_t *group; /* [n] */
+    int n;
+} Drawn;
+
+static void drawn_mean(void *context, const int64_t *times, double *mean) {
+    const Drawn *d = context;
+    double sum = 0, weight = 0;
+    for (int i = 0; i < d->n; i++) {
+        sum += (double)times[d->group[i]] * d->values[i];
+        weight += (double)times[d->group[i]];
+    }
+    *mean = sum / weight;
+}
+
+/* The range of the mean if other groups had been recorded. group[n] is renumbered. */
+static Interval mean_interval(const double *values, int32_t *group, int n, int n_groups) {
+    Interval out = {NAN, NAN};
+    Drawn drawn = {values, group, n};
+    int32_t groups = statistics_number_groups(group, n, n_groups);
+    if (groups > 1)
+        statistics_bootstrap(&(Bootstrap){.statistic = drawn_mean, .context = &drawn, .n_values = 1, .groups = groups},
+                             &out);
+    return out;
+}
+
+static FoldSpread spread_make(const FoldReport *r, int score, int shots) {
+    double *values = xmalloc((size_t)r->n * sizeof *values);
+    int32_t *group = xmalloc((size_t)r->n * sizeof *group);
+    int n = collect(r, score, shots, values, group);
+    FoldSpread out = {statistics_spread(values, n), {NAN, NAN}};
+    if (isfinite(out.over.mean)) out.mean = mean_interval(values, group, n, r->n); /* an NLL may be infinite */
+    free(values);
+    free(group);
+    return out;
+}
+
+static int ascending(const void *left, const void *right) { return *(const int *)left - *(const int *)right; }
+
+static void shots_make(FoldReport *r) {
+    r->shots = xmalloc((size_t)r->n * sizeof *r->shots);
+    for (int i = 0; i < r->n; i++) r->shots[i] = r->folds[i].shots;
+    qsort(r->shots, (size_t)r->n, sizeof *r->shots, ascending);
+    for (int i = 0; i < r->n; i++)
+        if (!i || r->shots[i] != r->shots[r->n_shots - 1]) r->shots[r->n_shots++] = r->shots[i];
+}
+
+static void spreads_make(FoldReport *r) {
+    r->spreads = xmalloc((size_t)r->n_shots * (size_t)r->scores * sizeof *r->spreads);
+    for (int k = 0; k < r->n_shots; k++)
+        for (int score = 0; score < r->scores; score++)
+            r->spreads[k * r->scores + score] = spread_make(r, score, r->shots[k]);
+}
+
+/* Macro F1 of a group, the mean over its folds with these shots; NaN if there are none. */
+static double group_f1(const FoldReport *r, int group, int shots) {
+    double sum = 0;
+    int n = 0;
+    for (int i = 0; i < r->n; i++) {
+        if (r->group[i] != group || r->folds[i].shots != shots) continue;
+        sum += r->values[(long)i * r->scores + MACRO_F1];
+        n++;
+    }
+    return n ? sum / n : NAN;
+}
+
+static void worst_make(FoldReport *r) {
+    r->worst = xmalloc((size_t)r->n_shots * sizeof *r->worst);
+    r->worst_f1 = xmalloc((size_t)r->n_shots * sizeof *r->worst_f1);
+    for (int k = 0; k < r->n_shots; k++) {
+        r->worst_f1[k] = INFINITY;
+        for (int i = 0; i < r->n; i++) {
+            double f1 = group_f1(r, i, r->shots[k]);
+            if (f1 < r->worst_f1[k]) r->worst_f1[k] = f1, r->worst[k] = i; /* not if NaN */
+        }
+    }
+}
+
+/* ---- tables ---- */
+
+/* A row of the means, if fold is NULL. */
+static void key_columns(FoldReport *r, const char *name, int shots, const FoldResult *fold) {
+    table_text(&r->results, r->group_kind, name);
+    if (r->few_shot) table_count(&r->results, "k", shots);
+    if (r->few_shot && fold) table_count(&r->results, "seed", fold->seed);
+    if (r->few_shot && !fold) table_real(&r->results, "seed", NAN);
+}
+
+static void results_make(FoldReport *r) {
+    for (int i = 0; i < r->n; i++) {
+        key_columns(r, r->folds[i].group, r->folds[i].shots, &r->folds[i]);
+        for (int score = 0; score < r->scores; score++)
+            table_real(&r->results, r->names[score], r->values[(long)i * r->scores + score]);
+        table_count(&r->results, "n", r->folds[i].evaluation->scores.rows);
+    }
+    for (int k = 0; k < r->n_shots; k++)
+        for (int deviation = 0; deviation < 2; deviation++) {
+            key_columns(r, deviation ? "STD" : "MEAN", r->shots[k], NULL);
+            for (int score = 0; score < r->scores; score++) {
+                const FoldSpread *s = &r->spreads[k * r->scores + score];
+                table_real(&r->results, r->names[score], deviation ? s->over.sample_deviation : s->over.mean);
+            }
+            table_real(&r->results, "n", NAN);
+        }
+}
+
+static void summary_make(FoldReport *r) {
+    for (int k = 0; k < r->n_shots; k++)
+        for (int score = 0; score < r->scores; score++) {
+            const FoldSpread *s = &r->spreads[k * r->scores + score];
+            if (r->few_shot) table_count(&r->summary, "k", r->shots[k]);
+            table_text(&r->summary, "score", r->names[score]);
+            table_real(&r->summary, "mean", s->over.mean);
+            table_real(&r->summary, "std", s->over.sample_deviation);
+            table_real(&r->summary, "low", s->mean.low);
+            table_real(&r->summary, "high", s->mean.high);
+        }
+}
+
+/* ---- files ---- */
+
+static void print_mean(FILE *out, const char *name, const FoldSpread *s) {
+    fprintf(out, "%s %.4f", name, s->over.mean);
+    if (!isnan(s->mean.low)) fprintf(out, " (95 %% %.4f .. %.4f)", s->mean.low, s->mean.high);
+}
+
+static void print_worst(const FoldReport *r, FILE *out) {
+    for (int k = 0; k < r->n_shots; k++) {
+        if (r->few_shot) fprintf(out, "k = %d: ", r->shots[k]);
+        print_mean(out, "accuracy", &r->spreads[k * r->scores + ACCURACY]);
+        print_mean(out, ", macro F1", &r->spreads[k * r->scores + MACRO_F1]);
+        fprintf(out, "; worst %s: %s, macro F1 %.4f\n", r->group_kind, r->folds[r->worst[k]].group, r->worst_f1[k]);
+    }
+}
+
+static json_t *worst_to_json(const FoldReport *r) {
+    json_t *array = json_array();
+    for (int k = 0; k < r->n_shots; k++)
+        json_array_append_new(array, json_build("the report", "{s:i, s:s, s:o}", "k", r->shots[k], r->group_kind,
+                                                r->folds[r->worst[k]].group, "macro_f1", real_or_null(r->worst_f1[k])));
+    return array;
+}
+
+static bool write_files(const FoldReport *r, Error *error) {
+    char *csv = xformat("%s/%s_results.csv", r->directory, r->protocol);
+    char *json = xformat("%s/%s_results.json", r->directory, r->protocol);
+    char *markdown = xformat("%s/%s_results.md", r->directory, r->protocol);
+    bool good = table_write_csv(&r->results, csv, error) &&
+                json_write(json_build("the report", "{s:s, s:i, s:o, s:o, s:o}", "protocol", r->protocol, "resamples",
+                                      INTERVAL_RESAMPLES, "results", table_to_json(&r->results), "summary",
+                                      table_to_json(&r->summary), "worst", worst_to_json(r)),
+                           json, error);
+    if (good) {
+        TextFile file;
+        text_file_begin(&file);
+        fprintf(file.out,
+                "# %s\n\nMeans over folds, deviations with divisor n - 1, 95 %% intervals of the mean by the "
+                "bootstrap over %ss.\n\n",
+                r->protocol, r->group_kind);
+        table_print_markdown(&r->summary, r->summary.columns, file.out);
+        fputc('\n', file.out);
+        print_worst(r, file.out);
+        fputs("\n## Folds\n\n", file.out);
+        table_print_markdown(&r->results, r->results.columns, file.out);
+        good = text_file_end(&file, markdown, error);
+    }
+    free(csv);
+    free(json);
+    free(markdown);
+    return good;
+}
+
+static void print_report(const FoldReport *r) {
+    enum { SHOWN = 4 }; /* accuracy, F1 and precision */
+    printf("[Report] %s: %d fold%s; intervals of the mean by the bootstrap over %ss\n", r->protocol, r->n,
+           r->n == 1 ? "" : "s", r->group_kind);
+    table_print(&r->results, (r->few_shot ? 3 : 1) + SHOWN, stdout);
+    print_worst(r, stdout);
+    printf("[Report] written: %s/%s_results.{csv,json,md}\n", r->directory, r->protocol);
+}
+
+bool report_folds(const FoldResult *folds, int n, const char *group_kind, const char *protocol, const char *directory,
+                  Error *error) {
+    FoldReport r = {.folds = folds, .n = n, .group_kind = group_kind, .protocol = protocol, .directory = directory};
+    if (n < 1) return error_set(error, "%s: there are no folds to report", protocol);
+    if (!name_check("protocol", protocol, error)) return false;
+    for (int i = 0; i < n; i++)
+        if (!name_check(group_kind, folds[i].group, error)) return false;
+    for (int i = 1; i < n; i++)
+        if (folds[i].evaluation->classes != folds[0].evaluation->classes)
+            return error_set(error, "fold %d (%s) has %d classes, the first has %d", i, folds[i].group,
+                             folds[i].evaluation->classes, folds[0].evaluation->classes);
+    values_make(&r);
+    shots_make(&r);
+    worst_make(&r);
+    spreads_make(&r);
+    results_make(&r);
+    summary_make(&r);
+    bool good = write_files(&r, error);
+    if (good) print_report(&r);
+    for (int k = 0; k < r.scores; k++) free(r.names[k]);
+    table_free(&r.results);
+    table_free(&r.summary);
+    free(r.names);
+    free(r.values);
+    free(r.group);
+    free(r.shots);
+    free(r.spreads);
+    free(r.worst);
+    free(r.worst_f1);
+    return good;
+}

@@ -1,0 +1,99 @@
+/* Hashes, JSON, words for a shell, error messages. */
+#include "base/json.h"
+#include "tests/helpers.h"
+
+/* Compares with the test vectors that the authors of FNV publish. */
+static void hashes_are_fnv1a(void **state) {
+    (void)state;
+    assert_true(hash_bytes(HASH_START, "", 0) == 0xcbf29ce484222325u);
+    assert_true(hash_bytes(HASH_START, "a", 1) == 0xaf63dc4c8601ec8cu);
+    assert_true(hash_bytes(HASH_START, "foobar", 6) == 0x85944171f73967e8u);
+    assert_true(hash_bytes(hash_bytes(HASH_START, "foo", 3), "bar", 3) == 0x85944171f73967e8u);
+}
+
+static void build_infinity(void *unused) {
+    (void)unused;
+    json_build("the note", "{s:f}", "power", INFINITY);
+}
+
+static void build_latin(void *unused) {
+    (void)unused;
+    json_build("the note", "{s:s}", "name", "caf\xe9");
+}
+
+static void text_of_nothing(void *unused) {
+    (void)unused;
+    json_text("note.json", NULL, 0);
+}
+
+static void json_that_cannot_be_written_ends_the_program_and_is_named(void **state) {
+    (void)state;
+    char said[400];
+    assert_int_equal(run_function(said, sizeof said, build_infinity, NULL), 1);
+    assert_contains(said, "the note cannot be written as JSON: ");
+    assert_int_equal(run_function(said, sizeof said, build_latin, NULL), 1);
+    assert_contains(said, "the note cannot be written as JSON: ");
+    assert_int_equal(run_function(said, sizeof said, text_of_nothing, NULL), 1);
+    assert_contains(said, "note.json cannot be written as JSON: ");
+    json_t *none = real_or_null(NAN), *some = real_or_null(2);
+    assert_true(json_is_null(none) && json_number_value(some) == 2);
+    json_decref(none);
+    json_decref(some);
+}
+
+static void json_errors_name_line_and_column(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *path = path_join(directory, "a.json");
+    Error error;
+    write_text(path, "{\n \"a\": 1,\n \"b\" 2}");
+    assert_null(json_read(path, 0, &error));
+    assert_contains(error.text, "line 3, column ");
+    assert_null(json_read("/nowhere/a.json", 0, &error));
+    assert_contains(error.text, "cannot open: No such file");
+    free(path);
+    free(directory);
+}
+
+static void a_shell_reads_quoted_words_unchanged(void **state) {
+    (void)state;
+    static const char *const words[] = {"plain", "two words", "it's",        "a\\b \"$HOME\" `x`; #&*?[~",
+                                        "",      "-x",        "\xe1\x88\xb0"};
+    char got[256];
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        char *word = shell_word(words[i]);
+        assert_int_equal(run_command(got, sizeof got, "printf %%s %s", word), 0);
+        assert_string_equal(got, words[i]);
+        free(word);
+    }
+    char *nasty = shell_word("a\n\x1b[31m'\\"), *option = shell_path("-rf it"), *plain = shell_word("a/b-c_1.jsonl");
+    assert_string_equal(nasty, "$'a\\x0a\\x1b[31m\\'\\\\'");
+    assert_string_equal(option, "'./-rf it'");
+    assert_string_equal(plain, "a/b-c_1.jsonl");
+    free(nasty);
+    free(option);
+    free(plain);
+}
+
+static void a_long_path_does_not_cut_off_the_reason(void **state) {
+    (void)state;
+    char path[4096];
+    Error error;
+    for (size_t i = 0; i + 3 < sizeof path; i += 3) memcpy(path + i, "\xe1\x88\xb0", 4);
+    memcpy(path, "/begin", 6);
+    assert_false(error_set(&error, "%s: line %d: %s", path, 12, "cannot be understood"));
+    assert_memory_equal(error.text, "/begin", 6);
+    assert_contains(error.text, "\xe1\x88\xb0 ... \xe1\x88\xb0"); /* whole characters */
+    assert_true(ends_with(error.text, "\xb0: line 12: cannot be understood"));
+    assert_true(strlen(error.text) > sizeof error.text - 10);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_shell_reads_quoted_words_unchanged),
+        cmocka_unit_test(a_long_path_does_not_cut_off_the_reason),
+        cmocka_unit_test(hashes_are_fnv1a),
+        cmocka_unit_test(json_that_cannot_be_written_ends_the_program_and_is_named),
+        cmocka_unit_test(json_errors_name_line_and_column),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,782 @@
+/* base/file.h: reading and replacing files, writers, leftovers, locks, names, checksums; base/mapping.h. */
+#include "base/file.h"
+#include "tests/helpers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mapping.h"
+
+static char said[4096];
+static const char *root; /* a new directory for each test */
+
+/* Replaces flock of the C library. If without_locks is set, file systems have no locks. */
+static bool without_locks;
+int flock(int fd, int operation) {
+    if (!without_locks) return (int)syscall(SYS_flock, fd, operation);
+    errno = ENOLCK;
+    return -1;
+}
+
+static int fresh(void **state) {
+    (void)state;
+    root = run_directory();
+    without_locks = false;
+    return 0;
+}
+
+/* Returns the path of a name in root; valid for a few more calls. */
+static const char *in(const char *name) {
+    static char *last[8];
+    static int at;
+    at = (at + 1) % 8;
+    free(last[at]);
+    return last[at] = path_join(root, name);
+}
+
+static const char *listing(void) {
+    static char names[1024];
+    run_command(names, sizeof names, "ls -A %s | tr '\\n' ' '", root);
+    return names;
+}
+
+static void expect_text(const char *path, const char *want) {
+    char *text = read_text(path);
+    assert_string_equal(text, want);
+    free(text);
+}
+
+static void must_write(const char *path, const char *text) {
+    Error error;
+    if (!file_write_atomic(path, text, strlen(text), &error)) fail_msg("%s", error.text);
+}
+
+/* Makes one file of each kind that is not a regular file. */
+static const struct {
+    const char *name, *kind;
+} odd[] = {{"folder", "a folder"},  {"fifo", "a FIFO"},      {"socket", "a socket"},  {"dangling", "symbolic"},
+           {"to_file", "symbolic"}, {"to_null", "symbolic"}, {"to_fifo", "symbolic"}, {"/dev/null", "a device"}};
+enum { ODD = sizeof odd / sizeof *odd };
+
+static void make_odd_files(void) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", in("socket"));
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    close(fd);
+    assert_int_equal(mkdir(in("folder"), 0777), 0);
+    assert_int_equal(mkfifo(in("fifo"), 0666), 0);
+    write_text(in("file"), "mine");
+    assert_int_equal(symlink("nowhere", in("dangling")), 0);
+    assert_int_equal(symlink("file", in("to_file")), 0);
+    assert_int_equal(symlink("/dev/null", in("to_null")), 0);
+    assert_int_equal(symlink("fifo", in("to_fifo")), 0);
+}
+
+/* ---- reading ---- */
+
+static void only_regular_files_are_read_without_blocking(void **state) {
+    (void)state;
+    static const char *const refused[] = {"folder", "fifo", "to_null", "to_fifo", "/dev/null", "/dev/zero"};
+    static const char *const kinds[] = {"a folder", "a FIFO", "a device", "a FIFO", "a device", "a device"};
+    char *bytes, buffer[8];
+    size_t size;
+    void *mapped;
+    Error error;
+    make_odd_files();
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(file_open(in(refused[i]), &size, &error), -1);
+        assert_contains(error.text, kinds[i]);
+        assert_false(read_file(in(refused[i]), &bytes, &size, &error));
+        assert_contains(error.text, "not a regular file");
+        assert_false(read_file_into(in(refused[i]), buffer, sizeof buffer, &size, &error));
+        assert_false(file_map(in(refused[i]), &mapped, &size, &error));
+    }
+    assert_false(read_file(in("dangling"), &bytes, &size, &error));
+    assert_contains(error.text, "No such file");
+    assert_false(read_file(in("socket"), &bytes, &size, &error));
+    expect_text(in("to_file"), "mine"); /* links to regular files are followed */
+}
+
+static void a_file_is_read_whole_and_zero_terminated(void **state) {
+    (void)state;
+    char *bytes, buffer[4];
+    size_t size;
+    Error error;
+    write_bytes(in("a"), "x\0y", 3);
+    assert_true(read_file(in("a"), &bytes, &size, &error));
+    assert_int_equal(size, 3);
+    assert_memory_equal(bytes, "x\0y\0", 4);
+    free(bytes);
+    assert_true(read_file_into(in("a"), buffer, 3, &size, &error) && size == 3);
+    assert_false(read_file_into(in("a"), buffer, 2, &size, &error));
+    assert_contains(error.text, "3 bytes, more than the 2 expected");
+    write_bytes(in("empty"), "", 0);
+    assert_true(read_file(in("empty"), &bytes, &size, &error) && !size && !*bytes);
+    free(bytes);
+}
+
+static void lines_are_appended_to_regular_files_only(void **state) {
+    (void)state;
+    Error error;
+    make_odd_files();
+    for (int i = 0; i < ODD; i++) {
+        assert_int_equal(file_open_to_append(in(odd[i].name), &error), -1);
+        if (strcmp(odd[i].name, "folder") && strcmp(odd[i].name, "socket")) assert_contains(error.text, odd[i].kind);
+    }
+    assert_int_equal(access(in("nowhere"), F_OK), -1); /* the target of the dangling link is not created */
+    expect_text(in("file"), "mine");
+    for (int i = 0; i < 2; i++) {
+        int fd = file_open_to_append(in("lines"), &error);
+        assert_true(fd >= 0 && write(fd, "line\n", 5) == 5);
+        close(fd);
+    }
+    expect_text(in("lines"), "line\nline\n");
+}
+
+/* ---- writing ---- */
+
+static void only_regular_files_are_replaced(void **state) {
+    (void)state;
+    FileWriter writer;
+    Error error;
+    make_odd_files();
+    char *before = xstrdup(listing());
+    for (int i = 0; i < ODD; i++) {
+        assert_false(file_is_replaceable(in(odd[i].name), &error));
+        assert_contains(error.text, odd[i].kind);
+        assert_false(file_begin(&writer, in(odd[i].name), 0, &error));
+        assert_contains(error.text, odd[i].name);
+        assert_false(file_write_atomic(in(odd[i].name), "x", 1, &error));
+    }
+    assert_string_equal(listing(), before);
+    expect_text(in("file"), "mine");
+    struct stat status;
+    assert_true(!stat("/dev/null", &status) && S_ISCHR(status.st_mode));
+    assert_false(file_begin(&writer, "", 0, &error));
+    assert_contains(error.text, "empty");
+    assert_false(file_begin(&writer, in("no/such"), 0, &error));
+    assert_contains(error.text, "No such file");
+    free(before);
+}
+
+/* Refuses an input under all its names, and a new file under its name, but not the old file after it was renamed. */
+static void inputs_are_not_replaced(void **state) {
+    (void)state;
+    Error error;
+    must_write(in("list"), "mine");
+    assert_int_equal(link(in("list"), in("other")), 0);
+    file_keep(in("list"), "--input");
+    const char *const names[] = {"list", "./list", "other"};
+    for (int i = 0; i < 3; i++) {
+        assert_false(file_write_atomic(in(names[i]), "x", 1, &error));
+        assert_contains(error.text, names[i]);
+        assert_contains(error.text, "is read by this run (--input) and is not replaced");
+        expect_text(in("list"), "mine");
+    }
+    must_write(in("free"), "x");
+    assert_int_equal(rename(in("list"), in("moved")), 0);
+    must_write(in("moved"), "x");
+    must_write(in("list"), "of somebody else");
+    assert_false(file_is_replaceable(in("list"), &error));
+}
+
+static void two_writers_do_not_mix(void **state) {
+    (void)state;
+    enum { SIZE = 300000 };
+    char *a = memset(xmalloc(SIZE), 'a', SIZE), *b = memset(xmalloc(SIZE), 'b', SIZE), *bytes;
+    FileWriter first, second;
+    size_t size;
+    Error error;
+    assert_true(file_begin(&first, in("x"), 0, &error) && file_begin(&second, in("x"), 0, &error));
+    assert_string_not_equal(first.partial, second.partial);
+    for (int i = 0; i < 10; i++) {
+        file_put(&first, a, SIZE / 10);
+        file_put(&second, b, SIZE / 10);
+    }
+    assert_int_equal(access(in("x"), F_OK), -1); /* does not exist before it is complete */
+    assert_true(file_end(&second, &error));
+    assert_true(read_file(in("x"), &bytes, &size, &error));
+    assert_int_equal(size, SIZE);
+    assert_memory_equal(bytes, b, SIZE);
+    free(bytes);
+    assert_true(file_end(&first, &error)); /* the last one to end wins */
+    assert_true(read_file(in("x"), &bytes, &size, &error));
+    assert_memory_equal(bytes, a, SIZE);
+    free(bytes);
+    assert_string_equal(listing(), "x ");
+    must_write(in("x"), "old");
+    assert_true(file_begin(&first, in("x"), 0, &error));
+    file_put(&first, a, SIZE);
+    file_abandon(&first);
+    expect_text(in("x"), "old");
+    assert_string_equal(listing(), "x ");
+    free(a);
+    free(b);
+}
+
+/* Leaves files alone that a user, or an attacker, has put under a name that writers could use, such as x.partial. */
+static void predictable_temporary_names_are_not_used(void **state) {
+    (void)state;
+    write_text(in("x.partial"), "mine");
+    must_write(in("x"), "1");
+    expect_text(in("x.partial"), "mine");
+    write_text(in("victim"), "mine");
+    assert_int_equal(symlink("victim", in("y.partial")), 0);
+    assert_int_equal(mkfifo(in("z.partial"), 0666), 0);
+    must_write(in("y"), "2");
+    must_write(in("z"), "3"); /* does not block on the FIFO z.partial */
+    expect_text(in("victim"), "mine");
+    assert_string_equal(listing(), "victim x x.partial y y.partial z z.partial ");
+}
+
+static void write_too_much(void *path) {
+    struct rlimit limit = {100000, 100000};
+    char *bytes = xcalloc(1, 200000);
+    Error error;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    if (file_write_atomic(path, bytes, 200000, &error)) _exit(2);
+    printf("%s\n", error.text);
+}
+
+/* Writes to a disk of its own that is too small. Exits with 3 if this machine does not allow such a mount. */
+static void fill_a_disk(void *directory) {
+    char *path = path_join(directory, "x"), *bytes = xcalloc(1, 200000);
+    Error error;
+    bool own = !unshare(CLONE_NEWNS) || !unshare(CLONE_NEWUSER | CLONE_NEWNS);
+    if (!own || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+        mount("tmpfs", directory, "tmpfs", 0, "size=64k"))
+        _exit(3);
+    if (!file_write_atomic(path, "old", 3, &error)) _exit(4);
+    if (file_write_atomic(path, bytes, 200000, &error)) _exit(5);
+    printf("%s\n", error.text);
+    expect_text(path, "old");
+    root = directory;
+    printf("there: %s\n", listing());
+}
+
+static void a_full_disk_leaves_the_old_file(void **state) {
+    (void)state;
+    must_write(in("x"), "old");
+    assert_int_equal(run_function(said, sizeof said, write_too_much, (void *)(uintptr_t)in("x")), 0);
+    assert_contains(said, in("x"));
+    assert_contains(said, "100000 of 200000 bytes were written, then: File too large");
+    expect_text(in("x"), "old");
+    assert_string_equal(listing(), "x ");
+    int status = run_function(said, sizeof said, fill_a_disk, (void *)(uintptr_t)root);
+    if (status == 3) {
+        print_message("SKIPPED: a full tmpfs: it cannot be mounted here\n");
+        return;
+    }
+    if (status) fail_msg("status %d: %s", status, said);
+    assert_contains(said, "of 200000 bytes were written, then: No space left on device");
+    assert_contains(said, "there: x \n");
+}
+
+static void write_without_rights_to_read(void *directory) {
+    Error error;
+    if (!getuid() && (setgid(65534) || setuid(65534))) _exit(3);
+    char *path = path_join(directory, "x"), *folder = path_join(directory, "made");
+    if (!file_write_atomic(path, "new", 3, &error)) die("%s", error.text);
+    make_directories(folder);
+}
+
+/* Writes into a folder of mode -wx, into which users may only drop files. */
+static void a_folder_that_cannot_be_read_is_written_to(void **state) {
+    (void)state;
+    assert_int_equal(chmod(root, 0333), 0);
+    int status = run_function(said, sizeof said, write_without_rights_to_read, (void *)(uintptr_t)root);
+    assert_int_equal(chmod(root, 0700), 0);
+    if (status) fail_msg("status %d: %s", status, said);
+    assert_string_equal(listing(), "made x ");
+    expect_text(in("x"), "new");
+}
+
+static void lock_without_rights(void *path) {
+    FileLock lock;
+    Error error;
+    if (!getuid() && (setgid(65534) || setuid(65534))) _exit(3);
+    if (file_lock(&lock, path, &error)) _exit(4);
+    printf("%s\n", error.text);
+}
+
+static void a_lock_in_a_folder_that_cannot_be_written_says_what_to_do(void **state) {
+    (void)state;
+    char want[2 * PATH_MAX];
+    snprintf(want, sizeof want, "%s is written in that folder: make it writable, or work in a copy of it", in("x"));
+    assert_int_equal(chmod(root, 0555), 0);
+    int status = run_function(said, sizeof said, lock_without_rights, (void *)(uintptr_t)in("x"));
+    assert_int_equal(chmod(root, 0700), 0);
+    if (status) fail_msg("status %d: %s", status, said);
+    assert_contains(said, ".lock: Permission denied; ");
+    assert_contains(said, want);
+}
+
+static void be_killed_while_writing(void *path) {
+    FileWriter writer;
+    if (!file_begin(&writer, path, 0, NULL)) _exit(1);
+    file_put(&writer, "half", 4);
+    raise(SIGKILL);
+}
+
+/* Removes the files of writers that were killed, and no others. */
+static void leftovers_of_killed_writers_are_removed(void **state) {
+    (void)state;
+    FileWriter alive;
+    Error error;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(run_function(said, sizeof said, be_killed_while_writing, (void *)(uintptr_t)in("x")),
+                         128 + SIGKILL);
+    static const char *const kept[] = {"x.partial", "x.123.partial", "x.0123456789ABCDEF.partial",
+                                       ".0123456789abcdef.partial.x", "0123456789abcdef.partial"};
+    for (int i = 0; i < 5; i++) write_text(in(kept[i]), "mine");
+    assert_int_equal(mkdir(in("a.0123456789abcdef.partial"), 0777), 0);
+    assert_int_equal(symlink("x.partial", in("b.0123456789abcdef.partial")), 0);
+    assert_int_equal(mkfifo(in("c.0123456789abcdef.partial"), 0666), 0);
+    assert_true(file_begin(&alive, in("x"), 0, &error));
+    without_locks = true;
+    assert_int_equal(directory_remove_leftovers(root),
+                     0); /* without locks nobody knows whether their writers still run */
+    without_locks = false;
+    assert_int_equal(directory_remove_leftovers(root), 3);
+    assert_int_equal(directory_remove_leftovers(root), 0);
+    assert_int_equal(access(alive.partial, F_OK), 0);
+    file_put(&alive, "whole", 5);
+    assert_true(file_end(&alive, &error));
+    expect_text(in("x"), "whole");
+    for (int i = 0; i < 5; i++) expect_text(in(kept[i]), "mine");
+    struct stat status;
+    for (int i = 0; i < 3; i++) {
+        char name[] = "a.0123456789abcdef.partial";
+        name[0] = (char)('a' + i);
+        assert_int_equal(lstat(in(name), &status), 0);
+    }
+    assert_int_equal(directory_remove_leftovers(in("no_such_folder")), 0);
+}
+
+/* One process removes leftovers as fast as it can while another one writes: every file is written. */
+static void files_of_running_writers_are_not_removed(void **state) {
+    (void)state;
+    enum { TIMES = 100 };
+    pid_t child = fork();
+    assert_true(child >= 0);
+    for (; !child;) directory_remove_leftovers(root);
+    bool fine = true;
+    Error error;
+    for (int i = 0; i < TIMES && fine; i++) fine = file_write_atomic(in("x"), &i, sizeof i, &error);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    if (!fine) fail_msg("%s", error.text);
+    assert_string_equal(listing(), "x ");
+}
+
+/* ---- locks ---- */
+
+/* Waits for the lock and then finds the file. */
+static void find_it_made(void *path) {
+    FileLock lock;
+    Error error;
+    if (!file_lock(&lock, path, &error)) die("%s", error.text);
+    expect_text(path, "made");
+    file_unlock(&lock);
+    printf("found\n");
+}
+
+static void the_second_program_waits_and_finds_the_file(void **state) {
+    (void)state;
+    FileLock lock;
+    Error error;
+    int ends[2];
+    char line[256] = "", more[256] = "";
+    assert_true(file_lock(&lock, in("x"), &error));
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        dup2(ends[1], 1);
+        find_it_made((void *)(uintptr_t)in("x"));
+        fflush(stdout);
+        _exit(0);
+    }
+    close(ends[1]);
+    assert_true(read(ends[0], line, sizeof line - 1) > 0); /* the child has found the lock taken */
+    assert_contains(line, "[Wait] another program makes ");
+    must_write(in("x"), "made");
+    file_unlock(&lock);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_true(read(ends[0], more, sizeof more - 1) > 0);
+    assert_string_equal(more, "found\n"); /* the child has printed [Wait] only once */
+    close(ends[0]);
+    assert_string_equal(listing(), "x ");
+}
+
+/* Processes that add one to a number in a file lose no addition. */
+static void concurrent_programs_take_turns(void **state) {
+    (void)state;
+    enum { PROCESSES = 4, TIMES = 12 };
+    int n = 0, status;
+    Error error;
+    assert_true(file_write_atomic(in("n"), &n, sizeof n, &error));
+    for (int p = 0; p < PROCESSES; p++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        for (int i = 0; !child && i < TIMES; i++) {
+            FileLock lock;
+            size_t size;
+            if (!freopen("/dev/null", "w", stdout) || !file_lock(&lock, in("n"), &error) ||
+                !read_file_into(in("n"), (char *)&n, sizeof n, &size, &error))
+                _exit(1);
+            n++;
+            if (!file_write_atomic(in("n"), &n, sizeof n, &error)) _exit(1);
+            file_unlock(&lock);
+        }
+        if (!child) _exit(0);
+    }
+    for (int p = 0; p < PROCESSES; p++) assert_true(wait(&status) > 0 && !status);
+    size_t size;
+    assert_true(read_file_into(in("n"), (char *)&n, sizeof n, &size, &error));
+    assert_int_equal(n, PROCESSES * TIMES);
+    assert_string_equal(listing(), "n ");
+}
+
+static void lock_and_be_killed(void *path) {
+    FileLock lock;
+    if (file_lock(&lock, path, NULL)) raise(SIGKILL);
+}
+
+static void write_locked_and_be_killed(void *path) {
+    FileLock lock;
+    FileWriter writer;
+    if (file_lock(&lock, path, NULL) && file_begin(&writer, path, 0, NULL)) raise(SIGKILL);
+}
+
+static void lock_and_die(void *path) {
+    FileLock lock;
+    if (file_lock(&lock, path, NULL)) die("at once");
+}
+
+static void locks_end_with_their_program(void **state) {
+    (void)state;
+    FileLock lock;
+    Error error;
+    assert_int_equal(run_function(said, sizeof said, lock_and_be_killed, (void *)(uintptr_t)in("x")), 128 + SIGKILL);
+    assert_true(file_lock(&lock, in("x"), &error)); /* returns at once */
+    assert_int_equal(run_function(said, sizeof said, lock_and_die, (void *)(uintptr_t)in("y")), 1);
+    assert_string_equal(listing(), "x.lock "); /* the lock that is held */
+    file_remove_stale(in("x"));
+    assert_string_equal(listing(), "x.lock ");
+    file_unlock(&lock);
+    assert_string_equal(listing(), "");
+    assert_int_equal(run_function(said, sizeof said, lock_and_be_killed, (void *)(uintptr_t)in("x")), 128 + SIGKILL);
+    file_remove_stale(in("x")); /* as after the file was written by other means */
+    assert_string_equal(listing(), "");
+}
+
+/* Unmaps the memory of a lock right after its release, as if it had been on the stack of a thread that has ended. */
+static _Atomic int at_work;
+
+static void *lock_and_unlock(void *directory) {
+    for (int i = 0; i < 500; i++) {
+        Error error;
+        char *path = xformat("%s/%lx_%d", (char *)directory, (unsigned long)pthread_self(), i);
+        FileLock *lock = mmap(NULL, sizeof *lock, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (lock == MAP_FAILED || !file_lock(lock, path, &error)) {
+            at_work--;
+            return "no lock";
+        }
+        file_unlock(lock);
+        munmap(lock, sizeof *lock);
+        free(path);
+    }
+    at_work--;
+    return NULL;
+}
+
+static void all_locks_are_released_while_threads_lock_and_unlock(void **state) {
+    (void)state;
+    enum { THREADS = 3 };
+    pthread_t threads[THREADS];
+    at_work = THREADS;
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, lock_and_unlock, (void *)(uintptr_t)root), 0);
+    while (at_work) file_unlock_all();
+    for (int i = 0; i < THREADS; i++) {
+        void *failed;
+        assert_int_equal(pthread_join(threads[i], &failed), 0);
+        assert_null(failed);
+    }
+    assert_string_equal(listing(), "");
+}
+
+static void leftovers_of_a_killed_writer_are_removed_with_its_lock(void **state) {
+    (void)state;
+    FileLock lock;
+    Error error;
+    const char *others = "other.0123456789abcdef.partial";
+    write_text(in(others), "other");
+    for (int locks = 0; locks < 2; locks++) {
+        run_function(said, sizeof said, write_locked_and_be_killed, (void *)(uintptr_t)in("x"));
+        assert_contains(listing(), ".partial x.lock ");
+        if (locks && !file_lock(&lock, in("x"), &error)) fail_msg("%s", error.text);
+        if (locks)
+            file_unlock(&lock);
+        else
+            file_remove_stale(in("x"));
+        assert_string_equal(listing(), "other.0123456789abcdef.partial ");
+    }
+    assert_int_equal(unlink(in(others)), 0);
+}
+
+static void lock_twice_without_locks(void *path) {
+    FileLock first, second;
+    Error error;
+    without_locks = true;
+    if (!file_lock(&first, path, &error) || !file_lock(&second, path, &error)) _exit(1);
+    file_unlock(&second);
+    file_unlock(&first);
+    if (!file_write_atomic(path, "made", 4, &error)) _exit(2);
+}
+
+static void a_file_system_without_locks_gives_a_warning(void **state) {
+    (void)state;
+    int fd = open(root, O_RDONLY | O_DIRECTORY), other = open(root, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(lock_descriptor(fd, false), LOCK_TAKEN);
+    assert_int_equal(lock_descriptor(other, false), LOCK_BUSY);
+    without_locks = true;
+    assert_int_equal(lock_descriptor(other, false), LOCK_UNKNOWN);
+    without_locks = false;
+    close(fd);
+    close(other);
+    assert_int_equal(run_function(said, sizeof said, lock_twice_without_locks, (void *)(uintptr_t)in("x")), 0);
+    assert_contains(said, "this file system has no locks");
+    expect_text(in("x"), "made");
+    assert_string_equal(listing(), "x ");
+}
+
+static void a_users_own_lock_file_stays(void **state) {
+    (void)state;
+    FileLock lock;
+    Error error;
+    write_text(in("x.lock"), "mine");
+    assert_true(file_lock(&lock, in("x"), &error));
+    file_unlock(&lock);
+    expect_text(in("x.lock"), "mine");
+    assert_int_equal(symlink("victim", in("y.lock")), 0);
+    assert_false(file_lock(&lock, in("y"), &error));
+    assert_contains(error.text, "y.lock");
+    assert_int_equal(access(in("victim"), F_OK), -1);
+}
+
+/* ---- names ---- */
+
+static void file_names_are_safe_and_distinct(void **state) {
+    (void)state;
+    enum { LONG = 300 };
+    char long_a[LONG + 1], long_b[LONG + 1], wide[LONG + 1] = "", forged[LONG + 1];
+    memset(long_a, 'x', LONG);
+    long_a[LONG] = 0;
+    strcpy(long_b, long_a);
+    long_b[LONG - 1] = 'y';
+    while (strlen(wide) + 3 <= LONG) strcat(wide, "ሰ");
+    char *cut = file_name_of(long_a);
+    snprintf(forged, sizeof forged, "%s", cut); /* a text that equals the name of another text */
+    const char *const texts[] = {"",       ".",     "..",      "../evil", "/abs",     "a/b",   "a%2Fb", "a%2fb", "-rf",
+                                 "--help", ".x",    "%2Ex",    "%",       "%%",       "%25",   "\n",    "\x7f",  "a\tb",
+                                 "ሰላም",    "plain", "a b.npy", long_a,    long_b,     wide,    forged,  "a.",    "CON",
+                                 "\xff",   "~",     "%~",      "x/../y",  "x\\..\\y", "$(ls)", "last",  " "};
+    enum { N = sizeof texts / sizeof *texts };
+    char *names[N];
+    for (int i = 0; i < N; i++) {
+        Error error;
+        const char *name = names[i] = file_name_of(texts[i]);
+        assert_true(strlen(name) >= 1 && strlen(name) <= 120);
+        assert_true(!strchr(name, '/') && name[0] != '.' && name[0] != '-');
+        for (const char *c = name; *c; c++) assert_true((unsigned char)*c >= ' ' && *c != 0x7f);
+        for (int k = 0; k < i; k++) assert_string_not_equal(name, names[k]);
+        assert_true(file_write_atomic(in(name), texts[i], strlen(texts[i]), &error));
+    }
+    for (int i = 0; i < N; i++) { /* no file has replaced another */
+        expect_text(in(names[i]), texts[i]);
+        free(names[i]);
+    }
+    free(cut);
+    char *same = file_name_of("a b.npy");
+    assert_string_equal(same, "a b.npy"); /* a harmless name is not changed */
+    free(same);
+}
+
+/* The name of a long text is cut and ends in a hash. Some hashes begin like an escaped character (%25); no short text
+ * with that character may get the same name. */
+static void no_short_text_has_the_name_of_a_long_one(void **state) {
+    (void)state;
+    for (int i = 0; i < 3000; i++) {
+        char text[201], guess[201];
+        memset(text, 'x', 200);
+        text[200] = 0;
+        text[199] = (char)('a' + i % 26);
+        text[198] = (char)('a' + i / 26 % 26);
+        text[197] = (char)('a' + i / 676);
+        char *name = file_name_of(text), *percent = strchr(name, '%');
+        assert_non_null(percent);
+        int code;
+        if (sscanf(percent, "%%%2d", &code) == 1) { /* as if it were an escaped character */
+            snprintf(guess, sizeof guess, "%.*s%c%s", (int)(percent - name), name, (char)strtol(percent + 1, NULL, 16),
+                     percent + 3);
+            char *other = file_name_of(guess);
+            assert_string_not_equal(name, other);
+            free(other);
+        }
+        free(name);
+    }
+}
+
+static void a_checksum_detects_one_flipped_bit(void **state) {
+    (void)state;
+    assert_true(checksum(0, "abc", 3) == 0x78af5f94892f3950); /* as published for XXH3 */
+    unsigned char bytes[1000];
+    for (int i = 0; i < 1000; i++) bytes[i] = (unsigned char)(i * 7);
+    uint64_t whole = checksum(0, bytes, sizeof bytes);
+    for (int bit = 0; bit < 8000; bit += 37) {
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        assert_true(checksum(0, bytes, sizeof bytes) != whole);
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+    assert_true(checksum(0, bytes, sizeof bytes) == whole);
+    assert_true(checksum(whole, bytes, 0) == whole); /* no more bytes change nothing */
+    assert_true(checksum(checksum(0, "a", 1), "b", 1) != checksum(checksum(0, "b", 1), "a", 1));
+}
+
+/* ---- mapped files ---- */
+
+enum { PAGES = 64 };
+
+static void map_and_cut(void *path) {
+    void *bytes, *other;
+    size_t size;
+    Error error;
+    int sum = 0;
+    if (!file_map(path, &other, &size, &error)) die("%s", error.text);
+    file_unmap(other, size); /* frees its place in the list of mappings */
+    if (!file_map(path, &bytes, &size, &error) || truncate(path, 4096)) die("%s", error.text);
+#pragma omp parallel for num_threads(3) reduction(+ : sum)
+    for (int i = 0; i < PAGES; i++) sum += ((volatile char *)bytes)[4096 * i];
+    printf("read %d\n", sum);
+}
+
+static void a_file_cut_off_while_it_is_read_ends_the_program(void **state) {
+    (void)state;
+    char *bytes = xcalloc(PAGES, 4096);
+    write_bytes(in("store"), bytes, (size_t)PAGES * 4096);
+    assert_int_equal(run_function(said, sizeof said, map_and_cut, (void *)(uintptr_t)in("store")), 1);
+    assert_contains(said, in("store"));
+    assert_contains(said,
+                    ": became unreadable while the program was using it: the file was truncated, or its disk fails");
+    assert_null(strstr(said, "read 0"));
+    free(bytes);
+}
+
+static void fail_elsewhere(void *path) {
+    void *bytes;
+    size_t size;
+    if (!file_map(path, &bytes, &size, NULL)) _exit(1);
+    int fd = open(path, O_RDONLY);
+    volatile char *own = mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0);
+    file_unmap(bytes, size);
+    signal(SIGALRM, SIG_DFL);
+    alarm(20); /* ends the test if the handler returns for ever */
+    printf("%d\n", truncate(path, 0) + own[4096]);
+}
+
+static void other_bus_errors_still_kill_the_program(void **state) {
+    (void)state;
+    char bytes[8192] = "";
+    write_bytes(in("other"), bytes, sizeof bytes);
+    int status = run_function(said, sizeof said, fail_elsewhere, (void *)(uintptr_t)in("other"));
+    assert_true(status != 0 && status != 128 + SIGALRM);
+    assert_null(strstr(said, "became unreadable"));
+}
+
+static void expect_label(const char *text, const char *path, const char *label) {
+    char *found, *found_label;
+    file_split_label(text, &found, &found_label);
+    assert_string_equal(found, path);
+    if (label)
+        assert_string_equal(found_label, label);
+    else
+        assert_null(found_label);
+    free(found);
+    free(found_label);
+}
+
+static void a_label_is_split_from_a_path(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *plain = path_join(directory, "m.jsonl");
+    char *odd = path_join(directory, "a=b@c::d.jsonl"), *prefix = path_join(directory, "a");
+    write_text(plain, "\n");
+    write_text(odd, "\n");
+    write_text(prefix, "\n");
+    static const char *const separators[] = {"::", "@", "="};
+    for (int i = 0; i < 3; i++) {
+        char *text = xformat("%s%sam", plain, separators[i]);
+        expect_label(text, plain, "am");
+        free(text);
+        text = xformat("%s%sam", odd, separators[i]);
+        expect_label(text, odd, "am");
+        free(text);
+    }
+    expect_label(plain, plain, NULL);
+    expect_label(odd, odd, NULL); /* an existing name is taken whole, whatever its characters */
+    expect_label("nowhere.jsonl::am", "nowhere.jsonl::am", NULL);
+    free(prefix);
+    free(odd);
+    free(plain);
+    free(directory);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup(name, fresh)
+    const struct CMUnitTest tests[] = {
+        TEST(only_regular_files_are_read_without_blocking),
+        TEST(a_file_is_read_whole_and_zero_terminated),
+        TEST(a_label_is_split_from_a_path),
+        TEST(lines_are_appended_to_regular_files_only),
+        TEST(only_regular_files_are_replaced),
+        TEST(inputs_are_not_replaced),
+        TEST(two_writers_do_not_mix),
+        TEST(predictable_temporary_names_are_not_used),
+        TEST(a_full_disk_leaves_the_old_file),
+        TEST(a_folder_that_cannot_be_read_is_written_to),
+        TEST(a_lock_in_a_folder_that_cannot_be_written_says_what_to_do),
+        TEST(leftovers_of_killed_writers_are_removed),
+        TEST(files_of_running_writers_are_not_removed),
+        TEST(the_second_program_waits_and_finds_the_file),
+        TEST(concurrent_programs_take_turns),
+        TEST(all_locks_are_released_while_threads_lock_and_unlock),
+        TEST(leftovers_of_a_killed_writer_are_removed_with_its_lock),
+        TEST(locks_end_with_their_program),
+        TEST(a_file_system_without_locks_gives_a_warning),
+        TEST(a_users_own_lock_file_stays),
+        TEST(file_names_are_safe_and_distinct),
+        TEST(no_short_text_has_the_name_of_a_long_one),
+        TEST(a_checksum_detects_one_flipped_bit),
+        TEST(a_file_cut_off_while_it_is_read_ends_the_program),
+        TEST(other_bus_errors_still_kill_the_program),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,544 @@
+/* The option table: every source of values, their order, and every message. */
+#include "tests/helpers.h"
+
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/options.h"
+
+typedef struct {
+    OptionSet set;
+    bool amp;
+    int64_t epochs, layers, frozen, seed, batch;
+    double rate, clip;
+    const char *output, *norm, *config, *base;
+    OptionList manifest;
+} Table;
+
+#define FIELD(name) offsetof(Table, name)
+
+// clang-format off
+static const OptionRow rows[] = {
+    {.name = "manifest", .letter = 'm', .type = OPTION_LIST, .offset = FIELD(manifest), .metavar = "PATH",
+     .help = "training manifest"},
+    {.name = "train-manifest", .type = OPTION_LIST, .offset = FIELD(manifest), .metavar = "PATH",
+     .help = "the same"},
+    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
+     .help = "YAML file"},
+    {.name = "output-dir", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .default_value = "out",
+     .metavar = "DIR",
+     .help = "where"},
+    {.name = "base", .type = OPTION_TEXT, .offset = FIELD(base), .metavar = "PATH",
+     .help = "weights to start from"},
+    {.name = "epochs", .letter = 'e', .type = OPTION_INT, .offset = FIELD(epochs), .default_value = "10", .min = 1,
+     .max = 1e6, .metavar = "N",
+     .help = "passes over the data, a sentence long enough that it has to be broken into two lines of the help"},
+    {.name = "frozen-rows", .type = OPTION_INT, .offset = FIELD(frozen), .default_value = "-1", .min = -1, .max = 1e9,
+     .metavar = "N",
+     .help = "rows kept"},
+    {.name = "seed", .letter = 's', .type = OPTION_INT, .offset = FIELD(seed), .metavar = "N", .required = true,
+     .help = "of everything random"},
+    {.name = "learning-rate", .type = OPTION_FLOAT, .offset = FIELD(rate), .default_value = "2e-5", .max = 10,
+     .metavar = "X",
+     .help = "peak"},
+    {.name = "grad-clip", .type = OPTION_FLOAT, .offset = FIELD(clip), .default_value = "1.0", .min = -1, .max = 1e9,
+     .metavar = "X",
+     .help = "largest norm"},
+    {.name = "loss-norm", .type = OPTION_CHOICE, .offset = FIELD(norm), .default_value = "micro",
+     .metavar = "micro|batch",
+     .help = "divisor"},
+    {.name = "amp", .letter = 'a', .type = OPTION_FLAG, .offset = FIELD(amp), .default_value = "false",
+     .help = "16 bit"},
+    {.name = "batch-size", .letter = 'b', .type = OPTION_INT, .offset = FIELD(batch), .default_value = "8", .min = 1,
+     .max = 64, .metavar = "N|auto",
+     .help = "sequences"},
+    {.name = "layers", .letter = 'L', .section = "gpt", .type = OPTION_INT, .offset = FIELD(layers),
+     .default_value = "24", .min = 1, .max = 1000, .metavar = "N",
+     .help = "blocks"},
+};
+// clang-format on
+enum { N = sizeof rows / sizeof *rows };
+
+static Table table_new(void) { return (Table){.output = "untouched"}; }
+
+static void table_rows(Table *t) {
+    t->set.count = 0;
+    options_add(&t->set, rows, N, t);
+}
+
+static const OptionsHeader header = {"prog", "./prog -m FILE", "Does something."};
+
+/* Parses arguments that are given as one text, split at spaces. */
+static void parse(Table *t, const char *arguments) {
+    static char words[4096]; /* options point into this text */
+    char *argv[160] = {"prog"};
+    int argc = 1;
+    snprintf(words, sizeof words, "%s", arguments);
+    for (char *word = strtok(words, " "); word && argc < 160; word = strtok(NULL, " ")) argv[argc++] = word;
+    table_rows(t);
+    options_parse(&header, &t->set, argc, argv);
+}
+
+static void parse_in_child(void *arguments) {
+    Table t = table_new();
+    parse(&t, arguments);
+    printf("accepted\n");
+}
+
+/* Fails unless the command line is refused with exactly this line and exit status 2. */
+static void refused(const char *arguments, const char *message) {
+    char output[4096], want[1024];
+    assert_int_equal(run_function(output, sizeof output, parse_in_child, (void *)arguments), 2);
+    snprintf(want, sizeof want, "test_options: %s\ntest_options: see --help\n", message);
+    assert_string_equal(output, want);
+}
+
+/* Fails unless the YAML text is refused with exactly this message. */
+static void yaml_refused_bytes(const char *text, size_t size, const char *message) {
+    static Table t;
+    Error error;
+    t = (Table){0};
+    table_rows(&t);
+    assert_false(options_apply_yaml(&t.set, text, size, &error));
+    assert_string_equal(error.text, message);
+    while (t.manifest.count) free((char *)t.manifest.text[--t.manifest.count]);
+    if (t.output) free((char *)t.output);
+    if (t.norm) free((char *)t.norm);
+    if (t.base) free((char *)t.base);
+}
+static void yaml_refused(const char *text, const char *message) { yaml_refused_bytes(text, strlen(text), message); }
+
+static char *yaml_file(const char *text) {
+    char *directory = scratch_directory(), *path = path_join(directory, "config.yaml");
+    write_text(path, "%s", text);
+    free(directory);
+    return path;
+}
+
+/* Parses a configuration file with this text, and more arguments, into t. t must be static, as it keeps texts of the
+ * file. */
+static void parse_with_yaml(Table *t, const char *text, const char *arguments) {
+    char *path = yaml_file(text), *line = xformat("--config %s %s", path, arguments);
+    parse(t, line);
+    free(line);
+    free(path);
+}
+
+static void defaults_are_set(void **state) {
+    (void)state;
+    Table t = table_new();
+    t.layers = t.seed = 77;
+    t.manifest.count = 5;
+    t.base = t.config = "x";
+    parse(&t, "-s 1");
+    assert_int_equal(t.epochs, 10);
+    assert_int_equal(t.frozen, -1);
+    assert_int_equal(t.layers, 24);
+    assert_true(t.rate == 2e-5 && t.clip == 1.0);
+    assert_string_equal(t.output, "out");
+    assert_string_equal(t.norm, "micro");
+    assert_int_equal(t.manifest.count, 0);
+    assert_null(t.base);
+    assert_null(t.config);
+    assert_false(t.amp);
+}
+
+static void every_spelling_of_an_option_is_accepted(void **state) {
+    (void)state;
+    Table t = table_new();
+    parse(&t, "-m a -mb --manifest c --train-manifest=d -e8 --layers=6 -L 7 -s -3 --learning_rate 1e-5 --grad-clip -.5 "
+              "--loss-norm batch --amp --output-dir=-odd=name --base -");
+    assert_int_equal(t.manifest.count, 4);
+    assert_string_equal(t.manifest.text[0], "a");
+    assert_string_equal(t.manifest.text[1], "b");
+    assert_string_equal(t.manifest.text[2], "c");
+    assert_string_equal(t.manifest.text[3], "d");
+    assert_int_equal(t.epochs, 8);
+    assert_int_equal(t.layers, 7); /* the last one wins */
+    assert_int_equal(t.seed, -3);
+    assert_true(t.rate == 1e-5 && t.clip == -0.5);
+    assert_string_equal(t.norm, "batch");
+    assert_true(t.amp);
+    assert_string_equal(t.output, "-odd=name");
+    assert_string_equal(t.base, "-");
+    parse(&t, "-s 1 --amp --amp=false");
+    assert_false(t.amp);
+    parse(&t, "-s 1 -a");
+    assert_true(t.amp);
+}
+
+static void options_know_whether_they_were_given(void **state) {
+    (void)state;
+    static Table t;
+    parse_with_yaml(&t, "gpt: {layers: 8}\n", "-s 1 -e 10");
+    for (int i = 0; i < N; i++) {
+        const char *name = t.set.options[i].row.name;
+        bool want =
+            !strcmp(name, "layers") || !strcmp(name, "seed") || !strcmp(name, "epochs") || !strcmp(name, "config");
+        assert_int_equal(t.set.options[i].given, want);
+    }
+}
+
+static void wrong_command_lines_are_refused(void **state) {
+    (void)state;
+    refused("-s 1 --epoch 5", "unknown option --epoch; did you mean --epochs?");
+    refused("-s 1 --x 5", "unknown option --x"); /* no name of one letter is near */
+    refused("-s 1 --zzzzzzzzzzzz 5", "unknown option --zzzzzzzzzzzz");
+    refused("-s 1 -x 5", "unknown option -x");
+    refused("-s 1 five", "unexpected argument 'five': an option is --name value, a flag --name or --name=false");
+    refused("-s 1 --amp false",
+            "unexpected argument 'false': an option is --name value, a flag --name or --name=false");
+    refused("-s 1 --", "unexpected argument '--': an option is --name value, a flag --name or --name=false");
+    refused("-s 1 --amp=yes", "--amp: expected true or false, found 'yes'");
+    refused("-s 1 --epochs", "--epochs needs a value: --epochs N");
+    refused("--output-dir --amp -s 1", "--output-dir needs a value: --output-dir DIR");
+    refused("-s 1 -o -e 5", "--output-dir needs a value: --output-dir DIR");
+    refused("-s 1 --epochs ten", "--epochs: expected an integer, found 'ten'");
+    refused("-s 1 --epochs=", "--epochs: expected an integer, found ''");
+    refused("-s 1 --epochs 1e3", "--epochs: expected an integer, found '1e3'");
+    refused("-s 1 --epochs 1_000", "--epochs: expected an integer, found '1_000'");
+    refused("-s 1 --epochs 0x10", "--epochs: expected an integer, found '0x10'");
+    refused("-s 99999999999999999999", "--seed: expected an integer, found '99999999999999999999'");
+    refused("-s 1 --learning-rate fast", "--learning-rate: expected a number, found 'fast'");
+    refused("-s 1 --learning-rate nan", "--learning-rate: expected a number, found 'nan'");
+    refused("-s 1 --learning-rate inf", "--learning-rate: expected a number, found 'inf'");
+    refused("-s 1 --learning-rate 1e999", "--learning-rate: expected a number, found '1e999'");
+    refused("-s 1 --learning-rate 0x1p3", "--learning-rate: expected a number, found '0x1p3'");
+    refused("-s 1 --epochs 0", "--epochs: expected 1 to 1000000, found 0");
+    refused("-s 1 --epochs 1000001", "--epochs: expected 1 to 1000000, found 1000001");
+    refused("-s 1 --learning-rate -1e-5", "--learning-rate: expected 0 to 10, found -1e-5");
+    refused("-s 1 --loss-norm mic", "--loss-norm: expected micro|batch, found 'mic'");
+    refused("-s 1 --output-dir=", "--output-dir: expected a name, found none");
+    refused("-s 1 -m a --manifest=", "--manifest: expected a name, found none");
+    refused("-s 1 --loss-norm micro|batch", "--loss-norm: expected micro|batch, found 'micro|batch'");
+    refused("-s 1 --loss-norm=", "--loss-norm: expected micro|batch, found ''");
+    refused("-e 5", "--seed is missing: of everything random");
+    refused("--config a --config b -s 1", "--config is given twice");
+    refused("--config /nowhere/c.yaml -s 1", "--config /nowhere/c.yaml: cannot open: No such file or directory");
+    refused("--config / -s 1", "--config /: is a folder, not a regular file");
+}
+
+static void a_number_may_be_auto(void **state) {
+    (void)state;
+    static Table t;
+    parse(&t, "-s 1 -b auto");
+    assert_int_equal(t.batch, OPTION_AUTO);
+    char *text = options_to_json(&t.set);
+    assert_contains(text, "\"batch-size\": \"auto\"");
+    free(text);
+    parse(&t, "-s 1 -b auto --batch-size=4");
+    assert_int_equal(t.batch, 4);
+    parse_with_yaml(&t, "batch-size: auto", "-s 1");
+    assert_int_equal(t.batch, OPTION_AUTO);
+    refused("-s 1 -b Auto", "--batch-size: expected a whole number or auto, found 'Auto'");
+    refused("-s 1 -b=-1", "--batch-size: expected a whole number or auto, found '=-1'");
+    refused("-s 1 --batch-size=-1", "--batch-size: expected 1 to 64, found -1");
+    refused("-s 1 --epochs auto", "--epochs: expected an integer, found 'auto'");
+    yaml_refused("batch-size: automatic", "line 1: batch-size: expected a whole number or auto, found 'automatic'");
+    char output[8192];
+    assert_int_equal(run_function(output, sizeof output, parse_in_child, "--help-markdown"), 0);
+    assert_contains(output, "\n| `-b`, `--batch-size N\\|auto` | 8 | sequences |\n");
+}
+
+static void a_list_has_at_most_64_entries(void **state) {
+    (void)state;
+    char arguments[1024] = "-s 1";
+    for (int i = 0; i < 65; i++) strcat(arguments, " -m x");
+    refused(arguments, "--manifest: more than 64 entries");
+    arguments[strlen(arguments) - strlen(" -m x")] = 0;
+    Table t = table_new();
+    parse(&t, arguments);
+    assert_int_equal(t.manifest.count, 64);
+    char yaml[1024] = "manifest: [x";
+    for (int i = 0; i < 64; i++) strcat(yaml, ", x");
+    strcat(yaml, "]");
+    yaml_refused(yaml, "line 1: manifest: more than 64 entries");
+}
+
+static void the_command_line_wins_over_the_file_over_the_default(void **state) {
+    (void)state;
+    static Table t;
+    parse_with_yaml(&t,
+                    "# a comment\nepochs: 3\nlearning_rate: 5e-5\namp: true\nloss-norm: batch\noutput_dir: from file\n"
+                    "manifest:\n  - one\n  - two\ngpt:\n  layers: 8\nseed: -12\nbase: b\n",
+                    "--epochs 4 -o here");
+    assert_int_equal(t.epochs, 4);
+    assert_true(t.rate == 5e-5 && t.clip == 1.0);
+    assert_true(t.amp);
+    assert_string_equal(t.norm, "batch");
+    assert_string_equal(t.output, "here");
+    assert_string_equal(t.base, "b");
+    assert_int_equal(t.manifest.count, 2);
+    assert_string_equal(t.manifest.text[1], "two");
+    assert_int_equal(t.layers, 8);
+    assert_int_equal(t.seed, -12);
+}
+
+static void a_list_on_the_command_line_replaces_that_of_the_file(void **state) {
+    (void)state;
+    static Table t;
+    parse_with_yaml(&t, "manifest: [one, two]\nseed: 1", "-m a --train-manifest b");
+    assert_int_equal(t.manifest.count, 2);
+    assert_string_equal(t.manifest.text[0], "a");
+    assert_string_equal(t.manifest.text[1], "b");
+    parse_with_yaml(&t, "manifest: one\nseed: 1", "--train-manifest b"); /* under its second name */
+    assert_int_equal(t.manifest.count, 1);
+    assert_string_equal(t.manifest.text[0], "b");
+}
+
+static void an_empty_file_and_null_keep_the_defaults(void **state) {
+    (void)state;
+    static Table t;
+    static const char *const files[] = {"", "\n# nothing\n", "---\n", "~",
+                                        "epochs:\ngpt:\noutput-dir: null\nbase: ~\n"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        parse_with_yaml(&t, files[i], "-s 1");
+        assert_int_equal(t.epochs, 10);
+        assert_string_equal(t.output, "out");
+        assert_null(t.base);
+    }
+    parse_with_yaml(&t, "base: 'null'\nseed: 1", ""); /* quoted, it is a text */
+    assert_string_equal(t.base, "null");
+}
+
+static void a_yaml_alias_stands_for_its_node(void **state) {
+    (void)state;
+    static Table t;
+    parse_with_yaml(&t, "seed: &n 7\nepochs: *n\nmanifest: [&p x, *p]\n", "");
+    assert_int_equal(t.epochs, 7);
+    assert_int_equal(t.manifest.count, 2);
+    assert_string_equal(t.manifest.text[1], "x");
+    char *deep = xmalloc(100001), *anchors = xmalloc(1 << 20);
+    memset(deep, '[', 100000);
+    deep[100000] = 0;
+    yaml_refused(deep, "line 1: nested deeper than 16: no configuration is");
+    size_t n = 0;
+    for (int i = 0; i < 300; i++) n += (size_t)sprintf(anchors + n, "- &a%d x\n", i);
+    yaml_refused(anchors, "line 257: more than 256 anchors and aliases: no configuration has so many");
+    free(deep);
+    free(anchors);
+    yaml_refused("gpt: &a {layers: *a}", "line 1: layers: expected a single value");
+    yaml_refused("manifest: &a [*a]", "line 1: manifest: expected a single value");
+}
+
+/* Inputs are the options of type PATH, on the command line and in the file, with or without a label; not those of type
+ * DIR. */
+static void files_given_as_inputs_are_not_replaced(void **state) {
+    (void)state;
+    const char *root = run_directory(), *const names[] = {"list.jsonl", "weights", "table.yaml", "out"};
+    char *paths[4], *arguments, *yaml;
+    Error error;
+    for (int i = 0; i < 4; i++) {
+        paths[i] = path_join(root, names[i]);
+        write_text(paths[i], "seed: 1\n");
+        assert_true(file_is_replaceable(paths[i], &error));
+    }
+    yaml = xformat("base: %s\n", paths[1]);
+    write_text(paths[2], "%s", yaml);
+    arguments = xformat("-s 1 -o %s -m %s::am --config %s", paths[3], paths[0], paths[2]);
+    Table t = table_new();
+    parse(&t, arguments);
+    const char *const options[] = {"--manifest", "--base", "--config"};
+    for (int i = 0; i < 3; i++) {
+        assert_false(file_is_replaceable(paths[i], &error));
+        assert_contains(error.text, options[i]);
+    }
+    assert_true(file_is_replaceable(paths[3], &error));
+    free((char *)t.base);
+    for (int i = 0; i < 4; i++) free(paths[i]);
+    free(arguments);
+    free(yaml);
+}
+
+static void wrong_yaml_files_are_refused(void **state) {
+    (void)state;
+    yaml_refused("amp: true\nepochs: ten\n", "line 2: epochs: expected an integer, found 'ten'");
+    yaml_refused("\n\nlearning_rate: 11", "line 3: learning-rate: expected 0 to 10, found 11");
+    yaml_refused("amp: yes", "line 1: amp: expected true or false, found 'yes'");
+    yaml_refused("loss-norm: token", "line 1: loss-norm: expected micro|batch, found 'token'");
+    yaml_refused("epochs: [1]", "line 1: epochs: expected a single value");
+    yaml_refused("epochs: {a: 1}", "line 1: epochs: expected a single value");
+    yaml_refused("epochs: \"1\\0\"", "line 1: epochs: expected a single value");
+    yaml_refused("base: \"a\\0b\"", "line 1: base: expected a single value");
+    yaml_refused("manifest: [a,\n [b]]", "line 2: manifest: expected a single value");
+    yaml_refused("manifest: [a, ~]", "line 1: manifest: expected a single value");
+    yaml_refused("seed: 1\ngrad_clp: 1", "line 2: unknown key 'grad_clp'; did you mean 'grad-clip'?");
+    yaml_refused("zzzzzzzzzzzz: 1", "line 1: unknown key 'zzzzzzzzzzzz'");
+    yaml_refused("gtpt: {layers: 8}", "line 1: unknown key 'gtpt'; did you mean 'gpt'?");
+    yaml_refused("gpt:\n  layer: 8", "line 2: unknown key 'layer' in section gpt; did you mean 'layers'?");
+    yaml_refused("layers: 8", "line 1: layers: belongs into the section 'gpt:'");
+    yaml_refused("gpt: {epochs: 8}", "line 1: epochs: belongs to the top level, into no section");
+    yaml_refused("gpt: 8", "line 1: gpt is a section: expected keys and values in it");
+    yaml_refused("<<: {epochs: 8}", "line 1: unknown key '<<'");
+    yaml_refused("epochs: 1\nepochs: 2", "line 2: epochs is given twice");
+    yaml_refused("grad-clip: 1\ngrad_clip: 2", "line 2: grad_clip is given twice");
+    yaml_refused("gpt: {layers: 1}\ngpt: {}", "line 2: gpt is given twice");
+    yaml_refused("config: other.yaml", "line 1: config: a file cannot name another one");
+    yaml_refused("[1]: 2", "line 1: a key must be a text");
+    yaml_refused("- epochs", "line 1: expected keys and values");
+    yaml_refused("epochs", "line 1: expected keys and values");
+    yaml_refused("epochs: 1\n---\nepochs: 2", "line 3: a second document; one is expected");
+}
+
+/* The wording is that of the YAML library; only the line number is ours. */
+static void invalid_yaml_is_refused_with_its_line(void **state) {
+    (void)state;
+    static const char *const texts[] = {"epochs: 1\n\tamp: true", "seed: 1\nepochs: *x", "seed: 1\nbase: \xff"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        Table t = table_new();
+        Error error;
+        table_rows(&t);
+        assert_false(options_apply_yaml(&t.set, texts[i], strlen(texts[i]), &error));
+        assert_memory_equal(error.text, "line 2: not YAML: ", strlen("line 2: not YAML: "));
+    }
+    assert_false(options_apply_yaml(&(OptionSet){0}, "[", 1, NULL));
+}
+
+static void a_file_error_names_file_and_line(void **state) {
+    (void)state;
+    char *path = yaml_file("amp: true\n\nepochs: ten\n"), *arguments = xformat("--config %s", path);
+    char *message = xformat("%s:3: epochs: expected an integer, found 'ten'", path);
+    refused(arguments, message);
+    free(path);
+    free(arguments);
+    free(message);
+}
+
+static void help_is_aligned_and_complete(void **state) {
+    (void)state;
+    char output[8192], *line, *rest = output;
+    assert_int_equal(run_function(output, sizeof output, parse_in_child, "--epochs --bogus --help"), 0);
+    assert_contains(output, "prog: Does something.\n\nusage: ./prog -m FILE\n");
+    assert_contains(output,
+                    "\n  -e, --epochs N                  passes over the data, a sentence long enough that it has to "
+                    "be\n                                  broken into two lines of the help [10]\n");
+    assert_contains(output, "\n      --loss-norm micro|batch     divisor [micro]\n");
+    assert_contains(output, "\n  -a, --amp                       16 bit [false]\n");
+    assert_contains(output, "\n  -s, --seed N                    of everything random [required]\n");
+    assert_contains(output, "\n\nin YAML under gpt:\n  -L, --layers N                  blocks [24]\n");
+    while ((line = strsep(&rest, "\n"))) assert_true(strlen(line) <= 100);
+}
+
+static void help_markdown_is_a_table(void **state) {
+    (void)state;
+    char output[8192];
+    assert_int_equal(run_function(output, sizeof output, parse_in_child, "--help-markdown"), 0);
+    assert_contains(output, "| option | default | meaning |\n|---|---|---|\n"
+                            "| `-m`, `--manifest PATH` |  | training manifest |\n");
+    assert_contains(output, "\n| `--loss-norm micro\\|batch` | micro | divisor |\n");
+    assert_contains(output, "\n| `-s`, `--seed N` | required | of everything random |\n");
+    assert_contains(output, "\n| `-L`, `--layers N` | 24 | blocks (in YAML under `gpt:`) |\n");
+}
+
+static void the_record_is_json(void **state) {
+    (void)state;
+    Table t = table_new();
+    parse(&t, "-m a -m b\"\\ --epochs 5 --learning-rate 0.1 -s 9000000000000001");
+    char *text = options_to_json(&t.set);
+    assert_string_equal(text, "{\n \"manifest\": [\n  \"a\",\n  \"b\\\"\\\\\"\n ],\n \"train-manifest\": [\n  \"a\",\n"
+                              "  \"b\\\"\\\\\"\n ],\n \"config\": null,\n \"output-dir\": \"out\",\n \"base\": null,\n"
+                              " \"epochs\": 5,\n \"frozen-rows\": -1,\n \"seed\": 9000000000000001,\n"
+                              " \"learning-rate\": 0.10000000000000001,\n \"grad-clip\": 1.0,\n"
+                              " \"loss-norm\": \"micro\",\n \"amp\": false,\n \"batch-size\": 8,\n \"layers\": 24\n}");
+    free(text);
+}
+
+static void record_in_child(void *arguments) {
+    Table t = table_new();
+    parse(&t, arguments);
+    free(options_to_json(&t.set));
+}
+
+/* Memory does not grow when a program parses many command lines. */
+static void texts_of_a_file_are_freed(void **state) {
+    (void)state;
+    Table t = table_new();
+    char *path = yaml_file("output-dir: there\nloss-norm: batch\nmanifest: [a, b]\nseed: 1\n");
+    char *argv[] = {"prog", "--config", path, "--base", "mine", "--loss-norm=micro", "-oh"};
+    table_rows(&t);
+    options_parse(&header, &t.set, 6, argv);
+    assert_string_equal(t.output, "there");
+    assert_int_equal(t.manifest.count, 2);
+    options_free(&t.set, 6, argv);
+    assert_true(!t.output && !t.manifest.count);
+    assert_string_equal(t.base, "mine");
+    assert_string_equal(t.norm, "micro");
+    table_rows(&t);
+    options_parse(&header, &t.set, 7, argv); /* frees no default */
+    options_free(&t.set, 7, argv);
+    assert_string_equal(t.output, "h");
+    free(path);
+}
+
+/* A program changes rows in its own set only. */
+static void a_program_overrides_and_removes_rows(void **state) {
+    (void)state;
+    static const OptionOverride overrides[] = {
+        {.name = "epochs", .default_value = "80", .min = 5},
+        {.name = "output-dir", .help = "where it all goes"},
+        {.name = "loss-norm", .default_value = "batch"},
+    };
+    static const char *const removed[] = {"amp", "config", "loss-norm", "layers", NULL};
+    char output[8192];
+    Table t = table_new();
+    char *argv[] = {"prog", "-s", "1"};
+    table_rows(&t);
+    options_override(&t.set, overrides, 3);
+    options_remove(&t.set, removed);
+    options_parse(&header, &t.set, 3, argv);
+    assert_int_equal(t.epochs, 80);
+    assert_string_equal(t.output, "out");
+    assert_int_equal(t.set.count, N - 4);
+    assert_string_equal(t.norm, "batch"); /* a removed option has its default */
+    assert_int_equal(t.layers, 24);
+    assert_null(options_find(&t.set, "amp"));
+    assert_string_equal(options_find(&t.set, "output-dir")->row.help, "where it all goes");
+    assert_true(options_find(&t.set, "epochs")->row.min == 5);
+    assert_true(options_given(&t.set, "seed") && !options_given(&t.set, "epochs") && !options_given(&t.set, "amp"));
+    assert_int_equal(run_function(output, sizeof output, parse_in_child, "-s 1 -a"), 0); /* unchanged in the table */
+}
+
+static void an_option_is_found_by_its_value(void **state) {
+    (void)state;
+    Table t = table_new();
+    table_rows(&t);
+    assert_string_equal(options_holding(&t.set, &t.manifest)->row.name, "manifest"); /* the first of its names */
+    assert_string_equal(options_holding(&t.set, &t.layers)->row.name, "layers");
+    assert_null(options_holding(&t.set, &t.set));
+}
+
+static void a_text_that_is_not_utf8_is_refused(void **state) {
+    (void)state;
+    char output[1024];
+    assert_int_equal(run_function(output, sizeof output, record_in_child, "-s 1 -o \xe9t\xe9"), 2);
+    assert_contains(output, "--output-dir: the value is not valid UTF-8");
+    assert_int_equal(run_function(output, sizeof output, record_in_child, "-s 1 -m \xe9t\xe9"), 2);
+    assert_contains(output, "--manifest: the value is not valid UTF-8");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_set),
+        cmocka_unit_test(every_spelling_of_an_option_is_accepted),
+        cmocka_unit_test(options_know_whether_they_were_given),
+        cmocka_unit_test(wrong_command_lines_are_refused),
+        cmocka_unit_test(a_number_may_be_auto),
+        cmocka_unit_test(a_list_has_at_most_64_entries),
+        cmocka_unit_test(the_command_line_wins_over_the_file_over_the_default),
+        cmocka_unit_test(a_list_on_the_command_line_replaces_that_of_the_file),
+        cmocka_unit_test(an_empty_file_and_null_keep_the_defaults),
+        cmocka_unit_test(a_yaml_alias_stands_for_its_node),
+        cmocka_unit_test(files_given_as_inputs_are_not_replaced),
+        cmocka_unit_test(wrong_yaml_files_are_refused),
+        cmocka_unit_test(invalid_yaml_is_refused_with_its_line),
+        cmocka_unit_test(a_file_error_names_file_and_line),
+        cmocka_unit_test(help_is_aligned_and_complete),
+        cmocka_unit_test(help_markdown_is_a_table),
+        cmocka_unit_test(the_record_is_json),
+        cmocka_unit_test(texts_of_a_file_are_freed),
+        cmocka_unit_test(a_program_overrides_and_removes_rows),
+        cmocka_unit_test(an_option_is_found_by_its_value),
+        cmocka_unit_test(a_text_that_is_not_utf8_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

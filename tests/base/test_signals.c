@@ -1,0 +1,159 @@
+/* How programs begin and end: output that cannot be written, signals and their exit status, running threads, characters
+ * that reach a terminal. */
+#include <oneapi/dnnl/dnnl.h>
+
+#include "base/program.h"
+#include "base/stop.h"
+#include "tests/train_rig.h"
+
+/* ---- streams ---- */
+
+static void help_that_cannot_be_written_is_an_error(void **state) {
+    (void)state;
+    int n;
+    const char *const *names = program_names(&n);
+    for (int i = 0; i < n; i++) {
+        const char *program = program_at(names[i]);
+        assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s --help >/dev/null", program), 0);
+        assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s --help >/dev/full", program), 1);
+        assert_contains(fixture.output, names[i]);
+        assert_contains(fixture.output, ": standard output cannot be written (No space left on device)");
+    }
+}
+
+static void print_nasty(void *how) {
+    program_start();
+    const char *text =
+        "\x1b[31m \t\x7f \xc2\x9b \xff \xe1\x88\xb0\xe1\x88\x8b\xe1\x88\x9d \xf0\x9f\x98\x80 caf\xc3\xa9";
+    if (how)
+        warn("%s", text);
+    else
+        for (const char *at = text; *at; at++) { /* byte by byte: a character arrives in pieces */
+            printf("%c", *at);
+            fflush(stdout);
+        }
+    printf("\n");
+}
+
+/* Only control characters and bytes that are not UTF-8 are escaped. */
+static void control_characters_are_shown_and_letters_stay(void **state) {
+    (void)state;
+    const char *shown =
+        "\\x1b[31m \t\\x7f \\xc2\\x9b \\xff \xe1\x88\xb0\xe1\x88\x8b\xe1\x88\x9d \xf0\x9f\x98\x80 caf\xc3\xa9\n";
+    for (int warned = 0; warned < 2; warned++) {
+        run_function(fixture.output, sizeof fixture.output, print_nasty, warned ? &warned : NULL);
+        assert_contains(fixture.output, shown);
+        assert_null(strchr(fixture.output, '\x1b'));
+    }
+}
+
+/* ---- signals ---- */
+
+static void wait_stopped(void *number) {
+    program_start();
+    printf("ready\n");
+    kill(getpid(), *(int *)number);
+    for (;;) pause();
+}
+
+static void one_signal_ends_a_program_without_unsaved_work(void **state) {
+    (void)state;
+    static int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(run_function(fixture.output, sizeof fixture.output, wait_stopped, &numbers[i]),
+                         128 + numbers[i]);
+}
+
+static void return_after_a_signal(void *number) {
+    program_start();
+    stop_defer(true);
+    kill(getpid(), *(int *)number);
+    while (!stop_signal()) usleep(1000);
+    stop_defer(false);
+    exit(0); /* like return 0 in main */
+}
+
+static void a_stopped_program_does_not_exit_with_zero(void **state) {
+    (void)state;
+    static int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(run_function(fixture.output, sizeof fixture.output, return_after_a_signal, &numbers[i]),
+                         128 + numbers[i]);
+}
+
+/* ---- libraries and threads ---- */
+
+void *cpp_new(size_t bytes) __asm__("_Znwm"); /* C++'s operator new */
+
+static void throw_for_want_of_memory(void *unused) {
+    (void)unused;
+    program_start();
+    free(cpp_new((size_t)1 << 60));
+}
+
+static void an_exception_of_a_library_is_reported(void **state) {
+    (void)state;
+    skip_under_sanitizer("out of memory in a library"); /* operator new of the sanitizer ends the program */
+    assert_int_equal(run_function(fixture.output, sizeof fixture.output, throw_for_want_of_memory, NULL), 1);
+    assert_contains(fixture.output, ": out of memory: a library asked for more than there is");
+}
+
+static void *multiply_for_ever(void *unused) {
+    enum { N = 96 };
+    static float a[N * N], b[N * N], c[N * N];
+    for (;;) dnnl_sgemm('N', 'N', N, N, N, 1, a, N, b, N, 0, c, N);
+    return unused;
+}
+
+/* Functions that libraries register with atexit destroy data that threads still use. Here abort is registered: it must
+ * not be called. */
+static void die_while_threads_compute(void *delay) {
+    pthread_t threads[2];
+    atexit(abort);
+    for (int i = 0; i < 2; i++) thread_start(&threads[i], multiply_for_ever, NULL, "that computes");
+    usleep(*(useconds_t *)delay);
+    die("the end");
+}
+
+static void a_program_that_dies_while_threads_compute_exits_with_one(void **state) {
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        useconds_t delay = 1000 + 2000 * (useconds_t)i;
+        assert_int_equal(run_function(fixture.output, sizeof fixture.output, die_while_threads_compute, &delay), 1);
+        assert_contains(fixture.output, ": the end\n");
+    }
+}
+
+static void *die_too(void *unused) {
+    die("one of many");
+    return unused;
+}
+
+static void die_in_many_threads(void *unused) {
+    (void)unused;
+    pthread_t threads[16];
+    for (int i = 0; i < 16; i++) thread_start(&threads[i], die_too, NULL, "that dies");
+    for (int i = 0; i < 16; i++) pthread_join(threads[i], NULL);
+}
+
+static void threads_that_die_together_print_one_message(void **state) {
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(run_function(fixture.output, sizeof fixture.output, die_in_many_threads, NULL), 1);
+        assert_ptr_equal(strchr(fixture.output, '\n'), fixture.output + strlen(fixture.output) - 1);
+    }
+}
+
+int main(void) {
+    heed_signals();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_that_cannot_be_written_is_an_error),
+        cmocka_unit_test(control_characters_are_shown_and_letters_stay),
+        cmocka_unit_test(one_signal_ends_a_program_without_unsaved_work),
+        cmocka_unit_test(a_stopped_program_does_not_exit_with_zero),
+        cmocka_unit_test(an_exception_of_a_library_is_reported),
+        cmocka_unit_test(a_program_that_dies_while_threads_compute_exits_with_one),
+        cmocka_unit_test(threads_that_die_together_print_one_message),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,572 @@
+/* Writes checkpoints that are whole at every moment, and loads them to the bit.
+ *
+ * This program has its own write, fsync, rename, ... instead of the C library's: each is a system call, with a fault in
+ * front of the k-th one. A child writes a checkpoint and is killed there (in the middle of a write), or is told that
+ * the disk is full; the parent then looks at what is left. So every place between two calls is tried. */
+#include "base/file.h"
+#include "tests/checkpoint/rig.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- faults ---- */
+
+typedef enum { FAULT_NONE, FAULT_KILL, FAULT_ONCE, FAULT_FROM, FAULT_ORDER, FAULT_MOVE } Fault;
+
+static struct {
+    Fault kind;
+    int at;                     /* the call, from 1 */
+    bool no_exchange, no_locks; /* what this file system cannot do */
+    atomic_int calls;
+    char dirty[64][PATH_MAX]; /* FAULT_ORDER: written and not flushed */
+    int n_dirty;
+    const char *from, *to, *other; /* FAULT_MOVE: the folder is moved there, and a link to another one takes its name */
+} fault;
+
+static void move_away(void) {
+    assert_int_equal(syscall(SYS_renameat2, AT_FDCWD, fault.from, AT_FDCWD, fault.to, 0), 0);
+    assert_int_equal(syscall(SYS_symlinkat, fault.other, AT_FDCWD, fault.from), 0);
+}
+
+/* Before a call: kills the process, or returns true: the call must fail. */
+static bool strike(void) {
+    if (fault.kind == FAULT_NONE) return false;
+    int call = ++fault.calls;
+    if (fault.kind == FAULT_MOVE && call == fault.at) move_away();
+    if (fault.kind == FAULT_KILL && call == fault.at) kill(getpid(), SIGKILL);
+    if ((fault.kind == FAULT_ONCE && call == fault.at) || (fault.kind == FAULT_FROM && call >= fault.at)) {
+        errno = ENOSPC;
+        return true;
+    }
+    return false;
+}
+
+/* Every path that was changed stays here until it is flushed. */
+static void dirty_add(const char *path) {
+    if (fault.kind != FAULT_ORDER) return;
+    if (fault.n_dirty == 64) die("too many files that are not flushed");
+    snprintf(fault.dirty[fault.n_dirty++], PATH_MAX, "%s", path);
+}
+
+static void dirty_add_parent(const char *path) {
+    if (fault.kind != FAULT_ORDER) return;
+    char *parent = path_directory(path);
+    dirty_add(parent);
+    free(parent);
+}
+
+static void dirty_remove(const char *path) {
+    for (int i = 0; i < fault.n_dirty;)
+        if (strcmp(fault.dirty[i], path))
+            i++;
+        else
+            memmove(fault.dirty[i], fault.dirty[--fault.n_dirty], PATH_MAX);
+}
+
+/* Says so if the path, or anything in it, is not flushed. */
+static void must_be_flushed(const char *path, const char *before) {
+    size_t length = strlen(path);
+    for (int i = 0; i < fault.n_dirty && fault.kind == FAULT_ORDER; i++)
+        if (!strncmp(fault.dirty[i], path, length) && (!fault.dirty[i][length] || fault.dirty[i][length] == '/'))
+            printf("NOT FLUSHED before %s: %s\n", before, fault.dirty[i]);
+}
+
+static char *path_of_fd(int fd, char path[PATH_MAX]) {
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, PATH_MAX - 1);
+    path[n < 0 ? 0 : n] = 0;
+    return path;
+}
+
+int mkdir(const char *path, mode_t mode) {
+    if (strike() || syscall(SYS_mkdirat, AT_FDCWD, path, mode)) return -1;
+    dirty_add_parent(path);
+    return 0;
+}
+
+int open(const char *path, int flags, ...) {
+    mode_t mode = 0;
+    if (flags & O_CREAT) {
+        va_list arguments;
+        va_start(arguments, flags);
+        mode = va_arg(arguments, mode_t);
+        va_end(arguments);
+        if (strike()) return -1;
+        dirty_add_parent(path);
+    }
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+ssize_t write(int fd, const void *bytes, size_t size) {
+    char path[PATH_MAX];
+    if (fault.kind == FAULT_KILL && fault.calls + 1 == fault.at) syscall(SYS_write, fd, bytes, size / 2); /* torn */
+    if (strike()) return -1;
+    if (fault.kind == FAULT_ORDER) dirty_add(path_of_fd(fd, path));
+    return (ssize_t)syscall(SYS_write, fd, bytes, size);
+}
+
+/* Flushes nothing: a killed process loses nothing that it wrote, and the disks of test machines are slow. */
+int fsync(int fd) {
+    char path[PATH_MAX];
+    if (strike()) return -1;
+    if (fault.kind == FAULT_ORDER) dirty_remove(path_of_fd(fd, path));
+    return 0;
+}
+
+static void note_rename(const char *from, const char *to) {
+    if (fault.kind != FAULT_ORDER) return;
+    char name[PATH_MAX + 32], *parent = path_directory(from);
+    size_t length = strlen(to);
+    bool retired = length > 8 && !strcmp(to + length - 8, ".partial"); /* an old checkpoint: it may be lost now */
+    snprintf(name, sizeof name, "the rename of %s", from);
+    must_be_flushed(retired ? parent : from, name);
+    if (!retired) dirty_add_parent(to);
+    free(parent);
+}
+
+int rename(const char *from, const char *to) {
+    if (strike()) return -1;
+    note_rename(from, to);
+    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned flags) {
+    if (fault.no_exchange && flags) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (strike()) return -1;
+    note_rename(from, to);
+    return (int)syscall(SYS_renameat2, from_directory, from, to_directory, to, flags);
+}
+
+int flock(int fd, int operation) {
+    if (fault.no_locks) errno = ENOLCK;
+    return fault.no_locks ? -1 : (int)syscall(SYS_flock, fd, operation);
+}
+
+int symlink(const char *target, const char *path) {
+    if (strike()) return -1;
+    if (fault.kind == FAULT_ORDER && strstr(path, "last")) {
+        char *parent = path_directory(path);
+        must_be_flushed(parent, "the link is moved");
+        free(parent);
+    }
+    return (int)syscall(SYS_symlinkat, target, AT_FDCWD, path);
+}
+
+static int remove_entry(const char *path, int flags) {
+    if (strike()) return -1;
+    return (int)syscall(SYS_unlinkat, AT_FDCWD, path, flags);
+}
+
+int unlink(const char *path) { return remove_entry(path, 0); }
+int rmdir(const char *path) { return remove_entry(path, AT_REMOVEDIR); }
+
+/* ---- writing ---- */
+
+static void a_checkpoint_is_loaded_to_the_bit(void **unused) {
+    (void)unused;
+    char *directory = rig_directory();
+    Checkpointer *c = rig_checkpointer(directory, 3);
+    uint64_t seed;
+    assert_null(rig_resolve(directory, "auto"));
+    for (int64_t step = 1; step <= 3; step++) {
+        rig_save_good(c, step, 5, false);
+        assert_int_equal(rig_step_to_resume(directory, &seed), step);
+        assert_int_equal(seed, 5);
+    }
+    checkpointer_close(c);
+    rig_assert_listing(directory, "last step_00000001 step_00000002 step_00000003 ");
+}
+
+static void the_newest_the_last_and_the_best_are_kept(void **unused) {
+    (void)unused;
+    char *directory = rig_directory(), output[64];
+    Checkpointer *c = rig_checkpointer(directory, 2);
+    write_text(rig_path(directory, "step_00000000"), "a file");
+    write_text(rig_path(directory, "log.jsonl"), "the log");
+    make_directories(rig_path(directory, "step_00000003.mine"));
+    make_directories(rig_path(directory, "step_00000002"));
+    for (int64_t step = 3; step <= 8; step++) rig_save_good(c, step, 1, step == 4);
+    rig_assert_listing(directory, "best last log.jsonl step_00000000 step_00000002 step_00000003.mine step_00000004 "
+                                  "step_00000007 step_00000008 ");
+    write_text(rig_path(directory, "step_00000007/notes.txt"), "mine");
+    rig_save_good(c, 9, 1, true); /* 4 is no longer the best */
+    rig_save_good(c, 10, 1, false);
+    rig_assert_listing(directory, "best last log.jsonl step_00000000 step_00000002 step_00000003.mine step_00000007 "
+                                  "step_00000009 step_00000010 ");
+    run_command(output, sizeof output, "cd '%s'; readlink last best | tr '\\n' ' '", directory);
+    assert_string_equal(output, "step_00000010 step_00000009 ");
+    checkpointer_close(c);
+}
+
+static void a_step_written_again_is_replaced(void **unused) {
+    (void)unused;
+    char *directory = rig_directory();
+    Checkpointer *c = rig_checkpointer(directory, 2);
+    uint64_t seed;
+    rig_save_good(c, 1, 1, false);
+    rig_save_good(c, 1, 2, false);
+    assert_int_equal(rig_step_to_resume(directory, &seed), 1);
+    assert_int_equal(seed, 2);
+    make_directories(rig_path(directory, "step_00000002/mine"));
+    Error error;
+    rig_save(c, 2, 1, false);
+    assert_false(checkpointer_wait(c, &error));
+    assert_contains(error.text, "step_00000002 is in the way and no checkpoint of this program");
+    assert_true(checkpointer_wait(c, &error)); /* said once */
+    rig_assert_listing(directory, "last step_00000001 step_00000002 ");
+    checkpointer_close(c);
+}
+
+static void a_save_allocates_nothing(void **unused) {
+    (void)unused;
+    Checkpointer *c = rig_checkpointer(rig_directory(), 1);
+    int64_t before = allocation_count();
+    rig_save_good(c, 1, 1, true);
+    rig_save_good(c, 2, 1, true);
+    assert_int_equal(allocation_count(), before);
+    checkpointer_close(c);
+}
+
+static void open_again(void *directory) { checkpointer_close(checkpointer_open(directory, 1)); }
+
+static void two_runs_cannot_share_a_directory(void **unused) {
+    (void)unused;
+    char *directory = rig_directory(), output[1024];
+    Checkpointer *c = rig_checkpointer(directory, 1);
+    assert_int_equal(run_function(output, sizeof output, open_again, directory), 1);
+    assert_contains(output, "another program is writing checkpoints into");
+    checkpointer_close(c);
+    assert_int_equal(run_function(output, sizeof output, open_again, directory), 0);
+}
+
+/* ---- a folder that is moved while it is in use ---- */
+
+static void assert_run(const char *directory, uint64_t seed, const char *want) {
+    char output[64];
+    rig_assert_listing(directory, want);
+    for (int step = 1; step <= 3; step++) {
+        char *path = rig_keep(xformat("%s/step_%08d", directory, step));
+        uint64_t found = seed;
+        if (!access(path, F_OK)) rig_check_whole(path, &found);
+        assert_int_equal(found, seed);
+    }
+    run_command(output, sizeof output, "cd '%s'; readlink last best | tr '\n' ' '", directory);
+    assert_string_equal(output, "step_00000003 step_00000003 ");
+}
+
+/* Between two saves or in the middle of one; another run, which keeps more, has the same steps under the old path. */
+static void a_run_goes_on_in_the_folder_that_it_began(void **unused) {
+    (void)unused;
+    for (int in_a_save = 0; in_a_save < 2; in_a_save++) {
+        char *top = rig_directory(), *path = rig_path(top, "run"), *moved = rig_path(top, "moved"),
+             *other = rig_path(top, "other");
+        Checkpointer *c = rig_checkpointer(path, 1), *others = rig_checkpointer(other, 3);
+        rig_best_step = 0;
+        for (int step = 1; step <= 3; step++) rig_save_good(others, step, 2, true);
+        rig_save_good(c, 1, 1, true);
+        fault.from = path;
+        fault.to = moved;
+        fault.other = other;
+        fault.calls = 0;
+        fault.at = 4; /* model.safetensors is begun */
+        if (in_a_save)
+            fault.kind = FAULT_MOVE;
+        else
+            move_away();
+        rig_save_good(c, 2, 1, true);
+        fault.kind = FAULT_NONE;
+        rig_save_good(c, 3, 1, true);
+        assert_string_equal(checkpointer_directory(c, NULL), moved);
+        assert_run(moved, 1, "best last step_00000003 ");
+        assert_run(other, 2, "best last step_00000001 step_00000002 step_00000003 ");
+        checkpointer_close(c);
+        checkpointer_close(others);
+    }
+}
+
+static void remove_and_save(void *directory) {
+    char output[64];
+    Checkpointer *c = rig_checkpointer(directory, 1);
+    rig_save_good(c, 1, 1, false);
+    run_command(output, sizeof output, "rm -r '%s'; mkdir '%s'", (char *)directory, (char *)directory);
+    rig_save_good(c, 2, 1, false);
+}
+
+static void a_run_whose_folder_is_removed_ends(void **unused) {
+    (void)unused;
+    char *directory = rig_path(rig_directory(), "run"), output[1024];
+    assert_int_equal(run_function(output, sizeof output, remove_and_save, directory), 1);
+    assert_contains(output, "was removed while it was in use: nothing can be written into it any more");
+    rig_assert_listing(directory, "");
+}
+
+/* ---- faults while writing ---- */
+
+typedef struct {
+    char *directory;
+    int64_t steps_before, step;
+    uint64_t seed;
+    Fault kind;
+    int at;
+} Attempt;
+
+/* In a child: writes one more checkpoint, with a fault; says what came of it. */
+static void attempt_save(void *argument) {
+    const Attempt *a = argument;
+    Error error;
+    Checkpointer *c = rig_checkpointer(a->directory, 1);
+    fault.kind = a->kind;
+    fault.at = a->at;
+    rig_save(c, a->step, a->seed, true);
+    bool good = checkpointer_wait(c, &error);
+    fault.kind = FAULT_NONE;
+    printf("%s after %d calls: %s\n", good ? "WRITTEN" : "FAILED", fault.calls, good ? "" : error.text);
+    checkpointer_close(c);
+}
+
+/* The directory again with steps 1 (best) .. steps_before (last), and nothing else. */
+static void reset(const Attempt *a) {
+    char output[64];
+    assert_int_equal(run_command(output, sizeof output, "rm -rf '%s'", a->directory), 0);
+    Checkpointer *c = rig_checkpointer(a->directory, 3);
+    rig_best_step = 0;
+    for (int64_t step = 1; step <= a->steps_before; step++) rig_save_good(c, step, 1, step == 1);
+    checkpointer_close(c);
+}
+
+static void prepare(Attempt *a) {
+    a->directory = rig_path(rig_directory(), "run");
+    reset(a);
+}
+
+/* Whatever is called step_N must be whole. */
+static void assert_all_whole(const char *directory) {
+    DIR *entries = opendir(directory);
+    assert_non_null(entries);
+    for (struct dirent *entry; (entry = readdir(entries));) {
+        char path[PATH_MAX];
+        uint64_t seed;
+        snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
+        if (!strncmp(entry->d_name, "step_", 5) && !strstr(entry->d_name, ".")) rig_check_whole(path, &seed);
+    }
+    closedir(entries);
+}
+
+/* The best weights are those that the newest checkpoint means, they stay, and the next runs keep them. */
+static void assert_best(const char *directory, Checkpointer *c) {
+    char *newest = checkpoint_resolve(directory, "auto"), best[PATH_MAX];
+    uint64_t seed;
+    TrainState state = newest ? rig_read_state(newest) : (TrainState){.best = INFINITY};
+    rig_best_step = state.best_step;
+    if (newest) checkpointer_resume(c, &state);
+    assert_int_equal(state.best_step, rig_best_step);
+    assert_int_equal(rig_linked(directory, "best"), rig_best_step);
+    if (newest) assert_int_equal(rig_linked(directory, "last"), state.step);
+    for (int64_t step = 9; step < 12; step++) rig_save_good(c, step, 4, false);
+    assert_int_equal(rig_linked(directory, "best"), rig_best_step);
+    snprintf(best, sizeof best, "%s/best", directory);
+    if (rig_best_step) assert_int_equal(rig_check_whole(best, &seed), rig_best_step);
+    free(newest);
+}
+
+/* What must hold after any fault: resume finds the old or the new checkpoint whole, best is whole, and is the one of
+ * the state that is resumed; the next run cleans up and can write. */
+static void assert_survived(const Attempt *a, bool written) {
+    uint64_t seed = 0;
+    int64_t step = rig_step_to_resume(a->directory, &seed);
+    bool is_new = step == a->step && seed == a->seed, is_old = step == a->steps_before && (!step || seed == 1);
+    if (!is_new && (written || !is_old)) fail_msg("call %d: step %lld is resumed", a->at, (long long)step);
+    char best[PATH_MAX], last[PATH_MAX], output[4096];
+    snprintf(best, sizeof best, "%s/best", a->directory);
+    snprintf(last, sizeof last, "%s/last", a->directory);
+    if (a->steps_before || written) rig_check_whole(best, &seed);
+    if (!access(last, F_OK) && a->step != a->steps_before)
+        assert_true(rig_linked(a->directory, "best") >= rig_read_state(last).best_step);
+    assert_all_whole(a->directory);
+    Checkpointer *c = rig_checkpointer(a->directory, 2);
+    assert_int_equal(run_command(output, sizeof output, "ls -A '%s'", a->directory), 0);
+    if (strstr(output, "partial") || strstr(output, "replaced")) fail_msg("call %d leaves: %s", a->at, output);
+    assert_best(a->directory, c);
+    assert_int_equal(rig_step_to_resume(a->directory, &seed), 11);
+    checkpointer_close(c);
+}
+
+/* Tries a fault at every call until one comes after the last. Returns the number of calls. */
+static int try_every_call(Attempt a) {
+    char output[4096];
+    prepare(&a);
+    for (a.at = 1;; a.at++) {
+        assert_true(a.at < 1000);
+        int status = run_function(output, sizeof output, attempt_save, &a);
+        bool written = strstr(output, "WRITTEN") != NULL, finished = written && !strstr(output, "warning");
+        if (a.kind == FAULT_KILL && status != 128 + SIGKILL && !finished) fail_msg("status %d: %s", status, output);
+        if (a.kind != FAULT_KILL && status) fail_msg("status %d: %s", status, output);
+        assert_survived(&a, written);
+        int calls = 0;
+        if (finished) sscanf(strstr(output, "WRITTEN"), "WRITTEN after %d", &calls);
+        if (calls && calls < a.at) return calls;
+        reset(&a);
+    }
+}
+
+static const Attempt situations[] = {
+    {.steps_before = 0, .step = 3, .seed = 1}, /* the first checkpoint of a run */
+    {.steps_before = 2, .step = 3, .seed = 1}, /* one more; 1 and 2 go */
+    {.steps_before = 2, .step = 2, .seed = 2}, /* the last step once more, with other numbers */
+};
+
+static void try_every_situation(Fault kind) {
+    for (int i = 0; i < 3; i++) {
+        Attempt a = situations[i];
+        a.kind = kind;
+        int calls = try_every_call(a);
+        assert_true(calls >= 20);
+        printf("a fault at each of %d calls\n", calls);
+    }
+}
+
+static void a_kill_at_any_call_leaves_a_whole_checkpoint(void **unused) {
+    (void)unused;
+    try_every_situation(FAULT_KILL);
+}
+
+static void an_error_of_any_call_leaves_a_whole_checkpoint(void **unused) {
+    (void)unused;
+    try_every_situation(FAULT_ONCE);
+}
+
+static void a_disk_that_dies_at_any_call_leaves_a_whole_checkpoint(void **unused) {
+    (void)unused;
+    try_every_situation(FAULT_FROM);
+}
+
+/* Neither does a file system that has no exchange of two names lose the checkpoint that is replaced. */
+static void a_replacement_without_exchange_leaves_a_whole_checkpoint(void **unused) {
+    (void)unused;
+    fault.no_exchange = true;
+    for (Fault kind = FAULT_KILL; kind <= FAULT_FROM; kind++) {
+        Attempt a = situations[2];
+        a.kind = kind;
+        assert_true(try_every_call(a) >= 20);
+    }
+    fault.no_exchange = false;
+}
+
+static void a_new_folder_is_flushed_in_its_parent(void **unused) {
+    (void)unused;
+    char *directory = rig_path(rig_directory(), "runs/new");
+    fault.kind = FAULT_ORDER;
+    checkpointer_close(checkpointer_open(directory, 1));
+    fault.kind = FAULT_NONE;
+    if (fault.n_dirty) fail_msg("not flushed: %s", fault.dirty[0]);
+}
+
+static void no_locks_are_not_another_program(void **unused) {
+    (void)unused;
+    char *directory = rig_directory(), output[1024];
+    fault.no_locks = true;
+    assert_int_equal(run_function(output, sizeof output, open_again, directory), 0);
+    assert_contains(output, "this file system has no locks; let one program at a time write into it");
+    fault.no_locks = false;
+}
+
+/* What a power cut would need: nothing is renamed, linked to or deleted before what it depends on is on the disk. */
+static void everything_is_flushed_before_it_counts(void **unused) {
+    (void)unused;
+    char output[8192];
+    for (int i = 0; i < 3; i++) {
+        Attempt a = situations[i];
+        a.kind = FAULT_ORDER;
+        prepare(&a);
+        assert_int_equal(run_function(output, sizeof output, attempt_save, &a), 0);
+        assert_contains(output, "WRITTEN");
+        if (strstr(output, "NOT FLUSHED")) fail_msg("%s", output);
+    }
+}
+
+static void save_with_small_limit(void *argument) {
+    struct rlimit limit = {500, 500};
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    attempt_save(argument);
+}
+
+static void a_file_too_large_is_said(void **unused) {
+    (void)unused;
+    char output[4096];
+    uint64_t seed;
+    Attempt a = {.steps_before = 2, .step = 3, .seed = 1};
+    prepare(&a);
+    assert_int_equal(run_function(output, sizeof output, save_with_small_limit, &a), 0);
+    assert_contains(output, "FAILED");
+    assert_contains(output, "step_00000003.partial/model.safetensors: 500 of ");
+    assert_contains(output, " bytes were written, then: File too large");
+    assert_int_equal(rig_step_to_resume(a.directory, &seed), 2);
+    rig_assert_listing(a.directory, "best last step_00000001 step_00000002 ");
+}
+
+/* On a file system of 64 KiB, mounted for this process alone: steps until it is full. */
+static void a_full_disk_leaves_a_whole_checkpoint(void **unused) {
+    (void)unused;
+    char *directory = rig_directory(), output[4096];
+    if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+        mount("tmpfs", directory, "tmpfs", 0, "size=64k")) {
+        printf("SKIPPED: a full disk on a small tmpfs: %s\n", strerror(errno));
+        skip();
+    }
+    Checkpointer *c = rig_checkpointer(directory, 100);
+    Error error;
+    uint64_t seed;
+    int64_t step = 1;
+    for (; rig_save(c, step, 1, false), checkpointer_wait(c, &error); step++) assert_true(step < 50);
+    assert_true(step > 1);
+    assert_contains(error.text, ".partial/");
+    assert_contains(error.text, " bytes were written, then: No space left on device");
+    assert_int_equal(rig_step_to_resume(directory, &seed), step - 1);
+    run_command(output, sizeof output, "ls '%s'", directory);
+    assert_null(strstr(output, "partial"));
+    /* With room again the same save succeeds. */
+    run_command(output, sizeof output, "rm -r '%s/step_00000001'", directory);
+    rig_save_good(c, step, 1, false);
+    assert_int_equal(rig_step_to_resume(directory, &seed), step);
+    checkpointer_close(c);
+    assert_int_equal(umount(directory), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_checkpoint_is_loaded_to_the_bit),
+        cmocka_unit_test(the_newest_the_last_and_the_best_are_kept),
+        cmocka_unit_test(a_step_written_again_is_replaced),
+        cmocka_unit_test(a_save_allocates_nothing),
+        cmocka_unit_test(two_runs_cannot_share_a_directory),
+        cmocka_unit_test(a_run_goes_on_in_the_folder_that_it_began),
+        cmocka_unit_test(a_run_whose_folder_is_removed_ends),
+        cmocka_unit_test(a_kill_at_any_call_leaves_a_whole_checkpoint),
+        cmocka_unit_test(an_error_of_any_call_leaves_a_whole_checkpoint),
+        cmocka_unit_test(a_disk_that_dies_at_any_call_leaves_a_whole_checkpoint),
+        cmocka_unit_test(a_replacement_without_exchange_leaves_a_whole_checkpoint),
+        cmocka_unit_test(everything_is_flushed_before_it_counts),
+        cmocka_unit_test(a_new_folder_is_flushed_in_its_parent),
+        cmocka_unit_test(no_locks_are_not_another_program),
+        cmocka_unit_test(a_file_too_large_is_said),
+        cmocka_unit_test(a_full_disk_leaves_a_whole_checkpoint),
+    };
+    return cmocka_run_group_tests(tests, rig_set_up, NULL);
+}

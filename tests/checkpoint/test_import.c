@@ -1,0 +1,379 @@
+/* Imports base checkpoints by rule: names, shapes, types, biases before norms. */
+#include "data/formats/tensor_file_open.h"
+#include "tests/checkpoint/rig.h"
+
+#include <errno.h>
+#include <math.h>
+#include <unistd.h>
+
+/* ---- a base checkpoint ---- */
+
+static const float embedding_data[20] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
+static const float norm_data[7] = {-1, -2, -3, -4, -5, -6, -7};
+static const char *const resizable[] = {"text_embedding.weight"};
+
+typedef struct {
+    bool good;
+    Error error;
+    ImportReport report;
+    CarriedTensors others;
+    ParamTable table;
+    float *weights;
+} Imported;
+
+/* Imports into a table; every weight was 0.5 before. */
+static Imported import_into(ParamTable into, const char *path, const ImportRules *rules) {
+    Imported i = {.table = into};
+    i.weights = xaligned((size_t)i.table.flat_count * 4);
+    for (int64_t e = 0; e < i.table.flat_count; e++) i.weights[e] = 0.5f;
+    i.good = checkpoint_import(path, &(CheckpointBuffers){.table = &i.table, .weights = i.weights}, rules, &i.others,
+                               &i.report, &i.error);
+    return i;
+}
+
+/* The same into a table with `rows` rows of the embedding. */
+static Imported import(const char *path, int64_t rows) {
+    ParamTable into = {0};
+    rig_make_table(&into, rows);
+    return import_into(into, path, &(ImportRules){.resizable = resizable, .n_resizable = 1});
+}
+
+static void forget(Imported *i) {
+    carried_close(&i->others);
+    params_free(&i->table);
+    free(i->weights);
+    free(i->report.missing_names);
+}
+
+static char *write_base(const TensorToWrite *tensors, int count) {
+    char *path = rig_path(rig_directory(), "base.safetensors");
+    Error error;
+    if (!safetensors_write(path, tensors, count, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
+    return path;
+}
+
+#define EMBEDDING(name_)                                                                                               \
+    { .name = name_, .dtype = "F32", .rank = 2, .dims = {4, 5}, .data = embedding_data }
+#define NORM(name_)                                                                                                    \
+    { .name = name_, .dtype = "F32", .rank = 1, .dims = {7}, .data = norm_data }
+#define LONGS(name_)                                                                                                   \
+    { .name = name_, .dtype = "I64", .rank = 1, .dims = {3}, .data = rig_counter }
+
+static void a_vocabulary_may_grow_and_shrink(void **unused) {
+    (void)unused;
+    const TensorToWrite base[] = {EMBEDDING("text_embedding.weight"), NORM("gpt.ln_f.weight"), LONGS("pe")};
+    char *path = write_base(base, 3);
+    for (int64_t rows = 3; rows <= 6; rows++) {
+        Imported i = import(path, rows);
+        if (!i.good) fail_msg("%s", i.error.text);
+        const Param *embedding = &i.table.items[0];
+        for (int64_t e = 0; e < embedding->count; e++)
+            assert_true(i.weights[embedding->offset + e] == (e < 20 ? embedding_data[e] : 0.5f));
+        assert_memory_equal(i.weights + i.table.items[1].offset, norm_data, sizeof norm_data);
+        assert_true(i.weights[i.table.items[2].offset] == 0.5f);
+        assert_int_equal(i.report.resized, rows != 4);
+        assert_int_equal(i.report.loaded, 1 + (rows == 4));
+        assert_int_equal(i.report.carried, 1);
+        assert_int_equal(i.report.skipped, 0);
+        assert_int_equal(i.report.missing, 1);
+        assert_int_equal(i.report.base_rows, 4);
+        assert_string_equal(i.report.missing_names, "gpt.h.0.attn.c_attn.weight");
+        assert_string_equal(i.others.tensors[0].name, "pe");
+        assert_memory_equal(i.others.tensors[0].data, rig_counter, sizeof rig_counter);
+        forget(&i);
+    }
+}
+
+static void names_are_the_references_own(void **unused) {
+    (void)unused;
+    const TensorToWrite base[] = {EMBEDDING("model.text_embedding.weight"),
+                                  NORM("model.gpt.base_layer.ln_f.weight"),
+                                  LONGS("model.gpt.x.lora_A.weight"),
+                                  LONGS("model.inference_model.x"),
+                                  LONGS("model.gpt.wte.weight"),
+                                  LONGS("model.conditioning_encoder.pe"),
+                                  LONGS("optimizer.state.0.step")};
+    Imported i = import(write_base(base, 7), 4);
+    if (!i.good) fail_msg("%s", i.error.text);
+    assert_int_equal(i.report.loaded, 2);
+    assert_int_equal(i.report.skipped, 4);
+    assert_int_equal(i.others.n, 1);
+    assert_string_equal(i.others.tensors[0].name, "conditioning_encoder.pe");
+    assert_memory_equal(i.weights + i.table.items[1].offset, norm_data, sizeof norm_data);
+    forget(&i);
+}
+
+static void assert_import_fails(const TensorToWrite *base, int count, const char *message) {
+    Imported i = import(write_base(base, count), 4);
+    if (i.good) fail_msg("imported, and not refused with: %s", message);
+    assert_contains(i.error.text, message);
+    forget(&i);
+}
+
+static void a_base_of_another_model_is_refused(void **unused) {
+    (void)unused;
+    const TensorToWrite shapes[] = {EMBEDDING("gpt.ln_f.weight"), NORM("text_embedding.weight"),
+                                    EMBEDDING("gpt.h.0.attn.c_attn.weight")};
+    assert_import_fails(
+        shapes, 3,
+        "3 tensors do not fit: gpt.ln_f.weight is F32 [4, 5] there, F32 [7] in the model; "
+        "text_embedding.weight is F32 [7] there, F32 [4, 5] in the model; gpt.h.0.attn.c_attn.weight is "
+        "F32 [4, 5] there, F32 [20, 4] in the model");
+    const TensorToWrite none[] = {NORM("encoder.weight")};
+    assert_import_fails(none, 1, "none of its 1 tensors is one of the model's (text_embedding.weight, ...)");
+    TensorToWrite whole = LONGS("gpt.ln_f.weight");
+    whole.dims[0] = 7;
+    static const int64_t seven[7];
+    whole.data = seven;
+    assert_import_fails(&whole, 1, "tensor 'gpt.ln_f.weight' is I64; F32, F16, BF16 or F64 is needed");
+    const TensorToWrite twice[] = {NORM("gpt.ln_f.weight"), NORM("gpt.base_layer.ln_f.weight")};
+    assert_import_fails(twice, 2, "two tensors are named 'gpt.ln_f.weight'");
+    Imported i = import("/nowhere.pth", 4);
+    assert_false(i.good);
+    assert_contains(i.error.text, "cannot open: No such file");
+    forget(&i);
+}
+
+static void a_base_that_is_not_finite_is_refused_by_name(void **unused) {
+    (void)unused;
+    static float values[20], infinite[7] = {-1, -2, -3, -4, -5, -6, -7};
+    values[6] = NAN;
+    infinite[2] = -INFINITY;
+    TensorToWrite embedding = EMBEDDING("text_embedding.weight"), norm = NORM("gpt.ln_f.weight");
+    embedding.data = values;
+    norm.data = infinite;
+    assert_import_fails(&embedding, 1, "tensor 'text_embedding.weight': value 6 of 20 is nan, and weights must be");
+    assert_import_fails(&norm, 1, "tensor 'gpt.ln_f.weight': value 2 of 7 is -inf, and weights must be finite");
+    TensorToWrite carried_along[] = {NORM("gpt.ln_f.weight"), NORM("unknown.weight")};
+    carried_along[1].data = infinite;
+    Imported i = import(write_base(carried_along, 2), 4);
+    assert_true(i.good && i.others.n == 1); /* not the model's */
+    forget(&i);
+}
+
+static void a_pth_is_imported_from_under_model(void **unused) {
+    (void)unused;
+    ParamTable t = {0};
+    param_add(&t, INIT_ZERO, 0, true, 4, 3, "0.weight");
+    param_add(&t, INIT_ZERO, 0, true, 6, 4, "transposed");
+    float flat[64] = {0};
+    TensorFile want;
+    CarriedTensors others;
+    ImportReport report;
+    Error error;
+    if (!checkpoint_import("tests/reference/golden/torch_protocol2.pth",
+                           &(CheckpointBuffers){.table = &t, .weights = flat}, &(ImportRules){0}, &others, &report,
+                           &error))
+        fail_msg("%s", error.text);
+    assert_true(tensor_file_open("tests/reference/golden/torch_expected.safetensors", &want, &error));
+    const StoredTensor *weight = tensor_file_find(&want, "model.0.weight");
+    assert_memory_equal(flat + t.items[0].offset, weight->data, weight->bytes);
+    for (int row = 0; row < 6; row++)
+        for (int column = 0; column < 4; column++)
+            assert_true(flat[t.items[1].offset + 4 * row + column] == (float)(6 * column + row) / 7);
+    assert_int_equal(report.loaded, 2);
+    assert_true(others.n == report.carried && others.n > 15 && report.skipped > 10);
+    for (int i = 0; i < others.n; i++) {
+        char name[256];
+        snprintf(name, sizeof name, "model.%s", others.tensors[i].name);
+        const StoredTensor *expected = tensor_file_find(&want, name);
+        assert_non_null(expected);
+        assert_memory_equal(others.tensors[i].data, expected->data, expected->bytes);
+    }
+    carried_close(&others);
+    tensor_file_close(&want);
+    free(report.missing_names);
+    params_free(&t);
+}
+
+/* torch_lightning.ckpt: the encoder was compiled, the decoder not; the optimizer's moments lie beside both. */
+static ParamTable lightning_table(void) {
+    ParamTable t = {0};
+    param_add(&t, INIT_ZERO, 0, true, 4, 3, "encoder.embed.weight");
+    param_add(&t, INIT_ZERO, 0, true, 4, 0, "encoder.embed.bias");
+    param_add(&t, INIT_ZERO, 0, true, 2, 4, "decoder.weight");
+    return t;
+}
+
+static const char lightning[] = "tests/reference/golden/torch_lightning.ckpt";
+
+static void assert_imported(const Imported *i, const TensorFile *want, int param, const char *name) {
+    const StoredTensor *tensor = tensor_file_find(want, name);
+    assert_non_null(tensor);
+    assert_memory_equal(i->weights + i->table.items[param].offset, tensor->data, tensor->bytes);
+}
+
+static void a_lightning_checkpoint_is_imported(void **unused) {
+    (void)unused;
+    static const char *const all[] = {""};
+    Imported i = import_into(lightning_table(), lightning, &(ImportRules){.only = all, .n_only = 1});
+    TensorFile want;
+    Error error;
+    if (!i.good) fail_msg("%s", i.error.text);
+    assert_true(tensor_file_open("tests/reference/golden/torch_lightning.safetensors", &want, &error));
+    assert_imported(&i, &want, 0, "encoder.embed.weight");
+    assert_imported(&i, &want, 1, "encoder.embed.bias");
+    assert_imported(&i, &want, 2, "decoder.weight");
+    assert_int_equal(i.report.loaded, 3);
+    assert_int_equal(i.report.missing, 0);
+    assert_int_equal(i.others.n, 1); /* the decoder's bias, which this model has not */
+    assert_string_equal(i.others.tensors[0].name, "decoder.bias");
+    assert_true(i.report.skipped > 3); /* what the optimizer remembers */
+    tensor_file_close(&want);
+    forget(&i);
+}
+
+/* What a wrapped module puts into names is taken out in one pass, however often it is there. */
+static void long_names_are_read_at_once(void **unused) {
+    (void)unused;
+    static const char *const parts[] = {"_orig_mod.", "module.", "x.base_layer."};
+    enum { MOST = 10000000 };
+    char *name = xmalloc(MOST + 100);
+    alarm(60); /* rather than wait for hours */
+    for (int p = 0; p < 3; p++) {
+        size_t n = 0;
+        while (n < MOST) n += (size_t)sprintf(name + n, "%s", parts[p]);
+        sprintf(name + n, "encoder.embed.weight");
+        const TensorToWrite base[] = {
+            {.name = name, .dtype = "F32", .rank = 2, .dims = {4, 3}, .data = embedding_data},
+            {.name = "encoder.embed.bias", .dtype = "F32", .rank = 1, .dims = {4}, .data = embedding_data}};
+        Imported i = import_into(lightning_table(), write_base(base, 2), &(ImportRules){0});
+        if (!i.good) fail_msg("%s", i.error.text);
+        assert_int_equal(i.report.loaded, p < 2 ? 2 : 1);
+        assert_true(p == 2 || checkpoint_name_is(name, "encoder.embed.weight"));
+        forget(&i);
+    }
+    alarm(0);
+    assert_true(checkpoint_name_is("state_dict._orig_mod.a._orig_mod.b", "a.b"));
+    assert_true(checkpoint_name_is("model_state_dict.module.a.b", "a.b") && checkpoint_name_is("a.b", "a.b"));
+    assert_false(checkpoint_name_is("a.b.c", "a.b") || checkpoint_name_is("a", "a.b") || checkpoint_name_is("b", "a"));
+    free(name);
+}
+
+static void an_import_takes_only_what_it_is_told_to(void **unused) {
+    (void)unused;
+    static const char *const encoder[] = {"encoder."};
+    const ImportRules rules = {.only = encoder, .n_only = 1};
+    Imported i = import_into(lightning_table(), lightning, &rules);
+    if (!i.good) fail_msg("%s", i.error.text);
+    assert_int_equal(i.report.loaded, 2);
+    assert_int_equal(i.report.aside, 2);
+    assert_int_equal(i.report.missing, 1);
+    assert_string_equal(i.report.missing_names, "decoder.weight");
+    assert_int_equal(i.others.n, 0);
+    for (int64_t e = 0; e < 8; e++) assert_true(i.weights[i.table.items[2].offset + e] == 0.5f);
+    forget(&i);
+    ParamTable other = {0};
+    param_add(&other, INIT_ZERO, 0, true, 4, 3, "encoder.embed.weight");
+    param_add(&other, INIT_ZERO, 0, true, 5, 0, "encoder.embed.bias");
+    param_add(&other, INIT_ZERO, 0, true, 2, 2, "encoder.head");
+    param_add(&other, INIT_ZERO, 0, true, 2, 2, "head");
+    i = import_into(other, lightning, &rules);
+    assert_false(i.good);
+    assert_string_equal(i.error.text,
+                        "its tensors: 2 tensors do not fit: encoder.embed.bias is F32 [4] there, F32 [5] in the model; "
+                        "encoder.head, F32 [2, 2] in the model, is not there");
+    forget(&i);
+}
+
+/* A convolution without a bias, and its norm. */
+static ParamTable norm_table(void) {
+    ParamTable t = {0};
+    param_add(&t, INIT_ZERO, 0, true, 2, 3, "conv.weight");
+    param_add_norm(&t, 2, "norm");
+    t.items[param_add_buffer(&t, NULL, 2, 0, "norm.running_mean")].moves = true;
+    return t;
+}
+
+static const AbsorbedBias conv_bias = {"conv", "norm"};
+static const double biases[] = {0.125, -4};
+
+/* As a parallel, compiled model has it, with the moments of its optimizer. */
+#define LAYER "model_state_dict.module._orig_mod."
+#define VECTOR(name_, dtype_, data_)                                                                                   \
+    { .name = name_, .dtype = dtype_, .rank = 1, .dims = {2}, .data = data_ }
+
+static void a_bias_before_a_norm_goes_into_its_running_mean(void **unused) {
+    (void)unused;
+    const TensorToWrite base[] = {
+        {.name = LAYER "conv.weight", .dtype = "F32", .rank = 2, .dims = {2, 3}, .data = embedding_data},
+        VECTOR(LAYER "conv.bias", "F64", biases),
+        VECTOR(LAYER "norm.weight", "F32", norm_data),
+        VECTOR(LAYER "norm.bias", "F32", norm_data + 2),
+        VECTOR(LAYER "norm.running_mean", "F32", embedding_data),
+        {.name = LAYER "norm.num_batches_tracked", .dtype = "I64", .data = rig_counter},
+        {.name = LAYER "other.num_batches_tracked", .dtype = "I64", .data = rig_counter},
+        VECTOR("optimizer_state_dict.state.0.exp_avg", "F32", norm_data),
+        VECTOR("optimizer_state_dict.state.0.exp_avg_sq", "F32", norm_data),
+        VECTOR("scheduler.x", "F32", norm_data)};
+    static const char *const all[] = {""};
+    const ImportRules rules = {.only = all, .n_only = 1, .absorbed = &conv_bias, .n_absorbed = 1};
+    Imported i = import_into(norm_table(), write_base(base, 10), &rules);
+    if (!i.good) fail_msg("%s", i.error.text);
+    assert_int_equal(i.report.loaded, 4);
+    assert_int_equal(i.report.absorbed, 1);
+    assert_int_equal(i.report.counters, 1);
+    assert_int_equal(i.report.moments, 2);
+    assert_int_equal(i.report.skipped, 3);
+    assert_int_equal(i.report.missing, 0);
+    assert_int_equal(i.others.n, 1); /* of a norm that this model has not */
+    assert_string_equal(i.others.tensors[0].name, "other.num_batches_tracked");
+    const float *mean = i.weights + i.table.items[3].offset;
+    assert_true(mean[0] == 1 - 0.125f && mean[1] == 2 + 4);
+    forget(&i);
+
+    i = import_into(norm_table(), write_base(base, 10), &(ImportRules){0}); /* it is not expected: carried along */
+    assert_true(i.good && i.others.n == 2 && i.report.absorbed == 0);
+    forget(&i);
+}
+
+static void a_bias_that_no_norm_can_take_is_refused(void **unused) {
+    (void)unused;
+    TensorToWrite base[] = {VECTOR("norm.running_mean", "F32", norm_data), VECTOR("conv.bias", "F32", norm_data)};
+    base[1].dims[0] = 3;
+    Imported i =
+        import_into(norm_table(), write_base(base, 2), &(ImportRules){.absorbed = &conv_bias, .n_absorbed = 1});
+    assert_false(i.good);
+    assert_contains(i.error.text, "conv.bias is F32 [3] there, F32 [2] in the model");
+    forget(&i);
+    base[1] = (TensorToWrite)LONGS("conv.bias");
+    base[1].dims[0] = 2;
+    i = import_into(norm_table(), write_base(base, 2), &(ImportRules){.absorbed = &conv_bias, .n_absorbed = 1});
+    assert_false(i.good);
+    assert_contains(i.error.text, "tensor 'conv.bias' is I64");
+    forget(&i);
+}
+
+static void a_checkpoint_directory_stands_for_its_weights(void **unused) {
+    (void)unused;
+    char *directory = rig_directory();
+    Checkpointer *c = rig_checkpointer(directory, 3);
+    rig_save_good(c, 1, 1, false);
+    checkpointer_close(c);
+    Imported i = import(rig_path(directory, "last"), 3);
+    if (!i.good) fail_msg("%s", i.error.text);
+    assert_int_equal(i.report.loaded, i.table.count);
+    TensorFile want;
+    Error error;
+    assert_true(tensor_file_open(rig_path(directory, "last/model.safetensors"), &want, &error));
+    for (int p = 0; p < i.table.count; p++) assert_imported(&i, &want, p, i.table.items[p].name);
+    tensor_file_close(&want);
+    forget(&i);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_vocabulary_may_grow_and_shrink),
+        cmocka_unit_test(names_are_the_references_own),
+        cmocka_unit_test(a_base_of_another_model_is_refused),
+        cmocka_unit_test(a_base_that_is_not_finite_is_refused_by_name),
+        cmocka_unit_test(a_pth_is_imported_from_under_model),
+        cmocka_unit_test(a_lightning_checkpoint_is_imported),
+        cmocka_unit_test(long_names_are_read_at_once),
+        cmocka_unit_test(an_import_takes_only_what_it_is_told_to),
+        cmocka_unit_test(a_bias_before_a_norm_goes_into_its_running_mean),
+        cmocka_unit_test(a_bias_that_no_norm_can_take_is_refused),
+        cmocka_unit_test(a_checkpoint_directory_stands_for_its_weights),
+    };
+    return cmocka_run_group_tests(tests, rig_set_up, NULL);
+}

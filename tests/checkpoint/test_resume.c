@@ -1,0 +1,418 @@
+/* Chooses the checkpoint to resume from, and refuses damaged ones. */
+#include "base/file.h"
+#include "tests/checkpoint/rig.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- which checkpoint ---- */
+
+static char *resolve_directory;
+static void resolve_or_die(void *resume) { puts(rig_resolve(resolve_directory, resume)); }
+
+static void assert_refused(const char *resume, const char *message) {
+    char output[2048], before[4096], after[4096];
+    run_command(before, sizeof before, "ls -lAR --full-time '%s'", resolve_directory);
+    assert_int_equal(run_function(output, sizeof output, resolve_or_die, (void *)(uintptr_t)resume), 1);
+    assert_contains(output, message);
+    run_command(after, sizeof after, "ls -lAR --full-time '%s'", resolve_directory);
+    assert_string_equal(after, before); /* nothing was touched */
+}
+
+static void resume_finds_what_is_meant(void **unused) {
+    (void)unused;
+    char *directory = resolve_directory = rig_directory();
+    Checkpointer *c = rig_checkpointer(directory, 3);
+    for (int64_t step = 1; step <= 3; step++) rig_save_good(c, step, 1, step == 2);
+    checkpointer_close(c);
+    char *one = rig_path(directory, "step_00000001"), *three = rig_path(directory, "step_00000003");
+    assert_string_equal(rig_resolve("/nowhere", one), one);
+    assert_string_equal(rig_resolve("/nowhere", rig_path(one, "state.json")), one);
+    assert_null(rig_resolve("/nowhere", "auto"));
+    assert_null(rig_resolve(rig_directory(), "auto"));
+    assert_string_equal(rig_resolve(directory, "auto"), three);
+    unlink(rig_path(directory, "last"));
+    assert_string_equal(rig_resolve(directory, "auto"), three);
+    assert_int_equal(symlink("step_00000001", rig_path(directory, "last")), 0); /* a newer one is whole */
+    assert_string_equal(rig_resolve(directory, "auto"), three);
+    assert_refused("/nowhere", "--resume /nowhere: no checkpoint: cannot read its state.json");
+    assert_refused(directory, "/last?");
+}
+
+static void resume_stops_at_what_it_cannot_use(void **unused) {
+    (void)unused;
+    char output[256];
+    char *directory = resolve_directory = rig_directory(), *message;
+    Checkpointer *c = rig_checkpointer(directory, 3);
+    for (int64_t step = 1; step <= 3; step++) rig_save_good(c, step, 1, step == 2);
+    checkpointer_close(c);
+    char *one = rig_path(directory, "step_00000001"), *three = rig_path(directory, "step_00000003");
+    char *state = rig_path(three, "state.json"), *good = rig_keep(read_text(state));
+    unlink(rig_path(three, "optimizer.safetensors"));
+    assert_refused(three, "cannot read its optimizer.safetensors: No such file");
+    assert_refused("auto", "step_00000003 cannot be used: cannot read its optimizer.safetensors: No such file or "
+                           "directory. Nothing was changed; move it away to go on from step_00000002");
+    write_text(rig_path(three, "optimizer.safetensors"), " ");
+    write_text(state, "{\"format\": \"another\"}");
+    assert_refused(three, "not one of a checkpoint of this program");
+    assert_refused("auto", "step_00000003 cannot be used: state.json is not one of a checkpoint of this program");
+    write_text(state, "{\n\"format\": \"another\"");
+    assert_refused("auto", "step_00000003 cannot be used: state.json, line 2, column");
+    write_text(state, "%s", good);
+    char *digit = strstr(good, "\"epoch\": ") + strlen("\"epoch\": ");
+    *digit = '7';
+    write_text(state, "%s", good);
+    assert_refused("auto", "step_00000003 cannot be used: state.json is damaged");
+    unlink(state);
+    assert_int_equal(mkfifo(state, 0666), 0);
+    assert_refused("auto", "cannot read its state.json: is a FIFO, not a regular file");
+    assert_int_equal(run_command(output, sizeof output, "rm -r '%s'", three), 0);
+    assert_string_equal(rig_resolve(directory, "auto"), rig_path(directory, "step_00000002"));
+    assert_int_equal(run_command(output, sizeof output, "mv '%s' '%s'", one, three), 0); /* of another step */
+    assert_refused("auto", "step_00000003 cannot be used: its state.json is of step 1");
+    assert_int_equal(run_command(output, sizeof output, "rm -r '%s' '%s/step_00000002'", three, directory), 0);
+    message = xformat("%s/last names step_00000003, and no checkpoint is there. Nothing was changed", directory);
+    assert_refused("auto", message);
+    free(message);
+}
+
+/* Whoever may not read the directory does not know that nothing is there. */
+static void resolve_without_rights(void *directory) {
+    if (setgid(65534) || setuid(65534)) die("cannot give up rights");
+    printf("%s\n", checkpoint_resolve(directory, "auto") ? "a run" : "no run");
+}
+
+static void a_directory_that_cannot_be_read_is_no_empty_one(void **unused) {
+    (void)unused;
+    char *directory = rig_directory(), output[1024];
+    if (getuid()) skip();
+    assert_int_equal(chmod(directory, 0), 0);
+    assert_int_equal(run_function(output, sizeof output, resolve_without_rights, directory), 1);
+    assert_contains(output, "cannot read the directory");
+    chmod(directory, 0777);
+}
+
+/* A run that went back to an earlier step is newer than the steps that it left. */
+static void the_newest_is_the_one_written_last(void **unused) {
+    (void)unused;
+    char *directory = rig_directory();
+    Checkpointer *c = rig_checkpointer(directory, 3);
+    for (int64_t step = 2; step <= 8; step += 2) rig_save_good(c, step, 1, step == 4 || step == 8);
+    checkpointer_close(c);
+    rig_assert_listing(directory, "best last step_00000004 step_00000006 step_00000008 ");
+    c = rig_checkpointer(directory, 3);
+    TrainState state = rig_read_state(rig_path(directory, "step_00000004"));
+    checkpointer_resume(c, &state);
+    assert_int_equal(rig_linked(directory, "best"), 8); /* of the newest, as long as it is that */
+    rig_best_step = state.best_step;
+    rig_save_good(c, 5, 2, false);
+    assert_string_equal(rig_resolve(directory, "auto"), rig_path(directory, "step_00000005"));
+    assert_int_equal(rig_linked(directory, "best"), 4);
+    assert_int_equal(rig_linked(directory, "last"), 5);
+    rig_save_good(c, 6, 2, false);
+    assert_string_equal(rig_resolve(directory, "auto"), rig_path(directory, "step_00000006"));
+    rig_assert_listing(directory, "best last step_00000004 step_00000005 step_00000006 step_00000008 ");
+    rig_save_good(c, 7, 2, false);
+    rig_assert_listing(directory, "best last step_00000004 step_00000005 step_00000006 step_00000007 ");
+    checkpointer_close(c);
+}
+
+static void resume_again(void *directory) {
+    TrainState state = rig_read_state(rig_path(directory, "step_00000003"));
+    Checkpointer *c = checkpointer_open(directory, 3);
+    checkpointer_resume(c, &state);
+    printf("best: %lld\n", (long long)state.best_step);
+    checkpointer_close(c);
+}
+
+static void the_links_are_mended_from_the_newest_state(void **unused) {
+    (void)unused;
+    char *directory = rig_directory(), output[1024];
+    Checkpointer *c = rig_checkpointer(directory, 9);
+    for (int64_t step = 1; step <= 3; step++) rig_save_good(c, step, 1, step < 3);
+    checkpointer_close(c);
+    for (int i = 0; i < 2; i++) {
+        unlink(rig_path(directory, "best"));
+        unlink(rig_path(directory, "last"));
+        assert_int_equal(symlink(i ? "step_00000001" : "step_00000009", rig_path(directory, "best")), 0);
+        if (i) assert_int_equal(symlink("step_00000002", rig_path(directory, "last")), 0);
+        Error reason;
+        char *found;
+        assert_true(checkpoint_best(directory, &found, &reason)); /* whatever the links say */
+        assert_string_equal(rig_keep(found), rig_path(directory, "step_00000002"));
+        assert_int_equal(run_function(output, sizeof output, resume_again, directory), 0);
+        assert_contains(output, i ? "the link best was step_00000001 and is now step_00000002"
+                                  : "the link best was step_00000009 and is now step_00000002");
+        assert_contains(output, i ? "the link last was step_00000002 and is now step_00000003, the newest"
+                                  : "the link last was missing and is now step_00000003, the newest");
+        assert_contains(output, "best: 2");
+        assert_int_equal(rig_linked(directory, "best"), 2);
+        assert_int_equal(rig_linked(directory, "last"), 3);
+    }
+    assert_int_equal(run_command(output, sizeof output, "rm -r '%s/step_00000002'", directory), 0);
+    char *best;
+    Error error;
+    assert_false(checkpoint_best(directory, &best, &error));
+    assert_contains(error.text, "step_00000003 says that the best weights are of step 2: ");
+    assert_int_equal(run_function(output, sizeof output, resume_again, directory), 0);
+    assert_contains(output, "the best weights so far, of step 2, are not in");
+    assert_contains(output, "best: 0");
+    assert_int_equal(rig_linked(directory, "best"), 0);
+}
+
+/* It would be in the way of the run when it comes by. */
+static void no_run_goes_on_before_a_damaged_step(void **unused) {
+    (void)unused;
+    char *directory = rig_directory(), output[1024];
+    Checkpointer *c = rig_checkpointer(directory, 9);
+    for (int64_t step = 3; step <= 5; step++) rig_save_good(c, step, 1, false);
+    checkpointer_close(c);
+    write_text(rig_path(directory, "step_00000005/state.json"), "{}");
+    assert_int_equal(run_function(output, sizeof output, resume_again, directory), 1);
+    assert_contains(output, "step_00000005 cannot be used: state.json");
+    assert_contains(output, "Nothing was changed; move it away first");
+    assert_int_equal(rig_linked(directory, "last"), 5);
+}
+
+static void leftovers_of_earlier_versions_go(void **unused) {
+    (void)unused;
+    char *directory = rig_directory();
+    make_directories(rig_path(directory, "step_00000003.partial"));
+    write_text(rig_path(directory, "step_00000003.partial/model.safetensors.partial"), "half");
+    Checkpointer *c = rig_checkpointer(directory, 9);
+    rig_assert_listing(directory, "");
+    rig_save_good(c, 3, 1, false);
+    checkpointer_close(c);
+}
+
+static void open_and_close(void *directory) { checkpointer_close(checkpointer_open(directory, 3)); }
+
+/* Told before there is anything to save; the links of a killed run go. */
+static void files_in_the_way_of_the_links_stay(void **unused) {
+    (void)unused;
+    static const char *const names[] = {"last.partial", "best.partial", "last", "best"};
+    char *directory = rig_directory(), output[1024];
+    for (int i = 0; i < 4; i++)
+        for (int link = 0; link < (i < 2 ? 2 : 1); link++) {
+            char *path = rig_path(directory, names[i]);
+            if (link)
+                assert_int_equal(symlink("notes", path), 0);
+            else
+                write_text(path, "mine");
+            assert_int_equal(run_function(output, sizeof output, open_and_close, directory), 1);
+            assert_contains(output, names[i]);
+            assert_contains(output, "is in the way of the link");
+            rig_assert_listing(directory, rig_keep(xformat("%s ", names[i])));
+            assert_int_equal(unlink(path), 0);
+        }
+    Checkpointer *c = rig_checkpointer(directory, 3);
+    write_text(rig_path(directory, "last.partial"), "mine");
+    rig_save(c, 3, 1, false);
+    Error error;
+    assert_false(checkpointer_wait(c, &error));
+    assert_contains(error.text, "last.partial is in the way");
+    checkpointer_close(c);
+    char *text = read_text(rig_path(directory, "last.partial"));
+    assert_string_equal(text, "mine");
+    free(text);
+    assert_int_equal(unlink(rig_path(directory, "last.partial")), 0);
+    assert_int_equal(symlink("step_00000003", rig_path(directory, "last.partial")), 0);
+    open_and_close(directory);
+    rig_assert_listing(directory, "step_00000003 ");
+}
+
+static void begin_again(void *directory) { checkpointer_begin(checkpointer_open(directory, 3)); }
+static void resume_elsewhere(void *directory) {
+    TrainState state = rig_read_state(rig_path(directory, "step_00000003"));
+    state.seconds += 1;
+    checkpointer_resume(checkpointer_open(directory, 3), &state);
+}
+
+static void a_directory_holds_one_run(void **unused) {
+    (void)unused;
+    char *directory = rig_directory(), output[1024];
+    Checkpointer *c = rig_checkpointer(directory, 3);
+    checkpointer_begin(c);
+    rig_save_good(c, 3, 1, false);
+    checkpointer_close(c);
+    assert_int_equal(run_function(output, sizeof output, begin_again, directory), 1);
+    assert_contains(output, "already holds a run: give --resume auto");
+    assert_int_equal(run_function(output, sizeof output, resume_elsewhere, directory), 1);
+    assert_contains(output, "holds another run, without this checkpoint of step 3; give another --output-dir");
+    write_text(rig_path(directory, "step_00000003/state.json"), "{}");
+    assert_int_equal(run_function(output, sizeof output, begin_again, directory), 1);
+    assert_contains(output, "already holds a run");
+}
+
+/* ---- damage ---- */
+
+static bool loads(const char *path, Error *error) {
+    TrainState state = {0};
+    CarriedTensors other;
+    if (!checkpoint_load(path, &(CheckpointBuffers){&rig_table, rig_weights, rig_m, rig_v}, &state, &other, error))
+        return false;
+    free(state.options_json);
+    carried_close(&other);
+    return true;
+}
+
+static void every_flipped_bit_is_refused(void **unused) {
+    (void)unused;
+    static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
+    char *directory = rig_directory(), *path = rig_path(directory, "step_00000001");
+    Checkpointer *c = rig_checkpointer(directory, 3);
+    rig_save_good(c, 1, 1, false);
+    checkpointer_close(c);
+    for (int i = 0; i < 3; i++) {
+        char *name = rig_path(path, names[i]), *bytes;
+        size_t size;
+        Error error;
+        assert_true(read_file(name, &bytes, &size, &error));
+        int file = open(name, O_WRONLY);
+        for (size_t bit = 0; bit < 8 * size; bit++) {
+            char flipped = (char)(bytes[bit / 8] ^ 1 << bit % 8);
+            assert_int_equal(pwrite(file, &flipped, 1, (off_t)(bit / 8)), 1);
+            if (loads(path, &error)) fail_msg("%s: bit %zu is flipped, and it loads", names[i], bit);
+            if (!strstr(error.text, names[i]) && !strstr(error.text, "state.json"))
+                fail_msg("%s: bit %zu: not named: %s", names[i], bit, error.text);
+            assert_int_equal(pwrite(file, bytes + bit / 8, 1, (off_t)(bit / 8)), 1);
+        }
+        assert_true(loads(path, &error));
+        close(file);
+        free(bytes);
+    }
+}
+
+/* state.json with a part of it replaced, and the checksum of what it is now. */
+static char *change_state(const char *text, const char *from, const char *to) {
+    const char *at = strstr(text, from), *end = strstr(text, ",\n  \"xxh3_64\"");
+    assert_true(at && at < end);
+    char *body =
+        xformat("%.*s%s%.*s", (int)(at - text), text, to, (int)(end - at - (ptrdiff_t)strlen(from)), at + strlen(from));
+    char *changed =
+        xformat("%s,\n  \"xxh3_64\": \"%016llx\"\n}", body, (unsigned long long)checksum(0, body, strlen(body)));
+    free(body);
+    return rig_keep(changed);
+}
+
+static void fields_out_of_range_are_refused_by_name(void **unused) {
+    (void)unused;
+    static const char *const changes[][3] = {
+        {"\"batch_index\": 14", "\"batch_index\": 4611686018427387904",
+         "\"batch_index\" is 4611686018427387904, and it must be from 0 to 1000000000000"},
+        {"\"step\": 3", "\"step\": -3", "\"step\" is -3"},
+        {"\"step\": 3", "\"step\": 3.0", "\"step\" is missing, or not a whole number"},
+        {"\"step\": 3,", "", "\"step\" is missing, or not a whole number"},
+        {"\"step\": 3", "\"step\": 13", "\"step\" is 13, more than \"micro_step\", which is 12"},
+        {"\"best_step\": 2", "\"best_step\": 4", "\"best_step\" is 4, more than \"step\", which is 3"},
+        {"\"skipped_steps\": 1", "\"skipped_steps\": 4", "\"skipped_steps\" is 4, more than \"step\""},
+        {"\"epoch\": 0", "\"epoch\": -1", "\"epoch\" is -1"},
+        {"\"extensions\": 0", "\"extensions\": 1000001", "\"extensions\" is 1000001"},
+        {"\"validating\": 0", "\"validating\": 2", "\"validating\" is 2"},
+        {"\"seconds\": 0.3", "\"seconds\": \"nan\", \"x\": 0.3", "\"seconds\" is nan"},
+        {"\"seconds\": 0.3", "\"seconds\": \"inf\", \"x\": 0.3", "\"seconds\" is inf"},
+        {"\"best\": 0.3", "\"best\": \"nan\", \"x\": 0.3", "\"best\" is nan"},
+        {"\"best\": 0.3", "\"best\": [], \"x\": 0.3", "\"best\" is missing, or not a number"},
+        {"    65536.0,\n", "", "\"loss_scale\" is not a list of 4 numbers"},
+        {"    65536.0,\n", "    \"nan\",\n", "\"loss_scale\" is nan"},
+        {"    65536.0,\n", "    {},\n", "\"loss_scale\" is missing, or not a list of a number"},
+        {"\"window_counts\"", "\"x\"", "\"window_counts\" is not a list of 4 numbers"},
+        {"\"metrics\"", "\"x\"", "\"metrics\" is missing, or no object"},
+        {"\"loss\": ", "\"a name that is much longer than a metric's may be\": ", "is too long"},
+        {"\"val\": \"nan\"", "\"val\": true", "\"metrics\": 'val' is not a number"},
+        {"\"options\"", "\"x\"", "\"options\" is missing, or no object"},
+        {"0123456789ab", "0123456789012345678901234567890123456789012345678", "\"revision\" is missing, or not a text"},
+    };
+    char *directory = rig_directory(), *file = rig_path(directory, "step_00000003/state.json");
+    Checkpointer *c = rig_checkpointer(directory, 3);
+    rig_save_good(c, 2, 1, true);
+    rig_save_good(c, 3, 1, false);
+    checkpointer_close(c);
+    char *text = rig_keep(read_text(file)), many[4096] = "\"metrics\": {";
+    TrainState state = {0};
+    Error error;
+    assert_true(state_parse(text, strlen(text), &state, &error));
+    free(state.options_json);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char *changed = change_state(text, changes[i][0], changes[i][1]);
+        if (state_parse(changed, strlen(changed), &state, &error)) fail_msg("taken: %s", changes[i][1]);
+        if (!strstr(error.text, changes[i][2])) fail_msg("%s: %s, not %s", changes[i][1], error.text, changes[i][2]);
+    }
+    for (int i = 0; i < 25; i++) snprintf(many + strlen(many), 32, "\"m%d\": 0, ", i);
+    char *changed = change_state(text, "\"metrics\": {", many);
+    assert_false(state_parse(changed, strlen(changed), &state, &error));
+    assert_contains(error.text, "\"metrics\" has more than 24 entries");
+}
+
+static void assert_load_fails(const char *path, const ParamTable *other, const char *message) {
+    float *buffer = xaligned((size_t)other->flat_count * 4);
+    TrainState state;
+    CarriedTensors others;
+    Error error;
+    if (checkpoint_load(path, &(CheckpointBuffers){other, buffer, buffer, buffer}, &state, &others, &error))
+        fail_msg("loaded, and not refused with: %s", message);
+    assert_contains(error.text, message);
+    free(buffer);
+}
+
+static void a_checkpoint_of_another_model_is_refused(void **unused) {
+    (void)unused;
+    char *directory = rig_directory(), *path = rig_path(directory, "step_00000001"), output[256];
+    Checkpointer *c = rig_checkpointer(directory, 3);
+    rig_save_good(c, 1, 1, false);
+    rig_save_good(c, 2, 1, false);
+    checkpointer_close(c);
+    ParamTable other = {0};
+    rig_make_table(&other, 6);
+    param_add(&other, INIT_ZERO, 0, false, 4, 0, "gpt.h.1.ln_1.bias");
+    assert_load_fails(path, &other,
+                      "model.safetensors: 2 tensors do not fit: text_embedding.weight is F32 [3, 5] there, F32 [6, 5] "
+                      "in the model; gpt.h.1.ln_1.bias is not there");
+    ParamTable fewer = {0};
+    param_add(&fewer, INIT_ONE, 0, false, 7, 0, "gpt.ln_f.weight");
+    assert_load_fails(path, &fewer, "optimizer.safetensors has 6 tensors; the model has 1 parameters with two each");
+    run_command(output, sizeof output, "cp '%s/step_00000002/model.safetensors' '%s'", directory, path);
+    assert_load_fails(path, &rig_table, "model.safetensors is not of step 1");
+    write_text(rig_path(path, "model.safetensors"), "nonsense that is long enough");
+    assert_load_fails(path, &rig_table, "model.safetensors: neither a safetensors nor a torch file");
+    params_free(&other);
+    params_free(&fewer);
+}
+
+static void a_checkpoint_of_an_older_program_is_refused(void **unused) {
+    (void)unused;
+    char *directory = rig_directory(), *path = rig_path(directory, "step_00000001"),
+         *file = rig_path(path, "state.json");
+    Checkpointer *c = rig_checkpointer(directory, 3);
+    rig_save_good(c, 1, 1, false);
+    checkpointer_close(c);
+    char *text = read_text(file), *version = strstr(text, "\"version\": 7");
+    assert_non_null(version);
+    version[strlen("\"version\": ")] = '6';
+    write_text(file, "%s", text);
+    assert_load_fails(
+        path, &rig_table,
+        "state.json is of version 6, and this program reads 7: go on with the program that wrote it, or start a "
+        "new run in another directory from its weights");
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resume_finds_what_is_meant),
+        cmocka_unit_test(resume_stops_at_what_it_cannot_use),
+        cmocka_unit_test(a_directory_that_cannot_be_read_is_no_empty_one),
+        cmocka_unit_test(the_newest_is_the_one_written_last),
+        cmocka_unit_test(the_links_are_mended_from_the_newest_state),
+        cmocka_unit_test(no_run_goes_on_before_a_damaged_step),
+        cmocka_unit_test(leftovers_of_earlier_versions_go),
+        cmocka_unit_test(files_in_the_way_of_the_links_stay),
+        cmocka_unit_test(a_directory_holds_one_run),
+        cmocka_unit_test(every_flipped_bit_is_refused),
+        cmocka_unit_test(fields_out_of_range_are_refused_by_name),
+        cmocka_unit_test(a_checkpoint_of_another_model_is_refused),
+        cmocka_unit_test(a_checkpoint_of_an_older_program_is_refused),
+    };
+    return cmocka_run_group_tests(tests, rig_set_up, NULL);
+}

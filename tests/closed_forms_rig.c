@@ -1,0 +1,208 @@
+#include "tests/closed_forms_rig.h"
+
+static char output[1 << 17];
+
+/* ---- the estimate of the program ---- */
+
+/* Returns the estimate of a program on an L4 as JSON; json_decref. */
+json_t *forms_estimate(const char *arguments) {
+    const char *build = getenv("BUILD") ? getenv("BUILD") : "build/release";
+    int status = run_command(output, sizeof output,
+                             "%s/%s --amp --estimate --json --gpu l4 --calibration none 2>/dev/null", build, arguments);
+    json_t *root = json_loads(output, 0, NULL);
+    if (status || !root) fail_msg("%s: exit %d: %s", arguments, status, output);
+    return root;
+}
+
+double forms_number(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) fail_msg("the estimate has no number '%s'", key);
+    return json_number_value(value);
+}
+
+double forms_memory(const json_t *root, const char *group) {
+    return forms_number(json_object_get(root, "memory_bytes"), group);
+}
+
+void forms_expect(const char *what, double got, double want) {
+    if (got != want) fail_msg("%s: got %.17g, want %.17g", what, got, want);
+}
+
+/* ---- expected calls, FLOPs and bytes of every operation ---- */
+
+CallWork forms_want[WORK_OPS];
+
+void forms_start(void) { memset(forms_want, 0, sizeof forms_want); }
+
+void forms_call(int op, double flops, double bytes) {
+    forms_want[op].calls++;
+    forms_want[op].flops += flops;
+    forms_want[op].bytes += bytes;
+}
+
+/* Multiplies all calls so far by their number per step. */
+void forms_times(double n) {
+    for (int op = 0; op < WORK_OPS; op++)
+        forms_want[op] = (CallWork){n * forms_want[op].calls, n * forms_want[op].flops, n * forms_want[op].bytes};
+}
+
+CallWork forms_total(void) {
+    CallWork sum = {0};
+    for (int op = 0; op < WORK_OPS; op++) {
+        sum.calls += forms_want[op].calls;
+        sum.flops += forms_want[op].flops;
+        sum.bytes += forms_want[op].bytes;
+    }
+    return sum;
+}
+
+/* Fails unless the estimate has exactly the operations that were called here, with their calls, FLOPs and bytes. */
+void forms_expect_operations(const json_t *root) {
+    const json_t *rows = json_object_get(json_array_get(json_object_get(root, "gpus"), 0), "operations");
+    json_t *row;
+    size_t i, n = 0;
+    json_array_foreach(rows, i, row) {
+        const char *name = json_string_value(json_object_get(row, "operation"));
+        int op = 0;
+        while (op < WORK_OPS - 1 && strcmp(work_op_name(op), name)) op++;
+        const double got[] = {forms_number(row, "calls"), forms_number(row, "flops"), forms_number(row, "bytes")};
+        if (got[0] != forms_want[op].calls || got[1] != forms_want[op].flops || got[2] != forms_want[op].bytes)
+            fail_msg("%s: calls %.0f, FLOPs %.0f, bytes %.0f; want %.0f, %.0f, %.0f", name, got[0], got[1], got[2],
+                     forms_want[op].calls, forms_want[op].flops, forms_want[op].bytes);
+    }
+    for (int op = 0; op < WORK_OPS; op++) n += forms_want[op].calls > 0;
+    assert_int_equal(json_array_size(rows), n);
+}
+
+/* A product of n rows with a bias, from `in` numbers to `out`. dx: the gradient of the input is computed, too. */
+void forms_linear(double n, double in, double out) {
+    forms_call(OP_linear_forward, 2 * n * in * out + n * out, HALF * (n * in + in * out + n * out + out));
+}
+void forms_linear_back(double n, double in, double out, bool dx) {
+    forms_call(OP_linear_backward, (dx ? 4 : 2) * n * in * out + n * out,
+               HALF * (n * in + n * out) + 8 * (in * out + out) + (dx ? HALF * (n * in + in * out) : 0));
+}
+/* A product followed by GELU, and one after GELU. GELU takes 9 FLOPs, its slope 18, dropout one more. */
+void forms_linear_gelu(double n, double in, double out, bool drop) {
+    forms_call(OP_linear_gelu_forward, 2 * n * in * out + (10 + drop) * n * out,
+               HALF * (n * in + in * out + 2 * n * out + out));
+}
+void forms_gelu_linear_back(double n, double in, double out, bool drop) {
+    forms_call(OP_gelu_linear_backward, 4 * n * in * out + (18 + drop) * n * in + n * out,
+               HALF * (3 * n * in + n * out + in * out) + 8 * (in * out + out));
+}
+
+/* Layer norms with f32 mean and rstd per row; forms_sum_norm: after the sum of a residual and a branch. */
+void forms_norm(double n, double c) { forms_call(OP_layernorm_forward, 8 * n * c, 2 * HALF * n * c + 8 * n + 8 * c); }
+void forms_sum_norm(double n, double c, bool drop) {
+    forms_call(OP_residual_layernorm_forward, (drop ? 11 : 9) * n * c, 4 * HALF * n * c + 8 * n + 8 * c);
+}
+void forms_norm_back(double n, double c, bool residual) {
+    forms_call(OP_layernorm_backward, 15 * n * c, (3 + residual) * HALF * n * c + 8 * n + 20 * c);
+}
+void forms_drop(double n, double c) { forms_call(OP_dropout, 2 * n * c, 2 * HALF * n * c); }
+
+/* Rows by indices (ids, positions) of 4 bytes; `bytes` and `from` are the size of a number. */
+void forms_gather(double n, double c, double bytes) { forms_call(OP_gather_rows, 0, 2 * bytes * n * c + 4 * n); }
+void forms_scatter(double n, double c, double from) { forms_call(OP_scatter_rows, 0, (from + HALF) * n * c + 4 * n); }
+void forms_place(double n, double c) { forms_call(OP_place_rows, n * c, (2 * HALF + 4) * n * c + 8 * n); }
+void forms_embed(double n, double c, bool positions) {
+    forms_call(OP_embedding_forward, positions * n * c, (HALF + 4 * (1 + positions)) * n * c + 4 * (2 + positions) * n);
+}
+void forms_embed_back(double n, double c, bool positions, bool rows) {
+    forms_call(OP_embedding_backward, (1 + positions) * n * c,
+               (HALF + 8 * (1 + positions)) * n * c + 4 * (1 + rows + positions) * n);
+}
+void forms_sum(double n) { forms_call(OP_sum_forward, n, 4 * n + 4); }
+
+/* ---- memory: the bytes of one tensor in the arena, in whole cache lines of 64 bytes ---- */
+
+double forms_line(double bytes) { return 64 * ceil(bytes / 64); }
+double forms_halves(double n, double c) { return forms_line(HALF * n * c); }
+double forms_f32(double n) { return forms_line(4 * n); }
+double forms_larger(double a, double b) { return a > b ? a : b; }
+
+/* ---- pre-norm transformer blocks ---- */
+
+void forms_attention(const Blocks *b) {
+    double io = HALF * b->n * b->c, more = 4 * b->heads * b->n + 4 * (b->sequences + 1);
+    forms_call(OP_attention_forward, b->pairs * (4 * b->c + (b->drop_attention ? 7 : 5) * b->heads), 4 * io + more);
+    forms_call(OP_attention_backward, b->pairs * (10 * b->c + (b->drop_attention ? 9 : 6) * b->heads) + 2 * b->n * b->c,
+               8 * io + more);
+}
+
+/* Forward and backward. */
+void forms_blocks(const Blocks *b) {
+    for (int l = 0; l < b->layers; l++) {
+        bool last = l == b->layers - 1, picked = b->picked && last;
+        double n = picked ? b->read : b->n;
+        if (l)
+            forms_sum_norm(b->n, b->c, b->drop_mlp);
+        else
+            forms_norm(b->n, b->c);
+        forms_linear(b->n, b->c, 3 * b->c);
+        forms_attention(b);
+        if (picked)
+            forms_gather(n, b->c, HALF), forms_gather(n, b->c, HALF); /* the output of attention; the residual */
+        forms_linear(n, b->c, b->c);
+        forms_sum_norm(n, b->c, b->drop_projection);
+        forms_linear_gelu(n, b->c, b->ff, b->drop_hidden);
+        forms_linear(n, b->ff, b->c);
+        if (last) forms_call(OP_residual_forward, (b->drop_mlp ? 3 : 1) * n * b->c, 3 * HALF * n * b->c);
+
+        if (b->drop_mlp) forms_drop(n, b->c);
+        forms_gelu_linear_back(n, b->ff, b->c, b->drop_hidden);
+        forms_linear_back(n, b->c, b->ff, true);
+        forms_norm_back(n, b->c, true);
+        if (b->drop_projection) forms_drop(n, b->c);
+        forms_linear_back(n, b->c, b->c, true);
+        if (picked) forms_scatter(n, b->c, HALF), forms_scatter(n, b->c, HALF);
+        forms_linear_back(b->n, b->c, 3 * b->c, true);
+        forms_norm_back(b->n, b->c, true);
+    }
+}
+
+/* Returns the bytes that the forward keeps for the backward. A block with ff = 4 c keeps 16 c numbers per row: 9 c are
+ * outputs of products (qkv, hidden, and the residual sums), the others are outputs of norms, attention and GELU. */
+double forms_blocks_kept(const Blocks *b) {
+    double bytes = forms_halves(b->n, b->c); /* one buffer for all branches */
+    for (int l = 0; l < b->layers; l++) {
+        bool picked = b->picked && l == b->layers - 1;
+        double n = picked ? b->read : b->n;
+        bytes += (l ? 2 : 1) * forms_halves(b->n, b->c) + 2 * forms_f32(b->n);                         /* norm, sum */
+        bytes += forms_halves(b->n, 3 * b->c) + forms_halves(b->n, b->c) + forms_f32(b->heads * b->n); /* attention */
+        bytes += picked ? 2 * forms_halves(n, b->c) : 0;                                               /* rows of two */
+        bytes += 2 * forms_halves(n, b->c) + 2 * forms_f32(n) + 2 * forms_halves(n, b->ff); /* norm, sum, MLP */
+    }
+    return bytes + forms_halves(b->picked ? b->read : b->n, b->c);
+}
+
+/* Returns the most bytes that the backward holds in addition: the gradient of a norm, and that of the hidden rows or of
+ * attention, whichever is larger. */
+double forms_blocks_back(const Blocks *b) {
+    double most = 0, all = b->picked ? forms_halves(b->n, b->c) : 0;
+    for (int l = 0; l < b->layers; l++) {
+        bool picked = b->picked && l == b->layers - 1;
+        double n = picked ? b->read : b->n;
+        double attend = forms_halves(n, b->c) + forms_halves(b->n, 3 * b->c) + (picked ? forms_halves(b->n, b->c) : 0);
+        most = forms_larger(most, forms_halves(b->n, b->c) + forms_larger(forms_halves(n, b->ff), attend));
+    }
+    return all + most;
+}
+
+/* ---- the update ---- */
+
+/* The update of parameters in a flat buffer of `flat` numbers. AdamW reads weights, moments and gradients and writes
+ * the first three and a 16-bit copy: 30 bytes per parameter. */
+void forms_update(double parameters, double flat) {
+    forms_call(OP_global_norm, 2 * parameters, 4 * parameters + 4);
+    forms_call(OP_adamw_update, 14 * parameters, 30 * parameters + 4);
+    forms_call(WORK_CLEAR, 0, 4 * flat);
+}
+
+void forms_expect_states(const json_t *root, double flat) {
+    forms_expect("weights, with a copy in 16 bits", forms_memory(root, "weights"), 6 * flat);
+    forms_expect("gradients", forms_memory(root, "gradients"), 4 * flat);
+    forms_expect("moments", forms_memory(root, "optimizer"), 8 * flat);
+    forms_expect("a checkpoint", forms_number(root, "checkpoint_bytes"), 12 * flat);
+}

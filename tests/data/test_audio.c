@@ -1,0 +1,453 @@
+/* Reading and writing sound files, log-mel frames, and Griffin-Lim, which turns frames into sound. */
+#include "base/file.h"
+#include "data/audio/audio.h"
+#include "data/audio/mel.h"
+#include "kernels/philox.h"
+#include "tests/sounds.h"
+
+enum { RATE = 24000 };
+
+static char *directory;
+
+static const char *in(const char *name) {
+    static char path[4][512];
+    static int next;
+    next = (next + 1) % 4;
+    snprintf(path[next], sizeof path[next], "%s/%s", directory, name);
+    return path[next];
+}
+
+/* Returns the amplitude of `hertz` in samples[n], a whole number of periods, and the rms of everything else in *rest.
+ */
+static double tone_in(const float *samples, int64_t n, double hertz, int rate, double *rest) {
+    double a = 0, b = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double angle = 2 * M_PI * hertz * (double)i / rate;
+        a += (double)samples[i] * sin(angle) * 2 / (double)n;
+        b += (double)samples[i] * cos(angle) * 2 / (double)n;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double angle = 2 * M_PI * hertz * (double)i / rate;
+        double d = (double)samples[i] - a * sin(angle) - b * cos(angle);
+        squares += d * d;
+    }
+    *rest = sqrt(squares / (double)n);
+    return hypot(a, b);
+}
+
+/* Reads a tone of 440 Hz from a file of this rate. Fails unless it is the same tone at 24 kHz; ignores the edges. */
+static void check_tone(const char *name, int format, int rate, int channels, double allowed) {
+    int64_t frames = (int64_t)(1.5 * rate);
+    float *sine = make_sine(440, 0.5, rate, channels, frames);
+    Audio audio;
+    Error error;
+    double rest;
+    write_sound(in(name), format, rate, channels, sine, frames);
+    if (!audio_read(in(name), RATE, 10, &audio, &error)) fail_msg("%s: %s", name, error.text);
+    assert_int_equal(audio.count, RATE * 3 / 2);
+    assert_int_equal(audio.source_rate, rate);
+    assert_int_equal(audio.source_channels, channels);
+    assert_true(audio.clipped == 0);
+    double amplitude = tone_in(audio.samples + RATE / 2, RATE / 2, 440, RATE, &rest);
+    if (fabs(amplitude - 0.5) > 0.5 * allowed || rest > 0.5 * allowed)
+        fail_msg("%s: amplitude %.6f, the rest %.3g", name, amplitude, rest);
+    audio_close(&audio);
+    free(sine);
+}
+
+/* The converter has a signal-to-noise ratio of 121 dB, 1e-6; float files add no error. For 16 bits libsndfile
+ * multiplies by 32767 when it writes, divides by 32768 when it reads, and rounds: 2^-15 and 2^-16. */
+static void resampling_keeps_frequency_amplitude_and_duration(void **state) {
+    (void)state;
+    static const int rates[] = {8000, 16000, 22050, 24000, 44100, 48000, 96000};
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        check_tone("float.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, rates[i], 1 + (int)(i % 2), 1e-5);
+        check_tone("pcm.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, rates[i], 1, 0x1p-14);
+    }
+}
+
+static void flac_and_ogg_are_read(void **state) {
+    (void)state;
+    check_tone("x.flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 44100, 2, 0x1p-14);
+    check_tone("x.ogg", SF_FORMAT_OGG | SF_FORMAT_VORBIS, 22050, 1, 0.05);
+}
+
+static void channels_are_averaged(void **state) {
+    (void)state;
+    float stereo[2 * 4800];
+    Audio audio;
+    Error error;
+    for (int i = 0; i < 4800; i++) {
+        stereo[2 * i] = 0.75f;
+        stereo[2 * i + 1] = -0.25f;
+    }
+    write_sound(in("stereo.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT, RATE, 2, stereo, 4800);
+    assert_true(audio_read(in("stereo.wav"), RATE, 10, &audio, &error));
+    assert_int_equal(audio.count, 4800);
+    for (int i = 0; i < 4800; i++) assert_true(audio.samples[i] == 0.25f);
+    audio_close(&audio);
+}
+
+static void clipping_is_counted_before_mixing(void **state) {
+    (void)state;
+    float stereo[2 * 1000] = {0};
+    Audio audio;
+    Error error;
+    for (int i = 0; i < 100; i++) stereo[2 * i] = i % 2 ? 1 : -1;
+    stereo[401] = 0.98f;
+    write_sound(in("clipped.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT, 48000, 2, stereo, 1000);
+    assert_true(audio_read(in("clipped.wav"), RATE, 10, &audio, &error));
+    assert_true(audio.clipped == 100 / 2000.0);
+    audio_close(&audio);
+}
+
+static void reading_stops_at_the_limit(void **state) {
+    (void)state;
+    float *sine = make_sine(440, 0.5, 8000, 1, 80000);
+    Audio audio;
+    Error error;
+    write_sound(in("long.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT, 8000, 1, sine, 80000);
+    assert_true(audio_read(in("long.wav"), RATE, 2.5, &audio, &error));
+    assert_int_equal(audio.count, RATE * 5 / 2);
+    audio_close(&audio);
+    free(sine);
+}
+
+static void check_refused(const char *name, const char *message) {
+    Audio audio;
+    Error error = {""};
+    assert_false(audio_read(in(name), RATE, 10, &audio, &error));
+    assert_contains(error.text, message);
+    assert_null(audio.samples);
+}
+
+static void bad_audio_is_refused_with_its_reason(void **state) {
+    (void)state;
+    float samples[1000] = {0};
+    check_refused("nowhere.wav", "cannot open: No such file");
+    write_text(in("text.wav"), "this is no sound");
+    check_refused("text.wav", "is not a sound file that can be read");
+    write_text(in("empty.wav"), "%s", "");
+    check_refused("empty.wav", "is empty");
+    check_refused(".", "is a folder, not a regular file");
+    write_sound(in("none.wav"), SF_FORMAT_WAV | SF_FORMAT_PCM_16, RATE, 1, samples, 0);
+    check_refused("none.wav", "has no samples");
+    write_sound(in("silent.wav"), SF_FORMAT_WAV | SF_FORMAT_PCM_16, 16000, 1, samples, 1000);
+    check_refused("silent.wav", "is silent");
+    samples[7] = NAN;
+    write_sound(in("nan.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT, RATE, 1, samples, 1000);
+    check_refused("nan.wav", "samples that are not numbers");
+    samples[7] = 3e38f;
+    write_sound(in("loud.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT, RATE, 1, samples, 1000);
+    check_refused("loud.wav", "has samples of 3e+38, where full scale is 1");
+}
+
+/* Makes a file of this format in memory with two seconds of noise; free() *bytes. Returns false if this libsndfile does
+ * not write the format. */
+static bool make_noise(int format, char **bytes, size_t *size) {
+    SF_INFO info = {.samplerate = RATE, .channels = 1, .format = format};
+    if (!sf_format_check(&info)) return false;
+    float *noise = xmalloc(2 * RATE * sizeof *noise);
+    for (int i = 0; i < 2 * RATE; i++) noise[i] = philox_uniform(9, PURPOSE_TEST, 0, (uint64_t)i) - 0.5f;
+    write_sound(in("whole"), format, RATE, 1, noise, 2 * RATE);
+    free(noise);
+    Error error;
+    assert_true(read_file(in("whole"), bytes, size, &error));
+    return true;
+}
+
+static void check_read(const char *bytes, size_t size, int64_t count) {
+    Audio audio;
+    Error error;
+    write_bytes(in("read"), bytes, size);
+    if (!audio_read(in("read"), RATE, 10, &audio, &error)) fail_msg("%s", error.text);
+    assert_int_equal(audio.count, count);
+    audio_close(&audio);
+}
+
+/* Refuses half of a file of each format. A chunk behind the sound may be cut off. */
+static void half_a_file_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        int format;
+        const char *message;
+    } cases[] = {{SF_FORMAT_WAV | SF_FORMAT_PCM_16, " of 96000 bytes of sound are there"},
+                 {SF_FORMAT_WAVEX | SF_FORMAT_PCM_24, " of 144000 bytes of sound are there"},
+                 {SF_FORMAT_RF64 | SF_FORMAT_FLOAT, " of 192000 bytes of sound are there"},
+                 {SF_FORMAT_WAV | SF_FORMAT_PCM_16 | SF_ENDIAN_BIG, " of 96000 bytes of sound are there"},
+                 {SF_FORMAT_AIFF | SF_FORMAT_PCM_16, " of 96008 bytes of sound are there"},
+                 {SF_FORMAT_AIFF | SF_FORMAT_FLOAT, " of 192008 bytes of sound are there"},
+                 {SF_FORMAT_FLAC | SF_FORMAT_PCM_16, "cannot be read: "},
+                 {SF_FORMAT_OGG | SF_FORMAT_VORBIS, " bytes of its last page are there"},
+                 {0x230082, " of 48000 samples are there"}}; /* SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *bytes;
+        size_t size;
+        if (!make_noise(cases[i].format, &bytes, &size)) {
+            printf("SKIPPED: format %x, which this libsndfile does not write\n", (unsigned)cases[i].format);
+            continue;
+        }
+        check_read(bytes, size, 2 * RATE);
+        write_bytes(in("cut"), bytes, size / 2);
+        check_refused("cut", cases[i].message);
+        free(bytes);
+    }
+}
+
+/* libsndfile reads a FLAC that was cut between two frames without an error. */
+static void a_flac_cut_between_frames_is_refused(void **state) {
+    (void)state;
+    char *bytes, *frame;
+    size_t size;
+    assert_true(make_noise(SF_FORMAT_FLAC | SF_FORMAT_PCM_16, &bytes, &size));
+    frame = memmem(bytes + size / 2, size / 2, "\xff\xf8", 2);
+    assert_non_null(frame);
+    write_bytes(in("cut"), bytes, (size_t)(frame - bytes));
+    check_refused("cut", " of 48000 samples are there");
+    free(bytes);
+}
+
+/* Less than one code, 20 ms or 960 bytes here, may be missing. A program that writes to a stream does not know the
+ * length when it writes the header. */
+static void a_complete_file_with_a_wrong_length_in_its_header_is_read(void **state) {
+    (void)state;
+    static const uint32_t unknown[] = {0xffffffff, 0x7ffff000, 0x80000000};
+    char *bytes;
+    size_t size;
+    assert_true(make_noise(SF_FORMAT_WAV | SF_FORMAT_PCM_16, &bytes, &size));
+    check_read(bytes, size - 958, 2 * RATE - 479);
+    write_bytes(in("cut"), bytes, size - 1000);
+    check_refused("cut", "is cut off: 95000 of 96000 bytes of sound are there");
+    write_bytes(in("cut"), bytes, 44);
+    check_refused("cut", "is cut off: 0 of 96000 bytes of sound are there");
+    char *longer = xcalloc(1, size + 100);
+    memcpy(longer, bytes, size);
+    memcpy(longer + size, "LIST\x20\x03\0\0INFO", 12);
+    check_read(longer, size + 100, 2 * RATE); /* the missing part is not sound */
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        memcpy(bytes + 40, &unknown[i], 4); /* tests run on little-endian machines */
+        check_read(bytes, size, 2 * RATE);
+    }
+    memset(bytes + 40, 0, 4);
+    write_bytes(in("cut"), bytes, size);
+    check_refused("cut", "has no samples"); /* so the library takes it */
+    free(longer);
+    free(bytes);
+}
+
+static void written_audio_is_read_back(void **state) {
+    (void)state;
+    float *sine = make_sine(300, 1.5, RATE, 1, 4800);
+    Audio audio;
+    Error error;
+    assert_true(audio_write(in("out.wav"), sine, 4800, RATE, &error));
+    assert_true(audio_read(in("out.wav"), RATE, 10, &audio, &error));
+    assert_int_equal(audio.count, 4800);
+    for (int i = 0; i < 4800; i++) { /* clipped at full scale, without overflow */
+        float want = fmaxf(-1, fminf(sine[i], 32767.0f / 32768));
+        assert_true(fabsf(audio.samples[i] - want) <= 0x1p-15f);
+    }
+    audio_close(&audio);
+    assert_false(audio_write(in("no/out.wav"), sine, 4800, RATE, &error));
+    assert_contains(error.text, "cannot create");
+    free(sine);
+}
+
+/* ---- frames ---- */
+
+static float *frames_of(const Mel *mel, const float *samples, int64_t n) {
+    float *frames = xmalloc((size_t)(mel_frame_count(n) * MEL_BANDS) * sizeof *frames);
+    mel_analyse(mel, samples, n, frames);
+    return frames;
+}
+
+/* Computes one frame as data/audio/mel.h defines it, in double, with an explicit Fourier sum. */
+static void naive_frame(const float *samples, int64_t n, int64_t t, double out[MEL_BANDS]) {
+    double windowed[MEL_WINDOW], window_sum = 0, top = 2595 * log10(1 + 12000 / 700.0);
+    for (int i = 0; i < MEL_WINDOW; i++) {
+        double window = 0.5 * (1 - cos(2 * M_PI * i / MEL_WINDOW));
+        int64_t at = 480 * t + 240 - MEL_WINDOW / 2 + i;
+        windowed[i] = at >= 0 && at < n ? window * (double)samples[at] : 0;
+        window_sum += window;
+    }
+    memset(out, 0, MEL_BANDS * sizeof *out);
+    for (int k = 0; k <= MEL_FFT / 2; k++) {
+        double hertz = 24000.0 * k / MEL_FFT, real = 0, imaginary = 0;
+        for (int i = 0; i < MEL_WINDOW; i++) {
+            real += windowed[i] * cos(2 * M_PI * (k * i % MEL_FFT) / MEL_FFT);
+            imaginary += windowed[i] * sin(2 * M_PI * (k * i % MEL_FFT) / MEL_FFT);
+        }
+        for (int b = 0; b < MEL_BANDS; b++) {
+            double corner[3];
+            for (int c = 0; c < 3; c++) corner[c] = 700 * (pow(10, top * (b + c) / (MEL_BANDS + 1) / 2595) - 1);
+            double rising = (hertz - corner[0]) / (corner[1] - corner[0]);
+            double falling = (corner[2] - hertz) / (corner[2] - corner[1]);
+            out[b] += fmax(0, fmin(rising, falling)) * hypot(real, imaginary) * 2 / window_sum;
+        }
+    }
+    for (int b = 0; b < MEL_BANDS; b++) out[b] = log(fmax(out[b], 1e-4));
+}
+
+/* Float32 has an error of 1e-7 of the loudest bin (here 0.1); the quietest band above the floor is 1e-4. */
+static void frames_match_a_naive_transform(void **state) {
+    (void)state;
+    enum { N = 20 * MEL_HOP };
+    static const int64_t some[] = {0, 1, 9, 19};
+    Mel *mel = mel_open();
+    float *voice = make_babble(4, MEL_RATE, N), *frames = frames_of(mel, voice, N);
+    double want[MEL_BANDS], worst = 0;
+    int above = 0;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        naive_frame(voice, N, some[i], want);
+        for (int b = 0; b < MEL_BANDS; b++) {
+            worst = fmax(worst, fabs((double)frames[some[i] * MEL_BANDS + b] - want[b]));
+            above += want[b] > log(2e-4);
+        }
+    }
+    printf("%d values above the floor, the worst difference is %.2g\n", above, worst);
+    assert_true(worst < 1e-4);
+    assert_true(above > 2 * MEL_BANDS);
+    free(voice);
+    free(frames);
+    mel_close(mel);
+}
+
+/* Returns the band whose triangle is highest at this frequency. Centres are equidistant on the mel scale. */
+static int band_at(double hertz) {
+    double step = 2595 * log10(1 + 12000 / 700.0) / (MEL_BANDS + 1);
+    return (int)lround(2595 * log10(1 + hertz / 700) / step) - 1;
+}
+
+static void a_tone_peaks_in_its_band(void **state) {
+    (void)state;
+    Mel *mel = mel_open();
+    for (double hertz = 300; hertz < 11500; hertz *= 1.09) {
+        float *sine = make_sine(hertz, 0.5, MEL_RATE, 1, 24000), *frames = frames_of(mel, sine, 24000);
+        for (int t = 2; t < 48; t++) {
+            int peak = 0;
+            for (int b = 1; b < MEL_BANDS; b++)
+                if (frames[t * MEL_BANDS + b] > frames[t * MEL_BANDS + peak]) peak = b;
+            if (abs(peak - band_at(hertz)) > 1) fail_msg("%g Hz: band %d, expected %d", hertz, peak, band_at(hertz));
+        }
+        free(sine);
+        free(frames);
+    }
+    mel_close(mel);
+}
+
+/* Twice the amplitude adds ln 2 to every band above the floor. */
+static void frames_are_logarithms(void **state) {
+    (void)state;
+    Mel *mel = mel_open();
+    float *quiet = make_babble(1, MEL_RATE, 24000), *loud = xmalloc(24000 * sizeof *loud);
+    for (int i = 0; i < 24000; i++) loud[i] = 2 * quiet[i];
+    float *a = frames_of(mel, quiet, 24000), *b = frames_of(mel, loud, 24000);
+    for (int i = 0; i < 50 * MEL_BANDS; i++)
+        if (a[i] > logf(MEL_FLOOR)) assert_true(fabsf(b[i] - a[i] - (float)M_LN2) < 1e-5f);
+    free(quiet);
+    free(loud);
+    free(a);
+    free(b);
+    mel_close(mel);
+}
+
+/* A click changes only the frames whose window, samples 480 t - 480 to 480 t + 959, contains the click. */
+static void a_frame_depends_only_on_its_window(void **state) {
+    (void)state;
+    Mel *mel = mel_open();
+    float *click = xcalloc(10 * MEL_HOP + 479, sizeof *click);
+    click[5 * MEL_HOP + 100] = 1;
+    assert_int_equal(mel_frame_count(10 * MEL_HOP + 479), 10);
+    float *frames = frames_of(mel, click, 10 * MEL_HOP + 479);
+    for (int t = 0; t < 10; t++)
+        for (int b = 0; b < MEL_BANDS; b++) {
+            bool floor = frames[t * MEL_BANDS + b] == logf(MEL_FLOOR);
+            assert_true(floor == (t < 4 || t > 6));
+        }
+    free(click);
+    free(frames);
+    mel_close(mel);
+}
+
+static void griffin_lim_restores_a_tone(void **state) {
+    (void)state;
+    Mel *mel = mel_open();
+    double best = 0, at = 0, rest;
+    float *sine = make_sine(1000, 0.5, MEL_RATE, 1, 24000), *frames = frames_of(mel, sine, 24000);
+    float *back = xmalloc(24000 * sizeof *back);
+    mel_invert(mel, frames, 50, 60, 1, back);
+    for (double hertz = 50; hertz <= 6000; hertz += 2) {
+        double amplitude = tone_in(back + 6000, 12000, hertz, MEL_RATE, &rest);
+        if (amplitude > best) {
+            best = amplitude;
+            at = hertz;
+        }
+    }
+    printf("1000 Hz at 0.5 came back as %g Hz at %.3f\n", at, best);
+    assert_true(fabs(at - 1000) <= 40); /* half a band: frames do not keep the position within a band */
+    assert_true(best > 0.25 && best < 0.6);
+    free(sine);
+    free(frames);
+    free(back);
+    mel_close(mel);
+}
+
+/* Returns the rms difference between the first n frames of two clips, in nepers. */
+static double distance(const float *a, const float *b, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n * MEL_BANDS; i++) sum += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+    return sqrt(sum / (double)(n * MEL_BANDS));
+}
+
+static void iterations_bring_the_sound_closer(void **state) {
+    (void)state;
+    enum { FRAMES = 100 };
+    Mel *mel = mel_open();
+    float *voice = make_babble(2, MEL_RATE, FRAMES * MEL_HOP), *other = make_babble(3, MEL_RATE, FRAMES * MEL_HOP);
+    float *frames = frames_of(mel, voice, FRAMES * MEL_HOP), *others = frames_of(mel, other, FRAMES * MEL_HOP);
+    float *back = xmalloc(FRAMES * MEL_HOP * sizeof *back), *twice = xmalloc(FRAMES * MEL_HOP * sizeof *twice);
+    double far = distance(frames, others, FRAMES), near[2];
+    for (int i = 0; i < 2; i++) {
+        mel_invert(mel, frames, FRAMES, 60 * i, 1, back);
+        float *again = frames_of(mel, back, FRAMES * MEL_HOP);
+        near[i] = distance(frames, again, FRAMES);
+        free(again);
+    }
+    mel_invert(mel, frames, FRAMES, 60, 1, twice);
+    assert_memory_equal(back, twice, FRAMES * MEL_HOP * sizeof *back);
+    printf("log-mel distance: %.3f after 0 iterations, %.3f after 60, %.3f to another clip\n", near[0], near[1], far);
+    assert_true(near[1] < 0.7 * near[0]);
+    assert_true(near[1] < 0.25 * far);
+    free(voice);
+    free(other);
+    free(frames);
+    free(others);
+    free(back);
+    free(twice);
+    mel_close(mel);
+}
+
+int main(void) {
+    directory = scratch_directory();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resampling_keeps_frequency_amplitude_and_duration),
+        cmocka_unit_test(flac_and_ogg_are_read),
+        cmocka_unit_test(channels_are_averaged),
+        cmocka_unit_test(clipping_is_counted_before_mixing),
+        cmocka_unit_test(reading_stops_at_the_limit),
+        cmocka_unit_test(bad_audio_is_refused_with_its_reason),
+        cmocka_unit_test(half_a_file_is_refused),
+        cmocka_unit_test(a_flac_cut_between_frames_is_refused),
+        cmocka_unit_test(a_complete_file_with_a_wrong_length_in_its_header_is_read),
+        cmocka_unit_test(written_audio_is_read_back),
+        cmocka_unit_test(frames_match_a_naive_transform),
+        cmocka_unit_test(a_tone_peaks_in_its_band),
+        cmocka_unit_test(frames_are_logarithms),
+        cmocka_unit_test(a_frame_depends_only_on_its_window),
+        cmocka_unit_test(griffin_lim_restores_a_tone),
+        cmocka_unit_test(iterations_bring_the_sound_closer),
+    };
+    int failures = cmocka_run_group_tests(tests, NULL, NULL);
+    free(directory);
+    return failures;
+}

@@ -1,0 +1,433 @@
+/* The reader of .pth files of torch: with files that torch wrote (tests/reference/make_pth.py), and with files that
+ * torch would never write. The writer: with the reader and libzip. tests/reference/check_flim_export.py tests that
+ * torch reads what a training exports. */
+#include "base/file.h"
+#include "data/formats/tensor_file_open.h"
+#include "tests/helpers.h"
+
+#include <zip.h>
+
+#include "data/formats/torch_pth.h"
+
+static char *scratch(void) { return keep_text(scratch_directory()); }
+static char *in(const char *directory, const char *name) { return keep_text(path_join(directory, name)); }
+
+static const char golden[] = "tests/reference/golden";
+
+static char *golden_path(const char *name) { return in(golden, name); }
+
+static void open_good(const char *path, TensorFile *file) {
+    Error error;
+    if (!tensor_file_open(path, file, &error)) fail_msg("%s: %s", path, error.text);
+}
+
+static void torch_files_have_the_tensors_that_torch_saved(void **unused) {
+    (void)unused;
+    TensorFile want;
+    open_good(golden_path("torch_expected.safetensors"), &want);
+    for (int protocol = 2; protocol <= 4; protocol += 2) {
+        TensorFile file;
+        char name[32];
+        snprintf(name, sizeof name, "torch_protocol%d.pth", protocol);
+        open_good(golden_path(name), &file);
+        assert_int_equal(file.n_tensors, want.n_tensors);
+        assert_true(want.n_tensors >= 35);
+        assert_int_equal(file.n_ignored, 31);
+        for (int i = 0; i < want.n_tensors; i++) {
+            const StoredTensor *expected = &want.tensors[i], *got = tensor_file_find(&file, expected->name);
+            if (!got) fail_msg("%s: %s is not there", name, expected->name);
+            assert_string_equal(got->dtype, expected->dtype);
+            assert_int_equal(got->rank, expected->rank);
+            for (int d = 0; d < got->rank; d++) assert_int_equal(got->dims[d], expected->dims[d]);
+            assert_int_equal(got->bytes, expected->bytes);
+            if (memcmp(got->data, expected->data, got->bytes)) fail_msg("%s: %s differs", name, got->name);
+        }
+        tensor_file_close(&file);
+    }
+    tensor_file_close(&want);
+}
+
+/* The checkpoint has 79 tensors of the model, the moments of two parameters, numbers of NumPy and int64 counters, all
+ * saved from a GPU. */
+static void a_training_checkpoint_of_the_reference_is_read(void **unused) {
+    (void)unused;
+    TensorFile file;
+    int in_model = 0, counters = 0;
+    open_good(golden_path("torch_flim.pth"), &file);
+    for (int i = 0; i < file.n_tensors; i++) {
+        const StoredTensor *tensor = &file.tensors[i];
+        in_model += !strncmp(tensor->name, "model_state_dict.", 17);
+        if (!ends_with(tensor->name, ".num_batches_tracked")) continue;
+        counters++;
+        assert_true(!strcmp(tensor->dtype, "I64") && tensor->rank == 0 && *(const int64_t *)tensor->data == 43);
+    }
+    assert_int_equal(in_model, 79);
+    assert_int_equal(counters, 11);
+    assert_int_equal(file.n_tensors, 79 + 2 * 3);
+    const StoredTensor *step = tensor_file_find(&file, "optimizer_state_dict.state.1.step");
+    assert_true(step && *(const float *)step->data == 3);
+    assert_int_equal(tensor_file_find(&file, "model_state_dict.res_block3.conv1.weight")->rank, 5);
+    tensor_file_close(&file);
+}
+
+/* ---- pickles by hand ---- */
+
+typedef struct {
+    char bytes[4096];
+    size_t size;
+} Bytes;
+
+static void add(Bytes *b, const char *bytes, size_t size) {
+    assert_true(b->size + size <= sizeof b->bytes);
+    memcpy(b->bytes + b->size, bytes, size);
+    b->size += size;
+}
+
+#define ADD(b, literal) add(b, literal, sizeof(literal) - 1)
+
+static void add_integer(Bytes *b, int64_t value) {
+    ADD(b, "\x8a\x08");
+    for (int i = 0; i < 8; i++) add(b, (char[]){(char)((uint64_t)value >> 8 * i)}, 1);
+}
+
+static void add_pair(Bytes *b, int64_t x, int64_t y) {
+    add_integer(b, x);
+    add_integer(b, y);
+    ADD(b, "\x86");
+}
+
+/* {"w": f32 view [rows, columns] of a storage "0" of `count` elements} */
+static Bytes tensor_pickle(int64_t count, int64_t offset, int64_t rows, int64_t columns, int64_t row_stride,
+                           int64_t column_stride) {
+    Bytes b = {.size = 0};
+    ADD(&b, "\x80\x02}X\1\0\0\0w"
+            "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"
+            "0X\3\0\0\0cpu");
+    add_integer(&b, count);
+    ADD(&b, "tQ");
+    add_integer(&b, offset);
+    add_pair(&b, rows, columns);
+    add_pair(&b, row_stride, column_stride);
+    ADD(&b, "\x89NtRs.");
+    return b;
+}
+
+static void assert_pickle(const Bytes *pickle, const char *message) {
+    TensorFile file;
+    Error error = {"nothing"};
+    bool good = torch_pickle_parse(pickle->bytes, pickle->size, &file, &error);
+    if (good) tensor_file_close(&file);
+    if (good != !message) fail_msg("%s: %s", message ? message : "good", good ? "was accepted" : error.text);
+    if (message) assert_contains(error.text, message);
+}
+
+static void assert_literal(const char *bytes, size_t size, const char *message) {
+    Bytes pickle = {.size = 0};
+    add(&pickle, bytes, size);
+    assert_pickle(&pickle, message);
+}
+
+#define PICKLE(literal, message) assert_literal(literal, sizeof(literal) - 1, message)
+
+static void no_function_of_a_pickle_is_called(void **unused) {
+    (void)unused;
+    PICKLE("\x80\2cos\nsystem\nX\4\0\0\0true\x85R.", "byte 2: refuses to call os.system");
+    PICKLE("\x80\4\x8c\5posix\x8c\6system\x93\x8c\4true\x85R.", "refuses to call posix.system");
+    PICKLE("\x80\2}X\1\0\0\0acbuiltins\neval\nX\1\0\0\0001\x85Rs.", "refuses to call builtins.eval");
+    PICKLE("\x80\2ctorch\nFloatStorage\n)R.", "refuses to call torch.FloatStorage");
+    static const char advice[] = "save the state dict alone, as by torch.save(x['model'], path)";
+    PICKLE("\x80\2}X\4\0\0\0argscargparse\nNamespace\n)\x81s.", "refuses to call argparse.Namespace; ");
+    PICKLE("\x80\2}X\4\0\0\0argscargparse\nNamespace\n)\x81s.", advice);
+    PICKLE("\x80\2}X\5\0\0\0dtypectorch\nfloat32\ns.", "refuses to call torch.float32; ");
+    PICKLE("\x80\2}X\5\0\0\0dtypectorch\nfloat32\ns.", advice);
+    PICKLE("\x80\2ctorch\nFloatStorage\n)R.", advice);
+    PICKLE("\x80\2(icollections\nOrderedDict\n.", "opcode 0x69 (i) at byte 3 is not one that a state dict needs");
+    PICKLE("\x80\2ccollections\nOrderedDict\n)\x81.", "opcode 0x81 at byte 28 is not one");
+}
+
+static void broken_pickles_are_refused(void **unused) {
+    (void)unused;
+    PICKLE("\x80\2}.", NULL);
+    PICKLE("", "ends in the middle");
+    PICKLE(".", "nothing is on the stack");
+    PICKLE("\x80\2].", "holds no dictionary of tensors");
+    PICKLE("(.", "nothing is on the stack");
+    PICKLE("t.", "no mark");
+    PICKLE("}(X\1\0\0\0au.", "a key without a value");
+    PICKLE("](u.", "items without a dictionary");
+    PICKLE("}K\1a.", "items without a list");
+    PICKLE("h\0.", "a memo number that was never given");
+    PICKLE("}r\377\377\377\377.", "a memo number larger than the pickle");
+    PICKLE("}X\377\377\377\377.", "ends in the middle of a value");
+    PICKLE("}}X\1\0\0\0as.", "a key of '' is neither text nor a number");
+    PICKLE("X\1\0\0\0aX\1\0\0\0bs.", "items without a dictionary");
+    PICKLE("}NNs.", "a key of '' is neither text nor a number");
+    PICKLE("}X\3\0\0\0a\0bNs.", "holds a zero byte");
+    PICKLE("}q\0X\1\0\0\0ah\0s.", "nested deeper"); /* a dictionary that holds itself */
+    PICKLE("K\1K\2R.", "a call of what is no function");
+    PICKLE("}K\1b.", NULL);
+    PICKLE("]K\1b.", "attributes of what has none");
+    PICKLE("K\1Q.", "a storage that is no tuple");
+}
+
+/* Writes sizes and strides with every opcode for integers: BININT1, BININT2 above 255, BININT, LONG1. */
+static void integers_of_every_width_are_read(void **unused) {
+    (void)unused;
+    Bytes b = {.size = 0};
+    ADD(&b, "\x80\2}X\1\0\0\0w"
+            "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"
+            "0X\3\0\0\0cpu"
+            "J\x40\x0d\x03\0"          /* 200000 elements */
+            "tQM\x34\x92"              /* from 0x9234 on */
+            "(M\x2c\1K\2\x8a\2\xff\0t" /* [300, 2, 255] */
+            "(M\xfe\1M\xff\0K\1t"      /* strides 510, 255, 1 */
+            "\x89NtRs.");
+    TensorFile file;
+    Error error;
+    if (!torch_pickle_parse(b.bytes, b.size, &file, &error)) fail_msg("%s", error.text);
+    const StoredTensor *w = tensor_file_find(&file, "w");
+    assert_non_null(w);
+    assert_true(w->rank == 3 && w->dims[0] == 300 && w->dims[1] == 2 && w->dims[2] == 255);
+    tensor_file_close(&file);
+}
+
+static void impossible_tensors_are_refused(void **unused) {
+    (void)unused;
+    static const struct {
+        int64_t count, offset, rows, columns, row_stride, column_stride;
+        const char *message;
+    } cases[] = {
+        {6, 0, 2, 3, 3, 1, NULL},
+        {6, 0, 3, 2, 1, 3, NULL},
+        {9, 3, 3, 2, 1, 3, NULL},
+        {6, 99, 0, 3, 3, 1, NULL},        /* no elements: the offset does not matter */
+        {6, 0, 1, 6, INT64_MAX, 1, NULL}, /* the stride of a single row does not matter */
+        {6, 1, 2, 3, 3, 1, "tensor 'w': it reaches beyond its storage"},
+        {6, 0, 2, 3, 4, 1, "it reaches beyond its storage"},
+        {6, 0, 1000, 1000, 0, 0, "an expanded view, larger than its storage"},
+        {6, -1, 2, 3, 3, 1, "not made from (storage, offset, size, stride)"},
+        {6, 0, -2, 3, 3, 1, "no number >= 0"},
+        {6, 0, 2, 3, -3, 1, "no number >= 0"},
+        {6, 0, INT64_MAX, INT64_MAX, 0, 0, "its shape is impossible"},
+        {6, 0, 2, 3, INT64_MAX, INT64_MAX, "its shape is impossible"},
+        {-6, 0, 2, 3, 3, 1, "its storage has an impossible size"},
+        {INT64_MAX / 2, 0, 2, 3, 3, 1, "its storage has an impossible size"},
+        {1LL << 40, 0, 2, 3, 3, 1, "need more bytes than the file has"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Bytes pickle = tensor_pickle(cases[i].count, cases[i].offset, cases[i].rows, cases[i].columns,
+                                     cases[i].row_stride, cases[i].column_stride);
+        assert_pickle(&pickle, cases[i].message);
+    }
+}
+
+static void a_pickle_cut_anywhere_is_refused(void **unused) {
+    (void)unused;
+    Bytes pickle = tensor_pickle(6, 0, 3, 2, 1, 3);
+    for (size_t length = 0; length < pickle.size; length++) {
+        char *exact = xmalloc(length);
+        TensorFile file;
+        memcpy(exact, pickle.bytes, length);
+        assert_false(torch_pickle_parse(exact, length, &file, NULL));
+        free(exact);
+    }
+}
+
+/* ---- zips by hand ---- */
+
+static void add_entry(zip_t *zip, const char *name, const void *bytes, size_t size, int method) {
+    zip_source_t *source = zip_source_buffer(zip, bytes, size, 0);
+    zip_int64_t index = zip_file_add(zip, name, source, 0);
+    assert_true(index >= 0);
+    assert_int_equal(zip_set_file_compression(zip, (zip_uint64_t)index, method, 0), 0);
+}
+
+/* Makes a .pth file of this pickle and this storage "0"; NULL for none. */
+static char *make_pth(const Bytes *pickle, const float *storage, size_t bytes, const char *order, int method) {
+    char *path = in(scratch(), "hand.pth");
+    int code;
+    zip_t *zip = zip_open(path, ZIP_CREATE | ZIP_TRUNCATE, &code);
+    assert_non_null(zip);
+    if (pickle) add_entry(zip, "hand/data.pkl", pickle->bytes, pickle->size, ZIP_CM_STORE);
+    if (order) add_entry(zip, "hand/byteorder", order, strlen(order), ZIP_CM_STORE);
+    if (storage) add_entry(zip, "hand/data/0", storage, bytes, method);
+    add_entry(zip, "hand/version", "3\n", 2, ZIP_CM_STORE);
+    assert_int_equal(zip_close(zip), 0);
+    return path;
+}
+
+static void assert_refused(const char *path, const char *message) {
+    TensorFile file;
+    Error error;
+    if (tensor_file_open(path, &file, &error)) fail_msg("accepted, not refused with: %s", message);
+    assert_contains(error.text, message);
+}
+
+static void broken_archives_are_refused(void **unused) {
+    (void)unused;
+    const float numbers[6] = {0, 1, 2, 3, 4, 5};
+    Bytes pickle = tensor_pickle(6, 0, 3, 2, 1, 3);
+    TensorFile file;
+    char *path = make_pth(&pickle, numbers, sizeof numbers, "little", ZIP_CM_STORE), *bytes;
+    open_good(path, &file);
+    assert_memory_equal(tensor_file_find(&file, "w")->data, ((float[]){0, 3, 1, 4, 2, 5}), 24);
+    tensor_file_close(&file);
+
+    size_t size;
+    assert_true(read_file(path, &bytes, &size, NULL));
+    char *place = memmem(bytes, size, numbers, sizeof numbers);
+    assert_non_null(place);
+    place[5] ^= 1;
+    write_bytes(path, bytes, size);
+    assert_refused(path, "data/0: CRC error after 24 of 24 bytes");
+    write_bytes(path, bytes, size / 2);
+    free(bytes);
+    assert_refused(path, "not a whole zip file");
+
+    assert_refused(make_pth(&pickle, numbers, 20, NULL, ZIP_CM_STORE), "data/0 has 20 bytes; data.pkl says 24");
+    assert_refused(make_pth(&pickle, NULL, 0, NULL, ZIP_CM_STORE), "the zip has no hand/data/0; is the file complete?");
+    assert_refused(make_pth(NULL, numbers, 24, NULL, ZIP_CM_STORE), "a zip without data.pkl");
+    assert_refused(make_pth(&pickle, numbers, 24, "big", ZIP_CM_STORE), "its numbers are big-endian");
+    static const float many[6000]; /* zeros, which compress well */
+    Bytes large = tensor_pickle(6000, 0, 3, 2, 1, 3);
+    assert_refused(make_pth(&large, many, sizeof many, NULL, ZIP_CM_DEFLATE),
+                   "the tensors need more bytes than the file");
+    pickle = tensor_pickle(64, 0, 3, 2, 1, 3);
+    assert_refused(make_pth(&pickle, many, 256, NULL, ZIP_CM_DEFLATE), "data/0 is compressed");
+    path = in(scratch(), "old.pth");
+    write_bytes(path, "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.", 16);
+    assert_refused(path, "a torch older than 1.6");
+}
+
+/* ---- the writer ---- */
+
+/* Writes values of every kind that the writer has. */
+static void write_tree(const char *path) {
+    const float numbers[6] = {1, 2, 3, 4, 5, 6};
+    const double reals[2] = {1e300, -0.0};
+    const int64_t count = 1LL << 40;
+    PthWriter *w = pth_begin();
+    Error error;
+    pth_open(w, PTH_DICT);
+    pth_text(w, "epoch"), pth_integer(w, 12);
+    pth_text(w, "f1"), pth_real(w, 0.75);
+    pth_text(w, "fold"), pth_text(w, "\xe1\x88\xb0");
+    pth_text(w, "flags"), pth_open(w, PTH_TUPLE), pth_bool(w, true), pth_bool(w, false), pth_none(w), pth_close(w);
+    pth_text(w, "model"), pth_open(w, PTH_ORDERED_DICT);
+    pth_text(w, "a.w"), pth_tensor(w, (TensorToWrite){.dtype = "F32", .rank = 2, .dims = {2, 3}, .data = numbers});
+    pth_text(w, "a.n"), pth_tensor(w, (TensorToWrite){.dtype = "I64", .data = &count});
+    pth_text(w, "none"), pth_tensor(w, (TensorToWrite){.dtype = "F32", .rank = 2, .dims = {0, 3}});
+    pth_close(w);
+    pth_text(w, "list"), pth_open(w, PTH_LIST), pth_integer(w, -1), pth_integer(w, 256), pth_integer(w, 1LL << 33);
+    pth_tensor(w, (TensorToWrite){.dtype = "F64", .rank = 1, .dims = {2}, .data = reals}), pth_close(w);
+    pth_text(w, "state"), pth_open(w, PTH_DICT), pth_integer(w, 7), pth_open(w, PTH_DICT), pth_close(w), pth_close(w);
+    pth_close(w);
+    if (!pth_write(w, path, &error)) fail_msg("%s", error.text);
+}
+
+static void assert_tensor(const TensorFile *file, const char *name, const char *dtype, int rank, const void *data) {
+    const StoredTensor *tensor = tensor_file_find(file, name);
+    if (!tensor) fail_msg("no tensor %s", name);
+    assert_string_equal(tensor->dtype, dtype);
+    assert_int_equal(tensor->rank, rank);
+    if (tensor->bytes) assert_memory_equal(tensor->data, data, tensor->bytes);
+}
+
+static void written_tensors_are_read_back(void **unused) {
+    (void)unused;
+    char *path = in(scratch(), "tree.pth");
+    write_tree(path);
+    TensorFile file;
+    open_good(path, &file);
+    assert_int_equal(file.n_tensors, 4);
+    assert_int_equal(file.n_ignored, 9); /* values that are not tensors: 3 at the top, 3 flags, 3 in the list */
+    assert_tensor(&file, "model.a.w", "F32", 2, (float[]){1, 2, 3, 4, 5, 6});
+    assert_int_equal(tensor_file_find(&file, "model.a.w")->dims[1], 3);
+    assert_tensor(&file, "model.a.n", "I64", 0, &(int64_t){1LL << 40});
+    assert_tensor(&file, "model.none", "F32", 2, NULL);
+    assert_tensor(&file, "list.3", "F64", 1, (double[]){1e300, -0.0});
+    tensor_file_close(&file);
+}
+
+/* Compares the bytes of values that the reader ignores with those that pickle writes. */
+static void other_values_are_written_as_pickle_writes_them(void **unused) {
+    (void)unused;
+    char *path = in(scratch(), "tree.pth"), *bytes;
+    size_t size;
+    write_tree(path);
+    assert_true(read_file(path, &bytes, &size, NULL));
+#define HOLDS(literal) assert_non_null(memmem(bytes, size, literal, sizeof(literal) - 1))
+    HOLDS("\x80\2}(X\5\0\0\0epochK\x0c"); /* BININT1 */
+    HOLDS("X\2\0\0\0f1G\x3f\xe8\0\0\0\0\0\0X\4\0\0\0fold"
+          "X\3\0\0\0\xe1\x88\xb0"); /* BINFLOAT: big-endian */
+    HOLDS("flags(\x88\x89Nt");
+    HOLDS("](J\xff\xff\xff\xffJ\0\1\0\0\x8a\x08\0\0\0\0\2\0\0\0"); /* BININT, LONG1 */
+    HOLDS("X\5\0\0\0modelccollections\nOrderedDict\n)R(");
+    HOLDS("X\5\0\0\0state}(K\7}(uuu."); /* a key that is a number; what is empty */
+    free(bytes);
+}
+
+/* torch.save puts the entries into a folder named after the file, uncompressed, each at a multiple of 64 bytes. */
+static void the_zip_has_the_layout_of_torch_save(void **unused) {
+    (void)unused;
+    static const char *const names[] = {"best.fold/data.pkl", "best.fold/byteorder", "best.fold/data/0",
+                                        "best.fold/data/1",   "best.fold/data/2",    "best.fold/data/3",
+                                        "best.fold/version"};
+    char *path = in(scratch(), "best.fold.pth"), *again = in(scratch(), "best.fold.pth"), *bytes, *others;
+    int code;
+    size_t size, other_size;
+    write_tree(path);
+    write_tree(again);
+    assert_true(read_file(path, &bytes, &size, NULL) && read_file(again, &others, &other_size, NULL));
+    assert_int_equal(size, other_size);
+    assert_memory_equal(bytes, others, size);
+    zip_t *zip = zip_open(path, ZIP_RDONLY | ZIP_CHECKCONS, &code);
+    assert_non_null(zip);
+    assert_int_equal(zip_get_num_entries(zip, 0), 7);
+    const char *at = bytes;
+    for (int i = 0; i < 7; i++) {
+        zip_stat_t status;
+        assert_int_equal(zip_stat_index(zip, (zip_uint64_t)i, 0, &status), 0);
+        assert_string_equal(status.name, names[i]);
+        assert_int_equal(status.comp_method, ZIP_CM_STORE);
+        /* The local header has 30 bytes; the last four are the lengths of the name and of the extra field. */
+        const unsigned char *header = memmem(at, size - (size_t)(at - bytes), "PK\3\4", 4);
+        assert_non_null(header);
+        size_t skipped = 30u + header[26] + header[27] * 256u + header[28] + header[29] * 256u;
+        at = (const char *)header + skipped;
+        assert_int_equal((at - bytes) % 64, 0);
+    }
+    zip_discard(zip);
+    free(bytes);
+    free(others);
+}
+
+static void a_file_that_cannot_be_written_is_named(void **unused) {
+    (void)unused;
+    PthWriter *w = pth_begin();
+    Error error;
+    char *folder = scratch(), *path = in(folder, "taken/x.pth");
+    pth_open(w, PTH_DICT);
+    pth_close(w);
+    write_text(in(folder, "taken"), "a file");
+    assert_false(pth_write(w, path, &error));
+    assert_contains(error.text, path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(torch_files_have_the_tensors_that_torch_saved),
+        cmocka_unit_test(no_function_of_a_pickle_is_called),
+        cmocka_unit_test(broken_pickles_are_refused),
+        cmocka_unit_test(impossible_tensors_are_refused),
+        cmocka_unit_test(integers_of_every_width_are_read),
+        cmocka_unit_test(a_pickle_cut_anywhere_is_refused),
+        cmocka_unit_test(broken_archives_are_refused),
+        cmocka_unit_test(written_tensors_are_read_back),
+        cmocka_unit_test(other_values_are_written_as_pickle_writes_them),
+        cmocka_unit_test(the_zip_has_the_layout_of_torch_save),
+        cmocka_unit_test(a_file_that_cannot_be_written_is_named),
+        cmocka_unit_test(a_training_checkpoint_of_the_reference_is_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,50 @@
+/* The training and the commands of train_cv, killed or with file operations that fail. */
+#include "tests/crash/crash.h"
+
+static void train_cv(void **state) {
+    (void)state;
+    char *root = crash_root();
+    crash_make(root,
+               "$PROGRAMS/train_cv synthesize --output cells --cells 24 --donors 3 --bins 32 --side 7 --num-workers 1");
+    crash_make(root, "$PROGRAMS/train_cv doctor --data cells --num-workers 1");
+    crash_at_every(
+        root, &(CrashRun){.command =
+                              "exec $PROGRAMS/train_cv -d ../cells.flim.safetensors -o run --threads 1 --num-workers 1 "
+                              "--channels 8,8,8 -b 8 --epochs 4 --learning-rate 3e-2 --shift 2 --keep-checkpoints 1 "
+                              "--folds D1,D2 --save-interval 2 --log-interval 1 --seed 3 --resume auto",
+                          .log = "run/fold_D1/log.jsonl",
+                          .lowest = "-val/auroc",
+                          .alike = "@(run|*.@(csv|svg|md).*)"});
+    free(root);
+}
+
+static void doctor(void **state) {
+    (void)state;
+    char *root = crash_root();
+    crash_make(
+        root,
+        "$PROGRAMS/train_cv synthesize --output start/cells --cells 24 --donors 3 --bins 32 --side 7 --num-workers 1");
+    crash_at_every(root, &(CrashRun){.command = "exec $PROGRAMS/train_cv doctor --data cells --num-workers 1"});
+    free(root);
+}
+
+static void synthesize(void **state) {
+    (void)state;
+    char *root = crash_root();
+    crash_at_every(
+        root,
+        &(CrashRun){.command =
+                        "exec $PROGRAMS/train_cv synthesize --output cells --cells 4 --donors 2 --bins 32 --side 7 "
+                        "--num-workers 1",
+                    .done = "is there already"});
+    free(root);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(train_cv),
+        cmocka_unit_test(doctor),
+        cmocka_unit_test(synthesize),
+    };
+    return crash_tests(tests, sizeof tests / sizeof *tests);
+}

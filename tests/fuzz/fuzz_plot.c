@@ -1,0 +1,29 @@
+/* Plots any doubles as the points of two curves. The result is an error or a plot with a bounded number of ticks. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "report/plot.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static char path[64];
+    int n = (int)(size / (2 * sizeof(double)) < 64 ? size / (2 * sizeof(double)) : 64);
+    double x[64], y[64];
+    if (!*path) snprintf(path, sizeof path, "/dev/shm/fuzz_plot_%d.svg", (int)getpid());
+    if (n) memcpy(x, data, (size_t)n * sizeof *x);
+    if (n) memcpy(y, data + (size_t)n * sizeof *x, (size_t)n * sizeof *y);
+    PlotSeries series[2] = {{.name = "a", .x = x, .y = y, .n = n}, {.name = "b", .x = y, .y = x, .n = n / 2}};
+    Error error = {.text = ""};
+    if (plot_write_svg(path, series, 2, "title", "x", "y", &error)) {
+        char *text;
+        size_t bytes;
+        if (!read_file(path, &text, &bytes, &error) || bytes > 100000) abort();
+        free(text);
+        unlink(path);
+    } else if (!error.text[0]) {
+        abort();
+    }
+    return 0;
+}

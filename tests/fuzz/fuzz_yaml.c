@@ -1,0 +1,48 @@
+/* Reads any bytes as a configuration file for options of every type, with and without a section, and with a second name
+ * for a list. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/options.h"
+
+typedef struct {
+    OptionList list;
+    bool flag;
+    int64_t integer, layers;
+    double number;
+    const char *text, *choice;
+} Values;
+
+#define FIELD(name) offsetof(Values, name)
+
+// clang-format off
+static const OptionRow rows[] = {
+    {.name = "m", .type = OPTION_LIST, .offset = FIELD(list)},
+    {.name = "train-m", .type = OPTION_LIST, .offset = FIELD(list)},
+    {.name = "amp", .type = OPTION_FLAG, .offset = FIELD(flag)},
+    {.name = "epochs", .type = OPTION_INT, .offset = FIELD(integer), .min = 1, .max = 100},
+    {.name = "lr", .type = OPTION_FLOAT, .offset = FIELD(number), .max = 10},
+    {.name = "base", .type = OPTION_TEXT, .offset = FIELD(text)},
+    {.name = "norm", .type = OPTION_CHOICE, .offset = FIELD(choice), .metavar = "micro|batch"},
+    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(text)},
+    {.name = "layers", .section = "gpt", .type = OPTION_INT, .offset = FIELD(layers)},
+};
+// clang-format on
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    Values v = {0};
+    OptionSet set = {0};
+    Error error = {.text = ""};
+    options_add(&set, rows, sizeof rows / sizeof *rows, &v);
+    bool fine = options_apply_yaml(&set, (const char *)data, size, &error);
+    /* The result is an error with its line, or values within their ranges. */
+    bool epochs = options_given(&set, "epochs") && v.integer;
+    if (fine ? (epochs && (v.integer < 1 || v.integer > 100)) || !(v.number >= 0 && v.number <= 10) ||
+                   v.list.count < 0 || v.list.count > 64
+             : strncmp(error.text, "line ", 5) != 0)
+        abort();
+    while (v.list.count) free((char *)v.list.text[--v.list.count]);
+    free((char *)v.text);
+    free((char *)v.choice);
+    return 0;
+}

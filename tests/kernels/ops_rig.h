@@ -1,0 +1,94 @@
+/* Helpers for tests of the operations of the cpu device: random tensors, comparisons in double precision, central
+ * differences, and a way to run every check on every device.
+ *
+ * Tolerances. U = 2^-24 is the rounding error of one float operation. A sum of K terms of random sign, added in any
+ * order, has partial sums as large as sqrt(K) terms, each rounded once: a relative error of about U sqrt(K) / 1.4
+ * where the terms do not cancel further; 4 U sqrt(K) is taken for the largest of many elements. A chain of c roundings
+ * adds c U. Errors are relative to the largest expected element, because a wrong row has errors of that size. */
+#ifndef TESTS_KERNELS_OPS_RIG_H
+#define TESTS_KERNELS_OPS_RIG_H
+
+#include "tests/cpu_devices.h"
+
+#include "kernels/ops_table.h"
+#include "kernels/philox.h"
+
+#include <float.h>
+#include <math.h>
+
+#define U 0x1p-24
+
+/* One device, the memory of one check and a hash of all outputs. The memory is freed after the check; each tensor has a
+ * block of its own, so that AddressSanitizer sees reads beyond its ends. */
+typedef struct {
+    Device *device;
+    uint64_t seed, hash;
+    void *memory[2048];
+    int n_memory;
+} Rig;
+
+/* The arguments of a forward call, for the central differences. */
+typedef struct {
+    Device *device;
+    Tensor y, sum, mean, rstd, x, branch, w, bias, ids, rows, positions, table, position_table;
+    Window window;
+    WeightLayout layout;
+    GeluKind gelu;
+    Sequences sequences;
+    Attention attention;
+    Dropout drop;
+    float temperature;
+    Normed normed[2];
+    NormActivation activation;
+} Call;
+
+static inline float *floats(Tensor t) { return t.data; }
+static inline int32_t *integers(Tensor t) { return t.data; }
+
+/* Returns the tolerance for sums of so many terms, followed by so many roundings. */
+double sum_error(int64_t terms, double roundings);
+double *doubles(Rig *rig, int64_t n);
+/* Returns a tensor [rows, columns], or [rows] if columns is 0. poisoned: filled with NaN; normal: normal numbers. */
+Tensor tensor(Rig *rig, DType dtype, int64_t rows, int64_t columns);
+void poison(Tensor t); /* fills it with NaN */
+Tensor poisoned(Rig *rig, int64_t rows, int64_t columns);
+Tensor number(Rig *rig, float x);
+Tensor normal(Rig *rig, int64_t rows, int64_t columns);
+/* Returns random i32 [n] from 0 to limit - 1. */
+Tensor below(Rig *rig, int64_t n, uint32_t limit);
+/* Returns the numbers of t in double precision. */
+double *widened(Rig *rig, Tensor t);
+void hash_output(Rig *rig, Tensor t); /* adds t to the hash, which must be the same in two runs of a check */
+void expect(Rig *rig, const char *what, Tensor got, const double *want, double tolerance);
+void expect_same(Rig *rig, const char *what, Tensor got, Tensor want);
+double dot_product(const double *a, const double *b, int64_t n);
+/* Returns the factor by which dropout multiplies an element. */
+double keep_factor(Dropout drop, uint64_t element);
+Dropout dropout_of(float p);
+/* Compares the gradient of f = sum weights output with respect to `input` with differences of f, along a random
+ * direction and along the gradient. `before` holds the values that the gradient was accumulated onto, if it was.
+ *
+ * With a step h of about eps^(1/3) the difference has two errors. The rounding of the outputs gives twice `tolerance`
+ * times the size of the terms. The third derivative gives h^2/6 of its value, which is a third of what doubling h
+ * changes. Along the gradient both errors must be below a hundredth of the difference, so that the test detects a
+ * gradient that is wrong by that much. */
+void expect_gradient(Rig *rig, const char *what, const Call *call, void (*forward)(const Call *), Tensor input,
+                     Tensor gradient, const double *before, Tensor output, const double *weights, double tolerance);
+/* Makes a row of a table of tests: runs check_NAME twice on every device; both runs must give the same bits. */
+// clang-format off
+#define ops_test(name) {#name, ops_check, NULL, NULL, &(OpsCheck){check_##name}}
+// clang-format on
+typedef struct {
+    void (*function)(Rig *);
+} OpsCheck;
+void ops_check(void **check);
+Sequences packed(Rig *rig, const int *lengths, int count);
+
+/* The files of test_ops_*.c, and test_stem.c. */
+typedef enum { OPS_LAYERS, OPS_VOLUMES, OPS_LOSSES, OPS_OPTIMIZER, OPS_STEM } OpsFile;
+/* Makes the last row of the tests of a file: fails unless every operation of the file has run on every device.
+ * test_stem.c runs all its operations on all devices itself. */
+#define ops_last_test(file) cmocka_unit_test_prestate(every_operation_was_tested_on_every_device, &(OpsFile){file})
+void every_operation_was_tested_on_every_device(void **file);
+
+#endif

@@ -1,0 +1,231 @@
+/* The operations of kernels/ops_optimizer.c, on every instruction set of the processor and with 1, 2 and 3 threads,
+ * tested as the layers in test_ops_layers.c. */
+#include "tests/kernels/ops_rig.h"
+
+/* Sums, norms, the optimizer. */
+
+static void check_sum_matches_the_reference(Rig *rig) {
+    for (int64_t n = 1; n <= 100003; n = 10 * n + 7) {
+        Tensor x = normal(rig, n, 0), out = poisoned(rig, 1, 0);
+        double want = 0;
+        for (int64_t i = 0; i < n; i++) want += (double)floats(x)[i];
+        sum_forward(rig->device, out, x);
+        expect(rig, "sum", out, &want, 2 * U);
+    }
+}
+
+static const Segment some_segments[] = {
+    {0, 5, 0.1f, 1, 0}, {16, 40000, 0, 0.25f, 0}, {40001, 40001, 0, 1, 0}, {40010, 90001, 0.5f, 1.5f, 1}};
+enum { SOME_SEGMENTS = 4, SOME_PARAMS = 90010 };
+
+static bool covered(int64_t i) {
+    for (int s = 0; s < SOME_SEGMENTS; s++)
+        if (i >= some_segments[s].begin && i < some_segments[s].end) return true;
+    return false;
+}
+
+/* Returns gradients that are NaN outside the segments, where they must affect neither the norm nor a parameter. */
+static Tensor some_gradients(Rig *rig) {
+    Tensor grads = normal(rig, SOME_PARAMS, 0);
+    for (int64_t i = 0; i < SOME_PARAMS; i++)
+        if (!covered(i)) floats(grads)[i] = NAN;
+    return grads;
+}
+
+static void check_norm_counts_only_the_segments(Rig *rig) {
+    Tensor grads = some_gradients(rig), norm = poisoned(rig, 1, 0);
+    double squares = 0;
+    for (int64_t i = 0; i < SOME_PARAMS; i++)
+        if (covered(i)) squares += (double)floats(grads)[i] * (double)floats(grads)[i];
+    squares = sqrt(squares);
+    global_norm(rig->device, norm, grads, tensor_none(), some_segments, SOME_SEGMENTS);
+    expect(rig, "global_norm", norm, &squares, 2 * U);
+}
+
+/* Compares the numbers in the segments with `want`; the others must keep every bit of `before`. */
+static void expect_updated(Rig *rig, const char *what, Tensor got, Tensor before, const double *want) {
+    for (int64_t i = 0; i < SOME_PARAMS; i++)
+        if (!covered(i)) assert_memory_equal(&floats(got)[i], &floats(before)[i], sizeof(float));
+    expect(rig, what, got, want, 8 * U);
+}
+
+static Tensor copied(Rig *rig, Tensor t) {
+    Tensor copy = tensor(rig, t.dtype, t.dims[0], 0);
+    memcpy(copy.data, t.data, tensor_bytes(t));
+    return copy;
+}
+
+static void check_update(Rig *rig, AdamW o) {
+    Tensor p = normal(rig, SOME_PARAMS, 0), m = normal(rig, SOME_PARAMS, 0), v = normal(rig, SOME_PARAMS, 0);
+    Tensor g = some_gradients(rig), length = poisoned(rig, 1, 0);
+    for (int64_t i = 0; i < SOME_PARAMS; i++) floats(v)[i] *= floats(v)[i];
+    Tensor p0 = copied(rig, p), m0 = copied(rig, m), v0 = copied(rig, v);
+    double *wp = widened(rig, p), *wm = widened(rig, m), *wv = widened(rig, v);
+    global_norm(rig->device, length, g, tensor_none(), some_segments, SOME_SEGMENTS);
+    double clip = o.clip > 0 ? fmin(1, (double)o.clip / ((double)floats(length)[0] + 1e-6)) : 1;
+    double b1 = (double)o.beta1, b2 = (double)o.beta2;
+    for (int s = 0; s < SOME_SEGMENTS; s++) {
+        double lr = (double)o.learning_rate * (double)some_segments[s].rate;
+        for (int64_t i = some_segments[s].begin; i < some_segments[s].end; i++) {
+            double gradient = (double)floats(g)[i] * clip, decay = (double)some_segments[s].weight_decay;
+            if (o.coupled) gradient += decay * wp[i];
+            wm[i] = b1 * wm[i] + (1 - b1) * gradient;
+            wv[i] = b2 * wv[i] + (1 - b2) * gradient * gradient;
+            if (!o.coupled) wp[i] *= 1 - lr * decay;
+            wp[i] -= lr * wm[i] / (1 - pow(b1, (double)o.step)) /
+                     (sqrt(wv[i] / (1 - pow(b2, (double)o.step))) + (double)o.epsilon);
+        }
+    }
+    adamw_update(rig->device, p, tensor_none(), m, v, g, length, tensor_none(), some_segments, SOME_SEGMENTS, o);
+    if (o.learning_rate == 0) expect_same(rig, "adamw params with no rate", p, p0);
+    expect_updated(rig, "adamw params", p, p0, wp);
+    expect_updated(rig, "adamw m", m, m0, wm);
+    expect_updated(rig, "adamw v", v, v0, wv);
+}
+
+static void check_adamw_matches_the_reference(Rig *rig) {
+    check_update(rig, (AdamW){0.05f, 0.9f, 0.999f, 1e-3f, 0, 1, false});
+    check_update(rig, (AdamW){0.05f, 0.9f, 0.95f, 1e-8f, 1.0f, 7, false});
+    check_update(rig, (AdamW){0.05f, 0.8f, 0.99f, 1e-8f, 1e6f, 100000, false});
+    check_update(rig, (AdamW){0, 0.9f, 0.999f, 1e-8f, 1.0f, 3, false});
+    check_update(rig, (AdamW){0.05f, 0.9f, 0.999f, 1e-8f, 1.0f, 3, true});
+    check_update(rig, (AdamW){0.05f, 0.9f, 0.999f, 1e-3f, 0, 1, true});
+}
+
+/* Gradients times a power of two, with that loss scale, give the same update to the bit. Gradients that are not finite
+ * give no update. */
+static void check_scaled_gradients(Rig *rig, bool coupled) {
+    Device *device = rig->device;
+    const AdamW o = {0.05f, 0.9f, 0.95f, 1e-8f, 1.0f, 7, coupled};
+    Tensor scale = tensor(rig, DTYPE_F32, LOSS_SCALE_FIELDS, 0), norm = poisoned(rig, 1, 0),
+           scaled = poisoned(rig, 1, 0);
+    Tensor p = normal(rig, SOME_PARAMS, 0), m = normal(rig, SOME_PARAMS, 0), v = normal(rig, SOME_PARAMS, 0);
+    for (int64_t i = 0; i < SOME_PARAMS; i++) floats(v)[i] *= floats(v)[i];
+    Tensor g = some_gradients(rig), p2 = copied(rig, p), m2 = copied(rig, m), v2 = copied(rig, v), g2 = copied(rig, g);
+    for (int64_t i = 0; i < SOME_PARAMS; i++) floats(g2)[i] *= 1024;
+    floats(scale)[LOSS_SCALE_FACTOR] = 1024;
+    floats(scale)[LOSS_SCALE_DONE] = (float)o.step - 1;
+    global_norm(device, norm, g, tensor_none(), some_segments, SOME_SEGMENTS);
+    global_norm(device, scaled, g2, scale, some_segments, SOME_SEGMENTS);
+    expect_same(rig, "global_norm of scaled gradients", scaled, norm);
+    adamw_update(device, p, tensor_none(), m, v, g, norm, tensor_none(), some_segments, SOME_SEGMENTS, o);
+    adamw_update(device, p2, tensor_none(), m2, v2, g2, norm, scale, some_segments, SOME_SEGMENTS, o);
+    expect_same(rig, "adamw params of scaled gradients", p2, p);
+    expect_same(rig, "adamw v of scaled gradients", v2, v);
+    floats(norm)[0] = INFINITY;
+    adamw_update(device, p2, tensor_none(), m2, v2, g2, norm, scale, some_segments, SOME_SEGMENTS, o);
+    expect_same(rig, "adamw params after an overflow", p2, p);
+
+    Tensor x = normal(rig, 4, 9), x2 = tensor(rig, DTYPE_F32, 4, 9), loss = poisoned(rig, 4, 0),
+           hit = poisoned(rig, 4, 0);
+    memcpy(x2.data, x.data, tensor_bytes(x));
+    Tensor targets = below(rig, 4, 9);
+    Tensor none = tensor_none();
+    cross_entropy_forward_backward(device, loss, hit, x, targets, none, number(rig, 0.5f * 1024), none);
+    cross_entropy_forward_backward(device, loss, hit, x2, targets, none, number(rig, 0.5f), scale);
+    expect_same(rig, "cross_entropy dlogits, scaled", x2, x);
+    squared_error_forward_backward(device, loss, x, normal(rig, 4, 9), number(rig, 0.5f * 1024), none);
+    rig->seed--; /* the same targets again */
+    squared_error_forward_backward(device, loss, x2, normal(rig, 4, 9), number(rig, 0.5f), scale);
+    expect_same(rig, "squared_error dy, scaled", x2, x);
+    Tensor z = normal(rig, 4, 1), z2 = tensor(rig, DTYPE_F32, 4, 1), t = normal(rig, 4, 0);
+    memcpy(z2.data, z.data, tensor_bytes(z));
+    binary_cross_entropy_forward_backward(device, loss, hit, z, t, t, number(rig, 0.5f * 1024), none);
+    binary_cross_entropy_forward_backward(device, loss, hit, z2, t, t, number(rig, 0.5f), scale);
+    expect_same(rig, "binary_cross_entropy dlogits, scaled", z2, z);
+}
+
+static void check_loss_scale_does_not_change_the_update(Rig *rig) {
+    check_scaled_gradients(rig, false);
+    check_scaled_gradients(rig, true);
+}
+
+static void check_loss_scale_adapts_to_overflow(Rig *rig) {
+    Tensor scale = tensor(rig, DTYPE_F32, LOSS_SCALE_FIELDS, 0), norm = tensor(rig, DTYPE_F32, 1, 0);
+    const float start[] = {65536, 1998, 5000, 3};
+    memcpy(scale.data, start, sizeof start);
+    const struct {
+        float norm, want[LOSS_SCALE_FIELDS];
+    } steps[] = {{1, {65536, 1999, 5001, 3}},
+                 {2, {131072, 0, 5002, 3}},
+                 {INFINITY, {65536, 0, 5002, 4}},
+                 {NAN, {32768, 0, 5002, 5}},
+                 {1, {32768, 1, 5003, 5}}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        floats(norm)[0] = steps[i].norm;
+        loss_scale_update(rig->device, scale, norm, tensor_none());
+        assert_memory_equal(scale.data, steps[i].want, sizeof start);
+    }
+    Tensor stopped = tensor(rig, DTYPE_F32, 1, 0);
+    floats(stopped)[0] = 1;
+    floats(norm)[0] = NAN;
+    loss_scale_update(rig->device, scale, norm, stopped);
+    assert_memory_equal(scale.data, steps[4].want, sizeof start);
+    floats(stopped)[0] = 0;
+    loss_scale_update(rig->device, scale, norm, stopped);
+    assert_true(floats(scale)[LOSS_SCALE_FACTOR] == 16384);
+}
+
+static void check_norm_guard_stops_at_what_is_not_finite(Rig *rig) {
+    Tensor norm = tensor(rig, DTYPE_F32, 1, 0), stopped = tensor(rig, DTYPE_F32, 1, 0), sums = normal(rig, 40, 0);
+    const struct {
+        float norm, sum;
+        bool overflow_is_fine, remember;
+        bool good, stopped; /* expected */
+    } calls[] = {{2, 1, false, true, true, false},          {INFINITY, 1, true, true, false, false},
+                 {2, INFINITY, true, false, false, false},  {2, -3, false, true, true, false},
+                 {INFINITY, 1, false, false, false, false}, {INFINITY, 1, false, true, false, true},
+                 {2, 1, false, true, false, true}};
+    for (int last = 0; last < 2; last++) {
+        floats(stopped)[0] = 0;
+        for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+            floats(norm)[0] = calls[i].norm;
+            floats(sums)[last ? 39 : 0] = calls[i].sum;
+            norm_guard(rig->device, norm, calls[i].remember ? stopped : tensor_none(), sums, calls[i].overflow_is_fine);
+            if (calls[i].good)
+                assert_true(floats(norm)[0] == calls[i].norm);
+            else
+                assert_false(isfinite(floats(norm)[0]));
+            assert_true(floats(stopped)[0] == (calls[i].stopped ? 1 : 0));
+        }
+        floats(stopped)[0] = 0;
+        floats(norm)[0] = 2;
+        floats(sums)[last ? 39 : 0] = NAN;
+        norm_guard(rig->device, norm, stopped, sums, true);
+        assert_true(isnan(floats(norm)[0]) && floats(stopped)[0] == 1);
+        floats(sums)[last ? 39 : 0] = 1;
+    }
+}
+
+static void check_copy_segments_copies_only_the_segments(Rig *rig) {
+    Tensor from = normal(rig, SOME_PARAMS, 0), to = normal(rig, SOME_PARAMS, 0), before = copied(rig, to);
+    const float norms[] = {INFINITY, NAN, 0, 1};
+    for (int i = 0; i < 4; i++) { /* the last call has no norm */
+        memcpy(to.data, before.data, tensor_bytes(to));
+        copy_segments(rig->device, to, from, i < 3 ? number(rig, norms[i]) : tensor_none(), some_segments,
+                      SOME_SEGMENTS);
+        for (int64_t e = 0; e < SOME_PARAMS; e++)
+            assert_true(floats(to)[e] == floats(i >= 2 && covered(e) ? from : before)[e]);
+    }
+}
+
+static void check_cast_copies_the_numbers(Rig *rig) {
+    Tensor x = normal(rig, 77, 0), y = poisoned(rig, 77, 0);
+    cast(rig->device, y, x);
+    expect_same(rig, "cast", y, x);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ops_test(sum_matches_the_reference),
+        ops_test(norm_counts_only_the_segments),
+        ops_test(adamw_matches_the_reference),
+        ops_test(loss_scale_does_not_change_the_update),
+        ops_test(loss_scale_adapts_to_overflow),
+        ops_test(norm_guard_stops_at_what_is_not_finite),
+        ops_test(cast_copies_the_numbers),
+        ops_test(copy_segments_copies_only_the_segments),
+        ops_last_test(OPS_OPTIMIZER),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}

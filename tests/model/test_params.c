@@ -1,0 +1,216 @@
+/* The parameter table: layout, names, initialisation and segments of the optimizer. */
+#include "tests/helpers.h"
+
+#include "kernels/philox.h"
+#include "model/params.h"
+
+#include <math.h>
+
+/* Makes a table: 3 x 5 with two frozen rows, a bias of 7, 16 x 2 without padding behind, 4 ones without weight decay, 8
+ * zeros. */
+static ParamTable small_table(void) {
+    ParamTable table = {0};
+    int first = param_add(&table, INIT_NORMAL, 0.5f, true, 3, 5, "layer.%d.weight", 7);
+    table.items[first].frozen_rows = 2;
+    param_add(&table, INIT_UNIFORM, 0.25f, true, 7, 0, "bias");
+    param_add(&table, INIT_NORMAL, 0.1f, true, 16, 2, "even");
+    param_add(&table, INIT_ONE, 0, true, 16, 0, "gain");
+    param_add(&table, INIT_ZERO, 0, false, 8, 0, "plain");
+    return table;
+}
+
+static void rows_have_names_shapes_and_aligned_offsets(void **state) {
+    (void)state;
+    ParamTable table = small_table();
+    assert_int_equal(table.count, 5);
+    assert_string_equal(table.items[0].name, "layer.7.weight");
+    assert_int_equal(table.items[0].rank, 2);
+    assert_int_equal(table.items[1].rank, 1);
+    const int64_t offsets[] = {0, 16, 32, 64, 80};
+    for (int i = 0; i < 5; i++) assert_int_equal(table.items[i].offset, offsets[i]);
+    assert_int_equal(table.flat_count, 96);
+    assert_int_equal(params_count(&table), 15 + 7 + 32 + 16 + 8);
+    assert_int_equal(params_find(&table, "even"), 2);
+    assert_int_equal(params_find(&table, "odd"), -1);
+    params_free(&table);
+    assert_int_equal(table.count, 0);
+}
+
+static void views_lie_in_the_flat_buffer(void **state) {
+    (void)state;
+    ParamTable table = small_table();
+    float flat[96];
+    Tensor view = param_view(&table, tensor_1d(flat, DTYPE_F32, 96), 2);
+    assert_ptr_equal(view.data, flat + 32);
+    assert_int_equal(view.rank, 2);
+    assert_int_equal(view.dims[0], 16);
+    assert_int_equal(view.dims[1], 2);
+    assert_false(tensor_given(param_view(&table, tensor_none(), 2)));
+    params_free(&table);
+}
+
+static void initial_numbers_depend_only_on_seed_parameter_and_element(void **state) {
+    (void)state;
+    ParamTable table = small_table();
+    float flat[96];
+    memset(flat, 0xff, sizeof flat);
+    params_initialize(&table, flat, 42, 1);
+    for (int e = 0; e < 15; e++) assert_true(flat[e] == 0.5f * philox_normal(42, PURPOSE_INIT, 0, (uint64_t)e));
+    for (int e = 0; e < 7; e++) {
+        assert_true(flat[16 + e] == 0.25f * (2 * philox_uniform(42, PURPOSE_INIT, 1, (uint64_t)e) - 1));
+    }
+    for (int e = 0; e < 16; e++) assert_true(flat[64 + e] == 1);
+    for (int e = 0; e < 16; e++) assert_true(flat[80 + e] == 0); /* the last parameter and the padding behind it */
+    assert_true(flat[15] == 0);
+    params_free(&table);
+}
+
+/* With 100 000 draws the mean is 0 and the variance is scale^2 (uniform: scale^2 / 3), each within 5 standard errors.
+ */
+static void initial_numbers_have_the_stated_moments(void **state) {
+    (void)state;
+    enum { N = 100000 };
+    ParamTable table = {0};
+    param_add(&table, INIT_NORMAL, 0.02f, true, N, 0, "normal");
+    param_add(&table, INIT_UNIFORM, 0.03f, true, N, 0, "uniform");
+    float *flat = xmalloc((size_t)table.flat_count * sizeof *flat);
+    params_initialize(&table, flat, 1, 1);
+    const double variance[2] = {0.02 * 0.02, 0.03 * 0.03 / 3}, kurtosis[2] = {3, 1.8};
+    for (int i = 0; i < 2; i++) {
+        double sum = 0, squares = 0;
+        for (int e = 0; e < N; e++) {
+            double x = (double)flat[table.items[i].offset + e];
+            sum += x;
+            squares += x * x;
+        }
+        assert_true(fabs(sum / N) < 5 * sqrt(variance[i] / N));
+        assert_true(fabs(squares / N / variance[i] - 1) < 5 * sqrt((kurtosis[i] - 1) / N));
+    }
+    for (int e = 0; e < N; e++) assert_true(fabsf(flat[table.items[1].offset + e]) <= 0.03f);
+    free(flat);
+    params_free(&table);
+}
+
+static void threads_do_not_change_the_numbers(void **state) {
+    (void)state;
+    ParamTable table = {0};
+    param_add(&table, INIT_NORMAL, 1, true, 1001, 3, "a");
+    param_add(&table, INIT_UNIFORM, 1, true, 517, 0, "b");
+    size_t bytes = (size_t)table.flat_count * sizeof(float);
+    float *one = xmalloc(bytes), *many = xmalloc(bytes);
+    params_initialize(&table, one, 5, 1);
+    params_initialize(&table, many, 5, 7);
+    assert_memory_equal(one, many, bytes);
+    params_initialize(&table, many, 6, 1);
+    assert_true(memcmp(one, many, bytes) != 0);
+    free(one);
+    free(many);
+    params_free(&table);
+}
+
+static void segments_leave_out_frozen_rows_and_padding(void **state) {
+    (void)state;
+    ParamTable table = small_table();
+    Segment *segments;
+    int n = params_segments(&table, 0.01f, &segments);
+    const Segment want[] = {{10, 15, 0.01f, 1, 0}, {16, 23, 0.01f, 1, 0}, {32, 80, 0.01f, 1, 0}, {80, 88, 0, 1, 0}};
+    assert_int_equal(n, 4);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(segments[i].begin, want[i].begin);
+        assert_int_equal(segments[i].end, want[i].end);
+        assert_true(segments[i].weight_decay == want[i].weight_decay);
+        assert_true(segments[i].rate == 1 && segments[i].group == 0);
+    }
+    free(segments);
+    table.items[0].frozen_rows = 3; /* all rows */
+    assert_int_equal(params_segments(&table, 0, &segments), 2);
+    assert_int_equal(segments[0].begin, 16);
+    assert_int_equal(segments[1].end, 88); /* without decay, "plain" joins the segment before it */
+    free(segments);
+    table.items[table.count - 1].group = 3;
+    assert_int_equal(params_segments(&table, 0, &segments), 3); /* groups are not joined */
+    assert_true(segments[1].end == 80 && segments[1].group == 0);
+    assert_true(segments[2].begin == 80 && segments[2].group == 3 && segments[2].rate == 1);
+    free(segments);
+    params_free(&table);
+}
+
+static void add_overlong_name(void *argument) { param_add(argument, INIT_ZERO, 0, true, 1, 0, "%0100d", 1); }
+
+static void overlong_names_are_refused(void **state) {
+    (void)state;
+    ParamTable table = {0};
+    char output[512];
+    assert_int_equal(run_function(output, sizeof output, add_overlong_name, &table), 1);
+    assert_contains(output, "name too long");
+    params_free(&table);
+}
+
+/* Buffers are numbers that training does not change; files may have them in another shape. */
+static void buffers_are_not_parameters(void **state) {
+    (void)state;
+    static const float values[] = {1, 2, 3, 4, 5, 6};
+    static const int64_t shape[] = {1, 2, 3};
+    ParamTable table = {0};
+    Segment *segments;
+    param_add(&table, INIT_ONE, 0, true, 16, 0, "gain");
+    int index = param_add_buffer(&table, values, 2, 3, "table");
+    param_file_shape(&table, 3, shape);
+    int zeros = param_add_buffer(&table, NULL, 4, 0, "mean"),
+        again = param_add(&table, INIT_UNIFORM, 1, true, 4, 4, "w");
+    int like = param_add(&table, INIT_UNIFORM, 1, true, 4, 4, "copy");
+    table.items[like].init_like = again;
+    assert_int_equal(params_count(&table), 16 + 16 + 16);
+    assert_int_equal(params_n_trained(&table), 3);
+    assert_int_equal(params_segments(&table, 0.1f, &segments), 2);
+    assert_int_equal(segments[0].end, 16);
+    assert_int_equal(segments[1].begin, 48);
+    float flat[96];
+    memset(flat, 0xff, sizeof flat);
+    params_initialize(&table, flat, 1, 1);
+    Tensor view = param_view(&table, tensor_1d(flat, DTYPE_F32, 96), index);
+    assert_int_equal(view.rank, 2);
+    assert_int_equal(view.dims[1], 3);
+    assert_memory_equal(view.data, values, sizeof values);
+    assert_int_equal(table.items[index].rank, 3);
+    assert_int_equal(table.items[index].dims[2], 3);
+    assert_true(flat[table.items[zeros].offset] == 0);
+    assert_memory_equal(flat + table.items[again].offset, flat + table.items[like].offset, 16 * sizeof(float));
+    free(segments);
+    assert_int_equal(params_moving(&table, &segments), 0); /* constants */
+    free(segments);
+    params_free(&table);
+}
+
+static void moving_buffers_have_their_own_segments(void **state) {
+    (void)state;
+    ParamTable table = {0};
+    Segment *segments;
+    param_add(&table, INIT_ONE, 0, true, 16, 0, "gain");
+    for (int i = 0; i < 4; i++) { /* the first two are neighbours without padding */
+        int index = param_add_buffer(&table, NULL, i < 2 ? 16 : 5, 0, "statistic");
+        table.items[index].moves = i != 2;
+    }
+    assert_int_equal(params_moving(&table, &segments), 2);
+    assert_int_equal(segments[0].begin, 16);
+    assert_int_equal(segments[0].end, 48);
+    assert_int_equal(segments[1].begin, 64);
+    assert_int_equal(segments[1].end, 69);
+    free(segments);
+    params_free(&table);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_have_names_shapes_and_aligned_offsets),
+        cmocka_unit_test(views_lie_in_the_flat_buffer),
+        cmocka_unit_test(initial_numbers_depend_only_on_seed_parameter_and_element),
+        cmocka_unit_test(initial_numbers_have_the_stated_moments),
+        cmocka_unit_test(threads_do_not_change_the_numbers),
+        cmocka_unit_test(segments_leave_out_frozen_rows_and_padding),
+        cmocka_unit_test(overlong_names_are_refused),
+        cmocka_unit_test(buffers_are_not_parameters),
+        cmocka_unit_test(moving_buffers_have_their_own_segments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

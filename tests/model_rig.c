@@ -1,0 +1,59 @@
+#include "tests/model_rig.h"
+
+#include <stdlib.h>
+
+Tensor rig_flat(ModelRig *rig) {
+    int64_t n = rig->model->params.flat_count;
+    return tensor_1d(rig->device->allocate(rig->device, (size_t)n * sizeof(float)), DTYPE_F32, n);
+}
+
+ModelRig model_rig_open(Model *model, Device *device, size_t arena_bytes) {
+    ModelRig rig = {.model = model, .device = device};
+    rig.model->weights = rig_flat(&rig);
+    rig.model->gradients = rig_flat(&rig);
+    rig.sums = tensor_1d(device->allocate(device, 64), DTYPE_F32, rig.model->n_metrics);
+    rig.numbers = xcalloc(1, sizeof *rig.numbers);
+    rig.arena = arena_open(device, arena_bytes, "activations");
+    if (device->ops) params_initialize(&rig.model->params, rig.model->weights.data, 3, 1);
+    return rig;
+}
+
+void rig_close(ModelRig *rig) {
+    Device *device = rig->device;
+    arena_close(&rig->arena);
+    device->release(device, rig->model->weights.data, tensor_bytes(rig->model->weights));
+    device->release(device, rig->model->gradients.data, tensor_bytes(rig->model->gradients));
+    device->release(device, rig->sums.data, 64);
+    free(rig->numbers);
+    rig->model->close(rig->model);
+    device_close(device);
+}
+
+void rig_copy_moving(ModelRig *rig, bool back, Tensor norm) {
+    Segment *moving;
+    int n = params_moving(&rig->model->params, &moving);
+    Tensor weights = rig->model->weights, gradients = rig->model->gradients;
+    if (n) copy_segments(rig->device, back ? weights : gradients, back ? gradients : weights, norm, moving, n);
+    free(moving);
+}
+
+void rig_clear_gradients(ModelRig *rig) {
+    rig->device->clear(rig->device, rig->model->gradients.data, tensor_bytes(rig->model->gradients));
+    rig_copy_moving(rig, false, tensor_none());
+}
+
+Pass rig_pass(const ModelRig *rig, const double *counts, double share) {
+    Pass pass = {.train = true, .seed = 11, .step = &rig->numbers->step, .sums = rig->sums};
+    rig->numbers->step = 5;
+    pass.loss_scale = tensor_1d(rig->numbers->loss_scale, DTYPE_F32, rig->model->n_metrics);
+    for (int i = 0; i < rig->model->n_metrics; i++) {
+        const Metric *metric = &rig->model->metrics[i];
+        rig->numbers->loss_scale[i] = (float)(share * (double)metric->weight / counts[metric->count]);
+    }
+    return pass;
+}
+
+void rig_run(ModelRig *rig, const Batch *batch, const Pass *pass) {
+    rig->model->run(rig->model, rig->device, &rig->arena, batch, batch->fields, pass);
+    assert_int_equal(rig->arena.used, 0);
+}

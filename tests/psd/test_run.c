@@ -1,0 +1,401 @@
+/* train_psd run: all stages, once or once for every sensor; and the samples that stages share. */
+#include <inttypes.h>
+
+#include "checkpoint/state.h"
+#include "data/psd/split_index.h"
+#include "tests/psd/train_rig.h"
+
+/* ---- run ---- */
+
+/* Options of a run of about 200 steps; the size stands in a file, and nothing may win over it. */
+static const char *run_options(void) {
+    static char text[1024];
+    char *pretrain = path_join(fixture.data, "pretrain.yaml"), *finetune = path_join(fixture.data, "finetune.yaml");
+    write_text(pretrain, "size: tiny\nbatch_size: 60\nepochs: 10\nlearning_rate: 1e-3\n");
+    write_text(finetune, "batch_size: 60\nepochs: 40\nlearning_rate: 3e-3\nearly_stopping_patience: 0\n");
+    snprintf(text, sizeof text, "run -m %s/toy.safetensors --pretrain-config %s --finetune-config %s --threads 1",
+             fixture.data, pretrain, finetune);
+    free(pretrain);
+    free(finetune);
+    return text;
+}
+
+/* The files of two directories are there, and the same. */
+static void assert_same_files(const char *a, const char *b, const char *names) {
+    int status = run_command(fixture.output, sizeof fixture.output, "for f in %s; do cmp %s/$f %s/$f || exit 1; done",
+                             names, a, b);
+    if (status) fail_msg("%s", fixture.output);
+}
+
+static const char *const pooled_files =
+    "pooled_finetuned.csv pooled_finetuned.json pooled_finetuned.md confusion_matrix_pooled_finetuned.svg "
+    "reliability_pooled_finetuned.svg per_class_finetuned.csv per_sensor_finetuned.csv per_snr_finetuned.csv "
+    "predictions_finetuned.csv calibration/calibration.json calibration/temp_scaling_results.csv "
+    "pretrain/best/model.safetensors pretrain/last/optimizer.safetensors finetune/best/model.safetensors "
+    "finetune/last/optimizer.safetensors";
+
+/* The last state of a training says from now on that another one of its checkpoints is the best, which is returned.
+ * free(); takes the directory's name. */
+static char *name_another_best(char *directory) {
+    char *last = path_join(directory, "last"), *file = path_join(last, "state.json"), name[64] = "";
+    TrainState s;
+    Error error;
+    int64_t step = 0;
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output,
+                                 "cd %s && ls -d step_* | grep -v $(readlink best)", directory),
+                     0);
+    assert_int_equal(sscanf(fixture.output, "%63s", name), 1);
+    assert_int_equal(sscanf(name, "step_%" SCNd64, &step), 1);
+    assert_true(state_read(last, &s, &error));
+    s.best_step = step;
+    char *text = state_to_json(&s);
+    assert_true(file_write_atomic(file, text, strlen(text), &error));
+    char *owned[] = {text, s.options_json, last, file, directory};
+    for (int i = 0; i < 5; i++) free(owned[i]);
+    return xstrdup(name);
+}
+
+static void a_whole_run_is_stopped_goes_on_and_is_not_done_twice(void **state) {
+    (void)state;
+    char *whole = scratch_directory(), *stopped = scratch_directory();
+    psd_must("%s --split %s/pooled.json -o %s", run_options(), fixture.data, whole);
+    assert_same_files(whole, whole, pooled_files);
+    char *options = xformat("%s --split %s/pooled.json -o %s", run_options(), fixture.data, stopped);
+    static const char *const stages[] = {"pretrain", "finetune"};
+    for (int i = 0; i < 2; i++) {
+        char *stage = path_join(stopped, stages[i]), *path = path_join(stopped, "output");
+        assert_int_equal(psd_program_and_signal(stopped, stage, 6, options), 128 + SIGTERM);
+        char *said = read_text(path);
+        assert_contains(said, "[Run] stopped by signal 15; the same command continues");
+        assert_true(!strstr(said, "[Calibration]"));
+        free(said);
+        free(path);
+        free(stage);
+    }
+    psd_must("%s", options);
+    assert_same_files(whole, stopped, pooled_files);
+    psd_must("%s", options);
+    assert_true(!strstr(fixture.output, "[Train]") && !strstr(fixture.output, "[Val]"));
+    assert_same_files(whole, stopped, pooled_files);
+    /* A link that a kill has left behind is mended; nothing goes on with other weights. */
+    char *best = path_join(stopped, "pretrain/best");
+    assert_int_equal(unlink(best) | symlink("step_99999999", best), 0);
+    psd_must("%s", options);
+    assert_contains(fixture.output, "the link best was step_99999999 and is now step_");
+    assert_same_files(whole, stopped, pooled_files);
+    /* The same weights under another name are the same weights. */
+    char *moved = xformat("%s/moved", fixture.data);
+    assert_int_equal(rename(stopped, moved), 0);
+    psd_must("%s --split %s/pooled.json -o %s/./moved", run_options(), fixture.data, fixture.data);
+    assert_true(!strstr(fixture.output, "[Train]") && !strstr(fixture.output, "[Val]"));
+    assert_int_equal(rename(moved, stopped), 0);
+    free(moved);
+    /* A better encoder would leave the classifier of the one before. */
+    char *another = name_another_best(path_join(stopped, "pretrain"));
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s %s", program_at("train_psd"), options), 1);
+    assert_contains(fixture.output, another);
+    assert_contains(fixture.output, ": remove it to train the classifier again");
+    /* And without the best there is none. */
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output, "rm -r %s/pretrain/%s", stopped, another), 0);
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s %s", program_at("train_psd"), options), 1);
+    assert_contains(fixture.output, "says that the best weights are of step ");
+    assert_contains(fixture.output, "/pretrain to train again");
+    free(another);
+    free(best);
+    free(options);
+    free(whole);
+    free(stopped);
+}
+
+/* The rows of each training are 156 of the other sensors', those that are judged the sensor's own 96. */
+static void a_sensor_left_out_is_only_judged(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    psd_must("%s --split %s/loso.json -o %s --protocol loso --num-loso-sensors 2", run_options(), fixture.data, run);
+    assert_contains(fixture.output, "156 to train on, 36 to validate on, 96 to test on");
+    assert_same_files(run, run,
+                      "loso_results.csv loso_results.json loso_results.md s00/s00_finetuned.json "
+                      "s01/s01_finetuned.json s01/calibration/calibration.json s01/pretrain/last/model.safetensors");
+    char *third = path_join(run, "s02");
+    assert_int_equal(access(third, F_OK), -1);
+    for (int s = 0; s < 2; s++) {
+        char *directory = xformat("%s/s%02d", run, s);
+        PsdPredicted said[128];
+        int n = psd_read_predictions(directory, said, 128);
+        assert_int_equal(n, TOY_ROWS * PSD_CLASSES);
+        for (int i = 0; i < n; i++) assert_int_equal(said[i].id / TOY_ROWS / PSD_CLASSES, s);
+        free(directory);
+    }
+    free(third);
+    free(run);
+}
+
+/* What a split calls its sensors leads to no other folder, and is no option. */
+static void names_of_sensors_are_names(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *results = path_join(run, "results");
+    if (run_command(fixture.output, sizeof fixture.output,
+                    "sed 's/\"s00\"/\"..\\/..\\/evil\"/; s/\"s01\"/\"--help\"/' %s/loso.json >%s/odd.json",
+                    fixture.data, run))
+        fail_msg("%s", fixture.output);
+    psd_must(
+        "%s --split %s/odd.json -o %s --protocol loso --num-loso-sensors 2 --pretrain-epochs 1 --finetune-epochs 1",
+        run_options(), run, results);
+    assert_same_files(results, results,
+                      "loso_results.csv %2E.%2F..%2Fevil/%2E.%2F..%2Fevil_finetuned.json "
+                      "%2D-help/%2D-help_finetuned.json %2D-help/finetune/last/model.safetensors");
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output, "ls %s", run), 0);
+    assert_string_equal(fixture.output, "odd.json\nresults\n");
+    free(results);
+    free(run);
+}
+
+/* A batch that is the whole epoch: the samples, and in pretraining their partners behind them. */
+static void no_batch_has_the_sensor_left_out(void **state) {
+    (void)state;
+    static const char *const commands[] = {"pretrain", "finetune"};
+    for (int k = 0; k < 2; k++) {
+        char *run = scratch_directory();
+        psd_must(
+            "%s -m %s/toy.safetensors --split %s/loso.json --sensor s01 -o %s/run --size tiny -b 156 --max-steps 1 "
+            "--threads 1 --debug-dump %s/dump",
+            commands[k], fixture.data, fixture.data, run, run);
+        TensorFile dump = open_in(run, "dump");
+        const StoredTensor *spectra = find(&dump, "", "micro0.batch.spectra");
+        assert_int_equal(spectra->count, k ? 156 : 312);
+        int crossed = 0;
+        for (int64_t i = 0; i < spectra->count; i++) {
+            const int32_t *of = spectra->data;
+            int sensor = of[i] / TOY_ROWS / PSD_CLASSES;
+            assert_true(sensor == 0 || sensor == 2);
+            assert_true(of[i] % TOY_ROWS < 13);
+            if (i < 156) continue; /* a partner has the same class, and another sensor */
+            assert_int_equal(of[i] / TOY_ROWS % PSD_CLASSES, of[i - 156] / TOY_ROWS % PSD_CLASSES);
+            crossed += of[i - 156] / TOY_ROWS / PSD_CLASSES != sensor;
+        }
+        assert_int_equal(crossed, k ? 0 : 156);
+        tensor_file_close(&dump);
+        free(run);
+    }
+}
+
+static void few_shots_tune_what_was_trained_on_the_others(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    psd_must("%s --split %s/few.json --loso-split %s/loso.json -o %s --protocol fewshot_loso --num-loso-sensors 1 "
+             "--fewshot-seeds 2",
+             run_options(), fixture.data, fixture.data, run);
+    assert_contains(fixture.output, "50 rows per class leave none to test on: left out");
+    assert_contains(fixture.output, "has a head, which is used");
+    assert_same_files(run, run,
+                      "fewshot_loso_results.csv fewshot_loso_results.json fewshot_loso_results.md "
+                      "s00/s00_finetuned.json s00/shots_5_seed_42/last/model.safetensors "
+                      "s00/shots_5_seed_43/s00_finetuned.json s00/shots_10_seed_43/predictions_finetuned.csv");
+    static const int shots[] = {5, 10};
+    for (int k = 0; k < 2; k++) {
+        char *directory = xformat("%s/s00/shots_%d_seed_42", run, shots[k]);
+        PsdPredicted said[96];
+        int n = psd_read_predictions(directory, said, 96);
+        assert_int_equal(n, (TOY_ROWS - shots[k]) * PSD_CLASSES);
+        for (int i = 0; i < n; i++)
+            assert_true(said[i].id < TOY_ROWS * PSD_CLASSES &&
+                        said[i].id % TOY_ROWS >= shots[k]); /* of s00, not trained on */
+        free(directory);
+    }
+    /* The second seed has other rows, drawn into a split of its own: more than none of them is among the file's. */
+    char *path = xformat("%s/splits/fewshot_loso_seed43.json", run);
+    PsdPartition drawn;
+    Error error;
+    int others = 0;
+    if (!psd_partition_read(path, "s00", 10, TOY_SAMPLES, &drawn, &error)) fail_msg("%s", error.text);
+    assert_int_equal(drawn.splits[PSD_TRAIN].n, 10 * PSD_CLASSES);
+    for (int i = 0; i < 10 * PSD_CLASSES; i++) {
+        assert_true(drawn.splits[PSD_TRAIN].at[i] < TOY_ROWS * PSD_CLASSES);
+        others += drawn.splits[PSD_TRAIN].at[i] % TOY_ROWS >= 10;
+    }
+    assert_true(others > 0);
+    psd_partition_free(&drawn);
+    /* What was tuned from one classifier is not taken for another's. */
+    free(name_another_best(xformat("%s/s00/finetune", run)));
+    assert_int_equal(psd_program("%s --split %s/few.json --loso-split %s/loso.json -o %s --protocol fewshot_loso "
+                                 "--num-loso-sensors 1 --fewshot-seeds 2",
+                                 run_options(), fixture.data, fixture.data, run),
+                     1);
+    assert_contains(fixture.output, "s00/shots_5_seed_42 did not begin from ");
+    free(path);
+    free(run);
+}
+
+/* ---- how the data were made ---- */
+
+enum { SWEEPS = 48, SWEEP_BINS = 410 };
+
+/* Row `other` is of another noise; -1: none. */
+static void write_sweeps(const char *directory, int other) {
+    static double sweeps[SWEEPS * SWEEP_BINS];
+    for (int i = 0; i < SWEEPS * SWEEP_BINS; i++)
+        sweeps[i] = (double)philox_normal(i / SWEEP_BINS == other ? 2 : 1, PURPOSE_TEST, 0, (uint64_t)i);
+    write_npy(directory, "r.npy", "<f8", sweeps, 2, SWEEPS, SWEEP_BINS);
+}
+
+/* Recordings of two sensors, a manifest, a split that an index names; the samples as train_psd prepare --compat makes
+ * them.
+ */
+static char *make_recordings(void) {
+    char *directory = scratch_directory(), *manifest = path_join(directory, "m.csv");
+    char *split = path_join(directory, "split.json"), rows[4096] = "npy_path,row_index,sensor_id,num_bins,label\n";
+    for (int i = 0; i < SWEEPS; i++)
+        sprintf(rows + strlen(rows), "r.npy,%d,%s,%d,%s\n", i, i % 2 ? "A" : "B", SWEEP_BINS, i % 4 / 2 ? "fm" : "dab");
+    sprintf(rows + strlen(rows), "zero.npy,0,A,0,fm\n"); /* row SWEEPS, without a sample */
+    write_sweeps(directory, -1);
+    write_npy(directory, "zero.npy", "<f8", "", 2, 1, 0);
+    write_text(manifest, "%s", rows);
+    write_text(split, "{\"train\": [0, 1, 2, 3, 4, 5, 6, 7], \"val\": [8, 9, 10, 11], \"test\": [12, 13, 14, 15]}");
+    PsdStore store;
+    Error error;
+    if (!psd_store_open(&store, manifest, &(bool){false}, &(double){0}, 1, &error)) fail_msg("%s", error.text);
+    assert_true(psd_split_index_set(split, store.manifest_hash, &error));
+    psd_store_close(&store);
+    free(manifest);
+    free(split);
+    return directory;
+}
+
+/* As the last checkpoint records it. */
+static void expect_recorded(const char *directory, const char *run, bool hop, double limit) {
+    char *path = xformat("%s/%s/last/state.json", directory, run), *text = read_text(path);
+    json_t *state = json_loads(text, 0, NULL), *options = json_object_get(state, "options");
+    assert_true(json_is_true(json_object_get(options, "hop")) == hop);
+    assert_true(json_number_value(json_object_get(options, "limit")) == limit);
+    json_decref(state);
+    free(text);
+    free(path);
+}
+
+static void samples_are_what_the_checkpoint_records(void **state) {
+    (void)state;
+    char *to = make_recordings(), *options = xformat("--split %s/split.json --threads 1", to);
+    char *train = xformat("%s --size tiny -b 4 --epochs 1 -o %s", options, to);
+    psd_must("pretrain -m %s/m.csv %s/1", to, train);
+    assert_contains(fixture.output, "samples, made before, without --hop, with --limit 0");
+    assert_null(strstr(fixture.output, "[Split]"));
+    expect_recorded(to, "1", false, 0);
+    psd_must("pretrain -m %s/m.csv %s/2 --limit 5", to, train); /* asked for */
+    assert_contains(fixture.output,
+                    "m.psd.safetensors was made with other options; it is made again, without --hop, with --limit 5");
+    expect_recorded(to, "2", false, 5);
+    psd_must("pretrain -m %s/m.csv %s/3 --hop", to, train);
+    assert_contains(fixture.output,
+                    "m.psd.safetensors was made with other options; it is made again, with --hop, with --limit 5");
+    expect_recorded(to, "3", true, 5);
+    psd_must("finetune -m %s/m.psd.safetensors %s/4", to, train); /* the store itself, with nothing asked for */
+    expect_recorded(to, "4", true, 5);
+    assert_int_equal(psd_program("pretrain -m %s/m.psd.safetensors %s/5 --limit 20", to, train), 1);
+    assert_contains(fixture.output,
+                    "was made with --hop, with --limit 5, not with --hop, with --limit 20; leave these options");
+    /* What a checkpoint was trained on is asked for as well. */
+    psd_must("pretrain -m %s/m.csv %s/6 --hop=false --limit 3", to, train);
+    assert_int_equal(
+        psd_program("evaluate -m %s/m.psd.safetensors %s --checkpoint %s/4/last -o %s/e", to, options, to, to), 1);
+    assert_contains(fixture.output, "was made without --hop, with --limit 3, not with --hop, with --limit 5");
+    psd_must("evaluate -m %s/m.csv %s --checkpoint %s/4/last -o %s/e", to, options, to, to);
+    assert_contains(fixture.output, "is made again, with --hop, with --limit 5");
+    assert_int_equal(psd_program("run -m %s/m.csv %s --size tiny --scratch --hop=false -o %s/r", to, options, to), 1);
+    assert_contains(fixture.output, "is made again, without --hop, with --limit 5"); /* its stages are told */
+    assert_contains(fixture.output, "8 samples to train on are fewer than one batch of 512");
+    free(train);
+    free(options);
+    free(to);
+}
+
+static void rows_of_another_manifest_are_refused(void **state) {
+    (void)state;
+    char *to = make_recordings(), *split = path_join(to, "split.json"), *index = path_join(to, "index.json");
+    char *run = xformat("pretrain -m %s/m.csv --split %s --threads 1 --size tiny -b 4 --epochs 1 -o %s", to, split, to);
+    Error error;
+    assert_true(psd_split_index_set(split, 1, &error));
+    assert_int_equal(psd_program("%s/1", run), 1);
+    assert_contains(fixture.output, "split.json: was made from another manifest (0000000000000001, not ");
+    assert_true(psd_split_index_set(split, 0, &error));
+    psd_must("%s/1", run);
+    assert_contains(fixture.output, "[Split] ");
+    assert_contains(fixture.output, "split.json: nothing says which manifest its rows are of");
+    assert_int_equal(remove(index), 0);
+    assert_true(psd_split_index_set(split, 0, &error) && access(index, F_OK)); /* nothing to say: none is made */
+    psd_must("%s/2", run);
+    assert_contains(fixture.output, "split.json: nothing says which manifest its rows are of");
+    free(to);
+    free(split);
+    free(index);
+    free(run);
+}
+
+/* Rows 0 to 7 are trained on, 12 to 15 tested on. A store that is made again of the same recordings is the same. */
+static void replaced_recordings_are_not_taken_for_the_old_ones(void **state) {
+    (void)state;
+    char *to = make_recordings(), *stage = path_join(to, "stage.yaml"), *run;
+    write_text(stage, "size: tiny\nbatch_size: 4\nepochs: 1\n");
+    char *data_options = xformat("-m %s/m.csv --split %s/split.json --threads 1", to, to);
+    run = xformat("run %s --pretrain-config %s --finetune-config %s -o %s/run", data_options, stage, stage, to);
+    psd_must("%s", run);
+    assert_int_equal(
+        run_command(fixture.output, sizeof fixture.output, "touch %s/r.npy && rm %s/m.psd.safetensors", to, to), 0);
+    psd_must("%s --hop=false --limit 0", run);
+    assert_null(strstr(fixture.output, "[Train]"));
+    assert_null(strstr(fixture.output, "other contents"));
+    write_sweeps(to, 12); /* a classifier is judged on any data */
+    psd_must("%s", run);
+    assert_contains(fixture.output, "it is made again");
+    assert_null(strstr(fixture.output, "[Train]"));
+    write_sweeps(to, 8);
+    psd_must("%s", run);
+    assert_contains(fixture.output,
+                    "/run/finetune/step_00000002: the data to validate on have other contents than before");
+    write_sweeps(to, 0);
+    assert_int_equal(psd_program("%s", run), 1);
+    assert_contains(fixture.output,
+                    "/run/pretrain/step_00000002: the training data has the same samples and lengths as "
+                    "before, but other contents");
+    assert_contains(fixture.output, "start a new run in another --output-dir");
+    assert_int_equal(
+        psd_program("finetune %s --config %s --pretrained %s/run/pretrain/last -o %s/run/finetune --resume auto",
+                    data_options, stage, to, to),
+        1);
+    assert_contains(fixture.output, "/run/finetune/step_00000002: the training data has the same samples");
+    assert_contains(fixture.output, "from the weights with --pretrained ");
+    psd_must("evaluate %s --checkpoint %s/run/finetune/last -o %s/e", data_options, to, to);
+    psd_must("finetune %s --config %s --pretrained %s/run/pretrain/last -o %s/other", data_options, stage, to, to);
+    char *owned[] = {to, stage, data_options, run};
+    for (int i = 0; i < 4; i++) free(owned[i]);
+}
+
+static void rows_without_samples_are_left_out(void **state) {
+    (void)state;
+    char *to = make_recordings(), *split = path_join(to, "zero.json");
+    char *run = xformat("finetune -m %s/m.csv --split %s --threads 1 --size tiny -b 4 --epochs 1 -o %s", to, split, to);
+    write_text(split, "{\"train\": [0, %d, 1, 2, 3], \"val\": [4], \"test\": []}", SWEEPS);
+    psd_must("%s/2", run);
+    assert_contains(fixture.output, "1 rows of the split have no sample in the prepared data");
+    assert_contains(fixture.output, "; 4 to train on, 1 to validate on");
+    write_text(split, "{\"train\": [%d], \"val\": [4], \"test\": []}", SWEEPS);
+    assert_int_equal(psd_program("%s/3", run), 1);
+    assert_contains(fixture.output, "zero.json: no rows to train on");
+    free(to);
+    free(split);
+    free(run);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_whole_run_is_stopped_goes_on_and_is_not_done_twice),
+        cmocka_unit_test(a_sensor_left_out_is_only_judged),
+        cmocka_unit_test(names_of_sensors_are_names),
+        cmocka_unit_test(no_batch_has_the_sensor_left_out),
+        cmocka_unit_test(few_shots_tune_what_was_trained_on_the_others),
+        cmocka_unit_test(samples_are_what_the_checkpoint_records),
+        cmocka_unit_test(rows_of_another_manifest_are_refused),
+        cmocka_unit_test(replaced_recordings_are_not_taken_for_the_old_ones),
+        cmocka_unit_test(rows_without_samples_are_left_out),
+    };
+    return cmocka_run_group_tests(tests, psd_make_toy, NULL);
+}

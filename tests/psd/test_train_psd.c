@@ -1,0 +1,422 @@
+/* Trainings of train_psd: learning rates, losses that fall, runs that are stopped and resumed, and a clear line for
+ * everything that can be wrong. */
+#include "model/psd/cnn.h"
+#include "tests/psd/train_rig.h"
+
+/* ---- schedules ---- */
+
+/* To the digits that the reference's schedules were printed with, seven or eight at least. */
+static void check_rates(const char *run, const char *key, const double *want, int n, int epochs, double relative) {
+    double rates[64];
+    assert_int_equal(logged(run, "train", key, rates, 64), epochs);
+    for (int e = 0; e < n; e++)
+        if (want[e] > 0) assert_near(rates[e], want[e], relative * want[e]);
+}
+
+/* An epoch is one step: -b takes all samples. */
+static void rates_follow_the_epochs(void **state) {
+    (void)state;
+    static const double pretraining[20] = {2e-6,      4.16e-5,     8.12e-5,     1.208e-4,    1.604e-4,
+                                           2e-4,      1.978257e-4, 1.913978e-4, 1.809972e-4, 1.670785e-4,
+                                           1.5025e-4, 1.312472e-4, 1.109006e-4, 9.009942e-5, 6.975281e-5,
+                                           5.075e-5,  3.392150e-5, 2.000281e-5, 9.602227e-6, 3.174314e-6};
+    static const double encoder[50] = {2e-5, 1.9980365948e-5, [25] = 1.005e-5, [48] = 1.7845872e-7, 1.1963405e-7};
+    static const double head[50] = {2e-4, 1.9980277151e-4, [25] = 1.0005e-4, [48] = 8.8813560e-7, 2.9722849e-7};
+    char *run = scratch_directory(), *base = path_join(run, "last"), *tuned = scratch_directory();
+    psd_must("%s -o %s --size tiny -b 180 --epochs 20 --warmup-epochs 5 --log-interval 1", psd_toy_options("pretrain"),
+             run);
+    check_rates(run, "train/lr", pretraining, 20, 20, 5e-7);
+    psd_must("%s -o %s -b 180 --pretrained %s --log-interval 1 --early-stopping-patience 0",
+             psd_toy_options("finetune"), tuned, base);
+    assert_contains(fixture.output, "[Model] from its checkpoint:");
+    check_rates(tuned, "train/lr", encoder, 50, 50, 3e-8);
+    check_rates(tuned, "train/lr_1", head, 50, 50, 3e-8);
+    free(run);
+    free(base);
+    free(tuned);
+}
+
+/* ---- pretraining ---- */
+
+/* Before anything is learned, all spectra look alike: any of the others is as likely the partner. */
+static void the_contrast_starts_at_chance(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    double loss = 0;
+    psd_must("%s -o %s --size small -b 64 --max-steps 1", psd_toy_options("pretrain"), run);
+    assert_int_equal(logged(run, "train", "train/sicr_loss", &loss, 1), 1);
+    assert_near(loss, log(2 * 64 - 1), 0.05 * log(2 * 64 - 1));
+    free(run);
+}
+
+static void the_masked_loss_falls(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    double losses[32];
+    psd_must("%s -o %s --size tiny -b 32 --epochs 20 --learning-rate 3e-3", psd_toy_options("pretrain"), run);
+    assert_int_equal(logged(run, "train", "train/mae_loss", losses, 32), 20); /* a line an epoch, of 5 steps */
+    assert_true(losses[19] < 0.8 * losses[0]);
+    free(run);
+}
+
+/* Masks and partners of the validation are the same every time: weights that stay give the same numbers. */
+static void validation_measures_the_same_every_time(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    double masked[4], contrast[4], trained[4];
+    psd_must(
+        "%s -o %s --size tiny -b 60 --epochs 3 --learning-rate 0 --min-learning-rate 0 --weight-decay 0 --dropout 0 "
+        "--log-interval 3",
+        psd_toy_options("pretrain"), run);
+    assert_int_equal(logged(run, "val", "val/mae_loss", masked, 4), 3);
+    assert_int_equal(logged(run, "val", "val/sicr_loss", contrast, 4), 3);
+    assert_int_equal(logged(run, "train", "train/mae_loss", trained, 4), 3);
+    for (int i = 1; i < 3; i++) {
+        assert_true(masked[i] == masked[0] && contrast[i] == contrast[0]);
+        assert_true(trained[i] != trained[0]); /* other masks every epoch */
+    }
+    free(run);
+}
+
+/* A step that is skipped leaves the running statistics as they are, and the weights are as they were initialised. */
+static void a_step_that_is_skipped_changes_nothing(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *first = path_join(run, "step_00000001"), *last = path_join(run, "last");
+    int status = run_command(fixture.output, sizeof fixture.output,
+                             "%s %s -o %s --encoder cnn --d-model 16 --hidden-dim 8 -b 60 --epochs 1 --save-interval 1 "
+                             "--skip-nonfinite --class-weights 3e38,3e38,3e38,3e38,3e38,3e38 "
+                             "--early-stopping-patience 0",
+                             program_at("train_psd"), psd_toy_options("finetune"), run);
+    assert_int_equal(status, 1); /* nothing was trained */
+    assert_contains(fixture.output, "step=3 skipped: the loss or its gradient is not finite (3 skipped so far)");
+    TensorFile before = open_in(first, "model.safetensors"), after = open_in(last, "model.safetensors");
+    int statistics = 0;
+    for (int i = 0; i < after.n_tensors; i++) {
+        const StoredTensor *t = &after.tensors[i];
+        const float *values = t->data;
+        assert_memory_equal(values, find(&before, "", t->name)->data, t->bytes);
+        if (!strstr(t->name, "running_")) continue;
+        statistics++;
+        for (int64_t e = 0; e < t->count; e++) assert_true(values[e] == (strstr(t->name, "var") ? 1 : 0));
+    }
+    assert_int_equal(statistics, 2 * CNN_UNITS);
+    tensor_file_close(&before);
+    tensor_file_close(&after);
+    char *owned[] = {run, first, last};
+    for (int i = 0; i < 3; i++) free(owned[i]);
+}
+
+static void a_frozen_encoder_stays(void **state) {
+    (void)state;
+    char *base = scratch_directory(), *run = scratch_directory(), *from = path_join(base, "last"),
+         *to = path_join(run, "last");
+    psd_must("%s -o %s --size tiny -b 60 --epochs 1", psd_toy_options("pretrain"), base);
+    psd_must("%s -o %s -b 60 --epochs 2 --pretrained %s --freeze-encoder --learning-rate 1e-2",
+             psd_toy_options("finetune"), run, from);
+    TensorFile before = open_in(from, "model.safetensors"), after = open_in(to, "model.safetensors");
+    int same = 0;
+    for (int i = 0; i < after.n_tensors; i++) {
+        const char *name = after.tensors[i].name;
+        if (strncmp(name, "encoder.", 8) && strncmp(name, "patch_embed.", 12)) continue;
+        assert_memory_equal(after.tensors[i].data, find(&before, "", name)->data, after.tensors[i].bytes);
+        same++;
+    }
+    assert_int_equal(same, 20);
+    tensor_file_close(&before);
+    tensor_file_close(&after);
+    /* and says the same whatever its dropout */
+    static const char *const dropouts[] = {"0", "0.5"};
+    float *said[2];
+    int64_t count = 0;
+    for (int i = 0; i < 2; i++) {
+        psd_must("%s -o %s/%s -b 60 --max-steps 1 --pretrained %s --freeze-encoder --dropout %s --debug-dump %s/dump",
+                 psd_toy_options("finetune"), run, dropouts[i], from, dropouts[i], run);
+        TensorFile dump = open_in(run, "dump");
+        count = find(&dump, "", "micro0.encoded")->count;
+        said[i] = floats(&dump, "", "micro0.encoded");
+        tensor_file_close(&dump);
+    }
+    assert_int_equal(count, 60 * 32);
+    assert_memory_equal(said[0], said[1], (size_t)count * sizeof(float));
+    void *owned[] = {base, run, from, to, said[0], said[1]};
+    for (int i = 0; i < 6; i++) free(owned[i]);
+}
+
+/* Three rows of dab and one of dvbt have weights 1/3 and 1, times 3/2, so that the weights of both classes sum to two.
+ */
+static void rare_classes_weigh_more(void **state) {
+    (void)state;
+    char *split = path_join(fixture.data, "uneven.json");
+    write_text(split, "{\"train\": [0, 1, 2, %d], \"val\": [], \"test\": []}", TOY_ROWS);
+
+    static const struct {
+        const char *given, *told;
+    } ways[] = {{"", "dab 3 (0.5000), dvbt 1 (1.5000), fm 0 (1.0000), gsm 0 (1.0000)"},
+                {"--class-weights none", "dab 3 (1.0000), dvbt 1 (1.0000), fm 0 (1.0000)"},
+                {"--class-weights 1,2,3,4,5,6", "dab 3 (1.0000), dvbt 1 (2.0000), fm 0 (3.0000)"}};
+    for (int i = 0; i < 3; i++) {
+        char *line = xformat("finetune -m %s/toy.safetensors --split %s --size tiny -b 4 --dry-run %s", fixture.data,
+                             split, ways[i].given);
+        psd_must("%s", line);
+        assert_contains(fixture.output, ways[i].told);
+        free(line);
+    }
+    free(split);
+}
+
+/* ---- the same bits ---- */
+
+typedef struct {
+    const char *command, *key;
+    char options[512];
+    int steps; /* of the whole run */
+} Steady;
+
+/* An epoch is five steps. Of finetune no validation after the first is better, so that it ends by its patience. */
+static Steady pretraining_run(void) {
+    Steady s = {.command = "pretrain", .key = "train/mae_loss", .steps = 40};
+    snprintf(s.options, sizeof s.options, "%s --size tiny -b 32 --epochs 8 --log-interval 1",
+             psd_toy_options(s.command));
+    return s;
+}
+
+static Steady finetuning_run(void) {
+    Steady s = {.command = "finetune", .key = "train/loss", .steps = 35};
+    snprintf(s.options, sizeof s.options,
+             "%s --size tiny -b 32 --epochs 30 --log-interval 1 --early-stopping-patience 6 --learning-rate 1e-9",
+             psd_toy_options(s.command));
+    return s;
+}
+
+/* Trains; returns the run. */
+static char *steady(const Steady *s, const char *more) {
+    char *run = scratch_directory();
+    psd_must("%s -o %s %s", s->options, run, more);
+    return run;
+}
+
+static void assert_same_run(const Steady *s, const char *a, const char *b) {
+    double x[64], y[64];
+    assert_same_result(a, b);
+    assert_int_equal(logged(a, "train", s->key, x, 64), s->steps);
+    assert_int_equal(logged(b, "train", s->key, y, 64), s->steps);
+    for (int i = 0; i < s->steps; i++) assert_true(x[i] == y[i]);
+}
+
+static void a_stopped_run_goes_on_as_if_never_stopped(void **state) {
+    (void)state;
+    Steady kinds[] = {pretraining_run(), finetuning_run()};
+    for (int k = 0; k < 2; k++) {
+        const Steady *s = &kinds[k];
+        char *whole = steady(s, "");
+        if (k) assert_contains(fixture.output, "no better macro_f1 for 6 validations: stopped at epoch 6");
+        for (int step = 3; step < 14; step += 5) { /* early: it must not end before the signal comes */
+            char *run = scratch_directory(), *options = xformat("%s -o %s", s->options, run);
+            assert_int_equal(psd_program_and_signal(run, run, step, options), 128 + SIGTERM);
+            psd_must("%s --resume auto", options);
+            assert_same_run(s, run, whole);
+            free(run);
+            free(options);
+        }
+        char *capped = steady(s, "--max-steps 10"); /* the end of an epoch */
+        psd_must("%s -o %s --resume auto", s->options, capped);
+        assert_same_run(s, capped, whole);
+        psd_must("%s -o %s --resume auto%s", s->options, capped,
+                 k ? " --pretrained /moved/away" : ""); /* nothing left */
+        assert_same_run(s, capped, whole);
+        free(capped);
+        free(whole);
+    }
+}
+
+/* While a checkpoint is written, the next step's forward is under way. */
+static void checkpoints_are_of_one_step(void **state) {
+    (void)state;
+    char *run[2];
+    for (int i = 0; i < 2; i++) {
+        run[i] = scratch_directory();
+        psd_must("%s -o %s --encoder cnn -b 8 --max-steps 12 --save-interval 1 --keep-checkpoints 99",
+                 psd_toy_options("finetune"), run[i]);
+    }
+    int status = run_command(fixture.output, sizeof fixture.output,
+                             "cd %s && for f in step_*/model.safetensors; do cmp $f %s/$f; done", run[0], run[1]);
+    if (status || fixture.output[0]) fail_msg("%s", fixture.output);
+    for (int i = 0; i < 2; i++) free(run[i]);
+}
+
+static void workers_and_threads_change_no_bit(void **state) {
+    (void)state;
+    static const char *const ways[] = {"--num-workers 1", "--num-workers 3", "--threads 2", "--grad-checkpointing"};
+    Steady kinds[] = {pretraining_run(), finetuning_run()};
+    for (int k = 0; k < 2; k++) {
+        char *first = steady(&kinds[k], "");
+        for (int i = 0; i < 4; i++) {
+            char *run = steady(&kinds[k], ways[i]);
+            assert_same_run(&kinds[k], run, first);
+            free(run);
+        }
+        free(first);
+    }
+}
+
+/* ---- refusals ---- */
+
+/* What a sample is, or a batch, may not change in a run that goes on. */
+static void what_may_not_change_is_named(void **state) {
+    (void)state;
+    char *other = path_join(fixture.data, "other.json"), *pooled = path_join(fixture.data, "pooled.json");
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output, "cp %s %s", pooled, other), 0);
+    const struct {
+        const char *command, *split, *before, *after, *message;
+    } all[] = {
+        {"pretrain", "pooled", "", "--mask-ratio 0.5", "--mask-ratio was 0.6 and is now 0.5"},
+        {"pretrain", "pooled", "", "--limit 10", "--limit was 20.0 and is now 10.0"},
+        {"pretrain", "pooled", "", "--hop", "--hop was false and is now true"},
+        {"pretrain", "pooled", "", "--encoder cnn", "--encoder was \"transformer\" and is now \"cnn\""},
+        {"pretrain", "pooled", "", "--seed 7", "--seed was 42 and is now 7"},
+        {"finetune", "pooled", "", "--class-weights none", "--class-weights was \"auto\" and is now \"none\""},
+        {"finetune", "pooled", "", "--split other.json", "--split was \"pooled.json\" and is now \"other.json\""},
+        {"finetune", "loso", "--sensor s00", "--sensor s01", "--sensor was \"s00\" and is now \"s01\""},
+        {"finetune", "few", "--sensor s00 --shots 5", "--sensor s00 --shots 10", "--shots was 5 and is now 10"},
+    };
+    char *here = getcwd(NULL, 0);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char *run = scratch_directory();
+        for (int again = 0; again < 2; again++) {
+            int status = run_command(fixture.output, sizeof fixture.output,
+                                     "cd %s && %s/%s %s -m toy.safetensors --split %s.json -o %s --size tiny -b 30 "
+                                     "--max-steps 1 --threads 1 --resume auto %s",
+                                     fixture.data, here, program_at("train_psd"), all[i].command, all[i].split, run,
+                                     again ? all[i].after : all[i].before);
+            if (status != 2 * again) fail_msg("%s: exit status %d:\n%s", all[i].after, status, fixture.output);
+        }
+        assert_contains(fixture.output, "--resume: ");
+        assert_contains(fixture.output, all[i].message);
+        free(run);
+    }
+    char *owned[] = {other, pooled, here};
+    for (int i = 0; i < 3; i++) free(owned[i]);
+}
+
+/* Commands that are refused. Options that begin with '!' are all that the command gets. */
+static const struct {
+    int status;
+    const char *command, *options, *message;
+} refusals[] = {
+    {2, "pretrain", "--config bad.yaml", "bad.yaml:2: unknown key 'warmup_epoch'; did you mean 'warmup-epochs'?"},
+    {2, "pretrain", "--precision bf16-mixed", "unknown option --precision"},
+    {2, "pretrain", "--gradient-clip-val 1", "unknown option --gradient-clip-val"},
+    {2, "run", "!--calibrate", "unknown option --calibrate"},
+    {1, "pretrain", "-b 181", "180 samples to train on are fewer than one batch of 181; give -b 180 or less"},
+    {1, "finetune", "-b 181", "180 samples to train on are fewer than one batch of 181; give -b 180 or less"},
+    {2, "pretrain", "--mask-ratio 1", "--mask-ratio: expected 0.01 to 0.99, found 1"},
+    {2, "pretrain", "--mask-ratio 0.05", "--mask-ratio 0.05 masks 0 of 12 patches"},
+    {2, "pretrain", "--warmup-epochs 5 --epochs 5", "--warmup-epochs 5 are all of the 5 epochs"},
+    {2, "finetune", "--warmup-epochs 50", "--warmup-epochs 50 are all of the 50 epochs"},
+    {2, "pretrain", "--devices 2", "--devices: expected 1 to 1, found 2"},
+    {1, "pretrain", "!-m toy.safetensors --split loso.json",
+     "holds a split for each sensor, not one for all; choose a sensor (s00, s01, s02)"},
+    {1, "pretrain", "!-m toy.safetensors --split loso.json --sensor s9",
+     "has no split for the sensor s9; there are s00, s01, s02"},
+    {1, "pretrain", "--sensor s00", "there is none of s00 alone"},
+    {1, "finetune", "!-m toy.safetensors --split few.json --sensor s00", "choose how many"},
+    {1, "finetune", "!-m toy.safetensors --split few.json --sensor s00 --shots 7",
+     "there is no split of 7 shots, but of 5, 10, 50, 100"},
+    {1, "pretrain", "!-m toy.safetensors --split far.json", "row 288 of split 'train' is none of the 288 there are"},
+    {1, "pretrain", "!-m toy.safetensors --split none.json", "none.json: cannot open: No such file"},
+    {2, "finetune", "!-m toy.safetensors --split pooled.json -b 8 --d-model 128 --pretrained tiny/last",
+     "--d-model 128 contradicts tiny/last, which has d-model 32: leave it out"},
+    {2, "finetune", "!-m toy.safetensors --split pooled.json -b 8 --n-heads 4 --pretrained tiny/last",
+     "--n-heads 4 contradicts tiny/last, which has n-heads 2: leave it out"},
+    {2, "evaluate", "!-m toy.safetensors --split pooled.json --n-heads 4 --checkpoint tiny/last",
+     "--n-heads 4 contradicts tiny/last, which has n-heads 2: leave it out"},
+    {2, "finetune", "!-m toy.safetensors --split pooled.json -b 8 --encoder cnn --pretrained tiny/last",
+     "--encoder \"cnn\" contradicts tiny/last, which has encoder \"transformer\": leave it out"},
+    {1, "evaluate", "!-m toy.safetensors --split pooled.json --checkpoint huge",
+     "the options in the state.json of huge: size: expected tiny|small|l4|medium|large, found 'huge'"},
+    {2, "pretrain", "-o ''", "--output-dir: expected a name, found none"},
+    {1, "finetune", "--pretrained /nowhere", "--pretrained /nowhere: cannot open"},
+    {1, "finetune", "--pretrained tiny",
+     "--pretrained tiny: it is the directory of a run, not of a checkpoint; did you mean tiny/best?"},
+    {1, "pretrain", "--base-checkpoint tiny", "not of a checkpoint; did you mean tiny/best?"},
+    {1, "evaluate", "--checkpoint tiny", "not of a checkpoint; did you mean tiny/best?"},
+    {2, "pretrain", "-g 0", "--grad-accumulation: expected 1 to 65536, found 0"},
+    {2, "evaluate", "-b 0", "--batch-size: expected 1 to 65536, found 0"},
+    {1, "evaluate", "--checkpoint tiny/last",
+     "--checkpoint tiny/last: its tensors: 4 tensors do not fit: "
+     "classifier.head.0.weight, F32 [32, 32] in the model, is not there"},
+    {2, "finetune", "--encoder cnn --freeze-encoder", "--freeze-encoder is for the transformer"},
+    {2, "finetune", "--class-weights 1,2,3", "--class-weights: expected auto, none or 6 numbers above 0, found 1,2,3"},
+    {2, "finetune", "--class-weights 1,2,3,4,5,0", "--class-weights: expected"},
+    {2, "finetune", "!-m toy.safetensors", "which rows? give --split"},
+    {2, "pretrain", "!--split pooled.json --dry-run", "no data: give the manifest with -m"},
+    {2, "evaluate", "", "which model? give --checkpoint"},
+    {2, "calibrate", "", "which model? give --checkpoint"},
+    {1, "finetune", "!-m unknown.safetensors --split pooled.json",
+     "the class of manifest row 0 is unknown: the row can be used in pretraining, not in classification"},
+    {1, "run", "!-m toy.safetensors --split pooled.json -o refused --protocol loso",
+     "holds one split for all sensors, none for each"},
+    {2, "run", "!-m toy.safetensors --split pooled.json --protocol fewshot_loso",
+     "--protocol fewshot_loso also needs --loso-split"},
+    /* What is wrong with a later stage is said before the first begins. */
+    {2, "run",
+     "!-m toy.safetensors --split pooled.json -o refused --pretrain-config batch.yaml --finetune-config bad.yaml",
+     "bad.yaml:2: unknown key 'warmup_epoch'"},
+    {1, "run", "!-m toy.safetensors --split pooled.json -o refused --pretrain-config batch.yaml",
+     "180 samples to train on are fewer than one batch of 512"},
+    {1, "run",
+     "!-m toy.safetensors --split loso.json --loso-split loso.json --protocol fewshot_loso -o refused "
+     "--pretrain-config batch.yaml --finetune-config batch.yaml",
+     "loso.json"},
+    {2, "pretrain", "--encoder cnn --grad-checkpointing", "--grad-checkpointing is for the transformer"},
+    {2, "finetune", "!-m toy.safetensors --split pooled.json -b 8 --size small --pretrained tiny/last",
+     "--size small (d-model 128) contradicts tiny/last, which has d-model 32: leave it out"},
+};
+
+static void what_is_wrong_is_said(void **state) {
+    (void)state;
+    char *yaml = path_join(fixture.data, "bad.yaml"), *far = path_join(fixture.data, "far.json"),
+         *tiny = path_join(fixture.data, "tiny"), *refused = path_join(fixture.data, "refused"),
+         *here = getcwd(NULL, 0);
+    write_text(yaml, "epochs: 3\nwarmup_epoch: 5\n");
+    char *batch = path_join(fixture.data, "batch.yaml");
+    write_text(batch, "batch_size: 60\n");
+    free(batch);
+    write_text(far, "{\"train\": [0, %d], \"val\": [], \"test\": []}", TOY_SAMPLES);
+    psd_must("%s -o %s --size tiny -b 64 --epochs 1", psd_toy_options("pretrain"), tiny);
+    if (run_command(fixture.output, sizeof fixture.output,
+                    "cp -rL %s/last %s/huge && sed -i 's/\"size\": \"tiny\"/\"size\": \"huge\"/' %s/huge/state.json",
+                    tiny, fixture.data, fixture.data))
+        fail_msg("%s", fixture.output);
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        bool own = refusals[i].options[0] == '!';
+        int status = run_command(fixture.output, sizeof fixture.output, "cd %s && timeout 20 %s/%s %s %s %s",
+                                 fixture.data, here, program_at("train_psd"), refusals[i].command,
+                                 own ? "" : "-m toy.safetensors --split pooled.json -o refused --size tiny -b 60",
+                                 refusals[i].options + own);
+        if (status != refusals[i].status)
+            fail_msg("%s %s: exit status %d:\n%s", refusals[i].command, refusals[i].options, status, fixture.output);
+        assert_contains(fixture.output, refusals[i].message);
+    }
+    assert_int_equal(access(refused, F_OK), -1); /* nothing is left behind */
+    char *owned[] = {yaml, far, tiny, refused, here};
+    for (int i = 0; i < 5; i++) free(owned[i]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rates_follow_the_epochs),
+        cmocka_unit_test(the_contrast_starts_at_chance),
+        cmocka_unit_test(the_masked_loss_falls),
+        cmocka_unit_test(validation_measures_the_same_every_time),
+        cmocka_unit_test(a_step_that_is_skipped_changes_nothing),
+        cmocka_unit_test(a_frozen_encoder_stays),
+        cmocka_unit_test(rare_classes_weigh_more),
+        cmocka_unit_test(a_stopped_run_goes_on_as_if_never_stopped),
+        cmocka_unit_test(checkpoints_are_of_one_step),
+        cmocka_unit_test(workers_and_threads_change_no_bit),
+        cmocka_unit_test(what_may_not_change_is_named),
+        cmocka_unit_test(what_is_wrong_is_said),
+    };
+    return cmocka_run_group_tests(tests, psd_make_toy, NULL);
+}

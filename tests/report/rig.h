@@ -1,0 +1,31 @@
+/* Reads files of reports in tests, and checks that plots are valid XML. */
+#ifndef TESTS_REPORT_RIG_H
+#define TESTS_REPORT_RIG_H
+
+#include <jansson.h>
+
+#include "tests/files.h"
+
+typedef struct {
+    char *text, *cells[64][64];
+    int rows, columns; /* rows counts the header, which has the names of the columns */
+} Grid;
+
+/* Reads a CSV file; free(grid.text). Fails the test if a row has more or fewer fields than the first. */
+Grid grid_read(const char *directory, const char *name);
+/* Returns the field of this column in the row that begins with `key`, or in the first row if key is NULL. */
+const char *grid_field(const Grid *csv, const char *key, const char *column);
+double grid_number(const Grid *csv, const char *key, const char *column);
+
+/* Reads a JSON file; json_decref(). */
+json_t *json_in(const char *directory, const char *name);
+double number_at(const json_t *object, const char *key);
+
+/* Fails unless the text is XML: one root, tags closed in order, attributes quoted and unique, text escaped. */
+void assert_xml(const char *text);
+/* Reads an SVG file, which must be XML; free(). */
+char *svg_in(const char *directory, const char *name);
+/* Returns how often `part` occurs in a text. */
+int occurrences(const char *text, const char *part);
+
+#endif

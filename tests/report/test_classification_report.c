@@ -1,0 +1,652 @@
+/* The files of an evaluation: tables, JSON and plots.
+ *
+ * EXACT is the error of sums of about ten rounded terms of size 1; files keep every bit. */
+#include "tests/report/rig.h"
+
+#include "report/calibration.h"
+#include "report/classification_report.h"
+
+enum { BANDS = 6 };
+static const double EXACT = 1e-14;
+static const char *const NAMES[BANDS] = {"dab", "dvbt", "fm", "gsm", "lte", "tetra"};
+
+/* ---- predictions ---- */
+
+static const int64_t IDS[] = {100, 101, 102, 103, 104, 105, 106, 107, 108, 109};
+static const int32_t TRUTH[] = {0, 1, 2, 3, 4, 5, 0, 1, 2, 3}, TAKEN[] = {0, 1, 2, 3, 4, 5, 1, 1, 2, 3};
+
+static Covariate snr_of(const double *values) {
+    return (Covariate){values, .limit = 1000, .bin = 5, .name = "snr", .title = "SNR", .unit = "dB"};
+}
+
+/* Returns ten rows that are predicted as TAKEN, with a confidence of 5 / 10. */
+static Predictions ten_rows(double *logits) {
+    for (int i = 0; i < 10 * BANDS; i++) logits[i] = i % BANDS == TAKEN[i / BANDS] ? log(5) : 0;
+    return (Predictions){.n = 10, .classes = BANDS, .class_names = NAMES, .logits = logits, .truth = TRUTH, .ids = IDS};
+}
+
+static char *report(const Predictions *p, double temperature, const char *protocol, const char *tag) {
+    char *directory = scratch_directory();
+    Error error;
+    if (!report_classification(p, temperature, directory, protocol, tag, &error)) fail_msg("%s", error.text);
+    return directory;
+}
+
+static Evaluation evaluate(const Predictions *p) {
+    Evaluation e;
+    Error error;
+    if (!evaluation_make(p, 1, &e, &error)) fail_msg("%s", error.text);
+    return e;
+}
+
+/* ---- one evaluation ---- */
+
+static void six_bands_with_one_error_match_those_by_hand(void **state) {
+    (void)state;
+    double logits[60];
+    Predictions p = ten_rows(logits);
+    char *directory = report(&p, 1, "pooled", "tiny");
+    Grid csv = grid_read(directory, "pooled_tiny.csv");
+    assert_int_equal(csv.rows, 2);
+    assert_near(grid_number(&csv, NULL, "accuracy"), 0.9, EXACT);
+    assert_near(grid_number(&csv, NULL, "macro_f1"), 0.82 / 0.9, EXACT);
+    assert_near(grid_number(&csv, NULL, "weighted_f1"), 0.67 / 0.75, EXACT);
+    assert_near(grid_number(&csv, NULL, "macro_precision"), 17.0 / 18, EXACT);
+    assert_near(grid_number(&csv, NULL, "macro_recall"), 11.0 / 12, EXACT);
+    assert_near(grid_number(&csv, NULL, "f1_dab"), 2.0 / 3, EXACT);
+    assert_near(grid_number(&csv, NULL, "f1_dvbt"), 0.8, EXACT);
+    assert_near(grid_number(&csv, NULL, "f1_tetra"), 1, 0);
+    assert_near(grid_number(&csv, NULL, "n"), 10, 0);
+    assert_near(grid_number(&csv, NULL, "ece"), 0.4, EXACT); /* half sure, nine tenths right */
+    assert_near(grid_number(&csv, NULL, "adaptive_ece"), 0.4, EXACT);
+    assert_near(grid_number(&csv, NULL, "nll"), -(9 * log(0.5) + log(0.1)) / 10, EXACT);
+    assert_near(grid_number(&csv, NULL, "brier"), (9 * (0.25 + 0.05) + (0.25 + 0.81 + 0.04)) / 10, EXACT);
+    assert_true(grid_number(&csv, NULL, "accuracy_low") < 0.9 && grid_number(&csv, NULL, "accuracy_high") >= 0.9);
+    assert_true(grid_number(&csv, NULL, "macro_f1_low") < 0.9 && grid_number(&csv, NULL, "macro_f1_high") <= 1);
+    free(csv.text);
+    csv = grid_read(directory, "per_class_tiny.csv");
+    assert_int_equal(csv.rows, 1 + BANDS);
+    assert_near(grid_number(&csv, "dvbt", "support"), 2, 0);
+    assert_near(grid_number(&csv, "dvbt", "predicted"), 3, 0);
+    assert_near(grid_number(&csv, "dvbt", "precision"), 2.0 / 3, EXACT);
+    assert_near(grid_number(&csv, "dvbt", "recall"), 1, 0);
+    free(csv.text);
+    json_t *json = json_in(directory, "pooled_tiny.json"), *intervals = json_object_get(json, "intervals");
+    assert_near(number_at(json_object_get(json, "scores"), "macro_f1"), 0.82 / 0.9, EXACT);
+    assert_string_equal(json_string_value(json_object_get(intervals, "drawn_unit")), "row");
+    assert_near(number_at(intervals, "drawn"), 10, 0);
+    assert_near(number_at(json_array_get(json_object_get(json, "confusion"), 0), "dvbt"), 1, 0);
+    assert_null(json_object_get(json, "per_snr"));
+    json_decref(json);
+    free(directory);
+}
+
+static void known_probabilities_have_their_calibration_error(void **state) {
+    (void)state;
+    double logits[60], halved[60];
+    Predictions p = ten_rows(logits);
+    for (int i = 0; i < 60; i++) halved[i] = (logits[i] = 2 * sin(0.7 * i)) / 2;
+    char *directory = report(&p, 1, "pooled", "sines");
+    Grid csv = grid_read(directory, "pooled_sines.csv");
+    assert_near(grid_number(&csv, NULL, "ece"), 0.5112499219886915, EXACT);
+    free(csv.text);
+    free(directory);
+    p.logits = halved; /* a temperature divides */
+    directory = report(&p, 0.5, "pooled", "sines");
+    csv = grid_read(directory, "pooled_sines.csv");
+    assert_near(grid_number(&csv, NULL, "ece"), 0.5112499219886915, EXACT);
+    assert_near(grid_number(&csv, NULL, "temperature"), 0.5, 0);
+    free(csv.text);
+    csv = grid_read(directory, "predictions_sines.csv");
+    Evaluation e = evaluate(
+        &(Predictions){.n = 10, .classes = BANDS, .class_names = NAMES, .logits = logits, .truth = TRUTH, .ids = IDS});
+    for (int i = 0; i < 10; i++) { /* equal in every bit */
+        assert_near(strtod(csv.cells[1 + i][0], NULL), 100 + i, 0);
+        assert_string_equal(csv.cells[1 + i][1], NAMES[TRUTH[i]]);
+        assert_string_equal(csv.cells[1 + i][2], NAMES[e.predicted[i]]);
+        for (int c = 0; c < BANDS; c++)
+            assert_near(strtod(csv.cells[1 + i][3 + c], NULL), e.probabilities[i * BANDS + c], 0);
+    }
+    assert_string_equal(csv.cells[0][3], "p_dab");
+    evaluation_free(&e);
+    free(csv.text);
+    free(directory);
+}
+
+/* A sensor has only rows of fm and tetra; one row is predicted as lte. */
+static void absent_classes_keep_their_names(void **state) {
+    (void)state;
+    const int32_t truth[] = {2, 2, 2, 5, 5}, taken[] = {2, 2, 5, 5, 4};
+    double logits[5 * BANDS] = {0};
+    for (int i = 0; i < 5; i++) logits[i * BANDS + taken[i]] = 3;
+    Predictions p = {.n = 5, .classes = BANDS, .class_names = NAMES, .logits = logits, .truth = truth, .ids = IDS};
+    char *directory = report(&p, 1, "loso", "one");
+    Grid csv = grid_read(directory, "loso_one.csv");
+    assert_near(grid_number(&csv, NULL, "f1_fm"), 0.8, EXACT);
+    assert_near(grid_number(&csv, NULL, "f1_tetra"), 0.5, EXACT);
+    assert_near(grid_number(&csv, NULL, "f1_dab"), 0, 0);
+    assert_near(grid_number(&csv, NULL, "f1_dvbt"), 0, 0);
+    assert_near(grid_number(&csv, NULL, "macro_f1"), 1.3 / 3, EXACT);
+    assert_near(grid_number(&csv, NULL, "macro_f1_all_classes"), 1.3 / 6, EXACT);
+    free(csv.text);
+    csv = grid_read(directory, "per_class_one.csv");
+    assert_near(grid_number(&csv, "dab", "support"), 0, 0);
+    assert_near(grid_number(&csv, "fm", "support"), 3, 0);
+    assert_near(grid_number(&csv, "lte", "predicted"), 1, 0);
+    free(csv.text);
+    char *path = path_join(directory, "loso_one.md"), *markdown = read_text(path);
+    assert_contains(markdown, "| macro F1, 3 classes in truth or prediction | 0.4333 |");
+    assert_contains(markdown, "| macro F1, all 6 classes | 0.2167 |");
+    assert_contains(markdown, "| fm | 3 | 2 | 1.0000 | 0.6667 | 0.8000 |");
+    free(markdown);
+    free(path);
+    free(directory);
+}
+
+static const char *const SENSORS[] = {"Bari, \"north\"", "unheard", "Rome | 2"};
+
+static Predictions with_sensors(double *logits) {
+    static const int32_t sensor[] = {0, 0, 0, 0, 0, 0, 2, 2, 2, 2};
+    static const double snr[] = {-0.5, 0, 4.99, 5, 12, 12, -5, 31, 31, 34.999};
+    Predictions p = ten_rows(logits);
+    p.group = sensor, p.n_groups = 3, p.group_names = SENSORS, p.group_kind = "sensor", p.covariate = snr_of(snr);
+    return p;
+}
+
+static void tables_are_grouped_by_sensor_and_snr(void **state) {
+    (void)state;
+    double logits[60];
+    Predictions p = with_sensors(logits);
+    char *directory = report(&p, 1, "pooled", "by");
+    Grid csv = grid_read(directory, "per_sensor_by.csv");
+    assert_int_equal(csv.rows, 3); /* one sensor has no rows */
+    assert_near(grid_number(&csv, SENSORS[0], "rows"), 6, 0);
+    assert_near(grid_number(&csv, SENSORS[0], "accuracy"), 1, 0);
+    assert_near(grid_number(&csv, SENSORS[2], "accuracy"), 0.75, 0);
+    assert_near(grid_number(&csv, SENSORS[2], "classes_present"), 4, 0);
+    assert_near(grid_number(&csv, SENSORS[2], "macro_f1"), (0 + 2.0 / 3 + 1 + 1) / 4, EXACT);
+    free(csv.text);
+    csv = grid_read(directory, "per_snr_by.csv");
+    const double want[][3] = {{-5, 2, 0.5}, {0, 2, 1}, {5, 1, 1}, {10, 2, 1}, {30, 3, 1}};
+    assert_int_equal(csv.rows, 6);
+    for (int b = 0; b < 5; b++) {
+        assert_near(strtod(csv.cells[1 + b][0], NULL), want[b][0], 0);
+        assert_near(strtod(csv.cells[1 + b][1], NULL), want[b][0] + 5, 0);
+        assert_near(strtod(csv.cells[1 + b][2], NULL), want[b][1], 0);
+        assert_near(strtod(csv.cells[1 + b][4], NULL), want[b][2], 0);
+    }
+    assert_string_equal(csv.cells[0][4], "accuracy");
+    free(csv.text);
+    json_t *json = json_in(directory, "pooled_by.json"), *intervals = json_object_get(json, "intervals");
+    assert_string_equal(json_string_value(json_object_get(intervals, "drawn_unit")), "sensor");
+    assert_near(number_at(intervals, "drawn"), 2, 0);
+    /* If two sensors are drawn with replacement, a quarter of the pairs is twice the first, a quarter twice the other.
+     */
+    assert_near(json_real_value(json_array_get(json_object_get(intervals, "accuracy"), 0)), 0.75, 0);
+    assert_near(json_real_value(json_array_get(json_object_get(intervals, "accuracy"), 1)), 1, 0);
+    assert_contains(json_string_value(json_object_get(json, "worst")), "Rome | 2, 0.6667 (accuracy 0.7500, 4 rows)");
+    assert_int_equal(json_array_size(json_object_get(json, "per_sensor")), 2);
+    json_decref(json);
+    char *path = path_join(directory, "pooled_by.md"), *markdown = read_text(path);
+    assert_contains(markdown, "| Rome \\| 2 | 4 |");
+    free(markdown);
+    free(path);
+    free(directory);
+}
+
+static void plots_are_xml_and_show_the_numbers(void **state) {
+    (void)state;
+    const char *const names[BANDS] = {"a<b", "c & d", "\"e\"", "'f'", "]]>", "h\x01ı"};
+    double logits[60];
+    Predictions p = ten_rows(logits);
+    p.class_names = names;
+    char *directory = report(&p, 1, "pooled", "<x>");
+    char *matrix = svg_in(directory, "confusion_matrix_pooled_<x>.svg");
+    assert_contains(matrix, ">a&lt;b</text>");
+    assert_contains(matrix, ">c &amp; d</text>");
+    assert_contains(matrix, ">&lt;x&gt;: pooled</text>");
+    assert_int_equal(occurrences(matrix, " %</text>"), 36);
+    assert_int_equal(occurrences(matrix, ">50.0 %</text>"), 2); /* dab: one right, one taken for dvbt */
+    assert_int_equal(occurrences(matrix, ">100.0 %</text>"), 5);
+    assert_int_equal(occurrences(matrix, ">2</text>"), 3);
+    free(matrix);
+    char *reliability = svg_in(directory, "reliability_pooled_<x>.svg");
+    /* One bin of 28 pixels, from 0.4667 to 0.5333; bar 0.9 and gap 0.5 .. 0.9 of 420 pixels above 476. */
+    assert_int_equal(occurrences(reliability, "class=\"bar\""), 1);
+    assert_contains(reliability, "<rect x=\"268.0\" y=\"98.0\" width=\"28.0\" height=\"378.0\" class=\"bar\"");
+    assert_contains(reliability, "<rect x=\"268.0\" y=\"98.0\" width=\"28.0\" height=\"168.0\" class=\"gap\"");
+    assert_contains(reliability, "height=\"100.0\" class=\"rows\"");
+    assert_contains(reliability, ">ECE 0.4000</text>");
+    free(reliability);
+    free(directory);
+    directory = report(&p, 0.1, "pooled", "sure"); /* confidence 1 / (1 + 5 / 5^10), which is above the accuracy */
+    reliability = svg_in(directory, "reliability_pooled_sure.svg");
+    assert_contains(reliability, "<rect x=\"464.0\" y=\"98.0\" width=\"28.0\" height=\"378.0\" class=\"bar\"");
+    assert_contains(reliability, "<rect x=\"464.0\" y=\"56.0\" width=\"28.0\" height=\"42.0\" class=\"gap\"");
+    free(reliability);
+    free(directory);
+}
+
+static void predictions_that_cannot_be_reported_are_refused(void **state) {
+    (void)state;
+    double logits[60];
+    Predictions p = with_sensors(logits), bad;
+    Error error;
+    bool fitted = false;
+    assert_false(report_classification(&p, 1, "/nowhere/there", "pooled", "a", &error));
+    assert_contains(error.text, "/nowhere/there/pooled_a.csv");
+    assert_false(report_calibration(&p, &p, "/nowhere/there", &fitted, &error));
+    assert_contains(error.text, "/nowhere/there/reliability_before.svg");
+    assert_true(fitted); /* the fit itself works with these parameters */
+    assert_false(report_classification(&p, 1, "/nowhere", "../../evil", "a/b", &error));
+    assert_contains(error.text, "/nowhere/%2E.%2F..%2Fevil_a%2Fb.csv"); /* names lead nowhere else */
+    assert_false(report_classification(&p, 0, "/tmp", "pooled", "a", &error));
+    assert_contains(error.text, "temperature of 0");
+    bad = p, bad.n = 0;
+    assert_false(report_classification(&bad, 1, "/tmp", "pooled", "a", &error));
+    assert_contains(error.text, "no rows");
+    bad = p, bad.covariate.values = (double[10]){0, 1, 2, NAN};
+    assert_false(report_classification(&bad, 1, "/tmp", "pooled", "a", &error));
+    assert_contains(error.text, "the SNR of row 103 is nan");
+    bad = p, bad.group = (int32_t[10]){0, 3};
+    assert_false(report_classification(&bad, 1, "/tmp", "pooled", "a", &error));
+    assert_contains(error.text, "the sensor of row 101 is 3, not one of 0 .. 2");
+    bad = p, bad.truth = (int32_t[10]){0, 6};
+    assert_false(report_classification(&bad, 1, "/tmp", "pooled", "a", &error));
+    assert_contains(error.text, "the label of row 1 is 6");
+    bad = p, bad.class_names = (const char *const[6]){"a", "b\xff", "c", "d", "e", "f"};
+    assert_false(report_classification(&bad, 1, "/tmp", "pooled", "a", &error));
+    assert_contains(error.text, "no UTF-8");
+}
+
+/* ---- calibration ---- */
+
+/* Rows whose labels have exactly the frequencies of their probabilities: every pattern, in sixths over three classes,
+ * has six copies with labels in these proportions. So the map from logits to these probabilities is the best
+ * calibration. */
+enum {
+    PATTERNS = 6,
+    COPIES = 6,
+    THREE = 3,
+    SNRS = 4,
+    MOST_TIMES = 64,
+    MOST_ROWS = PATTERNS * COPIES * SNRS * MOST_TIMES
+};
+static const int SIXTHS[PATTERNS][THREE] = {{1, 2, 3}, {3, 1, 2}, {4, 1, 1}, {1, 4, 1}, {2, 3, 1}, {1, 1, 4}};
+static const char *const LETTERS[] = {"a", "b", "c"};
+
+typedef struct {
+    double logits[MOST_ROWS * THREE], snr[MOST_ROWS];
+    int32_t truth[MOST_ROWS];
+    int64_t ids[MOST_ROWS];
+    Predictions predictions;
+} TrueRows;
+
+/* How logits are computed from log probabilities: (temperature * ln p - bias) / scale. The temperature is multiplied by
+ * exp(slope * z), where z is -1.34, -0.45, 0.45, 1.34 at 0, 10, 20, 30 dB. */
+typedef struct {
+    double temperature, slope;
+    const double *scale, *bias; /* [THREE], or NULL */
+} Distortion;
+
+static TrueRows *true_rows(Distortion d, int times) {
+    TrueRows *r = xmalloc(sizeof *r);
+    int64_t n = 0;
+    for (int t = 0; t < times; t++)
+        for (int s = 0; s < SNRS; s++)
+            for (int k = 0; k < PATTERNS * COPIES; k++, n++) {
+                const int *sixths = SIXTHS[k / COPIES];
+                int copy = k % COPIES;
+                r->ids[n] = n;
+                r->snr[n] = 10 * s;
+                r->truth[n] = copy < sixths[0] ? 0 : copy < sixths[0] + sixths[1] ? 1 : 2;
+                double temperature = d.temperature * exp(d.slope * (r->snr[n] - 15) / sqrt(125));
+                for (int c = 0; c < THREE; c++)
+                    r->logits[n * THREE + c] =
+                        (temperature * log(sixths[c] / 6.0) - (d.bias ? d.bias[c] : 0)) / (d.scale ? d.scale[c] : 1);
+            }
+    r->predictions = (Predictions){.n = n,
+                                   .classes = THREE,
+                                   .class_names = LETTERS,
+                                   .logits = r->logits,
+                                   .truth = r->truth,
+                                   .ids = r->ids,
+                                   .covariate = snr_of(r->snr)};
+    return r;
+}
+
+static Calibration fit(CalibrationKind kind, const TrueRows *rows) {
+    Calibration c;
+    Error error;
+    if (!calibration_fit(&c, kind, &rows->predictions, &error)) fail_msg("%s", error.text);
+    return c;
+}
+
+static void known_temperatures_are_found(void **state) {
+    (void)state;
+    const double temperatures[] = {0.1, 0.5, 1, 2.95, 20};
+    for (int t = 0; t < 5; t++) {
+        TrueRows *rows = true_rows((Distortion){.temperature = temperatures[t]}, 1);
+        Calibration c = fit(CALIBRATION_TEMPERATURE, rows);
+        assert_near(c.temperature / temperatures[t], 1,
+                    1e-12); /* rounding of the logits of 144 rows over their variance */
+        calibration_free(&c);
+        free(rows);
+    }
+}
+
+/* Returns how far the prior, which weighs as much as one row, moves the minimum: with four times the rows a quarter as
+ * far, if the shift is small. There is no other error, because the fit has converged. */
+static double snr_shift(Distortion d, int times) {
+    TrueRows *rows = true_rows(d, times);
+    Calibration c = fit(CALIBRATION_COVARIATE, rows);
+    double shift = d.slope - c.slope;
+    assert_near(c.mean, 15, EXACT * 15);
+    assert_near(c.deviation, sqrt(125), EXACT * 100);
+    assert_near(log(calibration_temperature(&c, 20)), log(d.temperature) + d.slope * 5 / sqrt(125),
+                2 * fabs(shift) + 1e-9);
+    assert_near(calibration_temperature(&c, 500), calibration_temperature(&c, 30), 0); /* no extrapolation */
+    assert_near(calibration_temperature(&c, -500), calibration_temperature(&c, 0), 0);
+    assert_true(c.iterations < 12);
+    calibration_free(&c);
+    free(rows);
+    return shift;
+}
+
+static void a_planted_slope_over_snr_is_found(void **state) {
+    (void)state;
+    const double slopes[] = {-0.8, 0.3, 1.5};
+    for (int s = 0; s < 3; s++) {
+        Distortion d = {.temperature = 2, .slope = slopes[s]};
+        double few = snr_shift(d, 16), many = snr_shift(d, 64);
+        assert_true(fabs(few) < 0.01 && few * slopes[s] > 0);
+        assert_near(few / many, 4, 0.04);
+    }
+    assert_near(snr_shift((Distortion){.temperature = 3}, 16), 0, 1e-9); /* a standard error is 1/30; times 1e-8 */
+}
+
+static void snr_without_spread_gives_a_plain_temperature(void **state) {
+    (void)state;
+    TrueRows *rows = true_rows((Distortion){.temperature = 2}, 1);
+    for (int i = 0; i < MOST_ROWS; i++) rows->snr[i] = 0.1;
+    Calibration c = fit(CALIBRATION_COVARIATE, rows);
+    assert_near(calibration_temperature(&c, 0.1), 2, 1e-9);
+    assert_near(calibration_temperature(&c, 77), calibration_temperature(&c, 0.1), 0);
+    assert_near(c.slope, 0, 0);
+    calibration_free(&c);
+    rows->predictions.covariate.values = NULL;
+    Error error;
+    assert_false(calibration_fit(&c, CALIBRATION_COVARIATE, &rows->predictions, &error));
+    assert_contains(error.text, "the rows have none");
+    free(rows);
+}
+
+/* Only differences of biases matter; the prior makes their sum 0. */
+static double vector_shift(Distortion d, int times) {
+    TrueRows *rows = true_rows(d, times);
+    Calibration c = fit(CALIBRATION_VECTOR, rows);
+    double worst = 0, sum = 0;
+    for (int k = 0; k < THREE; k++) {
+        worst = fmax(worst, fabs(c.scale[k] - d.scale[k]));
+        worst = fmax(worst, fabs(c.bias[k] - d.bias[k]));
+        sum += c.bias[k];
+    }
+    assert_near(sum, 0, 1e-9);
+    assert_true(c.iterations < 12);
+    calibration_free(&c);
+    free(rows);
+    return worst;
+}
+
+static void a_planted_scale_and_bias_is_found(void **state) {
+    (void)state;
+    const double scale[] = {0.5, 1.5, 0.8}, bias[] = {0.7, -0.4, -0.3};
+    Distortion d = {.temperature = 1, .scale = scale, .bias = bias};
+    double few = vector_shift(d, 16), many = vector_shift(d, 64);
+    assert_true(few < 0.02);
+    assert_near(few / many, 4, 4 * few * 5 / 2); /* a logit, at most 5, times the shift is the change of the Hessian */
+}
+
+/* Returns the objective that a fit minimises, computed from the calibrated probabilities. */
+static double objective(const Calibration *c, const Predictions *p) {
+    double *probabilities = xmalloc((size_t)p->n * THREE * sizeof *probabilities), sum = 0;
+    Evaluation e;
+    Error error;
+    if (!calibration_apply(c, p, probabilities, &error) || !evaluation_of(p, probabilities, &e, &error))
+        fail_msg("%s", error.text);
+    for (int k = 0; k < THREE && c->kind == CALIBRATION_VECTOR; k++)
+        sum += (c->scale[k] - 1) * (c->scale[k] - 1) + c->bias[k] * c->bias[k];
+    sum = sum / 2 + c->slope * c->slope / 2 + e.calibration.nll * (double)p->n;
+    evaluation_free(&e);
+    free(probabilities);
+    return sum;
+}
+
+/* Fails unless the slope along one parameter is 0, by central differences. Their error is step^2 / 6 of a third
+ * derivative, which is below n times a logit cubed, 144 * 5^3, plus the rounding of a sum of about 100 over the step. A
+ * fit that stops a tenth of a standard error before the minimum has a slope of a tenth of the root of the
+ * curvature, 50. */
+static void assert_flat(const Calibration *c, double *parameter, const Predictions *p) {
+    const double step = 1e-5, at = *parameter;
+    *parameter = at + step;
+    double above = objective(c, p);
+    *parameter = at - step;
+    double below = objective(c, p);
+    *parameter = at;
+    assert_near((above - below) / (2 * step), 0, step * step / 6 * 144 * 125 + 300 * 0x1p-52 * 10 / step);
+    assert_true(above > objective(c, p) && below > objective(c, p));
+}
+
+/* No calibration of this form fits the rows exactly: their temperature depends on the root of the SNR. */
+static void fits_end_at_the_minimum(void **state) {
+    (void)state;
+    TrueRows *rows = true_rows((Distortion){.temperature = 2, .slope = 1}, 1);
+    Predictions *p = &rows->predictions;
+    for (int i = 0; i < p->n; i++) rows->snr[i] *= rows->snr[i];
+    Calibration snr = fit(CALIBRATION_COVARIATE, rows), vector = fit(CALIBRATION_VECTOR, rows);
+    assert_flat(&snr, &snr.intercept, p);
+    assert_flat(&snr, &snr.slope, p);
+    for (int k = 0; k < THREE; k++) {
+        assert_flat(&vector, &vector.scale[k], p);
+        assert_flat(&vector, &vector.bias[k], p);
+    }
+    assert_true(snr.iterations < 12 &&
+                vector.iterations < 12); /* without a term of the Hessian there would be half as many more */
+    calibration_free(&snr);
+    calibration_free(&vector);
+    free(rows);
+}
+
+static void the_bias_of_a_class_without_rows_stays_finite(void **state) {
+    (void)state;
+    TrueRows *rows = true_rows((Distortion){.temperature = 2}, 1);
+    for (int i = 0; i < rows->predictions.n; i++) rows->truth[i] = rows->truth[i] == 2 ? 0 : rows->truth[i];
+    Calibration c = fit(CALIBRATION_VECTOR, rows);
+    double *p = xmalloc((size_t)rows->predictions.n * THREE * sizeof *p), most = 0;
+    Error error;
+    assert_true(calibration_apply(&c, &rows->predictions, p, &error));
+    for (int i = 0; i < rows->predictions.n; i++) most = fmax(most, p[i * THREE + 2]);
+    assert_true(most > 0 && most < 0.1);
+    assert_true(fabs(c.bias[2]) < 10);
+    calibration_free(&c);
+    free(p);
+    free(rows);
+}
+
+static void calibrations_are_evaluated_on_the_test_rows(void **state) {
+    (void)state;
+    TrueRows *validation = true_rows((Distortion){.temperature = 2, .slope = 0.5}, 16);
+    TrueRows *test = true_rows((Distortion){.temperature = 2, .slope = 0.5}, 4);
+    char *directory = scratch_directory();
+    Error error;
+    bool was_fitted;
+    if (!report_calibration(&validation->predictions, &test->predictions, directory, &was_fitted, &error))
+        fail_msg("%s", error.text);
+    Grid temperature = grid_read(directory, "temp_scaling_results.csv");
+    Grid vector = grid_read(directory, "vector_scaling_results.csv"),
+         snr = grid_read(directory, "snr_aware_results.csv");
+    Evaluation before = evaluate(&test->predictions);
+    Calibration fitted = fit(CALIBRATION_COVARIATE, validation), other = fit(CALIBRATION_COVARIATE, test);
+    assert_near(grid_number(&temperature, NULL, "ece_before"), before.calibration.ece, 0);
+    assert_near(grid_number(&temperature, NULL, "nll_before"), before.calibration.nll, 0);
+    assert_near(grid_number(&temperature, NULL, "accuracy"), before.scores.accuracy, 0);
+    assert_near(grid_number(&snr, NULL, "slope"), fitted.slope, 0);
+    assert_true(fitted.slope != other.slope);
+    assert_near(grid_number(&snr, NULL, "temperature_at_snr_high"), 2 * exp(0.5 * 15 / sqrt(125)), 0.02);
+    assert_near(grid_number(&snr, NULL, "ece"), 0, 0.005); /* true probabilities, but for the prior's shift */
+    assert_near(grid_number(&snr, NULL, "adaptive_ece"), 0, 0.005);
+    assert_true(grid_number(&snr, NULL, "nll") < grid_number(&temperature, NULL, "nll"));
+    assert_true(grid_number(&temperature, NULL, "nll") < before.calibration.nll);
+    assert_true(grid_number(&vector, NULL, "scale_b") < 1);
+    json_t *json = json_in(directory, "calibration.json");
+    assert_near(number_at(json_object_get(json, "snr_aware"), "slope"), grid_number(&snr, NULL, "slope"), 0);
+    assert_near(number_at(json, "validation_rows"), 16 * 144, 0);
+    static const char *const pictures[] = {"reliability_before.svg", "reliability_temp_scaling.svg",
+                                           "reliability_vector_scaling.svg", "reliability_snr_aware.svg"};
+    for (int i = 0; i < 4; i++) free(svg_in(directory, pictures[i]));
+    calibration_free(&fitted);
+    calibration_free(&other);
+    json_decref(json);
+    evaluation_free(&before);
+    free(temperature.text);
+    free(vector.text);
+    free(snr.text);
+    free(directory);
+    free(validation);
+    free(test);
+}
+
+/* ---- folds ---- */
+
+/* Returns an evaluation of four rows. The first `right` rows are predicted correctly (dab or fm), the others as fm. */
+static Evaluation fold(int right) {
+    static const int32_t truth[] = {0, 0, 0, 0};
+    double logits[4 * BANDS] = {0};
+    for (int i = 0; i < 4; i++) logits[i * BANDS + (i < right ? 0 : 2)] = 1;
+    return evaluate(
+        &(Predictions){.n = 4, .classes = BANDS, .class_names = NAMES, .logits = logits, .truth = truth, .ids = IDS});
+}
+
+typedef struct {
+    const FoldResult *folds;
+    int n;
+    const char *protocol, *directory;
+} FoldCall;
+
+static void call_folds(void *argument) {
+    const FoldCall *call = argument;
+    Error error;
+    if (!report_folds(call->folds, call->n, "sensor", call->protocol, call->directory, &error)) die("%s", error.text);
+}
+
+static void folds_have_means_and_deviations(void **state) {
+    (void)state;
+    Evaluation four = fold(4), three = fold(3), one = fold(1);
+    const FoldResult folds[] = {{"Bari", 0, 0, &four}, {"Bologna", 0, 0, &one}, {"Rome", 0, 0, &three}};
+    char *directory = scratch_directory(), output[4096];
+    int status = run_function(output, sizeof output, call_folds, &(FoldCall){folds, 3, "loso", directory});
+    if (status) fail_msg("%s", output);
+    Grid csv = grid_read(directory, "loso_results.csv");
+    assert_int_equal(csv.rows, 6);
+    assert_string_equal(csv.cells[0][0], "sensor");
+    assert_string_equal(csv.cells[4][0], "MEAN");
+    assert_string_equal(csv.cells[5][0], "STD");
+    assert_near(grid_number(&csv, "Bologna", "accuracy"), 0.25, 0);
+    assert_near(grid_number(&csv, "Rome", "macro_f1"), 6.0 / 7 / 2, EXACT);
+    assert_near(grid_number(&csv, "MEAN", "accuracy"), 2.0 / 3, EXACT);
+    assert_near(grid_number(&csv, "STD", "accuracy"), sqrt((1.0 / 9 + 25.0 / 144 + 1.0 / 144) / 2),
+                EXACT); /* not / 3 */
+    assert_near(grid_number(&csv, "MEAN", "f1_dab"), (1 + 0.4 + 6.0 / 7) / 3, EXACT);
+    assert_string_equal(grid_field(&csv, "Bari", "f1_fm"), ""); /* no sensor has fm */
+    assert_string_equal(grid_field(&csv, "MEAN", "f1_fm"), "");
+    /* The terminal shows the numbers of the file. */
+    assert_contains(output, "MEAN       0.6667");
+    assert_contains(output, "STD        0.3819");
+    assert_contains(output, "worst sensor: Bologna, macro F1 0.2000");
+    free(csv.text);
+    json_t *json = json_in(directory, "loso_results.json"), *worst = json_object_get(json, "worst");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(worst, 0), "sensor")), "Bologna");
+    const json_t *accuracy = json_array_get(json_object_get(json, "summary"), 0);
+    assert_near(number_at(accuracy, "mean"), 2.0 / 3, EXACT);
+    /* If three folds are drawn, all are the worst one with a chance of 1 in 27, above 2.5 %; the same holds for the
+     * best. */
+    assert_near(number_at(accuracy, "low"), 0.25, 0);
+    assert_near(number_at(accuracy, "high"), 1, 0);
+    json_decref(json);
+    evaluation_free(&four);
+    evaluation_free(&three);
+    evaluation_free(&one);
+    free(directory);
+}
+
+static void shots_have_means_of_their_own(void **state) {
+    (void)state;
+    Evaluation four = fold(4), three = fold(3), one = fold(1);
+    const FoldResult folds[] = {{"Bari", 10, 1, &four},  {"Bari", 10, 2, &three}, {"Rome", 10, 1, &three},
+                                {"Rome", 10, 2, &three}, {"Bari", 5, 1, &one},    {"Rome", 5, 1, &three}};
+    char *directory = scratch_directory(), output[4096];
+    int status = run_function(output, sizeof output, call_folds, &(FoldCall){folds, 6, "fewshot", directory});
+    if (status) fail_msg("%s", output);
+    Grid csv = grid_read(directory, "fewshot_results.csv");
+    assert_int_equal(csv.rows, 1 + 6 + 4);
+    assert_string_equal(csv.cells[0][1], "k");
+    assert_string_equal(csv.cells[0][2], "seed");
+    assert_string_equal(csv.cells[2][2], "2");
+    const double mean[] = {0.5, 0.8125}, deviation[] = {sqrt(0.125), 0.125};
+    for (int k = 0; k < 2; k++) {
+        assert_string_equal(csv.cells[7 + 2 * k][0], "MEAN");
+        assert_string_equal(csv.cells[7 + 2 * k][1], k ? "10" : "5");
+        assert_string_equal(csv.cells[7 + 2 * k][2], "");
+        assert_near(strtod(csv.cells[7 + 2 * k][3], NULL), mean[k], EXACT);
+        assert_near(strtod(csv.cells[8 + 2 * k][3], NULL), deviation[k], EXACT);
+    }
+    assert_contains(output, "k = 5: accuracy 0.5000 (95 % 0.2500 .. 0.7500)");
+    assert_contains(output, "worst sensor: Bari, macro F1 0.2000");
+    assert_contains(output, "k = 10: accuracy 0.8125 (95 % 0.7500 .. 0.8750)"); /* sensors are drawn, not runs */
+    assert_contains(output, "worst sensor: Rome, macro F1 0.4286");
+    free(csv.text);
+    evaluation_free(&four);
+    evaluation_free(&three);
+    evaluation_free(&one);
+    free(directory);
+}
+
+static void one_fold_has_no_deviation(void **state) {
+    (void)state;
+    Evaluation three = fold(3);
+    char *directory = scratch_directory();
+    Error error;
+    assert_true(report_folds(&(FoldResult){"Rome", 0, 0, &three}, 1, "sensor", "loso", directory, &error));
+    Grid csv = grid_read(directory, "loso_results.csv");
+    assert_near(grid_number(&csv, "MEAN", "accuracy"), 0.75, 0);
+    assert_string_equal(grid_field(&csv, "STD", "accuracy"), "");
+    assert_false(report_folds(NULL, 0, "sensor", "loso", directory, &error));
+    assert_contains(error.text, "loso: there are no folds");
+    assert_false(report_folds(&(FoldResult){"Rome", 0, 0, &three}, 1, "sensor", "loso", "/nowhere/there", &error));
+    assert_contains(error.text, "/nowhere/there/loso_results.csv");
+    free(csv.text);
+    evaluation_free(&three);
+    free(directory);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(six_bands_with_one_error_match_those_by_hand),
+        cmocka_unit_test(known_probabilities_have_their_calibration_error),
+        cmocka_unit_test(absent_classes_keep_their_names),
+        cmocka_unit_test(tables_are_grouped_by_sensor_and_snr),
+        cmocka_unit_test(plots_are_xml_and_show_the_numbers),
+        cmocka_unit_test(predictions_that_cannot_be_reported_are_refused),
+        cmocka_unit_test(known_temperatures_are_found),
+        cmocka_unit_test(a_planted_slope_over_snr_is_found),
+        cmocka_unit_test(snr_without_spread_gives_a_plain_temperature),
+        cmocka_unit_test(a_planted_scale_and_bias_is_found),
+        cmocka_unit_test(fits_end_at_the_minimum),
+        cmocka_unit_test(the_bias_of_a_class_without_rows_stays_finite),
+        cmocka_unit_test(calibrations_are_evaluated_on_the_test_rows),
+        cmocka_unit_test(folds_have_means_and_deviations),
+        cmocka_unit_test(shots_have_means_of_their_own),
+        cmocka_unit_test(one_fold_has_no_deviation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

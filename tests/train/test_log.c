@@ -1,0 +1,494 @@
+/* The log: its lines, what a resumed or killed run leaves of them, TensorBoard's framing, the terminal. */
+#include "base/file.h"
+#include "tests/helpers.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <malloc.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/format.h"
+#include "train/log.h"
+
+static const LogValue two_values[] = {{"train/text_loss", 0.1}, {"train/epoch", 3}};
+
+static char *log_text(const char *directory) {
+    char *path = path_join(directory, "log.jsonl"), *text = read_text(path);
+    free(path);
+    return text;
+}
+
+static void assert_log(const char *directory, const char *want) {
+    char *text = log_text(directory);
+    assert_string_equal(text, want);
+    free(text);
+}
+
+static void a_line_holds_every_value(void **state) {
+    (void)state;
+    char *directory = scratch_directory();
+    Log *log = log_open(directory, NULL, 0);
+    const LogValue values[] = {{"a", 0.1f}, {"b", -1e-30}, {"c", 123456789012345.0}, {"d", NAN}, {"e", -INFINITY}};
+    log_values(log, "train", 100, 12.5, two_values, 2);
+    log_values(log, "val", 1LL << 40, 1e6, values, 5);
+    log_values(log, "summary", 0, 0, NULL, 0);
+    log_close(log);
+    assert_log(directory, "{\"kind\": \"train\", \"step\": 100, \"time\": 12.500, \"train/text_loss\": 0.1, "
+                          "\"train/epoch\": 3}\n"
+                          "{\"kind\": \"val\", \"step\": 1099511627776, \"time\": 1000000.000, \"a\": 0.100000001, "
+                          "\"b\": -1e-30, \"c\": 123456789012345, \"d\": null, \"e\": null}\n"
+                          "{\"kind\": \"summary\", \"step\": 0, \"time\": 0.000}\n");
+    free(directory);
+}
+
+static void the_longest_line_fits(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), names[64][64];
+    LogValue values[64];
+    for (int i = 0; i < 64; i++) {
+        snprintf(names[i], sizeof names[i], "%063d", i);
+        values[i] = (LogValue){names[i], -1.23456789e-300};
+    }
+    Log *log = log_open(directory, NULL, 0);
+    log_values(log, names[0], INT64_MIN, 1e15, values, 64);
+    log_close(log);
+    char *text = log_text(directory);
+    json_t *record = json_loads(text, 0, NULL);
+    assert_int_equal(json_object_size(record), 3 + 64);
+    json_decref(record);
+    free(text);
+    free(directory);
+}
+
+static void a_resumed_run_drops_what_it_will_do_again(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl");
+    write_text(path, "%s",
+               "{\"kind\": \"train\", \"step\": 1, \"x\": 1.50}\n{\"step\": 2, \"kind\": \"val\"}\nnot json\n"
+               "{\"step\": 3, \"x\": 7}\n{\"step\": 2, \"x\": 8}\n{\"step\": 2, \"x\"");
+    log_close(log_open(directory, NULL, 2));
+    const char *kept = "{\"kind\": \"train\", \"step\": 1, \"x\": 1.50}\n{\"step\": 2, \"kind\": \"val\"}\n"
+                       "{\"step\": 2, \"x\": 8}\n";
+    assert_log(directory, kept);
+    log_close(log_open(directory, NULL, 5)); /* nothing to drop */
+    assert_log(directory, kept);
+    Log *log = log_open(directory, NULL, 1);
+    log_values(log, "train", 2, 0, NULL, 0);
+    log_close(log);
+    assert_log(directory, "{\"kind\": \"train\", \"step\": 1, \"x\": 1.50}\n"
+                          "{\"kind\": \"train\", \"step\": 2, \"time\": 0.000}\n");
+    log_close(log_open(directory, NULL, 0)); /* a fresh start */
+    assert_log(directory, "");
+    free(path);
+    free(directory);
+}
+
+/* Without a checkpoint no line there is of this run, nor is log.0.jsonl. */
+static void what_was_there_before_a_run_is_kept(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl"), listing[256];
+    char *zeroth = path_join(directory, "log.0.jsonl");
+    static const char *const texts[] = {"my notes", "{\"step\": 1}\n"};
+    write_text(zeroth, "mine");
+    for (int i = 0; i < 2; i++) {
+        write_text(path, "%s", texts[i]);
+        assert_null(log_set_aside(directory, 0, false));
+        log_close(log_open(directory, NULL, 0));
+        assert_log(directory, "");
+        assert_null(log_set_aside(directory, 0, false)); /* nothing is in it */
+        char *kept = xformat("%s/log.before.%d.jsonl", directory, i + 1), *text = read_text(kept);
+        assert_string_equal(text, texts[i]);
+        free(text);
+        free(kept);
+    }
+    run_command(listing, sizeof listing, "cd %s && ls log.* && cat log.0.jsonl", directory);
+    assert_string_equal(listing, "log.0.jsonl\nlog.before.1.jsonl\nlog.before.2.jsonl\nlog.jsonl\nmine");
+    free(zeroth);
+    free(path);
+    free(directory);
+}
+
+static void set_aside_in_child(void *directory) { log_set_aside(directory, 3, true); }
+
+/* A log that was set aside makes way for none but itself; what is no log stays where it is. */
+static void notes_are_not_taken_for_a_log(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl"), said[512];
+    char *third = path_join(directory, "log.3.jsonl");
+    write_text(path, "{\"step\": 1}\n");
+    write_text(third, "mine");
+    assert_int_equal(run_function(said, sizeof said, set_aside_in_child, directory), 1);
+    assert_contains(said, "log.3.jsonl is in the way of a log");
+    assert_log(directory, "{\"step\": 1}\n");
+    char *text = read_text(third);
+    assert_string_equal(text, "mine");
+    write_text(third, "{\"step\": 7}\n");
+    assert_null(log_set_aside(directory, 3, false));
+    assert_log(directory, "{\"step\": 7}\n");
+    free(text);
+    free(third);
+    free(path);
+    free(directory);
+}
+
+static void a_torn_line_is_dropped_wherever_it_was_torn(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl");
+    const char *first = "{\"step\": 1}\n", *second = "{\"step\": 2}\n";
+    for (size_t n = 0; n < strlen(second); n++) {
+        write_text(path, "%s%.*s", first, (int)n, second);
+        log_close(log_open(directory, NULL, 10));
+        assert_log(directory, first);
+    }
+    free(path);
+    free(directory);
+}
+
+static void a_killed_run_leaves_whole_lines(void **state) {
+    (void)state;
+    char *directory = scratch_directory();
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        Log *log = log_open(directory, NULL, 0);
+        for (int64_t step = 1;; step++) log_values(log, "train", step, 0, two_values, 2);
+    }
+    usleep(100000);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    log_close(log_open(directory, NULL, INT64_MAX - 1));
+    char *text = log_text(directory), *rest = text, *line;
+    int64_t step = 0;
+    while ((line = strsep(&rest, "\n")) && rest) {
+        json_t *record = json_loads(line, 0, NULL);
+        assert_int_equal(json_integer_value(json_object_get(record, "step")), ++step);
+        json_decref(record);
+    }
+    assert_true(step > 0);
+    free(text);
+    free(directory);
+}
+
+/* CRC-32C by its definition: the remainder of the bit-reversed message over 0x1EDC6F41, first bits inverted. Written
+ * unlike the one under test, which works reflected. */
+static uint32_t crc32c(const unsigned char *bytes, size_t n) {
+    uint32_t remainder = ~0u, reversed = 0;
+    for (size_t bit = 0; bit < 8 * n; bit++) {
+        uint32_t in = (uint32_t)bytes[bit / 8] >> bit % 8 & 1, out = remainder >> 31;
+        remainder <<= 1;
+        if (in ^ out) remainder ^= 0x1EDC6F41u;
+    }
+    for (int bit = 0; bit < 32; bit++) reversed |= (remainder >> bit & 1) << (31 - bit);
+    return ~reversed;
+}
+
+static uint32_t masked(uint32_t crc) { return (crc >> 15 | crc << 17) + 0xA282EAD8u; }
+
+static uint32_t u32_at(const unsigned char *at) {
+    uint32_t value;
+    memcpy(&value, at, 4);
+    return value;
+}
+
+/* The bytes of the only event file in directory/logs/RUN. */
+static unsigned char *event_file(const char *directory, const char *run, size_t *size) {
+    char *folder = xformat("%s/logs/%s", directory, run), *path = NULL, *bytes;
+    DIR *files = opendir(folder);
+    assert_non_null(files);
+    for (struct dirent *entry; (entry = readdir(files));)
+        if (!strncmp(entry->d_name, "events.out.tfevents.", 20)) {
+            assert_null(path);
+            path = path_join(folder, entry->d_name);
+        }
+    closedir(files);
+    assert_non_null(path);
+    assert_true(read_file(path, &bytes, size, NULL));
+    free(path);
+    free(folder);
+    return (unsigned char *)bytes;
+}
+
+/* Checks the framing of the record at *at, moves on, and returns its payload. */
+static const unsigned char *next_record(const unsigned char *bytes, size_t size, size_t *at, size_t *length) {
+    uint64_t n;
+    assert_true(*at + 16 <= size);
+    memcpy(&n, bytes + *at, 8);
+    assert_true(n <= size - *at - 16);
+    assert_int_equal(u32_at(bytes + *at + 8), masked(crc32c(bytes + *at, 8)));
+    assert_int_equal(u32_at(bytes + *at + 12 + n), masked(crc32c(bytes + *at + 12, n)));
+    const unsigned char *payload = bytes + *at + 12;
+    *at += n + 16;
+    *length = n;
+    return payload;
+}
+
+/* An event's payload but for its 9 bytes of wall time. */
+static void assert_event(const unsigned char *payload, size_t length, const char *want, size_t want_length) {
+    double wall;
+    assert_int_equal(payload[0], 0x09); /* field 1, 64 bits */
+    memcpy(&wall, payload + 1, 8);
+    assert_true(fabs(wall - (double)time(NULL)) < 60);
+    assert_int_equal(length, 9 + want_length);
+    assert_memory_equal(payload + 9, want, want_length);
+}
+
+static void the_tests_crc_is_crc32c(void **state) {
+    (void)state;
+    assert_int_equal(crc32c((const unsigned char *)"123456789", 9), 0xE3069283);
+    assert_int_equal(crc32c((const unsigned char[32]){0}, 32), 0x8A9136AA); /* RFC 3720, B.4 */
+}
+
+static void tensorboard_records_byte_for_byte(void **state) {
+    (void)state;
+    char *directory = scratch_directory();
+    size_t size, at = 0, n;
+    Log *log = log_open(directory, "my run", 0);
+    log_values(log, "train", 300, 1, two_values, 2);
+    log_close(log);
+    unsigned char *bytes = event_file(directory, "my run", &size);
+    /* The 12 bytes that every event file in the world begins with: length 24 and its checksum. */
+    assert_memory_equal(bytes, "\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22", 12);
+    const unsigned char *payload = next_record(bytes, size, &at, &n);
+    assert_event(payload, n,
+                 "\x1a\x0d"
+                 "brain.Event:2",
+                 15);
+    /* step 300; summary of 24 bytes; value of 22: tag of 15, then the float 0.1 */
+    payload = next_record(bytes, size, &at, &n);
+    assert_event(payload, n, "\x10\xac\x02\x2a\x18\x0a\x16\x0a\x0ftrain/text_loss\x15\xcd\xcc\xcc\x3d", 29);
+    payload = next_record(bytes, size, &at, &n);
+    assert_event(payload, n, "\x10\xac\x02\x2a\x14\x0a\x12\x0a\x0btrain/epoch\x15\0\0\x40\x40", 25);
+    assert_int_equal(at, size);
+    free(bytes);
+    free(directory);
+}
+
+static void the_name_of_a_run_leads_nowhere_else(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *inside = path_join(directory, "logs/%2E.%2F..%2Fevil");
+    log_close(log_open(directory, "../../evil", 0));
+    assert_int_equal(access(inside, F_OK), 0);
+    free(inside);
+    free(directory);
+}
+
+static void a_resumed_run_tells_tensorboard(void **state) {
+    (void)state;
+    char *directory = scratch_directory();
+    size_t size, at = 0, n;
+    log_close(log_open(directory, "again", 299));
+    unsigned char *bytes = event_file(directory, "again", &size);
+    next_record(bytes, size, &at, &n);
+    const unsigned char *payload = next_record(bytes, size, &at, &n);
+    assert_event(payload, n, "\x10\xac\x02\x3a\x02\x08\x01", 7);
+    assert_int_equal(at, size);
+    free(bytes);
+    free(directory);
+}
+
+static void a_run_is_named_by_its_time(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *logs = path_join(directory, "logs");
+    int found = 0, year, month, day, clock, end = 0;
+    log_close(log_open(directory, NULL, 0));
+    DIR *files = opendir(logs);
+    assert_non_null(files);
+    for (struct dirent *entry; (entry = readdir(files));)
+        if (entry->d_name[0] != '.') {
+            assert_int_equal(sscanf(entry->d_name, "run_%4d%2d%2d_%6d%n", &year, &month, &day, &clock, &end), 4);
+            assert_int_equal(end, strlen("run_20250131_235959"));
+            assert_int_equal(strlen(entry->d_name), end);
+            assert_true(year >= 2024 && month >= 1 && month <= 12 && day >= 1 && day <= 31);
+            found++;
+        }
+    closedir(files);
+    assert_int_equal(found, 1);
+    free(logs);
+    free(directory);
+}
+
+/* The disk is full after 300 bytes a file, and has room again later. */
+static void fill_the_disk(void *directory) {
+    struct rlimit limit;
+    signal(SIGXFSZ, SIG_IGN);
+    Log *log = log_open(directory, "full", 0);
+    getrlimit(RLIMIT_FSIZE, &limit);
+    rlim_t room = limit.rlim_cur;
+    limit.rlim_cur = 300;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    for (int64_t step = 1; step <= 20; step++) log_values(log, "train", step, 0, two_values, 2);
+    if (log_flush(log)) die("all is written, it says");
+    limit.rlim_cur = room;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    log_values(log, "train", 21, 0, two_values, 2);
+    if (!log_flush(log)) die("something is lost, it says");
+    log_close(log);
+}
+
+/* One line is to be dropped, and there is no room for the other. */
+static void open_on_a_full_disk(void *directory) {
+    struct rlimit limit = {3, 3};
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    log_open(directory, NULL, 1);
+}
+
+static void a_log_that_cannot_be_written_is_named_once(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl"), output[1024];
+    write_text(path, "%s", "{\"step\": 1}\n{\"step\": 2}\n");
+    assert_int_equal(run_function(output, sizeof output, open_on_a_full_disk, directory), 1);
+    const char *named = strstr(output, path);
+    assert_non_null(named);
+    assert_null(strstr(named + 1, path));
+    free(path);
+    free(directory);
+}
+
+static void a_full_disk_is_warned_of_once_and_loses_no_record(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), output[1024];
+    assert_int_equal(run_function(output, sizeof output, fill_the_disk, directory), 0);
+    assert_contains(output, "warning: the log cannot be written (");
+    assert_contains(output, "); it is tried again, training goes on\n");
+    assert_int_equal(strchr(output, '\n') - output + 1, strlen(output)); /* one line */
+    const char *line = "{\"kind\": \"train\", \"step\": %d, \"time\": 0.000, \"train/text_loss\": 0.1, "
+                       "\"train/epoch\": 3}\n";
+    char want[4096] = "";
+    for (int step = 1; step <= 21; step++) sprintf(want + strlen(want), line, step);
+    assert_log(directory, want);
+    size_t size, at = 0, n, records = 0;
+    unsigned char *bytes = event_file(directory, "full", &size);
+    for (; at < size; records++) next_record(bytes, size, &at, &n);
+    assert_int_equal(records, 1 + 2 * 21);
+    free(bytes);
+    free(directory);
+}
+
+static void logging_allocates_nothing(void **state) {
+    (void)state;
+    char *directory = scratch_directory();
+    Log *log = log_open(directory, NULL, 0);
+    log_values(log, "train", 1, 0, two_values, 2);
+    size_t used = mallinfo2().uordblks;
+    int64_t count = allocation_count();
+    for (int64_t step = 2; step < 100; step++) log_values(log, "train", step, 0, two_values, 2);
+    assert_int_equal(mallinfo2().uordblks, used);
+    assert_int_equal(allocation_count(), count);
+    log_close(log);
+    free(directory);
+}
+
+static void talk(Log *log) {
+    log_line(log, "before %d", 1);
+    log_progress(log, "step %d of 100", 1);
+    log_progress(log, "step %d", 2);
+    log_line(log, "a line");
+    log_progress(log, "%s", "0123456789012345678901234567890123456789");
+    log_close(log);
+}
+
+static void talk_to_a_pipe(void *directory) { talk(log_open(directory, NULL, 0)); }
+
+static void without_a_terminal_only_lines_are_shown(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), output[1024];
+    assert_int_equal(run_function(output, sizeof output, talk_to_a_pipe, directory), 0);
+    assert_string_equal(output, "before 1\na line\n");
+    free(directory);
+}
+
+/* The same on a terminal of 32 columns, whose raw output goes to stderr. */
+static void talk_to_a_terminal(void *directory) {
+    char shown[4096];
+    int ours = posix_openpt(O_RDWR | O_NOCTTY);
+    if (ours < 0 || grantpt(ours) || unlockpt(ours)) die("no pseudo-terminal");
+    int theirs = open(ptsname(ours), O_RDWR | O_NOCTTY);
+    struct termios mode;
+    if (theirs < 0 || tcgetattr(theirs, &mode)) die("no pseudo-terminal");
+    cfmakeraw(&mode);
+    tcsetattr(theirs, TCSANOW, &mode);
+    ioctl(theirs, TIOCSWINSZ, &(struct winsize){.ws_row = 24, .ws_col = 32});
+    dup2(theirs, STDOUT_FILENO);
+    talk(log_open(directory, NULL, 0));
+    fflush(stdout);
+    close(theirs);
+    close(STDOUT_FILENO); /* what was shown can be read to its end now */
+    for (ssize_t n; (n = read(ours, shown, sizeof shown)) > 0;)
+        if (write(STDERR_FILENO, shown, (size_t)n) != n) die("cannot write");
+}
+
+static void on_a_terminal_the_progress_stays_below_the_lines(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), output[1024];
+    int status = run_function(output, sizeof output, talk_to_a_terminal, directory);
+    free(directory);
+    if (status && strstr(output, "no pseudo-terminal")) {
+        printf("SKIPPED: on_a_terminal_the_progress_stays_below_the_lines: no pseudo-terminal here\n");
+        skip();
+    }
+    assert_string_equal(output, "before 1\nstep 1 of 100"
+                                "\r\033[Kstep 2"
+                                "\r\033[Ka line\nstep 2"
+                                "\r\033[K0123456789012345678901234567890"
+                                "\n");
+}
+
+static void numbers_for_people(void **state) {
+    (void)state;
+    char t[32];
+    assert_string_equal(format_duration(0, t), "0.0 s");
+    assert_string_equal(format_duration(45.2, t), "45.2 s");
+    assert_string_equal(format_duration(99.97, t), "1m40s");
+    assert_string_equal(format_duration(100, t), "1m40s");
+    assert_string_equal(format_duration(119.7, t), "2m00s");
+    assert_string_equal(format_duration(5999, t), "99m59s");
+    assert_string_equal(format_duration(11520, t), "3h12m");
+    assert_string_equal(format_duration(3e6, t), "833h20m");
+    assert_string_equal(format_duration(-1, t), "?");
+    assert_string_equal(format_duration(NAN, t), "?");
+    assert_string_equal(format_duration(INFINITY, t), "?");
+    assert_string_equal(format_bytes(0, t), "0 B");
+    assert_string_equal(format_bytes(999, t), "999 B");
+    assert_string_equal(format_bytes(999.6, t), "1.00 kB");
+    assert_string_equal(format_bytes(1.234e9, t), "1.23 GB");
+    assert_string_equal(format_bytes(9.996e9, t), "10.0 GB");
+    assert_string_equal(format_bytes(99.96e9, t), "100 GB");
+    assert_string_equal(format_bytes(999.6e6, t), "1.00 GB");
+    assert_string_equal(format_count(4.5e12, "FLOP", t), "4.50 TFLOP");
+    assert_string_equal(format_count(1e21, "FLOP", t), "1000 EFLOP");
+    assert_string_equal(format_count(386, "", t), "386");
+    assert_string_equal(format_count(1.2e6, "", t), "1.20 M");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_holds_every_value),
+        cmocka_unit_test(the_longest_line_fits),
+        cmocka_unit_test(a_resumed_run_drops_what_it_will_do_again),
+        cmocka_unit_test(what_was_there_before_a_run_is_kept),
+        cmocka_unit_test(notes_are_not_taken_for_a_log),
+        cmocka_unit_test(a_torn_line_is_dropped_wherever_it_was_torn),
+        cmocka_unit_test(a_killed_run_leaves_whole_lines),
+        cmocka_unit_test(the_tests_crc_is_crc32c),
+        cmocka_unit_test(tensorboard_records_byte_for_byte),
+        cmocka_unit_test(the_name_of_a_run_leads_nowhere_else),
+        cmocka_unit_test(a_resumed_run_tells_tensorboard),
+        cmocka_unit_test(a_run_is_named_by_its_time),
+        cmocka_unit_test(a_log_that_cannot_be_written_is_named_once),
+        cmocka_unit_test(a_full_disk_is_warned_of_once_and_loses_no_record),
+        cmocka_unit_test(logging_allocates_nothing),
+        cmocka_unit_test(without_a_terminal_only_lines_are_shown),
+        cmocka_unit_test(on_a_terminal_the_progress_stays_below_the_lines),
+        cmocka_unit_test(numbers_for_people),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,73 @@
+#include "tests/train_rig.h"
+
+#include <glob.h>
+
+Fixture fixture;
+
+const char *program_at(const char *which) {
+    static char path[256];
+    const char *build = getenv("BUILD");
+    snprintf(path, sizeof path, "%s/%s", build ? build : "build/release", which);
+    return path;
+}
+
+const char *const *program_names(int *n) {
+    static glob_t found;
+    if (!found.gl_pathc) {
+        if (glob("train_*.c", 0, NULL, &found))
+            fail_msg("no train_*.c was found: run the tests in the root of the project");
+        for (size_t i = 0; i < found.gl_pathc; i++) *strrchr(found.gl_pathv[i], '.') = 0;
+    }
+    *n = (int)found.gl_pathc;
+    return (const char *const *)found.gl_pathv;
+}
+
+void must_run(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char *command = vxformat(format, arguments);
+    va_end(arguments);
+    int status = run_command(fixture.output, sizeof fixture.output, "%s", command);
+    if (status) fail_msg("%s: exit status %d:\n%s", command, status, fixture.output);
+    free(command);
+}
+
+void assert_same_result(const char *a, const char *b) {
+    const char *const names[] = {"last/model.safetensors", "last/optimizer.safetensors"};
+    for (int i = 0; i < 2; i++) {
+        int status = run_command(fixture.output, sizeof fixture.output, "cmp %s/%s %s/%s", a, names[i], b, names[i]);
+        if (status) fail_msg("%s", fixture.output);
+    }
+}
+
+pid_t start_command(const char *run, const char *command) {
+    char *all = xformat("exec %s >%s/output 2>&1", command, run);
+    pid_t child = fork();
+    if (!child) {
+        execl("/bin/sh", "sh", "-c", all, (char *)NULL);
+        _exit(127);
+    }
+    free(all);
+    return child;
+}
+
+void wait_for_step(const char *run, pid_t child, int step) {
+    char *log = path_join(run, "log.jsonl"), *wanted = xformat("\"step\": %d,", step);
+    siginfo_t ended = {.si_pid = 0};
+    for (bool there = false; !there && !ended.si_pid; usleep(1000)) {
+        char *text = access(log, R_OK) ? xstrdup("") : read_text(log);
+        there = strstr(text, wanted) != NULL;
+        free(text);
+        assert_int_equal(waitid(P_PID, (id_t)child, &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+    }
+    free(log);
+    free(wanted);
+}
+
+int signal_at_step(const char *run, pid_t child, int step, int number) {
+    int status;
+    wait_for_step(run, child, step);
+    kill(child, number);
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}

@@ -1,0 +1,466 @@
+/* --estimate of train_gpt: the counted work, the data, what fits and -b auto, and what is printed. */
+#include <sys/resource.h>
+
+#include "kernels/cards.h"
+#include "tests/estimate_rig.h"
+
+/* Checkpointing does a block's forward again, but for what the backward has at hand. */
+static void recomputed_blocks_cost_a_forward_more(void **state) {
+    (void)state;
+    json_t *once = estimate_parsed("train_gpt --amp --gpu l4"),
+           *twice = estimate_parsed("train_gpt --amp --gpu l4 --grad-checkpointing");
+    double calls = estimate_of_op(once, "linear_gelu_forward", "calls");
+    estimate_expect("calls", calls, 4 * 24);
+    estimate_expect("calls", estimate_of_op(twice, "linear_gelu_forward", "calls"), 2 * calls);
+    estimate_expect("calls", estimate_of_op(twice, "linear_backward", "calls"),
+                    estimate_of_op(once, "linear_backward", "calls"));
+    assert_true(estimate_number(json_object_get(twice, "memory_bytes"), "activations") <
+                estimate_number(json_object_get(once, "memory_bytes"), "activations") / 2);
+    json_decref(once);
+    json_decref(twice);
+}
+
+/* Four micro-batches of 8 x 387 rows (34 + 102 + 251), as test_model.c counts them by hand: 2 x 471 859 200 block
+ * weights a row, causal attention 2 x 387^2 x 1280 a layer and sequence, heads over the 101 and 251 rows that have a
+ * target. The backward is twice the forward; norms, GELU and attention's extra product are what the 1 % is for. */
+static void the_full_gpt_is_counted(void **state) {
+    (void)state;
+    json_t *root = estimate_parsed("train_gpt -b 8 -g 4 --amp --number-text-tokens 24000 --gpu l4");
+    double forward =
+        8 * (387 * 2 * 471859200.0 + 24 * 2 * 387.0 * 387 * 1280 + 2 * 1280 * (24001.0 * 101 + 8194.0 * 251));
+    estimate_expect_near("a step", estimate_number(json_object_get(root, "step"), "flops"), 4 * 3 * forward, 0.01);
+    estimate_expect("tokens", estimate_number(json_object_get(root, "step"), "tokens"), 4 * 8 * 387);
+    assert_true(json_is_true(json_object_get(root, "typical_data")));
+    json_decref(root);
+}
+
+/* The program's own sums: the operations' times are the step's, and the step's the run's. */
+static void the_parts_make_the_whole(void **state) {
+    (void)state;
+    json_t *root =
+               estimate_parsed("train_gpt -b 8 -g 4 --amp --gpu a100-40 --max-steps 500 --save-interval 200 --price 2"),
+           *row;
+    const json_t *card = estimate_card(root);
+    double sum = 0, steps = estimate_number(root, "steps");
+    size_t i;
+    json_array_foreach(json_object_get(card, "operations"), i, row) sum += estimate_number(row, "seconds");
+    estimate_expect_near("a step", estimate_number(card, "step_seconds"), sum, 1e-12);
+    estimate_expect("steps", steps, 500);
+    estimate_expect_near("steps", estimate_number(card, "steps_seconds"), 500 * sum, 1e-12);
+    estimate_expect("checkpoints", estimate_number(root, "checkpoints"), 3); /* 200, 400 and the last */
+    /* Less than a second each to write beside the training: only the copy is waited for. */
+    estimate_expect_near("checkpoints", estimate_number(card, "checkpoint_seconds"),
+                         3 * estimate_number(root, "checkpoint_bytes") / (0.8 * 31.5e9), 1e-9);
+    estimate_expect_near("all", estimate_number(card, "seconds"),
+                         estimate_number(card, "steps_seconds") + estimate_number(card, "checkpoint_seconds"), 1e-12);
+    estimate_expect_near("dollars", estimate_number(card, "dollars"), 2 * estimate_number(card, "seconds") / 3600,
+                         1e-12);
+    json_decref(root);
+}
+
+/* ---- data ---- */
+
+/* n lines that name files which are not there; in turns 60 and 100 text tokens, 200 and 300 codes. free() */
+static char *make_manifest(int n) {
+    char *directory = scratch_directory(), *path = path_join(directory, "m.jsonl");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < n; i++)
+        fprintf(file,
+                "{\"id\": \"s%d\", \"audio_path\": \"a.wav\", \"text\": \"x\", \"speaker\": \"s\", \"language\": "
+                "\"am\", \"duration\": null, \"text_ids_path\": \"t%d.npy\", \"text_len\": %d, \"codes_path\": "
+                "\"c%d.npy\", \"code_len\": %d, \"condition_path\": \"k%d.npy\", \"condition_len\": 32, "
+                "\"emo_vec_path\": \"e%d.npy\"}\n",
+                i, i, i % 2 ? 60 : 100, i, i % 2 ? 200 : 300, i, i);
+    assert_int_equal(fclose(file), 0);
+    free(directory);
+    return path;
+}
+
+static void the_manifests_own_lengths_count(void **state) {
+    (void)state;
+    char *path = make_manifest(40),
+         *line = xformat("train_gpt -m %s --val-ratio 0 -b 4 -g 2 --epochs 3 --val-interval 4 --gpu l4", path);
+    json_t *root = estimate_parsed(line);
+    const json_t *epoch = json_object_get(root, "epoch"), *step = json_object_get(root, "step");
+    estimate_expect("samples", estimate_number(epoch, "samples"), 40);
+    estimate_expect("micro-batches", estimate_number(epoch, "micro_batches"), 10);
+    estimate_expect("tokens", estimate_number(epoch, "tokens"), 20 * (34 + 62 + 201) + 20 * (34 + 102 + 301));
+    double pairs = 20 * (297 * 298 / 2 + 437 * 438 / 2); /* causal; 24 blocks, 1280 wide, 20 heads, dropout */
+    estimate_expect_near("attention", estimate_of_op(root, "attention_forward", "flops"),
+                         24 * attention_flops(pairs, 1280, 20, true) / 5, 1e-12);
+    estimate_expect_near("tokens of a step", estimate_number(step, "tokens"), estimate_number(epoch, "tokens") / 5,
+                         1e-12);
+    estimate_expect("steps", estimate_number(root, "steps"), 15);
+    assert_true(json_is_false(json_object_get(root, "typical_data")));
+    json_decref(root);
+    free(line);
+    /* A quarter is held out, in some number of samples that the hash of the ids decides. */
+    line = xformat("train_gpt -m %s --val-ratio 0.25 -b 4 -g 2 --epochs 3 --val-interval 4 --gpu l4", path);
+    root = estimate_parsed(line);
+    double n = estimate_number(json_object_get(root, "epoch"), "samples"), steps = floor(3 * ceil(n / 4) / 2);
+    assert_true(n > 20 && n < 40);
+    estimate_expect("steps", estimate_number(root, "steps"), steps);
+    estimate_expect("validations", estimate_number(root, "validations"), ceil(steps / 4));
+    assert_true(estimate_number(estimate_card(root), "validation_seconds") > 0);
+    json_decref(root);
+    free(line);
+    free(path);
+}
+
+/* With a quarter held out: a validation every `each` steps (0: whenever an epoch has ended) and after the last; a
+ * checkpoint every `save` steps (0: none), after each validation, and at the end. */
+static void expect_pauses(const char *manifest, int64_t each, int64_t save) {
+    char *line = xformat("train_gpt -m %s --val-ratio 0.25 -b 4 -g 3 --epochs 5 --val-interval %lld --save-interval "
+                         "%lld --gpu l4",
+                         manifest, (long long)each, (long long)save);
+    json_t *root = estimate_parsed(line);
+    int64_t batches = (int64_t)estimate_number(json_object_get(root, "epoch"), "micro_batches"),
+            steps = 5 * batches / 3;
+    int64_t validations = 0, checkpoints = 0;
+    for (int64_t s = 1; s <= steps; s++) {
+        bool ended = 3 * s / batches > 3 * (s - 1) / batches;
+        bool validated = s == steps || (each ? s % each == 0 : ended);
+        validations += validated;
+        checkpoints += validated || (save && s % save == 0);
+    }
+    estimate_expect("steps", estimate_number(root, "steps"), (double)steps);
+    estimate_expect("validations", estimate_number(root, "validations"), (double)validations);
+    estimate_expect("checkpoints", estimate_number(root, "checkpoints"), (double)checkpoints);
+    json_decref(root);
+    free(line);
+}
+
+static void validations_and_checkpoints_are_counted(void **state) {
+    (void)state;
+    char *path = make_manifest(100);
+    expect_pauses(path, 4, 0);
+    expect_pauses(path, 4, 6);
+    expect_pauses(path, 1, 7);
+    expect_pauses(path, 1000, 5);
+    expect_pauses(path, 1000, 1000);
+    expect_pauses(path, 0, 0);
+    free(path);
+}
+
+static double child_seconds(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_CHILDREN, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+/* Processor time, as other programs share the machine. */
+static void a_hundred_thousand_lines_take_less_than_five_seconds(void **state) {
+    (void)state;
+    static const char *const runs[] = {"-b 8 -g 4 --gpu all", "--token-budget 2000000 --gpu t4"}; /* does not fit */
+    char *path = make_manifest(100000);
+    for (int i = 0; i < 2; i++) {
+        char *line = xformat("train_gpt -m %s --amp %s", path, runs[i]);
+        double before = child_seconds();
+        json_t *root = estimate_parsed(line);
+        double seconds = child_seconds() - before;
+        print_message("100,000 lines, %s: %.2f s\n", runs[i], seconds);
+#ifndef __SANITIZE_ADDRESS__
+        assert_true(seconds < 5);
+#endif
+        json_decref(root);
+        free(line);
+    }
+    free(path);
+}
+
+/* ---- memory ---- */
+
+/* Too many sequences by far: the program says how many there may be, and that recomputing blocks is enough. */
+static void the_change_that_it_names_fits_and_one_more_does_not(void **state) {
+    (void)state;
+    static const char usual[] = "train_gpt --amp --gpu t4 --grad-checkpointing";
+    json_t *root = estimate_parsed("train_gpt --amp --gpu t4 --grad-checkpointing -b 512 -g 1");
+    int b, g;
+    assert_non_null(estimate_change(root, 0));
+    assert_null(estimate_change(root, 1));
+    assert_int_equal(sscanf(estimate_change(root, 0), "-b %d -g %d", &b, &g), 2);
+    assert_true(b > 1 && b < 512 && b * g >= 512 && b * (g - 1) < 512);
+    char *line = xformat("%s -b %d -g %d", usual, b, g), *more = xformat("%s -b %d -g %d", usual, b + 1, g);
+    assert_true(estimate_fits(line));
+    assert_false(estimate_fits(more));
+    free(line);
+    free(more);
+    json_decref(root);
+    assert_true(estimate_fits("train_gpt --amp --gpu h200 -b 64 -g 1"));
+}
+
+/* Both ways, if both help; the second at the price that the counted steps have. */
+static void both_ways_to_make_it_fit_are_told(void **state) {
+    (void)state;
+    static const char run_too_large[] = "train_gpt --amp --gpu l4 -b 64 -g 1";
+    json_t *root = estimate_parsed(run_too_large),
+           *again = estimate_parsed("train_gpt --amp --gpu l4 -b 64 -g 1 --grad-checkpointing");
+    int b, g;
+    char more[64], *line;
+    assert_int_equal(json_array_size(json_object_get(estimate_card(root), "changes")), 2);
+    assert_int_equal(sscanf(estimate_change(root, 0), "-b %d -g %d", &b, &g), 2);
+    assert_string_equal(estimate_change(root, 1), "--grad-checkpointing");
+    assert_true(json_is_true(json_object_get(estimate_card(again), "fits")));
+    assert_int_equal(json_array_size(json_object_get(estimate_card(again), "changes")), 0);
+    double flops = estimate_number(json_object_get(root, "step"), "flops");
+    snprintf(more, sizeof more, " makes it fit, or --grad-checkpointing with %.0f %% more work\n",
+             100 * (estimate_number(json_object_get(again, "step"), "flops") / flops - 1));
+    line = xformat("%s --estimate", run_too_large);
+    estimate_run(0, true, line);
+    assert_contains(estimate_output, more);
+    free(line);
+    line = xformat("train_gpt --amp --gpu l4 -b %d", b);
+    assert_true(estimate_fits(line));
+    free(line);
+    json_decref(root);
+    json_decref(again);
+}
+
+/* A model that is nearly as large as the card, and of which not even a sequence fits: recomputing alone is not enough
+ * for four of them, nor are fewer of them alone. */
+static void both_together_are_told_where_neither_is_enough(void **state) {
+    (void)state;
+    static const char usual[] =
+        "train_gpt --model-dim 2048 --heads 32 --gpu l4 --lengths 1800,0,1800 --max-text-tokens 800";
+    int layers = 20, b = 0, g = 0;
+    bool found = false;
+    for (; layers < 34 && !found; layers++) {
+        char *line = xformat("%s --layers %d -b 64 -g 1", usual, layers);
+        json_t *root = estimate_parsed(line);
+        found = estimate_change(root, 0) && strstr(estimate_change(root, 0), " --grad-checkpointing");
+        if (found) {
+            assert_null(estimate_change(root, 1));
+            assert_int_equal(sscanf(estimate_change(root, 0), "-b %d -g %d --grad-checkpointing", &b, &g), 2);
+        }
+        json_decref(root);
+        free(line);
+    }
+    assert_true(found);
+    char *with = xformat("%s --layers %d -b %d -g 1 --grad-checkpointing", usual, layers - 1, b);
+    char *more = xformat("%s --layers %d -b %d -g 1 --grad-checkpointing", usual, layers - 1, b + 1);
+    char *without = xformat("%s --layers %d -b 1 -g 1", usual, layers - 1);
+    assert_true(estimate_fits(with));
+    assert_false(estimate_fits(more));
+    assert_false(estimate_fits(without));
+    free(with);
+    free(more);
+    free(without);
+}
+
+/* ---- -b auto ---- */
+
+/* The effective batch comes out exactly, on every card with its own largest micro-batch. */
+static void auto_takes_the_largest_divisor_that_fits(void **state) {
+    (void)state;
+    enum { WHOLE = 60 };
+    static const char usual[] = "train_gpt --amp --lengths 250,120,800";
+    char *line = xformat("%s -b auto --effective-batch %d --gpu all", usual, WHOLE);
+    json_t *root = estimate_parsed(line), *card;
+    size_t i;
+    int divided = 0, whole = 0;
+    free(line);
+    json_array_foreach(json_object_get(root, "gpus"), i, card) {
+        int b = (int)estimate_number(card, "batch_size"), g = (int)estimate_number(card, "grad_accumulation"),
+            next = b + 1;
+        const char *key = json_string_value(json_object_get(card, "gpu"));
+        assert_int_equal(b * g, WHOLE);
+        assert_true(json_is_true(json_object_get(card, "fits")));
+        assert_true(estimate_number(json_object_get(card, "memory_bytes"), "total") <=
+                    estimate_number(card, "available_bytes"));
+        divided += b < WHOLE;
+        whole += b == WHOLE;
+        if (b == WHOLE || divided > 1) continue;
+        while (WHOLE % next) next++;
+        int most = (int)estimate_number(card, "most_at_once");
+        assert_true(b <= most && most < next);
+        const int sizes[] = {b, next, most, most + 1};
+        for (int k = 0; k < 4; k++) {
+            line = xformat("%s --gpu %s -b %d -g %d", usual, key, sizes[k], g);
+            assert_true(estimate_fits(line) == (k % 2 == 0));
+            free(line);
+        }
+    }
+    assert_true(divided > 0 && whole > 0);
+    json_decref(root);
+}
+
+/* What is chosen is what is counted: as with the two numbers given. */
+static void the_chosen_numbers_are_those_of_the_estimate(void **state) {
+    (void)state;
+    json_t *chosen = estimate_parsed("train_gpt --amp --gpu t4 -b auto --max-steps 10");
+    char *line = xformat("train_gpt --amp --gpu t4 --max-steps 10 -b %.0f -g %.0f",
+                         estimate_number(estimate_card(chosen), "batch_size"),
+                         estimate_number(estimate_card(chosen), "grad_accumulation"));
+    json_t *given = estimate_parsed(line);
+    estimate_expect("seconds", estimate_number(estimate_card(chosen), "seconds"),
+                    estimate_number(estimate_card(given), "seconds"));
+    estimate_expect("flops", estimate_number(json_object_get(chosen, "step"), "flops"),
+                    estimate_number(json_object_get(given, "step"), "flops"));
+    estimate_expect("memory", estimate_number(json_object_get(chosen, "memory_bytes"), "total"),
+                    estimate_number(json_object_get(given, "memory_bytes"), "total"));
+    estimate_expect("steps", estimate_number(estimate_card(chosen), "steps"), 10);
+    assert_null(json_object_get(estimate_card(given), "batch_size"));
+    free(line);
+    json_decref(chosen);
+    json_decref(given);
+}
+
+/* 97 sequences do not fit, and no smaller number divides them but 1; 96 = 3 x 32. */
+static void a_poor_divisor_is_told(void **state) {
+    (void)state;
+    estimate_run(0, true, "train_gpt --estimate --amp --gpu l4 -b auto --effective-batch 97");
+    assert_contains(estimate_output, "[Batch] -b 1 -g 97 is an effective batch of 97: 35 would fit at once, ");
+    assert_contains(estimate_output, "; --effective-batch 96 would use them better (-b 32)\n");
+    estimate_run(0, true, "train_gpt --estimate --amp --gpu l4 -b auto --effective-batch 96");
+    assert_contains(estimate_output, "[Batch] -b 32 -g 3 is an effective batch of 96: 35 would fit at once, ");
+    assert_null(strstr(estimate_output, "use them better"));
+    estimate_run(0, true, "train_gpt --estimate --amp --gpu all -b auto");
+    assert_contains(estimate_output, "  -b 8 -g 4 fits\n");
+    assert_contains(estimate_output, "  -b 32 -g 1 fits\n");
+}
+
+/* ---- --lengths ---- */
+
+/* Half of a normal distribution is below its mean, 97.7 % below two deviations above it; what is beyond the longest, or
+ * below 1, is held there. */
+static void synthetic_lengths_are_a_normal_distribution(void **state) {
+    (void)state;
+    estimate_run(0, true, "train_gpt --estimate --gpu l4 --lengths 500,100,1800");
+    assert_contains(estimate_output, "synthetic: 1024 samples; codes 500.0 +- 99.");
+    /* The outermost of 1024 is at a share of 1 / 2048: z = 3.297 */
+    assert_contains(estimate_output, ", 170..500..830, text tokens 23.0 +- 4.6, 8..23..38\n");
+    estimate_run(0, true, "train_gpt --estimate --gpu l4 --lengths 500,100,600");
+    assert_contains(estimate_output, ", 170..500..600, text");
+    estimate_run(0, true, "train_gpt --estimate --gpu l4 --lengths 100,100,1800 -b 100");
+    assert_contains(estimate_output, "synthetic: 1100 samples; codes ");
+    assert_contains(estimate_output, ", 1..100..");
+    /* 34 conditioning rows, 23 text tokens and 2, 500 codes and 1. */
+    json_t *made = estimate_parsed("train_gpt --gpu l4 -b 8 -g 4 --lengths 500,0,500");
+    estimate_expect("a step", estimate_number(json_object_get(made, "step"), "tokens"), 32 * (34 + 25 + 501));
+    estimate_expect("samples", estimate_number(json_object_get(made, "epoch"), "samples"), 1024);
+    assert_true(json_is_true(json_object_get(made, "typical_data")));
+    json_decref(made);
+    estimate_run(0, true, "train_gpt --dry-run --device cpu --lengths 20,0,20 --model-dim 64 --layers 2 --heads 4");
+    assert_contains(estimate_output, "4 micro-batches of 8 sequences, 464 tokens"); /* 34 + 1 + 2 + 20 + 1 */
+}
+
+static void a_token_budget_is_lowered(void **state) {
+    (void)state;
+    char *path = make_manifest(4000);
+    char *usual = xformat("train_gpt -m %s --amp --gpu t4 --grad-checkpointing", path);
+    char *line = xformat("%s --token-budget 1000000 -g 2", usual);
+    json_t *root = estimate_parsed(line);
+    int budget, g;
+    assert_non_null(estimate_change(root, 0));
+    assert_int_equal(sscanf(estimate_change(root, 0), "--token-budget %d -g %d", &budget, &g), 2);
+    assert_true(budget > 10000 && budget < 1000000 && (double)budget * g >= 2e6 && (double)budget * (g - 1) < 2e6);
+    char *less = xformat("%s --token-budget %d", usual, budget),
+         *more = xformat("%s --token-budget %d", usual, budget + 1);
+    assert_true(estimate_fits(less));
+    assert_false(estimate_fits(more));
+    json_decref(root);
+    free(path);
+    free(usual);
+    free(line);
+    free(less);
+    free(more);
+}
+
+/* ---- what is printed ---- */
+
+static void all_cards_have_a_line_each(void **state) {
+    (void)state;
+    int n;
+    const Card *cards = card_table(&n);
+    estimate_run(0, true, "train_gpt --estimate --gpu all --amp --max-steps 100 --price 1.5");
+    for (int i = 0; i < n; i++) {
+        char *start = xformat("\n%-13s ", cards[i].key);
+        const char *line = strstr(estimate_output, start);
+        if (!line) fail_msg("no line of %s in\n%s", cards[i].key, estimate_output);
+        assert_null(strstr(line + 1, start));
+        free(start);
+    }
+    json_t *root = estimate_parsed("train_gpt --amp");
+    assert_int_equal(json_array_size(json_object_get(root, "gpus")), n);
+    json_decref(root);
+}
+
+static void one_card_is_told_in_full(void **state) {
+    (void)state;
+    static const char *const parts[] = {"there is no data", "[Memory] weights",
+                                        "it fits",          "linear_backward",
+                                        "clear gradients",  "[Time] a step",
+                                        "bound by",         "MFU",
+                                        "give the data",    "none stays in the 48 MB of L2",
+                                        "sustained: 47 %",  NULL};
+    estimate_run(0, true, "train_gpt --estimate --gpu l4 --no-tf32");
+    for (int i = 0; parts[i]; i++) assert_contains(estimate_output, parts[i]);
+    assert_contains(estimate_output, "(f32)");
+    estimate_run(0, true, "train_gpt --estimate --gpu l4");
+    assert_contains(estimate_output, "(TF32)");
+    estimate_run(0, true, "train_gpt --estimate --gpu L4 --amp --grad-checkpointing");
+    assert_contains(estimate_output, "HFU");
+    assert_contains(estimate_output, "l4 (L4), 22.5 GiB: bf16\n");
+    estimate_run(0, true, "train_gpt --estimate --gpu v100 --amp");
+    assert_contains(estimate_output, "f16, as it has no bf16");
+}
+
+static void wrong_options_are_told(void **state) {
+    (void)state;
+    estimate_run(2, false, "train_gpt --estimate --gpu l5");
+    assert_contains(estimate_output, "--gpu l5: this card is not known");
+    assert_contains(estimate_output, " t4 ");
+    assert_contains(estimate_output, " h200");
+    estimate_run(2, false, "train_gpt --estimate --gpu rtx409");
+    assert_contains(estimate_output, "did you mean 'rtx4090'?");
+    estimate_run(2, false, "train_gpt --gpu l4");
+    assert_contains(estimate_output, "--gpu belongs to --estimate");
+    estimate_run(2, false, "train_gpt -m x --json");
+    assert_contains(estimate_output, "--json belongs to --estimate");
+    estimate_run(2, false, "train_gpt --estimate --dry-run");
+    assert_contains(estimate_output, "give one of them");
+    static const struct {
+        const char *arguments, *message;
+    } wrong[] = {
+        {"train_gpt --estimate -b auto -g 4", "instead of -g 4 give --effective-batch, the samples of a step (32"},
+        {"train_gpt --estimate -b auto --token-budget 4000", "give --effective-batch instead of the budget"},
+        {"train_gpt --estimate -b 8 --effective-batch 32", "--effective-batch belongs to -b auto"},
+        {"train_gpt --estimate -b some", "--batch-size: expected a whole number or auto, found 'some'"},
+        {"train_gpt --estimate --lengths 250,120", "expected MEAN,SD,MAX, three numbers"},
+        {"train_gpt --estimate --lengths 250,120,many", "expected MEAN,SD,MAX, three numbers"},
+        {"train_gpt --estimate --lengths 250,120,800,1", "expected MEAN,SD,MAX, three numbers"},
+        {"train_gpt --estimate --lengths 250,nan,800", "expected MEAN,SD,MAX, three numbers"},
+        {"train_gpt --estimate --lengths 900,120,800", "the mean is larger than the maximum"},
+        {"train_gpt --estimate --lengths 250,120,1817", "the model takes at most 1816 codes"},
+        {"train_gpt --estimate -m x --lengths 250,120,800", "the manifest has lengths of its own"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        estimate_run(2, false, wrong[i].arguments);
+        assert_contains(estimate_output, wrong[i].message);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recomputed_blocks_cost_a_forward_more),
+        cmocka_unit_test(the_full_gpt_is_counted),
+        cmocka_unit_test(the_parts_make_the_whole),
+        cmocka_unit_test(the_manifests_own_lengths_count),
+        cmocka_unit_test(validations_and_checkpoints_are_counted),
+        cmocka_unit_test(a_hundred_thousand_lines_take_less_than_five_seconds),
+        cmocka_unit_test(the_change_that_it_names_fits_and_one_more_does_not),
+        cmocka_unit_test(both_ways_to_make_it_fit_are_told),
+        cmocka_unit_test(both_together_are_told_where_neither_is_enough),
+        cmocka_unit_test(auto_takes_the_largest_divisor_that_fits),
+        cmocka_unit_test(the_chosen_numbers_are_those_of_the_estimate),
+        cmocka_unit_test(a_poor_divisor_is_told),
+        cmocka_unit_test(synthetic_lengths_are_a_normal_distribution),
+        cmocka_unit_test(a_token_budget_is_lowered),
+        cmocka_unit_test(all_cards_have_a_line_each),
+        cmocka_unit_test(one_card_is_told_in_full),
+        cmocka_unit_test(wrong_options_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,428 @@
+/* The TTS GPT: parameters, what a pass must and must not do, memory and work. (Values against another implementation:
+ * test_golden.c.) */
+#include <math.h>
+
+#include "kernels/device_open.h"
+#include "kernels/ops_table.h"
+#include "tests/tts/rig.h"
+
+static TtsGptConfig full_config(int text_vocabulary) {
+    return (TtsGptConfig){.d_model = 1280,
+                          .n_layers = 24,
+                          .n_heads = 20,
+                          .text_vocabulary = text_vocabulary,
+                          .mel_codes = 8194,
+                          .max_text_tokens = 600,
+                          .max_mel_tokens = 1815,
+                          .dropout = 0.1f,
+                          .text_weight = 0.2f,
+                          .mel_weight = 0.8f};
+}
+
+static TtsGptConfig small_config(float dropout) {
+    return (TtsGptConfig){.d_model = 64,
+                          .n_layers = 3,
+                          .n_heads = 4,
+                          .text_vocabulary = 50,
+                          .mel_codes = 42,
+                          .max_text_tokens = 14,
+                          .max_mel_tokens = 20,
+                          .dropout = dropout,
+                          .text_weight = 0.2f,
+                          .mel_weight = 0.8f};
+}
+
+enum { SMALL_ARENA = 64 << 20 };
+static const int32_t small_text[6] = {3, 14, 1, 7, 7, 2}, small_codes[6] = {9, 5, 1, 20, 11, 8};
+
+static ModelRig open_small(float dropout) {
+    TtsGptConfig config = small_config(dropout);
+    return tts_rig_open(&config, cpu_device_open(0), SMALL_ARENA);
+}
+
+static Batch small_batch(int first, int n) {
+    TtsGptConfig config = small_config(0);
+    return tts_batch_random(&config, first, n, small_text + first, small_codes + first);
+}
+
+static float *copy_floats(Tensor t) {
+    float *copy = xmalloc(tensor_bytes(t));
+    memcpy(copy, t.data, tensor_bytes(t));
+    return copy;
+}
+
+/* ---- parameters ---- */
+
+static void full_model_has_the_reference_tensors(void **state) {
+    (void)state;
+    TtsGptConfig config = full_config(24000);
+    Model *model = tts_gpt_open(&config);
+    char *list = read_text("tests/reference/trained_names.tsv"), *rest = list, *line;
+    int n = 0;
+    while ((line = strsep(&rest, "\n")) && *line) {
+        assert_true(n < model->params.count);
+        const Param *param = &model->params.items[n++];
+        char *want = xformat(param->rank == 2 ? "%s\t%lldx%lld" : "%s\t%lld", param->name, (long long)param->dims[0],
+                             (long long)param->dims[1]);
+        assert_string_equal(line, want);
+        assert_true(param->decay);
+        assert_int_equal(param->frozen_rows, 0);
+        free(want);
+    }
+    assert_int_equal(n, 301);
+    assert_int_equal(model->params.count, 301);
+    assert_int_equal(params_count(&model->params), 557815235);
+    free(list);
+    model->close(model);
+
+    config = full_config(12000);
+    model = tts_gpt_open(&config);
+    assert_int_equal(model->params.count, 301);
+    assert_int_equal(params_count(&model->params), 527083235);
+    model->close(model);
+}
+
+/* Elements that the optimizer changes when these tables have this many frozen rows. */
+static int64_t covered(Model *model, const char *const *tables, int n_tables, int64_t rows) {
+    for (int i = 0; i < n_tables; i++) model->params.items[params_find(&model->params, tables[i])].frozen_rows = rows;
+    Segment *segments;
+    int n = params_segments(&model->params, 0.01f, &segments);
+    int64_t count = 0;
+    for (int i = 0; i < n; i++) count += segments[i].end - segments[i].begin;
+    free(segments);
+    return count;
+}
+
+static void frozen_rows_take_no_part(void **state) {
+    (void)state;
+    static const char *const tables[] = {"text_embedding.weight", "text_head.weight", "text_head.bias"};
+    TtsGptConfig config = full_config(24000);
+    Model *model = tts_gpt_open(&config);
+    assert_int_equal(covered(model, tables, 3, 0), 557815235);
+    assert_int_equal(covered(model, tables, 1, 12000), 557815235 - 12000 * 1280);
+    assert_int_equal(covered(model, tables, 3, 12000), 557815235 - 12000 * (2 * 1280 + 1));
+    model->close(model);
+}
+
+static void open_model(void *config) { tts_gpt_open(config); }
+
+static void bad_configurations_are_refused_by_name(void **state) {
+    (void)state;
+    char output[512];
+    TtsGptConfig bad[6];
+    for (int i = 0; i < 6; i++) bad[i] = small_config(0.1f);
+    bad[0].n_heads = 5;
+    bad[1].n_layers = 0;
+    bad[2].dropout = 1;
+    bad[3].text_vocabulary = 2;
+    bad[4].mel_codes = 2;
+    bad[5].mel_weight = -1;
+    const char *const want[] = {"multiple of the number of heads, 5",
+                                "0 layers",
+                                "dropout 1 is not in [0, 1)",
+                                "text vocabulary of 2",
+                                "2 mel codes",
+                                "loss weights 0.2 (text) and -1"};
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(run_function(output, sizeof output, open_model, &bad[i]), 2);
+        assert_contains(output, want[i]);
+    }
+}
+
+/* ---- what a pass does ---- */
+
+/* At initialisation the final norm gives rows of length sqrt(C), and the head's weights and bias U(-1/sqrt(C),
+ * 1/sqrt(C)) make of them logits of variance s2 = 1/3 + 1/(3C), nearly normal: the expected loss is ln(classes) + s2 /
+ * 2, and the mean over n rows lies within 5 standard errors sqrt(s2 / n), with 2/classes for the finite sum in the
+ * softmax. */
+static void losses_start_near_those_of_a_uniform_guess(void **state) {
+    (void)state;
+    ModelRig rig = open_small(0);
+    Batch batch = small_batch(0, 6);
+    Pass pass = {.sums = rig.sums};
+    rig_run(&rig, &batch, &pass);
+    const int classes[2] = {51, 42};
+    for (int i = 0; i < 2; i++) {
+        double n = (double)batch.counts[rig.model->metrics[i].count], s2 = 1.0 / 3 + 1.0 / (3 * 64);
+        double mean = (double)((float *)rig.sums.data)[i] / n, expected = log(classes[i]) + s2 / 2;
+        print_message("%s %.4f, expected %.4f\n", rig.model->metrics[i].name, mean, expected);
+        assert_true(fabs(mean - expected) <= 5 * sqrt(s2 / n) + 2.0 / classes[i]);
+    }
+    batch_close(&batch);
+    rig_close(&rig);
+}
+
+/* Both sides are sums of the same terms, rounded in another order: 2^-24 each, some hundred deep, and for the gradient
+ * of the keys' bias (zero in exact arithmetic) relative to the whole tensor that it is part of. */
+static void accumulated_micro_batches_equal_one_batch(void **state) {
+    (void)state;
+    ModelRig rig = open_small(0);
+    Batch whole = small_batch(0, 6);
+    Pass pass = rig_pass(&rig, whole.counts, 1);
+    rig_clear_gradients(&rig);
+    rig_run(&rig, &whole, &pass);
+    float *want = copy_floats(rig.model->gradients);
+    rig_clear_gradients(&rig);
+    for (int first = 0; first < 6; first += 2) {
+        Batch part = small_batch(first, 2);
+        rig_run(&rig, &part, &pass);
+        batch_close(&part);
+    }
+    double worst = 0;
+    for (int i = 0; i < rig.model->params.count; i++) {
+        const Param *param = &rig.model->params.items[i];
+        double norm = 0;
+        for (int64_t e = 0; e < param->count; e++) norm += fabs((double)want[param->offset + e]);
+        if (norm == 0) fail_msg("%s has no gradient", param->name);
+        const float *got = (float *)rig.model->gradients.data + param->offset;
+        worst = fmax(worst, relative_error(got, want + param->offset, param->count));
+        assert_close(param->name, got, want + param->offset, param->count, 6e-6);
+    }
+    print_message("3 micro-batches and 1 batch: largest relative difference %.2g\n", worst);
+    free(want);
+    batch_close(&whole);
+    rig_close(&rig);
+}
+
+static void recomputing_gives_the_same_bits(void **state) {
+    (void)state;
+    ModelRig rig = open_small(0.1f);
+    Batch batch = small_batch(0, 6);
+    Pass pass = rig_pass(&rig, batch.counts, 1);
+    rig_run(&rig, &batch, &pass);
+    float *gradients = copy_floats(rig.model->gradients), *sums = copy_floats(rig.sums);
+    size_t peak = rig.arena.peak;
+    rig.arena.peak = 0;
+    pass.recompute = true;
+    rig_clear_gradients(&rig);
+    rig_run(&rig, &batch, &pass);
+    assert_memory_equal(gradients, rig.model->gradients.data, tensor_bytes(rig.model->gradients));
+    assert_memory_equal(sums, rig.sums.data, tensor_bytes(rig.sums));
+    assert_true(rig.arena.peak < peak);
+    free(gradients);
+    free(sums);
+    batch_close(&batch);
+    rig_close(&rig);
+}
+
+static void evaluation_drops_nothing_and_touches_no_gradient(void **state) {
+    (void)state;
+    ModelRig rig = open_small(0.1f), without = open_small(0);
+    Batch batch = small_batch(0, 6);
+    Pass training = rig_pass(&without, batch.counts, 1);
+    rig_run(&without, &batch, &training);
+    memset(rig.model->gradients.data, 0xff, tensor_bytes(rig.model->gradients));
+    float *before = copy_floats(rig.model->gradients);
+    Pass pass = {.sums = rig.sums, .seed = 1};
+    rig_run(&rig, &batch, &pass);
+    assert_memory_equal(before, rig.model->gradients.data, tensor_bytes(rig.model->gradients));
+    assert_memory_equal(rig.sums.data, without.sums.data, tensor_bytes(rig.sums));
+    assert_true(rig.arena.peak < without.arena.peak / 2);
+    free(before);
+    batch_close(&batch);
+    rig_close(&rig);
+    rig_close(&without);
+}
+
+static float text_loss(ModelRig *rig, const Batch *batch, uint64_t seed, uint32_t step) {
+    Pass pass = rig_pass(rig, batch->counts, 1);
+    pass.seed = seed;
+    rig->numbers->step = step;
+    rig_run(rig, batch, &pass);
+    return *(float *)rig->sums.data;
+}
+
+static void dropout_is_drawn_from_seed_and_step(void **state) {
+    (void)state;
+    ModelRig rig = open_small(0.1f);
+    Batch batch = small_batch(0, 6);
+    float first = text_loss(&rig, &batch, 1, 1);
+    assert_true(first == text_loss(&rig, &batch, 1, 1));
+    assert_true(first != text_loss(&rig, &batch, 2, 1));
+    assert_true(first != text_loss(&rig, &batch, 1, 2));
+    batch_close(&batch);
+    rig_close(&rig);
+}
+
+/* A cpu whose operations note which dropout they were given. */
+static const DeviceOps *real;
+static uint32_t noted[64];
+static int n_noted;
+
+static void note(Dropout drop) {
+    if (drop.p > 0 && n_noted < 64) noted[n_noted++] = drop.purpose;
+}
+
+static void note_dropout(Device *device, Tensor y, Tensor x, Dropout drop) {
+    note(drop);
+    real->dropout(device, y, x, drop);
+}
+
+static void note_residual(Device *device, Tensor sum, Tensor x, Tensor branch, Dropout drop) {
+    note(drop);
+    real->residual_forward(device, sum, x, branch, drop);
+}
+
+static void note_residual_layernorm(Device *device, Tensor sum, Tensor y, Tensor mean, Tensor rstd, Tensor x,
+                                    Tensor branch, Tensor gain, Tensor bias, Dropout drop) {
+    note(drop);
+    real->residual_layernorm_forward(device, sum, y, mean, rstd, x, branch, gain, bias, drop);
+}
+
+static void note_attention(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences, Attention attention,
+                           Dropout drop) {
+    note(drop);
+    real->attention_forward(device, out, lse, qkv, sequences, attention, drop);
+}
+
+static void note_attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse,
+                                    Sequences sequences, Attention attention, Dropout drop) {
+    note(drop);
+    real->attention_backward(device, dqkv, dout, qkv, out, lse, sequences, attention, drop);
+}
+
+/* Embedding 0; block l: attention 1 + 4l, projection 2 + 4l, MLP 4 + 4l (3 + 4l, behind the GELU, is not GPT-2's). The
+ * backward draws the same ones in reverse. */
+static void every_dropout_has_its_own_site(void **state) {
+    (void)state;
+    ModelRig rig = open_small(0.1f);
+    Batch batch = small_batch(0, 2);
+    real = rig.device->ops;
+    DeviceOps spy = *real;
+    spy.dropout = note_dropout;
+    spy.residual_forward = note_residual;
+    spy.residual_layernorm_forward = note_residual_layernorm;
+    spy.attention_forward = note_attention;
+    spy.attention_backward = note_attention_backward;
+    rig.device->ops = &spy;
+    n_noted = 0;
+    Pass pass = rig_pass(&rig, batch.counts, 1);
+    rig_run(&rig, &batch, &pass);
+    const uint32_t sites[] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12};
+    assert_int_equal(n_noted, 20);
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(noted[i], PURPOSE_DROPOUT | sites[i] << 8);
+        assert_int_equal(noted[19 - i], noted[i]);
+    }
+    batch_close(&batch);
+    rig_close(&rig);
+}
+
+typedef struct {
+    char names[1024];
+    int64_t text_logits;
+} Seen;
+
+static void see(void *context, const char *name, Tensor tensor) {
+    Seen *seen = context;
+    size_t used = strlen(seen->names);
+    snprintf(seen->names + used, sizeof seen->names - used, "%s ", name);
+    if (!strcmp(name, "text.logits")) seen->text_logits = tensor_numel(tensor);
+}
+
+static void named_activations_are_shown_once(void **state) {
+    (void)state;
+    ModelRig rig = open_small(0.1f);
+    Batch batch = small_batch(0, 2);
+    for (int mode = 0; mode < 3; mode++) {
+        Seen seen = {.names = ""};
+        Pass pass = rig_pass(&rig, batch.counts, 1);
+        pass.train = mode < 2;
+        pass.recompute = mode == 1;
+        pass.dump = see;
+        pass.dump_context = &seen;
+        rig_run(&rig, &batch, &pass);
+        assert_string_equal(seen.names, "embedded block.0.output block.1.output block.2.output text.final text.logits "
+                                        "mel.final mel.logits ");
+        assert_int_equal(seen.text_logits, batch.counts[TTS_COUNT_TEXT] * 51);
+    }
+    batch_close(&batch);
+    rig_close(&rig);
+}
+
+/* ---- memory and work ---- */
+
+static void dry_device_counts_what_the_cpu_does(void **state) {
+    (void)state;
+    for (int mode = 0; mode < 3; mode++) {
+        TtsGptConfig config = small_config(0.1f);
+        ModelRig cpu = tts_rig_open(&config, cpu_device_open(0), SMALL_ARENA);
+        ModelRig dry = tts_rig_open(&config, dry_device_open(), 0);
+        Batch batch = small_batch(0, 6);
+        ModelRig *rigs[2] = {&cpu, &dry};
+        for (int i = 0; i < 2; i++) {
+            Pass pass = rig_pass(rigs[i], batch.counts, 1);
+            pass.train = mode < 2;
+            pass.recompute = mode == 1;
+            device_reset_counters(rigs[i]->device);
+            rig_run(rigs[i], &batch, &pass);
+        }
+        assert_int_equal(cpu.arena.peak, dry.arena.peak);
+        double total = 0;
+        for (int op = 0; op < OP_COUNT; op++) {
+            const OpCounter *a = &cpu.device->counters[op], *b = &dry.device->counters[op];
+            assert_int_equal(a->calls, b->calls);
+            assert_true(a->flops == b->flops && a->bytes == b->bytes);
+            total += b->flops;
+        }
+        assert_true(total > 0);
+        batch_close(&batch);
+        rig_close(&cpu);
+        rig_close(&dry);
+    }
+}
+
+/* Eight sequences of 388 rows: 100 text tokens, 251 codes. Forward, by hand: 2 x 471 859 200 block weights a row;
+ * causal attention 2 x 388^2 x 1280 a layer and sequence; heads over the 101 and 252 rows that have a target. The
+ * backward is twice the forward. Norms, GELU and the like, and the extra product in attention's backward are what
+ * the 1 % is for. */
+static void full_model_runs_dry_and_its_work_is_known(void **state) {
+    (void)state;
+    TtsGptConfig config = full_config(24000);
+    ModelRig rig = tts_rig_open(&config, dry_device_open(), 0);
+    int32_t text[8], codes[8];
+    for (int i = 0; i < 8; i++) {
+        text[i] = 100;
+        codes[i] = 251;
+    }
+    Batch batch = tts_batch_random(&config, 0, 8, text, codes);
+    assert_int_equal(batch.n_tokens, 8 * 388);
+    Pass pass = rig_pass(&rig, batch.counts, 1);
+    double start = seconds_now(), flops, bytes;
+    device_reset_counters(rig.device);
+    rig_run(&rig, &batch, &pass);
+    double seconds = seconds_now() - start;
+    device_totals(rig.device, &flops, &bytes);
+    double forward =
+        8 * (388 * 2 * 471859200.0 + 24 * 2 * 388.0 * 388 * 1280 + 2 * 1280 * (24001.0 * 101 + 8194.0 * 252));
+    print_message("full model, 8 x 388 rows: %.3f TFLOP (3 x forward by hand: %.3f), %.3f GB moved, %.3f GB of "
+                  "activations, %.0f us dry\n",
+                  flops / 1e12, 3 * forward / 1e12, bytes / 1e9, (double)rig.arena.peak / 1e9, seconds * 1e6);
+    assert_true(fabs(flops / (3 * forward) - 1) < 0.01);
+    assert_true(seconds < 0.5);
+    size_t peak = rig.arena.peak;
+    rig.arena.peak = 0;
+    pass.recompute = true;
+    rig_run(&rig, &batch, &pass);
+    assert_true(rig.arena.peak < peak / 5);
+    batch_close(&batch);
+    rig_close(&rig);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(full_model_has_the_reference_tensors),
+        cmocka_unit_test(frozen_rows_take_no_part),
+        cmocka_unit_test(bad_configurations_are_refused_by_name),
+        cmocka_unit_test(losses_start_near_those_of_a_uniform_guess),
+        cmocka_unit_test(accumulated_micro_batches_equal_one_batch),
+        cmocka_unit_test(recomputing_gives_the_same_bits),
+        cmocka_unit_test(evaluation_drops_nothing_and_touches_no_gradient),
+        cmocka_unit_test(dropout_is_drawn_from_seed_and_step),
+        cmocka_unit_test(every_dropout_has_its_own_site),
+        cmocka_unit_test(named_activations_are_shown_once),
+        cmocka_unit_test(dry_device_counts_what_the_cpu_does),
+        cmocka_unit_test(full_model_runs_dry_and_its_work_is_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,333 @@
+#include "tools/claims/claims.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum {
+    PLAUSIBLE,
+    OPTIMISTIC,
+    IMPOSSIBLE,
+    TOO_SLOW,
+    TOO_HIGH,
+    TOO_LOW,
+    FITS,
+    DOES_NOT_FIT,
+    NOT_ARITHMETIC,
+    VERDICTS
+} Verdict;
+static const char *const verdict_names[VERDICTS] = {"plausible", "optimistic",   "impossible",
+                                                    "too slow",  "too high",     "too low",
+                                                    "fits",      "does not fit", "not arithmetic"};
+static const char *const verdict_means[VERDICTS] = {
+    [OPTIMISTIC] = "faster than our estimate, not than the card's stated rates",
+    "faster than the card's stated rates allow for this work",
+    "more than twice our estimate: the card can do it x times as fast",
+    "x times what is computed",
+    "what is computed is x times as much",
+    "it needs no more memory than the card has",
+    "it needs more memory than the card has",
+    "it cannot be computed from sizes and rates; the reason says what would have to be so, if anything does",
+};
+
+static FILE *body;
+static char *body_text;
+static size_t body_size;
+static int counts[VERDICTS], claims, section_runs;
+typedef enum { PROSE, RUNS, CLAIMS } Table;
+static Table table; /* the table that is being written */
+
+static void paragraph_of(FILE *to, const char *format, va_list arguments) {
+    enum { COLUMNS = 120 };
+    char *text = vxformat(format, arguments), *line;
+    for (line = text; strlen(line) > COLUMNS;) {
+        char *end = line + COLUMNS;
+        while (end > line && *end != ' ') end--;
+        fprintf(to, "%.*s\n", (int)(end - line), line);
+        line = end + 1;
+    }
+    fprintf(to, "%s\n\n", line);
+    free(text);
+}
+
+void paragraph(FILE *to, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    paragraph_of(to, format, arguments);
+    va_end(arguments);
+}
+
+void section(const char *title, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(body, "\n## %s\n\n", title);
+    paragraph_of(body, format, arguments);
+    table = PROSE;
+    section_runs = 0;
+    va_end(arguments);
+}
+
+/* Writes the head of a table, after an empty line if another table of the section came before. */
+static void begin_table(Table kind, const char *head) {
+    if (table == kind) return;
+    fprintf(body, "%s%s", table == PROSE ? "" : "\n", head);
+    table = kind;
+}
+
+static void claim(const char *says, Verdict verdict, const char *by, const char *gives, const char *why, va_list more) {
+    begin_table(CLAIMS, "| # | the guide says | arithmetic gives | verdict | why |\n|---|---|---|---|---|\n");
+    counts[verdict]++;
+    fprintf(body, "| %d | %s | %s | **%s**%s | ", ++claims, says, gives, verdict_names[verdict], by);
+    vfprintf(body, why, more);
+    fputs(" |\n", body);
+}
+
+void claim_time(const char *says, double least, double most, double estimate, double floor, const char *why, ...) {
+    double nearest = estimate < least ? least : estimate > most ? most : estimate;
+    Verdict verdict = nearest < floor          ? IMPOSSIBLE
+                      : nearest < estimate     ? OPTIMISTIC
+                      : nearest > 2 * estimate ? TOO_SLOW
+                                               : PLAUSIBLE;
+    char by[64] = "", gives[96];
+    if (verdict == OPTIMISTIC || verdict == IMPOSSIBLE)
+        snprintf(by, sizeof by, ": needs %s of the stated rates", percent(floor / nearest));
+    if (verdict == TOO_SLOW) snprintf(by, sizeof by, " by %s", times(least / estimate));
+    snprintf(gives, sizeof gives, "%s (floor %s)", seconds(estimate), seconds(floor));
+    va_list more;
+    va_start(more, why);
+    claim(says, verdict, by, gives, why, more);
+    va_end(more);
+}
+
+/* A range that the guide states, and the tolerance that widens it. */
+typedef struct {
+    double least, most, tolerance;
+} Range;
+
+/* Writes a claim that `got` lies in the range, with how far outside it lies. text: formats the number. */
+static void claim_in_range(const char *says, Range range, Text text, double got, const char *why, va_list more) {
+    char by[64] = "";
+    Verdict verdict = got < range.least ? TOO_HIGH : TOO_LOW;
+    if (got >= range.least / (1 + range.tolerance) && got <= range.most * (1 + range.tolerance))
+        verdict = PLAUSIBLE;
+    else if (got > 0)
+        snprintf(by, sizeof by, " by %s", times(got < range.least ? range.least / got : got / range.most));
+    claim(says, verdict, by, text(got), why, more);
+}
+
+void claim_ratio(const char *says, double least, double most, double ratio, const char *why, ...) {
+    va_list more;
+    va_start(more, why);
+    claim_in_range(says, (Range){least, most, RATIO_WITHIN / 100.0}, times, ratio, why, more);
+    va_end(more);
+}
+
+void claim_gain(const char *says, double ratio, const char *why, ...) {
+    va_list more;
+    va_start(more, why);
+    claim_in_range(says, (Range){1 + GAIN_AT_LEAST / 100.0, INFINITY, 0}, times, ratio, why, more);
+    va_end(more);
+}
+
+void claim_amount(Text text, const char *says, double least, double most, double got, const char *why, ...) {
+    va_list more;
+    va_start(more, why);
+    claim_in_range(says, (Range){least, most, AMOUNT_WITHIN / 100.0}, text, got, why, more);
+    va_end(more);
+}
+
+void claim_fits(const char *says, const Run *run, double needs, const char *why, ...) {
+    char gives[96];
+    va_list more;
+    va_start(more, why);
+    snprintf(gives, sizeof gives, "%s of %s", bytes(needs), bytes(run->available));
+    claim(says, needs <= run->available ? FITS : DOES_NOT_FIT, "", gives, why, more);
+    va_end(more);
+}
+
+void claim_unknown(const char *says, const char *why, ...) {
+    va_list more;
+    va_start(more, why);
+    claim(says, NOT_ARITHMETIC, "", "-", why, more);
+    va_end(more);
+}
+
+/* ---- runs ---- */
+
+static Run add_run(Run run, const char *what) {
+    begin_table(RUNS, "| run | configuration | a step | floor | memory | of which activations |\n"
+                      "|---|---|---|---|---|---|\n");
+    run.name = (char)('a' + section_runs++);
+    if (run.name > 'z') die("%s: more runs than letters", what);
+    fprintf(body, "| %c | %s | %s | %s | %s | %s |\n", run.name, what, seconds(run.step), seconds(run.floor),
+            bytes(run.memory), bytes(run.activations));
+    return run;
+}
+
+static double member(const json_t *object, const char *key, const char *command) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) die("%s: there is no number '%s' in what it prints", command, key);
+    return json_number_value(value);
+}
+
+static const char *word(const json_t *object, const char *key, const char *command) {
+    const char *text = json_string_value(json_object_get(object, key));
+    if (!text) die("%s: there is no text '%s' in what it prints", command, key);
+    return text;
+}
+
+static json_t *json_of(const char *command) {
+    json_error_t error;
+    char *quiet = xformat("%s 2>/dev/null", command);
+    FILE *pipe = popen(quiet, "r");
+    json_t *root = pipe ? json_loadf(pipe, 0, &error) : NULL;
+    int status = pipe ? pclose(pipe) : 1;
+    free(quiet);
+    if (!root || status) die("%s: failed: run it to see why", command);
+    return root;
+}
+
+static int op_named(const char *name, const char *command) {
+    for (int op = 0; op < WORK_OPS; op++)
+        if (!strcmp(work_op_name(op), name)) return op;
+    die("%s: there is no operation '%s'", command, name);
+}
+
+static bool is_convolution(int op) {
+    WorkKind kind = work_kind(op);
+    return kind >= WORK_CONVOLUTION && kind <= WORK_STEM_BACKWARD;
+}
+
+static void sum_up(Run *run, const Machine *machine, const Work *work) {
+    run->floor = cost_floor(machine, work);
+    run->peak = machine_peak_flops(machine);
+    for (int op = 0; op < WORK_OPS; op++) {
+        run->flops += work->ops[op].all.flops;
+        if (is_convolution(op)) run->convolutions += work->ops[op].all.flops;
+    }
+}
+
+static Run run_of_json(const json_t *root, const char *command) {
+    const json_t *card = json_array_get(json_object_get(root, "gpus"), 0), *row;
+    const json_t *memory = json_object_get(root, "memory_bytes"), *step = json_object_get(root, "step");
+    const char *type = word(card, "type", command);
+    Run run = {.card = card_of_key(word(card, "gpu", command)),
+               .step = member(card, "step_seconds", command),
+               .launches = member(card, "launch_seconds", command),
+               .memory_bound = member(card, "memory_seconds", command),
+               .loader = member(card, "loader_seconds", command),
+               .copy = member(card, "copy_seconds", command),
+               .sequences = member(step, "sequences", command),
+               .tokens = member(step, "tokens", command),
+               .parameters = member(root, "parameters", command),
+               .memory = member(memory, "total", command),
+               .states = member(memory, "gradients", command) + member(memory, "optimizer", command),
+               .activations = member(memory, "activations", command),
+               .available = member(card, "available_bytes", command)};
+    bool tf32 = !strcmp(type, "TF32");
+    Machine machine = {.card = run.card,
+                       .half = tf32 || !strcmp(type, "f32") ? DTYPE_F32 : card_half(run.card),
+                       .tf32 = tf32,
+                       .workers = 1};
+    Work *work = xcalloc(1, sizeof *work);
+    size_t i;
+    json_array_foreach(json_object_get(card, "operations"), i, row) {
+        int op = op_named(word(row, "operation", command), command);
+        work_add_calls(&work->ops[op], (CallWork){member(row, "calls", command), member(row, "flops", command),
+                                                  member(row, "bytes", command)});
+    }
+    run.update_bytes = work->ops[op_named("adamw_update", command)].all.bytes;
+    sum_up(&run, &machine, work);
+    free(work);
+    return run;
+}
+
+Run run_program(const char *card, const char *format, ...) {
+    const char *build = getenv("BUILD") ? getenv("BUILD") : "build/release";
+    va_list list;
+    va_start(list, format);
+    char *arguments = vxformat(format, list), *command, *shown;
+    va_end(list);
+    command = xformat("'%s'/%s --estimate --json --gpu %s", build, arguments, card);
+    shown = xformat("`./%s --estimate --gpu %s`", arguments, card);
+    json_t *root = json_of(command);
+    Run run = add_run(run_of_json(root, command), shown);
+    json_decref(root);
+    free(arguments);
+    free(command);
+    free(shown);
+    return run;
+}
+
+static const char *precision_name(const Card *card, Precision precision) {
+    return precision == IN_16_BITS                  ? dtype_name(card_half(card))
+           : precision == IN_TF32 && card->tf32 > 0 ? "TF32"
+                                                    : "f32";
+}
+
+static char *text_what(const TextModel *model, const Card *card, TextBatch b, Precision precision) {
+    char more[32] = "";
+    if (b.accumulation > 1) snprintf(more, sizeof more, ", %d micro-batches", b.accumulation);
+    return xformat("%s, %d x %d tokens%s%s, %s on %s", model->name, b.sequences, b.length, more,
+                   b.recompute ? ", gradient checkpointing" : "", precision_name(card, precision), card->key);
+}
+
+Run run_text(const TextModel *model, const char *key, TextBatch b, Precision precision) {
+    const Card *card = card_of_key(key);
+    b.half = precision == IN_16_BITS ? card_half(card) : DTYPE_F32;
+    TextStep *step = xcalloc(1, sizeof *step);
+    *step = text_step(model, b);
+    Machine machine = {.card = card, .half = b.half, .tf32 = precision == IN_TF32, .workers = 8};
+    WorkTime t = cost_of_work(&machine, &step->step);
+    Run run = {.card = card,
+               .step = t.seconds,
+               .launches = t.parts[BY_LAUNCHES],
+               .memory_bound = t.parts[BY_MEMORY],
+               .loader = t.loader,
+               .copy = t.copy,
+               .update_bytes = step->step.ops[op_named("adamw_update", key)].all.bytes,
+               .sequences = step->step.sequences,
+               .tokens = step->step.tokens,
+               .parameters = step->parameters,
+               .memory = (double)memory_total(&step->memory),
+               .states = (double)(step->memory.gradients + step->memory.optimizer),
+               .activations = (double)step->memory.activations,
+               .available = card_available(card),
+               .validation_seconds = cost_of_work(&machine, &step->validation).seconds,
+               .validation_activations = (double)step->evaluation.activations};
+    sum_up(&run, &machine, &step->step);
+    free(step);
+    char *what = text_what(model, card, b, precision);
+    run = add_run(run, what);
+    free(what);
+    return run;
+}
+
+/* ---- the document ---- */
+
+void claims_begin(void) {
+    body = open_memstream(&body_text, &body_size);
+    if (!body) die("no memory");
+}
+
+char *claims_end(void) {
+    fclose(body);
+    return body_text;
+}
+
+int claims_number(void) { return claims; }
+
+void claims_print_verdicts(void) {
+    printf("| verdict | claims | means |\n|---|---|---|\n");
+    for (int i = 0; i < VERDICTS; i++) {
+        printf("| %s | %d | ", verdict_names[i], counts[i]);
+        if (i == PLAUSIBLE)
+            printf("a time from our estimate to twice that; an amount within %d %%, a ratio within %d %% of what is "
+                   "computed |\n",
+                   AMOUNT_WITHIN, RATIO_WITHIN);
+        else
+            printf("%s |\n", verdict_means[i]);
+    }
+}

@@ -1,0 +1,75 @@
+/* Builds docs/ESTIMATES.md: one section per guide, with a table of computed runs and a table of claims that are
+ * compared with them. Every verdict is computed from numbers; only its reason is written by hand. */
+#ifndef TOOLS_CLAIMS_CLAIMS_H
+#define TOOLS_CLAIMS_CLAIMS_H
+
+#include <stdio.h>
+
+#include "tools/claims/numbers.h"
+#include "tools/claims/text.h"
+
+/* In percent: how far a plausible amount or ratio may be from the computed one, and the least gain that counts as
+ * "faster". */
+enum { AMOUNT_WITHIN = 25, RATIO_WITHIN = 8, GAIN_AT_LEAST = 10 };
+
+/* ---- runs ---- */
+
+typedef struct {
+    char name; /* letter in the table of its section: 'a', 'b', ... */
+    const Card *card;
+    double step, floor;            /* seconds per optimizer step: estimated, and at the stated rates of the card */
+    double launches, memory_bound; /* seconds of the step in kernel launches, and in memory-bound operations */
+    double loader, copy;           /* seconds beside the step: filling batches, copying them to the card */
+    double flops, convolutions;    /* FLOPs per step: all, and those of convolutions */
+    double update_bytes;           /* bytes that AdamW moves per step */
+    double sequences, tokens;      /* per step */
+    double parameters;
+    double peak;                                       /* FLOP/s that the card states for these products */
+    double memory, states, activations;                /* bytes: total; gradients and moments; activations */
+    double available;                                  /* bytes of the card that a run may use */
+    double validation_seconds, validation_activations; /* per micro-batch of a validation; text models only */
+} Run;
+
+void section(const char *title, const char *format, ...) PRINTF_LIKE(2, 3);
+/* Runs a trainer with --estimate on a card, and adds the command and its result to the table of runs. */
+Run run_program(const char *card, const char *format, ...) PRINTF_LIKE(2, 3);
+/* Estimates a step of a model that has no trainer, and adds it to the table of runs. */
+typedef enum { IN_F32, IN_TF32, IN_16_BITS } Precision;
+Run run_text(const TextModel *model, const char *card, TextBatch batch, Precision precision);
+
+/* ---- claims ----
+ *
+ * Each function adds a row to the table of claims: what the guide says, the range of numbers that this means (least to
+ * most), the computed number, and the reason. */
+
+/* Judges a time: impossible if faster than the floor, optimistic if faster than the estimate, plausible up to twice the
+ * estimate. */
+void claim_time(const char *says, double least, double most, double estimate, double floor, const char *why, ...)
+    PRINTF_LIKE(6, 7);
+/* Judges a ratio of times or sizes: plausible up to RATIO_WITHIN percent outside the range. */
+void claim_ratio(const char *says, double least, double most, double ratio, const char *why, ...) PRINTF_LIKE(5, 6);
+/* Judges "faster" or "smaller" without a number: plausible from GAIN_AT_LEAST percent. */
+void claim_gain(const char *says, double ratio, const char *why, ...) PRINTF_LIKE(3, 4);
+/* Judges an amount, which `text` formats: plausible up to AMOUNT_WITHIN percent outside the range. */
+typedef const char *(*Text)(double number);
+void claim_amount(Text text, const char *says, double least, double most, double got, const char *why, ...)
+    PRINTF_LIKE(6, 7);
+/* Judges whether so many bytes fit on the card of the run. */
+void claim_fits(const char *says, const Run *run, double bytes, const char *why, ...) PRINTF_LIKE(4, 5);
+/* Lists a claim that cannot be computed. */
+void claim_unknown(const char *says, const char *why, ...) PRINTF_LIKE(2, 3);
+
+/* ---- the document ---- */
+
+/* Begins the document, before its first section. */
+void claims_begin(void);
+/* Returns the sections that have been written; free(). */
+char *claims_end(void);
+/* Returns the number of claims so far. */
+int claims_number(void);
+/* Prints a table of the verdicts: how many claims have each, and what it means. */
+void claims_print_verdicts(void);
+/* Writes a paragraph in lines of at most 120 columns. */
+void paragraph(FILE *to, const char *format, ...) PRINTF_LIKE(2, 3);
+
+#endif

@@ -1,0 +1,73 @@
+/* Writes docs/ESTIMATES.md (`make estimates`). Estimates of trainers come from $BUILD/train_gpt, train_psd and train_cv
+ * with --estimate; those of models without a trainer come from their operations on the dry device. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tools/claims/claims.h"
+#include "tools/claims/guides.h"
+
+static void print_cards(void) {
+    static const char *const used[] = {"t4",      "v100",    "a10",     "a30",     "a40", "a100-40",
+                                       "a100-80", "rtx3090", "rtx4080", "rtx4090", "l4",  "l40s"};
+    printf("| card | f32 | TF32 | 16 bits | sustained: tensor cores | f32 | GB/s | sustained | memory |\n"
+           "|---|---|---|---|---|---|---|---|---|\n");
+    for (size_t i = 0; i < sizeof used / sizeof *used; i++) {
+        const Card *c = card_of_key(used[i]);
+        printf("| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", c->key, number(c->f32 / 1e12),
+               c->tf32 > 0 ? number(c->tf32 / 1e12) : "none", number(c->half / 1e12), percent(c->of_tensor),
+               percent(c->of_f32), number(c->bandwidth / 1e9), percent(c->of_bandwidth), bytes(c->memory));
+    }
+}
+
+static void print_head(void) {
+    const Card *l4 = card_of_key("l4"); /* any card: all have the same launch time */
+    printf("# The guides' claims, computed\n\n");
+    paragraph(stdout, "Written by `make estimates` (`tools/estimates*.c`); `make test` fails if it is not what that "
+                      "writes. No verdict is typed: each is computed from the numbers beside it.");
+    paragraph(
+        stdout,
+        "Five guides to the reference trainers promise times, speed-ups, gigabytes, utilisation and dollars. Here is "
+        "each of these %d claims beside what arithmetic gives for the guide's own configuration on the guide's own "
+        "card. Nothing was measured on a GPU for this page. What a guide says of accuracy is left out.",
+        claims_number());
+    printf("## How to read it\n\n");
+    paragraph(
+        stdout,
+        "A **step** is one of the optimizer, with all its micro-batches. Its time is the sum over its operations of "
+        "the larger of FLOPs over the sustained rate and bytes over the sustained bandwidth, plus %s us a kernel "
+        "([Before renting a card](../README.md#before-renting-a-card)). The **floor** is the same at the rates that "
+        "the data sheet states, with launches for nothing. Every byte counts as going to memory: a model of which much "
+        "stays in a large L2 can be faster than both. **Memory** is what is allocated for a step: weights, gradients, "
+        "moments, activations, batches; of the card's own, %s are set aside for CUDA itself (assumed), and %s are kept "
+        "free, as a "
+        "run does.",
+        number(l4->launch * 1e6), bytes((double)CARD_LOADED), bytes((double)CARD_KEPT));
+    paragraph(stdout,
+              "All numbers are of our programs' operations. The reference's programs, which the guides speak of, may "
+              "recompute, pad or move more, and are then slower or larger than this; where their code tells by how "
+              "much, the reason says so. A claim that is plausible for our program need not be for theirs.");
+    paragraph(stdout,
+              "A claim that is a range is judged by the end that is nearest to what is computed. Where a guide says "
+              "faster, or less, and no number, %d %% is taken as meant. Letters are runs of the section's tables; "
+              "their commands print all that was used, operation by operation.",
+              GAIN_AT_LEAST);
+    claims_print_verdicts();
+    paragraph(stdout, "\nThe cards: TFLOP/s of dense products with f32 sums, and what is taken as sustained; the "
+                      "sources are in `kernels/cards.c`. Attention is taken to sustain half of what products do; in "
+                      "f32 and TF32, and on a V100, whose tensor cores ours does not use, half of what f32 does.");
+    print_cards();
+}
+
+int main(void) {
+    static void (*const guides[])(void) = {estimates_amharic, estimates_psd, estimates_flim, estimates_phobert,
+                                           estimates_slm};
+    /* Hides the rates that were measured on this machine. */
+    if (setenv("XDG_CACHE_HOME", "/nonexistent", 1)) die("no memory");
+    claims_begin();
+    for (size_t i = 0; i < sizeof guides / sizeof *guides; i++) guides[i]();
+    char *text = claims_end();
+    print_head();
+    fputs(text, stdout);
+    free(text);
+    return fflush(stdout) ? 1 : 0;
+}

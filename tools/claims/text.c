@@ -1,0 +1,207 @@
+#include "tools/claims/text.h"
+
+#include <stdlib.h>
+
+#include "model/block.h"
+
+enum { TEXT_OFFSETS = BATCH_OFFSETS, TEXT_IDS, TEXT_POSITIONS, TEXT_FIRST_ROWS, TEXT_TARGETS, TEXT_FIELDS };
+enum { SITE_EMBEDDING, SITE_BLOCKS };
+static const float drop = 0.1f; /* both references use this dropout everywhere */
+
+typedef struct {
+    Model base; /* must be first: a Model * is cast to Text * */
+    TextModel config;
+    BlockStack blocks;
+    int tokens, positions, norm, dense, out; /* indices in the parameter table */
+} Text;
+
+static const BlockNames names = {.tensor = {"%d.norm1", "%d.norm1.bias", "%d.qkv", "%d.qkv.bias", "%d.out",
+                                            "%d.out.bias", "%d.norm2", "%d.norm2.bias", "%d.mlp_in", "%d.mlp_in.bias",
+                                            "%d.mlp_out", "%d.mlp_out.bias"}};
+
+/* ---- parameters ---- */
+
+static int add_matrix(Text *t, int64_t rows, int64_t columns, const char *name) {
+    return param_add(&t->base.params, INIT_NORMAL, 0.02f, true, rows, columns, "%s", name);
+}
+
+static void add_params(Text *t) {
+    const TextModel *c = &t->config;
+    ParamTable *table = &t->base.params;
+    BlockConfig blocks = {.d_model = c->width,
+                          .n_heads = c->heads,
+                          .d_ff = 4 * c->width,
+                          .pre_norm = !c->classes,
+                          .biases = c->biases,
+                          .causal = !c->classes,
+                          .gelu = GELU_ERF,
+                          .layout = WEIGHT_OUT_IN,
+                          .drop_attention = drop,
+                          .drop_projection = drop,
+                          .drop_mlp = drop,
+                          .first_site = SITE_BLOCKS,
+                          .init_scale = 0.02f,
+                          .init_output_scale = 0.02f};
+    t->tokens = add_matrix(t, c->vocabulary, c->width, "tokens");
+    t->positions = add_matrix(t, c->positions, c->width, "positions");
+    t->norm = param_add(table, INIT_ONE, 0, false, c->width, 0, "norm");
+    if (c->biases) param_add(table, INIT_ZERO, 0, false, c->width, 0, "norm.bias");
+    t->blocks = block_stack_open(c->name, table, &blocks, c->layers, &names);
+    if (!c->classes) return;
+    add_matrix(t, 1, c->width, "types"); /* one type, which is added to the positions */
+    t->dense = param_add_linear(table, c->width, c->width, "dense");
+    t->out = param_add_linear(table, c->width, c->classes, "out");
+}
+
+/* ---- a micro-batch ---- */
+
+static Tensor optional(const Text *t, const BlockRun *run, Tensor (*of)(const BlockRun *, int), int index) {
+    return t->config.biases ? of(run, index) : tensor_none();
+}
+
+static void norm_forward(const Text *t, const BlockRun *run, Tensor y, Tensor stat[2], Tensor x) {
+    layernorm_forward(run->device, y, stat[0], stat[1], x, run_weight(run, t->norm),
+                      optional(t, run, run_weight, t->norm + 1));
+}
+
+static void norm_backward(const Text *t, const BlockRun *run, Tensor dx, Tensor dy, Tensor x, Tensor stat[2]) {
+    layernorm_backward(run->device, dx, run_gradient(run, t->norm), optional(t, run, run_gradient, t->norm + 1),
+                       tensor_none(), dy, x, stat[0], stat[1], run_weight(run, t->norm));
+}
+
+/* Computes the loss and, in training, replaces the logits by their gradient. */
+static void loss_run(const Text *t, const BlockRun *run, Tensor logits, Tensor targets) {
+    const Pass *pass = run->pass;
+    Tensor loss = arena_1d(run->arena, DTYPE_F32, logits.dims[0]),
+           correct = arena_1d(run->arena, DTYPE_F32, logits.dims[0]);
+    if (pass->train)
+        cross_entropy_forward_backward(run->device, loss, correct, logits, targets, tensor_none(),
+                                       tensor_rows(pass->loss_scale, 0, 1), t->base.loss_scale);
+    else
+        cross_entropy_forward(run->device, loss, correct, logits, targets, tensor_none());
+    sum_forward(run->device, tensor_rows(pass->sums, 0, 1), loss);
+}
+
+/* Applies the final norm and the head, which is the token table, to every row. Returns the gradient of x. */
+static Tensor next_token(const Text *t, const BlockRun *run, Tensor x, Tensor targets) {
+    Tensor final = push_activations(run, x.dims[0], x.dims[1]), w = run_matmul_weight(run, t->tokens),
+           none = tensor_none();
+    Tensor stat[2] = {arena_1d(run->arena, DTYPE_F32, x.dims[0]), arena_1d(run->arena, DTYPE_F32, x.dims[0])};
+    norm_forward(t, run, final, stat, x);
+    Tensor logits = push_activations(run, x.dims[0], t->config.vocabulary);
+    linear_forward(run->device, logits, final, w, none, WEIGHT_OUT_IN);
+    loss_run(t, run, logits, targets);
+    if (!run->pass->train) return none;
+    Tensor dfinal = push_activations(run, x.dims[0], x.dims[1]), dx = push_activations(run, x.dims[0], x.dims[1]);
+    linear_backward(run->device, dfinal, run_gradient(run, t->tokens), none, logits, final, w, WEIGHT_OUT_IN);
+    norm_backward(t, run, dx, dfinal, x, stat);
+    return dx;
+}
+
+/* Applies the head of the reference to the first row of each sequence: dense, tanh (too little work to count), classes.
+ * Returns the gradient of x. */
+static Tensor classify(const Text *t, const BlockRun *run, Tensor x, Tensor first_rows, Tensor targets) {
+    int64_t n = first_rows.dims[0], width = x.dims[1];
+    Tensor first = push_activations(run, n, width), hidden = push_activations(run, n, width);
+    Tensor logits = push_activations(run, n, t->config.classes), none = tensor_none();
+    Tensor dense = run_matmul_weight(run, t->dense), out = run_matmul_weight(run, t->out);
+    gather_rows(run->device, first, x, first_rows);
+    linear_forward(run->device, hidden, first, dense, run_matmul_weight(run, t->dense + 1), WEIGHT_OUT_IN);
+    linear_forward(run->device, logits, hidden, out, run_matmul_weight(run, t->out + 1), WEIGHT_OUT_IN);
+    loss_run(t, run, logits, targets);
+    if (!run->pass->train) return none;
+    Tensor dhidden = push_activations(run, n, width), dfirst = push_activations(run, n, width);
+    linear_backward(run->device, dhidden, run_gradient(run, t->out), run_gradient(run, t->out + 1), logits, hidden, out,
+                    WEIGHT_OUT_IN);
+    linear_backward(run->device, dfirst, run_gradient(run, t->dense), run_gradient(run, t->dense + 1), dhidden, first,
+                    dense, WEIGHT_OUT_IN);
+    Tensor dx = push_activations(run, x.dims[0], width);
+    run->device->clear(run->device, dx.data, tensor_bytes(dx));
+    scatter_rows(run->device, dx, dfirst, first_rows);
+    return dx;
+}
+
+static void text_run(Model *model, Device *device, Arena *arena, const Batch *batch, const Tensor *fields,
+                     const Pass *pass) {
+    Text *t = (Text *)model;
+    Sequences sequences = {fields[TEXT_OFFSETS], batch->fields[TEXT_OFFSETS].data, batch->n_sequences};
+    BlockRun run = block_run(model, device, arena, sequences, pass);
+    Dropout dropped = pass_dropout(pass, drop, SITE_EMBEDDING);
+    size_t mark = arena_mark(arena);
+    int64_t n = batch->n_tokens, width = t->config.width;
+    Tensor embedded = push_activations(&run, n, width), x = embedded, dx;
+    Tensor stat[2] = {arena_1d(arena, DTYPE_F32, n), arena_1d(arena, DTYPE_F32, n)};
+    embedding_forward(device, embedded, tensor_none(), fields[TEXT_IDS], run_weight(&run, t->tokens),
+                      fields[TEXT_POSITIONS], run_weight(&run, t->positions));
+    if (t->config.classes) norm_forward(t, &run, x = push_activations(&run, n, width), stat, embedded);
+    if (pass->train) dropout(device, x, x, dropped);
+    x = blocks_forward(&t->blocks, &run, x);
+    if (t->config.classes)
+        dx = classify(t, &run, x, fields[TEXT_FIRST_ROWS], fields[TEXT_TARGETS]);
+    else
+        dx = next_token(t, &run, x, fields[TEXT_TARGETS]);
+    if (pass->train) {
+        dx = blocks_backward(&t->blocks, &run, dx);
+        dropout(device, dx, dx, dropped);
+        if (t->config.classes) norm_backward(t, &run, dx, dx, embedded, stat);
+        embedding_backward(device, run_gradient(&run, t->tokens), run_gradient(&run, t->positions), dx, tensor_none(),
+                           fields[TEXT_IDS], fields[TEXT_POSITIONS]);
+    }
+    arena_release(arena, mark);
+}
+
+/* ---- counting work and memory ---- */
+
+static Tensor numbers(int64_t n) { return tensor_1d((void *)BATCH_LINE, DTYPE_I32, n); } /* never read */
+
+static Batch text_batch(const TextModel *model, TextBatch b, int32_t *offsets) {
+    int64_t n = (int64_t)b.sequences * b.length;
+    Batch batch = {.n_fields = TEXT_FIELDS, .n_sequences = b.sequences, .n_tokens = n};
+    for (int i = 0; i <= b.sequences; i++) offsets[i] = i * b.length;
+    batch.fields[TEXT_OFFSETS] = tensor_1d(offsets, DTYPE_I32, b.sequences + 1);
+    batch.fields[TEXT_IDS] = batch.fields[TEXT_POSITIONS] = numbers(n);
+    batch.fields[TEXT_FIRST_ROWS] = numbers(b.sequences);
+    batch.fields[TEXT_TARGETS] = numbers(model->classes ? b.sequences : n);
+    for (int i = 0; i < TEXT_FIELDS; i++) batch.size += tensor_bytes(batch.fields[i]);
+    return batch;
+}
+
+static Work counted(Model *model, const Batch *batch, TextBatch b, bool train) {
+    Work work = {0};
+    Device *dry = dry_device_open();
+    dry->half = b.half;
+    if (train)
+        memory_dry_step(model, dry, batch, b.accumulation, b.recompute);
+    else
+        memory_dry_pass(model, dry, batch, false, false);
+    work_add_counters(&work, dry, 1);
+    device_close(dry);
+    for (int i = 0; i < (train ? b.accumulation : 1); i++) work_add_batch(&work, batch);
+    if (train)
+        work_add_calls(&work.ops[WORK_CLEAR], (CallWork){1, 0, (double)model->params.flat_count * sizeof(float)});
+    return work;
+}
+
+TextStep text_step(const TextModel *model, TextBatch b) {
+    Text t = {
+        .base = {.name = model->name, .metrics = {{.name = "loss", .weight = 1}}, .n_metrics = 1, .run = text_run},
+        .config = *model};
+    int32_t *offsets = xcalloc((size_t)b.sequences + 1, sizeof *offsets);
+    add_params(&t);
+    Batch batch = text_batch(model, b, offsets);
+    TextStep step = {counted(&t.base, &batch, b, true), counted(&t.base, &batch, b, false),
+                     memory_plan(&t.base, NULL, b.half, &batch, NULL, b.recompute),
+                     memory_plan(&t.base, NULL, b.half, NULL, &batch, false), (double)params_count(&t.base.params)};
+    block_stack_close(&t.blocks);
+    params_free(&t.base.params);
+    free(offsets);
+    return step;
+}
+
+double text_model_flops(const TextModel *m, TextBatch b) {
+    double C = m->width, T = b.length, sequences = (double)b.sequences * b.accumulation;
+    double pairs = m->classes ? T * T : T * (T + 1) / 2;
+    double blocks = m->layers * (2 * T * 12 * C * C + 4 * pairs * C);
+    double head = m->classes ? 2 * C * C + 2 * C * m->classes : 2 * T * C * (double)m->vocabulary;
+    return 3 * sequences * (blocks + head);
+}

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Copies the sources to build/without_MODEL, removes one model there (program, commands, data, network and tests), builds
+# the remaining programs and CPU tests, and runs the tests:
+#   tools/take_away.sh [MODEL]
+# The hash of the commit chooses the model if none is named. The rooms of a model are commands/MODEL and the folders of
+# every NAME that its program or commands include as data/NAME and that tests/ has too.
+set -eu
+cd "$(dirname "$0")/.."
+models=(train_*.c)
+models=("${models[@]#train_}")
+models=("${models[@]%.c}")
+revision=$(git rev-parse HEAD 2>/dev/null || echo 0)
+model=${1:-${models[$((16#${revision:0:6} % ${#models[@]}))]}}
+[ -f "train_$model.c" ] || { echo "take_away: there is no train_$model.c; expected one of ${models[*]}" >&2; exit 2; }
+
+sources=("train_$model.c")
+rooms=("train_$model.c" "commands/$model")
+[ ! -d "commands/$model" ] || sources+=("commands/$model")
+mapfile -t included < <(grep -rhoE '"data/[a-z_]+/' "${sources[@]}" | cut -d / -f 2 | sort -u)
+for name in "${included[@]}"; do
+    [ ! -d "tests/$name" ] || rooms+=("data/$name" "tests/$name" "model/$name" "model/$name.c" "model/$name.h")
+done
+
+rest=build/without_$model
+mkdir -p "$rest"
+find "$rest" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+git ls-files --cached --others --exclude-standard -z | while IFS= read -r -d '' file; do
+    [ ! -e "$file" ] || printf '%s\0' "$file"
+done | xargs -0 cp --parents --preserve=timestamps -t "$rest"
+(cd "$rest" && rm -rf "${rooms[@]}")
+# Objects of the whole serve the rest, too.
+objects=$rest/build/release
+if [ -d build/release ] && [ ! -d "$objects" ]; then
+    mkdir -p "$objects"
+    (cd build/release && find . \( -name 'gpu_*' -o -name emulated \) -prune -o -name '*.[od]' -print0 |
+        xargs -0 cp --parents --preserve=timestamps -t "$OLDPWD/$objects")
+fi
+echo "without ${rooms[*]}:"
+exec make -C "$rest" --no-print-directory BUILD=build/release check-programs

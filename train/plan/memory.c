@@ -1,0 +1,150 @@
+/* The memory of the activations is the peak of their arena in a dry run of the largest micro-batch. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+
+#include "base/format.h"
+#include "base/limits.h"
+#include "train/plan/memory.h"
+
+/* A dry run of micro-batches and an update, without memory: all addresses are the dry device's. `on` gets the
+ * operations: the dry device, or a device that measures without computing. */
+typedef struct {
+    Model *model;
+    Device *dry, *on;
+    const Batch *batch;
+    bool train, recompute;
+    int64_t micro_batches;
+    bool update;
+    size_t activations; /* out: the peak of the arena */
+} DryRun;
+
+static void dry_update(const DryRun *r, Tensor flat, Tensor half) {
+    Tensor norm = tensor_1d(r->dry->allocate(r->dry, 4), DTYPE_F32, 1), none = tensor_none();
+    Segment *segments, *moving;
+    int n = params_segments(&r->model->params, 0, &segments), n_moving = params_moving(&r->model->params, &moving);
+    if (n_moving) copy_segments(r->on, flat, flat, none, moving, n_moving); /* at the beginning of a step */
+    global_norm(r->on, norm, flat, none, segments, n);
+    adamw_update(r->on, flat, half, flat, flat, flat, norm, none, segments, n, (AdamW){.step = 1});
+    if (n_moving) copy_segments(r->on, flat, flat, norm, moving, n_moving);
+    free(segments);
+    free(moving);
+}
+
+static void dry_run(void *argument) {
+    DryRun *r = argument;
+    Model *model = r->model, real = *model;
+    Device *dry = r->dry;
+    Arena arena = arena_open(dry, 0, "activations");
+    Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
+    for (int i = 0; i <= r->batch->n_fields; i++) fields[i] = r->batch->fields[i];
+    PassNumbers *numbers = dry->allocate(dry, sizeof *numbers);
+    Pass pass = {.train = r->train, .recompute = r->recompute, .step = &numbers->step};
+    pass.loss_scale = tensor_1d(numbers->loss_scale, DTYPE_F32, model->n_metrics);
+    int64_t n = model->params.flat_count;
+    Tensor flat = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
+    pass.sums = tensor_1d(flat.data, DTYPE_F32, model->n_metrics);
+    if (!r->train && model->n_outputs)
+        pass.outputs = tensor_2d(flat.data, DTYPE_F32, r->batch->n_sequences, model->n_outputs);
+    model->weights = model->gradients = flat;
+    model->half_weights = dry->half == DTYPE_F32 ? tensor_none() : tensor_1d(flat.data, dry->half, n);
+    for (int64_t i = 0; i < r->micro_batches; i++) model->run(model, r->on, &arena, r->batch, fields, &pass);
+    if (r->update) dry_update(r, flat, model->half_weights);
+    model->weights = real.weights;
+    model->gradients = real.gradients;
+    model->half_weights = real.half_weights;
+    r->activations = arena.peak;
+    arena_close(&arena);
+}
+
+void memory_dry_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, bool recompute) {
+    dry_run(&(DryRun){model, dry, dry, batch, true, recompute, micro_batches, true, 0});
+}
+
+void memory_dry_pass(Model *model, Device *dry, const Batch *batch, bool train, bool recompute) {
+    dry_run(&(DryRun){model, dry, dry, batch, train, recompute, 1, false, 0});
+}
+
+MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
+                       bool recompute) {
+    MemoryPlan plan = {0};
+    const Batch *batches[] = {train, validation};
+    const void *counted = NULL;
+    size_t flat = (size_t)model->params.flat_count * sizeof(float);
+    plan.weights = half == DTYPE_F32 ? flat : flat + flat / 2;
+    plan.gradients = train ? flat : 0;
+    plan.optimizer = train ? 2 * flat : 0;
+    Device *dry = dry_device_open();
+    dry->half = half;
+    for (int i = 0; i < 2; i++) {
+        if (!batches[i]) continue;
+        DryRun r = {model, dry, dry, batches[i], i == 0, recompute, 1, i == 0, 0};
+        dry_run(&r);
+        if (r.activations > plan.activations) plan.activations = r.activations;
+        Tensor resident = batches[i]->fields[batches[i]->n_fields];
+        if (tensor_given(resident) && resident.data != counted) plan.data += tensor_bytes(resident);
+        counted = resident.data;
+        r.on = device;
+        size_t scratch = device && device->measure ? device->measure(device, dry_run, &r) : 0;
+        if (scratch > plan.scratch) plan.scratch = scratch;
+    }
+    device_close(dry);
+    return plan;
+}
+
+size_t memory_total(const MemoryPlan *plan) {
+    return plan->weights + plan->gradients + plan->optimizer + plan->activations + plan->batches + plan->data +
+           plan->results + plan->scratch;
+}
+
+void memory_print(const MemoryPlan *plan) {
+    const struct {
+        const char *name;
+        size_t bytes;
+    } groups[] = {{"weights", plan->weights},         {"gradients", plan->gradients}, {"AdamW", plan->optimizer},
+                  {"activations", plan->activations}, {"batch", plan->batches},       {"data", plan->data},
+                  {"results", plan->results},         {"scratch", plan->scratch}};
+    char text[32];
+    printf("[Memory]");
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        if (groups[i].bytes)
+            printf("%s %s %s", i ? " +" : "", groups[i].name, format_bytes((double)groups[i].bytes, text));
+    printf(" = %s\n", format_bytes((double)memory_total(plan), text));
+}
+
+/* Returns the bytes that the host can still allocate. Sets *limit to the name of the limit that decides; NULL: the
+ * machine's memory decides. */
+static size_t host_memory_available(const char **limit) {
+    FILE *file = fopen("/proc/meminfo", "r");
+    char line[128];
+    unsigned long long kilobytes = 0;
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1) break;
+    if (file) fclose(file);
+    struct sysinfo info;
+    size_t left = limits_left(limit), free = SIZE_MAX;
+    if (kilobytes)
+        free = (size_t)kilobytes * 1024;
+    else if (!sysinfo(&info))
+        free = (size_t)info.freeram * info.mem_unit;
+    if (free <= left) *limit = NULL;
+    return left < free ? left : free;
+}
+
+size_t memory_available(const Device *device) {
+    const char *limit;
+    size_t available = device->available ? device->available(device) : host_memory_available(&limit);
+    return available > device->kept ? available - device->kept : 0;
+}
+
+const char *memory_kept_text(const Device *device, char text[64]) {
+    char kept[32];
+    const char *limit = NULL;
+    text[0] = 0;
+    if (device->host_memory) host_memory_available(&limit);
+    if (device->kept)
+        snprintf(text, 64, "%s%s (%s more are kept free)", limit ? " under " : "", limit ? limit : "",
+                 format_bytes((double)device->kept, kept));
+    return text;
+}

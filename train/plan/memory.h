@@ -1,0 +1,32 @@
+/* Plans the memory that a run needs on a device, by group, before anything is allocated. */
+#ifndef TRAIN_PLAN_MEMORY_H
+#define TRAIN_PLAN_MEMORY_H
+
+#include "model/model.h"
+
+typedef struct {
+    size_t weights, gradients, optimizer, activations; /* bytes */
+    size_t data;                                       /* device datasets: Dataset.resident */
+    size_t batches, results; /* of the loop: the fields of batches; the results of steps and validations */
+    size_t scratch;          /* of the device's operations */
+} MemoryPlan;
+
+/* Plans the memory for batches that are at least as large as all in the data; either may be NULL. Without `train` there
+ * are no gradients and no optimizer. `half` is the 16-bit type of the activations, or f32. The scratch of `device` is
+ * included unless device is NULL. Leaves `batches` and `results`, which the loop needs, at 0. */
+MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
+                       bool recompute);
+/* Runs an optimizer step of micro_batches times `batch` on a dry device, for its counters. */
+void memory_dry_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, bool recompute);
+/* Runs one micro-batch of training, without the update, or of validation. */
+void memory_dry_pass(Model *model, Device *dry, const Batch *batch, bool train, bool recompute);
+size_t memory_total(const MemoryPlan *plan);
+void memory_print(const MemoryPlan *plan);
+/* Returns the bytes that a run can still allocate: the free bytes, minus those that the device keeps free. Call it
+ * after memory_plan: by then the device has loaded all of its code. */
+size_t memory_available(const Device *device);
+/* Writes " (268 MB more are kept free)", for the host " under ulimit -v (134 MB ...)"; "" if the device keeps no memory
+ * free. */
+const char *memory_kept_text(const Device *device, char text[64]);
+
+#endif

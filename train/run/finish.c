@@ -1,0 +1,106 @@
+#include "train/run/finish.h"
+
+#include <stdio.h>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/stop.h"
+#include "kernels/ops_table.h"
+#include "train/report.h"
+#include "train/run/keep.h"
+#include "train/run/record.h"
+#include "train/run/selection.h"
+
+/* Returns the peak of the device's allocated bytes, plus the data that the device reads in place. */
+static size_t peak_bytes(const Run *run) {
+    const Training *t = run->t;
+    size_t bytes = t->spec.device->peak_allocated;
+    if (!t->spec.device->host_memory) return bytes;
+    Tensor data = t->spec.train->resident, other = t->spec.validation ? t->spec.validation->resident : tensor_none();
+    bytes += loader_bytes(run->loader) + (run->validation.loader ? loader_bytes(run->validation.loader) : 0);
+    if (tensor_given(data)) bytes += tensor_bytes(data);
+    if (tensor_given(other) && other.data != data.data) bytes += tensor_bytes(other);
+    return bytes;
+}
+
+/* Logs measured time and memory beside the estimate. */
+static void log_summary(Run *run) {
+    const Training *t = run->t;
+    double elapsed = seconds_now() - run->run_start, flops, bytes, peak = (double)peak_bytes(run);
+    char text[4][32], step[256];
+    Record record = {.n = 0};
+    StepTime time = meter_step_time(&run->meter, &t->spec);
+    device_totals(t->spec.device, &flops, &bytes);
+    record_add(&record, elapsed, "summary/seconds");
+    record_add(&record, flops, "summary/flops");
+    record_add(&record, (double)(run->allocations_at_last_step - run->allocations_at_first_step),
+               "summary/allocations_after_first_step");
+    record_add(&record, (double)t->state.skipped_steps, "summary/skipped_steps");
+    record_add(&record, (double)t->planned_bytes, "summary/planned_bytes");
+    record_add(&record, peak, "summary/peak_bytes");
+    if (time.steps) record_add(&record, time.seconds, "summary/step_seconds");
+    if (time.known) record_add(&record, time.predicted.seconds, "summary/predicted_step_seconds");
+    record_log(run, "summary", &record);
+    log_line(run->log, "[Done] step %lld of %lld in %s, %s/s", (long long)t->state.step, (long long)run->total_steps,
+             format_duration(elapsed, text[0]), format_count(flops / elapsed, "FLOP", text[1]));
+    meter_text(&time, &t->spec, step);
+    log_line(run->log, "[Done] a step: %s", step);
+    log_line(run->log, "[Done] memory: %s at most, planned %s (measured / planned %.2f)", format_bytes(peak, text[2]),
+             format_bytes((double)t->planned_bytes, text[3]), peak / (double)t->planned_bytes);
+}
+
+/* Returns whether all steps of an ended run were skipped, and warns then. A run that will be resumed may do better. */
+static bool trained_nothing(const Run *run) {
+    if (!run->faults || run->faults != run->t->state.step - run->first_step || stop_signal()) return false;
+    warn("all %lld steps were skipped, since their losses or gradients were not finite: nothing was trained. Look "
+         "at the data, or lower --learning-rate",
+         (long long)run->faults);
+    return true;
+}
+
+/* Prints how the run ended, and plots its curves if it ended by itself. */
+static bool tell_end(Run *run, const char *directory) {
+    const Training *t = run->t;
+    const BaselineSpec *baseline = &t->spec.baseline;
+    if (selection_out_of_patience(t))
+        log_line(run->log, "[Done] no better %s for %lld validations: stopped at epoch %lld; best at step %lld",
+                 selection_name(&t->spec), (long long)t->state.worse, (long long)t->state.epoch,
+                 (long long)t->state.best_step);
+    if (t->ended) return report_plot(directory, t->spec.model, baseline);
+    log_line(run->log, "[Stopped] by signal %d after step %lld; continue with the same command and --resume auto",
+             stop_signal(), (long long)t->state.step);
+    return true;
+}
+
+/* Warns of weights and logs that could not be written. Returns the exit status. */
+static int check_kept(Run *run, const char *directory) {
+    const char *output_dir = run->t->spec.options->output_dir;
+    bool lost = run->keeping.lost < run->keeping.kept.value; /* no better weights have been kept since */
+    if (lost) warn("weights that were the best so far could not be written, and are lost");
+    bool logged = log_flush(run->log);
+    if (!logged) warn("%s lacks what could not be written of the log", directory);
+    bool moved = !file_is_same(directory, output_dir);
+    if (moved)
+        warn("%s is not the run's folder any more: what it has written is in %s, and what follows a run was left out",
+             output_dir, directory);
+    return lost || !logged || (moved && run->t->ended);
+}
+
+int finish_run(Run *run) {
+    Training *t = run->t;
+    const TrainOptions *o = t->spec.options;
+    Error error;
+    keep_waiting(run);
+    if (run->keeping.saved_step != t->state.step) keep_save(run);
+    keep_wait(run);
+    t->ended = t->state.step >= run->total_steps || selection_out_of_patience(t);
+    log_summary(run);
+    if (o->debug_dump && t->state.step == run->first_step)
+        warn("--debug-dump %s: no step was done, nothing is written", o->debug_dump);
+    if (o->profile) ops_print_counters(t->spec.device, stdout);
+    if (run->keeping.failed) warn("the last checkpoint was not written; %s/last is an earlier one", keep_folder(run));
+    if (run->keeping.failed || trained_nothing(run)) return 1;
+    const char *directory = checkpointer_directory(run->keeping.checkpointer, &error);
+    if (!directory) die("%s", error.text);
+    return tell_end(run, directory) ? check_kept(run, directory) : 1;
+}

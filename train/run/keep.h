@@ -1,0 +1,19 @@
+/* Writes the checkpoints of a run, the newest and the best, and copes with failed writes. */
+#ifndef TRAIN_RUN_KEEP_H
+#define TRAIN_RUN_KEEP_H
+
+#include "train/run/run.h"
+
+/* Returns the current path of the run's folder, or the last one known. */
+const char *keep_folder(const Run *run);
+/* Waits for the write under way. If the write has failed, warns, and forgets the best weights that it contained. */
+void keep_wait(Run *run);
+/* Writes the current state as a checkpoint, after a best one that waits. */
+void keep_save(Run *run);
+/* Keeps the best weights. Short epochs may end faster than checkpoints are written, so the weights may wait for the
+ * write under way, and better ones replace them while they wait. */
+void keep_best(Run *run);
+/* Writes the best weights that wait, if there are any. */
+void keep_waiting(Run *run);
+
+#endif

@@ -1,0 +1,126 @@
+#include "train/run/open.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "kernels/cards.h"
+#include "train/run/selection.h"
+#include "train/run/validation.h"
+#include "train/stream.h"
+
+static double peak_flops(const Training *t) {
+    const Card *card = card_find(t->spec.device->description);
+    if (!card) return 0;
+    DType half = tensor_given(t->spec.model->half_weights) ? t->spec.device->half : DTYPE_F32;
+    return machine_peak_flops(&(Machine){.card = card, .half = half, .tf32 = t->spec.device->tf32});
+}
+
+/* Dies if the data do not have the next micro-batch that the checkpoint names. */
+static void check_place(const Training *t, const LoaderOptions *options) {
+    int64_t batches = loader_epoch_batches(t->spec.train, options, t->state.epoch);
+    if (t->state.batch_index > batches)
+        die("--resume %s: state.json: \"batch_index\" is %lld, and epoch %lld has %lld micro-batches", t->resumed_from,
+            (long long)t->state.batch_index, (long long)t->state.epoch, (long long)batches);
+}
+
+static void open_segments(Run *run) {
+    const TrainSpec *spec = &run->t->spec;
+    run->n_segments = params_segments(&spec->model->params, (float)spec->options->weight_decay, &run->segments);
+    run->n_moving = params_moving(&spec->model->params, &run->moving);
+    run->n_groups = 1;
+    for (int i = 0; i < run->n_segments; i++)
+        if (run->segments[i].group >= run->n_groups) run->n_groups = run->segments[i].group + 1;
+    assert(run->n_groups <= TRAIN_MAX_GROUPS && spec->selection.n_metrics <= TRAIN_MAX_METRICS);
+}
+
+/* Opens the queue of steps, for micro-batches of up to `sequences` sequences. */
+static void open_results(Run *run, int sequences) {
+    const TrainSpec *spec = &run->t->spec;
+    const TrainOptions *o = spec->options;
+    Device *device = spec->device;
+    int64_t g = o->grad_accumulation, n = spec->model->n_metrics, row = 1 + g * n;
+    bool counts_skips = o->skip_nonfinite && !tensor_given(spec->model->loss_scale); /* the number of skipped steps is
+                                                                                      * needed for AdamW's next step */
+    run->max_queued = device->host_memory || counts_skips ? 1 : TRAIN_MAX_QUEUED;
+    run->results =
+        tensor_2d(device->allocate(device, (size_t)(run->max_queued * row) * 4), DTYPE_F32, run->max_queued, row);
+    run->stopped = tensor_1d(device->allocate(device, 4), DTYPE_F32, 1);
+    run->host_results = xcalloc((size_t)(run->max_queued * row), sizeof(float));
+    run->loss_scale = xcalloc((size_t)(g * n), sizeof(float));
+    for (int i = 0; i < run->max_queued; i++) {
+        run->queued[i].counts = xcalloc((size_t)g * BATCH_MAX_COUNTS, sizeof(double));
+        run->queued[i].samples = xcalloc((size_t)g * (size_t)sequences, sizeof(int32_t));
+    }
+}
+
+static void open_folder(Run *run) {
+    Training *t = run->t;
+    const TrainOptions *o = t->spec.options;
+    Keeping *k = &run->keeping;
+    free(t->state.options_json); /* the options of the previous run */
+    t->state.options_json = options_to_json(t->spec.set);
+    make_directories(o->output_dir);
+    directory_remove_leftovers(o->output_dir);
+    *k = (Keeping){.saved_step = -1, .lost = INFINITY};
+    k->checkpointer = checkpointer_open(o->output_dir, (int)o->keep_checkpoints);
+    if (!t->resumed_from)
+        checkpointer_begin(k->checkpointer);
+    else if (checkpointer_resume(k->checkpointer, &t->state))
+        k->saved_step = t->state.step;
+    k->kept = k->written = (Best){t->state.best, t->state.best_step};
+    if (t->carried.n) checkpointer_carry(k->checkpointer, t->carried.tensors, t->carried.n);
+    int64_t newest = checkpointer_newest(k->checkpointer);
+    k->aside = log_set_aside(o->output_dir, newest, newest && newest != t->state.serial);
+    run->log = log_open(o->output_dir, t->spec.labels.run, t->state.step);
+}
+
+void run_open(Run *run, Training *t) {
+    const TrainSpec *spec = &t->spec;
+    const TrainOptions *o = spec->options;
+    int sequences;
+    LoaderOptions options = train_loader_options(o, &t->state);
+    size_t bytes = loader_batch_bytes(spec->train, &options, &sequences);
+    options.drop_last = spec->batch.drop_last;
+    check_place(t, &options);
+    *run = (Run){.t = t,
+                 .peak_flops = peak_flops(t),
+                 .first_step = t->state.step,
+                 .seconds_before = t->state.seconds,
+                 .total_steps = train_steps(spec, &options, selection_epochs(t)),
+                 .epoch_batches = loader_epoch_batches(spec->train, &options, 0)};
+    run->schedule_steps = o->max_steps ? o->max_steps : run->total_steps;
+    memcpy(run->window.sums, t->state.window_sums, sizeof run->window.sums);
+    memcpy(run->window.counts, t->state.window_counts, sizeof run->window.counts);
+    if (o->val_batch_size > sequences) sequences = (int)o->val_batch_size;
+    open_segments(run);
+    open_results(run, sequences);
+    open_folder(run);
+    run->loader = loader_open(spec->train, &options);
+    if (spec->validation) validation_open(run, &bytes);
+    run->passes = passes_open(t, bytes, sequences);
+}
+
+void run_close(Run *run) {
+    Device *device = run->t->spec.device;
+    loader_close(run->loader);
+    validation_close(run);
+    checkpointer_close(run->keeping.checkpointer);
+    log_close(run->log);
+    passes_close(&run->passes);
+    device->release(device, run->results.data, tensor_bytes(run->results));
+    device->release(device, run->stopped.data, 4);
+    for (int i = 0; i < run->max_queued; i++) {
+        free(run->queued[i].counts);
+        free(run->queued[i].samples);
+    }
+    free(run->keeping.aside);
+    free(run->host_results);
+    free(run->loss_scale);
+    free(run->segments);
+    free(run->moving);
+    free(run->t->state.options_json);
+    run->t->state.options_json = NULL;
+}

@@ -1,0 +1,11 @@
+/* Opens and closes a run. */
+#ifndef TRAIN_RUN_OPEN_H
+#define TRAIN_RUN_OPEN_H
+
+#include "train/run/run.h"
+
+/* Opens the folder, the log, the loaders and the buffers of a run. */
+void run_open(Run *run, Training *training);
+void run_close(Run *run);
+
+#endif

@@ -1,0 +1,18 @@
+/* Reports the progress of a run: lines, the progress line, and records of log.jsonl. */
+#ifndef TRAIN_RUN_PROGRESS_H
+#define TRAIN_RUN_PROGRESS_H
+
+#include "train/run/run.h"
+
+/* How the window is reported. TELL_PROGRESS: the progress line. TELL_LINE: a line on the terminal, if a signal ends the
+ * run within a window; the next record of the resumed run covers the whole window. TELL_RECORD: a line and a record,
+ * after which the next window begins. */
+typedef enum { TELL_PROGRESS, TELL_LINE, TELL_RECORD } Telling;
+
+/* Returns whether the progress line should be drawn: on a terminal, a few times per second, since drawing waits for the
+ * device. */
+bool progress_is_due(Run *run);
+/* Reports the steps of the window whose results have been read. Does nothing if there are none. */
+void progress_log(Run *run, Telling telling);
+
+#endif

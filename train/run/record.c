@@ -1,0 +1,46 @@
+#include "train/run/record.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+double record_divisor(double count) { return count > 0 ? count : 1; }
+
+double record_means(const Model *model, const double *sums, const double *counts, double *means,
+                    char text[RECORD_TEXT]) {
+    double objective = 0;
+    size_t used = 0;
+    for (int i = 0; i < model->n_metrics; i++) {
+        means[i] = sums[i] / record_divisor(counts[model->metrics[i].count]);
+        objective += (double)model->metrics[i].weight * means[i];
+        if (used < RECORD_TEXT)
+            used += (size_t)snprintf(text + used, RECORD_TEXT - used, "%s%s=%.4f", i ? " " : "", model->metrics[i].name,
+                                     means[i]);
+    }
+    return objective;
+}
+
+void record_remember(TrainState *state, int at, const Record *record) {
+    for (int i = 0; i < record->n; i++) {
+        snprintf(state->metric_names[at + i], sizeof state->metric_names[0], "%s", record->values[i].name);
+        state->metric_values[at + i] = record->values[i].value;
+    }
+    if (state->n_metrics < at + record->n) state->n_metrics = at + record->n;
+}
+
+void record_add(Record *record, double value, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(record->names[record->n], RECORD_NAME, format, arguments);
+    va_end(arguments);
+    record->values[record->n] = (LogValue){record->names[record->n], value};
+    record->n++;
+}
+
+void record_metrics(Record *record, const Model *model, const char *kind, const double *values) {
+    for (int i = 0; i < model->n_metrics; i++) record_add(record, values[i], "%s/%s", kind, model->metrics[i].name);
+}
+
+void record_log(Run *run, const char *kind, const Record *record) {
+    log_values(run->log, kind, run->t->state.step, run->seconds_before + seconds_now() - run->run_start, record->values,
+               record->n);
+}

@@ -1,0 +1,89 @@
+#include "train/run/results.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "train/run/keep.h"
+
+Tensor results_norm(const Run *run) {
+    return tensor_1d((float *)run->results.data + run->n_queued * run->results.dims[1], DTYPE_F32, 1);
+}
+
+Tensor results_sums(const Run *run, int64_t micro, int64_t n) {
+    int n_metrics = run->t->spec.model->n_metrics;
+    return tensor_1d((float *)results_norm(run).data + 1 + micro * n_metrics, DTYPE_F32, n * n_metrics);
+}
+
+void results_download(Run *run) {
+    Tensor rows = run->results;
+    rows.dims[0] = run->n_queued;
+    run->t->spec.device->download(run->t->spec.device, run->host_results, rows.data, tensor_bytes(rows));
+}
+
+static void collect_step(Run *run, const QueuedStep *step, const float *sums) {
+    Training *t = run->t;
+    for (int64_t micro = 0; micro < t->spec.options->grad_accumulation; micro++) {
+        for (int i = 0; i < t->spec.model->n_metrics; i++)
+            run->window.sums[i] += sums[micro * t->spec.model->n_metrics + i];
+        for (int i = 0; i < BATCH_MAX_COUNTS; i++) run->window.counts[i] += step->counts[micro * BATCH_MAX_COUNTS + i];
+    }
+    run->window.steps++;
+}
+
+/* Stops the run at a step whose loss or gradient is not finite, with a checkpoint from before the step. Neither this
+ * step nor the queued ones after it have changed anything (norm_guard). */
+static void stop_nonfinite(Run *run, const QueuedStep *step) {
+    Training *t = run->t;
+    char ids[2048] = "";
+    size_t used = 0;
+    for (int64_t i = 0; i < step->n_samples && used < sizeof ids - 128; i++)
+        used += (size_t)snprintf(ids + used, 128, " %.100s", t->spec.train->sample_id(t->spec.train, step->samples[i]));
+    TrainState now = t->state;
+    t->state = step->before;
+    t->state.skipped_steps = now.skipped_steps;
+    t->state.best = now.best; /* forget_best may have changed it since then */
+    t->state.best_step = now.best_step;
+    run->n_queued = 0;
+    keep_save(run);
+    keep_wait(run);
+    die("step %lld: the loss or its gradient is not finite (grad_norm %g); samples of this step:%s. The checkpoint in "
+        "%s/last is from before it. Look at these samples, lower --learning-rate, or go on with --skip-nonfinite",
+        (long long)t->state.step + 1, (double)run->grad_norm, ids, keep_folder(run));
+}
+
+void results_read(Run *run) {
+    Training *t = run->t;
+    bool scaled = tensor_given(t->spec.model->loss_scale);
+    if (run->n_queued) results_download(run);
+    if (!checkpointer_is_writing(run->keeping.checkpointer)) keep_wait(run); /* the last write may have failed */
+    for (int k = 0; k < run->n_queued; k++) {
+        const QueuedStep *step = &run->queued[k];
+        const float *row = run->host_results + k * run->results.dims[1];
+        bool losses_finite = true;
+        run->grad_norm = row[0];
+        for (int64_t i = 1; i < run->results.dims[1]; i++) losses_finite = losses_finite && isfinite(row[i]);
+        if (isfinite(run->grad_norm)) {
+            collect_step(run, step, row + 1);
+            continue;
+        }
+        /* A gradient too large for the 16-bit type is no fault: the loss scale is halved, and a later step fits. */
+        bool fault = !(losses_finite && scaled);
+        if (fault && !t->spec.options->skip_nonfinite) stop_nonfinite(run, step);
+        t->state.skipped_steps++;
+        run->faults += fault;
+        log_line(run->log, "[Train] step=%lld skipped: the loss or its gradient is not finite (%lld skipped so far)",
+                 (long long)step->before.step + 1, (long long)t->state.skipped_steps);
+    }
+    run->n_queued = 0;
+}
+
+_Noreturn void results_stop_without_data(Run *run, const Error *reason) {
+    Training *t = run->t;
+    int64_t step = t->state.step;
+    results_read(run);
+    if (step == run->first_step) die("%s", reason->text);
+    if (run->keeping.saved_step != step) keep_save(run);
+    keep_wait(run);
+    die("%s. The %lld steps until then are %s %s/last; mend the data and give the same command with --resume auto",
+        reason->text, (long long)step, run->keeping.failed ? "not all in" : "in", keep_folder(run));
+}

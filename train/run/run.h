@@ -1,0 +1,96 @@
+/* The state of a run, shared by train_run and its parts. */
+#ifndef TRAIN_RUN_RUN_H
+#define TRAIN_RUN_RUN_H
+
+#include "checkpoint/dump.h"
+#include "train/log.h"
+#include "train/meter.h"
+#include "train/pass.h"
+#include "train/plan/plan.h"
+
+enum { TRAIN_MAX_GROUPS = 8 }; /* groups of parameters with rates of their own */
+
+/* A queued step whose results have not been read yet. */
+typedef struct {
+    TrainState before; /* before the step */
+    double *counts;    /* [g, BATCH_MAX_COUNTS]: Batch.counts per micro-batch */
+    int32_t *samples;  /* for the message about a loss that is not finite */
+    int64_t n_samples;
+} QueuedStep;
+
+/* The value that decides which weights are the best, and the step of these weights. */
+typedef struct {
+    double value;
+    int64_t step;
+} Best;
+
+/* Measurements since the last train record of log.jsonl. Checkpoints hold the sums and counts; the other values, for
+ * rates, begin anew with the program. */
+typedef struct {
+    double sums[MODEL_MAX_METRICS], counts[BATCH_MAX_COUNTS];
+    int64_t tokens, steps;
+    double flops; /* of training */
+    double start;
+} LogWindow;
+
+/* The checkpoints of a run. */
+typedef struct {
+    Checkpointer *checkpointer;
+    int64_t saved_step;
+    bool failed;        /* whether the last write failed */
+    Best kept, written; /* the best on the disk; the best on the disk after the write under way */
+    double lost;        /* the best value whose weights could not be kept; INFINITY: none */
+    TrainState waiting; /* the state of a best checkpoint that waits in the staging copy other than `slot` */
+    bool is_waiting;
+    char *aside; /* the log that log_set_aside kept, until the run has written a checkpoint; or NULL */
+    int slot;    /* the staging copy of the current or latest write */
+} Keeping;
+
+/* The validation data, and the results of a validation. */
+typedef struct {
+    Loader *loader; /* NULL: no validation */
+    int64_t batches;
+    Tensor sums;    /* f32 [batches, n_metrics] on the device */
+    Tensor outputs; /* f32 [samples, n_outputs] on the device, if the spec evaluates them */
+    float *host_sums, *host_outputs;
+} Validation;
+
+typedef struct {
+    Training *t;
+    Log *log;
+    Loader *loader;
+    Segment *segments, *moving; /* of the parameters; of the buffers that training updates */
+    int n_segments, n_moving;
+    int n_groups; /* groups of parameters with rates of their own */
+
+    int64_t total_steps;    /* the last step of the run */
+    int64_t schedule_steps; /* where the learning rate reaches 0: --max-steps, if that is given */
+    int64_t epoch_batches;
+    /* The results of steps stay on the device until they are needed (for a log line, a validation, a checkpoint), so
+     * that the host need not wait for a step before it queues the next. Each step has a row [1 + g n_metrics]: the
+     * gradient norm, and the sums of each micro-batch. The host works ahead only of a device with memory of its own. */
+    QueuedStep queued[TRAIN_MAX_QUEUED];
+    int n_queued, max_queued;
+    Tensor results, stopped; /* f32 [max_queued, 1 + g n_metrics]; [1]: see norm_guard */
+    float *host_results;
+    float *loss_scale; /* [g, n_metrics]: the weight of one row of each metric in the objective */
+    Passes passes;
+
+    Dump *dump;          /* the dump of the current step, or NULL */
+    double flops_before; /* the device's FLOPs before the current step */
+    Validation validation;
+    Keeping keeping;
+    LogWindow window;
+    Meter meter;
+    double run_start, seconds_before, shown_at;
+    double peak_flops; /* the card's stated rate for the type of the matrix products; 0: not known */
+    float grad_norm;
+    int64_t step_epoch; /* epoch of the last step's first micro-batch */
+    bool epoch_ended;   /* whether an epoch ended in the last step */
+    int64_t first_step, allocations_at_first_step, allocations_at_last_step;
+    int64_t faults;            /* skipped steps, except those skipped because the loss scale was too large */
+    int64_t allocations_apart; /* allocations by evaluations and by files written beside a checkpoint, which are freed
+                                * at once */
+} Run;
+
+#endif

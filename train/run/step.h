@@ -1,0 +1,21 @@
+/* Runs one optimizer step: micro-batches forward and backward, clip, update. */
+#ifndef TRAIN_RUN_STEP_H
+#define TRAIN_RUN_STEP_H
+
+#include "train/run/run.h"
+
+/* Clears the gradients, and begins the debug dump if one is due. */
+void step_begin(Run *run);
+/* Runs the next micro-batch forward and backward. Accumulates gradients, and writes the sums of the metrics to the
+ * step's row of the results. */
+void step_micro_batch(Run *run, int64_t micro);
+/* Computes the norm of the gradients, by which the update clips. If the norm is not finite, the update changes nothing.
+ */
+void step_clip(Run *run);
+/* Updates the weights with AdamW, and ends the step. */
+void step_update(Run *run);
+/* Returns the learning rate of a parameter group in step `step` (0: the first), the latest step whose batches were
+ * loaded. */
+double step_learning_rate(const Run *run, int group, int64_t step);
+
+#endif

@@ -1,0 +1,82 @@
+#include "train/run/validation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/run/record.h"
+#include "train/run/results.h"
+#include "train/run/selection.h"
+#include "train/stream.h"
+
+void validation_open(Run *run, size_t *bytes) {
+    const TrainSpec *spec = &run->t->spec;
+    Device *device = spec->device;
+    Validation *v = &run->validation;
+    LoaderOptions options = validation_loader_options(spec->options);
+    int64_t n = spec->model->n_metrics, n_outputs = spec->model->n_outputs;
+    size_t needed = loader_batch_bytes(spec->validation, &options, NULL);
+    if (needed > *bytes) *bytes = needed;
+    v->batches = loader_epoch_batches(spec->validation, &options, 0);
+    v->loader = loader_open(spec->validation, &options);
+    v->sums = tensor_2d(device->allocate(device, (size_t)(v->batches * n) * 4), DTYPE_F32, v->batches, n);
+    v->host_sums = xcalloc((size_t)(v->batches * n), sizeof(float));
+    if (!spec->selection.evaluate) return;
+    int64_t samples = validation_samples(spec->validation, &options);
+    size_t size = (size_t)(samples * n_outputs) * sizeof(float);
+    v->outputs = tensor_2d(device->allocate(device, size), DTYPE_F32, samples, n_outputs);
+    v->host_outputs = xmalloc(size);
+}
+
+void validation_close(Run *run) {
+    Device *device = run->t->spec.device;
+    Validation *v = &run->validation;
+    if (!v->loader) return;
+    loader_close(v->loader);
+    device->release(device, v->sums.data, tensor_bytes(v->sums));
+    if (tensor_given(v->outputs)) device->release(device, v->outputs.data, tensor_bytes(v->outputs));
+    free(v->host_sums);
+    free(v->host_outputs);
+}
+
+/* Sums each metric and its counts over all batches. */
+static void measure(Run *run, double *sums, double *counts) {
+    Training *t = run->t;
+    const Validation *v = &run->validation;
+    int n = t->spec.model->n_metrics;
+    Error error;
+    t->state.validating = 1; /* if the run is stopped here, the resumed run validates first */
+    if (!passes_measure(&run->passes, v->loader, v->batches, v->sums, v->outputs, counts, &error))
+        results_stop_without_data(run, &error);
+    t->state.validating = 0;
+    t->spec.device->download(t->spec.device, v->host_sums, v->sums.data, tensor_bytes(v->sums));
+    for (int64_t i = 0; i < v->batches * n; i++) sums[i % n] += (double)v->host_sums[i];
+}
+
+bool validation_run(Run *run) {
+    Training *t = run->t;
+    TrainState *state = &t->state;
+    const SelectionSpec *selection = &t->spec.selection;
+    double sums[MODEL_MAX_METRICS] = {0}, counts[BATCH_MAX_COUNTS] = {0}, means[MODEL_MAX_METRICS];
+    double start = seconds_now(), metrics[TRAIN_MAX_METRICS] = {0};
+    char text[RECORD_TEXT];
+    measure(run, sums, counts);
+    double objective = record_means(t->spec.model, sums, counts, means, text);
+    double decisive = selection_evaluate(run, means, objective, metrics);
+    size_t used = strlen(text);
+    Record record = {.n = 0};
+    record_metrics(&record, t->spec.model, "val", means);
+    for (int i = 0; i < selection->n_metrics; i++) {
+        record_add(&record, metrics[i], "val/%s", selection->names[i]);
+        if (used < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, " %s=%.4f", selection->names[i], metrics[i]);
+    }
+    record_remember(state, t->spec.model->n_metrics, &record);
+    record_add(&record, objective, "val/objective");
+    record_log(run, "val", &record);
+    log_line(run->log, "[Val] epoch=%lld step=%lld %s (%lld batch%s, %.1f s)", (long long)state->epoch,
+             (long long)state->step, text, (long long)run->validation.batches, run->validation.batches == 1 ? "" : "es",
+             seconds_now() - start);
+    run->window.start += seconds_now() - start; /* the time does not count as training */
+    return selection_update(run, decisive);
+}

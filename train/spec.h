@@ -1,0 +1,82 @@
+/* The request of a program to the engine: everything in which trainings differ. */
+#ifndef TRAIN_SPEC_H
+#define TRAIN_SPEC_H
+
+#include "checkpoint/load.h"
+#include "data/dataset.h"
+#include "model/model.h"
+#include "train/options.h"
+
+enum { TRAIN_MAX_METRICS = 8 /* of SelectionSpec.evaluate */ };
+
+/* How the data are divided into micro-batches. */
+typedef struct {
+    /* Returns a batch that dominates every micro-batch of at most `batch_size` sequences and `token_budget` tokens:
+     * what the memory is planned for. 0: no such limit, so batch_size is 0 if only a token budget is given. batch_size
+     * may be more than dataset->n_samples; the function clips it. */
+    Batch (*largest)(const Dataset *dataset, int64_t batch_size, int64_t token_budget);
+    bool drop_last;      /* only micro-batches of --batch-size samples are trained on */
+    int64_t min_samples; /* samples of the smallest micro-batch that is trained on; 0: 1 */
+    /* The reason why -b auto must not divide the effective batch, if its parts do not train like the whole: "batch
+     * norms see each micro-batch separately". NULL: it may be divided. */
+    const char *indivisible;
+} BatchSpec;
+
+/* The schedule of the learning rate. */
+typedef struct {
+    /* Returns the rate of a parameter group in a step; `epoch` is the epoch of the step's first micro-batch. NULL:
+     * --learning-rate times schedule_cosine for all groups. */
+    double (*at)(const void *context, int group, int64_t step, int64_t epoch);
+    const void *context; /* the program's own */
+    bool coupled_decay;  /* weight decay is part of the gradients: Adam with an L2 term, not AdamW */
+} RateSpec;
+
+/* Decides which weights are the best, and whether a run ends early or is extended. */
+typedef struct {
+    int metric; /* the model's metric whose validation mean decides, less is better; -1: the objective */
+    /* If not NULL, decides instead of `metric`. Computes metrics[n_metrics], which are logged under `names`, from the
+     * model's outputs [n, n_outputs] for the first n validation samples (all, unless --max-val-batches limits them).
+     * Returns the number that decides, less is better; messages call that number names[0]. */
+    double (*evaluate)(void *context, const float *outputs, int64_t n, double *metrics);
+    void *context;            /* the program's own */
+    const char *const *names; /* at most TRAIN_MAX_METRICS */
+    int n_metrics;
+    int64_t patience; /* number of validations without a new best after which the run ends; 0: never */
+    /* A new best in one of the last three epochs adds extension_epochs epochs, at most max_extensions times. */
+    int64_t extension_epochs, max_extensions;
+} SelectionSpec;
+
+/* A known loss for comparison, drawn into the plot. */
+typedef struct {
+    const char *name; /* "unigram entropy"; NULL: none */
+    double value;
+    int metric; /* the model's metric that the plot shows */
+} BaselineSpec;
+
+/* Words for log lines; NULL: "step" and "tokens". run: the name of the TensorBoard run; NULL: its time. */
+typedef struct {
+    const char *step, *token, *run;
+} LogLabels;
+
+typedef struct {
+    const TrainOptions *options;
+    const OptionSet *set; /* all options of the program, for the checkpoint's record */
+    /* The program's own options that decide what a sample, the model or the best weights are. A run does not resume if
+     * one of them has changed. The list ends with NULL; NULL: none. */
+    const char *const *fixed_options;
+    Model *model;
+    Device *device;
+    const char *device_why;      /* why the device is not a GPU, or NULL */
+    Dataset *train, *validation; /* validation may be NULL */
+    bool synthetic;              /* `train` holds one synthetic micro-batch instead of the user's data */
+    BatchSpec batch;
+    ImportRules import; /* of a base checkpoint */
+    RateSpec rate;
+    SelectionSpec selection;
+    BaselineSpec baseline;
+    LogLabels labels;
+    const char *choices; /* file of the autotune cache, which a resumed run reuses; NULL: OUTPUT-DIR/choices.txt */
+    size_t max_staged;   /* weights of up to this many bytes have two copies on the host; 0: 256 MiB */
+} TrainSpec;
+
+#endif

@@ -1,0 +1,95 @@
+/* Opens a training: plans and allocates memory, and initialises, imports or resumes the weights. Closes it after the
+ * last step. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/version.h"
+#include "train/plan/fit.h"
+#include "train/start/buffers.h"
+#include "train/start/choices.h"
+#include "train/start/import.h"
+#include "train/start/resume.h"
+
+static void choose_batch(Training *t) {
+    if (!t->spec.options->auto_batch) return;
+    if (t->resumed_from && !t->spec.batch.indivisible && resume_batch(t)) return;
+    fit_choose_batch(&t->spec, train_half(&t->spec));
+}
+
+static void refuse_earlier_run(const TrainOptions *o) {
+    char *earlier = checkpoint_resolve(o->output_dir, "auto");
+    if (earlier)
+        die("%s already holds a run (%s): give --resume auto to go on with it, or another --output-dir", o->output_dir,
+            earlier);
+    if (o->resume) printf("[Resume] %s has no checkpoint yet: a fresh start\n", o->output_dir);
+}
+
+static void start_fresh(Training *t) {
+    const TrainSpec *spec = &t->spec;
+    const TrainOptions *o = spec->options;
+    refuse_earlier_run(o);
+    params_initialize(&spec->model->params, buffers_copy(t, 0).weights, (uint64_t)o->seed, (int)o->threads);
+    if (o->base_checkpoint) import_base(t, &spec->import);
+    buffers_upload(t, 1);
+    t->state = (TrainState){.seed = (uint64_t)o->seed,
+                            .best = INFINITY,
+                            .n_samples = spec->train->n_samples,
+                            .data_hash = dataset_hash(spec->train),
+                            .content_hash = dataset_content_hash(spec->train),
+                            .validation_hash = dataset_content_hash(spec->validation),
+                            .base_sum = t->import.sum,
+                            .loss_scale = {[LOSS_SCALE_FACTOR] = 65536}};
+    snprintf(t->state.revision, sizeof t->state.revision, "%s", version_revision);
+}
+
+static Training *training_new(const TrainSpec *spec, bool inference) {
+    Training *t = xcalloc(1, sizeof *t);
+    t->spec = *spec;
+    t->inference = inference;
+    return t;
+}
+
+Training *train_open(const TrainSpec *spec) {
+    const TrainOptions *o = spec->options;
+    Training *t = training_new(spec, false);
+    choices_take(t);
+    t->resumed_from = o->resume ? checkpoint_resolve(o->output_dir, o->resume) : NULL;
+    choose_batch(t);
+    buffers_allocate(t);
+    if (t->resumed_from)
+        resume(t);
+    else
+        start_fresh(t);
+    buffers_derive(t);
+    return t;
+}
+
+Training *train_open_inference(const TrainSpec *spec) {
+    static const char *const all[] = {""};
+    Training *t = training_new(spec, true);
+    if (!spec->options->base_checkpoint) die_usage("there are no weights: give --%s", train_base_option(spec));
+    buffers_allocate(t);
+    /* Sets constants, which the checkpoint may lack. */
+    params_initialize(&spec->model->params, buffers_copy(t, 0).weights, 0, (int)spec->options->threads);
+    import_base(
+        t, &(ImportRules){
+               .only = all, .n_only = 1, .absorbed = spec->import.absorbed, .n_absorbed = spec->import.n_absorbed});
+    buffers_upload(t, 1);
+    buffers_derive(t);
+    return t;
+}
+
+void train_close(Training *t) {
+    buffers_release(t);
+    carried_close(&t->carried);
+    free(t->resumed_from);
+    free(t->import.missing_names);
+    free(t->state.options_json);
+    free(t);
+}
+
+TrainState *train_state(Training *t) { return &t->state; }
+const ImportReport *train_import_report(const Training *t) { return &t->import; }
+const char *train_resumed_from(const Training *t) { return t->resumed_from; }
+bool train_ended(const Training *t) { return t->ended; }

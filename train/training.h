@@ -1,0 +1,35 @@
+/* The state of a training, visible to the engine only. */
+#ifndef TRAIN_TRAINING_H
+#define TRAIN_TRAINING_H
+
+#include "train/train.h"
+
+enum { TRAIN_MAX_RESIDENTS = 4 };
+
+/* A device dataset (Dataset.resident) in the memory of a device that cannot read host memory. */
+typedef struct {
+    const void *host;
+    void *device;
+    size_t bytes;
+} Resident;
+
+struct Training {
+    TrainSpec spec;
+    bool inference; /* opened by train_open_inference */
+    Resident residents[TRAIN_MAX_RESIDENTS];
+    int n_residents;
+    Tensor m, v;
+    Arena activations;
+    size_t planned_bytes; /* of the device's memory */
+    /* Host copies of weights, m and v, if the host cannot read the device's memory in place. Unless they are large
+     * there is a second copy, in which a checkpoint waits while another one is written. */
+    float *staging[2][3];
+    TrainState state;
+    CarriedTensors carried; /* from the base checkpoint, or from the one resumed from */
+    char *resumed_from;     /* NULL: a fresh start */
+    bool ended;
+    size_t kept_choices; /* the length of the autotune cache in its file */
+    ImportReport import;
+};
+
+#endif
