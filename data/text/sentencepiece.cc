@@ -178,9 +178,16 @@ Tokenizer *tokenizer_open(const char *path, Error *error) try {
     auto tokenizer = std::make_unique<Tokenizer>();
     tokenizer->path = path;
     auto status = tokenizer->processor.LoadFromSerializedProto(model);
-    if (status.ok()) return tokenizer.release();
-    error_set(error, "not a SentencePiece model: %s", status.error_message());
-    return nullptr;
+    if (!status.ok()) {
+        error_set(error, "not a SentencePiece model: %s", status.error_message());
+        return nullptr;
+    }
+    /* SentencePiece opens a model whose settings name an ordinary piece as the unknown one. */
+    if (tokenizer->processor.unk_id() < 0) {
+        error_set(error, "not a SentencePiece model that can be used: it names no unknown piece");
+        return nullptr;
+    }
+    return tokenizer.release();
 } catch (const std::exception &exception) { /* a model that is damaged inside, or no memory for it */
     error_set(error, "not a SentencePiece model that can be used: %s", exception.what());
     return nullptr;

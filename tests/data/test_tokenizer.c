@@ -207,8 +207,12 @@ static void opening_refuses_bad_models(void **state) {
     } cases[] = {{"", "not a SentencePiece model", 0},
                  {"ሰላም", "not a SentencePiece model", 9},
                  {"\x0a\x09\x0a\x05<unk>\x18\x02\x0a\x05\x0a\x03\x00zz", "not a SentencePiece model",
-                  18}}; /* a piece without text */
-    for (int i = 0; i < 3; i++) {
+                  18}, /* a piece without text */
+                 {"\x0a\x09\x0a\x05<unk>\x18\x02\x0a\x03\x0a\x01"
+                  "a\x12\x04\xea\x02\x01"
+                  "a",
+                  "names no unknown piece", 22}}; /* "a" is a piece and, in the settings, the unknown one */
+    for (int i = 0; i < 4; i++) {
         Files files = files_with(cases[i].bytes, cases[i].size);
         Error error = {""};
         assert_null(tokenizer_open(files.corpus, &error));
