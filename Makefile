@@ -41,7 +41,7 @@ test: packages-build+test ## installs what is missing, builds, runs the tests of
 	@$(MAKE) check
 
 # What takes longer than a newcomer waits.
-test-deep: packages-build+test+fuzz cuda-toolkit ## the long tests: GPU code emulated, kills at every write, fuzzing, planted bugs
+test-deep: packages-build+test+fuzz cuda-toolkit ## the long tests: GPU code emulated, kills at file operations, fuzzing, planted bugs
 	@$(MAKE) check-emulated
 	@$(MAKE) check-deep
 	@tools/take_away.sh
@@ -74,7 +74,7 @@ clean: ## removes everything that was built or made by a demo
 
 help: ## prints this list
 	@echo "make TARGET [GPU=$(firstword $(PRESETS))|...|native|all|none] [BUILD=build/NAME] [PREFIX=/usr/local]"
-	@sed -n 's/^\([a-z][a-z0-9.-]*\):.* ## \(.*\)/  \1\t\2/p' Makefile mk/*.mk | expand -t 20
+	@sed -n 's/^\([a-z][a-z0-9.-]*\):.* ## \(.*\)/  \1\t\2/p' Makefile mk/*.mk | expand -t 24
 	@echo "GPU: a card of configs/gpu ($(PRESETS)), the one in this machine, all of them, or none"
 
 FORCE:

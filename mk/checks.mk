@@ -14,13 +14,16 @@ check: check-programs
 	    { echo "docs/ESTIMATES.md (<) differs from the output of $(BUILD)/tools/estimates (>): run make estimates" >&2; exit 1; }
 
 # Everything else must build and pass without one model: MODEL, or one that the hash of the commit chooses.
-test-without-a-model: packages-build+test ## builds and tests all but one model (MODEL=gpt|psd|cv)
+test-without-a-model: packages-build+test ## builds, tests all but one model (MODEL=gpt|psd|cv)
 	@tools/take_away.sh $(MODEL)
 
 check-deep:
 	@$(MAKE) $(PARALLEL) GPU=none $(DEEP_TESTS) $(filter %/test_crash,$(TESTS_OF_CPU)) $(PROGRAMS:%=$(BUILD)/%)
 	@BUILD=$(BUILD) tools/run_tests.sh $(DEEP_TESTS)
-	@CRASH_STRIDE=1 JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter %/test_crash,$(TESTS_OF_CPU))
+	@$(MAKE) check-crash CRASH_STRIDE=2
+
+check-crash:
+	@CRASH_STRIDE=$(CRASH_STRIDE) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter %/test_crash,$(TESTS_OF_CPU))
 
 # Compiles every kernel for every card of configs/gpu that the toolkit supports and checks that ptxas spills no registers.
 # Then checks that the programs built for one preset have the defaults of that preset and train on a machine without CUDA.
@@ -59,6 +62,11 @@ test-race: packages-build+test cuda-toolkit ## the tests of the kernels under a 
 check-race: $(CUDA_TESTS)
 	@JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS))
 	@BUILD=$(BUILD) TEST_FILTER=every_schedule_gives_the_same_bits tools/run_tests.sh $(filter $(PROGRAM_TESTS),$(CUDA_TESTS))
+
+# `make test-deep` takes every second operation, with one fault each.
+test-crash: packages-build+test ## kills, and all other faults, at every file operation of every program
+	@$(MAKE) $(PARALLEL) GPU=none $(filter %/test_crash,$(TESTS_OF_CPU)) $(PROGRAMS:%=$(BUILD)/%)
+	@$(MAKE) check-crash CRASH_STRIDE=1
 
 # `make test-deep` plants only the bugs that are marked.
 test-mutations: packages-build+test cuda-toolkit ## plants each bug of tests/cuda/mutations.txt: a test must fail
@@ -111,5 +119,5 @@ gpu-bench: ## whole steps on the GPU of this machine, against PyTorch and agains
 gpu-bundle: gpu-programs ## packs the GPU tests and benchmarks with all libraries for a machine that has only a driver
 	@ON_GPU=$(ON_GPU) PROGRAMS="$(TRAINERS)" TESTS="$(GPU_TESTS)" tools/gpu_bundle.sh
 
-.PHONY: check check-programs test-without-a-model check-deep check-gpu check-emulated check-t4 check-race test-asan test-race test-mutations fuzz lint cuda-11.8 \
+.PHONY: check check-programs test-without-a-model check-deep check-crash test-crash check-gpu check-emulated check-t4 check-race test-asan test-race test-mutations fuzz lint cuda-11.8 \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle
