@@ -14,7 +14,7 @@ $(BUILD)/libtests.a: $(RIGS)
 $(TESTS_OF_CPU) $(DEEP_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libtests.a $(BUILD)/libtrain.a
 	$(LINK) $(filter %.o,$^) $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
 $(BUILD)/tests/estimate/test_estimates $(BUILD)/tests/tts/test_claims: $(BUILD)/tools/claims/text.o
-$(BUILD)/tests/flim/test_cv_report: $(patsubst %.c,$(BUILD)/%.o,$(wildcard commands/cv/report/*.c))
+$(BUILD)/tests/flim/test_cv_report $(BUILD)/tests/flim/test_fold_report: $(patsubst %.c,$(BUILD)/%.o,$(wildcard commands/cv/report/*.c))
 
 $(FUZZERS:%=build/fuzz/%): build/fuzz/%: build/fuzz/tests/%.o build/fuzz/libtrain.a
 	@mkdir -p $(@D)

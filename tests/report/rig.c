@@ -48,6 +48,12 @@ json_t *json_in(const char *directory, const char *name) {
     return root;
 }
 
+json_t *json_at(const json_t *object, const char *key) {
+    json_t *value = json_object_get(object, key);
+    if (!value) fail_msg("there is no '%s'", key);
+    return value;
+}
+
 double number_at(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
     if (!json_is_number(value)) fail_msg("%s is no number", key);

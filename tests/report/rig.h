@@ -19,6 +19,8 @@ double grid_number(const Grid *csv, const char *key, const char *column);
 
 /* Reads a JSON file; json_decref(). */
 json_t *json_in(const char *directory, const char *name);
+/* Return the value of this key, or a number. Fail the test if there is none. */
+json_t *json_at(const json_t *object, const char *key);
 double number_at(const json_t *object, const char *key);
 
 /* Fails unless the text is XML: one root, tags closed in order, attributes quoted and unique, text escaped. */

@@ -135,7 +135,6 @@ static Model *toy_model(void) {
     return model;
 }
 
-/* The options of a command line without quotes, on the device that is there. */
 ToyRun *toy_run_open(Device *device, const char *directory, const char *arguments, int64_t n_train,
                      int64_t n_validation, uint64_t seed) {
     static const OptionsHeader header = {"toy", "toy", "toy"};
@@ -160,7 +159,6 @@ ToyRun *toy_run_open(Device *device, const char *directory, const char *argument
     return run;
 }
 
-/* Closes a run that was never trained. */
 void toy_run_forget(ToyRun *run) {
     run->spec.model->close(run->spec.model);
     run->train->close(run->train);
@@ -174,13 +172,19 @@ void toy_run_close(ToyRun *run) {
     toy_run_forget(run);
 }
 
-/* From preparation to the end; must succeed. */
+void toy_set_rate(ToyRun *run, double (*at)(const void *, int, int64_t, int64_t)) {
+    run->spec.rate.at = at;
+    run->spec.rate.context = run;
+}
+
+const char *toy_output_dir(const void *context) { return ((const ToyRun *)context)->options.output_dir; }
+double toy_rate(const void *context) { return ((const ToyRun *)context)->options.learning_rate; }
+
 void toy_train(ToyRun *run) {
     run->training = train_open(&run->spec);
     if (train_run(run->training)) die("the run has failed");
 }
 
-/* In a child process; what it says is in toy_output. */
 int toy_try(void (*work)(void *), void *argument) {
     return run_function(toy_output, sizeof toy_output, work, argument);
 }
@@ -247,8 +251,8 @@ double toy_judge(void *context, const float *outputs, int64_t n, double *values)
     judged->n = n;
     for (int64_t i = 0; i < n; i++) {
         const float *z = outputs + i * CLASSES;
-        int said = z[0] >= z[1] && z[0] >= z[2] ? 0 : z[1] >= z[2] ? 1 : 2;
-        errors += said != toy_class(toy_of(judged->run->validation), i);
+        int predicted = z[0] >= z[1] && z[0] >= z[2] ? 0 : z[1] >= z[2] ? 1 : 2;
+        errors += predicted != toy_class(toy_of(judged->run->validation), i);
     }
     values[0] = judged->calls < judged->n_verdicts ? judged->verdicts[judged->calls] : errors / (double)n;
     values[1] = (double)++judged->calls;

@@ -37,10 +37,15 @@ ToyRun *toy_run_open(Device *device, const char *directory, const char *argument
 /* Closes a run that was never trained. */
 void toy_run_forget(ToyRun *run);
 void toy_run_close(ToyRun *run);
+/* Sets the hook of the learning rate. Its context is the run. */
+void toy_set_rate(ToyRun *run, double (*at)(const void *context, int group, int64_t step, int64_t epoch));
+/* Return options of the run that is the context of such a hook. */
+const char *toy_output_dir(const void *context);
+double toy_rate(const void *context);
 /* Trains from the opening to the end; dies if that fails. */
 void toy_train(ToyRun *run);
 
-/* What the last child process printed. */
+/* The output of the last child process. */
 extern char toy_output[1 << 16];
 /* Calls work(argument) in a child process. Returns its exit status. */
 int toy_try(void (*work)(void *), void *argument);
@@ -56,7 +61,7 @@ void toy_must(void (*work)(void *), void *argument);
 /* Fails unless the last checkpoints of two runs have the same weights. */
 void assert_same_weights(const char *a, const char *b);
 
-/* What the judge is shown, and what train_outputs says of the same weights, of a training and of inference alone. */
+/* The outputs that the judge has seen, and the values that it is to return. */
 typedef struct {
     float seen[64 * CLASSES];
     int64_t n;

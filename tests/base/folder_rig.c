@@ -1,0 +1,34 @@
+#include "tests/base/folder_rig.h"
+
+const char *root;
+
+int fresh(void **state) {
+    (void)state;
+    root = run_directory();
+    return 0;
+}
+
+const char *in(const char *name) {
+    static char *last[8];
+    static int at;
+    at = (at + 1) % 8;
+    free(last[at]);
+    return last[at] = path_join(root, name);
+}
+
+const char *listing(void) {
+    static char names[1024];
+    run_command(names, sizeof names, "ls -A %s | tr '\\n' ' '", root);
+    return names;
+}
+
+void expect_text(const char *path, const char *want) {
+    char *text = read_text(path);
+    assert_string_equal(text, want);
+    free(text);
+}
+
+void must_write(const char *path, const char *text) {
+    Error error;
+    if (!file_write_atomic(path, text, strlen(text), &error)) fail_msg("%s", error.text);
+}
