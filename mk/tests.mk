@@ -1,6 +1,6 @@
 # The test programs: CPU tests, tests of the GPU code on the emulated card and on a real one, and fuzzers.
 
-TESTS_OF_CPU := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/cuda/%,$(wildcard tests/*/test_*.c)))
+TESTS_OF_CPU := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/cuda/%,$(wildcard tests/*/test_*.c tests/*/estimate/test_*.c)))
 DEEP_TESTS = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/deep_*.c))
 FUZZERS = $(patsubst tests/%.c,%,$(wildcard tests/fuzz/fuzz_*.c tests/*/fuzz/fuzz_*.c))
 # The code that tests share: all sources in the test folders that are not programs.
@@ -13,7 +13,7 @@ $(BUILD)/libtests.a: $(RIGS)
 
 $(TESTS_OF_CPU) $(DEEP_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libtests.a $(BUILD)/libtrain.a
 	$(LINK) $(filter %.o,$^) $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
-$(BUILD)/tests/estimate/test_estimates $(BUILD)/tests/tts/test_claims: $(BUILD)/tools/claims/text.o
+$(BUILD)/tests/estimate/test_estimates $(BUILD)/tests/tts/estimate/test_claims: $(BUILD)/tools/claims/text.o
 $(BUILD)/tests/flim/test_cv_report $(BUILD)/tests/flim/test_fold_report: $(patsubst %.c,$(BUILD)/%.o,$(wildcard commands/cv/report/*.c))
 
 $(FUZZERS:%=build/fuzz/%): build/fuzz/%: build/fuzz/tests/%.o build/fuzz/libtrain.a
