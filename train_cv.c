@@ -125,7 +125,7 @@ static bool drops_last(const CvFold *f) {
 }
 
 /* Returns the engine's description of a fold's training. */
-static TrainSpec fold_spec(CvFold *f, const char *choices) {
+static TrainSpec fold_spec(CvFold *f, const char *autotune_file) {
     const CvRun *o = &f->run;
     return (TrainSpec){.options = &o->train,
                        .set = o->set,
@@ -150,7 +150,7 @@ static TrainSpec fold_spec(CvFold *f, const char *choices) {
                                      .extension_epochs = o->extension_epochs,
                                      .max_extensions = o->extensions},
                        .labels = {.step = "it", .token = "cells"},
-                       .choices = choices};
+                       .autotune_file = autotune_file};
 }
 
 /* Trains a fold, tests it and writes its report. Returns false if a signal stopped the training. */
@@ -200,14 +200,14 @@ static void run_folds(const CvRun *o, CvFold *folds, int n) {
 
 /* Opens all folds of --folds before the first is trained, so that a fold that cannot be trained ends the run at once.
  * Returns their number. */
-static int open_selected_folds(const CvRun *o, const CvData *data, CvFold *folds, const char *choices) {
+static int open_selected_folds(const CvRun *o, const CvData *data, CvFold *folds, const char *autotune_file) {
     int n = 0;
     for (int i = 0; i < data->folds.n; i++) {
         if (!cv_fold_selected(o, &data->folds.folds[i])) continue;
         CvFold *f = &folds[n++];
         cv_fold_open(f, o, data, &data->folds.folds[i]);
         order_metrics(f);
-        f->spec = fold_spec(f, choices);
+        f->spec = fold_spec(f, autotune_file);
     }
     if (o->train.debug_dump && n > 1) die_usage("--debug-dump writes a single fold: choose one with --folds");
     return n;
@@ -216,7 +216,7 @@ static int open_selected_folds(const CvRun *o, const CvData *data, CvFold *folds
 static void cross_validate(CvRun *o) {
     CvData data = open_data(o);
     bool planning = o->train.estimate || o->train.dry_run;
-    char *choices = path_join(o->train.output_dir, "choices.txt"); /* the autotune cache of all folds */
+    char *autotune_file = path_join(o->train.output_dir, "choices.txt"); /* the autotune cache of all folds */
     o->model.bins = data.cells.shape.T;
     o->model.side = data.cells.shape.H;
     cv_folds_check(o, &data.folds);
@@ -226,14 +226,14 @@ static void cross_validate(CvRun *o) {
         cv_test_evaluations_clean(o->train.output_dir);
     }
     CvFold *folds = xcalloc((size_t)data.folds.n, sizeof *folds);
-    int n = open_selected_folds(o, &data, folds, choices);
+    int n = open_selected_folds(o, &data, folds, autotune_file);
     if (planning)
         cv_estimate(o, folds, n);
     else
         run_folds(o, folds, n);
     for (int i = 0; i < n; i++) cv_fold_close(&folds[i]);
     free(folds);
-    free(choices);
+    free(autotune_file);
     close_data(&data);
 }
 

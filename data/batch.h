@@ -9,7 +9,7 @@ enum { BATCH_MAX_FIELDS = 20, BATCH_MAX_COUNTS = 4, BATCH_LINE = 64 };
 
 typedef struct {
     /* Host tensors inside `buffer`, each aligned to BATCH_LINE bytes; absent fields are none. fields[n_fields], after
-     * the last one, is the device dataset (Dataset.resident), which lies outside of `buffer`. */
+     * the last one, is the device dataset (Dataset.device_data), which lies outside of `buffer`. */
     Tensor fields[BATCH_MAX_FIELDS + 1];
     int n_fields;
     char *buffer;

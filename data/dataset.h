@@ -12,7 +12,7 @@ struct Dataset {
     /* The device dataset: a host tensor that the loop copies whole to the device's memory, and passes to the model
      * after the fields of every batch (fields[batch->n_fields]). Several data sets may share one. None: the batches
      * hold all data. */
-    Tensor resident;
+    Tensor device_data;
     const char *const *field_names;                            /* names of a batch's fields, by their enum */
     int64_t (*tokens)(const Dataset *dataset, int64_t sample); /* rows of its packed sequence */
     void (*counts)(const Dataset *dataset, int64_t sample, double *counts); /* adds to counts[BATCH_MAX_COUNTS] */

@@ -224,7 +224,7 @@ static void fill_slot(const Loader *loader, const Work *work) {
     batch->last = work->last;
     memcpy(batch->group_counts, work->group_counts, sizeof batch->group_counts);
     slot->failed = !loader->dataset->fill(loader->dataset, batch, batch->samples, work->n, &slot->error);
-    batch->fields[batch->n_fields] = loader->dataset->resident;
+    batch->fields[batch->n_fields] = loader->dataset->device_data;
 }
 
 static bool may_produce(const Loader *loader) {

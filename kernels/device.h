@@ -85,12 +85,12 @@ struct Device {
     /* Returns what computes convolutions: "cuDNN 9.19.0", or "our own convolutions: ..." with the reason. Loads the
      * library if that has not been done, and adds the answer to the description. NULL: there is no alternative. */
     const char *(*convolutions)(Device *device);
-    /* The autotune cache: the algorithms found fastest so far, among those that differ in the last bits. choices
-     * returns it as text, free(), or NULL if it is empty; choose uses such a text in place of trials. Returns false
-     * with the reason if the text is from another library version, or damaged. Both are NULL if all algorithms give the
-     * same bits. */
-    char *(*choices)(const Device *device);
-    bool (*choose)(Device *device, const char *text, Error *error);
+    /* The autotune cache: the algorithms found fastest so far, among those that differ in the last bits.
+     * autotune_cache returns the cache as text, free(), or NULL if it is empty. load_autotune_cache adds the entries of
+     * such a text, which are then not timed again; returns false with the reason if the text is from another library
+     * version, or damaged. Both are NULL if all algorithms give the same bits. */
+    char *(*autotune_cache)(const Device *device);
+    bool (*load_autotune_cache)(Device *device, const char *text, Error *error);
     void (*close)(Device *device);
 
     size_t allocated, peak_allocated; /* bytes, now and at most */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "train/plan/memory.h"
-#include "train/start/residents.h"
+#include "train/start/device_data.h"
 #include "train/stream.h"
 
 Passes passes_open(Training *t, size_t batch_bytes, int sequences) {
@@ -43,7 +43,7 @@ void passes_close(Passes *p) {
 static void fields_on_device(Passes *p, const Batch *batch, Tensor *fields) {
     Device *device = p->t->spec.device;
     for (int i = 0; i < batch->n_fields; i++) fields[i] = batch->fields[i];
-    fields[batch->n_fields] = resident_on_device(p->t, batch->fields[batch->n_fields]);
+    fields[batch->n_fields] = device_data_of(p->t, batch->fields[batch->n_fields]);
     if (device->host_memory) return;
     int slot = (int)(p->n_staged++ % 2);
     device->stage(device, slot, p->batch_memory[slot], batch->buffer, batch->size);
@@ -115,7 +115,7 @@ bool passes_measure(Passes *p, Loader *loader, int64_t batches, Tensor sums, Ten
 /* Enlarges the activations' memory for a data set that the plan did not include, if necessary. */
 static void make_room(Training *t, const Dataset *dataset) {
     Batch largest = t->spec.batch.largest(dataset, t->spec.options->val_batch_size, 0);
-    largest.fields[largest.n_fields] = dataset->resident;
+    largest.fields[largest.n_fields] = dataset->device_data;
     DType half = tensor_given(t->spec.model->half_weights) ? t->spec.model->half_weights.dtype : DTYPE_F32;
     size_t needed = memory_plan(t->spec.model, NULL, half, NULL, &largest, false).activations;
     batch_close(&largest);
@@ -127,7 +127,7 @@ static void make_room(Training *t, const Dataset *dataset) {
 void train_outputs(Training *t, const Dataset *dataset, float *outputs) {
     Device *device = t->spec.device;
     LoaderOptions options = validation_loader_options(t->spec.options);
-    int sequences, n_residents = t->n_residents;
+    int sequences, n_device_data = t->n_device_data;
     Error error;
     assert(t->spec.model->n_outputs > 0);
     options.epoch_limit = 0;
@@ -135,7 +135,7 @@ void train_outputs(Training *t, const Dataset *dataset, float *outputs) {
     size_t size = (size_t)(dataset->n_samples * t->spec.model->n_outputs) * sizeof(float);
     Tensor all = tensor_2d(device->allocate(device, size), DTYPE_F32, dataset->n_samples, t->spec.model->n_outputs);
     make_room(t, dataset);
-    residents_add(t, dataset);
+    device_data_add(t, dataset);
     Passes passes = passes_open(t, bytes, sequences);
     Loader *loader = loader_open(dataset, &options);
     if (!passes_measure(&passes, loader, loader_epoch_batches(dataset, &options, 0), tensor_none(), all, NULL, &error))
@@ -143,6 +143,6 @@ void train_outputs(Training *t, const Dataset *dataset, float *outputs) {
     device->download(device, outputs, all.data, size);
     loader_close(loader);
     passes_close(&passes);
-    residents_release(t, n_residents);
+    device_data_release(t, n_device_data);
     device->release(device, all.data, size);
 }

@@ -75,8 +75,8 @@ typedef struct {
     SelectionSpec selection;
     BaselineSpec baseline;
     LogLabels labels;
-    const char *choices; /* file of the autotune cache, which a resumed run reuses; NULL: OUTPUT-DIR/choices.txt */
-    size_t max_staged;   /* weights of up to this many bytes have two copies on the host; 0: 256 MiB */
+    const char *autotune_file; /* the autotune cache, which a resumed run reuses; NULL: OUTPUT-DIR/choices.txt */
+    size_t max_staged;         /* weights of up to this many bytes have two copies on the host; 0: 256 MiB */
 } TrainSpec;
 
 #endif

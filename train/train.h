@@ -25,7 +25,7 @@ int train_run(Training *training);
 void train_outputs(Training *training, const Dataset *dataset, float *outputs);
 /* Writes the autotune cache to its file, if the device has new entries. `directory` is the current path of the run's
  * folder, which may have been moved since the start. */
-void train_keep_choices(Training *training, const char *directory);
+void train_write_autotune_cache(Training *training, const char *directory);
 
 /* Returns the state that checkpoints keep. */
 TrainState *train_state(Training *training);

@@ -4,20 +4,20 @@
 
 #include "train/train.h"
 
-enum { TRAIN_MAX_RESIDENTS = 4 };
+enum { TRAIN_MAX_DEVICE_DATA = 4 };
 
-/* A device dataset (Dataset.resident) in the memory of a device that cannot read host memory. */
+/* A device dataset (Dataset.device_data) in the memory of a device that cannot read host memory. */
 typedef struct {
     const void *host;
     void *device;
     size_t bytes;
-} Resident;
+} DeviceData;
 
 struct Training {
     TrainSpec spec;
     bool inference; /* opened by train_open_inference */
-    Resident residents[TRAIN_MAX_RESIDENTS];
-    int n_residents;
+    DeviceData device_data[TRAIN_MAX_DEVICE_DATA];
+    int n_device_data;
     Tensor m, v;
     Arena activations;
     size_t planned_bytes; /* of the device's memory */
@@ -28,7 +28,7 @@ struct Training {
     CarriedTensors carried; /* from the base checkpoint, or from the one resumed from */
     char *resumed_from;     /* NULL: a fresh start */
     bool ended;
-    size_t kept_choices; /* the length of the autotune cache in its file */
+    size_t autotune_length; /* the length of the autotune cache in its file */
     ImportReport import;
 };
 

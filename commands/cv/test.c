@@ -64,7 +64,7 @@ static void predict(CvFold *f, const Best *best, const FlimIds *ids) {
                k == CV_VAL ? "validation" : "test", FLIM_VIEWS, seconds, (double)n / seconds);
         f->predictions[k] = cv_predictions(&ids[k], logits);
     }
-    train_keep_choices(training, with.train.output_dir);
+    train_write_autotune_cache(training, with.train.output_dir);
     train_close(training);
     for (int k = 0; k < CV_PREDICTED; k++) datasets[k]->close(datasets[k]);
     model->close(model);

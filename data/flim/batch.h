@@ -1,5 +1,5 @@
 /* The fields of a batch for the FLIM classifier, of B cells, whose counts lie in the device's memory
- * (Dataset.resident). */
+ * (Dataset.device_data). */
 #ifndef DATA_FLIM_BATCH_H
 #define DATA_FLIM_BATCH_H
 

@@ -145,8 +145,8 @@ Dataset *flim_dataset_open(const FlimCells *cells, const FlimIds *ids, const Fli
     *dataset =
         (Dataset){.n_samples = ids->n * options->views,
                   .field_names = field_names,
-                  .resident = tensor_2d((void *)(uintptr_t)cells->counts, cells->bits == 8 ? DTYPE_U8 : DTYPE_U16,
-                                        cells->n, (int64_t)s.T * s.H * s.W),
+                  .device_data = tensor_2d((void *)(uintptr_t)cells->counts, cells->bits == 8 ? DTYPE_U8 : DTYPE_U16,
+                                           cells->n, (int64_t)s.T * s.H * s.W),
                   .tokens = flim_tokens,
                   .counts = flim_counts,
                   .sample_id = flim_sample_id,

@@ -386,7 +386,7 @@ Dataset *psd_dataset_open(const PsdStore *store, const PsdIds *rows, const PsdDa
     Dataset *dataset = xcalloc(1, sizeof *dataset);
     *dataset = (Dataset){.n_samples = d->n,
                          .field_names = field_names,
-                         .resident = tensor_2d(store->psd, DTYPE_F32, store->n, PSD_BINS),
+                         .device_data = tensor_2d(store->psd, DTYPE_F32, store->n, PSD_BINS),
                          .tokens = psd_tokens,
                          .counts = psd_counts,
                          .sample_id = psd_sample_id,

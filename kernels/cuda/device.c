@@ -282,9 +282,9 @@ static const char *cuda_convolutions(Device *device) {
     return cudnn_description(device);
 }
 
-static bool cuda_choose(Device *device, const char *text, Error *error) {
+static bool cuda_load_autotune_cache(Device *device, const char *text, Error *error) {
     conv3d_prepare(device);
-    return cudnn_choose(device, text, error);
+    return cudnn_load_autotune_cache(device, text, error);
 }
 
 #define OP_ENTRY(op) .op = cuda_##op,
@@ -395,8 +395,8 @@ Device *cuda_device_open(int index) {
                        .repeat = cuda_repeat,
                        .forget = cuda_forget,
                        .convolutions = cuda_convolutions,
-                       .choices = cudnn_choices,
-                       .choose = cuda_choose,
+                       .autotune_cache = cudnn_autotune_cache,
+                       .load_autotune_cache = cuda_load_autotune_cache,
                        .allocate_host = cuda_allocate_host,
                        .release_host = cuda_release_host,
                        .close = cuda_close,

@@ -29,9 +29,8 @@ static inline void set_emulator(const char *seed, const char *capability) {
     set_variable("EMULATE_CAPABILITY", capability);
 }
 
-/* Gives a run that is to have another's bits the choices that the other has made by timing, which are half of why it
- * has them: none, where no library offers any. */
-static inline void share_choices(const char *from, const char *to) {
+/* Copies the autotune cache, if there is one, to the folder of a run that must compute the same bits. */
+static inline void share_autotune_cache(const char *from, const char *to) {
     char *made = path_join(from, "choices.txt"), *copy = path_join(to, "choices.txt");
     if (!access(made, F_OK) && run_command(fixture.output, sizeof fixture.output, "cp %s %s", made, copy))
         fail_msg("%s", fixture.output);

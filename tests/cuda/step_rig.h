@@ -13,7 +13,7 @@ typedef struct {
     Device *device;
     Model *model;
     Arena arena;
-    Tensor m, v, norm, sums, outputs, resident;
+    Tensor m, v, norm, sums, outputs, device_data;
     PassNumbers *numbers; /* on the device */
     const Batch *batches; /* of one shape; micro-batches take them in turn */
     int n_batches;
@@ -30,14 +30,14 @@ static inline Tensor flat(Device *device, DType type, int64_t n) {
     return tensor_1d(device->allocate(device, (size_t)n * dtype_size(type)), type, n);
 }
 
-static inline Tensor resident_on(Device *device, Tensor host) {
+static inline Tensor upload_device_data(Device *device, Tensor host) {
     if (!tensor_given(host)) return host;
     Tensor t = tensor_2d(device->allocate(device, tensor_bytes(host)), host.dtype, host.dims[0], host.dims[1]);
     device->upload(device, t.data, host.data, tensor_bytes(host));
     return t;
 }
 
-/* Takes the model. start: the weights; behind each batch's last field may stand the data set's resident tensor. */
+/* Takes ownership of the model. `start` holds the weights. A device dataset may follow each batch's last field. */
 static inline Side side_open(Device *device, Model *model, const float *start, const Batch *batches, int n_batches,
                              DType half) {
     Side side = {.device = device, .model = model, .batches = batches, .n_batches = n_batches};
@@ -55,7 +55,7 @@ static inline Side side_open(Device *device, Model *model, const float *start, c
     side.sums = flat(device, DTYPE_F32, model->n_metrics);
     if (said) side.outputs = flat(device, DTYPE_F32, said);
     if (said) side.outputs = tensor_2d(side.outputs.data, DTYPE_F32, batches->n_sequences, model->n_outputs);
-    side.resident = resident_on(device, batches->fields[batches->n_fields]);
+    side.device_data = upload_device_data(device, batches->fields[batches->n_fields]);
     side.numbers = device->allocate(device, sizeof *side.numbers);
     side.memory = device->allocate(device, batches->size);
     device->upload(device, model->weights.data, side.weights, (size_t)n * 4);
@@ -78,7 +78,7 @@ static inline void side_close(Side *side) {
     Device *device = side->device;
     Model *model = side->model;
     Tensor all[] = {model->weights,      model->gradients, side->m,       side->v,
-                    side->norm,          side->sums,       side->outputs, side->resident,
+                    side->norm,          side->sums,       side->outputs, side->device_data,
                     model->half_weights, model->loss_scale};
     if (device->forget) device->forget(device);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -116,7 +116,7 @@ static inline void side_pass(Side *side, const Batch *batch, Pass pass) {
         fields[i] = batch->fields[i];
         if (fields[i].data) fields[i].data = side->memory + ((char *)fields[i].data - batch->buffer);
     }
-    fields[batch->n_fields] = side->resident;
+    fields[batch->n_fields] = side->device_data;
     pass.seed = 3;
     pass.step = &side->numbers->step;
     pass.loss_scale = tensor_1d(side->numbers->loss_scale, DTYPE_F32, side->model->n_metrics);

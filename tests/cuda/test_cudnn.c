@@ -421,26 +421,26 @@ static void a_run_that_goes_on_takes_the_ways_of_before(void **state) {
     (void)state;
     Error error;
     open_library(DTYPE_F32);
-    assert_null(cudnn_choices(rig.cuda));
+    assert_null(cudnn_autotune_cache(rig.cuda));
     ways[1].milliseconds = 11;
     check(DTYPE_F32, 2, 8, 16, false, strided);
-    char *text = cudnn_choices(rig.cuda), *other = xformat("%s12 no choice\n", text);
+    char *text = cudnn_autotune_cache(rig.cuda), *other = xformat("%s12 no choice\n", text);
     close_library();
     open_library(DTYPE_F32); /* in which all ways are faster than ours */
-    assert_true(cudnn_choose(rig.cuda, text, &error));
+    assert_true(cudnn_load_autotune_cache(rig.cuda, text, &error));
     assert_int_equal(check(DTYPE_F32, 2, 8, 16, false, strided), 1);
     assert_int_equal(counts.last_algorithm, CONV_FORWARD_GEMM);
-    char *again = cudnn_choices(rig.cuda);
+    char *again = cudnn_autotune_cache(rig.cuda);
     assert_string_equal(again, text);
     assert_int_equal(check(DTYPE_F32, 3, 8, 16, false, strided), FIRST_RUNS); /* of others nothing was said */
-    assert_false(cudnn_choose(rig.cuda, other, &error));
+    assert_false(cudnn_load_autotune_cache(rig.cuda, other, &error));
     assert_string_equal(error.text, "a line is no choice of this program's");
     char *huge = xformat("%.*s 18446744073709551615\n", (int)(strrchr(text, ' ') - text), text);
-    assert_false(cudnn_choose(rig.cuda, huge, &error)); /* with the weights' bytes it would come to few */
+    assert_false(cudnn_load_autotune_cache(rig.cuda, huge, &error)); /* with the weights' bytes it would come to few */
     assert_string_equal(error.text, "a line is no choice of this program's");
     free(huge);
     other[strlen("cuDNN 9.19.")] = '9';
-    assert_false(cudnn_choose(rig.cuda, other, &error));
+    assert_false(cudnn_load_autotune_cache(rig.cuda, other, &error));
     assert_string_equal(error.text, "they are of cuDNN 9.19.9; here it is cuDNN 9.19.2");
     close_library();
     free(text);

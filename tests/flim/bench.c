@@ -21,7 +21,7 @@ static Batch flim_batch(int n) {
     FlimCells cells = {.n = n, .shape = shape, .bits = 16, .counts = counts, .labels = labels};
     Dataset *data = flim_dataset_open(&cells, &(FlimIds){ids, n}, &(FlimDatasetOptions){.views = 1});
     Batch batch = flim_dataset_largest_batch(data, n, 0);
-    batch.fields[batch.n_fields] = data->resident;
+    batch.fields[batch.n_fields] = data->device_data;
     data->close(data);
     free(labels);
     free(ids);

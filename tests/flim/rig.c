@@ -7,7 +7,7 @@ int64_t flim_rows(const FlimConfig *config, int64_t cells) {
     return cells * config->bins * config->side * config->side;
 }
 
-/* Runs the model on the batch's resident tensor, f32 [B bins side side, 2]. */
+/* Runs the model on the device dataset, f32 [B bins side side, 2]. */
 static void run_given_input(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
                             const Pass *pass) {
     Tensor given = fields[batch->n_fields], half = model->half_weights;

@@ -12,7 +12,7 @@ extern const FlimConfig flim_full_config, flim_small_config;
 
 /* Returns how many rows (positions) a number of cells has. */
 int64_t flim_rows(const FlimConfig *config, int64_t cells);
-/* Opens a model that reads its input from the batch's resident tensor, f32 [B bins side side, 2]. */
+/* Opens a model that reads its input from the device dataset, f32 [B bins side side, 2]. */
 Model *flim_open_for_inputs(const FlimConfig *config);
 /* Makes a batch of n cells with inputs x, which it does not own. */
 Batch flim_batch(const FlimConfig *config, float *x, const float *targets, const float *labels, int n);

@@ -88,9 +88,9 @@ static void validation_sees_every_cell_once_as_it_is(void **state) {
         assert_true(FLOATS(batch, FLIM_LABELS)[i] == (float)labels[train_ids[i]]);
         assert_string_equal(dataset->sample_id(dataset, i), files[train_ids[i]]);
     }
-    assert_ptr_equal(dataset->resident.data, counts);
-    assert_true(dataset->resident.dtype == DTYPE_U16 && dataset->resident.dims[0] == CELLS &&
-                dataset->resident.dims[1] == 36);
+    assert_ptr_equal(dataset->device_data.data, counts);
+    assert_true(dataset->device_data.dtype == DTYPE_U16 && dataset->device_data.dims[0] == CELLS &&
+                dataset->device_data.dims[1] == 36);
     batch_close(&batch);
     dataset->close(dataset);
 }

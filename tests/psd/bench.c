@@ -31,7 +31,7 @@ static Batch psd_batch(int n, bool pretraining) {
     for (int i = 0; i < n; i++) rows[i] = i;
     Dataset *data = psd_dataset_open(&store, &(PsdIds){rows, n}, &options);
     Batch batch = psd_largest_batch(data, n, 0);
-    batch.fields[batch.n_fields] = data->resident;
+    batch.fields[batch.n_fields] = data->device_data;
     data->close(data);
     free(rows);
     return batch;

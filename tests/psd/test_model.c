@@ -45,7 +45,7 @@ static PsdRig psd_rig_open(const char *name, Model *model, bool pretraining, boo
     PsdRig r = {.golden = golden_spectra(name), .rig = model_rig_open(model, cpu_device_open(0), 64 << 20)};
     r.dataset = golden_dataset(&r.golden, BATCH, pretraining, cnn);
     r.batch = psd_largest_batch(r.dataset, BATCH, 0);
-    r.batch.fields[r.batch.n_fields] = r.dataset->resident; /* as the loop hands it over */
+    r.batch.fields[r.batch.n_fields] = r.dataset->device_data; /* as the loop hands it over */
     fill_parameters(&model->params, model->weights.data);
     return r;
 }

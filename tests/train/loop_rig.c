@@ -9,7 +9,7 @@
 char toy_output[1 << 16];
 Device *(*toy_device)(void);
 
-enum { TOY_OFFSETS = BATCH_OFFSETS, TOY_ROWS, TOY_TARGETS }; /* i32 [n + 1], [n] of the resident, [n] */
+enum { TOY_OFFSETS = BATCH_OFFSETS, TOY_ROWS, TOY_TARGETS }; /* i32 [n + 1], [n] of the device dataset, [n] */
 
 const Toy *toy_of(const Dataset *face) { return face->state; }
 
@@ -77,7 +77,7 @@ static Dataset *toy_open(int64_t n, uint64_t seed) {
     toy->x = xmalloc((size_t)(n * FEATURES) * sizeof *toy->x);
     for (int64_t e = 0; e < n * FEATURES; e++) toy->x[e] = philox_normal(seed, PURPOSE_TEST, 0, (uint64_t)e);
     toy->face = (Dataset){.n_samples = n,
-                          .resident = tensor_2d(toy->x, DTYPE_F32, n, FEATURES),
+                          .device_data = tensor_2d(toy->x, DTYPE_F32, n, FEATURES),
                           .field_names = names,
                           .tokens = toy_tokens,
                           .counts = toy_counts,

@@ -1,4 +1,4 @@
-/* For tests of the loop from inside: a classifier of a few numbers, whose samples lie in a resident tensor, and runs of
+/* For tests of the loop from inside: a classifier of a few numbers, whose samples lie in a device dataset, and runs of
  * it in a child process, which may die. */
 #ifndef TESTS_TRAIN_LOOP_RIG_H
 #define TESTS_TRAIN_LOOP_RIG_H

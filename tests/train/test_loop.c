@@ -66,7 +66,7 @@ static void follow(void *argument) {
     if (plan->hook) toy_set_rate(run, by_group);
     if (plan->moved) toy_set_rate(run, move_the_folder);
     if (plan->moved_back) toy_set_rate(run, move_and_move_back);
-    if (plan->moved) device->choices = no_choices;
+    if (plan->moved) device->autotune_cache = no_choices;
     toy_train(run);
     toy_run_close(run);
     device_close(device);
@@ -293,8 +293,8 @@ static bool take_choices(Device *device, const char *text, Error *error) {
 static void choose_and_train(void *argument) {
     Plan *plan = argument;
     Device *device = open_cpu();
-    device->choices = three_choices;
-    device->choose = take_choices;
+    device->autotune_cache = three_choices;
+    device->load_autotune_cache = take_choices;
     char *options = xformat("-b 2 -g 2 --bucketing off %s", plan->options);
     ToyRun *run = toy_run_open(device, plan->directory, options, 10, 7, 3);
     toy_train(run);

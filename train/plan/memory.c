@@ -82,9 +82,9 @@ MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *tr
         DryRun r = {model, dry, dry, batches[i], i == 0, recompute, 1, i == 0, 0};
         dry_run(&r);
         if (r.activations > plan.activations) plan.activations = r.activations;
-        Tensor resident = batches[i]->fields[batches[i]->n_fields];
-        if (tensor_given(resident) && resident.data != counted) plan.data += tensor_bytes(resident);
-        counted = resident.data;
+        Tensor device_data = batches[i]->fields[batches[i]->n_fields];
+        if (tensor_given(device_data) && device_data.data != counted) plan.data += tensor_bytes(device_data);
+        counted = device_data.data;
         r.on = device;
         size_t scratch = device && device->measure ? device->measure(device, dry_run, &r) : 0;
         if (scratch > plan.scratch) plan.scratch = scratch;

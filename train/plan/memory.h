@@ -6,7 +6,7 @@
 
 typedef struct {
     size_t weights, gradients, optimizer, activations; /* bytes */
-    size_t data;                                       /* device datasets: Dataset.resident */
+    size_t data;                                       /* device datasets: Dataset.device_data */
     size_t batches, results; /* of the loop: the fields of batches; the results of steps and validations */
     size_t scratch;          /* of the device's operations */
 } MemoryPlan;

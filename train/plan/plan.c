@@ -43,7 +43,7 @@ static void plan_batches(const PlanRequest *r, MemoryPlan *plan) {
 /* Returns a batch that dominates all batches of the data set, with the device dataset after its fields. */
 static Batch largest_batch(const TrainSpec *spec, const Dataset *dataset, int64_t batch_size, int64_t token_budget) {
     Batch batch = spec->batch.largest(dataset, batch_size, token_budget);
-    batch.fields[batch.n_fields] = dataset->resident;
+    batch.fields[batch.n_fields] = dataset->device_data;
     return batch;
 }
 

@@ -16,7 +16,8 @@ static size_t peak_bytes(const Run *run) {
     const Training *t = run->t;
     size_t bytes = t->spec.device->peak_allocated;
     if (!t->spec.device->host_memory) return bytes;
-    Tensor data = t->spec.train->resident, other = t->spec.validation ? t->spec.validation->resident : tensor_none();
+    Tensor data = t->spec.train->device_data,
+           other = t->spec.validation ? t->spec.validation->device_data : tensor_none();
     bytes += loader_bytes(run->loader) + (run->validation.loader ? loader_bytes(run->validation.loader) : 0);
     if (tensor_given(data)) bytes += tensor_bytes(data);
     if (tensor_given(other) && other.data != data.data) bytes += tensor_bytes(other);

@@ -71,7 +71,7 @@ static void write_copy(Run *run, int slot, const TrainState *state) {
     int64_t before = allocation_count();
     /* A checkpoint comes with its autotune cache and with the log up to its step. */
     const char *directory = checkpointer_directory(run->keeping.checkpointer, NULL);
-    if (directory) train_keep_choices(t, directory);
+    if (directory) train_write_autotune_cache(t, directory);
     if (!log_flush(run->log))
         warn("the log up to the checkpoint of step %lld is not all on the disk", (long long)state->step);
     run->allocations_apart += allocation_count() - before;

@@ -4,7 +4,7 @@
 
 #include "base/format.h"
 #include "train/plan/fit.h"
-#include "train/start/residents.h"
+#include "train/start/device_data.h"
 
 static Tensor flat_tensor(const Training *t, DType type) {
     int64_t n = t->spec.model->params.flat_count;
@@ -61,8 +61,8 @@ void buffers_allocate(Training *t) {
         model->loss_scale =
             tensor_1d(device->allocate(device, LOSS_SCALE_FIELDS * sizeof(float)), DTYPE_F32, LOSS_SCALE_FIELDS);
     t->activations = arena_open(device, plan.activations, "activations");
-    residents_add(t, t->spec.train);
-    residents_add(t, t->spec.validation);
+    device_data_add(t, t->spec.train);
+    device_data_add(t, t->spec.validation);
     allocate_staging(t);
     if (device->reserve) device->reserve(device, plan.scratch - own, plan.batches / 2);
 }
@@ -76,7 +76,7 @@ void buffers_release(Training *t) {
         *parts[i] = tensor_none();
     }
     arena_close(&t->activations);
-    residents_release(t, 0);
+    device_data_release(t, 0);
     for (int i = 0; i < 2 * BUFFERS; i++) {
         float *staged = t->staging[i / BUFFERS][i % BUFFERS];
         if (staged) device->release_host(device, staged);

@@ -6,8 +6,8 @@
 
 #include "base/version.h"
 #include "train/plan/fit.h"
+#include "train/start/autotune.h"
 #include "train/start/buffers.h"
-#include "train/start/choices.h"
 #include "train/start/import.h"
 #include "train/start/resume.h"
 
@@ -53,7 +53,7 @@ static Training *training_new(const TrainSpec *spec, bool inference) {
 Training *train_open(const TrainSpec *spec) {
     const TrainOptions *o = spec->options;
     Training *t = training_new(spec, false);
-    choices_take(t);
+    autotune_load(t);
     t->resumed_from = o->resume ? checkpoint_resolve(o->output_dir, o->resume) : NULL;
     choose_batch(t);
     buffers_allocate(t);

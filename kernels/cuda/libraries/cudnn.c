@@ -331,12 +331,12 @@ static Choice *find(Cudnn *cudnn, Device *device, const Problem *m, const ConvPr
     return made;
 }
 
-/* ---- choices of an earlier run ---- */
+/* ---- the autotune cache ---- */
 
 enum { KEY_WORDS = sizeof(Key) / 4, LINE = 12 * (KEY_WORDS + 3) };
 
 /* Returns the library's name and version, then one line per choice: the key's words, the algorithm, its workspace. */
-char *cudnn_choices(const Device *device) {
+char *cudnn_autotune_cache(const Device *device) {
     const Cudnn *cudnn = library_of(device);
     if (!cudnn || !cudnn->handle || !cudnn->count) return NULL;
     size_t size = DESCRIPTION + (size_t)cudnn->count * LINE;
@@ -363,7 +363,7 @@ static const char *read_choice(const char *text, Choice *choice) {
     return text[used] == '\n' ? text + used + 1 : NULL;
 }
 
-bool cudnn_choose(Device *device, const char *text, Error *error) {
+bool cudnn_load_autotune_cache(Device *device, const char *text, Error *error) {
     Cudnn *cudnn = library_of(device);
     size_t length = strcspn(text, "\n");
     const char *here = cudnn_description(device), *at = text + length;

@@ -25,14 +25,14 @@ const char *cudnn_description(const Device *device);
  * and the fastest is kept; a line on stderr says which. A way counts only if its result is ours but for rounding, and
  * only if it is a twentieth faster than those before it, ours being the first: where there is little to gain, noise
  * does not decide. All ways add in a fixed order, but not in the same: another choice changes the last bits of a
- * result. So a run that goes on takes the choices of before (cudnn_choices), and TRAINC_CUDNN=none makes runs the same
- * on all machines with one card. While a CUDA graph is captured nothing is timed and ours is taken. The weights'
- * gradient in a 16-bit type is rounded to it before it is added. */
+ * result. So a resumed run loads the autotune cache of the earlier run, and TRAINC_CUDNN=none makes runs the same on
+ * all machines with one card. While a CUDA graph is captured nothing is timed and ours is taken. The weights' gradient
+ * in a 16-bit type is rounded to it before it is added. */
 bool cudnn_convolve(Device *device, const ConvProduct *product);
 
-/* See Device.choices, Device.choose. */
-char *cudnn_choices(const Device *device);
-bool cudnn_choose(Device *device, const char *text, Error *error);
+/* See Device.autotune_cache and Device.load_autotune_cache. */
+char *cudnn_autotune_cache(const Device *device);
+bool cudnn_load_autotune_cache(Device *device, const char *text, Error *error);
 
 void cudnn_close(Device *device);
 

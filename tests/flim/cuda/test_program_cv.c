@@ -88,7 +88,7 @@ static void every_schedule_gives_the_same_bits(void **state) {
     for (int i = 0; i < 3; i++) {
         runs[i] = scratch_directory();
         set_emulator(seeds[i], NULL);
-        if (i) share_choices(runs[0], runs[i]);
+        if (i) share_autotune_cache(runs[0], runs[i]);
         must_do(runs[i], "--device cuda --amp");
         if (i) assert_same_run(runs[0], runs[i]);
     }
@@ -102,7 +102,7 @@ static void stopped_and_resumed_is_never_stopped(void **state) {
     set_emulator(NULL, "75");
     char *whole = done("--device cuda --amp"), *run = scratch_directory(), *fold = path_join(run, "fold_D1");
     char *line = line_of(run, "--device cuda --amp");
-    share_choices(whole, run);
+    share_autotune_cache(whole, run);
     pid_t child = start_command(run, line);
     assert_int_equal(signal_at_step(fold, child, 2, SIGTERM), 128 + SIGTERM);
     must_do(run, "--device cuda --amp --resume auto");

@@ -66,7 +66,7 @@ static Spectra spectra_open(const Case *c) {
         for (int32_t i = 0; i < SPECTRA; i++) samples[i] = b * SPECTRA + i;
         s.batches[b] = batch_open(s.dataset->batch_bytes(s.dataset, samples, SPECTRA), SPECTRA);
         if (!s.dataset->fill(s.dataset, &s.batches[b], samples, SPECTRA, &error)) fail_msg("%s", error.text);
-        s.batches[b].fields[s.batches[b].n_fields] = s.dataset->resident;
+        s.batches[b].fields[s.batches[b].n_fields] = s.dataset->device_data;
     }
     return s;
 }
