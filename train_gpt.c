@@ -135,7 +135,7 @@ static void check_options(const GptOptions *o) {
         die_usage("--lengths %s: the manifest has lengths of its own; leave one of them out", o->lengths);
 }
 
-/* What the model fixes and the data must obey. */
+/* Returns the sizes of the model that the data must match. */
 static TtsLayout layout_of(const GptOptions *o) {
     return (TtsLayout){.d_model = (int)o->model_dim,
                        .n_conditioning = CONDITIONING_LATENTS,

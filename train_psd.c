@@ -119,7 +119,7 @@ static double negative_macro_f1(void *context, const float *outputs, int64_t n, 
 
 /* ---- a training ---- */
 
-/* What both trainings have in common. */
+/* Returns the part of the specification that both trainings share. */
 static TrainSpec spec_of(const PsdRun *o, const PsdData *data, Model *model) {
     static const char *const fixed_options[] = {"mask-ratio", "class-weights", "split",   "sensor", "shots",
                                                 "hop",        "limit",         "encoder", NULL};
@@ -174,7 +174,7 @@ static int pretrain(PsdRun *o, PsdStage *stage) {
 /* ---- finetune ---- */
 
 static int finetune(PsdRun *o, PsdStage *stage) {
-    /* What is read from a base checkpoint, the head last; the CNN embeds no patches. */
+    /* Prefixes of the tensors read from a base checkpoint, the head last; the CNN embeds no patches. */
     static const char *const transformer[] = {"encoder.", "patch_embed.", "classifier."}, *const metrics[] = {
                                                                                               "macro_f1"};
     static const char *const cnn[] = {"encoder.", "classifier."};

@@ -1,4 +1,4 @@
-/* What every part of the project uses: one way to fail, counted allocation, time and paths.
+/* Shared by every part of the project: one way to fail, counted allocation, time and paths.
  *
  * Two kinds of failure. A program stops with die() (exit 1) or die_usage() (exit 2) and one line that says what was
  * found, what was expected and what to do. A reader of untrusted bytes never stops the program: it returns false and

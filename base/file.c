@@ -337,7 +337,7 @@ bool path_leads_to(const char *path, int fd) {
     return !fstat(fd, &here) && !stat(path, &there) && is_same(&here, &there);
 }
 
-/* Whether the file is still there: its last owner may have removed it. */
+/* Returns whether the file is still there: its last owner may have removed it. */
 static bool is_current(const FileLock *lock) { return path_leads_to(lock->path, lock->fd); }
 
 static FileLock *held;

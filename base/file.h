@@ -55,20 +55,20 @@ void file_keep(const char *path, const char *option);
 /* Splits PATH::LABEL, PATH@LABEL or PATH=LABEL at the last separator that leaves the name of a file. Takes a path that
  * exists as it stands whole; *label is NULL then. free() both. */
 void file_split_label(const char *text, char **path, char **label);
-/* Whether both names lead to the same existing file. */
+/* Returns whether both names lead to the same existing file. */
 bool file_is_same(const char *a, const char *b);
-/* Whether `path` is free or a file that may be replaced. False with the reason: it is not a regular file, or it is
- * protected by file_keep. */
+/* Returns whether `path` is free or a file that may be replaced. False with the reason: it is not a regular file, or it
+ * is protected by file_keep. */
 bool file_is_replaceable(const char *path, Error *error);
 
-/* Whether `name` is the name of a partial file of `base`; NULL: of any file. */
+/* Returns whether `name` is the name of a partial file of `base`; NULL: of any file. */
 bool file_is_partial(const char *name, const char *base);
 /* Flushes a directory (fsync), so that new and renamed entries survive a power cut. A directory that may be written but
  * not read cannot be flushed; that is not an error. */
 bool directory_flush(const char *path, Error *error);
 /* Makes a directory and those above it (mkdir -p), and flushes their entries. Dies with the reason. */
 void make_directories(const char *path);
-/* Whether the path still leads to the open file or directory. */
+/* Returns whether the path still leads to the open file or directory. */
 bool path_leads_to(const char *path, int fd);
 /* Removes partial files that killed programs left in this directory (not below it) and returns their number. Files of
  * running writers stay. Where the file system has no locks, all stay. */

@@ -27,7 +27,7 @@ static bool holds_text(const Option *option) {
     return option->row.type == OPTION_TEXT || option->row.type == OPTION_LIST || option->row.type == OPTION_CHOICE;
 }
 
-/* Whether an option that sets this value was given. */
+/* Returns whether an option that sets this value was given. */
 static bool value_given(const OptionSet *set, const void *value) {
     for (int i = 0; i < set->count; i++)
         if (set->options[i].value == value && set->options[i].given) return true;
@@ -63,12 +63,12 @@ static bool parse_float(const char *text, double *value) {
     return end != text && !*end && isfinite(*value) && !text[strspn(text, "+-.0123456789eE")];
 }
 
-/* Whether an INT may be "auto". */
+/* Returns whether an INT may be "auto". */
 static bool takes_auto(const Option *option) {
     return option->row.type == OPTION_INT && option->row.metavar && !strcmp(option->row.metavar, "N|auto");
 }
 
-/* Whether a text is a name, which must not be empty. */
+/* Returns whether a text is a name, which must not be empty. */
 static bool names_path(const Option *option) {
     static const char *const metavars[] = {"PATH", "DIR", "FILE", "NAME", "auto|PATH"};
     for (int i = 0; i < 5; i++)
@@ -295,8 +295,8 @@ static bool yaml_load(yaml_parser_t *parser, yaml_document_t *document, const ch
     return error_set(error, "line %zu: not YAML: %s", line, parser->problem ? parser->problem : "out of memory");
 }
 
-/* Whether the text, as far as it is YAML, has no more nesting and anchors than a configuration needs. The time of the
- * library grows with the square of both. */
+/* Returns whether the text, as far as it is YAML, has no more nesting and anchors than a configuration needs. The time
+ * of the library grows with the square of both. */
 static bool yaml_is_simple(const char *text, size_t size, Error *error) {
     enum { DEEPEST = 16, MOST_ANCHORS = 256 };
     yaml_parser_t parser;
@@ -474,7 +474,7 @@ static Option *word_option(const CommandLine *c, const char *word, const char **
     unknown_option(c, name);
 }
 
-/* Whether a word begins with '-' and is no number, so that it cannot be the value of the option before it. */
+/* Returns whether a word begins with '-' and is no number, so that it cannot be the value of the option before it. */
 static bool is_option_word(const char *word) {
     return word[0] == '-' && word[1] && word[1] != '.' && !isdigit((unsigned char)word[1]);
 }

@@ -29,14 +29,14 @@ typedef struct {
     size_t offset; /* of the value in the struct of the values: bool, int64_t, double, const char *, OptionList */
     const char *default_value; /* as it would be typed; NULL: false, 0, NULL, no entry */
     double min, max;           /* range of INT and FLOAT; both 0: any */
-    /* How --help calls the value: "N", "N|auto"; for a CHOICE "micro|batch"; PATH: a file to read, which is never
+    /* The value's name in --help: "N", "N|auto"; for a CHOICE "micro|batch"; PATH: a file to read, which is never
      * replaced (file_keep); FILE: a file to write; DIR: a folder. */
     const char *metavar;
     const char *help; /* one sentence */
     bool required;
 } OptionRow;
 
-/* What a program changes in a row of a shared table. */
+/* A program's changes to one row of a shared table. */
 typedef struct {
     const char *name;
     const char *default_value, *help, *metavar; /* NULL: unchanged */
@@ -61,7 +61,7 @@ typedef struct {
 /* The value of an INT that was given as "auto", which a row allows with the metavar "N|auto". */
 enum { OPTION_AUTO = -1 };
 
-/* What --help says before the options. */
+/* The texts that --help prints before the options. */
 typedef struct {
     const char *program, *usage, *purpose;
 } OptionsHeader;

@@ -1,4 +1,4 @@
-/* What libraries throw and nobody catches. */
+/* Handles exceptions that libraries throw and nobody catches. */
 #include <exception>
 #include <new>
 

@@ -1,4 +1,4 @@
-/* Which train.c this is. */
+/* The version and revision of this build of train.c. */
 #ifndef BASE_VERSION_H
 #define BASE_VERSION_H
 

@@ -119,7 +119,7 @@ const char *checkpointer_directory(Checkpointer *c, Error *error) {
 
 /* ---- removal ---- */
 
-/* Whether the directory holds nothing but files that a checkpointer writes. */
+/* Returns whether the directory holds nothing but files that a checkpointer writes. */
 static bool holds_only_parts(const char *path) {
     DIR *directory = opendir(path);
     if (!directory) return false;

@@ -37,7 +37,7 @@ typedef struct {
     const AbsorbedBias *absorbed; /* biases that are absorbed by a norm's running mean */
     int n_absorbed;
 } ImportRules;
-/* What an import did, as numbers of tensors: of the base checkpoint, or, for `missing`, of the model. */
+/* The result of an import. Counts are tensors of the base checkpoint; `missing` counts tensors of the model. */
 typedef struct {
     int loaded, resized, carried, skipped, aside, missing;
     int absorbed, counters; /* biases; counters of batches of norms, which are not needed */

@@ -1,4 +1,4 @@
-/* What computes: a row of kernels/cards.c, what --calibrate has measured, or both. */
+/* A machine to estimate for: a row of kernels/cards.c, rates measured by --calibrate, or both. */
 #ifndef COST_MACHINE_H
 #define COST_MACHINE_H
 

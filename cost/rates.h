@@ -43,7 +43,7 @@ void rates_device_name(const Device *device, char name[128]);
 /* Returns a copy of `path`; if it is NULL, the user's file, $XDG_CACHE_HOME/train.c/rates.json or the same in ~/.cache.
  * free(). NULL if neither that variable nor HOME is set. */
 char *rates_path(const char *path);
-/* Whether the path is "none", which stands for no file. */
+/* Returns whether the path is "none", which stands for no file. */
 bool rates_are_none(const char *path);
 /* Reads the rates of a device. False with an empty error if the file has none of it, or is missing; with a reason if
  * the file is damaged. path NULL: the user's file. */

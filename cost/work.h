@@ -1,4 +1,4 @@
-/* What is computed: calls, FLOPs and bytes of every operation, and which kind of work an operation is. */
+/* The work of a run: calls, FLOPs and bytes of every operation, and the kind of each operation. */
 #ifndef COST_WORK_H
 #define COST_WORK_H
 
@@ -9,7 +9,8 @@
 enum { WORK_OPS = DEVICE_MAX_OPS + 1, WORK_CLEAR = DEVICE_MAX_OPS };
 const char *work_op_name(int op);
 
-/* What keeps a device busy in an operation. Operations of one kind reach similar rates at similar sizes. */
+/* Kinds of operations, by the resource that limits them. Operations of one kind reach similar rates at similar sizes.
+ */
 typedef enum {
     WORK_PRODUCT,
     WORK_PRODUCT_BACKWARD,

@@ -182,8 +182,8 @@ static void walk(Loader *loader, int64_t *epoch, int64_t *index, int64_t steps) 
     for (int64_t n; *index >= (n = loader_plan(loader, *epoch)->n_batches); ++*epoch) *index -= n;
 }
 
-/* What a worker or the consumer needs to fill one slot, copied out of the plan under the lock. The sample numbers go
- * straight to the slot's batch. */
+/* The task of filling one slot, copied out of the plan under the lock for a worker or the consumer. The sample numbers
+ * go straight to the slot's batch. */
 typedef struct {
     Slot *slot;
     int64_t epoch, index;

@@ -10,7 +10,7 @@ const double estimate_disk_rate = 1e9; /* assumed */
 
 /* ---- the work of a run ---- */
 
-/* What decides the operations of a micro-batch: its sequences and the sizes of its fields. */
+/* The shape of a micro-batch, which decides its operations: its sequences and the sizes of its fields. */
 typedef struct {
     int64_t *key;
     size_t size;

@@ -1,4 +1,4 @@
-/* What a whole run needs of a card's memory, and how long it takes there.
+/* Estimates the memory and the time of a whole run on a card.
  *
  * The run's own micro-batches go through the dry device, which yields the FLOPs and bytes of every operation exactly;
  * cost/cost.h turns them into seconds. */

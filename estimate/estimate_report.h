@@ -1,4 +1,4 @@
-/* What --estimate prints. */
+/* Prints the report of --estimate. */
 #ifndef ESTIMATE_ESTIMATE_REPORT_H
 #define ESTIMATE_ESTIMATE_REPORT_H
 

@@ -85,7 +85,7 @@ const Card *card_table(int *n) {
     return cards;
 }
 
-/* Behind the text, its next letter or digit that counts. */
+/* Returns the next position in the text that is no separator. */
 static const char *skip(const char *text) { return text + strspn(text, " -_"); }
 
 /* Returns 2 if `key` is the card's whole key, 1 if it is the part before a '-' in that key, else 0. */

@@ -14,7 +14,7 @@
 #include "train/run/step.h"
 #include "train/run/validation.h"
 
-/* What is due after a step. */
+/* The actions that are due after a step. */
 typedef struct {
     bool end; /* the run's last step, or a signal */
     bool record, progress, validate, save;

@@ -9,7 +9,7 @@
 
 enum { TRAIN_MAX_METRICS = 8 /* of SelectionSpec.evaluate */ };
 
-/* How the data are divided into micro-batches. */
+/* The division of the data into micro-batches. */
 typedef struct {
     /* Returns a batch that dominates every micro-batch of at most `batch_size` sequences and `token_budget` tokens:
      * what the memory is planned for. 0: no such limit, so batch_size is 0 if only a token budget is given. batch_size

@@ -1,4 +1,4 @@
-/* What train_gpt prints about its data. */
+/* Prints the data report of train_gpt. */
 #ifndef COMMANDS_GPT_DATA_REPORT_H
 #define COMMANDS_GPT_DATA_REPORT_H
 

@@ -1,4 +1,4 @@
-/* What train_gpt prepare prints and writes about the clips that it has prepared. */
+/* Prints and writes the report of train_gpt prepare about the prepared clips. */
 #ifndef COMMANDS_GPT_PREPARE_REPORT_H
 #define COMMANDS_GPT_PREPARE_REPORT_H
 

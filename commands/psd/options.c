@@ -22,7 +22,7 @@ enum {
     MODEL = TRAINING | INFERENCE
 };
 
-/* Which commands have an option that all programs share. Only training has those that are not named here. */
+/* The commands that have an option shared by all programs. Options not listed here belong to training only. */
 static const struct {
     const char *name;
     unsigned commands;
@@ -35,7 +35,7 @@ static const struct {
     {"bucketing", 0},          {"token-budget", 0},      {"warmup-steps", 0},
 };
 
-/* What differs from the options of all programs. */
+/* Changes to the options that all programs share. */
 // clang-format off
 static const struct {
     unsigned commands;

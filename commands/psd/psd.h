@@ -1,4 +1,4 @@
-/* What the commands of train_psd share: options, data, what a checkpoint says of its model, predictions. */
+/* Shared by the commands of train_psd: options, data, the model described by a checkpoint, predictions. */
 #ifndef COMMANDS_PSD_PSD_H
 #define COMMANDS_PSD_PSD_H
 

@@ -22,7 +22,7 @@ typedef struct {
     int n_folds;
 } Runner;
 
-/* What the stages of one directory work on. */
+/* The working data of the stages in one directory. */
 typedef struct {
     const char *directory, *split, *sensor; /* sensor: NULL if the split file is not by sensor */
 } Place;

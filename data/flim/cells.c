@@ -49,7 +49,7 @@ typedef struct {
     int64_t size, seconds, nanoseconds; /* bytes; the time of the last change */
 } File;
 
-/* What is counted while the folder is listed, and reported. */
+/* Kinds of files and folders that are counted while the folder is listed, and then reported. */
 enum { UNLABELLED, BOTH, OTHERS, NOT_REGULAR, DEEPER, FINDINGS };
 static const struct {
     const char *key, *text;

@@ -1,10 +1,11 @@
-/* How well properties without any biology (size, brightness, the donor) tell active from quiescent cells. */
+/* Measures how well properties without any biology (size, brightness, the donor) separate active from quiescent cells.
+ */
 #ifndef DATA_FLIM_CONFOUNDS_H
 #define DATA_FLIM_CONFOUNDS_H
 
 #include "data/flim/cells.h"
 
-/* How well one number tells active from quiescent cells: the share of pairs, one cell of each class, in which the
+/* The AUC of one property: the share of pairs, one cell of each class, in which the
  * active cell's is greater; ties count half. 0.5: not at all. NaN: there are no such pairs. */
 typedef struct {
     double within, between; /* pairs of cells of the same donor; of different donors */
@@ -12,7 +13,7 @@ typedef struct {
 } FlimEffect;
 FlimEffect flim_confounds_effect(const FlimCells *cells, const double *values, uint64_t seed);
 
-/* How well the donor alone tells the class of its cells: Cramer's V, 0 to 1, and its 95 % interval. */
+/* The association of donor and class: Cramer's V, 0 to 1, and its 95 % interval. */
 typedef struct {
     double v, low, high;
 } FlimAssociation;

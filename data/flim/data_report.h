@@ -1,5 +1,5 @@
-/* What is worth knowing of FLIM cells before a model is trained on them, printed and collected as JSON: above all
- * what tells the classes apart without any biology (data/flim/confounds.h). */
+/* Reports on FLIM cells before a model is trained on them, as text and as JSON: above all how well the classes can be
+ * separated without any biology (data/flim/confounds.h). */
 #ifndef DATA_FLIM_DATA_REPORT_H
 #define DATA_FLIM_DATA_REPORT_H
 

@@ -1,4 +1,4 @@
-/* Which FLIM cells are trained on, validated on and tested on. Whole donors are assigned to a split, and their cells
+/* Divides FLIM cells into training, validation and test splits. Whole donors are assigned to a split, and their cells
  * follow: a model that is to recognise a new donor's cells must be tested on a donor that it has never seen. */
 #ifndef DATA_FLIM_SPLITS_H
 #define DATA_FLIM_SPLITS_H

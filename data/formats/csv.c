@@ -24,7 +24,7 @@ void csv_close(Csv *csv) {
     *csv = (Csv){0};
 }
 
-/* Whether a record ends here: at LF, CRLF or the end of the text. */
+/* Returns whether a record ends here: at LF, CRLF or the end of the text. */
 static bool at_end(const char *at) { return !*at || *at == '\n' || (*at == '\r' && at[1] == '\n'); }
 
 /* Moves the field at *from, in quotes, to where its text begins, without the quotes; *from then is behind it. Returns

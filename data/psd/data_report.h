@@ -1,4 +1,4 @@
-/* What a user should know about the recordings before training on them: printed, and collected for data_report.json. */
+/* Reports on the recordings before a model is trained on them: prints, and collects data_report.json. */
 #ifndef DATA_PSD_DATA_REPORT_H
 #define DATA_PSD_DATA_REPORT_H
 

@@ -36,7 +36,7 @@ static bool is_split(uint32_t c) {
     return false;
 }
 
-/* What is replaced, and by what. No entry is the beginning of another, so their order is free (the reference also lists
+/* Texts and their replacements. No entry is the beginning of another, so their order is free (the reference also lists
  * "，，，", which never matches after "，"). */
 static const char *const replacements[][2] = {
     {"።", "."},  {"፣", ","},   {"፤", ";"},   {"፥", ":"},  {"፦", ":"},  {"፧", "?"},  {"፨", "!"},

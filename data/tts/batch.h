@@ -1,4 +1,4 @@
-/* What a micro-batch of the TTS GPT holds. */
+/* The fields of a micro-batch of the TTS GPT. */
 #ifndef DATA_TTS_BATCH_H
 #define DATA_TTS_BATCH_H
 

@@ -6,7 +6,7 @@
 #include "data/formats/npy.h"
 #include "data/split.h"
 
-/* What the model fixes and the data must match. */
+/* Sizes of the model that the data must match. */
 typedef struct {
     int d_model;
     int n_conditioning;      /* 32 latents per prompt */
@@ -26,7 +26,7 @@ typedef struct {
     bool repair_codes; /* cut codes that padding made longer than the audio, instead of only counting them */
 } TtsDatasetOptions;
 
-/* What the check of the manifests has found. */
+/* The findings of the check of the manifests. */
 typedef struct {
     int64_t lines, samples, paired, single;
     int64_t padded_codes;    /* |code_len - expected(duration)| > 3 */

@@ -101,7 +101,7 @@ static void cpu_attention_forward(Device *device, Tensor out, Tensor lse, Tensor
     }
 }
 
-/* What the backward reads and writes, and the dK and dV of one part of (sequence, head). */
+/* The tensors of the backward, and the dK and dV of one part of (sequence, head). */
 typedef struct {
     float *dqkv, *dk, *dv;
     const float *dout, *qkv, *out, *lse;

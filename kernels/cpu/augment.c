@@ -10,7 +10,7 @@
 
 enum { BINS = 16 }; /* one, two or four vectors; a multiple of 4, since four bins share a block of random numbers */
 
-/* What holds for all bins of a sample. */
+/* The parts of an augmentation that are the same for all bins of a sample. */
 typedef struct {
     AugmentDraws draws;
     const void *counts; /* of the volume, [T, H W] */

@@ -18,7 +18,7 @@ typedef struct {
     int64_t x_from, x_frames, y_from, y_frames, before, after;
 } ConvFrames;
 
-/* What oneDNN needs for slabs of one kind, with the descriptions of its tensors. */
+/* A oneDNN primitive for slabs of one kind, with the descriptions of its tensors. */
 typedef struct {
     ConvFrames frames;
     dnnl_primitive_desc_t chosen;

@@ -1,4 +1,4 @@
-/* What the operations of the cpu device share. The operations are static functions in files that operations.c includes,
+/* Shared by the operations of the cpu device. The operations are static functions in files that operations.c includes,
  * compiled once per instruction set. Every parallel loop names the device's number of threads: two devices with
  * different numbers may be open at once. */
 #ifndef KERNELS_CPU_CPU_H

@@ -158,7 +158,7 @@ static inline void add_steps(const NormedSum *s, double *sums, const float *dy, 
     }
 }
 
-/* What the gradient of a row needs from all rows: dx = scale (g - mean of g - (x - mean) slope). */
+/* Sums over all rows that the gradient of each row needs: dx = scale (g - mean of g - (x - mean) slope). */
 typedef struct {
     float *dx;
     const float *mean, *scale, *mean_of_g, *slope;

@@ -11,7 +11,7 @@ namespace {
 
 enum { BLOCK = 256, PREPARE_BLOCK = 512 };
 
-/* What both kernels are given. In scratch a sample has its blur, [2, H W] dx, dy and [H W] footprint, 0 or 1. */
+/* The arguments of both kernels. In scratch a sample has its blur, [2, H W] dx, dy and [H W] footprint, 0 or 1. */
 struct Volumes {
     const void *counts; /* [n_volumes, T, H W] */
     bool wide;          /* u16, not u8 */
@@ -50,7 +50,7 @@ GPU_INLINE void interpolate(Pack<float, K> *out, const Pack<float, K> *in, const
     __syncthreads();
 }
 
-/* One axis of a Gaussian: y if `down`; times `size`. Beyond the edge the image is mirrored, or zero. */
+/* Smooths one axis by a Gaussian, y if `down`, times `size`. Beyond the edge the image is mirrored, or zero. */
 template <int K>
 GPU_INLINE void smooth_axis(Pack<float, K> *out, const Pack<float, K> *in, const AugmentGaussian &g, int n, bool down,
                             bool mirrored, float size) {
@@ -71,7 +71,7 @@ GPU_INLINE void smooth_axis(Pack<float, K> *out, const Pack<float, K> *in, const
     __syncthreads();
 }
 
-/* All that makes pixels of other pixels; returns where they are: a or b. */
+/* Applies all steps that combine pixels with other pixels. Returns the buffer of the result: a or b. */
 template <int K>
 GPU_INLINE Pack<float, K> *resample(Pack<float, K> *a, Pack<float, K> *b, const AugmentDraws &d, const float *field,
                                     const AugmentGaussian &blur, int n) {
@@ -88,7 +88,7 @@ GPU_INLINE Pack<float, K> *resample(Pack<float, K> *a, Pack<float, K> *b, const 
     return a;
 }
 
-/* The footprint: of interpolations the nearest pixel. */
+/* Transforms the footprint: takes the nearest pixel instead of interpolating. */
 GPU_INLINE Pack<float, 1> *take_nearest(Pack<float, 1> *a, Pack<float, 1> *b, const AugmentDraws &d, const float *field,
                                         int n) {
     for (int elastic = 0; elastic < 2; elastic++) {
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(PREPARE_BLOCK) prepare(Volumes c, bool dilated
         to[i] = reinterpret_cast<const float *>(&blur)[i];
 }
 
-/* Number `which` of a block of four normal numbers. */
+/* Returns number `which` of a block of four normal numbers. */
 GPU_INLINE float normal_of(const Philox &r, int which) {
     float a, b;
     augment_normals(which < 2 ? r.x[0] : r.x[2], which < 2 ? r.x[1] : r.x[3], &a, &b);

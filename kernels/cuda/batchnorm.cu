@@ -1,7 +1,7 @@
 /* Batch normalisation of columns. With x^ = (x - mean) rstd, and sums over the N rows:
  *   dx = gain rstd (dy - sum(dy) / N - x^ sum(dy x^) / N),  dgain = sum(dy x^),  dbias = sum(dy).
  *
- * Forward and backward read the rows twice: once for the sums, once to make of them what is asked for. */
+ * Forward and backward read the rows twice: once for the sums, once for the result. */
 #include "kernels/cuda/batchnorm.h"
 
 namespace {
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(BLOCK) gradient_sums(float *parts, const T *dy
     store_pack(parts + (2 * blockIdx.y + 1) * c + at.column, dot);
 }
 
-/* The sum over a block's warps of what each lane has, in the warps' order; every warp gets it. */
+/* Returns the sum of `sum` over a block's warps, lane by lane, in the warps' order; every warp gets the result. */
 GPU_INLINE double sum_over_warps(double sum, double (*scratch)[32]) {
     scratch[threadIdx.x / 32][threadIdx.x % 32] = sum;
     __syncthreads();
@@ -89,9 +89,9 @@ GPU_INLINE double sum_over_warps(double sum, double (*scratch)[32]) {
     return sum;
 }
 
-/* The statistics of all rows from those of the blocks, the last of which may have fewer rows. share is 1 / n: divisions
- * in double are calls. A lane has a column, warp w blocks w, w + FINISH_WARPS, ... Grid: c / 32. Bytes: 16 c a block,
- * mostly from the cache. */
+/* Combines the statistics of the blocks into those of all rows. The last block may have fewer rows. share is 1 / n:
+ * divisions in double are calls. A lane has a column, warp w blocks w, w + FINISH_WARPS, ... Grid: c / 32. Bytes: 16 c
+ * a block, mostly from the cache. */
 template <class T>
 __global__ void __launch_bounds__(32 * FINISH_WARPS)
     finish_statistics(float *mean, float *rstd, float *running_mean, float *running_var, const float *parts, const T *x,
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(32 * FINISH_WARPS)
     running_var[column] = (1 - momentum) * running_var[column] + momentum * ((float)squares / (float)(n - 1));
 }
 
-/* Where the sums of g and of g x^ of up to two norms go. */
+/* The destinations of the sums of g and of g x^, for up to two norms. */
 struct Gradients {
     float *means, *dbias[2], *dgain[2];
 };

@@ -1,17 +1,17 @@
-/* What the kernels of batch normalisation share: how rows and columns are divided among blocks, and sums over rows.
+/* Shared by the kernels of batch normalisation: how rows and columns are divided among blocks, and sums over rows.
  *
  * A block has a share of the rows and of the columns; its threads lie side by side along a row, a pack of columns each,
- * and under each other over the rows, so that a thread keeps what belongs to its columns in registers. A block leaves
- * the sums of its rows in scratch memory, and one more kernel adds those of all blocks, in double: the order is always
- * the same. */
+ * and under each other over the rows, so that a thread keeps what belongs to its columns in registers. A block writes
+ * the sums of its rows to scratch memory, and one more kernel adds the sums of all blocks in double, always in the same
+ * order. */
 #ifndef KERNELS_CUDA_BATCHNORM_H
 #define KERNELS_CUDA_BATCHNORM_H
 
 #include "kernels/cuda/memory.h"
 
-/* The sums of all blocks of rows from parts f32 [blocks, 1 + norms, c]: of g, which is added to dbias of every norm,
- * and of g x^ of each, which is added to its dgain. Divided by n they are left in means f32 [1 + norms, c]. Absent ones
- * of dgain and dbias are passed over. */
+/* Adds the sums of all blocks of rows in parts f32 [blocks, 1 + norms, c]: of g, which is added to dbias of every norm,
+ * and of g x^ of each, which is added to its dgain. Divided by n, they are stored in means f32 [1 + norms, c]. Absent
+ * dgain and dbias are skipped. */
 void finish_gradients(Device *device, const char *op, float *means, const Tensor *dgain, const Tensor *dbias,
                       const float *parts, int norms, int64_t blocks, int64_t n, int64_t c);
 

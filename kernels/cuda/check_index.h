@@ -1,6 +1,6 @@
 /* Indices that kernels check, like the cpu's operations, because one outside would read or write somebody else's
- * memory. What a kernel prints is lost when it traps: so what is wrong goes to memory of the host, and cuda_check tells
- * it. */
+ * memory. Output of a kernel is lost when the kernel traps, so the error goes to memory of the host, and cuda_check
+ * prints it. */
 #ifndef KERNELS_CUDA_CHECK_INDEX_H
 #define KERNELS_CUDA_CHECK_INDEX_H
 

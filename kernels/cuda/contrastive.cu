@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* What a thread brings of CHUNK columns from `column` on: at most a number of the block's rows, PACKS of the tile's. */
+/* A thread's numbers of CHUNK columns from `column` on: at most one of the block's rows, PACKS packs of the tile's. */
 template <int W> struct Piece {
     float own;
     Pack<float, W> tile[PACKS];

@@ -6,7 +6,7 @@ namespace {
 
 enum { BLOCK = 256 };
 
-/* A Window as kernels take it, and what its rows have of columns. */
+/* A Window in the form that kernels take, and the number of columns of its rows. */
 struct Windows {
     int64_t length, positions, channels;
     int taps, stride, padding;
@@ -47,7 +47,7 @@ template <class T, int W> __global__ void __launch_bounds__(BLOCK) unfold(T *y, 
         if (first + i < n) y[first + i] = out[i];
 }
 
-/* A thread has W channels of a row of dx, and adds what the windows that saw it have of them, tap by tap.
+/* Adds to W channels of a row of dx, in one thread, the gradients of all windows that contain the row, tap by tap.
  * Grid: rows channels / (BLOCK W). Bytes: dx and dy once each. */
 template <class T, int W> __global__ void __launch_bounds__(BLOCK) fold(T *dx, const T *dy, int64_t n, Windows w) {
     int64_t first = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * W;
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(BLOCK)
     y[sequence * columns + first + threadIdx.x] = from_float<T>(total / (float)length);
 }
 
-/* Every row of a sequence gets dy / length. Grid: rows columns / (BLOCK W). Bytes: dx, and dy from the cache. */
+/* Stores dy / length in every row of a sequence. Grid: rows columns / (BLOCK W). Bytes: dx, and dy from the cache. */
 template <class T, int W>
 __global__ void __launch_bounds__(BLOCK) spread_rows(T *dx, const T *dy, int64_t n, int64_t length, int64_t columns) {
     int64_t first = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * W;

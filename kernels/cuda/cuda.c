@@ -1,4 +1,4 @@
-/* The services that operations on the cuda device share: checked calls, complaints of kernels, memory. */
+/* Shared by the operations of the cuda device: checked calls, error messages of kernels, memory. */
 #include "kernels/cuda/cuda.h"
 
 #include <stdio.h>
@@ -41,8 +41,8 @@ void cuda_check(cudaError_t status, const char *what) {
     die("CUDA: %s: %s", what, cudaGetErrorString(status));
 }
 
-/* Both libraries counted in thousands before they had two-digit minor versions: cuBLAS until 10.2, 10202, cuDNN until
- * 8.9, 8907. */
+/* Both libraries count a major version as 1000 in the versions before two-digit minor numbers, and as 10000 since:
+ * cuBLAS 10.2 is 10202, cuDNN 8.9 is 8907. */
 const char *library_version(size_t version, char text[VERSION_TEXT]) {
     size_t step = version >= 90000 ? 10000 : 1000;
     snprintf(text, VERSION_TEXT, "%zu.%zu.%zu", version / step, version % step / 100, version % 100);
@@ -64,13 +64,13 @@ void *cuda_take_memory(Device *device, size_t bytes) {
     return memory;
 }
 
-/* What was given out before stays: operations that are queued, and graphs that were recorded, still use it. Each piece
+/* Keeps the scratch memory handed out earlier, because queued operations and recorded graphs still use it. Each piece
  * is at least twice as large as the last, so all of them together less than twice the largest. */
 void *cuda_scratch(Device *device, size_t bytes) {
     CudaState *state = cuda_state(device);
     if (state->measuring) {
         if (bytes > state->measured) state->measured = bytes;
-        return (void *)256; /* aligned; nobody looks there */
+        return (void *)256; /* aligned; never accessed */
     }
     Scratch *last = &state->scratches[state->n_scratches ? state->n_scratches - 1 : 0];
     if (bytes <= last->bytes) return last->memory;

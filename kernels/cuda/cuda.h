@@ -47,7 +47,7 @@ typedef struct {
     double *seconds; /* to add to */
 } Timed;
 
-/* What a kernel has stopped for: check_index.h. */
+/* The reason why a kernel has stopped: check_index.h. */
 enum { COMPLAINT = 96, OUT_OF_RANGE = -1 };
 typedef struct {
     char what[COMPLAINT]; /* the array; "": nothing */
@@ -80,8 +80,8 @@ typedef struct {
 static inline CudaState *cuda_state(const Device *device) { return (CudaState *)device->state; }
 static inline cudaStream_t cuda_stream(const Device *device) { return cuda_state(device)->stream; }
 
-/* At least `bytes` of device memory, 256-byte aligned, for the operation under way: until the next one asks.
- * Uninitialised. Allowed while a graph is captured.
+/* Returns at least `bytes` of uninitialised device memory, 256-byte aligned, for the current operation: valid until the
+ * next operation calls this. Allowed while a graph is captured.
  *
  * A plan measures the largest batch, and smaller ones must not need more, though they are divided into more parts that
  * work at the same time: so the number of bytes never falls when a batch grows. Where what is needed does fall, an
@@ -91,14 +91,14 @@ void *cuda_scratch(Device *device, size_t bytes);
 /* Returns device memory, not cleared, and counts it; dies, naming the size, if there is not enough. */
 void *cuda_take_memory(Device *device, size_t bytes);
 
-/* Device.set. */
+/* Implements Device.set. */
 void cuda_set(Device *device, void *to, const void *numbers, size_t bytes);
 
-/* Dies, naming what failed, unless a call of the runtime or a launch went well. */
+/* Dies, naming `what`, if a call of the runtime or a launch failed. */
 void cuda_check(cudaError_t status, const char *what);
 
 enum { VERSION_TEXT = 32 };
-/* Formats the number by which cuBLAS and cuDNN tell their version: 111103 is "11.11.3", 8907 "8.9.7". */
+/* Formats a version number of cuBLAS or cuDNN: 111103 is "11.11.3", 8907 "8.9.7". */
 const char *library_version(size_t version, char text[VERSION_TEXT]);
 
 /* Remembers a file's variable of kernels whose first member will point to where they complain. */
@@ -108,10 +108,10 @@ void cuda_listen_to_complaints(void);
 
 /* Asks the runtime for the code of a kernel on the current GPU. */
 cudaError_t cuda_find_code(void);
-/* The architectures that this program has code for, ascending (750 is 7.5); of the last there is PTX too. */
+/* Returns the architectures that this program has code for, ascending (750 is 7.5); the last one also has PTX. */
 const int *cuda_architectures(int *n);
 
-/* Whether operations go into a graph: nothing can be waited for. */
+/* Returns whether operations go into a graph: nothing can be waited for. */
 static inline bool is_capturing(const Device *device) {
     enum cudaStreamCaptureStatus status;
     cuda_check(cudaStreamIsCapturing(cuda_stream(device), &status), "asking whether a graph is captured");
@@ -140,8 +140,8 @@ constexpr bool LOOK_FOR_LIBRARY = false;
 #define CUDA_HALF_F16
 #endif
 
-/* The first statement of a kernel of T that takes long to compile. A program for all cards computes in one 16-bit type
- * on each (half_of in device.c): there the other type's kernels are nothing but a trap. */
+/* Must be the first statement of a kernel of T that takes long to compile. A program for all cards computes in one
+ * 16-bit type on each (half_of in device.c): there the other type's kernels are nothing but a trap. */
 template <class T> GPU_INLINE void only_where_used() {
 #if defined CUDA_HALF_BY_CARD && defined __CUDA_ARCH__
     if constexpr (sizeof(T) == 2 && is_bf16<T>::value != (__CUDA_ARCH__ >= 800)) {

@@ -27,7 +27,7 @@ static void cuda_synchronize(Device *device) {
     state->n_timed = 0;
 }
 
-/* By events, and without waiting: the host stays ahead, so that its own time does not show. */
+/* Measures by events and does not wait, so that the host's own time is not measured. */
 static void cuda_stopwatch(Device *device, double *seconds) {
     CudaState *state = cuda_state(device);
     if (state->measuring) return;
@@ -124,7 +124,7 @@ static size_t cuda_available(const Device *device) {
     return available;
 }
 
-/* One that still runs is waited for. */
+/* Waits for recordings that still run. */
 static void cuda_forget(Device *device) {
     CudaState *state = cuda_state(device);
     wait_for_operations(device);
@@ -178,7 +178,7 @@ static void load_kernels(cudaGraph_t graph) {
     free(nodes);
 }
 
-/* The launches go into a graph that nobody runs. */
+/* Captures the launches in a graph that is never run. */
 static void measure(Device *device, void (*work)(void *argument), void *argument) {
     CudaState *state = cuda_state(device);
     cudaGraph_t graph;
@@ -208,8 +208,8 @@ static void cuda_reserve(Device *device, size_t measured, size_t staged) {
     for (int i = 0; i < 2; i++) grow_stage(device, &state->stages[i], staged);
 }
 
-/* The recording of this key, or, emptied, the one that was not used for the longest time: of those seen only once, if
- * there are any. */
+/* Returns the recording of this key, or else empties and returns the least recently used one: of those seen only once,
+ * if there are any. */
 static Recording *find_recording(CudaState *state, const void *key, size_t bytes) {
     uint64_t hashes[2] = {hash_bytes(HASH_START, key, bytes), hash_bytes(~HASH_START, key, bytes)};
     Recording *oldest = &state->recordings[0];
@@ -263,8 +263,8 @@ static bool launch(CudaState *state, Recording *r) {
     return false;
 }
 
-/* The first time, operations are called as always: they choose their ways then. The second time they are recorded:
- * batches of lengths that never come again are not worth it. */
+/* Calls operations directly the first time, when algorithms are chosen, and records them the second time: recording is
+ * not worth it for batches whose lengths never recur. */
 static void cuda_repeat(Device *device, const void *key, size_t bytes, void (*work)(void *argument), void *argument) {
     CudaState *state = cuda_state(device);
     Recording *r = find_recording(state, key, bytes);
@@ -312,7 +312,7 @@ static const char *what_to_build(void) {
     return text;
 }
 
-/* Why there is no GPU to work on; NULL: there is one. */
+/* Returns why there is no usable GPU; NULL if there is one. */
 const char *cuda_missing(void) {
     int count = 0, driver = 0;
     cudaError_t status = cudaGetDeviceCount(&count);

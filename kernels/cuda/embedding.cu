@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(CHUNK / 2)
     for (int k = threadIdx.x; k < CHUNK && first + k < n; k += CHUNK / 2) sorted[first + k] = pairs[k];
 }
 
-/* How many of the n sorted pairs are below `bound`. */
+/* Returns how many of the n sorted pairs are below `bound`. */
 GPU_INLINE int64_t count_below(const uint64_t *pairs, int64_t n, uint64_t bound) {
     int64_t low = 0, high = n;
     while (low < high) {
@@ -91,7 +91,7 @@ GPU_INLINE int64_t count_below(const uint64_t *pairs, int64_t n, uint64_t bound)
     return low;
 }
 
-/* Sorted chunks become one sorted list. A thread a pair. Grid: n / BLOCK. Bytes: 16 n; the searches stay in cache. */
+/* Merges sorted chunks into one list, a thread a pair. Grid: n / BLOCK. Bytes: 16 n; the searches stay in cache. */
 __global__ void __launch_bounds__(BLOCK) merge_chunks(uint64_t *sorted, const uint64_t *chunks, int64_t n) {
     int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
     if (i >= n) return;
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(BLOCK) merge_chunks(uint64_t *sorted, const ui
     sorted[place] = pair;
 }
 
-/* What a warp works on: a piece of the list, and the columns of its lanes. */
+/* The work of a warp: a piece of the list, and the columns of its lanes. */
 struct Share {
     int64_t piece, column;
 };

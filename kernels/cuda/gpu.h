@@ -28,7 +28,7 @@ inline cudaError_t gpu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaGetLastError();
 }
 
-/* For a thread that must not get on while another stops the kernel. */
+/* Blocks a thread that must not continue while another one stops the kernel. */
 __device__ __forceinline__ void wait_for_trap() {
     while (true) __nanosleep(1000);
 }
@@ -63,7 +63,7 @@ template <class T> struct alignas(16) Vector {
 #if defined __CUDACC__
 template <class T> GPU_INLINE Vector<T> load_vector(const T *p) { return *reinterpret_cast<const Vector<T> *>(p); }
 template <class T> GPU_INLINE void store_vector(T *p, const Vector<T> &v) { *reinterpret_cast<Vector<T> *>(p) = v; }
-#else /* with a look at the address */
+#else /* checks the address */
 template <class T> GPU_INLINE Vector<T> load_vector(const T *p, EMULATE_SITE) {
     return __ldg(reinterpret_cast<const Vector<T> *>(p), site);
 }
@@ -72,7 +72,7 @@ template <class T> GPU_INLINE void store_vector(T *p, const Vector<T> &v, EMULAT
 }
 #endif
 
-/* Two numbers of a 16-bit type in one register, x in the lower half. */
+/* Packs two numbers of a 16-bit type into one register, x in the lower half. */
 template <class T> GPU_INLINE uint32_t pack_pair(float x, float y) {
     if constexpr (is_bf16<T>::value) {
         __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);

@@ -1,5 +1,5 @@
-/* What the kernels that memory limits share: packs of numbers that a thread loads and stores at once, dropout's factors
- * for a pack, checks of indices, and sums over a block.
+/* Shared by the kernels that are limited by memory bandwidth: packs of numbers that a thread loads and stores at once,
+ * dropout's factors for a pack, checks of indices, and sums over a block.
  *
  * A kernel is written once, for packs of W numbers. Packs of more than one need addresses that are multiples of their
  * size; where pointers or the length of rows do not allow them, the same kernel runs with W = 1. */
@@ -26,7 +26,7 @@ template <int W, class T> GPU_INLINE void store_pack(T *to, const Pack<T, W> &pa
     *reinterpret_cast<Pack<T, W> *>(to) = pack;
 }
 
-/* The same numbers in another type, rounded to the nearest. */
+/* Converts to another type, rounding to the nearest. */
 template <class To, class From, int W> GPU_INLINE Pack<To, W> convert(const Pack<From, W> &from) {
     Pack<To, W> to;
     if constexpr (std::is_same_v<To, From>) {
@@ -49,7 +49,7 @@ template <int W> GPU_INLINE Pack<float, W> zeros() {
     return pack;
 }
 
-/* Whether rows of `length` numbers (of any number of rows if they are one run: length 0) can be accessed in packs of w:
+/* Returns whether rows of `length` numbers (length 0: any number of rows, as one run) can be accessed in packs of w:
  * every array begins at a multiple of 16 bytes and every row at a multiple of a pack. Absent arrays do not matter. */
 template <class... Arrays> inline bool packs_fit(int w, int64_t length, const Arrays *...arrays) {
     uintptr_t addresses = 0;
@@ -72,7 +72,7 @@ inline unsigned grid_of(const char *op, int64_t blocks) {
     return (unsigned)blocks;
 }
 
-/* Dropout as kernels take it. threshold 0: there is none. */
+/* Dropout in the form that kernels take. threshold 0: no dropout. */
 struct DropoutNumbers {
     uint64_t seed;
     const uint32_t *step;
@@ -118,7 +118,7 @@ template <int W> GPU_INLINE Pack<float, W> dropped(const DropoutNumbers &drop, u
     return x;
 }
 
-/* Whether a pool of two takes the second: not if they are equal, and if it alone is NaN. */
+/* Returns whether a pool of two takes the second: not if they are equal, and if it alone is NaN. */
 GPU_INLINE bool second_wins(float a, float b) { return !(b <= a) && a == a; }
 
 /* Rows so short that a warp has several: `lanes` neighbouring lanes a row, a power of two, no more than it has packs.
@@ -129,13 +129,13 @@ inline int lanes_of_row(int64_t packs) {
     return lanes;
 }
 
-/* The sum over the lanes of a row; all lanes of the warp must take part. */
+/* Returns the sum over the lanes of a row; all lanes of the warp must take part. */
 GPU_INLINE float row_sum(float x, int lanes) {
     for (int distance = lanes / 2; distance; distance /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, distance);
     return x;
 }
 
-/* The sum over a block of whole warps, in a fixed order, of K numbers at once; every thread gets the sums. Has one
+/* Sums over a block of whole warps, in a fixed order, of K numbers at once; every thread gets the sums. Has one
  * barrier, after writing scratch: whoever calls it twice in a row needs two scratches. */
 template <int K> GPU_INLINE void block_sums(float (&sums)[K], float (*scratch)[K]) {
     int warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -153,7 +153,7 @@ template <int K> GPU_INLINE void block_sums(float (&sums)[K], float (*scratch)[K
         for (int k = 0; k < K; k++) sums[k] += scratch[w][k];
 }
 
-/* The same of one number in double; thread 0 gets it. scratch: 32 doubles. */
+/* Returns the sum of one number over a block in double, in thread 0 only. scratch: 32 doubles. */
 GPU_INLINE double block_sum_double(double sum, double *scratch) {
 #pragma unroll
     for (int lanes = 16; lanes; lanes /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, lanes);

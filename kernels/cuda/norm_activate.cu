@@ -8,13 +8,13 @@
 
 namespace {
 
-/* An operand: rows and what normalises them. Without a mean they are taken as they are. */
+/* An operand: rows and the parameters that normalise them. Without a mean the rows are not normalised. */
 template <class T> struct Operand {
     const T *x;
     const float *mean, *rstd, *gain, *bias;
 };
 
-/* The call without its tensors. Rows are counted in 32 bits: there are fewer, and divisions are four times as fast. */
+/* The arguments that are not tensors. Rows are counted in 32 bits, in which divisions are four times as fast. */
 struct Options {
     uint32_t frames, plane;
     float slope;
@@ -22,7 +22,7 @@ struct Options {
     DropoutNumbers drop;
 };
 
-/* What belongs to a thread's columns. Rows that are taken as they are have the mean 0 and the scale 1. */
+/* The parameters of a thread's columns. Rows that are not normalised have the mean 0 and the scale 1. */
 template <int W, bool BOTH> struct Columns {
     Pack<float, W> mean[1 + BOTH], scale[1 + BOTH], shift; /* scale is rstd gain; shift both biases */
 
@@ -42,8 +42,8 @@ template <int W, bool BOTH> struct Columns {
         }
     }
 
-    /* The sum before the activation, of column i. Forward and backward must find the same bits, of which signs and
-     * choices come: so the compiler is told where to round. */
+    /* Returns the sum before the activation, of column i. Forward and backward must compute the same bits, because
+     * signs and the pool's choices depend on them: so the places of rounding are explicit. */
     GPU_INLINE float sum(int i, const Pack<float, W> (&x)[1 + BOTH]) const {
         float normed = __fmaf_rn(x[0][i] - mean[0][i], scale[0][i], shift[i]);
         return BOTH ? __fmaf_rn(x[BOTH][i] - mean[BOTH][i], scale[BOTH][i], normed) : normed;
@@ -68,7 +68,7 @@ template <bool POOL> struct Step {
     }
 };
 
-/* Dropout's factors of a thread's channels, drawn when the sample is another. */
+/* Dropout's factors of a thread's channels, drawn anew for each sample. */
 template <int W> struct ChannelFactors {
     Pack<float, W> factors;
     uint32_t sample = UINT32_MAX;

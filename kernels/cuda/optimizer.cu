@@ -43,7 +43,7 @@ void for_lists(const char *op, const Segment *segments, int n_segments, const Ad
     }
 }
 
-/* What a block works on: elements begin .. end - 1, inside the piece that begins at `piece`. */
+/* The work of a block: elements begin .. end - 1, inside the piece that begins at `piece`. */
 struct Part {
     int64_t piece, begin, end;
     int segment;
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(1024)
     if (threadIdx.x == 0) *norm = (float)(sqrt(sum) / (loss_scale ? (double)loss_scale[LOSS_SCALE_FACTOR] : 1.0));
 }
 
-/* What all elements of an update have in common. */
+/* The numbers of an update that are the same for all elements. */
 struct Step {
     float clip, rate, root; /* of gradients; lr / (1 - b1^t); 1 / sqrt(1 - b2^t) */
     int32_t wanted;         /* whether there is an update */
@@ -143,7 +143,7 @@ struct Moments {
     float old1, new1, old2, new2, epsilon;
 };
 
-/* What weight decay does in a segment: p *= keep, gradients += add p. */
+/* The weight decay of a segment: p *= keep, gradients += add p. */
 struct Decay {
     float keep, add;
 };

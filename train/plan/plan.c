@@ -6,7 +6,7 @@ DType train_half(const TrainSpec *spec) { return spec->options->amp ? spec->devi
 
 int64_t train_min_samples(const TrainSpec *spec) { return spec->batch.min_samples ? spec->batch.min_samples : 1; }
 
-/* What is planned: a run, or inference only. */
+/* The subject of a plan: a run, or inference only. */
 typedef struct {
     const TrainSpec *spec;
     const TrainOptions *options;

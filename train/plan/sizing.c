@@ -6,7 +6,7 @@
 
 #include "base/format.h"
 
-/* What a search for a size assumes about the run. */
+/* The assumptions of a search for a size about the run. */
 typedef struct {
     DType half;
     size_t available;

@@ -1,4 +1,4 @@
-/* What the kernels of attention share: the shape of a call, how a block finds its rows, dropout's numbers, and the
+/* Shared by the kernels of attention: the shape of a call, how a block finds its rows, dropout's numbers, and the
  * tiles of shared memory from which tensor cores are fed.
  *
  * Sequences are packed, so a block must find out to which one its tile belongs. For tiles of ROWS rows, sequence s gets
@@ -52,13 +52,13 @@ static inline AttentionShape attention_shape(Tensor qkv, Sequences sequences, At
     return a;
 }
 
-/* Tensor cores read rows in pieces of 16 bytes; Turing has none for bf16, and Volta's take other fragments. */
+/* Tensor cores read rows in units of 16 bytes; Turing has none for bf16, and Volta lays out fragments otherwise. */
 static inline bool attention_on_tensor_cores(const Device *device, DType type, const AttentionShape &a) {
     return type != DTYPE_F32 && a.head_size % 8 == 0 && cuda_state(device)->capability >= (type == DTYPE_F16 ? 75 : 80);
 }
 
-/* The first statement of the kernels on tensor cores: what they would be made of on Volta takes many minutes to
- * compile, and nobody calls it. */
+/* Must be the first statement of the kernels on tensor cores: leaves out their code for Volta, which takes many minutes
+ * to compile and is never called. */
 template <class T> GPU_INLINE void only_on_tensor_cores() {
     only_where_used<T>();
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ < 750
@@ -98,7 +98,7 @@ struct SequenceTile {
     int first;                   /* row of the sequence; past its end: there is no such tile */
 };
 
-/* The lane of the n-th set bit of lanes, n from 0; -1: there are not so many. */
+/* Returns the lane of the n-th set bit of lanes, n from 0; -1 if fewer bits are set. */
 GPU_INLINE int nth_lane(uint32_t lanes, int n) {
     int lane = threadIdx.x % 32;
     bool here = (lanes >> lane & 1) && __popc(lanes & ((1u << lane) - 1)) == n;
@@ -161,8 +161,8 @@ GPU_INLINE int longest_sequence(const AttentionShape &a, int rank) {
 
 /* ---- dropout ---- */
 
-/* Bit i: is the probability of (head, row of the batch) and key + i kept? key is a multiple of 4, so that one call of
- * the generator, four numbers, answers for all of them. */
+/* Returns dropout's mask: bit i is set if the probability of (head, row of the batch) and key + i is kept. key is a
+ * multiple of 4, so that one call of the generator, four numbers, decides all of them. */
 GPU_INLINE uint32_t keep_four(const AttentionShape &a, int head, int row, int key) {
     uint64_t at = ((uint64_t)head * (uint64_t)a.n_tokens + (uint64_t)row) << 18;
     Philox random = philox(a.seed, a.purpose, __ldg(a.step), at + (uint64_t)(key >> 2));

@@ -10,7 +10,7 @@
 #include "kernels/cuda/attention/attention_fma.h"
 #include "kernels/cuda/attention/attention_short.h"
 
-/* D [n_heads, N]: LANES lanes share a head of a row, 16 bytes each. Reads out and dout once: 2 N C numbers. */
+/* Computes D [n_heads, N]: LANES lanes share a head of a row, 16 bytes each. Reads out and dout once: 2 N C numbers. */
 template <class T, int LANES>
 __global__ void __launch_bounds__(256)
     attention_dots_kernel(float *dots, const T *dout, const T *out, AttentionShape a) {
@@ -69,7 +69,7 @@ template <int HEAD, int WARPS> struct BackwardTiles {
     static_assert(COLUMNS % PASS == 0 && PASS % 16 == 0 && THREADS >= QUERIES, "too many warps for the tile");
 };
 
-/* What the kernels of the backward read and write. */
+/* The tensors that the kernels of the backward read and write. */
 template <class T> struct BackwardTensors {
     T *dqkv;
     const T *dout, *qkv;
@@ -151,9 +151,9 @@ GPU_INLINE void backward_product(float (&sum)[HEAD / 8][4], const uint32_t (&x)[
         }
 }
 
-/* Which of a lane's numbers of x^T [16, QUERIES] are kept: bit 4 n + u of kept[e] is for x[n][e], u = lane / 4 % 4.
+/* Dropout mask of a lane's numbers of x^T [16, QUERIES]: bit 4 n + u of kept[e] is for x[n][e], u = lane / 4 % 4.
  * Four lanes with the same queries hold keys that follow each other, for two queries and two such groups of keys: each
- * draws the numbers of one of these four, and they exchange the answers, a bit each. */
+ * draws the numbers of one of these four, and they exchange the results, a bit each. */
 template <int QUERIES>
 GPU_INLINE void backward_dropout(uint32_t (&kept)[4], const AttentionShape &a, int head, int row, int key) {
     int lane = threadIdx.x % 32, u = lane / 4 % 4;
@@ -416,9 +416,9 @@ __global__ void __launch_bounds__(32 * WARPS) attention_parts_kernel(BackwardTen
     store_dq<T, HEAD, WARPS>(g, a, head, tile.start, tile.first, tile.length, 0, dq);
 }
 
-/* The pieces that a sequence's keys are dealt to: enough of them to fill the card twice, if sequences and heads alone
- * do not. From the numbers that also fix the grid, not from the lengths, so that a captured graph can be given others.
- */
+/* Returns the number of parts that a sequence's keys are divided into: enough to fill the card twice, if sequences and
+ * heads alone do not. Depends on the numbers that also fix the grid, not on the lengths, so that a captured graph is
+ * valid for other lengths. */
 template <int HEAD, int WARPS> static int backward_parts(const Device *device, const AttentionShape &a) {
     int64_t wanted = 2 * 8 / WARPS * (int64_t)cuda_state(device)->n_multiprocessors,
             have = (int64_t)a.count * a.n_heads;

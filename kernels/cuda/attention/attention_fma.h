@@ -72,8 +72,8 @@ GPU_INLINE void fma_store(T *to, int64_t stride, int rows, int head_size, const 
                 to[r * stride + lane + 32 * c] = from_float<T>(scale * sums[r][c]);
 }
 
-/* Bit r: is the probability of query `row` + r and key `key` + lane kept? Four lanes share four keys: each draws the
- * numbers of every fourth row, and they exchange the answers. key is a multiple of 4. */
+/* Returns dropout's mask: bit r is set if the probability of query `row` + r and key `key` + lane is kept. Four lanes
+ * share four keys: each draws the numbers of every fourth row, and they exchange the bits. key is a multiple of 4. */
 template <int R> GPU_INLINE uint32_t keep_rows(const AttentionShape &a, int head, int row, int key) {
     int lane = threadIdx.x % 32;
     uint32_t mine = 0, bits = 0;

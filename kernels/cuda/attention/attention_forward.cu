@@ -28,7 +28,7 @@ template <int HEAD, int WARPS> struct ForwardTiles {
     static constexpr size_t BYTES = (size_t)(QUERIES + 2 * KEYS) * HEAD * 2;
 };
 
-/* S [32, KEYS] = Q K^T of a warp. q: its fragments if HEAD is small enough to keep them, else they are loaded again. */
+/* Computes S [32, KEYS] = Q K^T of a warp. q: fragments, if HEAD is small enough to keep them, else reloaded. */
 template <class T, int HEAD, int KEYS, int KEPT>
 GPU_INLINE void forward_scores(float (&s)[2][KEYS / 8][4], const uint32_t (&q)[2][KEPT][4], const T *q_tile,
                                const T *k_tile, int down, int across) {
@@ -68,7 +68,7 @@ struct ForwardRows {
     float c; /* scale log2(e) */
 };
 
-/* What a lane keeps of its rows from tile to tile: the output, the largest score and the sum of exp(score - largest),
+/* A lane's running sums over the tiles, of its rows: the output, the largest score and the sum of exp(score - largest),
  * both not yet divided or added over the four lanes of a row. */
 template <int HEAD> struct ForwardSums { float o[2][HEAD / 8][4], largest[2][2], sum[2][2]; };
 
@@ -135,7 +135,7 @@ GPU_INLINE void forward_probabilities(uint32_t (&p)[2][KEYS / 16][4], float (&s)
     }
 }
 
-/* O [32, HEAD] += P V of a warp. */
+/* Adds P V of a warp to O [32, HEAD]. */
 template <class T, int HEAD, int KEYS>
 GPU_INLINE void forward_product(float (&o)[2][HEAD / 8][4], const uint32_t (&p)[2][KEYS / 16][4], const T *v_tile,
                                 int down) {

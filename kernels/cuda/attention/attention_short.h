@@ -63,7 +63,7 @@ template <> struct ShortSquare<float> {
     GPU_INLINE explicit ShortSquare(float *memory) : x(memory) {}
 };
 
-/* The shared memory of a warp with n tiles of rows, and a square in front of them. */
+/* Returns the shared memory, in floats, of a warp with n tiles of rows, and a square in front of them. */
 template <class T, int COLUMNS> __host__ __device__ constexpr int short_floats(int n) {
     return ShortSquare<T>::FLOATS + n * ShortRows<T, COLUMNS>::FLOATS;
 }
@@ -72,7 +72,7 @@ template <class T, int COLUMNS> __host__ __device__ constexpr int short_floats(i
 GPU_INLINE int short_row(int e) { return e / 2 * 8 + (int)threadIdx.x % 32 / 4; }
 GPU_INLINE int short_key(int n, int e) { return 8 * n + (int)threadIdx.x % 4 * 2 + e % 2; }
 
-/* The first `length` rows of a head; zero outside. */
+/* Loads the first `length` rows of a head; zeros after them. */
 template <class T, int COLUMNS>
 GPU_INLINE void short_load(ShortRows<T, COLUMNS> &rows, const T *from, int64_t stride, int length, int head_size) {
     const int lane = threadIdx.x % 32, column = lane % 4 * 8;
@@ -138,7 +138,7 @@ GPU_INLINE void short_scores(float (&s)[2][4], const ShortRows<float, COLUMNS> &
     }
 }
 
-/* A square of scores, or its transpose, for short_product. */
+/* Packs a square of scores, or its transpose, for short_product. */
 template <class T> GPU_INLINE void short_pack(ShortSquare<T> &square, const float (&s)[2][4], bool transposed) {
 #pragma unroll
     for (int n = 0; n < 2; n++)
@@ -159,7 +159,7 @@ GPU_INLINE void short_pack(ShortSquare<float> &square, const float (&s)[2][4], b
     __syncwarp();
 }
 
-/* The first `length` rows of x y times scale, 8 columns a lane at a time. */
+/* Computes the first `length` rows of x y times scale, 8 columns a lane at a time. */
 template <class T, int COLUMNS>
 GPU_INLINE void short_product(T *to, int64_t stride, int length, int head_size, const ShortSquare<T> &x,
                               const ShortRows<T, COLUMNS> &y, float scale) {
@@ -216,7 +216,7 @@ GPU_INLINE void short_product(float *to, int64_t stride, int length, int head_si
 
 /* ---- the kernels ---- */
 
-/* Over the four lanes that share a row. */
+/* Reductions over the four lanes that share a row. */
 GPU_INLINE float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, 1));
     return fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, 2));
@@ -231,7 +231,7 @@ template <class T> GPU_INLINE float short_exp(float x) {
     return sizeof(T) == 4 ? expf(x) : exp2_approximate(x * 1.44269504f);
 }
 
-/* Which (sequence, head) is this warp's; length 0: none. */
+/* The (sequence, head) of a warp; length 0: none. */
 struct ShortItem {
     int head, start, length;
 };
@@ -249,7 +249,7 @@ GPU_INLINE bool short_visible(const AttentionShape &a, int length, int n, int e)
     return short_key(n, e) < (a.causal ? min(short_row(e) + 1, length) : length);
 }
 
-/* What dropout multiplies the probabilities by. */
+/* Computes the factors of dropout, by which the probabilities are multiplied. */
 GPU_INLINE void short_factors(float (&factors)[2][4], const AttentionShape &a, const ShortItem &t) {
 #pragma unroll
     for (int i = 0; i < 8; i++) factors[i / 4][i % 4] = a.keep;

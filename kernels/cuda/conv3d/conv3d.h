@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Looks for cuDNN now rather than at the first convolution; false: that has been done, or is of no use. */
+/* Loads cuDNN now rather than at the first convolution. False if that was done before, or is of no use. */
 bool conv3d_prepare(Device *device);
 
 #ifdef __cplusplus

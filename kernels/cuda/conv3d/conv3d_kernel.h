@@ -50,7 +50,7 @@ struct WideTile {
     static constexpr int M = 128, N = 64, THREADS = 128, WARPS_N = 2, STAGES = 3;
 };
 
-/* One chunk of a window, from `tap` on: copied as it is where channels are whole chunks, else number by number. */
+/* Loads one chunk of a window, from `tap` on: copied whole where channels are whole chunks, else number by number. */
 template <class T>
 GPU_INLINE void load_chunk(T *to, const T *x, const Windows &v, const Corner &corner, Tap tap, bool aligned) {
     if (aligned) {
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T, Tile>)
     products.each([&](int i, int j, auto sums) { output.write(blockIdx.y, row + i, column + j, sums); });
 }
 
-/* Torch's index of output `out`, input `in` and the tap that a product's k has. */
+/* Returns torch's index of output `out`, input `in` and the tap that a product's k has. */
 GPU_INLINE int64_t torch_index(const Windows &v, const Tap &tap, int64_t out, int64_t in, int64_t inputs) {
     int t = v.t.first_tap + v.t.step_tap * tap.t, h = v.h.first_tap + v.h.step_tap * tap.h;
     int w = v.w.first_tap + v.w.step_tap * tap.w;

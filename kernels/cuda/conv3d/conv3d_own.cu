@@ -1,4 +1,4 @@
-/* The type of a convolution chooses its kernels; checksums of results. */
+/* Chooses the kernels of a convolution by its type; computes checksums of results. */
 #include "kernels/cuda/conv3d/conv3d_own.h"
 
 #include "kernels/cuda/memory.h"

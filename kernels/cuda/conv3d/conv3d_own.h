@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Our own kernels. The same bits every time. */
+/* Computes the product with our own kernels, which give the same bits every time. */
 void conv3d_own(Device *device, const ConvProduct *product);
 
 /* to T [O, taps, C] = w, T [O, C, taps]; and back: w += from. */

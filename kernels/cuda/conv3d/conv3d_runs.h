@@ -60,7 +60,7 @@ struct WeightsTile {
     static constexpr int STEP = 128, PLACES = STEP * 4 / ROW_BYTES, BESIDE = 2 * (STEP + PLACES) * ROW_BYTES;
 };
 
-/* The taps that a window sees, a bit for each, w fastest. */
+/* Returns the taps of a window that lie inside the inputs, a bit for each, w fastest. */
 GPU_INLINE uint32_t taps_seen(const Windows &v, const Corner &c) {
     uint32_t line = 0, plane = 0, all = 0;
     for (int w = 0; w < v.w.taps; w++) line |= (uint32_t)((unsigned)(c.w + w) < (unsigned)v.w.inputs) << w;
@@ -97,7 +97,7 @@ GPU_INLINE void multiply_fragments(float (&sums)[ROWS][COLUMNS][4], const uint32
             mma_16x8x16<T>(sums[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
 }
 
-/* Where a row of a window is to be read, in rows of shared memory: in a run, or among the zeros. */
+/* Returns the row of shared memory from which a row of a window is read: in a run, or among the zeros. */
 GPU_INLINE int row_seen(bool seen, int run, int row) { return seen ? run + row : (unsigned)row % ZERO_ROWS; }
 
 /* Products of rows in runs. A lane points the matrix loads to one row of each fragment, always the same. */
@@ -137,7 +137,7 @@ template <class T, class Tile> struct RunProducts : Products<T, Tile, true, true
     }
 };
 
-/* In the order of convolve, w's k that convolve_runs needs as its own k: for a run all taps of the frame. */
+/* Returns which k of convolve's order convolve_runs uses as its k: for a run all taps of the frame. */
 template <class T> GPU_INLINE int k_of_run(const Windows &v, int k) {
     int step = k / DEPTH<T>, taps = v.h.taps * v.w.taps, parts = v.channels / DEPTH<T>, run = step / taps;
     return ((run / parts * taps + step % taps) * parts + run % parts) * DEPTH<T> + k % DEPTH<T>;
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(Tile::THREADS, BLOCKS<T, Tile>)
                 for (int w = 0; w < v.w.taps; w++, tap++, step++) {
                     copy_async_wait<Tile::STAGES - 2>();
                     __syncthreads();
-                    /* The next run: nobody reads its slot any more, and what is queued now is waited for two steps
+                    /* The next run: its slot is no longer read, and what is queued now is waited for two steps
                      * from here; a frame has at least two. */
                     bool last_part = part + 1 == parts;
                     if (tap == first_tap && t + last_part < v.t.taps)
@@ -248,8 +248,8 @@ template <class Tile> size_t run_bytes(int64_t run) {
     return (size_t)((ZERO_ROWS + 2 * run) * ROW_BYTES + Tile::BESIDE);
 }
 
-/* The rows of x in a tile's run; 0: runs are not for such windows, or do not fit. A row of the product that begins
- * another line, frame or sample may skip inputs at the end of the last. */
+/* Returns the number of rows of x in a tile's run; 0 if runs cannot serve such windows, or do not fit. A row of the
+ * product that begins another line, frame or sample may skip inputs at the end of the last. */
 template <class T, class Tile> int run_rows(const Windows &v, const void *x) {
     auto steady = [](Axis a) { return a.stride == 1 && a.rows > 0 && a.rows <= a.inputs; };
     int64_t taps = (int64_t)v.h.taps * v.w.taps, line = v.w.rows, frame = line * v.h.rows, rows = Tile::STEP;

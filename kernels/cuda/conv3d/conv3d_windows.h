@@ -1,5 +1,5 @@
-/* What a product of a convolution sees: which position of the inputs each of its rows begins at, and which taps of it
- * lie inside. Both kinds of kernel, conv3d_kernel.h's and conv3d_runs.h's, find their way by it. */
+/* The windows of a convolution as a matrix product: the position of the inputs at which each row begins, and the taps
+ * that lie inside. Used by the kernels of conv3d_kernel.h and of conv3d_runs.h. */
 #ifndef KERNELS_CUDA_CONV3D_CONV3D_WINDOWS_H
 #define KERNELS_CUDA_CONV3D_CONV3D_WINDOWS_H
 
@@ -32,7 +32,7 @@ struct Windows {
     Axis t, h, w;
     Divider rows_t, rows_h, rows_w;
     int channels;
-    int k, rows, inputs; /* numbers of a window; windows, and what they look at, of all samples */
+    int k, rows, inputs; /* numbers of a window; windows, and input rows, of all samples */
 };
 
 /* A row of the product: its sample, and indices along the axes. */
@@ -52,7 +52,7 @@ struct Place {
     }
 };
 
-/* What a window sees with its first taps; `row` of the inputs may be negative. */
+/* The position of a window's first taps; `row` of the inputs may be negative. */
 struct Corner {
     int t, h, w, row;
     GPU_INLINE Corner() {}
@@ -66,7 +66,7 @@ struct Corner {
     }
 };
 
-/* Where in a window: k counts taps, and channels fastest. */
+/* A position in a window: k counts taps, and channels fastest. */
 struct Tap {
     int t, h, w, channel;
     GPU_INLINE Tap(const Windows &v, int k) : t(0), h(0), w(0), channel(0) { advance(v, k); }
@@ -89,7 +89,7 @@ struct Tap {
     }
 };
 
-/* What becomes of the sums of a block whose tile begins in this row and column. */
+/* Stores the sums of a block whose tile begins in this row and column. */
 template <class T, class Sums>
 GPU_INLINE void write_products(const Output<T> &output, const Sums &products, const Windows &v, int row, int column,
                                bool add) {

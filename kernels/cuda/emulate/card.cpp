@@ -1,4 +1,4 @@
-/* The emulated card: its properties, and what memory, code and graphs take of it. */
+/* The emulated card: its properties, and the memory taken by allocations, code and graphs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 
 namespace emulate {
 
-/* The card, which the environment may describe: read whenever it is asked for, so that a test may change it before it
- * opens the device. */
+/* Returns a property of the card, which the environment may set: read at every call, so that a test may change it
+ * before opening the device. */
 static uint64_t of_card(const char *name, uint64_t otherwise) {
     const char *text = getenv(name);
     return text && *text ? strtoull(text, NULL, 10) : otherwise;
@@ -29,9 +29,9 @@ size_t card_shared_limit() {
     return SHARED_WITHOUT_ASKING;
 }
 
-/* Whether the program has code for the card. EMULATE_BUILT_FOR lists capabilities ("75 80"): code of one runs on cards
- * of the same generation that are no older, and the last is there as PTX too, which all later cards take. None: it has.
- */
+/* Returns whether the program has code for the card. EMULATE_BUILT_FOR lists capabilities ("75 80"): code of one runs
+ * on cards of the same generation that are no older, and the last is there as PTX too, which all later cards take.
+ * Without the variable the program has code for every card. */
 static bool has_code() {
     const char *text = getenv("EMULATE_BUILT_FOR");
     int card = card_capability(), built = 0;
@@ -69,7 +69,7 @@ void card_release_memory(size_t bytes) {
     allocated -= bytes;
 }
 
-/* As CUDA does by default, a kernel's code is loaded when it is first used: EMULATE_CODE bytes. */
+/* Loads a kernel's code, EMULATE_CODE bytes, when the kernel is first used, as CUDA does by default. */
 cudaError_t load_code(const void *kernel) {
     std::lock_guard<std::mutex> hold(lock);
     if (!has_code()) return cudaErrorNoKernelImageForDevice;
@@ -80,7 +80,7 @@ cudaError_t load_code(const void *kernel) {
     return cudaSuccess;
 }
 
-/* EMULATE_GRAPH bytes for each. */
+/* Takes EMULATE_GRAPH bytes for a graph. */
 cudaError_t take_graph(size_t *bytes) {
     std::lock_guard<std::mutex> hold(lock);
     *bytes = of_card("EMULATE_GRAPH", 0);

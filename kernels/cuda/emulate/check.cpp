@@ -89,7 +89,7 @@ static void set_states(Space &space, const void *p, size_t bytes, uint8_t state)
 
 static const char *program_begin() { return reinterpret_cast<const char *>(&__executable_start); }
 
-/* The line of the source, and where it was inlined the line in the kernel: "gpu.h:62 in layernorm.cu:40". */
+/* Returns the line of the source, and if it was inlined also the line in the kernel: "gpu.h:62 in layernorm.cu:40". */
 static std::string place(uint32_t pc) {
     static std::map<uint32_t, std::string> known_places;
     auto at = known_places.find(pc);
@@ -144,7 +144,7 @@ static void report(const char *what, const void *p, uint32_t pc, const Access *o
 
 /* ---- accesses ---- */
 
-/* Can the earlier access of the granule and the current thread's happen in either order? */
+/* Returns whether the earlier access of the granule and the current thread's can happen in either order. */
 static bool unordered(const Access &earlier, bool shared) {
     if (!earlier.block || earlier.block < first_block_of_launch) return false;
     if (earlier.block != block) return !shared; /* shared memory begins anew with each block */
@@ -153,7 +153,7 @@ static bool unordered(const Access &earlier, bool shared) {
     return earlier.thread / 32u != warp || known[warp][current_thread->lane][earlier.thread % 32] < earlier.clock;
 }
 
-/* False: reported, and nothing more to be said of it. */
+/* Checks an access; false if an error was reported, after which this access is not checked further. */
 static bool check_bytes(Space &space, const char *p, size_t bytes, Kind kind, uint32_t pc) {
     for (size_t i = 0; i < bytes; i++) {
         uint8_t &state = space.states[p + i - space.begin];
@@ -217,7 +217,7 @@ static void access(Kind kind, const void *address, size_t bytes, const void *ret
 void read(const void *p, size_t bytes, const void *pc) { access(READ, p, bytes, pc); }
 void write(void *p, size_t bytes, const void *pc) { access(WRITE, p, bytes, pc); }
 
-/* ---- what the emulator tells ---- */
+/* ---- events of the emulator ---- */
 
 void launch_begins(const void *arguments, size_t bytes) {
     first_block_of_launch = block + 1;
@@ -238,7 +238,7 @@ void block_begins(const void *worker, size_t worker_bytes, int n_warps) {
 void block_ends() {}
 void barrier() { epoch++; }
 
-/* All lanes now know of each other's past what any of them knew. */
+/* Orders everything that any of the lanes did so far before everything that they do next. */
 void warp_synchronized(uint32_t warp, uint32_t lanes) {
     uint32_t joint[32] = {0};
     for (uint32_t left = lanes; left; left &= left - 1) {
@@ -344,7 +344,7 @@ void *__tsan_memset(void *to, int value, size_t bytes) {
     return memset(to, value, bytes);
 }
 
-/* Atomic accesses. The order that they ask for is not looked at: none of them orders other accesses. */
+/* Atomic accesses. The memory order that they request is ignored: none of them orders other accesses. */
 #define ATOMIC_UPDATE(bits, T, name)                                                                                   \
     T __tsan_atomic##bits##_##name(volatile T *p, T x, int) {                                                          \
         access(ATOMIC, (void *)p, sizeof(T), HERE);                                                                    \

@@ -1,4 +1,4 @@
-/* Where the emulator tells the checker (check.cpp, built with EMULATE_CHECK) what happens. Without it: nothing. */
+/* Reports events to the checker (check.cpp, built with EMULATE_CHECK). Without the checker: does nothing. */
 #ifndef KERNELS_CUDA_EMULATE_CHECK_EVENTS_H
 #define KERNELS_CUDA_EMULATE_CHECK_EVENTS_H
 
@@ -23,7 +23,7 @@ void read(const void *p, size_t bytes, const void *pc);
 void write(void *p, size_t bytes, const void *pc);
 void copy_pending(void *shared, size_t bytes, bool pending); /* touching it meanwhile is a mistake */
 
-void *allocate(size_t bytes); /* NULL: no room */
+void *allocate(size_t bytes); /* NULL: out of memory */
 void release(void *memory, size_t bytes);
 void host_copies(void *to, const void *from, size_t bytes); /* either may be host memory */
 #else

@@ -1,4 +1,4 @@
-/* What a kernel sees of CUDA when a C++ compiler builds it for the CPU: gpu.h includes this instead of CUDA's own.
+/* The device side of CUDA for kernels built by a C++ compiler for the CPU: gpu.h includes this in place of CUDA's.
  *
  * The types and the 16-bit arithmetic are those of CUDA's headers, which a plain compiler can read. The functions of
  * the device are here, the short ones whole; what needs other threads calls the emulator. The last argument of those, a
@@ -41,7 +41,7 @@
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__    __attribute__((noinline))
-/* CUDA's headers make it nothing for other compilers: a variable of the block would become one of the thread. */
+/* CUDA's headers define __shared__ as empty for other compilers, which would make each variable private to a thread. */
 #define __shared__ EMULATE_ERROR_use_SHARED_or_DYNAMIC_SHARED_of_gpu_h
 
 namespace emulate {
@@ -50,7 +50,7 @@ struct Site {
     const char *file;
     int line;
 };
-/* As a default argument it takes the caller's place: the functions stay functions. */
+/* As a default argument, the site is that of the caller, and the functions need not be macros. */
 #define EMULATE_SITE ::emulate::Site site = {__builtin_FILE(), __builtin_LINE()}
 
 struct Thread {
@@ -62,7 +62,7 @@ struct Block {
     dim3 size, grid;
     void *dynamic_shared;
 };
-/* __thread, not thread_local: no call to look them up. Fibers never move between threads of the system. */
+/* __thread, since thread_local would need a call per access. Fibers never move between threads of the system. */
 extern __thread Thread *current_thread; /* NULL: the host */
 extern __thread Block *current_block;
 

@@ -1,4 +1,4 @@
-/* What tests may ask of the emulator besides the CUDA runtime. A program on a real GPU is not linked with it.
+/* Functions of the emulator for tests, besides the CUDA runtime. A program on a real GPU is not linked with it.
  *
  * The environment describes the card: EMULATE_CARD (its name), EMULATE_CAPABILITY (75), EMULATE_MULTIPROCESSORS,
  * EMULATE_MEMORY (bytes), EMULATE_CODE and EMULATE_GRAPH (bytes of it that each kernel takes from its first use on, and
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* The order in which all that may happen in any order does happen: threads of a block, blocks, asynchronous copies,
+/* Sets the order of everything that CUDA leaves unordered: threads of a block, blocks, asynchronous copies,
  * streams. One seed is one order, whatever the machine, with one worker.
  *   0      the order of a naive reading: lanes, warps and blocks ascending, copies and streams at once
  *   1      the opposite: descending, copies land and streams run only when somebody waits for them
@@ -22,18 +22,18 @@ extern "C" {
 void emulate_set_seed(uint64_t seed);
 uint64_t emulate_seed(void);
 
-/* Operating system threads that run blocks at the same time. Without a call: $EMULATE_WORKERS, else 1. The checker has
- * one. */
+/* Sets the number of operating system threads that run blocks at the same time. Without a call: $EMULATE_WORKERS,
+ * else 1. The checker has one. */
 void emulate_set_workers(int workers);
 
-/* The seconds that events measure time by, instead of the system's: a test of what is decided by timing is no race. */
+/* Replaces the clock that events read, so that tests of decisions by timing are deterministic. */
 void emulate_set_clock(double (*seconds)(void));
 
-/* So many instantiations and launches of graphs fail from now on, for want of memory. */
+/* Makes the next so many instantiations and launches of graphs fail, out of memory. */
 void emulate_fail_graphs(int graphs, int launches);
 
-/* Is the checker of races, uninitialised and out-of-bounds accesses built in (make test-race)? What it has reported so
- * far; a program that ends with a report ends with status 86. */
+/* Returns whether the checker of races, uninitialised and out-of-bounds accesses is built in (make test-race), and how
+ * many reports it has made so far. A program with a report ends with status 86. */
 bool emulate_has_checker(void);
 int64_t emulate_reports(void);
 

@@ -141,7 +141,7 @@ inline uint64_t random_next(uint64_t &state) {
     return state ^= state << 17;
 }
 
-/* What tests and the environment choose: settings.cpp. */
+/* Settings made by tests and the environment: settings.cpp. */
 struct Settings {
     uint64_t seed;
     int workers;
@@ -150,7 +150,7 @@ Settings &settings();
 
 /* Runs one block of the worker's launch to its end: scheduler.cpp. */
 void run_block(Worker &w);
-/* The calling lane takes part in an operation of the lanes in mask, and returns when it has been done. */
+/* Takes part, as the calling lane, in an operation of the lanes in mask, and returns when it has been done. */
 void warp_operation(uint32_t mask, Collective work, void *argument, const char *name, Site site);
 inline bool in_shared_memory(const Worker &w, const void *p, size_t bytes) {
     return (const char *)p >= w.shared && (const char *)p + bytes <= w.shared + SHARED_ARENA;

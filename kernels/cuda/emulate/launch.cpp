@@ -84,7 +84,7 @@ static uint64_t greatest_common_divisor(uint64_t a, uint64_t b) {
     return a;
 }
 
-/* Block i of `count` to be run, as its number in the grid. */
+/* Returns the number in the grid of the i-th block to be run, of `count`. */
 static uint64_t nth_block(uint64_t i, uint64_t count) {
     uint64_t seed = settings().seed;
     if (seed == 0 || count >> 32) return i;

@@ -20,7 +20,7 @@ static std::mutex lock;
 static Allocations device_memory, pinned_memory;
 static std::map<const void *, size_t> shared_limits; /* of kernels that have asked for more than everybody gets */
 
-/* Do all `bytes` from p on lie in one allocation? */
+/* Returns whether all `bytes` from p on lie in one allocation. */
 static bool lies_in(const Allocations &allocations, const void *p, size_t bytes) {
     std::lock_guard<std::mutex> hold(lock);
     const char *begin = static_cast<const char *>(p);
@@ -121,7 +121,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
     return cudaSuccess;
 }
 
-/* A copy names its direction, and both ends must be what it says. */
+/* Returns whether both ends of a copy agree with its stated direction. */
 static bool copy_is_valid(const void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
     bool to_device = lies_in(device_memory, to, bytes), from_device = lies_in(device_memory, from, bytes);
     switch (kind) {
@@ -138,8 +138,8 @@ static bool copy_is_valid(const void *to, const void *from, size_t bytes, enum c
     }
 }
 
-/* Pinned memory is read or written when the stream gets there. Other host memory is read before the call returns, and
- * when it has been written to the call returns. */
+/* Reads or writes pinned memory when the stream reaches the copy. Other host memory is read or written before the call
+ * returns. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
     if (!bytes) return cudaSuccess;
     if (!copy_is_valid(to, from, bytes, kind)) return set_error(cudaErrorInvalidValue);

@@ -67,15 +67,15 @@ static char *stack_get(Worker &w) {
     }
     char *stack = w.free_stacks.back();
     w.free_stacks.pop_back();
-    /* The last fiber here ended in the scheduler without unwinding: its frames' red zones would be taken for ours. */
+    /* The last fiber on this stack ended in the scheduler without unwinding, so red zones of its frames remain. */
     ASAN_UNPOISON_MEMORY_REGION(stack, STACK_BYTES);
     return stack;
 }
 
 #ifndef EMULATE_UCONTEXT
-/* What a called function must preserve, and the stack pointer. Ends with ret, not with a jump: fibers run the same
- * chain of calls, so the processor's prediction of return addresses stays right. ucontext makes two system calls
- * instead and is 20 times slower; it serves other processors. */
+/* Saves and restores the registers that a called function must preserve, and the stack pointer. Ends with ret, not with
+ * a jump: fibers run the same chain of calls, so the processor's prediction of return addresses stays right. ucontext
+ * makes two system calls instead and is 20 times slower; it serves other processors. */
 extern "C" void emulate_switch_stack(void **save, void *to);
 __asm__(".text\n"
         ".p2align 4\n"
@@ -149,7 +149,7 @@ static void make_unready(Worker &w, Warp &warp, int lane) {
     if (!warp.ready) w.ready_warps &= ~(1u << warp.number);
 }
 
-/* A fiber that can run, no longer marked as such; NULL: none can. */
+/* Returns a fiber that can run, and unmarks it; NULL if none can. */
 static Fiber *pick(Worker &w) {
     if (!w.warp->ready || (w.random && (random_next(w.random_state) & w.switch_mask) == w.switch_mask)) {
         if (!w.ready_warps) return NULL;
@@ -161,7 +161,7 @@ static Fiber *pick(Worker &w) {
     return &warp.lanes[lane];
 }
 
-/* Who waits where: "3 threads (the first 5, the last 7): __syncthreads at x.cu:12". */
+/* Describes the threads that wait: "3 threads (the first 5, the last 7): __syncthreads at x.cu:12". */
 static std::string waiting_threads(const Worker &w) {
     struct Group {
         int count, first, last;

@@ -1,4 +1,4 @@
-/* What tests and the environment choose: the seed of the order, and the number of workers. */
+/* Settings made by tests and the environment: the seed of the order, and the number of workers. */
 #include <stdlib.h>
 
 #include "kernels/cuda/emulate/internal.h"

@@ -157,7 +157,7 @@ cudaError_t enqueue_fill(cudaStream_t stream, void *to, int value, size_t bytes)
 
 bool is_capturing(cudaStream_t stream) { return stream_of(stream).capture != NULL; }
 
-/* Whether a capture is under way that forbids this thread to take memory. */
+/* Returns whether a capture is under way that forbids this thread to take memory. */
 bool capture_forbids_memory() {
     Hold hold(lock);
     if (thread_mode == cudaStreamCaptureModeRelaxed) return false;

@@ -190,7 +190,7 @@ void multiply_matrix(float *d, const uint32_t *a, const uint32_t *b, bool bf16, 
     warp_operation(0xFFFFFFFFu, bf16 ? multiply<true> : multiply<false>, &product, "mma_16x8x16", site);
 }
 
-/* What the tensor cores make of further bits is not defined. */
+/* Reports numbers with more bits than TF32 has: the result of the tensor cores is then undefined. */
 static void require_tf32(uint32_t bits, Site site) {
     if (bits & 0x1FFF && (bits & 0x7FFFFFFF) <= 0x7F800000)
         fail("mma_16x8x8_tf32 at %s:%d: %08x has not been rounded by to_tf32", site.file, site.line, bits);

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* What happens to sums on their way to c. Finish in gemm_kernel.h does it, cublas.c names it to the library. */
+/* The epilogue: applied to the sums before they are stored to c, by Finish in gemm_kernel.h or by cuBLASLt. */
 typedef enum {
     EPILOGUE_NONE,
     EPILOGUE_GELU, /* hidden = the sum and its bias, c = dropout(gelu(hidden)) */
@@ -34,13 +34,13 @@ typedef struct {
     bool depth_varies; /* ... or k is */
 } Gemm;
 
-/* Our own kernels: f32 in true f32, 16-bit types on the tensor cores. The same bits every time. */
+/* Uses our own kernels: f32 in true f32, 16-bit types on tensor cores; the same bits every time. */
 void gemm_own(Device *device, const Gemm *gemm);
 
 /* Loads the library now rather than at the first product. */
 void gemm_prepare(Device *device);
 
-/* A number that two arrays of the same bits have in common, and hardly ever two others. Waits for the stream. */
+/* Returns a checksum of an array's bits. Waits for the stream. */
 uint64_t gemm_fingerprint(Device *device, const void *data, size_t bytes);
 
 #ifdef __cplusplus

@@ -55,15 +55,15 @@ void launch_rounded(Device *device, Tile tile, Launch launch) {
 constexpr int CHUNKS_ALONG_K = 4;                                         /* of a step */
 template <class T> constexpr int DEPTH = CHUNKS_ALONG_K *Vector<T>::SIZE; /* numbers of a step */
 
-/* Where chunk `chunk` of row `row` lies in a tile with CHUNKS chunks a row, in chunks. Eight chunks fill all banks of
- * shared memory: the exclusive or puts any eight in a row, and eight of one column in rows 8i .. 8i + 7, into different
- * banks; of a tile across k also two side by side, from an even one on, in rows 4i .. 4i + 3 (TF32). */
+/* Returns where chunk `chunk` of row `row` lies in a tile with CHUNKS chunks a row, in chunks. Eight chunks fill all
+ * banks of shared memory: the exclusive or puts any eight in a row, and eight of one column in rows 8i .. 8i + 7, into
+ * different banks; of a tile across k also two side by side, from an even one on, in rows 4i .. 4i + 3 (TF32). */
 template <int CHUNKS> GPU_INLINE int chunk_place(int row, int chunk) {
     static_assert(CHUNKS == 4 || CHUNKS % 8 == 0, "a row is half of the banks, or all of them some times");
     return row * CHUNKS + (chunk ^ (CHUNKS == 4 ? row / 2 % 4 : row % 4 * 2 + row / 4 % 2));
 }
 
-/* What brings the tiles of one matrix into shared memory. "Outer" is the dimension that is not k. */
+/* Loads the tiles of one matrix into shared memory. "Outer" is the dimension that is not k. */
 template <class T, int OUTER, int THREADS, bool ALONG_K> struct Source {
     static constexpr int SIZE = Vector<T>::SIZE;
     static constexpr int CHUNKS = ALONG_K ? CHUNKS_ALONG_K : OUTER / SIZE; /* of a row */
@@ -108,7 +108,7 @@ template <class T, int OUTER, int THREADS, bool ALONG_K> struct Source {
     }
 };
 
-/* Where sums go: to c as T, with the bias; or to sums as f32, a part's to its place there. */
+/* The destination of the sums: c as T, with the bias; or `sums` as f32, where each part has its place. */
 template <class T> struct Output {
     T *c;          /* NULL: sums */
     float *sums;   /* f32 [m, n], or [parts, m, n] */
@@ -167,7 +167,7 @@ template <class T> struct Finish {
     GeluKind gelu;
     DropoutNumbers drop;
 
-    /* For W numbers at index `at`. */
+    /* Applies to W numbers at index `at`. */
     template <int W> GPU_INLINE void apply(int64_t at) const {
         Pack<float, W> x = convert<float>(load_pack<W>(hidden + at)), sum = zeros<W>();
         if (epilogue == EPILOGUE_SLOPE) sum = convert<float>(load_pack<W>(c + at));
@@ -181,7 +181,7 @@ template <class T> struct Finish {
         store_pack(c + at, convert<T>(dropped(drop, (uint64_t)at, x)));
     }
 
-    /* For a tile whose first number is in this row and column; afterwards, if need be, of a barrier. */
+    /* Applies to the tile whose first number is in this row and column, after a barrier. */
     template <class Tile, int W> GPU_INLINE void apply_to_tile(int row, int column, int m, int n) const {
 #pragma unroll 1
         for (int i = threadIdx.x * W; i < Tile::M * Tile::N; i += Tile::THREADS * W) {
@@ -277,7 +277,7 @@ template <class Tile, bool A_ALONG_K, bool B_ALONG_K> struct Products<float, Til
     GPU_INLINE static int thread_m() { return threadIdx.x / 64 * 4 + threadIdx.x % 32 / 8; }
     GPU_INLINE static int thread_n() { return threadIdx.x / 32 % 2 * 8 + threadIdx.x % 8; }
 
-    /* The thread's i-th row or column in the tile. */
+    /* Returns the thread's i-th row or column in the tile. */
     template <bool ALONG_K, int THREADS> GPU_INLINE static int index(int thread, int i) {
         return ALONG_K ? thread + THREADS * i : 4 * (thread + THREADS * (i / 4)) + i % 4;
     }
@@ -421,7 +421,7 @@ void launch_add_parts(Device *device, const Output<T> &output, const float *from
     });
 }
 
-/* Into how many parts k is divided: enough that each multiprocessor has two blocks, but none shorter than 8 steps. */
+/* Returns the number of parts of k: enough that each multiprocessor has two blocks, but none shorter than 8 steps. */
 template <class T, class Tile> int parts_of(Device *device, const Gemm &g, int64_t tiles) {
     int64_t longest = g.k / (8 * DEPTH<T>), wanted = 2 * cuda_state(device)->n_multiprocessors / tiles;
     int64_t parts = wanted < longest ? wanted : longest;
@@ -480,7 +480,7 @@ void launch_multiply(Device *device, const Gemm &g, const Operands<T> &given) {
     if (parts > 1) launch_add_parts(device, output, part.sums, parts, finish);
 }
 
-/* The large tile if it occupies the card, with k divided if need be. */
+/* Uses the large tile if its blocks occupy the whole card, if necessary with k divided. */
 template <class T, bool A_ALONG_K, bool B_ALONG_K> void choose_tile(Device *device, const Gemm &g) {
     constexpr int SIZE = Vector<T>::SIZE;
     Operands<T> operands = {};

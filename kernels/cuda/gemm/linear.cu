@@ -1,5 +1,5 @@
-/* Linear layers: matrix products, by cuBLASLt where it is there and by our own kernels where it is not, and the bias'
- * gradient. */
+/* Linear layers: matrix products, by cuBLASLt if it is installed and otherwise by our own kernels, and the gradient of
+ * the bias. */
 #include "kernels/cuda/gemm/gemm_kernel.h"
 #include "kernels/cuda/libraries/cublas.h"
 
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(256) column_sums(Output<float> output, const T
     output.write(blockIdx.y, 0, (int)(first + threadIdx.x), total);
 }
 
-/* The product by the library and the epilogue by a kernel of ours, where the library has no way to both at once. */
+/* Computes the product by the library and the epilogue by our own kernel, where the library cannot do both at once. */
 bool multiply_then_finish(Device *device, const Gemm &gemm) {
     Tensor c = tensor_2d(gemm.c, gemm.type, gemm.m, gemm.n), hidden = tensor_2d(gemm.hidden, gemm.type, gemm.m, gemm.n);
     bool is_gelu = gemm.epilogue == EPILOGUE_GELU;

@@ -12,7 +12,7 @@ enum { CANDIDATES = 8, CHOICES = 1024, TIMED_RUNS = 3, DESCRIPTION = 160 };
 
 #ifdef HAVE_CUBLASLT
 
-/* What products have in common that can be done in the same way. All fields count: no padding. */
+/* A key: products with equal keys use the same algorithm. No padding, because all bytes are compared. */
 typedef struct {
     int64_t m, n, k; /* a number of tokens rounded up */
     int32_t type;
@@ -29,7 +29,7 @@ typedef struct {
 
 typedef struct {
     CublasFunctions call;
-    cublasLtHandle_t handle; /* NULL: the library is not there */
+    cublasLtHandle_t handle; /* NULL: the library is not available */
     void *workspace;
     size_t workspace_bytes;
     char description[DESCRIPTION];
@@ -89,7 +89,7 @@ void cublas_open(Device *device, const CublasFunctions *functions) {
                  cublas->call.cublasLtGetStatusString(status));
         return;
     }
-    /* What NVIDIA recommends: 32 MiB on Hopper and later, 4 MiB before, where more rarely helps. */
+    /* At least what NVIDIA recommends: 32 MiB on Hopper and later, 4 MiB before. */
     cublas->workspace_bytes = (size_t)(cuda_state(device)->capability >= 90 ? 32 : 8) << 20;
     cublas->workspace = device->allocate(device, cublas->workspace_bytes);
     char version[VERSION_TEXT];
@@ -131,7 +131,7 @@ static cudaDataType_t data_type(DType type) {
 }
 
 /* The library's GELU is the tanh form alone, by a tanh whose error is not documented: 16-bit types round more, f32 does
- * without. It wants rows of hidden to be multiples of 8 numbers, and knows no dropout. */
+ * without. The library needs rows of hidden that are multiples of 8 numbers, and has no dropout. */
 static bool knows_epilogue(const Gemm *g) {
     return !g->epilogue || (g->gelu == GELU_TANH && g->type != DTYPE_F32 && g->n % 8 == 0 && !(g->drop.p > 0));
 }
@@ -194,7 +194,7 @@ static cublasStatus_t run(const Cublas *cublas, Device *device, const Problem *p
 
 /* ---- choosing a way ---- */
 
-/* Rounded up to a multiple of 64, and from 1,024 on of an eighth of the power of two below. */
+/* Rounds up to a multiple of 64, or from 1,024 on of an eighth of the power of two below. */
 static int64_t round_tokens(int64_t n) {
     int64_t step = 64;
     while (16 * step <= n) step *= 2;
@@ -221,7 +221,7 @@ static Key key_of(const Device *device, const Gemm *g) {
                                alignment_of(g->bias) << 24};
 }
 
-/* The entry of this key, or the free one where it belongs; NULL: the table is three quarters full. */
+/* Returns the entry of this key, or the free entry for it; NULL if the table is three quarters full. */
 static Choice *find(Cublas *cublas, const Key *key) {
     for (size_t at = hash_bytes(HASH_START, key, sizeof *key) % CHOICES;; at = (at + 1) % CHOICES) {
         Choice *choice = &cublas->choices[at];
@@ -230,8 +230,8 @@ static Choice *find(Cublas *cublas, const Key *key) {
     }
 }
 
-/* The library's ways to a product of the sizes in `g`, best first; returns how many. Sums are never rounded to 16 bits
- * in between. */
+/* Lists the library's algorithms for a product of the sizes in `g`, best first; returns their number. Sums are never
+ * rounded to 16 bits in between. */
 static int ask(const Cublas *cublas, const Device *device, const Gemm *g, int wanted,
                cublasLtMatmulHeuristicResult_t *ways) {
     cublasLtMatmulPreference_t preference;

@@ -13,10 +13,10 @@ extern "C" {
 typedef struct CublasFunctions CublasFunctions;
 
 /* Finds and opens the library, whose path TRAINC_CUBLASLT may name ("none": do without), and takes its workspace.
- * functions: NULL, or those to use instead. What fails is told by cublas_description. */
+ * functions: NULL, or those to use instead. cublas_description reports failures. */
 void cublas_open(Device *device, const CublasFunctions *functions);
 
-/* Who multiplies matrices: "cuBLASLt 13.0.2", or "our own matrix products: ..." and why. */
+/* Returns the matrix library: "cuBLASLt 13.0.2", or "our own matrix products: ..." with the reason. */
 const char *cublas_description(const Device *device);
 
 /* Queues the product and its epilogue; false: the library is not there or has no way to both, and nothing was done.

@@ -40,7 +40,7 @@ typedef struct {
 
 typedef struct {
     CudnnFunctions call;
-    CudnnContext *handle; /* NULL: the library is not there */
+    CudnnContext *handle; /* NULL: the library is not available */
     char description[DESCRIPTION];
     int count;
     Choice choices[CHOICES];

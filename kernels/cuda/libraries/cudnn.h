@@ -13,21 +13,21 @@ extern "C" {
 typedef struct CudnnFunctions CudnnFunctions;
 
 /* Finds and opens the library, version 9 or 8, whose path TRAINC_CUDNN may name ("none": do without). functions: NULL,
- * or those to use instead. What fails is told by cudnn_description. */
+ * or those to use instead. cudnn_description reports failures. */
 void cudnn_open(Device *device, const CudnnFunctions *functions);
 
-/* Who computes convolutions: "cuDNN 9.19.0", or "our own convolutions: ..." and why. */
+/* Returns the convolution library: "cuDNN 9.19.0", or "our own convolutions: ..." with the reason. */
 const char *cudnn_description(const Device *device);
 
-/* Queues the product; false: it is for our own kernels, and nothing was done.
+/* Queues the product. Returns false, having done nothing, if our own kernels should compute it.
  *
- * The first time that one of this shape is asked for, ours and the library's ways are timed on the tensors themselves,
- * and the fastest is kept; a line on stderr says which. A way counts only if its result is ours but for rounding, and
- * only if it is a twentieth faster than those before it, ours being the first: where there is little to gain, noise
- * does not decide. All ways add in a fixed order, but not in the same: another choice changes the last bits of a
- * result. So a resumed run loads the autotune cache of the earlier run, and TRAINC_CUDNN=none makes runs the same on
- * all machines with one card. While a CUDA graph is captured nothing is timed and ours is taken. The weights' gradient
- * in a 16-bit type is rounded to it before it is added. */
+ * For the first product of each shape, our kernel and the library's algorithms are timed on the tensors themselves, the
+ * fastest is put into the autotune cache, and a line on stderr names it. An algorithm qualifies only if its result
+ * equals ours but for rounding, and only if it is 5 % faster than those before it, ours being the first: where there is
+ * little to gain, noise does not decide. Every algorithm adds in its own fixed order, so another choice changes the
+ * last bits of a result. So a resumed run loads the autotune cache of the earlier run, and TRAINC_CUDNN=none makes runs
+ * the same on all machines with one card. While a CUDA graph is captured nothing is timed and ours is taken. The
+ * weights' gradient in a 16-bit type is rounded to it before it is added. */
 bool cudnn_convolve(Device *device, const ConvProduct *product);
 
 /* See Device.autotune_cache and Device.load_autotune_cache. */

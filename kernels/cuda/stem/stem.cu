@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(BLOCK) add_moments(double *totals, const float
     if (threadIdx.x == 0) totals[blockIdx.x] = sum;
 }
 
-/* Where the product of numbers i <= j is among the totals. */
+/* Returns the index of the product of numbers i <= j among the totals. */
 GPU_INLINE int pair_at(int i, int j) { return STEM_WINDOW + i * STEM_WINDOW - i * (i - 1) / 2 + (j - i); }
 
 /* moments: mu and Sigma; mean = w . mu and variance = w' Sigma w of each channel, all in double: share is 1 / n,

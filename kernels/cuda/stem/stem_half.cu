@@ -18,7 +18,7 @@ enum {
     WARPS = 4,
     ACROSS = 16 * WARPS,              /* columns of a block */
     OUTPUTS = 16,                     /* of a block, of each column */
-    FRAMES = 2 * OUTPUTS + STEM_TAPS, /* of x that it looks at: from 2 first - 4 on */
+    FRAMES = 2 * OUTPUTS + STEM_TAPS, /* of x that are read: from 2 first - 4 on */
     PITCH = ACROSS + 8,               /* words from frame to frame: taps lie 8 banks apart */
 };
 
@@ -30,7 +30,7 @@ template <int C, int O> struct Ordered {
     float4 norm[C / 8][4];
 };
 
-/* The channel behind column `column` of fragment i. */
+/* Returns the channel of column `column` of fragment i. */
 GPU_INLINE int output_of(int i, int column) { return i / 4 * 32 + column / 2 * 8 + i % 4 * 2 + column % 2; }
 
 /* Grid: fragments x 32 / 128. */
@@ -206,13 +206,13 @@ __global__ void __launch_bounds__(128) order_left(OrderedLeft<O> *to, StemParams
         to->second[tap][slice][j][lane] = words;
 }
 
-/* Where a chunk of 8 channels of a row of dy lies: rows are whole chunks, and eight rows' fill all banks. */
+/* Returns where a chunk of 8 channels of a row of dy lies: rows are whole chunks, and eight rows' fill all banks. */
 template <int O> GPU_INLINE int place_of(int row, int chunk) {
     return O * row + 8 * (O == 32 ? chunk ^ (row / 2 % 4) : chunk ^ (row % 8));
 }
 
-/* What a warp has of dy in one frame: right sides of the products for da ([outputs, positions]: by position) and for
- * dw2
+/* Load a warp's fragments of dy in one frame: right operands of the products for da ([outputs, positions]: by position)
+ * and for dw2
  * ([positions, outputs]: by output). */
 template <class T, int O> GPU_INLINE void load_by_position(uint32_t (&b)[4], const T *dy, int group, int j) {
     int i = threadIdx.x % 32 / 8, row = 16 * group + 8 * (i / 2) + threadIdx.x % 8;
@@ -227,7 +227,7 @@ GPU_INLINE void words_of(uint32_t (&to)[4], const uint4 &from) {
     to[0] = from.x, to[1] = from.y, to[2] = from.z, to[3] = from.w;
 }
 
-/* A warp's share of all. */
+/* A warp's share of the sums. */
 template <class T, int O> struct Slice {
     int slice, group;
     uint32_t first[4], second[STEM_HALVING_TAPS][O / 16][4];

@@ -1,14 +1,14 @@
-/* What the kernels of the temporal stem (stem_forward of ops.h) share. stem.cu has the statistics and the gradients
+/* Shared by the kernels of the temporal stem (stem_forward of ops.h). stem.cu has the statistics and the gradients
  * from sums; stem_half.cu and stem_f32.cu have the layers on tensor cores and by FMAs.
  *
- * A column is one position of the plane through all frames of a sample. All that is between x and y stays inside one,
- * so threads and warps have columns, walk along time, and never look at each other's. */
+ * A column is one position of the plane through all frames of a sample. No position depends on another column, so
+ * every thread or warp has its own columns and walks along time. */
 #ifndef KERNELS_CUDA_STEM_STEM_LAYERS_H
 #define KERNELS_CUDA_STEM_STEM_LAYERS_H
 
 #include "kernels/cuda/memory.h"
 
-/* c and o: channels between and behind the layers. */
+/* c and o: channels between the two layers, and after the second. */
 struct StemShape {
     int64_t sums; /* of a block of the backward pass: dw2 as [3, c, o], then S [c, 16], whose column 14 is D */
     int columns, frames, halved, plane, c, o; /* 32 bits: longer divisions are calls */
@@ -35,7 +35,7 @@ inline StemShape stem_shape(const char *op, Tensor x, int64_t c, int64_t o, Stem
             stem.slope};
 }
 
-/* The parameters of both layers, as they are. */
+/* The parameters of both layers, as they are stored. */
 template <class T> struct StemParams {
     const T *w, *w2;
     const float *mean, *rstd, *gain, *bias;
@@ -54,14 +54,14 @@ template <class T> struct StemParams {
     }
 };
 
-/* What the backward's blocks are given: `each` of `items` in a row to every one of `blocks`, enough to keep the card
- * busy and no more, because each leaves its sums in memory. */
+/* The division of the backward's work among blocks: each of `blocks` gets `each` consecutive of `items`. There are just
+ * enough blocks to keep the card busy, because every block writes its sums to memory. */
 struct StemItems {
     int items, each, blocks;
-    int most; /* blocks of these items or fewer */
+    int most; /* the largest `blocks` for these items or fewer */
 };
 
-/* Returns the work items if each has `across` columns and `piece` outputs. */
+/* Divides the work into items of `across` columns and `piece` outputs each. */
 inline StemItems stem_items(const Device *device, const StemShape &shape, int across, int piece) {
     int64_t items = ceil_div(shape.columns, across) * ceil_div(shape.halved, piece);
     if (items > INT32_MAX / 2) die("stem_backward: too large, %lld pieces", (long long)items);
@@ -69,14 +69,14 @@ inline StemItems stem_items(const Device *device, const StemShape &shape, int ac
     return {(int)items, (int)each, (int)ceil_div(items, each), (int)(items < wanted ? items : wanted)};
 }
 
-/* The layers in one type. backward leaves the sums of `parts` blocks one behind the other, behind `doubles` free
- * doubles, in scratch memory. */
+/* The layers in one type. backward writes the sums of its blocks one after the other to scratch memory, after
+ * `doubles` free doubles, and returns the number of blocks. */
 template <class T> struct StemLayers {
     static void forward(Device *device, T *y, const T *x, const StemParams<T> &params, const StemShape &shape);
     static int64_t backward(Device *device, int64_t doubles, double **scratch, const T *dy, const T *x,
                             const StemParams<T> &params, const StemShape &shape);
 };
-extern template struct StemLayers<float>; /* there, and nowhere else */
+extern template struct StemLayers<float>; /* instantiated in stem_f32.cu and stem_half.cu */
 extern template struct StemLayers<bf16>;
 extern template struct StemLayers<f16>;
 
