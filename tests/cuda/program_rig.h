@@ -23,7 +23,7 @@ static inline void set_variable(const char *name, const char *value) {
         unsetenv(name);
 }
 
-/* Another order of threads, blocks and copies, and another card; NULL: the usual. */
+/* Sets the emulator's order of threads, blocks and copies, and the card; NULL: the default. */
 static inline void set_emulator(const char *seed, const char *capability) {
     set_variable("EMULATE_SEED", seed);
     set_variable("EMULATE_CAPABILITY", capability);
@@ -45,7 +45,7 @@ static inline double last_of(const char *run, const char *kind, const char *key)
     return values[n - 1];
 }
 
-/* The plan is within 2 % of what was taken, all of it in the first step. */
+/* Requires the plan to lie within 2 % of the memory taken, all of it in the first step. */
 static inline void assert_memory_as_planned(const char *run) {
     double planned = last_of(run, "summary", "summary/planned_bytes");
     double peak = last_of(run, "summary", "summary/peak_bytes");

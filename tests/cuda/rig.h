@@ -18,7 +18,7 @@
 
 __extension__ typedef _Float16 Half;
 
-/* Those that the cuda device was built for. */
+/* The types that the cuda device was built for. */
 static const DType types[] = {
     DTYPE_F32,
 #if !defined CUDA_HALF_F16 || defined CUDA_HALF_BF16
@@ -31,7 +31,7 @@ static const DType types[] = {
 enum { TYPES = sizeof types / sizeof *types };
 
 typedef struct {
-    Tensor cpu, cuda; /* of one shape; the first is f32, or the integer type of both */
+    Tensor cpu, cuda; /* of one shape; cpu is f32, or the integer type of both */
 } Pair;
 
 enum { RIG_MAX_TENSORS = 256 };
@@ -58,7 +58,7 @@ static inline float through_type(DType type, float x) {
     return x;
 }
 
-/* Half a unit in the last place, relative: what one rounding to the type costs. */
+/* Returns the largest relative error of one rounding to the type: half a unit in the last place. */
 static inline double rounding_of(DType type) {
     return type == DTYPE_BF16 ? 0x1p-9 : type == DTYPE_F16 ? 0x1p-12 : 0x1p-25;
 }
@@ -68,10 +68,10 @@ __attribute__((weak)) void emulate_set_seed(uint64_t seed);
 __attribute__((weak)) int64_t emulate_reports(void);
 
 static inline void assert_no_reports(void) {
-    if (emulate_reports && emulate_reports()) fail_msg("the checker has reported something");
+    if (emulate_reports && emulate_reports()) fail_msg("the checker of the emulator has reported an error");
 }
 
-/* NaN instead of what operations have left in the device's scratch memory. */
+/* Fills the device's scratch memory with NaN. */
 static inline void poison_scratch(Rig *rig) {
     CudaState *state = cuda_state(rig->cuda);
     for (int i = 0; i < state->n_scratches; i++)
@@ -79,16 +79,16 @@ static inline void poison_scratch(Rig *rig) {
                    "poisoning");
 }
 
-/* From now on threads, blocks, copies and streams take another order: one that is the reverse of the plain one, six
- * random ones, the plain one, and so on. */
+/* Changes the order of threads, blocks, copies and streams: to the reverse of the plain order, then six random orders,
+ * then the plain one, and so on. */
 static inline void change_schedule(Rig *rig) {
     static uint64_t seed;
     if (emulate_set_seed) emulate_set_seed(++seed % 8);
     poison_scratch(rig);
 }
 
-/* A device whose 16-bit type is `half`, and an empty rig around it. Its f32 products are true f32, as the cpu's: a
- * card's TF32 has the precision of f16. */
+/* Opens both devices, the cuda device with `half` as its 16-bit type, and an empty rig. Its f32 products are true f32,
+ * as the cpu's: a card's TF32 has the precision of f16. */
 static inline Rig rig_open(DType half) {
     Rig rig = {.cpu = cpu_device_open(2), .cuda = cuda_device_open(0)};
     if (!emulate_set_seed && strstr(cuda_built_for(), "emulated")) die("the emulator is linked without its schedules");
@@ -99,7 +99,7 @@ static inline Rig rig_open(DType half) {
     return rig;
 }
 
-/* Notes for test_operations.c which operations the cuda device was asked for with these tensors, and in which type. */
+/* Records for test_operations.c which operations ran on the cuda device with these tensors, and in which type. */
 static inline void rig_note(Rig *rig) {
     static bool noted[OP_COUNT][DTYPE_COUNT];
     const char *build = getenv("BUILD");
@@ -117,8 +117,8 @@ static inline void rig_note(Rig *rig) {
     rig->type = DTYPE_F32;
 }
 
-/* Whether this program was built for a type on its card, and that has tensor cores for it: a GPU preset names one
- * 16-bit type, a program for all cards has one for each, and Turing has no bf16. */
+/* Returns whether this program was built for a type on its card, and that has tensor cores for it: a GPU preset names
+ * one 16-bit type, a program for all cards has one for each, and Turing has no bf16. */
 static inline bool rig_has(const Rig *rig, DType type) {
     int built = 0;
     for (int t = 0; t < TYPES; t++) built += types[t] == type;
@@ -128,7 +128,7 @@ static inline bool rig_has(const Rig *rig, DType type) {
     return built && (type != DTYPE_BF16 || cuda_state(rig->cuda)->capability >= 80);
 }
 
-/* A 16-bit type that it has: bf16 if there is a choice. */
+/* Returns a 16-bit type that the device has: bf16 if it has both. */
 static inline DType rig_half(const Rig *rig) { return rig_has(rig, DTYPE_BF16) ? DTYPE_BF16 : DTYPE_F16; }
 
 /* Frees the tensors; the devices stay. */
@@ -152,7 +152,7 @@ static inline Tensor rig_shaped(void *data, DType type, int64_t rows, int64_t co
     return columns ? tensor_2d(data, type, rows, columns) : tensor_1d(data, type, rows);
 }
 
-/* The cpu's numbers, rounded to the other's type and stored there. */
+/* Rounds the cpu tensor's numbers to the cuda tensor's type and stores them in both. */
 static inline void pair_upload(Rig *rig, Pair p) {
     int64_t n = tensor_numel(p.cuda);
     size_t bytes = tensor_bytes(p.cuda);
@@ -173,7 +173,7 @@ static inline void pair_upload(Rig *rig, Pair p) {
     free(stored);
 }
 
-/* What the cuda device holds, as f32: free(). */
+/* Returns the cuda tensor as f32; free(). */
 static inline float *pair_download(Rig *rig, Pair p) {
     int64_t n = tensor_numel(p.cuda);
     char *stored = xmalloc(tensor_bytes(p.cuda) + 1);
@@ -191,7 +191,7 @@ static inline float *pair_download(Rig *rig, Pair p) {
     return out;
 }
 
-/* Both hold NaN: what an operation forgets to write shows. columns 0: rank 1. */
+/* Returns a pair that holds NaN, which shows what an operation forgets to write. columns 0: rank 1. */
 static inline Pair pair_poisoned(Rig *rig, DType type, int64_t rows, int64_t columns) {
     int64_t n = rows * (columns ? columns : 1);
     size_t bytes = (size_t)n * dtype_size(type);
@@ -208,7 +208,7 @@ static inline Pair pair_poisoned(Rig *rig, DType type, int64_t rows, int64_t col
     return p;
 }
 
-/* Normal numbers times `scale`, those of both the same. */
+/* Returns a pair of equal normal numbers times `scale`. */
 static inline Pair pair_normal(Rig *rig, DType type, int64_t rows, int64_t columns, float scale) {
     Pair p = pair_poisoned(rig, type, rows, columns);
     rig->draws++;
@@ -218,7 +218,7 @@ static inline Pair pair_normal(Rig *rig, DType type, int64_t rows, int64_t colum
     return p;
 }
 
-/* p with its numbers as whole 128ths, which TF32 has if they are below 16: products of such are exact in f32. */
+/* Rounds the numbers of p to multiples of 1/128, which TF32 can represent below 16: their products are exact in f32. */
 static inline Pair pair_for_tf32(Rig *rig, Pair p) {
     float *x = p.cpu.data;
     for (int64_t i = 0; i < tensor_numel(p.cpu); i++) x[i] = rintf(128 * x[i]) / 128;
@@ -226,7 +226,7 @@ static inline Pair pair_for_tf32(Rig *rig, Pair p) {
     return p;
 }
 
-/* Integers of the caller. */
+/* Returns a pair of the caller's integers. */
 static inline Pair pair_integers(Rig *rig, const int32_t *values, int64_t n) {
     Pair p = pair_poisoned(rig, DTYPE_F32, n, 0);
     p.cpu.dtype = p.cuda.dtype = DTYPE_I32;
@@ -235,7 +235,7 @@ static inline Pair pair_integers(Rig *rig, const int32_t *values, int64_t n) {
     return p;
 }
 
-/* Integers in [0, below). */
+/* Returns a pair of random integers in [0, below). */
 static inline Pair pair_below(Rig *rig, int64_t n, int32_t below) {
     int32_t *values = xmalloc((size_t)(n + 1) * sizeof *values);
     rig->draws++;
@@ -246,19 +246,19 @@ static inline Pair pair_below(Rig *rig, int64_t n, int32_t below) {
     return p;
 }
 
-/* A dropout of the cpu device for the cuda device. */
+/* Converts a dropout of the cpu device to one of the cuda device. */
 static inline Dropout on_cuda(Rig *rig, Dropout drop) {
     rig->cuda->set(rig->cuda, rig->step, drop.step, sizeof *rig->step);
     drop.step = rig->step;
     return drop;
 }
 
-/* An absent argument. */
+/* Returns an absent argument. */
 static inline Pair pair_none(void) { return (Pair){tensor_none(), tensor_none()}; }
 
-/* Every number of the cuda device is within tolerance * (|want| + typical) of the cpu's, `typical` being the root of
- * the mean square of all of them, or of the row if the tensor has two dimensions: an error of a sum does not know how
- * small the sum happened to become. */
+/* Requires every number of the cuda tensor to lie within tolerance * (|want| + typical) of the cpu's. `typical` is the
+ * root mean square of all numbers, or of the row if the tensor has two dimensions, because the error of a sum does not
+ * shrink with the sum. */
 static inline void expect_pair(Rig *rig, const char *what, Pair p, double tolerance) {
     float *got = pair_download(rig, p);
     const float *want = p.cpu.data;
@@ -279,7 +279,7 @@ static inline void expect_pair(Rig *rig, const char *what, Pair p, double tolera
     free(got);
 }
 
-/* The same bits in both cuda tensors. */
+/* Requires the same bits in both cuda tensors. */
 static inline void expect_same_bits(Rig *rig, const char *what, Pair a, Pair b) {
     float *x = pair_download(rig, a), *y = pair_download(rig, b);
     if (memcmp(x, y, (size_t)tensor_numel(a.cuda) * sizeof *x)) fail_msg("%s: not the same bits", what);

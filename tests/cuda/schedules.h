@@ -55,7 +55,7 @@ static inline void in_every_type(void (*check)(DType)) {
 
 static inline float *floats(Pair p) { return p.cpu.data; }
 
-/* The same numbers, beginning one number later and so at no multiple of a pack. */
+/* Returns the same numbers from the second on, whose addresses are no multiple of a pack. */
 static inline Pair shifted(Pair p, int64_t rows, int64_t columns) {
     return (Pair){rig_shaped((char *)p.cpu.data + 4, p.cpu.dtype, rows, columns),
                   rig_shaped((char *)p.cuda.data + dtype_size(p.cuda.dtype), p.cuda.dtype, rows, columns)};

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Reads what ptxas said of every kernel (the .ptxas files beside the objects of a build) and fails if one keeps registers in
+# Reads the ptxas output for every kernel (the .ptxas files beside the objects of a build) and fails if one keeps registers in
 # memory, but for the exceptions below.
 #   tests/cuda/spills.sh build/release/gpu_all
 set -eu

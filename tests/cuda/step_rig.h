@@ -1,5 +1,5 @@
 /* For tests of whole training steps on the cuda device against the cpu device: a model on one of them, its batches, its
- * optimizer, and what came of a step on the host. */
+ * optimizer, and the results of a step on the host. */
 #ifndef TESTS_CUDA_STEP_RIG_H
 #define TESTS_CUDA_STEP_RIG_H
 
@@ -21,7 +21,7 @@ typedef struct {
     Segment *segments, *moving;
     int n_segments, n_moving;
     int64_t updates;
-    float *weights, *gradients, *said; /* on the host, after a step; the outputs, after a validation */
+    float *weights, *gradients, *host_outputs; /* on the host: after a step; host_outputs after a validation */
     float host_norm, host_sums[MODEL_MAX_METRICS];
     bool repeat; /* micro-batches by Device.repeat */
 } Side;
@@ -41,11 +41,11 @@ static inline Tensor upload_device_data(Device *device, Tensor host) {
 static inline Side side_open(Device *device, Model *model, const float *start, const Batch *batches, int n_batches,
                              DType half) {
     Side side = {.device = device, .model = model, .batches = batches, .n_batches = n_batches};
-    int64_t n = model->params.flat_count, said = batches->n_sequences * model->n_outputs;
+    int64_t n = model->params.flat_count, n_outputs = batches->n_sequences * model->n_outputs;
     for (int i = 0; i < n_batches; i++) assert_int_equal(batches[i].size, batches->size);
     side.weights = xaligned((size_t)n * 4);
     side.gradients = xaligned((size_t)n * 4);
-    side.said = xaligned((size_t)(said + 1) * 4);
+    side.host_outputs = xaligned((size_t)(n_outputs + 1) * 4);
     memcpy(side.weights, start, (size_t)n * 4);
     model->weights = flat(device, DTYPE_F32, n);
     model->gradients = flat(device, DTYPE_F32, n);
@@ -53,8 +53,8 @@ static inline Side side_open(Device *device, Model *model, const float *start, c
     side.v = flat(device, DTYPE_F32, n);
     side.norm = flat(device, DTYPE_F32, 1);
     side.sums = flat(device, DTYPE_F32, model->n_metrics);
-    if (said) side.outputs = flat(device, DTYPE_F32, said);
-    if (said) side.outputs = tensor_2d(side.outputs.data, DTYPE_F32, batches->n_sequences, model->n_outputs);
+    if (n_outputs) side.outputs = flat(device, DTYPE_F32, n_outputs);
+    if (n_outputs) side.outputs = tensor_2d(side.outputs.data, DTYPE_F32, batches->n_sequences, model->n_outputs);
     side.device_data = upload_device_data(device, batches->fields[batches->n_fields]);
     side.numbers = device->allocate(device, sizeof *side.numbers);
     side.memory = device->allocate(device, batches->size);
@@ -88,7 +88,7 @@ static inline void side_close(Side *side) {
     arena_close(&side->arena);
     free(side->weights);
     free(side->gradients);
-    free(side->said);
+    free(side->host_outputs);
     free(side->segments);
     free(side->moving);
     model->close(model);
@@ -107,7 +107,7 @@ static inline void call_model(void *argument) {
     side->model->run(side->model, side->device, &side->arena, c->batch, c->fields, c->pass);
 }
 
-/* A pass over one batch, as the loop does it: copied to the device, perhaps repeated from a recording. */
+/* Runs a pass over one batch as the loop does: copies the batch to the device, and may repeat a recording. */
 static inline void side_pass(Side *side, const Batch *batch, Pass pass) {
     Device *device = side->device;
     Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
@@ -164,7 +164,7 @@ static inline void side_steps(Side *side, bool recompute, uint32_t micro_batches
 
 static inline void side_step(Side *side, bool recompute) { side_steps(side, recompute, 2); }
 
-/* A step of two sides alike, under two schedules: both must have the same bits. */
+/* Runs a step of two equal sides under two schedules, and requires the same bits. */
 static inline void side_step_twice(Rig *rig, Side *got, Side *again, bool recompute) {
     size_t bytes = tensor_bytes(got->model->weights);
     side_step(got, recompute);
@@ -174,13 +174,13 @@ static inline void side_step_twice(Rig *rig, Side *got, Side *again, bool recomp
     assert_memory_equal(again->weights, got->weights, bytes);
 }
 
-/* A pass of validation over a batch: host_sums, and said. */
+/* Runs a pass of validation over a batch, and downloads host_sums and host_outputs. */
 static inline void side_validate(Side *side, int batch) {
     Device *device = side->device;
     side_pass(side, &side->batches[batch], (Pass){.outputs = side->outputs});
     device->download(device, side->host_sums, side->sums.data, tensor_bytes(side->sums));
     if (tensor_given(side->outputs))
-        device->download(device, side->said, side->outputs.data, tensor_bytes(side->outputs));
+        device->download(device, side->host_outputs, side->outputs.data, tensor_bytes(side->outputs));
     assert_no_reports();
 }
 
@@ -194,8 +194,7 @@ static inline double distance(const float *got, const float *want, int64_t n) {
     return length > 0 ? sqrt(difference / length) : sqrt(difference);
 }
 
-/* The largest distance of a parameter's, and whose it is. buffers: of those that are no parameters, else of the others.
- */
+/* Returns the largest distance of a parameter, and its name. buffers: of buffers instead of parameters. */
 static inline double largest_distance(const ParamTable *table, const float *got, const float *want, bool buffers,
                                       const char **where) {
     double worst = 0;
@@ -209,8 +208,8 @@ static inline double largest_distance(const ParamTable *table, const float *got,
     return worst;
 }
 
-/* What a type costs: f32 sums in another order; a 16-bit type so many roundings one behind the other, each of which
- * adds its relative error as an independent one: sqrt(roundings) of them, and 4 for how unevenly they fall. */
+/* Returns the tolerance of a type: f32 differs only in the order of sums; a 16-bit type has `roundings` roundings in
+ * sequence, whose independent relative errors add up to sqrt(roundings) of them, times 4 for their spread. */
 static inline double tolerance_of(DType half, int roundings) {
     return half == DTYPE_F32 ? 1e-5 : 4 * sqrt(roundings) * rounding_of(half);
 }

@@ -9,7 +9,7 @@
 
 static int64_t volume(int a, int b, int c) { return (int64_t)a * b * c; }
 
-/* How f32 is multiplied, and in TF32 what: only numbers that it has, or any. */
+/* The multiplication of f32: exactly, in TF32 of numbers that TF32 can represent, or in TF32 of any numbers. */
 static enum { EXACTLY, IN_TF32, ROUNDED_TO_TF32 } way;
 
 static Pair some(DType type, int64_t rows, int64_t columns, bool shift) {

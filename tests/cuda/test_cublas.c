@@ -1,6 +1,6 @@
-/* What we say to cuBLASLt and how we choose among its ways, with a library of the test's own: it multiplies plainly
- * what it is told to, offers three ways of which one computes other bits, and counts. The true one is not wanted here:
- * it has no GPU to work on. And this is no test for a GPU, whose memory the host cannot multiply in. */
+/* Calls of cuBLASLt, and the choice among its algorithms, with a mock library: it multiplies on the host, offers three
+ * algorithms of which one computes other bits, and counts calls. cuBLASLt itself needs a GPU, and the mock does not run
+ * on one, because the host cannot compute in a GPU's memory. */
 #include "kernels/cuda/emulate/emulate_control.h"
 #include "kernels/cuda/libraries/cublas.h"
 #include "kernels/cuda/libraries/cublas_functions.h"
@@ -8,7 +8,7 @@
 
 #ifdef HAVE_CUBLASLT
 
-/* The library's objects, as it would see them: column-major. */
+/* The objects of the mock library: column-major. */
 typedef struct {
     uint64_t rows, columns;
     int64_t ld;
@@ -140,7 +140,7 @@ static cublasStatus_t algorithm_check(cublasLtHandle_t handle, cublasLtMatmulDes
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* One product, when the stream gets there. */
+/* One product, computed when the stream reaches it. */
 typedef struct {
     Operation operation;
     Layout a, b, d;
@@ -171,14 +171,14 @@ static uint64_t element(const Layout *layout, bool transposed, uint64_t row, uin
     return j * (uint64_t)layout->ld + i;
 }
 
-/* The tanh form, in the way it is usually written. */
+/* Returns GELU in the tanh form, as usually written. */
 static float gelu_tanh(float x, float *slope) {
     float c = 0.797884561f, t = tanhf(c * (x + 0.044715f * x * x * x));
     *slope = 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * c * (1 + 3 * 0.044715f * x * x);
     return 0.5f * x * (1 + t);
 }
 
-/* The sum's epilogue, for row i of column j. */
+/* Applies the epilogue to the sum in row i of column j. */
 static float finish(const Job *job, float sum, uint64_t i, uint64_t j) {
     const Operation *operation = &job->operation;
     uint64_t at = j * (uint64_t)operation->hidden_ld + i;
@@ -274,7 +274,7 @@ static Rig rig_with_library(DType half) {
     return rig;
 }
 
-/* Both passes of a layer of `n` tokens, twice, against the cpu. */
+/* Compares both passes of a layer of `n` tokens with the cpu's, twice. */
 static void check_layer(Rig *rig, DType type, int64_t n, int64_t in, int64_t out, WeightLayout layout, bool biased) {
     bool in_out = layout == WEIGHT_IN_OUT;
     Pair x = pair_normal(rig, type, n, in, 1), y = pair_poisoned(rig, type, n, out);
@@ -384,7 +384,7 @@ static void gelu_that_the_library_cannot_do_is_ours(void **state) {
         Rig rig = rig_with_library(cases[i].type == DTYPE_F32 ? DTYPE_BF16 : cases[i].type);
         counts.refuses_gelu = cases[i].refused;
         int heuristics = 0;
-        for (int time = 0; time < 2; time++) { /* what the library has said once is not asked again */
+        for (int time = 0; time < 2; time++) { /* the second time the library is not queried again */
             int runs = counts.runs;
             int fused = check_gelu_layers(&rig, cases[i].type, 5, cases[i].in, cases[i].out, WEIGHT_OUT_IN, true,
                                           cases[i].kind, cases[i].p);

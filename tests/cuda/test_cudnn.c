@@ -1,6 +1,6 @@
-/* What we say to cuDNN and how we choose between its ways and ours, with a library of the test's own: it convolves
- * plainly what it is told to, and fails, errs or dawdles as it is asked to. The true one is not wanted here: it has no
- * GPU to work on. And this is no test for a GPU, in whose memory the host cannot convolve. */
+/* Calls of cuDNN, and the choice between its algorithms and our kernels, with a mock library: it computes each
+ * convolution on the host, and fails, returns wrong results or takes long as the test requires. cuDNN itself needs a
+ * GPU, and the mock does not run on one, because the host cannot compute in a GPU's memory. */
 #include <unistd.h>
 
 #include "kernels/cuda/emulate/emulate_control.h"
@@ -10,21 +10,21 @@
 
 #if defined __has_include
 #if __has_include(<cudnn.h>)
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* version 9 would rather have its graphs */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* version 9 deprecates this interface */
 #define HAVE_CUDNN_HEADER
 #include <cudnn.h>
 #endif
 #endif
 
-/* The clock of events: what lies between two of them takes 10 ms, unless it is the library, which says how long. */
+/* The clock of events: work between two events takes 10 ms, or for a convolution of the mock, its milliseconds. */
 static double seconds, next_seconds;
-static double tell_time(void) {
+static double mock_clock(void) {
     seconds += next_seconds;
     next_seconds = 10e-3;
     return seconds;
 }
 
-/* The library's objects. */
+/* The objects of the mock library. */
 struct cudnnTensorStruct {
     unsigned type;
     int dims[5]; /* samples, channels, t, h, w */
@@ -40,18 +40,18 @@ struct cudnnConvolutionStruct {
 
 enum { ALGORITHMS = 2 };
 
-/* How an algorithm is to behave. */
+/* The behaviour of each algorithm. */
 static struct {
-    unsigned asked, run; /* status of each */
+    unsigned query_status, run_status; /* results of cudnnGet...WorkspaceSize and of the convolution */
     size_t workspace;
     double milliseconds;
-    bool errs;
-} ways[ALGORITHMS];
+    bool wrong;
+} algorithms[ALGORITHMS];
 
 static struct {
     int runs, last_algorithm;
     unsigned last_math;
-    int described; /* less those that were forgotten */
+    int described; /* descriptors created and not destroyed */
 } counts;
 
 static unsigned create(CudnnContext **handle) {
@@ -142,31 +142,31 @@ static unsigned set_math(CudnnConvolution *convolution, unsigned math) {
     return CONV_SUCCESS;
 }
 
-static unsigned ask(unsigned algorithm, size_t *bytes) {
+static unsigned workspace_of(unsigned algorithm, size_t *bytes) {
     assert_true(algorithm < ALGORITHMS);
-    *bytes = ways[algorithm].workspace;
-    return ways[algorithm].asked;
+    *bytes = algorithms[algorithm].workspace;
+    return algorithms[algorithm].query_status;
 }
 
-static unsigned ask_forward(CudnnContext *handle, CudnnTensor *x, CudnnFilter *w, CudnnConvolution *c, CudnnTensor *y,
-                            unsigned algorithm, size_t *bytes) {
+static unsigned workspace_forward(CudnnContext *handle, CudnnTensor *x, CudnnFilter *w, CudnnConvolution *c,
+                                  CudnnTensor *y, unsigned algorithm, size_t *bytes) {
     (void)handle, (void)x, (void)w, (void)c, (void)y;
-    return ask(algorithm, bytes);
+    return workspace_of(algorithm, bytes);
 }
 
-static unsigned ask_data(CudnnContext *handle, CudnnFilter *w, CudnnTensor *dy, CudnnConvolution *c, CudnnTensor *dx,
-                         unsigned algorithm, size_t *bytes) {
+static unsigned workspace_data(CudnnContext *handle, CudnnFilter *w, CudnnTensor *dy, CudnnConvolution *c,
+                               CudnnTensor *dx, unsigned algorithm, size_t *bytes) {
     (void)handle, (void)w, (void)dy, (void)c, (void)dx;
-    return ask(algorithm, bytes);
+    return workspace_of(algorithm, bytes);
 }
 
-static unsigned ask_weights(CudnnContext *handle, CudnnTensor *x, CudnnTensor *dy, CudnnConvolution *c, CudnnFilter *dw,
-                            unsigned algorithm, size_t *bytes) {
+static unsigned workspace_weights(CudnnContext *handle, CudnnTensor *x, CudnnTensor *dy, CudnnConvolution *c,
+                                  CudnnFilter *dw, unsigned algorithm, size_t *bytes) {
     (void)handle, (void)x, (void)dy, (void)c, (void)dw;
-    return ask(algorithm, bytes);
+    return workspace_of(algorithm, bytes);
 }
 
-/* One convolution, when the stream gets there. data[pass] is its result. */
+/* One convolution, computed when the stream reaches it. data[pass] is the result. */
 typedef struct {
     ConvPass pass;
     unsigned algorithm;
@@ -194,12 +194,13 @@ static void put(unsigned type, void *data, int64_t at, float x) {
 
 static int64_t count_of(const int dims[5]) { return (int64_t)dims[0] * dims[1] * dims[2] * dims[3] * dims[4]; }
 
-/* Row by row of channels, of what has the dimensions `dims` with channels second. */
+/* Returns the row of channels at a position, of a tensor with the dimensions `dims`, channels second. */
 static int64_t row_of(const int dims[5], int sample, const int at[3]) {
     return ((int64_t)(sample * dims[2] + at[0]) * dims[3] + at[1]) * dims[4] + at[2];
 }
 
-/* One output position and tap: all pairs of channels. numbers: y, x, w; the result's are sums. */
+/* Adds the products of all pairs of channels for one output position and tap. numbers: y, x, w; the result's are sums.
+ */
 static void add_pairs(const Job *job, float *const numbers[3], int sample, const int at[3], const int tap[3]) {
     int seen[3], in = job->w.dims[1], out = job->w.dims[0];
     for (int i = 0; i < 3; i++) {
@@ -224,7 +225,7 @@ static void do_job(void *argument) {
     const unsigned types[3] = {job->y.type, job->x.type, job->w.type};
     int result = (int)job->pass;
     float *numbers[3];
-    next_seconds = ways[job->algorithm].milliseconds * 1e-3;
+    next_seconds = algorithms[job->algorithm].milliseconds * 1e-3;
     for (int i = 0; i < 3; i++) {
         int64_t n = count_of(dims[i]);
         numbers[i] = xmalloc((size_t)n * sizeof(float));
@@ -237,7 +238,8 @@ static void do_job(void *argument) {
                 add_pairs(job, numbers, s, (int[]){at / y[4] / y[3], at / y[4] % y[3], at % y[4]},
                           (int[]){tap / w[4] / w[3], tap / w[4] % w[3], tap % w[4]});
     for (int64_t j = 0; j < count_of(dims[result]); j++)
-        put(types[result], job->data[result], j, ways[job->algorithm].errs ? -numbers[result][j] : numbers[result][j]);
+        put(types[result], job->data[result], j,
+            algorithms[job->algorithm].wrong ? -numbers[result][j] : numbers[result][j]);
     for (int i = 0; i < 3; i++) free(numbers[i]);
 }
 
@@ -245,10 +247,10 @@ static unsigned queue(Job job, void *workspace, size_t workspace_bytes, const fl
     cudaStream_t stream = cuda_stream(rig.cuda);
     static Job jobs[256]; /* a captured one may run often, or never */
     assert_true(*alpha == 1);
-    assert_int_equal(workspace_bytes, ways[job.algorithm].workspace);
-    if (ways[job.algorithm].run) return ways[job.algorithm].run;
+    assert_int_equal(workspace_bytes, algorithms[job.algorithm].workspace);
+    if (algorithms[job.algorithm].run_status) return algorithms[job.algorithm].run_status;
     const int *dims = job.pass == CONV_FORWARD ? job.y.dims : job.pass == CONV_DATA ? job.x.dims : job.w.dims;
-    /* What was there is of no use; and memory that only the host writes is none. */
+    /* The library must not use earlier contents; and stream order is tested only if the device writes, too. */
     if (job.beta == 0)
         cuda_check(cudaMemsetAsync(job.data[job.pass], 0xFF,
                                    (size_t)count_of(dims) * (job.y.type == CONV_FLOAT ? 4 : 2), stream),
@@ -325,9 +327,9 @@ static const CudnnFunctions functions = {.cudnnGetVersion = version,
                                          .cudnnDestroyConvolutionDescriptor = convolution_destroy,
                                          .cudnnSetConvolutionNdDescriptor = convolution_set,
                                          .cudnnSetConvolutionMathType = set_math,
-                                         .cudnnGetConvolutionForwardWorkspaceSize = ask_forward,
-                                         .cudnnGetConvolutionBackwardDataWorkspaceSize = ask_data,
-                                         .cudnnGetConvolutionBackwardFilterWorkspaceSize = ask_weights,
+                                         .cudnnGetConvolutionForwardWorkspaceSize = workspace_forward,
+                                         .cudnnGetConvolutionBackwardDataWorkspaceSize = workspace_data,
+                                         .cudnnGetConvolutionBackwardFilterWorkspaceSize = workspace_weights,
                                          .cudnnConvolutionForward = forward,
                                          .cudnnConvolutionBackwardData = backward_data,
                                          .cudnnConvolutionBackwardFilter = backward_weights};
@@ -337,10 +339,10 @@ static const CudnnFunctions functions = {.cudnnGetVersion = version,
 static void open_library(DType half) {
     rig = rig_open(half);
     memset(&counts, 0, sizeof counts);
-    memset(ways, 0, sizeof ways);
-    ways[0].workspace = 100, ways[1].workspace = 3000;
-    ways[0].milliseconds = ways[1].milliseconds = 5;
-    emulate_set_clock(tell_time);
+    memset(algorithms, 0, sizeof algorithms);
+    algorithms[0].workspace = 100, algorithms[1].workspace = 3000;
+    algorithms[0].milliseconds = algorithms[1].milliseconds = 5;
+    emulate_set_clock(mock_clock);
     cudnn_open(rig.cuda, &functions);
 }
 
@@ -351,7 +353,7 @@ static void close_library(void) {
 
 static const Convolution strided = {{3, 9, 8}, {3, 3, 3}, {1, 2, 2}, {1, 1, 1}};
 
-/* Both passes against the cpu. Returns how often the library ran. */
+/* Compares both passes with the cpu's. Returns how often the library ran. */
 static int check(DType type, int64_t samples, int64_t in, int64_t out, bool add, Convolution c) {
     int64_t taps = (int64_t)c.taps[0] * c.taps[1] * c.taps[2], rows = samples * c.in[0] * c.in[1] * c.in[2];
     int64_t tall = samples * convolution_positions(c, 0) * convolution_positions(c, 1) * convolution_positions(c, 2);
@@ -370,7 +372,7 @@ static int check(DType type, int64_t samples, int64_t in, int64_t out, bool add,
     return counts.runs - before;
 }
 
-enum { FIRST_RUNS = 2 * 4 + 1 + 4 + 1 + 4 + 1, LATER_RUNS = 3 }; /* forward, data, weights; two ways, one, one */
+enum { FIRST_RUNS = 2 * 4 + 1 + 4 + 1 + 4 + 1, LATER_RUNS = 3 }; /* forward, data, weights; two algorithms, one, one */
 
 static void products_are_described_as_they_are(void **state) {
     (void)state;
@@ -388,7 +390,7 @@ static void products_are_described_as_they_are(void **state) {
     }
 }
 
-static void numbers_are_rounded_as_the_device_may(void **state) {
+static void the_math_mode_is_that_of_the_device(void **state) {
     (void)state;
     for (int t = 0; t < TYPES; t++)
         for (int tf32 = 0; tf32 < 2; tf32++) {
@@ -400,43 +402,44 @@ static void numbers_are_rounded_as_the_device_may(void **state) {
         }
 }
 
-static void the_fastest_way_is_taken_and_remembered(void **state) {
+static void the_fastest_algorithm_is_used_and_remembered(void **state) {
     (void)state;
     open_library(DTYPE_F32);
-    ways[1].milliseconds = 11; /* the other of forward is faster than ours */
+    algorithms[1].milliseconds = 11; /* the other of forward is faster than ours */
     assert_int_equal(check(DTYPE_F32, 2, 8, 16, false, strided), 2 * 4 + 1 + 4 + 4);
     assert_int_equal(check(DTYPE_F32, 2, 8, 16, false, strided), 1);
     assert_int_equal(counts.last_algorithm, CONV_FORWARD_GEMM);
-    ways[1].milliseconds = 9;                                                 /* now this is, too */
+    algorithms[1].milliseconds = 9;                                           /* now this is, too */
     assert_int_equal(check(DTYPE_F32, 3, 8, 16, false, strided), FIRST_RUNS); /* another number of samples */
     assert_int_equal(check(DTYPE_F32, 3, 8, 16, false, strided), LATER_RUNS);
-    assert_int_equal(check(DTYPE_F32, 3, 8, 16, true, strided), LATER_RUNS + 4); /* to add is another product */
+    assert_int_equal(check(DTYPE_F32, 3, 8, 16, true, strided), LATER_RUNS + 4); /* adding makes another product */
     assert_int_equal(check(DTYPE_F32, 3, 8, 16, true, strided), LATER_RUNS);
     rig.cuda->tf32 = true;
     assert_int_equal(check(DTYPE_F32, 3, 8, 16, true, strided), FIRST_RUNS); /* and so is TF32 */
     close_library();
 }
 
-static void a_run_that_goes_on_takes_the_ways_of_before(void **state) {
+static void a_resumed_run_loads_the_autotune_cache(void **state) {
     (void)state;
     Error error;
     open_library(DTYPE_F32);
     assert_null(cudnn_autotune_cache(rig.cuda));
-    ways[1].milliseconds = 11;
+    algorithms[1].milliseconds = 11;
     check(DTYPE_F32, 2, 8, 16, false, strided);
     char *text = cudnn_autotune_cache(rig.cuda), *other = xformat("%s12 no choice\n", text);
     close_library();
-    open_library(DTYPE_F32); /* in which all ways are faster than ours */
+    open_library(DTYPE_F32); /* in which all algorithms are faster than ours */
     assert_true(cudnn_load_autotune_cache(rig.cuda, text, &error));
     assert_int_equal(check(DTYPE_F32, 2, 8, 16, false, strided), 1);
     assert_int_equal(counts.last_algorithm, CONV_FORWARD_GEMM);
     char *again = cudnn_autotune_cache(rig.cuda);
     assert_string_equal(again, text);
-    assert_int_equal(check(DTYPE_F32, 3, 8, 16, false, strided), FIRST_RUNS); /* of others nothing was said */
+    assert_int_equal(check(DTYPE_F32, 3, 8, 16, false, strided), FIRST_RUNS); /* not in the cache */
     assert_false(cudnn_load_autotune_cache(rig.cuda, other, &error));
     assert_string_equal(error.text, "a line is no choice of this program's");
     char *huge = xformat("%.*s 18446744073709551615\n", (int)(strrchr(text, ' ') - text), text);
-    assert_false(cudnn_load_autotune_cache(rig.cuda, huge, &error)); /* with the weights' bytes it would come to few */
+    assert_false(
+        cudnn_load_autotune_cache(rig.cuda, huge, &error)); /* would overflow when the weights' bytes are added */
     assert_string_equal(error.text, "a line is no choice of this program's");
     free(huge);
     other[strlen("cuDNN 9.19.")] = '9';
@@ -448,29 +451,29 @@ static void a_run_that_goes_on_takes_the_ways_of_before(void **state) {
     free(again);
 }
 
-static void a_way_that_is_hardly_faster_is_not_taken(void **state) {
+static void an_algorithm_that_is_hardly_faster_is_not_used(void **state) {
     (void)state;
     open_library(DTYPE_F32);
-    ways[0].milliseconds = ways[1].milliseconds = 9.6;
+    algorithms[0].milliseconds = algorithms[1].milliseconds = 9.6;
     assert_int_equal(check(DTYPE_F32, 1, 8, 16, false, strided), 2 * 4 + 4 + 4);
     assert_int_equal(check(DTYPE_F32, 1, 8, 16, false, strided), 0);
-    ways[0].milliseconds = ways[1].milliseconds = 9.4;
+    algorithms[0].milliseconds = algorithms[1].milliseconds = 9.4;
     assert_int_equal(check(DTYPE_F32, 2, 8, 16, false, strided), FIRST_RUNS);
     close_library();
 }
 
-static void what_the_library_does_not_want_is_ours(void **state) {
+static void products_that_the_library_rejects_are_ours(void **state) {
     (void)state;
     open_library(DTYPE_F32);
-    ways[0].asked = ways[1].asked = 3000;
+    algorithms[0].query_status = algorithms[1].query_status = 3000;
     assert_int_equal(check(DTYPE_F32, 2, 8, 16, false, strided), 0);
-    ways[0].asked = ways[1].asked = CONV_SUCCESS;
-    ways[0].workspace = ways[1].workspace = (size_t)1 << 30;
+    algorithms[0].query_status = algorithms[1].query_status = CONV_SUCCESS;
+    algorithms[0].workspace = algorithms[1].workspace = (size_t)1 << 30;
     assert_int_equal(check(DTYPE_F32, 1, 8, 16, false, strided), 0);
     close_library();
 }
 
-static void what_is_not_for_the_library_is_ours(void **state) {
+static void products_that_do_not_suit_the_library_are_ours(void **state) {
     (void)state;
     open_library(DTYPE_F32);
     const Convolution c = {{1, 2, 2}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}};
@@ -486,51 +489,51 @@ static void what_is_not_for_the_library_is_ours(void **state) {
     close_library();
 }
 
-/* What is said on stderr from here on; stop_listening gives it. */
+/* Redirects stderr to a file; restore_stderr returns the text. */
 static int stderr_before;
-static char *said_to;
+static char *stderr_path;
 
-static void listen(void) {
-    said_to = path_join(run_directory(), "said");
+static void redirect_stderr(void) {
+    stderr_path = path_join(run_directory(), "stderr.txt");
     fflush(stderr);
     stderr_before = dup(STDERR_FILENO);
-    assert_non_null(freopen(said_to, "w", stderr));
+    assert_non_null(freopen(stderr_path, "w", stderr));
 }
 
-static char *stop_listening(void) {
+static char *restore_stderr(void) {
     fflush(stderr);
     dup2(stderr_before, STDERR_FILENO);
     close(stderr_before);
-    char *said = read_text(said_to);
-    free(said_to);
-    return said;
+    char *text = read_text(stderr_path);
+    free(stderr_path);
+    return text;
 }
 
-static void ways_that_fail_or_err_are_not_used_and_it_says_so(void **state) {
+static void algorithms_that_fail_or_are_wrong_are_reported_and_not_used(void **state) {
     (void)state;
     open_library(DTYPE_F32);
-    listen();
-    ways[1].run = 5000;
+    redirect_stderr();
+    algorithms[1].run_status = 5000;
     assert_int_equal(check(DTYPE_F32, 2, 8, 16, false, strided), 4 + 1); /* forward has another way */
     assert_int_equal(check(DTYPE_F32, 2, 8, 16, false, strided), 1);
-    ways[1].run = CONV_SUCCESS, ways[0].errs = true;
+    algorithms[1].run_status = CONV_SUCCESS, algorithms[0].wrong = true;
     assert_int_equal(check(DTYPE_F32, 1, 8, 16, false, strided), FIRST_RUNS);
     assert_int_equal(counts.last_algorithm, 1);
-    ways[1].run = 5000; /* after it was chosen */
+    algorithms[1].run_status = 5000; /* after it was chosen */
     assert_int_equal(check(DTYPE_F32, 1, 8, 16, false, strided), 0);
-    ways[1].run = CONV_SUCCESS;
+    algorithms[1].run_status = CONV_SUCCESS;
     assert_int_equal(check(DTYPE_F32, 1, 8, 16, false, strided), 0);
-    char *said = stop_listening();
-    assert_contains(said, "warning: cuDNN's algorithm 1 fails, and is not used again for forward in f32, 2 x 3 x 9 x 8,"
+    char *text = restore_stderr();
+    assert_contains(text, "warning: cuDNN's algorithm 1 fails, and is not used again for forward in f32, 2 x 3 x 9 x 8,"
                           " 8 to 16 channels, 3 x 3 x 3 taps, stride 1 x 2 x 2: a failure\n");
-    assert_contains(said, "algorithm 1 fails, and is not used again for the data's gradient in f32, 2 x");
-    assert_contains(said, "algorithm 1 fails, and is not used again for the weights' gradient in f32, 1 x");
-    assert_contains(said, "warning: cuDNN's algorithm 0 is not used: its result is not ours for forward in f32, 1 x");
-    assert_contains(said,
+    assert_contains(text, "algorithm 1 fails, and is not used again for the data's gradient in f32, 2 x");
+    assert_contains(text, "algorithm 1 fails, and is not used again for the weights' gradient in f32, 1 x");
+    assert_contains(text, "warning: cuDNN's algorithm 0 is not used: its result is not ours for forward in f32, 1 x");
+    assert_contains(text,
                     "cuDNN benchmark: forward in f32, 2 x 3 x 9 x 8, 8 to 16 channels, 3 x 3 x 3 taps, stride 1 x "
                     "2 x 2: cuDNN; ours takes ");
-    assert_null(strstr(said, "cuDNN benchmark: the data's gradient in f32, 2 x"));
-    free(said);
+    assert_null(strstr(text, "cuDNN benchmark: the data's gradient in f32, 2 x"));
+    free(text);
     close_library();
 }
 
@@ -564,11 +567,11 @@ static void call_layer(void *argument) {
     conv3d_backward(rig.cuda, l->x.cuda, l->dw.cuda, none, l->y.cuda, l->x.cuda, l->w.cuda, strided, true);
 }
 
-static void scratch_is_measured_for_all_ways(void **state) {
+static void scratch_is_measured_for_all_algorithms(void **state) {
     (void)state;
     enum { WORKSPACE = 5 << 20 };
     open_library(DTYPE_F32);
-    ways[0].workspace = WORKSPACE;
+    algorithms[0].workspace = WORKSPACE;
     Layer layer = {normal(DTYPE_F32, 216, 8), normal(DTYPE_F32, 16, 27 * 8), normal(DTYPE_F32, 3 * 5 * 4, 16),
                    normal(DTYPE_F32, 16, 27 * 8)};
     size_t measured = rig.cuda->measure(rig.cuda, call_layer, &layer);
@@ -582,7 +585,7 @@ static void scratch_is_measured_for_all_ways(void **state) {
     close_library();
 }
 
-static void without_the_library_ours_is_used_and_says_why(void **state) {
+static void without_the_library_our_kernels_are_used_and_the_reason_given(void **state) {
     (void)state;
     const char *named[][2] = {
         {"none", "our own convolutions: TRAINC_CUDNN=none"},
@@ -601,7 +604,7 @@ static void without_the_library_ours_is_used_and_says_why(void **state) {
     }
 }
 
-/* The header's functions and numbers are ours; functions of other types would not compile. */
+/* Compares our declarations with cuDNN's header; functions of other types would not compile. */
 static void the_interface_is_that_of_the_header(void **state) {
     (void)state;
 #ifdef HAVE_CUDNN_HEADER
@@ -632,16 +635,16 @@ static void the_interface_is_that_of_the_header(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_described_as_they_are),
-        cmocka_unit_test(numbers_are_rounded_as_the_device_may),
-        cmocka_unit_test(the_fastest_way_is_taken_and_remembered),
-        cmocka_unit_test(a_run_that_goes_on_takes_the_ways_of_before),
-        cmocka_unit_test(a_way_that_is_hardly_faster_is_not_taken),
-        cmocka_unit_test(what_the_library_does_not_want_is_ours),
-        cmocka_unit_test(what_is_not_for_the_library_is_ours),
-        cmocka_unit_test(ways_that_fail_or_err_are_not_used_and_it_says_so),
+        cmocka_unit_test(the_math_mode_is_that_of_the_device),
+        cmocka_unit_test(the_fastest_algorithm_is_used_and_remembered),
+        cmocka_unit_test(a_resumed_run_loads_the_autotune_cache),
+        cmocka_unit_test(an_algorithm_that_is_hardly_faster_is_not_used),
+        cmocka_unit_test(products_that_the_library_rejects_are_ours),
+        cmocka_unit_test(products_that_do_not_suit_the_library_are_ours),
+        cmocka_unit_test(algorithms_that_fail_or_are_wrong_are_reported_and_not_used),
         cmocka_unit_test(nothing_is_timed_while_a_graph_is_captured),
-        cmocka_unit_test(scratch_is_measured_for_all_ways),
-        cmocka_unit_test(without_the_library_ours_is_used_and_says_why),
+        cmocka_unit_test(scratch_is_measured_for_all_algorithms),
+        cmocka_unit_test(without_the_library_our_kernels_are_used_and_the_reason_given),
         cmocka_unit_test(the_interface_is_that_of_the_header),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The cuda device's own work, on a GPU or on the emulator: copies beside the operations, and who waits for whom. */
+/* The cuda device's own work, on a GPU or on the emulator: copies beside the operations, and their order. */
 #include "kernels/device_open.h"
 #include "tests/cuda/rig.h"
 
@@ -7,8 +7,8 @@ __attribute__((weak)) void emulate_fail_graphs(int graphs, int launches);
 
 enum { ROUNDS = 200, STEPS = 7, MOST = 3001 };
 
-/* What the training loop does: batches of changing sizes are staged into two buffers in turns, each is read by an
- * operation, and the memory that it came from is used again at once. */
+/* Stages batches of changing sizes as the training loop does: into two alternating buffers, each read by an operation,
+ * and the host memory is reused at once. */
 static void staged_batches_are_what_they_were(void **state) {
     (void)state;
     for (uint64_t round = 0; round < ROUNDS; round++) {

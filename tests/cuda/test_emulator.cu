@@ -387,9 +387,9 @@ static void bug_is_seen(void **state) {
     for (uint64_t seed = 0; seed < 8; seed++) {
         Attempt with = {bug->run, seed};
         int status = run_function(output, sizeof output, attempt, &with);
-        bool said = strstr(output, wanted) != NULL;
-        seen |= said;
-        if (!any_seed_will_do && (!said || status == 0))
+        bool found = strstr(output, wanted) != NULL;
+        seen |= found;
+        if (!any_seed_will_do && (!found || status == 0))
             fail_msg("seed %d: exit status %d, \"%s\" is not in:\n%s", (int)seed, status, wanted, output);
     }
     if (!seen) fail_msg("no seed gives a wrong result");

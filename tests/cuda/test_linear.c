@@ -17,7 +17,7 @@ static double sum_error(const Rig *rig, DType type, int64_t k) {
     return 0x1p-23 * size * (2 + 4 * size + (type == DTYPE_F32 && !rig->cuda->tf32 ? 0 : cuts));
 }
 
-/* What one rounding of x to the type may change, also below its normal numbers. */
+/* Returns the largest error of rounding x to the type, also for subnormal numbers. */
 static double rounding_error(DType type, float x) {
     return half_unit(type) * fabs((double)x) * (1 + 0x1p-8) + (type == DTYPE_F16 ? 0x1p-25 : 0);
 }
@@ -160,8 +160,8 @@ static void products_in_every_layout_and_type(void **state) {
     rig_close(&rig);
 }
 
-/* To the bit what elementwise operations make of the product, if nothing is rounded between them; that is compared with
- * the cpu. */
+/* Requires the bits of the product followed by the elementwise operation, if nothing is rounded in between; compares
+ * that with the cpu. */
 static void check_epilogue(Rig *rig, DType type, Size size, bool transpose_b, GemmEpilogue epilogue, GeluKind kind,
                            Dropout drop) {
     bool is_gelu = epilogue == EPILOGUE_GELU;
@@ -255,7 +255,7 @@ static void a_sum_of_nothing_is_the_bias(void **state) {
     rig_close(&rig);
 }
 
-/* The layer on both devices; what is given: 1 a bias, 2 dx. Gradients are accumulated twice. */
+/* Compares the layer on both devices. given: 1 a bias, 2 dx. Gradients are accumulated twice. */
 static void check_layer(Rig *rig, DType type, int64_t n, int64_t in, int64_t out, WeightLayout layout, int given) {
     bool in_out = layout == WEIGHT_IN_OUT;
     Pair x = pair_normal(rig, type, n, in, 1), y = pair_poisoned(rig, type, n, out);
@@ -278,7 +278,7 @@ static void check_layer(Rig *rig, DType type, int64_t n, int64_t in, int64_t out
     rig_clear(rig);
 }
 
-/* The layers before and behind a GELU. */
+/* Checks the layers before and after a GELU. */
 static void check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64_t out, WeightLayout layout,
                               GeluKind kind, Dropout drop) {
     bool in_out = layout == WEIGHT_IN_OUT;

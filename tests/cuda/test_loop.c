@@ -1,4 +1,4 @@
-/* What the loop does beside training, on the emulated device, which records passes and repeats them: see loop_rig.h. */
+/* The training loop on the emulated device, which records passes and repeats them: see loop_rig.h. */
 #include "kernels/device_open.h"
 #include "tests/train/loop_rig.h"
 
@@ -87,7 +87,7 @@ static void a_slow_disk_does_not_stop_the_training(void **state) {
     assert_contains(text, "step_00000023");
 }
 
-/* Where there is no room for a second copy of the weights, none is left out, and that is said. */
+/* Without room for a second copy of the weights no checkpoint is left out, and the program reports that it waits. */
 static void large_checkpoints_wait_for_the_disk(void **state) {
     (void)state;
     Disk slow = {scratch_directory(), "--max-steps 4", 30000, 0};

@@ -294,7 +294,7 @@ static void indices_outside_die(void **state) {
     for (int i = 0; i < 4; i++) {
         char output[4096];
         assert_int_not_equal(run_function(output, sizeof output, wrong[i], i == 3 ? &rig : NULL), 0);
-        assert_contains(output, "CUDA: "); /* what the kernel said came by way of the host */
+        assert_contains(output, "CUDA: "); /* the kernel's message, printed by the host */
         assert_contains(output, messages[i]);
     }
 }

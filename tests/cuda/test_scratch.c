@@ -1,6 +1,6 @@
 /* Scratch memory is planned for the largest batch and must be enough for every smaller one, which is divided into more
  * parts that work at the same time: on cards of any number of multiprocessors. Nothing is computed here: operations are
- * called with addresses behind which there is nothing, and asked what they want. */
+ * called with invalid addresses, to measure the scratch memory that they need. */
 #include "tests/cuda/rig.h"
 
 static const int multiprocessors[] = {4, 20, 40, 58, 72, 84, 108, 132, 142};
@@ -27,7 +27,7 @@ static Tensor some(DType type, int64_t rows, int64_t columns) {
 
 static Tensor f32(int64_t n) { return some(DTYPE_F32, n, 0); }
 
-/* What this batch wants, and nothing besides. */
+/* Returns the scratch memory that this call needs. */
 static size_t used(Call call) {
     CudaState *state = cuda_state(device);
     cudaGraph_t graph;
@@ -50,7 +50,7 @@ static void must_be_enough(const char *what, size_t plan, Call call, size_t byte
                  (long long)smaller.n, bytes, (long long)call.n, plan);
 }
 
-/* The plan for each number up to call.n, in steps, against the most that any up to it wants. */
+/* Compares the plan for each number up to call.n, in steps, with the largest need of any number up to it. */
 static void every_plan_must_be_enough(const char *what, Call call, int64_t step) {
     Call wanting = call;
     size_t most = 0;

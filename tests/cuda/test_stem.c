@@ -11,13 +11,13 @@ static Pair inputs(DType type, int64_t samples, int64_t frames, int64_t plane) {
     return x;
 }
 
-/* As one row: the numbers of a row of gradients are much alike, and only all of them tell how large they are. */
+/* Returns the tensor as one row, so that the tolerance is relative to the mean square of all numbers. */
 static Pair whole(Pair p) {
     int64_t n = tensor_numel(p.cpu);
     return (Pair){tensor_1d(p.cpu.data, DTYPE_F32, n), tensor_1d(p.cuda.data, DTYPE_F32, n)};
 }
 
-/* What the cpu has found, for the cuda device: later operations start from the same numbers on both. */
+/* Copies the cpu's result to the cuda device, so that later operations start from the same numbers on both. */
 static void copy_over(Pair p) { pair_upload(&rig, p); }
 
 /* Near `middle`, so that all channels have numbers of one size, to which tolerances are relative. */

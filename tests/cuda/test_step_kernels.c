@@ -1,5 +1,5 @@
-/* What ends a training step on the cuda device: losses and their gradients, sums, norms and the optimizer, against the
- * cpu's, on a GPU or on the emulator. */
+/* Losses and their gradients, sums, norms and the optimizer on the cuda device, against the cpu's, on a GPU or on the
+ * emulator. */
 #include "tests/cuda/schedules.h"
 
 static Pair number(float x) {
@@ -441,7 +441,7 @@ static void a_target_outside_dies(void **state) {
     (void)state;
     if (!emulate_set_seed) skip(); /* a real GPU's state does not survive a fork */
     assert_int_not_equal(run_function(output, sizeof output, wrong_target, NULL), 0);
-    assert_contains(output, "CUDA: "); /* what the kernel said came by way of the host */
+    assert_contains(output, "CUDA: "); /* the kernel's message, printed by the host */
     assert_contains(output, ": cross_entropy: targets[0] is 7, expected less than 7 and not negative");
 }
 

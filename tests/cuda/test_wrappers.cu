@@ -1,6 +1,7 @@
-/* What gpu.h offers to kernels, each against plain arithmetic: on the emulator, and built by nvcc on a GPU, where it is
- * the first test to run. Fragments of the tensor cores are built here element by element as the PTX ISA numbers them,
- * so that wrappers, emulator and hardware are held to the same document. Numbers are chosen so that sums are exact. */
+/* The functions of gpu.h for kernels, each against plain arithmetic: on the emulator, and built by nvcc on a GPU, where
+ * it is the first test to run. Fragments of the tensor cores are built here element by element as the PTX ISA numbers
+ * them, so that wrappers, emulator and hardware are held to the same document. Numbers are chosen so that sums are
+ * exact. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -122,7 +122,7 @@ static void compare(const Case *c, DType half, bool recompute) {
     Side want = psd_open(c, &spectra, rig.cpu, DTYPE_F32), got = psd_open(c, &spectra, rig.cuda, half);
     Side again = psd_open(c, &spectra, rig.cuda, half);
     double tolerance = tolerance_of(half, c->roundings);
-    int64_t said = tensor_given(got.outputs) ? tensor_numel(got.outputs) : 0;
+    int64_t n_outputs = tensor_given(got.outputs) ? tensor_numel(got.outputs) : 0;
     again.repeat = true;
     for (int k = 0; k < UPDATES; k++) {
         side_step(&want, false);
@@ -136,8 +136,8 @@ static void compare(const Case *c, DType half, bool recompute) {
         side_validate(&got, i % BATCHES);
         side_validate(&again, i % BATCHES);
         assert_losses(&got, &want, tolerance);
-        if (said) assert_close("logits", got.said, want.said, said, tolerance);
-        assert_memory_equal(again.said, got.said, (size_t)said * sizeof *got.said);
+        if (n_outputs) assert_close("logits", got.host_outputs, want.host_outputs, n_outputs, tolerance);
+        assert_memory_equal(again.host_outputs, got.host_outputs, (size_t)n_outputs * sizeof *got.host_outputs);
         assert_memory_equal(again.host_sums, got.host_sums, sizeof got.host_sums);
     }
     for (int i = 0; i < 2; i++) assert_non_null(cuda_state(rig.cuda)->recordings[i].graph);
