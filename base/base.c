@@ -12,8 +12,8 @@
 static _Atomic int64_t allocations;
 static void (*_Atomic before_death)(void);
 
-/* One line, whole: threads may complain at the same time. */
-static void complain(const char *prefix, const char *format, va_list arguments) {
+/* Prints one line as a whole, because several threads may print at the same time. */
+static void print_message(const char *prefix, const char *format, va_list arguments) {
     fflush(stdout);
     flockfile(stderr);
     fprintf(stderr, "%s: %s", program_invocation_short_name, prefix);
@@ -23,8 +23,8 @@ static void complain(const char *prefix, const char *format, va_list arguments) 
     funlockfile(stderr);
 }
 
-/* Lets the first of several threads that die at the same time speak. exit() would destroy what libraries compute with
- * (oneDNN, FFTW) while other threads compute. */
+/* Lets only the first of several threads that die at the same time print its message. exit() would destroy what
+ * libraries compute with (oneDNN, FFTW) while other threads compute. */
 static void begin_to_die(void) {
     static atomic_flag dying = ATOMIC_FLAG_INIT;
     while (atomic_flag_test_and_set(&dying)) pause();
@@ -38,7 +38,7 @@ void die(const char *format, ...) {
     va_list arguments;
     begin_to_die();
     va_start(arguments, format);
-    complain("", format, arguments);
+    print_message("", format, arguments);
     va_end(arguments);
     _exit(1);
 }
@@ -47,7 +47,7 @@ void die_usage(const char *format, ...) {
     va_list arguments;
     begin_to_die();
     va_start(arguments, format);
-    complain("", format, arguments);
+    print_message("", format, arguments);
     va_end(arguments);
     fprintf(stderr, "%s: see --help\n", program_invocation_short_name);
     _exit(2);
@@ -56,7 +56,7 @@ void die_usage(const char *format, ...) {
 void warn(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    complain("warning: ", format, arguments);
+    print_message("warning: ", format, arguments);
     va_end(arguments);
 }
 
@@ -155,7 +155,7 @@ static bool has_control(const char *text) {
     return false;
 }
 
-/* Control characters need the $'' of bash and zsh; all else is written as any shell reads it. */
+/* Uses $'' of bash and zsh for control characters only; other texts can be read by any shell. */
 char *shell_word(const char *text) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
     bool control = has_control(text);
@@ -193,7 +193,7 @@ char *path_directory(const char *path) {
     return xformat("%.*s", slash == path ? 1 : (int)(slash - path), path);
 }
 
-/* Levenshtein distance of two short names. */
+/* Returns the Levenshtein distance of two short names. */
 static int edit_distance(const char *a, const char *b) {
     enum { LONGEST = 64 };
     int row[LONGEST + 1], n = (int)strlen(b);

@@ -1,8 +1,8 @@
 /* Shared by every part of the project: one way to fail, counted allocation, time and paths.
  *
- * Two kinds of failure. A program stops with die() (exit 1) or die_usage() (exit 2) and one line that says what was
- * found, what was expected and what to do. A reader of untrusted bytes never stops the program: it returns false and
- * fills an Error, so that its caller can add the file and line, and so that a fuzzer can run it for hours.
+ * There are two kinds of failure. A program stops with die() (exit 1) or die_usage() (exit 2) and one line that says
+ * what was found, what was expected and what to do. A reader of untrusted bytes never stops the program: it returns
+ * false and fills an Error, so that its caller can add the file and line, and so that a fuzzer can run it for hours.
  *
  * An Error names the place inside the data (a line, a field), but no path where the caller has the only one: the caller
  * puts "PATH: " before the text. Functions that write, lock or flush, and those that read several files, name the path
@@ -31,7 +31,7 @@ void die_calls(void (*function)(void));
 /* Fills error (may be NULL) and returns false. Leaves out the middle of a text that is too long: long paths come first,
  * the reason last. */
 bool error_set(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);
-#ifdef __clang_analyzer__ /* it sees one file at a time: tell it what is always returned */
+#ifdef __clang_analyzer__ /* the analyzer sees one file at a time, so the constant result is stated here */
 #define error_set(...) ((void)error_set(__VA_ARGS__), false)
 #endif
 
@@ -41,7 +41,7 @@ void *xmalloc(size_t bytes);
 void *xcalloc(size_t count, size_t bytes);
 void *xrealloc(void *old, size_t bytes);
 void *xaligned(size_t bytes); /* 64-byte aligned, zeroed */
-/* Aligned, too, but not initialised: pages that are never written take no memory. */
+/* Also 64-byte aligned, but not initialised: pages that are never written take no memory. */
 void *xuntouched(size_t bytes);
 char *xstrdup(const char *text);
 char *xformat(const char *format, ...) PRINTF_LIKE(1, 2);

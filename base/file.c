@@ -385,7 +385,7 @@ static void hold(FileLock *lock) {
 }
 
 bool file_lock(FileLock *lock, const char *path, Error *error) {
-    bool told = false;
+    bool reported = false;
     *lock = (FileLock){.fd = -1};
     if (snprintf(lock->path, sizeof lock->path, "%s.lock", path) >= (int)sizeof lock->path)
         return error_set(error, "the path is too long: %.100s...", path);
@@ -399,9 +399,9 @@ bool file_lock(FileLock *lock, const char *path, Error *error) {
         if (lock->fd < 0) return error_set(error, "cannot open %s: %s", lock->path, strerror(errno));
         LockResult result = lock_descriptor(lock->fd, false);
         if (result == LOCK_BUSY) {
-            if (!told) printf("[Wait] another program makes %s: waiting for it\n", path);
+            if (!reported) printf("[Wait] another program makes %s: waiting for it\n", path);
             fflush(stdout);
-            told = true;
+            reported = true;
             result = lock_descriptor(lock->fd, true);
         }
         if (result == LOCK_UNKNOWN) warn("%s: this file system has no locks; let one program at a time make it", path);

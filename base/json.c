@@ -57,11 +57,11 @@ void json_sum_set(json_t *object, int digits, uint64_t before) {
 
 bool json_sum_check(const json_t *object, int digits, uint64_t before, Error *error) {
     const json_t *stated = json_object_get(object, SUM);
-    const char *said = json_string_value(stated);
+    const char *stated_text = json_string_value(stated);
     char text[17];
     if (!stated) return true;
     sum_of(object, digits, before, text);
-    return (said && !strcmp(said, text)) ||
+    return (stated_text && !strcmp(stated_text, text)) ||
            error_set(error, "is not as it was written: its checksum is %s, and its \"%s\" says %.32s", text, SUM,
-                     said ? said : "no text");
+                     stated_text ? stated_text : "no text");
 }

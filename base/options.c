@@ -284,7 +284,7 @@ static bool yaml_map(const Yaml *y, const yaml_node_t *map, const char *section)
     return true;
 }
 
-/* The next document of the stream; without a root if there is none. */
+/* Loads the next document of the stream; it has no root if the stream has ended. */
 static bool yaml_load(yaml_parser_t *parser, yaml_document_t *document, const char *text, size_t size, Error *error) {
     if (yaml_parser_load(parser, document)) return true;
     size_t line = parser->problem_mark.line + 1;

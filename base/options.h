@@ -43,7 +43,7 @@ typedef struct {
     double min;                                 /* 0: unchanged */
 } OptionOverride;
 
-/* A row in use: what the command line and the file say is kept here, apart from the table. */
+/* A row in use: holds what the command line and the file state, separate from the constant table. */
 typedef struct {
     OptionRow row; /* with its override */
     void *value;

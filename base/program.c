@@ -19,7 +19,7 @@
 #include "base/stop.h"
 #include "base/uncaught.h"
 
-/* The layer between stdio and the file. */
+/* An output stream: the layer between stdio and the file. */
 typedef struct {
     int file;            /* pipes and terminals are opened again, without blocking */
     bool lost;           /* writing has failed */
@@ -30,7 +30,7 @@ typedef struct {
 
 static Stream out = {.file = STDOUT_FILENO}, err = {.file = STDERR_FILENO};
 
-static void tell_lost(const char *reason) {
+static void report_lost(const char *reason) {
     fprintf(stderr,
             "%s: standard output cannot be written (%s): no more is printed, and the exit status will not be 0\n",
             program_invocation_short_name, reason);
@@ -38,11 +38,11 @@ static void tell_lost(const char *reason) {
 
 static void lose(Stream *stream, const char *reason) {
     stream->lost = true;
-    if (stream == &out) tell_lost(reason);
+    if (stream == &out) report_lost(reason);
 }
 
-/* Waits for the reader (a pager, a terminal after Ctrl-S); after a signal for only a second, because the checkpoint
- * matters more. */
+/* Writes to the file. Waits for the reader (a pager, a terminal after Ctrl-S); after a signal for only a second,
+ * because the checkpoint matters more. */
 static void write_bytes(Stream *stream, const char *bytes, size_t size) {
     enum { PAUSE = 100 }; /* milliseconds */
     int pauses = 10;
@@ -65,8 +65,8 @@ static void write_bytes(Stream *stream, const char *bytes, size_t size) {
     }
 }
 
-/* Writes one character of 1 to 4 bytes, or an invalid byte. */
-static size_t show(char *to, const uint8_t *bytes, int length, ucs4_t character) {
+/* Copies one character of 1 to 4 bytes; escapes control characters and invalid bytes. Returns the length. */
+static size_t escape(char *to, const uint8_t *bytes, int length, ucs4_t character) {
     bool control = length < 1 || character < 32 || (character >= 127 && character < 160);
     size_t n = length < 1 ? 1 : (size_t)length;
     if (control && character != '\n' && character != '\t') {
@@ -77,9 +77,9 @@ static size_t show(char *to, const uint8_t *bytes, int length, ucs4_t character)
     return n;
 }
 
-static ssize_t write_visible(void *context, const char *bytes, size_t size) {
+static ssize_t write_escaped(void *context, const char *bytes, size_t size) {
     Stream *stream = context;
-    char shown[1024];
+    char escaped[1024];
     size_t n = 0;
     for (size_t i = 0; i < size; i++) {
         stream->held[stream->n_held++] = (uint8_t)bytes[i];
@@ -87,20 +87,20 @@ static ssize_t write_visible(void *context, const char *bytes, size_t size) {
             ucs4_t character = 0;
             int length = u8_mbtoucr(&character, stream->held, stream->n_held);
             if (length == -2) break; /* the rest of the character will follow */
-            n += show(shown + n, stream->held, length, character);
+            n += escape(escaped + n, stream->held, length, character);
             stream->n_held -= length < 1 ? 1 : (size_t)length;
             memmove(stream->held, stream->held + (length < 1 ? 1 : length), stream->n_held);
         }
-        if (n < sizeof shown - 4 * sizeof stream->held) continue;
-        write_bytes(stream, shown, n);
+        if (n < sizeof escaped - 4 * sizeof stream->held) continue;
+        write_bytes(stream, escaped, n);
         n = 0;
     }
-    write_bytes(stream, shown, n);
+    write_bytes(stream, escaped, n);
     return (ssize_t)size;
 }
 
-/* O_NONBLOCK applies to the open file description, which other programs (a shell) may share. So the file is opened
- * again; where that is not allowed (another user's terminal), poll alone decides. */
+/* Opens the file again, without blocking: O_NONBLOCK applies to the open file description, which other programs (a
+ * shell) may share. Where that is not allowed (another user's terminal), only poll prevents blocking. */
 static void reopen(Stream *stream) {
     struct stat status;
     char path[32];
@@ -110,8 +110,8 @@ static void reopen(Stream *stream) {
     if (file >= 0) stream->file = file;
 }
 
-static FILE *visible(FILE *old, Stream *stream) {
-    FILE *file = fopencookie(stream, "w", (cookie_io_functions_t){.write = write_visible});
+static FILE *open_escaped(FILE *old, Stream *stream) {
+    FILE *file = fopencookie(stream, "w", (cookie_io_functions_t){.write = write_escaped});
     if (!file) return old;
     setvbuf(file, stream->buffer, _IOLBF, sizeof stream->buffer);
     reopen(stream);
@@ -130,7 +130,7 @@ static void fill_closed_streams(void) {
     close(file);
 }
 
-/* A network file system may report a full disk only when the file is closed. */
+/* Closes stdout, because a network file system may report a full disk only then, and sets the exit status. */
 static void finish(int status, void *unused) {
     (void)unused;
     fflush(stdout);
@@ -153,12 +153,12 @@ void program_start(void) {
     prctl(PR_SET_NAME, program_invocation_short_name); /* for pkill, if the program was started as /proc/self/exe */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
-    uncaught_are_told();
+    uncaught_install();
     /* Loads libgcc_s now: the C library needs it where a thread is cancelled or calls pthread_exit, and aborts the
      * program if there is no memory to load it then. */
     backtrace(&(void *){NULL}, 1);
     stop_watch();
-    stdout = visible(stdout, &out);
-    stderr = visible(stderr, &err);
+    stdout = open_escaped(stdout, &out);
+    stderr = open_escaped(stderr, &err);
     on_exit(finish, NULL);
 }

@@ -8,7 +8,7 @@
 
 enum { MIN_STACK = 256 << 10 }; /* bytes; operations keep small arrays on the stack */
 
-/* Held while threads are tried out, so that each waits until all have started. */
+/* Locked while the threads are tried, so that each waits until all have started. */
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
 static void *wait_at_gate(void *unused) {

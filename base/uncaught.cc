@@ -2,13 +2,13 @@
 #include <exception>
 #include <new>
 
-#define _Noreturn __attribute__((noreturn)) /* C11's word, unknown to C++ */
+#define _Noreturn __attribute__((noreturn)) /* C11's keyword, which C++ lacks */
 extern "C" {
 #include "base/base.h"
 #include "base/uncaught.h"
 }
 
-[[noreturn]] static void tell() {
+[[noreturn]] static void report() {
     try {
         std::exception_ptr thrown = std::current_exception();
         if (thrown) std::rethrow_exception(thrown);
@@ -21,4 +21,4 @@ extern "C" {
     die("a library failed, and does not say why");
 }
 
-void uncaught_are_told(void) { std::set_terminate(tell); }
+void uncaught_install(void) { std::set_terminate(report); }

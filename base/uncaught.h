@@ -4,6 +4,6 @@
 
 /* Makes an uncaught C++ exception (a library is out of memory) end the program as die() does. program_start calls it.
  */
-void uncaught_are_told(void);
+void uncaught_install(void);
 
 #endif

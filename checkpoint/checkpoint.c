@@ -7,15 +7,15 @@
  * - every step_N is whole, and every .partial is a leftover, which checkpointer_open removes;
  * - the newest step_N (each has a serial number) defines the state of the run. Its best checkpoint, that of best_step,
  *   exists: it was written earlier, and is never deleted as long as the newest names it;
- * - best is never older than the state at last says (except while a step is written again), for readers of the links.
- * checkpointer_resume moves the links to where the newest checkpoint says, after a kill or a full disk.
+ * - best is never older than the best_step of last (except while a step is written again), for readers of the links.
+ * checkpointer_resume moves the links to what the newest checkpoint names, after a kill or a full disk.
  *
  * A run that was resumed from an earlier step may write a step that exists already. One call exchanges the old with the
  * new one; folder.h says what happens where the file system cannot exchange names.
  *
  * The lock is on the directory itself, but the writes use its path, and another run may begin under that path after the
  * directory was moved away. So the path is compared with the lock when a save begins, and before a step is placed, a
- * link moves or an old step is removed. The run follows its directory to the new path.
+ * link moves or an old step is removed. The run continues in its directory under the new path.
  *
  * All memory is allocated when the checkpointer is opened, so that a save allocates nothing in the training loop. */
 #include "checkpoint/checkpoint.h"
@@ -80,21 +80,21 @@ static bool is_part(const char *name) {
 
 /* Returns whether the path leads to the locked directory. Also true if the descriptor is stale (after a remount), since
  * only the path is known then. */
-static bool is_there(const Checkpointer *c) {
+static bool path_is_current(const Checkpointer *c) {
     struct stat status;
     return fstat(c->lock, &status) || path_leads_to(c->directory, c->lock);
 }
 
 /* Fails if the directory was moved since the write began. */
-static bool stays(const Checkpointer *c, Error *error) {
-    return is_there(c) || error_set(error, "%s was moved or replaced during the write", c->directory);
+static bool check_not_moved(const Checkpointer *c, Error *error) {
+    return path_is_current(c) || error_set(error, "%s was moved or replaced during the write", c->directory);
 }
 
 /* Finds the current path of the directory. */
 static bool find_directory(Checkpointer *c, Error *error) {
     char link[32], now[DIRECTORY_MAX];
     struct stat status;
-    if (is_there(c)) return true;
+    if (path_is_current(c)) return true;
     snprintf(link, sizeof link, "/proc/self/fd/%d", c->lock);
     ssize_t length = readlink(link, now, sizeof now - 1);
     now[length < 0 ? 0 : length] = 0;
@@ -130,10 +130,10 @@ static bool holds_only_parts(const char *path) {
     return only;
 }
 
-/* Removes a directory of ours. Leaves a directory alone that holds anything else. */
+/* Removes a directory that holds only files of a checkpoint. Fails if there is anything else in it. */
 static bool remove_parts(const char *path, Error *error) {
     if (!holds_only_parts(path))
-        return access(path, F_OK) || error_set(error, "%s holds files that are not of a checkpoint", path);
+        return access(path, F_OK) || error_set(error, "%s holds files that do not belong to a checkpoint", path);
     DIR *directory = opendir(path);
     for (struct dirent *entry; directory && (entry = readdir(directory));) {
         Path file;
@@ -188,10 +188,13 @@ static void retire_old(Checkpointer *c) {
         Error error;
         step_name(name, step.step, "");
         folder_join(path, c->directory, name);
-        bool old = i < from && stays(c, NULL) && !is_needed(c, step.step, name), there = old && !access(path, F_OK);
+        bool old = i < from && check_not_moved(c, NULL) && !is_needed(c, step.step, name),
+             there = old && !access(path, F_OK);
         bool foreign = there && !holds_only_parts(path);
-        if (there && !foreign && !retire(c, step.step, "", &error)) warn("an old checkpoint stays: %s", error.text);
-        if (foreign && !c->warned_foreign) warn("%s stays: it holds files that this program did not write", path);
+        if (there && !foreign && !retire(c, step.step, "", &error))
+            warn("an old checkpoint was not removed: %s", error.text);
+        if (foreign && !c->warned_foreign)
+            warn("%s was not removed: it holds files that this program did not write", path);
         c->warned_foreign |= foreign;
         if (!old || foreign) c->steps.items[kept++] = step;
     }
@@ -219,7 +222,7 @@ static bool clear_link(const Checkpointer *c, const char *link, Error *error) {
     return true;
 }
 
-/* Removes what a killed run has left behind. */
+/* Removes the leftovers of a killed run. */
 static void remove_leftovers(const Checkpointer *c) {
     DIR *directory = opendir(c->directory);
     Error error;
@@ -231,7 +234,7 @@ static void remove_leftovers(const Checkpointer *c) {
         folder_join(path, c->directory, name);
         bool gone = step_of(name, ".partial") < 0 || remove_parts(path, &error);
         if (step_of(name, ".replaced") >= 0) gone = retire_replaced(c, step_of(name, ".replaced"), &error);
-        if (!gone) warn("a leftover stays: %s", error.text);
+        if (!gone) warn("a leftover was not removed: %s", error.text);
     }
     closedir(directory);
 }
@@ -283,7 +286,7 @@ static bool write_parts(Checkpointer *c, const char *directory, Error *error) {
     return file_write_atomic(path, c->state_text, strlen(c->state_text), error);
 }
 
-/* ---- from the files to a checkpoint ---- */
+/* ---- placing a checkpoint ---- */
 
 /* Replaces a checkpoint by two renames, on a file system that cannot exchange two names. Between the renames
  * step_N.replaced stands for the step. */
@@ -342,14 +345,15 @@ static bool remove_link(const Checkpointer *c, const char *link, Error *error) {
     return step_of(before, "") < 0 || !unlink(path) || error_set(error, "cannot remove %s: %s", path, strerror(errno));
 }
 
-/* Moves the links to where the newest checkpoint says. */
+/* Moves the links to the checkpoints that the newest checkpoint names. */
 static bool move_links(const Checkpointer *c, const Step *newest, Error *error) {
     StepName last, best;
     step_name(last, newest->step, "");
     step_name(best, newest->best_step, "");
     bool has_best = newest->best_step && steps_find(&c->steps, newest->best_step);
-    return stays(c, error) && (has_best ? move_link(c, "best", best, error) : remove_link(c, "best", error)) &&
-           stays(c, error) && move_link(c, "last", last, error);
+    return check_not_moved(c, error) &&
+           (has_best ? move_link(c, "best", best, error) : remove_link(c, "best", error)) &&
+           check_not_moved(c, error) && move_link(c, "last", last, error);
 }
 
 static bool write_checkpoint(Checkpointer *c, Error *error) {
@@ -363,15 +367,15 @@ static bool write_checkpoint(Checkpointer *c, Error *error) {
     folder_join(partial, c->directory, name);
     if (!remove_parts(partial, error) || !retire_replaced(c, step, error)) return false;
     if (mkdir(partial, 0777)) return error_set(error, "cannot make the directory %s: %s", partial, strerror(errno));
-    if (!write_parts(c, partial, error) || !stays(c, error) || !place(c, partial, final, error)) {
-        if (stays(c, NULL)) remove_parts(partial, NULL);
+    if (!write_parts(c, partial, error) || !check_not_moved(c, error) || !place(c, partial, final, error)) {
+        if (check_not_moved(c, NULL)) remove_parts(partial, NULL);
         return false;
     }
     steps_add(&c->steps, c->step);
     if (!directory_flush(c->directory, error) || !move_links(c, &c->step, error)) return false;
     Error reason;
-    if (!stays(c, &reason) || !remove_parts(partial, &reason) || !retire_replaced(c, step, &reason))
-        warn("the replaced checkpoint stays: %s", reason.text);
+    if (!check_not_moved(c, &reason) || !remove_parts(partial, &reason) || !retire_replaced(c, step, &reason))
+        warn("the replaced checkpoint was not removed: %s", reason.text);
     retire_old(c);
     return true;
 }
@@ -424,7 +428,7 @@ bool checkpointer_resume(Checkpointer *c, TrainState *state) {
     const Step *own = steps_find(&c->steps, state->step), *newest = own;
     StepName last, best, name;
     Error error;
-    bool as_it_was = true;
+    bool unchanged = true;
     if (c->steps.n_bad) die("%s. Nothing was changed; move it away first", c->steps.why.text);
     if (c->steps.n) newest = &c->steps.items[c->steps.n - 1];
     if (newest && (!own || own->serial != state->serial || own->seconds != state->seconds))
@@ -435,7 +439,7 @@ bool checkpointer_resume(Checkpointer *c, TrainState *state) {
              (long long)state->best_step, c->directory, newest ? "" : " there");
         state->best_step = 0;
         state->best = INFINITY;
-        as_it_was = false;
+        unchanged = false;
     }
     c->step = (Step){state->step, state->serial, state->best_step, state->seconds};
     if (newest && own != newest) {
@@ -457,7 +461,7 @@ bool checkpointer_resume(Checkpointer *c, TrainState *state) {
         printf("[Resume] the link best was %s and is now %s, as the newest checkpoint says\n",
                best[0] ? best : "missing", name);
     retire_old(c);
-    return as_it_was;
+    return unchanged;
 }
 
 void checkpointer_carry(Checkpointer *c, const StoredTensor *tensors, int count) {

@@ -1,6 +1,6 @@
 /* Writes, reads and checks state.json from one table of fields. Doubles are written with 17 digits, which give the same
  * bits back; JSON has no infinity, so a value that is not finite is a text ("inf"). The last member is the checksum of
- * all bytes before it, so that a changed digit is noticed. Allocations by the JSON library do not count as allocations
+ * all bytes before it, so that any change is detected. Allocations by the JSON library do not count as allocations
  * of the training loop. */
 #include "checkpoint/state.h"
 
@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "base/json.h"
 
-static const char mark[] = "train.c checkpoint";
+static const char format_name[] = "train.c checkpoint";
 /* 2: data_hash; 3: validations_since_best; 4: extensions; 5: checkpoint, validating, window_*, xxh3_64;
  * 6: base_sum; 7: content_hash, validation_hash */
 enum { VERSION = 7 };
@@ -24,8 +24,8 @@ typedef enum { WHOLE, BITS, REAL, SINGLE } Kind; /* int64_t, 64 bits of any valu
 
 #define FIELD(key, member, kind_, count_, low_, high_)                                                                 \
     { .name = key, .offset = offsetof(TrainState, member), .kind = kind_, .count = count_, .low = low_, .high = high_ }
-#define ENDLESS ((double)INFINITY)
-#define ANY     ((double)NAN)
+#define UNBOUNDED ((double)INFINITY)
+#define ANY       ((double)NAN)
 
 /* A number (count 0) or a list of `count` numbers, each from low to high and not NaN. ANY: any value. */
 static const struct Field {
@@ -54,11 +54,11 @@ static const struct Field {
     FIELD("validations_since_best", worse, WHOLE, 0, 0, 1e15),
     FIELD("extensions", extensions, WHOLE, 0, 0, 1e6),
     FIELD("validating", validating, WHOLE, 0, 0, 1),
-    FIELD("best", best, REAL, 0, -ENDLESS, ENDLESS),
+    FIELD("best", best, REAL, 0, -UNBOUNDED, UNBOUNDED),
     FIELD("seconds", seconds, REAL, 0, 0, 1e12),
-    FIELD("loss_scale", loss_scale, SINGLE, LOSS_SCALE_FIELDS, 0, ENDLESS),
+    FIELD("loss_scale", loss_scale, SINGLE, LOSS_SCALE_FIELDS, 0, UNBOUNDED),
     FIELD("window_sums", window_sums, REAL, MODEL_MAX_METRICS, ANY, ANY),
-    FIELD("window_counts", window_counts, REAL, BATCH_MAX_COUNTS, 0, ENDLESS),
+    FIELD("window_counts", window_counts, REAL, BATCH_MAX_COUNTS, 0, UNBOUNDED),
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 
@@ -108,18 +108,18 @@ static bool check_state(const TrainState *state, Error *error) {
 
 /* ---- the checksum ---- */
 
-static const char seal_format[] = ",\n  \"xxh3_64\": \"%016llx\"\n}";
-enum { SEAL = sizeof seal_format - sizeof "%016llx" + 16 };
+static const char trailer_format[] = ",\n  \"xxh3_64\": \"%016llx\"\n}";
+enum { TRAILER = sizeof trailer_format - sizeof "%016llx" + 16 };
 
-static void make_seal(char seal[SEAL + 1], const char *text, size_t size) {
-    snprintf(seal, SEAL + 1, seal_format, (unsigned long long)checksum(0, text, size));
+static void make_trailer(char trailer[TRAILER + 1], const char *text, size_t size) {
+    snprintf(trailer, TRAILER + 1, trailer_format, (unsigned long long)checksum(0, text, size));
 }
 
-static bool check_seal(const char *text, size_t size, Error *error) {
-    char seal[SEAL + 1];
-    size_t body = size < SEAL ? 0 : size - SEAL;
-    make_seal(seal, text, body);
-    return (size >= SEAL && !memcmp(text + body, seal, SEAL)) ||
+static bool check_trailer(const char *text, size_t size, Error *error) {
+    char trailer[TRAILER + 1];
+    size_t body = size < TRAILER ? 0 : size - TRAILER;
+    make_trailer(trailer, text, body);
+    return (size >= TRAILER && !memcmp(text + body, trailer, TRAILER)) ||
            error_set(error, "state.json is damaged: it does not have the checksum that it was written with");
 }
 
@@ -146,8 +146,8 @@ static json_t *field_to_json(const struct Field *field, const TrainState *state)
 char *state_to_json(const TrainState *state) {
     Error error;
     if (!check_state(state, &error)) die("%s", error.text);
-    json_t *root =
-        json_build("state.json", "{s:s, s:i, s:s}", "format", mark, "version", VERSION, "revision", state->revision);
+    json_t *root = json_build("state.json", "{s:s, s:i, s:s}", "format", format_name, "version", VERSION, "revision",
+                              state->revision);
     for (int i = 0; i < N_FIELDS; i++) json_object_set_new(root, fields[i].name, field_to_json(&fields[i], state));
     json_t *metrics = json_object(), *options = json_loads(state->options_json ? state->options_json : "{}", 0, NULL);
     for (int i = 0; i < state->n_metrics; i++)
@@ -158,12 +158,12 @@ char *state_to_json(const TrainState *state) {
     char *text = json_text("state.json", root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     json_decref(root);
     size_t body = strlen(text) - strlen("\n}");
-    char *sealed = realloc(text, body + SEAL + 1);
-    if (sealed)
-        make_seal(sealed + body, sealed, body);
+    char *complete = realloc(text, body + TRAILER + 1);
+    if (complete)
+        make_trailer(complete + body, complete, body);
     else
         die("out of memory for state.json");
-    return sealed;
+    return complete;
 }
 
 /* ---- reading ---- */
@@ -233,8 +233,8 @@ static bool read_fields(const json_t *root, TrainState *state, Error *error) {
 static bool check_version(const json_t *root, Error *error) {
     const char *format = json_string_value(json_object_get(root, "format"));
     json_int_t version = json_integer_value(json_object_get(root, "version"));
-    if (!format || strcmp(format, mark))
-        return error_set(error, "state.json is not one of a checkpoint of this program");
+    if (!format || strcmp(format, format_name))
+        return error_set(error, "state.json does not belong to a checkpoint of this program");
     return version == VERSION ||
            error_set(
                error,
@@ -248,7 +248,7 @@ bool state_parse(const char *text, size_t size, TrainState *state, Error *error)
     json_error_t where;
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
     if (!root) return error_set(error, "state.json, line %d, column %d: %s", where.line, where.column, where.text);
-    bool good = check_version(root, error) && check_seal(text, size, error) && read_fields(root, state, error);
+    bool good = check_version(root, error) && check_trailer(text, size, error) && read_fields(root, state, error);
     json_decref(root);
     return good;
 }

@@ -28,7 +28,8 @@ typedef struct {
     int iterations;         /* Newton steps */
 } Calibration;
 
-/* An error if there is nothing to fit: no temperature is best (metrics_fit_temperature), or the covariate is missing.
+/* Fits a calibration. Fails if there is nothing to fit: no temperature is best (metrics_fit_temperature), or the
+ * covariate is missing.
  */
 bool calibration_fit(Calibration *calibration, CalibrationKind kind, const Predictions *predictions, Error *error);
 /* probabilities[n, classes] */

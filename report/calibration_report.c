@@ -143,7 +143,7 @@ static bool write_json(CalibrationReport *r, Error *error) {
 }
 
 static void print_report(const CalibrationReport *r, bool with_covariate) {
-    printf("[Calibration] fitted on %lld validation rows, judged on %lld test rows%s\n", (long long)r->validation->n,
+    printf("[Calibration] fitted on %lld validation rows, evaluated on %lld test rows%s\n", (long long)r->validation->n,
            (long long)r->test->n, with_covariate ? "" : "; no temperature by a covariate: there is none");
     table_print(&r->overview, r->overview.columns, stdout);
     printf("[Calibration] written: %s/calibration.json and what belongs to it\n", r->directory);

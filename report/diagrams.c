@@ -21,7 +21,7 @@ static int longest_name(const char *const *names, int classes) {
     return (int)longest;
 }
 
-/* White to blue; the text on it is dark or white. */
+/* Draws one cell, from white to blue, with dark or white text. */
 static void write_cell(FILE *out, double x, double y, int64_t count, double share) {
     char fill[64], white[] = SVG_CENTRED " fill=\"#fff\"", dark[] = SVG_CENTRED;
     const char *ink = share > 0.8 ? white : dark;
@@ -160,7 +160,7 @@ static void write_curve(FILE *out, const UnitCurve *curve, int number) {
     svg_text(out, LEGEND + 28, y + 4, "", curve->name);
 }
 
-/* The first curve is drawn over the others. */
+/* Writes the curves as SVG, the first one over the others. */
 static bool write_curves(const char *path, const UnitCurve *curves, int n, bool roc, const char *title, Error *error) {
     const char *x_label = roc ? "false positive rate" : "recall", *y_label = roc ? "true positive rate" : "precision";
     int below = TOP + LINE * n + 24;
@@ -246,7 +246,7 @@ static void write_floor(FILE *out, int left, int64_t most) {
     svg_text(out, left - 6, FLOOR + 4, "text-anchor=\"end\"", "0");
 }
 
-/* Right and wrong rows of one predicted class, the wrong ones in front. */
+/* Draws the histograms of right and wrong rows of one predicted class, the wrong ones in front. */
 static void write_histogram(FILE *out, int left, const Histograms *h, int predicted) {
     const int shown[2] = {predicted ? BINARY_TP : BINARY_TN, predicted ? BINARY_FP : BINARY_FN};
     int64_t most = 1;

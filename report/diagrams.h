@@ -20,7 +20,7 @@ typedef struct {
 } CurveRows;
 
 /* Writes BASE.csv and BASE.svg: ROC curves, or those of precision over recall; the first one is drawn over the others.
- * Nothing if all rows of each curve have one class. */
+ * Writes nothing if all rows of each curve have one class. */
 bool diagram_curves(const char *base, bool roc, const CurveRows *rows, int n_rows, const char *title, Error *error);
 /* Draws histograms of p: rows of each predicted class, right and wrong; and the four counts. */
 bool diagram_outcomes(const char *path, const BinaryRow *rows, int64_t n, const BinaryScores *scores,

@@ -1,4 +1,4 @@
-/* From predictions to scores. */
+/* Computes scores from predictions. */
 #include "report/evaluation.h"
 
 #include <math.h>
@@ -50,7 +50,7 @@ static bool evaluation_fill(const Predictions *p, Evaluation *e, Error *error) {
            metrics_adaptive_ece(e->probabilities, p->truth, p->n, classes, &e->adaptive_ece, error);
 }
 
-/* Without probabilities they are softmax(logits / temperature). */
+/* Evaluates the predictions. probabilities NULL: softmax(logits / temperature). */
 static bool evaluate(const Predictions *p, double temperature, const double *probabilities, Evaluation *e,
                      Error *error) {
     *e = (Evaluation){0};
@@ -200,7 +200,8 @@ typedef struct {
     MetricsPoint *points; /* two classes: [n], and the rows are sorted by descending p; or NULL */
 } Resampling;
 
-/* The curve of a resample, in which each row is as often as its unit was drawn. Returns its number of points. */
+/* Computes the curve of a resample, in which each row counts as often as its unit was drawn. Returns its number of
+ * points. */
 static int64_t resampled_curve(const Resampling *r, const int64_t *times) {
     MetricsPoint sum = {0};
     int64_t count = 0;
@@ -250,7 +251,7 @@ static int by_descending_p(const void *left, const void *right) {
     return (a < b) - (a > b);
 }
 
-/* Each row's unit is its group at first. Frees what r owns. */
+/* Computes intervals by resampling groups, or rows if there is only one group. Frees what r owns. */
 static Intervals intervals_of(Resampling *r, int n_values, int n_groups, const char *group_kind, const char *row_kind) {
     bool grouped;
     Intervals out = {.drawn = units_make(r->rows, r->n, n_groups, &grouped)};

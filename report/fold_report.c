@@ -1,4 +1,4 @@
-/* Many trainings in one table: a row each, and their means. */
+/* Tabulates many trainings: a row each, and their means. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +89,7 @@ static void drawn_mean(void *context, const int64_t *times, double *mean) {
     *mean = sum / weight;
 }
 
-/* The range of the mean if other groups had been recorded. group[n] is renumbered. */
+/* Returns the confidence interval of the mean over other groups. Renumbers group[n]. */
 static Interval mean_interval(const double *values, int32_t *group, int n, int n_groups) {
     Interval out = {NAN, NAN};
     Drawn drawn = {values, group, n};
@@ -128,7 +128,7 @@ static void spreads_make(FoldReport *r) {
             r->spreads[k * r->scores + score] = spread_make(r, score, r->shots[k]);
 }
 
-/* Macro F1 of a group, the mean over its folds with these shots; NaN if there are none. */
+/* Returns the macro F1 of a group, the mean over its folds with these shots; NaN if there are none. */
 static double group_f1(const FoldReport *r, int group, int shots) {
     double sum = 0;
     int n = 0;
@@ -154,7 +154,7 @@ static void worst_make(FoldReport *r) {
 
 /* ---- tables ---- */
 
-/* A row of the means, if fold is NULL. */
+/* Fills the key columns of a row; if fold is NULL, of a row of means. */
 static void key_columns(FoldReport *r, const char *name, int shots, const FoldResult *fold) {
     table_text(&r->results, r->group_kind, name);
     if (r->few_shot) table_count(&r->results, "k", shots);

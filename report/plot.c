@@ -22,7 +22,7 @@ static double axis_pixel(const Axis *axis, double value) {
     return axis->from + (value - axis->low) / (axis->high - axis->low) * (axis->to - axis->from);
 }
 
-/* The round distance (1, 2 or 5 times a power of ten) that divides `range` into 4 to 10 parts. */
+/* Returns the round distance (1, 2 or 5 times a power of ten) that divides `range` into 4 to 10 parts. */
 static double round_step(double range) {
     double power = pow(10, floor(log10(range / 4))), times = range / 4 / power;
     return power * (times < 2 ? 1 : times < 5 ? 2 : 5);
@@ -84,7 +84,7 @@ static void path_begin(FILE *out, const PlotSeries *series, int s, double width)
 
 static bool point_finite(const PlotSeries *curve, int i) { return isfinite(curve->x[i]) && isfinite(curve->y[i]); }
 
-/* The column of pixels in which point i lies; the right border belongs to the last one. */
+/* Returns the column of pixels in which point i lies; the right border belongs to the last one. */
 static int point_column(const PlotSeries *curve, int i, const Axis *x) {
     return (int)fmin(axis_pixel(x, curve->x[i]), RIGHT - 1);
 }

@@ -47,7 +47,7 @@ static void log_step(Run *run, const Due *due) {
     if (pause || run->n_queued == run->max_queued || done == METER_LEFT_OUT) results_read(run);
     if (pause) meter_stop(&run->meter, run->t->spec.device, done);
     if (due->record || due->end || due->progress)
-        progress_log(run, due->record ? TELL_RECORD : due->end ? TELL_LINE : TELL_PROGRESS);
+        progress_log(run, due->record ? REPORT_RECORD : due->end ? REPORT_LINE : REPORT_PROGRESS);
 }
 
 static void keep_step(Run *run, const Due *due, bool best) {
@@ -96,7 +96,7 @@ int train_run(Training *t) {
         over = best ? is_over(&run) : due.end; /* a new best may extend the run */
         if (due.validate && selection_out_of_patience(t)) {
             over = true;
-            progress_log(&run, TELL_RECORD); /* steps that are not logged yet */
+            progress_log(&run, REPORT_RECORD); /* steps that are not logged yet */
         }
         count_allocations(&run);
         keep_step(&run, &due, best);

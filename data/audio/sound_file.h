@@ -1,4 +1,4 @@
-/* Tells whether a sound file was cut off. libsndfile reads the rest of such a file without an error, so that a clip
+/* Detects whether a sound file was cut off. libsndfile reads the rest of such a file without an error, so that a clip
  * would get half of its speech with all of its text. */
 #ifndef DATA_AUDIO_SOUND_FILE_H
 #define DATA_AUDIO_SOUND_FILE_H

@@ -559,7 +559,7 @@ static bool open_current(FlimCells *c, const char *store, const char *source, Er
     return error_set(why, "%s was made from other files, or with another --compat", store);
 }
 
-/* One program at a time makes the store; one that has waited for another looks again. */
+/* Opens or makes the store. One program at a time makes it; a program that has waited for the lock checks again. */
 static bool open_or_make(FlimCells *c, StoreMaker *k, const char *store, const char *source, int n_threads,
                          char how[40]) {
     FileLock lock;

@@ -86,7 +86,7 @@ static bool strong(double effect, double low, double high) {
     return fabs(effect - 0.5) >= STRONG && (low > 0.5 || high < 0.5);
 }
 
-/* Reports how well one property tells the classes apart, within donors and between them; returns the number of
+/* Reports how well one property separates the classes, within donors and between them; returns the number of
  * warnings. */
 static int report_effect(json_t *report, const FlimCells *c, const char *property, const char *more,
                          const double *values, uint64_t seed) {

@@ -216,7 +216,7 @@ bool flim_splits_check(const FlimColumns *c, const FlimSplits *splits, Error *er
 
 /* ---- the sampler ---- */
 
-/* The stratum of a cell: its donor and class, or its class. */
+/* Returns the stratum of a cell: its donor and class, or its class. */
 static int stratum_of(const FlimColumns *c, int32_t cell, bool strata) {
     return (strata ? c->donors[cell] * FLIM_CLASSES : 0) + c->labels[cell];
 }

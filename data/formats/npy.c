@@ -30,8 +30,8 @@ static bool accept(Text *t, const char *word) {
     return true;
 }
 
-/* 'text' or "text", printable ASCII, into out. */
-static bool quoted(Text *t, char *out, size_t size) {
+/* Reads 'text' or "text" of printable ASCII into out. */
+static bool parse_quoted(Text *t, char *out, size_t size) {
     skip_space(t);
     if (t->at == t->end || (*t->at != '\'' && *t->at != '"')) return false;
     char quote = *t->at++;
@@ -44,13 +44,13 @@ static bool quoted(Text *t, char *out, size_t size) {
     return true;
 }
 
-/* A byte order, a kind, a size of one digit: "<f4". */
+/* Reads a byte order, a kind and a size of one digit: "<f4". */
 static bool parse_descr(Text *t, Npy *npy, Error *error) {
     static const char *const sizes[] = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"};
     char descr[32];
     skip_space(t);
     if (t->at < t->end && *t->at == '[') return error_set(error, "is an array of records; expected plain numbers");
-    if (!quoted(t, descr, sizeof descr)) return error_set(error, "the header's descr is not a text");
+    if (!parse_quoted(t, descr, sizeof descr)) return error_set(error, "the header's descr is not a text");
     if (strchr(descr, 'O'))
         return error_set(error, "holds Python objects (dtype %s): a pickle, which is not read", descr);
     const char *type = descr + (descr[0] && strchr("<>|=", descr[0]));
@@ -63,7 +63,7 @@ static bool parse_descr(Text *t, Npy *npy, Error *error) {
     return true;
 }
 
-/* (), (3,), (3, 4), (3, 4,) */
+/* Reads a shape: (), (3,), (3, 4), (3, 4,). */
 static bool parse_shape(Text *t, Npy *npy, Error *error) {
     if (!accept(t, "(")) return error_set(error, "the header's shape is not a tuple");
     npy->count = 1;
@@ -89,8 +89,8 @@ static bool parse_shape(Text *t, Npy *npy, Error *error) {
 
 static const char SUM_MARK[] = "# xxh3_64 ";
 
-/* The checksum that npy_write appends to the dictionary as a Python comment: of the dictionary's text, then of the
- * numbers. */
+/* Reads the checksum that npy_write appends to the dictionary as a Python comment: of the dictionary's text, then of
+ * the numbers. */
 static bool parse_sum(Text *t, uint64_t *sum) {
     enum { DIGITS = 16 };
     char digits[DIGITS + 1] = "", *end;
@@ -102,13 +102,13 @@ static bool parse_sum(Text *t, uint64_t *sum) {
     return true;
 }
 
-static bool parse_header(Text t, Npy *npy, uint64_t *sum, uint64_t *of_header, Error *error) {
+static bool parse_header(Text t, Npy *npy, uint64_t *sum, uint64_t *header_sum, Error *error) {
     const char *start = t.at;
     bool descr = false, order = false, shape = false;
     if (!accept(&t, "{")) return error_set(error, "the header is not a dictionary");
     while (!accept(&t, "}")) {
         char key[32];
-        if (!quoted(&t, key, sizeof key) || !accept(&t, ":"))
+        if (!parse_quoted(&t, key, sizeof key) || !accept(&t, ":"))
             return error_set(error, "the header is not a dictionary of three keys");
         if (!strcmp(key, "descr") && !descr) {
             if (!parse_descr(&t, npy, error)) return false;
@@ -128,7 +128,7 @@ static bool parse_header(Text t, Npy *npy, uint64_t *sum, uint64_t *of_header, E
         if (!accept(&t, "}")) return error_set(error, "the header's dictionary is not closed");
         break;
     }
-    *of_header = checksum(0, start, (size_t)(t.at - start));
+    *header_sum = checksum(0, start, (size_t)(t.at - start));
     npy->has_checksum = parse_sum(&t, sum);
     skip_space(&t);
     if (!descr || !order || !shape || t.at != t.end)
@@ -203,7 +203,7 @@ static Element element(const Npy *npy, int64_t i) {
 }
 
 /* Returns the storage index of element i in C order. */
-static int64_t place(const Npy *npy, int64_t i) {
+static int64_t storage_index(const Npy *npy, int64_t i) {
     if (!npy->fortran_order) return i;
     int64_t at = 0, stride = npy->count;
     for (int d = npy->rank - 1; d >= 0; d--) {
@@ -216,7 +216,7 @@ static int64_t place(const Npy *npy, int64_t i) {
 
 bool npy_to_i32(const Npy *npy, int32_t *out, Error *error) {
     for (int64_t i = 0; i < npy->count; i++) {
-        Element e = element(npy, place(npy, i));
+        Element e = element(npy, storage_index(npy, i));
         if (npy->kind == 'f' && (!(e.real >= INT32_MIN && e.real <= INT32_MAX) || e.real != floor(e.real)))
             return error_set(error, "element %lld is %g, which is no 32-bit integer", (long long)i, e.real);
         int64_t value = npy->kind == 'f'        ? (int64_t)e.real
@@ -236,7 +236,7 @@ bool npy_to_f32(const Npy *npy, float *out, Error *error) {
         return true;
     }
     for (int64_t i = 0; i < npy->count; i++) {
-        Element e = element(npy, place(npy, i));
+        Element e = element(npy, storage_index(npy, i));
         if (npy->kind == 'f' && isfinite(e.real) && fabs(e.real) > (double)FLT_MAX)
             return error_set(error, "element %lld is %g, beyond a 32-bit float", (long long)i, e.real);
         out[i] = npy->kind == 'f' ? (float)e.real : npy->kind == 'i' ? (float)e.integer : (float)e.natural;
@@ -251,7 +251,7 @@ void npy_to_f64(const Npy *npy, int64_t first, int64_t count, double *out) {
         return;
     }
     for (int64_t i = 0; i < count; i++) {
-        Element e = element(npy, place(npy, first + i));
+        Element e = element(npy, storage_index(npy, first + i));
         out[i] = npy->kind == 'f' ? e.real : npy->kind == 'i' ? (double)e.integer : (double)e.natural;
     }
 }
@@ -277,7 +277,7 @@ bool npy_write(const char *path, const char *dtype, const void *data, int rank, 
     memcpy(file + 10, header, (size_t)n);
     file[total - 1] = '\n';
     if (bytes) memcpy(file + total, data, bytes);
-    bool fine = file_write_atomic(path, file, total + bytes, error);
+    bool good = file_write_atomic(path, file, total + bytes, error);
     free(file);
-    return fine;
+    return good;
 }

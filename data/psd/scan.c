@@ -105,7 +105,7 @@ static int token_at(const char *at, const char *delimiters) {
     return PSD_UNKNOWN;
 }
 
-/* Returns the first technology in the name; with `compat` the one that the reference looks for first. */
+/* Returns the first technology in the name; with `compat` the one that the reference searches for first. */
 static int name_token(const char *stem, bool compat) {
     static const int rank[PSD_LABELS] = {
         [FM] = 0, [DAB] = 1, [TETRA] = 2, [DVBT] = 3, [LTE] = 4, [GSM] = 5, [PSD_UNKNOWN] = 6};
@@ -168,7 +168,7 @@ static bool parse_sidecar(char *text, size_t size, PsdFile *file, Error *error) 
     return fine || !error->text[0]; /* a table without rows is no error */
 }
 
-/* Reads NAME.csv if there is one. Its frequencies may be in Hz, kHz or MHz; their magnitude tells which. */
+/* Reads NAME.csv if there is one. Its frequencies may be in Hz, kHz or MHz; their magnitude decides which. */
 static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *error) {
     char *text;
     size_t size;

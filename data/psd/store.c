@@ -649,7 +649,8 @@ static bool open_or_make(PsdStore *s, StoreRequest *w, Error *error) {
     return fine;
 }
 
-/* Opens the store of a manifest. One program at a time makes it; a program that has waited for the lock looks again. */
+/* Opens the store of a manifest. One program at a time makes it; a program that has waited for the lock checks again.
+ */
 static bool open_of_manifest(PsdStore *s, StoreRequest *w, Error *error) {
     FileLock lock;
     Error why;

@@ -55,8 +55,8 @@ static void resume_stops_at_what_it_cannot_use(void **unused) {
                            "directory. Nothing was changed; move it away to go on from step_00000002");
     write_text(rig_path(three, "optimizer.safetensors"), " ");
     write_text(state, "{\"format\": \"another\"}");
-    assert_refused(three, "not one of a checkpoint of this program");
-    assert_refused("auto", "step_00000003 cannot be used: state.json is not one of a checkpoint of this program");
+    assert_refused(three, "does not belong to a checkpoint of this program");
+    assert_refused("auto", "step_00000003 cannot be used: state.json does not belong to a checkpoint of this program");
     write_text(state, "{\n\"format\": \"another\"");
     assert_refused("auto", "step_00000003 cannot be used: state.json, line 2, column");
     write_text(state, "%s", good);

@@ -60,7 +60,7 @@ static bool trained_nothing(const Run *run) {
 }
 
 /* Prints how the run ended, and plots its curves if it ended by itself. */
-static bool tell_end(Run *run, const char *directory) {
+static bool report_end(Run *run, const char *directory) {
     const Training *t = run->t;
     const BaselineSpec *baseline = &t->spec.baseline;
     if (selection_out_of_patience(t))
@@ -103,5 +103,5 @@ int finish_run(Run *run) {
     if (run->keeping.failed || trained_nothing(run)) return 1;
     const char *directory = checkpointer_directory(run->keeping.checkpointer, &error);
     if (!directory) die("%s", error.text);
-    return tell_end(run, directory) ? check_kept(run, directory) : 1;
+    return report_end(run, directory) ? check_kept(run, directory) : 1;
 }

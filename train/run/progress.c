@@ -86,15 +86,15 @@ static void write_record(Run *run, const Measured *m) {
     record_log(run, "train", &record);
 }
 
-void progress_log(Run *run, Telling telling) {
+void progress_log(Run *run, ReportForm form) {
     if (!run->window.steps) return;
     Measured m = measure(run);
-    if (telling == TELL_PROGRESS) {
+    if (form == REPORT_PROGRESS) {
         show_progress(run, &m);
         return;
     }
     show_line(run, &m);
-    if (telling == TELL_LINE) return;
+    if (form == REPORT_LINE) return;
     write_record(run, &m);
     run->window = (LogWindow){.start = seconds_now()};
 }

@@ -4,15 +4,15 @@
 
 #include "train/run/run.h"
 
-/* How the window is reported. TELL_PROGRESS: the progress line. TELL_LINE: a line on the terminal, if a signal ends the
- * run within a window; the next record of the resumed run covers the whole window. TELL_RECORD: a line and a record,
+/* The forms of a report. REPORT_PROGRESS: the progress line. REPORT_LINE: a line on the terminal, if a signal ends the
+ * run within a window; the next record of the resumed run covers the whole window. REPORT_RECORD: a line and a record,
  * after which the next window begins. */
-typedef enum { TELL_PROGRESS, TELL_LINE, TELL_RECORD } Telling;
+typedef enum { REPORT_PROGRESS, REPORT_LINE, REPORT_RECORD } ReportForm;
 
 /* Returns whether the progress line should be drawn: on a terminal, a few times per second, since drawing waits for the
  * device. */
 bool progress_is_due(Run *run);
 /* Reports the steps of the window whose results have been read. Does nothing if there are none. */
-void progress_log(Run *run, Telling telling);
+void progress_log(Run *run, ReportForm form);
 
 #endif

@@ -99,7 +99,7 @@ static double outcome_row(CellTables *p, int outcome) {
     return s.median;
 }
 
-/* The bounds are those of the reference. Without cells the median is NaN, and there is no verdict. */
+/* Computes medians of p and what they mean, by the bounds of the reference. Without cells the median is NaN. */
 static void make_outcomes(CellTables *p) {
     double median[BINARY_OUTCOMES];
     for (int o = 0; o < BINARY_OUTCOMES; o++) median[o] = outcome_row(p, o);
@@ -248,7 +248,7 @@ static Table predictions_table(const CellTables *p) {
     return t;
 }
 
-/* The probability of the other class. */
+/* Returns the probability of the wrong class. */
 static double wrongness(const BinaryRow *row) { return row->label ? 1 - row->p : row->p; }
 
 static int by_wrongness(const void *left, const void *right, void *context) {

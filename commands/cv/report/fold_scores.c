@@ -1,4 +1,4 @@
-/* From predictions to scores. */
+/* Computes scores from predictions. */
 #include "commands/cv/report/fold_scores.h"
 
 #include <math.h>
@@ -146,7 +146,7 @@ static void choose_threshold(FoldScores *j) {
     for (int64_t i = 0; i < j->fold->test.n; i++) j->test[i].threshold = j->threshold.value;
 }
 
-/* To softmax the logits of the two classes are 0 and the logit. */
+/* Fits the temperature of a softmax whose logits are 0 and the logit. */
 static void fit_temperature(FoldScores *j) {
     int64_t n = j->fold->validation.n;
     double *logits = xmalloc(2 * (size_t)n * sizeof *logits);

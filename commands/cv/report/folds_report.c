@@ -36,7 +36,7 @@ static const BinaryScores *scores_of(const FoldScores *j, int who) {
 
 /* ---- numbers ---- */
 
-/* A fold without this score is not in its mean. */
+/* Computes the spread over the folds that have this score. */
 static void spread_make(Report *r, int who, int score) {
     double *values = xmalloc((size_t)r->n * sizeof *values);
     for (int f = 0; f < r->n; f++) values[f] = binary_score(scores_of(&r->scored[f], who), score);

@@ -21,8 +21,8 @@ void multiply(Device *device, const ConvProduct &product) {
 bool conv3d_prepare(Device *device) {
     if (cuda_state(device)->convolutions || !LOOK_FOR_LIBRARY) return false;
     cudnn_open(device, NULL);
-    size_t said = strlen(device->description);
-    snprintf(device->description + said, sizeof device->description - said, ", %s", cudnn_description(device));
+    size_t used = strlen(device->description);
+    snprintf(device->description + used, sizeof device->description - used, ", %s", cudnn_description(device));
     return true;
 }
 

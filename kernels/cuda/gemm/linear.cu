@@ -126,8 +126,8 @@ void add_column_sums(Device *device, float *dbias, Tensor dy) {
 void gemm_prepare(Device *device) {
     if (cuda_state(device)->library || !LOOK_FOR_LIBRARY) return;
     cublas_open(device, NULL);
-    size_t said = strlen(device->description);
-    snprintf(device->description + said, sizeof device->description - said, ", %s", cublas_description(device));
+    size_t used = strlen(device->description);
+    snprintf(device->description + used, sizeof device->description - used, ", %s", cublas_description(device));
 }
 
 void cuda_linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
