@@ -196,7 +196,7 @@ static size_t cuda_measure(Device *device, void (*work)(void *argument), void *a
     CudaState *state = cuda_state(device);
     gemm_prepare(device);
     measure(device, work, argument);
-    bool convolves = device->counters[OP_conv3d_forward].calls > 0; /* then cuDNN's ways want scratch, too */
+    bool convolves = device->counters[OP_conv3d_forward].calls > 0; /* cuDNN's algorithms need scratch, too */
     if (convolves && conv3d_prepare(device)) measure(device, work, argument);
     size_t there = state->n_scratches ? state->scratches[state->n_scratches - 1].bytes : 0; /* see cuda_scratch */
     return state->measured <= there ? 0 : state->measured > 2 * there ? state->measured : 2 * there;

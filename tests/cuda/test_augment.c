@@ -1,11 +1,11 @@
 /* The cuda device's augmentation of volumes of counts, and mixup, against the cpu's, in f32, bf16 and f16, on a GPU or
- * on the emulator. Both write every multiply-add as one, so that in f32 they may be told apart by the rounding of
- * weights that are made of exponentials, and no Poisson number is another. Outputs start as NaN. */
+ * on the emulator. Both fuse every multiply-add, so that in f32 they differ only by the rounding of weights computed
+ * from exponentials, and draw the same Poisson numbers. Outputs start as NaN. */
 #include "tests/cuda/schedules.h"
 
 #include "kernels/augment.h"
 
-/* Each by itself, and together. */
+/* Each augmentation by itself, and all together. */
 static const AugmentDraws draws[] = {
     {.scale = 1},
     {.scale = 1.3f, .shift = 2},

@@ -1,6 +1,6 @@
 /* The cuda device's three-dimensional convolutions against the cpu's, in f32, bf16 and f16, on a GPU or on the
- * emulator. Overwritten outputs start as NaN, accumulated ones as random numbers; sizes divide no tile and no pack, and
- * arrays begin where no chunk may. */
+ * emulator. Overwritten outputs start as NaN, accumulated ones as random numbers; sizes are no multiples of tiles and
+ * packs, and arrays are not aligned to chunks. */
 #include "kernels/cuda/emulate/emulate_control.h"
 #include "tests/cuda/schedules.h"
 

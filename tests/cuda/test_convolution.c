@@ -1,7 +1,7 @@
 /* The cuda device's operations of convolutional networks against the cpu's: windows in rows, batch normalisation,
  * maxima of pairs of frames, leaky ReLU, means of sequences; in f32, bf16 and f16, on a GPU or on the emulator.
- * Overwritten outputs start as NaN, accumulated ones as random numbers; sizes divide no pack and no block, and arrays
- * begin where no pack may. */
+ * Overwritten outputs start as NaN, accumulated ones as random numbers; sizes are no multiples of packs and blocks, and
+ * arrays are not aligned to packs. */
 #include "tests/cuda/schedules.h"
 
 /* Windows. */

@@ -1,6 +1,6 @@
 /* The cuda device's operations on activations that memory limits, against the cpu's, in f32, bf16 and f16, on a GPU or
- * on the emulator. Overwritten outputs start as NaN, accumulated ones as random numbers; sizes divide no pack and no
- * block, and arrays begin where no pack may. */
+ * on the emulator. Overwritten outputs start as NaN, accumulated ones as random numbers; sizes are no multiples of
+ * packs and blocks, and arrays are not aligned to packs. */
 #include "tests/cuda/schedules.h"
 
 static const uint32_t step_number = 5;

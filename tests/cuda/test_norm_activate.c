@@ -1,7 +1,7 @@
 /* The cuda device's halves of batch normalisation, and what follows it, against the cpu's: sums of two norms, leaky
  * ReLU, pools, dropout of channels; in f32, bf16 and f16, on a GPU or on the emulator. Overwritten outputs start as
- * NaN, accumulated ones as random numbers; sizes divide no pack and no block, and arrays begin where no pack may.
- * Inputs are multiples of a half, so that frames are equal often; both devices get the same statistics. */
+ * NaN, accumulated ones as random numbers; sizes are no multiples of packs and blocks, and arrays are not aligned to
+ * packs. Inputs are multiples of a half, so that frames are equal often; both devices get the same statistics. */
 #include "tests/cuda/schedules.h"
 
 static Pair of_shape(DType type, int64_t n, int64_t c, bool shift) {

@@ -105,9 +105,9 @@ GPU_INLINE int nth_lane(uint32_t lanes, int n) {
     return __ffs((int)__ballot_sync(0xFFFFFFFFu, here)) - 1;
 }
 
-/* For up to 32 sequences, a lane each: tiles in the order of how far they are from their sequence's beginning, those of
- * all sequences that are equally far beside each other. If causal, what costs most comes first, whichever sequence it
- * belongs to, and what is left at the end, when multiprocessors run out of work, is small. */
+/* Returns tile `slot` of up to 32 sequences, a lane each. Tiles are ordered by their distance from the beginning of
+ * their sequence, farthest first: if causal, these cost most, and the tiles left at the end, when multiprocessors run
+ * out of work, are small. */
 template <int ROWS> GPU_INLINE SequenceTile farthest_tile(const AttentionShape &a, int slot) {
     int lane = threadIdx.x % 32, start = a.offsets[min(lane, a.count)],
         length = a.offsets[min(lane + 1, a.count)] - start;
@@ -128,7 +128,7 @@ template <int ROWS> GPU_INLINE SequenceTile farthest_tile(const AttentionShape &
     return t;
 }
 
-/* Tile `slot` of ROWS rows. Where sequences are many, each one's last tile comes first; the sequence is searched by 32
+/* Returns tile `slot` of ROWS rows. With many sequences, the last tile of each comes first; the sequence is found by 32
  * lanes at once: two rounds of loads do for 1,024. */
 template <int ROWS> GPU_INLINE SequenceTile find_tile(const AttentionShape &a, int slot) {
     if (a.count <= 32) return farthest_tile<ROWS>(a, slot);
@@ -148,7 +148,7 @@ template <int ROWS> GPU_INLINE SequenceTile find_tile(const AttentionShape &a, i
     return t;
 }
 
-/* The sequence number `rank` by length, the longest first, of equal ones the first; of more than 32, as they come. */
+/* Returns sequence `rank` by length, the longest first, of equal ones the first; of more than 32, in given order. */
 GPU_INLINE int longest_sequence(const AttentionShape &a, int rank) {
     if (a.count > 32) return rank;
     int lane = threadIdx.x % 32, length = a.offsets[min(lane + 1, a.count)] - a.offsets[min(lane, a.count)], before = 0;

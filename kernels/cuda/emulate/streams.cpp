@@ -203,7 +203,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return is_lost() ? set_error(cudaErrorLaunchFailure) : cudaSuccess;
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t stream) { /* each call lets it get on: a loop that asks comes to an end */
+cudaError_t cudaStreamQuery(cudaStream_t stream) { /* each call runs queued work, so that polling loops end */
     Hold hold(lock);
     CUstream_st &s = stream_of(stream);
     if (s.queue.empty()) return cudaSuccess;

@@ -1,5 +1,5 @@
-/* Matrix products: what linear layers ask for, and the two that can do it: our own kernels, which are always there, and
- * cuBLASLt, where it is installed. All matrices are row-major and dense. */
+/* Matrix products of linear layers, by our own kernels, which are always available, or by cuBLASLt, if it is installed.
+ * All matrices are row-major and dense. */
 #ifndef KERNELS_CUDA_GEMM_GEMM_H
 #define KERNELS_CUDA_GEMM_GEMM_H
 

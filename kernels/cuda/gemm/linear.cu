@@ -60,7 +60,7 @@ void multiply_matrices(Device *device, const Gemm &gemm) {
     gemm_own(device, &gemm);
 }
 
-/* y = x W and the bias, but for where it goes and what happens on the way. */
+/* Returns the product y = x W and the bias, without an epilogue. */
 Gemm forward_of(Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
     Gemm gemm = {};
     gemm.c = y.data, gemm.a = x.data, gemm.b = w.data, gemm.bias = bias.data;

@@ -1,4 +1,4 @@
-/* cuBLASLt: loading it, describing a product to it, and choosing among its ways by timing them. */
+/* Loads cuBLASLt, describes products to it, and chooses among its algorithms by timing them. */
 #include "kernels/cuda/libraries/cublas.h"
 
 #include "kernels/cuda/libraries/cublas_functions.h"
@@ -295,8 +295,8 @@ static float time_way(const Cublas *cublas, Device *device, const Problem *p, co
     return best;
 }
 
-/* The fastest way whose result has the bits of that of the first which can be run. What is accumulated goes elsewhere
- * meanwhile; if there is no memory for that, ways[0]. */
+/* Returns the index of the fastest algorithm whose result has the bits of that of the first one that runs. Results are
+ * written to other memory if the product accumulates; if there is none, returns 0. */
 static int fastest(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g,
                    const cublasLtMatmulHeuristicResult_t *ways, int count) {
     void *to = g->c;
@@ -320,8 +320,8 @@ static int fastest(const Cublas *cublas, Device *device, const Problem *p, const
     return best;
 }
 
-/* The way for this product, from the table, or timed now and put there. The table's is for the rounded number of
- * tokens; should it not do for this one, the library's recommendation does. */
+/* Finds the algorithm for this product, in the table or by timing. The table's is for the rounded number of tokens;
+ * if it does not suit this number, uses the library's recommendation. */
 static bool choose(Cublas *cublas, Device *device, const Problem *p, const Gemm *g, cublasLtMatmulAlgo_t *algorithm) {
     cublasLtMatmulHeuristicResult_t ways[CANDIDATES];
     Key key = key_of(device, g);

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* The functions of the library that we use, as cublas.c lists them: a test gives its own. */
+/* The functions of the library that we use, as cublas.c lists them; tests pass mocks. */
 typedef struct CublasFunctions CublasFunctions;
 
 /* Finds and opens the library, whose path TRAINC_CUBLASLT may name ("none": do without), and takes its workspace.
@@ -19,12 +19,12 @@ void cublas_open(Device *device, const CublasFunctions *functions);
 /* Returns the matrix library: "cuBLASLt 13.0.2", or "our own matrix products: ..." with the reason. */
 const char *cublas_description(const Device *device);
 
-/* Queues the product and its epilogue; false: the library is not there or has no way to both, and nothing was done.
+/* Queues the product and its epilogue. Returns false, having done nothing, if the library cannot do both.
  *
- * The library offers several ways to a product. The first time that one of this size is asked for (a number of tokens
- * is rounded up: it is another in each batch) up to 8 are timed, and the fastest is kept whose result has the same bits
- * as that of the way the library recommends: so which one wins a race does not change what is computed. While a CUDA
- * graph is captured nothing is timed and the recommended way is taken. */
+ * The library offers several algorithms. For the first product of each size (a number of tokens, which varies between
+ * batches, is rounded up) up to 8 are timed, and the fastest one is used whose result has the same bits as that of the
+ * recommended algorithm, so that timing does not change results. While a CUDA graph is captured nothing is timed, and
+ * the recommended algorithm is used. */
 bool cublas_multiply(Device *device, const Gemm *gemm);
 
 void cublas_close(Device *device);

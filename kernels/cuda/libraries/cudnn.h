@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* The functions of the library that we use, as cudnn_functions.h lists them: a test gives its own. */
+/* The functions of the library that we use, as cudnn_functions.h lists them; tests pass mocks. */
 typedef struct CudnnFunctions CudnnFunctions;
 
 /* Finds and opens the library, version 9 or 8, whose path TRAINC_CUDNN may name ("none": do without). functions: NULL,
