@@ -298,7 +298,7 @@ static bool yaml_load(yaml_parser_t *parser, yaml_document_t *document, const ch
 /* Returns whether the text, as far as it is YAML, has no more nesting and anchors than a configuration needs. The time
  * of the library grows with the square of both. */
 static bool yaml_is_simple(const char *text, size_t size, Error *error) {
-    enum { DEEPEST = 16, MOST_ANCHORS = 256 };
+    enum { DEEPEST = 16, MAX_ANCHORS = 256 };
     yaml_parser_t parser;
     yaml_event_t event;
     int depth = 0, anchors = 0;
@@ -314,9 +314,9 @@ static bool yaml_is_simple(const char *text, size_t size, Error *error) {
         size_t line = event.start_mark.line + 1;
         if (depth > DEEPEST)
             fine = error_set(error, "line %zu: nested deeper than %d: no configuration is", line, DEEPEST);
-        else if (anchors > MOST_ANCHORS)
+        else if (anchors > MAX_ANCHORS)
             fine = error_set(error, "line %zu: more than %d anchors and aliases: no configuration has so many", line,
-                             MOST_ANCHORS);
+                             MAX_ANCHORS);
         more = event.type != YAML_STREAM_END_EVENT;
         yaml_event_delete(&event);
     }

@@ -51,7 +51,7 @@ static const struct Field {
     FIELD("skipped_steps", skipped_steps, WHOLE, 0, 0, 1e15),
     FIELD("frozen_rows", frozen_rows, WHOLE, 0, 0, 1e12),
     FIELD("best_step", best_step, WHOLE, 0, 0, 1e15),
-    FIELD("validations_since_best", worse, WHOLE, 0, 0, 1e15),
+    FIELD("validations_since_best", validations_since_best, WHOLE, 0, 0, 1e15),
     FIELD("extensions", extensions, WHOLE, 0, 0, 1e6),
     FIELD("validating", validating, WHOLE, 0, 0, 1),
     FIELD("best", best, REAL, 0, -UNBOUNDED, UNBOUNDED),

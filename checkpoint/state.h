@@ -23,9 +23,9 @@ typedef struct {
     double seconds;                      /* seconds of training so far */
     double best;                         /* smallest validation objective so far; INFINITY: none */
     int64_t best_step;                   /* 0: none */
-    int64_t worse;                       /* validations since best_step */
-    int64_t extensions;                  /* number of times that the run was extended */
-    int64_t validating;                  /* 1: the validation after this step is still to be done */
+    int64_t validations_since_best;
+    int64_t extensions; /* number of times that the run was extended */
+    int64_t validating; /* 1: the validation after this step is still to be done */
     /* Sums of the steps since the last train record of log.jsonl, so that the next record is the mean over its whole
      * window. */
     double window_sums[MODEL_MAX_METRICS], window_counts[BATCH_MAX_COUNTS];

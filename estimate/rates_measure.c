@@ -22,7 +22,7 @@ enum {
     INTS = 1 << 16,       /* offsets or targets */
     CAPACITY = 640 << 20, /* bytes of the arena: fits beside a desktop on the smallest card */
     REPEATS = 8,
-    MOST_CALLS = 200, /* in a batch */
+    MAX_CALLS = 200, /* in a batch */
     SIZES = 4,
 };
 
@@ -363,7 +363,7 @@ static double call_seconds(Bench *b) {
     int n = 0;
     b->calls = 1;
     double once = settled_seconds(b), calls = b->share / REPEATS / once;
-    b->calls = calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : (int)calls;
+    b->calls = calls < 1 ? 1 : calls > MAX_CALLS ? MAX_CALLS : (int)calls;
     if (b->calls > 1) settled_seconds(b);
     double start = seconds_now();
     while (n < REPEATS && (n < 2 || seconds_now() - start < b->share)) seconds[n++] = batch_seconds(b) / b->calls;

@@ -11,7 +11,7 @@
  * are NULL. */
 typedef double (*Objective)(void *context, const double *at, double *gradient, double *hessian);
 
-enum { MOST_STEPS = 200, MOST_HALVINGS = 60 };
+enum { MAX_STEPS = 200, MAX_HALVINGS = 60 };
 /* Done when a step is this many standard errors of the parameters long: in the metric of the Hessian, which is the
  * inverse of their covariance. Steps shrink quadratically, so that the remaining error is far smaller. */
 static const double STEP_DONE = 1e-8;
@@ -63,7 +63,7 @@ static double newton_step(const double *gradient, const double *hessian, int n, 
 static bool step_down(Objective objective, void *context, int n, double *at, const double *step, double value,
                       double length, double *trial) {
     double share = 1;
-    for (int i = 0; i < MOST_HALVINGS; i++, share /= 2) {
+    for (int i = 0; i < MAX_HALVINGS; i++, share /= 2) {
         for (int k = 0; k < n; k++) trial[k] = at[k] - share * step[k];
         double reached = objective(context, trial, NULL, NULL);
         if (reached <= value - share * length / 4 + VALUE_ROUNDING * (1 + fabs(value))) { /* false for a NaN */
@@ -81,7 +81,7 @@ static bool newton(Objective objective, void *context, int n, double *at, int *s
     double *gradient = work, *step = gradient + n, *trial = step + n, *hessian = trial + n, *factor = hessian + cells;
     double length = INFINITY;
     bool good = true;
-    for (*steps = 0; good && length > STEP_DONE * STEP_DONE && *steps < MOST_STEPS; ++*steps) {
+    for (*steps = 0; good && length > STEP_DONE * STEP_DONE && *steps < MAX_STEPS; ++*steps) {
         memset(work, 0, (3 * (size_t)n + cells) * sizeof *work);
         double value = objective(context, at, gradient, hessian);
         if (!isfinite(value)) break;

@@ -61,7 +61,7 @@ static const OptionRow table[] = {
      .metavar = "on|off",
      .help = "put sequences of similar length into one micro-batch"},
     {.name = "epochs", .type = OPTION_INT, .offset = FIELD(epochs), .default_value = "10", .min = 1,
-     .max = MOST_EPOCHS, .metavar = "N",
+     .max = MAX_EPOCHS, .metavar = "N",
      .help = "passes over the data"},
     {.name = "max-steps", .type = OPTION_INT, .offset = FIELD(max_steps), .default_value = "0", .max = 1e12,
      .metavar = "N",

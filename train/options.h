@@ -23,7 +23,7 @@ typedef struct {
     int json_file; /* file descriptor that --json writes to; the text for stdout goes to stderr then */
 } TrainOptions;
 
-enum { MOST_EPOCHS = 1000000 };
+enum { MAX_EPOCHS = 1000000 };
 
 /* Adds the shared options to those of a program. */
 void train_options_add(OptionSet *set, TrainOptions *options);

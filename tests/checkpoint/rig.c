@@ -72,7 +72,7 @@ static TrainState state_of(int64_t step, uint64_t seed) {
                         .seconds = 0.1 * (double)step,
                         .best = step == 1 ? (double)INFINITY : 1.0 / (double)step,
                         .best_step = rig_best_step,
-                        .worse = 3 * step,
+                        .validations_since_best = 3 * step,
                         .loss_scale = {65536, 3},
                         .window_sums = {1.0 / 7, -0.0, (double)INFINITY},
                         .window_counts = {17},
@@ -114,7 +114,7 @@ static void assert_state(const TrainState *got, const TrainState *want) {
     assert_true(got->base_sum == want->base_sum);
     assert_int_equal(got->skipped_steps, want->skipped_steps);
     assert_true(got->frozen_rows == want->frozen_rows && got->best_step == want->best_step);
-    assert_true(got->worse == want->worse);
+    assert_true(got->validations_since_best == want->validations_since_best);
     assert_memory_equal(got->loss_scale, want->loss_scale, sizeof want->loss_scale);
     assert_memory_equal(got->window_sums, want->window_sums, sizeof want->window_sums);
     assert_memory_equal(got->window_counts, want->window_counts, sizeof want->window_counts);

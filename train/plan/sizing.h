@@ -4,15 +4,15 @@
 
 #include "train/plan/plan.h"
 
-enum { MOST_CHANGES = 2, CHANGE_TEXT = 128, CHANGES_TEXT = 512 };
+enum { MAX_CHANGES = 2, CHANGE_TEXT = 128, CHANGES_TEXT = 512 };
 
 /* Alternative ways to make a run fit, as options to type: "-b 5 -g 7". */
 typedef struct {
-    char text[MOST_CHANGES][CHANGE_TEXT];
-    int n;                         /* 0: no option makes the run fit */
-    bool divides;                  /* the first way has a smaller batch */
-    bool recomputes[MOST_CHANGES]; /* has --grad-checkpointing */
-    double more_work;              /* the share that --grad-checkpointing adds to the FLOPs of a step */
+    char text[MAX_CHANGES][CHANGE_TEXT];
+    int n;                        /* 0: no option makes the run fit */
+    bool divides;                 /* the first way has a smaller batch */
+    bool recomputes[MAX_CHANGES]; /* has --grad-checkpointing */
+    double more_work;             /* the share that --grad-checkpointing adds to the FLOPs of a step */
 } Changes;
 
 /* Returns the largest micro-batch, in sequences or in tokens of the budget, that fits into `available` bytes, and

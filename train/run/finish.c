@@ -65,7 +65,7 @@ static bool report_end(Run *run, const char *directory) {
     const BaselineSpec *baseline = &t->spec.baseline;
     if (selection_out_of_patience(t))
         log_line(run->log, "[Done] no better %s for %lld validations: stopped at epoch %lld; best at step %lld",
-                 selection_name(&t->spec), (long long)t->state.worse, (long long)t->state.epoch,
+                 selection_name(&t->spec), (long long)t->state.validations_since_best, (long long)t->state.epoch,
                  (long long)t->state.best_step);
     if (t->ended) return report_plot(directory, t->spec.model, baseline);
     log_line(run->log, "[Stopped] by signal %d after step %lld; continue with the same command and --resume auto",

@@ -25,7 +25,7 @@ int64_t selection_epochs(const Training *t) {
 }
 
 bool selection_out_of_patience(const Training *t) {
-    return t->spec.selection.patience > 0 && t->state.worse >= t->spec.selection.patience;
+    return t->spec.selection.patience > 0 && t->state.validations_since_best >= t->spec.selection.patience;
 }
 
 static void extend(Run *run) {
@@ -44,7 +44,7 @@ static void extend(Run *run) {
 bool selection_update(Run *run, double decisive) {
     TrainState *state = &run->t->state;
     bool best = decisive < state->best;
-    state->worse = best ? 0 : state->worse + 1;
+    state->validations_since_best = best ? 0 : state->validations_since_best + 1;
     if (!best) return false;
     state->best = decisive;
     state->best_step = state->step;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNKNOWNS = LOGISTIC_FEATURES + 1, MOST_STEPS = 100, MOST_HALVINGS = 40 };
+enum { UNKNOWNS = LOGISTIC_FEATURES + 1, MAX_STEPS = 100, MAX_HALVINGS = 40 };
 static const double DECAY = 1e-6;     /* keeps weights finite where a threshold separates the classes */
 static const double LAST_STEP = 1e-6; /* of any unknown: the remaining error is about its square */
 
@@ -68,7 +68,7 @@ static bool newton_step(const Problem *p, double *w) {
     double before = objective(p, w, g, h);
     solve(h, g, step);
     for (int k = 0; k < UNKNOWNS; k++) largest = fmax(largest, fabs(step[k]));
-    for (int halvings = 0; halvings < MOST_HALVINGS; halvings++, scale /= 2) {
+    for (int halvings = 0; halvings < MAX_HALVINGS; halvings++, scale /= 2) {
         for (int k = 0; k < UNKNOWNS; k++) next[k] = w[k] - scale * step[k];
         if (largest <= LAST_STEP || objective(p, next, NULL, NULL) <= before) break;
     }
@@ -104,8 +104,8 @@ bool logistic_fit(Logistic *l, const double *x, int features, const int32_t *lab
     bool good = standardise(l, x, n, z, error);
     for (bool more = good; more; l->iterations++) {
         more = newton_step(&problem, w);
-        if (!more || l->iterations < MOST_STEPS) continue;
-        good = more = error_set(error, "a logistic regression has not ended after %d steps", MOST_STEPS);
+        if (!more || l->iterations < MAX_STEPS) continue;
+        good = more = error_set(error, "a logistic regression has not ended after %d steps", MAX_STEPS);
     }
     memcpy(l->weight, w, sizeof l->weight);
     l->bias = w[LOGISTIC_FEATURES];

@@ -37,7 +37,7 @@ EpochCurves epoch_curves_read(const char *path) {
         }
         if (isnan(number_in(record, names[CURVE_VAL_LOSS]))) continue;
         for (int i = 0; i < EPOCH_CURVES; i++) values[i] = i % 2 ? number_in(record, names[i]) : sums[i] / steps;
-        if (epoch >= 0 && epoch < MOST_EPOCHS && epoch == floor(epoch))
+        if (epoch >= 0 && epoch < MAX_EPOCHS && epoch == floor(epoch))
             set_values(&c, (int)epoch, values);
         else
             c.left_out++;

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         at += whole ? size : value;
         if (!whole) at += (size_t)sprintf(text + at, "}\n{\"step\": 1, \"val/loss\": 2}\n");
         EpochCurves c = epoch_curves_read(fuzz_file(text, at));
-        if (c.n < 0 || c.n > MOST_EPOCHS || c.left_out < 0) abort();
+        if (c.n < 0 || c.n > MAX_EPOCHS || c.left_out < 0) abort();
         for (int i = 0; i < EPOCH_CURVES; i++)
             if (!c.values[i] != !c.n) abort();
         epoch_curves_free(&c);
