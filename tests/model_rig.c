@@ -7,6 +7,12 @@ Tensor rig_flat(ModelRig *rig) {
     return tensor_1d(rig->device->allocate(rig->device, (size_t)n * sizeof(float)), DTYPE_F32, n);
 }
 
+void rig_release_moments(ModelRig *rig, Tensor m, Tensor v, Tensor norm) {
+    rig->device->release(rig->device, m.data, tensor_bytes(m));
+    rig->device->release(rig->device, v.data, tensor_bytes(v));
+    rig->device->release(rig->device, norm.data, 64);
+}
+
 ModelRig model_rig_open(Model *model, Device *device, size_t arena_bytes) {
     ModelRig rig = {.model = model, .device = device};
     rig.model->weights = rig_flat(&rig);

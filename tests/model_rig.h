@@ -19,6 +19,8 @@ ModelRig model_rig_open(Model *model, Device *device, size_t arena_bytes);
 void rig_close(ModelRig *rig);
 /* Allocates a flat buffer as long as the parameters. */
 Tensor rig_flat(ModelRig *rig);
+/* Releases the two moments of AdamW, from rig_flat, and a norm of 64 bytes. */
+void rig_release_moments(ModelRig *rig, Tensor m, Tensor v, Tensor norm);
 /* Copies the moving buffers (params_moving) to the gradients, as at the beginning of a step, or back, as at the end of
  * the update. norm: norm of the gradients. */
 void rig_copy_moving(ModelRig *rig, bool back, Tensor norm);

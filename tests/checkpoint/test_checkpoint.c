@@ -507,7 +507,7 @@ static void save_with_small_limit(void *argument) {
     attempt_save(argument);
 }
 
-static void a_file_too_large_is_said(void **unused) {
+static void a_file_too_large_is_reported(void **unused) {
     (void)unused;
     char output[4096];
     uint64_t seed;
@@ -565,7 +565,7 @@ int main(void) {
         cmocka_unit_test(everything_is_flushed_before_it_counts),
         cmocka_unit_test(a_new_folder_is_flushed_in_its_parent),
         cmocka_unit_test(no_locks_are_not_another_program),
-        cmocka_unit_test(a_file_too_large_is_said),
+        cmocka_unit_test(a_file_too_large_is_reported),
         cmocka_unit_test(a_full_disk_leaves_a_whole_checkpoint),
     };
     return cmocka_run_group_tests(tests, rig_set_up, NULL);

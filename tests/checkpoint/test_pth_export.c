@@ -160,7 +160,7 @@ static void values_and_groups_are_written(void **unused) {
     forget(&e);
 }
 
-static void what_is_exported_is_imported_to_the_bit(void **unused) {
+static void exports_are_imported_to_the_bit(void **unused) {
     (void)unused;
     static const char *const all[] = {""};
     Exported e;
@@ -235,7 +235,7 @@ int main(void) {
         cmocka_unit_test(the_model_has_the_references_tensors_in_its_order),
         cmocka_unit_test(the_optimizer_counts_parameters_as_torch_does),
         cmocka_unit_test(values_and_groups_are_written),
-        cmocka_unit_test(what_is_exported_is_imported_to_the_bit),
+        cmocka_unit_test(exports_are_imported_to_the_bit),
         cmocka_unit_test(a_checkpoint_is_exported_as_it_is),
         cmocka_unit_test(a_file_that_cannot_be_written_is_named),
     };

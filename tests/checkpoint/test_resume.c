@@ -20,7 +20,7 @@ static void assert_refused(const char *resume, const char *message) {
     assert_string_equal(after, before); /* nothing was touched */
 }
 
-static void resume_finds_what_is_meant(void **unused) {
+static void resume_finds_the_checkpoint_that_is_meant(void **unused) {
     (void)unused;
     char *directory = resolve_directory = rig_directory();
     Checkpointer *c = rig_checkpointer(directory, 3);
@@ -40,7 +40,7 @@ static void resume_finds_what_is_meant(void **unused) {
     assert_refused(directory, "/last?");
 }
 
-static void resume_stops_at_what_it_cannot_use(void **unused) {
+static void resume_stops_at_damaged_checkpoints(void **unused) {
     (void)unused;
     char output[256];
     char *directory = resolve_directory = rig_directory(), *message;
@@ -400,8 +400,8 @@ static void a_checkpoint_of_an_older_program_is_refused(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resume_finds_what_is_meant),
-        cmocka_unit_test(resume_stops_at_what_it_cannot_use),
+        cmocka_unit_test(resume_finds_the_checkpoint_that_is_meant),
+        cmocka_unit_test(resume_stops_at_damaged_checkpoints),
         cmocka_unit_test(a_directory_that_cannot_be_read_is_no_empty_one),
         cmocka_unit_test(the_newest_is_the_one_written_last),
         cmocka_unit_test(the_links_are_mended_from_the_newest_state),

@@ -64,7 +64,7 @@ static void voltas_attention_is_not_on_tensor_cores(void **state) {
     assert_near(cost_of_op(&machine, OP_attention_forward, &work).compute, 400e-3, 1e-12);
 }
 
-static void a_step_takes_its_operations_or_what_feeds_it(void **state) {
+static void a_step_takes_as_long_as_its_operations_or_its_loader(void **state) {
     (void)state;
     Machine machine = {&made_up, DTYPE_BF16, true, 2, NULL};
     Work work = {.batch_bytes = 8e6}; /* 1 ms at 80 % of 10 GB/s; by two workers 6.67 ms at 1.2 GB/s */
@@ -92,10 +92,8 @@ static void a_step_takes_its_operations_or_what_feeds_it(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_operation_takes_the_larger_of_compute_and_memory),
-        cmocka_unit_test(voltas_attention_is_not_on_tensor_cores),
-        cmocka_unit_test(a_step_takes_its_operations_or_what_feeds_it),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_operation_takes_the_larger_of_compute_and_memory),
+                                       cmocka_unit_test(voltas_attention_is_not_on_tensor_cores),
+                                       cmocka_unit_test(a_step_takes_as_long_as_its_operations_or_its_loader)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

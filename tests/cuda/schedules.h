@@ -49,9 +49,24 @@ static inline void run(void (*check)(DType), DType type) {
     }
 }
 
-static inline void in_every_type(void (*check)(DType)) {
-    for (int t = 0; t < TYPES; t++) run(check, types[t]);
+/* A check in types[from] .. types[to - 1]. */
+typedef struct {
+    void (*check)(DType);
+    int from, to;
+} TypedCheck;
+
+static inline void run_in_types(void **state) {
+    const TypedCheck *c = *state;
+    for (int t = c->from; t < c->to; t++) run(c->check, types[t]);
 }
+
+/* Make a row of a table of tests, which runs a check in some types or in all; types[0] is f32. */
+// clang-format off
+#define test_in_types(name, check, from, to) {#name, run_in_types, NULL, NULL, &(TypedCheck){check, from, to}}
+// clang-format on
+#define test_in_f32(name, check)        test_in_types(name, check, 0, 1)
+#define test_in_16_bits(name, check)    test_in_types(name, check, 1, TYPES)
+#define test_in_every_type(name, check) test_in_types(name, check, 0, TYPES)
 
 static inline float *floats(Pair p) { return p.cpu.data; }
 

@@ -68,18 +68,8 @@ static void check_volumes(DType type) {
     check_augment(type, (AugmentShape){1, 1, 1}, false, true, false);
 }
 
-static void volumes(void **state) {
-    (void)state;
-    in_every_type(check_volumes);
-}
-
 /* One bin a block, because no four fit. */
 static void check_large(DType type) { check_augment(type, (AugmentShape){5, 40, 40}, true, true, false); }
-
-static void large_volumes(void **state) {
-    (void)state;
-    in_every_type(check_large);
-}
 
 static void nothing(void **state) {
     (void)state;
@@ -111,11 +101,6 @@ static void check_mixup(DType type) {
         }
 }
 
-static void mixing(void **state) {
-    (void)state;
-    in_every_type(check_mixup);
-}
-
 /* Augments two samples, of which one index is out of range. which: 0: a volume, 1: a draw, 2: a partner. */
 static void wrong(int which) {
     AugmentShape s = {2, 3, 3};
@@ -135,7 +120,7 @@ static void wrong_volume(void *argument) { (void)argument, wrong(0); }
 static void wrong_draws(void *argument) { (void)argument, wrong(1); }
 static void wrong_partner(void *argument) { (void)argument, wrong(2); }
 
-static void what_is_out_of_range_dies(void **state) {
+static void values_out_of_range_die(void **state) {
     (void)state;
     if (!emulate_set_seed) skip(); /* a real GPU's state does not survive a fork */
     static void (*const calls[])(void *) = {wrong_volume, wrong_draws, wrong_partner};
@@ -150,8 +135,8 @@ static void what_is_out_of_range_dies(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(volumes), cmocka_unit_test(large_volumes),
-                                       cmocka_unit_test(nothing), cmocka_unit_test(mixing),
-                                       cmocka_unit_test(what_is_out_of_range_dies)};
+    const struct CMUnitTest tests[] = {
+        test_in_every_type(volumes, check_volumes), test_in_every_type(large_volumes, check_large),
+        cmocka_unit_test(nothing), test_in_every_type(mixing, check_mixup), cmocka_unit_test(values_out_of_range_die)};
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

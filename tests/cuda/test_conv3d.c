@@ -64,11 +64,6 @@ static void check_network(DType type) {
     check_conv3d(type, 1, 64, 128, true, false, (Convolution){{2, 5, 5}, {3, 3, 3}, {1, 2, 2}, {1, 1, 1}});
 }
 
-static void of_the_network(void **state) {
-    (void)state;
-    in_every_type(check_network);
-}
-
 static void check_odd(DType type) {
     for (int shift = 0; shift < 2; shift++) {
         check_conv3d(type, 0, 8, 8, true, shift, (Convolution){{2, 3, 4}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}});
@@ -80,19 +75,9 @@ static void check_odd(DType type) {
     }
 }
 
-static void of_odd_sizes(void **state) {
-    (void)state;
-    in_every_type(check_odd);
-}
-
 /* Positions enough that blocks share the sums over them. */
 static void check_long(DType type) {
     check_conv3d(type, 1, 8, 12, true, false, (Convolution){{31, 9, 7}, {3, 1, 1}, {1, 1, 1}, {1, 0, 0}});
-}
-
-static void with_shared_sums(void **state) {
-    (void)state;
-    in_every_type(check_long);
 }
 
 /* Taps that share runs of x in shared memory: of several blocks, samples, steps, parts of the channels and of the
@@ -123,21 +108,6 @@ static void check_long_runs(DType type) {
     check_conv3d(type, 1, 32, 24, false, false, (Convolution){{11, 11, 10}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}});
 }
 
-static void with_runs(void **state) {
-    (void)state;
-    for (int t = 1; t < TYPES; t++) run(check_runs, types[t]);
-}
-
-static void with_odd_runs(void **state) {
-    (void)state;
-    for (int t = 1; t < TYPES; t++) run(check_odd_runs, types[t]);
-}
-
-static void with_long_runs(void **state) {
-    (void)state;
-    for (int t = 1; t < TYPES; t++) run(check_long_runs, types[t]);
-}
-
 /* f32 on the tensor cores, which shows in the bits. */
 static void in_tf32(void **state) {
     (void)state;
@@ -155,8 +125,12 @@ static void in_tf32(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_the_network), cmocka_unit_test(of_odd_sizes),  cmocka_unit_test(with_shared_sums),
-        cmocka_unit_test(with_runs),      cmocka_unit_test(with_odd_runs), cmocka_unit_test(with_long_runs),
+        test_in_every_type(of_the_network, check_network),
+        test_in_every_type(of_odd_sizes, check_odd),
+        test_in_every_type(with_shared_sums, check_long),
+        test_in_16_bits(with_runs, check_runs),
+        test_in_16_bits(with_odd_runs, check_odd_runs),
+        test_in_16_bits(with_long_runs, check_long_runs),
         cmocka_unit_test(in_tf32),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);

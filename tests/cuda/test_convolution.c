@@ -34,11 +34,6 @@ static void check_windows(DType type) {
             check_unfold(type, cases[i].sequences, cases[i].c, cases[i].window, shift);
 }
 
-static void windows(void **state) {
-    (void)state;
-    in_every_type(check_windows);
-}
-
 /* Batch normalisation. */
 
 /* n rows of normal numbers around `center` with a spread of 1.5. */
@@ -101,11 +96,6 @@ static void check_batchnorms(DType type) {
     check_batchnorm(type, 900, 32, false, 100);
 }
 
-static void batchnorm(void **state) {
-    (void)state;
-    in_every_type(check_batchnorms);
-}
-
 /* Maxima of pairs of frames: the same bits, ties and all; numbers are few, so that there are ties. */
 
 static void check_pool(DType type, int64_t samples, int64_t frames, int64_t plane, int64_t c, bool shift) {
@@ -130,11 +120,6 @@ static void check_pools(DType type) {
             check_pool(type, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], shift);
 }
 
-static void pools(void **state) {
-    (void)state;
-    in_every_type(check_pools);
-}
-
 /* Leaky ReLU. */
 
 static void check_leaky(DType type) {
@@ -149,11 +134,6 @@ static void check_leaky(DType type) {
         leaky_relu_backward(rig.cuda, dx.cuda, dy.cuda, x.cuda, 0.01f);
         expect("leaky_relu_backward", dx, error_in(type, 0, 2));
     }
-}
-
-static void leaky(void **state) {
-    (void)state;
-    in_every_type(check_leaky);
 }
 
 /* Means of sequences. */
@@ -175,15 +155,11 @@ static void check_means(DType type) {
         }
 }
 
-static void means(void **state) {
-    (void)state;
-    in_every_type(check_means);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows), cmocka_unit_test(batchnorm), cmocka_unit_test(pools),
-        cmocka_unit_test(leaky),   cmocka_unit_test(means),
+        test_in_every_type(windows, check_windows), test_in_every_type(batchnorm, check_batchnorms),
+        test_in_every_type(pools, check_pools),     test_in_every_type(leaky, check_leaky),
+        test_in_every_type(means, check_means),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

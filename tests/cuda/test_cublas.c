@@ -366,7 +366,7 @@ static void gelu_is_an_epilogue(void **state) {
 }
 
 /* The product is the library's all the same. */
-static void gelu_that_the_library_cannot_do_is_ours(void **state) {
+static void our_kernels_replace_gelu_the_library_lacks(void **state) {
     (void)state;
     const struct {
         DType type;
@@ -439,7 +439,7 @@ static void nothing_is_timed_while_a_graph_is_captured(void **state) {
     rig_close(&rig);
 }
 
-static void without_the_library_ours_is_used_and_says_why(void **state) {
+static void without_the_library_our_kernels_run_and_the_reason_is_given(void **state) {
     (void)state;
     const char *named[][2] = {
         {"none", "our own matrix products: TRAINC_CUBLASLT=none"},
@@ -461,11 +461,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_described_as_they_are),
         cmocka_unit_test(gelu_is_an_epilogue),
-        cmocka_unit_test(gelu_that_the_library_cannot_do_is_ours),
+        cmocka_unit_test(our_kernels_replace_gelu_the_library_lacks),
         cmocka_unit_test(the_fastest_way_with_the_same_bits_is_taken_and_remembered),
         cmocka_unit_test(true_f32_where_it_is_wanted),
         cmocka_unit_test(nothing_is_timed_while_a_graph_is_captured),
-        cmocka_unit_test(without_the_library_ours_is_used_and_says_why),
+        cmocka_unit_test(without_the_library_our_kernels_run_and_the_reason_is_given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

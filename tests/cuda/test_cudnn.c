@@ -74,17 +74,20 @@ static size_t version(void) { return 91902; }
 
 static const char *error_string(unsigned status) { return status == 3000 ? "NOT_SUPPORTED" : "a failure"; }
 
-static unsigned tensor_create(CudnnTensor **tensor) {
-    counts.described++;
-    *tensor = xcalloc(1, sizeof **tensor);
-    return CONV_SUCCESS;
-}
-
-static unsigned tensor_destroy(CudnnTensor *tensor) {
-    counts.described--;
-    free(tensor);
-    return CONV_SUCCESS;
-}
+#define DESCRIPTOR(name, Type)                                                                                         \
+    static unsigned name##_create(Type **made) {                                                                       \
+        counts.described++;                                                                                            \
+        *made = xcalloc(1, sizeof **made);                                                                             \
+        return CONV_SUCCESS;                                                                                           \
+    }                                                                                                                  \
+    static unsigned name##_destroy(Type *made) {                                                                       \
+        counts.described--;                                                                                            \
+        free(made);                                                                                                    \
+        return CONV_SUCCESS;                                                                                           \
+    }
+DESCRIPTOR(tensor, CudnnTensor)
+DESCRIPTOR(filter, CudnnFilter)
+DESCRIPTOR(convolution, CudnnConvolution)
 
 static unsigned tensor_set(CudnnTensor *tensor, unsigned format, unsigned type, int rank, const int *dims) {
     assert_int_equal(format, CONV_CHANNELS_INNERMOST);
@@ -94,35 +97,11 @@ static unsigned tensor_set(CudnnTensor *tensor, unsigned format, unsigned type, 
     return CONV_SUCCESS;
 }
 
-static unsigned filter_create(CudnnFilter **filter) {
-    counts.described++;
-    *filter = xcalloc(1, sizeof **filter);
-    return CONV_SUCCESS;
-}
-
-static unsigned filter_destroy(CudnnFilter *filter) {
-    counts.described--;
-    free(filter);
-    return CONV_SUCCESS;
-}
-
 static unsigned filter_set(CudnnFilter *filter, unsigned type, unsigned format, int rank, const int *dims) {
     assert_int_equal(format, CONV_CHANNELS_INNERMOST);
     assert_int_equal(rank, 5);
     filter->type = type;
     memcpy(filter->dims, dims, sizeof filter->dims);
-    return CONV_SUCCESS;
-}
-
-static unsigned convolution_create(CudnnConvolution **convolution) {
-    counts.described++;
-    *convolution = xcalloc(1, sizeof **convolution);
-    return CONV_SUCCESS;
-}
-
-static unsigned convolution_destroy(CudnnConvolution *convolution) {
-    counts.described--;
-    free(convolution);
     return CONV_SUCCESS;
 }
 

@@ -9,7 +9,7 @@ enum { ROUNDS = 200, STEPS = 7, MOST = 3001 };
 
 /* Stages batches of changing sizes as the training loop does: into two alternating buffers, each read by an operation,
  * and the host memory is reused at once. */
-static void staged_batches_are_what_they_were(void **state) {
+static void staged_batches_are_unchanged(void **state) {
     (void)state;
     for (uint64_t round = 0; round < ROUNDS; round++) {
         Rig rig = rig_open(DTYPE_F32);
@@ -68,7 +68,7 @@ static void copy(void *argument) {
 }
 
 /* Operations are then called as if there were no graphs, each counted once. */
-static void a_graph_for_which_there_is_no_memory_is_done_without(void **state) {
+static void operations_run_without_a_graph_that_does_not_fit(void **state) {
     (void)state;
     if (!emulate_fail_graphs) skip();
     for (int at_launch = 0; at_launch < 2; at_launch++) {
@@ -165,11 +165,11 @@ static void versions_of_libraries_are_as_their_makers_write_them(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_graph_for_which_there_is_no_memory_is_done_without),
+        cmocka_unit_test(operations_run_without_a_graph_that_does_not_fit),
         cmocka_unit_test(measured_operations_are_loaded),
         cmocka_unit_test(a_card_without_code_is_refused_when_it_is_opened),
         cmocka_unit_test(versions_of_libraries_are_as_their_makers_write_them),
-        cmocka_unit_test(staged_batches_are_what_they_were),
+        cmocka_unit_test(staged_batches_are_unchanged),
         cmocka_unit_test(queued_work_is_seen_in_its_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

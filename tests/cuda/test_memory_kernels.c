@@ -42,6 +42,7 @@ static void check_elementwise(Pair y, Pair a, Pair b, Dropout drop) {
 
 static void check_elementwises(DType type) {
     static const int64_t sizes[][2] = {{0, 8}, {1, 1}, {1, 8}, {3, 77}, {5, 1003}, {33, 128}};
+    check_casts(type);
     for (int i = 0; i < 6; i++)
         for (int p = 0; p < 2; p++) {
             int64_t n = sizes[i][0], c = sizes[i][1];
@@ -58,12 +59,6 @@ static void check_elementwises(DType type) {
             dropout(rig.cuda, branch.cuda, branch.cuda, on_cuda(&rig, drop));
             expect("dropout in place", branch, error_in(type, 0, 2));
         }
-}
-
-static void elementwise(void **state) {
-    (void)state;
-    in_every_type(check_casts);
-    in_every_type(check_elementwises);
 }
 
 /* Rows. */
@@ -91,11 +86,6 @@ static void check_rows(DType type) {
             scatter_rows(rig.cuda, to.cuda, from.cuda, rows.cuda);
             expect("scatter_rows", to, wide ? error_in(type, 0, 0) : 0);
         }
-}
-
-static void rows(void **state) {
-    (void)state;
-    in_every_type(check_rows);
 }
 
 /* Embedding. */
@@ -131,11 +121,6 @@ static void check_embeddings(DType type) {
     check_embedding(type, 1024, 9, 300, 2, 2);
 }
 
-static void embedding(void **state) {
-    (void)state;
-    in_every_type(check_embeddings);
-}
-
 /* Rows that are not named keep what they have. */
 static void check_places(DType type) {
     static const int64_t sizes[][2] = {{0, 8}, {1, 1}, {1, 8}, {21, 35}, {9, 1280}, {70, 64}};
@@ -147,11 +132,6 @@ static void check_places(DType type) {
         place_rows(rig.cuda, x.cuda, y.cuda, row.cuda, place.cuda, table.cuda);
         expect("place_rows", x, error_in(type, 0, 1));
     }
-}
-
-static void rows_placed(void **state) {
-    (void)state;
-    in_every_type(check_places);
 }
 
 /* Layer normalisation. */
@@ -215,11 +195,6 @@ static void check_layernorms(DType type) {
     check_residual_layernorm(type, 9, 768, 0.1f, true, false);
 }
 
-static void layernorm(void **state) {
-    (void)state;
-    in_every_type(check_layernorms);
-}
-
 /* Rows of length one. */
 
 /* Row by row, because one row is zero and one shorter than the shortest that is brought to length one: their gradients
@@ -252,11 +227,6 @@ static void check_normalizes(DType type) {
         check_normalize(type, sizes[i][0], sizes[i][1], false);
         check_normalize(type, sizes[i][0], sizes[i][1], true);
     }
-}
-
-static void normalize_rows(void **state) {
-    (void)state;
-    in_every_type(check_normalizes);
 }
 
 /* An index outside dies, and says which. */
@@ -317,10 +287,14 @@ static void a_profile_has_the_times_of_the_device(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elementwise),         cmocka_unit_test(rows),
-        cmocka_unit_test(embedding),           cmocka_unit_test(rows_placed),
-        cmocka_unit_test(normalize_rows),      cmocka_unit_test(layernorm),
-        cmocka_unit_test(indices_outside_die), cmocka_unit_test(a_profile_has_the_times_of_the_device),
+        test_in_every_type(elementwise, check_elementwises),
+        test_in_every_type(rows, check_rows),
+        test_in_every_type(embedding, check_embeddings),
+        test_in_every_type(rows_placed, check_places),
+        test_in_every_type(normalize_rows, check_normalizes),
+        test_in_every_type(layernorm, check_layernorms),
+        cmocka_unit_test(indices_outside_die),
+        cmocka_unit_test(a_profile_has_the_times_of_the_device),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

@@ -99,11 +99,6 @@ static void check_sums(DType type) {
     check_sum(type, 3, (Sum){2, 1, 5, 8, true, false, false, 0.01f, 0}); /* all frames are odd ones: no y */
 }
 
-static void sums(void **state) {
-    (void)state;
-    in_every_type(check_sums);
-}
-
 static void check_running(DType type) {
     for (int64_t c = 1; c < 700; c += 300) {
         Pair variance = normal(type, c, 0), rstd = poisoned(type, c, 0);
@@ -115,15 +110,10 @@ static void check_running(DType type) {
     }
 }
 
-static void from_running_statistics(void **state) {
-    (void)state;
-    run(check_running, DTYPE_F32);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),
-        cmocka_unit_test(from_running_statistics),
+        test_in_every_type(sums, check_sums),
+        test_in_f32(from_running_statistics, check_running),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

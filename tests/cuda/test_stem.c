@@ -105,11 +105,6 @@ static void check_small(DType type) {
     check_stem(type, 5, 2, 1, 24, 16);
 }
 
-static void of_few_positions(void **state) {
-    (void)state;
-    in_every_type(check_small);
-}
-
 /* More than a block's columns, and than its frames: pieces of time, the last of which is short. */
 static void check_large(DType type) {
     check_stem(type, 3, 75, 45, 32, 32);
@@ -118,15 +113,10 @@ static void check_large(DType type) {
     check_stem(type, 2, 20, 18, 16, 40);
 }
 
-static void of_pieces(void **state) {
-    (void)state;
-    in_every_type(check_large);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_few_positions),
-        cmocka_unit_test(of_pieces),
+        test_in_every_type(of_few_positions, check_small),
+        test_in_every_type(of_pieces, check_large),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

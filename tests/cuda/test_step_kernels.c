@@ -71,11 +71,6 @@ static void check_cross_entropies(DType type) {
     check_classes(type, 4, 8194, 3, false);
 }
 
-static void cross_entropy(void **state) {
-    (void)state;
-    in_every_type(check_cross_entropies);
-}
-
 /* A NaN comes out in its row's loss and gradient, and in no other's. */
 static void check_nan(DType type) {
     const int64_t n = 3, classes = 83;
@@ -96,11 +91,6 @@ static void check_nan(DType type) {
         free(gradient);
         free(sum);
     }
-}
-
-static void nan_comes_out(void **state) {
-    (void)state;
-    in_every_type(check_nan);
 }
 
 /* Squared error. */
@@ -127,11 +117,6 @@ static void check_squared_errors(DType type) {
         check_squared_error(type, sizes[i][0], sizes[i][1], false);
         check_squared_error(type, sizes[i][0], sizes[i][1], true);
     }
-}
-
-static void squared_error(void **state) {
-    (void)state;
-    in_every_type(check_squared_errors);
 }
 
 /* Binary cross-entropy. */
@@ -178,11 +163,6 @@ static void check_all_binary_losses(DType type) {
     for (int i = 0; i < 6; i++) check_binary_losses(type, sizes[i], i % 2 ? 2 : 20);
 }
 
-static void binary_cross_entropy(void **state) {
-    (void)state;
-    in_every_type(check_all_binary_losses);
-}
-
 /* NT-Xent. */
 
 /* Rows of length one: a score has the error of a product of that size, over the temperature, and is
@@ -215,11 +195,6 @@ static void check_nt_xents(DType type) {
     check_nt_xent(38, 36, 0.5f, true);    /* rows of the last block that are not there */
     check_nt_xent(22, 132, 0.07f, false); /* a slice of columns and a chunk with a rest */
     check_nt_xent(266, 36, 0.07f, false); /* two tiles, partners in either */
-}
-
-static void nt_xent(void **state) {
-    (void)state;
-    run(check_nt_xents, DTYPE_F32);
 }
 
 /* Sums and norms. */
@@ -354,11 +329,6 @@ static void check_adamw(DType type) {
     check_updates(type, few, 4, clipped, 0, false, NAN);
 }
 
-static void adamw(void **state) {
-    (void)state;
-    in_every_type(check_adamw);
-}
-
 static void check_loss_scale(DType type) {
     (void)type;
     static const float norms[] = {1, 2, INFINITY, NAN, 1};
@@ -413,21 +383,6 @@ static void check_copy_segments(DType type) {
     check_copies(few, 0, false);
 }
 
-static void copies(void **state) {
-    (void)state;
-    run(check_copy_segments, DTYPE_F32);
-}
-
-static void loss_scale(void **state) {
-    (void)state;
-    run(check_loss_scale, DTYPE_F32);
-}
-
-static void guards(void **state) {
-    (void)state;
-    run(check_norm_guard, DTYPE_F32);
-}
-
 static void wrong_target(void *argument) {
     (void)argument;
     Pair target = pair_integers(&rig, (int32_t[]){7, 1}, 2);
@@ -447,10 +402,17 @@ static void a_target_outside_dies(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cross_entropy),  cmocka_unit_test(squared_error), cmocka_unit_test(binary_cross_entropy),
-        cmocka_unit_test(nt_xent),        cmocka_unit_test(nan_comes_out), cmocka_unit_test(a_target_outside_dies),
-        cmocka_unit_test(sums_and_norms), cmocka_unit_test(adamw),         cmocka_unit_test(loss_scale),
-        cmocka_unit_test(guards),         cmocka_unit_test(copies),
+        test_in_every_type(cross_entropy, check_cross_entropies),
+        test_in_every_type(squared_error, check_squared_errors),
+        test_in_every_type(binary_cross_entropy, check_all_binary_losses),
+        test_in_f32(nt_xent, check_nt_xents),
+        test_in_every_type(nan_comes_out, check_nan),
+        cmocka_unit_test(a_target_outside_dies),
+        cmocka_unit_test(sums_and_norms),
+        test_in_every_type(adamw, check_adamw),
+        test_in_f32(loss_scale, check_loss_scale),
+        test_in_f32(guards, check_norm_guard),
+        test_in_f32(copies, check_copy_segments),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

@@ -132,7 +132,7 @@ static void unknown_characters_become_the_unknown_token(void **state) {
     tokenizer_close(tokenizer);
 }
 
-static void size_is_lowered_to_what_the_corpus_can_fill(void **state) {
+static void a_vocabulary_too_large_for_the_corpus_is_lowered(void **state) {
     (void)state;
     int pieces, again;
     Tokenizer *tokenizer = train("ሀ ለ\nሀ ለ\n", 12000, &pieces);
@@ -241,7 +241,7 @@ int main(void) {
         cmocka_unit_test(no_text_of_the_corpus_has_an_unknown_token),
         cmocka_unit_test(merges_shorten_and_ids_grow_as_needed),
         cmocka_unit_test(unknown_characters_become_the_unknown_token),
-        cmocka_unit_test(size_is_lowered_to_what_the_corpus_can_fill),
+        cmocka_unit_test(a_vocabulary_too_large_for_the_corpus_is_lowered),
         cmocka_unit_test(training_twice_gives_the_same_bytes),
         cmocka_unit_test(long_lines_and_rare_characters_count),
         cmocka_unit_test(training_refuses_bad_texts),

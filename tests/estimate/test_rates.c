@@ -150,7 +150,7 @@ static void expect_refused(const char *whole, const char *from, const char *to, 
     free(path);
 }
 
-static void damage_is_told_by_its_place(void **state) {
+static void damage_is_reported_with_its_place(void **state) {
     (void)state;
     char *path = path_join(run_directory(), "rates.json");
     Rates rates = rates_synthetic("x");
@@ -223,7 +223,7 @@ int main(void) {
         cmocka_unit_test(curves_are_between_each_other_by_density),
         cmocka_unit_test(calls_of_each_size_take_their_own_rate),
         cmocka_unit_test(the_file_keeps_every_device),
-        cmocka_unit_test(damage_is_told_by_its_place),
+        cmocka_unit_test(damage_is_reported_with_its_place),
         cmocka_unit_test(writers_at_once_keep_all_devices),
     };
     setenv("XDG_CACHE_HOME", run_directory(), 1); /* not this user's own rates */

@@ -82,6 +82,12 @@ static void check(const char *what, double sum, double by_y, double by_x, double
     if (pixels != area) fail_msg("%s: footprint is %d, not %d", what, pixels, area);
 }
 
+static void check_augmented(const char *what, AugmentDraws d, double sum, double by_y, double by_x, double by_t,
+                            int area) {
+    augment(x, raw, SHAPE, d, true);
+    check(what, sum, by_y, by_x, by_t, area);
+}
+
 /* ---- the reference's: the footprint is where counts are ---- */
 
 static void hash_is_the_specified_one(void **state) {
@@ -90,19 +96,16 @@ static void hash_is_the_specified_one(void **state) {
     assert_near(flim_golden_uniform(0, 1), 0.13312315034456179, 1e-16);
     assert_near(flim_golden_uniform(4, 3071), 0.21008521523685975, 1e-16);
     assert_near(flim_golden_uniform(45, 0), -0.93873393614173128, 1e-16);
-    augment(x, raw, SHAPE, NOTHING, true);
-    check("raw", 901318, 10179805, 9622001, 90163019, 265);
+    check_augmented("raw", NOTHING, 901318, 10179805, 9622001, 90163019, 265);
 }
 
 static void shifts_fill_with_zeros(void **state) {
     (void)state;
     AugmentDraws d = NOTHING;
     d.shift = 5;
-    augment(x, raw, SHAPE, d, true);
-    check("+5", 901053, 10176812, 9619172, 94601240, 265);
+    check_augmented("+5", d, 901053, 10176812, 9619172, 94601240, 265);
     d.shift = -3;
-    augment(x, raw, SHAPE, d, true);
-    check("-3", 901159, 10178013, 9620289, 87459382, 265);
+    check_augmented("-3", d, 901159, 10178013, 9620289, 87459382, 265);
     for (d.shift = -1000; d.shift <= 1000; d.shift += 2000) {
         augment(x, raw, SHAPE, d, true);
         for (int i = 0; i < 2 * VOXELS; i++) assert_true(x[i] == 0);
@@ -114,18 +117,15 @@ static void turns_and_flips_move_whole_pixels(void **state) {
     static const double by[4][2] = {{0, 0}, {8404359, 10179805}, {7846555, 8404359}, {9622001, 7846555}};
     AugmentDraws d = NOTHING;
     for (d.turns = 1; d.turns <= 3; d.turns++) {
-        augment(x, raw, SHAPE, d, true);
-        check("turn", 901318, by[d.turns][0], by[d.turns][1], 90163019, 265);
+        check_augmented("turn", d, 901318, by[d.turns][0], by[d.turns][1], 90163019, 265);
     }
     d.turns = 0;
     for (int axis = 0; axis < 2; axis++) {
         d.flips = axis ? AUGMENT_FLIP_X : AUGMENT_FLIP_Y;
-        augment(x, raw, SHAPE, d, true);
-        check("flip", 901318, axis ? 10179805 : 7846555, axis ? 8404359 : 9622001, 90163019, 265);
+        check_augmented("flip", d, 901318, axis ? 10179805 : 7846555, axis ? 8404359 : 9622001, 90163019, 265);
     }
     d.turns = 2, d.flips = AUGMENT_FLIP_X + AUGMENT_FLIP_Y;
-    augment(x, raw, SHAPE, d, true);
-    check("round", 901318, 10179805, 9622001, 90163019, 265);
+    check_augmented("round", d, 901318, 10179805, 9622001, 90163019, 265);
 }
 
 /* First the turns, one at a time, then the flips. */
@@ -154,17 +154,13 @@ static void flips_come_after_turns(void **state) {
 static void zoom_is_bilinear(void **state) {
     (void)state;
     AugmentDraws d = {.scale = 1, .side = 18};
-    augment(x, raw, SHAPE, d, true);
-    check("18", 645640.041522, 6833482.9792, 6500337.3529, 64586373.8235, 217);
+    check_augmented("18", d, 645640.041522, 6833482.9792, 6500337.3529, 64586373.8235, 217);
     d.side = 20;
-    augment(x, raw, SHAPE, d, true);
-    check("20", 809448.033241, 8680421.7673, 8205820.6537, 80972843.5346, 279);
+    check_augmented("20", d, 809448.033241, 8680421.7673, 8205820.6537, 80972843.5346, 279);
     d.side = 23;
-    augment(x, raw, SHAPE, d, true);
-    check("23", 1073427.272727, 12224202.4711, 11529992.9256, 107379841.3554, 338);
+    check_augmented("23", d, 1073427.272727, 12224202.4711, 11529992.9256, 107379841.3554, 338);
     d.side = 21;
-    augment(x, raw, SHAPE, d, true);
-    check("21", 901318, 10179805, 9622001, 90163019, 265);
+    check_augmented("21", d, 901318, 10179805, 9622001, 90163019, 265);
 }
 
 /* Resizes a ramp, 1 + the column, to each size that is drawn: crops to the middle n pixels, or pads with zeros. */
@@ -209,14 +205,11 @@ static void blur_is_a_gaussian(void **state) {
         }
     }
     d.blur = 0.3f;
-    augment(x, raw, SHAPE, d, true);
-    check("0.3", 901318, 10179791.9490, 9622001.0000, 90163019, 340);
+    check_augmented("0.3", d, 901318, 10179791.9490, 9622001.0000, 90163019, 340);
     d.blur = 0.55f;
-    augment(x, raw, SHAPE, d, true);
-    check("0.55", 901318, 10179295.2473, 9621991.0976, 90163019, 390);
+    check_augmented("0.55", d, 901318, 10179295.2473, 9621991.0976, 90163019, 390);
     d.blur = 0.8f;
-    augment(x, raw, SHAPE, d, true);
-    check("0.8", 901318, 10178071.0113, 9621757.9388, 90163019, 416);
+    check_augmented("0.8", d, 901318, 10178071.0113, 9621757.9388, 90163019, 416);
 }
 
 static void a_chain_is_packed(void **state) {

@@ -58,7 +58,7 @@ static void assert_refused(const char *part) {
     }
 }
 
-static void names_tell_class_field_and_prefix(void **state) {
+static void file_names_hold_class_field_and_prefix(void **state) {
     (void)state;
     static const struct {
         const char *name, *prefix, *field;
@@ -443,7 +443,7 @@ static void wrong_stores_are_refused(void **state) {
 
 #define FRESH(test) cmocka_unit_test_setup(test, new_root)
 int main(void) {
-    const struct CMUnitTest tests[] = {FRESH(names_tell_class_field_and_prefix),
+    const struct CMUnitTest tests[] = {FRESH(file_names_hold_class_field_and_prefix),
                                        FRESH(cells_are_sorted_and_described),
                                        FRESH(golden_cells_have_their_numbers),
                                        FRESH(compat_repairs_axes),

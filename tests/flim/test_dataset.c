@@ -112,7 +112,7 @@ static void views_of_a_cell_lie_side_by_side(void **state) {
     dataset->close(dataset);
 }
 
-static void training_takes_what_the_sampler_draws(void **state) {
+static void training_uses_the_sampled_cells(void **state) {
     (void)state;
     FlimSampler sampler = open_sampler();
     FlimDatasetOptions options = {.seed = SEED,
@@ -218,7 +218,7 @@ static void the_largest_batch_is_mixed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(validation_sees_every_cell_once_as_it_is), cmocka_unit_test(views_of_a_cell_lie_side_by_side),
-        cmocka_unit_test(training_takes_what_the_sampler_draws),    cmocka_unit_test(cells_need_not_be_drawn),
+        cmocka_unit_test(training_uses_the_sampled_cells),          cmocka_unit_test(cells_need_not_be_drawn),
         cmocka_unit_test(mixed_targets_are_those_of_mixed_cells),   cmocka_unit_test(the_largest_batch_is_mixed),
     };
     return cmocka_run_group_tests(tests, make_cells, free_cells);

@@ -252,10 +252,8 @@ static void linear_network_trains_as_torch_does(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_network_trains_as_torch_does),
-        cmocka_unit_test(linear_network_trains_as_torch_does),
-        cmocka_unit_test(whole_network_is_the_specified_one),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(small_network_trains_as_torch_does),
+                                       cmocka_unit_test(linear_network_trains_as_torch_does),
+                                       cmocka_unit_test(whole_network_is_the_specified_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

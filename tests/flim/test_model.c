@@ -265,18 +265,16 @@ static void check_steps(FlimRig *r, const char *prefix, double tolerance) {
                      adam);
         rig_copy_moving(&r->rig, true, norm);
     }
-    char *after = xformat("%safter.", prefix), *said = xformat("%seval_logits", after);
+    char *after = xformat("%safter.", prefix), *logits_name = xformat("%seval_logits", after);
     take_walks(r, after);
     evaluate(r, logits);
-    assert_logits(r, said, logits, 1e-3);
+    assert_logits(r, logits_name, logits, 1e-3);
     absorb_biases(r, after, model->weights.data, -1);
     assert_int_equal(compare_within(tolerance, after, &r->file, after, &model->params, model->weights.data, NULL), 57);
-    device->release(device, m.data, tensor_bytes(m));
-    device->release(device, v.data, tensor_bytes(v));
-    device->release(device, norm.data, 64);
+    rig_release_moments(&r->rig, m, v, norm);
     free(segments);
     free(after);
-    free(said);
+    free(logits_name);
 }
 
 static void small_network_is_the_references(void **state) {
@@ -473,7 +471,7 @@ static double work_of(int in, int out, int bins, int taps_t, int stride_t, int s
 
 /* Convolutions without the products with padding: the specification's 6,635.7 million multiply-adds of a cell forward,
  * twice as many backward but for the gradient of the input. */
-static void work_is_what_the_layers_need(void **state) {
+static void work_is_that_of_the_layers(void **state) {
     (void)state;
     enum { BATCH = 64 };
     static float x[1], targets[BATCH], labels[BATCH];
@@ -520,7 +518,7 @@ int main(void) {
         cmocka_unit_test(cells_are_augmented_and_mixed),
         cmocka_unit_test(parameters_are_as_many_as_the_reference_has),
         cmocka_unit_test(weights_begin_as_the_configurations_say),
-        cmocka_unit_test(work_is_what_the_layers_need),
+        cmocka_unit_test(work_is_that_of_the_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,7 +83,7 @@ static const char reference[] = "tests/reference/golden/torch_flim.pth";
 /* PyTorch's float32 and ours are each within 2e-6 of float64 (measured of the reference's whole network). */
 static const double tolerance = 4e-6;
 
-static void the_references_weights_say_the_same_here(void **state) {
+static void the_references_weights_give_the_same_outputs(void **state) {
     Fixture *f = *state;
     float logits[CELLS], *want = floats(&f->golden, "", "logits");
     ImportReport report = import(f, reference, FLIM_DEAD_BIASES);
@@ -158,10 +158,8 @@ static void an_export_has_the_references_tensors_in_its_order(void **state) {
 #define WITH_MODEL(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        WITH_MODEL(the_references_weights_say_the_same_here),
-        WITH_MODEL(an_export_is_imported_to_the_bit),
-        WITH_MODEL(an_export_has_the_references_tensors_in_its_order),
-    };
+    const struct CMUnitTest tests[] = {WITH_MODEL(the_references_weights_give_the_same_outputs),
+                                       WITH_MODEL(an_export_is_imported_to_the_bit),
+                                       WITH_MODEL(an_export_has_the_references_tensors_in_its_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -215,7 +215,7 @@ static void every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor(v
 
 /* Every batch has as many cells of one class as of the other: what is said without a look at them costs ln 2 at least.
  * The labels' smoothing by 0.05 leaves their entropy at the best; half of the way there must be made. */
-static void it_learns(void **state) {
+static void training_lowers_the_loss(void **state) {
     (void)state;
     const char *run = run_directory();
     const double smoothed = 0.025, best = -smoothed * log(smoothed) - (1 - smoothed) * log(1 - smoothed);
@@ -233,7 +233,7 @@ static void it_learns(void **state) {
 }
 
 /* F1 is the harmonic mean of precision and recall, and each name stands in a record once: the last one would win. */
-static void logged_scores_are_what_their_names_say(void **state) {
+static void logged_scores_match_their_names(void **state) {
     (void)state;
     enum { MOST = 8, NAMES = 6 };
     static const char *const names[NAMES] = {"val/precision",         "val/recall",  "val/f1", "val/auroc",
@@ -380,7 +380,7 @@ static void replaced_cells_are_not_taken_for_the_old_ones(void **state) {
 
 /* The weights' export is made again if it is gone; views that were not wanted at first are there all the same; a score
  * that decides cannot be exchanged under way. */
-static void what_is_missing_is_made_again_and_what_decides_stays(void **state) {
+static void a_missing_export_is_made_again_and_the_metric_stays(void **state) {
     (void)state;
     const char *run = run_directory();
     must("--data %s %s -o %s --folds D1 --tta=false --epochs 1", data, toy, run);
@@ -492,7 +492,7 @@ static char *store_with_donors(const char *names) {
     return to;
 }
 
-static void names_of_donors_are_names(void **state) {
+static void names_of_donors_lead_to_no_other_folder(void **state) {
     (void)state;
     whole_run(); /* makes the store */
     char *store = store_with_donors("[\"x/../../../evil\", \"--help\", \"D3\"]");
@@ -542,19 +542,19 @@ static void estimates_need_neither_gpu_nor_data(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor),
-        cmocka_unit_test(logged_scores_are_what_their_names_say),
+        cmocka_unit_test(logged_scores_match_their_names),
         cmocka_unit_test(folds_that_are_done_are_not_done_again),
         cmocka_unit_test(a_torn_record_of_a_test_swallows_no_other),
         cmocka_unit_test(a_run_that_is_stopped_goes_on),
         cmocka_unit_test(the_same_command_gives_the_same_bits_whatever_the_workers),
-        cmocka_unit_test(what_is_missing_is_made_again_and_what_decides_stays),
+        cmocka_unit_test(a_missing_export_is_made_again_and_the_metric_stays),
         cmocka_unit_test(replaced_cells_are_not_taken_for_the_old_ones),
         cmocka_unit_test(the_rate_follows_the_cosine_over_epochs),
         cmocka_unit_test(best_weights_that_are_no_file_are_named),
         cmocka_unit_test(exported_weights_are_the_best),
-        cmocka_unit_test(it_learns),
+        cmocka_unit_test(training_lowers_the_loss),
         cmocka_unit_test(compat_has_the_references_rules),
-        cmocka_unit_test(names_of_donors_are_names),
+        cmocka_unit_test(names_of_donors_lead_to_no_other_folder),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(estimates_need_neither_gpu_nor_data),
         cmocka_unit_test(the_golden_step_comes_out_of_the_program),

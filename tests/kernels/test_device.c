@@ -37,7 +37,7 @@ static void overfill(void *argument) {
     for (int i = 0; i < 5; i++) arena_1d(&arena, DTYPE_F32, 16);
 }
 
-static void a_full_arena_dies_and_says_what_it_holds(void **state) {
+static void a_full_arena_dies_with_its_sizes(void **state) {
     (void)state;
     char output[512];
     Device *device = cpu_device_open(1), *dry = dry_device_open();
@@ -246,7 +246,7 @@ static void run_every_operation(Device *device, float p) {
     arena_close(&arena);
 }
 
-static void the_dry_device_counts_what_the_cpu_counts(void **state) {
+static void the_dry_device_counts_as_the_cpu_does(void **state) {
     (void)state;
     Device *cpu = cpu_device_open(2), *dry = dry_device_open();
     for (int with_dropout = 0; with_dropout < 2; with_dropout++) {
@@ -358,11 +358,11 @@ static void a_profile_names_every_operation_and_its_time(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arenas_are_stacks_of_aligned_tensors),
-        cmocka_unit_test(a_full_arena_dies_and_says_what_it_holds),
+        cmocka_unit_test(a_full_arena_dies_with_its_sizes),
         cmocka_unit_test(allocations_beyond_the_memory_are_refused),
         cmocka_unit_test(memory_is_zeroed_and_copied_both_ways),
         cmocka_unit_test(the_dry_device_counts_memory_that_does_not_exist),
-        cmocka_unit_test(the_dry_device_counts_what_the_cpu_counts),
+        cmocka_unit_test(the_dry_device_counts_as_the_cpu_does),
         cmocka_unit_test(flops_and_bytes_are_exact),
         cmocka_unit_test(scratch_is_allocated_once_and_counted),
         cmocka_unit_test(a_profile_names_every_operation_and_its_time),

@@ -319,10 +319,8 @@ static void every_table_is_complete(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_table_is_complete),
-        cmocka_unit_test(wrong_calls_die_with_the_reason),
-        ops_test(nan_inputs_give_nan_outputs),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_table_is_complete),
+                                       cmocka_unit_test(wrong_calls_die_with_the_reason),
+                                       ops_test(nan_inputs_give_nan_outputs)};
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -290,7 +290,7 @@ static void open_missing_rows(void *argument) {
     if (d->n_samples != 1) die("wrong");
 }
 
-static void what_cannot_be_used_is_said(void **state) {
+static void unusable_samples_are_reported(void **state) {
     (void)state;
     PsdStore store = make_store();
     char output[512];
@@ -311,7 +311,7 @@ int main(void) {
         cmocka_unit_test(masks_are_uniform_and_change_with_the_epoch),
         cmocka_unit_test(batches_do_not_depend_on_the_workers),
         cmocka_unit_test(batch_bytes_are_exact),
-        cmocka_unit_test(what_cannot_be_used_is_said),
+        cmocka_unit_test(unusable_samples_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

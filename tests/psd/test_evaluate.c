@@ -145,7 +145,7 @@ static char *without(const char *checkpoint, const char *part) {
 }
 
 /* Inference reads no class weights, and knows its table of positions; running statistics it cannot know. */
-static void only_what_is_read_must_be_there(void **state) {
+static void only_files_that_are_read_must_exist(void **state) {
     (void)state;
     static const struct {
         const char *options, *part, *missing;
@@ -175,10 +175,8 @@ static void only_what_is_read_must_be_there(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores_are_those_of_the_predictions),
-        cmocka_unit_test(a_lightning_checkpoint_is_evaluated),
-        cmocka_unit_test(only_what_is_read_must_be_there),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(scores_are_those_of_the_predictions),
+                                       cmocka_unit_test(a_lightning_checkpoint_is_evaluated),
+                                       cmocka_unit_test(only_files_that_are_read_must_exist)};
     return cmocka_run_group_tests(tests, psd_make_toy, NULL);
 }

@@ -44,7 +44,7 @@ static void expect_csv_refused(const char *text, size_t size, const char *messag
     free(copy);
 }
 
-static void csv_that_is_wrong(void **state) {
+static void wrong_csv_is_refused(void **state) {
     (void)state;
 #define REFUSED(text, message) expect_csv_refused(text, sizeof text - 1, message)
     REFUSED("a\nb,\"c\nd", "2:3: the quote is not closed");
@@ -123,7 +123,7 @@ static void columns_are_found_by_name(void **state) {
     free(path);
 }
 
-static void what_is_written_is_read(void **state) {
+static void written_manifests_are_read_back(void **state) {
     (void)state;
     char *path = manifest_path();
     PsdManifest m = psd_manifest_new(2, 2, 1), back;
@@ -166,7 +166,7 @@ static void expect_refused(const char *text, const char *message) {
     free(path);
 }
 
-static void manifests_that_are_wrong(void **state) {
+static void wrong_manifests_are_refused(void **state) {
     (void)state;
 #define HEAD "npy_path,row_index,sensor_id,num_bins,label,label_idx,snr\n"
     expect_refused("", ":1: the file is empty; expected a line of column names");
@@ -317,7 +317,7 @@ static void sidecars_are_heard(void **state) {
     }
 }
 
-static void what_is_left_out_is_counted(void **state) {
+static void rows_left_out_are_counted(void **state) {
     (void)state;
     double rows[3][WIDTH];
     for (int i = 0; i < WIDTH; i++) {
@@ -384,7 +384,7 @@ static void expect_scan_refused(const char *message) {
     assert_contains(error.text, message);
 }
 
-static void folders_that_are_wrong(void **state) {
+static void wrong_folders_are_refused(void **state) {
     (void)state;
     expect_scan_refused("there are no .npy files in it");
     add_rows("S/D/b.npy", 1, WIDTH, 0);
@@ -415,18 +415,18 @@ static void folders_that_are_wrong(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_in_quotes_hold_anything),
-        cmocka_unit_test(csv_that_is_wrong),
+        cmocka_unit_test(wrong_csv_is_refused),
         cmocka_unit_test(numbers_are_read_strictly),
         cmocka_unit_test(numbers_are_written_as_python_does),
         cmocka_unit_test(columns_are_found_by_name),
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(manifests_that_are_wrong),
+        cmocka_unit_test(written_manifests_are_read_back),
+        cmocka_unit_test(wrong_manifests_are_refused),
         cmocka_unit_test_setup(files_come_by_sensor_and_path, new_root),
         cmocka_unit_test_setup(labels_are_by_token_or_by_band, new_root),
         cmocka_unit_test_setup(sidecars_are_heard, new_root),
-        cmocka_unit_test_setup(what_is_left_out_is_counted, new_root),
+        cmocka_unit_test_setup(rows_left_out_are_counted, new_root),
         cmocka_unit_test_setup(only_regular_files_are_read, new_root),
-        cmocka_unit_test_setup(folders_that_are_wrong, new_root),
+        cmocka_unit_test_setup(wrong_folders_are_refused, new_root),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(root);

@@ -121,9 +121,7 @@ static void check_steps(PsdRig *r, int columns, bool groups) {
     }
     assert_true(
         compare_parameters("five steps", &r->golden.file, "after.", &model->params, model->weights.data, key_bias) > 3);
-    device->release(device, m.data, tensor_bytes(m));
-    device->release(device, v.data, tensor_bytes(v));
-    device->release(device, norm.data, 64);
+    rig_release_moments(&r->rig, m, v, norm);
     free(segments);
     free(norms);
     free(losses);

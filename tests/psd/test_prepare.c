@@ -119,7 +119,7 @@ static void made_up_recordings_have_the_archives_layout(void **state) {
 }
 
 /* What the nearest sample of the training part says of each in the test. Chance gives a sixth. */
-static void technologies_can_be_told_apart_but_not_by_all(void **state) {
+static void technologies_are_distinguishable_but_not_perfectly(void **state) {
     (void)state;
     char *path = path_join(root, "data/splits/pooled_seed42_frac1.0.json");
     PsdStore s = store_of("data/manifest.psd.safetensors");
@@ -512,7 +512,7 @@ static void a_lost_file_is_a_copy_of_none(void **state) {
     free(copy);
 }
 
-static void splits_that_cannot_be_made_are_told_of(void **state) {
+static void splits_that_cannot_be_made_are_reported(void **state) {
     (void)state;
     add_rows("one/S/Feb_1/a_fm_.npy", 20, WIDTH, -60, -50);
     add_rows("one/S/Feb_1/b_lte_.npy", 20, WIDTH, -61, -50);
@@ -541,7 +541,7 @@ static void splits_that_cannot_be_made_are_told_of(void **state) {
 
 /* ---- what is refused ---- */
 
-static void folders_that_are_wrong(void **state) {
+static void wrong_folders_are_refused(void **state) {
     (void)state;
     static const char object[] = "\x93NUMPY\x01\x00\x36\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n";
     add_rows("pickle/S/D/a_fm_.npy", 1, WIDTH, 0, 0);
@@ -563,7 +563,7 @@ static void expect_manifest_refused(const char *text, const char *message) {
     free(path);
 }
 
-static void manifests_that_are_wrong(void **state) {
+static void wrong_manifests_are_refused(void **state) {
     (void)state;
     char text[4096], rows[2048] = "";
     add_rows("a_fm_.npy", 40, WIDTH, -60, -50);
@@ -583,7 +583,7 @@ static void manifests_that_are_wrong(void **state) {
     assert_false(there("bad.psd.safetensors"));
 }
 
-static void options_that_are_wrong(void **state) {
+static void wrong_options_are_refused(void **state) {
     (void)state;
     expect_refused(2, "prepare", "give either --input DIR or --manifest PATH");
     expect_refused(2, "prepare -i a --manifest b.csv", "give either --input DIR");
@@ -609,7 +609,7 @@ int main(void) {
 
         cmocka_unit_test(made_up_recordings_do_not_depend_on_threads),
         cmocka_unit_test(made_up_recordings_have_the_archives_layout),
-        cmocka_unit_test(technologies_can_be_told_apart_but_not_by_all),
+        cmocka_unit_test(technologies_are_distinguishable_but_not_perfectly),
         cmocka_unit_test(everything_is_written),
         cmocka_unit_test(compat_is_the_references),
         cmocka_unit_test(a_manifest_gets_other_splits_and_samples),
@@ -622,10 +622,10 @@ int main(void) {
         cmocka_unit_test(copies_do_not_leak_for_any_seed),
         cmocka_unit_test(compat_numbers_and_splits_rows_of_zero_width),
         cmocka_unit_test(a_lost_file_is_a_copy_of_none),
-        cmocka_unit_test(splits_that_cannot_be_made_are_told_of),
-        cmocka_unit_test(folders_that_are_wrong),
-        cmocka_unit_test(manifests_that_are_wrong),
-        cmocka_unit_test(options_that_are_wrong),
+        cmocka_unit_test(splits_that_cannot_be_made_are_reported),
+        cmocka_unit_test(wrong_folders_are_refused),
+        cmocka_unit_test(wrong_manifests_are_refused),
+        cmocka_unit_test(wrong_options_are_refused),
     };
     int failed = cmocka_run_group_tests(tests, make_data, NULL);
     free(root);

@@ -108,7 +108,7 @@ static void a_whole_run_is_stopped_goes_on_and_is_not_done_twice(void **state) {
 }
 
 /* The rows of each training are 156 of the other sensors', those that are judged the sensor's own 96. */
-static void a_sensor_left_out_is_only_judged(void **state) {
+static void a_sensor_left_out_is_only_tested_on(void **state) {
     (void)state;
     char *run = scratch_directory();
     psd_must("%s --split %s/loso.json -o %s --protocol loso --num-loso-sensors 2", run_options(), fixture.data, run);
@@ -131,7 +131,7 @@ static void a_sensor_left_out_is_only_judged(void **state) {
 }
 
 /* What a split calls its sensors leads to no other folder, and is no option. */
-static void names_of_sensors_are_names(void **state) {
+static void names_of_sensors_lead_to_no_other_folder(void **state) {
     (void)state;
     char *run = scratch_directory(), *results = path_join(run, "results");
     if (run_command(fixture.output, sizeof fixture.output,
@@ -179,7 +179,7 @@ static void no_batch_has_the_sensor_left_out(void **state) {
     }
 }
 
-static void few_shots_tune_what_was_trained_on_the_others(void **state) {
+static void few_shots_tune_the_model_of_the_other_sensors(void **state) {
     (void)state;
     char *run = scratch_directory();
     psd_must("%s --split %s/few.json --loso-split %s/loso.json -o %s --protocol fewshot_loso --num-loso-sensors 1 "
@@ -272,7 +272,7 @@ static void expect_recorded(const char *directory, const char *run, bool hop, do
     free(path);
 }
 
-static void samples_are_what_the_checkpoint_records(void **state) {
+static void samples_have_the_settings_of_the_checkpoint(void **state) {
     (void)state;
     char *to = make_recordings(), *options = xformat("--split %s/split.json --threads 1", to);
     char *train = xformat("%s --size tiny -b 4 --epochs 1 -o %s", options, to);
@@ -388,11 +388,11 @@ static void rows_without_samples_are_left_out(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_run_is_stopped_goes_on_and_is_not_done_twice),
-        cmocka_unit_test(a_sensor_left_out_is_only_judged),
-        cmocka_unit_test(names_of_sensors_are_names),
+        cmocka_unit_test(a_sensor_left_out_is_only_tested_on),
+        cmocka_unit_test(names_of_sensors_lead_to_no_other_folder),
         cmocka_unit_test(no_batch_has_the_sensor_left_out),
-        cmocka_unit_test(few_shots_tune_what_was_trained_on_the_others),
-        cmocka_unit_test(samples_are_what_the_checkpoint_records),
+        cmocka_unit_test(few_shots_tune_the_model_of_the_other_sensors),
+        cmocka_unit_test(samples_have_the_settings_of_the_checkpoint),
         cmocka_unit_test(rows_of_another_manifest_are_refused),
         cmocka_unit_test(replaced_recordings_are_not_taken_for_the_old_ones),
         cmocka_unit_test(rows_without_samples_are_left_out),

@@ -489,7 +489,7 @@ static void assert_same_ids(const PsdPartition *got, const PsdPartition *want) {
     }
 }
 
-static void what_is_written_is_read(void **state) {
+static void written_splits_are_read_back(void **state) {
     (void)state;
     Manifest m = make_uneven(600);
     char *path = json_path(), **names;
@@ -603,7 +603,7 @@ int main(void) {
         cmocka_unit_test(files_are_named_as_python_prints_numbers),
         cmocka_unit_test(names_that_are_not_utf8_are_kept),
         cmocka_unit_test(a_file_that_cannot_be_written_is_an_error),
-        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(written_splits_are_read_back),
         cmocka_unit_test(files_that_are_wrong_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

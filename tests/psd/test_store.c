@@ -121,7 +121,7 @@ static void open_and_close(const PsdOptions *options) {
     psd_store_close(&s);
 }
 
-static void it_is_made_anew_only_if_need_be(void **state) {
+static void a_store_is_remade_only_if_necessary(void **state) {
     (void)state;
     open_and_close(&CROP);
     uint64_t first = inode();
@@ -348,7 +348,7 @@ static PsdStore open_any(const char *path) {
 }
 
 /* Each of the two alone may be asked for; what is not is as it was, also when the manifest is another. */
-static void options_that_are_not_asked_for_stay(void **state) {
+static void options_that_are_not_given_stay(void **state) {
     (void)state;
     const PsdOptions both = {true, 0};
     Error error;
@@ -371,7 +371,7 @@ static void options_that_are_not_asked_for_stay(void **state) {
     psd_store_close(&s);
 }
 
-static void a_store_says_of_which_manifest_it_is(void **state) {
+static void a_store_names_its_manifest(void **state) {
     (void)state;
     uint64_t first, second;
     Error error;
@@ -520,7 +520,7 @@ static void expect_own_refused(Own *o, const char *message) {
     own_reset(o);
 }
 
-static void a_store_may_fix_what_is_drawn(void **state) {
+static void a_store_may_fix_masks_and_partners(void **state) {
     (void)state;
     Own o;
     PsdStore s;
@@ -560,7 +560,7 @@ static void a_store_of_another_program_is_not_replaced(void **state) {
     free(path);
 }
 
-static void stores_that_are_wrong(void **state) {
+static void wrong_stores_are_refused(void **state) {
     (void)state;
     Own o;
     own_reset(&o);
@@ -610,19 +610,19 @@ int main(void) {
         cmocka_unit_test_setup(a_manifest_replaced_meanwhile_is_not_mixed_up, new_root), /* forks too */
         cmocka_unit_test_setup(samples_are_the_manifests_rows, new_root),
         cmocka_unit_test_setup(hopping_gives_every_whole_chunk, new_root),
-        cmocka_unit_test_setup(it_is_made_anew_only_if_need_be, new_root),
+        cmocka_unit_test_setup(a_store_is_remade_only_if_necessary, new_root),
         cmocka_unit_test_setup(damage_is_noticed, new_root),
         cmocka_unit_test_setup(changed_recordings_are_seen, new_root),
         cmocka_unit_test_setup(rows_of_zero_width_have_no_sample, new_root),
-        cmocka_unit_test_setup(options_that_are_not_asked_for_stay, new_root),
-        cmocka_unit_test_setup(a_store_says_of_which_manifest_it_is, new_root),
+        cmocka_unit_test_setup(options_that_are_not_given_stay, new_root),
+        cmocka_unit_test_setup(a_store_names_its_manifest, new_root),
         cmocka_unit_test_setup(a_store_itself_is_as_it_was_made, new_root),
         cmocka_unit_test_setup(threads_do_not_change_a_bit, new_root),
         cmocka_unit_test_setup(paths_are_seen_from_both_places, new_root),
         cmocka_unit_test_setup(manifests_that_do_not_fit_their_files, new_root),
-        cmocka_unit_test_setup(a_store_may_fix_what_is_drawn, new_root),
+        cmocka_unit_test_setup(a_store_may_fix_masks_and_partners, new_root),
         cmocka_unit_test_setup(a_store_of_another_program_is_not_replaced, new_root),
-        cmocka_unit_test_setup(stores_that_are_wrong, new_root),
+        cmocka_unit_test_setup(wrong_stores_are_refused, new_root),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(root);

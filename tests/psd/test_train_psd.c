@@ -203,7 +203,7 @@ static void assert_same_run(const Steady *s, const char *a, const char *b) {
     for (int i = 0; i < s->steps; i++) assert_true(x[i] == y[i]);
 }
 
-static void a_stopped_run_goes_on_as_if_never_stopped(void **state) {
+static void a_resumed_run_gives_the_same_bits(void **state) {
     (void)state;
     Steady kinds[] = {pretraining_run(), finetuning_run()};
     for (int k = 0; k < 2; k++) {
@@ -262,7 +262,7 @@ static void workers_and_threads_change_no_bit(void **state) {
 /* ---- refusals ---- */
 
 /* What a sample is, or a batch, may not change in a run that goes on. */
-static void what_may_not_change_is_named(void **state) {
+static void options_that_may_not_change_are_named(void **state) {
     (void)state;
     char *other = path_join(fixture.data, "other.json"), *pooled = path_join(fixture.data, "pooled.json");
     assert_int_equal(run_command(fixture.output, sizeof fixture.output, "cp %s %s", pooled, other), 0);
@@ -373,7 +373,7 @@ static const struct {
      "--size small (d-model 128) contradicts tiny/last, which has d-model 32: leave it out"},
 };
 
-static void what_is_wrong_is_said(void **state) {
+static void wrong_commands_are_refused_with_the_reason(void **state) {
     (void)state;
     char *yaml = path_join(fixture.data, "bad.yaml"), *far = path_join(fixture.data, "far.json"),
          *tiny = path_join(fixture.data, "tiny"), *refused = path_join(fixture.data, "refused"),
@@ -412,11 +412,11 @@ int main(void) {
         cmocka_unit_test(a_step_that_is_skipped_changes_nothing),
         cmocka_unit_test(a_frozen_encoder_stays),
         cmocka_unit_test(rare_classes_weigh_more),
-        cmocka_unit_test(a_stopped_run_goes_on_as_if_never_stopped),
+        cmocka_unit_test(a_resumed_run_gives_the_same_bits),
         cmocka_unit_test(checkpoints_are_of_one_step),
         cmocka_unit_test(workers_and_threads_change_no_bit),
-        cmocka_unit_test(what_may_not_change_is_named),
-        cmocka_unit_test(what_is_wrong_is_said),
+        cmocka_unit_test(options_that_may_not_change_are_named),
+        cmocka_unit_test(wrong_commands_are_refused_with_the_reason),
     };
     return cmocka_run_group_tests(tests, psd_make_toy, NULL);
 }

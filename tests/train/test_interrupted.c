@@ -23,7 +23,7 @@ typedef struct {
 static const Ending *ending;
 static atomic_bool data_gone, validation_gone;
 
-/* Asked for before the update of each step. */
+/* Is called before the update of each step. */
 static double end_or_rate(const void *context, int group, int64_t step, int64_t epoch) {
     (void)group, (void)epoch;
     if (step + 1 == ending->at && ending->end == END_KILL) kill(getpid(), SIGKILL);
@@ -66,8 +66,8 @@ static void assert_same_numbers(const char *a, const char *b, const char *kind, 
     for (int i = 0; i < n; i++) assert_true(got[i] == want[i]);
 }
 
-/* Train means over windows that the end lies in, what validations said, the best and the last weights. */
-static void an_ended_run_goes_on_as_if_it_had_not_ended(void **state) {
+/* Compares means over windows that the end lies in, validations, the best and the last weights. */
+static void an_interrupted_run_resumes_to_the_same_bits(void **state) {
     (void)state;
     Ending whole = {.directory = run_directory(), .more = ""};
     toy_must(end_somewhere, &whole);
@@ -102,7 +102,7 @@ static int validations_in(const char *directory) {
     return logged(directory, "val", "step", steps, 64);
 }
 
-/* Until the other end has a checkpoint, the log is that of the newest one, however often the run goes back. */
+/* The log stays that of the newest checkpoint until the repeated run saves one, however often the run goes back. */
 static void a_run_that_goes_back_keeps_the_log_until_it_saves(void **state) {
     (void)state;
     Ending e = {.directory = run_directory(), .more = ""};
@@ -130,7 +130,7 @@ static void a_run_that_goes_back_keeps_the_log_until_it_saves(void **state) {
     free(back);
 }
 
-/* By the program's own advice: the steps moved away, the links removed. */
+/* As the program advises, the steps were moved away and the links removed. */
 static void a_run_begun_anew_keeps_the_log_before(void **state) {
     (void)state;
     static char before[1 << 14], after[1 << 14];
@@ -167,7 +167,7 @@ static void a_signal_in_the_last_step_stops_nothing(void **state) {
     assert_contains(toy_output, "signal 0\n");
 }
 
-/* ---- what the best is, when it cannot be written ---- */
+/* ---- a best checkpoint that cannot be written ---- */
 
 static double judge_and_block(void *context, const float *outputs, int64_t n, double *values) {
     double value = toy_judge(context, outputs, n, values);
@@ -180,13 +180,18 @@ static double judge_and_block(void *context, const float *outputs, int64_t n, do
     return value;
 }
 
-static void lose_the_best(void *directory) {
-    Device *device = cpu_device_open(1);
-    Judged judged = {.verdicts = {5, 4, 3, 1, 2, 6}, .n_verdicts = 6};
-    ToyRun *run =
-        toy_run_open(device, directory, "-b 2 -g 1 --max-steps 6 --val-interval 1 --save-interval 0", 10, 7, 3);
-    set_judge(run, &judged);
+/* Opens a run that cannot keep the weights of its fourth validation. */
+static ToyRun *open_losing(const char *directory, Judged *judged) {
+    static const char options[] = "-b 2 -g 1 --max-steps 6 --val-interval 1 --save-interval 0";
+    ToyRun *run = toy_run_open(cpu_device_open(1), directory, options, 10, 7, 3);
+    set_judge(run, judged);
     run->spec.selection.evaluate = judge_and_block;
+    return run;
+}
+
+static void lose_the_best(void *directory) {
+    Judged judged = {.verdicts = {5, 4, 3, 1, 2, 6}, .n_verdicts = 6};
+    ToyRun *run = open_losing(directory, &judged);
     run->training = train_open(&run->spec);
     int status = train_run(run->training);
     printf("status %d, best %g at step %lld\n", status, train_state(run->training)->best,
@@ -201,7 +206,7 @@ static double judge_and_spoil(void *context, const float *outputs, int64_t n, do
     return value;
 }
 
-/* Asked for when the failed write has been noticed. */
+/* Is called after the failed write has been noticed. */
 static double make_way_or_rate(const void *context, int group, int64_t step, int64_t epoch) {
     (void)group, (void)epoch;
     char text[256];
@@ -210,11 +215,8 @@ static double make_way_or_rate(const void *context, int group, int64_t step, int
 }
 
 static void lose_the_best_and_stop(void *directory) {
-    Device *device = cpu_device_open(1);
     Judged judged = {.verdicts = {5, 4, 3, 1}, .n_verdicts = 4};
-    ToyRun *run =
-        toy_run_open(device, directory, "-b 2 -g 1 --max-steps 6 --val-interval 1 --save-interval 0", 10, 7, 3);
-    set_judge(run, &judged);
+    ToyRun *run = open_losing(directory, &judged);
     run->spec.selection.evaluate = judge_and_spoil;
     toy_set_rate(run, make_way_or_rate);
     toy_train(run);
@@ -232,26 +234,21 @@ static void a_lost_best_stays_lost_where_a_nan_stops_the_run(void **state) {
     free(path);
 }
 
-/* Verdicts behind which a better one is kept: then nothing is lost. */
+/* A better checkpoint is kept later: then nothing is lost. */
 static void lose_and_find(void *directory) {
-    Device *device = cpu_device_open(1);
     Judged judged = {.verdicts = {5, 4, 3, 2, 1, 6}, .n_verdicts = 6};
-    ToyRun *run =
-        toy_run_open(device, directory, "-b 2 -g 1 --max-steps 6 --val-interval 1 --save-interval 0", 10, 7, 3);
-    set_judge(run, &judged);
-    run->spec.selection.evaluate = judge_and_block;
-    toy_train(run);
+    toy_train(open_losing(directory, &judged));
 }
 
-static void a_lost_best_is_no_loss_behind_a_better_one(void **state) {
+static void a_lost_best_does_not_matter_after_a_better_one(void **state) {
     (void)state;
     toy_must(lose_and_find, (void *)(uintptr_t)run_directory());
     assert_contains(toy_output, "the weights of step 4, the best so far, could not be kept");
     assert_null(strstr(toy_output, "are lost"));
 }
 
-/* A run that was stopped before its last validation, which finds nothing better: it is done once. */
-static void a_validation_made_up_for_is_saved(void **state) {
+/* A run that was stopped before its last validation, which finds nothing better, repeats it once only. */
+static void a_validation_after_a_resume_is_saved(void **state) {
     (void)state;
     Ending e = {run_directory(), "--learning-rate 0", END_VALIDATION, 12};
     double steps[64];
@@ -304,7 +301,7 @@ static void a_run_that_trained_nothing_fails(void **state) {
     toy_must(train_on_nan, "-b 2 -g 1 --max-steps 3 --skip-nonfinite");
     assert_contains(toy_output, "all 3 steps were skipped, since their losses or gradients were not finite");
     assert_contains(toy_output, "status 1");
-    stopped_on_nan = true; /* of a run that goes on later nobody knows yet */
+    stopped_on_nan = true; /* a stopped run may still train something later */
     toy_must(train_on_nan, "-b 2 -g 1 --max-steps 3 --skip-nonfinite");
     stopped_on_nan = false;
     assert_null(strstr(toy_output, "were skipped"));
@@ -329,7 +326,7 @@ static void move_place(const char *directory, int64_t batch_index) {
     free(path);
 }
 
-static void no_run_begins_where_another_one_is(void **state) {
+static void no_run_begins_in_the_folder_of_another(void **state) {
     (void)state;
     Ending e = {.directory = run_directory(), .more = ""};
     char before[1 << 14], after[1 << 14];
@@ -357,17 +354,17 @@ static void no_run_begins_where_another_one_is(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_ended_run_goes_on_as_if_it_had_not_ended),
+        cmocka_unit_test(an_interrupted_run_resumes_to_the_same_bits),
         cmocka_unit_test(a_run_that_goes_back_keeps_the_log_until_it_saves),
         cmocka_unit_test(a_run_begun_anew_keeps_the_log_before),
         cmocka_unit_test(a_finished_run_without_its_log_is_finished),
         cmocka_unit_test(a_signal_in_the_last_step_stops_nothing),
         cmocka_unit_test(a_best_that_cannot_be_written_is_not_the_best),
         cmocka_unit_test(a_lost_best_stays_lost_where_a_nan_stops_the_run),
-        cmocka_unit_test(a_lost_best_is_no_loss_behind_a_better_one),
-        cmocka_unit_test(a_validation_made_up_for_is_saved),
+        cmocka_unit_test(a_lost_best_does_not_matter_after_a_better_one),
+        cmocka_unit_test(a_validation_after_a_resume_is_saved),
         cmocka_unit_test(a_run_that_trained_nothing_fails),
-        cmocka_unit_test(no_run_begins_where_another_one_is),
+        cmocka_unit_test(no_run_begins_in_the_folder_of_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,7 +68,7 @@ static void the_longest_line_fits(void **state) {
     free(directory);
 }
 
-static void a_resumed_run_drops_what_it_will_do_again(void **state) {
+static void a_resumed_run_drops_the_records_it_will_repeat(void **state) {
     (void)state;
     char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl");
     write_text(path, "%s",
@@ -92,7 +92,7 @@ static void a_resumed_run_drops_what_it_will_do_again(void **state) {
 }
 
 /* Without a checkpoint no line there is of this run, nor is log.0.jsonl. */
-static void what_was_there_before_a_run_is_kept(void **state) {
+static void files_from_before_a_run_are_kept(void **state) {
     (void)state;
     char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl"), listing[256];
     char *zeroth = path_join(directory, "log.0.jsonl");
@@ -198,9 +198,16 @@ static uint32_t u32_at(const unsigned char *at) {
     return value;
 }
 
-/* The bytes of the only event file in directory/logs/RUN. */
-static unsigned char *event_file(const char *directory, const char *run, size_t *size) {
-    char *folder = xformat("%s/logs/%s", directory, run), *path = NULL, *bytes;
+/* An event file while it is read. */
+typedef struct {
+    char *bytes;
+    size_t size, at;
+} Events;
+
+/* Opens the only event file in directory/logs/RUN. */
+static Events events_open(const char *directory, const char *run) {
+    char *folder = xformat("%s/logs/%s", directory, run), *path = NULL;
+    Events events = {0};
     DIR *files = opendir(folder);
     assert_non_null(files);
     for (struct dirent *entry; (entry = readdir(files));)
@@ -210,29 +217,37 @@ static unsigned char *event_file(const char *directory, const char *run, size_t 
         }
     closedir(files);
     assert_non_null(path);
-    assert_true(read_file(path, &bytes, size, NULL));
+    assert_true(read_file(path, &events.bytes, &events.size, NULL));
     free(path);
     free(folder);
-    return (unsigned char *)bytes;
+    return events;
 }
 
-/* Checks the framing of the record at *at, moves on, and returns its payload. */
-static const unsigned char *next_record(const unsigned char *bytes, size_t size, size_t *at, size_t *length) {
+/* Fails unless all records were read. */
+static void events_close(Events *events) {
+    assert_int_equal(events->at, events->size);
+    free(events->bytes);
+}
+
+/* Checks the framing of the next record and returns its payload. */
+static const unsigned char *next_record(Events *events, size_t *length) {
+    const unsigned char *record = (const unsigned char *)events->bytes + events->at;
     uint64_t n;
-    assert_true(*at + 16 <= size);
-    memcpy(&n, bytes + *at, 8);
-    assert_true(n <= size - *at - 16);
-    assert_int_equal(u32_at(bytes + *at + 8), masked(crc32c(bytes + *at, 8)));
-    assert_int_equal(u32_at(bytes + *at + 12 + n), masked(crc32c(bytes + *at + 12, n)));
-    const unsigned char *payload = bytes + *at + 12;
-    *at += n + 16;
+    assert_true(events->at + 16 <= events->size);
+    memcpy(&n, record, 8);
+    assert_true(n <= events->size - events->at - 16);
+    assert_int_equal(u32_at(record + 8), masked(crc32c(record, 8)));
+    assert_int_equal(u32_at(record + 12 + n), masked(crc32c(record + 12, n)));
+    events->at += n + 16;
     *length = n;
-    return payload;
+    return record + 12;
 }
 
-/* An event's payload but for its 9 bytes of wall time. */
-static void assert_event(const unsigned char *payload, size_t length, const char *want, size_t want_length) {
+/* Compares the payload of the next record, after its 9 bytes of wall time. */
+static void expect_event(Events *events, const char *want, size_t want_length) {
     double wall;
+    size_t length;
+    const unsigned char *payload = next_record(events, &length);
     assert_int_equal(payload[0], 0x09); /* field 1, 64 bits */
     memcpy(&wall, payload + 1, 8);
     assert_true(fabs(wall - (double)time(NULL)) < 60);
@@ -240,34 +255,29 @@ static void assert_event(const unsigned char *payload, size_t length, const char
     assert_memory_equal(payload + 9, want, want_length);
 }
 
+static const char version_event[] = "\x1a\x0d"
+                                    "brain.Event:2";
+
 static void the_tests_crc_is_crc32c(void **state) {
     (void)state;
     assert_int_equal(crc32c((const unsigned char *)"123456789", 9), 0xE3069283);
     assert_int_equal(crc32c((const unsigned char[32]){0}, 32), 0x8A9136AA); /* RFC 3720, B.4 */
 }
 
-static void tensorboard_records_byte_for_byte(void **state) {
+static void tensorboard_records_match_byte_for_byte(void **state) {
     (void)state;
     char *directory = scratch_directory();
-    size_t size, at = 0, n;
     Log *log = log_open(directory, "my run", 0);
     log_values(log, "train", 300, 1, two_values, 2);
     log_close(log);
-    unsigned char *bytes = event_file(directory, "my run", &size);
-    /* The 12 bytes that every event file in the world begins with: length 24 and its checksum. */
-    assert_memory_equal(bytes, "\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22", 12);
-    const unsigned char *payload = next_record(bytes, size, &at, &n);
-    assert_event(payload, n,
-                 "\x1a\x0d"
-                 "brain.Event:2",
-                 15);
+    Events events = events_open(directory, "my run");
+    /* The first 12 bytes of every event file: length 24 and its checksum. */
+    assert_memory_equal(events.bytes, "\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22", 12);
+    expect_event(&events, version_event, 15);
     /* step 300; summary of 24 bytes; value of 22: tag of 15, then the float 0.1 */
-    payload = next_record(bytes, size, &at, &n);
-    assert_event(payload, n, "\x10\xac\x02\x2a\x18\x0a\x16\x0a\x0ftrain/text_loss\x15\xcd\xcc\xcc\x3d", 29);
-    payload = next_record(bytes, size, &at, &n);
-    assert_event(payload, n, "\x10\xac\x02\x2a\x14\x0a\x12\x0a\x0btrain/epoch\x15\0\0\x40\x40", 25);
-    assert_int_equal(at, size);
-    free(bytes);
+    expect_event(&events, "\x10\xac\x02\x2a\x18\x0a\x16\x0a\x0ftrain/text_loss\x15\xcd\xcc\xcc\x3d", 29);
+    expect_event(&events, "\x10\xac\x02\x2a\x14\x0a\x12\x0a\x0btrain/epoch\x15\0\0\x40\x40", 25);
+    events_close(&events);
     free(directory);
 }
 
@@ -280,17 +290,14 @@ static void the_name_of_a_run_leads_nowhere_else(void **state) {
     free(directory);
 }
 
-static void a_resumed_run_tells_tensorboard(void **state) {
+static void a_resumed_run_starts_a_session_in_tensorboard(void **state) {
     (void)state;
     char *directory = scratch_directory();
-    size_t size, at = 0, n;
     log_close(log_open(directory, "again", 299));
-    unsigned char *bytes = event_file(directory, "again", &size);
-    next_record(bytes, size, &at, &n);
-    const unsigned char *payload = next_record(bytes, size, &at, &n);
-    assert_event(payload, n, "\x10\xac\x02\x3a\x02\x08\x01", 7);
-    assert_int_equal(at, size);
-    free(bytes);
+    Events events = events_open(directory, "again");
+    expect_event(&events, version_event, 15);
+    expect_event(&events, "\x10\xac\x02\x3a\x02\x08\x01", 7);
+    events_close(&events);
     free(directory);
 }
 
@@ -365,11 +372,11 @@ static void a_full_disk_is_warned_of_once_and_loses_no_record(void **state) {
     char want[4096] = "";
     for (int step = 1; step <= 21; step++) sprintf(want + strlen(want), line, step);
     assert_log(directory, want);
-    size_t size, at = 0, n, records = 0;
-    unsigned char *bytes = event_file(directory, "full", &size);
-    for (; at < size; records++) next_record(bytes, size, &at, &n);
+    Events events = events_open(directory, "full");
+    size_t length, records = 0;
+    for (; events.at < events.size; records++) next_record(&events, &length);
     assert_int_equal(records, 1 + 2 * 21);
-    free(bytes);
+    events_close(&events);
     free(directory);
 }
 
@@ -473,15 +480,15 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_holds_every_value),
         cmocka_unit_test(the_longest_line_fits),
-        cmocka_unit_test(a_resumed_run_drops_what_it_will_do_again),
-        cmocka_unit_test(what_was_there_before_a_run_is_kept),
+        cmocka_unit_test(a_resumed_run_drops_the_records_it_will_repeat),
+        cmocka_unit_test(files_from_before_a_run_are_kept),
         cmocka_unit_test(notes_are_not_taken_for_a_log),
         cmocka_unit_test(a_torn_line_is_dropped_wherever_it_was_torn),
         cmocka_unit_test(a_killed_run_leaves_whole_lines),
         cmocka_unit_test(the_tests_crc_is_crc32c),
-        cmocka_unit_test(tensorboard_records_byte_for_byte),
+        cmocka_unit_test(tensorboard_records_match_byte_for_byte),
         cmocka_unit_test(the_name_of_a_run_leads_nowhere_else),
-        cmocka_unit_test(a_resumed_run_tells_tensorboard),
+        cmocka_unit_test(a_resumed_run_starts_a_session_in_tensorboard),
         cmocka_unit_test(a_run_is_named_by_its_time),
         cmocka_unit_test(a_log_that_cannot_be_written_is_named_once),
         cmocka_unit_test(a_full_disk_is_warned_of_once_and_loses_no_record),

@@ -43,7 +43,7 @@ static void a_run_shorter_than_its_warm_up_only_rises(void **state) {
     check(10, 10, 5, 1, 1, 0); /* no division by zero behind it */
 }
 
-static void it_never_rises_after_the_warm_up_nor_falls_below_zero(void **state) {
+static void the_rate_never_rises_after_the_warm_up_nor_falls_below_zero(void **state) {
     (void)state;
     double last = 1;
     for (int64_t k = 7; k <= 1000; k++) {
@@ -60,7 +60,7 @@ int main(void) {
         cmocka_unit_test(no_warm_up_starts_at_the_peak),
         cmocka_unit_test(a_warm_up_of_one_step_has_one_zero),
         cmocka_unit_test(a_run_shorter_than_its_warm_up_only_rises),
-        cmocka_unit_test(it_never_rises_after_the_warm_up_nor_falls_below_zero),
+        cmocka_unit_test(the_rate_never_rises_after_the_warm_up_nor_falls_below_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,7 +114,7 @@ static void a_better_effective_batch_is_named(void **state) {
     assert_contains(toy_output, "; --effective-batch 46 would use them better (-b 23)\n");
 }
 
-static void a_run_that_goes_on_keeps_its_numbers(void **state) {
+static void a_resumed_run_keeps_its_numbers(void **state) {
     (void)state;
     const char *directory = run_directory();
     static const char three[] = "-b auto --effective-batch 48 --max-steps 3 --resume auto",
@@ -131,7 +131,7 @@ static void a_run_that_goes_on_keeps_its_numbers(void **state) {
 }
 
 /* Before anything is allocated: no line of the run's own comes. */
-static void what_fits_with_no_micro_batch_is_refused(void **state) {
+static void a_run_that_fits_with_no_batch_size_is_refused(void **state) {
     (void)state;
     assert_true(need(1) > 2000);
     Try none = {run_directory(), "-b auto --effective-batch 48", 1000, 0, 0, false, 0};
@@ -152,7 +152,7 @@ static void dry_run_toy(void *argument) {
     forget(run);
 }
 
-static void a_dry_run_says_what_does_not_fit(void **state) {
+static void a_dry_run_reports_that_memory_does_not_suffice(void **state) {
     (void)state;
     toy_must(dry_run_toy, &(Try){.directory = "/nowhere", .options = "-b 48 -g 1", .bytes = need(48)});
     assert_null(strstr(toy_output, "it does not fit"));
@@ -163,7 +163,7 @@ static void a_dry_run_says_what_does_not_fit(void **state) {
     free(advice);
 }
 
-static void what_is_not_the_same_in_parts_is_refused_with_advice(void **state) {
+static void an_indivisible_batch_is_refused_with_advice(void **state) {
     (void)state;
     Try all = {run_directory(), "-b auto --effective-batch 48", need(48), 48, 1, true, 0};
     toy_must(train_toy, &all);
@@ -209,10 +209,10 @@ int main(void) {
         cmocka_unit_test(the_largest_divisor_that_fits_is_trained_with),
         cmocka_unit_test(a_micro_batch_is_no_larger_than_the_data),
         cmocka_unit_test(a_better_effective_batch_is_named),
-        cmocka_unit_test(a_run_that_goes_on_keeps_its_numbers),
-        cmocka_unit_test(what_fits_with_no_micro_batch_is_refused),
-        cmocka_unit_test(a_dry_run_says_what_does_not_fit),
-        cmocka_unit_test(what_is_not_the_same_in_parts_is_refused_with_advice),
+        cmocka_unit_test(a_resumed_run_keeps_its_numbers),
+        cmocka_unit_test(a_run_that_fits_with_no_batch_size_is_refused),
+        cmocka_unit_test(a_dry_run_reports_that_memory_does_not_suffice),
+        cmocka_unit_test(an_indivisible_batch_is_refused_with_advice),
         cmocka_unit_test(a_validation_that_was_given_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,19 @@
 #include "data/tts/batch.h"
 #include "kernels/philox.h"
 
+TtsGptConfig tts_config_small(int d_model, int n_heads, float dropout) {
+    return (TtsGptConfig){.d_model = d_model,
+                          .n_layers = 3,
+                          .n_heads = n_heads,
+                          .text_vocabulary = 50,
+                          .mel_codes = 42,
+                          .max_text_tokens = 14,
+                          .max_mel_tokens = 20,
+                          .dropout = dropout,
+                          .text_weight = 0.2f,
+                          .mel_weight = 0.8f};
+}
+
 enum { LATENTS = 32 };
 
 /* The next element of each field, moving on as samples are added. */

@@ -17,6 +17,9 @@ typedef struct {
     const float *conditioning;
 } TtsRigSamples;
 
+/* Returns the configuration of a GPT with three layers and small vocabularies. */
+TtsGptConfig tts_config_small(int d_model, int n_heads, float dropout);
+
 /* Packs all samples into a batch. */
 Batch tts_batch_pack(const TtsGptConfig *config, TtsRigSamples samples);
 /* Packs samples first .. first + n - 1 of an endless list of random samples, with these lengths. */

@@ -130,6 +130,12 @@ static Batch fill(const Dataset *dataset, const int32_t *samples, int n) {
     return batch;
 }
 
+static void close_all(Batch *batch, Dataset *dataset, Corpus *corpus) {
+    batch_close(batch);
+    dataset->close(dataset);
+    corpus_close(corpus);
+}
+
 static void the_worked_example(void **state) {
     (void)state;
     Corpus corpus = example_corpus();
@@ -163,9 +169,7 @@ static void the_worked_example(void **state) {
     }
     assert_string_equal(dataset->sample_id(dataset, b.samples[1]), "clip_1");
     assert_int_equal(dataset->tokens(dataset, 0), 44);
-    batch_close(&b);
-    dataset->close(dataset);
-    corpus_close(&corpus);
+    close_all(&b, dataset, &corpus);
 }
 
 static void a_batch_is_in_the_order_asked_for(void **state) {
@@ -177,9 +181,7 @@ static void a_batch_is_in_the_order_asked_for(void **state) {
     EXPECT_I32(&b, TTS_OFFSETS, 0, 44, 88, 132);
     EXPECT_I32(&b, TTS_MEL_IDS, 8192, 200, 201, 8192, 100, 101, 102, 103, 8192, 200, 201);
     assert_true(b.samples[0] == 1 && b.samples[1] == 0 && b.samples[2] == 1);
-    batch_close(&b);
-    dataset->close(dataset);
-    corpus_close(&corpus);
+    close_all(&b, dataset, &corpus);
 }
 
 static void pairs_take_text_and_codes_from_the_target(void **state) {
@@ -196,9 +198,7 @@ static void pairs_take_text_and_codes_from_the_target(void **state) {
     EXPECT_I32(&b, TTS_TEXT_IDS, 0, 11, 12, 13, 1);
     EXPECT_I32(&b, TTS_MEL_IDS, 8192, 100, 101, 102, 103);
     assert_true(((const float *)b.fields[TTS_CONDITIONING].data)[0] == 1100);
-    batch_close(&b);
-    dataset->close(dataset);
-    corpus_close(&corpus);
+    close_all(&b, dataset, &corpus);
 }
 
 static void the_report_counts_what_was_read(void **state) {
@@ -224,9 +224,7 @@ static void the_report_counts_what_was_read(void **state) {
     assert_true(counts[0] == 4 && counts[9] == 2 + 3 && counts[49] == 1 && counts[layout.stop_mel] == 5);
     for (int i = 0; i < CODES + 2; i++) entropy -= counts[i] > 0 ? counts[i] / 105 * log(counts[i] / 105) : 0;
     assert_near(tts_code_entropy(dataset), entropy, 1e-12);
-    batch_close(&b);
-    dataset->close(dataset);
-    corpus_close(&corpus);
+    close_all(&b, dataset, &corpus);
 }
 
 /* 2.62 s have 130 codes: n = 41920 samples, 1 + floor(41520 / 160) = 260 frames. */
@@ -250,9 +248,7 @@ static void codes_of_padding_are_found_and_cut(void **state) {
                4 * 39 + 134 + 131 + 127 + 131, 5 * 39 + 134 + 131 + 127 + 131 + 201);
     assert_int_equal(((const int32_t *)b.fields[TTS_MEL_TARGETS].data)[134 + 129], 129); /* the last code that stays */
     assert_int_equal(((const int32_t *)b.fields[TTS_MEL_TARGETS].data)[134 + 130], layout.stop_mel);
-    batch_close(&b);
-    dataset->close(dataset);
-    corpus_close(&corpus);
+    close_all(&b, dataset, &corpus);
 }
 
 /* Four or more equal lengths count as one run. */
@@ -454,7 +450,7 @@ static void expect_bad_line(const char *from, const char *to, const char *messag
     corpus_close(&corpus);
 }
 
-static void bad_lines_are_told(void **state) {
+static void bad_lines_are_reported(void **state) {
     (void)state;
     expect_bad_line("c6.npy", "gone.npy", ": codes_path gone.npy: cannot open: No such file or directory");
     expect_bad_line("c6.npy", "", ": codes_path is empty");
@@ -590,7 +586,7 @@ int main(void) {
         cmocka_unit_test(the_two_halves_of_a_split_are_disjoint_and_whole),
         cmocka_unit_test(several_manifests_with_hints_and_blank_lines),
         cmocka_unit_test(a_byte_order_mark_is_skipped),
-        cmocka_unit_test(bad_lines_are_told),
+        cmocka_unit_test(bad_lines_are_reported),
         cmocka_unit_test(bad_lines_are_counted_in_order),
         cmocka_unit_test(a_manifest_of_both_kinds_is_refused),
         cmocka_unit_test(a_manifest_without_lines_is_refused),

@@ -102,7 +102,7 @@ static void expect_decode_refusal(const char *arguments, int status, const char 
     assert_int_equal(got, status);
 }
 
-static void no_sound_replaces_what_it_is_made_from(void **state) {
+static void no_sound_replaces_its_input(void **state) {
     (void)state;
     static const char *const commands[][2] = {
         {"sound.wav", "--mel-from sound.wav -o sound.wav"},
@@ -129,7 +129,7 @@ static void no_sound_replaces_what_it_is_made_from(void **state) {
     }
 }
 
-static void bad_codes_are_told(void **state) {
+static void bad_codes_are_refused(void **state) {
     (void)state;
     corpus_reference(NULL);
     int32_t large[5] = {0, 1, 2, CORPUS_ENTRIES, 0};
@@ -161,10 +161,7 @@ static void bad_codes_are_told(void **state) {
 int main(void) {
     corpus_open();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decoded_codes_sound_like_their_clip),
-        cmocka_unit_test(a_recording_itself_comes_back_closer),
-        cmocka_unit_test(no_sound_replaces_what_it_is_made_from),
-        cmocka_unit_test(bad_codes_are_told),
-    };
+        cmocka_unit_test(decoded_codes_sound_like_their_clip), cmocka_unit_test(a_recording_itself_comes_back_closer),
+        cmocka_unit_test(no_sound_replaces_its_input), cmocka_unit_test(bad_codes_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static void expect_spoken(int clips, const char *words) {
     assert_contains(output, words);
 }
 
-static void what_was_edited_is_spoken_again(void **state) {
+static void edited_texts_are_spoken_again(void **state) {
     (void)state;
     shell("printf '%s\\n' 'ሰላም ለዓለም' 'ዛሬ ጥሩ ቀን ነው' >demo/sentences.txt");
     expect_spoken(4, "-s 145 -p 22 -w out/audio/bekele_001.wav.tmp -- ሰላም ለዓለም");
@@ -47,6 +47,6 @@ int main(void) {
     if (run_command(output, sizeof output, "chmod +x %s", stub)) die("%s", output);
     free(script);
     free(stub);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_edited_is_spoken_again)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(edited_texts_are_spoken_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@ static void skip_where_there_is_a_gpu(void) {
     skip();
 }
 
-static void a_gpu_that_is_wanted_and_missing_is_one_line(void **state) {
+static void a_missing_gpu_is_reported_in_one_line(void **state) {
     (void)state;
     skip_where_there_is_a_gpu();
     char *run = scratch_directory(), *line = xformat("--device cuda: %s", why_there_is_none());
@@ -24,7 +24,7 @@ static void a_gpu_that_is_wanted_and_missing_is_one_line(void **state) {
     free(run);
 }
 
-static void auto_trains_on_the_cpu_and_says_why(void **state) {
+static void auto_trains_on_the_cpu_and_gives_the_reason(void **state) {
     (void)state;
     skip_where_there_is_a_gpu();
     char *run = scratch_directory(), *other = scratch_directory(),
@@ -40,7 +40,7 @@ static void auto_trains_on_the_cpu_and_says_why(void **state) {
 }
 
 /* The runtime is inside, and the driver is asked for when a GPU is. */
-static void no_library_of_cuda_is_asked_for(void **state) {
+static void no_library_of_cuda_is_loaded(void **state) {
     (void)state;
     assert_int_equal(run_command(fixture.output, sizeof fixture.output, "ldd %s", fixture.program), 0);
     assert_contains(fixture.output, "libc.so");
@@ -78,11 +78,9 @@ static int hide_gpus(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gpu_that_is_wanted_and_missing_is_one_line),
-        cmocka_unit_test(auto_trains_on_the_cpu_and_says_why),
-        cmocka_unit_test(no_library_of_cuda_is_asked_for),
-        cmocka_unit_test(a_preset_sets_the_defaults),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_missing_gpu_is_reported_in_one_line),
+                                       cmocka_unit_test(auto_trains_on_the_cpu_and_gives_the_reason),
+                                       cmocka_unit_test(no_library_of_cuda_is_loaded),
+                                       cmocka_unit_test(a_preset_sets_the_defaults)};
     return cmocka_run_group_tests(tests, hide_gpus, NULL);
 }

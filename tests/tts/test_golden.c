@@ -14,33 +14,25 @@ static const char *const key_bias = "c_attn.bias";
 static const float learning_rate = 1e-3f, weight_decay = 0.01f;
 enum { STEPS = 5, WARMUP = 2, TOTAL = 10, FROZEN_ROWS = 20 };
 
-static const TtsGptConfig golden_config = {.d_model = 32,
-                                           .n_layers = 3,
-                                           .n_heads = 2,
-                                           .text_vocabulary = 50,
-                                           .mel_codes = 42,
-                                           .max_text_tokens = 14,
-                                           .max_mel_tokens = 20,
-                                           .text_weight = 0.2f,
-                                           .mel_weight = 0.8f};
+static TtsGptConfig golden_config(void) { return tts_config_small(32, 2, 0); }
 
 static Batch read_batch(const TensorFile *file) {
     const StoredTensor *ids = find(file, "batch.", "text_ids"), *codes = find(file, "batch.", "codes");
     float *conditioning = floats(file, "batch.", "condition"), *emotion = floats(file, "batch.", "emotion");
-    int n = (int)ids->dims[0], width = golden_config.d_model;
+    TtsGptConfig config = golden_config();
+    int n = (int)ids->dims[0], width = config.d_model;
     for (int i = 0; i < n * 32 * width; i++) {
         conditioning[i] += emotion[i / (32 * width) * width + i % width];
     }
     assert_string_equal(ids->dtype, "I32");
-    Batch batch =
-        tts_batch_pack(&golden_config, (TtsRigSamples){.n = n,
-                                                       .text_stride = (int)ids->dims[1],
-                                                       .code_stride = (int)codes->dims[1],
-                                                       .text_lengths = find(file, "batch.", "text_lengths")->data,
-                                                       .code_lengths = find(file, "batch.", "code_lengths")->data,
-                                                       .text_ids = ids->data,
-                                                       .codes = codes->data,
-                                                       .conditioning = conditioning});
+    Batch batch = tts_batch_pack(&config, (TtsRigSamples){.n = n,
+                                                          .text_stride = (int)ids->dims[1],
+                                                          .code_stride = (int)codes->dims[1],
+                                                          .text_lengths = find(file, "batch.", "text_lengths")->data,
+                                                          .code_lengths = find(file, "batch.", "code_lengths")->data,
+                                                          .text_ids = ids->data,
+                                                          .codes = codes->data,
+                                                          .conditioning = conditioning});
     free(conditioning);
     free(emotion);
     return batch;
@@ -48,7 +40,8 @@ static Batch read_batch(const TensorFile *file) {
 
 static ModelRig open_rig(int frozen_rows) {
     static const char *const frozen[] = {"text_embedding.weight", "text_head.weight", "text_head.bias"};
-    ModelRig rig = tts_rig_open(&golden_config, cpu_device_open(0), 16 << 20);
+    TtsGptConfig config = golden_config();
+    ModelRig rig = tts_rig_open(&config, cpu_device_open(0), 16 << 20);
     ParamTable *table = &rig.model->params;
     for (int i = 0; i < 3; i++) table->items[params_find(table, frozen[i])].frozen_rows = frozen_rows;
     TensorFile weights = open_golden("weights");
@@ -133,9 +126,7 @@ static void take_five_steps(const char *name, const char *const *micro_batches, 
     if (frozen)
         assert_memory_equal(start + frozen_table->offset, (float *)model->weights.data + frozen_table->offset,
                             frozen_bytes);
-    rig.device->release(rig.device, m.data, tensor_bytes(m));
-    rig.device->release(rig.device, v.data, tensor_bytes(v));
-    rig.device->release(rig.device, norm.data, 64);
+    rig_release_moments(&rig, m, v, norm);
     for (int i = 0; i < n_micro; i++) {
         batch_close(&batches[i]);
         tensor_file_close(&files[i]);

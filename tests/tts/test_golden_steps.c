@@ -363,7 +363,7 @@ static void check_validation(const char *run, const char *const *names, int n, b
     expect("val/objective", logged_once(run, "val", "val/objective"), 0.2 * means[0] + 0.8 * means[1], 1e-5);
 }
 
-static void validation_says_what_a_step_says_of_the_same_samples(void **state) {
+static void validation_and_training_give_the_same_losses(void **state) {
     (void)state;
     const char *const names[] = {"equal", "unequal"};
     static const int sizes[] = {6, 4, 1}; /* one batch; two of different sizes; six */
@@ -470,7 +470,7 @@ int main(void) {
         cmocka_unit_test(a_resumed_run_takes_the_golden_steps),
         cmocka_unit_test(a_log_line_is_the_mean_of_its_own_steps),
         cmocka_unit_test(loss_norm_batch_makes_one_batch_of_the_micro_batches),
-        cmocka_unit_test(validation_says_what_a_step_says_of_the_same_samples),
+        cmocka_unit_test(validation_and_training_give_the_same_losses),
         cmocka_unit_test(a_resumed_run_keeps_frozen_rows_and_carried_tensors),
     };
     return cmocka_run_group_tests(tests, make_data, NULL);

@@ -48,18 +48,24 @@ static void expect_changed_refused(const char *line, const char *from, const cha
     free(text);
 }
 
+/* Expects the lengths of both example lines, their text and codes, and these files of the prompt. */
+static void expect_files(const ManifestRecord *r, const char *condition, const char *emotion) {
+    assert_string_equal(r->text_ids_path, "text_ids/17.npy");
+    assert_string_equal(r->codes_path, "codes/17.npy");
+    assert_string_equal(r->condition_path, condition);
+    assert_string_equal(r->emo_vec_path, emotion);
+    assert_true(r->text_len == 6 && r->code_len == 130 && r->condition_len == 32);
+}
+
 static void a_single_utterance_is_its_own_prompt(void **state) {
     (void)state;
     ManifestRecord r = parse(SINGLE_LINE);
     assert_false(r.paired);
     assert_string_equal(r.id, "spk003_000917");
     assert_string_equal(r.target_id, "spk003_000917");
-    assert_string_equal(r.text_ids_path, "text_ids/17.npy");
-    assert_string_equal(r.codes_path, "codes/17.npy");
-    assert_string_equal(r.condition_path, "condition/17.npy");
-    assert_string_equal(r.emo_vec_path, "emo_vec/17.npy");
+    expect_files(&r, "condition/17.npy", "emo_vec/17.npy");
     assert_string_equal(r.codes_key, "codes_path");
-    assert_true(r.text_len == 6 && r.code_len == 130 && r.condition_len == 32 && r.duration == 2.62);
+    assert_true(r.duration == 2.62);
     manifest_record_close(&r);
 }
 
@@ -69,12 +75,8 @@ static void a_pair_takes_the_voice_of_the_prompt(void **state) {
     assert_true(r.paired);
     assert_string_equal(r.id, "spk003_17__spk003_44");
     assert_string_equal(r.target_id, "spk003_17");
-    assert_string_equal(r.text_ids_path, "text_ids/17.npy");
-    assert_string_equal(r.codes_path, "codes/17.npy");
-    assert_string_equal(r.condition_path, "condition/44.npy");
-    assert_string_equal(r.emo_vec_path, "emo_vec/44.npy");
+    expect_files(&r, "condition/44.npy", "emo_vec/44.npy");
     assert_string_equal(r.emo_vec_key, "prompt_emo_vec_path");
-    assert_true(r.text_len == 6 && r.code_len == 130 && r.condition_len == 32);
     assert_true(isnan(r.duration)); /* prompt_duration is not the target's */
     assert_string_equal(r.prompt_id, "spk003_44");
     assert_true(r.prompt_duration == 4.1);
@@ -161,7 +163,7 @@ static void wrong_values_are_named(void **state) {
 }
 
 /* The column is that of the last character that was read. */
-static void invalid_json_is_told_with_its_column(void **state) {
+static void invalid_json_is_reported_with_its_column(void **state) {
     (void)state;
     expect_refused("{\"id\": }", 8, "invalid JSON: ");
     expect_refused("{'id': 1}", 2, "invalid JSON: ");
@@ -180,7 +182,7 @@ int main(void) {
         cmocka_unit_test(optional_fields_have_their_defaults),
         cmocka_unit_test(required_fields_are_named),
         cmocka_unit_test(wrong_values_are_named),
-        cmocka_unit_test(invalid_json_is_told_with_its_column),
+        cmocka_unit_test(invalid_json_is_reported_with_its_column),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

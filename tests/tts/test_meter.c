@@ -41,7 +41,7 @@ static void a_validation_is_no_part_of_a_step(void **state) {
     assert_true(predicted_gpt(meter_synthetic_rates(), "--val-interval 4 --val-batch-size 5 --log-interval 3") == once);
 }
 
-static void what_is_not_known_is_said(void **state) {
+static void missing_predictions_are_explained(void **state) {
     (void)state;
     char *run = scratch_directory(), *short_one = scratch_directory();
     double value;
@@ -60,10 +60,8 @@ static void what_is_not_known_is_said(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_of_the_gpt_is_as_planned),
-        cmocka_unit_test(a_validation_is_no_part_of_a_step),
-        cmocka_unit_test(what_is_not_known_is_said),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_of_the_gpt_is_as_planned),
+                                       cmocka_unit_test(a_validation_is_no_part_of_a_step),
+                                       cmocka_unit_test(missing_predictions_are_explained)};
     return cmocka_run_group_tests(tests, gpt_fixture_open, NULL);
 }

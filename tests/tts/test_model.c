@@ -19,18 +19,7 @@ static TtsGptConfig full_config(int text_vocabulary) {
                           .mel_weight = 0.8f};
 }
 
-static TtsGptConfig small_config(float dropout) {
-    return (TtsGptConfig){.d_model = 64,
-                          .n_layers = 3,
-                          .n_heads = 4,
-                          .text_vocabulary = 50,
-                          .mel_codes = 42,
-                          .max_text_tokens = 14,
-                          .max_mel_tokens = 20,
-                          .dropout = dropout,
-                          .text_weight = 0.2f,
-                          .mel_weight = 0.8f};
-}
+static TtsGptConfig small_config(float dropout) { return tts_config_small(64, 4, dropout); }
 
 enum { SMALL_ARENA = 64 << 20 };
 static const int32_t small_text[6] = {3, 14, 1, 7, 7, 2}, small_codes[6] = {9, 5, 1, 20, 11, 8};
@@ -342,7 +331,7 @@ static void named_activations_are_shown_once(void **state) {
 
 /* ---- memory and work ---- */
 
-static void dry_device_counts_what_the_cpu_does(void **state) {
+static void the_dry_device_counts_the_work_of_the_cpu(void **state) {
     (void)state;
     for (int mode = 0; mode < 3; mode++) {
         TtsGptConfig config = small_config(0.1f);
@@ -421,7 +410,7 @@ int main(void) {
         cmocka_unit_test(dropout_is_drawn_from_seed_and_step),
         cmocka_unit_test(every_dropout_has_its_own_site),
         cmocka_unit_test(named_activations_are_shown_once),
-        cmocka_unit_test(dry_device_counts_what_the_cpu_does),
+        cmocka_unit_test(the_dry_device_counts_the_work_of_the_cpu),
         cmocka_unit_test(full_model_runs_dry_and_its_work_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,7 @@ enum {
 
 /* ---- what it prints ---- */
 
-static void the_filters_and_the_split_are_told(void **state) {
+static void the_filters_and_the_split_are_reported(void **state) {
     (void)state;
     const char *told;
     corpus_reference(&told);
@@ -292,7 +292,7 @@ static void the_codebook_can_be_trained_on_a_part(void **state) {
 }
 
 /* The corpus has 1530 frames: 10 for each of 153 entries. */
-static void a_codebook_too_large_for_the_recordings_is_told(void **state) {
+static void a_codebook_too_large_for_the_recordings_gives_a_warning(void **state) {
     (void)state;
     const char *told;
     corpus_reference(&told);
@@ -371,7 +371,7 @@ static void vectors_are_the_documented_map(void **state) {
 int main(void) {
     corpus_open();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_filters_and_the_split_are_told),
+        cmocka_unit_test(the_filters_and_the_split_are_reported),
         cmocka_unit_test(stats_are_written),
         cmocka_unit_test(single_manifests_hold_every_clip_once),
         cmocka_unit_test(pairs_are_of_one_speaker_and_one_half),
@@ -380,7 +380,7 @@ int main(void) {
         cmocka_unit_test(text_ids_spell_the_normalised_text),
         cmocka_unit_test(codes_are_the_nearest_entries_of_the_codebook),
         cmocka_unit_test(the_codebook_can_be_trained_on_a_part),
-        cmocka_unit_test(a_codebook_too_large_for_the_recordings_is_told),
+        cmocka_unit_test(a_codebook_too_large_for_the_recordings_gives_a_warning),
         cmocka_unit_test(vectors_are_the_documented_map),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

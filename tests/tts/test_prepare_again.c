@@ -290,7 +290,7 @@ static void a_full_disk_amid_changed_settings_leaves_no_stale_files(void **state
 }
 
 /* Only the vectors change here, and no manifest stands while some are new and some old. */
-static void manifests_go_before_what_they_name(void **state) {
+static void manifests_are_removed_before_their_files_change(void **state) {
     (void)state;
     corpus_prepare("wide", "--num-workers 2");
     int status = run_command(fixture.output, sizeof fixture.output,
@@ -365,7 +365,7 @@ int main(void) {
         cmocka_unit_test(damaged_frames_are_read_anew),
         cmocka_unit_test(silence_is_40_dB_below_the_loudest),
         cmocka_unit_test(a_full_disk_amid_changed_settings_leaves_no_stale_files),
-        cmocka_unit_test(manifests_go_before_what_they_name),
+        cmocka_unit_test(manifests_are_removed_before_their_files_change),
         cmocka_unit_test(a_ledger_that_was_cut_off_is_mended),
         cmocka_unit_test(half_a_codebook_is_made_anew),
         cmocka_unit_test(two_at_once_are_refused),

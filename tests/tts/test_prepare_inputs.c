@@ -35,7 +35,7 @@ static void unknown_tokens_are_counted(void **state) {
     free(more);
 }
 
-static void texts_that_cannot_be_used_are_told(void **state) {
+static void texts_that_cannot_be_used_are_reported(void **state) {
     (void)state;
     char *list = path_join(corpus_root, "texts.tsv"), *line = xformat("%s:4: the text holds U+2585", list);
     assert_int_equal(run_command(fixture.output, sizeof fixture.output,
@@ -142,7 +142,7 @@ static void files_of_the_user_among_the_outputs_stay(void **state) {
 /* ---- bad input ---- */
 
 /* A list of one good recording and one of each bad kind, each told with its line and file. */
-static void bad_audio_is_told_with_its_line(void **state) {
+static void bad_audio_is_reported_with_its_line(void **state) {
     (void)state;
     static const char *const reasons[] = {"cannot open: No such file or directory",
                                           "is not a sound file that can be read: ",
@@ -203,7 +203,7 @@ static void expect_bad_list(bool json_lines, const char *list, const char *messa
     assert_string_equal(error.text, message);
 }
 
-static void bad_lists_are_told_with_their_line(void **state) {
+static void bad_lists_are_reported_with_their_line(void **state) {
     (void)state;
     expect_bad_list(false, "a\ts\tx.wav\tone\n\nb\ts\tx.wav\n",
                     "3: has 3 tab-separated fields, expected 4: id, speaker, audio file, text");
@@ -229,7 +229,7 @@ static void bad_lists_are_told_with_their_line(void **state) {
     assert_contains(fixture.output, "none.tsv: ");
 }
 
-static void too_little_is_told(void **state) {
+static void too_few_recordings_are_refused(void **state) {
     (void)state;
     assert_int_equal(corpus_try_prepare("little", "list.tsv", "--codebook-size 8192 --num-workers 2"), 1);
     assert_contains(fixture.output,
@@ -249,13 +249,13 @@ int main(void) {
     corpus_open();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_tokens_are_counted),
-        cmocka_unit_test(texts_that_cannot_be_used_are_told),
+        cmocka_unit_test(texts_that_cannot_be_used_are_reported),
         cmocka_unit_test(a_given_codebook_is_used),
         cmocka_unit_test(a_list_among_the_outputs_stays),
         cmocka_unit_test(files_of_the_user_among_the_outputs_stay),
-        cmocka_unit_test(bad_audio_is_told_with_its_line),
-        cmocka_unit_test(bad_lists_are_told_with_their_line),
-        cmocka_unit_test(too_little_is_told),
+        cmocka_unit_test(bad_audio_is_reported_with_its_line),
+        cmocka_unit_test(bad_lists_are_reported_with_their_line),
+        cmocka_unit_test(too_few_recordings_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static const struct {
     double of_loss, of_gradients;
 } cards[] = {{NULL, "--no-tf32", 1e-4, 1e-4}, {NULL, "--amp", 0.02, 0.3}, {"75", "--amp", 0.02, 0.3}};
 
-static void it_learns_what_the_cpu_learns(void **state) {
+static void training_matches_the_cpu(void **state) {
     (void)state;
     static const char *const values[][2] = {{"train", "train/loss"}, {"train", "train/grad_norm"}, {"val", "val/loss"}};
     char *cpu = done("--device cpu");
@@ -97,7 +97,7 @@ static void every_schedule_gives_the_same_bits(void **state) {
 }
 
 /* In float16: the loss scale goes on where it was, too. */
-static void stopped_and_resumed_is_never_stopped(void **state) {
+static void a_resumed_run_gives_the_same_bits(void **state) {
     (void)state;
     set_emulator(NULL, "75");
     char *whole = done("--device cuda --amp"), *run = scratch_directory(), *fold = path_join(run, "fold_D1");
@@ -116,7 +116,7 @@ static void stopped_and_resumed_is_never_stopped(void **state) {
 /* ---- memory ---- */
 
 /* Mixed batches have one more tensor than others; the plan is for them. */
-static void memory_is_what_the_plan_said(void **state) {
+static void memory_is_as_planned(void **state) {
     (void)state;
     const char *const types[] = {"--device cuda --amp", "--device cuda"};
     for (int i = 0; i < 2; i++) {
@@ -141,10 +141,7 @@ static int open_cells(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_learns_what_the_cpu_learns),
-        cmocka_unit_test(every_schedule_gives_the_same_bits),
-        cmocka_unit_test(stopped_and_resumed_is_never_stopped),
-        cmocka_unit_test(memory_is_what_the_plan_said),
-    };
+        cmocka_unit_test(training_matches_the_cpu), cmocka_unit_test(every_schedule_gives_the_same_bits),
+        cmocka_unit_test(a_resumed_run_gives_the_same_bits), cmocka_unit_test(memory_is_as_planned)};
     return cmocka_run_group_tests(tests, open_cells, NULL);
 }

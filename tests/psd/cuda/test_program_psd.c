@@ -76,7 +76,7 @@ static void compare_with_cpu(const char *command, const char *options, const Log
     free(cpu);
 }
 
-static void pretraining_learns_what_the_cpu_learns(void **state) {
+static void pretraining_matches_the_cpu(void **state) {
     (void)state;
     static const Logged values[] = {{"train", "train/mae_loss"},
                                     {"train", "train/sicr_loss"},
@@ -86,7 +86,7 @@ static void pretraining_learns_what_the_cpu_learns(void **state) {
     compare_with_cpu("pretrain", "", values, 5);
 }
 
-static void classifiers_learn_what_the_cpu_learns(void **state) {
+static void classifiers_match_the_cpu(void **state) {
     (void)state;
     static const Logged values[] = {{"train", "train/loss"}, {"train", "train/grad_norm"}, {"val", "val/loss"}};
     char *options = finetuning();
@@ -111,7 +111,7 @@ static int predictions(const char *run, double *values, int capacity) {
     return n;
 }
 
-static void evaluation_says_what_the_cpu_says(void **state) {
+static void evaluation_matches_the_cpu(void **state) {
     (void)state;
     enum { MOST = 1000 };
     double want[MOST], got[MOST];
@@ -159,7 +159,7 @@ static void every_schedule_gives_the_same_bits(void **state) {
 }
 
 /* In float16: the loss scale goes on where it was, too. */
-static void stopped_and_resumed_is_never_stopped(void **state) {
+static void a_resumed_run_gives_the_same_bits(void **state) {
     (void)state;
     set_emulator(NULL, "75");
     for (int w = 0; w < WAYS; w++) {
@@ -179,7 +179,7 @@ static void stopped_and_resumed_is_never_stopped(void **state) {
 
 /* ---- memory ---- */
 
-static void memory_is_what_the_plan_said(void **state) {
+static void memory_is_as_planned(void **state) {
     (void)state;
     const char *const commands[] = {"pretrain", "finetune"}, *const encoders[] = {"", "--encoder cnn -b 4"};
     for (int c = 0; c < 2; c++)
@@ -214,7 +214,7 @@ static void memory_is_enough_for_the_end_of_an_epoch(void **state) {
 /* Nine steps of one shape, five of which are measured: after the fourth, what comes again is repeated from recordings,
  * and three validations lie between. The run predicts what --estimate says of a step, and two launches for what the
  * loop does besides: it copies the sums and guards the norm. */
-static void what_is_repeated_is_predicted_too(void **state) {
+static void repeated_steps_are_predicted_too(void **state) {
     (void)state;
     if (!emulated) skip();
     set_variable("EMULATE_CARD", "NVIDIA L4");
@@ -245,14 +245,14 @@ static int open_spectra(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pretraining_learns_what_the_cpu_learns),
-        cmocka_unit_test(classifiers_learn_what_the_cpu_learns),
-        cmocka_unit_test(evaluation_says_what_the_cpu_says),
+        cmocka_unit_test(pretraining_matches_the_cpu),
+        cmocka_unit_test(classifiers_match_the_cpu),
+        cmocka_unit_test(evaluation_matches_the_cpu),
         cmocka_unit_test(every_schedule_gives_the_same_bits),
-        cmocka_unit_test(stopped_and_resumed_is_never_stopped),
-        cmocka_unit_test(memory_is_what_the_plan_said),
+        cmocka_unit_test(a_resumed_run_gives_the_same_bits),
+        cmocka_unit_test(memory_is_as_planned),
         cmocka_unit_test(memory_is_enough_for_the_end_of_an_epoch),
-        cmocka_unit_test(what_is_repeated_is_predicted_too),
+        cmocka_unit_test(repeated_steps_are_predicted_too),
     };
     return cmocka_run_group_tests(tests, open_spectra, NULL);
 }

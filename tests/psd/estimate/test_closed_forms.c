@@ -262,10 +262,7 @@ static void mediums_bytes_are_the_specifications(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pretraining_at_every_size),
-        cmocka_unit_test(finetuning_at_every_size),
-        cmocka_unit_test(mediums_flops_are_the_specifications),
-        cmocka_unit_test(mediums_bytes_are_the_specifications),
-    };
+        cmocka_unit_test(pretraining_at_every_size), cmocka_unit_test(finetuning_at_every_size),
+        cmocka_unit_test(mediums_flops_are_the_specifications), cmocka_unit_test(mediums_bytes_are_the_specifications)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static char *psd(const char *command, const Size *s, const char *more) {
 
 /* B samples have B V bare rows and 26 B rows in whole sequences; B V + 2 B output rows of the last block are read. The
  * decoder has 12 B rows and B M output rows. */
-static void pretraining_counts_what_the_closed_form_says(void **state) {
+static void pretraining_work_matches_the_closed_form(void **state) {
     (void)state;
     for (int i = 0; i < N_SIZES; i++) {
         const Size *s = &sizes[i];
@@ -90,7 +90,7 @@ static void the_closed_form_is_the_specifications(void **state) {
 }
 
 /* Only CLS is an output row of the last block. */
-static void finetuning_counts_what_the_closed_form_says(void **state) {
+static void finetuning_work_matches_the_closed_form(void **state) {
     (void)state;
     for (int i = 0; i < N_SIZES; i++) {
         const Size *s = &sizes[i];
@@ -173,7 +173,7 @@ static void recomputing_is_no_advice_where_it_changes_nothing(void **state) {
 
 /* A contrast is between the samples of a micro-batch, batch norms are over them: they are not divided, and the program
  * says what a division would be. Each program's own default is what is not divided. */
-static void what_is_not_the_same_in_parts_is_not_divided(void **state) {
+static void indivisible_batches_are_not_divided(void **state) {
     (void)state;
     estimate_run(0, true, "train_psd pretrain --estimate --gpu l4 -b auto");
     assert_contains(estimate_output, "[Batch] -b 512 -g 1 is an effective batch of 512: all of it fits at once, ");
@@ -192,7 +192,7 @@ static void what_is_not_the_same_in_parts_is_not_divided(void **state) {
     assert_contains(estimate_output, "; it is never divided: batch norms see each micro-batch separately\n");
 }
 
-static void wrong_options_are_told(void **state) {
+static void wrong_options_are_refused(void **state) {
     (void)state;
     estimate_run(2, false, "train_psd evaluate -m x --split y -b auto");
     assert_contains(estimate_output, "--batch-size: expected an integer, found 'auto'");
@@ -200,14 +200,14 @@ static void wrong_options_are_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pretraining_counts_what_the_closed_form_says),
+        cmocka_unit_test(pretraining_work_matches_the_closed_form),
         cmocka_unit_test(the_closed_form_is_the_specifications),
-        cmocka_unit_test(finetuning_counts_what_the_closed_form_says),
+        cmocka_unit_test(finetuning_work_matches_the_closed_form),
         cmocka_unit_test(a_step_is_three_forwards_and_an_update),
         cmocka_unit_test(spectra_are_counted_by_epochs),
         cmocka_unit_test(recomputing_is_no_advice_where_it_changes_nothing),
-        cmocka_unit_test(what_is_not_the_same_in_parts_is_not_divided),
-        cmocka_unit_test(wrong_options_are_told),
+        cmocka_unit_test(indivisible_batches_are_not_divided),
+        cmocka_unit_test(wrong_options_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

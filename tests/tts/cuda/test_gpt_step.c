@@ -129,7 +129,7 @@ static void an_overflow_is_skipped(void **state) {
 }
 
 /* A graph that is run again computes with the numbers of its time: another dropout, other weights of the losses. */
-static void repeated_is_called_anew(void **state) {
+static void a_repeated_graph_takes_the_numbers_of_its_time(void **state) {
     (void)state;
     Batch batch = make_batch();
     Rig rig = rig_open(DTYPE_F32);
@@ -165,7 +165,7 @@ int main(void) {
         cmocka_unit_test(bf16_step),
         cmocka_unit_test(f16_step),
         cmocka_unit_test(an_overflow_is_skipped),
-        cmocka_unit_test(repeated_is_called_anew),
+        cmocka_unit_test(a_repeated_graph_takes_the_numbers_of_its_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

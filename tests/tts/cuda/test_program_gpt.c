@@ -11,7 +11,7 @@ static const char *const cuda_run =
 /* The same seed and data on both devices, dropout too: f32 losses differ by the order of sums, which 6 steps of AdamW
  * at a rate of 1e-3 carry on; 16-bit ones by the rounding of activations, 2^-9 each, of which some hundred lie one
  * behind the other: sqrt(100) 2^-9 = 2 %. */
-static void it_learns_what_the_cpu_learns(void **state) {
+static void training_matches_the_cpu(void **state) {
     (void)state;
     const struct {
         const char *capability, *options, *line;
@@ -79,7 +79,7 @@ static void every_schedule_gives_the_same_bits(void **state) {
 }
 
 /* float16: the loss scale goes on where it was, too. */
-static void stopped_and_resumed_is_never_stopped(void **state) {
+static void a_resumed_run_gives_the_same_bits(void **state) {
     (void)state;
     char *whole = scratch_directory(), *run = scratch_directory(), *options = xformat("%s --amp", cuda_run);
     set_emulator(NULL, "75");
@@ -177,7 +177,7 @@ static void memory_is_enough_for_the_end_of_an_epoch(void **state) {
     free(run);
 }
 
-static void memory_is_what_the_plan_said(void **state) {
+static void memory_is_as_planned(void **state) {
     (void)state;
     const char *const ways[] = {"--grad-checkpointing", "--amp"};
     for (int i = 0; i < 2; i++) {
@@ -191,7 +191,7 @@ static void memory_is_what_the_plan_said(void **state) {
 
 /* Kernels' code is loaded when it is first used: what -b auto chooses must fit into what is left then, less what a run
  * keeps free. The model is a large one, of which nothing is computed. */
-static void auto_chooses_what_fits_when_all_is_loaded(void **state) {
+static void auto_leaves_room_for_all_kernels_to_load(void **state) {
     (void)state;
     if (!emulated) skip();
     set_variable("EMULATE_CODE", "8000000");
@@ -238,15 +238,15 @@ static int open_fixture(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_learns_what_the_cpu_learns),
+        cmocka_unit_test(training_matches_the_cpu),
         cmocka_unit_test(the_card_is_named_and_measured),
         cmocka_unit_test(every_schedule_gives_the_same_bits),
-        cmocka_unit_test(stopped_and_resumed_is_never_stopped),
+        cmocka_unit_test(a_resumed_run_gives_the_same_bits),
         cmocka_unit_test(a_nan_stops_all_that_is_queued),
         cmocka_unit_test(a_step_that_is_not_finite_may_be_queued_anywhere),
-        cmocka_unit_test(memory_is_what_the_plan_said),
+        cmocka_unit_test(memory_is_as_planned),
         cmocka_unit_test(memory_is_enough_for_the_end_of_an_epoch),
-        cmocka_unit_test(auto_chooses_what_fits_when_all_is_loaded),
+        cmocka_unit_test(auto_leaves_room_for_all_kernels_to_load),
         cmocka_unit_test(a_batch_that_leaves_too_little_free_is_refused),
     };
     return cmocka_run_group_tests(tests, open_fixture, NULL);

@@ -35,7 +35,7 @@ static void the_full_gpt_is_counted(void **state) {
 }
 
 /* The program's own sums: the operations' times are the step's, and the step's the run's. */
-static void the_parts_make_the_whole(void **state) {
+static void the_parts_add_up_to_the_whole(void **state) {
     (void)state;
     json_t *root =
                estimate_parsed("train_gpt -b 8 -g 4 --amp --gpu a100-40 --max-steps 500 --save-interval 200 --price 2"),
@@ -192,7 +192,7 @@ static void the_change_that_it_names_fits_and_one_more_does_not(void **state) {
 }
 
 /* Both ways, if both help; the second at the price that the counted steps have. */
-static void both_ways_to_make_it_fit_are_told(void **state) {
+static void both_ways_to_make_it_fit_are_named(void **state) {
     (void)state;
     static const char run_too_large[] = "train_gpt --amp --gpu l4 -b 64 -g 1";
     json_t *root = estimate_parsed(run_too_large),
@@ -220,7 +220,7 @@ static void both_ways_to_make_it_fit_are_told(void **state) {
 
 /* A model that is nearly as large as the card, and of which not even a sequence fits: recomputing alone is not enough
  * for four of them, nor are fewer of them alone. */
-static void both_together_are_told_where_neither_is_enough(void **state) {
+static void both_together_are_named_where_neither_is_enough(void **state) {
     (void)state;
     static const char usual[] =
         "train_gpt --model-dim 2048 --heads 32 --gpu l4 --lengths 1800,0,1800 --max-text-tokens 800";
@@ -308,7 +308,7 @@ static void the_chosen_numbers_are_those_of_the_estimate(void **state) {
 }
 
 /* 97 sequences do not fit, and no smaller number divides them but 1; 96 = 3 x 32. */
-static void a_poor_divisor_is_told(void **state) {
+static void a_poor_divisor_is_reported(void **state) {
     (void)state;
     estimate_run(0, true, "train_gpt --estimate --amp --gpu l4 -b auto --effective-batch 97");
     assert_contains(estimate_output, "[Batch] -b 1 -g 97 is an effective batch of 97: 35 would fit at once, ");
@@ -387,7 +387,7 @@ static void all_cards_have_a_line_each(void **state) {
     json_decref(root);
 }
 
-static void one_card_is_told_in_full(void **state) {
+static void one_card_is_reported_in_full(void **state) {
     (void)state;
     static const char *const parts[] = {"there is no data", "[Memory] weights",
                                         "it fits",          "linear_backward",
@@ -407,7 +407,7 @@ static void one_card_is_told_in_full(void **state) {
     assert_contains(estimate_output, "f16, as it has no bf16");
 }
 
-static void wrong_options_are_told(void **state) {
+static void wrong_options_are_refused(void **state) {
     (void)state;
     estimate_run(2, false, "train_gpt --estimate --gpu l5");
     assert_contains(estimate_output, "--gpu l5: this card is not known");
@@ -446,21 +446,21 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recomputed_blocks_cost_a_forward_more),
         cmocka_unit_test(the_full_gpt_is_counted),
-        cmocka_unit_test(the_parts_make_the_whole),
+        cmocka_unit_test(the_parts_add_up_to_the_whole),
         cmocka_unit_test(the_manifests_own_lengths_count),
         cmocka_unit_test(validations_and_checkpoints_are_counted),
         cmocka_unit_test(a_hundred_thousand_lines_take_less_than_five_seconds),
         cmocka_unit_test(the_change_that_it_names_fits_and_one_more_does_not),
-        cmocka_unit_test(both_ways_to_make_it_fit_are_told),
-        cmocka_unit_test(both_together_are_told_where_neither_is_enough),
+        cmocka_unit_test(both_ways_to_make_it_fit_are_named),
+        cmocka_unit_test(both_together_are_named_where_neither_is_enough),
         cmocka_unit_test(auto_takes_the_largest_divisor_that_fits),
         cmocka_unit_test(the_chosen_numbers_are_those_of_the_estimate),
-        cmocka_unit_test(a_poor_divisor_is_told),
+        cmocka_unit_test(a_poor_divisor_is_reported),
         cmocka_unit_test(synthetic_lengths_are_a_normal_distribution),
         cmocka_unit_test(a_token_budget_is_lowered),
         cmocka_unit_test(all_cards_have_a_line_each),
-        cmocka_unit_test(one_card_is_told_in_full),
-        cmocka_unit_test(wrong_options_are_told),
+        cmocka_unit_test(one_card_is_reported_in_full),
+        cmocka_unit_test(wrong_options_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

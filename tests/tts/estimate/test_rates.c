@@ -54,7 +54,7 @@ static void a_measured_card_is_estimated_by_its_rates(void **state) {
     free(path);
 }
 
-static void here_is_known_once_it_is_measured(void **state) {
+static void gpu_here_needs_a_calibration(void **state) {
     (void)state;
     char *path = path_join(run_directory(), "here.json");
     setenv("TRAINC_CALIBRATE_SECONDS", "4", 1);
@@ -106,7 +106,7 @@ static void without_a_home_there_are_no_rates(void **state) {
     free(home);
 }
 
-static void wrong_options_are_told(void **state) {
+static void wrong_options_are_refused(void **state) {
     (void)state;
     static const struct {
         int status;
@@ -131,11 +131,8 @@ static void wrong_options_are_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_measured_card_is_estimated_by_its_rates),
-        cmocka_unit_test(here_is_known_once_it_is_measured),
-        cmocka_unit_test(without_a_home_there_are_no_rates),
-        cmocka_unit_test(wrong_options_are_told),
-    };
+        cmocka_unit_test(a_measured_card_is_estimated_by_its_rates), cmocka_unit_test(gpu_here_needs_a_calibration),
+        cmocka_unit_test(without_a_home_there_are_no_rates), cmocka_unit_test(wrong_options_are_refused)};
     setenv("XDG_CACHE_HOME", run_directory(), 1); /* not this user's own rates */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
