@@ -75,7 +75,7 @@ static void dirty_remove(const char *path) {
             memmove(fault.dirty[i], fault.dirty[--fault.n_dirty], PATH_MAX);
 }
 
-/* Says so if the path, or anything in it, is not flushed. */
+/* Reports the path, or anything in it, that is not flushed. */
 static void must_be_flushed(const char *path, const char *before) {
     size_t length = strlen(path);
     for (int i = 0; i < fault.n_dirty && fault.kind == FAULT_ORDER; i++)
@@ -228,7 +228,7 @@ static void a_step_written_again_is_replaced(void **unused) {
     rig_save(c, 2, 1, false);
     assert_false(checkpointer_wait(c, &error));
     assert_contains(error.text, "step_00000002 is in the way and no checkpoint of this program");
-    assert_true(checkpointer_wait(c, &error)); /* said once */
+    assert_true(checkpointer_wait(c, &error)); /* printed once */
     rig_assert_listing(directory, "last step_00000001 step_00000002 ");
     checkpointer_close(c);
 }
@@ -326,7 +326,7 @@ typedef struct {
     int at;
 } Attempt;
 
-/* In a child: writes one more checkpoint, with a fault; says what came of it. */
+/* Writes one more checkpoint in a child, with a fault, and prints the result. */
 static void attempt_save(void *argument) {
     const Attempt *a = argument;
     Error error;
@@ -355,7 +355,7 @@ static void prepare(Attempt *a) {
     reset(a);
 }
 
-/* Whatever is called step_N must be whole. */
+/* Fails unless every step_N is whole. */
 static void assert_all_whole(const char *directory) {
     DIR *entries = opendir(directory);
     assert_non_null(entries);
@@ -385,8 +385,8 @@ static void assert_best(const char *directory, Checkpointer *c) {
     free(newest);
 }
 
-/* What must hold after any fault: resume finds the old or the new checkpoint whole, best is whole, and is the one of
- * the state that is resumed; the next run cleans up and can write. */
+/* Checks the promise after any fault: resume finds the old or the new checkpoint whole, best is whole and belongs to
+ * the resumed state, and the next run cleans up and can write. */
 static void assert_survived(const Attempt *a, bool written) {
     uint64_t seed = 0;
     int64_t step = rig_step_to_resume(a->directory, &seed);
@@ -486,7 +486,8 @@ static void no_locks_are_not_another_program(void **unused) {
     fault.no_locks = false;
 }
 
-/* What a power cut would need: nothing is renamed, linked to or deleted before what it depends on is on the disk. */
+/* A power cut does no harm if nothing is renamed, linked to or deleted before the files it depends on are on the disk.
+ */
 static void everything_is_flushed_before_it_counts(void **unused) {
     (void)unused;
     char output[8192];

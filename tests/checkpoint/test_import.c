@@ -223,7 +223,7 @@ static void a_lightning_checkpoint_is_imported(void **unused) {
     forget(&i);
 }
 
-/* What a wrapped module puts into names is taken out in one pass, however often it is there. */
+/* The prefixes of wrapped modules are removed from names in one pass, however often they occur. */
 static void long_names_are_read_at_once(void **unused) {
     (void)unused;
     static const char *const parts[] = {"_orig_mod.", "module.", "x.base_layer."};

@@ -1,5 +1,5 @@
-/* What a training exports for torch: the reference's names in its order, and back again without a bit lost. That torch
- * takes it as its own is checked by tests/reference/check_flim_export.py. */
+/* Exports for torch: the reference's names in its order, and back again to the bit.
+ * tests/reference/check_flim_export.py checks that torch loads them. */
 #include "base/file.h"
 #include "tests/files.h"
 

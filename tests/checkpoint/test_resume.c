@@ -188,7 +188,7 @@ static void leftovers_of_earlier_versions_go(void **unused) {
 
 static void open_and_close(void *directory) { checkpointer_close(checkpointer_open(directory, 3)); }
 
-/* Told before there is anything to save; the links of a killed run go. */
+/* Resume reports it before there is anything to save, and removes the links of a killed run. */
 static void files_in_the_way_of_the_links_stay(void **unused) {
     (void)unused;
     static const char *const names[] = {"last.partial", "best.partial", "last", "best"};

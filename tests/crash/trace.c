@@ -21,7 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Where a system call names its file: a descriptor, a path, or a path relative to a descriptor; -1 for none. */
+/* The arguments by which a system call names its file: a descriptor, a path, or a path relative to a descriptor; -1 if
+ * it has none. */
 typedef struct {
     int number;
     const char *name;

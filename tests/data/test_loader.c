@@ -223,8 +223,7 @@ static void a_start_after_the_last_batch_begins_the_next_epoch(void **state) {
     dataset->close(dataset);
 }
 
-/* With every setting, each epoch visits each sample once, in the number of micro-batches that loader_epoch_batches
- * says. */
+/* With every setting, each epoch visits each sample once, in as many micro-batches as loader_epoch_batches returns. */
 static void an_epoch_visits_every_sample_once(void **state) {
     (void)state;
     Dataset *dataset = open_samples(SAMPLES, 30, 80);

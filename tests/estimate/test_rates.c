@@ -176,7 +176,7 @@ static void damage_is_reported_with_its_place(void **state) {
     expect_refused(whole, "10.0", "0.0", "x: flops: product: 16 bits: the flops_per_byte of curve 0 is not above 0");
     expect_refused(whole, "7.0", "0", "x: flops: product: f32: rates: entry 0 is no pair");
     expect_refused(whole, "8.0", "\"8\"", "x: flops: product: f32: rates: entry 0 is no pair");
-    /* What is damaged is not replaced: other devices are in it. */
+    /* A damaged file is not replaced, since it has other devices' rates. */
     write_text(path, "%s", "{\"version\": 3}");
     assert_false(rates_write(path, &rates, &error));
     assert_contains(error.text, "version");

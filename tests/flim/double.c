@@ -198,7 +198,8 @@ static void norm_backward(Unit *u, Map dy) {
     flim_map_free(&x);
 }
 
-/* The gradients of the unit's parameters; returns that of its input, or no map if nobody wants it. Takes dy. */
+/* Computes the gradients of the unit's parameters. Returns that of its input, or no map if it is not needed. Takes dy.
+ */
 static Map unit_backward(Unit *u, Map dy, bool wanted) {
     int taps = u->taps[0] * u->taps[1] * u->taps[2];
     int64_t C = u->inputs, O = u->outputs;

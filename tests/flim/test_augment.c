@@ -396,7 +396,7 @@ static void mixing_is_linear(void **state) {
 
 /* ---- what is drawn ---- */
 
-/* How often each gate opens, within five standard deviations; uniform values' means likewise. */
+/* Compares how often each gate opens, and the means of uniform values, within five standard deviations. */
 static void gates_open_as_often_as_they_should(void **state) {
     (void)state;
     enum { DRAWS = 20000 };
@@ -451,7 +451,7 @@ static void draws_depend_on_seed_epoch_and_position_only(void **state) {
     }
 }
 
-/* Where the numbers of the two fields come from, and which is which. */
+/* The two fields take their numbers from these places. */
 static void fields_have_numbers_of_their_own(void **state) {
     (void)state;
     AugmentDraws d = {.scale = 1, .elastic = 1, .seed = {7}, .epoch = 2, .position = {11}};

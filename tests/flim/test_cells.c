@@ -1,5 +1,5 @@
-/* Folders of FLIM cells: what names say, what is taken from arrays of every type, when the store is made anew, and
- * every way in which a folder can be wrong. */
+/* Folders of FLIM cells: names, arrays of every type, when the store is made anew, and every way in which a folder can
+ * be wrong. */
 #include "data/flim/cells.h"
 
 #include <fcntl.h>

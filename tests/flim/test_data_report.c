@@ -332,7 +332,7 @@ static void folders_that_are_there_are_refused(void **state) {
     free(root);
 }
 
-/* As a kill leaves them: only the same options go on, and nobody takes them for whole. */
+/* A kill leaves an unfinished folder: only the same options continue it, and no reader takes it for whole. */
 static void unfinished_folders_are_finished(void **state) {
     (void)state;
     char *root = scratch_directory(), *cells = path_join(root, "cells"), *mark = path_join(cells, ".unfinished");

@@ -98,7 +98,7 @@ static const char *SMALL_DONORS[] = {"D1", "D2", "D3"};
 static const char *SMALL_FIELDS[] = {"D1 m1", "D1 m2", "D2 m1", "D2 m2", "D3 m1", "D3 m2"};
 static const char *const VIEWS[] = {"identity", "rot90"};
 
-/* Every second cell is active; its logit is 1.5, that of others -1.5. Size and photons say nothing of it. */
+/* Every second cell is active; its logit is 1.5, that of others -1.5. Size and photons are independent of the label. */
 static Small *small_fold(void) {
     Small *s = xcalloc(1, sizeof *s);
     for (int i = 0; i < SMALL; i++) {

@@ -10,7 +10,7 @@ static char output[1 << 17];
 static char *data; /* the directory of the toy cells */
 static int64_t toy_cells;
 
-/* Runs train_cv; the exit status. What it said is in `output`. */
+/* Runs train_cv and returns the exit status. What it printed is in `output`. */
 static int cv(const char *format, ...) PRINTF_LIKE(1, 2);
 static int cv(const char *format, ...) {
     va_list arguments;
@@ -35,7 +35,7 @@ static int cv(const char *format, ...) {
         assert_contains(output, text);                                                                                 \
     } while (0)
 
-/* Three donors' cells, with a decay that tells the classes apart, and a small network. */
+/* Three donors' cells, with a decay that separates the classes, and a small network. */
 static const char *const toy = "--threads 2 --channels 8,8,8 -b 8 --epochs 2 --extension-epochs 1 --extensions 1 "
                                "--learning-rate 1e-3 --shift 2";
 
@@ -290,7 +290,7 @@ static void best_weights_that_are_no_file_are_named(void **state) {
     free(run);
 }
 
-/* What a kill left of a line, and the whole one before it, stay as they are. */
+/* A line that a kill cut off, and the whole one before it, stay as they are. */
 static void a_torn_record_of_a_test_swallows_no_other(void **state) {
     (void)state;
     const char *run = run_directory();
@@ -305,7 +305,7 @@ static void a_torn_record_of_a_test_swallows_no_other(void **state) {
     free(path);
 }
 
-/* Stopped in the second fold, it goes on there, and says the same in the end. */
+/* A run stopped in the second fold goes on there and ends with the same results. */
 static void a_run_that_is_stopped_goes_on(void **state) {
     (void)state;
     const char *run = run_directory(), *whole = whole_run();
@@ -343,8 +343,8 @@ static void exchange_cells(const char *cells, const char *donor) {
                      0);
 }
 
-/* The contents count, not only the names: the test donor's are asked for anew, others to train on are refused, others
- * to validate on are told. */
+/* The contents count, not only the names: a changed test donor is evaluated again, changed training donors are refused,
+ * changed validation donors are reported. */
 static void replaced_cells_are_not_taken_for_the_old_ones(void **state) {
     (void)state;
     FlimSynthetic wanted = {.cells = 24, .donors = 3, .shape = {16, 7, 7}, .photons = 1, .separation = 2, .seed = 5};

@@ -73,7 +73,7 @@ static inline char *fuzz_unsealed(const char *path, const char *checksum_key, si
     return bytes;
 }
 
-/* Makes a name in fuzz_directory for the file of fuzz_file, for readers that look at the name. free() */
+/* Makes a name in fuzz_directory for the file of fuzz_file, for readers that check the name. free() */
 static inline char *fuzz_file_named(const char *name) {
     char *path = path_join(fuzz_directory(), name);
     if (symlink(fuzz_file("", 0), path)) abort();

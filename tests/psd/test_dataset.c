@@ -96,7 +96,7 @@ static void whole_sequences_have_cls_and_twelve_patches(void **state) {
     free_store(&store);
 }
 
-/* Every patch is either seen or to be said, and stands where it belongs in both networks. */
+/* Every patch is either visible or a target, and has its right place in both networks. */
 static void pretraining_divides_the_patches(void **state) {
     (void)state;
     PsdStore store = make_store();
@@ -214,7 +214,7 @@ static void masks_are_uniform_and_change_with_the_epoch(void **state) {
     free_store(&store);
 }
 
-/* What a micro-batch holds depends neither on the workers nor on where the stream was entered. */
+/* A micro-batch has the same contents with any number of workers and from any start of the stream. */
 static void batches_do_not_depend_on_the_workers(void **state) {
     (void)state;
     PsdStore store = make_store();

@@ -12,7 +12,7 @@ static double read_number(const char *directory, const char *file, const char *s
     return number;
 }
 
-/* What the scores must be, from the rows. */
+/* Computes the expected scores from the rows. */
 static void check_scores(const char *directory, const PsdPredicted *said, int n) {
     double right = 0, nll = 0, brier = 0, f1 = 0, ece = 0, bins[15][3] = {{0}};
     int classes = 0;
@@ -70,7 +70,7 @@ static void scores_are_those_of_the_predictions(void **state) {
     int lines = logged(run, "train", "train/lr", encoder, 8);
     assert_true(lines > 0 && logged(run, "train", "train/lr_1", head, 8) == lines);
     for (int i = 0; i < lines; i++) assert_true(encoder[i] == head[i]);
-    /* judged on what it was fitted to, a temperature can only help */
+    /* on the rows to which it was fitted, a temperature can only help */
     psd_must("%s --checkpoint %s -o %s --eval-split val", psd_toy_options("evaluate"), best, on_validation);
     psd_must("%s --checkpoint %s -o %s --eval-split val", psd_toy_options("calibrate"), best, calibration);
     double before = read_number(calibration, "calibration.json", "temp_scaling", "nll_before");
@@ -89,7 +89,7 @@ static void scores_are_those_of_the_predictions(void **state) {
 static void a_lightning_checkpoint_is_evaluated(void **state) {
     (void)state;
     static const char *const ends[] = {"ckpt", "safetensors"};
-    static const char *const shape = "--n-heads 2"; /* all else is told by the tensors */
+    static const char *const shape = "--n-heads 2"; /* the tensors determine all else */
     char *to[2], *run = scratch_directory();
     for (int i = 0; i < 2; i++) {
         to[i] = scratch_directory();

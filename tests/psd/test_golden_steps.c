@@ -116,7 +116,8 @@ static void check_steps(const TensorFile *golden, const char *run, int columns) 
     free(norms);
 }
 
-/* What the weights after five steps say of the same spectra, in evaluation: batch norms by their running statistics. */
+/* Compares the outputs for the same spectra after five steps, in evaluation: batch norms use their running statistics.
+ */
 static void check_evaluation(const TensorFile *golden, const char *run) {
     float *logits = floats(golden, "", "after.eval_logits");
     PsdPredicted said[8];

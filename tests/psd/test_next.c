@@ -1,4 +1,4 @@
-/* What train_psd prints to do next is a command that does it, whatever the name of the folder. */
+/* The commands that train_psd prints as the next step run as printed, whatever the name of the folder. */
 #include "tests/next_rig.h"
 
 static void the_next_command_of_synthesize_reads_any_folder(void **state) {

@@ -118,7 +118,7 @@ static void made_up_recordings_have_the_archives_layout(void **state) {
     psd_manifest_close(&m);
 }
 
-/* What the nearest sample of the training part says of each in the test. Chance gives a sixth. */
+/* Predicts each test sample by its nearest training sample. Chance gives a sixth. */
 static void technologies_are_distinguishable_but_not_perfectly(void **state) {
     (void)state;
     char *path = path_join(root, "data/splits/pooled_seed42_frac1.0.json");
@@ -246,7 +246,7 @@ static void splits_are_of_one_manifest(void **state) {
     assert_contains(error.text, POOLED "1.0.json: was made from another manifest");
     must("prepare --input elsewhere --output swap --fraction 0.5"); /* the same manifest: nothing goes */
     assert_true(there(POOLED "1.0.json") && belongs(POOLED "1.0.json", "swap", &error));
-    /* What nobody knows is taken on trust, and it is said. */
+    /* Values that cannot be checked are taken on trust, with a note. */
     char *path = path_join(root, "swap/splits/index.json"), *split = path_join(root, POOLED "1.0.json");
     assert_true(psd_split_index_check(split, 0, &error));
     assert_contains(error.text, "1.0.json: nothing says which manifest its rows are of");
@@ -290,7 +290,7 @@ static void files_of_the_user_stay(void **state) {
     must("prepare --input made --output ours");
     must("prepare --input elsewhere2 --output ours");
     char *path = path_join(root, "ours/manifest.csv"), *text, *want;
-    run_command(said, sizeof said, "sed -i '$d' %s", path); /* a row that is wrong, say */
+    run_command(said, sizeof said, "sed -i '$d' %s", path); /* as for a wrong row */
     want = read_text(path);
     must("prepare --manifest ours/manifest.csv");
     expect_refused(1, "prepare --input made --output ours",
@@ -331,7 +331,7 @@ static void damaged_splits_are_refused(void **state) {
 #undef POOLED
 }
 
-/* What a killed program began is gone on with by the same options, and by no others. */
+/* Only the same options continue what a killed program began. */
 static void unfinished_recordings_are_finished(void **state) {
     (void)state;
     must("synthesize -o whole --sensors 2 --rows 4");

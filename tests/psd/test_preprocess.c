@@ -32,8 +32,8 @@ static double *make_roots(int64_t n) {
     return row;
 }
 
-/* What the reference makes of make_carrier. A result may differ by the last bit of its float32, 2^-23 of it, as the
- * sine of another library may; what is printed is rounded to its last digit. */
+/* The reference's results for make_carrier. A result may differ by the last bit of its float32, 2^-23 of it, as the
+ * sine of another library may; the numbers here are rounded to their last digit. */
 static void results_are_the_references(void **state) {
     (void)state;
     static const struct {

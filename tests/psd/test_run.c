@@ -34,8 +34,8 @@ static const char *const pooled_files =
     "pretrain/best/model.safetensors pretrain/last/optimizer.safetensors finetune/best/model.safetensors "
     "finetune/last/optimizer.safetensors";
 
-/* The last state of a training says from now on that another one of its checkpoints is the best, which is returned.
- * free(); takes the directory's name. */
+/* Changes the last state of a training so that it names another one of its checkpoints as the best, and returns that
+ * one; free(). Takes the directory's name. */
 static char *name_another_best(char *directory) {
     char *last = path_join(directory, "last"), *file = path_join(last, "state.json"), name[64] = "";
     TrainState s;
@@ -107,7 +107,7 @@ static void a_whole_run_is_stopped_goes_on_and_is_not_done_twice(void **state) {
     free(stopped);
 }
 
-/* The rows of each training are 156 of the other sensors', those that are judged the sensor's own 96. */
+/* Each training has 156 rows of the other sensors, each evaluation the sensor's own 96. */
 static void a_sensor_left_out_is_only_tested_on(void **state) {
     (void)state;
     char *run = scratch_directory();
@@ -130,7 +130,7 @@ static void a_sensor_left_out_is_only_tested_on(void **state) {
     free(run);
 }
 
-/* What a split calls its sensors leads to no other folder, and is no option. */
+/* Names of sensors in a split lead to no other folder and are never taken for options. */
 static void names_of_sensors_lead_to_no_other_folder(void **state) {
     (void)state;
     char *run = scratch_directory(), *results = path_join(run, "results");
@@ -215,7 +215,7 @@ static void few_shots_tune_the_model_of_the_other_sensors(void **state) {
     }
     assert_true(others > 0);
     psd_partition_free(&drawn);
-    /* What was tuned from one classifier is not taken for another's. */
+    /* A model that was tuned from one classifier is not taken for another's. */
     free(name_another_best(xformat("%s/s00/finetune", run)));
     assert_int_equal(psd_program("%s --split %s/few.json --loso-split %s/loso.json -o %s --protocol fewshot_loso "
                                  "--num-loso-sensors 1 --fewshot-seeds 2",
@@ -261,7 +261,7 @@ static char *make_recordings(void) {
     return directory;
 }
 
-/* As the last checkpoint records it. */
+/* As recorded by the last checkpoint. */
 static void expect_recorded(const char *directory, const char *run, bool hop, double limit) {
     char *path = xformat("%s/%s/last/state.json", directory, run), *text = read_text(path);
     json_t *state = json_loads(text, 0, NULL), *options = json_object_get(state, "options");
@@ -288,12 +288,12 @@ static void samples_have_the_settings_of_the_checkpoint(void **state) {
     assert_contains(fixture.output,
                     "m.psd.safetensors was made with other options; it is made again, with --hop, with --limit 5");
     expect_recorded(to, "3", true, 5);
-    psd_must("finetune -m %s/m.psd.safetensors %s/4", to, train); /* the store itself, with nothing asked for */
+    psd_must("finetune -m %s/m.psd.safetensors %s/4", to, train); /* the store itself, without options */
     expect_recorded(to, "4", true, 5);
     assert_int_equal(psd_program("pretrain -m %s/m.psd.safetensors %s/5 --limit 20", to, train), 1);
     assert_contains(fixture.output,
                     "was made with --hop, with --limit 5, not with --hop, with --limit 20; leave these options");
-    /* What a checkpoint was trained on is asked for as well. */
+    /* The checkpoint's own settings given as options. */
     psd_must("pretrain -m %s/m.csv %s/6 --hop=false --limit 3", to, train);
     assert_int_equal(
         psd_program("evaluate -m %s/m.psd.safetensors %s --checkpoint %s/4/last -o %s/e", to, options, to, to), 1);
@@ -301,7 +301,7 @@ static void samples_have_the_settings_of_the_checkpoint(void **state) {
     psd_must("evaluate -m %s/m.csv %s --checkpoint %s/4/last -o %s/e", to, options, to, to);
     assert_contains(fixture.output, "is made again, with --hop, with --limit 5");
     assert_int_equal(psd_program("run -m %s/m.csv %s --size tiny --scratch --hop=false -o %s/r", to, options, to), 1);
-    assert_contains(fixture.output, "is made again, without --hop, with --limit 5"); /* its stages are told */
+    assert_contains(fixture.output, "is made again, without --hop, with --limit 5"); /* its stages are printed */
     assert_contains(fixture.output, "8 samples to train on are fewer than one batch of 512");
     free(train);
     free(options);
@@ -343,7 +343,7 @@ static void replaced_recordings_are_not_taken_for_the_old_ones(void **state) {
     psd_must("%s --hop=false --limit 0", run);
     assert_null(strstr(fixture.output, "[Train]"));
     assert_null(strstr(fixture.output, "other contents"));
-    write_sweeps(to, 12); /* a classifier is judged on any data */
+    write_sweeps(to, 12); /* a classifier is evaluated on any data */
     psd_must("%s", run);
     assert_contains(fixture.output, "it is made again");
     assert_null(strstr(fixture.output, "[Train]"));

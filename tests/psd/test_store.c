@@ -145,7 +145,7 @@ static void a_store_is_remade_only_if_necessary(void **state) {
     free(path);
 }
 
-/* One other bit of its numbers, or of what its header says, and it is another store than was made. */
+/* A flipped bit in its numbers or its header makes it another store. */
 static void damage_is_noticed(void **state) {
     (void)state;
     open_and_close(&CROP);
@@ -209,7 +209,7 @@ static void set_time(const char *name, time_t seconds) {
     free(path);
 }
 
-/* As somebody who cannot read what is nobody's. */
+/* As the user nobody, who may not read other users' private files. */
 static void open_in_a_child(void *unused) {
     (void)unused;
     if (!geteuid() && setuid(65534)) _exit(2);
@@ -284,7 +284,8 @@ static void makers_at_once_do_not_mix(void **state) {
     free(log);
 }
 
-/* The manifest is replaced while a maker waits for its turn: the store is of what was read, and says so. */
+/* The manifest is replaced while a program waits for the lock: the store is made from the manifest that was read, and
+ * records its hash. */
 static void a_manifest_replaced_meanwhile_is_not_mixed_up(void **state) {
     (void)state;
     char *path = psd_store_path(manifest), *log = path_join(root, "log"), *first = read_text(manifest);
@@ -347,7 +348,7 @@ static PsdStore open_any(const char *path) {
     return s;
 }
 
-/* Each of the two alone may be asked for; what is not is as it was, also when the manifest is another. */
+/* Each of the two options may be given alone; the other one stays as it was, also with another manifest. */
 static void options_that_are_not_given_stay(void **state) {
     (void)state;
     const PsdOptions both = {true, 0};
@@ -437,7 +438,7 @@ static void expect_manifest_refused(const char *text, const PsdOptions *options,
     free(path);
 }
 
-/* Then what is asked for is not done, whatever the checkpoint would say. */
+/* Options are then not applied, whatever the checkpoint records. */
 static void a_store_itself_is_as_it_was_made(void **state) {
     (void)state;
     char *path = psd_store_path(manifest);
@@ -532,15 +533,16 @@ static void a_store_may_fix_masks_and_partners(void **state) {
     assert_true(s.n == 2 && s.n_visible == 3 && s.n_sensors == 1 && s.n_files == 1 && s.labels[1] == 6);
     assert_memory_equal(s.visible, o.visible, sizeof o.visible);
     assert_memory_equal(s.positive, o.positive, sizeof o.positive);
-    assert_true(!s.manifest_hash && !s.options.hop && s.options.limit == PSD_LIMIT); /* it does not say */
+    assert_true(!s.manifest_hash && !s.options.hop &&
+                s.options.limit == PSD_LIMIT); /* the store does not record them */
     psd_store_close(&s);
     if (!psd_store_open(&s, path, &HOP.hop, &COMPAT.limit, 0, &error)) fail_msg("%s", error.text);
-    assert_true(s.options.hop && s.options.limit == 0); /* as we say, then */
+    assert_true(s.options.hop && s.options.limit == 0); /* as given, then */
     psd_store_close(&s);
     free(path);
 }
 
-/* Another program's spectra where the store of a manifest belongs, whatever is asked for. */
+/* Spectra of another program lie where the store of a manifest belongs. */
 static void a_store_of_another_program_is_not_replaced(void **state) {
     (void)state;
     Own o;

@@ -38,7 +38,7 @@ static void rates_follow_the_epochs(void **state) {
 
 /* ---- pretraining ---- */
 
-/* Before anything is learned, all spectra look alike: any of the others is as likely the partner. */
+/* Before training all spectra look alike: every other one is as likely the partner. */
 static void the_contrast_starts_at_chance(void **state) {
     (void)state;
     char *run = scratch_directory();
@@ -124,7 +124,7 @@ static void a_frozen_encoder_stays(void **state) {
     assert_int_equal(same, 20);
     tensor_file_close(&before);
     tensor_file_close(&after);
-    /* and says the same whatever its dropout */
+    /* and predicts the same whatever its dropout */
     static const char *const dropouts[] = {"0", "0.5"};
     float *said[2];
     int64_t count = 0;
@@ -261,7 +261,7 @@ static void workers_and_threads_change_no_bit(void **state) {
 
 /* ---- refusals ---- */
 
-/* What a sample is, or a batch, may not change in a run that goes on. */
+/* Options that define samples or batches may not change when a run is resumed. */
 static void options_that_may_not_change_are_named(void **state) {
     (void)state;
     char *other = path_join(fixture.data, "other.json"), *pooled = path_join(fixture.data, "pooled.json");
@@ -358,7 +358,7 @@ static const struct {
      "holds one split for all sensors, none for each"},
     {2, "run", "!-m toy.safetensors --split pooled.json --protocol fewshot_loso",
      "--protocol fewshot_loso also needs --loso-split"},
-    /* What is wrong with a later stage is said before the first begins. */
+    /* Errors of a later stage are reported before the first begins. */
     {2, "run",
      "!-m toy.safetensors --split pooled.json -o refused --pretrain-config batch.yaml --finetune-config bad.yaml",
      "bad.yaml:2: unknown key 'warmup_epoch'"},

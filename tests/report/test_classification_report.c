@@ -282,7 +282,7 @@ typedef struct {
     Predictions predictions;
 } TrueRows;
 
-/* How logits are computed from log probabilities: (temperature * ln p - bias) / scale. The temperature is multiplied by
+/* Logits from log probabilities: (temperature * ln p - bias) / scale. The temperature is multiplied by
  * exp(slope * z), where z is -1.34, -0.45, 0.45, 1.34 at 0, 10, 20, 30 dB. */
 typedef struct {
     double temperature, slope;

@@ -302,7 +302,7 @@ static void judge_and_infer(void *argument) {
     device_close(device);
 }
 
-/* The errors that the judge counts are those that the metric counts, sample by sample: so they came in order. */
+/* The evaluation counts the same errors as the metric, sample by sample: so the outputs came in order. */
 void the_judge_sees_every_output_in_order(void **state) {
     (void)state;
     const char *directory = run_directory();

@@ -10,7 +10,7 @@
 
 enum { FEATURES = 5, CLASSES = 3 };
 
-/* The data: sample i has the features x[i], and the class that its largest of the first three says. */
+/* The data: sample i has the features x[i]; its class is the largest of the first three. */
 typedef struct {
     Dataset face;
     float *x; /* [n, FEATURES] */
@@ -61,7 +61,7 @@ void toy_must(void (*work)(void *), void *argument);
 /* Fails unless the last checkpoints of two runs have the same weights. */
 void assert_same_weights(const char *a, const char *b);
 
-/* The outputs that the judge has seen, and the values that it is to return. */
+/* The outputs that toy_judge has received, and the values that it returns. */
 typedef struct {
     float seen[64 * CLASSES];
     int64_t n;

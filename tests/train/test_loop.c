@@ -72,7 +72,7 @@ static void follow(void *argument) {
     device_close(device);
 }
 
-/* The steps of the records of a kind. */
+/* Reads the steps of the records of a kind and returns their number. */
 static int steps_of(const char *directory, const char *kind, double *steps) {
     return logged(directory, kind, "step", steps, 64);
 }
@@ -87,7 +87,7 @@ static void a_validation_ends_each_epoch(void **state) {
     assert_memory_equal(steps, want, sizeof want);
 }
 
-/* Also where an epoch has fewer steps than a line is given for. */
+/* Also if an epoch has fewer steps than --log-interval. */
 static void an_epoch_that_is_validated_has_its_line(void **state) {
     (void)state;
     Plan plan = {
@@ -172,7 +172,7 @@ static void the_metric_that_is_monitored_decides(void **state) {
     }
 }
 
-/* Verdicts, from which the fourth validation is the best and the seventh the third without a better one. */
+/* The fourth validation is the best, the seventh the third without a better one. */
 static Plan patient(void) {
     return (Plan){.directory = run_directory(),
                   .options = "--epochs 40 --val-interval 1 --save-interval 0",
@@ -215,8 +215,8 @@ static void patience_outlives_a_restart(void **state) {
     expect_end(plan.directory);
 }
 
-/* How many epochs the FLIM reference would train: a new best in one of the last three epochs there are adds two more,
- * twice at most; the run ends when five in a row were no better. */
+/* Returns how many epochs the FLIM reference would train: a new best in one of the last three epochs adds two more,
+ * twice at most; the run ends after five epochs in a row without a better one. */
 static int epochs_of_reference(const double *verdicts, int epochs) {
     int worse = 0, extensions = 0;
     double best = INFINITY;
@@ -341,7 +341,7 @@ static void read_weights(const char *directory, float weight[CLASSES * FEATURES]
     tensor_file_close(&file);
 }
 
-/* The rate is asked for with the epoch of a step's first micro-batch: steps 1 to 3 begin in the first. */
+/* The hook of the rate gets the epoch of a step's first micro-batch: steps 1 to 3 begin in the first. */
 static void groups_have_rates_of_their_own(void **state) {
     (void)state;
     Plan plan = {.directory = run_directory(), .options = "--epochs 4 --val-interval 0", .monitor = -1, .hook = true};
@@ -358,8 +358,8 @@ static void groups_have_rates_of_their_own(void **state) {
     for (int i = 0; i < 10; i++) assert_true(rates[i] == 0);
 }
 
-/* Next to gradients clipped to 1e-6, a decay of 10 is all that they have: Adam's first step is then the rate, against
- * the sign of each weight, whatever its size. Decoupled, the weights shrink in proportion, by rate times decay. */
+/* A coupled decay of 10 outweighs gradients clipped to 1e-6: Adam's first step is then the rate, against the sign of
+ * each weight, whatever its size. A decoupled decay shrinks the weights in proportion, by rate times decay. */
 static void decay_can_be_part_of_the_gradients(void **state) {
     (void)state;
     float weight[3][CLASSES * FEATURES], bias[CLASSES];

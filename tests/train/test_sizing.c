@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-/* The bytes that the device says are available; 0: as they are. */
+/* The bytes that the device reports as available; 0: the real number. */
 static size_t there_are;
 
 static size_t available(const Device *device) {
@@ -40,7 +40,7 @@ static void forget(ToyRun *run) {
     toy_run_forget(run);
 }
 
-/* What a run with micro-batches of b needs, of which 48 samples are a step. */
+/* Returns the bytes that a run needs with micro-batches of b and 48 samples a step. */
 static size_t need(int64_t b) {
     char *options = xformat("-b %lld -g %lld", (long long)b, (long long)(48 + b - 1) / b);
     ToyRun *run = open_run(&(Try){.directory = "/nowhere", .options = options});
@@ -72,7 +72,7 @@ static int64_t recorded(const char *directory, const char *name) {
     return number;
 }
 
-/* How many of 48 fit; buffers come in whole lines, so that it may be more than was thought of. */
+/* Returns how many of 48 fit; buffers come in whole lines, so that more may fit than the plan had. */
 static int64_t most_in(size_t bytes) {
     int64_t n = 48;
     while (n && need(n) > bytes) n--;
@@ -99,7 +99,7 @@ static void the_largest_divisor_that_fits_is_trained_with(void **state) {
     assert_contains(toy_output, "[Batch] -b 48 -g 1 is an effective batch of 48: all of it fits at once, ");
 }
 
-/* No epoch could fill it: what was said to be a step of 288 samples would have 144. */
+/* No epoch could fill it: a step of 288 samples would have 144. */
 static void a_micro_batch_is_no_larger_than_the_data(void **state) {
     (void)state;
     toy_must(train_toy, &(Try){run_directory(), "-b auto --effective-batch 288", 0, 144, 2, false, 0});
@@ -139,7 +139,7 @@ static void a_run_that_fits_with_no_batch_size_is_refused(void **state) {
     assert_contains(toy_output, " are available; no batch size makes it fit");
     assert_null(strstr(toy_output, "[Batch]"));
     assert_null(strstr(toy_output, "[Run]"));
-    /* Where micro-batches have at least 16 samples. */
+    /* Micro-batches have at least 16 samples here. */
     toy_must(train_toy, &(Try){run_directory(), "-b auto --effective-batch 48", need(16), 16, 3, false, 16});
     none = (Try){run_directory(), "-b auto --effective-batch 48", need(16) - 1, 0, 0, false, 16};
     assert_int_equal(toy_try(train_toy, &none), 1);
@@ -185,7 +185,7 @@ static void a_validation_that_was_given_stays(void **state) {
     BatchChoice choice = sizing_choose_batch(&run->spec, DTYPE_F32, SIZE_MAX, NULL);
     assert_int_equal(choice.size, 12);
     assert_int_equal(run->options.val_batch_size, 20);
-    MemoryPlan all = train_plan(&run->spec); /* what is said to be used is what the next line adds up */
+    MemoryPlan all = train_plan(&run->spec); /* the bytes in use are the sum in the next line */
     assert_int_equal(choice.used, memory_total(&all));
     size_t least = SIZE_MAX; /* that a run with such a validation needs */
     for (int64_t b = 1; b <= 12; b++) {

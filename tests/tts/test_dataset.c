@@ -83,7 +83,7 @@ static void corpus_add_lengths(Corpus *corpus, int n_text, int n_codes, double d
     corpus_add(corpus, n_text, text, n_codes, codes, duration);
 }
 
-/* Writes the manifest, with a blank line behind every line if asked. */
+/* Writes the manifest. blanks: with a blank line after every line. */
 static void corpus_write(const Corpus *corpus, bool blanks) {
     FILE *file = fopen(corpus->manifest, "w");
     assert_non_null(file);
@@ -236,7 +236,7 @@ static void codes_of_padding_are_found_and_cut(void **state) {
     corpus_add_lengths(&corpus, 3, 134, 2.62);
     corpus_add_lengths(&corpus, 3, 126, 2.62);                             /* too few: nothing to cut */
     for (int i = 0; i < 3; i++) corpus_add_lengths(&corpus, 3, 200, 2.62); /* one batch of a careless codec */
-    corpus_add_lengths(&corpus, 3, 200, 0);                                /* no duration: not judged */
+    corpus_add_lengths(&corpus, 3, 200, 0);                                /* not checked without a duration */
     Dataset *dataset = corpus_dataset(&corpus, SPLIT_ALL, 0, false, &r);
     assert_true(r.padded_codes == 5 && r.repaired == 0 && r.equal_code_runs == 1);
     assert_int_equal(r.no_duration, 1);
@@ -403,7 +403,7 @@ static void a_byte_order_mark_is_skipped(void **state) {
     corpus_close(&corpus);
 }
 
-/* What is found wrong. */
+/* Errors in the data. */
 
 static void open_and_close(void *corpus) {
     TtsDatasetReport report;

@@ -1,4 +1,4 @@
-/* demo/synthesise.sh with a synthesiser that writes down what it is to say. */
+/* demo/synthesise.sh with a synthesiser that writes the text it gets to a file. */
 #include "tests/helpers.h"
 
 static char *directory;

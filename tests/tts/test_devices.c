@@ -1,4 +1,4 @@
-/* What train_gpt says where there is no GPU, and what the program of a preset brings. $BUILD is the folder of the
+/* The messages of train_gpt without a GPU, and the defaults of a preset's program. $BUILD is the folder of the
  * program: of the CPU's (build/release), or of one built for a card (build/release/gpu_l4, with GPU_PRESET=l4). */
 #include "tests/tts/train_rig.h"
 
@@ -6,7 +6,7 @@ static const char *why_there_is_none(void) {
     return getenv("GPU_PRESET") ? "there is no NVIDIA" : "this program was built without CUDA";
 }
 
-/* Then what a program for GPUs says without one cannot be seen. */
+/* With a GPU, the messages without one cannot be tested. */
 static void skip_where_there_is_a_gpu(void) {
     if (!getenv("GPU_PRESET") || access("/dev/nvidiactl", F_OK)) return;
     fprintf(stderr, "SKIPPED: what is said without a GPU: there is one\n");
@@ -39,7 +39,7 @@ static void auto_trains_on_the_cpu_and_gives_the_reason(void **state) {
     free(run);
 }
 
-/* The runtime is inside, and the driver is asked for when a GPU is. */
+/* The runtime is linked in, and the driver is loaded only when a GPU is used. */
 static void no_library_of_cuda_is_loaded(void **state) {
     (void)state;
     assert_int_equal(run_command(fixture.output, sizeof fixture.output, "ldd %s", fixture.program), 0);

@@ -8,11 +8,11 @@
 enum { WIDTH = 32, CONDITIONING = 32, SAMPLES = 3, FROZEN_ROWS = 20, BASE_ROWS = 31, MAX_TENSORS = 64 };
 
 /* Six samples, "equal" 0..2 and "unequal" 3..5, in micro-batches of three: with this seed each of the first five epochs
- * has the two groups whole, in some order (one in 100,000 seeds has). If the loader draws otherwise one day, look for
- * another. */
+ * has the two groups whole, in some order (one in 100,000 seeds has). If the loader ever draws differently, another
+ * seed is needed. */
 static const char *const split_seed = "--seed 92848";
 
-/* As in make_golden.py. */
+/* The values of make_golden.py. */
 static const char *const model_options =
     "--model-dim 32 --layers 3 --heads 2 --number-text-tokens 50 --number-mel-codes 42 --max-text-tokens 14 "
     "--max-mel-tokens 20 --dropout 0 --bucketing off --threads 1 --num-workers 1 --log-interval 1 --epochs 1000";
@@ -252,7 +252,8 @@ static void check_five_steps(const char *run, const char *golden_name, int froze
     tensor_file_close(&golden);
 }
 
-/* The rate of the first step is 0: the second says the same of the same samples, and so does a line for both steps. */
+/* The rate of the first step is 0: the second step gives the same losses for the same samples, and so does a line for
+ * both steps. */
 static void a_log_line_is_the_mean_of_its_own_steps(void **state) {
     (void)state;
     const char *const names[] = {"equal", "unequal"};

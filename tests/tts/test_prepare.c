@@ -116,7 +116,7 @@ static void expect_same(const json_t *pair, const char *key, const json_t *clip,
         fail_msg("%s is not its clip's %s", key, clip_key);
 }
 
-/* What a pair says of the clip that is its prompt, and of the one that is its target. */
+/* A pair has the condition of the clip that is its prompt, and the text and codes of its target. */
 static void check_clips_of_pair(const json_t *pair, const json_t *prompt, const json_t *target) {
     expect_same(pair, "speaker", target, "speaker");
     expect_same(pair, "prompt_audio_path", prompt, "audio_path");
@@ -246,7 +246,7 @@ static void text_ids_spell_the_normalised_text(void **state) {
     free(path);
 }
 
-/* As near as float32 tells: products of 80 terms, each rounded to 2^-24 of at most |x| |c| < 80 * 10 * 10. */
+/* Within float32's rounding: products of 80 terms, each rounded to 2^-24 of at most |x| |c| < 80 * 10 * 10. */
 static void codes_are_the_nearest_entries_of_the_codebook(void **state) {
     (void)state;
     const char *output = corpus_reference(NULL);

@@ -31,7 +31,7 @@ static void a_list_in_json_lines_is_the_same(void **state) {
     corpus_assert_same("jsonl", corpus_reference(NULL));
 }
 
-/* As an editor on Windows would save it. */
+/* The list as saved by an editor on Windows. */
 static void byte_order_marks_and_carriage_returns_leave_no_trace(void **state) {
     (void)state;
     int status =
@@ -146,7 +146,7 @@ static void the_next_command_trains(void **state) {
     free(folder);
 }
 
-/* Whatever the settings in between, the same settings give the same files; other settings those of a fresh folder. */
+/* The same settings give the same files, whatever was run in between; other settings give those of a fresh folder. */
 static void changed_settings_are_seen(void **state) {
     (void)state;
     corpus_reference(NULL);
@@ -228,7 +228,7 @@ static void damaged_files_are_made_again(void **state) {
                              ".prepare_ledger.jsonl",
                              corpus_root);
     assert_int_equal(status, 0);
-    corpus_prepare("flipped", "--num-workers 2"); /* what a damaged line says is not known */
+    corpus_prepare("flipped", "--num-workers 2"); /* a damaged line is not parsed */
     assert_contains(fixture.output, "[Codes] 16 clips coded, 0 reused");
     corpus_assert_same("flipped", corpus_reference(NULL));
 }

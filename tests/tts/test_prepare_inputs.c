@@ -141,7 +141,7 @@ static void files_of_the_user_among_the_outputs_stay(void **state) {
 
 /* ---- bad input ---- */
 
-/* A list of one good recording and one of each bad kind, each told with its line and file. */
+/* A list of one good recording and one of each bad kind, each reported with its line and file. */
 static void bad_audio_is_reported_with_its_line(void **state) {
     (void)state;
     static const char *const reasons[] = {"cannot open: No such file or directory",

@@ -75,7 +75,7 @@ static void a_reader_that_goes_away_does_not_end_the_training(void **state) {
     free(run);
 }
 
-/* What it prints and the log go to files that may not grow: checkpoints, which are larger, neither. */
+/* Its output, its log and its checkpoints go to files that may not grow. */
 static void limit_files(void) {
     struct rlimit limit = {512, 512};
     write_to_file(STDOUT_FILENO);
@@ -100,7 +100,7 @@ static void ignore_hangup(void) {
     write_to_file(STDOUT_FILENO);
 }
 
-/* As nohup starts it. */
+/* As started by nohup. */
 static void an_ignored_hangup_stays_ignored(void **state) {
     (void)state;
     char *run = scratch_directory();

@@ -1,5 +1,4 @@
-/* train_cv on the emulated device: what it learns and says, restarts, memory
- * (tests/cuda/program_rig.h). */
+/* train_cv on the emulated device: training, predictions, restarts, memory (tests/cuda/program_rig.h). */
 #include "data/flim/synthetic.h"
 #include "tests/cuda/program_rig.h"
 

@@ -137,7 +137,7 @@ static void evaluation_matches_the_cpu(void **state) {
 
 /* ---- bits ---- */
 
-/* What is tried in every way: a command and its options. */
+/* Commands and options that are run in every way. */
 static const char *const ways[][2] = {{"pretrain", "--device cuda --amp"},
                                       {"finetune", "--device cuda --amp --encoder cnn --hidden-dim 24 -b 4 "
                                                    "--val-batch-size 16 --max-steps 4 --save-interval 2"}};

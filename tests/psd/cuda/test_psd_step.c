@@ -96,7 +96,7 @@ static void assert_losses(const Side *got, const Side *want, double tolerance) {
     }
 }
 
-/* Gradients, norm and losses of a step, statistics of the batches; then what a validation says. */
+/* Compares gradients, norm and losses of a step, batch statistics, and the outputs of a validation. */
 static void compare_step(const Case *c, DType half, bool recompute, const Side *got, const Side *want) {
     const ParamTable *table = &want->model->params;
     const char *where, *whose;

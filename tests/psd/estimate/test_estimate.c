@@ -171,8 +171,8 @@ static void recomputing_is_no_advice_where_it_changes_nothing(void **state) {
     json_decref(root);
 }
 
-/* A contrast is between the samples of a micro-batch, batch norms are over them: they are not divided, and the program
- * says what a division would be. Each program's own default is what is not divided. */
+/* A contrast is between the samples of a micro-batch, batch norms are over them: such batches are not divided, and the
+ * program prints why. The default batch of each command is not divided either. */
 static void indivisible_batches_are_not_divided(void **state) {
     (void)state;
     estimate_run(0, true, "train_psd pretrain --estimate --gpu l4 -b auto");

@@ -43,7 +43,7 @@ static void training_matches_the_cpu(void **state) {
     free(cpu);
 }
 
-/* What the guide for the card promises, and the utilisation of its stated rate: these programs are far from it. */
+/* The program prints the card's settings and the share of its stated rate, which the emulator is far from. */
 static void the_card_is_named_and_measured(void **state) {
     (void)state;
     if (!emulated) skip();

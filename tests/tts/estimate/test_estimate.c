@@ -172,7 +172,7 @@ static void a_hundred_thousand_lines_take_less_than_five_seconds(void **state) {
 
 /* ---- memory ---- */
 
-/* Too many sequences by far: the program says how many there may be, and that recomputing blocks is enough. */
+/* Far too many sequences: the program prints how many fit, and that recomputing blocks is enough. */
 static void the_change_that_it_names_fits_and_one_more_does_not(void **state) {
     (void)state;
     static const char usual[] = "train_gpt --amp --gpu t4 --grad-checkpointing";
@@ -286,7 +286,7 @@ static void auto_takes_the_largest_divisor_that_fits(void **state) {
     json_decref(root);
 }
 
-/* What is chosen is what is counted: as with the two numbers given. */
+/* The chosen batch is also the one that is counted, as if -b and -g were given. */
 static void the_chosen_numbers_are_those_of_the_estimate(void **state) {
     (void)state;
     json_t *chosen = estimate_parsed("train_gpt --amp --gpu t4 -b auto --max-steps 10");
