@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
@@ -161,7 +162,10 @@ static void a_killed_run_leaves_whole_lines(void **state) {
         Log *log = log_open(directory, NULL, 0);
         for (int64_t step = 1;; step++) log_values(log, "train", step, 0, two_values, 2);
     }
-    usleep(100000);
+    char *path = path_join(directory, "log.jsonl");
+    struct stat status;
+    while (stat(path, &status) || status.st_size < 10000) usleep(1000);
+    free(path);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     log_close(log_open(directory, NULL, INT64_MAX - 1));
