@@ -1,7 +1,6 @@
 /* Shared by the operations of the cuda device: checked calls, error messages of kernels, memory. */
 #include "kernels/cuda/cuda.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* The variables of kernels that point to where they complain, and that place: pinned memory of the host, which outlives
@@ -39,14 +38,6 @@ void cuda_check(cudaError_t status, const char *what) {
         die("CUDA: %s: %s[%lld] is %lld, expected less than %lld and not negative", what, c->what, (long long)c->at,
             (long long)c->index, (long long)c->limit);
     die("CUDA: %s: %s", what, cudaGetErrorString(status));
-}
-
-/* Both libraries count a major version as 1000 in the versions before two-digit minor numbers, and as 10000 since:
- * cuBLAS 10.2 is 10202, cuDNN 8.9 is 8907. */
-const char *library_version(size_t version, char text[VERSION_TEXT]) {
-    size_t step = version >= 90000 ? 10000 : 1000;
-    snprintf(text, VERSION_TEXT, "%zu.%zu.%zu", version / step, version % step / 100, version % 100);
-    return text;
 }
 
 void *cuda_take_memory(Device *device, size_t bytes) {

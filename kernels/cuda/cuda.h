@@ -97,10 +97,6 @@ void cuda_set(Device *device, void *to, const void *numbers, size_t bytes);
 /* Dies, naming `what`, if a call of the runtime or a launch failed. */
 void cuda_check(cudaError_t status, const char *what);
 
-enum { VERSION_TEXT = 32 };
-/* Formats a version number of cuBLAS or cuDNN: 111103 is "11.11.3", 8907 "8.9.7". */
-const char *library_version(size_t version, char text[VERSION_TEXT]);
-
 /* Remembers a file's variable of kernels whose first member will point to where they complain. */
 bool cuda_hear_complaints(const void *symbol);
 /* Sets these variables of all files; call it when a device is opened. */

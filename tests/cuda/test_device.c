@@ -1,4 +1,5 @@
 /* The cuda device's own work, on a GPU or on the emulator: copies beside the operations, and their order. */
+#include "kernels/cuda/libraries/library.h"
 #include "kernels/device_open.h"
 #include "tests/cuda/rig.h"
 
@@ -157,7 +158,7 @@ static void versions_of_libraries_are_as_their_makers_write_them(void **state) {
         const char *text;
     } versions[] = {{10202, "10.2.2"}, {111103, "11.11.3"}, {120805, "12.8.5"}, {130205, "13.2.5"},
                     {8907, "8.9.7"},   {90100, "9.1.0"},    {91902, "9.19.2"}};
-    char text[VERSION_TEXT];
+    char text[LIBRARY_VERSION];
     (void)state;
     for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
         assert_string_equal(library_version(versions[i].number, text), versions[i].text);

@@ -2,13 +2,13 @@
 #include "kernels/cuda/libraries/cublas.h"
 
 #include "kernels/cuda/libraries/cublas_functions.h"
+#include "kernels/cuda/libraries/library.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CANDIDATES = 8, CHOICES = 1024, TIMED_RUNS = 3, DESCRIPTION = 160 };
+enum { CANDIDATES = 8, CHOICES = 1024, TIMED_RUNS = 3 };
 
 #ifdef HAVE_CUBLASLT
 
@@ -32,7 +32,7 @@ typedef struct {
     cublasLtHandle_t handle; /* NULL: the library is not available */
     void *workspace;
     size_t workspace_bytes;
-    char description[DESCRIPTION];
+    char description[LIBRARY_DESCRIPTION];
     int count; /* choices made: a hash table with linear probing, an entry with key.m = 0 is free */
     Choice choices[CHOICES];
 } Cublas;
@@ -45,55 +45,35 @@ static void check(const Cublas *cublas, cublasStatus_t status, const char *what)
 
 /* ---- opening ---- */
 
-static bool find_functions(Cublas *cublas, void *library, const char *name) {
-#define FIND(function)                                                                                                 \
-    *(void **)&cublas->call.function = dlsym(library, #function);                                                      \
-    if (!cublas->call.function) {                                                                                      \
-        snprintf(cublas->description, DESCRIPTION, "our own matrix products: %.60s has no %s", name, #function);       \
-        return false;                                                                                                  \
-    }
-    FOR_EACH_CUBLAS_FUNCTION(FIND)
-#undef FIND
-    return true;
-}
-
-/* The library stays loaded until the program ends. */
-static bool load(Cublas *cublas) {
-    const char *named = getenv("TRAINC_CUBLASLT");
-    const char *names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so"};
-    if (named && !strcmp(named, "none")) {
-        snprintf(cublas->description, DESCRIPTION, "our own matrix products: TRAINC_CUBLASLT=none");
-        return false;
-    }
-    for (size_t i = 0; i < (named ? 1 : sizeof names / sizeof *names); i++) {
-        const char *name = named ? named : names[i];
-        void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-        if (library) return find_functions(cublas, library, name);
-    }
-    snprintf(cublas->description, DESCRIPTION, "our own matrix products: %.80s is not installed",
-             named ? named : "cuBLASLt (libcublasLt.so)");
-    return false;
-}
+#define NAME(function) #function,
+static const LibrarySpec SPEC = {
+    "TRAINC_CUBLASLT",
+    (const char *[]){"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so", NULL},
+    "cuBLASLt (libcublasLt.so)",
+    "our own matrix products",
+    (const char *[]){FOR_EACH_CUBLAS_FUNCTION(NAME) NULL},
+};
+#undef NAME
 
 void cublas_open(Device *device, const CublasFunctions *functions) {
     Cublas *cublas = xcalloc(1, sizeof *cublas);
     cuda_state(device)->library = cublas;
     if (functions)
         cublas->call = *functions;
-    else if (!load(cublas))
+    else if (!library_load(&SPEC, &cublas->call, cublas->description))
         return;
     cublasStatus_t status = cublas->call.cublasLtCreate(&cublas->handle);
     if (status != CUBLAS_STATUS_SUCCESS) {
         cublas->handle = NULL;
-        snprintf(cublas->description, DESCRIPTION, "our own matrix products: cuBLASLt does not start: %.80s",
+        snprintf(cublas->description, LIBRARY_DESCRIPTION, "our own matrix products: cuBLASLt does not start: %.80s",
                  cublas->call.cublasLtGetStatusString(status));
         return;
     }
     /* At least what NVIDIA recommends: 32 MiB on Hopper and later, 4 MiB before. */
     cublas->workspace_bytes = (size_t)(cuda_state(device)->capability >= 90 ? 32 : 8) << 20;
     cublas->workspace = device->allocate(device, cublas->workspace_bytes);
-    char version[VERSION_TEXT];
-    snprintf(cublas->description, DESCRIPTION, "cuBLASLt %s",
+    char version[LIBRARY_VERSION];
+    snprintf(cublas->description, LIBRARY_DESCRIPTION, "cuBLASLt %s",
              library_version(cublas->call.cublasLtGetVersion(), version));
 }
 

@@ -2,15 +2,15 @@
  * is one of its algorithms or ours. */
 #include "kernels/cuda/libraries/cudnn.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/conv3d/conv3d_own.h"
 #include "kernels/cuda/libraries/cudnn_functions.h"
+#include "kernels/cuda/libraries/library.h"
 
-enum { CHOICES = 1024, MOST_WAYS = 2, TIMED_RUNS = 3, DESCRIPTION = 160, ALIGNMENT = 256 };
+enum { CHOICES = 1024, MOST_WAYS = 2, TIMED_RUNS = 3, ALIGNMENT = 256, PRODUCT_NAME = 160 };
 
 /* Bytes. Algorithms that need more convert whole tensors, and are slow. */
 static const size_t MOST_WORKSPACE = (size_t)256 << 20;
@@ -41,7 +41,7 @@ typedef struct {
 typedef struct {
     CudnnFunctions call;
     CudnnContext *handle; /* NULL: the library is not available */
-    char description[DESCRIPTION];
+    char description[LIBRARY_DESCRIPTION];
     int count;
     Choice choices[CHOICES];
 } Cudnn;
@@ -50,53 +50,36 @@ static Cudnn *library_of(const Device *device) { return cuda_state(device)->conv
 
 /* ---- opening ---- */
 
-static bool find_functions(Cudnn *cudnn, void *library, const char *name) {
-#define FIND(result, function, arguments)                                                                              \
-    *(void **)&cudnn->call.function = dlsym(library, #function);                                                       \
-    if (!cudnn->call.function) {                                                                                       \
-        snprintf(cudnn->description, DESCRIPTION, "our own convolutions: %.60s has no %s", name, #function);           \
-        return false;                                                                                                  \
-    }
-    FOR_EACH_CUDNN_FUNCTION(FIND)
-#undef FIND
-    return true;
-}
-
-/* Loads the part of cuDNN for convolutions, which loads the other parts that it needs. The whole library, libcudnn.so,
- * would end the program if a part were missing. The library stays loaded until the program ends. */
-static bool load(Cudnn *cudnn) {
-    const char *named = getenv("TRAINC_CUDNN"), *names[] = {"libcudnn_cnn.so.9", "libcudnn_cnn_train.so.8"};
-    if (named && !strcmp(named, "none")) {
-        snprintf(cudnn->description, DESCRIPTION, "our own convolutions: TRAINC_CUDNN=none");
-        return false;
-    }
-    for (size_t i = 0; i < (named ? 1 : sizeof names / sizeof *names); i++) {
-        const char *name = named ? named : names[i];
-        void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-        if (library) return find_functions(cudnn, library, name);
-    }
-    snprintf(cudnn->description, DESCRIPTION, "our own convolutions: %.80s is not installed",
-             named ? named : "cuDNN (libcudnn_cnn.so.9)");
-    return false;
-}
+#define NAME(result, function, arguments) #function,
+/* The file is the part of cuDNN for convolutions, which loads the other parts that it needs. The whole library,
+ * libcudnn.so, would end the program if a part were missing. */
+static const LibrarySpec SPEC = {
+    "TRAINC_CUDNN",
+    (const char *[]){"libcudnn_cnn.so.9", "libcudnn_cnn_train.so.8", NULL},
+    "cuDNN (libcudnn_cnn.so.9)",
+    "our own convolutions",
+    (const char *[]){FOR_EACH_CUDNN_FUNCTION(NAME) NULL},
+};
+#undef NAME
 
 void cudnn_open(Device *device, const CudnnFunctions *functions) {
     Cudnn *cudnn = xcalloc(1, sizeof *cudnn);
     cuda_state(device)->convolutions = cudnn;
     if (functions)
         cudnn->call = *functions;
-    else if (!load(cudnn))
+    else if (!library_load(&SPEC, &cudnn->call, cudnn->description))
         return;
     unsigned status = cudnn->call.cudnnCreate(&cudnn->handle);
     if (status == CONV_SUCCESS) status = cudnn->call.cudnnSetStream(cudnn->handle, cuda_stream(device));
     if (status != CONV_SUCCESS) {
         cudnn->handle = NULL;
-        snprintf(cudnn->description, DESCRIPTION, "our own convolutions: cuDNN does not start: %.80s",
+        snprintf(cudnn->description, LIBRARY_DESCRIPTION, "our own convolutions: cuDNN does not start: %.80s",
                  cudnn->call.cudnnGetErrorString(status));
         return;
     }
-    char version[VERSION_TEXT];
-    snprintf(cudnn->description, DESCRIPTION, "cuDNN %s", library_version(cudnn->call.cudnnGetVersion(), version));
+    char version[LIBRARY_VERSION];
+    snprintf(cudnn->description, LIBRARY_DESCRIPTION, "cuDNN %s",
+             library_version(cudnn->call.cudnnGetVersion(), version));
 }
 
 void cudnn_close(Device *device) {
@@ -164,10 +147,10 @@ static void forget(const Cudnn *cudnn, Problem *made) {
 }
 
 /* "the data's gradient in bf16, 64 x 128 x 21 x 21, 32 to 64 channels, 3 x 3 x 3 taps, stride 1 x 2 x 2" */
-static const char *name_of(const ConvProduct *p, char text[DESCRIPTION]) {
+static const char *name_of(const ConvProduct *p, char text[PRODUCT_NAME]) {
     const char *const passes[] = {"forward", "the data's gradient", "the weights' gradient"};
     Convolution c = p->c;
-    snprintf(text, DESCRIPTION,
+    snprintf(text, PRODUCT_NAME,
              "%s in %s, %lld x %d x %d x %d, %lld to %lld channels, %d x %d x %d taps, stride %d x %d x %d",
              passes[p->pass], dtype_name(p->y.dtype), (long long)conv3d_samples(p), c.in[0], c.in[1], c.in[2],
              (long long)p->x.dims[1], (long long)p->y.dims[1], c.taps[0], c.taps[1], c.taps[2], c.stride[0],
@@ -229,7 +212,7 @@ static unsigned run(const Cudnn *cudnn, Device *device, const Problem *m, const 
 
 /* Computes the product in this way. Returns false, after a warning, if cuDNN failed. */
 static bool do_way(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p, Way way) {
-    char name[DESCRIPTION];
+    char name[PRODUCT_NAME];
     if (way.algorithm == OURS) {
         conv3d_own(device, p);
         return true;
@@ -274,7 +257,7 @@ static float time_way(const Cudnn *cudnn, Device *device, const Problem *m, cons
  * before each way is timed. */
 static Way fastest(const Cudnn *cudnn, Device *device, const Problem *m, ConvProduct *p, Tensor *to, const Way *ways,
                    int count) {
-    char name[DESCRIPTION];
+    char name[PRODUCT_NAME];
     ConvChecksum sums[MOST_WAYS + 1] = {{0, 0}};
     float times[MOST_WAYS + 1], best_time = INFINITY, theirs = INFINITY;
     int best = 0;
@@ -339,7 +322,7 @@ enum { KEY_WORDS = sizeof(Key) / 4, LINE = 12 * (KEY_WORDS + 3) };
 char *cudnn_autotune_cache(const Device *device) {
     const Cudnn *cudnn = library_of(device);
     if (!cudnn || !cudnn->handle || !cudnn->count) return NULL;
-    size_t size = DESCRIPTION + (size_t)cudnn->count * LINE;
+    size_t size = LIBRARY_DESCRIPTION + (size_t)cudnn->count * LINE;
     char *text = xmalloc(size), *at = text + snprintf(text, size, "%s\n", cudnn->description);
     for (int i = 0; i < cudnn->count; i++) {
         const Choice *c = &cudnn->choices[i];

@@ -1,0 +1,26 @@
+/* Loads NVIDIA's libraries at run time: programs are not linked with them and work without them. */
+#ifndef KERNELS_CUDA_LIBRARIES_LIBRARY_H
+#define KERNELS_CUDA_LIBRARIES_LIBRARY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { LIBRARY_DESCRIPTION = 160, LIBRARY_VERSION = 32 };
+
+/* Describes a library and what computes without it. Lists end with NULL. */
+typedef struct {
+    const char *variable;         /* environment variable with the file's path, or "none": "TRAINC_CUDNN" */
+    const char *const *files;     /* names of the file; the first one found is loaded */
+    const char *title;            /* "cuDNN (libcudnn_cnn.so.9)" */
+    const char *substitute;       /* "our own convolutions" */
+    const char *const *functions; /* names */
+} LibrarySpec;
+
+/* Loads the library until the program ends, and writes the pointers to its functions to `call`, a structure of them in
+ * the order of spec->functions. Returns false with the reason in `description`. */
+bool library_load(const LibrarySpec *spec, void *call, char description[LIBRARY_DESCRIPTION]);
+
+/* Formats a version number as cuBLAS and cuDNN return it: 111103 is "11.11.3", 8907 "8.9.7". Returns text. */
+const char *library_version(size_t version, char text[LIBRARY_VERSION]);
+
+#endif
