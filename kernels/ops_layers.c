@@ -7,17 +7,25 @@ void cast(Device *device, Tensor y, Tensor x) {
     DISPATCH(cast, 0, door_bytes(x) + door_bytes(y), device, y, x);
 }
 
-void embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor table, Tensor positions,
-                       Tensor position_table) {
-    const char *op = "embedding_forward";
-    door_expect(op, "x", x, door_activation_type(device, op, "x", x), -1, -1);
+/* Checks the tensors of a pass over n ids, and returns n c. */
+static double check_embedding(const Device *device, const char *op, bool backward, Tensor x, Tensor rows, Tensor ids,
+                              Tensor table, Tensor positions, Tensor position_table) {
+    const char *name = backward ? "dx" : "x";
+    door_expect(op, name, x, door_activation_type(device, op, name, x), -1, -1);
     door_expect(op, "ids", ids, DTYPE_I32, tensor_given(rows) ? -1 : x.dims[0], 0);
     int64_t n = ids.dims[0], c = x.dims[1];
     door_expect_optional(op, "rows", rows, DTYPE_I32, n, 0);
-    door_expect(op, "table", table, DTYPE_F32, -1, c);
+    door_expect(op, backward ? "dtable" : "table", table, DTYPE_F32, -1, c);
     door_expect_optional(op, "positions", positions, DTYPE_I32, n, 0);
-    if (tensor_given(positions)) door_expect(op, "position_table", position_table, DTYPE_F32, -1, c);
-    double one = (double)n * (double)c, with = tensor_given(positions) ? 1 : 0;
+    if (tensor_given(positions))
+        door_expect(op, backward ? "dposition_table" : "position_table", position_table, DTYPE_F32, -1, c);
+    return (double)n * (double)c;
+}
+
+void embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor table, Tensor positions,
+                       Tensor position_table) {
+    double one = check_embedding(device, "embedding_forward", false, x, rows, ids, table, positions, position_table);
+    double with = tensor_given(positions) ? 1 : 0;
     DISPATCH(embedding_forward, with * one,
              one * ((double)dtype_size(x.dtype) + 4 * (1 + with)) + door_bytes(ids) + door_bytes(rows) +
                  door_bytes(positions),
@@ -26,15 +34,8 @@ void embedding_forward(Device *device, Tensor x, Tensor rows, Tensor ids, Tensor
 
 void embedding_backward(Device *device, Tensor dtable, Tensor dposition_table, Tensor dx, Tensor rows, Tensor ids,
                         Tensor positions) {
-    const char *op = "embedding_backward";
-    door_expect(op, "dx", dx, door_activation_type(device, op, "dx", dx), -1, -1);
-    door_expect(op, "ids", ids, DTYPE_I32, tensor_given(rows) ? -1 : dx.dims[0], 0);
-    int64_t n = ids.dims[0], c = dx.dims[1];
-    door_expect_optional(op, "rows", rows, DTYPE_I32, n, 0);
-    door_expect(op, "dtable", dtable, DTYPE_F32, -1, c);
-    door_expect_optional(op, "positions", positions, DTYPE_I32, n, 0);
-    if (tensor_given(positions)) door_expect(op, "dposition_table", dposition_table, DTYPE_F32, -1, c);
-    double one = (double)n * (double)c, with = tensor_given(positions) ? 1 : 0;
+    double one = check_embedding(device, "embedding_backward", true, dx, rows, ids, dtable, positions, dposition_table);
+    double with = tensor_given(positions) ? 1 : 0;
     DISPATCH(embedding_backward, (1 + with) * one,
              one * ((double)dtype_size(dx.dtype) + 8 * (1 + with)) + door_bytes(ids) + door_bytes(rows) +
                  door_bytes(positions),

@@ -72,10 +72,7 @@ Shares shares_of(const Device *device, const char *op, int64_t n, int64_t c, int
 
 /* Calls f(T(), width) for x's type and the width of packs that it and the arrays of columns allow. */
 template <class F, class... Arrays> void with_packs(Tensor x, F f, const Arrays *...arrays) {
-    with_type(x.dtype, [&](auto zero) {
-        constexpr int WIDTH = 16 / sizeof(zero);
-        with_width<WIDTH>(packs_fit(WIDTH, x.dims[1], x.data, arrays...), [&](auto width) { f(zero, width); });
-    });
+    ::with_packs(x.dtype, x.dims[1], {x.data, arrays...}, f);
 }
 
 } // namespace

@@ -227,17 +227,13 @@ void cuda_normalize_rows_forward(Device *device, Tensor y, Tensor norm, Tensor x
     const char *op = "normalize_rows_forward";
     int64_t n = x.dims[0], c = x.dims[1];
     if (n == 0) return;
-    with_type(x.dtype, [&](auto zero) {
+    with_packs(x.dtype, c, {x.data, y.data}, [&](auto zero, auto width) {
         using T = decltype(zero);
-        constexpr int WIDTH = 16 / sizeof(T);
-        with_width<WIDTH>(packs_fit(WIDTH, c, x.data, y.data), [&](auto width) {
-            constexpr int W = decltype(width)::value;
-            int lanes = lanes_of_row(ceil_div(c, W));
-            cuda_check(gpu_launch(normalize<W, T>, grid_of(op, ceil_div(n * lanes, BLOCK)), BLOCK, 0,
-                                  cuda_stream(device), (float *)y.data, (float *)norm.data, (const T *)x.data, n, c,
-                                  lanes),
-                       op);
-        });
+        constexpr int W = decltype(width)::value;
+        int lanes = lanes_of_row(ceil_div(c, W));
+        cuda_check(gpu_launch(normalize<W, T>, grid_of(op, ceil_div(n * lanes, BLOCK)), BLOCK, 0, cuda_stream(device),
+                              (float *)y.data, (float *)norm.data, (const T *)x.data, n, c, lanes),
+                   op);
     });
 }
 
@@ -245,17 +241,14 @@ void cuda_normalize_rows_backward(Device *device, Tensor dx, Tensor dy, Tensor y
     const char *op = "normalize_rows_backward";
     int64_t n = dx.dims[0], c = dx.dims[1];
     if (n == 0) return;
-    with_type(dx.dtype, [&](auto zero) {
+    with_packs(dx.dtype, c, {dx.data, dy.data, y.data}, [&](auto zero, auto width) {
         using T = decltype(zero);
-        constexpr int WIDTH = 16 / sizeof(T);
-        with_width<WIDTH>(packs_fit(WIDTH, c, dx.data, dy.data, y.data), [&](auto width) {
-            constexpr int W = decltype(width)::value;
-            int lanes = lanes_of_row(ceil_div(c, W));
-            cuda_check(gpu_launch(normalize_gradient<W, T>, grid_of(op, ceil_div(n * lanes, BLOCK)), BLOCK, 0,
-                                  cuda_stream(device), (T *)dx.data, (const float *)dy.data, (const float *)y.data,
-                                  (const float *)norm.data, n, c, lanes),
-                       op);
-        });
+        constexpr int W = decltype(width)::value;
+        int lanes = lanes_of_row(ceil_div(c, W));
+        cuda_check(gpu_launch(normalize_gradient<W, T>, grid_of(op, ceil_div(n * lanes, BLOCK)), BLOCK, 0,
+                              cuda_stream(device), (T *)dx.data, (const float *)dy.data, (const float *)y.data,
+                              (const float *)norm.data, n, c, lanes),
+                   op);
     });
 }
 

@@ -138,15 +138,12 @@ void launch_pool(Device *device, const char *op, Tensor y, Tensor dx, Tensor dy,
                  int64_t plane) {
     int64_t numbers = plane * x.dims[1], n = x.dims[0] / (frames * plane) * ((frames + 1) / 2) * numbers;
     if (n == 0) return;
-    with_type(x.dtype, [&](auto zero) {
+    with_packs(x.dtype, numbers, {y.data, dx.data, dy.data, x.data}, [&](auto zero, auto width) {
         using T = decltype(zero);
-        constexpr int WIDTH = 16 / sizeof(T);
-        with_width<WIDTH>(packs_fit(WIDTH, numbers, y.data, dx.data, dy.data, x.data), [&](auto width) {
-            constexpr int W = decltype(width)::value;
-            cuda_check(gpu_launch(pool_pairs<T, W>, grid_of(op, ceil_div(n, BLOCK * W)), BLOCK, 0, cuda_stream(device),
-                                  (T *)y.data, (T *)dx.data, (const T *)dy.data, (const T *)x.data, n, frames, numbers),
-                       op);
-        });
+        constexpr int W = decltype(width)::value;
+        cuda_check(gpu_launch(pool_pairs<T, W>, grid_of(op, ceil_div(n, BLOCK * W)), BLOCK, 0, cuda_stream(device),
+                              (T *)y.data, (T *)dx.data, (const T *)dy.data, (const T *)x.data, n, frames, numbers),
+                   op);
     });
 }
 
@@ -156,32 +153,24 @@ void cuda_unfold_forward(Device *device, Tensor y, Tensor x, Window window) {
     int64_t n = tensor_numel(y);
     if (n == 0) return;
     if (y.dims[1] > INT32_MAX) die("unfold_forward: windows of %lld numbers are too large", (long long)y.dims[1]);
-    with_type(x.dtype, [&](auto zero) {
+    with_packs(x.dtype, 0, {y.data}, [&](auto zero, auto width) {
         using T = decltype(zero);
-        constexpr int WIDTH = 16 / sizeof(T);
-        with_width<WIDTH>(packs_fit(WIDTH, 0, y.data), [&](auto width) {
-            constexpr int W = decltype(width)::value;
-            cuda_check(gpu_launch(unfold<T, W>, grid_of("unfold_forward", ceil_div(n, BLOCK * W)), BLOCK, 0,
-                                  cuda_stream(device), (T *)y.data, (const T *)x.data, n,
-                                  windows_of(window, x.dims[1])),
-                       "unfold_forward");
-        });
+        constexpr int W = decltype(width)::value;
+        cuda_check(gpu_launch(unfold<T, W>, grid_of("unfold_forward", ceil_div(n, BLOCK * W)), BLOCK, 0,
+                              cuda_stream(device), (T *)y.data, (const T *)x.data, n, windows_of(window, x.dims[1])),
+                   "unfold_forward");
     });
 }
 
 void cuda_unfold_backward(Device *device, Tensor dx, Tensor dy, Window window) {
     int64_t n = tensor_numel(dx);
     if (n == 0) return;
-    with_type(dx.dtype, [&](auto zero) {
+    with_packs(dx.dtype, dx.dims[1], {dx.data}, [&](auto zero, auto width) {
         using T = decltype(zero);
-        constexpr int WIDTH = 16 / sizeof(T);
-        with_width<WIDTH>(packs_fit(WIDTH, dx.dims[1], dx.data), [&](auto width) {
-            constexpr int W = decltype(width)::value;
-            cuda_check(gpu_launch(fold<T, W>, grid_of("unfold_backward", ceil_div(n, BLOCK * W)), BLOCK, 0,
-                                  cuda_stream(device), (T *)dx.data, (const T *)dy.data, n,
-                                  windows_of(window, dx.dims[1])),
-                       "unfold_backward");
-        });
+        constexpr int W = decltype(width)::value;
+        cuda_check(gpu_launch(fold<T, W>, grid_of("unfold_backward", ceil_div(n, BLOCK * W)), BLOCK, 0,
+                              cuda_stream(device), (T *)dx.data, (const T *)dy.data, n, windows_of(window, dx.dims[1])),
+                   "unfold_backward");
     });
 }
 
@@ -196,30 +185,24 @@ void cuda_max_pool_backward(Device *device, Tensor dx, Tensor dy, Tensor x, int6
 void cuda_mean_rows_forward(Device *device, Tensor y, Tensor x, int64_t length) {
     int64_t columns = x.dims[1];
     if (tensor_numel(y) == 0) return;
-    with_type(x.dtype, [&](auto zero) {
+    with_packs(x.dtype, columns, {x.data}, [&](auto zero, auto width) {
         using T = decltype(zero);
-        constexpr int WIDTH = 16 / sizeof(T);
-        with_width<WIDTH>(packs_fit(WIDTH, columns, x.data), [&](auto width) {
-            constexpr int W = decltype(width)::value;
-            int64_t across = ceil_div(columns, 32 * W);
-            cuda_check(gpu_launch(average_rows<T, W>, grid_of("mean_rows_forward", y.dims[0] * across), BLOCK, 0,
-                                  cuda_stream(device), (T *)y.data, (const T *)x.data, length, columns, across),
-                       "mean_rows_forward");
-        });
+        constexpr int W = decltype(width)::value;
+        int64_t across = ceil_div(columns, 32 * W);
+        cuda_check(gpu_launch(average_rows<T, W>, grid_of("mean_rows_forward", y.dims[0] * across), BLOCK, 0,
+                              cuda_stream(device), (T *)y.data, (const T *)x.data, length, columns, across),
+                   "mean_rows_forward");
     });
 }
 
 void cuda_mean_rows_backward(Device *device, Tensor dx, Tensor dy, int64_t length) {
     int64_t n = tensor_numel(dx), columns = dx.dims[1];
     if (n == 0) return;
-    with_type(dx.dtype, [&](auto zero) {
+    with_packs(dx.dtype, columns, {dx.data, dy.data}, [&](auto zero, auto width) {
         using T = decltype(zero);
-        constexpr int WIDTH = 16 / sizeof(T);
-        with_width<WIDTH>(packs_fit(WIDTH, columns, dx.data, dy.data), [&](auto width) {
-            constexpr int W = decltype(width)::value;
-            cuda_check(gpu_launch(spread_rows<T, W>, grid_of("mean_rows_backward", ceil_div(n, BLOCK * W)), BLOCK, 0,
-                                  cuda_stream(device), (T *)dx.data, (const T *)dy.data, n, length, columns),
-                       "mean_rows_backward");
-        });
+        constexpr int W = decltype(width)::value;
+        cuda_check(gpu_launch(spread_rows<T, W>, grid_of("mean_rows_backward", ceil_div(n, BLOCK * W)), BLOCK, 0,
+                              cuda_stream(device), (T *)dx.data, (const T *)dy.data, n, length, columns),
+                   "mean_rows_backward");
     });
 }

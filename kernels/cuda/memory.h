@@ -6,6 +6,7 @@
 #ifndef KERNELS_CUDA_MEMORY_H
 #define KERNELS_CUDA_MEMORY_H
 
+#include <initializer_list>
 #include <stdio.h>
 #include <type_traits>
 
@@ -51,10 +52,13 @@ template <int W> GPU_INLINE Pack<float, W> zeros() {
 
 /* Returns whether rows of `length` numbers (length 0: any number of rows, as one run) can be accessed in packs of w:
  * every array begins at a multiple of 16 bytes and every row at a multiple of a pack. Absent arrays do not matter. */
-template <class... Arrays> inline bool packs_fit(int w, int64_t length, const Arrays *...arrays) {
+inline bool packs_fit(int w, int64_t length, std::initializer_list<const void *> arrays) {
     uintptr_t addresses = 0;
-    for (const void *array : {static_cast<const void *>(arrays)...}) addresses |= reinterpret_cast<uintptr_t>(array);
+    for (const void *array : arrays) addresses |= reinterpret_cast<uintptr_t>(array);
     return addresses % 16 == 0 && length % w == 0;
+}
+template <class... Arrays> inline bool packs_fit(int w, int64_t length, const Arrays *...arrays) {
+    return packs_fit(w, length, {static_cast<const void *>(arrays)...});
 }
 
 /* Calls f with std::integral_constant<int, W> if packs fit, else with that of 1. */
@@ -63,6 +67,15 @@ template <int W, class Function> inline void with_width(bool fit, Function f) {
         f(std::integral_constant<int, W>());
     else
         f(std::integral_constant<int, 1>());
+}
+
+/* Calls f(T(), width) for the type that dtype names, with packs of 16 bytes if they fit, else with single numbers. */
+template <class Function>
+inline void with_packs(DType dtype, int64_t length, std::initializer_list<const void *> arrays, Function f) {
+    with_type(dtype, [&](auto zero) {
+        constexpr int WIDTH = 16 / sizeof(zero);
+        with_width<WIDTH>(packs_fit(WIDTH, length, arrays), [&](auto width) { f(zero, width); });
+    });
 }
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -35,17 +35,14 @@ template <bool GRADIENT>
 void launch(Device *device, const char *op, Tensor loss, Tensor y, Tensor targets, Tensor scale, Tensor loss_scale) {
     int64_t n = y.dims[0], c = y.dims[1];
     if (n == 0) return;
-    with_type(y.dtype, [&](auto zero) {
+    with_packs(y.dtype, c, {y.data, targets.data}, [&](auto zero, auto width) {
         using T = decltype(zero);
-        constexpr int WIDTH = 16 / sizeof(T);
-        with_width<WIDTH>(packs_fit(WIDTH, c, y.data, targets.data), [&](auto width) {
-            constexpr int W = decltype(width)::value;
-            int lanes = lanes_of_row(ceil_div(c, W));
-            cuda_check(gpu_launch(squared_error<GRADIENT, W, T>, grid_of(op, ceil_div(n * lanes, BLOCK)), BLOCK, 0,
-                                  cuda_stream(device), (float *)loss.data, (T *)y.data, (const float *)targets.data, n,
-                                  c, lanes, (const float *)scale.data, (const float *)loss_scale.data),
-                       op);
-        });
+        constexpr int W = decltype(width)::value;
+        int lanes = lanes_of_row(ceil_div(c, W));
+        cuda_check(gpu_launch(squared_error<GRADIENT, W, T>, grid_of(op, ceil_div(n * lanes, BLOCK)), BLOCK, 0,
+                              cuda_stream(device), (float *)loss.data, (T *)y.data, (const float *)targets.data, n, c,
+                              lanes, (const float *)scale.data, (const float *)loss_scale.data),
+                   op);
     });
 }
 
