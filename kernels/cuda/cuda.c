@@ -56,7 +56,7 @@ void *cuda_take_memory(Device *device, size_t bytes) {
 }
 
 /* Keeps the scratch memory handed out earlier, because queued operations and recorded graphs still use it. Each piece
- * is at least twice as large as the last, so all of them together less than twice the largest. */
+ * is at least twice as large as the last, so all pieces together are smaller than twice the largest. */
 void *cuda_scratch(Device *device, size_t bytes) {
     CudaState *state = cuda_state(device);
     if (state->measuring) {

@@ -1,6 +1,5 @@
-/* Inside the cuda device: what its operations share. One .cu file a family of operations; each defines the functions
- * cuda_<operation> of its family, with the signatures of ops.h, and nothing else that is visible. The door has checked
- * shapes and types before they are called. */
+/* Shared by the operations of the cuda device. Each family of operations has a .cu file, which exports only its
+ * functions cuda_<operation>, with the signatures of ops.h. The door checks shapes and types before it calls them. */
 #ifndef KERNELS_CUDA_CUDA_H
 #define KERNELS_CUDA_CUDA_H
 
@@ -64,8 +63,8 @@ typedef struct {
     Scratch scratches[64]; /* the last is in use */
     int n_scratches;
     bool measuring;  /* operations are called to learn how much scratch they need ... */
-    size_t measured; /* ... which is this, */
-    bool at_most;    /* and it is to be enough for all batches that are no larger, too */
+    size_t measured; /* ... which is this many bytes */
+    bool at_most;    /* and must be enough for all smaller batches too */
     Stage stages[2];
     cudaStream_t copies; /* of stages, beside the operations */
     int last_stage;      /* the slot of the newest call */
@@ -83,9 +82,9 @@ static inline cudaStream_t cuda_stream(const Device *device) { return cuda_state
 /* Returns at least `bytes` of uninitialised device memory, 256-byte aligned, for the current operation: valid until the
  * next operation calls this. Allowed while a graph is captured.
  *
- * A plan measures the largest batch, and smaller ones must not need more, though they are divided into more parts that
- * work at the same time: so the number of bytes never falls when a batch grows. Where what is needed does fall, an
- * operation asks for the most that any smaller batch needs: always, or if that takes long to find, with at_most. */
+ * The memory plan measures the largest batch, so no smaller batch may ask for more. But a smaller batch can need more,
+ * because it is divided into more parts that work at the same time. Such an operation asks for the most that any
+ * smaller batch needs: always, or if that takes long to compute, only with CudaState.at_most. */
 void *cuda_scratch(Device *device, size_t bytes);
 
 /* Returns device memory, not cleared, and counts it; dies, naming the size, if there is not enough. */

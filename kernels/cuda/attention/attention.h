@@ -1,10 +1,10 @@
 /* Shared by the kernels of attention: the shape of a call, how a block finds its rows, dropout's numbers, and the
  * tiles of shared memory from which tensor cores are fed.
  *
- * Sequences are packed, so a block must find out to which one its tile belongs. For tiles of ROWS rows, sequence s gets
- * the slots from offsets[s] / ROWS + s on. That is at least one slot a tile, it needs no table, and the number of
- * slots, N / ROWS + sequences, does not depend on the lengths: a captured graph stays right when the offsets change. A
- * slot too many ends at once. */
+ * Sequences are packed, so a block must find the sequence of its tile. For tiles of ROWS rows, sequence s gets the
+ * slots from offsets[s] / ROWS + s on: at least one per tile, without a table. The number of slots, N / ROWS +
+ * sequences, does not depend on the lengths, so a captured graph stays valid when the offsets change. Blocks of unused
+ * slots end at once. */
 #ifndef KERNELS_CUDA_ATTENTION_ATTENTION_H
 #define KERNELS_CUDA_ATTENTION_ATTENTION_H
 
@@ -19,7 +19,7 @@ struct AttentionShape {
     int count, n_tokens, n_heads, head_size;
     bool causal;
     float scale;
-    uint32_t purpose, threshold; /* dropout drops what draws less; 0: none */
+    uint32_t purpose, threshold; /* dropout drops numbers that draw less; 0: no dropout */
     const uint32_t *step;
     uint64_t seed;
     float keep; /* 1 / (1 - p) */
@@ -172,7 +172,7 @@ GPU_INLINE uint32_t keep_four(const AttentionShape &a, int head, int row, int ke
     return bits;
 }
 
-/* Zeroes what dropout drops of 16 rows x KEYS. Lanes 2i and 2i + 1 hold four keys that follow each other, of two rows:
+/* Zeroes the dropped numbers of 16 rows x KEYS. Lanes 2i and 2i + 1 hold four keys that follow each other, of two rows:
  * each draws the four numbers of one row, and they exchange the answers, a bit each. */
 template <int KEYS>
 GPU_INLINE void zero_dropped(float (&p)[KEYS / 8][4], const AttentionShape &a, int head, int row, int key) {
@@ -200,8 +200,9 @@ GPU_INLINE void zero_dropped(float (&p)[KEYS / 8][4], const AttentionShape &a, i
  *
  *     lane_down:    0 2    (rows 0-7, 8-15 of the left half first): `a` of a product, stored row by row; and with the
  *                   1 3    transposed load `b` from a tile whose rows are the sum's index
- *     lane_across:  0 1    `b` from a tile whose columns are the sum's index, registers 0-1 for the upper 8 rows, 2-3
- * for 2 3    the lower; and with the transposed load `a` from a tile whose rows are the sum's index
+ *     lane_across:  0 1    `b` from a tile whose columns are the sum's index, registers 0-1 for the upper 8 rows,
+ *                   2 3    2-3 for the lower; and with the transposed load `a` from a tile whose rows are the sum's
+ *                          index
  *
  * Columns are multiples of 16, two pieces, so moving to another one is again an xor: one instruction a load. */
 
@@ -230,8 +231,8 @@ GPU_INLINE void load_fragment_transposed(uint32_t (&f)[4], const T *tile, int la
     load_matrix_x4_transposed(f, tile + row * COLUMNS + (lane ^ column));
 }
 
-/* Starts the copy of `rows` rows of a head into a tile of ROWS; what is outside them or the head becomes zero. A thread
- * copies the same piece of rows STEP apart; where STEP is a multiple of 8, so is the xor the same. */
+/* Starts the copy of `rows` rows of a head into a tile of ROWS rows; the rest of the tile becomes zero. A thread copies
+ * the same piece of rows STEP apart; if STEP is a multiple of 8, the xor is the same for all of them. */
 template <int ROWS, int COLUMNS, int THREADS, class T>
 GPU_INLINE void copy_tile(T *tile, const T *from, int stride, int rows, int head_size) {
     constexpr int PIECES = COLUMNS / 8, STEP = THREADS / PIECES;

@@ -1,6 +1,5 @@
-/* Attention forward. Batches of nothing but short sequences take attention_short.h. Of the others, 16-bit types take
- * tensor cores, in the manner of FlashAttention-2 (Dao, 2023); f32, and heads whose size is no multiple of 8, take
- * attention_fma.h. */
+/* Attention forward. Batches of only short sequences use attention_short.h. For other batches, 16-bit types use tensor
+ * cores as FlashAttention-2 (Dao, 2023) does; f32, and heads whose size is no multiple of 8, use attention_fma.h. */
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/attention_fma.h"
 #include "kernels/cuda/attention/attention_short.h"
@@ -11,9 +10,9 @@
  *     wait for K              S = Q K^T, mask, m, P = exp2(c S - c m), l         V arrives meanwhile
  *     wait for V              O += P V                                          the next K arrives meanwhile
  *
- * c is scale log2(e), so that an exponential costs one multiply-add and one ex2. P never leaves the registers: what the
- * first product leaves in a lane is what the second wants there. Tiles come in ascending order: the first one shows
- * every row at least key 0, so m is finite from then on and exp2 never sees inf - inf.
+ * c is scale log2(e), so that an exponential costs one multiply-add and one ex2. P never leaves the registers: each
+ * lane holds after the first product the numbers that the second one needs there. Tiles come in ascending order: the
+ * first one shows every row at least key 0, so m is finite from then on and exp2 never sees inf - inf.
  *
  * 32 rows a warp, because a fragment of K or V is then loaded for two products: 16 rows would ask shared memory for
  * 128 bytes a cycle, all it has, at the full rate of an A100. K and V have one buffer each and are loaded in turn: with

@@ -5,21 +5,22 @@
  * Everything stays in registers. A lane holds 16 bytes, 8 columns, of rows l / 4 and 8 + l / 4, which four lanes read
  * side by side: of 32 columns a lane's are 8 (l % 4) .. 8 (l % 4) + 7, register j the pair 2j, 2j + 1.
  *
- *     scores    S = A B^T sums over the columns, in any order, if A and B agree on it: registers 0, 1 of all lanes are
+ *     scores    S = A B^T sums over the columns, in any order that A and B share: registers 0, 1 of all lanes are
  *               one product's 16 columns and 2, 3 the next one's, in place of the fragment's own columns
  *     product   O = X B, X the packed scores: register j of B is an 8x8 matrix for every 8 rows, transposed to be a
- * `b`. Then a lane's sums are again 8 columns that follow each other: 16 bytes to write
+ *               `b`. Then a lane's sums are again 8 adjacent columns: 16 bytes to write
  *
  * f32 has the same lanes own the same numbers; its rows lie in the warp's shared memory, and multiply-adds take the
  * place of the products.
  *
  * grid       sequences x heads warps, heads fastest: the warps of a block read rows that lie side by side
- * bytes      forward 4 N C numbers, qkv once and out once; backward 7 N C: D = rowsum(dO O) is the rowsum of P dP, so
- * that out is not read. And lse. All in pieces of 16 bytes registers  HEAD / 4 for each of Q, K, V and dO, 16 for sums
- * and 16 for scores; none spilled shared     f32 only, rows of HEAD + 4 numbers so that lanes that read down a column
- * meet different banks: a warp's backward 10 KB for heads of 32, 19 KB for 64, 35 KB for 128 work       16 x 16 scores
- * whatever the length. For heads of 64 that is 16 products forward and 40 backward: counted at the full rate, and for
- * 13 rows, a twentieth to a tenth of the time that the bytes take */
+ * bytes      forward 4 N C numbers, qkv once and out once; backward 7 N C, without out, because D = rowsum(dO O) is the
+ *            rowsum of P dP; and lse. All in pieces of 16 bytes
+ * registers  HEAD / 4 for each of Q, K, V and dO, 16 for sums and 16 for scores; none spilled
+ * shared     f32 only, rows of HEAD + 4 numbers so that lanes that read down a column meet different banks: a warp's
+ *            backward 10 KB for heads of 32, 19 KB for 64, 35 KB for 128
+ * work       16 x 16 scores whatever the length. For heads of 64 that is 16 products forward and 40 backward:
+ *            counted at the full rate, and for 13 rows, a twentieth to a tenth of the time that the bytes take */
 #ifndef KERNELS_CUDA_ATTENTION_ATTENTION_SHORT_H
 #define KERNELS_CUDA_ATTENTION_ATTENTION_SHORT_H
 
@@ -244,7 +245,7 @@ template <int WARPS> GPU_INLINE ShortItem short_item(const AttentionShape &a) {
     return t;
 }
 
-/* Does this row see this key? Rows past the end see what they would; nothing of them is written. */
+/* Returns whether this row sees this key. Rows past the end see keys like the others, and are not written. */
 GPU_INLINE bool short_visible(const AttentionShape &a, int length, int n, int e) {
     return short_key(n, e) < (a.causal ? min(short_row(e) + 1, length) : length);
 }
@@ -305,8 +306,8 @@ __global__ void __launch_bounds__(32 * short_warps<T>(COLUMNS))
 }
 
 /* P = exp(scale S - lse),  dP = M dO V^T,  dS = P (dP - rowsum(P dP) / rowsum(P));  dV = (P M)^T dO,  dK = scale dS^T
- * Q, dQ = scale dS K. M is the factors of dropout. What lse was rounded by cancels: a row of dS sums to 0. Of rows past
- * the end dO is 0, and with it all that they add. */
+ * Q, dQ = scale dS K. M is the factors of dropout. The rounding error of lse cancels: a row of dS sums to 0. Rows past
+ * the end add nothing, because their dO is 0. */
 template <class T, int COLUMNS>
 __global__ void __launch_bounds__(32 * short_warps<T>(COLUMNS))
     attention_short_backward_kernel(T *dqkv, const T *dout, const T *qkv, const float *lse, AttentionShape a) {

@@ -46,7 +46,7 @@ uint64_t gemm_fingerprint(Device *device, const void *data, size_t bytes);
 #ifdef __cplusplus
 }
 
-/* dbias [columns] += the sums of dy's columns: linear.cu. */
+/* Adds the sums of dy's columns to dbias [columns]. */
 void add_column_sums(Device *device, float *dbias, Tensor dy);
 
 /* gemm_own for one type: gemm_<type>.cu. */

@@ -1,4 +1,4 @@
-/* Our matrix product: one kernel for all types and layouts. gemm_<type>.cu makes it of one type.
+/* Our matrix product: one kernel for all types and layouts. gemm_<type>.cu compiles it for one type.
  *
  * A block computes a tile of c, M x N, by walking along k in steps of DEPTH: 64 bytes of numbers. Each step brings a
  * tile of a and one of b into shared memory, as they are stored, by asynchronous copies of 16 bytes (a chunk), two or
@@ -14,8 +14,8 @@
  * Matrices whose rows are no multiple of 16 bytes are read number by number. Where c has few tiles and k is long,
  * blocks share a tile: each sums a part of k into scratch memory, and a second kernel adds the parts in their order.
  *
- * An epilogue is a second walk of a block over its tile, as soon as that is stored and while the caches have it: c, or
- * hidden, as T is what GELU starts from, so the result has the bits of an elementwise kernel behind the product.
+ * An epilogue is a second pass of a block over its tile, right after it is stored, while the caches hold it. GELU reads
+ * c or hidden as stored, rounded to T, so the result has the same bits as an elementwise kernel after the product.
  *
  * FLOPs: 2 m n k. Bytes from memory: at least m k + k n + m n numbers; a block reads (M + N) numbers for M N products
  * a k, so 128 x 128 tiles need 1 byte from L2 for 64 FLOPs in 16-bit types. Blocks that run at the same time work on 8
@@ -29,7 +29,7 @@
 
 namespace {
 
-/* Shared memory: STAGES (M + N) 64 bytes, 48 KB and 32 KB. The smaller one takes what is small or not aligned. */
+/* Shared memory: STAGES (M + N) 64 bytes, 48 KB and 32 KB. The smaller one is for small and unaligned products. */
 struct LargeTile {
     static constexpr int M = 128, N = 128, THREADS = 256, WARPS_N = 4, STAGES = 3;
     static constexpr bool ALIGNED = true;
@@ -217,7 +217,7 @@ GPU_INLINE void load_fragments(uint32_t (&r)[4], const T *tile, int outer, int k
     }
 }
 
-/* The products of a block on tensor cores. A warp has M / WARPS_M x N / WARPS_N of them, in fragments of 16 x 8. */
+/* A block's products on tensor cores. A warp has M / WARPS_M x N / WARPS_N of them, in fragments of 16 x 8. */
 template <class T, class Tile, bool A_ALONG_K, bool B_ALONG_K, bool TENSOR_CORES = ON_TENSOR_CORES<T, Tile>>
 struct Products {
     static constexpr int ROWS = Tile::M / (Tile::THREADS / 32 / Tile::WARPS_N), COLUMNS = Tile::N / Tile::WARPS_N;
@@ -341,8 +341,8 @@ constexpr int BLOCKS_OF_HALF = 2;
 template <class T, class Tile> constexpr int BLOCKS = ON_TENSOR_CORES<T, Tile> ? BLOCKS_OF_HALF : 1;
 
 /* The walk along k of a block, which brings tiles into a ring of STAGES slots and adds their products: load_a(slot) is
- * A's next tile, B's lies behind it. Step s is in slot s % STAGES; one barrier a step says both that everybody's copies
- * of step s are there and that everybody is done with step s - 1, whose slot is filled next. */
+ * A's next tile, B's lies behind it. Step s is in slot s % STAGES; after the one barrier per step, all threads'
+ * copies of step s have arrived and no thread still reads step s - 1, whose slot is filled next. */
 template <class T, class Tile, class Sums, class B, class LoadA>
 GPU_INLINE void walk(Sums &products, int steps, B &b, bool b_aligned, LoadA load_a) {
     constexpr int A_SIZE = Tile::M * DEPTH<T>, STAGE = (Tile::M + Tile::N) * DEPTH<T>;
@@ -430,14 +430,14 @@ template <class T, class Tile> int parts_of(Device *device, const Gemm &g, int64
 
 template <class Tile> int64_t tiles_of(const Gemm &g) { return ceil_div(g.m, Tile::M) * ceil_div(g.n, Tile::N); }
 
-/* Floats of scratch for the sums of the parts. */
+/* Returns the floats of scratch for the sums of the parts. */
 template <class T, class Tile> int64_t sums_of(Device *device, const Gemm &g) {
     int64_t parts = parts_of<T, Tile>(device, g, tiles_of<Tile>(g));
     return parts > 1 ? parts * g.m * g.n : 0;
 }
 
-/* The most of all products with as many rows or, if they vary, fewer: they have fewer tiles, and so more parts. Parts
- * of a depth that varies are most where it is largest. */
+/* Returns the most floats that a product with these rows or, if rows vary, fewer rows needs: it has fewer tiles and so
+ * more parts. If the depth varies, the largest depth has the most parts. */
 template <class T> int64_t most_sums(Device *device, Gemm g, bool aligned) {
     int64_t rows = g.m, most = 0;
     for (g.m = g.rows_vary && rows > SmallTile::M ? SmallTile::M : rows;; g.m += SmallTile::M) {

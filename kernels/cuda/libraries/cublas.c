@@ -163,7 +163,7 @@ static void forget(const Cublas *cublas, Problem *p) {
     cublas->call.cublasLtMatmulDescDestroy(p->operation);
 }
 
-/* to = op(a) op(b) + bias, through the epilogue, or c + op(a) op(b). */
+/* Computes to = op(a) op(b) + bias with the epilogue, or to = c + op(a) op(b). */
 static cublasStatus_t run(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g, void *to,
                           const cublasLtMatmulAlgo_t *algorithm) {
     float one = 1, beta = g->accumulate ? 1 : 0;
@@ -181,7 +181,7 @@ static int64_t round_tokens(int64_t n) {
     return (n + step - 1) / step * step;
 }
 
-/* log2 of the bytes that p is a multiple of, at most 16: no way needs more. */
+/* Returns log2 of the alignment of p in bytes, at most 4: no way needs more than 16 bytes. */
 static uint32_t alignment_of(const void *p) {
     uint32_t log = 0;
     while (log < 4 && !((uintptr_t)p >> log & 1)) log++;
@@ -251,7 +251,8 @@ static int ask(const Cublas *cublas, const Device *device, const Gemm *g, int wa
     return count;
 }
 
-/* Seconds of the fastest of some runs; infinite if it cannot be run. *bits: of the result. */
+/* Returns the milliseconds of the fastest of several runs, infinite if the way cannot be run. Sets *bits to the
+ * checksum of the result. */
 static float time_way(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g, void *to,
                       const cublasLtMatmulAlgo_t *algorithm, uint64_t *bits) {
     cudaEvent_t begin, end;
@@ -341,7 +342,7 @@ bool cublas_multiply(Device *device, const Gemm *g) {
 
 #else
 
-/* Built without its header. */
+/* ---- without cuBLASLt's header ---- */
 
 void cublas_open(Device *device, const CublasFunctions *functions) { (void)device, (void)functions; }
 

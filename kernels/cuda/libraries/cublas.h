@@ -1,5 +1,5 @@
-/* cuBLASLt, NVIDIA's matrix products, loaded when the first product is wanted: the program is not linked with it, and
- * works without. Its state is CudaState.library. */
+/* NVIDIA's matrix products, cuBLASLt, loaded at the first product: programs are not linked with it and work without it.
+ * CudaState.library holds its state. */
 #ifndef KERNELS_CUDA_LIBRARIES_CUBLAS_H
 #define KERNELS_CUDA_LIBRARIES_CUBLAS_H
 

@@ -1,4 +1,4 @@
-/* The functions of cuBLASLt that we use, as its header declares them. Only where that header is: HAVE_CUBLASLT. */
+/* The functions of cuBLASLt that we use, as its header declares them. Empty without that header: see HAVE_CUBLASLT. */
 #ifndef KERNELS_CUDA_LIBRARIES_CUBLAS_FUNCTIONS_H
 #define KERNELS_CUDA_LIBRARIES_CUBLAS_FUNCTIONS_H
 

@@ -1,5 +1,5 @@
-/* cuDNN, NVIDIA's convolutions, loaded when the first convolution is wanted: the program is built without its headers,
- * is not linked with it, and works without. Its state is CudaState.convolutions. */
+/* NVIDIA's convolutions, cuDNN, loaded at the first convolution: programs are built without its headers, are not linked
+ * with it and work without it. CudaState.convolutions holds its state. */
 #ifndef KERNELS_CUDA_LIBRARIES_CUDNN_H
 #define KERNELS_CUDA_LIBRARIES_CUDNN_H
 
