@@ -72,7 +72,7 @@ static void call_linear_backward(Bench *b) {
     int64_t n = b->rows, in = b->series->width, out = 3 * in;
     Tensor dx = numbers(b, n, in), dw = f32(b, in, out), dbias = f32_vector(b, out), dy = numbers(b, n, out),
            x = numbers(b, n, in), w = numbers(b, in, out);
-    linear_backward(b->device, dx, dw, dbias, dy, x, w, WEIGHT_IN_OUT);
+    linear_backward(b->device, (LayerGradients){.dx = dx, .dw = dw, .dbias = dbias}, dy, x, w, WEIGHT_IN_OUT);
 }
 
 /* Narrow models have dropout behind GELU, wide ones do not. */
@@ -82,14 +82,15 @@ static void call_gelu(Bench *b) {
     int64_t n = b->rows, in = b->series->width, out = 4 * in;
     Tensor y = numbers(b, n, out), hidden = numbers(b, n, out), x = numbers(b, n, in), w = numbers(b, in, out),
            bias = vector(b, out);
-    linear_gelu_forward(b->device, y, hidden, x, w, bias, WEIGHT_IN_OUT, GELU_TANH, drop_hidden(b));
+    linear_gelu_forward(b->device, y, hidden, x, w, bias, WEIGHT_IN_OUT, (GeluDropout){GELU_TANH, drop_hidden(b)});
 }
 
 static void call_gelu_backward(Bench *b) {
     int64_t n = b->rows, out = b->series->width, in = 4 * out;
     Tensor dhidden = numbers(b, n, in), dw = f32(b, in, out), dbias = f32_vector(b, out), dy = numbers(b, n, out),
            x = numbers(b, n, in), hidden = numbers(b, n, in), w = numbers(b, in, out);
-    gelu_linear_backward(b->device, dhidden, dw, dbias, dy, x, hidden, w, WEIGHT_IN_OUT, GELU_TANH, drop_hidden(b));
+    gelu_linear_backward(b->device, (LayerGradients){.dx = dhidden, .dw = dw, .dbias = dbias}, dy, x, hidden, w,
+                         WEIGHT_IN_OUT, (GeluDropout){GELU_TANH, drop_hidden(b)});
 }
 
 /* Sequences of `length` rows, the longer ones causal, heads of 64 numbers. */
@@ -110,7 +111,8 @@ static void call_attention_backward(Bench *b) {
     int64_t n = b->rows, c = b->series->width;
     Tensor dqkv = numbers(b, n, 3 * c), dout = numbers(b, n, c), qkv = numbers(b, n, 3 * c), out = numbers(b, n, c),
            lse = f32(b, c / 64, n);
-    attention_backward(b->device, dqkv, dout, qkv, out, lse, sequences(b), heads(b), drop(b, 0.1f));
+    attention_backward(b->device, dqkv, dout, (AttentionActivations){.qkv = qkv, .out = out, .lse = lse}, sequences(b),
+                       heads(b), drop(b, 0.1f));
 }
 
 /* `rows` cells of 128 bins, `length` x `length` pixels. */
@@ -129,7 +131,7 @@ static void call_conv3d_backward(Bench *b) {
     int64_t n = b->rows * 128 * b->series->length * b->series->length, c = b->series->width;
     Tensor dx = numbers(b, n, c), dw = f32(b, c, 27 * c), dy = numbers(b, n, c), x = numbers(b, n, c),
            w = numbers(b, c, 27 * c);
-    conv3d_backward(b->device, dx, dw, tensor_none(), dy, x, w, window(b), false);
+    conv3d_backward(b->device, (LayerGradients){.dx = dx, .dw = dw}, dy, x, w, window(b), false);
 }
 
 /* `rows` cells of 256 bins. */
@@ -171,14 +173,15 @@ static void call_norm(Bench *b) {
     int64_t n = b->rows, c = b->series->width;
     Tensor y = numbers(b, n, c), mean = f32_vector(b, n), rstd = f32_vector(b, n), x = numbers(b, n, c),
            gain = f32_vector(b, c), bias = f32_vector(b, c);
-    layernorm_forward(b->device, y, mean, rstd, x, gain, bias);
+    layernorm_forward(b->device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x, gain, bias);
 }
 
 static void call_residual_norm(Bench *b) {
     int64_t n = b->rows, c = b->series->width;
     Tensor sum = numbers(b, n, c), y = numbers(b, n, c), mean = f32_vector(b, n), rstd = f32_vector(b, n),
            x = numbers(b, n, c), branch = numbers(b, n, c), gain = f32_vector(b, c), bias = f32_vector(b, c);
-    residual_layernorm_forward(b->device, sum, y, mean, rstd, x, branch, gain, bias, drop(b, 0.1f));
+    residual_layernorm_forward(b->device, sum, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x, branch, gain,
+                               bias, drop(b, 0.1f));
 }
 
 static void call_norm_backward(Bench *b) {
@@ -186,7 +189,8 @@ static void call_norm_backward(Bench *b) {
     Tensor dx = numbers(b, n, c), dgain = f32_vector(b, c), dbias = f32_vector(b, c), dresidual = numbers(b, n, c),
            dy = numbers(b, n, c), x = numbers(b, n, c), mean = f32_vector(b, n), rstd = f32_vector(b, n),
            gain = f32_vector(b, c);
-    layernorm_backward(b->device, dx, dgain, dbias, dresidual, dy, x, mean, rstd, gain);
+    layernorm_backward(b->device, (NormGradients){.dx = dx, .dgain = dgain, .dbias = dbias}, dresidual, dy, x, mean,
+                       rstd, gain);
 }
 
 /* `rows` cells behind a batch norm, pooled. */
@@ -208,7 +212,8 @@ static void call_activation_backward(Bench *b) {
     Normed a = normed(b), other = normed(b);
     Tensor dy = numbers(b, b->rows * 64 * PLANE, c), of[4];
     for (int i = 0; i < 4; i++) of[i] = f32_vector(b, c);
-    norm_activate_backward(b->device, a.x, of[0], of[1], other.x, of[2], of[3], dy, a, other, activation);
+    norm_activate_backward(b->device, (NormGradients){.dx = a.x, .dgain = of[0], .dbias = of[1]},
+                           (NormGradients){.dx = other.x, .dgain = of[2], .dbias = of[3]}, dy, a, other, activation);
 }
 
 static void call_statistics(Bench *b) {
@@ -229,8 +234,8 @@ static void call_update(Bench *b) {
     Segment all = {.end = n, .weight_decay = 0.01f, .rate = 1};
     Tensor params = f32_vector(b, n), m = f32_vector(b, n), v = f32_vector(b, n), grads = f32_vector(b, n),
            norm = f32_vector(b, 1), copy = b->type == DTYPE_F32 ? tensor_none() : vector(b, n);
-    adamw_update(b->device, params, copy, m, v, grads, norm, tensor_none(), &all, 1,
-                 (AdamW){1e-4f, 0.9f, 0.999f, 1e-8f, 1, 1, false});
+    adamw_update(b->device, (AdamWBuffers){.params = params, .copy = copy, .m = m, .v = v, .grads = grads}, norm,
+                 tensor_none(), &all, 1, (AdamW){1e-4f, 0.9f, 0.999f, 1e-8f, 1, 1, false});
 }
 
 /* `rows` numbers that are read twice and written once. */

@@ -55,6 +55,33 @@ typedef struct {
     int in[3], taps[3], stride[3], padding[3];
 } Convolution;
 
+/* Gradients of a linear layer or a convolution: dx T of its input (optional), dw f32 of its weight, and dbias f32 of
+ * its bias (optional); dw and dbias are accumulated. */
+typedef struct {
+    Tensor dx, dw, dbias;
+} LayerGradients;
+
+/* Gradients of a norm: dx T of its input, dgain and dbias f32 [C] of its parameters, accumulated. */
+typedef struct {
+    Tensor dx, dgain, dbias;
+} NormGradients;
+
+/* Dropout of a GELU's output: y = dropout(gelu(hidden)). */
+typedef struct {
+    GeluKind kind;
+    Dropout drop;
+} GeluDropout;
+
+/* Results of a layer norm: y T [N, C], and the mean and rstd of its input's rows, f32 [N], for the backward. */
+typedef struct {
+    Tensor y, mean, rstd;
+} LayerNormOutput;
+
+/* Input and outputs of attention_forward, for the backward. */
+typedef struct {
+    Tensor qkv, out, lse;
+} AttentionActivations;
+
 /* Rows x T [N, C] and their batch normalisation (x - mean) rstd gain + bias; mean, rstd, gain and bias are f32 [C]. If
  * those four are none, the rows are used as they are. If x is none, there is no operand. */
 typedef struct {
@@ -119,6 +146,12 @@ typedef struct {
     bool coupled; /* adds weight decay to the gradients after clipping: Adam with an L2 term */
 } AdamW;
 
+/* Buffers of an AdamW update: params, the moving averages m and v, and grads, all f32 [P]; copy (optional, 16-bit
+ * [P]) receives the new parameters for matmuls. */
+typedef struct {
+    Tensor params, copy, m, v, grads;
+} AdamWBuffers;
+
 /* Dynamic loss scaling for 16-bit types of a small range, f32 [LOSS_SCALE_FIELDS] on the device, so that the host need
  * not wait: the factor on the loss, good steps since the factor last changed, updates done, updates skipped. */
 enum { LOSS_SCALE_FACTOR, LOSS_SCALE_GOOD, LOSS_SCALE_DONE, LOSS_SCALE_SKIPPED, LOSS_SCALE_FIELDS };
@@ -149,15 +182,14 @@ void dropout(Device *device, Tensor y, Tensor x, Dropout drop);
 /* sum = x + dropout(branch), all [N, C]; the element number of the dropout is row * C + column. sum may be x. */
 void residual_forward(Device *device, Tensor sum, Tensor x, Tensor branch, Dropout drop);
 
-/* y = (x - mean) rstd gain + bias per row, eps 1e-5, biased variance. x, y [N, C]; mean, rstd f32 [N]; gain, bias [C];
- * bias optional. */
-void layernorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain, Tensor bias);
+/* y = (x - mean) rstd gain + bias per row, eps 1e-5, biased variance. x [N, C]; gain, bias [C]; bias optional. */
+void layernorm_forward(Device *device, LayerNormOutput output, Tensor x, Tensor gain, Tensor bias);
 /* dx = dresidual + d(layernorm)/dx dy; dresidual [N, C] is the gradient that arrives past the layernorm, optional, and
- * may be dx. dgain and dbias (optional) are accumulated. */
-void layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dresidual, Tensor dy, Tensor x,
-                        Tensor mean, Tensor rstd, Tensor gain);
+ * may be dx. dbias is optional. */
+void layernorm_backward(Device *device, NormGradients gradients, Tensor dresidual, Tensor dy, Tensor x, Tensor mean,
+                        Tensor rstd, Tensor gain);
 /* residual_forward, then layernorm_forward of the sum, in one pass. */
-void residual_layernorm_forward(Device *device, Tensor sum, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor branch,
+void residual_layernorm_forward(Device *device, Tensor sum, LayerNormOutput output, Tensor x, Tensor branch,
                                 Tensor gain, Tensor bias, Dropout drop);
 
 /* Augments volumes of photon counts and makes two channels of them. Sample s is counts[volumes[s]], changed as draws[s]
@@ -177,17 +209,16 @@ void mixup(Device *device, Tensor y, Tensor x, Tensor partners, Tensor share);
 /* y = x W + bias. x [N, in], y [N, out], w [in, out] or [out, in] as `layout` says, bias [out] optional. */
 void linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout);
 /* dx = dy W^T (optional), dw += x^T dy in w's layout, dbias += column sums of dy (optional). */
-void linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
-                     WeightLayout layout);
+void linear_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor x, Tensor w, WeightLayout layout);
 
 /* hidden = x W + bias (optional) and y = dropout(gelu(hidden)), which is linear_forward, gelu_forward and dropout
  * in one pass; hidden is for the backward of GELU. The element number of the dropout is row * out + column. */
 void linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tensor w, Tensor bias, WeightLayout layout,
-                         GeluKind kind, Dropout drop);
-/* The backward of dropout, GELU and the linear layer after them, whose input x was dropout(gelu(hidden)): dhidden =
- * dropout(dy W^T gelu'(hidden)); dw += x^T dy and dbias (optional) as in linear_backward. */
-void gelu_linear_backward(Device *device, Tensor dhidden, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor hidden,
-                          Tensor w, WeightLayout layout, GeluKind kind, Dropout drop);
+                         GeluDropout activation);
+/* The backward of dropout, GELU and the linear layer after them, whose input x was dropout(gelu(hidden)): dx, which is
+ * not optional, is the gradient of hidden, dropout(dy W^T gelu'(hidden)); dw and dbias are as in linear_backward. */
+void gelu_linear_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor x, Tensor hidden, Tensor w,
+                          WeightLayout layout, GeluDropout activation);
 
 /* y = gelu(x) and dx = dy gelu'(x), elementwise. y may be x; dx may be dy. */
 void gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind);
@@ -203,8 +234,8 @@ void leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, float s
  * first row of the sequence), rows counted in the packed batch: sequences are shorter than 2^20. */
 void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences, Attention attention,
                        Dropout drop);
-void attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse,
-                        Sequences sequences, Attention attention, Dropout drop);
+void attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActivations forward, Sequences sequences,
+                        Attention attention, Dropout drop);
 
 /* Returns the number of positions of the window: (length + 2 padding - taps) / stride + 1, rounded down. */
 int64_t window_positions(Window window);
@@ -221,10 +252,9 @@ int convolution_positions(Convolution convolution, int axis);
  * taps that see no position of the sample. x T [S in positions, C]; y T [S out positions, O]; w T [O, C taps], torch's
  * [O, C, t, h, w] row by row; bias T [O], optional. */
 void conv3d_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, Convolution convolution);
-/* dx (optional) is accumulated if add_dx, else overwritten; dw f32 [O, C taps] and dbias f32 [O] (optional) are
- * accumulated. */
-void conv3d_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
-                     Convolution convolution, bool add_dx);
+/* dx is accumulated if add_dx, else overwritten; dw [O, C taps], dbias [O]. */
+void conv3d_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor x, Tensor w, Convolution convolution,
+                     bool add_dx);
 
 /* y[s, t, p] = the larger of x[s, 2 t, p] and x[s, 2 t + 1, p], the first if they are equal, NaN if one is: frames of
  * `plane` rows. x T [S frames plane, C]; y T [S frames / 2 plane, C], rounded down. */
@@ -239,9 +269,9 @@ void batchnorm_forward(Device *device, Tensor y, BatchStatistics statistics, Ten
 /* Computes the same y from the running statistics instead of the batch's. y may be x. */
 void batchnorm_apply(Device *device, Tensor y, Tensor x, Tensor running_mean, Tensor running_var, Tensor gain,
                      Tensor bias);
-/* dx = d(batchnorm_forward)/dx dy; dgain and dbias are accumulated. dx may be dy. */
-void batchnorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dy, Tensor x, Tensor mean,
-                        Tensor rstd, Tensor gain);
+/* dx = d(batchnorm_forward)/dx dy. dx may be dy. */
+void batchnorm_backward(Device *device, NormGradients gradients, Tensor dy, Tensor x, Tensor mean, Tensor rstd,
+                        Tensor gain);
 
 /* Computes the first half of batchnorm_forward: mean, rstd, and the running statistics. */
 void batchnorm_statistics(Device *device, BatchStatistics statistics, Tensor x);
@@ -253,11 +283,11 @@ void batchnorm_from_running(Device *device, Tensor rstd, Tensor running_var);
  * absent. y is T [N, C], with half of the frames if there is a pool. */
 void norm_activate_forward(Device *device, Tensor y, Normed a, Normed b, NormActivation activation);
 /* The backward of norm_activate_forward and of batchnorm_statistics, in two passes. The forward keeps only its inputs;
- * the signs, the pool's choices and dropout are recomputed. da and db T [N, C] are the gradients of a.x and b.x. If b
- * has no mean, db is the gradient of the sum, and dgain_b and dbias_b are none. Without b.x, db is none too. dgain and
- * dbias f32 [C] are accumulated. da or db may be dy if there is no pool, and da may be a.x, db may be b.x. */
-void norm_activate_backward(Device *device, Tensor da, Tensor dgain_a, Tensor dbias_a, Tensor db, Tensor dgain_b,
-                            Tensor dbias_b, Tensor dy, Normed a, Normed b, NormActivation activation);
+ * the signs, the pool's choices and dropout are recomputed. da.dx and db.dx T [N, C] are the gradients of a.x and b.x.
+ * If b has no mean, db.dx is the gradient of the sum, and db.dgain and db.dbias are none. Without b.x, db.dx is none
+ * too. da.dx or db.dx may be dy if there is no pool, and da.dx may be a.x, db.dx may be b.x. */
+void norm_activate_backward(Device *device, NormGradients da, NormGradients db, Tensor dy, Normed a, Normed b,
+                            NormActivation activation);
 
 /* Returns the number of frames after the second layer: half of them, rounded up. */
 int64_t stem_frames(Stem stem);
@@ -326,12 +356,11 @@ void sum_forward(Device *device, Tensor out, Tensor x);
 void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, const Segment *segments, int n_segments);
 /* Decoupled AdamW (Loshchilov and Hutter, 2019) over the segments, with lr the learning rate times the segment's rate:
  * p *= 1 - lr wd; m, v moving averages of the clipped gradient; p -= lr m^ / (sqrt(v^) + eps). Coupled: averages of the
- * clipped gradient plus wd p, and p is not multiplied. params, m, v, grads f32 [P]; norm f32 [1] from global_norm: if
- * it is not finite, nothing is changed. copy (optional, 16-bit [P]) receives the new parameters for matmuls. With
- * loss_scale (optional) the gradients are divided by its factor, and its count of updates plus one replaces
- * options.step. */
-void adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v, Tensor grads, Tensor norm,
-                  Tensor loss_scale, const Segment *segments, int n_segments, AdamW options);
+ * clipped gradient plus wd p, and p is not multiplied. norm f32 [1] from global_norm: if it is not finite, nothing is
+ * changed. With loss_scale (optional) the gradients are divided by its factor, and its count of updates plus one
+ * replaces options.step. */
+void adamw_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss_scale, const Segment *segments,
+                  int n_segments, AdamW options);
 /* Call after the update. Halves the factor if the norm was not finite, doubles it after 2,000 good steps, and counts.
  * Does nothing if stopped[0] (optional) is set. */
 void loss_scale_update(Device *device, Tensor loss_scale, Tensor norm, Tensor stopped);

@@ -88,47 +88,47 @@ void residual_forward(Device *device, Tensor sum, Tensor x, Tensor branch, Dropo
              branch, drop);
 }
 
-static void check_layernorm(const Device *device, const char *op, Tensor y, Tensor mean, Tensor rstd, Tensor x,
-                            Tensor gain) {
+/* y is the output or its gradient. */
+static void check_layernorm(const Device *device, const char *op, LayerNormOutput of, Tensor x, Tensor gain) {
     door_expect(op, "x", x, door_activation_type(device, op, "x", x), -1, -1);
-    door_expect(op, "y", y, x.dtype, x.dims[0], x.dims[1]);
-    door_expect(op, "mean", mean, DTYPE_F32, x.dims[0], 0);
-    door_expect(op, "rstd", rstd, DTYPE_F32, x.dims[0], 0);
+    door_expect(op, "y", of.y, x.dtype, x.dims[0], x.dims[1]);
+    door_expect(op, "mean", of.mean, DTYPE_F32, x.dims[0], 0);
+    door_expect(op, "rstd", of.rstd, DTYPE_F32, x.dims[0], 0);
     door_expect(op, "gain", gain, DTYPE_F32, x.dims[1], 0);
 }
 
-void layernorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain, Tensor bias) {
-    check_layernorm(device, "layernorm_forward", y, mean, rstd, x, gain);
+void layernorm_forward(Device *device, LayerNormOutput output, Tensor x, Tensor gain, Tensor bias) {
+    check_layernorm(device, "layernorm_forward", output, x, gain);
     door_expect_optional("layernorm_forward", "bias", bias, DTYPE_F32, x.dims[1], 0);
     DISPATCH(layernorm_forward, 8 * (double)tensor_numel(x),
-             2 * door_bytes(x) + 2 * door_bytes(mean) + door_bytes(gain) + door_bytes(bias), device, y, mean, rstd, x,
+             2 * door_bytes(x) + 2 * door_bytes(output.mean) + door_bytes(gain) + door_bytes(bias), device, output, x,
              gain, bias);
 }
 
-void layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dresidual, Tensor dy, Tensor x,
-                        Tensor mean, Tensor rstd, Tensor gain) {
+void layernorm_backward(Device *device, NormGradients gradients, Tensor dresidual, Tensor dy, Tensor x, Tensor mean,
+                        Tensor rstd, Tensor gain) {
     const char *op = "layernorm_backward";
-    check_layernorm(device, op, dy, mean, rstd, x, gain);
-    door_expect(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
-    door_expect(op, "dgain", dgain, DTYPE_F32, x.dims[1], 0);
-    door_expect_optional(op, "dbias", dbias, DTYPE_F32, x.dims[1], 0);
+    check_layernorm(device, op, (LayerNormOutput){.y = dy, .mean = mean, .rstd = rstd}, x, gain);
+    door_expect(op, "dx", gradients.dx, x.dtype, x.dims[0], x.dims[1]);
+    door_expect(op, "dgain", gradients.dgain, DTYPE_F32, x.dims[1], 0);
+    door_expect_optional(op, "dbias", gradients.dbias, DTYPE_F32, x.dims[1], 0);
     door_expect_optional(op, "dresidual", dresidual, x.dtype, x.dims[0], x.dims[1]);
     DISPATCH(layernorm_backward, 15 * (double)tensor_numel(x),
              3 * door_bytes(x) + door_bytes(dresidual) + 2 * door_bytes(mean) + 3 * door_bytes(gain) +
-                 2 * door_bytes(dbias),
-             device, dx, dgain, dbias, dresidual, dy, x, mean, rstd, gain);
+                 2 * door_bytes(gradients.dbias),
+             device, gradients, dresidual, dy, x, mean, rstd, gain);
 }
 
-void residual_layernorm_forward(Device *device, Tensor sum, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor branch,
+void residual_layernorm_forward(Device *device, Tensor sum, LayerNormOutput output, Tensor x, Tensor branch,
                                 Tensor gain, Tensor bias, Dropout drop) {
     const char *op = "residual_layernorm_forward";
-    check_layernorm(device, op, y, mean, rstd, x, gain);
+    check_layernorm(device, op, output, x, gain);
     door_expect(op, "branch", branch, x.dtype, x.dims[0], x.dims[1]);
     door_expect(op, "sum", sum, x.dtype, x.dims[0], x.dims[1]);
     door_expect_probability(op, drop);
     door_expect_optional(op, "bias", bias, DTYPE_F32, x.dims[1], 0);
     DISPATCH(residual_layernorm_forward, (drop.p > 0 ? 11 : 9) * (double)tensor_numel(x),
-             4 * door_bytes(x) + 2 * door_bytes(mean) + door_bytes(gain) + door_bytes(bias), device, sum, y, mean, rstd,
+             4 * door_bytes(x) + 2 * door_bytes(output.mean) + door_bytes(gain) + door_bytes(bias), device, sum, output,
              x, branch, gain, bias, drop);
 }
 
@@ -151,45 +151,47 @@ void linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, W
              door_bytes(x) + door_bytes(w) + door_bytes(y) + door_bytes(bias), device, y, x, w, bias, layout);
 }
 
-void linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
-                     WeightLayout layout) {
+void linear_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor x, Tensor w, WeightLayout layout) {
     const char *op = "linear_backward";
-    check_linear(device, op, dy, x, w, dbias, DTYPE_F32, layout);
-    door_expect_optional(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
-    door_expect(op, "dw", dw, DTYPE_F32, w.dims[0], w.dims[1]);
-    double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)dy.dims[1], gemms = tensor_given(dx) ? 2 : 1;
-    DISPATCH(linear_backward, gemms * 2 * n * in * out + (tensor_given(dbias) ? n * out : 0),
-             door_bytes(x) + door_bytes(dy) + 2 * door_bytes(dw) + door_bytes(dx) +
-                 (tensor_given(dx) ? door_bytes(w) : 0) + 2 * door_bytes(dbias),
-             device, dx, dw, dbias, dy, x, w, layout);
+    check_linear(device, op, dy, x, w, gradients.dbias, DTYPE_F32, layout);
+    door_expect_optional(op, "dx", gradients.dx, x.dtype, x.dims[0], x.dims[1]);
+    door_expect(op, "dw", gradients.dw, DTYPE_F32, w.dims[0], w.dims[1]);
+    double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)dy.dims[1],
+           gemms = tensor_given(gradients.dx) ? 2 : 1;
+    DISPATCH(linear_backward, gemms * 2 * n * in * out + (tensor_given(gradients.dbias) ? n * out : 0),
+             door_bytes(x) + door_bytes(dy) + 2 * door_bytes(gradients.dw) + door_bytes(gradients.dx) +
+                 (tensor_given(gradients.dx) ? door_bytes(w) : 0) + 2 * door_bytes(gradients.dbias),
+             device, gradients, dy, x, w, layout);
 }
 
 void linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tensor w, Tensor bias, WeightLayout layout,
-                         GeluKind kind, Dropout drop) {
+                         GeluDropout activation) {
     const char *op = "linear_gelu_forward";
-    door_expect_probability(op, drop);
+    door_expect_probability(op, activation.drop);
     check_linear(device, op, y, x, w, bias, x.dtype, layout);
     door_expect(op, "hidden", hidden, x.dtype, x.dims[0], y.dims[1]);
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)y.dims[1];
-    DISPATCH(linear_gelu_forward, 2 * n * in * out + ((tensor_given(bias) ? 10 : 9) + (drop.p > 0)) * n * out,
+    DISPATCH(linear_gelu_forward,
+             2 * n * in * out + ((tensor_given(bias) ? 10 : 9) + (activation.drop.p > 0)) * n * out,
              door_bytes(x) + door_bytes(w) + door_bytes(hidden) + door_bytes(y) + door_bytes(bias), device, y, hidden,
-             x, w, bias, layout, kind, drop);
+             x, w, bias, layout, activation);
 }
 
-void gelu_linear_backward(Device *device, Tensor dhidden, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor hidden,
-                          Tensor w, WeightLayout layout, GeluKind kind, Dropout drop) {
+void gelu_linear_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor x, Tensor hidden, Tensor w,
+                          WeightLayout layout, GeluDropout activation) {
     const char *op = "gelu_linear_backward";
-    door_expect_probability(op, drop);
-    check_linear(device, op, dy, x, w, dbias, DTYPE_F32, layout);
+    door_expect_probability(op, activation.drop);
+    check_linear(device, op, dy, x, w, gradients.dbias, DTYPE_F32, layout);
     door_expect(op, "hidden", hidden, x.dtype, x.dims[0], x.dims[1]);
-    door_expect(op, "dhidden", dhidden, x.dtype, x.dims[0], x.dims[1]);
-    door_expect(op, "dw", dw, DTYPE_F32, w.dims[0], w.dims[1]);
+    door_expect(op, "dx", gradients.dx, x.dtype, x.dims[0], x.dims[1]);
+    door_expect(op, "dw", gradients.dw, DTYPE_F32, w.dims[0], w.dims[1]);
     double n = (double)x.dims[0], in = (double)x.dims[1], out = (double)dy.dims[1];
     DISPATCH(gelu_linear_backward,
-             4 * n * in * out + (drop.p > 0 ? 19 : 18) * n * in + (tensor_given(dbias) ? n * out : 0),
-             door_bytes(x) + door_bytes(hidden) + door_bytes(dhidden) + door_bytes(dy) + door_bytes(w) +
-                 2 * door_bytes(dw) + 2 * door_bytes(dbias),
-             device, dhidden, dw, dbias, dy, x, hidden, w, layout, kind, drop);
+             4 * n * in * out + (activation.drop.p > 0 ? 19 : 18) * n * in +
+                 (tensor_given(gradients.dbias) ? n * out : 0),
+             door_bytes(x) + door_bytes(hidden) + door_bytes(gradients.dx) + door_bytes(dy) + door_bytes(w) +
+                 2 * door_bytes(gradients.dw) + 2 * door_bytes(gradients.dbias),
+             device, gradients, dy, x, hidden, w, layout, activation);
 }
 
 void gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind) {
@@ -238,13 +240,14 @@ static double attention_pairs(const char *op, Tensor qkv, Sequences sequences, A
     return pairs;
 }
 
-static void check_attention(const Device *device, const char *op, Tensor out, Tensor lse, Tensor qkv,
-                            Attention attention, Dropout drop) {
+static void check_attention(const Device *device, const char *op, AttentionActivations of, Attention attention,
+                            Dropout drop) {
+    Tensor qkv = of.qkv;
     door_expect_probability(op, drop);
     door_expect(op, "qkv", qkv, door_activation_type(device, op, "qkv", qkv), -1, -1);
     int64_t n = qkv.dims[0], c = qkv.dims[1] / 3;
-    door_expect(op, "out", out, qkv.dtype, n, c);
-    door_expect(op, "lse", lse, DTYPE_F32, attention.n_heads, n);
+    door_expect(op, "out", of.out, qkv.dtype, n, c);
+    door_expect(op, "lse", of.lse, DTYPE_F32, attention.n_heads, n);
     if (qkv.dims[1] != 3 * c || attention.n_heads <= 0 || c % attention.n_heads)
         die("%s: %lld columns are not q, k and v of %d heads", op, (long long)qkv.dims[1], attention.n_heads);
 }
@@ -252,7 +255,7 @@ static void check_attention(const Device *device, const char *op, Tensor out, Te
 void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences, Attention attention,
                        Dropout drop) {
     const char *op = "attention_forward";
-    check_attention(device, op, out, lse, qkv, attention, drop);
+    check_attention(device, op, (AttentionActivations){.qkv = qkv, .out = out, .lse = lse}, attention, drop);
     double pairs = attention_pairs(op, qkv, sequences, attention), c = (double)out.dims[1], h = attention.n_heads;
     /* Per pair and head: two GEMMs of the head size, and 5 for scale, maximum, exponential, sum and normalisation. */
     DISPATCH(attention_forward, pairs * (4 * c + 5 * h + (drop.p > 0 ? 2 * h : 0)),
@@ -260,18 +263,19 @@ void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Seque
              sequences, attention, drop);
 }
 
-void attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse,
-                        Sequences sequences, Attention attention, Dropout drop) {
+void attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActivations forward, Sequences sequences,
+                        Attention attention, Dropout drop) {
     const char *op = "attention_backward";
-    check_attention(device, op, out, lse, qkv, attention, drop);
+    Tensor qkv = forward.qkv, out = forward.out;
+    check_attention(device, op, forward, attention, drop);
     door_expect(op, "dqkv", dqkv, qkv.dtype, qkv.dims[0], qkv.dims[1]);
     door_expect(op, "dout", dout, qkv.dtype, out.dims[0], out.dims[1]);
     double pairs = attention_pairs(op, qkv, sequences, attention), c = (double)out.dims[1], h = attention.n_heads;
     /* Per pair and head: five GEMMs (the scores again, dP, dV, dK, dQ), and about 6 for P and dS. */
     DISPATCH(attention_backward, pairs * (10 * c + 6 * h + (drop.p > 0 ? 3 * h : 0)) + 2 * (double)tensor_numel(out),
-             door_bytes(qkv) + door_bytes(dqkv) + door_bytes(out) + door_bytes(dout) + door_bytes(lse) +
+             door_bytes(qkv) + door_bytes(dqkv) + door_bytes(out) + door_bytes(dout) + door_bytes(forward.lse) +
                  door_bytes(sequences.offsets),
-             device, dqkv, dout, qkv, out, lse, sequences, attention, drop);
+             device, dqkv, dout, forward, sequences, attention, drop);
 }
 
 static void check_mean_rows(const Device *device, const char *op, const char *mean_name, Tensor mean,

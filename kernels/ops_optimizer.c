@@ -27,19 +27,20 @@ void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, c
     DISPATCH(global_norm, 2 * n, 4 * n + 4, device, norm, grads, loss_scale, segments, n_segments);
 }
 
-void adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v, Tensor grads, Tensor norm,
-                  Tensor loss_scale, const Segment *segments, int n_segments, AdamW options) {
+void adamw_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss_scale, const Segment *segments,
+                  int n_segments, AdamW options) {
     const char *op = "adamw_update";
-    door_expect(op, "params", params, DTYPE_F32, -1, 0);
-    door_expect_optional(op, "copy", copy, door_activation_type(device, op, "copy", copy), params.dims[0], 0);
-    door_expect(op, "m", m, DTYPE_F32, params.dims[0], 0);
-    door_expect(op, "v", v, DTYPE_F32, params.dims[0], 0);
-    door_expect(op, "grads", grads, DTYPE_F32, params.dims[0], 0);
+    Tensor copy = buffers.copy;
+    door_expect(op, "params", buffers.params, DTYPE_F32, -1, 0);
+    int64_t length = buffers.params.dims[0];
+    door_expect_optional(op, "copy", copy, door_activation_type(device, op, "copy", copy), length, 0);
+    door_expect(op, "m", buffers.m, DTYPE_F32, length, 0);
+    door_expect(op, "v", buffers.v, DTYPE_F32, length, 0);
+    door_expect(op, "grads", buffers.grads, DTYPE_F32, length, 0);
     door_expect(op, "norm", norm, DTYPE_F32, 1, 0);
     door_expect_loss_scale(op, loss_scale);
-    double n = segment_elements(op, grads, segments, n_segments), bytes = tensor_given(copy) ? 30 : 28;
-    DISPATCH(adamw_update, 14 * n, bytes * n + 4, device, params, copy, m, v, grads, norm, loss_scale, segments,
-             n_segments, options);
+    double n = segment_elements(op, buffers.grads, segments, n_segments), bytes = tensor_given(copy) ? 30 : 28;
+    DISPATCH(adamw_update, 14 * n, bytes * n + 4, device, buffers, norm, loss_scale, segments, n_segments, options);
 }
 
 void loss_scale_update(Device *device, Tensor loss_scale, Tensor norm, Tensor stopped) {

@@ -81,19 +81,19 @@ void conv3d_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, C
              door_bytes(x) + door_bytes(y) + door_bytes(w) + door_bytes(bias), device, y, x, w, bias, convolution);
 }
 
-void conv3d_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
-                     Convolution convolution, bool add_dx) {
+void conv3d_backward(Device *device, LayerGradients gradients, Tensor dy, Tensor x, Tensor w, Convolution convolution,
+                     bool add_dx) {
     const char *op = "conv3d_backward";
     double pairs = check_conv3d(op, "dy", dy, x, door_activation_type(device, op, "x", x), w, convolution);
-    door_expect_optional(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
-    door_expect(op, "dw", dw, DTYPE_F32, w.dims[0], w.dims[1]);
-    door_expect_optional(op, "dbias", dbias, DTYPE_F32, dy.dims[1], 0);
-    bool both = tensor_given(dx), added = both && add_dx, summed = tensor_given(dbias);
-    double additions = (summed ? (double)tensor_numel(dy) : 0) + (added ? (double)tensor_numel(dx) : 0);
+    door_expect_optional(op, "dx", gradients.dx, x.dtype, x.dims[0], x.dims[1]);
+    door_expect(op, "dw", gradients.dw, DTYPE_F32, w.dims[0], w.dims[1]);
+    door_expect_optional(op, "dbias", gradients.dbias, DTYPE_F32, dy.dims[1], 0);
+    bool both = tensor_given(gradients.dx), added = both && add_dx, summed = tensor_given(gradients.dbias);
+    double additions = (summed ? (double)tensor_numel(dy) : 0) + (added ? (double)tensor_numel(gradients.dx) : 0);
     DISPATCH(conv3d_backward, (both ? 4 : 2) * pairs + additions,
-             door_bytes(dy) + door_bytes(x) + 2 * (door_bytes(dw) + door_bytes(dbias)) +
-                 (both ? (added ? 2 : 1) * door_bytes(dx) + door_bytes(w) : 0),
-             device, dx, dw, dbias, dy, x, w, convolution, add_dx);
+             door_bytes(dy) + door_bytes(x) + 2 * (door_bytes(gradients.dw) + door_bytes(gradients.dbias)) +
+                 (both ? (added ? 2 : 1) * door_bytes(gradients.dx) + door_bytes(w) : 0),
+             device, gradients, dy, x, w, convolution, add_dx);
 }
 
 /* Dies unless `whole` is T [S frames plane, C]. */
@@ -167,16 +167,16 @@ void batchnorm_apply(Device *device, Tensor y, Tensor x, Tensor running_mean, Te
              running_mean, running_var, gain, bias);
 }
 
-void batchnorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dy, Tensor x, Tensor mean,
-                        Tensor rstd, Tensor gain) {
+void batchnorm_backward(Device *device, NormGradients gradients, Tensor dy, Tensor x, Tensor mean, Tensor rstd,
+                        Tensor gain) {
     const char *op = "batchnorm_backward";
     check_batchnorm(device, op, dy, x, mean, rstd, "rstd", gain);
-    door_expect(op, "dx", dx, x.dtype, x.dims[0], x.dims[1]);
-    door_expect(op, "dgain", dgain, DTYPE_F32, x.dims[1], 0);
-    door_expect(op, "dbias", dbias, DTYPE_F32, x.dims[1], 0);
+    door_expect(op, "dx", gradients.dx, x.dtype, x.dims[0], x.dims[1]);
+    door_expect(op, "dgain", gradients.dgain, DTYPE_F32, x.dims[1], 0);
+    door_expect(op, "dbias", gradients.dbias, DTYPE_F32, x.dims[1], 0);
     expect_two_rows(op, x);
-    DISPATCH(batchnorm_backward, 10 * (double)tensor_numel(x), 3 * door_bytes(x) + 7 * door_bytes(gain), device, dx,
-             dgain, dbias, dy, x, mean, rstd, gain);
+    DISPATCH(batchnorm_backward, 10 * (double)tensor_numel(x), 3 * door_bytes(x) + 7 * door_bytes(gain), device,
+             gradients, dy, x, mean, rstd, gain);
 }
 
 void batchnorm_statistics(Device *device, BatchStatistics statistics, Tensor x) {
@@ -246,28 +246,28 @@ void norm_activate_forward(Device *device, Tensor y, Normed a, Normed b, NormAct
 
 /* The sum is recomputed where a sign or a choice depends on it. Per norm: centers, dots and sums (two norms share one
  * sum) of the rows used, then five operations for each number's gradient. */
-void norm_activate_backward(Device *device, Tensor da, Tensor dgain_a, Tensor dbias_a, Tensor db, Tensor dgain_b,
-                            Tensor dbias_b, Tensor dy, Normed a, Normed b, NormActivation activation) {
+void norm_activate_backward(Device *device, NormGradients da, NormGradients db, Tensor dy, Normed a, Normed b,
+                            NormActivation activation) {
     const char *op = "norm_activate_backward";
     NormCost cost = check_norm_activate(device, op, "dy", dy, a, b, activation);
     int64_t rows = a.x.dims[0], c = a.x.dims[1];
     bool both = tensor_given(b.x), norms = tensor_given(b.mean);
     expect_two_rows(op, a.x);
-    door_expect(op, "da", da, a.x.dtype, rows, c);
-    door_expect(op, "dgain_a", dgain_a, DTYPE_F32, c, 0);
-    door_expect(op, "dbias_a", dbias_a, DTYPE_F32, c, 0);
-    if (both) door_expect(op, "db", db, a.x.dtype, rows, c);
-    if (norms) door_expect(op, "dgain_b", dgain_b, DTYPE_F32, c, 0);
-    if (norms) door_expect(op, "dbias_b", dbias_b, DTYPE_F32, c, 0);
+    door_expect(op, "da.dx", da.dx, a.x.dtype, rows, c);
+    door_expect(op, "da.dgain", da.dgain, DTYPE_F32, c, 0);
+    door_expect(op, "da.dbias", da.dbias, DTYPE_F32, c, 0);
+    if (both) door_expect(op, "db.dx", db.dx, a.x.dtype, rows, c);
+    if (norms) door_expect(op, "db.dgain", db.dgain, DTYPE_F32, c, 0);
+    if (norms) door_expect(op, "db.dbias", db.dbias, DTYPE_F32, c, 0);
     bool decides = activation.slope != 1 || (activation.pool && !activation.average);
     double n = (double)tensor_numel(a.x), norm = 5 * n + 3 * cost.used;
     DISPATCH(norm_activate_backward, (decides ? cost.sum : 0) + cost.out + cost.used + (norms ? 2 : 1) * norm,
-             door_bytes(dy) + door_bytes(a.x) + door_bytes(da) + 8 * door_bytes(a.mean) + 8 * door_bytes(b.mean) +
+             door_bytes(dy) + door_bytes(a.x) + door_bytes(da.dx) + 8 * door_bytes(a.mean) + 8 * door_bytes(b.mean) +
                  (norms  ? door_bytes(b.x)
                   : both ? cost.used * (double)dtype_size(dy.dtype)
                          : 0) +
-                 (both ? door_bytes(db) : 0),
-             device, da, dgain_a, dbias_a, db, dgain_b, dbias_b, dy, a, b, activation);
+                 (both ? door_bytes(db.dx) : 0),
+             device, da, db, dy, a, b, activation);
 }
 
 int64_t stem_frames(Stem stem) { return (stem.frames + 1) / 2; }

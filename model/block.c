@@ -178,6 +178,14 @@ Tensor run_weight(const BlockRun *run, int index) { return param_view(run->table
 Tensor run_matmul_weight(const BlockRun *run, int index) { return param_view(run->table, run->matmul_weights, index); }
 Tensor run_gradient(const BlockRun *run, int index) { return param_view(run->table, run->gradients, index); }
 
+LayerGradients run_layer_gradients(const BlockRun *run, int index, Tensor dx) {
+    return (LayerGradients){.dx = dx, .dw = run_gradient(run, index), .dbias = run_gradient(run, index + 1)};
+}
+
+NormGradients run_norm_gradients(const BlockRun *run, int index, Tensor dx) {
+    return (NormGradients){.dx = dx, .dgain = run_gradient(run, index), .dbias = run_gradient(run, index + 1)};
+}
+
 Tensor push_activations(const BlockRun *run, int64_t rows, int64_t columns) {
     return arena_2d(run->arena, run->matmul_weights.dtype, rows, columns);
 }
@@ -231,10 +239,11 @@ static Tensor norm(const Block *b, int which, Stream in, Tensor y, Tensor *sum, 
     *rstd = arena_1d(b->run->arena, DTYPE_F32, n);
     if (tensor_given(in.branch)) {
         *sum = push_activations(b->run, n, width);
-        residual_layernorm_forward(b->run->device, *sum, y, *mean, *rstd, in.residual, in.branch, gain, bias, in.drop);
+        residual_layernorm_forward(b->run->device, *sum, (LayerNormOutput){.y = y, .mean = *mean, .rstd = *rstd},
+                                   in.residual, in.branch, gain, bias, in.drop);
     } else {
         *sum = in.residual;
-        layernorm_forward(b->run->device, y, *mean, *rstd, *sum, gain, bias);
+        layernorm_forward(b->run->device, (LayerNormOutput){.y = y, .mean = *mean, .rstd = *rstd}, *sum, gain, bias);
     }
     return y;
 }
@@ -262,7 +271,7 @@ static void mlp_activate(const Block *b, Tensor x) {
     b->a->hidden = push_activations(b->run, x.dims[0], c->d_ff);
     b->a->activated = push_activations(b->run, x.dims[0], c->d_ff);
     linear_gelu_forward(b->run->device, b->a->activated, b->a->hidden, x, matmul_weight(b, MLP_IN_WEIGHT),
-                        matmul_weight(b, MLP_IN_BIAS), c->layout, c->gelu, drop_at(b, SITE_HIDDEN));
+                        matmul_weight(b, MLP_IN_BIAS), c->layout, (GeluDropout){c->gelu, drop_at(b, SITE_HIDDEN)});
 }
 
 /* Computes branch = mlp_out(activated). Returns the stream, whose dropout is still to be applied. */
@@ -349,16 +358,19 @@ Tensor blocks_forward(BlockStack *stack, const BlockRun *run, Tensor x) {
 
 /* ---- backward ---- */
 
+static LayerGradients layer_gradients(const Block *b, int which, Tensor dx) {
+    return (LayerGradients){.dx = dx, .dw = gradient(b, which), .dbias = gradient(b, which + 1)};
+}
+
 static void linear_back(const Block *b, int which, Tensor dx, Tensor dy, Tensor x) {
-    linear_backward(b->run->device, dx, gradient(b, which), gradient(b, which + 1), dy, x, matmul_weight(b, which),
-                    b->config->layout);
+    linear_backward(b->run->device, layer_gradients(b, which, dx), dy, x, matmul_weight(b, which), b->config->layout);
 }
 
 /* dx = dresidual + (d norm / dx) dy; dresidual is optional and may be dx. */
 static void norm_back(const Block *b, int which, Tensor dx, Tensor dresidual, Tensor dy, Tensor x, Tensor mean,
                       Tensor rstd) {
-    layernorm_backward(b->run->device, dx, gradient(b, which), gradient(b, which + 1), dresidual, dy, x, mean, rstd,
-                       weight(b, which));
+    NormGradients gradients = {.dx = dx, .dgain = gradient(b, which), .dbias = gradient(b, which + 1)};
+    layernorm_backward(b->run->device, gradients, dresidual, dy, x, mean, rstd, weight(b, which));
 }
 
 /* Returns the gradient of a branch from dsum, that of residual + drop(branch): dsum itself, or in the buffer. */
@@ -373,9 +385,9 @@ static void mlp_back(const Block *b, Tensor x, Tensor dx, Tensor dsum) {
     size_t mark = arena_mark(b->run->arena);
     Tensor dbranch = branch_back(b->run, dx, dsum, drop_at(b, SITE_MLP));
     Tensor dhidden = push_activations(b->run, x.dims[0], b->config->d_ff);
-    gelu_linear_backward(b->run->device, dhidden, gradient(b, MLP_OUT_WEIGHT), gradient(b, MLP_OUT_BIAS), dbranch,
-                         b->a->activated, b->a->hidden, matmul_weight(b, MLP_OUT_WEIGHT), b->config->layout,
-                         b->config->gelu, drop_at(b, SITE_HIDDEN));
+    gelu_linear_backward(b->run->device, layer_gradients(b, MLP_OUT_WEIGHT, dhidden), dbranch, b->a->activated,
+                         b->a->hidden, matmul_weight(b, MLP_OUT_WEIGHT), b->config->layout,
+                         (GeluDropout){b->config->gelu, drop_at(b, SITE_HIDDEN)});
     linear_back(b, MLP_IN_WEIGHT, dx, dhidden, x);
     arena_release(b->run->arena, mark);
 }
@@ -393,8 +405,9 @@ static void attend_back(const Block *b, Tensor x, Tensor dx, Tensor dsum) {
         dattended = push_activations(b->run, x.dims[0], x.dims[1]);
         unselect_rows(b->run, dattended, dselected);
     }
-    attention_backward(b->run->device, dqkv, dattended, b->a->qkv, b->a->attended, b->a->lse, b->run->sequences,
-                       attention_of(b->config), drop_at(b, SITE_ATTENTION));
+    attention_backward(b->run->device, dqkv, dattended,
+                       (AttentionActivations){.qkv = b->a->qkv, .out = b->a->attended, .lse = b->a->lse},
+                       b->run->sequences, attention_of(b->config), drop_at(b, SITE_ATTENTION));
     linear_back(b, QKV_WEIGHT, dx, dqkv, x);
     arena_release(b->run->arena, mark);
 }

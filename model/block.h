@@ -98,6 +98,10 @@ BlockRun block_run(Model *model, Device *device, Arena *arena, Sequences sequenc
 Tensor run_weight(const BlockRun *run, int index);
 Tensor run_matmul_weight(const BlockRun *run, int index);
 Tensor run_gradient(const BlockRun *run, int index);
+/* Return the gradients of a layer's parameters, whose weight (or gain) is row `index` of the table and whose bias is
+ * the next row, together with dx. */
+LayerGradients run_layer_gradients(const BlockRun *run, int index, Tensor dx);
+NormGradients run_norm_gradients(const BlockRun *run, int index, Tensor dx);
 /* Pushes a tensor of activations [rows, columns] on the arena. */
 Tensor push_activations(const BlockRun *run, int64_t rows, int64_t columns);
 

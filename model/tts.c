@@ -124,12 +124,13 @@ static void embed_backward(const TtsGpt *gpt, const BlockRun *run, const Tensor 
 }
 
 static void norm_forward(const BlockRun *run, int index, Tensor y, Tensor mean, Tensor rstd, Tensor x) {
-    layernorm_forward(run->device, y, mean, rstd, x, run_weight(run, index), run_weight(run, index + 1));
+    layernorm_forward(run->device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x, run_weight(run, index),
+                      run_weight(run, index + 1));
 }
 
 static void norm_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x, Tensor mean, Tensor rstd) {
-    layernorm_backward(run->device, dx, run_gradient(run, index), run_gradient(run, index + 1), tensor_none(), dy, x,
-                       mean, rstd, run_weight(run, index));
+    layernorm_backward(run->device, run_norm_gradients(run, index, dx), tensor_none(), dy, x, mean, rstd,
+                       run_weight(run, index));
 }
 
 /* Sums the loss and the hits over the n rows of one head. In training it also computes the gradient and writes the
@@ -165,8 +166,7 @@ static void head_run(const TtsGpt *gpt, const BlockRun *run, const Tensor *field
     sum_forward(device, tensor_rows(pass->sums, head.top1, 1), correct);
     if (pass->train) {
         Tensor dfinal = push_activations(run, n, width), dmiddle = push_activations(run, n, width), dhidden = dfinal;
-        linear_backward(device, dfinal, run_gradient(run, head.weight), run_gradient(run, head.weight + 1), logits,
-                        final, w, WEIGHT_OUT_IN);
+        linear_backward(device, run_layer_gradients(run, head.weight, dfinal), logits, final, w, WEIGHT_OUT_IN);
         norm_backward(run, gpt->final_norm, dmiddle, dfinal, middle, stat[2], stat[3]);
         norm_backward(run, gpt->ln_f, dhidden, dmiddle, hidden, stat[0], stat[1]);
         scatter_rows(device, dx, dhidden, rows);

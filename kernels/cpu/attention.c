@@ -171,8 +171,9 @@ static void add_parts(const Heads *h, float *dk, int64_t start, int64_t length, 
     }
 }
 
-static void cpu_attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse,
+static void cpu_attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActivations forward,
                                    Sequences sequences, Attention attention, Dropout drop) {
+    Tensor qkv = forward.qkv, out = forward.out, lse = forward.lse;
     Heads h = heads_of(qkv, attention, drop);
     int64_t longest = longest_sequence(sequences), piece = (2 * BLOCK + 1) * longest;
     if (is_short(&h, longest)) {

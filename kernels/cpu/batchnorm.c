@@ -141,8 +141,8 @@ static void cpu_batchnorm_apply(Device *device, Tensor y, Tensor x, Tensor runni
     normalize_columns(device, y, x, running_mean.data, scale, bias.data);
 }
 
-static void cpu_batchnorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dy, Tensor x,
-                                   Tensor mean, Tensor rstd, Tensor gain) {
+static void cpu_batchnorm_backward(Device *device, NormGradients to, Tensor dy, Tensor x, Tensor mean, Tensor rstd,
+                                   Tensor gain) {
     int64_t n = x.dims[0], c = x.dims[1], part = rows_of_part(n);
     const float *m = mean.data, *r = rstd.data, *g = gain.data;
     float *shift;
@@ -150,15 +150,15 @@ static void cpu_batchnorm_backward(Device *device, Tensor dx, Tensor dgain, Tens
     for (int64_t begin = part; begin < n; begin += part)
         for (int64_t j = 0; j < 2 * c; j++) sums[j] += sums[begin / part * 2 * c + j];
     for (int64_t j = 0; j < c; j++) {
-        ((float *)dbias.data)[j] += (float)sums[j];
-        ((float *)dgain.data)[j] += (float)sums[c + j];
+        ((float *)to.dbias.data)[j] += (float)sums[j];
+        ((float *)to.dgain.data)[j] += (float)sums[c + j];
     }
     for (int64_t j = 0; j < 2 * c; j++) shift[j] = (float)(sums[j] / (double)n);
     const float *slope = shift + c;
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < n; i++) {
         const float *up = (const float *)dy.data + i * c, *in = (const float *)x.data + i * c;
-        float *out = (float *)dx.data + i * c;
+        float *out = (float *)to.dx.data + i * c;
         for (int64_t j = 0; j < c; j++) out[j] = g[j] * r[j] * (up[j] - shift[j] - (in[j] - m[j]) * r[j] * slope[j]);
     }
 }

@@ -288,8 +288,8 @@ static void cpu_conv3d_forward(Device *device, Tensor y, Tensor x, Tensor w, Ten
     convolve(device, CONV_FORWARD, x, y, w, bias, c, false);
 }
 
-static void cpu_conv3d_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
-                                Convolution c, bool add_dx) {
-    if (dx.data) convolve(device, CONV_DATA, dx, dy, w, tensor_none(), c, add_dx);
-    convolve(device, CONV_WEIGHTS, x, dy, dw, dbias, c, false);
+static void cpu_conv3d_backward(Device *device, LayerGradients to, Tensor dy, Tensor x, Tensor w, Convolution c,
+                                bool add_dx) {
+    if (to.dx.data) convolve(device, CONV_DATA, to.dx, dy, w, tensor_none(), c, add_dx);
+    convolve(device, CONV_WEIGHTS, x, dy, to.dw, to.dbias, c, false);
 }

@@ -19,35 +19,34 @@ static inline void normalize_row(float *y, float *mean, float *rstd, const float
     *rstd = r;
 }
 
-static void cpu_layernorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain,
-                                  Tensor bias) {
+static void cpu_layernorm_forward(Device *device, LayerNormOutput to, Tensor x, Tensor gain, Tensor bias) {
     int64_t c = x.dims[1];
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < x.dims[0]; i++)
-        normalize_row((float *)y.data + i * c, (float *)mean.data + i, (float *)rstd.data + i,
+        normalize_row((float *)to.y.data + i * c, (float *)to.mean.data + i, (float *)to.rstd.data + i,
                       (const float *)x.data + i * c, gain.data, bias.data, c);
 }
 
-static void cpu_residual_layernorm_forward(Device *device, Tensor sum, Tensor y, Tensor mean, Tensor rstd, Tensor x,
-                                           Tensor branch, Tensor gain, Tensor bias, Dropout drop) {
+static void cpu_residual_layernorm_forward(Device *device, Tensor sum, LayerNormOutput to, Tensor x, Tensor branch,
+                                           Tensor gain, Tensor bias, Dropout drop) {
     int64_t c = x.dims[1];
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < x.dims[0]; i++) {
         const float *a = (const float *)x.data + i * c, *b = (const float *)branch.data + i * c;
         float *out = (float *)sum.data + i * c,
-              *scaled = (float *)y.data + i * c; /* y's row temporarily holds the factors */
+              *scaled = (float *)to.y.data + i * c; /* y's row temporarily holds the factors */
         if (drop.p > 0) {
             dropout_factors(&drop, (uint64_t)(i * c), c, scaled);
             for (int64_t j = 0; j < c; j++) out[j] = multiply_add(scaled[j], b[j], a[j]);
         } else {
             for (int64_t j = 0; j < c; j++) out[j] = a[j] + b[j];
         }
-        normalize_row(scaled, (float *)mean.data + i, (float *)rstd.data + i, out, gain.data, bias.data, c);
+        normalize_row(scaled, (float *)to.mean.data + i, (float *)to.rstd.data + i, out, gain.data, bias.data, c);
     }
 }
 
-static void cpu_layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dresidual, Tensor dy,
-                                   Tensor x, Tensor mean, Tensor rstd, Tensor gain) {
+static void cpu_layernorm_backward(Device *device, NormGradients to, Tensor dresidual, Tensor dy, Tensor x, Tensor mean,
+                                   Tensor rstd, Tensor gain) {
     int64_t n = x.dims[0], c = x.dims[1], blocks = (c + COLUMNS - 1) / COLUMNS;
     const float *g = gain.data, *means = mean.data, *rstds = rstd.data;
     /* Computes the gradients of gain and bias first; dx may be dresidual, but never dy or x. */
@@ -63,14 +62,14 @@ static void cpu_layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tens
                 biases[j] += up[j];
             }
         }
-        for (int64_t j = 0; j < width; j++) ((float *)dgain.data)[at + j] += gains[j];
-        for (int64_t j = 0; j < width && dbias.data; j++) ((float *)dbias.data)[at + j] += biases[j];
+        for (int64_t j = 0; j < width; j++) ((float *)to.dgain.data)[at + j] += gains[j];
+        for (int64_t j = 0; j < width && to.dbias.data; j++) ((float *)to.dbias.data)[at + j] += biases[j];
     }
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < n; i++) {
         const float *up = (const float *)dy.data + i * c, *in = (const float *)x.data + i * c;
         const float *past = dresidual.data ? (const float *)dresidual.data + i * c : NULL;
-        float *out = (float *)dx.data + i * c, m = means[i], r = rstds[i], sum = 0, dot = 0;
+        float *out = (float *)to.dx.data + i * c, m = means[i], r = rstds[i], sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
         for (int64_t j = 0; j < c; j++) {
             float h = up[j] * g[j];

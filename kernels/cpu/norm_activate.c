@@ -162,9 +162,9 @@ static inline void add_steps(const NormedSum *s, double *sums, const float *dy, 
 typedef struct {
     float *dx;
     const float *mean, *scale, *mean_of_g, *slope;
-} NormGradient;
+} InputGradient;
 
-static inline void store_gradients(const NormGradient *to, const float *x, const float *g, int64_t row, int64_t c,
+static inline void store_gradients(const InputGradient *to, const float *x, const float *g, int64_t row, int64_t c,
                                    int64_t column, int64_t width) {
     float *out = to->dx + row * c + column;
     if (!to->slope) { /* for rows that were added as they are */
@@ -179,10 +179,9 @@ static inline void store_gradients(const NormGradient *to, const float *x, const
 
 /* Accumulates dgain and dbias from the sums [3, c] of all steps (see add_steps), and writes means as floats: the mean
  * of g [c], then the slopes of a and of b. */
-static void finish_sums(const double *sums, float *means, Tensor dgain_a, Tensor dbias_a, Tensor dgain_b,
-                        Tensor dbias_b, Normed a, Normed b) {
+static void finish_sums(const double *sums, float *means, NormGradients da, NormGradients db, Normed a, Normed b) {
     int64_t n = a.x.dims[0], c = a.x.dims[1];
-    const Tensor dgain[] = {dgain_a, dgain_b}, dbias[] = {dbias_a, dbias_b}, rstd[] = {a.rstd, b.rstd};
+    const Tensor dgain[] = {da.dgain, db.dgain}, dbias[] = {da.dbias, db.dbias}, rstd[] = {a.rstd, b.rstd};
     for (int64_t j = 0; j < c; j++) means[j] = (float)(sums[j] / (double)n);
     for (int side = 0; side < 2; side++)
         for (int64_t j = 0; j < c && tensor_given(dgain[side]); j++) {
@@ -194,8 +193,8 @@ static void finish_sums(const double *sums, float *means, Tensor dgain_a, Tensor
 }
 
 /* Stores the gradients of both operands. */
-static inline void store_steps(const NormedSum *s, const NormGradient *to_a, const NormGradient *to_b, const float *dy,
-                               int64_t begin, int64_t end, int64_t column, int64_t width) {
+static inline void store_steps(const NormedSum *s, const InputGradient *to_a, const InputGradient *to_b,
+                               const float *dy, int64_t begin, int64_t end, int64_t column, int64_t width) {
     float g[2][COLUMNS];
     for (int64_t step = begin; step < end; step++) {
         StepRows in = rows_of_step(s, step, column);
@@ -209,7 +208,7 @@ static inline void store_steps(const NormedSum *s, const NormGradient *to_a, con
 }
 
 /* Adds up the sums of a chunk of steps, or without `sums` stores the gradients. A constant width halves the time. */
-static void chunk_of_steps(const NormedSum *s, double *sums, const NormGradient *to_a, const NormGradient *to_b,
+static void chunk_of_steps(const NormedSum *s, double *sums, const InputGradient *to_a, const InputGradient *to_b,
                            const float *dy, int64_t begin, int64_t end) {
     for (int64_t j = 0; j < s->c; j += COLUMNS) {
         int64_t width = s->c - j < COLUMNS ? s->c - j : COLUMNS;
@@ -228,9 +227,8 @@ static void chunk_of_steps(const NormedSum *s, double *sums, const NormGradient 
     }
 }
 
-static void cpu_norm_activate_backward(Device *device, Tensor da, Tensor dgain_a, Tensor dbias_a, Tensor db,
-                                       Tensor dgain_b, Tensor dbias_b, Tensor dy, Normed a, Normed b,
-                                       NormActivation how) {
+static void cpu_norm_activate_backward(Device *device, NormGradients da, NormGradients db, Tensor dy, Normed a,
+                                       Normed b, NormActivation how) {
     int64_t c = a.x.dims[1], rows = a.x.dims[0];
     int64_t steps = how.pool ? rows / how.frames * ((how.frames + 1) / 2) : rows;
     int64_t part = rows_of_part(steps), parts = (steps + part - 1) / part;
@@ -246,10 +244,10 @@ static void cpu_norm_activate_backward(Device *device, Tensor da, Tensor dgain_a
     }
     for (int64_t i = 3 * c; i < 3 * parts * c; i++) sums[i % (3 * c)] += sums[i];
     float *means = (void *)(sums + 3 * parts * c);
-    finish_sums(sums, means, dgain_a, dbias_a, dgain_b, dbias_b, a, b);
-    NormGradient to_a = {da.data, s.mean_a, s.scale_a, means, means + c};
-    NormGradient to_b = {db.data, s.mean_b, s.scale_b, means, tensor_given(b.mean) ? means + 2 * c : NULL};
-    const NormGradient *second = tensor_given(b.x) ? &to_b : NULL;
+    finish_sums(sums, means, da, db, a, b);
+    InputGradient to_a = {da.dx.data, s.mean_a, s.scale_a, means, means + c};
+    InputGradient to_b = {db.dx.data, s.mean_b, s.scale_b, means, tensor_given(b.mean) ? means + 2 * c : NULL};
+    const InputGradient *second = tensor_given(b.x) ? &to_b : NULL;
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < steps; i += CHUNK)
         chunk_of_steps(&s, NULL, &to_a, second, dy.data, i, steps - i < CHUNK ? steps : i + CHUNK);

@@ -40,11 +40,11 @@ static void cpu_global_norm(Device *device, Tensor norm, Tensor grads, Tensor lo
  *   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
  *   p = p (1 - lr wd) - lr / (1 - b1^t) m / (sqrt(v / (1 - b2^t)) + eps);
  * coupled, g is the clipped gradient plus wd p, and p is not multiplied. */
-static void cpu_adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v, Tensor grads, Tensor norm,
-                             Tensor loss_scale, const Segment *segments, int n_segments, AdamW o) {
+static void cpu_adamw_update(Device *device, AdamWBuffers of, Tensor norm, Tensor loss_scale, const Segment *segments,
+                             int n_segments, AdamW o) {
     double length = (double)*(const float *)norm.data + 1e-6, t = (double)o.step;
     if (!isfinite(length)) return;
-    if (tensor_given(copy)) die("adamw_update: the cpu device has no 16-bit parameters");
+    if (tensor_given(of.copy)) die("adamw_update: the cpu device has no 16-bit parameters");
     if (tensor_given(loss_scale)) t = (double)((const float *)loss_scale.data)[LOSS_SCALE_DONE] + 1;
     float clip = (float)((o.clip > 0 && length > (double)o.clip ? (double)o.clip / length : 1) / factor_of(loss_scale));
     double correction = 1 - pow((double)o.beta1, t);
@@ -56,8 +56,9 @@ static void cpu_adamw_update(Device *device, Tensor params, Tensor copy, Tensor 
         double lr = (double)o.learning_rate * (double)segments[s].rate;
         float decay = o.coupled ? segments[s].weight_decay : 0, rate = (float)(lr / correction);
         float keep = o.coupled ? 1 : (float)(1 - lr * (double)segments[s].weight_decay);
-        float *p = (float *)params.data + begin, *mean = (float *)m.data + begin, *square = (float *)v.data + begin;
-        const float *g = (const float *)grads.data + begin;
+        float *p = (float *)of.params.data + begin, *mean = (float *)of.m.data + begin,
+              *square = (float *)of.v.data + begin;
+        const float *g = (const float *)of.grads.data + begin;
 #pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
         for (int64_t i = 0; i < n; i++) {
             float gradient = g[i] * clip + decay * p[i];

@@ -262,8 +262,8 @@ void cuda_batchnorm_apply(Device *device, Tensor y, Tensor x, Tensor running_mea
     launch_normalize(device, "batchnorm_apply", y, x, running_mean, tensor_none(), running_var, gain, bias);
 }
 
-void cuda_batchnorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dy, Tensor x, Tensor mean,
-                             Tensor rstd, Tensor gain) {
+void cuda_batchnorm_backward(Device *device, NormGradients to, Tensor dy, Tensor x, Tensor mean, Tensor rstd,
+                             Tensor gain) {
     const char *op = "batchnorm_backward";
     int64_t n = x.dims[0], c = x.dims[1];
     if (c == 0) return;
@@ -279,12 +279,12 @@ void cuda_batchnorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbi
                                   (const T *)dy.data, (const T *)x.data, (const float *)mean.data,
                                   (const float *)rstd.data, n, c, shares.rows),
                        op);
-            finish_gradients(device, op, means, &dgain, &dbias, parts, 1, shares.count, n, c);
+            finish_gradients(device, op, means, &to.dgain, &to.dbias, parts, 1, shares.count, n, c);
             cuda_check(gpu_launch(input_gradients<T, W>, shares.grid, shares.block, 0, cuda_stream(device),
-                                  (T *)dx.data, (const T *)dy.data, (const T *)x.data, (const float *)mean.data,
+                                  (T *)to.dx.data, (const T *)dy.data, (const T *)x.data, (const float *)mean.data,
                                   (const float *)rstd.data, (const float *)gain.data, (const float *)means, n, c,
                                   shares.rows),
                        op);
         },
-        dx.data, dy.data, mean.data, rstd.data, gain.data);
+        to.dx.data, dy.data, mean.data, rstd.data, gain.data);
 }

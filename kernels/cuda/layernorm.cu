@@ -202,19 +202,19 @@ template <int W> unsigned threads_of(const char *op, int64_t c) {
 }
 
 template <bool RESIDUAL>
-void launch_normalize(Device *device, const char *op, Tensor sum, Tensor y, Tensor mean, Tensor rstd, Tensor x,
-                      Tensor branch, Tensor gain, Tensor bias, Dropout drop) {
+void launch_normalize(Device *device, const char *op, Tensor sum, LayerNormOutput to, Tensor x, Tensor branch,
+                      Tensor gain, Tensor bias, Dropout drop) {
     int64_t n = x.dims[0], c = x.dims[1];
     if (n == 0) return;
     with_type(x.dtype, [&](auto zero) {
         using T = decltype(zero);
         constexpr int WIDTH = 16 / sizeof(T);
-        bool fit = packs_fit(WIDTH, c, sum.data, y.data, x.data, branch.data, gain.data, bias.data);
+        bool fit = packs_fit(WIDTH, c, sum.data, to.y.data, x.data, branch.data, gain.data, bias.data);
         with_width<WIDTH>(fit, [&](auto width) {
             constexpr int W = decltype(width)::value;
             cuda_check(gpu_launch(normalize<T, W, RESIDUAL>, grid_of(op, ceil_div(n, ROWS<T, W>)), threads_of<W>(op, c),
-                                  0, cuda_stream(device), (T *)sum.data, (T *)y.data, (float *)mean.data,
-                                  (float *)rstd.data, (const T *)x.data, (const T *)branch.data,
+                                  0, cuda_stream(device), (T *)sum.data, (T *)to.y.data, (float *)to.mean.data,
+                                  (float *)to.rstd.data, (const T *)x.data, (const T *)branch.data,
                                   (const float *)gain.data, (const float *)bias.data, n, c, dropout_numbers(drop)),
                        op);
         });
@@ -223,18 +223,18 @@ void launch_normalize(Device *device, const char *op, Tensor sum, Tensor y, Tens
 
 } // namespace
 
-void cuda_layernorm_forward(Device *device, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain, Tensor bias) {
-    launch_normalize<false>(device, "layernorm_forward", tensor_none(), y, mean, rstd, x, tensor_none(), gain, bias,
+void cuda_layernorm_forward(Device *device, LayerNormOutput output, Tensor x, Tensor gain, Tensor bias) {
+    launch_normalize<false>(device, "layernorm_forward", tensor_none(), output, x, tensor_none(), gain, bias,
                             Dropout());
 }
 
-void cuda_residual_layernorm_forward(Device *device, Tensor sum, Tensor y, Tensor mean, Tensor rstd, Tensor x,
-                                     Tensor branch, Tensor gain, Tensor bias, Dropout drop) {
-    launch_normalize<true>(device, "residual_layernorm_forward", sum, y, mean, rstd, x, branch, gain, bias, drop);
+void cuda_residual_layernorm_forward(Device *device, Tensor sum, LayerNormOutput output, Tensor x, Tensor branch,
+                                     Tensor gain, Tensor bias, Dropout drop) {
+    launch_normalize<true>(device, "residual_layernorm_forward", sum, output, x, branch, gain, bias, drop);
 }
 
-void cuda_layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbias, Tensor dresidual, Tensor dy,
-                             Tensor x, Tensor mean, Tensor rstd, Tensor gain) {
+void cuda_layernorm_backward(Device *device, NormGradients to, Tensor dresidual, Tensor dy, Tensor x, Tensor mean,
+                             Tensor rstd, Tensor gain) {
     const char *op = "layernorm_backward";
     int64_t n = x.dims[0], c = x.dims[1];
     if (n == 0) return;
@@ -244,17 +244,17 @@ void cuda_layernorm_backward(Device *device, Tensor dx, Tensor dgain, Tensor dbi
     with_type(x.dtype, [&](auto zero) {
         using T = decltype(zero);
         constexpr int WIDTH = 16 / sizeof(T);
-        bool fit = packs_fit(WIDTH, c, dx.data, dresidual.data, dy.data, x.data, gain.data);
+        bool fit = packs_fit(WIDTH, c, to.dx.data, dresidual.data, dy.data, x.data, gain.data);
         with_width<WIDTH>(fit, [&](auto width) {
             constexpr int W = decltype(width)::value;
             cuda_check(gpu_launch(gradients<T, W>, grid_of(op, groups), threads_of<W>(op, c), 0, cuda_stream(device),
-                                  (T *)dx.data, sums, (const T *)dresidual.data, (const T *)dy.data, (const T *)x.data,
-                                  (const float *)mean.data, (const float *)rstd.data, (const float *)gain.data, n, c,
-                                  rows),
+                                  (T *)to.dx.data, sums, (const T *)dresidual.data, (const T *)dy.data,
+                                  (const T *)x.data, (const float *)mean.data, (const float *)rstd.data,
+                                  (const float *)gain.data, n, c, rows),
                        op);
         });
     });
     cuda_check(gpu_launch(add_groups, grid_of(op, ceil_div(2 * c, 32)), 32 * SUM_WARPS, 0, cuda_stream(device),
-                          (float *)dgain.data, (float *)dbias.data, (const float *)sums, groups, c),
+                          (float *)to.dgain.data, (float *)to.dbias.data, (const float *)sums, groups, c),
                op);
 }

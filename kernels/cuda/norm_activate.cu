@@ -303,14 +303,14 @@ void cuda_norm_activate_forward(Device *device, Tensor y, Normed a, Normed b, No
         y.data);
 }
 
-void cuda_norm_activate_backward(Device *device, Tensor da, Tensor dgain_a, Tensor dbias_a, Tensor db, Tensor dgain_b,
-                                 Tensor dbias_b, Tensor dy, Normed a, Normed b, NormActivation activation) {
+void cuda_norm_activate_backward(Device *device, NormGradients da, NormGradients db, Tensor dy, Normed a, Normed b,
+                                 NormActivation activation) {
     const char *op = "norm_activate_backward";
     int64_t n = dy.dims[0], rows = a.x.dims[0], c = a.x.dims[1], frames = activation.frames;
     int64_t steps = activation.pool ? rows / frames * ((frames + 1) / 2) : rows;
     if (c == 0) return;
     Options how = options_of(op, activation, rows);
-    const Tensor dgain[] = {dgain_a, dgain_b}, dbias[] = {dbias_a, dbias_b};
+    const Tensor dgain[] = {da.dgain, db.dgain}, dbias[] = {da.dbias, db.dbias};
     with_kind(
         a, b, activation,
         [&](auto zero, auto width, auto both, auto pool) {
@@ -327,9 +327,10 @@ void cuda_norm_activate_backward(Device *device, Tensor da, Tensor dgain_a, Tens
                            op);
             finish_gradients(device, op, means, dgain, dbias, parts, 1 + BOTH, n ? of_sums.count : 0, rows, c);
             cuda_check(gpu_launch(input_gradients<T, W, BOTH, POOL>, of_steps.grid, of_steps.block, 0,
-                                  cuda_stream(device), (T *)da.data, (T *)db.data, (const T *)dy.data, operand_of<T>(a),
-                                  operand_of<T>(b), (const float *)means, how, steps, c, of_steps.rows),
+                                  cuda_stream(device), (T *)da.dx.data, (T *)db.dx.data, (const T *)dy.data,
+                                  operand_of<T>(a), operand_of<T>(b), (const float *)means, how, steps, c,
+                                  of_steps.rows),
                        op);
         },
-        da.data, db.data, dy.data);
+        da.dx.data, db.dx.data, dy.data);
 }

@@ -244,24 +244,24 @@ void cuda_global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_sca
                op);
 }
 
-void cuda_adamw_update(Device *device, Tensor params, Tensor copy, Tensor m, Tensor v, Tensor grads, Tensor norm,
-                       Tensor loss_scale, const Segment *segments, int n_segments, AdamW o) {
+void cuda_adamw_update(Device *device, AdamWBuffers of, Tensor norm, Tensor loss_scale, const Segment *segments,
+                       int n_segments, AdamW o) {
     const char *op = "adamw_update";
     Step *step = (Step *)cuda_scratch(device, sizeof *step);
     Moments moments = {o.beta1, (float)(1 - (double)o.beta1), o.beta2, (float)(1 - (double)o.beta2), o.epsilon};
     cuda_check(gpu_launch(prepare_step, 1, 1, 0, cuda_stream(device), step, (const float *)norm.data,
                           (const float *)loss_scale.data, o),
                op);
-    bool fit = packs_fit(4, 0, params.data, copy.data, m.data, v.data, grads.data);
-    with_type(tensor_given(copy) ? copy.dtype : DTYPE_F32, [&](auto zero) {
+    bool fit = packs_fit(4, 0, of.params.data, of.copy.data, of.m.data, of.v.data, of.grads.data);
+    with_type(tensor_given(of.copy) ? of.copy.dtype : DTYPE_F32, [&](auto zero) {
         using T = decltype(zero);
         with_width<4>(fit, [&](auto width) {
             constexpr int W = decltype(width)::value;
             for_lists(op, segments, n_segments, o, [&](const SegmentList &list, int64_t) {
                 cuda_check(gpu_launch(adamw<W, T>, (unsigned)list.first_block[list.count], BLOCK, 0,
-                                      cuda_stream(device), (float *)params.data, (T *)copy.data, (float *)m.data,
-                                      (float *)v.data, (const float *)grads.data, (const Step *)step, o.coupled, list,
-                                      moments),
+                                      cuda_stream(device), (float *)of.params.data, (T *)of.copy.data,
+                                      (float *)of.m.data, (float *)of.v.data, (const float *)of.grads.data,
+                                      (const Step *)step, o.coupled, list, moments),
                            op);
             });
         });

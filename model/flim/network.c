@@ -297,9 +297,8 @@ static void activate_backward(const FlimNetwork *f, const BlockRun *run, const F
                               Tensor dy, NormActivation activation) {
     int row = f->layers[layer].weight;
     Normed n = acts->layers[layer];
-    Tensor none = tensor_none();
-    norm_activate_backward(run->device, n.x, run_gradient(run, row + GAIN), run_gradient(run, row + BIAS), none, none,
-                           none, dy, n, nothing, activation);
+    norm_activate_backward(run->device, run_norm_gradients(run, row + GAIN, n.x), (NormGradients){0}, dy, n, nothing,
+                           activation);
 }
 
 /* Computes dx, the part of the input's gradient that comes through the sum at the end of the block. */
@@ -308,18 +307,17 @@ static void block_end_backward(const FlimNetwork *f, const BlockRun *run, const 
     const FlimLayer *l = &f->layers[first_of_block[b]];
     int row = l[SECOND].weight, shortcut = l[SHORTCUT].weight;
     Normed n = acts->layers[first_of_block[b] + SECOND], past = block_shortcut(acts, b);
-    Tensor none = tensor_none(), dgain = b ? run_gradient(run, shortcut + GAIN) : none,
-           dbias = b ? run_gradient(run, shortcut + BIAS) : none;
-    norm_activate_backward(run->device, n.x, run_gradient(run, row + GAIN), run_gradient(run, row + BIAS),
-                           b ? past.x : dx, dgain, dbias, dy, n, past, block_end(f, run->pass, b));
+    NormGradients dpast = b ? run_norm_gradients(run, shortcut + GAIN, past.x) : (NormGradients){.dx = dx};
+    norm_activate_backward(run->device, run_norm_gradients(run, row + GAIN, n.x), dpast, dy, n, past,
+                           block_end(f, run->pass, b));
 }
 
 /* add: adds to dx, which otherwise is overwritten. */
 static void convolve_backward(const FlimNetwork *f, const BlockRun *run, const FlimActivations *acts, int layer,
                               Tensor dx, Tensor x, bool add) {
     const FlimLayer *l = &f->layers[layer];
-    conv3d_backward(run->device, dx, run_gradient(run, l->weight), tensor_none(), acts->layers[layer].x, x,
-                    run_matmul_weight(run, l->weight), l->window, add);
+    conv3d_backward(run->device, (LayerGradients){.dx = dx, .dw = run_gradient(run, l->weight)}, acts->layers[layer].x,
+                    x, run_matmul_weight(run, l->weight), l->window, add);
 }
 
 static Tensor head_backward(const FlimNetwork *f, const BlockRun *run, const FlimActivations *acts, Tensor dlogits) {
@@ -329,11 +327,11 @@ static Tensor head_backward(const FlimNetwork *f, const BlockRun *run, const Fli
     Tensor dmeans = push_f32(run, acts->cells, acts->means.dims[1]);
     Tensor rounded = push_activations(run, acts->cells, acts->means.dims[1]);
     Tensor dactivated = push_f32(run, acts->cells, acts->activated.dims[1]);
-    linear_backward(device, dactivated, run_gradient(run, f->last), run_gradient(run, f->last + 1), dlogits,
-                    acts->activated, run_weight(run, f->last), WEIGHT_OUT_IN);
+    linear_backward(device, run_layer_gradients(run, f->last, dactivated), dlogits, acts->activated,
+                    run_weight(run, f->last), WEIGHT_OUT_IN);
     activate_backward(f, run, acts, FLIM_HEAD, dactivated, head_activation(f, run->pass));
-    linear_backward(device, dmeans, run_gradient(run, row), tensor_none(), acts->layers[FLIM_HEAD].x, acts->means,
-                    run_weight(run, row), WEIGHT_OUT_IN);
+    linear_backward(device, (LayerGradients){.dx = dmeans, .dw = run_gradient(run, row)}, acts->layers[FLIM_HEAD].x,
+                    acts->means, run_weight(run, row), WEIGHT_OUT_IN);
     convert(run, rounded, dmeans);
     mean_rows_backward(device, dx, rounded, x.dims[0] / acts->cells);
     return dx;

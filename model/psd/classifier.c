@@ -42,7 +42,8 @@ static Tensor head_forward(const Classifier *c, const BlockRun *run, Tensor h, H
     kept->hidden = push_activations(run, h.dims[0], c->config.head_dim);
     kept->activated = push_activations(run, h.dims[0], c->config.head_dim);
     linear_gelu_forward(run->device, kept->activated, kept->hidden, h, run_matmul_weight(run, c->head[0]),
-                        run_matmul_weight(run, c->head[0] + 1), WEIGHT_OUT_IN, GELU_ERF, head_dropout(c, run->pass));
+                        run_matmul_weight(run, c->head[0] + 1), WEIGHT_OUT_IN,
+                        (GeluDropout){GELU_ERF, head_dropout(c, run->pass)});
     return psd_linear(run, c->head[1], kept->activated);
 }
 
@@ -53,9 +54,9 @@ static void head_backward(const Classifier *c, const BlockRun *run, Tensor dh, T
         return;
     }
     Tensor dhidden = push_activations(run, h.dims[0], c->config.head_dim);
-    gelu_linear_backward(run->device, dhidden, run_gradient(run, c->head[1]), run_gradient(run, c->head[1] + 1),
-                         dlogits, kept->activated, kept->hidden, run_matmul_weight(run, c->head[1]), WEIGHT_OUT_IN,
-                         GELU_ERF, head_dropout(c, run->pass));
+    gelu_linear_backward(run->device, run_layer_gradients(run, c->head[1], dhidden), dlogits, kept->activated,
+                         kept->hidden, run_matmul_weight(run, c->head[1]), WEIGHT_OUT_IN,
+                         (GeluDropout){GELU_ERF, head_dropout(c, run->pass)});
     psd_linear_backward(run, c->head[0], dh, dhidden, h);
 }
 

@@ -83,14 +83,14 @@ static Tensor unit_backward(const CnnUnit *u, const BlockRun *run, const CnnUnit
     Device *device = run->device;
     Tensor dwindows = tensor_none(), dx = tensor_none(), dconvolved = push_activations(run, dy.dims[0], dy.dims[1]);
     int64_t sequences = dy.dims[0] / window_positions(a->window);
-    batchnorm_backward(device, dconvolved, run_gradient(run, u->gain), run_gradient(run, u->gain + 1), dy, a->convolved,
-                       a->mean, a->rstd, run_weight(run, u->gain));
+    batchnorm_backward(device, run_norm_gradients(run, u->gain, dconvolved), dy, a->convolved, a->mean, a->rstd,
+                       run_weight(run, u->gain));
     if (want_dx) {
         dx = push_activations(run, sequences * a->window.length, u->in);
         dwindows = push_activations(run, a->windows.dims[0], a->windows.dims[1]);
     }
-    linear_backward(device, dwindows, run_gradient(run, u->weight), tensor_none(), dconvolved, a->windows,
-                    run_matmul_weight(run, u->weight), WEIGHT_OUT_IN);
+    linear_backward(device, (LayerGradients){.dx = dwindows, .dw = run_gradient(run, u->weight)}, dconvolved,
+                    a->windows, run_matmul_weight(run, u->weight), WEIGHT_OUT_IN);
     if (want_dx) unfold_backward(device, dx, dwindows, a->window);
     return dx;
 }
@@ -132,8 +132,8 @@ void cnn_backward(const Cnn *cnn, const BlockRun *run, const CnnActivations *kep
     Device *device = run->device;
     Tensor dmeans = push_activations(run, kept->means.dims[0], kept->means.dims[1]);
     Tensor dx = push_activations(run, kept->last.dims[0], kept->last.dims[1]);
-    linear_backward(device, dmeans, run_gradient(run, cnn->projector), run_gradient(run, cnn->projector + 1), dy,
-                    kept->means, run_matmul_weight(run, cnn->projector), WEIGHT_OUT_IN);
+    linear_backward(device, run_layer_gradients(run, cnn->projector, dmeans), dy, kept->means,
+                    run_matmul_weight(run, cnn->projector), WEIGHT_OUT_IN);
     mean_rows_backward(device, dx, dmeans, dx.dims[0] / dmeans.dims[0]);
     for (int b = CNN_BLOCKS - 1; b >= 0; b--) {
         const CnnUnit *u = cnn->units + 1 + (ptrdiff_t)3 * b;

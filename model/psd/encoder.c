@@ -85,8 +85,8 @@ Tensor psd_linear(const BlockRun *run, int index, Tensor x) {
 }
 
 void psd_linear_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x) {
-    linear_backward(run->device, dx, run_gradient(run, index), run_gradient(run, index + 1), dy, x,
-                    run_matmul_weight(run, index), WEIGHT_OUT_IN);
+    linear_backward(run->device, run_layer_gradients(run, index, dx), dy, x, run_matmul_weight(run, index),
+                    WEIGHT_OUT_IN);
 }
 
 Tensor psd_gather_patches(const BlockRun *run, Tensor spectra, Tensor pieces) {
@@ -136,8 +136,8 @@ static void embed_full(const PsdEncoder *e, const BlockRun *run, const Tensor *f
     place(e, run, fields, kept->embedded, y, kept->bare, y.dims[0] - kept->bare);
     embedding_forward(run->device, kept->embedded, fields[PSD_CLS_ROWS], zeros, run_weight(run, e->cls), zeros,
                       run_weight(run, e->position_table));
-    layernorm_forward(run->device, x, kept->mean, kept->rstd, kept->embedded, run_weight(run, e->norm),
-                      run_weight(run, e->norm + 1));
+    layernorm_forward(run->device, (LayerNormOutput){.y = x, .mean = kept->mean, .rstd = kept->rstd}, kept->embedded,
+                      run_weight(run, e->norm), run_weight(run, e->norm + 1));
     Dropout drop = embedding_dropout(e, run);
     if (drop.p > 0) dropout(run->device, x, x, drop);
 }
@@ -156,8 +156,8 @@ static void embed_full_backward(const PsdEncoder *e, const Tensor *fields, const
     Tensor dy = push_activations(run, patches.dims[0], dx.dims[1]);
     Dropout drop = embedding_dropout(e, run);
     if (drop.p > 0) dropout(run->device, dx, dx, drop);
-    layernorm_backward(run->device, dembedded, run_gradient(run, e->norm), run_gradient(run, e->norm + 1), none, dx,
-                       kept->embedded, kept->mean, kept->rstd, run_weight(run, e->norm));
+    layernorm_backward(run->device, run_norm_gradients(run, e->norm, dembedded), none, dx, kept->embedded, kept->mean,
+                       kept->rstd, run_weight(run, e->norm));
     embedding_backward(run->device, run_gradient(run, e->cls), none, dembedded, fields[PSD_CLS_ROWS],
                        fields[PSD_CLS_ZEROS], none);
     gather_rows(run->device, dy, dembedded, after(fields[PSD_PATCH_ROWS], kept->bare));
@@ -208,8 +208,8 @@ Tensor psd_encoder_forward(PsdEncoder *e, const BlockRun *run, const Batch *batc
     Tensor out = push_activations(run, kept->x.dims[0], kept->x.dims[1]);
     kept->last_mean = arena_1d(run->arena, DTYPE_F32, out.dims[0]);
     kept->last_rstd = arena_1d(run->arena, DTYPE_F32, out.dims[0]);
-    layernorm_forward(run->device, out, kept->last_mean, kept->last_rstd, kept->x, run_weight(run, e->final_norm),
-                      run_weight(run, e->final_norm + 1));
+    layernorm_forward(run->device, (LayerNormOutput){.y = out, .mean = kept->last_mean, .rstd = kept->last_rstd},
+                      kept->x, run_weight(run, e->final_norm), run_weight(run, e->final_norm + 1));
     return out;
 }
 
@@ -220,8 +220,8 @@ void psd_encoder_backward(PsdEncoder *e, const Tensor *fields, const PsdEncoded 
         return;
     }
     Tensor dx = push_activations(run, dy.dims[0], dy.dims[1]);
-    layernorm_backward(run->device, dx, run_gradient(run, e->final_norm), run_gradient(run, e->final_norm + 1),
-                       tensor_none(), dy, kept->x, kept->last_mean, kept->last_rstd, run_weight(run, e->final_norm));
+    layernorm_backward(run->device, run_norm_gradients(run, e->final_norm, dx), tensor_none(), dy, kept->x,
+                       kept->last_mean, kept->last_rstd, run_weight(run, e->final_norm));
     dx = blocks_backward(&e->blocks, run, dx);
     embed_bare_backward(e, kept, dx);
     embed_full_backward(e, fields, kept, after(dx, kept->bare));

@@ -135,7 +135,7 @@ static void sicr_run(Pretrain *p, const BlockRun *run, Tensor h, Tensor dh) {
     int64_t n = h.dims[0], q = p->config.projection_dim;
     Tensor hidden = push_activations(run, n, h.dims[1]), activated = push_activations(run, n, h.dims[1]);
     linear_gelu_forward(device, activated, hidden, h, run_matmul_weight(run, p->project[0]),
-                        run_matmul_weight(run, p->project[0] + 1), WEIGHT_OUT_IN, GELU_ERF, (Dropout){0});
+                        run_matmul_weight(run, p->project[0] + 1), WEIGHT_OUT_IN, (GeluDropout){.kind = GELU_ERF});
     Tensor projected = psd_linear(run, p->project[1], activated);
     Tensor z = arena_2d(run->arena, DTYPE_F32, n, q), norms = arena_1d(run->arena, DTYPE_F32, n);
     Tensor loss = arena_1d(run->arena, DTYPE_F32, n), lse = arena_1d(run->arena, DTYPE_F32, n);
@@ -149,8 +149,8 @@ static void sicr_run(Pretrain *p, const BlockRun *run, Tensor h, Tensor dh) {
         nt_xent_backward(device, dz, z, lse, p->config.temperature, tensor_rows(pass->loss_scale, SICR_LOSS, 1),
                          p->base.loss_scale);
         normalize_rows_backward(device, dprojected, dz, z, norms);
-        gelu_linear_backward(device, dhidden, run_gradient(run, p->project[1]), run_gradient(run, p->project[1] + 1),
-                             dprojected, activated, hidden, first, WEIGHT_OUT_IN, GELU_ERF, (Dropout){0});
+        gelu_linear_backward(device, run_layer_gradients(run, p->project[1], dhidden), dprojected, activated, hidden,
+                             first, WEIGHT_OUT_IN, (GeluDropout){.kind = GELU_ERF});
         psd_linear_backward(run, p->project[0], dh, dhidden, h);
     }
     arena_release(run->arena, mark);

@@ -56,7 +56,8 @@ static void expect_same_bytes(const char *what, Call *call, const Given *given, 
 static void linear(Device *device, const Given *g, Tensor *out) {
     WeightLayout layout = (WeightLayout)g->sizes[0];
     linear_forward(device, out[0], g->in[0], g->in[1], g->in[2], layout);
-    linear_backward(device, out[1], out[2], out[3], g->in[3], g->in[0], g->in[1], layout);
+    linear_backward(device, (LayerGradients){.dx = out[1], .dw = out[2], .dbias = out[3]}, g->in[3], g->in[0], g->in[1],
+                    layout);
 }
 
 /* Few rows with long sums, many rows with short sums, and sizes that are not multiples of a tile. */
@@ -82,7 +83,7 @@ static void convolution(Device *device, const Given *g, Tensor *out) {
     int t = g->sizes[1];
     Convolution c = {{g->sizes[0], 5, 6}, {t, t, t}, {g->sizes[2], 1, 1}, {t / 2, t / 2, t / 2}};
     conv3d_forward(device, out[0], g->in[0], g->in[1], tensor_none(), c);
-    conv3d_backward(device, out[1], out[2], tensor_none(), g->in[2], g->in[0], g->in[1], c, true);
+    conv3d_backward(device, (LayerGradients){.dx = out[1], .dw = out[2]}, g->in[2], g->in[0], g->in[1], c, true);
 }
 
 /* Convolutions of 3 x 3 x 3 and of shortcuts, with few samples and many, and frames that are not multiples of a slab.
@@ -111,7 +112,8 @@ static void attend(Device *device, const Given *g, Tensor *out) {
     Sequences sequences = {.offsets = on_device, .host_offsets = offsets, .count = 1};
     Attention attention = {.n_heads = g->sizes[1], .scale = 0.125f, .causal = true};
     attention_forward(device, out[0], out[1], g->in[0], sequences, attention, (Dropout){0});
-    attention_backward(device, out[2], g->in[1], g->in[0], out[0], out[1], sequences, attention, (Dropout){0});
+    attention_backward(device, out[2], g->in[1], (AttentionActivations){.qkv = g->in[0], .out = out[0], .lse = out[1]},
+                       sequences, attention, (Dropout){0});
 }
 
 static void attention_of_few_heads_has_the_same_bits(void **state) {

@@ -30,14 +30,16 @@ static void gpt2_run(Model *model, Device *device, Arena *arena, const Batch *ba
     Tensor dy = push_activations(&run, n, c), dx = push_activations(&run, n, c);
     Tensor logits = push_activations(&run, n, wte.dims[0]);
     Tensor loss = arena_1d(arena, DTYPE_F32, n), correct = arena_1d(arena, DTYPE_F32, n);
-    layernorm_forward(device, y, mean, rstd, out, gain, bias);
+    layernorm_forward(device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, out, gain, bias);
     linear_forward(device, logits, y, head, none, WEIGHT_OUT_IN);
     cross_entropy_forward_backward(device, loss, correct, logits, fields[GPT2_TARGETS], none,
                                    tensor_rows(pass->loss_scale, 0, 1), model->loss_scale);
     sum_forward(device, tensor_1d(pass->sums.data, DTYPE_F32, 1), loss);
-    linear_backward(device, dy, param_view(table, dw, g->wte), none, logits, y, head, WEIGHT_OUT_IN);
-    layernorm_backward(device, dx, param_view(table, dw, g->gain), param_view(table, dw, g->bias), none, dy, out, mean,
-                       rstd, gain);
+    linear_backward(device, (LayerGradients){.dx = dy, .dw = param_view(table, dw, g->wte)}, logits, y, head,
+                    WEIGHT_OUT_IN);
+    NormGradients of_norm = {
+        .dx = dx, .dgain = param_view(table, dw, g->gain), .dbias = param_view(table, dw, g->bias)};
+    layernorm_backward(device, of_norm, none, dy, out, mean, rstd, gain);
     blocks_backward(&g->blocks, &run, dx);
     embedding_backward(device, param_view(table, dw, g->wte), param_view(table, dw, g->wpe), dx, none, fields[GPT2_IDS],
                        fields[GPT2_POSITIONS]);

@@ -97,8 +97,9 @@ static double bench_step(Bench *b, const Batch *batch, int64_t step) {
     b->device->clear(b->device, model->gradients.data, tensor_bytes(model->gradients));
     model->run(model, b->device, &b->arena, batch, b->fields, &pass);
     global_norm(b->device, b->norm, model->gradients, model->loss_scale, b->segments, b->n_segments);
-    adamw_update(b->device, model->weights, model->half_weights, b->m, b->v, model->gradients, b->norm,
-                 model->loss_scale, b->segments, b->n_segments,
+    AdamWBuffers buffers = {
+        .params = model->weights, .copy = model->half_weights, .m = b->m, .v = b->v, .grads = model->gradients};
+    adamw_update(b->device, buffers, b->norm, model->loss_scale, b->segments, b->n_segments,
                  (AdamW){1e-4f, 0.9f, 0.999f, 1e-8f, 1.0f, step + 1, false});
     if (tensor_given(model->loss_scale)) loss_scale_update(b->device, model->loss_scale, b->norm, tensor_none());
     b->device->synchronize(b->device);

@@ -148,8 +148,9 @@ static inline void side_steps(Side *side, bool recompute, uint32_t micro_batches
     }
     global_norm(device, side->norm, model->gradients, model->loss_scale, side->segments, side->n_segments);
     AdamW adamw = {1e-3f, 0.9f, 0.999f, 1e-8f, 1.0f, ++side->updates, false};
-    adamw_update(device, model->weights, model->half_weights, side->m, side->v, model->gradients, side->norm,
-                 model->loss_scale, side->segments, side->n_segments, adamw);
+    AdamWBuffers buffers = {
+        .params = model->weights, .copy = model->half_weights, .m = side->m, .v = side->v, .grads = model->gradients};
+    adamw_update(device, buffers, side->norm, model->loss_scale, side->segments, side->n_segments, adamw);
     if (side->n_moving)
         copy_segments(device, model->weights, model->gradients, side->norm, side->moving, side->n_moving);
     if (tensor_given(model->loss_scale)) loss_scale_update(device, model->loss_scale, side->norm, none);

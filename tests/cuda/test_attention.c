@@ -36,8 +36,9 @@ static void run_forward(Rig *rig, Case *x) {
 }
 
 static void run_backward(Rig *rig, Case *x, Pair dqkv) {
-    attention_backward(rig->cuda, dqkv.cuda, x->dout.cuda, x->qkv.cuda, x->out.cuda, x->lse.cuda, x->cuda, x->attention,
-                       on_cuda(rig, x->drop));
+    attention_backward(rig->cuda, dqkv.cuda, x->dout.cuda,
+                       (AttentionActivations){.qkv = x->qkv.cuda, .out = x->out.cuda, .lse = x->lse.cuda}, x->cuda,
+                       x->attention, on_cuda(rig, x->drop));
 }
 
 /* Runs both passes on both devices. The cuda device runs each pass twice, and must give the same bits under another
@@ -77,7 +78,9 @@ static void compare(Rig *rig, DType type, const int *lengths, int count, int hea
     change_schedule(rig);
     run_backward(rig, &x, y.dqkv);
     expect_same_bits(rig, "attention dqkv", x.dqkv, y.dqkv);
-    attention_backward(rig->cpu, x.dqkv.cpu, x.dout.cpu, x.qkv.cpu, x.out.cpu, x.lse.cpu, x.cpu, x.attention, x.drop);
+    attention_backward(rig->cpu, x.dqkv.cpu, x.dout.cpu,
+                       (AttentionActivations){.qkv = x.qkv.cpu, .out = x.out.cpu, .lse = x.lse.cpu}, x.cpu, x.attention,
+                       x.drop);
     Pair dqkv = x.dqkv;
     if (!half) dqkv.cpu = tensor_1d(dqkv.cpu.data, DTYPE_F32, tensor_numel(dqkv.cpu));
     expect_pair(rig, "attention dqkv", dqkv, backward);

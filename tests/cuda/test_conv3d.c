@@ -43,14 +43,16 @@ static void check_conv3d(DType type, int64_t samples, int64_t in, int64_t out, b
     conv3d_forward(rig.cpu, y.cpu, x.cpu, w.cpu, b.cpu, c);
     conv3d_forward(rig.cuda, y.cuda, x.cuda, w.cuda, b.cuda, c);
     expect("conv3d_forward", y, sum_error(type, in * taps, 1));
-    conv3d_backward(rig.cpu, to.cpu, dw.cpu, db.cpu, dy.cpu, x.cpu, w.cpu, c, false);
-    conv3d_backward(rig.cuda, to.cuda, dw.cuda, db.cuda, dy.cuda, x.cuda, w.cuda, c, false);
+    conv3d_backward(rig.cpu, (LayerGradients){.dx = to.cpu, .dw = dw.cpu, .dbias = db.cpu}, dy.cpu, x.cpu, w.cpu, c,
+                    false);
+    conv3d_backward(rig.cuda, (LayerGradients){.dx = to.cuda, .dw = dw.cuda, .dbias = db.cuda}, dy.cuda, x.cuda, w.cuda,
+                    c, false);
     if (whole) expect("conv3d_backward dx", dx, sum_error(type, out * taps, 0));
     expect("conv3d_backward dw", dw, sum_error(DTYPE_F32, tall, 2));
     if (whole) expect("conv3d_backward dbias", dbias, f32_error(tall, 2));
     if (!whole) return;
-    conv3d_backward(rig.cpu, sum.cpu, dw.cpu, none.cpu, dy.cpu, x.cpu, w.cpu, c, true);
-    conv3d_backward(rig.cuda, sum.cuda, dw.cuda, none.cuda, dy.cuda, x.cuda, w.cuda, c, true);
+    conv3d_backward(rig.cpu, (LayerGradients){.dx = sum.cpu, .dw = dw.cpu}, dy.cpu, x.cpu, w.cpu, c, true);
+    conv3d_backward(rig.cuda, (LayerGradients){.dx = sum.cuda, .dw = dw.cuda}, dy.cuda, x.cuda, w.cuda, c, true);
     expect("conv3d_backward dx, added", sum, sum_error(type, out * taps, 1));
 }
 

@@ -80,8 +80,10 @@ static void check_batchnorm(DType type, int64_t n, int64_t c, bool shift, float 
     Pair dgain = normal(DTYPE_F32, c, 0), dbias = normal(DTYPE_F32, c, 0);
     for (int time = 0; time < 2; time++) { /* the second in place */
         Pair to = time ? dy : dx;
-        batchnorm_backward(rig.cpu, to.cpu, dgain.cpu, dbias.cpu, dy.cpu, x.cpu, mean.cpu, rstd.cpu, gain.cpu);
-        batchnorm_backward(rig.cuda, to.cuda, dgain.cuda, dbias.cuda, dy.cuda, x.cuda, mean.cuda, rstd.cuda, gain.cuda);
+        batchnorm_backward(rig.cpu, (NormGradients){.dx = to.cpu, .dgain = dgain.cpu, .dbias = dbias.cpu}, dy.cpu,
+                           x.cpu, mean.cpu, rstd.cpu, gain.cpu);
+        batchnorm_backward(rig.cuda, (NormGradients){.dx = to.cuda, .dgain = dgain.cuda, .dbias = dbias.cuda}, dy.cuda,
+                           x.cuda, mean.cuda, rstd.cuda, gain.cuda);
         /* of two rows nothing is left but roundings */
         if (n > 2) expect("batchnorm_backward dx", to, error_in(type, n, 32));
         expect("batchnorm_backward dgain", dgain, f32_error(n, 16));

@@ -285,8 +285,10 @@ static void check_layer(Rig *rig, DType type, int64_t n, int64_t in, int64_t out
     for (int time = 0; time < 2; time++) {
         linear_forward(rig->cpu, y.cpu, x.cpu, w.cpu, bias.cpu, layout);
         linear_forward(rig->cuda, y.cuda, x.cuda, w.cuda, bias.cuda, layout);
-        linear_backward(rig->cpu, dx.cpu, dw.cpu, dbias.cpu, dy.cpu, x.cpu, w.cpu, layout);
-        linear_backward(rig->cuda, dx.cuda, dw.cuda, dbias.cuda, dy.cuda, x.cuda, w.cuda, layout);
+        linear_backward(rig->cpu, (LayerGradients){.dx = dx.cpu, .dw = dw.cpu, .dbias = dbias.cpu}, dy.cpu, x.cpu,
+                        w.cpu, layout);
+        linear_backward(rig->cuda, (LayerGradients){.dx = dx.cuda, .dw = dw.cuda, .dbias = dbias.cuda}, dy.cuda, x.cuda,
+                        w.cuda, layout);
     }
     double rounding = 4 * rounding_of(type) + 1e-6;
     expect_pair(rig, "y", y, rounding);
@@ -320,13 +322,14 @@ static int check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64_
     Pair w = pair_normal(rig, type, in_out ? in : out, in_out ? out : in, 1), dy = pair_normal(rig, type, n, out, 1);
     Pair bias = biased ? pair_normal(rig, type, out, 0, 1) : pair_none(), hidden = pair_poisoned(rig, type, n, out);
     Pair before = pair_normal(rig, type, n, in, 1), dhidden = pair_poisoned(rig, type, n, in);
-    Pair dw = pair_normal(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1], 1), none = pair_none();
+    Pair dw = pair_normal(rig, DTYPE_F32, w.cpu.dims[0], w.cpu.dims[1], 1);
     const uint32_t step = 5;
     Dropout drop = {p, 11, PURPOSE_DROPOUT, &step}, on_device = on_cuda(rig, drop);
     double rounding = 4 * rounding_of(type) + 1e-6;
     int fused = 0, with_gelu = counts.with_gelu;
-    linear_gelu_forward(rig->cpu, y.cpu, hidden.cpu, x.cpu, w.cpu, bias.cpu, layout, kind, drop);
-    linear_gelu_forward(rig->cuda, y.cuda, hidden.cuda, x.cuda, w.cuda, bias.cuda, layout, kind, on_device);
+    linear_gelu_forward(rig->cpu, y.cpu, hidden.cpu, x.cpu, w.cpu, bias.cpu, layout, (GeluDropout){kind, drop});
+    linear_gelu_forward(rig->cuda, y.cuda, hidden.cuda, x.cuda, w.cuda, bias.cuda, layout,
+                        (GeluDropout){kind, on_device});
     expect_pair(rig, "hidden", hidden, rounding);
     expect_pair(rig, "y", y, 2 * rounding); /* of a rounded number */
     if (counts.with_gelu > with_gelu) {
@@ -337,9 +340,10 @@ static int check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64_
         assert_int_equal(counts.last.hidden_ld, out);
     }
     with_gelu = counts.with_gelu;
-    gelu_linear_backward(rig->cpu, dhidden.cpu, dw.cpu, none.cpu, dy.cpu, x.cpu, before.cpu, w.cpu, layout, kind, drop);
-    gelu_linear_backward(rig->cuda, dhidden.cuda, dw.cuda, none.cuda, dy.cuda, x.cuda, before.cuda, w.cuda, layout,
-                         kind, on_device);
+    gelu_linear_backward(rig->cpu, (LayerGradients){.dx = dhidden.cpu, .dw = dw.cpu}, dy.cpu, x.cpu, before.cpu, w.cpu,
+                         layout, (GeluDropout){kind, drop});
+    gelu_linear_backward(rig->cuda, (LayerGradients){.dx = dhidden.cuda, .dw = dw.cuda}, dy.cuda, x.cuda, before.cuda,
+                         w.cuda, layout, (GeluDropout){kind, on_device});
     expect_pair(rig, "dhidden", dhidden, 2 * rounding);
     expect_pair(rig, "dw", dw, 1e-5);
     if (counts.with_gelu > with_gelu) {

@@ -268,8 +268,10 @@ static void check_layer(Rig *rig, DType type, int64_t n, int64_t in, int64_t out
     linear_forward(rig->cuda, y.cuda, x.cuda, w.cuda, bias.cuda, layout);
     for (int time = 0; time < 2; time++) {
         change_schedule(rig);
-        linear_backward(rig->cpu, dx.cpu, dw.cpu, dbias.cpu, dy.cpu, x.cpu, w.cpu, layout);
-        linear_backward(rig->cuda, dx.cuda, dw.cuda, dbias.cuda, dy.cuda, x.cuda, w.cuda, layout);
+        linear_backward(rig->cpu, (LayerGradients){.dx = dx.cpu, .dw = dw.cpu, .dbias = dbias.cpu}, dy.cpu, x.cpu,
+                        w.cpu, layout);
+        linear_backward(rig->cuda, (LayerGradients){.dx = dx.cuda, .dw = dw.cuda, .dbias = dbias.cuda}, dy.cuda, x.cuda,
+                        w.cuda, layout);
     }
     expect_sums(rig, "y", y, type, in);
     expect_sums(rig, "dw", dw, type, 2 * n);
@@ -286,7 +288,8 @@ static void check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64
     Pair bias = kind == GELU_TANH ? pair_normal(rig, type, out, 0, 1) : pair_none();
     Pair y = pair_poisoned(rig, type, n, out), hidden = pair_poisoned(rig, type, n, out);
     linear_forward(rig->cpu, hidden.cpu, x.cpu, w.cpu, bias.cpu, layout);
-    linear_gelu_forward(rig->cuda, y.cuda, hidden.cuda, x.cuda, w.cuda, bias.cuda, layout, kind, on_cuda(rig, drop));
+    linear_gelu_forward(rig->cuda, y.cuda, hidden.cuda, x.cuda, w.cuda, bias.cuda, layout,
+                        (GeluDropout){kind, on_cuda(rig, drop)});
     expect_sums(rig, "hidden", hidden, type, in);
     expect_gelu(rig, "gelu y", y, hidden, kind, drop, type != DTYPE_F32);
 
@@ -295,9 +298,10 @@ static void check_gelu_layers(Rig *rig, DType type, int64_t n, int64_t in, int64
     Pair dbias = kind == GELU_TANH ? pair_normal(rig, DTYPE_F32, out, 0, 1) : pair_none();
     for (int time = 0; time < 2; time++) {
         change_schedule(rig);
-        linear_backward(rig->cpu, dhidden.cpu, dw.cpu, dbias.cpu, dy.cpu, x.cpu, w.cpu, layout);
-        gelu_linear_backward(rig->cuda, dhidden.cuda, dw.cuda, dbias.cuda, dy.cuda, x.cuda, before.cuda, w.cuda, layout,
-                             kind, on_cuda(rig, drop));
+        linear_backward(rig->cpu, (LayerGradients){.dx = dhidden.cpu, .dw = dw.cpu, .dbias = dbias.cpu}, dy.cpu, x.cpu,
+                        w.cpu, layout);
+        gelu_linear_backward(rig->cuda, (LayerGradients){.dx = dhidden.cuda, .dw = dw.cuda, .dbias = dbias.cuda},
+                             dy.cuda, x.cuda, before.cuda, w.cuda, layout, (GeluDropout){kind, on_cuda(rig, drop)});
     }
     expect_slopes(rig, "dhidden", dhidden, before, kind, drop, out);
     expect_sums(rig, "dw behind GELU", dw, type, 2 * n);
@@ -371,15 +375,17 @@ static void the_same_bits_every_time(void **state) {
         Rig rig = rig_open(types[t]);
         if (rig_has(&rig, types[t])) {
             Pair x = pair_normal(&rig, types[t], 3000, 40, 1), dy = pair_normal(&rig, types[t], 3000, 24, 1);
-            Pair w = pair_normal(&rig, types[t], 40, 24, 1), none = pair_none();
+            Pair w = pair_normal(&rig, types[t], 40, 24, 1);
             Pair dw[2], dbias[2];
             for (int i = 0; i < 2; i++) {
                 dw[i] = pair_normal(&rig, DTYPE_F32, 40, 24, 0);
                 dbias[i] = pair_normal(&rig, DTYPE_F32, 24, 0, 0);
                 change_schedule(&rig);
-                linear_backward(rig.cuda, none.cuda, dw[i].cuda, dbias[i].cuda, dy.cuda, x.cuda, w.cuda, WEIGHT_IN_OUT);
+                linear_backward(rig.cuda, (LayerGradients){.dw = dw[i].cuda, .dbias = dbias[i].cuda}, dy.cuda, x.cuda,
+                                w.cuda, WEIGHT_IN_OUT);
             }
-            linear_backward(rig.cpu, none.cpu, dw[0].cpu, dbias[0].cpu, dy.cpu, x.cpu, w.cpu, WEIGHT_IN_OUT);
+            linear_backward(rig.cpu, (LayerGradients){.dw = dw[0].cpu, .dbias = dbias[0].cpu}, dy.cpu, x.cpu, w.cpu,
+                            WEIGHT_IN_OUT);
             expect_sums(&rig, "dw", dw[0], types[t], 3000);
             expect_sums(&rig, "dbias", dbias[0], DTYPE_F32, 3000);
             expect_same_bits(&rig, "dw", dw[0], dw[1]);

@@ -142,8 +142,10 @@ static void check_layernorm(DType type, int64_t n, int64_t c, bool shift, bool w
     Pair bias = with_bias ? normal(DTYPE_F32, c, 0) : pair_none();
     for (int64_t i = 0; i < n * c; i++) floats(x)[i] = floats(x)[i] * 1.5f + 0.5f;
     pair_upload(&rig, x);
-    layernorm_forward(rig.cpu, y.cpu, mean.cpu, rstd.cpu, x.cpu, gain.cpu, bias.cpu);
-    layernorm_forward(rig.cuda, y.cuda, mean.cuda, rstd.cuda, x.cuda, gain.cuda, bias.cuda);
+    layernorm_forward(rig.cpu, (LayerNormOutput){.y = y.cpu, .mean = mean.cpu, .rstd = rstd.cpu}, x.cpu, gain.cpu,
+                      bias.cpu);
+    layernorm_forward(rig.cuda, (LayerNormOutput){.y = y.cuda, .mean = mean.cuda, .rstd = rstd.cuda}, x.cuda, gain.cuda,
+                      bias.cuda);
     expect("layernorm_forward mean", mean, f32_error(c, 4));
     expect("layernorm_forward rstd", rstd, f32_error(c, 8));
     expect("layernorm_forward y", y, error_in(type, c, 12));
@@ -154,10 +156,10 @@ static void check_layernorm(DType type, int64_t n, int64_t c, bool shift, bool w
     Pair dgain = normal(DTYPE_F32, c, 0), dbias = with_bias ? normal(DTYPE_F32, c, 0) : pair_none();
     for (int time = 0; time < 3; time++) { /* without a residual, with one, with one in place */
         Pair past = time ? dresidual : pair_none(), to = time == 2 ? dresidual : dx;
-        layernorm_backward(rig.cpu, to.cpu, dgain.cpu, dbias.cpu, past.cpu, dy.cpu, x.cpu, mean.cpu, rstd.cpu,
-                           gain.cpu);
-        layernorm_backward(rig.cuda, to.cuda, dgain.cuda, dbias.cuda, past.cuda, dy.cuda, x.cuda, mean.cuda, rstd.cuda,
-                           gain.cuda);
+        layernorm_backward(rig.cpu, (NormGradients){.dx = to.cpu, .dgain = dgain.cpu, .dbias = dbias.cpu}, past.cpu,
+                           dy.cpu, x.cpu, mean.cpu, rstd.cpu, gain.cpu);
+        layernorm_backward(rig.cuda, (NormGradients){.dx = to.cuda, .dgain = dgain.cuda, .dbias = dbias.cuda},
+                           past.cuda, dy.cuda, x.cuda, mean.cuda, rstd.cuda, gain.cuda);
         /* a row of one number has no gradient: what is left are roundings of rstd dy gain */
         if (c > 1) expect("layernorm_backward dx", to, error_in(type, c, 32));
         expect("layernorm_backward dgain", dgain, f32_error(n, 16));
@@ -175,9 +177,11 @@ static void check_residual_layernorm(DType type, int64_t n, int64_t c, float p, 
     Pair sum = in_place ? x : out[1][0];
     residual_forward(rig.cpu, sum.cpu, x.cpu, branch.cpu, drop);
     residual_forward(rig.cuda, out[0][0].cuda, x.cuda, branch.cuda, on_cuda(&rig, drop));
-    layernorm_forward(rig.cuda, out[0][1].cuda, out[0][2].cuda, out[0][3].cuda, out[0][0].cuda, gain.cuda, bias.cuda);
-    residual_layernorm_forward(rig.cuda, sum.cuda, out[1][1].cuda, out[1][2].cuda, out[1][3].cuda, x.cuda, branch.cuda,
-                               gain.cuda, bias.cuda, on_cuda(&rig, drop));
+    layernorm_forward(rig.cuda, (LayerNormOutput){.y = out[0][1].cuda, .mean = out[0][2].cuda, .rstd = out[0][3].cuda},
+                      out[0][0].cuda, gain.cuda, bias.cuda);
+    residual_layernorm_forward(rig.cuda, sum.cuda,
+                               (LayerNormOutput){.y = out[1][1].cuda, .mean = out[1][2].cuda, .rstd = out[1][3].cuda},
+                               x.cuda, branch.cuda, gain.cuda, bias.cuda, on_cuda(&rig, drop));
     expect("residual_layernorm_forward sum", sum, error_in(type, 0, 4));
     expect_same_bits(&rig, "residual_layernorm_forward sum", sum, out[0][0]);
     expect_same_bits(&rig, "residual_layernorm_forward y", out[1][1], out[0][1]);

@@ -53,10 +53,12 @@ typedef struct {
 
 static void expect_backward(DType type, int64_t n, Operand *a, Operand *b, Pair da, Pair db, Pair dy,
                             NormActivation how, NormActivation on_cuda) {
-    norm_activate_backward(rig.cpu, da.cpu, a->dgain.cpu, a->dbias.cpu, db.cpu, b->dgain.cpu, b->dbias.cpu, dy.cpu,
-                           a->cpu, b->cpu, how);
-    norm_activate_backward(rig.cuda, da.cuda, a->dgain.cuda, a->dbias.cuda, db.cuda, b->dgain.cuda, b->dbias.cuda,
-                           dy.cuda, a->cuda, b->cuda, on_cuda);
+    norm_activate_backward(rig.cpu, (NormGradients){.dx = da.cpu, .dgain = a->dgain.cpu, .dbias = a->dbias.cpu},
+                           (NormGradients){.dx = db.cpu, .dgain = b->dgain.cpu, .dbias = b->dbias.cpu}, dy.cpu, a->cpu,
+                           b->cpu, how);
+    norm_activate_backward(rig.cuda, (NormGradients){.dx = da.cuda, .dgain = a->dgain.cuda, .dbias = a->dbias.cuda},
+                           (NormGradients){.dx = db.cuda, .dgain = b->dgain.cuda, .dbias = b->dbias.cuda}, dy.cuda,
+                           a->cuda, b->cuda, on_cuda);
     expect("norm_activate_backward da", da, error_in(type, n, 32));
     expect("norm_activate_backward dgain_a", a->dgain, f32_error(n, 16));
     expect("norm_activate_backward dbias_a", a->dbias, f32_error(n, 8));

@@ -70,9 +70,11 @@ static void attend(void *argument) {
     for (int s = 0; s < count; s++) offsets[s + 1] = offsets[s] + (call->lengths ? call->lengths[s] : LONGEST);
     int64_t rows = offsets[count], c = (int64_t)call->n_heads * call->head_size;
     Sequences sequences = {.offsets = some(DTYPE_I32, count + 1, 0), .host_offsets = offsets, .count = count};
-    attention_backward(device, some(call->type, rows, 3 * c), some(call->type, rows, c), some(call->type, rows, 3 * c),
-                       some(call->type, rows, c), some(DTYPE_F32, call->n_heads, rows), sequences,
-                       (Attention){.n_heads = call->n_heads, .scale = 1}, (Dropout){.p = 0});
+    attention_backward(device, some(call->type, rows, 3 * c), some(call->type, rows, c),
+                       (AttentionActivations){.qkv = some(call->type, rows, 3 * c),
+                                              .out = some(call->type, rows, c),
+                                              .lse = some(DTYPE_F32, call->n_heads, rows)},
+                       sequences, (Attention){.n_heads = call->n_heads, .scale = 1}, (Dropout){.p = 0});
 }
 
 /* Sequences of any lengths, some of them short, among them batches of nothing but short ones. */
@@ -125,7 +127,8 @@ static void multiply(void *argument) {
     DType t = call->type;
     Tensor x = some(t, n, in), y = some(t, n, out), w = some(t, in, out);
     linear_forward(device, y, x, w, some(t, out, 0), WEIGHT_IN_OUT);
-    linear_backward(device, x, some(DTYPE_F32, in, out), f32(out), y, x, w, WEIGHT_IN_OUT);
+    linear_backward(device, (LayerGradients){.dx = x, .dw = some(DTYPE_F32, in, out), .dbias = f32(out)}, y, x, w,
+                    WEIGHT_IN_OUT);
 }
 
 /* Plans one column of weights, where the sums of the bias need most of the scratch. */
@@ -133,15 +136,16 @@ static void add_columns(void *argument) {
     const Call *call = argument;
     int64_t n = call->n, out = 24 * call->n_heads;
     Tensor x = some(call->type, n, 1), y = some(call->type, n, out);
-    linear_backward(device, tensor_none(), some(DTYPE_F32, 1, out), f32(out), y, x, some(call->type, 1, out),
-                    WEIGHT_IN_OUT);
+    linear_backward(device, (LayerGradients){.dw = some(DTYPE_F32, 1, out), .dbias = f32(out)}, y, x,
+                    some(call->type, 1, out), WEIGHT_IN_OUT);
 }
 
 static void normalize_rows(void *argument) {
     const Call *call = argument;
     int64_t n = call->n, c = 24 * call->n_heads;
     Tensor x = some(call->type, n, c);
-    layernorm_backward(device, x, f32(c), f32(c), tensor_none(), x, x, f32(n), f32(n), f32(c));
+    layernorm_backward(device, (NormGradients){.dx = x, .dgain = f32(c), .dbias = f32(c)}, tensor_none(), x, x, f32(n),
+                       f32(n), f32(c));
 }
 
 static void measure_columns(void *argument) {
@@ -155,7 +159,8 @@ static void normalize_columns(void *argument) {
     const Call *call = argument;
     int64_t n = call->n + 1, c = 24 * call->n_heads;
     Tensor x = some(call->type, n, c);
-    batchnorm_backward(device, x, f32(c), f32(c), x, x, f32(c), f32(c), f32(c));
+    batchnorm_backward(device, (NormGradients){.dx = x, .dgain = f32(c), .dbias = f32(c)}, x, x, f32(c), f32(c),
+                       f32(c));
 }
 
 static void activate(void *argument) {
@@ -163,7 +168,8 @@ static void activate(void *argument) {
     int64_t n = call->n + 1, c = 24 * call->n_heads;
     Tensor x = some(call->type, n, c);
     Normed a = {x, f32(c), f32(c), f32(c), f32(c)};
-    norm_activate_backward(device, x, f32(c), f32(c), x, f32(c), f32(c), x, a, a,
+    norm_activate_backward(device, (NormGradients){.dx = x, .dgain = f32(c), .dbias = f32(c)},
+                           (NormGradients){.dx = x, .dgain = f32(c), .dbias = f32(c)}, x, a, a,
                            (NormActivation){.slope = 0.1f, .frames = 1, .plane = 1});
 }
 
@@ -173,7 +179,8 @@ static void convolve(void *argument) {
     int64_t rows = call->n * 60, in = 32, out = 8 * call->n_heads;
     Tensor x = some(call->type, rows, in), y = some(call->type, rows, out), w = some(call->type, out, in * 27);
     conv3d_forward(device, y, x, w, tensor_none(), c);
-    conv3d_backward(device, x, some(DTYPE_F32, out, in * 27), f32(out), y, x, w, c, false);
+    conv3d_backward(device, (LayerGradients){.dx = x, .dw = some(DTYPE_F32, out, in * 27), .dbias = f32(out)}, y, x, w,
+                    c, false);
 }
 
 static void stem(void *argument) {

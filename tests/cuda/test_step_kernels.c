@@ -294,8 +294,11 @@ static void check_updates(DType type, const Segment *segments, int n, AdamW o, f
         copy = type == DTYPE_F32 ? copy : shifted(copy, PARAMS - 1, 0);
     }
     for (int time = 0; time < 2; time++, o.step++) {
-        adamw_update(rig.cpu, p.cpu, tensor_none(), m.cpu, v.cpu, g.cpu, length.cpu, loss_scale.cpu, segments, n, o);
-        adamw_update(rig.cuda, p.cuda, copy.cuda, m.cuda, v.cuda, g.cuda, length.cuda, loss_scale.cuda, segments, n, o);
+        adamw_update(rig.cpu, (AdamWBuffers){.params = p.cpu, .m = m.cpu, .v = v.cpu, .grads = g.cpu}, length.cpu,
+                     loss_scale.cpu, segments, n, o);
+        adamw_update(rig.cuda,
+                     (AdamWBuffers){.params = p.cuda, .copy = copy.cuda, .m = m.cuda, .v = v.cuda, .grads = g.cuda},
+                     length.cuda, loss_scale.cuda, segments, n, o);
         expect("adamw_update params", p, 16 * U);
         expect("adamw_update m", m, 16 * U);
         expect("adamw_update v", v, 16 * U);

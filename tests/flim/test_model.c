@@ -261,8 +261,8 @@ static void check_steps(FlimRig *r, const char *prefix, double tolerance) {
         assert_near(mean_loss(r), number(r, prefix, "losses", k), 1e-4 * (double)number(r, prefix, "losses", k));
         assert_near(last[0], number(r, prefix, "norms", k), 1e-4 * (double)number(r, prefix, "norms", k));
         AdamW adam = {(float)learning_rate, 0.9f, 0.999f, 1e-8f, (float)norm_of_clip, k + 1, .coupled = true};
-        adamw_update(device, model->weights, tensor_none(), m, v, model->gradients, norm, tensor_none(), segments, n,
-                     adam);
+        adamw_update(device, (AdamWBuffers){.params = model->weights, .m = m, .v = v, .grads = model->gradients}, norm,
+                     tensor_none(), segments, n, adam);
         rig_copy_moving(&r->rig, true, norm);
     }
     char *after = xformat("%safter.", prefix), *logits_name = xformat("%seval_logits", after);

@@ -145,17 +145,21 @@ static void run_layers(Device *device, Arena *arena, float p) {
     scatter_rows(device, x, y, ids);
     dropout(device, y, x, drop);
     residual_forward(device, y, x, z, drop);
-    layernorm_forward(device, y, mean, rstd, x, gain, bias);
-    layernorm_backward(device, z, gain, bias, none, y, x, mean, rstd, gain);
-    residual_layernorm_forward(device, z, y, mean, rstd, x, x, gain, none, drop);
+    layernorm_forward(device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x, gain, bias);
+    layernorm_backward(device, (NormGradients){.dx = z, .dgain = gain, .dbias = bias}, none, y, x, mean, rstd, gain);
+    residual_layernorm_forward(device, z, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x, x, gain, none,
+                               drop);
     linear_forward(device, logits, x, table, logit_bias, WEIGHT_OUT_IN);
-    linear_backward(device, z, dtable, logit_bias, logits, x, table, WEIGHT_OUT_IN);
-    linear_gelu_forward(device, logits, hidden, x, table, logit_bias, WEIGHT_OUT_IN, GELU_TANH, drop);
-    gelu_linear_backward(device, z, dtable, logit_bias, logits, x, y, table, WEIGHT_OUT_IN, GELU_ERF, drop);
+    linear_backward(device, (LayerGradients){.dx = z, .dw = dtable, .dbias = logit_bias}, logits, x, table,
+                    WEIGHT_OUT_IN);
+    linear_gelu_forward(device, logits, hidden, x, table, logit_bias, WEIGHT_OUT_IN, (GeluDropout){GELU_TANH, drop});
+    gelu_linear_backward(device, (LayerGradients){.dx = z, .dw = dtable, .dbias = logit_bias}, logits, x, y, table,
+                         WEIGHT_OUT_IN, (GeluDropout){GELU_ERF, drop});
     gelu_forward(device, y, x, GELU_TANH);
     gelu_backward(device, y, y, x, GELU_ERF);
     attention_forward(device, y, lse, qkv, sequences, attention, drop);
-    attention_backward(device, dqkv, y, qkv, y, lse, sequences, attention, drop);
+    attention_backward(device, dqkv, y, (AttentionActivations){.qkv = qkv, .out = y, .lse = lse}, sequences, attention,
+                       drop);
     leaky_relu_forward(device, y, x, 0.1f);
     leaky_relu_backward(device, z, y, x, 0.1f);
     mean_rows_forward(device, means, x, 3);
@@ -180,18 +184,19 @@ static void run_volumes(Device *device, Arena *arena, float p) {
     unfold_forward(device, unfolded, x, window);
     unfold_backward(device, z, unfolded, window);
     conv3d_forward(device, y, x, square, bias, convolution);
-    conv3d_backward(device, z, square, bias, y, x, square, convolution, true);
+    conv3d_backward(device, (LayerGradients){.dx = z, .dw = square, .dbias = bias}, y, x, square, convolution, true);
     max_pool_forward(device, means, tensor_rows(x, 0, 4), 2, 1);
     max_pool_backward(device, tensor_rows(z, 0, 4), means, tensor_rows(x, 0, 4), 2, 1);
     batchnorm_forward(device, y, (BatchStatistics){gain, bias, tensor_none(), tensor_none(), 0.1f}, x, gain, bias);
     batchnorm_apply(device, y, x, gain, bias, gain, bias);
-    batchnorm_backward(device, z, gain, bias, y, x, gain, bias, gain);
+    batchnorm_backward(device, (NormGradients){.dx = z, .dgain = gain, .dbias = bias}, y, x, gain, bias, gain);
     Normed a = {x, gain, bias, gain, bias}, b = {y, gain, bias, gain, bias};
     NormActivation how = {0.1f, 3, 1, true, false, drop};
     batchnorm_statistics(device, (BatchStatistics){gain, bias, gain, bias, 0.1f}, x);
     batchnorm_from_running(device, bias, gain);
     norm_activate_forward(device, means, a, b, how);
-    norm_activate_backward(device, z, gain, bias, y, gain, bias, means, a, b, how);
+    norm_activate_backward(device, (NormGradients){.dx = z, .dgain = gain, .dbias = bias},
+                           (NormGradients){.dx = y, .dgain = gain, .dbias = bias}, means, a, b, how);
 }
 
 static void run_stem(Device *device, Arena *arena) {
@@ -229,8 +234,8 @@ static void run_update(Device *device, Arena *arena) {
     for (int i = 0; i < 3; i++) wide[i] = numbers(arena, 100);
     sum_forward(device, one, mean);
     global_norm(device, one, flat, tensor_none(), segments, 2);
-    adamw_update(device, wide[0], tensor_none(), wide[1], wide[2], flat, one, tensor_none(), segments, 2,
-                 (AdamW){0.1f, 0.9f, 0.99f, 1e-8f, 1, 1, false});
+    adamw_update(device, (AdamWBuffers){.params = wide[0], .m = wide[1], .v = wide[2], .grads = flat}, one,
+                 tensor_none(), segments, 2, (AdamW){0.1f, 0.9f, 0.99f, 1e-8f, 1, 1, false});
     loss_scale_update(device, numbers(arena, LOSS_SCALE_FIELDS), one, tensor_none());
     norm_guard(device, one, one, flat, false);
     copy_segments(device, wide[0], flat, one, segments, 2);

@@ -30,7 +30,7 @@ static void check_nan_inputs_give_nan_outputs(Rig *rig) {
         for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i / c == 2));
         nt_xent_forward(device, tensor_rows(mean, 0, 4), tensor_rows(rstd, 0, 4), tensor_rows(x, 0, 4), 1);
         for (int64_t i = 0; i < 4; i++) assert_true(isnan(floats(mean)[i])); /* every row contains the third column */
-        layernorm_forward(device, y, mean, rstd, x, gain, tensor_none());
+        layernorm_forward(device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x, gain, tensor_none());
         for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i / c == 2));
         for (int kind = 0; kind < 2; kind++) {
             gelu_forward(device, y, x, (GeluKind)kind);
@@ -62,21 +62,23 @@ static void wrong_linear(Rig *r) {
     linear_forward(r->device, normal(r, 3, 6), normal(r, 3, 4), normal(r, 5, 6), tensor_none(), WEIGHT_IN_OUT);
 }
 static void wrong_linear_backward(Rig *r) {
-    linear_backward(r->device, tensor_none(), normal(r, 4, 6), normal(r, 4, 0), normal(r, 3, 6), normal(r, 3, 4),
-                    normal(r, 4, 6), WEIGHT_IN_OUT);
+    linear_backward(r->device, (LayerGradients){.dw = normal(r, 4, 6), .dbias = normal(r, 4, 0)}, normal(r, 3, 6),
+                    normal(r, 3, 4), normal(r, 4, 6), WEIGHT_IN_OUT);
 }
 static void wrong_hidden(Rig *r) {
     linear_gelu_forward(r->device, normal(r, 3, 6), normal(r, 3, 4), normal(r, 3, 4), normal(r, 4, 6), tensor_none(),
-                        WEIGHT_IN_OUT, GELU_TANH, dropout_of(0));
+                        WEIGHT_IN_OUT, (GeluDropout){GELU_TANH, dropout_of(0)});
 }
 static void wrong_hidden_backward(Rig *r) {
-    gelu_linear_backward(r->device, normal(r, 3, 4), normal(r, 4, 6), tensor_none(), normal(r, 3, 6), normal(r, 3, 4),
-                         normal(r, 3, 6), normal(r, 4, 6), WEIGHT_IN_OUT, GELU_TANH, dropout_of(0));
+    gelu_linear_backward(r->device, (LayerGradients){.dx = normal(r, 3, 4), .dw = normal(r, 4, 6)}, normal(r, 3, 6),
+                         normal(r, 3, 4), normal(r, 3, 6), normal(r, 4, 6), WEIGHT_IN_OUT,
+                         (GeluDropout){GELU_TANH, dropout_of(0)});
 }
 static void wrong_dtype(Rig *r) { gelu_forward(r->device, normal(r, 2, 2), tensor(r, DTYPE_I32, 2, 2), GELU_ERF); }
 static void wrong_none(Rig *r) {
-    layernorm_forward(r->device, normal(r, 2, 3), normal(r, 2, 0), normal(r, 2, 0), normal(r, 2, 3), tensor_none(),
-                      tensor_none());
+    layernorm_forward(r->device,
+                      (LayerNormOutput){.y = normal(r, 2, 3), .mean = normal(r, 2, 0), .rstd = normal(r, 2, 0)},
+                      normal(r, 2, 3), tensor_none(), tensor_none());
 }
 static void wrong_heads(Rig *r) {
     attention_forward(r->device, normal(r, 2, 4), normal(r, 3, 2), normal(r, 2, 12), packed(r, (int[]){2}, 1),
@@ -153,7 +155,7 @@ static void wrong_samples(Rig *r) {
 }
 static void wrong_taps(Rig *r) {
     Tensor w = normal(r, 2, 4), x = normal(r, 8, 2);
-    conv3d_backward(r->device, tensor_none(), w, tensor_none(), x, x, w,
+    conv3d_backward(r->device, (LayerGradients){.dw = w}, x, x, w,
                     (Convolution){{2, 2, 2}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}}, false);
 }
 static void wrong_channels(Rig *r) {
@@ -197,14 +199,15 @@ static void wrong_lone_norm(Rig *r) {
                           (NormActivation){.slope = 1, .frames = 2, .plane = 2});
 }
 static void wrong_pooled_norm(Rig *r) {
-    Tensor x = normal(r, 6, 4), c = normal(r, 4, 0), none = tensor_none();
-    norm_activate_backward(r->device, x, c, c, none, none, none, normal(r, 3, 4), any_norm(r, 6, 4), (Normed){0},
+    Tensor x = normal(r, 6, 4), c = normal(r, 4, 0);
+    norm_activate_backward(r->device, (NormGradients){.dx = x, .dgain = c, .dbias = c}, (NormGradients){0},
+                           normal(r, 3, 4), any_norm(r, 6, 4), (Normed){0},
                            (NormActivation){.slope = 1, .frames = 3, .plane = 2, .pool = true});
 }
 static void wrong_norm_gradient(Rig *r) {
-    Tensor x = normal(r, 6, 4), c = normal(r, 4, 0), none = tensor_none();
-    norm_activate_backward(r->device, x, c, c, x, none, none, x, any_norm(r, 6, 4), any_norm(r, 6, 4),
-                           (NormActivation){.slope = 1, .frames = 3, .plane = 2});
+    Tensor x = normal(r, 6, 4), c = normal(r, 4, 0);
+    norm_activate_backward(r->device, (NormGradients){.dx = x, .dgain = c, .dbias = c}, (NormGradients){.dx = x}, x,
+                           any_norm(r, 6, 4), any_norm(r, 6, 4), (NormActivation){.slope = 1, .frames = 3, .plane = 2});
 }
 static void wrong_volumes(Rig *r) {
     augment_volumes(r->device, normal(r, 6, 2), normal(r, 1, 6), below(r, 1, 1), below(r, 1, 1),
@@ -281,7 +284,7 @@ static const WrongCall wrong_calls[] = {
     {wrong_half_norm, "norm_activate_forward: there is b.gain, but no b.mean"},
     {wrong_lone_norm, "norm_activate_forward: b.mean is f32 [4], but there is no b.x"},
     {wrong_pooled_norm, "norm_activate_backward: dy is f32 [3, 4], expected f32 [2, 4]"},
-    {wrong_norm_gradient, "norm_activate_backward: dgain_b is none, expected f32 [4]"},
+    {wrong_norm_gradient, "norm_activate_backward: db.dgain is none, expected f32 [4]"},
     {wrong_volumes,
      "augment_volumes: volumes of 1 bins of 2 x 3 pixels, expected 1 to 1024 of 1 x 1 to 64 x 64, square"},
     {wrong_counts, "augment_volumes: counts is f32 [1, 4], expected u8 or u16"},

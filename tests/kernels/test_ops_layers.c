@@ -52,7 +52,7 @@ static void check_linear(Rig *rig, int64_t n, int64_t in, int64_t out, WeightLay
                 wdw[in_out ? i * out + o : o * in + i] += (double)floats(c.x)[r * in + i] * wdy[r * out + o];
             }
         }
-    linear_backward(rig->device, dx, dw, db, dy, c.x, c.w, layout);
+    linear_backward(rig->device, (LayerGradients){.dx = dx, .dw = dw, .dbias = db}, dy, c.x, c.w, layout);
     expect(rig, "linear_backward dw", dw, wdw, sum_error(n, 2));
     expect_gradient(rig, "linear dw", &c, run_linear, c.w, dw, w0, c.y, wdy, sum_error(in, 2));
     if (with_bias) {
@@ -85,7 +85,7 @@ static void check_large_linear_matches_the_reference(Rig *rig) {
                   .layout = (WeightLayout)layout};
         Tensor dx = poisoned(rig, n, in), dw = normal(rig, c.w.dims[0], c.w.dims[1]), dy = normal(rig, n, out);
         run_linear(&c);
-        linear_backward(rig->device, dx, dw, tensor_none(), dy, c.x, c.w, c.layout);
+        linear_backward(rig->device, (LayerGradients){.dx = dx, .dw = dw}, dy, c.x, c.w, c.layout);
         for (int64_t row = 0; row < n; row += 150) {
             double *y = doubles(rig, out), *back = doubles(rig, in);
             for (int64_t o = 0; o < out; o++) {
@@ -108,7 +108,7 @@ static void check_large_linear_matches_the_reference(Rig *rig) {
 
 static void run_layernorm(const Call *c) {
     poison(c->y);
-    layernorm_forward(c->device, c->y, c->mean, c->rstd, c->x, c->w, c->bias);
+    layernorm_forward(c->device, (LayerNormOutput){.y = c->y, .mean = c->mean, .rstd = c->rstd}, c->x, c->w, c->bias);
 }
 
 static void reference_layernorm(const double *x, const Tensor gain, const Tensor bias, int64_t n, int64_t c, double *y,
@@ -160,7 +160,8 @@ static void check_layernorm(Rig *rig, int64_t n, int64_t c, bool with_bias, bool
             wdx[r * c + j] +=
                 rstd[r] * (up[r * c + j] * (double)floats(call.w)[j] - sum - (x[r * c + j] - mean[r]) * rstd[r] * dot);
     }
-    layernorm_backward(rig->device, dx, dgain, dbias, past, dy, call.x, call.mean, call.rstd, call.w);
+    layernorm_backward(rig->device, (NormGradients){.dx = dx, .dgain = dgain, .dbias = dbias}, past, dy, call.x,
+                       call.mean, call.rstd, call.w);
     expect(rig, "layernorm dx", dx, wdx, sum_error(c, 24));
     expect(rig, "layernorm dgain", dgain, wdg, sum_error(n, 16));
     expect_gradient(rig, "layernorm dx", &call, run_layernorm, call.x, dx, residual, call.y, up, sum_error(c, 12));
@@ -190,7 +191,8 @@ static void check_residual_layernorm_matches_the_reference(Rig *rig) {
         for (int64_t i = 0; i < n * c; i++)
             wsum[i] += (drop.p > 0 ? keep_factor(drop, (uint64_t)i) : 1) * (double)floats(branch)[i];
         reference_layernorm(wsum, gain, bias, n, c, wy, wm, wr);
-        residual_layernorm_forward(rig->device, sum, y, mean, rstd, x, branch, gain, bias, drop);
+        residual_layernorm_forward(rig->device, sum, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x, branch,
+                                   gain, bias, drop);
         expect(rig, "residual_layernorm sum", sum, wsum, 4 * U);
         expect(rig, "residual_layernorm y", y, wy, sum_error(c, 16));
         expect(rig, "residual_layernorm mean", mean, wm, sum_error(c, 8) * sqrt((double)c));
@@ -283,7 +285,7 @@ static void check_gelu_matches_the_reference(Rig *rig) {
 static void run_linear_gelu(const Call *c) {
     poison(c->y);
     poison(c->sum);
-    linear_gelu_forward(c->device, c->y, c->sum, c->x, c->w, c->bias, c->layout, c->gelu, c->drop);
+    linear_gelu_forward(c->device, c->y, c->sum, c->x, c->w, c->bias, c->layout, (GeluDropout){c->gelu, c->drop});
 }
 
 /* An error of the hidden number is multiplied by the slope of GELU, at most 1.13, and by the factor of dropout. */
@@ -334,7 +336,8 @@ static void check_gelu_linear(Rig *rig, int64_t n, int64_t in, int64_t out, Weig
     }
     double *w0 = widened(rig, dw[0]), *b0 = with_bias ? widened(rig, db[0]) : NULL;
     run_gelu_linear(&c);
-    gelu_linear_backward(rig->device, dx, dw[0], db[0], dy, c.branch, c.x, c.w, layout, kind, drop);
+    gelu_linear_backward(rig->device, (LayerGradients){.dx = dx, .dw = dw[0], .dbias = db[0]}, dy, c.branch, c.x, c.w,
+                         layout, (GeluDropout){kind, drop});
     for (int64_t r = 0; r < n; r++)
         for (int64_t i = 0; i < in; i++) {
             double sum = 0;
@@ -347,7 +350,7 @@ static void check_gelu_linear(Rig *rig, int64_t n, int64_t in, int64_t out, Weig
     expect_gradient(rig, "gelu_linear dw", &c, run_gelu_linear, c.w, dw[0], w0, c.y, up, sum_error(in, 10));
     if (with_bias)
         expect_gradient(rig, "gelu_linear dbias", &c, run_gelu_linear, c.bias, db[0], b0, c.y, up, sum_error(in, 10));
-    linear_backward(rig->device, dx2, dw[1], db[1], dy, c.branch, c.w, layout);
+    linear_backward(rig->device, (LayerGradients){.dx = dx2, .dw = dw[1], .dbias = db[1]}, dy, c.branch, c.w, layout);
     gelu_backward(rig->device, dx2, dx2, c.x, kind);
     dropout(rig->device, dx2, dx2, drop);
     expect_same(rig, "gelu_linear_backward dhidden", dx, dx2);
@@ -576,7 +579,8 @@ static void check_attention(Rig *rig, const int *lengths, int count, int heads, 
     run_attention(&c);
     expect(rig, "attention out", c.y, out, tolerance);
     expect(rig, "attention lse", c.sum, lse, tolerance);
-    attention_backward(rig->device, dqkv, dout, c.x, c.y, c.sum, sequences, c.attention, c.drop);
+    attention_backward(rig->device, dqkv, dout, (AttentionActivations){.qkv = c.x, .out = c.y, .lse = c.sum}, sequences,
+                       c.attention, c.drop);
     expect(rig, "attention dqkv", dqkv, want, 2 * tolerance);
     expect_gradient(rig, "attention dqkv", &c, run_attention, c.x, dqkv, NULL, c.y, up, tolerance);
 }

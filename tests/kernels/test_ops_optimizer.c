@@ -76,7 +76,8 @@ static void check_update(Rig *rig, AdamW o) {
                      (sqrt(wv[i] / (1 - pow(b2, (double)o.step))) + (double)o.epsilon);
         }
     }
-    adamw_update(rig->device, p, tensor_none(), m, v, g, length, tensor_none(), some_segments, SOME_SEGMENTS, o);
+    adamw_update(rig->device, (AdamWBuffers){.params = p, .m = m, .v = v, .grads = g}, length, tensor_none(),
+                 some_segments, SOME_SEGMENTS, o);
     if (o.learning_rate == 0) expect_same(rig, "adamw params with no rate", p, p0);
     expect_updated(rig, "adamw params", p, p0, wp);
     expect_updated(rig, "adamw m", m, m0, wm);
@@ -108,12 +109,15 @@ static void check_scaled_gradients(Rig *rig, bool coupled) {
     global_norm(device, norm, g, tensor_none(), some_segments, SOME_SEGMENTS);
     global_norm(device, scaled, g2, scale, some_segments, SOME_SEGMENTS);
     expect_same(rig, "global_norm of scaled gradients", scaled, norm);
-    adamw_update(device, p, tensor_none(), m, v, g, norm, tensor_none(), some_segments, SOME_SEGMENTS, o);
-    adamw_update(device, p2, tensor_none(), m2, v2, g2, norm, scale, some_segments, SOME_SEGMENTS, o);
+    adamw_update(device, (AdamWBuffers){.params = p, .m = m, .v = v, .grads = g}, norm, tensor_none(), some_segments,
+                 SOME_SEGMENTS, o);
+    adamw_update(device, (AdamWBuffers){.params = p2, .m = m2, .v = v2, .grads = g2}, norm, scale, some_segments,
+                 SOME_SEGMENTS, o);
     expect_same(rig, "adamw params of scaled gradients", p2, p);
     expect_same(rig, "adamw v of scaled gradients", v2, v);
     floats(norm)[0] = INFINITY;
-    adamw_update(device, p2, tensor_none(), m2, v2, g2, norm, scale, some_segments, SOME_SEGMENTS, o);
+    adamw_update(device, (AdamWBuffers){.params = p2, .m = m2, .v = v2, .grads = g2}, norm, scale, some_segments,
+                 SOME_SEGMENTS, o);
     expect_same(rig, "adamw params after an overflow", p2, p);
 
     Tensor x = normal(rig, 4, 9), x2 = tensor(rig, DTYPE_F32, 4, 9), loss = poisoned(rig, 4, 0),

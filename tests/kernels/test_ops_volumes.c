@@ -99,7 +99,9 @@ static void check_conv3d(Rig *rig, int64_t samples, int64_t in, int64_t out, boo
     double forward = rig->device->counters[OP_conv3d_forward].flops;
     double backward = *(counted = &rig->device->counters[OP_conv3d_backward].flops);
     conv3d_forward(rig->device, y, x, w, whole ? bias : tensor_none(), c);
-    conv3d_backward(rig->device, whole ? dx : tensor_none(), dw, whole ? dbias : tensor_none(), dy, x, w, c, false);
+    LayerGradients gradients = {.dw = dw};
+    if (whole) gradients.dx = dx, gradients.dbias = dbias;
+    conv3d_backward(rig->device, gradients, dy, x, w, c, false);
     expect(rig, "conv3d_forward y", y, wy, sum_error(in * taps, 1));
     if (whole) expect(rig, "conv3d_backward dx", dx, wdx, sum_error(out * taps, 0));
     expect(rig, "conv3d_backward dw", dw, wdw, sum_error(tall, 1));
@@ -108,7 +110,7 @@ static void check_conv3d(Rig *rig, int64_t samples, int64_t in, int64_t out, boo
     assert_true(rig->device->counters[OP_conv3d_forward].flops - forward == 2 * products + added);
     assert_true(*counted - backward == (whole ? 4 : 2) * products + added);
     backward = *counted;
-    conv3d_backward(rig->device, sum, dw, tensor_none(), dy, x, w, c, true);
+    conv3d_backward(rig->device, (LayerGradients){.dx = sum, .dw = dw}, dy, x, w, c, true);
     expect(rig, "conv3d_backward dx, added", sum, wsum, sum_error(out * taps, 1));
     assert_true(*counted - backward == 4 * products + (double)(rows * in));
 }
@@ -248,7 +250,8 @@ static void check_batchnorm(Rig *rig, int64_t n, int64_t c, double center, bool 
     for (int64_t k = 0, j = 0; k < n * c; k++, j = k % c)
         wdx[k] = (double)floats(call.w)[j] * rstd[j] *
                  (up[k] - (wdb[j] - b0[j]) / (double)n - (x[k] - mean[j]) * rstd[j] * (wdg[j] - g0[j]) / (double)n);
-    batchnorm_backward(rig->device, dx, dgain, dbias, dy, call.x, call.mean, call.rstd, call.w);
+    batchnorm_backward(rig->device, (NormGradients){.dx = dx, .dgain = dgain, .dbias = dbias}, dy, call.x, call.mean,
+                       call.rstd, call.w);
     expect(rig, "batchnorm_backward dx", dx, wdx, rounding + 24 * U);
     expect(rig, "batchnorm_backward dgain", dgain, wdg, rounding + sum_error(terms, 16));
     expect(rig, "batchnorm_backward dbias", dbias, wdb, sum_error(terms, 2));
@@ -372,8 +375,9 @@ static void composed(Rig *rig, const Call *call, Sum s, Tensor dy, const double 
         dx[i] = other;
         if (!tensor_given(in[i].mean)) continue;
         dx[i] = poisoned(rig, n, c);
-        batchnorm_backward(device, dx[i], poisoned(rig, c, 0), poisoned(rig, c, 0), other, in[i].x, in[i].mean,
-                           in[i].rstd, in[i].gain);
+        batchnorm_backward(device,
+                           (NormGradients){.dx = dx[i], .dgain = poisoned(rig, c, 0), .dbias = poisoned(rig, c, 0)},
+                           other, in[i].x, in[i].mean, in[i].rstd, in[i].gain);
     }
 }
 
@@ -383,7 +387,8 @@ static void check_norm_activate_in_place(Rig *rig, const Call *call, Tensor dy, 
                                          const Tensor dgain[2], const Tensor dbias[2]) {
     const Normed *in = call->normed;
     Tensor place = call->activation.pool ? in[0].x : dy;
-    norm_activate_backward(rig->device, place, dgain[0], dbias[0], in[1].x, dgain[1], dbias[1], dy, in[0], in[1],
+    norm_activate_backward(rig->device, (NormGradients){.dx = place, .dgain = dgain[0], .dbias = dbias[0]},
+                           (NormGradients){.dx = in[1].x, .dgain = dgain[1], .dbias = dbias[1]}, dy, in[0], in[1],
                            call->activation);
     expect_same(rig, "norm_activate_backward da in place", place, dx[0]);
     if (tensor_given(in[1].x)) expect_same(rig, "norm_activate_backward db in place", in[1].x, dx[1]);
@@ -419,7 +424,8 @@ static void check_norm_activate(Rig *rig, Sum s) {
     reference_sum(&s, sum, &drop, y, up, g);
     run_norm_activate(&call);
     expect(rig, "norm_activate_forward y", call.y, y, rounding);
-    norm_activate_backward(rig->device, dx[0], dgain[0], dbias[0], dx[1], dgain[1], dbias[1], dy, in[0], in[1],
+    norm_activate_backward(rig->device, (NormGradients){.dx = dx[0], .dgain = dgain[0], .dbias = dbias[0]},
+                           (NormGradients){.dx = dx[1], .dgain = dgain[1], .dbias = dbias[1]}, dy, in[0], in[1],
                            call.activation);
     Tensor other = poisoned(rig, tall, c);
     if (!s.average) {

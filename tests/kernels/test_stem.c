@@ -328,11 +328,13 @@ static void the_stem_equals_its_operations(void **state) {
     leaky_relu_forward(device, tensor_of(a), tensor_of(v), slope);
     conv3d_forward(device, tensor_of(p.y), tensor_of(a), w2, none, second);
     for (int64_t i = 0; i < p.y.n; i++) p.y.d[i] = (double)p.y.f[i];
-    conv3d_backward(device, tensor_of(da), tensor_of(parts[3]), none, dy, tensor_of(a), w2, second, false);
+    conv3d_backward(device, (LayerGradients){.dx = tensor_of(da), .dw = tensor_of(parts[3])}, dy, tensor_of(a), w2,
+                    second, false);
     leaky_relu_backward(device, tensor_of(da), tensor_of(da), tensor_of(v), slope);
-    batchnorm_backward(device, tensor_of(da), tensor_of(parts[1]), tensor_of(parts[2]), tensor_of(da), tensor_of(s),
-                       mean, rstd, gain);
-    conv3d_backward(device, none, tensor_of(parts[0]), none, tensor_of(da), x, w, first, false);
+    batchnorm_backward(device,
+                       (NormGradients){.dx = tensor_of(da), .dgain = tensor_of(parts[1]), .dbias = tensor_of(parts[2])},
+                       tensor_of(da), tensor_of(s), mean, rstd, gain);
+    conv3d_backward(device, (LayerGradients){.dw = tensor_of(parts[0])}, tensor_of(da), x, w, first, false);
     for (int i = 0; i < 4; i++)
         for (int64_t j = 0; j < parts[i].n; j++) wanted[i]->d[j] = (double)parts[i].f[j];
     run(device, &p);

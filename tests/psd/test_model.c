@@ -115,8 +115,8 @@ static void check_steps(PsdRig *r, int columns, bool groups) {
             .learning_rate = learning_rate, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .clip = 1, .step = k + 1};
         global_norm(device, norm, model->gradients, tensor_none(), segments, n);
         assert_close("gradient norm", norm.data, &norms[k], 1, golden_tolerance);
-        adamw_update(device, model->weights, tensor_none(), m, v, model->gradients, norm, tensor_none(), segments, n,
-                     options);
+        adamw_update(device, (AdamWBuffers){.params = model->weights, .m = m, .v = v, .grads = model->gradients}, norm,
+                     tensor_none(), segments, n, options);
         rig_copy_moving(&r->rig, true, norm);
     }
     assert_true(

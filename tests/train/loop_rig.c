@@ -106,8 +106,10 @@ static void toy_run(Model *model, Device *device, Arena *arena, const Batch *bat
     if (pass->train) {
         cross_entropy_forward_backward(device, loss, correct, logits, fields[TOY_TARGETS], tensor_none(),
                                        tensor_1d(pass->loss_scale.data, DTYPE_F32, 1), tensor_none());
-        linear_backward(device, tensor_none(), param_view(&model->params, model->gradients, 0),
-                        param_view(&model->params, model->gradients, 1), logits, x, w, WEIGHT_OUT_IN);
+        linear_backward(device,
+                        (LayerGradients){.dw = param_view(&model->params, model->gradients, 0),
+                                         .dbias = param_view(&model->params, model->gradients, 1)},
+                        logits, x, w, WEIGHT_OUT_IN);
     } else {
         cross_entropy_forward(device, loss, correct, logits, fields[TOY_TARGETS], tensor_none());
     }

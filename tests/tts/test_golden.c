@@ -113,8 +113,8 @@ static void take_five_steps(const char *name, const char *const *micro_batches, 
                          .step = k + 1};
         global_norm(rig.device, norm, model->gradients, tensor_none(), segments, n_segments);
         assert_close("gradient norm", norm.data, &norms[k], 1, golden_tolerance);
-        adamw_update(rig.device, model->weights, tensor_none(), m, v, model->gradients, norm, tensor_none(), segments,
-                     n_segments, options);
+        adamw_update(rig.device, (AdamWBuffers){.params = model->weights, .m = m, .v = v, .grads = model->gradients},
+                     norm, tensor_none(), segments, n_segments, options);
         if (k == 0) assert_memory_equal(start, model->weights.data, tensor_bytes(model->weights)); /* rate 0 */
         rates += (double)options.learning_rate;
     }
@@ -286,10 +286,11 @@ static Tensor layer_forward(Convolutions *net, Layer *layer, Tensor x, bool trai
 /* dy is overwritten; dx may be none. */
 static void layer_backward(Convolutions *net, Layer *layer, Tensor dx, Tensor dy) {
     Tensor dwindows = arena_2d(&net->arena, DTYPE_F32, layer->windows.dims[0], layer->windows.dims[1]);
-    batchnorm_backward(net->device, dy, column_values(layer, layer->dgain), column_values(layer, layer->dbias), dy,
-                       layer->convolved, layer->mean, layer->rstd, column_values(layer, layer->gain));
-    linear_backward(net->device, dwindows, weights_of(layer, layer->dweight), tensor_none(), dy, layer->windows,
-                    weights_of(layer, layer->weight), WEIGHT_OUT_IN);
+    Tensor dgain = column_values(layer, layer->dgain), dbias = column_values(layer, layer->dbias);
+    batchnorm_backward(net->device, (NormGradients){.dx = dy, .dgain = dgain, .dbias = dbias}, dy, layer->convolved,
+                       layer->mean, layer->rstd, column_values(layer, layer->gain));
+    linear_backward(net->device, (LayerGradients){.dx = dwindows, .dw = weights_of(layer, layer->dweight)}, dy,
+                    layer->windows, weights_of(layer, layer->weight), WEIGHT_OUT_IN);
     if (tensor_given(dx)) unfold_backward(net->device, dx, dwindows, layer->window);
 }
 
@@ -406,7 +407,7 @@ static void compare_conv3d(Device *device, const TensorFile *file, const char *n
     expect_golden(file, prefix, "pooled", pooled.data);
     max_pool_backward(device, dy, tensor_2d(inputs[3], DTYPE_F32, pairs, out), active, frames, plane);
     leaky_relu_backward(device, dy, dy, y, 0.01f);
-    conv3d_backward(device, dx, dw, dbias, dy, x, w, c, false);
+    conv3d_backward(device, (LayerGradients){.dx = dx, .dw = dw, .dbias = dbias}, dy, x, w, c, false);
     expect_golden(file, prefix, "dx", dx.data);
     expect_golden(file, prefix, "dw", dw.data);
     expect_golden(file, prefix, "dbias", dbias.data);

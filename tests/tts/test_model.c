@@ -252,10 +252,10 @@ static void note_residual(Device *device, Tensor sum, Tensor x, Tensor branch, D
     real->residual_forward(device, sum, x, branch, drop);
 }
 
-static void note_residual_layernorm(Device *device, Tensor sum, Tensor y, Tensor mean, Tensor rstd, Tensor x,
-                                    Tensor branch, Tensor gain, Tensor bias, Dropout drop) {
+static void note_residual_layernorm(Device *device, Tensor sum, LayerNormOutput output, Tensor x, Tensor branch,
+                                    Tensor gain, Tensor bias, Dropout drop) {
     note(drop);
-    real->residual_layernorm_forward(device, sum, y, mean, rstd, x, branch, gain, bias, drop);
+    real->residual_layernorm_forward(device, sum, output, x, branch, gain, bias, drop);
 }
 
 static void note_attention(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences, Attention attention,
@@ -264,10 +264,10 @@ static void note_attention(Device *device, Tensor out, Tensor lse, Tensor qkv, S
     real->attention_forward(device, out, lse, qkv, sequences, attention, drop);
 }
 
-static void note_attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse,
+static void note_attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActivations forward,
                                     Sequences sequences, Attention attention, Dropout drop) {
     note(drop);
-    real->attention_backward(device, dqkv, dout, qkv, out, lse, sequences, attention, drop);
+    real->attention_backward(device, dqkv, dout, forward, sequences, attention, drop);
 }
 
 /* Embedding 0; block l: attention 1 + 4l, projection 2 + 4l, MLP 4 + 4l (3 + 4l, behind the GELU, is not GPT-2's). The

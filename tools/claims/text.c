@@ -60,13 +60,14 @@ static Tensor optional(const Text *t, const BlockRun *run, Tensor (*of)(const Bl
 }
 
 static void norm_forward(const Text *t, const BlockRun *run, Tensor y, Tensor stat[2], Tensor x) {
-    layernorm_forward(run->device, y, stat[0], stat[1], x, run_weight(run, t->norm),
-                      optional(t, run, run_weight, t->norm + 1));
+    layernorm_forward(run->device, (LayerNormOutput){.y = y, .mean = stat[0], .rstd = stat[1]}, x,
+                      run_weight(run, t->norm), optional(t, run, run_weight, t->norm + 1));
 }
 
 static void norm_backward(const Text *t, const BlockRun *run, Tensor dx, Tensor dy, Tensor x, Tensor stat[2]) {
-    layernorm_backward(run->device, dx, run_gradient(run, t->norm), optional(t, run, run_gradient, t->norm + 1),
-                       tensor_none(), dy, x, stat[0], stat[1], run_weight(run, t->norm));
+    Tensor dbias = optional(t, run, run_gradient, t->norm + 1);
+    NormGradients gradients = {.dx = dx, .dgain = run_gradient(run, t->norm), .dbias = dbias};
+    layernorm_backward(run->device, gradients, tensor_none(), dy, x, stat[0], stat[1], run_weight(run, t->norm));
 }
 
 /* Computes the loss and, in training, replaces the logits by their gradient. */
@@ -93,7 +94,8 @@ static Tensor next_token(const Text *t, const BlockRun *run, Tensor x, Tensor ta
     loss_run(t, run, logits, targets);
     if (!run->pass->train) return none;
     Tensor dfinal = push_activations(run, x.dims[0], x.dims[1]), dx = push_activations(run, x.dims[0], x.dims[1]);
-    linear_backward(run->device, dfinal, run_gradient(run, t->tokens), none, logits, final, w, WEIGHT_OUT_IN);
+    linear_backward(run->device, (LayerGradients){.dx = dfinal, .dw = run_gradient(run, t->tokens)}, logits, final, w,
+                    WEIGHT_OUT_IN);
     norm_backward(t, run, dx, dfinal, x, stat);
     return dx;
 }
@@ -111,10 +113,8 @@ static Tensor classify(const Text *t, const BlockRun *run, Tensor x, Tensor firs
     loss_run(t, run, logits, targets);
     if (!run->pass->train) return none;
     Tensor dhidden = push_activations(run, n, width), dfirst = push_activations(run, n, width);
-    linear_backward(run->device, dhidden, run_gradient(run, t->out), run_gradient(run, t->out + 1), logits, hidden, out,
-                    WEIGHT_OUT_IN);
-    linear_backward(run->device, dfirst, run_gradient(run, t->dense), run_gradient(run, t->dense + 1), dhidden, first,
-                    dense, WEIGHT_OUT_IN);
+    linear_backward(run->device, run_layer_gradients(run, t->out, dhidden), logits, hidden, out, WEIGHT_OUT_IN);
+    linear_backward(run->device, run_layer_gradients(run, t->dense, dfirst), dhidden, first, dense, WEIGHT_OUT_IN);
     Tensor dx = push_activations(run, x.dims[0], width);
     run->device->clear(run->device, dx.data, tensor_bytes(dx));
     scatter_rows(run->device, dx, dfirst, first_rows);

@@ -26,7 +26,8 @@ static void dry_update(const DryRun *r, Tensor flat, Tensor half) {
     int n = params_segments(&r->model->params, 0, &segments), n_moving = params_moving(&r->model->params, &moving);
     if (n_moving) copy_segments(r->on, flat, flat, none, moving, n_moving); /* at the beginning of a step */
     global_norm(r->on, norm, flat, none, segments, n);
-    adamw_update(r->on, flat, half, flat, flat, flat, norm, none, segments, n, (AdamW){.step = 1});
+    adamw_update(r->on, (AdamWBuffers){.params = flat, .copy = half, .m = flat, .v = flat, .grads = flat}, norm, none,
+                 segments, n, (AdamW){.step = 1});
     if (n_moving) copy_segments(r->on, flat, flat, norm, moving, n_moving);
     free(segments);
     free(moving);

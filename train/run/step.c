@@ -133,8 +133,9 @@ void step_update(Run *run) {
     wait_for_weights(run);
     for (int i = 0; i < run->n_segments; i++)
         run->segments[i].rate = (float)step_learning_rate(run, run->segments[i].group, t->state.step);
-    adamw_update(device, model->weights, model->half_weights, t->m, t->v, model->gradients, norm, model->loss_scale,
-                 run->segments, run->n_segments, adamw);
+    AdamWBuffers buffers = {
+        .params = model->weights, .copy = model->half_weights, .m = t->m, .v = t->v, .grads = model->gradients};
+    adamw_update(device, buffers, norm, model->loss_scale, run->segments, run->n_segments, adamw);
     copy_moving(run, model->weights, model->gradients, norm);
     double flops, bytes;
     device_totals(device, &flops, &bytes);

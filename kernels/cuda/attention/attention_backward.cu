@@ -489,8 +489,9 @@ static void backward_on_tensor_cores(Device *device, BackwardTensors<T> g, const
                          Tiles::THREADS, 0, g, a);
 }
 
-void cuda_attention_backward(Device *device, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse,
+void cuda_attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActivations forward,
                              Sequences sequences, Attention attention, Dropout drop) {
+    Tensor qkv = forward.qkv, out = forward.out, lse = forward.lse;
     AttentionShape a = attention_shape(qkv, sequences, attention, drop);
     if (a.n_tokens == 0) return;
     with_type(qkv.dtype, [&](auto zero) {

@@ -30,9 +30,9 @@ void cuda_conv3d_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bi
     multiply(device, {CONV_FORWARD, x, y, w, bias, false, convolution});
 }
 
-void cuda_conv3d_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
-                          Convolution convolution, bool add_dx) {
-    if (dx.data) multiply(device, {CONV_DATA, dx, dy, w, tensor_none(), add_dx, convolution});
-    multiply(device, {CONV_WEIGHTS, x, dy, dw, tensor_none(), false, convolution});
-    if (dbias.data) add_column_sums(device, (float *)dbias.data, dy);
+void cuda_conv3d_backward(Device *device, LayerGradients to, Tensor dy, Tensor x, Tensor w, Convolution convolution,
+                          bool add_dx) {
+    if (to.dx.data) multiply(device, {CONV_DATA, to.dx, dy, w, tensor_none(), add_dx, convolution});
+    multiply(device, {CONV_WEIGHTS, x, dy, to.dw, tensor_none(), false, convolution});
+    if (to.dbias.data) add_column_sums(device, (float *)to.dbias.data, dy);
 }

@@ -134,23 +134,22 @@ void cuda_linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bi
     multiply_matrices(device, forward_of(y, x, w, bias, layout));
 }
 
-void cuda_linear_backward(Device *device, Tensor dx, Tensor dw, Tensor dbias, Tensor dy, Tensor x, Tensor w,
-                          WeightLayout layout) {
-    if (dx.data) multiply_matrices(device, backward_of(dx, dy, w, layout));
-    add_parameter_gradients(device, dw, dbias, dy, x, layout);
+void cuda_linear_backward(Device *device, LayerGradients to, Tensor dy, Tensor x, Tensor w, WeightLayout layout) {
+    if (to.dx.data) multiply_matrices(device, backward_of(to.dx, dy, w, layout));
+    add_parameter_gradients(device, to.dw, to.dbias, dy, x, layout);
 }
 
 void cuda_linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x, Tensor w, Tensor bias,
-                              WeightLayout layout, GeluKind kind, Dropout drop) {
+                              WeightLayout layout, GeluDropout activation) {
     Gemm gemm = forward_of(y, x, w, bias, layout);
-    gemm.epilogue = EPILOGUE_GELU, gemm.gelu = kind, gemm.drop = drop, gemm.hidden = hidden.data;
+    gemm.epilogue = EPILOGUE_GELU, gemm.gelu = activation.kind, gemm.drop = activation.drop, gemm.hidden = hidden.data;
     multiply_matrices(device, gemm);
 }
 
-void cuda_gelu_linear_backward(Device *device, Tensor dhidden, Tensor dw, Tensor dbias, Tensor dy, Tensor x,
-                               Tensor hidden, Tensor w, WeightLayout layout, GeluKind kind, Dropout drop) {
-    Gemm gemm = backward_of(dhidden, dy, w, layout);
-    gemm.epilogue = EPILOGUE_SLOPE, gemm.gelu = kind, gemm.drop = drop, gemm.hidden = hidden.data;
+void cuda_gelu_linear_backward(Device *device, LayerGradients to, Tensor dy, Tensor x, Tensor hidden, Tensor w,
+                               WeightLayout layout, GeluDropout activation) {
+    Gemm gemm = backward_of(to.dx, dy, w, layout);
+    gemm.epilogue = EPILOGUE_SLOPE, gemm.gelu = activation.kind, gemm.drop = activation.drop, gemm.hidden = hidden.data;
     multiply_matrices(device, gemm);
-    add_parameter_gradients(device, dw, dbias, dy, x, layout);
+    add_parameter_gradients(device, to.dw, to.dbias, dy, x, layout);
 }
