@@ -37,11 +37,11 @@ else
 	@echo "SKIPPED: the compilation of kernels for GPUs: nvcc was not found"
 endif
 
-# Runs the GPU code, and the programs built with it, on the emulated card.
+# Runs the GPU code, and the programs built with it, on the emulated card: the longest tests first, which take one core.
 check-emulated:
 ifneq ($(CUDA_INCLUDE),)
 	@$(MAKE) $(PARALLEL) GPU=none $(CUDA_TESTS)
-	@JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(CUDA_TESTS)
+	@JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)) $(filter-out $(PROGRAM_TESTS),$(CUDA_TESTS))
 else
 	@echo "SKIPPED: the tests on the emulated GPU: no CUDA headers were found"
 endif
@@ -76,7 +76,7 @@ FUZZ_SECONDS ?= 60
 fuzz: packages-build+fuzz ## every reader of files under libFuzzer, FUZZ_SECONDS (60) each
 	@$(MAKE) $(PARALLEL) GPU=none BUILD=build/fuzz CC=clang CXX=clang++ OPTIMIZE="-O1 -g" \
 	    EXTRA="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" $(FUZZERS:%=build/fuzz/%)
-	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/run_fuzzers.sh $(FUZZERS:%=build/fuzz/%)
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) JOBS=$(CORES) tools/run_fuzzers.sh $(FUZZERS:%=build/fuzz/%)
 
 SOURCES = $(shell git ls-files '*.c' '*.h' '*.cc' '*.cpp' '*.cu')
 lint: packages-build+lint ## clang-format, cppcheck, clang-tidy, shellcheck

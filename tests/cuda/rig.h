@@ -256,18 +256,22 @@ static inline Dropout on_cuda(Rig *rig, Dropout drop) {
 /* Returns an absent argument. */
 static inline Pair pair_none(void) { return (Pair){tensor_none(), tensor_none()}; }
 
+static inline double root_mean_square(const float *values, int64_t n) {
+    double squares = 0;
+    for (int64_t i = 0; i < n; i++) squares += (double)values[i] * (double)values[i];
+    return n ? sqrt(squares / (double)n) : 0;
+}
+
 /* Requires every number of the cuda tensor to lie within tolerance * (|want| + typical) of the cpu's. `typical` is the
  * root mean square of all numbers, or of the row if the tensor has two dimensions, because the error of a sum does not
- * shrink with the sum. */
-static inline void expect_pair(Rig *rig, const char *what, Pair p, double tolerance) {
+ * shrink with the sum; it is at least `least`. */
+static inline void expect_pair_least(Rig *rig, const char *what, Pair p, double tolerance, double least) {
     float *got = pair_download(rig, p);
     const float *want = p.cpu.data;
     int64_t columns = p.cpu.rank == 2 ? p.cpu.dims[1] : tensor_numel(p.cpu),
             rows = columns ? tensor_numel(p.cpu) / columns : 0;
     for (int64_t r = 0; r < rows; r++) {
-        double squares = 0;
-        for (int64_t c = 0; c < columns; c++) squares += (double)want[r * columns + c] * (double)want[r * columns + c];
-        double typical = sqrt(squares / (double)columns);
+        double typical = fmax(least, root_mean_square(want + r * columns, columns));
         for (int64_t c = 0; c < columns; c++) {
             double g = (double)got[r * columns + c], w = (double)want[r * columns + c];
             if (!(fabs(g - w) <= tolerance * (fabs(w) + typical)) && !(g == w))
@@ -277,6 +281,10 @@ static inline void expect_pair(Rig *rig, const char *what, Pair p, double tolera
         }
     }
     free(got);
+}
+
+static inline void expect_pair(Rig *rig, const char *what, Pair p, double tolerance) {
+    expect_pair_least(rig, what, p, tolerance, 0);
 }
 
 /* Requires the same bits in both cuda tensors. */
