@@ -275,13 +275,6 @@ bool file_end(FileWriter *writer, Error *error) {
     return flush_parent(writer->path, error);
 }
 
-void file_abandon(FileWriter *writer) {
-    if (writer->fd < 0) return;
-    unlink(writer->partial);
-    close(writer->fd);
-    writer->fd = -1;
-}
-
 bool file_write_atomic(const char *path, const void *bytes, size_t size, Error *error) {
     FileWriter writer;
     if (!file_begin(&writer, path, size, error)) return false;

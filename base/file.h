@@ -45,8 +45,6 @@ void file_put(FileWriter *writer, const void *bytes, size_t size);
  * written. If only flushing the directory fails, the new file is in place, but a power cut may bring back the old one.
  */
 bool file_end(FileWriter *writer, Error *error);
-/* Removes the partial file. An earlier file at `path` stays. */
-void file_abandon(FileWriter *writer);
 /* Writes a small file with one call. */
 bool file_write_atomic(const char *path, const void *bytes, size_t size, Error *error);
 /* Protects the file at `path`, which this run reads, from its own writers: they refuse to replace it. `option`

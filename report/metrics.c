@@ -128,12 +128,6 @@ bool metrics_scores(const int64_t *confusion, int classes, const char *const *na
     return true;
 }
 
-const MetricsClass *metrics_find(const MetricsClass *each, int classes, const char *name) {
-    for (int c = 0; c < classes; c++)
-        if (!strcmp(each[c].name, name)) return &each[c];
-    return NULL;
-}
-
 /* ---- a binary classifier over all thresholds ---- */
 
 static int by_descending_threshold(const void *left, const void *right) {
@@ -177,26 +171,6 @@ MetricsAreas metrics_areas(const MetricsPoint *points, int64_t count) {
     areas.average_precision /= hits;
     areas.pr_auc /= hits;
     return areas;
-}
-
-double metrics_best_threshold(const MetricsPoint *points, int64_t count, int steps, MetricsGoal goal, double *value) {
-    double positives = (double)points[count - 1].true_positives, negatives = (double)points[count - 1].false_positives;
-    double best = 0;
-    *value = -1;
-    for (int k = 0; k <= steps; k++) {
-        double threshold = (double)k / steps;
-        while (count && points[count - 1].threshold < threshold) count--;
-        double hits = count ? (double)points[count - 1].true_positives : 0;
-        double alarms = count ? (double)points[count - 1].false_positives : 0;
-        double reached = goal == METRICS_GOAL_F1
-                             ? 2 * hits / (hits + alarms + positives)
-                             : (hits * negatives + (negatives - alarms) * positives) / (2 * positives * negatives);
-        if (reached > *value) {
-            *value = reached;
-            best = threshold;
-        }
-    }
-    return best;
 }
 
 /* ---- calibration ---- */

@@ -46,9 +46,6 @@ typedef struct {
 /* Fills each[classes] and the averages. An error if the matrix is empty. */
 bool metrics_scores(const int64_t *confusion, int classes, const char *const *names, MetricsClass *each,
                     MetricsScores *scores, Error *error);
-/* Returns the class of this name, or NULL. */
-const MetricsClass *metrics_find(const MetricsClass *each, int classes, const char *name);
-
 /* ---- a binary classifier over all thresholds ---- */
 
 /* The rows at or above a threshold, which is the score of some row. */
@@ -69,11 +66,6 @@ typedef struct {
 } MetricsAreas;
 
 MetricsAreas metrics_areas(const MetricsPoint *points, int64_t count);
-
-typedef enum { METRICS_GOAL_F1, METRICS_GOAL_BALANCED_ACCURACY } MetricsGoal;
-
-/* Returns the lowest of the best thresholds k / steps, k = 0 .. steps, for "positive if score >= threshold". */
-double metrics_best_threshold(const MetricsPoint *points, int64_t count, int steps, MetricsGoal goal, double *value);
 
 /* ---- calibration ---- */
 

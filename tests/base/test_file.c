@@ -171,12 +171,6 @@ static void two_writers_do_not_mix(void **state) {
     assert_memory_equal(bytes, a, SIZE);
     free(bytes);
     assert_string_equal(listing(), "x ");
-    must_write(in("x"), "old");
-    assert_true(file_begin(&first, in("x"), 0, &error));
-    file_put(&first, a, SIZE);
-    file_abandon(&first);
-    expect_text(in("x"), "old");
-    assert_string_equal(listing(), "x ");
     free(a);
     free(b);
 }

@@ -188,7 +188,6 @@ inline unsigned __reduce_xor_sync(unsigned mask, unsigned x, EMULATE_SITE) {
     return (unsigned)emulate::reduce(mask, x, emulate::XOR, site);
 }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence_block() {}
 [[noreturn]] inline void __trap() { emulate::trap(); }
 inline void __threadfence_system() { __threadfence(); }
 [[noreturn]] inline void wait_for_trap() { emulate::trap(); }

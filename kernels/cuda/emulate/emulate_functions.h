@@ -75,14 +75,9 @@ EMULATE_STORE(__stwt)
 /* ---- integers and bits ---- */
 
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
-inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
-inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
 inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
-inline int __float_as_int(float x) { return emulate::from_bits<int>(emulate::to_bits(x)); }
 inline unsigned __float_as_uint(float x) { return emulate::from_bits<unsigned>(emulate::to_bits(x)); }
-inline float __int_as_float(int x) { return emulate::from_bits<float>(emulate::to_bits(x)); }
 inline float __uint_as_float(unsigned x) { return emulate::from_bits<float>(emulate::to_bits(x)); }
 /* Both arguments have one type: which overload CUDA chooses for two types is easy to get wrong. */
 template <class T, std::enable_if_t<std::is_arithmetic<T>::value, int> = 0> inline T min(T a, T b) {
@@ -94,24 +89,9 @@ template <class T, std::enable_if_t<std::is_arithmetic<T>::value, int> = 0> inli
 
 /* ---- arithmetic: what the C library has is not repeated; __fast ones are exact here ---- */
 
-inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __expf(float x) { return expf(x); }
-inline float __logf(float x) { return logf(x); }
-inline float __log2f(float x) { return log2f(x); }
-inline float __powf(float x, float y) { return powf(x, y); }
-inline float __sinf(float x) { return sinf(x); }
-inline float __cosf(float x) { return cosf(x); }
 inline float __fdividef(float a, float b) { return a / b; }
-inline float __fdiv_rn(float a, float b) { return a / b; }
-inline float __frcp_rn(float x) { return 1.0f / x; }
-inline float __fsqrt_rn(float x) { return sqrtf(x); }
-inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-inline float __saturatef(float x) { return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f; }
-inline float __int2float_rn(int x) { return (float)x; }
-inline float __uint2float_rn(unsigned x) { return (float)x; }
-inline int __float2int_rn(float x) { return (int)rintf(x); }
-inline int __float2int_rz(float x) { return (int)x; }
 
 #endif
