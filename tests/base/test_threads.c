@@ -203,7 +203,8 @@ static void too_little_memory_for_compiled_code_is_refused(void **state) {
         status = run_itself(before, 2);
         if (status > 1 && status != 127) /* 127: libraries could not be loaded */
             fail_msg("%s status %d: %s", before, status, output);
-        refused += strstr(output, "ulimit -v leaves ") && strstr(output, "oneDNN's code may need 33.6 MB: raise the limit");
+        refused +=
+            strstr(output, "ulimit -v leaves ") && strstr(output, "oneDNN's code may need 33.6 MB: raise the limit");
     }
     assert_true(refused > 3);
 }
