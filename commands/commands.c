@@ -94,6 +94,6 @@ int program_run(const Program *program, int argc, char **argv) {
         argv[1] = xformat("%s %s", program->name, word);
         program_invocation_short_name = argv[1];
     }
-    if (!command) die_usage("which command? %s", command_names(program));
-    return command->run(argc - named, argv + named);
+    if (command) return command->run(argc - named, argv + named);
+    die_usage("which command? %s", command_names(program));
 }

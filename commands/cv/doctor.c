@@ -53,7 +53,7 @@ static void write_report(const char *path, const json_t *report) {
 int cv_doctor(int argc, char **argv) {
     static const OptionsHeader header = {"train_cv doctor", "./train_cv doctor --data DIR [options]",
                                          "Reads FLIM cells into one file, and reports what is odd about them."};
-    Options o = {0};
+    static Options o;
     FlimCells cells;
     Error error;
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);

@@ -17,6 +17,49 @@ template <class T, int W> constexpr int ROWS = W == 1 ? 1 : 8 / sizeof(T);
 /* The thread's packs of a row are blockDim.x packs apart; this is the first column of pack v. */
 template <int W> GPU_INLINE int64_t column_of(int v) { return ((int64_t)v * blockDim.x + threadIdx.x) * W; }
 
+/* Loads this thread's packs of R rows from `first` on, those before `end`. */
+template <class T, int W, int R, int PACKS>
+GPU_INLINE void load_rows(Pack<T, W> (&row)[R][PACKS], const T *x, int64_t first, int64_t end, int64_t c) {
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int v = 0; v < PACKS; v++)
+            if (first + r < end && column_of<W>(v) < c) row[r][v] = load_pack<W>(x + (first + r) * c + column_of<W>(v));
+}
+
+/* Returns a pack of x + dropout(branch) and stores it in `sum`: residual_forward's numbers. `at`: its place in both. */
+template <class T, int W>
+GPU_INLINE Pack<T, W> add_branch(T *sum, Pack<T, W> x, const T *branch, int64_t at, const DropoutNumbers &drop) {
+    Pack<float, W> in = convert<float>(x),
+                   added = dropped(drop, (uint64_t)at, convert<float>(load_pack<W>(branch + at)));
+#pragma unroll
+    for (int e = 0; e < W; e++) in[e] += added[e];
+    Pack<T, W> out = convert<T>(in);
+    store_pack(sum + at, out);
+    return out;
+}
+
+/* Stores y = (x - mean) rstd gain + bias of R rows from `first` on, of which this thread has PACKS packs each. */
+template <class T, int W, int R, int PACKS>
+GPU_INLINE void store_normalized(T *y, const Pack<T, W> (&row)[R][PACKS], const float (&mean)[R],
+                                 const float (&rstd)[R], const float *gain, const float *bias, int64_t first, int64_t n,
+                                 int64_t c) {
+#pragma unroll
+    for (int v = 0; v < PACKS; v++) {
+        int64_t column = column_of<W>(v);
+        if (column >= c) continue;
+        Pack<float, W> scale = load_pack<W>(gain + column), shift = bias ? load_pack<W>(bias + column) : zeros<W>();
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            if (first + r >= n) continue;
+            Pack<float, W> out = convert<float>(row[r][v]);
+#pragma unroll
+            for (int e = 0; e < W; e++) out[e] = (out[e] - mean[r]) * rstd[r] * scale[e] + shift[e];
+            store_pack(y + (first + r) * c + column, convert<T>(out));
+        }
+    }
+}
+
 /* Computes mean, rstd and y of each row. With RESIDUAL the row is x + dropout(branch), which is stored in `sum` and
  * used as stored, so that the result equals that of the two operations one after the other.
  *
@@ -31,26 +74,14 @@ __global__ void __launch_bounds__(MAX_THREADS)
     int64_t first = (int64_t)blockIdx.x * R;
     Pack<T, W> row[R][PACKS];
     float total[R], squares[R];
-#pragma unroll
-    for (int r = 0; r < R; r++)
-#pragma unroll
-        for (int v = 0; v < PACKS; v++)
-            if (first + r < n && column_of<W>(v) < c) row[r][v] = load_pack<W>(x + (first + r) * c + column_of<W>(v));
+    load_rows(row, x, first, n, c);
 #pragma unroll
     for (int r = 0; r < R; r++) {
         total[r] = 0;
 #pragma unroll
         for (int v = 0; v < PACKS; v++) {
             if (first + r >= n || column_of<W>(v) >= c) continue;
-            if (RESIDUAL) {
-                int64_t at = (first + r) * c + column_of<W>(v);
-                Pack<float, W> in = convert<float>(row[r][v]), added = convert<float>(load_pack<W>(branch + at));
-                added = dropped(drop, (uint64_t)at, added); /* as residual_forward does */
-#pragma unroll
-                for (int e = 0; e < W; e++) in[e] += added[e];
-                row[r][v] = convert<T>(in);
-                store_pack(sum + at, row[r][v]);
-            }
+            if (RESIDUAL) row[r][v] = add_branch<T, W>(sum, row[r][v], branch, (first + r) * c + column_of<W>(v), drop);
 #pragma unroll
             for (int e = 0; e < W; e++) total[r] += to_float(row[r][v][e]);
         }
@@ -80,24 +111,24 @@ __global__ void __launch_bounds__(MAX_THREADS)
             mean[first + r] = total[r];
             rstd[first + r] = squares[r];
         }
-#pragma unroll
-    for (int v = 0; v < PACKS; v++) {
-        int64_t column = column_of<W>(v);
-        if (column >= c) continue;
-        Pack<float, W> scale = load_pack<W>(gain + column), shift = bias ? load_pack<W>(bias + column) : zeros<W>();
-#pragma unroll
-        for (int r = 0; r < R; r++) {
-            if (first + r >= n) continue;
-            Pack<float, W> out = convert<float>(row[r][v]);
-#pragma unroll
-            for (int e = 0; e < W; e++) out[e] = (out[e] - total[r]) * squares[r] * scale[e] + shift[e];
-            store_pack(y + (first + r) * c + column, convert<T>(out));
-        }
-    }
+    store_normalized<T, W, R, PACKS>(y, row, total, squares, gain, bias, first, n, c);
 }
 
-/* dx, and of every group of `rows` rows the sums over them: sums f32 [groups, 2, c] of dy x^ and of dy. dresidual may
- * be null, and may be dx.
+/* Computes dx of one pack: `x` normalized is (x - mean) rstd, `dot` the two means of dy gain and of dy gain x^. */
+template <class T, int W>
+GPU_INLINE void store_dx(T *dx, const T *dresidual, Pack<T, W> dy, Pack<T, W> x, Pack<float, W> gain, float mean,
+                         float rstd, const float (&dot)[2]) {
+    Pack<float, W> out = dresidual ? convert<float>(load_pack<W>(dresidual)) : zeros<W>();
+#pragma unroll
+    for (int e = 0; e < W; e++) {
+        float normal = (to_float(x[e]) - mean) * rstd;
+        out[e] += rstd * (to_float(dy[e]) * gain[e] - dot[0] - normal * dot[1]);
+    }
+    store_pack(dx, convert<T>(out));
+}
+
+/* Computes dx, and of every group of `rows` rows the sums over them: sums f32 [groups, 2, c] of dy x^ and of dy.
+ * dresidual may be null, and may be dx.
  *
  * Rounds of ROWS rows; the scratch of one round is free again when the next but one writes it, because the barrier of
  * the next lies between. Grid: the groups. Bytes: n c times the size of T: 3 (dy, x, dx), with dresidual 4; 8 n; 8 c a
@@ -115,14 +146,10 @@ __global__ void __launch_bounds__(MAX_THREADS)
     for (int64_t first = begin, round = 0; first < end; first += R, round++) {
         Pack<T, W> up[R][PACKS], in[R][PACKS];
         float m[R], s[R], dots[2 * R]; /* of g, and of g x^ */
+        load_rows(up, dy, first, end, c);
+        load_rows(in, x, first, end, c);
 #pragma unroll
         for (int r = 0; r < R; r++) {
-#pragma unroll
-            for (int v = 0; v < PACKS; v++) {
-                if (first + r >= end || column_of<W>(v) >= c) continue;
-                up[r][v] = load_pack<W>(dy + (first + r) * c + column_of<W>(v));
-                in[r][v] = load_pack<W>(x + (first + r) * c + column_of<W>(v));
-            }
             m[r] = first + r < end ? mean[first + r] : 0.0f;
             s[r] = first + r < end ? rstd[first + r] : 0.0f;
             dots[2 * r] = dots[2 * r + 1] = 0;
@@ -153,14 +180,9 @@ __global__ void __launch_bounds__(MAX_THREADS)
             for (int r = 0; r < R; r++) {
                 if (first + r >= end) continue;
                 int64_t at = (first + r) * c + column_of<W>(v);
-                float g = dots[2 * r] / (float)c, dot = dots[2 * r + 1] / (float)c;
-                Pack<float, W> out = dresidual ? convert<float>(load_pack<W>(dresidual + at)) : zeros<W>();
-#pragma unroll
-                for (int e = 0; e < W; e++) {
-                    float normal = (to_float(in[r][v][e]) - m[r]) * s[r];
-                    out[e] += s[r] * (to_float(up[r][v][e]) * scale[e] - g - normal * dot);
-                }
-                store_pack(dx + at, convert<T>(out));
+                const float dot[] = {dots[2 * r] / (float)c, dots[2 * r + 1] / (float)c};
+                store_dx<T, W>(dx + at, dresidual ? dresidual + at : nullptr, up[r][v], in[r][v], scale, m[r], s[r],
+                               dot);
             }
         }
     }

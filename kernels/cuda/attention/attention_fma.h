@@ -167,6 +167,14 @@ template <int COLUMNS> static constexpr size_t backward_fma_bytes(int r) {
     return sizeof(float) * (size_t)(2 * FMA_WARPS * r * COLUMNS + 2 * 32 * (COLUMNS + 1) + 2 * FMA_WARPS * r * 32);
 }
 
+/* Returns the bits of R keys that follow each other for one query, whose row is `row`. */
+template <int R> GPU_INLINE uint32_t keep_keys(const AttentionShape &a, int head, int row, int key) {
+    uint32_t kept = 0;
+#pragma unroll
+    for (int i = 0; i < R / 4; i++) kept |= keep_four(a, head, row, key + 4 * i) << 4 * i;
+    return kept;
+}
+
 /* Blocks on a multiprocessor: about as many as its shared memory holds. Left to itself, ptxas saves registers for more
  * and spills. */
 template <class T, int COLUMNS, int R, bool OWN_KEYS>
@@ -191,11 +199,9 @@ __global__ void __launch_bounds__(FMA_THREADS, 3)
     const int end = a.causal && !OWN_KEYS ? min(tile.first + ROWS, tile.length) : tile.length;
     load_floats<ROWS, COLUMNS>(own1, COLUMNS, q + (int64_t)tile.first * a.width() + (OWN_KEYS ? c : 0), a.width(), rows,
                                a.head_size);
-    if (OWN_KEYS)
-        load_floats<ROWS, COLUMNS>(own2, COLUMNS, q + (int64_t)tile.first * a.width() + 2 * c, a.width(), rows,
-                                   a.head_size);
-    else
-        load_floats<ROWS, COLUMNS>(own2, COLUMNS, up + tile.first * c, c, rows, a.head_size);
+    load_floats<ROWS, COLUMNS>(own2, COLUMNS,
+                               OWN_KEYS ? q + (int64_t)tile.first * a.width() + 2 * c : up + tile.first * c,
+                               OWN_KEYS ? a.width() : c, rows, a.head_size);
 
     float d1[R][COLUMNS / 32] = {}, d2[R][COLUMNS / 32] = {};
     for (int other = begin; other < end; other += 32) {
@@ -212,14 +218,9 @@ __global__ void __launch_bounds__(FMA_THREADS, 3)
         fma_scores<R, COLUMNS>(s, own1 + warp * R * COLUMNS, other1);
         fma_scores<R, COLUMNS>(dp, own2 + warp * R * COLUMNS, other2);
         uint32_t kept = 0xFFFFFFFFu;
-        if (a.threshold && OWN_KEYS) { /* the lane's query, R keys that follow each other */
-            kept = 0;
-#pragma unroll
-            for (int i = 0; i < R / 4; i++)
-                kept |= keep_four(a, head, tile.start + other + lane, first + 4 * i) << 4 * i;
-        } else if (a.threshold) {
-            kept = keep_rows<R>(a, head, tile.start + first, other);
-        }
+        if (a.threshold)
+            kept = OWN_KEYS ? keep_keys<R>(a, head, tile.start + other + lane, first)
+                            : keep_rows<R>(a, head, tile.start + first, other);
 #pragma unroll
         for (int r = 0; r < R; r++) {
             int query = OWN_KEYS ? other + lane : first + r, key = OWN_KEYS ? first + r : other + lane;
