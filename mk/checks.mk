@@ -1,9 +1,9 @@
 # The parts of `make test` and `make test-deep`, and the other checks and benchmarks.
 
-# Builds all programs that exist, then builds and runs the CPU tests.
+# Builds all programs that exist, then builds and runs the CPU tests, two at a time: most use one core most of the time.
 check-programs:
 	@$(MAKE) $(PARALLEL) GPU=none $(TESTS_OF_CPU) $(PROGRAMS:%=$(BUILD)/%)
-	@BUILD=$(BUILD) tools/run_tests.sh $(TESTS_OF_CPU)
+	@JOBS=2 BUILD=$(BUILD) tools/run_tests.sh $(TESTS_OF_CPU)
 
 check: check-programs
 	@$(MAKE) $(PARALLEL) GPU=none $(BUILD)/tools/estimates
@@ -68,7 +68,7 @@ test-crash: packages-build+test ## kills, and all other faults, at every file op
 	@$(MAKE) $(PARALLEL) GPU=none $(filter %/test_crash,$(TESTS_OF_CPU)) $(PROGRAMS:%=$(BUILD)/%)
 	@$(MAKE) check-crash CRASH_STRIDE=1
 
-# `make test-deep` plants only the bugs that are marked.
+# `make test-deep` plants a quarter of the bugs that are marked.
 test-mutations: packages-build+test cuda-toolkit ## plants each bug of tests/cuda/mutations.txt: a test must fail
 	@tests/cuda/mutations.sh
 

@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
 # Tests the tests of the kernels: plants the bugs of mutations.txt in a copy of the sources, all of them together, each
 # behind a switch of its own, and runs for each the test that must fail once it is switched on.
-#   tests/cuda/mutations.sh [--some] [PATTERN]     those whose line matches (grep -E); --some: marked lines only
+#   tests/cuda/mutations.sh [--some] [PATTERN]     those whose line matches (grep -E)
+# --some: of the marked lines only every fourth, from one on that the hash of the commit chooses.
 # A line of the list that does not change exactly one line of its file, or whose test fails without it, is a mistake.
 set -u
 unset MAKEFLAGS MFLAGS
 cd "$(dirname "$0")/../.." || exit 1
 some=
-[ "${1-}" = --some ] && some='^[*]' && shift
+chosen=0
+if [ "${1-}" = --some ]; then
+    some='^[*]'
+    revision=$(git rev-parse HEAD 2>/dev/null || echo 0)
+    chosen=$((16#${revision:0:6} % 4))
+    shift
+fi
 work=build/mutations
 export work
 mkdir -p "$work/source/build" "$work/logs"
@@ -27,7 +34,7 @@ __attribute__((constructor)) static void choose_planted_bug(void) {
     planted_bug = number ? atoi(number) : 0;
 }
 C
-number=0 mistakes=0
+number=0 mistakes=0 marked=0
 while read -r line; do
     number=$((number + 1))
     IFS='|' read -r kind test file change <<<"$line"
@@ -39,7 +46,9 @@ while read -r line; do
         echo "MISTAKE: changes $changed lines: $file:$change" >&2
         mistakes=$((mistakes + 1))
     fi
-    [[ "$kind" =~ $some ]] && [[ "$line" =~ ${1-} ]] && echo "$number|${kind#\*}|$test|$file|$change"
+    [[ "$kind" =~ $some ]] && [[ "$line" =~ ${1-} ]] || continue
+    [ -n "$some" ] && [ $((marked++ % 4)) -ne $chosen ] && continue
+    echo "$number|${kind#\*}|$test|$file|$change"
 done < <(grep -E '^[*]?(plain|race) ' tests/cuda/mutations.txt) >"$work/lines"
 [ "$mistakes" -eq 0 ] || exit 1
 (cd "$work/source" && find . -type f) | while read -r file; do [ -f "$work/new/$file" ] || rm "$work/source/$file"; done
@@ -50,7 +59,7 @@ done < <(grep -E '^[*]?(plain|race) ' tests/cuda/mutations.txt) >"$work/lines"
 done
 
 # The path of a test program, without its ending, from its name.
-path_of() { find tests -name "$1.c" -o -name "$1.cu" | sed 's/\.cu\?$//'; }
+path_of() { find tests -path "*/cuda/$1.c" -o -path "*/cuda/$1.cu" | sed 's/\.cu\?$//'; }
 export -f path_of
 
 [ -s "$work/lines" ] || { echo "$0: no line of the list matches" >&2; exit 2; }
@@ -63,7 +72,7 @@ for kind in plain race; do
         while read -r test; do echo "../$kind/$(path_of "$test")"; done)
     make -C "$work/source" -j"$(nproc)" --no-print-directory "${programs[@]}" BUILD="../$kind" "${options[@]}" \
         >"$work/logs/build_$kind" 2>&1 || {
-        grep -A 5 -m 3 "error:" "$work/logs/build_$kind"
+        grep -A 5 -m 3 "error:" "$work/logs/build_$kind" || tail -n 20 "$work/logs/build_$kind"
         exit 1
     }
 done
