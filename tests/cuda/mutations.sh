@@ -46,7 +46,7 @@ while read -r line; do
         echo "MISTAKE: changes $changed lines: $file:$change" >&2
         mistakes=$((mistakes + 1))
     fi
-    [[ "$kind" =~ $some ]] && [[ "$line" =~ ${1-} ]] || continue
+    if ! [[ "$kind" =~ $some && "$line" =~ ${1-} ]]; then continue; fi
     [ -n "$some" ] && [ $((marked++ % 4)) -ne $chosen ] && continue
     echo "$number|${kind#\*}|$test|$file|$change"
 done < <(grep -E '^[*]?(plain|race) ' tests/cuda/mutations.txt) >"$work/lines"
