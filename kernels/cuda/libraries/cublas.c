@@ -65,7 +65,7 @@ void cublas_open(Device *device, const CublasFunctions *functions) {
     cublasStatus_t status = cublas->call.cublasLtCreate(&cublas->handle);
     if (status != CUBLAS_STATUS_SUCCESS) {
         cublas->handle = NULL;
-        snprintf(cublas->description, LIBRARY_DESCRIPTION, "our own matrix products: cuBLASLt does not start: %.80s",
+        snprintf(cublas->description, LIBRARY_DESCRIPTION, "%s: cuBLASLt does not start: %.80s", SPEC.substitute,
                  cublas->call.cublasLtGetStatusString(status));
         return;
     }

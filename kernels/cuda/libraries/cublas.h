@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* The functions of the library that we use, as cublas.c lists them; tests pass mocks. */
+/* The functions of the library that we use, as cublas_functions.h lists them; tests pass mocks. */
 typedef struct CublasFunctions CublasFunctions;
 
 /* Finds and opens the library, whose path TRAINC_CUBLASLT may name ("none": do without), and takes its workspace.

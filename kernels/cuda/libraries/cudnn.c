@@ -73,7 +73,7 @@ void cudnn_open(Device *device, const CudnnFunctions *functions) {
     if (status == CONV_SUCCESS) status = cudnn->call.cudnnSetStream(cudnn->handle, cuda_stream(device));
     if (status != CONV_SUCCESS) {
         cudnn->handle = NULL;
-        snprintf(cudnn->description, LIBRARY_DESCRIPTION, "our own convolutions: cuDNN does not start: %.80s",
+        snprintf(cudnn->description, LIBRARY_DESCRIPTION, "%s: cuDNN does not start: %.80s", SPEC.substitute,
                  cudnn->call.cudnnGetErrorString(status));
         return;
     }
