@@ -7,12 +7,15 @@ FUZZERS = $(patsubst tests/%.c,%,$(wildcard tests/fuzz/fuzz_*.c tests/*/fuzz/fuz
 RIG_SOURCES = $(filter-out tests/bench/% %/bench.c,$(wildcard tests/*.c tests/*/*.c))
 RIGS = $(patsubst %.c,$(BUILD)/%.o,$(foreach f,$(RIG_SOURCES),$(if $(filter test_% deep_% fuzz_%,$(notdir $f)),,$f)))
 
+# Takes the code that reads TEST_FILTER also for a test that needs nothing else of it.
+CMOCKA = -Wl,-u,choose_tests -lcmocka
+
 $(BUILD)/libtests.a: $(RIGS)
 	@rm -f $@
 	@ar qcs $@ $^
 
 $(TESTS_OF_CPU) $(DEEP_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libtests.a $(BUILD)/libtrain.a
-	$(LINK) $(filter %.o,$^) $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
+	$(LINK) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CMOCKA) $(LDLIBS)
 $(BUILD)/tests/estimate/test_estimates $(BUILD)/tests/tts/estimate/test_claims: $(BUILD)/tools/claims/text.o
 $(BUILD)/tests/flim/test_cv_report $(BUILD)/tests/flim/test_fold_report: $(patsubst %.c,$(BUILD)/%.o,$(wildcard commands/cv/report/*.c))
 
@@ -60,10 +63,10 @@ $(BUILD)/tests/cuda/%.o: tests/cuda/%.cu
 
 # Tests written in CUDA have their own kernels.
 $(addprefix $(BUILD)/,$(KERNEL_TEST_NAMES)): %: %.o $(BUILD)/libtests.a $(EMULATOR_OBJECTS) $(BUILD)/libtrain.a
-	$(LINK) $^ -o $@ -lcmocka $(LDLIBS)
+	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
 
 $(addprefix $(BUILD)/,$(CUDA_TEST_NAMES)): %: %.o $(BUILD)/libtests.a $(BUILD)/libemulated.a $(BUILD)/libtrain.a
-	$(LINK) $^ -o $@ -lcmocka $(LDLIBS)
+	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
 $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)): | $(PROGRAMS:%=$(EMULATED)/%)
 $(PROGRAMS:%=$(EMULATED)/%): $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(LINK) -Wl,-u,cuda_device_open $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
@@ -74,5 +77,5 @@ GPU_TEST_NAMES = tests/cuda/test_wrappers $(filter-out %/test_cublas %/test_cudn
 GPU_TESTS = $(addprefix $(ON_GPU)/,$(GPU_TEST_NAMES))
 ifneq ($(GPU),none)
 $(GPU_TESTS): %: %.o $(BUILD)/libtests.a $(CUDA_DEVICE) $(BUILD)/libtrain.a
-	$(LINK) $^ -o $@ -lcmocka $(CUDA_LIBS) $(LDLIBS)
+	$(LINK) $^ -o $@ $(CMOCKA) $(CUDA_LIBS) $(LDLIBS)
 endif

@@ -23,8 +23,7 @@ static void remove_scratch(void) {
     }
 }
 
-/* Lets TEST_FILTER=NAME select tests by name. * stands for any characters, ? for any one. */
-__attribute__((constructor)) static void choose_tests(void) {
+__attribute__((constructor)) void choose_tests(void) {
     const char *filter = getenv("TEST_FILTER");
     if (filter && *filter) cmocka_set_test_filter(filter);
 }

@@ -42,6 +42,9 @@ static inline void skip_under_sanitizer(const char *what) {
 #endif
 }
 
+/* Lets TEST_FILTER=NAME select tests by name, before main: * stands for any characters, ? for any one. */
+void choose_tests(void);
+
 /* Returns the first CPU that this process may use. */
 int first_cpu(void);
 

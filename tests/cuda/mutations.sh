@@ -92,9 +92,11 @@ try() {
     [ "$status" -eq 0 ] && verdict=MISSED
     [ "$status" -eq 124 ] && verdict=HANGS
     if [ "$number" -eq 0 ]; then
-        [ "$verdict" = MISSED ] && grep -q '^\[  PASSED' "$log" && return
+        # Without the bug the test passes, and it is the only one that ran.
+        [ "$verdict" = MISSED ] && grep -q '^\[  PASSED' "$log" &&
+            { [ -z "$function" ] || [ "$(grep -c '^\[       OK' "$log")" -eq 1 ]; } && return
         tail -n 30 "$log"
-        verdict=MISTAKE change=" fails, or tests nothing, without any bug"
+        verdict=MISTAKE change=" fails without any bug, or is not the only test that runs"
     fi
     printf '%-7s %s (%s): %s:%s\n' "$verdict" "$test" "$kind" "$file" "$change" | tee -a "$work/verdicts"
 }
