@@ -112,5 +112,5 @@ DType card_half(const Card *card) {
 }
 
 double card_available(const Card *card) {
-    return card->memory - (card->capability ? (double)(CARD_LOADED + CARD_KEPT) : 0);
+    return card->memory - (card->capability ? (double)(CARD_LOADED + CARD_HEADROOM) : 0);
 }

@@ -5,9 +5,9 @@
 #include "kernels/tensor.h"
 
 /* CARD_LOADED: the bytes of a card's memory that the driver's context, the code of kernels and the libraries take
- * before a run, assumed if no card can be asked. CARD_KEPT: the bytes that a run leaves free for later needs: more code
- * of libraries, autotuning, recorded graphs, rounding of allocations. */
-static const size_t CARD_LOADED = (size_t)600 << 20, CARD_KEPT = (size_t)256 << 20;
+ * before a run, assumed if no card can be asked. CARD_HEADROOM: the bytes that a run leaves free for later needs: more
+ * code of libraries, autotuning, recorded graphs, rounding of allocations. */
+static const size_t CARD_LOADED = (size_t)600 << 20, CARD_HEADROOM = (size_t)256 << 20;
 
 typedef struct {
     const char *name; /* part of the driver's name: "A100-SXM4-40GB" */
@@ -33,7 +33,7 @@ const Card *card_of_key(const char *key);
 const Card *card_table(int *n);
 /* Returns the 16-bit type that the card computes in: bf16 from Ampere on; f32 if it is not a GPU. */
 DType card_half(const Card *card);
-/* Returns the bytes of memory that a run may use: of a GPU without CARD_LOADED and CARD_KEPT. */
+/* Returns the bytes of memory that a run may use: of a GPU without CARD_LOADED and CARD_HEADROOM. */
 double card_available(const Card *card);
 
 #endif

@@ -37,7 +37,7 @@ struct Device {
     char card[32];         /* of a GPU: "L4" */
     char product[64];      /* of a GPU: "NVIDIA L4" */
     size_t total_memory;   /* of a GPU: bytes, used and free */
-    size_t kept;           /* on a GPU or under ulimit -v: bytes that a run leaves free for later needs */
+    size_t headroom;       /* on a GPU or under ulimit -v: bytes that a run leaves free for later needs */
     char notes[96];        /* of a GPU: its settings, "TF32 enabled, ..." */
     int n_threads;
     const DeviceOps *ops; /* NULL: the dry device */

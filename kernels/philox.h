@@ -37,6 +37,7 @@ typedef struct {
     uint32_t x[4];
 } Philox;
 
+/* Returns the 128 random bits of block number `index`. The counter is (index, step, purpose), the key is the seed. */
 PHILOX_FUNCTION Philox philox(uint64_t seed, uint32_t purpose, uint32_t step, uint64_t index) {
     uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = step, c3 = purpose;
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);

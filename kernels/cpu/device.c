@@ -12,7 +12,7 @@
 
 /* Bytes that a run leaves free under a memory limit: for threads' stacks, code that oneDNN compiles, and buffers of
  * files. */
-static const size_t CPU_KEPT = (size_t)128 << 20;
+static const size_t CPU_HEADROOM = (size_t)128 << 20;
 
 extern const DeviceOps cpu_operations_avx512, cpu_operations_avx2, cpu_operations_sse4, cpu_operations_baseline;
 
@@ -93,7 +93,7 @@ static void cpu_synchronize(Device *device) { (void)device; }
 /* Stacks and heap that this training takes from the kept memory are there for the program's next training. */
 static void cpu_reserve(Device *device, size_t measured, size_t staged) {
     (void)measured, (void)staged;
-    if (device->kept) device->kept = ONEDNN_CODE;
+    if (device->headroom) device->headroom = ONEDNN_CODE;
 }
 
 static void cpu_close(Device *device) {
@@ -139,7 +139,7 @@ Device *cpu_device_open(int n_threads) {
                        .n_threads = n_threads,
                        .ops = set.ops,
                        .host_memory = true,
-                       .kept = limit ? CPU_KEPT : 0,
+                       .headroom = limit ? CPU_HEADROOM : 0,
                        .allocate = cpu_allocate,
                        .release = cpu_release,
                        .upload = cpu_upload,

@@ -404,7 +404,7 @@ Device *cuda_device_open(int index) {
     card_name(device->card, properties.name);
     snprintf(device->product, sizeof device->product, "%.63s", properties.name);
     device->total_memory = properties.totalGlobalMem;
-    device->kept = CARD_KEPT;
+    device->headroom = CARD_HEADROOM;
     snprintf(device->notes, sizeof device->notes, "TF32 %s",
              device->tf32 ? "enabled" : "is not in this card: f32 products are exact");
     snprintf(device->description, sizeof device->description, "cuda: %.48s, %.1f GB, sm_%d, %d multiprocessors",

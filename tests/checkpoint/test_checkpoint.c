@@ -41,7 +41,7 @@ static void move_away(void) {
 }
 
 /* Before a call: kills the process, or returns true: the call must fail. */
-static bool strike(void) {
+static bool fault_is_due(void) {
     if (fault.kind == FAULT_NONE) return false;
     int call = ++fault.calls;
     if (fault.kind == FAULT_MOVE && call == fault.at) move_away();
@@ -92,7 +92,7 @@ static char *path_of_fd(int fd, char path[PATH_MAX]) {
 }
 
 int mkdir(const char *path, mode_t mode) {
-    if (strike() || syscall(SYS_mkdirat, AT_FDCWD, path, mode)) return -1;
+    if (fault_is_due() || syscall(SYS_mkdirat, AT_FDCWD, path, mode)) return -1;
     dirty_add_parent(path);
     return 0;
 }
@@ -104,7 +104,7 @@ int open(const char *path, int flags, ...) {
         va_start(arguments, flags);
         mode = va_arg(arguments, mode_t);
         va_end(arguments);
-        if (strike()) return -1;
+        if (fault_is_due()) return -1;
         dirty_add_parent(path);
     }
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
@@ -113,7 +113,7 @@ int open(const char *path, int flags, ...) {
 ssize_t write(int fd, const void *bytes, size_t size) {
     char path[PATH_MAX];
     if (fault.kind == FAULT_KILL && fault.calls + 1 == fault.at) syscall(SYS_write, fd, bytes, size / 2); /* torn */
-    if (strike()) return -1;
+    if (fault_is_due()) return -1;
     if (fault.kind == FAULT_ORDER) dirty_add(path_of_fd(fd, path));
     return (ssize_t)syscall(SYS_write, fd, bytes, size);
 }
@@ -121,7 +121,7 @@ ssize_t write(int fd, const void *bytes, size_t size) {
 /* Flushes nothing: a killed process loses nothing that it wrote, and the disks of test machines are slow. */
 int fsync(int fd) {
     char path[PATH_MAX];
-    if (strike()) return -1;
+    if (fault_is_due()) return -1;
     if (fault.kind == FAULT_ORDER) dirty_remove(path_of_fd(fd, path));
     return 0;
 }
@@ -138,7 +138,7 @@ static void note_rename(const char *from, const char *to) {
 }
 
 int rename(const char *from, const char *to) {
-    if (strike()) return -1;
+    if (fault_is_due()) return -1;
     note_rename(from, to);
     return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
@@ -148,7 +148,7 @@ int renameat2(int from_directory, const char *from, int to_directory, const char
         errno = EINVAL;
         return -1;
     }
-    if (strike()) return -1;
+    if (fault_is_due()) return -1;
     note_rename(from, to);
     return (int)syscall(SYS_renameat2, from_directory, from, to_directory, to, flags);
 }
@@ -159,7 +159,7 @@ int flock(int fd, int operation) {
 }
 
 int symlink(const char *target, const char *path) {
-    if (strike()) return -1;
+    if (fault_is_due()) return -1;
     if (fault.kind == FAULT_ORDER && strstr(path, "last")) {
         char *parent = path_directory(path);
         must_be_flushed(parent, "the link is moved");
@@ -169,7 +169,7 @@ int symlink(const char *target, const char *path) {
 }
 
 static int remove_entry(const char *path, int flags) {
-    if (strike()) return -1;
+    if (fault_is_due()) return -1;
     return (int)syscall(SYS_unlinkat, AT_FDCWD, path, flags);
 }
 

@@ -200,14 +200,14 @@ static void writers_at_once_keep_all_devices(void **state) {
         pid_t child = fork();
         assert_true(child >= 0);
         if (child) continue;
-        bool fine = true;
-        for (int k = 0; k < TIMES && fine; k++) {
+        bool good = true;
+        for (int k = 0; k < TIMES && good; k++) {
             char *name = xformat("device %d", i);
             Rates own = rates_synthetic(name);
-            fine = rates_write(path, &own, &error);
+            good = rates_write(path, &own, &error);
             free(name);
         }
-        _exit(fine ? 0 : 1);
+        _exit(good ? 0 : 1);
     }
     for (int i = 0, status; i < WRITERS; i++) {
         assert_true(wait(&status) > 0);

@@ -350,7 +350,7 @@ static void whole_channels_are_dropped_in_training_alone(void **state) {
 
 /* ---- from photon counts on ---- */
 
-enum { RESIDENT = 6 };
+enum { DEVICE_CELLS = 6 };
 
 static void cells_are_augmented_and_mixed(void **state) {
     (void)state;
@@ -359,9 +359,9 @@ static void cells_are_augmented_and_mixed(void **state) {
     const FlimConfig *config = &flim_small_config;
     int64_t voxels = flim_rows(config, 1), plane = (int64_t)config->side * config->side;
     FlimRig r = small_rig(false);
-    uint8_t *counts = xmalloc((size_t)(RESIDENT * voxels));
+    uint8_t *counts = xmalloc((size_t)(DEVICE_CELLS * voxels));
     float given[CELLS], got[CELLS];
-    for (int64_t i = 0; i < RESIDENT * voxels; i++) /* a corner is empty */
+    for (int64_t i = 0; i < DEVICE_CELLS * voxels; i++) /* a corner is empty */
         counts[i] = i % plane < 12 ? 0 : (uint8_t)(i * 7919 / 13 % (2 + i / voxels));
     for (int64_t i = 0; i < CELLS * voxels; i++)
         for (int part = 0; part < 2; part++) {
@@ -375,7 +375,7 @@ static void cells_are_augmented_and_mixed(void **state) {
     memcpy(batch.fields[FLIM_CELLS].data, which, sizeof which);
     memcpy(batch_push_1d(&batch, FLIM_PARTNERS, DTYPE_I32, CELLS).data, partners, sizeof partners);
     memcpy(batch_push_1d(&batch, FLIM_SHARE, DTYPE_F32, 1).data, &share, sizeof share);
-    batch.fields[batch.n_fields] = tensor_2d(counts, DTYPE_U8, RESIDENT, voxels);
+    batch.fields[batch.n_fields] = tensor_2d(counts, DTYPE_U8, DEVICE_CELLS, voxels);
     Model *cells = flim_open(config);
     r.rig.model->run = cells->run;
     cells->close(cells);

@@ -25,8 +25,8 @@ static void make(void) {
     for (int i = 0; i < KINDS; i++) good[i] = fuzz_unsealed(paths[i], "xxh3_64", &good_sizes[i]);
 }
 
-static void check(bool fine, const Error *error) {
-    if (!fine && !error->text[0]) abort();
+static void check(bool good, const Error *error) {
+    if (!good && !error->text[0]) abort();
 }
 
 static void read_kept(int which) {

@@ -45,7 +45,7 @@ static double move_and_move_back(const void *context, int group, int64_t step, i
     return by_group(context, group, step, epoch);
 }
 
-static char *no_choices(const Device *device) {
+static char *no_cache(const Device *device) {
     (void)device;
     return xstrdup("none\n");
 }
@@ -66,7 +66,7 @@ static void follow(void *argument) {
     if (plan->hook) toy_set_rate(run, by_group);
     if (plan->moved) toy_set_rate(run, move_the_folder);
     if (plan->moved_back) toy_set_rate(run, move_and_move_back);
-    if (plan->moved) device->autotune_cache = no_choices;
+    if (plan->moved) device->autotune_cache = no_cache;
     toy_train(run);
     toy_run_close(run);
     device_close(device);
@@ -218,12 +218,12 @@ static void patience_outlives_a_restart(void **state) {
 /* Returns how many epochs the FLIM reference would train: a new best in one of the last three epochs adds two more,
  * twice at most; the run ends after five epochs in a row without a better one. */
 static int epochs_of_reference(const double *verdicts, int epochs) {
-    int worse = 0, extensions = 0;
+    int without_improvement = 0, extensions = 0;
     double best = INFINITY;
     for (int e = 0; e < epochs; e++) {
-        worse = verdicts[e] < best ? 0 : worse + 1;
-        if (worse >= 5) return e + 1;
-        if (worse) continue;
+        without_improvement = verdicts[e] < best ? 0 : without_improvement + 1;
+        if (without_improvement >= 5) return e + 1;
+        if (without_improvement) continue;
         best = verdicts[e];
         if (e + 1 >= epochs - 2 && extensions < 2) {
             extensions++;
@@ -278,54 +278,54 @@ static void added_epochs_outlive_a_restart(void **state) {
 }
 
 /* A device's autotune cache is written before the first checkpoint and given back to it when the run goes on. */
-static char told[64];
-static char *three_choices(const Device *device) {
+static char loaded_cache[64];
+static char *cache_text(const Device *device) {
     (void)device;
     return xstrdup("one two three\n");
 }
 
-static bool take_choices(Device *device, const char *text, Error *error) {
+static bool load_cache(Device *device, const char *text, Error *error) {
     (void)device;
-    snprintf(told, sizeof told, "%s", text);
+    snprintf(loaded_cache, sizeof loaded_cache, "%s", text);
     return text[0] == 'o' || error_set(error, "strange ones");
 }
 
-static void choose_and_train(void *argument) {
+static void train_with_a_cache(void *argument) {
     Plan *plan = argument;
     Device *device = open_cpu();
-    device->autotune_cache = three_choices;
-    device->load_autotune_cache = take_choices;
+    device->autotune_cache = cache_text;
+    device->load_autotune_cache = load_cache;
     char *options = xformat("-b 2 -g 2 --bucketing off %s", plan->options);
     ToyRun *run = toy_run_open(device, plan->directory, options, 10, 7, 3);
     toy_train(run);
-    printf("told: %s\n", told);
+    printf("loaded: %s\n", loaded_cache);
     toy_run_close(run);
     device_close(device);
 }
 
-static void choices_that_cannot_be_kept_stop_nothing(void **state) {
+static void an_autotune_cache_that_cannot_be_written_stops_nothing(void **state) {
     (void)state;
     Plan plan = {.directory = run_directory(), .options = "--max-steps 2", .monitor = -1};
     char *in_the_way = path_join(plan.directory, "choices.txt");
     make_directories(in_the_way);
-    toy_must(choose_and_train, &plan);
+    toy_must(train_with_a_cache, &plan);
     assert_contains(toy_output, "the autotune cache could not be written: ");
     free(in_the_way);
 }
 
-static void choices_of_the_device_outlive_a_restart(void **state) {
+static void the_autotune_cache_outlives_a_restart(void **state) {
     (void)state;
     Plan plan = {.directory = run_directory(), .options = "--max-steps 2"};
-    toy_must(choose_and_train, &plan);
-    assert_contains(toy_output, "told: \n");
+    toy_must(train_with_a_cache, &plan);
+    assert_contains(toy_output, "loaded: \n");
     char *path = path_join(plan.directory, "choices.txt"), *text = read_text(path);
     assert_true(!strncmp(text, "one two three\nxxh3_64 ", 22));
     plan.options = "--max-steps 4 --resume auto";
-    toy_must(choose_and_train, &plan);
-    assert_contains(toy_output, "told: one two three\n");
+    toy_must(train_with_a_cache, &plan);
+    assert_contains(toy_output, "loaded: one two three\n");
     write_text(path, "damaged");
     plan.options = "--max-steps 5 --resume auto";
-    toy_must(choose_and_train, &plan);
+    toy_must(train_with_a_cache, &plan);
     assert_contains(toy_output, "choices.txt: strange ones: the fastest kernels are chosen again");
     free(path);
     free(text);
@@ -414,10 +414,10 @@ int main(void) {
         cmocka_unit_test(patience_outlives_a_restart),
         cmocka_unit_test(a_late_best_adds_epochs),
         cmocka_unit_test(added_epochs_outlive_a_restart),
-        cmocka_unit_test(choices_of_the_device_outlive_a_restart),
+        cmocka_unit_test(the_autotune_cache_outlives_a_restart),
         cmocka_unit_test(groups_have_rates_of_their_own),
         cmocka_unit_test(decay_can_be_part_of_the_gradients),
-        cmocka_unit_test(choices_that_cannot_be_kept_stop_nothing),
+        cmocka_unit_test(an_autotune_cache_that_cannot_be_written_stops_nothing),
         cmocka_unit_test(inference_wants_every_weight),
     };
     toy_device = open_cpu;

@@ -12,9 +12,9 @@ static bool read_recordings(const char *path, Error *error) {
 static bool write_codebook(const char *path, Error *error) {
     float *entries = xcalloc(2 * MEL_BANDS, sizeof *entries);
     SpeechCoder coder = {.codebook = codebook_of(entries, 2, MEL_BANDS)};
-    bool fine = speech_coder_write(path, &coder, error);
+    bool good = speech_coder_write(path, &coder, error);
     speech_coder_close(&coder);
-    return fine;
+    return good;
 }
 
 int main(void) {

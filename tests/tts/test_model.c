@@ -235,37 +235,37 @@ static void dropout_is_drawn_from_seed_and_step(void **state) {
 
 /* A cpu whose operations note which dropout they were given. */
 static const DeviceOps *real;
-static uint32_t noted[64];
-static int n_noted;
+static uint32_t recorded[64];
+static int n_recorded;
 
 static void note(Dropout drop) {
-    if (drop.p > 0 && n_noted < 64) noted[n_noted++] = drop.purpose;
+    if (drop.p > 0 && n_recorded < 64) recorded[n_recorded++] = drop.purpose;
 }
 
-static void note_dropout(Device *device, Tensor y, Tensor x, Dropout drop) {
+static void record_dropout(Device *device, Tensor y, Tensor x, Dropout drop) {
     note(drop);
     real->dropout(device, y, x, drop);
 }
 
-static void note_residual(Device *device, Tensor sum, Tensor x, Tensor branch, Dropout drop) {
+static void record_residual(Device *device, Tensor sum, Tensor x, Tensor branch, Dropout drop) {
     note(drop);
     real->residual_forward(device, sum, x, branch, drop);
 }
 
-static void note_residual_layernorm(Device *device, Tensor sum, LayerNormOutput output, Tensor x, Tensor branch,
-                                    Tensor gain, Tensor bias, Dropout drop) {
+static void record_residual_layernorm(Device *device, Tensor sum, LayerNormOutput output, Tensor x, Tensor branch,
+                                      Tensor gain, Tensor bias, Dropout drop) {
     note(drop);
     real->residual_layernorm_forward(device, sum, output, x, branch, gain, bias, drop);
 }
 
-static void note_attention(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences, Attention attention,
-                           Dropout drop) {
+static void record_attention(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences,
+                             Attention attention, Dropout drop) {
     note(drop);
     real->attention_forward(device, out, lse, qkv, sequences, attention, drop);
 }
 
-static void note_attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActivations forward,
-                                    Sequences sequences, Attention attention, Dropout drop) {
+static void record_attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActivations forward,
+                                      Sequences sequences, Attention attention, Dropout drop) {
     note(drop);
     real->attention_backward(device, dqkv, dout, forward, sequences, attention, drop);
 }
@@ -277,21 +277,21 @@ static void every_dropout_has_its_own_site(void **state) {
     ModelRig rig = open_small(0.1f);
     Batch batch = small_batch(0, 2);
     real = rig.device->ops;
-    DeviceOps spy = *real;
-    spy.dropout = note_dropout;
-    spy.residual_forward = note_residual;
-    spy.residual_layernorm_forward = note_residual_layernorm;
-    spy.attention_forward = note_attention;
-    spy.attention_backward = note_attention_backward;
-    rig.device->ops = &spy;
-    n_noted = 0;
+    DeviceOps recording = *real;
+    recording.dropout = record_dropout;
+    recording.residual_forward = record_residual;
+    recording.residual_layernorm_forward = record_residual_layernorm;
+    recording.attention_forward = record_attention;
+    recording.attention_backward = record_attention_backward;
+    rig.device->ops = &recording;
+    n_recorded = 0;
     Pass pass = rig_pass(&rig, batch.counts, 1);
     rig_run(&rig, &batch, &pass);
     const uint32_t sites[] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12};
-    assert_int_equal(n_noted, 20);
+    assert_int_equal(n_recorded, 20);
     for (int i = 0; i < 10; i++) {
-        assert_int_equal(noted[i], PURPOSE_DROPOUT | sites[i] << 8);
-        assert_int_equal(noted[19 - i], noted[i]);
+        assert_int_equal(recorded[i], PURPOSE_DROPOUT | sites[i] << 8);
+        assert_int_equal(recorded[19 - i], recorded[i]);
     }
     batch_close(&batch);
     rig_close(&rig);
@@ -300,13 +300,13 @@ static void every_dropout_has_its_own_site(void **state) {
 typedef struct {
     char names[1024];
     int64_t text_logits;
-} Seen;
+} Dumped;
 
-static void see(void *context, const char *name, Tensor tensor) {
-    Seen *seen = context;
-    size_t used = strlen(seen->names);
-    snprintf(seen->names + used, sizeof seen->names - used, "%s ", name);
-    if (!strcmp(name, "text.logits")) seen->text_logits = tensor_numel(tensor);
+static void record_dumped(void *context, const char *name, Tensor tensor) {
+    Dumped *dumped = context;
+    size_t used = strlen(dumped->names);
+    snprintf(dumped->names + used, sizeof dumped->names - used, "%s ", name);
+    if (!strcmp(name, "text.logits")) dumped->text_logits = tensor_numel(tensor);
 }
 
 static void named_activations_are_shown_once(void **state) {
@@ -314,16 +314,17 @@ static void named_activations_are_shown_once(void **state) {
     ModelRig rig = open_small(0.1f);
     Batch batch = small_batch(0, 2);
     for (int mode = 0; mode < 3; mode++) {
-        Seen seen = {.names = ""};
+        Dumped dumped = {.names = ""};
         Pass pass = rig_pass(&rig, batch.counts, 1);
         pass.train = mode < 2;
         pass.recompute = mode == 1;
-        pass.dump = see;
-        pass.dump_context = &seen;
+        pass.dump = record_dumped;
+        pass.dump_context = &dumped;
         rig_run(&rig, &batch, &pass);
-        assert_string_equal(seen.names, "embedded block.0.output block.1.output block.2.output text.final text.logits "
-                                        "mel.final mel.logits ");
-        assert_int_equal(seen.text_logits, batch.counts[TTS_COUNT_TEXT] * 51);
+        assert_string_equal(dumped.names,
+                            "embedded block.0.output block.1.output block.2.output text.final text.logits "
+                            "mel.final mel.logits ");
+        assert_int_equal(dumped.text_logits, batch.counts[TTS_COUNT_TEXT] * 51);
     }
     batch_close(&batch);
     rig_close(&rig);

@@ -41,7 +41,7 @@ static void print_head(void) {
         "moments, activations, batches; of the card's own, %s are set aside for CUDA itself (assumed), and %s are kept "
         "free, as a "
         "run does.",
-        number(l4->launch * 1e6), bytes((double)CARD_LOADED), bytes((double)CARD_KEPT));
+        number(l4->launch * 1e6), bytes((double)CARD_LOADED), bytes((double)CARD_HEADROOM));
     paragraph(stdout,
               "All numbers are of our programs' operations. The reference's programs, which the guides speak of, may "
               "recompute, pad or move more, and are then slower or larger than this; where their code tells by how "

@@ -14,7 +14,7 @@ static void print_too_large(const TrainSpec *spec, const MemoryPlan *plan) {
     if (train_to_allocate(spec, plan) <= available) return;
     Changes changes = sizing_changes(spec, available);
     printf("[Memory] it does not fit, %s are available%s; %s\n", format_bytes((double)available, have),
-           memory_kept_text(spec->device, kept), sizing_changes_text(spec, &changes, text));
+           memory_headroom_text(spec->device, kept), sizing_changes_text(spec, &changes, text));
 }
 
 void train_dry_run(const TrainSpec *spec) {

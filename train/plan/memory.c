@@ -136,16 +136,16 @@ static size_t host_memory_available(const char **limit) {
 size_t memory_available(const Device *device) {
     const char *limit;
     size_t available = device->available ? device->available(device) : host_memory_available(&limit);
-    return available > device->kept ? available - device->kept : 0;
+    return available > device->headroom ? available - device->headroom : 0;
 }
 
-const char *memory_kept_text(const Device *device, char text[64]) {
+const char *memory_headroom_text(const Device *device, char text[64]) {
     char kept[32];
     const char *limit = NULL;
     text[0] = 0;
     if (device->host_memory) host_memory_available(&limit);
-    if (device->kept)
+    if (device->headroom)
         snprintf(text, 64, "%s%s (%s more are kept free)", limit ? " under " : "", limit ? limit : "",
-                 format_bytes((double)device->kept, kept));
+                 format_bytes((double)device->headroom, kept));
     return text;
 }

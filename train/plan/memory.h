@@ -27,6 +27,6 @@ void memory_print(const MemoryPlan *plan);
 size_t memory_available(const Device *device);
 /* Writes " (268 MB more are kept free)", for the host " under ulimit -v (134 MB ...)"; "" if the device keeps no memory
  * free. */
-const char *memory_kept_text(const Device *device, char text[64]);
+const char *memory_headroom_text(const Device *device, char text[64]);
 
 #endif

@@ -149,7 +149,7 @@ static int64_t smallest_divisor(int64_t n, int64_t least) {
 }
 
 /* Returns the nearest effective batch whose micro-batches are at least half of what fits. */
-static int64_t better_batch(int64_t whole, int64_t least, int64_t most) {
+static int64_t suggest_batch(int64_t whole, int64_t least, int64_t most) {
     for (int64_t away = 1; away < whole; away++)
         for (int side = -1; side <= 1; side += 2)
             if (2 * largest_divisor(whole + side * away, least, most) >= most) return whole + side * away;
@@ -186,8 +186,8 @@ BatchChoice sizing_choose_batch(const TrainSpec *spec, DType half, size_t availa
     size_t bytes = memory_total(&plan), there = bytes - train_to_allocate(spec, &plan);
     return (BatchChoice){.size = size,
                          .accumulation = whole / size,
-                         .most = most,
-                         .better = 2 * size < most ? better_batch(whole, least, most) : 0,
+                         .largest = most,
+                         .suggested = 2 * size < most ? suggest_batch(whole, least, most) : 0,
                          .used = bytes,
                          .available = available + there};
 }
@@ -195,17 +195,17 @@ BatchChoice sizing_choose_batch(const TrainSpec *spec, DType half, size_t availa
 void sizing_print_choice(const TrainSpec *spec, const BatchChoice *c) {
     char used[32], have[32], most[64] = "all of it fits at once";
     int64_t whole = c->size * c->accumulation;
-    if (c->most < c->size) return; /* the caller prints what the run needs, and what to do */
-    if (c->most < whole && c->most == spec->train->n_samples)
-        snprintf(most, sizeof most, "all %lld samples would fit at once", (long long)c->most);
-    else if (c->most < whole)
-        snprintf(most, sizeof most, "%lld would fit at once", (long long)c->most);
+    if (c->largest < c->size) return; /* the caller prints what the run needs, and what to do */
+    if (c->largest < whole && c->largest == spec->train->n_samples)
+        snprintf(most, sizeof most, "all %lld samples would fit at once", (long long)c->largest);
+    else if (c->largest < whole)
+        snprintf(most, sizeof most, "%lld would fit at once", (long long)c->largest);
     printf("[Batch] -b %lld -g %lld is an effective batch of %lld: %s, %s of %s are used", (long long)c->size,
            (long long)c->accumulation, (long long)whole, most, format_bytes((double)c->used, used),
            format_bytes((double)c->available, have));
     if (spec->batch.indivisible) printf("; it is never divided: %s", spec->batch.indivisible);
-    if (c->better)
-        printf("; --effective-batch %lld would use them better (-b %lld)", (long long)c->better,
-               (long long)largest_divisor(c->better, train_min_samples(spec), c->most));
+    if (c->suggested)
+        printf("; --effective-batch %lld would use them better (-b %lld)", (long long)c->suggested,
+               (long long)largest_divisor(c->suggested, train_min_samples(spec), c->largest));
     printf("\n");
 }

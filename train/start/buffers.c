@@ -32,7 +32,7 @@ static void check_inference(const TrainSpec *spec, const MemoryPlan *plan) {
     if (train_to_allocate(spec, plan) > available)
         die("the weights and a batch need %s and %s are available%s; give a smaller --val-batch-size",
             format_bytes((double)memory_total(plan), need), format_bytes((double)available, have),
-            memory_kept_text(spec->device, kept));
+            memory_headroom_text(spec->device, kept));
 }
 
 static MemoryPlan make_plan(Training *t) {

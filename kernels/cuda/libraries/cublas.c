@@ -23,7 +23,7 @@ typedef struct {
 
 typedef struct {
     Key key;
-    bool possible; /* else the library has no way */
+    bool possible; /* else the library has no algorithm */
     cublasLtMatmulAlgo_t algorithm;
 } Choice;
 
@@ -172,7 +172,7 @@ static cublasStatus_t run(const Cublas *cublas, Device *device, const Problem *p
                                        cuda_stream(device));
 }
 
-/* ---- choosing a way ---- */
+/* ---- choosing an algorithm ---- */
 
 /* Rounds up to a multiple of 64, or from 1,024 on of an eighth of the power of two below. */
 static int64_t round_tokens(int64_t n) {
@@ -181,7 +181,7 @@ static int64_t round_tokens(int64_t n) {
     return (n + step - 1) / step * step;
 }
 
-/* Returns log2 of the alignment of p in bytes, at most 4: no way needs more than 16 bytes. */
+/* Returns log2 of the alignment of p in bytes, at most 4: no algorithm needs more than 16 bytes. */
 static uint32_t alignment_of(const void *p) {
     uint32_t log = 0;
     while (log < 4 && !((uintptr_t)p >> log & 1)) log++;
@@ -213,7 +213,7 @@ static Choice *find(Cublas *cublas, const Key *key) {
 /* Lists the library's algorithms for a product of the sizes in `g`, best first; returns their number. Sums are never
  * rounded to 16 bits in between. */
 static int ask(const Cublas *cublas, const Device *device, const Gemm *g, int wanted,
-               cublasLtMatmulHeuristicResult_t *ways) {
+               cublasLtMatmulHeuristicResult_t *candidates) {
     cublasLtMatmulPreference_t preference;
     const struct {
         cublasLtMatmulPreferenceAttributes_t attribute;
@@ -243,18 +243,18 @@ static int ask(const Cublas *cublas, const Device *device, const Gemm *g, int wa
               "preferences");
     }
     cublasStatus_t status = cublas->call.cublasLtMatmulAlgoGetHeuristic(cublas->handle, p.operation, p.b, p.a, p.c, p.c,
-                                                                        preference, wanted, ways, &count);
+                                                                        preference, wanted, candidates, &count);
     if (status != CUBLAS_STATUS_SUCCESS) count = 0; /* "not supported" */
     cublas->call.cublasLtMatmulPreferenceDestroy(preference);
     forget(cublas, &p);
-    while (count && ways[count - 1].state != CUBLAS_STATUS_SUCCESS) count--;
+    while (count && candidates[count - 1].state != CUBLAS_STATUS_SUCCESS) count--;
     return count;
 }
 
-/* Returns the milliseconds of the fastest of several runs, infinite if the way cannot be run. Sets *bits to the
+/* Returns the milliseconds of the fastest of several runs, infinite if the algorithm cannot be run. Sets *bits to the
  * checksum of the result. */
-static float time_way(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g, void *to,
-                      const cublasLtMatmulAlgo_t *algorithm, uint64_t *bits) {
+static float time_candidate(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g, void *to,
+                            const cublasLtMatmulAlgo_t *algorithm, uint64_t *bits) {
     cudaEvent_t begin, end;
     float best = INFINITY;
     if (run(cublas, device, p, g, to, algorithm) != CUBLAS_STATUS_SUCCESS) return best;
@@ -279,7 +279,7 @@ static float time_way(const Cublas *cublas, Device *device, const Problem *p, co
 /* Returns the index of the fastest algorithm whose result has the bits of that of the first one that runs. Results are
  * written to other memory if the product accumulates; if there is none, returns 0. */
 static int fastest(const Cublas *cublas, Device *device, const Problem *p, const Gemm *g,
-                   const cublasLtMatmulHeuristicResult_t *ways, int count) {
+                   const cublasLtMatmulHeuristicResult_t *candidates, int count) {
     void *to = g->c;
     int best = 0;
     bool some = false;
@@ -291,7 +291,7 @@ static int fastest(const Cublas *cublas, Device *device, const Problem *p, const
         return 0;
     }
     for (int i = 0; i < count; i++) {
-        float time = time_way(cublas, device, p, g, to, &ways[i].algo, &bits);
+        float time = time_candidate(cublas, device, p, g, to, &candidates[i].algo, &bits);
         if (!isfinite(time)) continue;
         if (!some) first_bits = bits;
         if (time < best_time && bits == first_bits) best = i, best_time = time;
@@ -304,7 +304,7 @@ static int fastest(const Cublas *cublas, Device *device, const Problem *p, const
 /* Finds the algorithm for this product, in the table or by timing. The table's is for the rounded number of tokens;
  * if it does not suit this number, uses the library's recommendation. */
 static bool choose(Cublas *cublas, Device *device, const Problem *p, const Gemm *g, cublasLtMatmulAlgo_t *algorithm) {
-    cublasLtMatmulHeuristicResult_t ways[CANDIDATES];
+    cublasLtMatmulHeuristicResult_t candidates[CANDIDATES];
     Key key = key_of(device, g);
     Choice made = {.key = key}, *choice = find(cublas, &key);
     if (choice && choice->key.m) {
@@ -313,19 +313,19 @@ static bool choose(Cublas *cublas, Device *device, const Problem *p, const Gemm 
         Gemm rounded = *g;
         rounded.m = key.m, rounded.k = key.k;
         bool timed = choice && !is_capturing(device);
-        int count = ask(cublas, device, &rounded, timed ? CANDIDATES : 1, ways);
+        int count = ask(cublas, device, &rounded, timed ? CANDIDATES : 1, candidates);
         made.possible = count > 0;
-        if (count) made.algorithm = ways[timed ? fastest(cublas, device, p, g, ways, count) : 0].algo;
+        if (count) made.algorithm = candidates[timed ? fastest(cublas, device, p, g, candidates, count) : 0].algo;
         if (timed) *choice = made, cublas->count++;
     }
     *algorithm = made.algorithm;
     if (!made.possible) return false;
     if (key.m == g->m && key.k == g->k) return true;
-    cublasStatus_t status =
-        cublas->call.cublasLtMatmulAlgoCheck(cublas->handle, p->operation, p->b, p->a, p->c, p->c, algorithm, &ways[0]);
-    if (status == CUBLAS_STATUS_SUCCESS && ways[0].workspaceSize <= cublas->workspace_bytes) return true;
-    if (!ask(cublas, device, g, 1, ways)) return false;
-    *algorithm = ways[0].algo;
+    cublasStatus_t status = cublas->call.cublasLtMatmulAlgoCheck(cublas->handle, p->operation, p->b, p->a, p->c, p->c,
+                                                                 algorithm, &candidates[0]);
+    if (status == CUBLAS_STATUS_SUCCESS && candidates[0].workspaceSize <= cublas->workspace_bytes) return true;
+    if (!ask(cublas, device, g, 1, candidates)) return false;
+    *algorithm = candidates[0].algo;
     return true;
 }
 

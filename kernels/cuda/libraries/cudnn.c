@@ -1,5 +1,5 @@
-/* Loads cuDNN, describes convolutions to it, and chooses between its algorithms and our kernels by timing them. A "way"
- * is one of its algorithms or ours. */
+/* Loads cuDNN, describes convolutions to it, and chooses between its algorithms and our kernels by timing them:
+ * the candidates. */
 #include "kernels/cuda/libraries/cudnn.h"
 
 #include <stdio.h>
@@ -10,14 +10,14 @@
 #include "kernels/cuda/libraries/cudnn_functions.h"
 #include "kernels/cuda/libraries/library.h"
 
-enum { CHOICES = 1024, MOST_WAYS = 2, TIMED_RUNS = 3, ALIGNMENT = 256, PRODUCT_NAME = 160 };
+enum { CHOICES = 1024, MAX_CANDIDATES = 2, TIMED_RUNS = 3, ALIGNMENT = 256, PRODUCT_NAME = 160 };
 
 /* Bytes. Algorithms that need more convert whole tensors, and are slow. */
-static const size_t MOST_WORKSPACE = (size_t)256 << 20;
+static const size_t MAX_WORKSPACE = (size_t)256 << 20;
 /* The largest accepted difference of two results' checksums, relative to the norm: correct results differ by a tenth of
  * this in bf16, wrong ones by about the whole norm. */
 static const double NEARLY_THE_SAME = 0.02;
-/* A way replaces the best one before it only if it takes less than this part of that one's time. */
+/* A candidate replaces the best one before it only if it takes less than this part of that one's time. */
 static const float CLEARLY_FASTER = 0.95f;
 
 /* Products with equal keys are computed in the same way. Keys are compared as bytes: no padding, whole words. */
@@ -30,12 +30,12 @@ typedef struct {
 typedef struct {
     int algorithm; /* or OURS */
     size_t workspace;
-} Way;
+} Candidate;
 enum { OURS = -1 };
 
 typedef struct {
     Key key;
-    Way way;
+    Candidate candidate;
 } Choice;
 
 typedef struct {
@@ -158,29 +158,30 @@ static const char *name_of(const ConvProduct *p, char text[PRODUCT_NAME]) {
     return text;
 }
 
-/* ---- the library's ways ---- */
+/* ---- the library's candidates ---- */
 
 /* Lists cuDNN's algorithms for this product that support channels innermost in three dimensions and add in a fixed
  * order; the others use Fourier transforms, Winograd's method or atomics. Returns their number. */
-static int ask(const Cudnn *cudnn, const Problem *m, ConvPass pass, Way ways[MOST_WAYS]) {
-    static const int algorithms[3][MOST_WAYS] = {[CONV_FORWARD] = {CONV_FORWARD_PRECOMPUTED_GEMM, CONV_FORWARD_GEMM},
-                                                 [CONV_DATA] = {CONV_DATA_1, OURS},
-                                                 [CONV_WEIGHTS] = {CONV_WEIGHTS_1, OURS}};
+static int ask(const Cudnn *cudnn, const Problem *m, ConvPass pass, Candidate candidates[MAX_CANDIDATES]) {
+    static const int algorithms[3][MAX_CANDIDATES] = {
+        [CONV_FORWARD] = {CONV_FORWARD_PRECOMPUTED_GEMM, CONV_FORWARD_GEMM},
+        [CONV_DATA] = {CONV_DATA_1, OURS},
+        [CONV_WEIGHTS] = {CONV_WEIGHTS_1, OURS}};
     const CudnnFunctions *call = &cudnn->call;
     int count = 0;
-    for (int i = 0; i < MOST_WAYS && algorithms[pass][i] != OURS; i++) {
-        Way way = {algorithms[pass][i], 0};
-        unsigned algorithm = (unsigned)way.algorithm, status = CONV_SUCCESS;
+    for (int i = 0; i < MAX_CANDIDATES && algorithms[pass][i] != OURS; i++) {
+        Candidate candidate = {algorithms[pass][i], 0};
+        unsigned algorithm = (unsigned)candidate.algorithm, status = CONV_SUCCESS;
         if (pass == CONV_FORWARD)
             status = call->cudnnGetConvolutionForwardWorkspaceSize(cudnn->handle, m->x, m->w, m->convolution, m->y,
-                                                                   algorithm, &way.workspace);
+                                                                   algorithm, &candidate.workspace);
         if (pass == CONV_DATA)
             status = call->cudnnGetConvolutionBackwardDataWorkspaceSize(cudnn->handle, m->w, m->y, m->convolution, m->x,
-                                                                        algorithm, &way.workspace);
+                                                                        algorithm, &candidate.workspace);
         if (pass == CONV_WEIGHTS)
             status = call->cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnn->handle, m->x, m->y, m->convolution,
-                                                                          m->w, algorithm, &way.workspace);
-        if (status == CONV_SUCCESS && way.workspace <= MOST_WORKSPACE) ways[count++] = way;
+                                                                          m->w, algorithm, &candidate.workspace);
+        if (status == CONV_SUCCESS && candidate.workspace <= MAX_WORKSPACE) candidates[count++] = candidate;
     }
     return count;
 }
@@ -192,54 +193,55 @@ static size_t weight_bytes(const ConvProduct *p) {
 }
 
 /* Computes the product with cuDNN. Returns its status; unless that is a success, nothing was computed. */
-static unsigned run(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p, Way way) {
+static unsigned run(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p, Candidate candidate) {
     const CudnnFunctions *call = &cudnn->call;
-    char *weights = cuda_scratch(device, weight_bytes(p) + way.workspace), *workspace = weights + weight_bytes(p);
-    unsigned algorithm = (unsigned)way.algorithm, status;
+    char *weights = cuda_scratch(device, weight_bytes(p) + candidate.workspace), *workspace = weights + weight_bytes(p);
+    unsigned algorithm = (unsigned)candidate.algorithm, status;
     float one = 1, beta = p->add ? 1 : 0;
     if (p->pass != CONV_WEIGHTS) conv3d_order_weights(device, weights, p);
     if (p->pass == CONV_FORWARD)
         return call->cudnnConvolutionForward(cudnn->handle, &one, m->x, p->x.data, m->w, weights, m->convolution,
-                                             algorithm, workspace, way.workspace, &beta, m->y, p->y.data);
+                                             algorithm, workspace, candidate.workspace, &beta, m->y, p->y.data);
     if (p->pass == CONV_DATA)
         return call->cudnnConvolutionBackwardData(cudnn->handle, &one, m->w, weights, m->y, p->y.data, m->convolution,
-                                                  algorithm, workspace, way.workspace, &beta, m->x, p->x.data);
+                                                  algorithm, workspace, candidate.workspace, &beta, m->x, p->x.data);
     status = call->cudnnConvolutionBackwardFilter(cudnn->handle, &one, m->x, p->x.data, m->y, p->y.data, m->convolution,
-                                                  algorithm, workspace, way.workspace, &beta, m->w, weights);
+                                                  algorithm, workspace, candidate.workspace, &beta, m->w, weights);
     if (status == CONV_SUCCESS) conv3d_add_weights(device, p, weights);
     return status;
 }
 
-/* Computes the product in this way. Returns false, after a warning, if cuDNN failed. */
-static bool do_way(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p, Way way) {
+/* Computes the product with this candidate. Returns false, after a warning, if cuDNN failed. */
+static bool compute_with(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p,
+                         Candidate candidate) {
     char name[PRODUCT_NAME];
-    if (way.algorithm == OURS) {
+    if (candidate.algorithm == OURS) {
         conv3d_own(device, p);
         return true;
     }
-    unsigned status = run(cudnn, device, m, p, way);
+    unsigned status = run(cudnn, device, m, p, candidate);
     if (status == CONV_SUCCESS) return true;
-    warn("cuDNN's algorithm %d fails, and is not used again for %s: %s", way.algorithm, name_of(p, name),
+    warn("cuDNN's algorithm %d fails, and is not used again for %s: %s", candidate.algorithm, name_of(p, name),
          cudnn->call.cudnnGetErrorString(status));
     return false;
 }
 
 /* ---- choosing ---- */
 
-/* Returns the milliseconds of the fastest of several runs, infinite if the way fails. Sets *sums to the checksum of the
- * first run's result. */
-static float time_way(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p, Way way,
-                      ConvChecksum *sums) {
+/* Returns the milliseconds of the fastest of several runs, infinite if the candidate fails. Sets *sums to the checksum
+ * of the first run's result. */
+static float time_candidate(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p,
+                            Candidate candidate, ConvChecksum *sums) {
     cudaEvent_t begin, end;
     float best = INFINITY;
-    if (!do_way(cudnn, device, m, p, way)) return best;
+    if (!compute_with(cudnn, device, m, p, candidate)) return best;
     *sums = conv3d_checksum(device, p);
     cuda_check(cudaEventCreate(&begin), "timing");
     cuda_check(cudaEventCreate(&end), "timing");
     for (int i = 0; i < TIMED_RUNS; i++) {
         float milliseconds;
         cuda_check(cudaEventRecord(begin, cuda_stream(device)), "timing");
-        if (!do_way(cudnn, device, m, p, way)) {
+        if (!compute_with(cudnn, device, m, p, candidate)) {
             best = INFINITY;
             break;
         }
@@ -253,21 +255,21 @@ static float time_way(const Cudnn *cudnn, Device *device, const Problem *m, cons
     return best;
 }
 
-/* Returns the fastest way; ways[0] is ours. `to`: temporary result of a product that is added to a tensor; cleared
- * before each way is timed. */
-static Way fastest(const Cudnn *cudnn, Device *device, const Problem *m, ConvProduct *p, Tensor *to, const Way *ways,
-                   int count) {
+/* Returns the fastest candidate; candidates[0] is ours. `to`: temporary result of a product that is added to a tensor;
+ * cleared before each candidate is timed. */
+static Candidate fastest(const Cudnn *cudnn, Device *device, const Problem *m, ConvProduct *p, Tensor *to,
+                         const Candidate *candidates, int count) {
     char name[PRODUCT_NAME];
-    ConvChecksum sums[MOST_WAYS + 1] = {{0, 0}};
-    float times[MOST_WAYS + 1], best_time = INFINITY, theirs = INFINITY;
+    ConvChecksum sums[MAX_CANDIDATES + 1] = {{0, 0}};
+    float times[MAX_CANDIDATES + 1], best_time = INFINITY, theirs = INFINITY;
     int best = 0;
     for (int i = 0; i < count; i++) {
         if (to) cuda_check(cudaMemsetAsync(to->data, 0, tensor_bytes(*to), cuda_stream(device)), "clearing memory");
-        times[i] = time_way(cudnn, device, m, p, ways[i], &sums[i]);
+        times[i] = time_candidate(cudnn, device, m, p, candidates[i], &sums[i]);
         if (!isfinite(times[i])) continue;
         bool same = !isfinite(sums[0].norm) || fabs(sums[i].sum - sums[0].sum) <= NEARLY_THE_SAME * sums[0].norm;
         if (!same) {
-            warn("cuDNN's algorithm %d is not used: its result is not ours for %s", ways[i].algorithm,
+            warn("cuDNN's algorithm %d is not used: its result is not ours for %s", candidates[i].algorithm,
                  name_of(p, name));
             continue;
         }
@@ -277,24 +279,24 @@ static Way fastest(const Cudnn *cudnn, Device *device, const Problem *m, ConvPro
     if (isfinite(theirs))
         fprintf(stderr, "cuDNN benchmark: %s: %s; ours takes %.3f ms, cuDNN's %.3f ms\n", name_of(p, name),
                 best ? "cuDNN" : "ours", (double)times[0], (double)theirs);
-    return ways[best];
+    return candidates[best];
 }
 
-/* Returns the fastest way for this product, timed on its own tensors. A product that is added to a tensor is timed with
- * a temporary result; if there is no memory for it, returns our way. */
-static Way choose(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *given) {
-    Way ways[1 + MOST_WAYS] = {{OURS, 0}};
-    int count = 1 + ask(cudnn, m, given->pass, ways + 1);
+/* Returns the fastest candidate for this product, timed on its own tensors. A product that is added to a tensor is
+ * timed with a temporary result; if there is no memory for it, returns our kernel. */
+static Candidate choose(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *given) {
+    Candidate candidates[1 + MAX_CANDIDATES] = {{OURS, 0}};
+    int count = 1 + ask(cudnn, m, given->pass, candidates + 1);
     ConvProduct p = *given;
     Tensor *to = p.pass == CONV_WEIGHTS ? &p.w : p.add ? &p.x : NULL;
-    if (count == 1) return ways[0];
+    if (count == 1) return candidates[0];
     if (to && cudaMalloc(&to->data, tensor_bytes(*to)) != cudaSuccess) {
         (void)cudaGetLastError();
-        return ways[0];
+        return candidates[0];
     }
-    Way way = fastest(cudnn, device, m, &p, to, ways, count);
+    Candidate candidate = fastest(cudnn, device, m, &p, to, candidates, count);
     if (to) cuda_check(cudaFree(to->data), "freeing memory");
-    return way;
+    return candidate;
 }
 
 static Key key_of(const Device *device, const ConvProduct *p) {
@@ -329,7 +331,7 @@ char *cudnn_autotune_cache(const Device *device) {
         int32_t words[KEY_WORDS];
         memcpy(words, &c->key, sizeof words);
         for (int k = 0; k < KEY_WORDS; k++) at += sprintf(at, "%d ", words[k]);
-        at += sprintf(at, "%d %zu\n", c->way.algorithm, c->way.workspace);
+        at += sprintf(at, "%d %zu\n", c->candidate.algorithm, c->candidate.workspace);
     }
     return text;
 }
@@ -341,8 +343,8 @@ static const char *read_choice(const char *text, Choice *choice) {
     for (int k = 0; k < KEY_WORDS; k++, text += used)
         if (sscanf(text, "%d%n", &words[k], &used) != 1) return NULL;
     memcpy(&choice->key, words, sizeof words);
-    if (sscanf(text, "%d %zu%n", &choice->way.algorithm, &choice->way.workspace, &used) != 2) return NULL;
-    if (choice->way.workspace > MOST_WORKSPACE) return NULL; /* a sum with it could overflow */
+    if (sscanf(text, "%d %zu%n", &choice->candidate.algorithm, &choice->candidate.workspace, &used) != 2) return NULL;
+    if (choice->candidate.workspace > MAX_WORKSPACE) return NULL; /* a sum with it could overflow */
     return text[used] == '\n' ? text + used + 1 : NULL;
 }
 
@@ -367,9 +369,9 @@ bool cudnn_load_autotune_cache(Device *device, const char *text, Error *error) {
 
 /* Reserves the scratch that cuDNN's algorithms need, without computing anything. */
 static void measure(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p) {
-    Way ways[MOST_WAYS];
-    int count = ask(cudnn, m, p->pass, ways);
-    for (int i = 0; i < count; i++) cuda_scratch(device, weight_bytes(p) + ways[i].workspace);
+    Candidate candidates[MAX_CANDIDATES];
+    int count = ask(cudnn, m, p->pass, candidates);
+    for (int i = 0; i < count; i++) cuda_scratch(device, weight_bytes(p) + candidates[i].workspace);
 }
 
 bool cudnn_convolve(Device *device, const ConvProduct *p) {
@@ -383,9 +385,9 @@ bool cudnn_convolve(Device *device, const ConvProduct *p) {
         measure(cudnn, device, &problem, p);
     else if (described)
         choice = find(cudnn, device, &problem, p);
-    if (choice && choice->way.algorithm != OURS) {
-        done = do_way(cudnn, device, &problem, p, choice->way);
-        if (!done) choice->way.algorithm = OURS;
+    if (choice && choice->candidate.algorithm != OURS) {
+        done = compute_with(cudnn, device, &problem, p, choice->candidate);
+        if (!done) choice->candidate.algorithm = OURS;
     }
     forget(cudnn, &problem);
     return done;

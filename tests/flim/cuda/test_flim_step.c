@@ -5,7 +5,7 @@
 #include "tests/cuda/step_rig.h"
 #include "tests/flim/rig.h"
 
-enum { CELLS = 4, BATCHES = 2, RESIDENT = 6, UPDATES = 2 };
+enum { CELLS = 4, BATCHES = 2, DEVICE_CELLS = 6, UPDATES = 2 };
 
 typedef struct {
     const char *name;
@@ -36,8 +36,8 @@ static uint8_t count_of(const FlimConfig *config, int64_t voxel) {
 
 static Cells cells_open(const FlimConfig *config) {
     int64_t voxels = flim_rows(config, 1);
-    Cells c = {.counts = xmalloc((size_t)(RESIDENT * voxels))};
-    for (int64_t i = 0; i < RESIDENT * voxels; i++) c.counts[i] = count_of(config, i);
+    Cells c = {.counts = xmalloc((size_t)(DEVICE_CELLS * voxels))};
+    for (int64_t i = 0; i < DEVICE_CELLS * voxels; i++) c.counts[i] = count_of(config, i);
     for (int b = 0; b < BATCHES; b++) {
         static const float share = 0.85f, labels[CELLS] = {0, 1, 1, 0};
         static const int32_t partners[BATCHES][CELLS] = {{1, 3, 0, 2}, {3, 2, 1, 0}};
@@ -48,10 +48,10 @@ static Cells cells_open(const FlimConfig *config) {
         *batch = flim_batch(config, NULL, targets, labels, CELLS);
         memcpy(batch_push_1d(batch, FLIM_PARTNERS, DTYPE_I32, CELLS).data, partners[b], sizeof partners[b]);
         memcpy(batch_push_1d(batch, FLIM_SHARE, DTYPE_F32, 1).data, &share, sizeof share);
-        batch->fields[batch->n_fields] = tensor_2d(c.counts, DTYPE_U8, RESIDENT, voxels);
+        batch->fields[batch->n_fields] = tensor_2d(c.counts, DTYPE_U8, DEVICE_CELLS, voxels);
         AugmentDraws *draws = batch->fields[FLIM_DRAWS].data;
         for (int i = 0; i < CELLS; i++) {
-            ((int32_t *)batch->fields[FLIM_CELLS].data)[i] = (3 * b + i) % RESIDENT;
+            ((int32_t *)batch->fields[FLIM_CELLS].data)[i] = (3 * b + i) % DEVICE_CELLS;
             draws[i] = (AugmentDraws){.scale = 1.25f, .turns = i, .flips = 3 - i, .blur = 0.6f};
         }
     }

@@ -208,7 +208,7 @@ static void auto_leaves_room_for_all_kernels_to_load(void **state) {
         if (status || !line || !at_once || strstr(fixture.output, "does not fit")) fail_msg("%s", fixture.output);
         assert_int_equal(sscanf(line, "[Batch] -b %d", &size), 1);
         assert_int_equal(sscanf(at_once, "at once, %lf GB of %lf GB", &used, &available), 2);
-        assert_true(used <= available && available < (atof(memory) - CARD_KEPT) * 1e-9 + 0.05);
+        assert_true(used <= available && available < (atof(memory) - CARD_HEADROOM) * 1e-9 + 0.05);
         assert_true(size == 8 || size == 16);
         free(memory);
     }
@@ -221,7 +221,7 @@ static void auto_leaves_room_for_all_kernels_to_load(void **state) {
 static void a_batch_that_leaves_too_little_free_is_refused(void **state) {
     (void)state;
     if (!emulated) skip();
-    char *run = scratch_directory(), *memory = xformat("%zu", CARD_KEPT + 1000000);
+    char *run = scratch_directory(), *memory = xformat("%zu", CARD_HEADROOM + 1000000);
     set_variable("EMULATE_MEMORY", memory);
     assert_int_equal(gpt_train(run, "%s", cuda_run), 1);
     assert_contains(fixture.output, " and 1.00 MB are available (268 MB more are kept free); ");
