@@ -4,7 +4,7 @@ TESTS_OF_CPU := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/cuda/%,$(wildcard t
 DEEP_TESTS = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/deep_*.c))
 FUZZERS = $(patsubst tests/%.c,%,$(wildcard tests/fuzz/fuzz_*.c tests/*/fuzz/fuzz_*.c))
 # The code that tests share: all sources in the test folders that are not programs.
-RIG_SOURCES = $(filter-out tests/bench/% %/bench.c,$(wildcard tests/*.c tests/*/*.c))
+RIG_SOURCES = $(filter-out tests/bench/% tests/cuda/% %/bench.c,$(wildcard tests/*.c tests/*/*.c))
 RIGS = $(patsubst %.c,$(BUILD)/%.o,$(foreach f,$(RIG_SOURCES),$(if $(filter test_% deep_% fuzz_%,$(notdir $f)),,$f)))
 
 # Takes the code that reads TEST_FILTER also for a test that needs nothing else of it.
@@ -34,6 +34,8 @@ EMULATED_OBJECTS = $(patsubst %,$(EMULATED)/%.o,$(basename $(CUDA_SOURCES))) $(E
 # test_operations comes last: it reads which operations the other tests have called.
 CUDA_TEST_NAMES = $(filter-out %/test_operations,$(basename $(wildcard tests/cuda/test_*.c tests/*/cuda/test_*.c))) tests/cuda/test_operations
 KERNEL_TEST_NAMES = $(basename $(wildcard tests/cuda/test_*.cu))
+# What they share: compiled for each build of the GPU code, of whose types it is.
+CUDA_RIGS = $(filter-out tests/cuda/test_%,$(basename $(wildcard tests/cuda/*.c)))
 CUDA_TESTS = $(addprefix $(BUILD)/,$(KERNEL_TEST_NAMES) $(CUDA_TEST_NAMES))
 # Tests of whole programs on the emulated card. Checks that repeat tests, such as those of races, leave them out: the
 # other tests launch the same kernels.
@@ -56,7 +58,7 @@ $(BUILD)/libemulated.a: $(EMULATED_OBJECTS)
 	@rm -f $@
 	@ar qcs $@ $^
 
-$(addsuffix .o,$(addprefix $(BUILD)/,$(CUDA_TEST_NAMES))): CFLAGS += $(CUDA_FLAGS)
+$(patsubst %,$(BUILD)/%.o,$(CUDA_TEST_NAMES) $(CUDA_RIGS)): CFLAGS += $(CUDA_FLAGS)
 $(BUILD)/tests/cuda/%.o: tests/cuda/%.cu
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -fno-strict-aliasing -Wno-unknown-pragmas $(KERNEL_EXTRA) -x c++ -c $< -o $@
@@ -65,7 +67,11 @@ $(BUILD)/tests/cuda/%.o: tests/cuda/%.cu
 $(addprefix $(BUILD)/,$(KERNEL_TEST_NAMES)): %: %.o $(BUILD)/libtests.a $(EMULATOR_OBJECTS) $(BUILD)/libtrain.a
 	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
 
-$(addprefix $(BUILD)/,$(CUDA_TEST_NAMES)): %: %.o $(BUILD)/libtests.a $(BUILD)/libemulated.a $(BUILD)/libtrain.a
+$(BUILD)/libcuda_tests.a: $(CUDA_RIGS:%=$(BUILD)/%.o)
+	@rm -f $@
+	@ar qcs $@ $^
+
+$(addprefix $(BUILD)/,$(CUDA_TEST_NAMES)): %: %.o $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
 $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)): | $(PROGRAMS:%=$(EMULATED)/%)
 $(PROGRAMS:%=$(EMULATED)/%): $(BUILD)/libemulated.a $(BUILD)/libtrain.a
@@ -76,6 +82,10 @@ $(PROGRAMS:%=$(EMULATED)/%): $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 GPU_TEST_NAMES = tests/cuda/test_wrappers $(filter-out %/test_cublas %/test_cudnn,$(CUDA_TEST_NAMES))
 GPU_TESTS = $(addprefix $(ON_GPU)/,$(GPU_TEST_NAMES))
 ifneq ($(GPU),none)
-$(GPU_TESTS): %: %.o $(BUILD)/libtests.a $(CUDA_DEVICE) $(BUILD)/libtrain.a
+$(ON_GPU)/libcuda_tests.a: $(CUDA_RIGS:%=$(ON_GPU)/%.o)
+	@rm -f $@
+	@ar qcs $@ $^
+
+$(GPU_TESTS): %: %.o $(ON_GPU)/libcuda_tests.a $(BUILD)/libtests.a $(CUDA_DEVICE) $(BUILD)/libtrain.a
 	$(LINK) $^ -o $@ $(CMOCKA) $(CUDA_LIBS) $(LDLIBS)
 endif

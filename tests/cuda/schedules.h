@@ -11,43 +11,27 @@
 
 #define U 0x1p-24
 
-static inline double f32_error(int64_t terms, double roundings) { return (roundings + 4 * sqrt((double)terms)) * U; }
+/* Returns the relative error of a sum of `terms` in f32 behind `roundings` others. */
+double f32_error(int64_t terms, double roundings);
+/* Adds that of one rounding to the type. */
+double error_in(DType type, int64_t terms, double roundings);
 
-static inline double error_in(DType type, int64_t terms, double roundings) {
-    return f32_error(terms, roundings) + (type == DTYPE_F32 ? 0 : 2 * rounding_of(type));
-}
+extern Rig rig; /* what open_rig opens, for the whole program */
+int open_rig(void **state);
+int close_rig(void **state);
 
-static Rig rig;
-static uint64_t hash; /* of all outputs of a check */
+float *floats(Pair p); /* the numbers on the cpu */
+Pair normal(DType type, int64_t rows, int64_t columns);
+Pair poisoned(DType type, int64_t rows, int64_t columns);
+/* Returns the same numbers from the second on, whose addresses are no multiple of a pack. */
+Pair shifted(Pair p, int64_t rows, int64_t columns);
 
-static inline void expect(const char *what, Pair p, double tolerance) {
-    float *got = pair_download(&rig, p);
-    for (int64_t i = 0; i < tensor_numel(p.cuda); i++) {
-        uint32_t bits;
-        memcpy(&bits, &got[i], 4);
-        hash = (hash ^ bits) * 0x100000001b3u;
-    }
-    free(got);
-    expect_pair(&rig, what, p, tolerance);
-    poison_scratch(&rig);
-}
-
+/* Requires the cuda device's numbers to be the cpu's within a tolerance, as expect_pair does, and remembers their bits.
+ */
+void expect(const char *what, Pair p, double tolerance);
 /* Runs a check in one type, if the card has it, under several schedules: the outputs must have the same bits under
- * each. */
-static inline void run(void (*check)(DType), DType type) {
-    uint64_t first = 0;
-    if (!rig_has(&rig, type)) return;
-    rig.cuda->half = type == DTYPE_F32 ? rig_half(&rig) : type;
-    for (uint64_t seed = 0; seed < 4; seed++) {
-        if (emulate_set_seed) emulate_set_seed(seed);
-        hash = 0xcbf29ce484222325u;
-        rig.draws = 0;
-        check(type);
-        rig_clear(&rig);
-        if (seed && hash != first) fail_msg("in %s, seed %d gives other bits", dtype_name(type), (int)seed);
-        first = hash;
-    }
-}
+ * each. Returns their hash. */
+uint64_t run_check(void (*check)(DType), DType type);
 
 /* A check in types[from] .. types[to - 1]. */
 typedef struct {
@@ -55,10 +39,7 @@ typedef struct {
     int from, to;
 } TypedCheck;
 
-static inline void run_in_types(void **state) {
-    const TypedCheck *c = *state;
-    for (int t = c->from; t < c->to; t++) run(c->check, types[t]);
-}
+void run_in_types(void **state); /* *state: a TypedCheck */
 
 /* Make a row of a table of tests, which runs a check in some types or in all; types[0] is f32. */
 // clang-format off
@@ -67,32 +48,5 @@ static inline void run_in_types(void **state) {
 #define test_in_f32(name, check)        test_in_types(name, check, 0, 1)
 #define test_in_16_bits(name, check)    test_in_types(name, check, 1, TYPES)
 #define test_in_every_type(name, check) test_in_types(name, check, 0, TYPES)
-
-static inline float *floats(Pair p) { return p.cpu.data; }
-
-/* Returns the same numbers from the second on, whose addresses are no multiple of a pack. */
-static inline Pair shifted(Pair p, int64_t rows, int64_t columns) {
-    return (Pair){rig_shaped((char *)p.cpu.data + 4, p.cpu.dtype, rows, columns),
-                  rig_shaped((char *)p.cuda.data + dtype_size(p.cuda.dtype), p.cuda.dtype, rows, columns)};
-}
-
-static inline Pair normal(DType type, int64_t rows, int64_t columns) {
-    return pair_normal(&rig, type, rows, columns, 1);
-}
-static inline Pair poisoned(DType type, int64_t rows, int64_t columns) {
-    return pair_poisoned(&rig, type, rows, columns);
-}
-
-static inline int open_rig(void **state) {
-    (void)state;
-    rig = rig_open(DTYPE_BF16);
-    return 0;
-}
-
-static inline int close_rig(void **state) {
-    (void)state;
-    rig_close(&rig);
-    return 0;
-}
 
 #endif

@@ -114,14 +114,12 @@ static void check_long_runs(DType type) {
 static void in_tf32(void **state) {
     (void)state;
     if (cuda_state(rig.cuda)->capability < 80) skip();
-    run(check_long, DTYPE_F32);
-    uint64_t exact = hash;
+    uint64_t exact = run_check(check_long, DTYPE_F32);
     rig.cuda->tf32 = true, way = ROUNDED_TO_TF32;
-    run(check_long, DTYPE_F32);
-    assert_true(hash != exact);
+    assert_true(run_check(check_long, DTYPE_F32) != exact);
     way = IN_TF32;
-    run(check_network, DTYPE_F32);
-    run(check_odd, DTYPE_F32);
+    run_check(check_network, DTYPE_F32);
+    run_check(check_odd, DTYPE_F32);
     rig.cuda->tf32 = false, way = EXACTLY;
 }
 

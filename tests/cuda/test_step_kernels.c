@@ -268,8 +268,8 @@ static void check_norms(DType type) {
 
 static void sums_and_norms(void **state) {
     (void)state;
-    run(check_sums, DTYPE_F32);
-    run(check_norms, DTYPE_F32);
+    run_check(check_sums, DTYPE_F32);
+    run_check(check_norms, DTYPE_F32);
 }
 
 /* The optimizer. */

@@ -1,0 +1,46 @@
+#include "tests/cuda/program_rig.h"
+
+bool emulated;
+
+const char *cuda_program(const char *name) {
+    static char command[8192];
+    const char *folder = getenv("GPU_PROGRAMS");
+    emulated = !folder;
+    snprintf(command, sizeof command, "%s/%s", folder ? folder : "emulated", name);
+    return emulated ? program_at(command) : command;
+}
+
+void set_variable(const char *name, const char *value) {
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
+void set_emulator(const char *seed, const char *capability) {
+    set_variable("EMULATE_SEED", seed);
+    set_variable("EMULATE_CAPABILITY", capability);
+}
+
+void share_autotune_cache(const char *from, const char *to) {
+    char *made = path_join(from, "choices.txt"), *copy = path_join(to, "choices.txt");
+    if (!access(made, F_OK) && run_command(fixture.output, sizeof fixture.output, "cp %s %s", made, copy))
+        fail_msg("%s", fixture.output);
+    free(made);
+    free(copy);
+}
+
+double last_of(const char *run, const char *kind, const char *key) {
+    double values[64];
+    int n = logged(run, kind, key, values, 64);
+    assert_true(n > 0);
+    return values[n - 1];
+}
+
+void assert_memory_as_planned(const char *run) {
+    double planned = last_of(run, "summary", "summary/planned_bytes");
+    double peak = last_of(run, "summary", "summary/peak_bytes");
+    print_message("planned %.0f bytes, peak %.0f\n", planned, peak);
+    assert_true(fabs(peak / planned - 1) < 0.02);
+    assert_true(last_of(run, "summary", "summary/allocations_after_first_step") == 0);
+}
