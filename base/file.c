@@ -44,18 +44,18 @@ int file_open(const char *path, size_t *size, Error *error) {
 
 static bool read_and_close(int fd, char *buffer, size_t want, Error *error) {
     size_t got = 0;
-    bool fine = true;
-    while (fine && got < want) {
+    bool ok = true;
+    while (ok && got < want) {
         ssize_t n = read(fd, buffer + got, want - got);
         if (n < 0 && errno == EINTR) continue;
         if (n > 0)
             got += (size_t)n;
         else
-            fine = error_set(error, "read error after %zu of %zu bytes: %s", got, want,
-                             n ? strerror(errno) : "the file got shorter");
+            ok = error_set(error, "read error after %zu of %zu bytes: %s", got, want,
+                           n ? strerror(errno) : "the file got shorter");
     }
     close(fd);
-    return fine;
+    return ok;
 }
 
 bool read_file(const char *path, char **bytes, size_t *size, Error *error) {

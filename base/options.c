@@ -145,9 +145,9 @@ bool option_from_json(const Option *option, const json_t *value, Error *error) {
         free(text);
         return error_set(error, "%s: expected a single value", option->row.name);
     }
-    bool good = option_set(option, text, error);
-    if (!good || !holds_text(option)) free(text);
-    return good;
+    bool ok = option_set(option, text, error);
+    if (!ok || !holds_text(option)) free(text);
+    return ok;
 }
 
 static void option_clear(const Option *option) {
@@ -302,10 +302,10 @@ static bool yaml_is_simple(const char *text, size_t size, Error *error) {
     yaml_parser_t parser;
     yaml_event_t event;
     int depth = 0, anchors = 0;
-    bool fine = true, more = true;
+    bool ok = true, more = true;
     if (!yaml_parser_initialize(&parser)) die("out of memory");
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
-    while (fine && more && yaml_parser_parse(&parser, &event)) { /* yaml_load reports what is not YAML */
+    while (ok && more && yaml_parser_parse(&parser, &event)) { /* yaml_load reports what is not YAML */
         depth += event.type == YAML_MAPPING_START_EVENT || event.type == YAML_SEQUENCE_START_EVENT;
         depth -= event.type == YAML_MAPPING_END_EVENT || event.type == YAML_SEQUENCE_END_EVENT;
         anchors += event.type == YAML_ALIAS_EVENT || (event.type == YAML_SCALAR_EVENT && event.data.scalar.anchor) ||
@@ -313,15 +313,15 @@ static bool yaml_is_simple(const char *text, size_t size, Error *error) {
                    (event.type == YAML_SEQUENCE_START_EVENT && event.data.sequence_start.anchor);
         size_t line = event.start_mark.line + 1;
         if (depth > DEEPEST)
-            fine = error_set(error, "line %zu: nested deeper than %d: no configuration is", line, DEEPEST);
+            ok = error_set(error, "line %zu: nested deeper than %d: no configuration is", line, DEEPEST);
         else if (anchors > MAX_ANCHORS)
-            fine = error_set(error, "line %zu: more than %d anchors and aliases: no configuration has so many", line,
-                             MAX_ANCHORS);
+            ok = error_set(error, "line %zu: more than %d anchors and aliases: no configuration has so many", line,
+                           MAX_ANCHORS);
         more = event.type != YAML_STREAM_END_EVENT;
         yaml_event_delete(&event);
     }
     yaml_parser_delete(&parser);
-    return fine;
+    return ok;
 }
 
 bool options_apply_yaml(OptionSet *set, const char *text, size_t size, Error *error) {
@@ -330,22 +330,22 @@ bool options_apply_yaml(OptionSet *set, const char *text, size_t size, Error *er
     if (!yaml_is_simple(text, size, error)) return false;
     if (!yaml_parser_initialize(&parser)) die("out of memory");
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
-    bool fine = yaml_load(&parser, &document, text, size, error);
-    if (fine) {
+    bool ok = yaml_load(&parser, &document, text, size, error);
+    if (ok) {
         Yaml y = {set, &document, error};
         const yaml_node_t *root = yaml_document_get_root_node(&document);
         if (root && !is_null(root))
-            fine = root->type == YAML_MAPPING_NODE ? yaml_map(&y, root, NULL)
-                                                   : yaml_fail(&y, root, "expected keys and values");
-        if (fine && (fine = yaml_load(&parser, &second, text, size, error))) {
+            ok = root->type == YAML_MAPPING_NODE ? yaml_map(&y, root, NULL)
+                                                 : yaml_fail(&y, root, "expected keys and values");
+        if (ok && (ok = yaml_load(&parser, &second, text, size, error))) {
             const yaml_node_t *more = yaml_document_get_root_node(&second);
-            if (more) fine = yaml_fail(&y, more, "a second document; one is expected");
+            if (more) ok = yaml_fail(&y, more, "a second document; one is expected");
             yaml_document_delete(&second);
         }
         yaml_document_delete(&document);
     }
     yaml_parser_delete(&parser);
-    return fine;
+    return ok;
 }
 
 static void read_yaml(OptionSet *set, const char *path) {

@@ -11,7 +11,7 @@ void text_file_begin(TextFile *file) {
 
 bool text_file_end(TextFile *file, const char *path, Error *error) {
     if (fclose(file->out)) die("out of memory for the text of %s", path);
-    bool fine = file_write_atomic(path, file->text, file->size, error);
+    bool ok = file_write_atomic(path, file->text, file->size, error);
     free(file->text);
-    return fine;
+    return ok;
 }

@@ -62,11 +62,11 @@ static void read_step(Steps *steps, const char *directory, const char *name) {
     TrainState state = {0};
     Error why;
     folder_join(path, directory, name);
-    bool good = checkpoint_is_whole(path, &state, &why);
+    bool ok = checkpoint_is_whole(path, &state, &why);
     free(state.options_json);
-    if (good && state.step != step_of(name, ""))
-        good = error_set(&why, "its state.json is of step %lld", (long long)state.step);
-    if (good)
+    if (ok && state.step != step_of(name, ""))
+        ok = error_set(&why, "its state.json is of step %lld", (long long)state.step);
+    if (ok)
         steps_add(steps, (Step){state.step, state.serial, state.best_step, state.seconds});
     else if (!steps->n_bad++)
         error_set(&steps->why, "%s cannot be used: %s", path, why.text);

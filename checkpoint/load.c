@@ -99,12 +99,12 @@ static bool load_optimizer(const char *path, int64_t step, const CheckpointBuffe
     if (!open_part(path, "optimizer.safetensors", step, &file, error)) return false;
     take_exactly(&file, "exp_avg.", into->table, into->m, &complaints);
     take_exactly(&file, "exp_avg_sq.", into->table, into->v, &complaints);
-    bool good = no_complaints(&complaints, "optimizer.safetensors", error);
-    if (good && file.n_tensors != 2 * into->table->count)
-        good = error_set(error, "optimizer.safetensors has %d tensors; the model has %d parameters with two each",
-                         file.n_tensors, into->table->count);
+    bool ok = no_complaints(&complaints, "optimizer.safetensors", error);
+    if (ok && file.n_tensors != 2 * into->table->count)
+        ok = error_set(error, "optimizer.safetensors has %d tensors; the model has %d parameters with two each",
+                       file.n_tensors, into->table->count);
     tensor_file_close(&file);
-    return good;
+    return ok;
 }
 
 /* Lists shallow copies of the tensors that the table does not know. */
@@ -127,12 +127,12 @@ bool checkpoint_load(const char *path, const CheckpointBuffers *into, TrainState
     TensorFile *file = &carried->file;
     *carried = (CarriedTensors){.n = 0};
     *state = (TrainState){0};
-    bool good = state_read(path, state, error) && open_part(path, "model.safetensors", state->step, file, error);
-    if (good) {
+    bool ok = state_read(path, state, error) && open_part(path, "model.safetensors", state->step, file, error);
+    if (ok) {
         take_exactly(file, "", into->table, into->weights, &complaints);
-        good = no_complaints(&complaints, "model.safetensors", error) && load_optimizer(path, state->step, into, error);
+        ok = no_complaints(&complaints, "model.safetensors", error) && load_optimizer(path, state->step, into, error);
     }
-    if (!good) {
+    if (!ok) {
         tensor_file_close(file);
         free(state->options_json);
         state->options_json = NULL;
@@ -318,11 +318,11 @@ static bool absorb_bias(Import *import, const StoredTensor *bias, const char *no
         return true;
     }
     float *mean = import->weights + param->offset, *values = xmalloc((size_t)(bias->count + 1) * sizeof *values);
-    bool good = stored_to_f32(bias, values, error) && check_finite(bias, values, bias->count, error);
-    for (int64_t i = 0; good && i < bias->count; i++) mean[i] -= values[i];
+    bool ok = stored_to_f32(bias, values, error) && check_finite(bias, values, bias->count, error);
+    for (int64_t i = 0; ok && i < bias->count; i++) mean[i] -= values[i];
     free(values);
     import->report->absorbed++;
-    return good;
+    return ok;
 }
 
 /* Returns the rule for the bias of this name; NULL: there is none. */
@@ -391,16 +391,16 @@ static char *list_missing(const Import *import) {
 bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
     static const char *const links[] = {"best", "last"};
     char *inside = path_join(path, "model.safetensors");
-    bool good = tensor_file_open(access(inside, F_OK) ? path : inside, file, error), is_run = false;
-    if (good) file_keep(inside, "weights to start from");
+    bool ok = tensor_file_open(access(inside, F_OK) ? path : inside, file, error), is_run = false;
+    if (ok) file_keep(inside, "weights to start from");
     free(inside);
-    for (int i = 0; i < 2 && !good && !is_run; i++) {
+    for (int i = 0; i < 2 && !ok && !is_run; i++) {
         char *link = path_join(path, links[i]);
         is_run = !access(link, F_OK);
         if (is_run) error_set(error, "it is the directory of a run, not of a checkpoint; did you mean %s?", link);
         free(link);
     }
-    return good;
+    return ok;
 }
 
 uint64_t checkpoint_base_sum(const TensorFile *file) {
@@ -416,8 +416,8 @@ bool checkpoint_import(const char *path, const CheckpointBuffers *into, const Im
     if (!checkpoint_open_base(path, file, error)) return false;
     Import import = {.table = into->table, .rules = rules, .weights = into->weights, .report = report};
     import.seen = xcalloc((size_t)into->table->count, sizeof(bool));
-    bool good = import_tensors(&import, file, error);
-    if (good) {
+    bool ok = import_tensors(&import, file, error);
+    if (ok) {
         report->sum = checkpoint_base_sum(file);
         report->missing_names = list_missing(&import);
         list_carried(carried, into->table);
@@ -426,5 +426,5 @@ bool checkpoint_import(const char *path, const CheckpointBuffers *into, const Im
         tensor_file_close(file);
     }
     free(import.seen);
-    return good;
+    return ok;
 }

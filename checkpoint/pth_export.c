@@ -161,12 +161,12 @@ bool pth_export_checkpoint(const char *path, const char *checkpoint, PthExport w
     TrainState state;
     CarriedTensors carried;
     Error reason;
-    bool good = checkpoint_load(checkpoint, &parts, &state, &carried, &reason);
-    if (good) {
+    bool ok = checkpoint_load(checkpoint, &parts, &state, &carried, &reason);
+    if (ok) {
         what.weights = parts.weights, what.m = parts.m, what.v = parts.v;
         what.adamw.step = state.step - state.skipped_steps;
         what.batches = state.micro_step;
-        good = pth_export(path, &what, error);
+        ok = pth_export(path, &what, error);
         carried_close(&carried);
         free(state.options_json);
     } else {
@@ -175,5 +175,5 @@ bool pth_export_checkpoint(const char *path, const char *checkpoint, PthExport w
     free(parts.weights);
     free(parts.m);
     free(parts.v);
-    return good;
+    return ok;
 }

@@ -248,9 +248,9 @@ bool state_parse(const char *text, size_t size, TrainState *state, Error *error)
     json_error_t where;
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
     if (!root) return error_set(error, "state.json, line %d, column %d: %s", where.line, where.column, where.text);
-    bool good = check_version(root, error) && check_trailer(text, size, error) && read_fields(root, state, error);
+    bool ok = check_version(root, error) && check_trailer(text, size, error) && read_fields(root, state, error);
     json_decref(root);
-    return good;
+    return ok;
 }
 
 static bool path_in(char out[PATH_MAX], const char *directory, const char *name) {
@@ -264,20 +264,20 @@ bool state_read(const char *path, TrainState *state, Error *error) {
     if (!path_in(file, path, "state.json")) return error_set(error, "the path is too long");
     if (!read_file(file, &text, &size, &reason))
         return error_set(error, "no checkpoint: cannot read its state.json: %s", reason.text);
-    bool good = state_parse(text, size, state, error);
+    bool ok = state_parse(text, size, state, error);
     free(text);
-    return good;
+    return ok;
 }
 
 bool checkpoint_is_whole(const char *path, TrainState *state, Error *error) {
     static const char *const names[] = {"model.safetensors", "optimizer.safetensors"};
     char file[PATH_MAX];
-    bool good = state_read(path, state, error);
-    for (int i = 0; i < 2 && good; i++)
+    bool ok = state_read(path, state, error);
+    for (int i = 0; i < 2 && ok; i++)
         if (!path_in(file, path, names[i]) || access(file, R_OK)) {
             free(state->options_json);
             state->options_json = NULL;
-            good = error_set(error, "cannot read its %s: %s", names[i], strerror(errno));
+            ok = error_set(error, "cannot read its %s: %s", names[i], strerror(errno));
         }
-    return good;
+    return ok;
 }

@@ -257,20 +257,20 @@ int rates_devices(const char *path, char names[][128], int most, Error *error) {
 static bool write_all(const char *file, json_t *root, Error *error) {
     json_sum_set(root, DIGITS, 0);
     char *text = json_text(file, root, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS) | JSON_SORT_KEYS);
-    bool fine = file_write_atomic(file, text, strlen(text), error);
+    bool ok = file_write_atomic(file, text, strlen(text), error);
     free(text);
-    return fine;
+    return ok;
 }
 
 static bool put_rates(const char *file, const Rates *rates, Error *error) {
     json_t *root = read_all(file, error);
-    bool fine = root || !error->text[0];
-    if (fine && !root) root = json_build("the measured rates", "{s:i, s:{}}", "version", VERSION, "devices");
-    if (fine && json_object_set_new(json_object_get(root, "devices"), rates->device, rates_to_json(rates)))
-        fine = error_set(error, "%s cannot hold a device of the name '%.127s'", file, rates->device);
-    fine = fine && write_all(file, root, error);
+    bool ok = root || !error->text[0];
+    if (ok && !root) root = json_build("the measured rates", "{s:i, s:{}}", "version", VERSION, "devices");
+    if (ok && json_object_set_new(json_object_get(root, "devices"), rates->device, rates_to_json(rates)))
+        ok = error_set(error, "%s cannot hold a device of the name '%.127s'", file, rates->device);
+    ok = ok && write_all(file, root, error);
     json_decref(root);
-    return fine;
+    return ok;
 }
 
 /* Holds the lock from reading to writing, so that no rates of another program are lost. */
@@ -278,13 +278,13 @@ bool rates_write(const char *path, const Rates *rates, Error *error) {
     char *file = rates_path(path), *directory = path_directory(file);
     FileLock lock;
     make_directories(directory);
-    bool fine = file_lock(&lock, file, error);
-    if (fine) {
+    bool ok = file_lock(&lock, file, error);
+    if (ok) {
         directory_remove_leftovers(directory);
-        fine = put_rates(file, rates, error);
+        ok = put_rates(file, rates, error);
         file_unlock(&lock);
     }
     free(directory);
     free(file);
-    return fine;
+    return ok;
 }

@@ -53,19 +53,19 @@ static bool load(Ledger *ledger, Error *error) {
 Ledger *ledger_open(const char *path, Error *error) {
     Ledger *ledger = xcalloc(1, sizeof *ledger);
     Error why;
-    bool fine = true;
+    bool ok = true;
     ledger->path = xstrdup(path);
     ledger->kinds = json_object();
     pthread_mutex_init(&ledger->lock, NULL);
     ledger->file = file_open_to_append(path, &why);
     LockResult lock = ledger->file < 0 ? LOCK_UNKNOWN : lock_descriptor(ledger->file, false);
     if (ledger->file < 0)
-        fine = false;
+        ok = false;
     else if (lock == LOCK_BUSY)
-        fine = error_set(&why, "another process is at work in this directory");
+        ok = error_set(&why, "another process is at work in this directory");
     else if (lock == LOCK_UNKNOWN)
         warn("%s: this file system has no locks; let one program at a time work in this directory", path);
-    if (fine && load(ledger, &why)) return ledger;
+    if (ok && load(ledger, &why)) return ledger;
     error_set(error, "%s: %s", path, why.text);
     ledger_close(ledger);
     return NULL;
@@ -98,14 +98,14 @@ bool ledger_add(Ledger *ledger, const char *kind, const char *name, json_t *fact
     char *text = json_text("the ledger", entry, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS)),
          *line = xformat("%s\n", text);
     ssize_t n = (ssize_t)strlen(line), written = write(ledger->file, line, (size_t)n);
-    bool fine = written == n || error_set(error, "%s: %s", ledger->path,
-                                          written < 0 ? strerror(errno) : "only a part of a line could be written");
-    if (fine && fdatasync(ledger->file)) fine = error_set(error, "%s: %s", ledger->path, strerror(errno));
+    bool ok = written == n || error_set(error, "%s: %s", ledger->path,
+                                        written < 0 ? strerror(errno) : "only a part of a line could be written");
+    if (ok && fdatasync(ledger->file)) ok = error_set(error, "%s: %s", ledger->path, strerror(errno));
     free(line);
     free(text);
     json_decref(entry);
     pthread_mutex_unlock(&ledger->lock);
-    return fine;
+    return ok;
 }
 
 static Fingerprint digest(const void *bytes, size_t size) {

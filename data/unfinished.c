@@ -12,23 +12,23 @@ bool unfinished_find(const char *directory, const char *what, bool *found, Error
     size_t size;
     Error why;
     *found = !access(path, F_OK);
-    bool fine = !*found || read_file(path, &text, &size, &why) || error_set(error, "%s: %s", path, why.text);
+    bool ok = !*found || read_file(path, &text, &size, &why) || error_set(error, "%s: %s", path, why.text);
     if (text && strcmp(text, what))
-        fine = error_set(error,
-                         "%s is unfinished, and was begun with %s, not with %s; start it again with the former, or "
-                         "remove it, or choose another folder",
-                         directory, text, what);
+        ok = error_set(error,
+                       "%s is unfinished, and was begun with %s, not with %s; start it again with the former, or "
+                       "remove it, or choose another folder",
+                       directory, text, what);
     free(text);
     free(path);
-    return fine;
+    return ok;
 }
 
 bool unfinished_lock(FileLock *lock, const char *directory, Error *error) {
     char *path = path_of(directory);
     make_directories(directory);
-    bool fine = file_lock(lock, path, error);
+    bool ok = file_lock(lock, path, error);
     free(path);
-    return fine;
+    return ok;
 }
 
 bool unfinished_check(const char *directory, Error *error) {
@@ -43,14 +43,14 @@ bool unfinished_check(const char *directory, Error *error) {
 
 bool unfinished_begin(const char *directory, const char *what, Error *error) {
     char *path = path_of(directory);
-    bool fine = file_write_atomic(path, what, strlen(what), error);
+    bool ok = file_write_atomic(path, what, strlen(what), error);
     free(path);
-    return fine;
+    return ok;
 }
 
 bool unfinished_end(const char *directory, Error *error) {
     char *path = path_of(directory);
-    bool fine = !unlink(path) || error_set(error, "cannot remove %s: %s", path, strerror(errno));
+    bool ok = !unlink(path) || error_set(error, "cannot remove %s: %s", path, strerror(errno));
     free(path);
-    return fine && directory_flush(directory, error);
+    return ok && directory_flush(directory, error);
 }

@@ -80,13 +80,13 @@ static bool newton(Objective objective, void *context, int n, double *at, int *s
     double *work = xmalloc((3 * (size_t)n + 2 * cells) * sizeof *work);
     double *gradient = work, *step = gradient + n, *trial = step + n, *hessian = trial + n, *factor = hessian + cells;
     double length = INFINITY;
-    bool good = true;
-    for (*steps = 0; good && length > STEP_DONE * STEP_DONE && *steps < MAX_STEPS; ++*steps) {
+    bool ok = true;
+    for (*steps = 0; ok && length > STEP_DONE * STEP_DONE && *steps < MAX_STEPS; ++*steps) {
         memset(work, 0, (3 * (size_t)n + cells) * sizeof *work);
         double value = objective(context, at, gradient, hessian);
         if (!isfinite(value)) break;
         length = newton_step(gradient, hessian, n, factor, step);
-        good = step_down(objective, context, n, at, step, value, length, trial);
+        ok = step_down(objective, context, n, at, step, value, length, trial);
     }
     free(work);
     if (!(length <= STEP_DONE * STEP_DONE))
@@ -186,14 +186,14 @@ static bool fit_vector(Calibration *c, Likelihood *likelihood, Error *error) {
     int classes = c->classes;
     double *at = xcalloc(2 * (size_t)classes, sizeof *at);
     for (int k = 0; k < classes; k++) at[k] = 1 / c->temperature;
-    bool good = newton(vector_objective, likelihood, 2 * classes, at, &c->iterations, error);
-    if (good) {
+    bool ok = newton(vector_objective, likelihood, 2 * classes, at, &c->iterations, error);
+    if (ok) {
         c->scale = at;
         c->bias = at + classes;
     } else {
         free(at);
     }
-    return good;
+    return ok;
 }
 
 static bool covariate_check(const Predictions *p, Error *error) {
@@ -226,9 +226,9 @@ bool calibration_fit(Calibration *c, CalibrationKind kind, const Predictions *p,
     Likelihood likelihood = {.predictions = p, .calibration = c};
     likelihood.scores = xmalloc(2 * (size_t)p->classes * sizeof(double));
     likelihood.probabilities = likelihood.scores + p->classes;
-    bool good = kind == CALIBRATION_VECTOR ? fit_vector(c, &likelihood, error) : fit_covariate(c, &likelihood, error);
+    bool ok = kind == CALIBRATION_VECTOR ? fit_vector(c, &likelihood, error) : fit_covariate(c, &likelihood, error);
     free(likelihood.scores);
-    return good;
+    return ok;
 }
 
 double calibration_temperature(const Calibration *c, double value) {

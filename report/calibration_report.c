@@ -83,9 +83,9 @@ static void parameter_columns(Table *t, const Calibration *c, const Predictions 
 
 static bool draw(const CalibrationReport *r, const Evaluation *e, const char *name, const char *title, Error *error) {
     char *path = xformat("%s/reliability_%s.svg", r->directory, name);
-    bool good = diagram_reliability(path, &e->calibration, title, error);
+    bool ok = diagram_reliability(path, &e->calibration, title, error);
     free(path);
-    return good;
+    return ok;
 }
 
 static void overview_row(CalibrationReport *r, const char *title, const Evaluation *e) {
@@ -104,42 +104,42 @@ static bool report_method(CalibrationReport *r, const Method *m, const Calibrati
     score_columns(&line, &r->before, after);
     parameter_columns(&line, c, r->test);
     char *path = xformat("%s/%s_results.csv", r->directory, m->name);
-    bool good = table_write_csv(&line, path, error) && draw(r, after, m->name, m->title, error);
+    bool ok = table_write_csv(&line, path, error) && draw(r, after, m->name, m->title, error);
     overview_row(r, m->title, after);
     json_t *rows = table_to_json(&line);
     json_object_set(r->json, m->name, json_array_get(rows, 0));
     json_decref(rows);
     free(path);
     table_free(&line);
-    return good;
+    return ok;
 }
 
 static bool try_method(CalibrationReport *r, CalibrationKind kind, Error *error) {
     Calibration c;
     Evaluation after;
     double *probabilities = xmalloc((size_t)r->test->n * (size_t)r->test->classes * sizeof *probabilities);
-    bool good = *r->fitted = calibration_fit(&c, kind, r->validation, error);
-    good = good && calibration_apply(&c, r->test, probabilities, error);
-    good = good && evaluation_of(r->test, probabilities, &after, error);
-    if (good) {
+    bool ok = *r->fitted = calibration_fit(&c, kind, r->validation, error);
+    ok = ok && calibration_apply(&c, r->test, probabilities, error);
+    ok = ok && evaluation_of(r->test, probabilities, &after, error);
+    if (ok) {
         Method method = method_of(kind, &r->test->covariate);
-        good = report_method(r, &method, &c, &after, error);
+        ok = report_method(r, &method, &c, &after, error);
         free(method.name);
         free(method.title);
         evaluation_free(&after);
     }
     if (*r->fitted) calibration_free(&c);
     free(probabilities);
-    return good;
+    return ok;
 }
 
 static bool write_json(CalibrationReport *r, Error *error) {
     char *path = xformat("%s/calibration.json", r->directory);
     json_object_set_new(r->json, "validation_rows", json_integer(r->validation->n));
     json_object_set_new(r->json, "test_rows", json_integer(r->test->n));
-    bool good = json_write(json_incref(r->json), path, error);
+    bool ok = json_write(json_incref(r->json), path, error);
     free(path);
-    return good;
+    return ok;
 }
 
 static void print_report(const CalibrationReport *r, bool with_covariate) {
@@ -157,13 +157,13 @@ bool report_calibration(const Predictions *validation, const Predictions *test, 
     r.json = json_object();
     bool both = validation->covariate.values && test->covariate.values;
     overview_row(&r, "none", &r.before);
-    bool good = draw(&r, &r.before, "before", "without calibration", error);
-    for (CalibrationKind kind = 0; kind < CALIBRATION_KINDS && good; kind++)
-        if (kind != CALIBRATION_COVARIATE || both) good = try_method(&r, kind, error);
-    good = good && write_json(&r, error);
-    if (good) print_report(&r, both);
+    bool ok = draw(&r, &r.before, "before", "without calibration", error);
+    for (CalibrationKind kind = 0; kind < CALIBRATION_KINDS && ok; kind++)
+        if (kind != CALIBRATION_COVARIATE || both) ok = try_method(&r, kind, error);
+    ok = ok && write_json(&r, error);
+    if (ok) print_report(&r, both);
     json_decref(r.json);
     table_free(&r.overview);
     evaluation_free(&r.before);
-    return good;
+    return ok;
 }

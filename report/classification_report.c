@@ -185,9 +185,9 @@ static void make_rows(Report *r) {
 static bool write_table(const Report *r, const Table *table, const char *what, Error *error) {
     if (!table->n) return true;
     char *path = xformat("%s/%s_%s.csv", r->directory, what, r->tag_name);
-    bool good = table_write_csv(table, path, error);
+    bool ok = table_write_csv(table, path, error);
     free(path);
-    return good;
+    return ok;
 }
 
 static bool write_tables(const Report *r, Error *error) {
@@ -219,9 +219,9 @@ static bool write_json(const Report *r, Error *error) {
     if (p->covariate.values) json_object_set_new(root, r->per_bin, table_to_json(&r->bins));
     json_decref(line);
     char *path = xformat("%s/%s_%s.json", r->directory, r->protocol_name, r->tag_name);
-    bool good = json_write(root, path, error);
+    bool ok = json_write(root, path, error);
     free(path);
-    return good;
+    return ok;
 }
 
 static void print_facts(const Report *r, FILE *out) {
@@ -245,11 +245,11 @@ static bool write_markdown(const Report *r, Error *error) {
     table_print_section(&r->groups, by_group, file.out);
     if (r->worst) fprintf(file.out, "\nThe %s.\n", r->worst);
     table_print_section(&r->bins, by_bin, file.out);
-    bool good = text_file_end(&file, path, error);
+    bool ok = text_file_end(&file, path, error);
     free(by_group);
     free(by_bin);
     free(path);
-    return good;
+    return ok;
 }
 
 static bool draw(const Report *r, Error *error) {
@@ -257,12 +257,12 @@ static bool draw(const Report *r, Error *error) {
     char *title = xformat("%s: %s", r->tag, r->protocol);
     char *matrix = xformat("%s/confusion_matrix_%s_%s.svg", r->directory, r->protocol_name, r->tag_name);
     char *reliability = xformat("%s/reliability_%s_%s.svg", r->directory, r->protocol_name, r->tag_name);
-    bool good = diagram_confusion(matrix, e->confusion, e->classes, r->predictions->class_names, title, error) &&
-                diagram_reliability(reliability, &e->calibration, title, error);
+    bool ok = diagram_confusion(matrix, e->confusion, e->classes, r->predictions->class_names, title, error) &&
+              diagram_reliability(reliability, &e->calibration, title, error);
     free(title);
     free(matrix);
     free(reliability);
-    return good;
+    return ok;
 }
 
 /* ---- all of it ---- */
@@ -297,8 +297,8 @@ bool report_classification(const Predictions *predictions, double temperature, c
     make_groups(&r);
     make_bins(&r);
     make_rows(&r);
-    bool good = write_tables(&r, error) && write_json(&r, error) && write_markdown(&r, error) && draw(&r, error);
-    if (good) print_report(&r);
+    bool ok = write_tables(&r, error) && write_json(&r, error) && write_markdown(&r, error) && draw(&r, error);
+    if (ok) print_report(&r);
     Table *tables[] = {&r.line, &r.summary, &r.classes, &r.confusion, &r.groups, &r.bins, &r.rows};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) table_free(tables[i]);
     evaluation_free(&r.evaluation);
@@ -307,5 +307,5 @@ bool report_classification(const Predictions *predictions, double temperature, c
     free(r.tag_name);
     free(r.per_group);
     free(r.per_bin);
-    return good;
+    return ok;
 }

@@ -214,7 +214,7 @@ bool diagram_curves(const char *base, bool roc, const CurveRows *rows, int n_row
     Table table = {0};
     int n = 0;
     for (int c = 0; c < n_rows; c++) n += curve_make(&rows[c], roc, &curves[n], &table);
-    bool good = !n || (table_write_csv(&table, csv, error) && write_curves(svg, curves, n, roc, title, error));
+    bool ok = !n || (table_write_csv(&table, csv, error) && write_curves(svg, curves, n, roc, title, error));
     for (int c = 0; c < n; c++) {
         free(curves[c].name);
         free(curves[c].x);
@@ -224,7 +224,7 @@ bool diagram_curves(const char *base, bool roc, const CurveRows *rows, int n_row
     free(svg);
     free(curves);
     table_free(&table);
-    return good;
+    return ok;
 }
 
 /* ---- outcomes ---- */

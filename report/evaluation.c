@@ -58,15 +58,14 @@ static bool evaluate(const Predictions *p, double temperature, const double *pro
     size_t count = (size_t)p->n * (size_t)p->classes;
     e->probabilities = xmalloc(count * sizeof *e->probabilities);
     e->predicted = xmalloc((size_t)p->n * sizeof *e->predicted);
-    bool good = true;
+    bool ok = true;
     if (probabilities)
         memcpy(e->probabilities, probabilities, count * sizeof *probabilities);
     else
-        good = metrics_softmax(p->logits, p->n, p->classes, temperature, e->probabilities, error);
-    good = good && metrics_predict(e->probabilities, p->n, p->classes, e->predicted, error) &&
-           evaluation_fill(p, e, error);
-    if (!good) evaluation_free(e);
-    return good;
+        ok = metrics_softmax(p->logits, p->n, p->classes, temperature, e->probabilities, error);
+    ok = ok && metrics_predict(e->probabilities, p->n, p->classes, e->predicted, error) && evaluation_fill(p, e, error);
+    if (!ok) evaluation_free(e);
+    return ok;
 }
 
 bool evaluation_make(const Predictions *p, double temperature, Evaluation *e, Error *error) {
@@ -165,9 +164,9 @@ bool binary_scores(const BinaryRow *rows, int64_t n, BinaryScores *s, MetricsCal
         if (rows[i].threshold != s->threshold) s->threshold = NAN;
     }
     const Predictions p = {.n = n, .classes = 2, .class_names = CLASSES, .truth = labels};
-    bool good = evaluation_fill(&p, &e, error);
+    bool ok = evaluation_fill(&p, &e, error);
     int64_t count;
-    if (good) {
+    if (ok) {
         memcpy(s->confusion, e.confusion, sizeof s->confusion);
         take_scores(s, &e.scores, e.each);
         if (binary_curve(rows, n, points, &count)) take_areas(s, points, count);
@@ -179,7 +178,7 @@ bool binary_scores(const BinaryRow *rows, int64_t n, BinaryScores *s, MetricsCal
     evaluation_free(&e);
     free(labels);
     free(points);
-    return good;
+    return ok;
 }
 
 /* ---- intervals ---- */

@@ -221,12 +221,12 @@ static bool write_files(const FoldReport *r, Error *error) {
     char *csv = xformat("%s/%s_results.csv", r->directory, r->protocol);
     char *json = xformat("%s/%s_results.json", r->directory, r->protocol);
     char *markdown = xformat("%s/%s_results.md", r->directory, r->protocol);
-    bool good = table_write_csv(&r->results, csv, error) &&
-                json_write(json_build("the report", "{s:s, s:i, s:o, s:o, s:o}", "protocol", r->protocol, "resamples",
-                                      INTERVAL_RESAMPLES, "results", table_to_json(&r->results), "summary",
-                                      table_to_json(&r->summary), "worst", worst_to_json(r)),
-                           json, error);
-    if (good) {
+    bool ok = table_write_csv(&r->results, csv, error) &&
+              json_write(json_build("the report", "{s:s, s:i, s:o, s:o, s:o}", "protocol", r->protocol, "resamples",
+                                    INTERVAL_RESAMPLES, "results", table_to_json(&r->results), "summary",
+                                    table_to_json(&r->summary), "worst", worst_to_json(r)),
+                         json, error);
+    if (ok) {
         TextFile file;
         text_file_begin(&file);
         fprintf(file.out,
@@ -238,12 +238,12 @@ static bool write_files(const FoldReport *r, Error *error) {
         print_worst(r, file.out);
         fputs("\n## Folds\n\n", file.out);
         table_print_markdown(&r->results, r->results.columns, file.out);
-        good = text_file_end(&file, markdown, error);
+        ok = text_file_end(&file, markdown, error);
     }
     free(csv);
     free(json);
     free(markdown);
-    return good;
+    return ok;
 }
 
 static void print_report(const FoldReport *r) {
@@ -272,8 +272,8 @@ bool report_folds(const FoldResult *folds, int n, const char *group_kind, const 
     spreads_make(&r);
     results_make(&r);
     summary_make(&r);
-    bool good = write_files(&r, error);
-    if (good) print_report(&r);
+    bool ok = write_files(&r, error);
+    if (ok) print_report(&r);
     for (int k = 0; k < r.scores; k++) free(r.names[k]);
     table_free(&r.results);
     table_free(&r.summary);
@@ -284,5 +284,5 @@ bool report_folds(const FoldResult *folds, int n, const char *group_kind, const 
     free(r.spreads);
     free(r.worst);
     free(r.worst_f1);
-    return good;
+    return ok;
 }

@@ -26,20 +26,20 @@ static double reached(ThresholdRule rule, const MetricsPoint *point, double posi
 static bool choose_best(const double *p, const int32_t *labels, int64_t n, Threshold *t, Error *error) {
     MetricsPoint *points = xmalloc((size_t)n * sizeof *points);
     int64_t count, best = 0;
-    bool good = metrics_curve(p, labels, n, points, &count, error);
+    bool ok = metrics_curve(p, labels, n, points, &count, error);
     t->reached = -1;
-    for (int64_t i = 0; i < count && good; i++) {
+    for (int64_t i = 0; i < count && ok; i++) {
         const MetricsPoint *all = &points[count - 1];
         double value = reached(t->rule, &points[i], (double)all->true_positives, (double)all->false_positives);
         if (value >= t->reached) t->reached = value, best = i;
     }
-    if (good) {
+    if (ok) {
         double above = points[best].threshold, below = best + 1 < count ? points[best + 1].threshold : 0;
         t->value = (above + below) / 2;
         if (!(t->value < above)) t->value = nextafter(above, -1); /* neighbours without a number between, or 0 */
     }
     free(points);
-    return good;
+    return ok;
 }
 
 /* ---- the reference's ---- */
@@ -70,9 +70,9 @@ static bool choose_kmeans(const double *p, int64_t n, double training_share, Thr
     double *sorted = xmalloc((size_t)n * sizeof *sorted);
     memcpy(sorted, p, (size_t)n * sizeof *sorted);
     statistics_sort(sorted, n);
-    bool good = two_means(sorted, n, t, error);
+    bool ok = two_means(sorted, n, t, error);
     free(sorted);
-    if (!good) return false;
+    if (!ok) return false;
     t->training_share = training_share;
     t->base = (t->low + t->high) / 2;
     t->adjustment = LEANING * (logit(t->share) - logit(training_share));

@@ -18,10 +18,10 @@ static inline pid_t start_writer(FolderWriter *write, const char *folder, int se
     char *log = xformat("%s.log.%d", folder, seed);
     Error error;
     if (!freopen(log, "w", stdout)) _exit(2);
-    bool fine = write(folder, seed, &error);
-    if (!fine) printf("%s\n", error.text);
+    bool ok = write(folder, seed, &error);
+    if (!ok) printf("%s\n", error.text);
     fflush(stdout);
-    _exit(!fine);
+    _exit(!ok);
 }
 
 /* Starts two programs that write different contents into one folder while a third holds its lock. Fails unless one of

@@ -83,13 +83,13 @@ bool report_plot(const char *directory, const Model *model, const BaselineSpec *
         series[n_series++] = (PlotSeries){.name = label, .x = ends, .y = level, .n = 2, .dashed = true};
     }
     Error error;
-    bool drawn = plot_can_draw(series, n_series, &error), good = true;
+    bool drawn = plot_can_draw(series, n_series, &error), ok = true;
     if (drawn)
-        good = plot_write_svg(picture, series, n_series, model->name, "optimizer step", model->metrics[metric].name,
-                              &error);
+        ok = plot_write_svg(picture, series, n_series, model->name, "optimizer step", model->metrics[metric].name,
+                            &error);
     if (!drawn)
         warn("%s: %s", picture, error.text);
-    else if (!good)
+    else if (!ok)
         warn("%s", error.text);
     else
         printf("[Done] loss curve: %s\n", picture);
@@ -102,5 +102,5 @@ bool report_plot(const char *directory, const Model *model, const BaselineSpec *
     free(val.y);
     free(log);
     free(picture);
-    return good;
+    return ok;
 }

@@ -77,18 +77,18 @@ bool cv_cache_read(const char *directory, const char *key, const FlimIds *ids,
     TensorFile file = {0};
     Error error;
     float *logits[CV_PREDICTED] = {NULL};
-    bool fine = !access(path, F_OK) && tensor_file_open(path, &file, &error);
-    const char *found = fine ? tensor_file_metadata(&file, key_name) : NULL;
-    fine = found && !strcmp(found, key);
-    for (int k = 0; k < CV_PREDICTED && fine; k++) fine = (logits[k] = read_logits(&file, k, &ids[k])) != NULL;
+    bool ok = !access(path, F_OK) && tensor_file_open(path, &file, &error);
+    const char *found = ok ? tensor_file_metadata(&file, key_name) : NULL;
+    ok = found && !strcmp(found, key);
+    for (int k = 0; k < CV_PREDICTED && ok; k++) ok = (logits[k] = read_logits(&file, k, &ids[k])) != NULL;
     for (int k = 0; k < CV_PREDICTED; k++)
-        if (fine)
+        if (ok)
             predictions[k] = cv_predictions(&ids[k], logits[k]);
         else
             free(logits[k]);
     tensor_file_close(&file);
     free(path);
-    return fine;
+    return ok;
 }
 
 bool cv_cache_write(const char *directory, const char *key, const CvPredictions predictions[CV_PREDICTED],
@@ -100,7 +100,7 @@ bool cv_cache_write(const char *directory, const char *key, const CvPredictions 
         tensors[(ptrdiff_t)2 * k] = (TensorToWrite){tensor_names[k][0], "I32", 1, {p->n}, p->ids};
         tensors[2 * k + 1] = (TensorToWrite){tensor_names[k][1], "F32", 2, {p->n, FLIM_VIEWS}, p->logits};
     }
-    bool fine = safetensors_write(path, tensors, 2 * CV_PREDICTED, &key_name, &key, 1, error);
+    bool ok = safetensors_write(path, tensors, 2 * CV_PREDICTED, &key_name, &key, 1, error);
     free(path);
-    return fine;
+    return ok;
 }

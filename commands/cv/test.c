@@ -21,9 +21,9 @@ static Best open_best(const CvFold *f) {
     const char *directory = f->run.train.output_dir;
     Best best = {0};
     Error error;
-    bool fine = checkpoint_best(directory, &best.path, &error);
-    if (fine && !best.path) fine = error_set(&error, "%s: there are no best weights in it", directory);
-    if (!fine || !state_read(best.path, &best.state, &error))
+    bool ok = checkpoint_best(directory, &best.path, &error);
+    if (ok && !best.path) ok = error_set(&error, "%s: there are no best weights in it", directory);
+    if (!ok || !state_read(best.path, &best.state, &error))
         die("%s; remove %s to train the fold anew", error.text, directory);
     best.name = cv_weights_name(best.path);
     return best;

@@ -114,11 +114,11 @@ static bool read_array(const StoreMaker *k, const File *f, Array *array, Error *
     char *path = path_join(k->root, f->path), *bytes = NULL;
     size_t size;
     Error why;
-    bool fine = read_file(path, &bytes, &size, &why) && formats[format_of(f->name)].read(bytes, size, array, &why);
-    if (!fine) error_set(error, "%s: %s", path, why.text);
+    bool ok = read_file(path, &bytes, &size, &why) && formats[format_of(f->name)].read(bytes, size, array, &why);
+    if (!ok) error_set(error, "%s: %s", path, why.text);
     free(bytes);
     free(path);
-    return fine;
+    return ok;
 }
 
 /* ---- finding files ---- */
@@ -174,14 +174,13 @@ static bool find_files(StoreMaker *k, Error *error) {
     char *root = flim_cells_path(k->root, "");
     FTS *tree = fts_open((char *const[]){root, NULL}, FTS_LOGICAL | FTS_NOCHDIR, by_name);
     if (!tree) die("cannot list %s", k->root);
-    bool fine = true;
-    for (FTSENT *entry; fine && (entry = fts_read(tree));) fine = visit(k, tree, entry, error);
+    bool ok = true;
+    for (FTSENT *entry; ok && (entry = fts_read(tree));) ok = visit(k, tree, entry, error);
     fts_close(tree);
     free(root);
-    if (fine && !k->n)
-        fine =
-            error_set(error, "%s: no cell found; expected DONOR/NAME_in_... .npy or DONOR/NAME_act_... .npy", k->root);
-    return fine && (k->n <= INT32_MAX || error_set(error, "%s: more than 2^31 - 1 cells", k->root));
+    if (ok && !k->n)
+        ok = error_set(error, "%s: no cell found; expected DONOR/NAME_in_... .npy or DONOR/NAME_act_... .npy", k->root);
+    return ok && (k->n <= INT32_MAX || error_set(error, "%s: more than 2^31 - 1 cells", k->root));
 }
 
 /* Returns a hash of what the store is made from: its version, and the files' names, sizes and times. */
@@ -304,16 +303,16 @@ static bool read_cell(StoreMaker *k, int64_t i, Error *error) {
     Error why;
     char text[128];
     if (!read_array(k, &k->files[i], &a, error)) return false;
-    bool fine = true;
+    bool ok = true;
     if (a.rank != 3 || a.dims[0] != s.H || a.dims[1] != s.W || a.dims[2] != s.T)
-        fine = error_set(error, "%s/%s: has shape %s, but %s has [%d, %d, %d]; all must have the same", k->root,
-                         k->files[i].path, shape_of(&a, text), k->files[0].path, s.H, s.W, s.T);
+        ok = error_set(error, "%s/%s: has shape %s, but %s has [%d, %d, %d]; all must have the same", k->root,
+                       k->files[i].path, shape_of(&a, text), k->files[0].path, s.H, s.W, s.T);
     else if (!take_counts(&a, s, k->counts + i * s.T * s.H * s.W, &why))
-        fine = error_set(error, "%s/%s: %s", k->root, k->files[i].path, why.text);
+        ok = error_set(error, "%s/%s: %s", k->root, k->files[i].path, why.text);
     else
         describe(k, i);
     free(a.values);
-    return fine;
+    return ok;
 }
 
 /* Takes the shape of the first file. A crop must be square, so that quarter turns keep its shape. */
@@ -321,15 +320,15 @@ static bool find_shape(StoreMaker *k, Error *error) {
     Array a = {0};
     char text[128];
     if (!read_array(k, &k->files[0], &a, error)) return false;
-    bool fine = a.rank == 3 && a.dims[0] == a.dims[1] && a.dims[0] > 0 && a.dims[2] > 0 && a.dims[0] <= 1024 &&
-                a.dims[2] <= 65536;
-    if (!fine)
+    bool ok = a.rank == 3 && a.dims[0] == a.dims[1] && a.dims[0] > 0 && a.dims[2] > 0 && a.dims[0] <= 1024 &&
+              a.dims[2] <= 65536;
+    if (!ok)
         error_set(error, "%s/%s: has shape %s; expected [H, W, T] with H = W, the time bins last", k->root,
                   k->files[0].path, shape_of(&a, text));
     else
         k->shape = (AugmentShape){(int)a.dims[2], (int)a.dims[0], (int)a.dims[1]};
     free(a.values);
-    return fine;
+    return ok;
 }
 
 /* Reads all files. Reports the first bad file, whatever the number of threads. */
@@ -338,9 +337,9 @@ static bool read_cells(StoreMaker *k, int n_threads) {
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads)
     for (int64_t i = 0; i < k->n; i++) {
         Error why;
-        bool fine = read_cell(k, i, &why);
+        bool ok = read_cell(k, i, &why);
 #pragma omp critical
-        if (!fine && i < k->bad) {
+        if (!ok && i < k->bad) {
             k->bad = i;
             *k->error = why;
         }
@@ -401,11 +400,11 @@ static bool write_store(StoreMaker *k, const char *path, const char *source, Err
                      json_text("the names of cells", counted, 0)};
     const char *const keys[] = {"donors", "fields", "files", "findings", "source"};
     const char *const values[] = {lists[0], lists[1], lists[2], lists[3], source};
-    bool fine = safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, keys, values, 5, error);
+    bool ok = safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, keys, values, 5, error);
     for (int i = 0; i < 4; i++) free(lists[i]);
     json_decref(files);
     json_decref(counted);
-    return fine;
+    return ok;
 }
 
 static void free_making(StoreMaker *k) {
@@ -489,9 +488,9 @@ static bool check_numbers(const FlimCells *c, const char *name, const double *va
 
 static bool take_tensors(FlimCells *c, Error *error) {
     const StoredTensor *t = tensor_file_find(&c->file, "counts");
-    bool bytes = t && !strcmp(t->dtype, "U8"), fine = t && t->rank == 4 && t->count && t->dims[0] <= INT32_MAX;
-    for (int d = 1; fine && d < 4; d++) fine = t->dims[d] <= 65536;
-    if (!fine || t->dims[2] != t->dims[3]) return error_set(error, "has no tensor 'counts' of cells, [n, T, H, H]");
+    bool bytes = t && !strcmp(t->dtype, "U8"), ok = t && t->rank == 4 && t->count && t->dims[0] <= INT32_MAX;
+    for (int d = 1; ok && d < 4; d++) ok = t->dims[d] <= 65536;
+    if (!ok || t->dims[2] != t->dims[3]) return error_set(error, "has no tensor 'counts' of cells, [n, T, H, H]");
     c->n = t->dims[0];
     c->bits = bytes ? 8 : 16;
     c->shape = (AugmentShape){(int)t->dims[1], (int)t->dims[2], (int)t->dims[3]};
@@ -570,39 +569,39 @@ static bool open_or_make(FlimCells *c, StoreMaker *k, const char *store, const c
         return true;
     }
     if (!file_lock(&lock, store, k->error)) return false;
-    bool fine = open_current(c, store, source, &why);
-    if (!fine) {
+    bool ok = open_current(c, store, source, &why);
+    if (!ok) {
         double start = seconds_now();
         if (why.text[0]) printf("[Store] %s; making it anew\n", why.text);
-        fine = make_store(k, store, source, n_threads, k->error) && open_store(c, store, k->error);
+        ok = make_store(k, store, source, n_threads, k->error) && open_store(c, store, k->error);
         snprintf(how, 40, "read in %.1f s", seconds_now() - start);
     }
     file_unlock(&lock);
-    return fine;
+    return ok;
 }
 
 bool flim_cells_open(FlimCells *c, const char *path, bool compat, int n_threads, Error *error) {
     *c = (FlimCells){0};
     if (ends_with(path, ".safetensors")) {
-        bool fine = open_store(c, path, error);
-        if (fine) print_store(c, path, "given", NULL);
-        return fine;
+        bool ok = open_store(c, path, error);
+        if (ok) print_store(c, path, "given", NULL);
+        return ok;
     }
     StoreMaker k = {.root = path, .compat = compat, .error = error};
-    bool fine = find_files(&k, error);
+    bool ok = find_files(&k, error);
     char *source = source_of(&k), *store = flim_cells_path(path, FLIM_CELLS_ENDING), how[40];
-    fine = fine && open_or_make(c, &k, store, source, n_threads > 0 ? n_threads : omp_get_num_procs(), how);
-    if (fine) print_store(c, store, how, k.found);
+    ok = ok && open_or_make(c, &k, store, source, n_threads > 0 ? n_threads : omp_get_num_procs(), how);
+    if (ok) print_store(c, store, how, k.found);
     free_making(&k);
     free(source);
     free(store);
-    return fine;
+    return ok;
 }
 
 void flim_cells_blank(FlimCells *c, int64_t n, AugmentShape s) {
     size_t cells = (size_t)n, column = cells * sizeof(int32_t);
-    char *memory = xcalloc(1, cells * sizeof(double) + 2 * column + cells * (size_t)(s.T * s.H * s.W) * 2);
-    int32_t *labels = (int32_t *)(memory + cells * sizeof(double)), *zeros = labels + n;
+    double *entropy = xcalloc(1, cells * sizeof(double) + 2 * column + cells * (size_t)(s.T * s.H * s.W) * 2);
+    int32_t *labels = (int32_t *)(entropy + cells), *zeros = labels + n;
     *c = (FlimCells){.n = n,
                      .shape = s,
                      .bits = 16,
@@ -610,12 +609,12 @@ void flim_cells_blank(FlimCells *c, int64_t n, AugmentShape s) {
                      .labels = labels,
                      .donors = zeros,
                      .fields = zeros,
-                     .entropy = (double *)memory,
+                     .entropy = entropy,
                      .n_donors = 2,
                      .n_fields = 1,
                      .donor_names = xcalloc(2, sizeof *c->donor_names),
                      .file_names = xcalloc(cells, sizeof *c->file_names),
-                     .memory = memory};
+                     .memory = entropy};
     for (int i = 0; i < 2; i++) c->donor_names[i] = i ? "D2" : "D1";
     for (int64_t i = 0; i < n; i++) {
         labels[i] = (int32_t)(i % 2);

@@ -97,23 +97,23 @@ bool flim_folds_named(const FlimColumns *c, const char *train, const char *val, 
     int *donors = xmalloc((size_t)c->n_donors * sizeof *donors + 1);
     *folds = (FlimFolds){0};
     FlimFold *fold = add_fold(folds, "final", c->n_donors);
-    bool fine = true;
-    for (int split = 0; split < FLIM_SPLITS && fine; split++) {
+    bool ok = true;
+    for (int split = 0; split < FLIM_SPLITS && ok; split++) {
         int n = parse_donors(c, names[split], donors, error);
-        fine = n > 0 || (n == 0 && error_set(error, "no donor is named for the %s split", FLIM_SPLIT_NAMES[split]));
-        for (int i = 0; i < n && fine; i++) {
+        ok = n > 0 || (n == 0 && error_set(error, "no donor is named for the %s split", FLIM_SPLIT_NAMES[split]));
+        for (int i = 0; i < n && ok; i++) {
             int *now = &fold->splits[donors[i]];
             if (*now != NO_SPLIT)
-                fine = error_set(error,
-                                 "donor %s is named for %s and for %s: a test on a donor that the model knows says "
-                                 "nothing about others",
-                                 c->donor_names[donors[i]], FLIM_SPLIT_NAMES[*now], FLIM_SPLIT_NAMES[split]);
+                ok = error_set(error,
+                               "donor %s is named for %s and for %s: a test on a donor that the model knows says "
+                               "nothing about others",
+                               c->donor_names[donors[i]], FLIM_SPLIT_NAMES[*now], FLIM_SPLIT_NAMES[split]);
             *now = split;
         }
     }
     free(donors);
-    if (!fine) flim_folds_free(folds);
-    return fine;
+    if (!ok) flim_folds_free(folds);
+    return ok;
 }
 
 /* ---- the filter ---- */
@@ -172,9 +172,9 @@ bool flim_splits_open(const FlimColumns *c, const FlimFold *fold, const FlimFilt
         FlimIds *ids = &splits->ids[split];
         ids->at[ids->n++] = (int32_t)i;
     }
-    bool fine = check_classes(c, fold, filter, splits, error);
-    if (!fine) flim_splits_free(splits);
-    return fine;
+    bool ok = check_classes(c, fold, filter, splits, error);
+    if (!ok) flim_splits_free(splits);
+    return ok;
 }
 
 /* Refuses groups of cells (donors, or fields of view) that are in two splits; the error names the first. */
@@ -184,34 +184,34 @@ static bool check_groups(const FlimColumns *c, const FlimSplits *splits, const i
     for (int64_t i = 0; i < c->n; i++) most = groups[i] > most ? groups[i] : most;
     int *split_of = xmalloc(((size_t)most + 1) * sizeof *split_of);
     for (int32_t g = 0; g <= most; g++) split_of[g] = NO_SPLIT;
-    bool fine = true;
+    bool ok = true;
     for (int split = 0; split < FLIM_SPLITS; split++)
-        for (int64_t i = 0; i < splits->ids[split].n && fine; i++) {
+        for (int64_t i = 0; i < splits->ids[split].n && ok; i++) {
             int32_t cell = splits->ids[split].at[i], g = groups[cell];
             if (split_of[g] != NO_SPLIT && split_of[g] != split)
-                fine = error_set(error, "%s %s has cells in %s and in %s (cell %d)",
-                                 donors ? "donor" : "a field of view of donor", c->donor_names[c->donors[cell]],
-                                 FLIM_SPLIT_NAMES[split_of[g]], FLIM_SPLIT_NAMES[split], (int)cell);
+                ok = error_set(error, "%s %s has cells in %s and in %s (cell %d)",
+                               donors ? "donor" : "a field of view of donor", c->donor_names[c->donors[cell]],
+                               FLIM_SPLIT_NAMES[split_of[g]], FLIM_SPLIT_NAMES[split], (int)cell);
             split_of[g] = split;
         }
     free(split_of);
-    return fine;
+    return ok;
 }
 
 bool flim_splits_check(const FlimColumns *c, const FlimSplits *splits, Error *error) {
     char *seen = xcalloc((size_t)c->n + 1, 1);
-    bool fine = true;
+    bool ok = true;
     for (int split = 0; split < FLIM_SPLITS; split++)
-        for (int64_t i = 0; i < splits->ids[split].n && fine; i++) {
+        for (int64_t i = 0; i < splits->ids[split].n && ok; i++) {
             int32_t id = splits->ids[split].at[i];
             if (id < 0 || id >= c->n)
-                fine = error_set(error, "%s has cell %d; there are %lld", FLIM_SPLIT_NAMES[split], (int)id,
-                                 (long long)c->n);
+                ok = error_set(error, "%s has cell %d; there are %lld", FLIM_SPLIT_NAMES[split], (int)id,
+                               (long long)c->n);
             else if (seen[id]++)
-                fine = error_set(error, "%s has cell %d twice", FLIM_SPLIT_NAMES[split], (int)id);
+                ok = error_set(error, "%s has cell %d twice", FLIM_SPLIT_NAMES[split], (int)id);
         }
     free(seen);
-    return fine && check_groups(c, splits, c->fields, false, error) && check_groups(c, splits, c->donors, true, error);
+    return ok && check_groups(c, splits, c->fields, false, error) && check_groups(c, splits, c->donors, true, error);
 }
 
 /* ---- the sampler ---- */

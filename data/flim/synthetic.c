@@ -151,12 +151,12 @@ static bool write_cell(const char *directory, Cell *cell, Error *error) {
                                   cell->bright[i / s.T] * cell->share[i % s.T]);
         counts[i] = (uint16_t)(k < UINT16_MAX ? k : UINT16_MAX); /* a full counter stays full */
     }
-    bool fine = npy_write(path, "<u2", counts, 3, (const int64_t[]){s.H, s.W, s.T}, error);
+    bool ok = npy_write(path, "<u2", counts, 3, (const int64_t[]){s.H, s.W, s.T}, error);
     free(cell->share);
     free(cell->bright);
     free(counts);
     free(path);
-    return fine;
+    return ok;
 }
 
 static char *donor_folder(const char *directory, int donor) {
@@ -171,23 +171,22 @@ static bool make_folders(const char *directory, const FlimSynthetic *o, Error *e
                 "seed %llu",
                 (long long)o->cells, o->donors, s.T, s.H, s.W, o->photons, o->separation, o->confound_size,
                 o->confound_brightness, (unsigned long long)o->seed);
-    bool again, fine = unfinished_find(directory, what, &again, error);
-    for (int d = 0; d < o->donors && fine && !again; d++) {
+    bool again, ok = unfinished_find(directory, what, &again, error);
+    for (int d = 0; d < o->donors && ok && !again; d++) {
         char *path = donor_folder(directory, d);
-        if (!access(path, F_OK))
-            fine = error_set(error, "%s is there already; remove it or choose another folder", path);
+        if (!access(path, F_OK)) ok = error_set(error, "%s is there already; remove it or choose another folder", path);
         free(path);
     }
-    fine = fine && unfinished_begin(directory, what, error);
-    for (int d = 0; d < o->donors && fine; d++) {
+    ok = ok && unfinished_begin(directory, what, error);
+    for (int d = 0; d < o->donors && ok; d++) {
         char *path = donor_folder(directory, d);
         make_directories(path);
         directory_remove_leftovers(path);
         free(path);
     }
-    if (fine) directory_remove_leftovers(directory);
+    if (ok) directory_remove_leftovers(directory);
     free(what);
-    return fine;
+    return ok;
 }
 
 /* Returns the number of cells of a donor and class, at least one for each field of view. */
@@ -200,18 +199,18 @@ static int64_t count_cells(const FlimSynthetic *o, int donor, int label) {
 }
 
 static bool write_cells(const char *directory, Cell *cells, int64_t n, int n_threads, Error *error) {
-    bool fine = true;
+    bool ok = true;
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads)
     for (int64_t i = 0; i < n; i++) {
         Error why;
         if (write_cell(directory, &cells[i], &why)) continue;
 #pragma omp critical
         {
-            fine = false;
+            ok = false;
             *error = why;
         }
     }
-    return fine;
+    return ok;
 }
 
 bool flim_synthetic_write(const char *directory, const FlimSynthetic *o, int n_threads, int64_t *n_files,
@@ -232,9 +231,9 @@ bool flim_synthetic_write(const char *directory, const FlimSynthetic *o, int n_t
                               .field = (int)(k % FIELDS),
                               .place = k,
                               .number = (uint32_t)n};
-    bool fine = make_folders(directory, o, error) && write_cells(directory, cells, n, n_threads, error) &&
-                unfinished_end(directory, error);
+    bool ok = make_folders(directory, o, error) && write_cells(directory, cells, n, n_threads, error) &&
+              unfinished_end(directory, error);
     file_unlock(&lock);
     free(cells);
-    return fine;
+    return ok;
 }

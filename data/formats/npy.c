@@ -277,7 +277,7 @@ bool npy_write(const char *path, const char *dtype, const void *data, int rank, 
     memcpy(file + 10, header, (size_t)n);
     file[total - 1] = '\n';
     if (bytes) memcpy(file + total, data, bytes);
-    bool good = file_write_atomic(path, file, total + bytes, error);
+    bool ok = file_write_atomic(path, file, total + bytes, error);
     free(file);
-    return good;
+    return ok;
 }

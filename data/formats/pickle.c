@@ -409,11 +409,11 @@ bool pickle_parse(const void *bytes, size_t size, Pickle *pickle, Error *error) 
     *pickle = (Pickle){0};
     if (size > SIZE_LIMIT) return error_set(error, "data.pkl has %zu bytes; at most %d are read", size, SIZE_LIMIT);
     Machine machine = {.bytes = bytes, .size = size, .pickle = pickle, .error = error};
-    bool good = machine_run(&machine);
+    bool ok = machine_run(&machine);
     free(machine.stack);
     free(machine.memo);
-    if (!good) pickle_free(pickle);
-    return good;
+    if (!ok) pickle_free(pickle);
+    return ok;
 }
 
 void pickle_free(Pickle *pickle) {

@@ -171,9 +171,9 @@ bool safetensors_parse(const void *bytes, size_t size, TensorFile *file, Error *
     json_error_t where;
     json_t *header = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
     if (!header) return error_set(error, "safetensors header, byte %d: %s", where.position, where.text);
-    bool good = json_is_object(header) ? parse_header(header, text, n, size - 8 - n, file, error)
-                                       : error_set(error, "the safetensors header is no object");
+    bool ok = json_is_object(header) ? parse_header(header, text, n, size - 8 - n, file, error)
+                                     : error_set(error, "the safetensors header is no object");
     json_decref(header);
-    if (!good) tensor_file_close(file);
-    return good;
+    if (!ok) tensor_file_close(file);
+    return ok;
 }

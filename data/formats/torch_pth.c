@@ -149,9 +149,9 @@ static bool visit_item(Walk *walk, int key, int position, int value, size_t used
     if (used) walk->name[used++] = '.';
     memcpy(walk->name + used, part, (size_t)length);
     walk->name[used + (size_t)length] = 0;
-    bool good = visit(walk, value, used + (size_t)length, depth + 1);
+    bool ok = visit(walk, value, used + (size_t)length, depth + 1);
     walk->name[start] = 0;
-    return good;
+    return ok;
 }
 
 /* used: the length of walk->name. */
@@ -259,20 +259,20 @@ static void take_tensors(const Walk *walk, TensorFile *file) {
 static bool load_views(Walk *walk, size_t limit, ReadStorage *read, void *context, TensorFile *file) {
     View **by_key = xcalloc((size_t)walk->count, sizeof *by_key);
     size_t total = 0;
-    bool good = plan_places(walk, by_key, limit, &total, walk->error);
-    if (good) {
+    bool ok = plan_places(walk, by_key, limit, &total, walk->error);
+    if (ok) {
         total += BLOCK; /* never empty */
         void *memory = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) {
-            good = error_set(walk->error, "not enough memory for its %zu bytes", total);
+            ok = error_set(walk->error, "not enough memory for its %zu bytes", total);
         } else {
             file->owner = memory;
             file->owner_bytes = total;
         }
     }
-    good = good && fill(by_key, walk->count, file->owner, read, context, walk->error);
+    ok = ok && fill(by_key, walk->count, file->owner, read, context, walk->error);
     free(by_key);
-    return good;
+    return ok;
 }
 
 static bool load_pickle(const void *bytes, size_t size, size_t limit, ReadStorage *read, void *context,
@@ -281,15 +281,15 @@ static bool load_pickle(const void *bytes, size_t size, size_t limit, ReadStorag
     *file = (TensorFile){0};
     if (!pickle_parse(bytes, size, &pickle, error)) return false;
     Walk walk = {.pickle = &pickle, .error = error};
-    bool good = pickle.nodes[pickle.root].kind == PICKLE_DICT
-                    ? visit(&walk, pickle.root, 0, 0) && load_views(&walk, limit, read, context, file)
-                    : error_set(error, "data.pkl holds no dictionary of tensors");
+    bool ok = pickle.nodes[pickle.root].kind == PICKLE_DICT
+                  ? visit(&walk, pickle.root, 0, 0) && load_views(&walk, limit, read, context, file)
+                  : error_set(error, "data.pkl holds no dictionary of tensors");
     take_tensors(&walk, file);
     free(walk.views);
     pickle_free(&pickle);
-    good = good && tensor_file_index(file, error);
-    if (!good) tensor_file_close(file);
-    return good;
+    ok = ok && tensor_file_index(file, error);
+    if (!ok) tensor_file_close(file);
+    return ok;
 }
 
 /* ---- the zip ---- */
@@ -308,12 +308,12 @@ static bool read_entry(const Archive *archive, zip_int64_t index, const char *na
     while (got < bytes && (n = zip_fread(entry, out + got, bytes - got)) > 0) got += (size_t)n;
     char rest;
     if (got == bytes) n = zip_fread(entry, &rest, 1); /* the checksum is compared at the end */
-    bool good = got == bytes && n == 0;
-    if (!good)
+    bool ok = got == bytes && n == 0;
+    if (!ok)
         error_set(error, "%s: %s after %zu of %zu bytes", name, n < 0 ? zip_file_strerror(entry) : "it ends", got,
                   bytes);
     zip_fclose(entry);
-    return good;
+    return ok;
 }
 
 /* Finds the entry STEM/name. It must be stored without compression, so that it is not larger than the file. */
@@ -359,14 +359,14 @@ static bool load_archive(Archive *archive, size_t file_size, TensorFile *file, E
     if (!find_entry(archive, "data.pkl", &index, &bytes, error)) return false;
     if (bytes > file_size) return error_set(error, "data.pkl is larger than the file");
     char *pickle = xmalloc(bytes);
-    bool good = read_entry(archive, index, "data.pkl", pickle, bytes, error) &&
-                load_pickle(pickle, bytes, file_size, read_zip_storage, archive, file, error);
+    bool ok = read_entry(archive, index, "data.pkl", pickle, bytes, error) &&
+              load_pickle(pickle, bytes, file_size, read_zip_storage, archive, file, error);
     free(pickle);
-    if (!good || !find_entry(archive, "byteorder", &index, &bytes, NULL) || bytes >= sizeof order) return good;
-    good = read_entry(archive, index, "byteorder", order, bytes, error) &&
-           (!strcmp(order, "little") || error_set(error, "its numbers are %s-endian; only little is read", order));
-    if (!good) tensor_file_close(file);
-    return good;
+    if (!ok || !find_entry(archive, "byteorder", &index, &bytes, NULL) || bytes >= sizeof order) return ok;
+    ok = read_entry(archive, index, "byteorder", order, bytes, error) &&
+         (!strcmp(order, "little") || error_set(error, "its numbers are %s-endian; only little is read", order));
+    if (!ok) tensor_file_close(file);
+    return ok;
 }
 
 bool torch_pth_open(const char *path, TensorFile *file, Error *error) {
@@ -384,11 +384,11 @@ bool torch_pth_open(const char *path, TensorFile *file, Error *error) {
         return false;
     }
     archive.stem = find_stem(archive.zip);
-    bool good = archive.stem ? load_archive(&archive, size, file, error)
-                             : error_set(error, "a zip without data.pkl: not written by torch.save");
+    bool ok = archive.stem ? load_archive(&archive, size, file, error)
+                           : error_set(error, "a zip without data.pkl: not written by torch.save");
     free(archive.stem);
     zip_discard(archive.zip);
-    return good;
+    return ok;
 }
 
 /* ---- for fuzzing ---- */

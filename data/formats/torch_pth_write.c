@@ -175,13 +175,13 @@ static bool add_entry(Archive *a, const char *name, const void *bytes, size_t si
 }
 
 static bool add_entries(Archive *a, const PthWriter *w) {
-    bool good = add_entry(a, "data.pkl", w->pickle.bytes, w->pickle.size) && add_entry(a, "byteorder", "little", 6);
-    for (int i = 0; good && i < w->n_storages; i++) {
+    bool ok = add_entry(a, "data.pkl", w->pickle.bytes, w->pickle.size) && add_entry(a, "byteorder", "little", 6);
+    for (int i = 0; ok && i < w->n_storages; i++) {
         char name[32];
         snprintf(name, sizeof name, "data/%d", i);
-        good = add_entry(a, name, w->storages[i].bytes, w->storages[i].size);
+        ok = add_entry(a, name, w->storages[i].bytes, w->storages[i].size);
     }
-    return good && add_entry(a, "version", "3\n", 2);
+    return ok && add_entry(a, "version", "3\n", 2);
 }
 
 /* Returns the bytes of the finished zip; free(). */
@@ -190,9 +190,9 @@ static char *read_source(zip_source_t *source, size_t *size) {
     if (zip_source_stat(source, &status) || zip_source_open(source)) return NULL;
     char *bytes = xmalloc(status.size);
     *size = (size_t)status.size;
-    bool good = zip_source_read(source, bytes, status.size) == (zip_int64_t)status.size;
+    bool ok = zip_source_read(source, bytes, status.size) == (zip_int64_t)status.size;
     zip_source_close(source);
-    if (good) return bytes;
+    if (ok) return bytes;
     free(bytes);
     return NULL;
 }
@@ -207,10 +207,10 @@ static char *make_zip(const PthWriter *w, const char *path, size_t *size, Error 
     if (source) zip_source_keep(source); /* outlives zip_close */
     a.zip = source ? zip_open_from_source(source, ZIP_CREATE | ZIP_TRUNCATE, &why) : NULL;
     char *bytes = NULL;
-    bool good = a.zip && add_entries(&a, w) && !zip_close(a.zip);
-    if (good) bytes = read_source(source, size);
-    if (!bytes) error_set(error, "%s: %s", path, a.zip && !good ? zip_strerror(a.zip) : zip_error_strerror(&why));
-    if (a.zip && !good) zip_discard(a.zip);
+    bool ok = a.zip && add_entries(&a, w) && !zip_close(a.zip);
+    if (ok) bytes = read_source(source, size);
+    if (!bytes) error_set(error, "%s: %s", path, a.zip && !ok ? zip_strerror(a.zip) : zip_error_strerror(&why));
+    if (a.zip && !ok) zip_discard(a.zip);
     if (source) zip_source_free(source);
     zip_error_fini(&why);
     return bytes;
@@ -221,11 +221,11 @@ bool pth_write(PthWriter *w, const char *path, Error *error) {
     opcode(w, '.'); /* STOP */
     size_t size;
     char *bytes = make_zip(w, path, &size, error);
-    bool good = bytes && file_write_atomic(path, bytes, size, error);
+    bool ok = bytes && file_write_atomic(path, bytes, size, error);
     free(bytes);
     for (int i = 0; i < w->n_storages; i++) free(w->storages[i].bytes);
     free(w->storages);
     free(w->pickle.bytes);
     free(w);
-    return good;
+    return ok;
 }

@@ -214,16 +214,16 @@ bool psd_manifest_parse(char *text, size_t size, PsdManifest *m, Error *error) {
     Reader r = {.manifest = m,
                 .files = {json_object(), &m->file_paths, &m->n_files, 0},
                 .sensors = {json_object(), &m->sensor_names, &m->n_sensors, 0}};
-    bool fine = csv_open(&r.csv, text, size, error) && read_head(&r, error);
+    bool ok = csv_open(&r.csv, text, size, error) && read_head(&r, error);
     int n_columns = r.csv.n;
-    while (fine && csv_next(&r.csv, error)) fine = read_row(&r, n_columns, error);
-    fine = fine && !error->text[0] && (m->n || error_set(error, "1: there are no rows below the column names"));
-    fine = fine && check_rows_once(m, error);
+    while (ok && csv_next(&r.csv, error)) ok = read_row(&r, n_columns, error);
+    ok = ok && !error->text[0] && (m->n || error_set(error, "1: there are no rows below the column names"));
+    ok = ok && check_rows_once(m, error);
     csv_close(&r.csv);
     json_decref(r.files.places);
     json_decref(r.sensors.places);
-    if (!fine) psd_manifest_close(m);
-    return fine;
+    if (!ok) psd_manifest_close(m);
+    return ok;
 }
 
 bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error) {
@@ -232,9 +232,9 @@ bool psd_manifest_read(const char *path, PsdManifest *manifest, Error *error) {
     Error why;
     *manifest = (PsdManifest){0};
     if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    bool fine = psd_manifest_parse(text, size, manifest, &why);
+    bool ok = psd_manifest_parse(text, size, manifest, &why);
     free(text);
-    return fine || error_set(error, "%s:%s", path, why.text);
+    return ok || error_set(error, "%s:%s", path, why.text);
 }
 
 uint64_t psd_manifest_hash_text(const char *text, size_t size) {

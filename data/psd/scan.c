@@ -52,23 +52,22 @@ static bool find_files(const char *directory, PsdScan *scan, Error *error) {
     for (size_t n = strlen(root); n > 1 && root[n - 1] == '/'; n--) root[n - 1] = 0;
     FTS *tree = fts_open((char *const[]){root, NULL}, FTS_LOGICAL | FTS_NOCHDIR, NULL);
     if (!tree) die("cannot list %s", directory);
-    bool fine = true;
-    for (FTSENT *entry; fine && (entry = fts_read(tree));) {
+    bool ok = true;
+    for (FTSENT *entry; ok && (entry = fts_read(tree));) {
         int kind = entry->fts_info;
         if (kind == FTS_ERR || kind == FTS_DNR || kind == FTS_NS)
-            fine = error_set(error, "%s: %s", entry->fts_path, strerror(entry->fts_errno));
+            ok = error_set(error, "%s: %s", entry->fts_path, strerror(entry->fts_errno));
         else if (kind == FTS_DC)
-            fine = error_set(error, "%s: the folder contains a link to itself", entry->fts_path);
+            ok = error_set(error, "%s: the folder contains a link to itself", entry->fts_path);
         else if (kind == FTS_F && ends_with(entry->fts_name, ".npy"))
-            fine = add_file(scan, entry->fts_path, error);
+            ok = add_file(scan, entry->fts_path, error);
         else
             scan->not_regular += (kind == FTS_DEFAULT || kind == FTS_SLNONE) && ends_with(entry->fts_name, ".npy");
     }
     fts_close(tree);
     free(root);
-    return fine &&
-           (scan->n || error_set(error, "%s: there are no .npy files in it%s", directory,
-                                 scan->not_regular ? ", but FIFOs, devices or broken links of such names" : ""));
+    return ok && (scan->n || error_set(error, "%s: there are no .npy files in it%s", directory,
+                                       scan->not_regular ? ", but FIFOs, devices or broken links of such names" : ""));
 }
 
 /* Orders by sensor, then by path, component by component: a slash comes before all other characters. */
@@ -155,17 +154,17 @@ static bool parse_sidecar(char *text, size_t size, PsdFile *file, Error *error) 
     Csv csv, head;
     double other;
     if (!csv_open(&csv, text, size, error)) return false;
-    bool fine = csv_next(&csv, error);
+    bool ok = csv_next(&csv, error);
     head = csv;
     csv.fields = NULL;
     csv.capacity = 0;
-    fine = fine && csv_next(&csv, error) && take(&head, &csv, "begin_freq", &file->begin, error) &&
-           take(&head, &csv, "end_freq", &file->end, error) && take(&head, &csv, "SNR", &other, error) &&
-           take(&head, &csv, "snr", &file->sidecar_snr, error);
-    if (fine && isnan(file->sidecar_snr)) file->sidecar_snr = other;
+    ok = ok && csv_next(&csv, error) && take(&head, &csv, "begin_freq", &file->begin, error) &&
+         take(&head, &csv, "end_freq", &file->end, error) && take(&head, &csv, "SNR", &other, error) &&
+         take(&head, &csv, "snr", &file->sidecar_snr, error);
+    if (ok && isnan(file->sidecar_snr)) file->sidecar_snr = other;
     csv_close(&head);
     csv_close(&csv);
-    return fine || !error->text[0]; /* a table without rows is no error */
+    return ok || !error->text[0]; /* a table without rows is no error */
 }
 
 /* Reads NAME.csv if there is one. Its frequencies may be in Hz, kHz or MHz; their magnitude decides which. */
@@ -174,12 +173,12 @@ static bool read_sidecar(const char *path, bool compat, PsdFile *file, Error *er
     size_t size;
     Error why;
     if (access(path, F_OK)) return true;
-    bool fine = read_file(path, &text, &size, &why);
-    if (fine) {
-        fine = parse_sidecar(text, size, file, &why);
+    bool ok = read_file(path, &text, &size, &why);
+    if (ok) {
+        ok = parse_sidecar(text, size, file, &why);
         free(text);
     }
-    if (!fine) return error_set(error, "%s: %s", path, why.text);
+    if (!ok) return error_set(error, "%s: %s", path, why.text);
     double center = (file->begin + file->end) / 2, unit = center > 1e6 ? 1e6 : center > 1e3 ? 1e3 : 1;
     file->center = center / unit;
     if (compat) return true;
@@ -193,7 +192,7 @@ static bool describe(PsdFile *file, bool compat, Error *error) {
     char *stem = xformat("%.*s", (int)(strlen(name) - 4), name);
     char *sidecar = xformat("%.*s.csv", (int)(strlen(file->path) - 4), file->path);
     file->begin = file->end = file->center = file->sidecar_snr = (double)NAN;
-    bool fine = read_sidecar(sidecar, compat, file, error);
+    bool ok = read_sidecar(sidecar, compat, file, error);
     double begin = file->begin, end = file->end;
     if (isnan(file->center)) parse_frequencies(stem, compat, file);
     if (compat) {
@@ -206,7 +205,7 @@ static bool describe(PsdFile *file, bool compat, Error *error) {
     file->label = first == PSD_UNKNOWN ? second : first;
     free(stem);
     free(sidecar);
-    return fine;
+    return ok;
 }
 
 /* ---- contents ---- */
@@ -214,10 +213,10 @@ static bool describe(PsdFile *file, bool compat, Error *error) {
 static bool inspect_rows(PsdFile *file, const Npy *npy, Error *error) {
     const PsdOptions options = {false, PSD_LIMIT};
     PsdScratch scratch = {0};
-    bool fine = true;
+    bool ok = true;
     file->snr = xmalloc((size_t)file->rows * sizeof *file->snr);
     double *row = xmalloc((size_t)file->width * sizeof *row);
-    for (int64_t i = 0; i < file->rows && fine; i++) {
+    for (int64_t i = 0; i < file->rows && ok; i++) {
         float out[PSD_BINS];
         PsdRow found;
         Error why;
@@ -227,14 +226,14 @@ static bool inspect_rows(PsdFile *file, const Npy *npy, Error *error) {
         if (!usable && found.not_finite == file->width)
             file->lost++;
         else if (!usable)
-            fine = error_set(error, "%s: row %lld: %s", file->path, (long long)i, why.text);
+            ok = error_set(error, "%s: row %lld: %s", file->path, (long long)i, why.text);
         else
             file->not_finite += found.not_finite;
         file->constant += usable && found.constant;
     }
     psd_scratch_free(&scratch);
     free(row);
-    return fine;
+    return ok;
 }
 
 static bool read_array(PsdFile *file, Error *error) {
@@ -243,11 +242,10 @@ static bool read_array(PsdFile *file, Error *error) {
     Npy npy;
     Error why;
     if (!read_file(file->path, &bytes, &size, &why)) return error_set(error, "%s: %s", file->path, why.text);
-    bool fine = npy_parse(bytes, size, &npy, &why);
-    if (!fine) error_set(error, "%s: %s", file->path, why.text);
-    if (fine && npy.rank > 2)
-        fine = error_set(error, "%s: has %d dimensions; expected rows of bins", file->path, npy.rank);
-    if (fine) {
+    bool ok = npy_parse(bytes, size, &npy, &why);
+    if (!ok) error_set(error, "%s: %s", file->path, why.text);
+    if (ok && npy.rank > 2) ok = error_set(error, "%s: has %d dimensions; expected rows of bins", file->path, npy.rank);
+    if (ok) {
         file->hash = hash_bytes(HASH_START, bytes, size);
         file->rows = npy.rank == 2 ? npy.dims[0] : npy.rank;
         file->width = npy.rank ? npy.dims[npy.rank - 1] : 0;
@@ -255,10 +253,10 @@ static bool read_array(PsdFile *file, Error *error) {
                               : !file->rows  ? PSD_REJECT_NO_ROWS
                               : !file->width ? PSD_REJECT_ZERO_WIDTH
                                              : PSD_ACCEPTED;
-        if (file->reject_reason == PSD_ACCEPTED) fine = inspect_rows(file, &npy, error);
+        if (file->reject_reason == PSD_ACCEPTED) ok = inspect_rows(file, &npy, error);
     }
     free(bytes);
-    return fine;
+    return ok;
 }
 
 static int compare_hashes(const void *a, const void *b) {
@@ -295,18 +293,18 @@ static bool read_files(PsdScan *scan, bool compat, int n_threads, Error *error) 
 bool psd_scan(const char *directory, bool compat, int n_threads, PsdScan *scan, Error *error) {
     *scan = (PsdScan){.compat = compat};
     char *above = path_join(directory, ".."); /* DIRECTORY may be .../spectrum_bands */
-    bool fine =
+    bool ok =
         unfinished_check(directory, error) && unfinished_check(above, error) && find_files(directory, scan, error);
     free(above);
-    if (fine) {
+    if (ok) {
         qsort(scan->files, (size_t)scan->n, sizeof *scan->files, compare_files);
-        fine = read_files(scan, compat, n_threads, error);
+        ok = read_files(scan, compat, n_threads, error);
     }
-    if (fine)
+    if (ok)
         find_duplicates(scan);
     else
         psd_scan_close(scan);
-    return fine;
+    return ok;
 }
 
 int64_t psd_scan_copies(const PsdManifest *m, const char *manifest_path, int n_threads, PsdScan *scan) {

@@ -26,10 +26,10 @@ static json_t *index_read(const char *path, Error *error) {
     if (access(path, F_OK)) return json_object();
     json_t *index = json_read(path, JSON_REJECT_DUPLICATES, NULL), *value;
     const char *key;
-    bool fine = json_is_object(index);
-    json_object_foreach(index, key, value) fine = fine && json_is_string(value);
-    fine = fine && json_sum_check(index, 0, 0, NULL);
-    if (fine) return index;
+    bool ok = json_is_object(index);
+    json_object_foreach(index, key, value) ok = ok && json_is_string(value);
+    ok = ok && json_sum_check(index, 0, 0, NULL);
+    if (ok) return index;
     json_decref(index);
     error_set(error,
               "%s: is no list of splits and their manifests; remove it and the splits beside it, and make them again",
@@ -40,9 +40,9 @@ static json_t *index_read(const char *path, Error *error) {
 static bool index_write(const char *path, json_t *index, Error *error) {
     json_sum_set(index, 0, 0);
     char *text = json_text(path, index, JSON_INDENT(1));
-    bool fine = file_write_atomic(path, text, strlen(text), error);
+    bool ok = file_write_atomic(path, text, strlen(text), error);
     free(text);
-    return fine;
+    return ok;
 }
 
 static const char *hash_text(uint64_t hash, char text[17]) {
@@ -78,32 +78,32 @@ static bool set_entry(json_t *index, const char *split_path, uint64_t manifest_h
 static bool claim(const char *directory, const char *file, const char *entry, const char *held, Error *error) {
     char *path = path_join(directory, "index.json");
     FileLock lock;
-    bool fine = file_lock(&lock, path, error);
-    if (fine) {
+    bool ok = file_lock(&lock, path, error);
+    if (ok) {
         json_t *index = index_read(path, error);
         const char *before = json_string_value(json_object_get(index, file_name(file)));
-        fine = index &&
-               (access(file, F_OK) || (before && strstr(before, held)) ||
-                error_set(error,
-                          "%s would be replaced, and %s does not say that train_psd prepare has made it%s: move it "
-                          "away",
-                          file, path, *held ? " as it is" : ""));
-        if (fine && (!before || *held)) {
+        ok = index &&
+             (access(file, F_OK) || (before && strstr(before, held)) ||
+              error_set(error,
+                        "%s would be replaced, and %s does not say that train_psd prepare has made it%s: move it "
+                        "away",
+                        file, path, *held ? " as it is" : ""));
+        if (ok && (!before || *held)) {
             json_object_set_new(index, file_name(file), json_string(entry));
-            fine = index_write(path, index, error);
+            ok = index_write(path, index, error);
         }
         json_decref(index);
         file_unlock(&lock);
     }
     free(path);
-    return fine;
+    return ok;
 }
 
 bool psd_split_index_claim(const char *split_path, uint64_t manifest_hash, Error *error) {
     char *directory = path_directory(split_path), hash[17];
-    bool fine = claim(directory, split_path, hash_text(manifest_hash, hash), "", error);
+    bool ok = claim(directory, split_path, hash_text(manifest_hash, hash), "", error);
     free(directory);
-    return fine;
+    return ok;
 }
 
 bool psd_split_index_claim_manifest(const char *directory, const char *manifest, uint64_t now, uint64_t before,
@@ -116,17 +116,17 @@ bool psd_split_index_claim_manifest(const char *directory, const char *manifest,
 bool psd_split_index_set(const char *split_path, uint64_t manifest_hash, Error *error) {
     char *path = index_path(split_path);
     FileLock lock;
-    bool fine = file_lock(&lock, path, error);
-    if (fine) {
+    bool ok = file_lock(&lock, path, error);
+    if (ok) {
         json_t *index = index_read(path, error), *before = json_deep_copy(index);
-        fine = index && set_entry(index, split_path, manifest_hash, error) &&
-               (json_equal(index, before) || index_write(path, index, error));
+        ok = index && set_entry(index, split_path, manifest_hash, error) &&
+             (json_equal(index, before) || index_write(path, index, error));
         json_decref(before);
         json_decref(index);
         file_unlock(&lock);
     }
     free(path);
-    return fine;
+    return ok;
 }
 
 /* Returns whether an entry of the index names this manifest. */
@@ -138,56 +138,56 @@ static bool purge(const char *directory, const char *path, uint64_t manifest_has
     const char *name;
     void *next;
     int removed = 0;
-    bool fine = index != NULL;
+    bool ok = index != NULL;
     hash_text(manifest_hash, hash);
     json_object_foreach_safe(index, next, name, value) {
-        if (!fine || !names_manifest(json_string_value(value), hash)) continue;
+        if (!ok || !names_manifest(json_string_value(value), hash)) continue;
         char *split = path_join(directory, file_name(name));
         printf("[Split] %s is removed: it was made from another manifest\n", split);
-        if (unlink(split) && errno != ENOENT) fine = error_set(error, "cannot remove %s: %s", split, strerror(errno));
+        if (unlink(split) && errno != ENOENT) ok = error_set(error, "cannot remove %s: %s", split, strerror(errno));
         free(split);
         json_object_del(index, name);
         removed++;
     }
-    fine = fine && (!removed || index_write(path, index, error));
+    ok = ok && (!removed || index_write(path, index, error));
     json_decref(index);
-    return fine;
+    return ok;
 }
 
 bool psd_split_index_purge(const char *directory, uint64_t manifest_hash, Error *error) {
     char *path = path_join(directory, "index.json");
     FileLock lock;
-    bool there = !access(path, F_OK), fine = !there || file_lock(&lock, path, error);
-    if (there && fine) {
-        fine = purge(directory, path, manifest_hash, error);
+    bool there = !access(path, F_OK), ok = !there || file_lock(&lock, path, error);
+    if (there && ok) {
+        ok = purge(directory, path, manifest_hash, error);
         file_unlock(&lock);
     }
     free(path);
-    return fine;
+    return ok;
 }
 
 bool psd_split_index_check(const char *split_path, uint64_t manifest_hash, Error *error) {
     char *path = index_path(split_path), hash[17], sum[17];
     json_t *index = index_read(path, error);
     const char *made_of = json_string_value(json_object_get(index, file_name(split_path)));
-    bool fine = index != NULL;
-    error->text[0] = fine ? 0 : error->text[0];
-    if (fine && (!made_of || !manifest_hash))
+    bool ok = index != NULL;
+    error->text[0] = ok ? 0 : error->text[0];
+    if (ok && (!made_of || !manifest_hash))
         error_set(error, "%s: nothing says which manifest its rows are of; it is taken for one of this data",
                   split_path);
-    else if (fine && !names_manifest(made_of, hash_text(manifest_hash, hash)))
-        fine = error_set(error,
-                         "%s: was made from another manifest (%.16s, not %s): its rows are not those of this data; "
-                         "make it anew with train_psd prepare",
-                         split_path, made_of, hash);
-    else if (fine && strlen(made_of) > 16)
-        fine = file_sum(split_path, sum, error) &&
-               (!strcmp(made_of + 17, sum) ||
-                error_set(error,
-                          "%s: is not as it was written: its checksum is %s, and index.json beside it says %.40s; "
-                          "make it anew with train_psd prepare; if it was changed on purpose, give it another name",
-                          split_path, sum, made_of + 17));
+    else if (ok && !names_manifest(made_of, hash_text(manifest_hash, hash)))
+        ok = error_set(error,
+                       "%s: was made from another manifest (%.16s, not %s): its rows are not those of this data; "
+                       "make it anew with train_psd prepare",
+                       split_path, made_of, hash);
+    else if (ok && strlen(made_of) > 16)
+        ok = file_sum(split_path, sum, error) &&
+             (!strcmp(made_of + 17, sum) ||
+              error_set(error,
+                        "%s: is not as it was written: its checksum is %s, and index.json beside it says %.40s; "
+                        "make it anew with train_psd prepare; if it was changed on purpose, give it another name",
+                        split_path, sum, made_of + 17));
     json_decref(index);
     free(path);
-    return fine;
+    return ok;
 }

@@ -178,8 +178,8 @@ static bool stratify(const PsdRows *rows, const PsdIds *ids, double share, uint3
     Twister t = twister(seed);
     Strata s = strata_of(rows, ids);
     int64_t n_second = (int64_t)ceil(share * (double)ids->n), n_first = ids->n - n_second, *at = s.members;
-    bool fine = can_be_stratified(&s, ids->n, n_second, error);
-    if (fine) {
+    bool ok = can_be_stratified(&s, ids->n, n_second, error);
+    if (ok) {
         int64_t *to_first = xmalloc((size_t)s.count * sizeof *to_first),
                 *left = xmalloc((size_t)s.count * sizeof *left);
         int64_t *to_second = xmalloc((size_t)s.count * sizeof *to_second);
@@ -200,7 +200,7 @@ static bool stratify(const PsdRows *rows, const PsdIds *ids, double share, uint3
         free(left);
     }
     strata_free(&s);
-    return fine;
+    return ok;
 }
 
 /* ---- pooled ---- */
@@ -226,12 +226,12 @@ bool psd_partition_pooled(const PsdRows *rows, uint32_t seed, double fraction, P
     if (!check_fraction(fraction, error)) return false;
     Twister t = twister(seed);
     PsdIds ids = kept_ids(rows, &t, fraction), rest = {0}, *splits = partition->splits;
-    bool fine = stratify(rows, &ids, test, seed, &rest, &splits[PSD_TEST], error) &&
-                stratify(rows, &rest, val, seed, &splits[PSD_TRAIN], &splits[PSD_VAL], error);
+    bool ok = stratify(rows, &ids, test, seed, &rest, &splits[PSD_TEST], error) &&
+              stratify(rows, &rest, val, seed, &splits[PSD_TRAIN], &splits[PSD_VAL], error);
     free(ids.at);
     free(rest.at);
-    if (!fine) psd_partition_free(partition);
-    return fine;
+    if (!ok) psd_partition_free(partition);
+    return ok;
 }
 
 /* ---- grouped ---- */
@@ -302,8 +302,8 @@ bool psd_partition_grouped(const PsdRows *rows, const int32_t *groups, uint32_t 
         if (!g.split[group]++) /* counts its rows, until it is placed */
             g.order[g.count++] = group;
     }
-    bool fine = g.count >= PSD_SPLITS;
-    if (fine) {
+    bool ok = g.count >= PSD_SPLITS;
+    if (ok) {
         shuffle(&t, g.order, g.count);
         place_groups(&g);
         for (int split = 0; split < PSD_SPLITS; split++) partition->splits[split] = ids_new(ids.n);
@@ -317,7 +317,7 @@ bool psd_partition_grouped(const PsdRows *rows, const int32_t *groups, uint32_t 
     free(g.want);
     free(g.split);
     free(ids.at);
-    return fine;
+    return ok;
 }
 
 /* ---- by sensor ---- */
@@ -444,21 +444,21 @@ static const char *const SPLIT_NAMES[PSD_SPLITS] = {"train", "val", "test"};
 
 bool psd_partition_check(const PsdPartition *partition, int64_t n, Error *error) {
     char *owner = xcalloc((size_t)n, 1); /* 1 + split */
-    bool fine = true;
-    for (int split = 0; split < PSD_SPLITS && fine; split++)
-        for (int64_t i = 0; i < partition->splits[split].n && fine; i++) {
+    bool ok = true;
+    for (int split = 0; split < PSD_SPLITS && ok; split++)
+        for (int64_t i = 0; i < partition->splits[split].n && ok; i++) {
             int64_t id = partition->splits[split].at[i];
             if (id < 0 || id >= n)
-                fine = error_set(error, "row %lld of split '%s' is none of the %lld there are", (long long)id,
-                                 SPLIT_NAMES[split], (long long)n);
+                ok = error_set(error, "row %lld of split '%s' is none of the %lld there are", (long long)id,
+                               SPLIT_NAMES[split], (long long)n);
             else if (owner[id])
-                fine = error_set(error, "row %lld is in split '%s' and again in '%s'", (long long)id,
-                                 SPLIT_NAMES[owner[id] - 1], SPLIT_NAMES[split]);
+                ok = error_set(error, "row %lld is in split '%s' and again in '%s'", (long long)id,
+                               SPLIT_NAMES[owner[id] - 1], SPLIT_NAMES[split]);
             else
                 owner[id] = (char)(1 + split);
         }
     free(owner);
-    return fine;
+    return ok;
 }
 
 int64_t psd_partition_shared_groups(const PsdPartition *partition, const int32_t *groups, int64_t n) {

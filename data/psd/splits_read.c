@@ -96,12 +96,12 @@ bool psd_partition_parse(const char *text, size_t size, const char *sensor, int 
     json_t *root = parse(text, size, error);
     if (!root) return false;
     const json_t *found = find_split(root, sensor, shots, error);
-    bool fine = found && take_splits(found, shots > 0, partition, &why) && psd_partition_check(partition, rows, &why);
-    if (found && !fine)
+    bool ok = found && take_splits(found, shots > 0, partition, &why) && psd_partition_check(partition, rows, &why);
+    if (found && !ok)
         error_set(error, "%s%.100s%s%s", sensor ? "sensor " : "", sensor ? sensor : "", sensor ? ": " : "", why.text);
     json_decref(root);
-    if (!fine) psd_partition_free(partition);
-    return fine;
+    if (!ok) psd_partition_free(partition);
+    return ok;
 }
 
 bool psd_partition_sensors_parse(const char *text, size_t size, char ***names, int *n, Error *error) {
@@ -109,18 +109,18 @@ bool psd_partition_sensors_parse(const char *text, size_t size, char ***names, i
     *names = NULL;
     *n = 0;
     if (!root) return false;
-    bool fine = !json_is_array(json_object_get(root, "test")) && json_object_size(root) > 0;
+    bool ok = !json_is_array(json_object_get(root, "test")) && json_object_size(root) > 0;
     if (json_object_get(root, "")) {
         json_decref(root);
         return error_set(error, "one of its sensors has an empty name");
     }
-    if (fine) {
+    if (ok) {
         *names = xmalloc(json_object_size(root) * sizeof **names);
         for (void *at = json_object_iter(root); at; at = json_object_iter_next(root, at))
             (*names)[(*n)++] = xstrdup(json_object_iter_key(at));
     }
     json_decref(root);
-    return fine || error_set(error, "holds one split for all sensors, none for each");
+    return ok || error_set(error, "holds one split for all sensors, none for each");
 }
 
 bool psd_partition_read(const char *path, const char *sensor, int shots, int64_t rows, PsdPartition *partition,
@@ -130,9 +130,9 @@ bool psd_partition_read(const char *path, const char *sensor, int shots, int64_t
     Error why;
     *partition = (PsdPartition){0};
     if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    bool fine = psd_partition_parse(text, size, sensor, shots, rows, partition, &why);
+    bool ok = psd_partition_parse(text, size, sensor, shots, rows, partition, &why);
     free(text);
-    return fine || error_set(error, "%s: %s", path, why.text);
+    return ok || error_set(error, "%s: %s", path, why.text);
 }
 
 bool psd_partition_sensors_read(const char *path, char ***names, int *n, Error *error) {
@@ -140,7 +140,7 @@ bool psd_partition_sensors_read(const char *path, char ***names, int *n, Error *
     size_t size;
     Error why;
     if (!read_file(path, &text, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    bool fine = psd_partition_sensors_parse(text, size, names, n, &why);
+    bool ok = psd_partition_sensors_parse(text, size, names, n, &why);
     free(text);
-    return fine || error_set(error, "%s: %s", path, why.text);
+    return ok || error_set(error, "%s: %s", path, why.text);
 }

@@ -120,14 +120,14 @@ static bool check_values(PsdStore *s, int n_threads, Error *error) {
     for (int64_t i = 0; i < s->n * PSD_BINS; i++)
         if (!isfinite(s->psd[i]) && i < bad) bad = i;
     if (bad < INT64_MAX) return error_set(error, "psd[%lld] is not finite", (long long)(bad / PSD_BINS));
-    bool fine = check_range("label", s->labels, s->n, PSD_LABELS, error) &&
-                check_range("sensor", s->sensors, s->n, s->n_sensors, error) &&
-                check_range("file", s->files, s->n, INT32_MAX, error) &&
-                check_range("row", s->rows, s->n, INT32_MAX, error) && check_rows(s, error) &&
-                (!s->positive || check_range("positive", s->positive, s->n, s->n, error)) && check_visible(s, error);
-    for (int64_t i = 0; i < s->n && fine; i++)
+    bool ok = check_range("label", s->labels, s->n, PSD_LABELS, error) &&
+              check_range("sensor", s->sensors, s->n, s->n_sensors, error) &&
+              check_range("file", s->files, s->n, INT32_MAX, error) &&
+              check_range("row", s->rows, s->n, INT32_MAX, error) && check_rows(s, error) &&
+              (!s->positive || check_range("positive", s->positive, s->n, s->n, error)) && check_visible(s, error);
+    for (int64_t i = 0; i < s->n && ok; i++)
         if (s->files[i] >= s->n_files) s->n_files = s->files[i] + 1;
-    return fine;
+    return ok;
 }
 
 static bool take_tensors(PsdStore *s, int n_threads, Error *error) {
@@ -137,12 +137,12 @@ static bool take_tensors(PsdStore *s, int n_threads, Error *error) {
     if (!s->psd) return false;
     s->n = tensor_file_find(f, "psd")->dims[0];
     if (!s->n || s->n > INT32_MAX) return error_set(error, "has %lld samples", (long long)s->n);
-    bool fine = (s->labels = take(f, "label", "I32", s->n, 0, true, error)) &&
-                (s->sensors = take(f, "sensor", "I32", s->n, 0, true, error)) &&
-                (s->files = take(f, "file", "I32", s->n, 0, true, error)) &&
-                (s->rows = take(f, "row", "I32", s->n, 0, true, error)) &&
-                (s->snr = take(f, "snr", "F32", s->n, 0, true, error));
-    if (!fine) return false;
+    bool ok = (s->labels = take(f, "label", "I32", s->n, 0, true, error)) &&
+              (s->sensors = take(f, "sensor", "I32", s->n, 0, true, error)) &&
+              (s->files = take(f, "file", "I32", s->n, 0, true, error)) &&
+              (s->rows = take(f, "row", "I32", s->n, 0, true, error)) &&
+              (s->snr = take(f, "snr", "F32", s->n, 0, true, error));
+    if (!ok) return false;
     s->positive = take(f, "positive", "I32", s->n, 0, false, error);
     s->visible = take(f, "visible", "I32", s->n, -1, false, error);
     if (s->visible) s->n_visible = (int)tensor_file_find(f, "visible")->dims[1];
@@ -214,17 +214,17 @@ static void recordings_close(Recordings *r) {
 /* Takes ownership of the list, which may be NULL. */
 static bool recordings_parse(json_t *list, Recordings *r) {
     *r = (Recordings){.list = list, .n = (int64_t)json_array_size(list)};
-    bool fine = json_is_array(list);
+    bool ok = json_is_array(list);
     r->names = xcalloc((size_t)r->n, sizeof *r->names);
     r->all = xcalloc((size_t)r->n, sizeof *r->all);
-    for (int64_t i = 0; i < r->n && fine; i++) {
+    for (int64_t i = 0; i < r->n && ok; i++) {
         json_int_t size, changed;
         const char *sum;
-        fine = !json_unpack(json_array_get(list, (size_t)i), "[s, I, I, s]", &r->names[i], &size, &changed, &sum);
-        if (fine) r->all[i] = (Recording){size, changed, strtoull(sum, NULL, 16)};
+        ok = !json_unpack(json_array_get(list, (size_t)i), "[s, I, I, s]", &r->names[i], &size, &changed, &sum);
+        if (ok) r->all[i] = (Recording){size, changed, strtoull(sum, NULL, 16)};
     }
-    if (!fine) recordings_close(r);
-    return fine;
+    if (!ok) recordings_close(r);
+    return ok;
 }
 
 /* Copies of recordings have other times than those in the store. For recordings that were read and are the same, a
@@ -467,7 +467,7 @@ static bool write_store(const StoreMaker *k, const char *path, uint64_t hash, Er
     char *recordings = json_text("the names of recordings", list, JSON_COMPACT);
     const char *const keys[] = {"sensors", "rows", "manifest", "hop", "limit", "form", "recordings"};
     const char *const values[] = {sensors, rows, manifest, k->options->hop ? "true" : "false", limit, FORM, recordings};
-    bool fine = safetensors_write(path, tensors, 6, keys, values, 7, error);
+    bool ok = safetensors_write(path, tensors, 6, keys, values, 7, error);
     json_decref(names);
     json_decref(list);
     free(sensors);
@@ -475,7 +475,7 @@ static bool write_store(const StoreMaker *k, const char *path, uint64_t hash, Er
     free(manifest);
     free(recordings);
     free(limit);
-    return fine;
+    return ok;
 }
 
 static bool make_samples(StoreMaker *k, int n_threads) {
@@ -515,10 +515,10 @@ static bool make_store(const char *manifest_path, char *text, size_t size, uint6
     Error why;
     if (!psd_manifest_parse(text, size, &m, &why)) return error_set(error, "%s:%s", manifest_path, why.text);
     StoreMaker k = {.path = manifest_path, .manifest = &m, .options = options, .error = error};
-    bool fine = count_samples(&k, error) && make_samples(&k, n_threads);
-    if (fine && !k.n) fine = error_set(error, "%s: no row has the %d bins of a sample", manifest_path, PSD_BINS);
-    if (fine) fine = write_store(&k, path, hash, error);
-    if (fine)
+    bool ok = count_samples(&k, error) && make_samples(&k, n_threads);
+    if (ok && !k.n) ok = error_set(error, "%s: no row has the %d bins of a sample", manifest_path, PSD_BINS);
+    if (ok) ok = write_store(&k, path, hash, error);
+    if (ok)
         printf("[Store] %s: %lld samples of %lld rows in %.1f s; %lld rows padded, %lld constant, %lld dropped as too "
                "narrow; %lld values limited, %lld bins not finite\n",
                path, (long long)k.n, (long long)m.n, seconds_now() - start, (long long)k.padded, (long long)k.constant,
@@ -526,7 +526,7 @@ static bool make_store(const char *manifest_path, char *text, size_t size, uint6
     void *const all[] = {k.starts, k.by_file, k.recordings, k.psd, k.snr, k.labels, k.sensors, k.files, k.rows};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     psd_manifest_close(&m);
-    return fine;
+    return ok;
 }
 
 /* ---- open or make ---- */
@@ -639,14 +639,14 @@ static bool open_or_make(PsdStore *s, StoreRequest *w, Error *error) {
     if (!read_file(w->manifest, &text, &size, &why)) return error_set(error, "%s: %s", w->manifest, why.text);
     w->hash = psd_manifest_hash_text(text, size);
     StoreState state = open_made(s, w, &why, error);
-    bool fine = state == STORE_USABLE && print_opened(s, w);
+    bool ok = state == STORE_USABLE && print_opened(s, w);
     if (state == STORE_TO_MAKE) {
         if (why.text[0]) printf("[Store] %s; it is made again, %s\n", why.text, options_text(w->options, asked));
-        fine = make_store(w->manifest, text, size, w->hash, w->path, &w->options, w->n_threads, error) &&
-               open_store(s, w->path, w->n_threads, error);
+        ok = make_store(w->manifest, text, size, w->hash, w->path, &w->options, w->n_threads, error) &&
+             open_store(s, w->path, w->n_threads, error);
     }
     free(text);
-    return fine;
+    return ok;
 }
 
 /* Opens the store of a manifest. One program at a time makes it; a program that has waited for the lock checks again.
@@ -661,9 +661,9 @@ static bool open_of_manifest(PsdStore *s, StoreRequest *w, Error *error) {
         return print_opened(s, w);
     }
     if (state == STORE_REFUSED || !file_lock(&lock, w->path, error)) return false;
-    bool fine = open_or_make(s, w, error);
+    bool ok = open_or_make(s, w, error);
     file_unlock(&lock);
-    return fine;
+    return ok;
 }
 
 bool psd_store_open(PsdStore *s, const char *path, const bool *hop, const double *limit, int n_threads, Error *error) {
@@ -674,7 +674,7 @@ bool psd_store_open(PsdStore *s, const char *path, const bool *hop, const double
         return error_set(error, "%s: expected a manifest (.csv) or a store of spectra (.safetensors)", path);
     char *store = psd_store_path(path);
     StoreRequest request = {.manifest = path, .path = store, .hop = hop, .limit = limit, .n_threads = n_threads};
-    bool fine = open_of_manifest(s, &request, error);
+    bool ok = open_of_manifest(s, &request, error);
     free(store);
-    return fine;
+    return ok;
 }

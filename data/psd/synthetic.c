@@ -184,31 +184,31 @@ static bool write_recording(const char *root, Recording *r, int64_t day, Error *
     for (int64_t i = 0; i < r->rows; i++) make_row(r, i, rows + i * r->width);
     make_directories(directory);
     directory_remove_leftovers(directory);
-    bool fine = npy_write(path, "<f8", rows, 2, (const int64_t[]){r->rows, r->width}, error);
+    bool ok = npy_write(path, "<f8", rows, 2, (const int64_t[]){r->rows, r->width}, error);
     free(rows);
     free(path);
     free(directory);
     free(r->response);
     free(r->spurs);
-    return fine;
+    return ok;
 }
 
 /* Refuses a folder that exists, unless it is unfinished and of the same kind. */
 static bool begin(const char *directory, const char *root, const PsdSynthetic *o, Error *error) {
     char *what = xformat("%lld sensors, %lld rows, seed %llu", (long long)o->sensors, (long long)o->rows,
                          (unsigned long long)o->seed);
-    bool again, fine = unfinished_find(directory, what, &again, error);
-    if (fine && !again && !access(root, F_OK))
-        fine = error_set(error, "%s is there already; remove it, or choose another folder", root);
-    fine = fine && unfinished_begin(directory, what, error);
-    if (fine) directory_remove_leftovers(directory);
+    bool again, ok = unfinished_find(directory, what, &again, error);
+    if (ok && !again && !access(root, F_OK))
+        ok = error_set(error, "%s is there already; remove it, or choose another folder", root);
+    ok = ok && unfinished_begin(directory, what, error);
+    if (ok) directory_remove_leftovers(directory);
     free(what);
-    return fine;
+    return ok;
 }
 
 static bool write_recordings(const char *root, const PsdSynthetic *o, int64_t days, int n_threads, int64_t n,
                              Error *error) {
-    bool fine = true;
+    bool ok = true;
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads)
     for (int64_t i = 0; i < n; i++) {
         int64_t day = i % days, rows = o->rows - day * ROWS_OF_A_FILE;
@@ -218,11 +218,11 @@ static bool write_recordings(const char *root, const PsdSynthetic *o, int64_t da
         if (write_recording(root, &r, day, &why)) continue;
 #pragma omp critical
         {
-            fine = false;
+            ok = false;
             *error = why;
         }
     }
-    return fine;
+    return ok;
 }
 
 bool psd_synthetic_write(const char *directory, const PsdSynthetic *o, int n_threads, int64_t *n_files, Error *error) {
@@ -231,9 +231,9 @@ bool psd_synthetic_write(const char *directory, const PsdSynthetic *o, int n_thr
     FileLock lock;
     *n_files = n;
     bool locked = unfinished_lock(&lock, directory, error);
-    bool fine = locked && begin(directory, root, o, error) && write_recordings(root, o, days, n_threads, n, error) &&
-                unfinished_end(directory, error);
+    bool ok = locked && begin(directory, root, o, error) && write_recordings(root, o, days, n_threads, n, error) &&
+              unfinished_end(directory, error);
     if (locked) file_unlock(&lock);
     free(root);
-    return fine;
+    return ok;
 }

@@ -73,11 +73,11 @@ static void cpu_loss_scale_update(Device *device, Tensor loss_scale, Tensor norm
     (void)device;
     float *s = loss_scale.data;
     if (tensor_given(stopped) && *(const float *)stopped.data != 0) return;
-    bool good = isfinite(*(const float *)norm.data);
-    s[LOSS_SCALE_DONE] += good;
-    s[LOSS_SCALE_SKIPPED] += !good;
-    s[LOSS_SCALE_GOOD] = good ? s[LOSS_SCALE_GOOD] + 1 : 0;
-    if (!good) s[LOSS_SCALE_FACTOR] *= 0.5f;
+    bool ok = isfinite(*(const float *)norm.data);
+    s[LOSS_SCALE_DONE] += ok;
+    s[LOSS_SCALE_SKIPPED] += !ok;
+    s[LOSS_SCALE_GOOD] = ok ? s[LOSS_SCALE_GOOD] + 1 : 0;
+    if (!ok) s[LOSS_SCALE_FACTOR] *= 0.5f;
     if (s[LOSS_SCALE_GOOD] < 2000) return;
     s[LOSS_SCALE_FACTOR] *= 2;
     s[LOSS_SCALE_GOOD] = 0;
@@ -87,10 +87,10 @@ static void cpu_norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor s
     (void)device;
     float *result = norm.data, *stop = stopped.data;
     const float *sum = sums.data;
-    bool good = true;
-    for (int64_t i = 0; i < sums.dims[0]; i++) good = good && isfinite(sum[i]);
-    if (stop && (!good || !(isfinite(*result) || overflow_is_fine))) *stop = 1;
-    if (!good || (stop && *stop != 0)) *result = NAN;
+    bool ok = true;
+    for (int64_t i = 0; i < sums.dims[0]; i++) ok = ok && isfinite(sum[i]);
+    if (stop && (!ok || !(isfinite(*result) || overflow_is_fine))) *stop = 1;
+    if (!ok || (stop && *stop != 0)) *result = NAN;
 }
 
 static void cpu_copy_segments(Device *device, Tensor to, Tensor from, Tensor norm, const Segment *segments,

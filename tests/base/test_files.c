@@ -93,9 +93,9 @@ static bool write_plot(const char *path, Error *error) {
 static bool write_table(const char *path, Error *error) {
     Table table = {0};
     table_text(&table, "a column", "a value");
-    bool fine = table_write_csv(&table, path, error);
+    bool ok = table_write_csv(&table, path, error);
     table_free(&table);
-    return fine;
+    return ok;
 }
 
 static bool write_json(const char *path, Error *error) {
@@ -104,9 +104,9 @@ static bool write_json(const char *path, Error *error) {
 
 static bool write_ledger(const char *path, Error *error) {
     Ledger *ledger = ledger_open(path, error);
-    bool fine = ledger && ledger_add(ledger, "kind", "name", json_build("x", "{s:i}", "n", 1), error);
+    bool ok = ledger && ledger_add(ledger, "kind", "name", json_build("x", "{s:i}", "n", 1), error);
     ledger_close(ledger);
-    return fine;
+    return ok;
 }
 
 int main(void) {

@@ -78,12 +78,12 @@ static void files_of_running_writers_are_not_removed(void **state) {
     pid_t child = fork();
     assert_true(child >= 0);
     for (; !child;) directory_remove_leftovers(root);
-    bool fine = true;
+    bool ok = true;
     Error error;
-    for (int i = 0; i < TIMES && fine; i++) fine = file_write_atomic(in("x"), &i, sizeof i, &error);
+    for (int i = 0; i < TIMES && ok; i++) ok = file_write_atomic(in("x"), &i, sizeof i, &error);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    if (!fine) fail_msg("%s", error.text);
+    if (!ok) fail_msg("%s", error.text);
     assert_string_equal(listing(), "x ");
 }
 

@@ -334,9 +334,9 @@ static void attempt_save(void *argument) {
     fault.kind = a->kind;
     fault.at = a->at;
     rig_save(c, a->step, a->seed, true);
-    bool good = checkpointer_wait(c, &error);
+    bool ok = checkpointer_wait(c, &error);
     fault.kind = FAULT_NONE;
-    printf("%s after %d calls: %s\n", good ? "WRITTEN" : "FAILED", fault.calls, good ? "" : error.text);
+    printf("%s after %d calls: %s\n", ok ? "WRITTEN" : "FAILED", fault.calls, ok ? "" : error.text);
     checkpointer_close(c);
 }
 

@@ -13,7 +13,7 @@ static const float norm_data[7] = {-1, -2, -3, -4, -5, -6, -7};
 static const char *const resizable[] = {"text_embedding.weight"};
 
 typedef struct {
-    bool good;
+    bool ok;
     Error error;
     ImportReport report;
     CarriedTensors others;
@@ -26,8 +26,8 @@ static Imported import_into(ParamTable into, const char *path, const ImportRules
     Imported i = {.table = into};
     i.weights = xaligned((size_t)i.table.flat_count * 4);
     for (int64_t e = 0; e < i.table.flat_count; e++) i.weights[e] = 0.5f;
-    i.good = checkpoint_import(path, &(CheckpointBuffers){.table = &i.table, .weights = i.weights}, rules, &i.others,
-                               &i.report, &i.error);
+    i.ok = checkpoint_import(path, &(CheckpointBuffers){.table = &i.table, .weights = i.weights}, rules, &i.others,
+                             &i.report, &i.error);
     return i;
 }
 
@@ -65,7 +65,7 @@ static void a_vocabulary_may_grow_and_shrink(void **unused) {
     char *path = write_base(base, 3);
     for (int64_t rows = 3; rows <= 6; rows++) {
         Imported i = import(path, rows);
-        if (!i.good) fail_msg("%s", i.error.text);
+        if (!i.ok) fail_msg("%s", i.error.text);
         const Param *embedding = &i.table.items[0];
         for (int64_t e = 0; e < embedding->count; e++)
             assert_true(i.weights[embedding->offset + e] == (e < 20 ? embedding_data[e] : 0.5f));
@@ -94,7 +94,7 @@ static void names_are_the_references_own(void **unused) {
                                   LONGS("model.conditioning_encoder.pe"),
                                   LONGS("optimizer.state.0.step")};
     Imported i = import(write_base(base, 7), 4);
-    if (!i.good) fail_msg("%s", i.error.text);
+    if (!i.ok) fail_msg("%s", i.error.text);
     assert_int_equal(i.report.loaded, 2);
     assert_int_equal(i.report.skipped, 4);
     assert_int_equal(i.others.n, 1);
@@ -105,7 +105,7 @@ static void names_are_the_references_own(void **unused) {
 
 static void assert_import_fails(const TensorToWrite *base, int count, const char *message) {
     Imported i = import(write_base(base, count), 4);
-    if (i.good) fail_msg("imported, and not refused with: %s", message);
+    if (i.ok) fail_msg("imported, and not refused with: %s", message);
     assert_contains(i.error.text, message);
     forget(&i);
 }
@@ -129,7 +129,7 @@ static void a_base_of_another_model_is_refused(void **unused) {
     const TensorToWrite twice[] = {NORM("gpt.ln_f.weight"), NORM("gpt.base_layer.ln_f.weight")};
     assert_import_fails(twice, 2, "two tensors are named 'gpt.ln_f.weight'");
     Imported i = import("/nowhere.pth", 4);
-    assert_false(i.good);
+    assert_false(i.ok);
     assert_contains(i.error.text, "cannot open: No such file");
     forget(&i);
 }
@@ -147,7 +147,7 @@ static void a_base_that_is_not_finite_is_refused_by_name(void **unused) {
     TensorToWrite carried_along[] = {NORM("gpt.ln_f.weight"), NORM("unknown.weight")};
     carried_along[1].data = infinite;
     Imported i = import(write_base(carried_along, 2), 4);
-    assert_true(i.good && i.others.n == 1); /* not the model's */
+    assert_true(i.ok && i.others.n == 1); /* not the model's */
     forget(&i);
 }
 
@@ -209,7 +209,7 @@ static void a_lightning_checkpoint_is_imported(void **unused) {
     Imported i = import_into(lightning_table(), lightning, &(ImportRules){.only = all, .n_only = 1});
     TensorFile want;
     Error error;
-    if (!i.good) fail_msg("%s", i.error.text);
+    if (!i.ok) fail_msg("%s", i.error.text);
     assert_true(tensor_file_open("tests/reference/golden/torch_lightning.safetensors", &want, &error));
     assert_imported(&i, &want, 0, "encoder.embed.weight");
     assert_imported(&i, &want, 1, "encoder.embed.bias");
@@ -238,7 +238,7 @@ static void long_names_are_read_at_once(void **unused) {
             {.name = name, .dtype = "F32", .rank = 2, .dims = {4, 3}, .data = embedding_data},
             {.name = "encoder.embed.bias", .dtype = "F32", .rank = 1, .dims = {4}, .data = embedding_data}};
         Imported i = import_into(lightning_table(), write_base(base, 2), &(ImportRules){0});
-        if (!i.good) fail_msg("%s", i.error.text);
+        if (!i.ok) fail_msg("%s", i.error.text);
         assert_int_equal(i.report.loaded, p < 2 ? 2 : 1);
         assert_true(p == 2 || checkpoint_name_is(name, "encoder.embed.weight"));
         forget(&i);
@@ -255,7 +255,7 @@ static void an_import_takes_only_what_it_is_told_to(void **unused) {
     static const char *const encoder[] = {"encoder."};
     const ImportRules rules = {.only = encoder, .n_only = 1};
     Imported i = import_into(lightning_table(), lightning, &rules);
-    if (!i.good) fail_msg("%s", i.error.text);
+    if (!i.ok) fail_msg("%s", i.error.text);
     assert_int_equal(i.report.loaded, 2);
     assert_int_equal(i.report.aside, 2);
     assert_int_equal(i.report.missing, 1);
@@ -269,7 +269,7 @@ static void an_import_takes_only_what_it_is_told_to(void **unused) {
     param_add(&other, INIT_ZERO, 0, true, 2, 2, "encoder.head");
     param_add(&other, INIT_ZERO, 0, true, 2, 2, "head");
     i = import_into(other, lightning, &rules);
-    assert_false(i.good);
+    assert_false(i.ok);
     assert_string_equal(i.error.text,
                         "its tensors: 2 tensors do not fit: encoder.embed.bias is F32 [4] there, F32 [5] in the model; "
                         "encoder.head, F32 [2, 2] in the model, is not there");
@@ -309,7 +309,7 @@ static void a_bias_before_a_norm_goes_into_its_running_mean(void **unused) {
     static const char *const all[] = {""};
     const ImportRules rules = {.only = all, .n_only = 1, .absorbed = &conv_bias, .n_absorbed = 1};
     Imported i = import_into(norm_table(), write_base(base, 10), &rules);
-    if (!i.good) fail_msg("%s", i.error.text);
+    if (!i.ok) fail_msg("%s", i.error.text);
     assert_int_equal(i.report.loaded, 4);
     assert_int_equal(i.report.absorbed, 1);
     assert_int_equal(i.report.counters, 1);
@@ -323,7 +323,7 @@ static void a_bias_before_a_norm_goes_into_its_running_mean(void **unused) {
     forget(&i);
 
     i = import_into(norm_table(), write_base(base, 10), &(ImportRules){0}); /* it is not expected: carried along */
-    assert_true(i.good && i.others.n == 2 && i.report.absorbed == 0);
+    assert_true(i.ok && i.others.n == 2 && i.report.absorbed == 0);
     forget(&i);
 }
 
@@ -333,13 +333,13 @@ static void a_bias_that_no_norm_can_take_is_refused(void **unused) {
     base[1].dims[0] = 3;
     Imported i =
         import_into(norm_table(), write_base(base, 2), &(ImportRules){.absorbed = &conv_bias, .n_absorbed = 1});
-    assert_false(i.good);
+    assert_false(i.ok);
     assert_contains(i.error.text, "conv.bias is F32 [3] there, F32 [2] in the model");
     forget(&i);
     base[1] = (TensorToWrite)LONGS("conv.bias");
     base[1].dims[0] = 2;
     i = import_into(norm_table(), write_base(base, 2), &(ImportRules){.absorbed = &conv_bias, .n_absorbed = 1});
-    assert_false(i.good);
+    assert_false(i.ok);
     assert_contains(i.error.text, "tensor 'conv.bias' is I64");
     forget(&i);
 }
@@ -351,7 +351,7 @@ static void a_checkpoint_directory_stands_for_its_weights(void **unused) {
     rig_save_good(c, 1, 1, false);
     checkpointer_close(c);
     Imported i = import(rig_path(directory, "last"), 3);
-    if (!i.good) fail_msg("%s", i.error.text);
+    if (!i.ok) fail_msg("%s", i.error.text);
     assert_int_equal(i.report.loaded, i.table.count);
     TensorFile want;
     Error error;

@@ -43,18 +43,18 @@ static json_t *read_log(const char *path, Error *error) {
     if (!read_file(path, &text, &size, error)) return NULL;
     json_t *lines = json_array();
     int number = 1;
-    bool good = true;
-    for (char *line = text, *end; good && *line; line = end + 1, number++) {
+    bool ok = true;
+    for (char *line = text, *end; ok && *line; line = end + 1, number++) {
         end = strchr(line, '\n');
         json_t *record = end ? json_loadb(line, (size_t)(end - line), 0, NULL) : NULL;
         const char *kind = json_string_value(json_object_get(record, "kind"));
         drop_times(record);
-        good = record || error_set(error, "line %d is torn", number);
+        ok = record || error_set(error, "line %d is torn", number);
         if (kind && (!strcmp(kind, "train") || !strcmp(kind, "val"))) json_array_append(lines, record);
         json_decref(record);
     }
     free(text);
-    if (good) return lines;
+    if (ok) return lines;
     json_decref(lines);
     return NULL;
 }

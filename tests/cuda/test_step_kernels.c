@@ -355,9 +355,9 @@ static void check_norm_guard(DType type) {
         Pair norm = number(numbers[i % 3]), stopped = number(i / 18 == 1 ? 1 : 0), sums = normal(DTYPE_F32, 70, 0);
         ((float *)sums.cpu.data)[67] = numbers[i / 3 % 3];
         pair_upload(&rig, sums);
-        bool fine = i / 9 % 2, remember = i / 18 < 2;
-        norm_guard(rig.cpu, norm.cpu, remember ? stopped.cpu : tensor_none(), sums.cpu, fine);
-        norm_guard(rig.cuda, norm.cuda, remember ? stopped.cuda : tensor_none(), sums.cuda, fine);
+        bool ok = i / 9 % 2, remember = i / 18 < 2;
+        norm_guard(rig.cpu, norm.cpu, remember ? stopped.cpu : tensor_none(), sums.cpu, ok);
+        norm_guard(rig.cuda, norm.cuda, remember ? stopped.cuda : tensor_none(), sums.cuda, ok);
         float *got = pair_download(&rig, norm), want = *floats(norm);
         if (isnan(want) ? !isnan(*got) : *got != want)
             fail_msg("norm_guard: %g, expected %g", (double)*got, (double)want);

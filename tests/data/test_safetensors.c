@@ -137,10 +137,10 @@ static bool parse_text(const char *header, size_t data, Error *error) {
     for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)((uint64_t)n >> 8 * i);
     memcpy(bytes + 8, header, n);
     TensorFile file;
-    bool good = safetensors_parse(bytes, size, &file, error);
-    if (good) tensor_file_close(&file);
+    bool ok = safetensors_parse(bytes, size, &file, error);
+    if (ok) tensor_file_close(&file);
     free(bytes);
-    return good;
+    return ok;
 }
 
 #define T(shape, begin, end) "{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
@@ -182,9 +182,9 @@ static void bad_headers_are_refused_by_name(void **unused) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Error error = {"nothing"};
-        bool good = parse_text(cases[i].header, cases[i].data, &error);
-        if (good != !cases[i].message) fail_msg("%s: %s", cases[i].header, good ? "was accepted" : error.text);
-        if (!good) assert_contains(error.text, cases[i].message);
+        bool ok = parse_text(cases[i].header, cases[i].data, &error);
+        if (ok != !cases[i].message) fail_msg("%s: %s", cases[i].header, ok ? "was accepted" : error.text);
+        if (!ok) assert_contains(error.text, cases[i].message);
     }
 }
 

@@ -115,9 +115,9 @@ static Bytes tensor_pickle(int64_t count, int64_t offset, int64_t rows, int64_t 
 static void assert_pickle(const Bytes *pickle, const char *message) {
     TensorFile file;
     Error error = {"nothing"};
-    bool good = torch_pickle_parse(pickle->bytes, pickle->size, &file, &error);
-    if (good) tensor_file_close(&file);
-    if (good != !message) fail_msg("%s: %s", message ? message : "good", good ? "was accepted" : error.text);
+    bool ok = torch_pickle_parse(pickle->bytes, pickle->size, &file, &error);
+    if (ok) tensor_file_close(&file);
+    if (ok != !message) fail_msg("%s: %s", message ? message : "good", ok ? "was accepted" : error.text);
     if (message) assert_contains(error.text, message);
 }
 

@@ -200,14 +200,14 @@ static void writers_at_once_keep_all_devices(void **state) {
         pid_t child = fork();
         assert_true(child >= 0);
         if (child) continue;
-        bool good = true;
-        for (int k = 0; k < TIMES && good; k++) {
+        bool ok = true;
+        for (int k = 0; k < TIMES && ok; k++) {
             char *name = xformat("device %d", i);
             Rates own = rates_synthetic(name);
-            good = rates_write(path, &own, &error);
+            ok = rates_write(path, &own, &error);
             free(name);
         }
-        _exit(good ? 0 : 1);
+        _exit(ok ? 0 : 1);
     }
     for (int i = 0, status; i < WRITERS; i++) {
         assert_true(wait(&status) > 0);

@@ -34,10 +34,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Error error = {.text = ""};
     if (size) memcpy(text, data, size);
     text[size] = 0;
-    bool fine = csv_open(&csv, text, size, &error);
-    if (!fine && !error.text[0]) abort();
+    bool ok = csv_open(&csv, text, size, &error);
+    if (!ok && !error.text[0]) abort();
     int64_t before = 0;
-    while (fine && csv_next(&csv, &error)) {
+    while (ok && csv_next(&csv, &error)) {
         int64_t whole;
         double number;
         if (csv.n < 1 || csv.line <= before) abort();
@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         }
         check_written(&csv);
     }
-    if (fine) csv_close(&csv);
+    if (ok) csv_close(&csv);
     free(text);
     return 0;
 }

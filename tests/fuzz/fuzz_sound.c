@@ -42,9 +42,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (!good[which]) make(which);
         changed = fuzz_changed(good[which], sizes[which], rest, n, &n);
     }
-    bool fine = audio_read(fuzz_file(changed ? (const void *)changed : rest, n), 24000, 1, &audio, &error);
-    if (fine ? audio.count < 1 || audio.count > 24001 || audio.rate != 24000 : !error.text[0] || audio.samples) abort();
-    for (int64_t i = 0; fine && i < audio.count; i++)
+    bool ok = audio_read(fuzz_file(changed ? (const void *)changed : rest, n), 24000, 1, &audio, &error);
+    if (ok ? audio.count < 1 || audio.count > 24001 || audio.rate != 24000 : !error.text[0] || audio.samples) abort();
+    for (int64_t i = 0; ok && i < audio.count; i++)
         if (!isfinite(audio.samples[i])) abort();
     audio_close(&audio);
     free(changed);

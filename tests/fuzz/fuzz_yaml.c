@@ -34,12 +34,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     OptionSet set = {0};
     Error error = {.text = ""};
     options_add(&set, rows, sizeof rows / sizeof *rows, &v);
-    bool fine = options_apply_yaml(&set, (const char *)data, size, &error);
+    bool ok = options_apply_yaml(&set, (const char *)data, size, &error);
     /* The result is an error with its line, or values within their ranges. */
     bool epochs = options_given(&set, "epochs") && v.integer;
-    if (fine ? (epochs && (v.integer < 1 || v.integer > 100)) || !(v.number >= 0 && v.number <= 10) ||
-                   v.list.count < 0 || v.list.count > 64
-             : strncmp(error.text, "line ", 5) != 0)
+    if (ok ? (epochs && (v.integer < 1 || v.integer > 100)) || !(v.number >= 0 && v.number <= 10) || v.list.count < 0 ||
+                 v.list.count > 64
+           : strncmp(error.text, "line ", 5) != 0)
         abort();
     while (v.list.count) free((char *)v.list.text[--v.list.count]);
     free((char *)v.text);

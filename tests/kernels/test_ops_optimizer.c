@@ -175,7 +175,7 @@ static void check_norm_guard_stops_at_what_is_not_finite(Rig *rig) {
     const struct {
         float norm, sum;
         bool overflow_is_fine, remember;
-        bool good, stopped; /* expected */
+        bool ok, stopped; /* expected */
     } calls[] = {{2, 1, false, true, true, false},          {INFINITY, 1, true, true, false, false},
                  {2, INFINITY, true, false, false, false},  {2, -3, false, true, true, false},
                  {INFINITY, 1, false, false, false, false}, {INFINITY, 1, false, true, false, true},
@@ -186,7 +186,7 @@ static void check_norm_guard_stops_at_what_is_not_finite(Rig *rig) {
             floats(norm)[0] = calls[i].norm;
             floats(sums)[last ? 39 : 0] = calls[i].sum;
             norm_guard(rig->device, norm, calls[i].remember ? stopped : tensor_none(), sums, calls[i].overflow_is_fine);
-            if (calls[i].good)
+            if (calls[i].ok)
                 assert_true(floats(norm)[0] == calls[i].norm);
             else
                 assert_false(isfinite(floats(norm)[0]));

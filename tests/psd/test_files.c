@@ -16,9 +16,9 @@ static bool read_split(const char *path, Error *error) {
 
 static bool write_manifest(const char *path, Error *error) {
     PsdManifest m = psd_manifest_new(0, 0, 0);
-    bool good = psd_manifest_write(path, &m, error);
+    bool ok = psd_manifest_write(path, &m, error);
     psd_manifest_close(&m);
-    return good;
+    return ok;
 }
 
 static bool write_split(const char *path, Error *error) {

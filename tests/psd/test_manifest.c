@@ -36,8 +36,8 @@ static void expect_csv_refused(const char *text, size_t size, const char *messag
     memcpy(copy, text, size);
     Csv csv;
     Error error;
-    bool good = csv_open(&csv, copy, size, &error);
-    while (good && csv_next(&csv, &error)) {
+    bool ok = csv_open(&csv, copy, size, &error);
+    while (ok && csv_next(&csv, &error)) {
     }
     assert_string_equal(error.text, message);
     csv_close(&csv);

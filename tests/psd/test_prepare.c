@@ -220,11 +220,11 @@ static bool belongs(const char *split, const char *name, Error *error) {
     char *path = path_join(root, split), *folder = path_join(root, name), *manifest = path_join(folder, "manifest.csv");
     uint64_t hash;
     if (!psd_manifest_hash(manifest, &hash, error)) fail_msg("%s", error->text);
-    bool good = psd_split_index_check(path, hash, error);
+    bool ok = psd_split_index_check(path, hash, error);
     free(path);
     free(folder);
     free(manifest);
-    return good;
+    return ok;
 }
 
 /* Rows of another manifest have the same numbers. */

@@ -12,9 +12,9 @@ static bool read_recordings(const char *path, Error *error) {
 static bool write_codebook(const char *path, Error *error) {
     float *entries = xcalloc(2 * MEL_BANDS, sizeof *entries);
     SpeechCoder coder = {.codebook = codebook_of(entries, 2, MEL_BANDS)};
-    bool good = speech_coder_write(path, &coder, error);
+    bool ok = speech_coder_write(path, &coder, error);
     speech_coder_close(&coder);
-    return good;
+    return ok;
 }
 
 int main(void) {

@@ -78,15 +78,15 @@ static bool newton_step(const Problem *p, double *w) {
 
 static bool standardise(Logistic *l, const double *x, int64_t n, double *z, Error *error) {
     double *column = xmalloc((size_t)n * sizeof *column);
-    bool good = true;
-    for (int k = 0; k < l->features && good; k++) {
+    bool ok = true;
+    for (int k = 0; k < l->features && ok; k++) {
         for (int64_t i = 0; i < n; i++) column[i] = x[i * l->features + k];
-        good = statistics_deviation(column, n, 0, &l->mean[k], &l->deviation[k], error);
-        for (int64_t i = 0; i < n && good; i++)
+        ok = statistics_deviation(column, n, 0, &l->mean[k], &l->deviation[k], error);
+        for (int64_t i = 0; i < n && ok; i++)
             z[i * UNKNOWNS + k] = l->deviation[k] > 0 ? (column[i] - l->mean[k]) / l->deviation[k] : 0;
     }
     free(column);
-    return good;
+    return ok;
 }
 
 bool logistic_fit(Logistic *l, const double *x, int features, const int32_t *labels, int64_t n, bool balanced,
@@ -101,16 +101,16 @@ bool logistic_fit(Logistic *l, const double *x, int features, const int32_t *lab
     Problem problem = {z, labels, {all, all}, n};
     if (balanced) problem.weight[0] = 0.5 / (double)(n - active), problem.weight[1] = 0.5 / (double)active;
     for (int64_t i = 0; i < n; i++) z[i * UNKNOWNS + LOGISTIC_FEATURES] = 1;
-    bool good = standardise(l, x, n, z, error);
-    for (bool more = good; more; l->iterations++) {
+    bool ok = standardise(l, x, n, z, error);
+    for (bool more = ok; more; l->iterations++) {
         more = newton_step(&problem, w);
         if (!more || l->iterations < MAX_STEPS) continue;
-        good = more = error_set(error, "a logistic regression has not ended after %d steps", MAX_STEPS);
+        ok = more = error_set(error, "a logistic regression has not ended after %d steps", MAX_STEPS);
     }
     memcpy(l->weight, w, sizeof l->weight);
     l->bias = w[LOGISTIC_FEATURES];
     free(z);
-    return good;
+    return ok;
 }
 
 double logistic_logit(const Logistic *l, const double *x) {
@@ -141,10 +141,10 @@ static bool fit(const TestedFold *fold, int baseline, Logistic *logistic, Error 
         memcpy(x + i * features, of_cell, (size_t)features * sizeof *x);
         labels[i] = fold->cells->labels[fold->train[i]];
     }
-    bool good = logistic_fit(logistic, x, features, labels, fold->n_train, fold->balanced, error);
+    bool ok = logistic_fit(logistic, x, features, labels, fold->n_train, fold->balanced, error);
     free(x);
     free(labels);
-    return good;
+    return ok;
 }
 
 static double logit_of(const Logistic *logistic, int baseline, const FlimCells *cells, int32_t id) {
@@ -171,11 +171,11 @@ static bool choose(const TestedFold *fold, int baseline, const Logistic *logisti
         differ |= p[i] != p[0];
     }
     Threshold chosen = {.value = 0.5};
-    bool good = !differ || threshold_choose(fold->rule, p, labels, v->n, training_share(fold), &chosen, error);
+    bool ok = !differ || threshold_choose(fold->rule, p, labels, v->n, training_share(fold), &chosen, error);
     *threshold = chosen.value;
     free(p);
     free(labels);
-    return good;
+    return ok;
 }
 
 static bool score(const TestedFold *fold, int baseline, Baselines *b, Error *error) {

@@ -141,11 +141,11 @@ static int by_photons(const void *left, const void *right, void *context) {
 static bool make_deciles(CellTables *p, Error *error) {
     BinaryRow *rows = sorted_rows(p, by_photons);
     BinaryScores s;
-    bool good = true;
-    for (int64_t d = 0; d < DECILES && good; d++) {
+    bool ok = true;
+    for (int64_t d = 0; d < DECILES && ok; d++) {
         int64_t from = p->n * d / DECILES, to = p->n * (d + 1) / DECILES;
         if (to == from) continue; /* fewer cells than tenths */
-        good = binary_scores(rows + from, to - from, &s, NULL, error);
+        ok = binary_scores(rows + from, to - from, &s, NULL, error);
         table_count(&p->deciles, "decile", d + 1);
         table_real(&p->deciles, "photons_from", photons_of(cells_of(p), &rows[from]));
         table_real(&p->deciles, "photons_to", photons_of(cells_of(p), &rows[to - 1]));
@@ -153,7 +153,7 @@ static bool make_deciles(CellTables *p, Error *error) {
         score_columns(&p->deciles, &s);
     }
     free(rows);
-    return good;
+    return ok;
 }
 
 static int by_donor(const void *left, const void *right, void *context) {
@@ -192,19 +192,19 @@ static bool make_donors(CellTables *p, Error *error) {
     double *values = xmalloc(3 * (size_t)c->n_donors * sizeof *values), *share = values, x[3];
     double *photons = values + c->n_donors, *size = photons + c->n_donors;
     int donors = 0;
-    bool good = true;
-    for (int64_t from = 0, to = 0; from < p->n && good; from = to) {
+    bool ok = true;
+    for (int64_t from = 0, to = 0; from < p->n && ok; from = to) {
         while (to < p->n && c->donors[rows[to].id] == c->donors[rows[from].id]) to++;
         BinaryScores s;
-        good = binary_scores(rows + from, to - from, &s, NULL, error);
-        if (good) donor_row(p, rows + from, &s, x);
-        if (good) share[donors] = x[0], photons[donors] = x[1], size[donors++] = x[2];
+        ok = binary_scores(rows + from, to - from, &s, NULL, error);
+        if (ok) donor_row(p, rows + from, &s, x);
+        if (ok) share[donors] = x[0], photons[donors] = x[1], size[donors++] = x[2];
     }
     p->donor_photons = statistics_correlation(photons, share, donors);
     p->donor_size = statistics_correlation(size, share, donors);
     free(rows);
     free(values);
-    return good;
+    return ok;
 }
 
 /* ---- one row per cell ---- */
@@ -280,18 +280,18 @@ char *cell_tables_path(const CellTables *p, const char *what, const char *extens
 
 bool cell_tables_write_csv(const CellTables *p, const Table *table, const char *what, Error *error) {
     char *path = cell_tables_path(p, what, "csv");
-    bool good = table_write_csv(table, path, error);
+    bool ok = table_write_csv(table, path, error);
     free(path);
-    return good;
+    return ok;
 }
 
 static bool write_cells(const CellTables *p, Error *error) {
     Table predictions = predictions_table(p), errors = errors_table(p);
-    bool good = cell_tables_write_csv(p, &predictions, "predictions", error) &&
-                cell_tables_write_csv(p, &errors, "confident_errors", error);
+    bool ok = cell_tables_write_csv(p, &predictions, "predictions", error) &&
+              cell_tables_write_csv(p, &errors, "confident_errors", error);
     table_free(&predictions);
     table_free(&errors);
-    return good;
+    return ok;
 }
 
 static bool draw(const CellTables *p, Error *error) {
@@ -301,17 +301,17 @@ static bool draw(const CellTables *p, Error *error) {
     char *reliability = cell_tables_path(p, "reliability", "svg");
     char *roc = xformat("%s/roc%s", p->directory, p->suffix);
     char *recall = xformat("%s/precision_recall%s", p->directory, p->suffix);
-    bool good = diagram_curves(roc, true, p->curves, p->n_curves, p->title, error) &&
-                diagram_curves(recall, false, p->curves, p->n_curves, p->title, error) &&
-                diagram_confusion(matrix, p->scores.confusion, 2, names, p->title, error) &&
-                diagram_reliability(reliability, &p->calibration, p->title, error) &&
-                diagram_outcomes(errors, p->rows, p->n, &p->scores, names, p->title, error);
+    bool ok = diagram_curves(roc, true, p->curves, p->n_curves, p->title, error) &&
+              diagram_curves(recall, false, p->curves, p->n_curves, p->title, error) &&
+              diagram_confusion(matrix, p->scores.confusion, 2, names, p->title, error) &&
+              diagram_reliability(reliability, &p->calibration, p->title, error) &&
+              diagram_outcomes(errors, p->rows, p->n, &p->scores, names, p->title, error);
     free(matrix);
     free(errors);
     free(reliability);
     free(roc);
     free(recall);
-    return good;
+    return ok;
 }
 
 /* ---- all of it ---- */

@@ -108,9 +108,9 @@ static bool write_json(const Report *r, Error *error) {
     char *path = cell_tables_path(&r->parts, "test_results", "json"), now[32];
     json_object_set_new(root, "timestamp", json_string(format_now(now)));
     cell_tables_to_json(&r->parts, root);
-    bool good = json_write(root, path, error);
+    bool ok = json_write(root, path, error);
     free(path);
-    return good;
+    return ok;
 }
 
 static bool write_markdown(const Report *r, Error *error) {
@@ -124,9 +124,9 @@ static bool write_markdown(const Report *r, Error *error) {
     fputs("\n## Beside the baselines\n\n", file.out);
     table_print_markdown(&r->scores, r->scores.columns, file.out);
     cell_tables_print_markdown(&r->parts, file.out);
-    bool good = text_file_end(&file, path, error);
+    bool ok = text_file_end(&file, path, error);
     free(path);
-    return good;
+    return ok;
 }
 
 static bool write_files(const Report *r, Error *error) {
@@ -141,12 +141,12 @@ bool tested_fold_report(const TestedFold *fold, const char *directory, BinarySco
     if (!fold_scores_make(fold, 0, &r.scored, error)) return false;
     char *name = file_name_of(fold->name), *suffix = xformat("_%s", name),
          *title = xformat("test cells of fold %s", fold->name);
-    bool good = report_make(&r, fold, directory, suffix, title, error) && write_files(&r, error);
-    if (good) print_report(&r);
-    if (good && scores) *scores = r.scored.network;
+    bool ok = report_make(&r, fold, directory, suffix, title, error) && write_files(&r, error);
+    if (ok) print_report(&r);
+    if (ok && scores) *scores = r.scored.network;
     report_free(&r);
     free(name);
     free(suffix);
     free(title);
-    return good;
+    return ok;
 }

@@ -63,12 +63,12 @@ static bool fold_check(const TestedFold *f, Error *error) {
     for (int d = 0; d < c->n_donors; d++)
         if (!name_check("donor", c->donor_names[d], error)) return false;
     unsigned char *split = xcalloc((size_t)c->n + 1, sizeof *split);
-    bool good = split_check(c, f->train, f->n_train, 1, split, error) &&
-                split_check(c, f->validation.ids, f->validation.n, 2, split, error) &&
-                split_check(c, f->test.ids, f->test.n, 3, split, error) && values_check(c, &f->validation, error) &&
-                values_check(c, &f->test, error);
+    bool ok = split_check(c, f->train, f->n_train, 1, split, error) &&
+              split_check(c, f->validation.ids, f->validation.n, 2, split, error) &&
+              split_check(c, f->test.ids, f->test.n, 3, split, error) && values_check(c, &f->validation, error) &&
+              values_check(c, &f->test, error);
     free(split);
-    return good;
+    return ok;
 }
 
 /* ---- rows ---- */
@@ -106,9 +106,9 @@ static bool scores_at(const BinaryRow *rows, int64_t n, double temperature, Bina
         other[i].p = binary_sigmoid(other[i].logit);
         other[i].threshold = 0.5;
     }
-    bool good = binary_scores(other, n, scores, NULL, error);
+    bool ok = binary_scores(other, n, scores, NULL, error);
     free(other);
-    return good;
+    return ok;
 }
 
 /* Scores the rows with this `kept`; zeros if there are none. */
@@ -118,9 +118,9 @@ static bool scores_where(const BinaryRow *rows, int64_t n, bool kept, BinaryScor
     for (int64_t i = 0; i < n; i++)
         if (rows[i].kept == kept) some[count++] = rows[i];
     *scores = (BinaryScores){0};
-    bool good = !count || binary_scores(some, count, scores, NULL, error);
+    bool ok = !count || binary_scores(some, count, scores, NULL, error);
     free(some);
-    return good;
+    return ok;
 }
 
 /* ---- scores ---- */

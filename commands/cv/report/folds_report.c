@@ -203,11 +203,11 @@ static bool write_curves(const Report *r, const char *what, const char *label,
             series[n++] =
                 (PlotSeries){r->folds[f].name, epochs, values(&r->folds[f]), r->folds[f].epochs, .dashed = false};
     char *path = xformat("%s/%s.svg", r->parts.directory, what);
-    bool good = !n || plot_write_svg(path, series, n, label, "epoch", label, error);
+    bool ok = !n || plot_write_svg(path, series, n, label, "epoch", label, error);
     free(path);
     free(epochs);
     free(series);
-    return good;
+    return ok;
 }
 
 static const double *losses(const TestedFold *fold) { return fold->val_losses; }
@@ -217,15 +217,15 @@ static bool write_files(const Report *r, Error *error) {
     const CellTables *p = &r->parts;
     char *json = cell_tables_path(p, "cross_validation_results", "json");
     char *markdown = cell_tables_path(p, "cross_validation_results", "md");
-    bool good = cell_tables_write_csv(p, &r->results, "cross_validation_results", error) &&
-                cell_tables_write_csv(p, &r->means, "means", error) &&
-                cell_tables_write_csv(p, &r->scores, "scores", error) && cell_tables_write(p, error) &&
-                write_curves(r, "validation_loss", "validation loss", losses, error) &&
-                write_curves(r, "validation_accuracy", "validation accuracy", accuracies, error) &&
-                json_write(to_json(r), json, error) && write_markdown(r, markdown, error);
+    bool ok = cell_tables_write_csv(p, &r->results, "cross_validation_results", error) &&
+              cell_tables_write_csv(p, &r->means, "means", error) &&
+              cell_tables_write_csv(p, &r->scores, "scores", error) && cell_tables_write(p, error) &&
+              write_curves(r, "validation_loss", "validation loss", losses, error) &&
+              write_curves(r, "validation_accuracy", "validation accuracy", accuracies, error) &&
+              json_write(to_json(r), json, error) && write_markdown(r, markdown, error);
     free(json);
     free(markdown);
-    return good;
+    return ok;
 }
 
 /* ---- all of it ---- */
@@ -279,8 +279,8 @@ static void report_free(Report *r) {
 bool tested_folds_report(const TestedFold *folds, int n, const char *directory, Error *error) {
     if (!folds_check(folds, n, error)) return false;
     Report r = {.folds = folds, .n = n, .scored = xcalloc((size_t)n, sizeof *r.scored)};
-    bool good = report_make(&r, directory, error) && write_files(&r, error);
-    if (good) print_report(&r);
+    bool ok = report_make(&r, directory, error) && write_files(&r, error);
+    if (ok) print_report(&r);
     report_free(&r);
-    return good;
+    return ok;
 }
