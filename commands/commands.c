@@ -43,7 +43,7 @@ static char *command_names(const Program *program) {
 }
 
 static _Noreturn void die_unknown(const Program *program, const char *name) {
-    const char *names[program->n_commands];
+    const char **names = xcalloc((size_t)program->n_commands, sizeof *names);
     int n = 0;
     for (int i = 0; i < program->n_commands; i++)
         if (program->commands[i].name) names[n++] = program->commands[i].name;
