@@ -36,7 +36,7 @@ static void report_lost(const char *reason) {
             program_invocation_short_name, reason);
 }
 
-static void lose(Stream *stream, const char *reason) {
+static void give_up(Stream *stream, const char *reason) {
     stream->lost = true;
     if (stream == &out) report_lost(reason);
 }
@@ -52,12 +52,12 @@ static void write_bytes(Stream *stream, const char *bytes, size_t size) {
         ssize_t n = ready ? write(stream->file, bytes, size < PIPE_BUF ? size : PIPE_BUF) : 0;
         if (n < 0 && errno == EINTR) continue;
         if (!ready || (n < 0 && errno == EAGAIN)) {
-            if (stop_signal() && !pauses--) lose(stream, "its reader does not read, and a signal came");
+            if (stop_signal() && !pauses--) give_up(stream, "its reader does not read, and a signal came");
             if (ready) poll(NULL, 0, PAUSE); /* a terminal may have room for a byte, but a line end takes two */
             continue;
         }
         if (n <= 0) {
-            lose(stream, strerror(errno));
+            give_up(stream, strerror(errno));
             return;
         }
         bytes += n;
@@ -134,7 +134,7 @@ static void fill_closed_streams(void) {
 static void finish(int status, void *unused) {
     (void)unused;
     fflush(stdout);
-    if (close(STDOUT_FILENO) && errno != EBADF && !out.lost) lose(&out, strerror(errno));
+    if (close(STDOUT_FILENO) && errno != EBADF && !out.lost) give_up(&out, strerror(errno));
     if (!status && stop_signal()) stop_end(stop_signal());
     if (!status && out.lost) _exit(1);
 }

@@ -148,7 +148,7 @@ static bool remove_parts(const char *path, Error *error) {
 }
 
 /* Removes the checkpoint of this step and suffix. One rename makes the checkpoint disappear as a whole. */
-static bool retire(const Checkpointer *c, int64_t step, const char *suffix, Error *error) {
+static bool remove_step(const Checkpointer *c, int64_t step, const char *suffix, Error *error) {
     Path path, partial;
     StepName name;
     step_name(name, step, suffix);
@@ -160,13 +160,13 @@ static bool retire(const Checkpointer *c, int64_t step, const char *suffix, Erro
 }
 
 /* Removes step_N.replaced, if there is one. */
-static bool retire_replaced(const Checkpointer *c, int64_t step, Error *error) {
+static bool remove_replaced(const Checkpointer *c, int64_t step, Error *error) {
     Path path;
     StepName name;
     step_name(name, step, ".replaced");
     folder_join(path, c->directory, name);
     return access(path, F_OK) ||
-           (folder_recover(c->directory, error) && (access(path, F_OK) || retire(c, step, ".replaced", error)));
+           (folder_recover(c->directory, error) && (access(path, F_OK) || remove_step(c, step, ".replaced", error)));
 }
 
 /* Returns whether the newest state or a link names this checkpoint. */
@@ -179,7 +179,7 @@ static bool is_needed(const Checkpointer *c, int64_t step, const char *name) {
 
 /* Deletes all but the newest `keep` checkpoints, except the last and the best. Only warns of failures, since the
  * checkpoint just written is good. */
-static void retire_old(Checkpointer *c) {
+static void remove_old(Checkpointer *c) {
     int kept = 0, from = c->steps.n > c->keep ? c->steps.n - c->keep : 0;
     for (int i = 0; i < c->steps.n; i++) {
         const Step step = c->steps.items[i];
@@ -191,7 +191,7 @@ static void retire_old(Checkpointer *c) {
         bool old = i < from && check_not_moved(c, NULL) && !is_needed(c, step.step, name),
              there = old && !access(path, F_OK);
         bool foreign = there && !holds_only_parts(path);
-        if (there && !foreign && !retire(c, step.step, "", &error))
+        if (there && !foreign && !remove_step(c, step.step, "", &error))
             warn("an old checkpoint was not removed: %s", error.text);
         if (foreign && !c->warned_foreign)
             warn("%s was not removed: it holds files that this program did not write", path);
@@ -233,7 +233,7 @@ static void remove_leftovers(const Checkpointer *c) {
         Path path;
         folder_join(path, c->directory, name);
         bool gone = step_of(name, ".partial") < 0 || remove_parts(path, &error);
-        if (step_of(name, ".replaced") >= 0) gone = retire_replaced(c, step_of(name, ".replaced"), &error);
+        if (step_of(name, ".replaced") >= 0) gone = remove_replaced(c, step_of(name, ".replaced"), &error);
         if (!gone) warn("a leftover was not removed: %s", error.text);
     }
     closedir(directory);
@@ -365,7 +365,7 @@ static bool write_checkpoint(Checkpointer *c, Error *error) {
     folder_join(final, c->directory, name);
     step_name(name, step, ".partial");
     folder_join(partial, c->directory, name);
-    if (!remove_parts(partial, error) || !retire_replaced(c, step, error)) return false;
+    if (!remove_parts(partial, error) || !remove_replaced(c, step, error)) return false;
     if (mkdir(partial, 0777)) return error_set(error, "cannot make the directory %s: %s", partial, strerror(errno));
     if (!write_parts(c, partial, error) || !check_not_moved(c, error) || !place(c, partial, final, error)) {
         if (check_not_moved(c, NULL)) remove_parts(partial, NULL);
@@ -374,9 +374,9 @@ static bool write_checkpoint(Checkpointer *c, Error *error) {
     steps_add(&c->steps, c->step);
     if (!directory_flush(c->directory, error) || !move_links(c, &c->step, error)) return false;
     Error reason;
-    if (!check_not_moved(c, &reason) || !remove_parts(partial, &reason) || !retire_replaced(c, step, &reason))
+    if (!check_not_moved(c, &reason) || !remove_parts(partial, &reason) || !remove_replaced(c, step, &reason))
         warn("the replaced checkpoint was not removed: %s", reason.text);
-    retire_old(c);
+    remove_old(c);
     return true;
 }
 
@@ -460,7 +460,7 @@ bool checkpointer_resume(Checkpointer *c, TrainState *state) {
     if (state->best_step && strcmp(best, name))
         printf("[Resume] the link best was %s and is now %s, as the newest checkpoint says\n",
                best[0] ? best : "missing", name);
-    retire_old(c);
+    remove_old(c);
     return unchanged;
 }
 

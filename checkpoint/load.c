@@ -277,14 +277,14 @@ static bool is_wanted(const ImportRules *rules, const char *name) {
     return !rules->n_only;
 }
 
-static void leave_aside(const ImportRules *rules, TensorFile *file, ImportReport *report) {
+static void drop_unwanted(const ImportRules *rules, TensorFile *file, ImportReport *report) {
     int kept = 0;
     for (int i = 0; i < file->n_tensors; i++) {
         if (is_wanted(rules, file->tensors[i].name)) {
             file->tensors[kept++] = file->tensors[i];
         } else {
             free(file->tensors[i].name);
-            report->aside++;
+            report->unwanted++;
         }
     }
     file->n_tensors = kept;
@@ -358,7 +358,7 @@ static int drop_expected(const Import *import, StoredTensor *tensors, int count)
 static bool import_tensors(Import *import, TensorFile *file, Error *error) {
     ImportReport *report = import->report;
     normalize_names(file, find_prefix(file, import->table), report);
-    leave_aside(import->rules, file, report);
+    drop_unwanted(import->rules, file, report);
     if (!tensor_file_index(file, error)) return false;
     for (int i = 0; i < file->n_tensors; i++) {
         int index = params_find(import->table, file->tensors[i].name);
@@ -369,7 +369,7 @@ static bool import_tensors(Import *import, TensorFile *file, Error *error) {
     if (!no_complaints(&import->complaints, "its tensors", error)) return false;
     return report->loaded + report->resized > 0 ||
            error_set(error, "none of its %d tensors is one of the model's (%s, ...)",
-                     file->n_tensors + report->skipped + report->aside, import->table->items[0].name);
+                     file->n_tensors + report->skipped + report->unwanted, import->table->items[0].name);
 }
 
 static char *list_missing(const Import *import) {

@@ -130,10 +130,10 @@ static void note_rename(const char *from, const char *to) {
     if (fault.kind != FAULT_ORDER) return;
     char name[PATH_MAX + 32], *parent = path_directory(from);
     size_t length = strlen(to);
-    bool retired = length > 8 && !strcmp(to + length - 8, ".partial"); /* an old checkpoint: it may be lost now */
+    bool removed = length > 8 && !strcmp(to + length - 8, ".partial"); /* an old checkpoint: it may be lost now */
     snprintf(name, sizeof name, "the rename of %s", from);
-    must_be_flushed(retired ? parent : from, name);
-    if (!retired) dirty_add_parent(to);
+    must_be_flushed(removed ? parent : from, name);
+    if (!removed) dirty_add_parent(to);
     free(parent);
 }
 

@@ -257,7 +257,7 @@ static void an_import_takes_only_what_it_is_told_to(void **unused) {
     Imported i = import_into(lightning_table(), lightning, &rules);
     if (!i.ok) fail_msg("%s", i.error.text);
     assert_int_equal(i.report.loaded, 2);
-    assert_int_equal(i.report.aside, 2);
+    assert_int_equal(i.report.unwanted, 2);
     assert_int_equal(i.report.missing, 1);
     assert_string_equal(i.report.missing_names, "decoder.weight");
     assert_int_equal(i.others.n, 0);

@@ -22,7 +22,7 @@ void import_base(Training *t, const ImportRules *rules) {
         const char *what;
     } rare[] = {{r->absorbed, "absorbed by running means"},
                 {r->counters, "counters of batches dropped"},
-                {r->aside, "left aside"}};
+                {r->unwanted, "not asked for"}};
     for (size_t i = 0, used = 0; i < sizeof rare / sizeof *rare; i++)
         if (rare[i].count)
             used += (size_t)snprintf(more + used, sizeof more - used, ", %d %s", rare[i].count, rare[i].what);
