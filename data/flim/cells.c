@@ -601,7 +601,8 @@ bool flim_cells_open(FlimCells *c, const char *path, bool compat, int n_threads,
 void flim_cells_blank(FlimCells *c, int64_t n, AugmentShape s) {
     size_t cells = (size_t)n, column = cells * sizeof(int32_t);
     double *entropy = xcalloc(1, cells * sizeof(double) + 2 * column + cells * (size_t)(s.T * s.H * s.W) * 2);
-    int32_t *labels = (int32_t *)(entropy + cells), *zeros = labels + n;
+    void *after_entropy = entropy + cells;
+    int32_t *labels = after_entropy, *zeros = labels + n;
     *c = (FlimCells){.n = n,
                      .shape = s,
                      .bits = 16,
