@@ -39,7 +39,9 @@ typedef struct {
 } ImportRules;
 /* The result of an import. Counts are tensors of the base checkpoint; `missing` counts tensors of the model. */
 typedef struct {
-    int loaded, resized, carried, skipped, unwanted, missing;
+    int loaded, resized, carried, missing;
+    int skipped;            /* names that are never loaded, an optimizer's for example */
+    int unwanted;           /* names that ImportRules.only leaves out */
     int absorbed, counters; /* biases; counters of batches of norms, which are not needed */
     int moments;            /* skipped tensors of the base checkpoint's optimizer */
     uint64_t sum;           /* checkpoint_base_sum */

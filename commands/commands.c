@@ -43,9 +43,9 @@ static char *command_names(const Program *program) {
 }
 
 static _Noreturn void die_unknown(const Program *program, const char *name) {
-    const char **names = xcalloc((size_t)program->n_commands, sizeof *names);
+    const char *names[COMMANDS_MAX];
     int n = 0;
-    for (int i = 0; i < program->n_commands; i++)
+    for (int i = 0; i < program->n_commands && i < COMMANDS_MAX; i++)
         if (program->commands[i].name) names[n++] = program->commands[i].name;
     const char *near = nearest_name(name, names, n);
     die_usage("unknown command '%.64s'%s%s%s; expected %s", name, near ? "; did you mean '" : "", near ? near : "",

@@ -8,6 +8,8 @@
 #ifndef COMMANDS_COMMANDS_H
 #define COMMANDS_COMMANDS_H
 
+enum { COMMANDS_MAX = 16 };
+
 typedef struct {
     const char *name;    /* "prepare"; NULL in the first row: the command that needs no name */
     const char *purpose; /* one line for --help */
@@ -19,7 +21,7 @@ typedef struct {
     const char *name;    /* "train_gpt" */
     const char *purpose; /* one sentence */
     const Command *commands;
-    int n_commands;
+    int n_commands; /* at most COMMANDS_MAX */
 } Program;
 
 /* Starts the program (cpu_limit_spinning, program_start), runs the command that argv names, and returns its exit

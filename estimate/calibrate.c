@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "estimate/rates_measure.h"
 #include "kernels/cards.h"

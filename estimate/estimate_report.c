@@ -33,7 +33,7 @@ static void print_data(const TrainSpec *spec, const RunWork *w) {
 }
 
 static void print_memory(const TrainSpec *spec, const RunWork *w, const RunTime *r) {
-    char have[32], kept[32], text[CHANGES_TEXT];
+    char have[32], headroom[32], text[CHANGES_TEXT];
     if (r->batch.size) sizing_print_choice(spec, &r->batch);
     memory_print(&w->memory);
     printf("[Memory] %s has %s for it: ", r->machine.card->key, format_bytes(r->available, have));
@@ -43,7 +43,7 @@ static void print_memory(const TrainSpec *spec, const RunWork *w, const RunTime 
         printf("it does not fit; %s\n", sizing_changes_text(spec, &r->changes, text));
     if (r->machine.card->capability)
         printf("[Assumed] CUDA takes %s of the card for itself; %s are kept free, as a run does\n",
-               format_bytes((double)CARD_LOADED, have), format_bytes((double)CARD_HEADROOM, kept));
+               format_bytes((double)CARD_LOADED, have), format_bytes((double)CARD_HEADROOM, headroom));
 }
 
 typedef struct {
@@ -265,8 +265,8 @@ static void add_batch(json_t *card, const RunTime *r) {
     json_object_update_new(card,
                            json_build("the estimate", "{s:I, s:I, s:I, s:I, s:o}", "batch_size",
                                       (json_int_t)r->batch.size, "grad_accumulation", (json_int_t)r->batch.accumulation,
-                                      "most_at_once", (json_int_t)r->batch.largest, "steps", (json_int_t)r->work->steps,
-                                      "memory_bytes", memory_json(&r->work->memory)));
+                                      "most_at_once", (json_int_t)r->batch.most_at_once, "steps",
+                                      (json_int_t)r->work->steps, "memory_bytes", memory_json(&r->work->memory)));
 }
 
 static json_t *card_json(const TrainSpec *spec, const RunTime *r) {

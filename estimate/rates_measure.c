@@ -8,7 +8,6 @@
 #include "estimate/rates_measure.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

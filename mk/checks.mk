@@ -117,7 +117,7 @@ gpu-bench: ## whole steps on the GPU of this machine, against PyTorch and agains
 	@$(MAKE) $(PARALLEL) GPU=native gpu-programs
 	@$(PYTHON) tests/reference/bench_gpu.py $(BUILD)/gpu_native/tests/bench_step benchmarks
 gpu-bundle: gpu-programs ## packs the GPU tests and benchmarks with all libraries for a machine that has only a driver
-	@ON_GPU=$(ON_GPU) PROGRAMS="$(TRAINERS)" TESTS="$(GPU_TESTS)" tools/gpu_bundle.sh
+	@ON_GPU=$(ON_GPU) PROGRAMS="$(PROGRAMS)" TESTS="$(GPU_TESTS)" tools/gpu_bundle.sh
 
 .PHONY: check check-programs test-without-a-model check-deep check-crash test-crash check-gpu check-emulated check-t4 check-race test-asan test-race test-mutations fuzz lint cuda-11.8 \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench gpu-bundle

@@ -3,11 +3,11 @@
 TESTS_OF_CPU := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/cuda/%,$(wildcard tests/*/test_*.c tests/*/estimate/test_*.c)))
 DEEP_TESTS = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/deep_*.c))
 FUZZERS = $(patsubst tests/%.c,%,$(wildcard tests/fuzz/fuzz_*.c tests/*/fuzz/fuzz_*.c))
-# The code that tests share: all sources in the test folders that are not programs.
+# The code that tests share: all sources in the test folders that are not programs, and not in CUDA_RIGS.
 RIG_SOURCES = $(filter-out tests/bench/% tests/cuda/% %/bench.c,$(wildcard tests/*.c tests/*/*.c))
 RIGS = $(patsubst %.c,$(BUILD)/%.o,$(foreach f,$(RIG_SOURCES),$(if $(filter test_% deep_% fuzz_%,$(notdir $f)),,$f)))
 
-# Takes the code that reads TEST_FILTER also for a test that needs nothing else of it.
+# Links the code that reads TEST_FILTER also into a test that uses nothing else of libtests.a.
 CMOCKA = -Wl,-u,choose_tests -lcmocka
 
 $(BUILD)/libtests.a: $(RIGS)
@@ -34,7 +34,7 @@ EMULATED_OBJECTS = $(patsubst %,$(EMULATED)/%.o,$(basename $(CUDA_SOURCES))) $(E
 # test_operations comes last: it reads which operations the other tests have called.
 CUDA_TEST_NAMES = $(filter-out %/test_operations,$(basename $(wildcard tests/cuda/test_*.c tests/*/cuda/test_*.c))) tests/cuda/test_operations
 KERNEL_TEST_NAMES = $(basename $(wildcard tests/cuda/test_*.cu))
-# What they share: compiled for each build of the GPU code, of whose types it is.
+# The sources that the tests of CUDA_TEST_NAMES share. Each build of the GPU code compiles them: its types decide what they contain.
 CUDA_RIGS = $(filter-out tests/cuda/test_%,$(basename $(wildcard tests/cuda/*.c)))
 CUDA_TESTS = $(addprefix $(BUILD)/,$(KERNEL_TEST_NAMES) $(CUDA_TEST_NAMES))
 # Tests of whole programs on the emulated card. Checks that repeat tests, such as those of races, leave them out: the

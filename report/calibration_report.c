@@ -1,6 +1,5 @@
 /* The report of calibrations, method by method. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "report/calibration.h"
 #include "report/classification_report.h"

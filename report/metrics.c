@@ -4,7 +4,6 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Probabilities rounded to bf16 (8 bits) are each off by 2^-9 of themselves, and so is their sum; twice that. */
 static const double SUM_TOLERANCE = 0x1p-8;

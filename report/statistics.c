@@ -31,7 +31,8 @@ static int ascending(const void *left, const void *right) {
 
 void statistics_sort(double *values, int64_t n) { qsort(values, (size_t)n, sizeof *values, ascending); }
 
-double statistics_quantile(const double *sorted, int64_t n, double share) {
+/* Returns the value below which this share of n > 0 sorted values lies, interpolated between neighbours. */
+static double quantile(const double *sorted, int64_t n, double share) {
     double at = share * (double)(n - 1);
     int64_t below = (int64_t)at, above = below + 1 < n ? below + 1 : below;
     return sorted[below] + (at - (double)below) * (sorted[above] - sorted[below]);
@@ -47,9 +48,9 @@ Spread statistics_spread(const double *values, int64_t n) {
         statistics_deviation(sorted, s.n, 0, &s.mean, &s.deviation, NULL);
         statistics_deviation(sorted, s.n, 1, &s.mean, &s.sample_deviation, NULL);
         statistics_sort(sorted, s.n);
-        s.lower_quartile = statistics_quantile(sorted, s.n, 0.25);
-        s.median = statistics_quantile(sorted, s.n, 0.5);
-        s.upper_quartile = statistics_quantile(sorted, s.n, 0.75);
+        s.lower_quartile = quantile(sorted, s.n, 0.25);
+        s.median = quantile(sorted, s.n, 0.5);
+        s.upper_quartile = quantile(sorted, s.n, 0.75);
     }
     free(sorted);
     return s;
@@ -105,8 +106,8 @@ void statistics_bootstrap(const Bootstrap *b, Interval *intervals) {
         double *sorted = values + (int64_t)k * n;
         if (isnan(intervals[k].low)) continue;
         statistics_sort(sorted, n);
-        intervals[k].low = statistics_quantile(sorted, n, (1 - level) / 2);
-        intervals[k].high = statistics_quantile(sorted, n, (1 + level) / 2);
+        intervals[k].low = quantile(sorted, n, (1 - level) / 2);
+        intervals[k].high = quantile(sorted, n, (1 + level) / 2);
     }
     free(times);
     free(row);

@@ -18,8 +18,6 @@ typedef struct {
 Spread statistics_spread(const double *values, int64_t n);
 
 void statistics_sort(double *values, int64_t n); /* ascending */
-/* Returns the value below which this share of n > 0 sorted values lies, interpolated between neighbours. */
-double statistics_quantile(const double *sorted, int64_t n, double share);
 /* Returns Pearson's correlation; NaN for fewer than three pairs, or values without spread. */
 double statistics_correlation(const double *x, const double *y, int n);
 

@@ -92,9 +92,9 @@ void forms_gelu_linear_back(double n, double in, double out, bool drop) {
                HALF * (3 * n * in + n * out + in * out) + 8 * (in * out + out));
 }
 
-/* Layer norms with f32 mean and rstd per row; forms_sum_norm: after the sum of a residual and a branch. */
+/* Layer norms with f32 mean and rstd per row; sum_norm: after the sum of a residual and a branch. */
 void forms_norm(double n, double c) { forms_call(OP_layernorm_forward, 8 * n * c, 2 * HALF * n * c + 8 * n + 8 * c); }
-void forms_sum_norm(double n, double c, bool drop) {
+static void sum_norm(double n, double c, bool drop) {
     forms_call(OP_residual_layernorm_forward, (drop ? 11 : 9) * n * c, 4 * HALF * n * c + 8 * n + 8 * c);
 }
 void forms_norm_back(double n, double c, bool residual) {
@@ -124,7 +124,8 @@ double forms_larger(double a, double b) { return a > b ? a : b; }
 
 /* ---- pre-norm transformer blocks ---- */
 
-void forms_attention(const Blocks *b) {
+/* Attention, forward and backward. */
+static void attention(const Blocks *b) {
     double io = HALF * b->n * b->c, more = 4 * b->heads * b->n + 4 * (b->sequences + 1);
     forms_call(OP_attention_forward, b->pairs * (4 * b->c + (b->drop_attention ? 7 : 5) * b->heads), 4 * io + more);
     forms_call(OP_attention_backward, b->pairs * (10 * b->c + (b->drop_attention ? 9 : 6) * b->heads) + 2 * b->n * b->c,
@@ -137,15 +138,15 @@ void forms_blocks(const Blocks *b) {
         bool last = l == b->layers - 1, picked = b->picked && last;
         double n = picked ? b->read : b->n;
         if (l)
-            forms_sum_norm(b->n, b->c, b->drop_mlp);
+            sum_norm(b->n, b->c, b->drop_mlp);
         else
             forms_norm(b->n, b->c);
         forms_linear(b->n, b->c, 3 * b->c);
-        forms_attention(b);
+        attention(b);
         if (picked)
             forms_gather(n, b->c, HALF), forms_gather(n, b->c, HALF); /* the output of attention; the residual */
         forms_linear(n, b->c, b->c);
-        forms_sum_norm(n, b->c, b->drop_projection);
+        sum_norm(n, b->c, b->drop_projection);
         forms_linear_gelu(n, b->c, b->ff, b->drop_hidden);
         forms_linear(n, b->ff, b->c);
         if (last) forms_call(OP_residual_forward, (b->drop_mlp ? 3 : 1) * n * b->c, 3 * HALF * n * b->c);

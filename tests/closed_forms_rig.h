@@ -36,9 +36,8 @@ void forms_linear_back(double n, double in, double out, bool dx);
 /* A product followed by GELU, and one after GELU. GELU takes 9 FLOPs, its slope 18, dropout one more. */
 void forms_linear_gelu(double n, double in, double out, bool drop);
 void forms_gelu_linear_back(double n, double in, double out, bool drop);
-/* Layer norms with f32 mean and rstd per row; forms_sum_norm: after the sum of a residual and a branch. */
+/* Layer norms with f32 mean and rstd per row. */
 void forms_norm(double n, double c);
-void forms_sum_norm(double n, double c, bool drop);
 void forms_norm_back(double n, double c, bool residual);
 void forms_drop(double n, double c);
 /* Rows by indices (ids, positions) of 4 bytes; `bytes` and `from` are the size of a number. */
@@ -61,8 +60,6 @@ typedef struct {
     bool drop_attention, drop_projection, drop_hidden, drop_mlp;
 } Blocks;
 
-/* Attention, forward and backward. */
-void forms_attention(const Blocks *b);
 /* All operations of the blocks, forward and backward. */
 void forms_blocks(const Blocks *b);
 /* Returns the bytes that the forward keeps for the backward. A block with ff = 4 c keeps 16 c numbers per row: 9 c are

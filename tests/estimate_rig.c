@@ -2,7 +2,7 @@
 
 char estimate_output[1 << 17];
 
-void estimate_run(int status, bool only_stdout, const char *arguments) {
+void estimate_command(int status, bool only_stdout, const char *arguments) {
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build/release";
     int got = run_command(estimate_output, sizeof estimate_output, "%s/%s%s", build, arguments,
                           only_stdout ? " 2>/dev/null" : "");
@@ -12,7 +12,7 @@ void estimate_run(int status, bool only_stdout, const char *arguments) {
 json_t *estimate_parsed(const char *arguments) {
     json_error_t error;
     char *line = xformat("%s --estimate --json", arguments);
-    estimate_run(0, true, line);
+    estimate_command(0, true, line);
     json_t *root = json_loads(estimate_output, 0, &error);
     if (!root) fail_msg("%s: line %d: %s", line, error.line, error.text);
     free(line);

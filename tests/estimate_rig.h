@@ -9,7 +9,7 @@
 extern char estimate_output[1 << 17]; /* what the last run printed */
 
 /* Runs a trainer, which must exit with `status`. Keeps its stdout and, unless only_stdout, its stderr. */
-void estimate_run(int status, bool only_stdout, const char *arguments);
+void estimate_command(int status, bool only_stdout, const char *arguments);
 /* Runs a trainer with --estimate --json. Returns the estimate; json_decref. */
 json_t *estimate_parsed(const char *arguments);
 double estimate_number(const json_t *object, const char *key);

@@ -73,4 +73,12 @@ static inline int logged(const char *run, const char *kind, const char *key, dou
     return n;
 }
 
+/* Returns the last value that a run has logged of a key. Fails if there is none among the first 64. */
+static inline double logged_last(const char *run, const char *kind, const char *key) {
+    double values[64];
+    int n = logged(run, kind, key, values, 64);
+    if (!n) fail_msg("%s has no %s", run, key);
+    return values[n - 1];
+}
+
 #endif

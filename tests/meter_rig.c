@@ -4,12 +4,6 @@
 #include "kernels/device.h"
 #include "kernels/device_open.h"
 
-double meter_summary(const char *run, const char *key) {
-    double value = 0;
-    if (logged(run, "summary", key, &value, 1) != 1) fail_msg("%s has no %s", run, key);
-    return value;
-}
-
 const char *meter_line(const char *start) {
     char *line = strstr(fixture.output, start);
     if (!line) fail_msg("expected a line that begins with '%s' in\n%s", start, fixture.output);
@@ -18,7 +12,8 @@ const char *meter_line(const char *start) {
 }
 
 void meter_expect_planned_memory(const char *run) {
-    double planned = meter_summary(run, "summary/planned_bytes"), peak = meter_summary(run, "summary/peak_bytes");
+    double planned = logged_last(run, "summary", "summary/planned_bytes"),
+           peak = logged_last(run, "summary", "summary/peak_bytes");
     char *want = xformat("(measured / planned %.2f)", peak / planned);
     Device *device = cpu_device_open(2);
     double scratch = (double)device->allocated;

@@ -4,9 +4,6 @@
 
 #include "tests/train_rig.h"
 
-/* Returns a value of the summary in a run's log. */
-double meter_summary(const char *run, const char *key);
-
 /* Returns the line of fixture.output that begins with `start`, and cuts fixture.output off behind this line. */
 const char *meter_line(const char *start);
 

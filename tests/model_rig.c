@@ -2,12 +2,12 @@
 
 #include <stdlib.h>
 
-Tensor rig_flat(ModelRig *rig) {
+Tensor model_rig_flat(ModelRig *rig) {
     int64_t n = rig->model->params.flat_count;
     return tensor_1d(rig->device->allocate(rig->device, (size_t)n * sizeof(float)), DTYPE_F32, n);
 }
 
-void rig_release_moments(ModelRig *rig, Tensor m, Tensor v, Tensor norm) {
+void model_rig_release_moments(ModelRig *rig, Tensor m, Tensor v, Tensor norm) {
     rig->device->release(rig->device, m.data, tensor_bytes(m));
     rig->device->release(rig->device, v.data, tensor_bytes(v));
     rig->device->release(rig->device, norm.data, 64);
@@ -15,8 +15,8 @@ void rig_release_moments(ModelRig *rig, Tensor m, Tensor v, Tensor norm) {
 
 ModelRig model_rig_open(Model *model, Device *device, size_t arena_bytes) {
     ModelRig rig = {.model = model, .device = device};
-    rig.model->weights = rig_flat(&rig);
-    rig.model->gradients = rig_flat(&rig);
+    rig.model->weights = model_rig_flat(&rig);
+    rig.model->gradients = model_rig_flat(&rig);
     rig.sums = tensor_1d(device->allocate(device, 64), DTYPE_F32, rig.model->n_metrics);
     rig.numbers = xcalloc(1, sizeof *rig.numbers);
     rig.arena = arena_open(device, arena_bytes, "activations");
@@ -24,7 +24,7 @@ ModelRig model_rig_open(Model *model, Device *device, size_t arena_bytes) {
     return rig;
 }
 
-void rig_close(ModelRig *rig) {
+void model_rig_close(ModelRig *rig) {
     Device *device = rig->device;
     arena_close(&rig->arena);
     device->release(device, rig->model->weights.data, tensor_bytes(rig->model->weights));
@@ -35,7 +35,7 @@ void rig_close(ModelRig *rig) {
     device_close(device);
 }
 
-void rig_copy_moving(ModelRig *rig, bool back, Tensor norm) {
+void model_rig_copy_moving(ModelRig *rig, bool back, Tensor norm) {
     Segment *moving;
     int n = params_moving(&rig->model->params, &moving);
     Tensor weights = rig->model->weights, gradients = rig->model->gradients;
@@ -43,12 +43,12 @@ void rig_copy_moving(ModelRig *rig, bool back, Tensor norm) {
     free(moving);
 }
 
-void rig_clear_gradients(ModelRig *rig) {
+void model_rig_clear_gradients(ModelRig *rig) {
     rig->device->clear(rig->device, rig->model->gradients.data, tensor_bytes(rig->model->gradients));
-    rig_copy_moving(rig, false, tensor_none());
+    model_rig_copy_moving(rig, false, tensor_none());
 }
 
-Pass rig_pass(const ModelRig *rig, const double *counts, double share) {
+Pass model_rig_pass(const ModelRig *rig, const double *counts, double share) {
     Pass pass = {.train = true, .seed = 11, .step = &rig->numbers->step, .sums = rig->sums};
     rig->numbers->step = 5;
     pass.loss_scale = tensor_1d(rig->numbers->loss_scale, DTYPE_F32, rig->model->n_metrics);
@@ -59,7 +59,7 @@ Pass rig_pass(const ModelRig *rig, const double *counts, double share) {
     return pass;
 }
 
-void rig_run(ModelRig *rig, const Batch *batch, const Pass *pass) {
+void model_rig_run(ModelRig *rig, const Batch *batch, const Pass *pass) {
     rig->model->run(rig->model, rig->device, &rig->arena, batch, batch->fields, pass);
     assert_int_equal(rig->arena.used, 0);
 }

@@ -16,17 +16,17 @@ typedef struct {
 /* Opens a rig that owns the model and the device. Gradients are zero; weights are initialised if the device computes on
  * the host. */
 ModelRig model_rig_open(Model *model, Device *device, size_t arena_bytes);
-void rig_close(ModelRig *rig);
+void model_rig_close(ModelRig *rig);
 /* Allocates a flat buffer as long as the parameters. */
-Tensor rig_flat(ModelRig *rig);
-/* Releases the two moments of AdamW, from rig_flat, and a norm of 64 bytes. */
-void rig_release_moments(ModelRig *rig, Tensor m, Tensor v, Tensor norm);
+Tensor model_rig_flat(ModelRig *rig);
+/* Releases the two moments of AdamW, from model_rig_flat, and a norm of 64 bytes. */
+void model_rig_release_moments(ModelRig *rig, Tensor m, Tensor v, Tensor norm);
 /* Copies the moving buffers (params_moving) to the gradients, as at the beginning of a step, or back, as at the end of
  * the update. norm: norm of the gradients. */
-void rig_copy_moving(ModelRig *rig, bool back, Tensor norm);
-void rig_clear_gradients(ModelRig *rig);
+void model_rig_copy_moving(ModelRig *rig, bool back, Tensor norm);
+void model_rig_clear_gradients(ModelRig *rig);
 /* Returns a training pass whose loss is `share` times the weighted means over these counts. */
-Pass rig_pass(const ModelRig *rig, const double *counts, double share);
-void rig_run(ModelRig *rig, const Batch *batch, const Pass *pass);
+Pass model_rig_pass(const ModelRig *rig, const double *counts, double share);
+void model_rig_run(ModelRig *rig, const Batch *batch, const Pass *pass);
 
 #endif

@@ -44,9 +44,8 @@ SHARED
 
 # Prints "FROM TO" for every include.
 includes() {
-    find base kernels data model checkpoint report cost train estimate commands tools tests ./*.c ./*.h -name '*.[ch]' -o -name '*.cc' \
-        -o -name '*.cu' -o -name '*.cpp' 2>/dev/null | sed 's|^\./||' | xargs grep -H '^#include "' |
-        sed -n 's/^\([^:]*\):#include "\([^"]*\)".*/\1 \2/p'
+    find . -path ./build -prune -o -name '*.[ch]' -print -o -name '*.cc' -print -o -name '*.cu' -print -o -name '*.cpp' -print |
+        sed 's|^\./||' | xargs grep -H '^#include "' | sed -n 's/^\([^:]*\):#include "\([^"]*\)".*/\1 \2/p'
 }
 
 # Prints the objects whose sources still exist.

@@ -5,6 +5,7 @@
 #   tar xJf build/gpu_bundle.tar.xz -C /tmp && /tmp/gpu_bundle/run.sh test bench
 # ON_GPU is the folder of the build, PROGRAMS the programs in it, TESTS the test programs.
 set -eu
+: "${PROGRAMS:?names no program}" "${TESTS:?names no test}"
 cd "$(dirname "$0")/.."
 out=build/gpu_bundle
 rm -rf "$out"

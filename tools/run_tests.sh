@@ -16,6 +16,10 @@ run_one() {
     count() { sed -n "s/^\[  $1 *\] \([0-9]*\) test.*/\1/p" "$log" | awk '{n += $1} END {print n + 0}'; }
     ok=$(count PASSED) bad=$(count FAILED) skip=$(count SKIPPED)
     [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] && bad=1
+    if [ -n "${TEST_FILTER-}" ] && [ $((ok + bad + skip)) -eq 0 ]; then
+        echo "TEST_FILTER=$TEST_FILTER names no test of this program" >>"$log"
+        bad=1
+    fi
     {
         printf '%-28s %4d passed %3d failed %3d skipped  %6.1f s\n' "${program#*tests/}" "$ok" "$bad" "$skip" "$seconds"
         if [ "$bad" -ne 0 ]; then

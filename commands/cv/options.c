@@ -1,7 +1,6 @@
 #include "commands/cv/options.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *const CV_FIXED_OPTIONS[] = {

@@ -1,6 +1,5 @@
 #include "commands/cv/prediction_cache.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,7 +1,6 @@
 /* train_cv synthesize: synthetic FLIM cells, for demonstrations and tests. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/options.h"
 #include "base/program.h"

@@ -1,7 +1,5 @@
 /* The options of the commands of train_psd: which command has which, their defaults, and combinations that are refused.
  */
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

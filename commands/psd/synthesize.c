@@ -1,7 +1,6 @@
 /* train_psd synthesize: recordings to try the other commands on. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/options.h"
 #include "base/threads.h"

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <samplerate.h>
 #include <sndfile.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -13,7 +13,8 @@
 
 const char *const PSD_LABEL_NAMES[PSD_LABELS] = {"dab", "dvbt", "fm", "gsm", "lte", "tetra", "unkn"};
 
-int psd_label_of(const char *name) {
+/* Returns the label of this name; -1 if there is none. */
+static int label_of(const char *name) {
     for (int i = 0; i < PSD_LABELS; i++)
         if (!strcmp(name, PSD_LABEL_NAMES[i])) return i;
     return -1;
@@ -149,7 +150,7 @@ static bool take_number(const Reader *r, int column, double *out, Error *error) 
 
 static bool take_label(const Reader *r, int32_t *out, Error *error) {
     int64_t index;
-    *out = psd_label_of(field(r, LABEL));
+    *out = label_of(field(r, LABEL));
     if (*out < 0) return refuse(r, LABEL, "dab, dvbt, fm, gsm, lte, tetra or unkn", error);
     if (r->places[LABEL_IDX] < 0) return true;
     if (csv_integer(field(r, LABEL_IDX), &index) && index == *out) return true;

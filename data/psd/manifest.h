@@ -8,7 +8,6 @@
 
 enum { PSD_UNKNOWN = 6, PSD_LABELS = 7 }; /* six technologies, and unknown */
 extern const char *const PSD_LABEL_NAMES[PSD_LABELS];
-int psd_label_of(const char *name); /* -1 if there is no such label */
 
 /* The columns of a manifest. Texts are UTF-8; an unknown number is NaN. */
 typedef struct {

@@ -2,7 +2,6 @@
 
 #include <fts.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

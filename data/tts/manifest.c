@@ -3,9 +3,6 @@
 #include "data/tts/manifest.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char *kind_name(const json_t *value) {
     static const char *const names[] = {

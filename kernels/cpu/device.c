@@ -90,7 +90,7 @@ static void cpu_clear(Device *device, void *memory, size_t bytes) {
 
 static void cpu_synchronize(Device *device) { (void)device; }
 
-/* Stacks and heap that this training takes from the kept memory are there for the program's next training. */
+/* Stacks and heap that this training takes from the headroom are there for the program's next training. */
 static void cpu_reserve(Device *device, size_t measured, size_t staged) {
     (void)measured, (void)staged;
     if (device->headroom) device->headroom = ONEDNN_CODE;

@@ -73,11 +73,11 @@ static void cpu_loss_scale_update(Device *device, Tensor loss_scale, Tensor norm
     (void)device;
     float *s = loss_scale.data;
     if (tensor_given(stopped) && *(const float *)stopped.data != 0) return;
-    bool ok = isfinite(*(const float *)norm.data);
-    s[LOSS_SCALE_DONE] += ok;
-    s[LOSS_SCALE_SKIPPED] += !ok;
-    s[LOSS_SCALE_GOOD] = ok ? s[LOSS_SCALE_GOOD] + 1 : 0;
-    if (!ok) s[LOSS_SCALE_FACTOR] *= 0.5f;
+    bool finite = isfinite(*(const float *)norm.data);
+    s[LOSS_SCALE_DONE] += finite;
+    s[LOSS_SCALE_SKIPPED] += !finite;
+    s[LOSS_SCALE_GOOD] = finite ? s[LOSS_SCALE_GOOD] + 1 : 0;
+    if (!finite) s[LOSS_SCALE_FACTOR] *= 0.5f;
     if (s[LOSS_SCALE_GOOD] < 2000) return;
     s[LOSS_SCALE_FACTOR] *= 2;
     s[LOSS_SCALE_GOOD] = 0;
@@ -87,10 +87,10 @@ static void cpu_norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor s
     (void)device;
     float *result = norm.data, *stop = stopped.data;
     const float *sum = sums.data;
-    bool ok = true;
-    for (int64_t i = 0; i < sums.dims[0]; i++) ok = ok && isfinite(sum[i]);
-    if (stop && (!ok || !(isfinite(*result) || overflow_is_fine))) *stop = 1;
-    if (!ok || (stop && *stop != 0)) *result = NAN;
+    bool finite = true;
+    for (int64_t i = 0; i < sums.dims[0]; i++) finite = finite && isfinite(sum[i]);
+    if (stop && (!finite || !(isfinite(*result) || overflow_is_fine))) *stop = 1;
+    if (!finite || (stop && *stop != 0)) *result = NAN;
 }
 
 static void cpu_copy_segments(Device *device, Tensor to, Tensor from, Tensor norm, const Segment *segments,

@@ -194,11 +194,11 @@ __global__ void __launch_bounds__(BLOCK) adamw(float *params, T *copy, float *m,
 /* One thread: see ops.h. */
 __global__ void rescale(float *s, const float *norm, const float *stopped) {
     if (stopped && *stopped != 0) return;
-    bool good = isfinite(*norm);
-    s[LOSS_SCALE_DONE] += good ? 1.0f : 0.0f;
-    s[LOSS_SCALE_SKIPPED] += good ? 0.0f : 1.0f;
-    s[LOSS_SCALE_GOOD] = good ? s[LOSS_SCALE_GOOD] + 1 : 0.0f;
-    if (!good) s[LOSS_SCALE_FACTOR] *= 0.5f;
+    bool finite = isfinite(*norm);
+    s[LOSS_SCALE_DONE] += finite ? 1.0f : 0.0f;
+    s[LOSS_SCALE_SKIPPED] += finite ? 0.0f : 1.0f;
+    s[LOSS_SCALE_GOOD] = finite ? s[LOSS_SCALE_GOOD] + 1 : 0.0f;
+    if (!finite) s[LOSS_SCALE_FACTOR] *= 0.5f;
     if (s[LOSS_SCALE_GOOD] < 2000) return;
     s[LOSS_SCALE_FACTOR] *= 2;
     s[LOSS_SCALE_GOOD] = 0;

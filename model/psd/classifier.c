@@ -1,6 +1,5 @@
 /* The classifier of power spectra: the encoder's CLS (or the CNN's output), a head, weighted cross-entropy. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "model/psd/encoder.h"
 

@@ -96,7 +96,8 @@ Tensor psd_gather_patches(const BlockRun *run, Tensor spectra, Tensor pieces) {
     return tensor_2d(halves.data, DTYPE_F32, n / 2, PSD_PATCH);
 }
 
-Tensor psd_in_type(const BlockRun *run, Tensor x) {
+/* Returns x in the type of the activations; pushes a copy if x has another type. */
+static Tensor in_type(const BlockRun *run, Tensor x) {
     DType type = run->matmul_weights.dtype;
     if (x.dtype == type) return x;
     Tensor y = arena_2d(run->arena, type, x.dims[0], x.dims[1]);
@@ -175,7 +176,7 @@ static Tensor cnn_encode(PsdEncoder *e, const BlockRun *run, const Batch *batch,
         int64_t n = batch->n_sequences, begin = v * n;
         Tensor values = arena_2d(run->arena, DTYPE_F32, n, fields[batch->n_fields].dims[1]);
         gather_rows(run->device, values, fields[batch->n_fields], tensor_rows(spectra, begin, n));
-        cnn_forward(&e->cnn, run, &kept->of[v], psd_in_type(run, values), tensor_rows(out, kept->bare + begin, n));
+        cnn_forward(&e->cnn, run, &kept->of[v], in_type(run, values), tensor_rows(out, kept->bare + begin, n));
     }
     return out;
 }
@@ -195,7 +196,7 @@ Tensor psd_encoder_forward(PsdEncoder *e, const BlockRun *run, const Batch *batc
     *kept = (PsdEncoded){.run = *run,
                          .bare = tensor_given(fields[PSD_VISIBLE_ROWS]) ? fields[PSD_VISIBLE_ROWS].dims[0] : 0};
     if (tensor_given(fields[PSD_PIECES])) {
-        kept->patches = psd_in_type(run, psd_gather_patches(run, fields[batch->n_fields], fields[PSD_PIECES]));
+        kept->patches = in_type(run, psd_gather_patches(run, fields[batch->n_fields], fields[PSD_PIECES]));
         y = psd_linear(run, e->projection, kept->patches);
     }
     if (e->config.cnn) return cnn_encode(e, run, batch, fields, kept, y);

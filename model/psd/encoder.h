@@ -49,7 +49,5 @@ Tensor psd_linear(const BlockRun *run, int index, Tensor x);
 void psd_linear_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x);
 /* Gathers the patches whose halves are these pieces: f32 [n, 16], pushed. */
 Tensor psd_gather_patches(const BlockRun *run, Tensor spectra, Tensor pieces);
-/* Returns x in the type of the activations; pushes a copy if x has another type. */
-Tensor psd_in_type(const BlockRun *run, Tensor x);
 
 #endif

@@ -3,7 +3,8 @@
 # behind a switch of its own, and runs for each the test that must fail once it is switched on.
 #   tests/cuda/mutations.sh [--some] [PATTERN]     those whose line matches (grep -E)
 # --some: of the marked lines only every fourth, from one on that the hash of the commit chooses.
-# A line of the list that does not change exactly one line of its file, or whose test fails without it, is a mistake.
+# A line of the list that does not change exactly one line of its file, whose test fails without it, or
+# that does not name exactly one test of its program, is a mistake.
 set -u
 unset MAKEFLAGS MFLAGS
 cd "$(dirname "$0")/../.." || exit 1
@@ -24,7 +25,8 @@ rm -f "$work"/logs/* "$work"/verdicts
 # The copy, with every bug of the list; files that are what they were keep their date, and are not compiled again.
 rm -rf "$work/new"
 mkdir "$work/new"
-cp -r Makefile mk train_*.c base checkpoint commands configs cost data estimate kernels model report tests train "$work/new"
+read -ra rooms < <(sed -n 's/^ROOMS = //p' mk/build.mk)
+cp -r Makefile mk train_*.c configs tests "${rooms[@]}" "$work/new"
 cat >"$work/new/planted_bug.h" <<'C'
 /* Which of the planted bugs is switched on; 0: none. */
 #include <stdlib.h>

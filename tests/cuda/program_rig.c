@@ -30,17 +30,10 @@ void share_autotune_cache(const char *from, const char *to) {
     free(copy);
 }
 
-double last_of(const char *run, const char *kind, const char *key) {
-    double values[64];
-    int n = logged(run, kind, key, values, 64);
-    assert_true(n > 0);
-    return values[n - 1];
-}
-
 void assert_memory_as_planned(const char *run) {
-    double planned = last_of(run, "summary", "summary/planned_bytes");
-    double peak = last_of(run, "summary", "summary/peak_bytes");
+    double planned = logged_last(run, "summary", "summary/planned_bytes");
+    double peak = logged_last(run, "summary", "summary/peak_bytes");
     print_message("planned %.0f bytes, peak %.0f\n", planned, peak);
     assert_true(fabs(peak / planned - 1) < 0.02);
-    assert_true(last_of(run, "summary", "summary/allocations_after_first_step") == 0);
+    assert_true(logged_last(run, "summary", "summary/allocations_after_first_step") == 0);
 }

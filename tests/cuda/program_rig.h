@@ -5,7 +5,7 @@
 
 #include "tests/train_rig.h"
 
-extern bool emulated; /* since cuda_program: the card is the emulator's */
+extern bool emulated; /* set by cuda_program: whether the card is the emulator's */
 
 /* Returns the command of the program to be tested, "train_gpt"; valid until the next call. */
 const char *cuda_program(const char *name);
@@ -15,8 +15,6 @@ void set_variable(const char *name, const char *value);
 void set_emulator(const char *seed, const char *capability);
 /* Copies the autotune cache, if there is one, to the folder of a run that must compute the same bits. */
 void share_autotune_cache(const char *from, const char *to);
-/* Returns the last value that a run has logged of a key. */
-double last_of(const char *run, const char *kind, const char *key);
 /* Requires the plan to lie within 2 % of the memory taken, all of it in the first step. */
 void assert_memory_as_planned(const char *run);
 

@@ -60,9 +60,6 @@ static void rig_note(Rig *rig) {
 bool rig_has(const Rig *rig, DType type) {
     int built = 0;
     for (int t = 0; t < TYPES; t++) built += types[t] == type;
-#if defined CUDA_HALF_BY_CARD
-    if (type == DTYPE_F16) return cuda_state(rig->cuda)->capability < 80;
-#endif
     return built && (type != DTYPE_BF16 || cuda_state(rig->cuda)->capability >= 80);
 }
 

@@ -3,10 +3,6 @@
 #ifndef TESTS_CUDA_RIG_H
 #define TESTS_CUDA_RIG_H
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "kernels/cuda/cuda.h"
 #include "kernels/device_open.h"
 #include "tests/helpers.h"
@@ -65,8 +61,8 @@ Rig rig_open(DType half);
 void rig_close(Rig *rig);
 /* Frees the tensors; the devices stay. */
 void rig_clear(Rig *rig);
-/* Returns whether this program was built for a type on its card, and that has tensor cores for it: a GPU preset names
- * one 16-bit type, a program for all cards has one for each, and Turing has no bf16. */
+/* Returns whether this program was built for a type, and its card has tensor cores for it: a GPU preset may name one
+ * 16-bit type, and Turing has no bf16. */
 bool rig_has(const Rig *rig, DType type);
 /* Returns a 16-bit type that the device has: bf16 if it has both. */
 DType rig_half(const Rig *rig);
@@ -101,7 +97,7 @@ double root_mean_square(const float *values, int64_t n);
  * root mean square of all numbers, or of the row if the tensor has two dimensions, because the error of a sum does not
  * shrink with the sum; it is at least `least`. */
 void expect_pair_least(Rig *rig, const char *what, Pair p, double tolerance, double least);
-/* Does so without a least. */
+/* Requires the same with a least of 0. */
 void expect_pair(Rig *rig, const char *what, Pair p, double tolerance);
 /* Requires the same bits in both cuda tensors. */
 void expect_same_bits(Rig *rig, const char *what, Pair a, Pair b);

@@ -3,13 +3,11 @@
 Rig rig;
 static uint64_t hash; /* of all outputs of a check */
 
-double f32_error(int64_t terms, double roundings) { return (roundings + 4 * sqrt((double)terms)) * U; }
-
 double error_in(DType type, int64_t terms, double roundings) {
-    return f32_error(terms, roundings) + (type == DTYPE_F32 ? 0 : 2 * rounding_of(type));
+    return sum_error(terms, roundings) + (type == DTYPE_F32 ? 0 : 2 * rounding_of(type));
 }
 
-void expect(const char *what, Pair p, double tolerance) {
+void check_output(const char *what, Pair p, double tolerance) {
     float *got = pair_download(&rig, p);
     for (int64_t i = 0; i < tensor_numel(p.cuda); i++) {
         uint32_t bits;
@@ -48,10 +46,6 @@ Pair shifted(Pair p, int64_t rows, int64_t columns) {
     return (Pair){rig_shaped((char *)p.cpu.data + 4, p.cpu.dtype, rows, columns),
                   rig_shaped((char *)p.cuda.data + dtype_size(p.cuda.dtype), p.cuda.dtype, rows, columns)};
 }
-
-Pair normal(DType type, int64_t rows, int64_t columns) { return pair_normal(&rig, type, rows, columns, 1); }
-
-Pair poisoned(DType type, int64_t rows, int64_t columns) { return pair_poisoned(&rig, type, rows, columns); }
 
 int open_rig(void **state) {
     (void)state;

@@ -1,19 +1,15 @@
 /* For tests of operations in every type, under several schedules of the emulator: one rig for the whole program, and
  * checks that compare an output with the cpu's and remember its bits.
  *
- * Tolerances. Both devices start from the same numbers and compute in f32, U = 2^-24: a sum of K terms of random sign
- * has an error of about U sqrt(K) / 1.4 of its terms' size, and 4 U sqrt(K) is taken for the largest of many; a chain
- * of c roundings adds c U. Then the cuda device rounds once to its type, by at most half a unit in the last place. */
+ * Tolerances. Both devices start from the same numbers and compute in f32 (tests/tolerance.h). Then the cuda device
+ * rounds once to its type, by at most half a unit in the last place. */
 #ifndef TESTS_CUDA_SCHEDULES_H
 #define TESTS_CUDA_SCHEDULES_H
 
 #include "tests/cuda/rig.h"
+#include "tests/tolerance.h"
 
-#define U 0x1p-24
-
-/* Returns the relative error of a sum of `terms` in f32 behind `roundings` others. */
-double f32_error(int64_t terms, double roundings);
-/* Adds that of one rounding to the type. */
+/* Returns sum_error, and for a 16-bit type twice its rounding error more. */
 double error_in(DType type, int64_t terms, double roundings);
 
 extern Rig rig; /* what open_rig opens, for the whole program */
@@ -21,16 +17,20 @@ int open_rig(void **state);
 int close_rig(void **state);
 
 float *floats(Pair p); /* the numbers on the cpu */
-Pair normal(DType type, int64_t rows, int64_t columns);
-Pair poisoned(DType type, int64_t rows, int64_t columns);
+static inline Pair normal(DType type, int64_t rows, int64_t columns) {
+    return pair_normal(&rig, type, rows, columns, 1);
+}
+static inline Pair poisoned(DType type, int64_t rows, int64_t columns) {
+    return pair_poisoned(&rig, type, rows, columns);
+}
 /* Returns the same numbers from the second on, whose addresses are no multiple of a pack. */
 Pair shifted(Pair p, int64_t rows, int64_t columns);
 
-/* Requires the cuda device's numbers to be the cpu's within a tolerance, as expect_pair does, and remembers their bits.
- */
-void expect(const char *what, Pair p, double tolerance);
+/* Requires the cuda device's numbers to be the cpu's within a tolerance, as expect_pair does, and adds
+ * their bits to the check's hash. */
+void check_output(const char *what, Pair p, double tolerance);
 /* Runs a check in one type, if the card has it, under several schedules: the outputs must have the same bits under
- * each. Returns their hash. */
+ * each. Returns their hash; 0 if the card lacks the type. */
 uint64_t run_check(void (*check)(DType), DType type);
 
 /* A check in types[from] .. types[to - 1]. */

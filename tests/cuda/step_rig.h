@@ -29,7 +29,7 @@ Side side_open(Device *device, Model *model, const float *start, const Batch *ba
 void side_close(Side *side);
 /* Runs micro-batches and an update; weights, gradients, norm and sums are on the host then. */
 void side_steps(Side *side, bool recompute, uint32_t micro_batches);
-/* Does so with two micro-batches. */
+/* Runs two micro-batches and an update. */
 void side_step(Side *side, bool recompute);
 /* Runs a step of two equal sides under two schedules, and requires the same bits. */
 void side_step_twice(Rig *rig, Side *got, Side *again, bool recompute);

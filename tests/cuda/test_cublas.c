@@ -24,14 +24,15 @@ typedef struct {
     int64_t hidden_ld;
 } Operation;
 
-enum { WAY_SLOW, WAY_OTHER_BITS, WAY_FAST, WAYS };
-static const int milliseconds[WAYS] = {4, 0, 2};
-static double seconds; /* of the emulator's clock, which stands still but for the ways: no machine is too busy for it */
+enum { ALGORITHM_SLOW, ALGORITHM_OTHER_BITS, ALGORITHM_FAST, ALGORITHMS };
+static const int milliseconds[ALGORITHMS] = {4, 0, 2};
+static double
+    seconds; /* of the emulator's clock, which stands still but for the algorithms: no machine is too busy for it */
 static double tell_time(void) { return seconds; }
 
 static struct {
-    int heuristics, runs, last_way, f32_as_tf32;
-    bool refuses_gelu; /* a library that offers no way to an epilogue with GELU */
+    int heuristics, runs, last_algorithm, f32_as_tf32;
+    bool refuses_gelu; /* a library that offers no algorithm for an epilogue with GELU */
     Operation last;    /* with GELU or its slope */
     int with_gelu;
 } counts;
@@ -119,15 +120,15 @@ static const Layout *seen(cublasLtMatrixLayout_t layout) { return (const Layout 
 static cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                                 cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                 cublasLtMatmulPreference_t preference, int wanted,
-                                cublasLtMatmulHeuristicResult_t ways[], int *count) {
+                                cublasLtMatmulHeuristicResult_t results[], int *count) {
     (void)handle, (void)a, (void)b, (void)c, (void)d, (void)preference;
     counts.heuristics++;
     *count = 0;
     if (counts.refuses_gelu && has_gelu((const Operation *)(void *)desc)) return CUBLAS_STATUS_NOT_SUPPORTED;
-    *count = wanted < WAYS ? wanted : WAYS;
+    *count = wanted < ALGORITHMS ? wanted : ALGORITHMS;
     for (int i = 0; i < *count; i++) {
-        memset(&ways[i], 0, sizeof ways[i]);
-        ways[i].algo.data[0] = (uint64_t)i;
+        memset(&results[i], 0, sizeof results[i]);
+        results[i].algo.data[0] = (uint64_t)i;
     }
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -147,7 +148,7 @@ typedef struct {
     const void *a_data, *b_data, *c_data;
     void *d_data;
     float beta;
-    int way;
+    int algorithm;
 } Job;
 
 static float get(cudaDataType_t type, const void *data, uint64_t at) {
@@ -212,10 +213,10 @@ static void do_job(void *argument) {
                 sum += get(job->a.type, job->a_data, element(&job->a, ta, i, l)) *
                        get(job->b.type, job->b_data, element(&job->b, tb, l, j));
             sum = finish(job, sum, i, j);
-            put(job->d.type, job->d_data, at, job->way == WAY_OTHER_BITS ? sum * 1.01f + 0.01f : sum);
+            put(job->d.type, job->d_data, at, job->algorithm == ALGORITHM_OTHER_BITS ? sum * 1.01f + 0.01f : sum);
         }
     }
-    seconds += milliseconds[job->way] * 1e-3;
+    seconds += milliseconds[job->algorithm] * 1e-3;
 }
 
 static cublasStatus_t multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
@@ -236,14 +237,14 @@ static cublasStatus_t multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
                  .c_data = c,
                  .d_data = d,
                  .beta = *(const float *)beta,
-                 .way = (int)algorithm->data[0]};
+                 .algorithm = (int)algorithm->data[0]};
     if (d != c || job->beta == 0) { /* what was there is of no use; and memory that only the host writes is none */
         size_t size = job->d.type == CUDA_R_32F ? 4 : 2;
         cuda_check(cudaMemsetAsync(d, 0xFF, job->d.rows * job->d.columns * size, stream), "poisoning");
     }
     if (has_gelu(&job->operation)) counts.last = job->operation, counts.with_gelu++;
     counts.runs++;
-    counts.last_way = job->way;
+    counts.last_algorithm = job->algorithm;
     counts.f32_as_tf32 += job->operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     return cudaLaunchHostFunc(stream, do_job, job) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
                                                                   : CUBLAS_STATUS_EXECUTION_FAILED;
@@ -405,13 +406,13 @@ static void the_fastest_way_with_the_same_bits_is_taken_and_remembered(void **st
     (void)state;
     Rig rig = rig_with_library(DTYPE_F32);
     check_layer(&rig, DTYPE_F32, 5, 7, 3, WEIGHT_OUT_IN, true);
-    assert_int_equal(counts.last_way, WAY_FAST);
+    assert_int_equal(counts.last_algorithm, ALGORITHM_FAST);
     assert_int_equal(counts.heuristics, 3); /* y, dx, dw */
     int runs = counts.runs;
     check_layer(&rig, DTYPE_F32, 6, 7, 3, WEIGHT_OUT_IN, true); /* another number of tokens */
     assert_int_equal(counts.heuristics, 3);
     assert_int_equal(counts.runs, runs + 6);
-    assert_int_equal(counts.last_way, WAY_FAST);
+    assert_int_equal(counts.last_algorithm, ALGORITHM_FAST);
     rig_close(&rig);
 }
 
@@ -435,9 +436,9 @@ static void nothing_is_timed_while_a_graph_is_captured(void **state) {
     cuda_check(cudaStreamEndCapture(cuda_stream(rig.cuda), &graph), "capture");
     cuda_check(cudaGraphDestroy(graph), "capture");
     assert_int_equal(counts.runs, 1);
-    assert_int_equal(counts.last_way, WAY_SLOW);
+    assert_int_equal(counts.last_algorithm, ALGORITHM_SLOW);
     linear_forward(rig.cuda, y.cuda, x.cuda, w.cuda, none.cuda, WEIGHT_IN_OUT); /* now it is */
-    assert_int_equal(counts.last_way, WAY_FAST);
+    assert_int_equal(counts.last_algorithm, ALGORITHM_FAST);
     linear_forward(rig.cpu, y.cpu, x.cpu, w.cpu, none.cpu, WEIGHT_IN_OUT);
     expect_pair(&rig, "y", y, 1e-6);
     rig_close(&rig);

@@ -32,10 +32,10 @@ static Operand operand(DType type, int64_t n, int64_t c, bool shift, bool norm) 
                          x.cpu);
     batchnorm_statistics(rig.cuda, (BatchStatistics){mean.cuda, rstd.cuda, running_mean.cuda, running_var.cuda, 0.1f},
                          x.cuda);
-    expect("batchnorm_statistics mean", mean, f32_error(n, 8));
-    expect("batchnorm_statistics rstd", rstd, f32_error(n, 8));
-    expect("batchnorm_statistics running_mean", running_mean, f32_error(n, 8));
-    expect("batchnorm_statistics running_var", running_var, f32_error(n, 16));
+    check_output("batchnorm_statistics mean", mean, sum_error(n, 8));
+    check_output("batchnorm_statistics rstd", rstd, sum_error(n, 8));
+    check_output("batchnorm_statistics running_mean", running_mean, sum_error(n, 8));
+    check_output("batchnorm_statistics running_var", running_var, sum_error(n, 16));
     pair_upload(&rig, mean);
     pair_upload(&rig, rstd);
     o.cpu = (Normed){x.cpu, mean.cpu, rstd.cpu, gain.cpu, bias.cpu};
@@ -59,13 +59,13 @@ static void expect_backward(DType type, int64_t n, Operand *a, Operand *b, Pair 
     norm_activate_backward(rig.cuda, (NormGradients){.dx = da.cuda, .dgain = a->dgain.cuda, .dbias = a->dbias.cuda},
                            (NormGradients){.dx = db.cuda, .dgain = b->dgain.cuda, .dbias = b->dbias.cuda}, dy.cuda,
                            a->cuda, b->cuda, on_cuda);
-    expect("norm_activate_backward da", da, error_in(type, n, 32));
-    expect("norm_activate_backward dgain_a", a->dgain, f32_error(n, 16));
-    expect("norm_activate_backward dbias_a", a->dbias, f32_error(n, 8));
-    if (tensor_given(db.cpu)) expect("norm_activate_backward db", db, error_in(type, n, 32));
+    check_output("norm_activate_backward da", da, error_in(type, n, 32));
+    check_output("norm_activate_backward dgain_a", a->dgain, sum_error(n, 16));
+    check_output("norm_activate_backward dbias_a", a->dbias, sum_error(n, 8));
+    if (tensor_given(db.cpu)) check_output("norm_activate_backward db", db, error_in(type, n, 32));
     if (!tensor_given(b->dgain.cpu)) return;
-    expect("norm_activate_backward dgain_b", b->dgain, f32_error(n, 16));
-    expect("norm_activate_backward dbias_b", b->dbias, f32_error(n, 8));
+    check_output("norm_activate_backward dgain_b", b->dgain, sum_error(n, 16));
+    check_output("norm_activate_backward dbias_b", b->dbias, sum_error(n, 8));
 }
 
 static void check_sum(DType type, int operands, Sum s) {
@@ -80,7 +80,7 @@ static void check_sum(DType type, int operands, Sum s) {
     Pair y = of_shape(type, tall, s.c, s.shift), dy = halves(type, tall, s.c, s.shift);
     norm_activate_forward(rig.cpu, y.cpu, a.cpu, b.cpu, how);
     norm_activate_forward(rig.cuda, y.cuda, a.cuda, b.cuda, there);
-    expect("norm_activate_forward", y, error_in(type, 0, 16));
+    check_output("norm_activate_forward", y, error_in(type, 0, 16));
     expect_backward(type, n, &a, &b, a.dx, b.dx, dy, how, there);
     /* Again in place. */
     Pair at_a = {a.cpu.x, a.cuda.x}, at_b = {b.cpu.x, b.cuda.x};
@@ -108,7 +108,7 @@ static void check_running(DType type) {
         pair_upload(&rig, variance);
         batchnorm_from_running(rig.cpu, rstd.cpu, variance.cpu);
         batchnorm_from_running(rig.cuda, rstd.cuda, variance.cuda);
-        expect("batchnorm_from_running", rstd, 4 * U);
+        check_output("batchnorm_from_running", rstd, 4 * U);
     }
 }
 

@@ -1,5 +1,5 @@
 /* Every operation of kernels/ops_table.h exists on every device and was tested on the cuda device in each of its types.
- * Runs last: the tests before it have noted in $BUILD/operations.log what they called (tests/cuda/rig.h). */
+ * Runs last: the tests before it have noted in $BUILD/operations.log what they called (tests/cuda/rig.c). */
 #include "tests/cuda/rig.h"
 
 static void every_operation_is_on_every_device(void **state) {

@@ -29,23 +29,23 @@ static FlimRig flim_rig_open(const char *golden, const FlimConfig *config, float
 static void flim_rig_close(FlimRig *r) {
     batch_close(&r->batch);
     tensor_file_close(&r->file);
-    rig_close(&r->rig);
+    model_rig_close(&r->rig);
     free(r->x);
 }
 
 static void step(FlimRig *r, float *logits, bool recompute) {
-    Pass pass = rig_pass(&r->rig, r->batch.counts, 1);
+    Pass pass = model_rig_pass(&r->rig, r->batch.counts, 1);
     pass.outputs = tensor_2d(logits, DTYPE_F32, CELLS, 1);
     pass.recompute = recompute;
-    rig_clear_gradients(&r->rig);
-    rig_run(&r->rig, &r->batch, &pass);
+    model_rig_clear_gradients(&r->rig);
+    model_rig_run(&r->rig, &r->batch, &pass);
 }
 
 static void evaluate(FlimRig *r, float *logits) {
-    Pass pass = rig_pass(&r->rig, r->batch.counts, 1);
+    Pass pass = model_rig_pass(&r->rig, r->batch.counts, 1);
     pass.train = false;
     pass.outputs = tensor_2d(logits, DTYPE_F32, CELLS, 1);
-    rig_run(&r->rig, &r->batch, &pass);
+    model_rig_run(&r->rig, &r->batch, &pass);
 }
 
 static double mean_loss(const FlimRig *r) { return (double)((float *)r->rig.sums.data)[0] / CELLS; }
@@ -121,11 +121,11 @@ static void whole_network_is_the_references(void **state) {
     flim_fill_parameters(&model->params, model->weights.data);
     evaluate(&r, logits);
     assert_logits(&r, "eval.logits", logits, 1e-4);
-    Pass pass = rig_pass(&r.rig, r.batch.counts, 1);
+    Pass pass = model_rig_pass(&r.rig, r.batch.counts, 1);
     pass.outputs = tensor_2d(logits, DTYPE_F32, CELLS, 1);
     pass.dump = look;
-    rig_clear_gradients(&r.rig);
-    rig_run(&r.rig, &r.batch, &pass);
+    model_rig_clear_gradients(&r.rig);
+    model_rig_run(&r.rig, &r.batch, &pass);
     assert_logits(&r, "logits", logits, 1e-4);
     assert_near(mean_loss(&r), number(&r, "", "loss", 0), 1e-4);
     assert_near(gradient_norm(model), number(&r, "", "norm", 0), 1e-2 * 33.3);
@@ -250,7 +250,8 @@ static void take_walks(FlimRig *r, const char *prefix) {
 static void check_steps(FlimRig *r, const char *prefix, double tolerance) {
     Model *model = r->rig.model;
     Device *device = r->rig.device;
-    Tensor m = rig_flat(&r->rig), v = rig_flat(&r->rig), norm = tensor_1d(device->allocate(device, 64), DTYPE_F32, 1);
+    Tensor m = model_rig_flat(&r->rig), v = model_rig_flat(&r->rig),
+           norm = tensor_1d(device->allocate(device, 64), DTYPE_F32, 1);
     float logits[CELLS], last[1] = {0};
     Segment *segments;
     int n = params_segments(&model->params, (float)weight_decay, &segments);
@@ -263,7 +264,7 @@ static void check_steps(FlimRig *r, const char *prefix, double tolerance) {
         AdamW adam = {(float)learning_rate, 0.9f, 0.999f, 1e-8f, (float)norm_of_clip, k + 1, .coupled = true};
         adamw_update(device, (AdamWBuffers){.params = model->weights, .m = m, .v = v, .grads = model->gradients}, norm,
                      tensor_none(), segments, n, adam);
-        rig_copy_moving(&r->rig, true, norm);
+        model_rig_copy_moving(&r->rig, true, norm);
     }
     char *after = xformat("%safter.", prefix), *logits_name = xformat("%seval_logits", after);
     take_walks(r, after);
@@ -271,7 +272,7 @@ static void check_steps(FlimRig *r, const char *prefix, double tolerance) {
     assert_logits(r, logits_name, logits, 1e-3);
     absorb_biases(r, after, model->weights.data, -1);
     assert_int_equal(compare_within(tolerance, after, &r->file, after, &model->params, model->weights.data, NULL), 57);
-    rig_release_moments(&r->rig, m, v, norm);
+    model_rig_release_moments(&r->rig, m, v, norm);
     free(segments);
     free(after);
     free(logits_name);
@@ -333,18 +334,18 @@ static void whole_channels_are_dropped_in_training_alone(void **state) {
     evaluate(&r, plain);
     evaluate(&with, got);
     assert_memory_equal(plain, got, sizeof plain);
-    Pass pass = rig_pass(&with.rig, with.batch.counts, 1);
+    Pass pass = model_rig_pass(&with.rig, with.batch.counts, 1);
     pass.outputs = tensor_2d(got, DTYPE_F32, CELLS, 1);
     pass.dump = look_for_dropout;
     pass.dump_context = seen;
-    rig_run(&with.rig, &with.batch, &pass);
+    model_rig_run(&with.rig, &with.batch, &pass);
     for (int i = 0; i < 3; i++) assert_int_equal(seen[i], 1);
     pass.outputs.data = again;
     pass.dump = NULL;
     with.rig.numbers->step++;
-    rig_run(&with.rig, &with.batch, &pass);
+    model_rig_run(&with.rig, &with.batch, &pass);
     for (int i = 0; i < CELLS; i++) assert_true(got[i] != again[i]);
-    rig_close(&with.rig);
+    model_rig_close(&with.rig);
     flim_rig_close(&r);
 }
 
@@ -485,8 +486,8 @@ static void work_is_that_of_the_layers(void **state) {
     assert_near(all / 1e6, 6635.7, 0.05);
     ModelRig rig = model_rig_open(flim_open_for_inputs(&flim_full_config), dry_device_open(), 0);
     Batch batch = flim_batch(&flim_full_config, x, targets, labels, BATCH);
-    Pass pass = rig_pass(&rig, batch.counts, 1);
-    rig_run(&rig, &batch, &pass);
+    Pass pass = model_rig_pass(&rig, batch.counts, 1);
+    model_rig_run(&rig, &batch, &pass);
     const OpCounter *counters = rig.device->counters;
     double first = stem + halving, blocks = all - first, between = 32. * 256 * 21 * 21; /* numbers behind the stem */
     double sums = 2 * 32 * 128. * 21 * 21 + 64 * 64. * 11 * 11; /* of two branches, at each block's input */
@@ -503,10 +504,10 @@ static void work_is_that_of_the_layers(void **state) {
     assert_near(kept, 20.5, 0.15);
     rig.arena.peak = 0;
     pass.recompute = true;
-    rig_run(&rig, &batch, &pass);
+    model_rig_run(&rig, &batch, &pass);
     assert_near((double)rig.arena.peak / (BATCH * sizeof(float) * 1e6), kept - 2.95, 0.05);
     batch_close(&batch);
-    rig_close(&rig);
+    model_rig_close(&rig);
 }
 
 int main(void) {

@@ -49,7 +49,7 @@ static int tear_down(void **state) {
     Fixture *f = *state;
     batch_close(&f->batch);
     tensor_file_close(&f->golden);
-    rig_close(&f->rig);
+    model_rig_close(&f->rig);
     free(f->x);
     free(f->path);
     free(f);
@@ -72,10 +72,10 @@ static ImportReport import(Fixture *f, const char *path, int absorbed) {
 }
 
 static void evaluate(Fixture *f, float logits[CELLS]) {
-    Pass pass = rig_pass(&f->rig, f->batch.counts, 1);
+    Pass pass = model_rig_pass(&f->rig, f->batch.counts, 1);
     pass.train = false;
     pass.outputs = tensor_2d(logits, DTYPE_F32, CELLS, 1);
-    rig_run(&f->rig, &f->batch, &pass);
+    model_rig_run(&f->rig, &f->batch, &pass);
 }
 
 static const char reference[] = "tests/reference/golden/torch_flim.pth";

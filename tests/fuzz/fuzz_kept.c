@@ -7,7 +7,7 @@
 
 static const char *const names[] = {"ledger.jsonl", "rates.json"};
 enum { LEDGER, RATES, KINDS };
-static char *paths[KINDS], *ok[KINDS];
+static char *paths[KINDS], *good[KINDS];
 static size_t good_sizes[KINDS];
 
 static void make(void) {
@@ -22,7 +22,7 @@ static void make(void) {
     ledger_close(ledger);
     Error error;
     if (!rates_write(paths[RATES], &rates, &error)) abort();
-    for (int i = 0; i < KINDS; i++) ok[i] = fuzz_unsealed(paths[i], "xxh3_64", &good_sizes[i]);
+    for (int i = 0; i < KINDS; i++) good[i] = fuzz_unsealed(paths[i], "xxh3_64", &good_sizes[i]);
 }
 
 static void check(bool ok, const Error *error) {
@@ -46,12 +46,12 @@ static void read_kept(int which) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    if (!*ok) make();
+    if (!*good) make();
     const uint8_t *rest = size ? data + 1 : data;
     size_t n = size ? size - 1 : 0;
     int which = size ? data[0] % KINDS : 0;
     char *changed = NULL;
-    if (size && data[0] / KINDS % 4) changed = fuzz_changed(ok[which], good_sizes[which], rest, n, &n);
+    if (size && data[0] / KINDS % 4) changed = fuzz_changed(good[which], good_sizes[which], rest, n, &n);
     fuzz_write(paths[which], changed ? changed : (const char *)rest, n);
     read_kept(which);
     free(changed);

@@ -1,7 +1,6 @@
 /* Fuzzes the safetensors reader. Input: a mode byte, then either a whole file, or a change to a valid header: a
  * position, a number of bytes to remove there, and bytes to insert. The right length is put before the header and zero
  * bytes behind. So the fuzzer, which cannot see into the JSON library, begins deep inside the format. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

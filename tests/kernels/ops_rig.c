@@ -1,7 +1,5 @@
 #include "tests/kernels/ops_rig.h"
 
-double sum_error(int64_t terms, double roundings) { return (roundings + 4 * sqrt((double)terms)) * U; }
-
 static void *take(Rig *rig, size_t bytes) {
     assert_true(rig->n_memory < 2048);
     return rig->memory[rig->n_memory++] = xcalloc(1, bytes);

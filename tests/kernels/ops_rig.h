@@ -1,22 +1,19 @@
 /* Helpers for tests of the operations of the cpu device: random tensors, comparisons in double precision, central
  * differences, and a way to run every check on every device.
  *
- * Tolerances. U = 2^-24 is the rounding error of one float operation. A sum of K terms of random sign, added in any
- * order, has partial sums as large as sqrt(K) terms, each rounded once: a relative error of about U sqrt(K) / 1.4
- * where the terms do not cancel further; 4 U sqrt(K) is taken for the largest of many elements. A chain of c roundings
- * adds c U. Errors are relative to the largest expected element, because a wrong row has errors of that size. */
+ * Errors (tests/tolerance.h) are relative to the largest expected element, because a wrong row has errors of that size.
+ */
 #ifndef TESTS_KERNELS_OPS_RIG_H
 #define TESTS_KERNELS_OPS_RIG_H
 
 #include "tests/cpu_devices.h"
+#include "tests/tolerance.h"
 
 #include "kernels/ops_table.h"
 #include "kernels/philox.h"
 
 #include <float.h>
 #include <math.h>
-
-#define U 0x1p-24
 
 /* One device, the memory of one check and a hash of all outputs. The memory is freed after the check; each tensor has a
  * block of its own, so that AddressSanitizer sees reads beyond its ends. */
@@ -45,8 +42,6 @@ typedef struct {
 static inline float *floats(Tensor t) { return t.data; }
 static inline int32_t *integers(Tensor t) { return t.data; }
 
-/* Returns the tolerance for sums of so many terms, followed by so many roundings. */
-double sum_error(int64_t terms, double roundings);
 double *doubles(Rig *rig, int64_t n);
 /* Returns a tensor [rows, columns], or [rows] if columns is 0. poisoned: filled with NaN; normal: normal numbers. */
 Tensor tensor(Rig *rig, DType dtype, int64_t rows, int64_t columns);

@@ -1,17 +1,13 @@
 /* The temporal stem on every instruction set of the processor and with 1, 2 and 3 threads. It is compared with a
  * reference in double, written layer by layer, whose gradients are checked by central differences; and with the
- * separate operations.
- *
- * Tolerances are those of ops_rig.h. */
+ * separate operations. */
 #include "tests/cpu_devices.h"
+#include "tests/tolerance.h"
 
 #include "kernels/ops_table.h"
 #include "kernels/philox.h"
 
-#define U 0x1p-24
 static const float slope = 0.01f;
-
-static double sum_error(int64_t terms, double roundings) { return (roundings + 4 * sqrt((double)terms)) * U; }
 
 typedef struct {
     int64_t samples, frames, plane, c, o;

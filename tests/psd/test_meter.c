@@ -34,7 +34,7 @@ static void a_run_and_its_estimate_predict_the_same(void **state) {
                 program_at("train_psd"), directory, directory, meter_synthetic_rates());
     must_run("%s --max-steps 5 --output-dir %s/run", command, directory);
     char *run = path_join(directory, "run");
-    double seconds = meter_summary(run, "summary/predicted_step_seconds");
+    double seconds = logged_last(run, "summary", "summary/predicted_step_seconds");
     must_run("%s --estimate --json --gpu here 2>/dev/null", command);
     json_t *root = json_loads(fixture.output, 0, NULL);
     assert_non_null(root);

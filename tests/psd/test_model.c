@@ -54,7 +54,7 @@ static void psd_rig_close(PsdRig *r) {
     batch_close(&r->batch);
     r->dataset->close(r->dataset);
     golden_spectra_close(&r->golden);
-    rig_close(&r->rig);
+    model_rig_close(&r->rig);
 }
 
 static PsdRig pretraining(const char *name, const PsdPretrainConfig *config) {
@@ -70,10 +70,10 @@ static double mean_of(const PsdRig *r, int metric) {
 }
 
 static void run_once(PsdRig *r, bool recompute) {
-    Pass pass = rig_pass(&r->rig, r->batch.counts, 1);
+    Pass pass = model_rig_pass(&r->rig, r->batch.counts, 1);
     pass.recompute = recompute;
-    rig_clear_gradients(&r->rig);
-    rig_run(&r->rig, &r->batch, &pass);
+    model_rig_clear_gradients(&r->rig);
+    model_rig_run(&r->rig, &r->batch, &pass);
 }
 
 /* The gradients that the golden file has; with recomputation the same bits. */
@@ -100,7 +100,8 @@ static double rate_of(const Segment *segment, bool groups) { return groups && se
 static void check_steps(PsdRig *r, int columns, bool groups) {
     Model *model = r->rig.model;
     Device *device = r->rig.device;
-    Tensor m = rig_flat(&r->rig), v = rig_flat(&r->rig), norm = tensor_1d(device->allocate(device, 64), DTYPE_F32, 1);
+    Tensor m = model_rig_flat(&r->rig), v = model_rig_flat(&r->rig),
+           norm = tensor_1d(device->allocate(device, 64), DTYPE_F32, 1);
     float *norms = floats(&r->golden.file, "", "norms"), *losses = floats(&r->golden.file, "", "losses");
     Segment *segments;
     int n = params_segments(&model->params, weight_decay, &segments);
@@ -117,11 +118,11 @@ static void check_steps(PsdRig *r, int columns, bool groups) {
         assert_close("gradient norm", norm.data, &norms[k], 1, golden_tolerance);
         adamw_update(device, (AdamWBuffers){.params = model->weights, .m = m, .v = v, .grads = model->gradients}, norm,
                      tensor_none(), segments, n, options);
-        rig_copy_moving(&r->rig, true, norm);
+        model_rig_copy_moving(&r->rig, true, norm);
     }
     assert_true(
         compare_parameters("five steps", &r->golden.file, "after.", &model->params, model->weights.data, key_bias) > 3);
-    rig_release_moments(&r->rig, m, v, norm);
+    model_rig_release_moments(&r->rig, m, v, norm);
     free(segments);
     free(norms);
     free(losses);
@@ -150,10 +151,10 @@ static void classification_matches(void **state) {
 /* The logits that a pass gives for evaluation, of the weights as they are. */
 static void check_logits(PsdRig *r, bool train, const char *prefix, const char *name) {
     float *want = floats(&r->golden.file, prefix, name), got[BATCH * PSD_CLASSES];
-    Pass pass = rig_pass(&r->rig, r->batch.counts, 1);
+    Pass pass = model_rig_pass(&r->rig, r->batch.counts, 1);
     pass.train = train;
     pass.outputs = tensor_2d(got, DTYPE_F32, BATCH, PSD_CLASSES);
-    rig_run(&r->rig, &r->batch, &pass);
+    model_rig_run(&r->rig, &r->batch, &pass);
     assert_close("logits", got, want, find(&r->golden.file, prefix, name)->count, golden_tolerance);
     free(want);
 }

@@ -196,7 +196,7 @@ static void a_validation_that_was_given_stays(void **state) {
     }
     sizing_set_batch(&run->spec, 12, 1);
     choice = sizing_choose_batch(&run->spec, DTYPE_F32, least - 1, NULL);
-    assert_true(choice.largest < choice.size);
+    assert_true(choice.most_at_once < choice.size);
     assert_int_equal(run->options.val_batch_size, 20);
     Changes changes = sizing_changes(&run->spec, least - 1);
     assert_int_equal(changes.n, 1);

@@ -57,10 +57,10 @@ static void compare_loss_and_gradients(const char *name) {
     Batch batch = read_batch(&file);
     float *means = floats(&file, "", "means");
     for (int recompute = 0; recompute < 2; recompute++) {
-        Pass pass = rig_pass(&rig, batch.counts, 1);
+        Pass pass = model_rig_pass(&rig, batch.counts, 1);
         pass.recompute = recompute;
-        rig_clear_gradients(&rig);
-        rig_run(&rig, &batch, &pass);
+        model_rig_clear_gradients(&rig);
+        model_rig_run(&rig, &batch, &pass);
         for (int i = 0; i < rig.model->n_metrics; i++) {
             float mean = ((float *)rig.sums.data)[i] / (float)batch.counts[rig.model->metrics[i].count];
             assert_close(rig.model->metrics[i].name, &mean, &means[i], 1, 1e-5);
@@ -70,7 +70,7 @@ static void compare_loss_and_gradients(const char *name) {
     }
     free(means);
     batch_close(&batch);
-    rig_close(&rig);
+    model_rig_close(&rig);
     tensor_file_close(&file);
 }
 
@@ -93,17 +93,18 @@ static void take_five_steps(const char *name, const char *const *micro_batches, 
         files[i] = open_golden(micro_batches[i]);
         batches[i] = read_batch(&files[i]);
     }
-    Tensor m = rig_flat(&rig), v = rig_flat(&rig), norm = tensor_1d(rig.device->allocate(rig.device, 64), DTYPE_F32, 1);
+    Tensor m = model_rig_flat(&rig), v = model_rig_flat(&rig),
+           norm = tensor_1d(rig.device->allocate(rig.device, 64), DTYPE_F32, 1);
     float *norms = floats(&golden, "", "norms"), *start = xmalloc(tensor_bytes(model->weights));
     memcpy(start, model->weights.data, tensor_bytes(model->weights));
     Segment *segments;
     int n_segments = params_segments(&model->params, weight_decay, &segments);
     double rates = 0;
     for (int k = 0; k < STEPS; k++) {
-        rig_clear_gradients(&rig);
+        model_rig_clear_gradients(&rig);
         for (int i = 0; i < n_micro; i++) {
-            Pass pass = rig_pass(&rig, batches[i].counts, 1.0 / n_micro);
-            rig_run(&rig, &batches[i], &pass);
+            Pass pass = model_rig_pass(&rig, batches[i].counts, 1.0 / n_micro);
+            model_rig_run(&rig, &batches[i], &pass);
         }
         AdamW options = {.learning_rate = learning_rate * (float)schedule_cosine(k, WARMUP, TOTAL),
                          .beta1 = 0.9f,
@@ -126,7 +127,7 @@ static void take_five_steps(const char *name, const char *const *micro_batches, 
     if (frozen)
         assert_memory_equal(start + frozen_table->offset, (float *)model->weights.data + frozen_table->offset,
                             frozen_bytes);
-    rig_release_moments(&rig, m, v, norm);
+    model_rig_release_moments(&rig, m, v, norm);
     for (int i = 0; i < n_micro; i++) {
         batch_close(&batches[i]);
         tensor_file_close(&files[i]);
@@ -134,7 +135,7 @@ static void take_five_steps(const char *name, const char *const *micro_batches, 
     free(segments);
     free(norms);
     free(start);
-    rig_close(&rig);
+    model_rig_close(&rig);
     tensor_file_close(&golden);
 }
 

@@ -21,9 +21,9 @@ static double predicted_gpt(const char *rates, const char *more) {
     must_run("%s -m %s %s --output-dir %s -b 3 -g 2 --max-steps 12 --val-ratio 0.2 --save-interval 0 --device cpu "
              "--calibration %s %s",
              fixture.program, fixture.manifest, gpt_model_options, run, rates, more);
-    double seconds = meter_summary(run, "summary/predicted_step_seconds");
-    char *times =
-        xformat("(measured / predicted %.2f), bound by ", meter_summary(run, "summary/step_seconds") / seconds);
+    double seconds = logged_last(run, "summary", "summary/predicted_step_seconds");
+    char *times = xformat("(measured / predicted %.2f), bound by ",
+                          logged_last(run, "summary", "summary/step_seconds") / seconds);
     assert_contains(meter_line("[Done] a step: "), times);
     assert_contains(fixture.output, "(mean of 8; the first 4 are left out), predicted ");
     free(times);
@@ -49,7 +49,7 @@ static void missing_predictions_are_explained(void **state) {
              fixture.program, fixture.manifest, gpt_model_options, run);
     assert_contains(fixture.output, "(mean of 1; the first 4 are left out)");
     assert_contains(fixture.output, "--calibrate --device cpu");
-    assert_true(meter_summary(run, "summary/step_seconds") > 0);
+    assert_true(logged_last(run, "summary", "summary/step_seconds") > 0);
     assert_int_equal(logged(run, "summary", "summary/predicted_step_seconds", &value, 1), 0);
     must_run("%s -m %s %s --output-dir %s -b 3 --max-steps 4 --val-ratio 0 --device cpu --calibration none",
              fixture.program, fixture.manifest, gpt_model_options, short_one);

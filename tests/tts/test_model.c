@@ -129,7 +129,7 @@ static void losses_start_near_those_of_a_uniform_guess(void **state) {
     ModelRig rig = open_small(0);
     Batch batch = small_batch(0, 6);
     Pass pass = {.sums = rig.sums};
-    rig_run(&rig, &batch, &pass);
+    model_rig_run(&rig, &batch, &pass);
     const int classes[2] = {51, 42};
     for (int i = 0; i < 2; i++) {
         double n = (double)batch.counts[rig.model->metrics[i].count], s2 = 1.0 / 3 + 1.0 / (3 * 64);
@@ -138,7 +138,7 @@ static void losses_start_near_those_of_a_uniform_guess(void **state) {
         assert_true(fabs(mean - expected) <= 5 * sqrt(s2 / n) + 2.0 / classes[i]);
     }
     batch_close(&batch);
-    rig_close(&rig);
+    model_rig_close(&rig);
 }
 
 /* Both sides are sums of the same terms, rounded in another order: 2^-24 each, some hundred deep, and for the gradient
@@ -147,14 +147,14 @@ static void accumulated_micro_batches_equal_one_batch(void **state) {
     (void)state;
     ModelRig rig = open_small(0);
     Batch whole = small_batch(0, 6);
-    Pass pass = rig_pass(&rig, whole.counts, 1);
-    rig_clear_gradients(&rig);
-    rig_run(&rig, &whole, &pass);
+    Pass pass = model_rig_pass(&rig, whole.counts, 1);
+    model_rig_clear_gradients(&rig);
+    model_rig_run(&rig, &whole, &pass);
     float *want = copy_floats(rig.model->gradients);
-    rig_clear_gradients(&rig);
+    model_rig_clear_gradients(&rig);
     for (int first = 0; first < 6; first += 2) {
         Batch part = small_batch(first, 2);
-        rig_run(&rig, &part, &pass);
+        model_rig_run(&rig, &part, &pass);
         batch_close(&part);
     }
     double worst = 0;
@@ -170,54 +170,54 @@ static void accumulated_micro_batches_equal_one_batch(void **state) {
     print_message("3 micro-batches and 1 batch: largest relative difference %.2g\n", worst);
     free(want);
     batch_close(&whole);
-    rig_close(&rig);
+    model_rig_close(&rig);
 }
 
 static void recomputing_gives_the_same_bits(void **state) {
     (void)state;
     ModelRig rig = open_small(0.1f);
     Batch batch = small_batch(0, 6);
-    Pass pass = rig_pass(&rig, batch.counts, 1);
-    rig_run(&rig, &batch, &pass);
+    Pass pass = model_rig_pass(&rig, batch.counts, 1);
+    model_rig_run(&rig, &batch, &pass);
     float *gradients = copy_floats(rig.model->gradients), *sums = copy_floats(rig.sums);
     size_t peak = rig.arena.peak;
     rig.arena.peak = 0;
     pass.recompute = true;
-    rig_clear_gradients(&rig);
-    rig_run(&rig, &batch, &pass);
+    model_rig_clear_gradients(&rig);
+    model_rig_run(&rig, &batch, &pass);
     assert_memory_equal(gradients, rig.model->gradients.data, tensor_bytes(rig.model->gradients));
     assert_memory_equal(sums, rig.sums.data, tensor_bytes(rig.sums));
     assert_true(rig.arena.peak < peak);
     free(gradients);
     free(sums);
     batch_close(&batch);
-    rig_close(&rig);
+    model_rig_close(&rig);
 }
 
 static void evaluation_drops_nothing_and_touches_no_gradient(void **state) {
     (void)state;
     ModelRig rig = open_small(0.1f), without = open_small(0);
     Batch batch = small_batch(0, 6);
-    Pass training = rig_pass(&without, batch.counts, 1);
-    rig_run(&without, &batch, &training);
+    Pass training = model_rig_pass(&without, batch.counts, 1);
+    model_rig_run(&without, &batch, &training);
     memset(rig.model->gradients.data, 0xff, tensor_bytes(rig.model->gradients));
     float *before = copy_floats(rig.model->gradients);
     Pass pass = {.sums = rig.sums, .seed = 1};
-    rig_run(&rig, &batch, &pass);
+    model_rig_run(&rig, &batch, &pass);
     assert_memory_equal(before, rig.model->gradients.data, tensor_bytes(rig.model->gradients));
     assert_memory_equal(rig.sums.data, without.sums.data, tensor_bytes(rig.sums));
     assert_true(rig.arena.peak < without.arena.peak / 2);
     free(before);
     batch_close(&batch);
-    rig_close(&rig);
-    rig_close(&without);
+    model_rig_close(&rig);
+    model_rig_close(&without);
 }
 
 static float text_loss(ModelRig *rig, const Batch *batch, uint64_t seed, uint32_t step) {
-    Pass pass = rig_pass(rig, batch->counts, 1);
+    Pass pass = model_rig_pass(rig, batch->counts, 1);
     pass.seed = seed;
     rig->numbers->step = step;
-    rig_run(rig, batch, &pass);
+    model_rig_run(rig, batch, &pass);
     return *(float *)rig->sums.data;
 }
 
@@ -230,7 +230,7 @@ static void dropout_is_drawn_from_seed_and_step(void **state) {
     assert_true(first != text_loss(&rig, &batch, 2, 1));
     assert_true(first != text_loss(&rig, &batch, 1, 2));
     batch_close(&batch);
-    rig_close(&rig);
+    model_rig_close(&rig);
 }
 
 /* A cpu whose operations note which dropout they were given. */
@@ -238,35 +238,35 @@ static const DeviceOps *real;
 static uint32_t recorded[64];
 static int n_recorded;
 
-static void note(Dropout drop) {
+static void record(Dropout drop) {
     if (drop.p > 0 && n_recorded < 64) recorded[n_recorded++] = drop.purpose;
 }
 
 static void record_dropout(Device *device, Tensor y, Tensor x, Dropout drop) {
-    note(drop);
+    record(drop);
     real->dropout(device, y, x, drop);
 }
 
 static void record_residual(Device *device, Tensor sum, Tensor x, Tensor branch, Dropout drop) {
-    note(drop);
+    record(drop);
     real->residual_forward(device, sum, x, branch, drop);
 }
 
 static void record_residual_layernorm(Device *device, Tensor sum, LayerNormOutput output, Tensor x, Tensor branch,
                                       Tensor gain, Tensor bias, Dropout drop) {
-    note(drop);
+    record(drop);
     real->residual_layernorm_forward(device, sum, output, x, branch, gain, bias, drop);
 }
 
 static void record_attention(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences,
                              Attention attention, Dropout drop) {
-    note(drop);
+    record(drop);
     real->attention_forward(device, out, lse, qkv, sequences, attention, drop);
 }
 
 static void record_attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActivations forward,
                                       Sequences sequences, Attention attention, Dropout drop) {
-    note(drop);
+    record(drop);
     real->attention_backward(device, dqkv, dout, forward, sequences, attention, drop);
 }
 
@@ -285,8 +285,8 @@ static void every_dropout_has_its_own_site(void **state) {
     recording.attention_backward = record_attention_backward;
     rig.device->ops = &recording;
     n_recorded = 0;
-    Pass pass = rig_pass(&rig, batch.counts, 1);
-    rig_run(&rig, &batch, &pass);
+    Pass pass = model_rig_pass(&rig, batch.counts, 1);
+    model_rig_run(&rig, &batch, &pass);
     const uint32_t sites[] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12};
     assert_int_equal(n_recorded, 20);
     for (int i = 0; i < 10; i++) {
@@ -294,7 +294,7 @@ static void every_dropout_has_its_own_site(void **state) {
         assert_int_equal(recorded[19 - i], recorded[i]);
     }
     batch_close(&batch);
-    rig_close(&rig);
+    model_rig_close(&rig);
 }
 
 typedef struct {
@@ -315,19 +315,19 @@ static void named_activations_are_shown_once(void **state) {
     Batch batch = small_batch(0, 2);
     for (int mode = 0; mode < 3; mode++) {
         Dumped dumped = {.names = ""};
-        Pass pass = rig_pass(&rig, batch.counts, 1);
+        Pass pass = model_rig_pass(&rig, batch.counts, 1);
         pass.train = mode < 2;
         pass.recompute = mode == 1;
         pass.dump = record_dumped;
         pass.dump_context = &dumped;
-        rig_run(&rig, &batch, &pass);
+        model_rig_run(&rig, &batch, &pass);
         assert_string_equal(dumped.names,
                             "embedded block.0.output block.1.output block.2.output text.final text.logits "
                             "mel.final mel.logits ");
         assert_int_equal(dumped.text_logits, batch.counts[TTS_COUNT_TEXT] * 51);
     }
     batch_close(&batch);
-    rig_close(&rig);
+    model_rig_close(&rig);
 }
 
 /* ---- memory and work ---- */
@@ -341,11 +341,11 @@ static void the_dry_device_counts_the_work_of_the_cpu(void **state) {
         Batch batch = small_batch(0, 6);
         ModelRig *rigs[2] = {&cpu, &dry};
         for (int i = 0; i < 2; i++) {
-            Pass pass = rig_pass(rigs[i], batch.counts, 1);
+            Pass pass = model_rig_pass(rigs[i], batch.counts, 1);
             pass.train = mode < 2;
             pass.recompute = mode == 1;
             device_reset_counters(rigs[i]->device);
-            rig_run(rigs[i], &batch, &pass);
+            model_rig_run(rigs[i], &batch, &pass);
         }
         assert_int_equal(cpu.arena.peak, dry.arena.peak);
         double total = 0;
@@ -357,8 +357,8 @@ static void the_dry_device_counts_the_work_of_the_cpu(void **state) {
         }
         assert_true(total > 0);
         batch_close(&batch);
-        rig_close(&cpu);
-        rig_close(&dry);
+        model_rig_close(&cpu);
+        model_rig_close(&dry);
     }
 }
 
@@ -377,10 +377,10 @@ static void full_model_runs_dry_and_its_work_is_known(void **state) {
     }
     Batch batch = tts_batch_random(&config, 0, 8, text, codes);
     assert_int_equal(batch.n_tokens, 8 * 388);
-    Pass pass = rig_pass(&rig, batch.counts, 1);
+    Pass pass = model_rig_pass(&rig, batch.counts, 1);
     double start = seconds_now(), flops, bytes;
     device_reset_counters(rig.device);
-    rig_run(&rig, &batch, &pass);
+    model_rig_run(&rig, &batch, &pass);
     double seconds = seconds_now() - start;
     device_totals(rig.device, &flops, &bytes);
     double forward =
@@ -393,10 +393,10 @@ static void full_model_runs_dry_and_its_work_is_known(void **state) {
     size_t peak = rig.arena.peak;
     rig.arena.peak = 0;
     pass.recompute = true;
-    rig_run(&rig, &batch, &pass);
+    model_rig_run(&rig, &batch, &pass);
     assert_true(rig.arena.peak < peak / 5);
     batch_close(&batch);
-    rig_close(&rig);
+    model_rig_close(&rig);
 }
 
 int main(void) {

@@ -197,11 +197,3 @@ TextStep text_step(const TextModel *model, TextBatch b) {
     free(offsets);
     return step;
 }
-
-double text_model_flops(const TextModel *m, TextBatch b) {
-    double C = m->width, T = b.length, sequences = (double)b.sequences * b.accumulation;
-    double pairs = m->classes ? T * T : T * (T + 1) / 2;
-    double blocks = m->layers * (2 * T * 12 * C * C + 4 * pairs * C);
-    double head = m->classes ? 2 * C * C + 2 * C * m->classes : 2 * T * C * (double)m->vocabulary;
-    return 3 * sequences * (blocks + head);
-}

@@ -31,8 +31,5 @@ typedef struct {
 
 /* Returns the work and memory of one training step. */
 TextStep text_step(const TextModel *model, TextBatch batch);
-/* Returns the FLOPs of the matrix products of one training step, as utilisation counts them: three times those of the
- * forward, attention included. Causal attention counts only the pairs of rows that are not masked. */
-double text_model_flops(const TextModel *model, TextBatch batch);
 
 #endif

@@ -10,11 +10,11 @@
 /* Prints what would make the run fit; nothing if it fits. */
 static void print_too_large(const TrainSpec *spec, const MemoryPlan *plan) {
     size_t available = memory_available(spec->device);
-    char have[32], kept[64], text[CHANGES_TEXT];
+    char have[32], headroom[64], text[CHANGES_TEXT];
     if (train_to_allocate(spec, plan) <= available) return;
     Changes changes = sizing_changes(spec, available);
     printf("[Memory] it does not fit, %s are available%s; %s\n", format_bytes((double)available, have),
-           memory_headroom_text(spec->device, kept), sizing_changes_text(spec, &changes, text));
+           memory_headroom_text(spec->device, headroom), sizing_changes_text(spec, &changes, text));
 }
 
 void train_dry_run(const TrainSpec *spec) {

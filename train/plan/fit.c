@@ -3,10 +3,10 @@
 #include "base/format.h"
 
 static _Noreturn void die_too_large(const TrainSpec *spec, const MemoryPlan *plan, size_t available) {
-    char need[32], have[32], kept[64], text[CHANGES_TEXT];
+    char need[32], have[32], headroom[64], text[CHANGES_TEXT];
     Changes changes = sizing_changes(spec, available);
     die("the run needs %s and %s are available%s; %s", format_bytes((double)memory_total(plan), need),
-        format_bytes((double)available, have), memory_headroom_text(spec->device, kept),
+        format_bytes((double)available, have), memory_headroom_text(spec->device, headroom),
         sizing_changes_text(spec, &changes, text));
 }
 
@@ -24,7 +24,7 @@ void fit_choose_batch(const TrainSpec *spec, DType half) {
         BatchChoice choice = sizing_choose_batch(spec, half, memory_available(spec->device), NULL);
         MemoryPlan plan = train_plan_of(spec, spec->options, half);
         size_t available = memory_available(spec->device);
-        if (train_to_allocate(spec, &plan) <= available || choice.largest < choice.size) {
+        if (train_to_allocate(spec, &plan) <= available || choice.most_at_once < choice.size) {
             sizing_print_choice(spec, &choice);
             return;
         }

@@ -1,7 +1,6 @@
 /* The memory of the activations is the peak of their arena in a dry run of the largest micro-batch. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/sysinfo.h>
 
 #include "base/format.h"
@@ -140,12 +139,12 @@ size_t memory_available(const Device *device) {
 }
 
 const char *memory_headroom_text(const Device *device, char text[64]) {
-    char kept[32];
+    char headroom[32];
     const char *limit = NULL;
     text[0] = 0;
     if (device->host_memory) host_memory_available(&limit);
     if (device->headroom)
         snprintf(text, 64, "%s%s (%s more are kept free)", limit ? " under " : "", limit ? limit : "",
-                 format_bytes((double)device->headroom, kept));
+                 format_bytes((double)device->headroom, headroom));
     return text;
 }

@@ -186,7 +186,7 @@ BatchChoice sizing_choose_batch(const TrainSpec *spec, DType half, size_t availa
     size_t bytes = memory_total(&plan), there = bytes - train_to_allocate(spec, &plan);
     return (BatchChoice){.size = size,
                          .accumulation = whole / size,
-                         .largest = most,
+                         .most_at_once = most,
                          .suggested = 2 * size < most ? suggest_batch(whole, least, most) : 0,
                          .used = bytes,
                          .available = available + there};
@@ -195,17 +195,17 @@ BatchChoice sizing_choose_batch(const TrainSpec *spec, DType half, size_t availa
 void sizing_print_choice(const TrainSpec *spec, const BatchChoice *c) {
     char used[32], have[32], most[64] = "all of it fits at once";
     int64_t whole = c->size * c->accumulation;
-    if (c->largest < c->size) return; /* the caller prints what the run needs, and what to do */
-    if (c->largest < whole && c->largest == spec->train->n_samples)
-        snprintf(most, sizeof most, "all %lld samples would fit at once", (long long)c->largest);
-    else if (c->largest < whole)
-        snprintf(most, sizeof most, "%lld would fit at once", (long long)c->largest);
+    if (c->most_at_once < c->size) return; /* the caller prints what the run needs, and what to do */
+    if (c->most_at_once < whole && c->most_at_once == spec->train->n_samples)
+        snprintf(most, sizeof most, "all %lld samples would fit at once", (long long)c->most_at_once);
+    else if (c->most_at_once < whole)
+        snprintf(most, sizeof most, "%lld would fit at once", (long long)c->most_at_once);
     printf("[Batch] -b %lld -g %lld is an effective batch of %lld: %s, %s of %s are used", (long long)c->size,
            (long long)c->accumulation, (long long)whole, most, format_bytes((double)c->used, used),
            format_bytes((double)c->available, have));
     if (spec->batch.indivisible) printf("; it is never divided: %s", spec->batch.indivisible);
     if (c->suggested)
         printf("; --effective-batch %lld would use them better (-b %lld)", (long long)c->suggested,
-               (long long)largest_divisor(c->suggested, train_min_samples(spec), c->largest));
+               (long long)largest_divisor(c->suggested, train_min_samples(spec), c->most_at_once));
     printf("\n");
 }

@@ -24,7 +24,7 @@ const char *sizing_changes_text(const TrainSpec *spec, const Changes *changes, c
 /* The choice of -b auto. */
 typedef struct {
     int64_t size, accumulation; /* their product is the effective batch */
-    int64_t largest;        /* sequences that fit at once, at most the effective batch; if less than `size`, the choice
+    int64_t most_at_once;   /* sequences that fit at once, at most the effective batch; if less than `size`, the choice
                              * does not fit */
     int64_t suggested;      /* a close effective batch that needs far fewer micro-batches; 0: not needed */
     size_t used, available; /* bytes, including those that the device has already taken */

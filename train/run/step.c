@@ -1,6 +1,5 @@
 #include "train/run/step.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "train/run/keep.h"

@@ -27,12 +27,12 @@ static void allocate_staging(Training *t) {
 }
 
 static void check_inference(const TrainSpec *spec, const MemoryPlan *plan) {
-    char need[32], have[32], kept[64];
+    char need[32], have[32], headroom[64];
     size_t available = memory_available(spec->device);
     if (train_to_allocate(spec, plan) > available)
         die("the weights and a batch need %s and %s are available%s; give a smaller --val-batch-size",
             format_bytes((double)memory_total(plan), need), format_bytes((double)available, have),
-            memory_headroom_text(spec->device, kept));
+            memory_headroom_text(spec->device, headroom));
 }
 
 static MemoryPlan make_plan(Training *t) {

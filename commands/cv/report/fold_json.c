@@ -1,7 +1,6 @@
 /* The scores of a fold as rows of a table and as JSON. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "commands/cv/report/cell_tables.h"

@@ -10,7 +10,7 @@
 #include "kernels/cuda/libraries/cudnn_functions.h"
 #include "kernels/cuda/libraries/library.h"
 
-enum { CHOICES = 1024, MAX_CANDIDATES = 2, TIMED_RUNS = 3, ALIGNMENT = 256, PRODUCT_NAME = 160 };
+enum { CHOICES = 1024, MAX_ALGORITHMS = 2, TIMED_RUNS = 3, ALIGNMENT = 256, PRODUCT_NAME = 160 };
 
 /* Bytes. Algorithms that need more convert whole tensors, and are slow. */
 static const size_t MAX_WORKSPACE = (size_t)256 << 20;
@@ -158,18 +158,18 @@ static const char *name_of(const ConvProduct *p, char text[PRODUCT_NAME]) {
     return text;
 }
 
-/* ---- the library's candidates ---- */
+/* ---- the library's algorithms ---- */
 
 /* Lists cuDNN's algorithms for this product that support channels innermost in three dimensions and add in a fixed
  * order; the others use Fourier transforms, Winograd's method or atomics. Returns their number. */
-static int ask(const Cudnn *cudnn, const Problem *m, ConvPass pass, Candidate candidates[MAX_CANDIDATES]) {
-    static const int algorithms[3][MAX_CANDIDATES] = {
+static int ask(const Cudnn *cudnn, const Problem *m, ConvPass pass, Candidate candidates[MAX_ALGORITHMS]) {
+    static const int algorithms[3][MAX_ALGORITHMS] = {
         [CONV_FORWARD] = {CONV_FORWARD_PRECOMPUTED_GEMM, CONV_FORWARD_GEMM},
         [CONV_DATA] = {CONV_DATA_1, OURS},
         [CONV_WEIGHTS] = {CONV_WEIGHTS_1, OURS}};
     const CudnnFunctions *call = &cudnn->call;
     int count = 0;
-    for (int i = 0; i < MAX_CANDIDATES && algorithms[pass][i] != OURS; i++) {
+    for (int i = 0; i < MAX_ALGORITHMS && algorithms[pass][i] != OURS; i++) {
         Candidate candidate = {algorithms[pass][i], 0};
         unsigned algorithm = (unsigned)candidate.algorithm, status = CONV_SUCCESS;
         if (pass == CONV_FORWARD)
@@ -260,8 +260,8 @@ static float time_candidate(const Cudnn *cudnn, Device *device, const Problem *m
 static Candidate fastest(const Cudnn *cudnn, Device *device, const Problem *m, ConvProduct *p, Tensor *to,
                          const Candidate *candidates, int count) {
     char name[PRODUCT_NAME];
-    ConvChecksum sums[MAX_CANDIDATES + 1] = {{0, 0}};
-    float times[MAX_CANDIDATES + 1], best_time = INFINITY, theirs = INFINITY;
+    ConvChecksum sums[MAX_ALGORITHMS + 1] = {{0, 0}};
+    float times[MAX_ALGORITHMS + 1], best_time = INFINITY, theirs = INFINITY;
     int best = 0;
     for (int i = 0; i < count; i++) {
         if (to) cuda_check(cudaMemsetAsync(to->data, 0, tensor_bytes(*to), cuda_stream(device)), "clearing memory");
@@ -285,7 +285,7 @@ static Candidate fastest(const Cudnn *cudnn, Device *device, const Problem *m, C
 /* Returns the fastest candidate for this product, timed on its own tensors. A product that is added to a tensor is
  * timed with a temporary result; if there is no memory for it, returns our kernel. */
 static Candidate choose(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *given) {
-    Candidate candidates[1 + MAX_CANDIDATES] = {{OURS, 0}};
+    Candidate candidates[1 + MAX_ALGORITHMS] = {{OURS, 0}};
     int count = 1 + ask(cudnn, m, given->pass, candidates + 1);
     ConvProduct p = *given;
     Tensor *to = p.pass == CONV_WEIGHTS ? &p.w : p.add ? &p.x : NULL;
@@ -369,7 +369,7 @@ bool cudnn_load_autotune_cache(Device *device, const char *text, Error *error) {
 
 /* Reserves the scratch that cuDNN's algorithms need, without computing anything. */
 static void measure(const Cudnn *cudnn, Device *device, const Problem *m, const ConvProduct *p) {
-    Candidate candidates[MAX_CANDIDATES];
+    Candidate candidates[MAX_ALGORITHMS];
     int count = ask(cudnn, m, p->pass, candidates);
     for (int i = 0; i < count; i++) cuda_scratch(device, weight_bytes(p) + candidates[i].workspace);
 }

@@ -26,7 +26,7 @@ static char *done(const char *options) {
 
 static double last_in_fold(const char *run, const char *kind, const char *key) {
     char *fold = path_join(run, "fold_D1");
-    double value = last_of(fold, kind, key);
+    double value = logged_last(fold, kind, key);
     free(fold);
     return value;
 }

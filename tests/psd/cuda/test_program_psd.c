@@ -63,8 +63,8 @@ static void compare_with_cpu(const char *command, const char *options, const Log
         set_emulator(NULL, cards[i].capability);
         char *run = done(command, with);
         for (int v = 0; v < n; v++) {
-            double want = last_of(cpu, values[v].kind, values[v].key),
-                   got = last_of(run, values[v].kind, values[v].key);
+            double want = logged_last(cpu, values[v].kind, values[v].key),
+                   got = logged_last(run, values[v].kind, values[v].key);
             print_message("%s %s %s: %.6f, on the cpu %.6f\n", command, with, values[v].key, got, want);
             assert_true(fabs(got / want - 1) <= cards[i].tolerance);
         }
@@ -220,7 +220,7 @@ static void repeated_steps_are_predicted_too(void **state) {
     set_variable("EMULATE_CARD", "NVIDIA L4");
     char *run = done("pretrain", "--device cuda --amp -g 1 --calibration none");
     set_variable("EMULATE_CARD", NULL);
-    double predicted = last_of(run, "summary", "summary/predicted_step_seconds");
+    double predicted = logged_last(run, "summary", "summary/predicted_step_seconds");
     assert_contains(fixture.output, "(mean of 5; the first 4 are left out), predicted ");
     must_do("pretrain", run, "--estimate --json --gpu l4 --amp -g 1 --calibration none 2>/dev/null");
     json_t *root = json_loads(fixture.output, 0, NULL);

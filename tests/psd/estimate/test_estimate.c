@@ -175,26 +175,26 @@ static void recomputing_is_no_advice_where_it_changes_nothing(void **state) {
  * program prints why. The default batch of each command is not divided either. */
 static void indivisible_batches_are_not_divided(void **state) {
     (void)state;
-    estimate_run(0, true, "train_psd pretrain --estimate --gpu l4 -b auto");
+    estimate_command(0, true, "train_psd pretrain --estimate --gpu l4 -b auto");
     assert_contains(estimate_output, "[Batch] -b 512 -g 1 is an effective batch of 512: all of it fits at once, ");
     assert_contains(estimate_output, "; it is never divided: the contrast is between the spectra of a micro-batch\n");
-    estimate_run(0, true, "train_psd pretrain --estimate --gpu t4 --size large -b auto --effective-batch 8192");
+    estimate_command(0, true, "train_psd pretrain --estimate --gpu t4 --size large -b auto --effective-batch 8192");
     assert_null(strstr(estimate_output, "[Batch]"));
     assert_contains(estimate_output, "it does not fit; -b ");
     assert_contains(estimate_output,
                     " makes it fit, but is not the same (the contrast is between the spectra of a micro-batch)");
-    estimate_run(0, true, "train_psd pretrain --estimate --gpu all --size large -b auto --effective-batch 8192");
+    estimate_command(0, true, "train_psd pretrain --estimate --gpu all --size large -b auto --effective-batch 8192");
     assert_contains(estimate_output,
                     "\n[Estimate] a smaller -b is not the same run: the contrast is between the spectra of a ");
-    estimate_run(0, true, "train_psd finetune --estimate --gpu t4 --size large -b auto --effective-batch 8192");
+    estimate_command(0, true, "train_psd finetune --estimate --gpu t4 --size large -b auto --effective-batch 8192");
     assert_contains(estimate_output, "[Batch] -b 512 -g 16 is an effective batch of 8192: ");
-    estimate_run(0, true, "train_psd finetune --estimate --gpu t4 --encoder cnn -b auto");
+    estimate_command(0, true, "train_psd finetune --estimate --gpu t4 --encoder cnn -b auto");
     assert_contains(estimate_output, "; it is never divided: batch norms see each micro-batch separately\n");
 }
 
 static void wrong_options_are_refused(void **state) {
     (void)state;
-    estimate_run(2, false, "train_psd evaluate -m x --split y -b auto");
+    estimate_command(2, false, "train_psd evaluate -m x --split y -b auto");
     assert_contains(estimate_output, "--batch-size: expected an integer, found 'auto'");
 }
 

@@ -31,7 +31,8 @@ static void training_matches_the_cpu(void **state) {
         assert_contains(fixture.output, " Optimizations] ");
         if (emulated) assert_contains(fixture.output, cards[i].line);
         for (int v = 0; v < 3; v++) {
-            double want = last_of(cpu, values[v][0], values[v][1]), got = last_of(run, values[v][0], values[v][1]);
+            double want = logged_last(cpu, values[v][0], values[v][1]),
+                   got = logged_last(run, values[v][0], values[v][1]);
             print_message("%s %s: %.6f, on the cpu %.6f\n", values[v][1], cards[i].options, got, want);
             assert_true(fabs(got / want - 1) <= cards[i].tolerance);
         }
@@ -55,8 +56,9 @@ static void the_card_is_named_and_measured(void **state) {
     assert_contains(fixture.output,
                     "[L4 Optimizations] Using bfloat16 AMP (native L4 support, no loss scaling needed)\n");
     assert_contains(fixture.output, " MFU=0.0% ETA");
-    double flops = last_of(run, "summary", "summary/flops"), seconds = last_of(run, "summary", "summary/seconds");
-    double mfu = last_of(run, "train", "train/mfu");
+    double flops = logged_last(run, "summary", "summary/flops"),
+           seconds = logged_last(run, "summary", "summary/seconds");
+    double mfu = logged_last(run, "train", "train/mfu");
     print_message("MFU %.3g, of the whole run %.3g\n", mfu, flops / seconds / 121e12);
     assert_true(mfu > 0.2 * flops / seconds / 121e12 && mfu < 5 * flops / seconds / 121e12);
     free(options);
@@ -169,10 +171,10 @@ static void memory_is_enough_for_the_end_of_an_epoch(void **state) {
                     "--max-steps 6 --max-mel-tokens 320 --log-interval 1",
                     fixture.program, data, gpt_model_options, run),
         0);
-    double planned = last_of(run, "summary", "summary/planned_bytes");
-    print_message("planned %.0f bytes, peak %.0f\n", planned, last_of(run, "summary", "summary/peak_bytes"));
-    assert_true(last_of(run, "summary", "summary/peak_bytes") < 1.02 * planned);
-    assert_true(last_of(run, "summary", "summary/allocations_after_first_step") == 0);
+    double planned = logged_last(run, "summary", "summary/planned_bytes");
+    print_message("planned %.0f bytes, peak %.0f\n", planned, logged_last(run, "summary", "summary/peak_bytes"));
+    assert_true(logged_last(run, "summary", "summary/peak_bytes") < 1.02 * planned);
+    assert_true(logged_last(run, "summary", "summary/allocations_after_first_step") == 0);
     free(data);
     free(run);
 }

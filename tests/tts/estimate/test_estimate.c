@@ -208,7 +208,7 @@ static void both_ways_to_make_it_fit_are_named(void **state) {
     snprintf(more, sizeof more, " makes it fit, or --grad-checkpointing with %.0f %% more work\n",
              100 * (estimate_number(json_object_get(again, "step"), "flops") / flops - 1));
     line = xformat("%s --estimate", run_too_large);
-    estimate_run(0, true, line);
+    estimate_command(0, true, line);
     assert_contains(estimate_output, more);
     free(line);
     line = xformat("train_gpt --amp --gpu l4 -b %d", b);
@@ -310,13 +310,13 @@ static void the_chosen_numbers_are_those_of_the_estimate(void **state) {
 /* 97 sequences do not fit, and no smaller number divides them but 1; 96 = 3 x 32. */
 static void a_poor_divisor_is_reported(void **state) {
     (void)state;
-    estimate_run(0, true, "train_gpt --estimate --amp --gpu l4 -b auto --effective-batch 97");
+    estimate_command(0, true, "train_gpt --estimate --amp --gpu l4 -b auto --effective-batch 97");
     assert_contains(estimate_output, "[Batch] -b 1 -g 97 is an effective batch of 97: 35 would fit at once, ");
     assert_contains(estimate_output, "; --effective-batch 96 would use them better (-b 32)\n");
-    estimate_run(0, true, "train_gpt --estimate --amp --gpu l4 -b auto --effective-batch 96");
+    estimate_command(0, true, "train_gpt --estimate --amp --gpu l4 -b auto --effective-batch 96");
     assert_contains(estimate_output, "[Batch] -b 32 -g 3 is an effective batch of 96: 35 would fit at once, ");
     assert_null(strstr(estimate_output, "use them better"));
-    estimate_run(0, true, "train_gpt --estimate --amp --gpu all -b auto");
+    estimate_command(0, true, "train_gpt --estimate --amp --gpu all -b auto");
     assert_contains(estimate_output, "  -b 8 -g 4 fits\n");
     assert_contains(estimate_output, "  -b 32 -g 1 fits\n");
 }
@@ -327,13 +327,13 @@ static void a_poor_divisor_is_reported(void **state) {
  * below 1, is held there. */
 static void synthetic_lengths_are_a_normal_distribution(void **state) {
     (void)state;
-    estimate_run(0, true, "train_gpt --estimate --gpu l4 --lengths 500,100,1800");
+    estimate_command(0, true, "train_gpt --estimate --gpu l4 --lengths 500,100,1800");
     assert_contains(estimate_output, "synthetic: 1024 samples; codes 500.0 +- 99.");
     /* The outermost of 1024 is at a share of 1 / 2048: z = 3.297 */
     assert_contains(estimate_output, ", 170..500..830, text tokens 23.0 +- 4.6, 8..23..38\n");
-    estimate_run(0, true, "train_gpt --estimate --gpu l4 --lengths 500,100,600");
+    estimate_command(0, true, "train_gpt --estimate --gpu l4 --lengths 500,100,600");
     assert_contains(estimate_output, ", 170..500..600, text");
-    estimate_run(0, true, "train_gpt --estimate --gpu l4 --lengths 100,100,1800 -b 100");
+    estimate_command(0, true, "train_gpt --estimate --gpu l4 --lengths 100,100,1800 -b 100");
     assert_contains(estimate_output, "synthetic: 1100 samples; codes ");
     assert_contains(estimate_output, ", 1..100..");
     /* 34 conditioning rows, 23 text tokens and 2, 500 codes and 1. */
@@ -342,7 +342,7 @@ static void synthetic_lengths_are_a_normal_distribution(void **state) {
     estimate_expect("samples", estimate_number(json_object_get(made, "epoch"), "samples"), 1024);
     assert_true(json_is_true(json_object_get(made, "typical_data")));
     json_decref(made);
-    estimate_run(0, true, "train_gpt --dry-run --device cpu --lengths 20,0,20 --model-dim 64 --layers 2 --heads 4");
+    estimate_command(0, true, "train_gpt --dry-run --device cpu --lengths 20,0,20 --model-dim 64 --layers 2 --heads 4");
     assert_contains(estimate_output, "4 micro-batches of 8 sequences, 464 tokens"); /* 34 + 1 + 2 + 20 + 1 */
 }
 
@@ -374,7 +374,7 @@ static void all_cards_have_a_line_each(void **state) {
     (void)state;
     int n;
     const Card *cards = card_table(&n);
-    estimate_run(0, true, "train_gpt --estimate --gpu all --amp --max-steps 100 --price 1.5");
+    estimate_command(0, true, "train_gpt --estimate --gpu all --amp --max-steps 100 --price 1.5");
     for (int i = 0; i < n; i++) {
         char *start = xformat("\n%-13s ", cards[i].key);
         const char *line = strstr(estimate_output, start);
@@ -395,31 +395,31 @@ static void one_card_is_reported_in_full(void **state) {
                                         "bound by",         "MFU",
                                         "give the data",    "none stays in the 48 MB of L2",
                                         "sustained: 47 %",  NULL};
-    estimate_run(0, true, "train_gpt --estimate --gpu l4 --no-tf32");
+    estimate_command(0, true, "train_gpt --estimate --gpu l4 --no-tf32");
     for (int i = 0; parts[i]; i++) assert_contains(estimate_output, parts[i]);
     assert_contains(estimate_output, "(f32)");
-    estimate_run(0, true, "train_gpt --estimate --gpu l4");
+    estimate_command(0, true, "train_gpt --estimate --gpu l4");
     assert_contains(estimate_output, "(TF32)");
-    estimate_run(0, true, "train_gpt --estimate --gpu L4 --amp --grad-checkpointing");
+    estimate_command(0, true, "train_gpt --estimate --gpu L4 --amp --grad-checkpointing");
     assert_contains(estimate_output, "HFU");
     assert_contains(estimate_output, "l4 (L4), 22.5 GiB: bf16\n");
-    estimate_run(0, true, "train_gpt --estimate --gpu v100 --amp");
+    estimate_command(0, true, "train_gpt --estimate --gpu v100 --amp");
     assert_contains(estimate_output, "f16, as it has no bf16");
 }
 
 static void wrong_options_are_refused(void **state) {
     (void)state;
-    estimate_run(2, false, "train_gpt --estimate --gpu l5");
+    estimate_command(2, false, "train_gpt --estimate --gpu l5");
     assert_contains(estimate_output, "--gpu l5: this card is not known");
     assert_contains(estimate_output, " t4 ");
     assert_contains(estimate_output, " h200");
-    estimate_run(2, false, "train_gpt --estimate --gpu rtx409");
+    estimate_command(2, false, "train_gpt --estimate --gpu rtx409");
     assert_contains(estimate_output, "did you mean 'rtx4090'?");
-    estimate_run(2, false, "train_gpt --gpu l4");
+    estimate_command(2, false, "train_gpt --gpu l4");
     assert_contains(estimate_output, "--gpu belongs to --estimate");
-    estimate_run(2, false, "train_gpt -m x --json");
+    estimate_command(2, false, "train_gpt -m x --json");
     assert_contains(estimate_output, "--json belongs to --estimate");
-    estimate_run(2, false, "train_gpt --estimate --dry-run");
+    estimate_command(2, false, "train_gpt --estimate --dry-run");
     assert_contains(estimate_output, "give one of them");
     static const struct {
         const char *arguments, *message;
@@ -437,7 +437,7 @@ static void wrong_options_are_refused(void **state) {
         {"train_gpt --estimate -m x --lengths 250,120,800", "the manifest has lengths of its own"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        estimate_run(2, false, wrong[i].arguments);
+        estimate_command(2, false, wrong[i].arguments);
         assert_contains(estimate_output, wrong[i].message);
     }
 }
