@@ -26,12 +26,13 @@ check-crash:
 	@CRASH_STRIDE=$(CRASH_STRIDE) JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh $(filter %/test_crash,$(TESTS_OF_CPU))
 
 # Compiles every kernel for every card of configs/gpu that the toolkit supports and checks that ptxas spills no registers.
-# Then checks that the programs built for one preset have the defaults of that preset and train on a machine without CUDA.
+# Then links everything for one preset, and checks that its programs have the defaults of the preset and train on a machine
+# without CUDA.
 check-gpu: ## compiles every kernel for every card; needs the CUDA toolkit but no GPU
 ifneq ($(NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=all $(PROGRAMS:%=$(BUILD)/gpu_all/%)
 	@tests/cuda/spills.sh $(BUILD)/gpu_all
-	@$(MAKE) $(PARALLEL) GPU=l4 $(PROGRAMS:%=$(BUILD)/gpu_l4/%)
+	@$(MAKE) $(PARALLEL) GPU=l4 gpu-programs
 	@BUILD=$(BUILD)/gpu_l4 GPU_PRESET=l4 tools/run_tests.sh $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/test_devices.c))
 else
 	@echo "SKIPPED: the compilation of kernels for GPUs: nvcc was not found"
