@@ -15,7 +15,7 @@ static void forget(void *unused) {
     Device *device = open_cuda();
     must_hold(device->repeat && device->forget);
     ToyRun *run =
-        toy_run_open(device, scratch_directory(), "-b 4 -g 1 --epochs 6 --bucketing off --val-interval 0", 16, 8, 1);
+        toy_run_open(device, run_directory(), "-b 4 -g 1 --epochs 6 --bucketing off --val-interval 0", 16, 8, 1);
     toy_train(run);
     for (int i = 0; i < RECORDINGS; i++) must_hold(!cuda_state(device)->recordings[i].graph);
     must_hold(cuda_state(device)->repeats > 20);
@@ -69,7 +69,7 @@ static int count_checkpoints(const char *directory) {
 /* Then checkpoints of the best are left out for better ones; those of --save-interval are not, nor is the last best. */
 static void a_slow_disk_does_not_stop_the_training(void **state) {
     (void)state;
-    Disk fast = {scratch_directory(), "", 0, 0}, slow = {scratch_directory(), "", 30000, 0};
+    Disk fast = {run_directory(), "", 0, 0}, slow = {run_directory(), "", 30000, 0};
     char text[256];
     toy_must(train_ever_better, &fast);
     toy_must(train_ever_better, &slow);
@@ -79,7 +79,7 @@ static void a_slow_disk_does_not_stop_the_training(void **state) {
     assert_in_range(written, 2, 16);
     assert_int_equal(run_command(text, sizeof text, "readlink %s/best", slow.directory), 0);
     assert_contains(text, "step_00000032");
-    slow = (Disk){scratch_directory(), "--save-interval 5 --max-steps 23", 30000, 0};
+    slow = (Disk){run_directory(), "--save-interval 5 --max-steps 23", 30000, 0};
     toy_must(train_ever_better, &slow);
     for (int step = 5; step <= 20; step += 5)
         assert_int_equal(run_command(text, sizeof text, "ls %s/step_%08d/state.json", slow.directory, step), 0);
@@ -90,10 +90,10 @@ static void a_slow_disk_does_not_stop_the_training(void **state) {
 /* Without room for a second copy of the weights no checkpoint is left out, and the program reports that it waits. */
 static void large_checkpoints_wait_for_the_disk(void **state) {
     (void)state;
-    Disk slow = {scratch_directory(), "--max-steps 4", 30000, 0};
+    Disk slow = {run_directory(), "--max-steps 4", 30000, 0};
     toy_must(train_ever_better, &slow);
     assert_null(strstr(toy_output, "wait for the disk"));
-    slow = (Disk){scratch_directory(), "--max-steps 4", 30000, 1};
+    slow = (Disk){run_directory(), "--max-steps 4", 30000, 1};
     toy_must(train_ever_better, &slow);
     assert_contains(toy_output, "[Run] checkpoints of this size wait for the disk");
     assert_int_equal(count_checkpoints(slow.directory), 4);
