@@ -86,7 +86,8 @@ static double learning_rate(const void *run, int group, int64_t step, int64_t ep
     double base = o->train.learning_rate * (o->command == PSD_FINETUNE && group == 0 ? o->encoder_lr_scale : 1);
     double warm = (double)o->warmup_epochs, all = (double)o->train.epochs, e = (double)epoch;
     if (e < warm) return base * (0.01 + 0.99 * e / warm);
-    return schedule_between(base, o->min_learning_rate, (e - warm) / (all - warm));
+    /* The rate of a group that begins below the minimum, as a scaled encoder's may, stays where it is. */
+    return schedule_between(base, fmin(o->min_learning_rate, base), (e - warm) / (all - warm));
 }
 
 /* ---- what counts as best: the validation's macro F1, over the classes in its truth or its predictions ---- */

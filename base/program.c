@@ -5,10 +5,13 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,8 +80,75 @@ static size_t escape(char *to, const uint8_t *bytes, int length, ucs4_t characte
     return n;
 }
 
-static ssize_t write_escaped(void *context, const char *bytes, size_t size) {
-    Stream *stream = context;
+/* ---- the line at the bottom of the terminal ---- */
+
+static struct {
+    pthread_mutex_t lock; /* held while anything is written; recursive, because a stream that fails reports it */
+    bool terminal;        /* whether stdout is one */
+    bool drawn;           /* whether the line is on the screen */
+    char text[512];       /* the line; "": there is none */
+} progress = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
+
+static void progress_erase(void) {
+    if (progress.drawn) write_bytes(&out, "\r\033[K", 4);
+    progress.drawn = false;
+}
+
+/* Returns how many bytes of a text fill the width of the terminal: a longer line would wrap, and could not be erased.
+ * Control sequences take no column. */
+static size_t progress_fit(const char *text) {
+    struct winsize window;
+    if (ioctl(out.file, TIOCGWINSZ, &window) || !window.ws_col) return strlen(text);
+    size_t n = 0;
+    for (int columns = 0; text[n]; n++) {
+        if (text[n] == '\033') {
+            n += strcspn(text + n, "m");
+            if (!text[n]) break;
+        } else if ((text[n] & 0xC0) != 0x80 && ++columns == window.ws_col) {
+            break; /* the last column stays empty */
+        }
+    }
+    return n;
+}
+
+static void progress_draw(void) {
+    size_t n = progress_fit(progress.text);
+    if (!n) return;
+    write_bytes(&out, progress.text, n);
+    if (progress.text[n]) write_bytes(&out, "\033[0m", 4); /* the cut may have lost the end of a colour */
+    progress.drawn = true;
+}
+
+void terminal_progress(const char *format, ...) {
+    if (!progress.terminal) return;
+    va_list arguments;
+    va_start(arguments, format);
+    fflush(stdout);
+    pthread_mutex_lock(&progress.lock);
+    progress_erase();
+    vsnprintf(progress.text, sizeof progress.text, format, arguments);
+    progress_draw();
+    pthread_mutex_unlock(&progress.lock);
+    va_end(arguments);
+}
+
+void terminal_progress_end(void) {
+    pthread_mutex_lock(&progress.lock);
+    progress_erase();
+    progress.text[0] = 0;
+    pthread_mutex_unlock(&progress.lock);
+}
+
+bool terminal_is_open(void) { return progress.terminal; }
+
+bool terminal_has_colours(void) {
+    const char *none = getenv("NO_COLOR"), *type = getenv("TERM");
+    return progress.terminal && !(none && *none) && type && strcmp(type, "dumb") != 0;
+}
+
+/* ---- the streams ---- */
+
+static void write_lines(Stream *stream, const char *bytes, size_t size) {
     char escaped[1024];
     size_t n = 0;
     for (size_t i = 0; i < size; i++) {
@@ -96,6 +166,14 @@ static ssize_t write_escaped(void *context, const char *bytes, size_t size) {
         n = 0;
     }
     write_bytes(stream, escaped, n);
+}
+
+static ssize_t write_escaped(void *context, const char *bytes, size_t size) {
+    pthread_mutex_lock(&progress.lock);
+    progress_erase();
+    write_lines(context, bytes, size);
+    if (size && bytes[size - 1] == '\n') progress_draw();
+    pthread_mutex_unlock(&progress.lock);
     return (ssize_t)size;
 }
 
@@ -118,11 +196,6 @@ static FILE *open_escaped(FILE *old, Stream *stream) {
     return file;
 }
 
-void terminal_erase_line(void) {
-    fflush(stdout);
-    write_bytes(&out, "\r\033[K", 4);
-}
-
 static void fill_closed_streams(void) {
     int file;
     do file = open("/dev/null", O_RDWR);
@@ -134,6 +207,7 @@ static void fill_closed_streams(void) {
 static void finish(int status, void *unused) {
     (void)unused;
     fflush(stdout);
+    terminal_progress_end();
     if (close(STDOUT_FILENO) && errno != EBADF && !out.lost) give_up(&out, strerror(errno));
     if (!status && stop_signal()) stop_end(stop_signal());
     if (!status && out.lost) _exit(1);
@@ -141,6 +215,7 @@ static void finish(int status, void *unused) {
 
 int program_free_stdout(void) {
     fflush(stdout);
+    progress.terminal = false;
     int file = dup(STDOUT_FILENO);
     if (file < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) die("cannot print to stderr instead: %s", strerror(errno));
     out.file = err.file;
@@ -150,6 +225,7 @@ int program_free_stdout(void) {
 void program_start(void) {
     limits_start();
     fill_closed_streams();
+    progress.terminal = isatty(STDOUT_FILENO);
     prctl(PR_SET_NAME, program_invocation_short_name); /* for pkill, if the program was started as /proc/self/exe */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);

@@ -6,6 +6,8 @@
 #ifndef BASE_PROGRAM_H
 #define BASE_PROGRAM_H
 
+#include "base/base.h"
+
 #define PROGRAM_STATUS                                                                                                 \
     "The exit status is 0 if all was done, 1 after an error (also if the best weights could not be kept, if every "    \
     "step was skipped, or if what was to be printed could not be), 2 if the command line is wrong, and 128 + N if "    \
@@ -19,7 +21,14 @@ void program_start(void);
 /* Redirects stdout to stderr and returns a descriptor of the original stdout. */
 int program_free_stdout(void);
 
-/* Erases the current line if stdout is a terminal, for progress that is shown in place. */
-void terminal_erase_line(void);
+/* Shows one line of at most 511 bytes at the bottom of the terminal, cut at its width, until the next call replaces it.
+ * What is printed meanwhile, to stdout or stderr, appears above. The text may contain control sequences for colours. */
+void terminal_progress(const char *format, ...) PRINTF_LIKE(1, 2);
+/* Removes this line. */
+void terminal_progress_end(void);
+/* Returns whether stdout is a terminal; if not, the functions above do nothing. */
+bool terminal_is_open(void);
+/* Returns whether the terminal may be sent colours: NO_COLOR is not set, and TERM is not dumb. */
+bool terminal_has_colours(void);
 
 #endif

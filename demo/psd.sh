@@ -41,8 +41,8 @@ echo "after the first epoch ${errors%% *}, after the last epoch ${errors##* }"
 printf '\n== Macro F1 on the test files, after three epochs\nseed  scratch  pretrained\n'
 wins=0
 for seed in 1 2 3; do
-    scratch=$(column "$work/scratch_$seed/test/pooled_test.csv" macro_f1)
-    pretrained=$(column "$work/pretrained_$seed/test/pooled_test.csv" macro_f1)
+    scratch=$(column "$work/scratch_$seed/test/by_file_test.csv" macro_f1)
+    pretrained=$(column "$work/pretrained_$seed/test/by_file_test.csv" macro_f1)
     printf '%4s   %.4f      %.4f\n' "$seed" "$scratch" "$pretrained"
     if awk "BEGIN { exit !($pretrained > $scratch) }"; then wins=$((wins + 1)); fi
 done

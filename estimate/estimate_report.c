@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/program.h"
+#include "train/report.h"
 
 static double dollars(const TrainSpec *spec, double seconds) { return spec->options->price * seconds / 3600; }
 
@@ -325,6 +326,7 @@ void estimate_report(const TrainSpec *spec) {
     RunWork *work = xcalloc((size_t)n, sizeof *work);
     RunTime *times = xcalloc((size_t)n, sizeof *times);
     estimate_runs(spec, machines, n, work, times);
+    if (!spec->synthetic) report_check_warmup(spec, work[0].steps);
     if (o->json) {
         char *text = json_of(spec, times, n);
         if (dprintf(o->json_file, "%s\n", text) < 0) die("--json: cannot write to stdout");

@@ -63,11 +63,11 @@ static void summary_row(Report *r, const char *name, double value, const Interva
 static void make_summary(Report *r) {
     const MetricsScores *s = &r->evaluation.scores;
     const MetricsCalibration *c = &r->evaluation.calibration;
-    char *present = xformat("macro F1, %d classes in truth or prediction", s->classes_present);
+    char *scored = xformat("macro F1, %d classes in truth or prediction", s->classes_scored);
     char *all = xformat("macro F1, all %d classes", s->classes_all);
     summary_row(r, "accuracy", s->accuracy, &r->intervals.scores[INTERVAL_ACCURACY]);
     summary_row(r, "balanced accuracy", s->balanced_accuracy, NULL);
-    summary_row(r, present, s->macro.f1, &r->intervals.scores[INTERVAL_MACRO_F1]);
+    summary_row(r, scored, s->macro.f1, &r->intervals.scores[INTERVAL_MACRO_F1]);
     summary_row(r, all, s->macro_all.f1, NULL);
     summary_row(r, "weighted F1", s->weighted.f1, NULL);
     summary_row(r, "Matthews' correlation", s->mcc, NULL);
@@ -75,7 +75,7 @@ static void make_summary(Report *r) {
     summary_row(r, "Brier", c->brier, NULL);
     summary_row(r, "ECE, 15 bins of equal width", c->ece, NULL);
     summary_row(r, "ECE, 15 bins of equal rows", r->evaluation.adaptive_ece, NULL);
-    free(present);
+    free(scored);
     free(all);
 }
 
@@ -114,6 +114,7 @@ static MetricsScores *scores_by(const Report *r, const int32_t *key, int keys) {
 static void slice_columns(Table *t, const MetricsScores *s) {
     table_count(t, "rows", s->rows);
     table_count(t, "classes_present", s->classes_present);
+    table_count(t, "classes_scored", s->classes_scored);
     table_real(t, "accuracy", s->accuracy);
     table_real(t, "macro_f1", s->macro.f1);
     table_real(t, "balanced_accuracy", s->balanced_accuracy);

@@ -171,7 +171,8 @@ bool binary_scores(const BinaryRow *rows, int64_t n, BinaryScores *s, MetricsCal
         take_scores(s, &e.scores, e.each);
         if (binary_curve(rows, n, points, &count)) take_areas(s, points, count);
         s->ece = e.calibration.ece;
-        s->brier = e.calibration.brier / 2; /* it is summed over both classes, whose terms are equal */
+        e.calibration.brier /= 2; /* it was summed over both classes, whose terms are equal */
+        s->brier = e.calibration.brier;
         s->loss = mean_loss(rows, n, e.calibration.nll);
         if (calibration) *calibration = e.calibration;
     }

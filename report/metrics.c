@@ -91,7 +91,6 @@ static MetricsTriple triple_over(MetricsTriple sum, double number) {
 bool metrics_scores(const int64_t *confusion, int classes, const char *const *names, MetricsClass *each,
                     MetricsScores *scores, Error *error) {
     int64_t right = 0;
-    int in_truth = 0;
     *scores = (MetricsScores){.classes_all = classes};
     double product = 0, truth_squared = 0, predicted_squared = 0; /* sums over classes, for Matthews' correlation */
     for (int c = 0; c < classes; c++) {
@@ -110,19 +109,20 @@ bool metrics_scores(const int64_t *confusion, int classes, const char *const *na
         product += support * predicted;
         truth_squared += support * support;
         predicted_squared += predicted * predicted;
-        in_truth += class->support > 0;
-        scores->classes_present += class->support + class->predicted > 0;
+        scores->classes_present += class->support > 0;
+        scores->classes_scored += class->support + class->predicted > 0;
         triple_add(&scores->macro, 1, &class->score); /* an absent class adds zeros */
         triple_add(&scores->weighted, support, &class->score);
     }
     if (!scores->rows) return error_set(error, "there are no rows to score");
     double rows = (double)scores->rows;
     scores->accuracy = (double)right / rows;
-    scores->balanced_accuracy = scores->macro.recall / in_truth; /* recall is 0 where the truth has no rows */
+    scores->balanced_accuracy =
+        scores->macro.recall / scores->classes_present; /* recall is 0 where the truth has no rows */
     scores->mcc = ratio((double)right * rows - product,
                         sqrt(rows * rows - predicted_squared) * sqrt(rows * rows - truth_squared));
     scores->macro_all = triple_over(scores->macro, classes);
-    scores->macro = triple_over(scores->macro, scores->classes_present);
+    scores->macro = triple_over(scores->macro, scores->classes_scored);
     scores->weighted = triple_over(scores->weighted, rows);
     return true;
 }

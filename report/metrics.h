@@ -36,11 +36,12 @@ typedef struct {
 typedef struct {
     int64_t rows;
     double accuracy;
-    double balanced_accuracy;         /* mean recall of the classes that the truth has */
-    double mcc;                       /* Matthews' correlation, of any number of classes; 0 where undefined */
-    MetricsTriple macro, macro_all;   /* mean of the classes in truth or prediction; of all classes */
-    MetricsTriple weighted;           /* mean weighted by support */
-    int classes_present, classes_all; /* what the two macro means divide by */
+    double balanced_accuracy;        /* mean recall of the classes that the truth has */
+    double mcc;                      /* Matthews' correlation, of any number of classes; 0 where undefined */
+    MetricsTriple macro, macro_all;  /* mean of the classes in truth or prediction; of all classes */
+    MetricsTriple weighted;          /* mean weighted by support */
+    int classes_present;             /* that the truth has */
+    int classes_scored, classes_all; /* what the two macro means divide by */
 } MetricsScores;
 
 /* Fills each[classes] and the averages. An error if the matrix is empty. */

@@ -7,11 +7,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,8 +32,7 @@ typedef struct {
 
 struct Log {
     Stream lines, events;
-    bool terminal, progress_shown, warned;
-    char progress[512]; /* as shown */
+    bool warned;
 };
 
 enum { LONGEST_NAME = 64, MOST_VALUES = 64, LONGEST_LINE = 256 + MOST_VALUES * (LONGEST_NAME + 32) };
@@ -260,7 +257,6 @@ char *log_set_aside(const char *directory, int64_t newest, bool goes_back) {
 Log *log_open(const char *directory, const char *run, int64_t resume_step) {
     Log *log = xcalloc(1, sizeof *log);
     char *path = path_join(directory, "log.jsonl");
-    log->terminal = isatty(STDOUT_FILENO);
     drop_later_lines(path, resume_step);
     stream_open(&log->lines, path);
     open_events(log, directory, run, resume_step);
@@ -282,7 +278,6 @@ bool log_flush(Log *log) {
 }
 
 void log_close(Log *log) {
-    if (log->progress_shown) printf("\n");
     stream_close(log, &log->lines);
     stream_close(log, &log->events);
     free(log);
@@ -323,36 +318,4 @@ void log_values(Log *log, const char *kind, int64_t step, double wall_time, cons
     }
     n += snprintf(line + n, sizeof line - (size_t)n, "}\n");
     stream_put(log, &log->lines, line, (size_t)n);
-}
-
-bool log_is_terminal(const Log *log) { return log->terminal; }
-
-static void progress_erase(const Log *log) {
-    if (log->progress_shown) terminal_erase_line();
-}
-
-void log_line(Log *log, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    progress_erase(log);
-    vprintf(format, arguments);
-    printf("\n");
-    if (log->progress_shown) printf("%s", log->progress);
-    fflush(stdout);
-    va_end(arguments);
-}
-
-void log_progress(Log *log, const char *format, ...) {
-    if (!log->terminal) return;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(log->progress, sizeof log->progress, format, arguments);
-    va_end(arguments);
-    struct winsize window; /* a longer line would wrap, and could not be erased */
-    if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) && window.ws_col && window.ws_col < sizeof log->progress)
-        log->progress[window.ws_col - 1] = 0;
-    progress_erase(log);
-    printf("%s", log->progress);
-    fflush(stdout);
-    log->progress_shown = true;
 }

@@ -1,4 +1,4 @@
-/* Writes the log of a run: lines and a progress line on the terminal, log.jsonl, and a TensorBoard event file. */
+/* Writes the log of a run: log.jsonl and a TensorBoard event file. */
 #ifndef TRAIN_LOG_H
 #define TRAIN_LOG_H
 
@@ -37,10 +37,5 @@ void log_values(Log *log, const char *kind, int64_t step, double wall_time, cons
 
 /* Returns the records of a log file as an array, json_decref(). A missing file has no records. */
 json_t *log_read(const char *path);
-
-/* Print to stdout. Lines scroll; the progress line stays at the bottom, and is left out if stdout is no terminal. */
-void log_line(Log *log, const char *format, ...) PRINTF_LIKE(2, 3);
-void log_progress(Log *log, const char *format, ...) PRINTF_LIKE(2, 3);
-bool log_is_terminal(const Log *log);
 
 #endif

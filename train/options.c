@@ -178,9 +178,10 @@ static void resolve_auto(TrainOptions *o, const Option *batch, const Option *acc
 void train_options_resolve(TrainOptions *o, const OptionSet *set) {
     const Option *batch = options_find(set, "batch-size");
     if (batch) resolve_auto(o, batch, options_find(set, "grad-accumulation"));
+    if (!o->grad_accumulation) die_usage("-g 0: expected at least 1 micro-batch per optimizer step");
     if (o->token_budget && !(batch && batch->given)) o->batch_size = 0;
-    if (!o->batch_size && !o->token_budget) o->batch_size = GPU_BATCH;
-    if (!o->grad_accumulation) o->grad_accumulation = GPU_ACCUMULATION;
+    if (!o->batch_size && !o->token_budget)
+        die_usage("-b 0: expected at least 1 sequence per micro-batch, or auto, or --token-budget instead");
     o->val_times = o->val_batch_size ? 0 : 2;
     if (!o->val_batch_size) o->val_batch_size = o->batch_size ? 2 * o->batch_size : 16;
     if (!o->num_workers) {

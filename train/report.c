@@ -8,6 +8,17 @@
 #include "base/format.h"
 #include "report/plot.h"
 #include "train/log.h"
+#include "train/schedule.h"
+
+void report_check_warmup(const TrainSpec *spec, int64_t total_steps) {
+    const TrainOptions *o = spec->options;
+    if (spec->rate.at || !total_steps || o->warmup_steps < total_steps) return;
+    warn("--warmup-steps %lld with %lld step%s: the learning rate of %.3g is never reached; the last step has %.2g. "
+         "A tenth of the steps is usual: --warmup-steps %lld",
+         (long long)o->warmup_steps, (long long)total_steps, total_steps == 1 ? "" : "s", o->learning_rate,
+         o->learning_rate * schedule_cosine(total_steps - 1, o->warmup_steps, total_steps),
+         (long long)((total_steps + 9) / 10));
+}
 
 void report_start(const TrainSpec *spec, int64_t total_steps, int64_t batches_an_epoch, int64_t validation_batches) {
     const TrainOptions *o = spec->options;
@@ -37,6 +48,7 @@ void report_start(const TrainSpec *spec, int64_t total_steps, int64_t batches_an
            (long long)spec->train->n_samples, (long long)batches_an_epoch, batches_an_epoch == 1 ? "" : "es",
            (long long)total_steps, total_steps == 1 ? "" : "s", (long long)validation_batches,
            validation_batches == 1 ? "" : "es");
+    report_check_warmup(spec, total_steps);
 }
 
 typedef struct {

@@ -4,6 +4,8 @@
 
 #include "train/spec.h"
 
+/* Warns if the run is over before its warm-up of the learning rate is. */
+void report_check_warmup(const TrainSpec *spec, int64_t total_steps);
 void report_start(const TrainSpec *spec, int64_t total_steps, int64_t batches_an_epoch, int64_t validation_batches);
 /* Writes DIRECTORY/loss.svg from DIRECTORY/log.jsonl: the training and validation curves of the metric, and the
  * baseline. Warns and returns false if the file cannot be written. */

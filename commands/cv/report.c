@@ -18,7 +18,7 @@ static void read_curves(CvFold *f) {
     char *path = path_join(f->run.train.output_dir, "log.jsonl");
     f->curves = epoch_curves_read(path);
     if (f->curves.left_out)
-        warn("%s: %lld validations are of no epoch, as its train/epoch is not a whole number from 0 on: the file is "
+        warn("%s: %lld validations are of no epoch, as its train/epoch is not a whole number from 1 on: the file is "
              "damaged, and the curves are without them",
              path, (long long)f->curves.left_out);
     free(path);

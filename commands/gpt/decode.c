@@ -118,6 +118,8 @@ int gpt_decode(int argc, char **argv) {
     char *codebook = o.codes ? codebook_path(&o) : NULL;
     Error error;
     if (!file_is_replaceable(o.output, &error)) die_usage("--output: %s", error.text);
+    if (!ends_with(o.output, ".wav"))
+        die_usage("--output %s: expected a name that ends in .wav; other formats are not written", o.output);
 
     Mel *mel = mel_open();
     int64_t n;

@@ -132,7 +132,34 @@ static void print_manifest(const char *option, const char *directory, PrepareOut
     free(word);
 }
 
-/* Prints the command that trains: on pairs if there are any, with the options whose values are not the defaults. */
+/* Prints the options of a network that is narrower than the full one, and is therefore trained from scratch: fewer
+ * layers, and a higher learning rate, in proportion to the width. */
+static void print_small_model(int64_t width) {
+    enum { FULL_WIDTH = 1280, FULL_LAYERS = 24, LEAST_LAYERS = 4 };
+    if (width == FULL_WIDTH) return;
+    int64_t layers = width * FULL_LAYERS / FULL_WIDTH;
+    printf(" --model-dim %lld --heads %lld --layers %lld --learning-rate %.2g", (long long)width,
+           (long long)heads_for(width),
+           (long long)(layers < LEAST_LAYERS  ? LEAST_LAYERS
+                       : layers > FULL_LAYERS ? FULL_LAYERS
+                                              : layers),
+           fmin(1e-3, 0.128 / (double)width));
+}
+
+/* Prints the options of a run that is too short for the defaults: a warm-up of a tenth of its steps, a validation each
+ * epoch. */
+static void print_short_run(int64_t samples) {
+    enum { SAMPLES_PER_STEP = 8 * 4, EPOCHS = 10, WARMUP = 1000, LEAST_STEPS = 300, MOST_EPOCHS = 50 };
+    int64_t epoch = (samples + SAMPLES_PER_STEP - 1) / SAMPLES_PER_STEP, epochs = (LEAST_STEPS + epoch - 1) / epoch;
+    epochs = epochs < EPOCHS ? EPOCHS : epochs > MOST_EPOCHS ? MOST_EPOCHS : epochs;
+    int64_t warmup = epoch * epochs / 10;
+    if (epochs != EPOCHS) printf(" --epochs %lld", (long long)epochs);
+    if (warmup < WARMUP)
+        printf(" --warmup-steps %lld --val-interval 0 --log-interval %lld", (long long)(warmup > 0 ? warmup : 1),
+               (long long)(warmup / 3 > 0 ? warmup / 3 : 1));
+}
+
+/* Prints the command that trains: on pairs if there are any, with the options whose defaults do not fit. */
 static void print_next(const Prepare *p, const ManifestReport *m) {
     bool pairs = m->train_pairs > 0 && (m->val_pairs > 0 || !m->val);
     const char *output = p->options->output;
@@ -140,9 +167,8 @@ static void print_next(const Prepare *p, const ManifestReport *m) {
     print_manifest("-m", output, pairs ? OUTPUT_TRAIN_PAIRS : OUTPUT_TRAIN_MANIFEST);
     if (m->val) print_manifest("--val-manifest", output, pairs ? OUTPUT_VAL_PAIRS : OUTPUT_VAL_MANIFEST);
     if (p->coder.codebook.entries != 8192) printf(" --number-mel-codes %lld", (long long)p->coder.codebook.entries + 2);
-    if (p->options->d_model != 1280)
-        printf(" --model-dim %lld --heads %lld", (long long)p->options->d_model,
-               (long long)heads_for(p->options->d_model));
+    print_small_model(p->options->d_model);
+    print_short_run(pairs ? m->train_pairs : m->train);
     printf(" -b 8 -g 4 --output-dir run\n");
 }
 

@@ -238,6 +238,9 @@ static void check_options(const PsdRun *o, bool synthetic) {
     if ((1 << o->command) & TRAINING && o->warmup_epochs >= o->train.epochs)
         die_usage("--warmup-epochs %lld are all of the %lld epochs; give fewer", (long long)o->warmup_epochs,
                   (long long)o->train.epochs);
+    if ((1 << o->command) & TRAINING && o->min_learning_rate > o->train.learning_rate)
+        die_usage("--min-learning-rate %g is more than --learning-rate %g", o->min_learning_rate,
+                  o->train.learning_rate);
     if ((1 << o->command) & INFERENCE && !o->train.base_checkpoint) die_usage("which model? give --checkpoint");
     if (o->freeze_encoder && cnn)
         die_usage("--freeze-encoder is for the transformer: the batch norms of the CNN cannot be frozen");

@@ -27,13 +27,12 @@ static void progress_step(Progress *p) {
     {
         double now = seconds_now();
         bool last = ++p->done == p->total;
-        if (isatty(STDOUT_FILENO) && (last || now - p->shown > 0.5)) {
+        if (last) {
+            terminal_progress_end();
+        } else if (now - p->shown > 0.5) {
             double rate = (double)p->done / fmax(now - p->start, 1e-3);
-            terminal_erase_line();
-            if (!last)
-                printf("%s %lld of %lld clips, %.0f clips/s, ETA %.0f s", p->what, (long long)p->done,
-                       (long long)p->total, rate, (double)(p->total - p->done) / rate);
-            fflush(stdout);
+            terminal_progress("%s %lld of %lld clips, %.0f clips/s, ETA %.0f s", p->what, (long long)p->done,
+                              (long long)p->total, rate, (double)(p->total - p->done) / rate);
             p->shown = now;
         }
     }
@@ -315,10 +314,8 @@ static Sample sample_frames(const Prepare *p) {
 
 static void show_iteration(void *context, int iteration, double inertia) {
     const Sample *sample = context;
-    if (!isatty(STDOUT_FILENO)) return;
-    terminal_erase_line();
-    printf("[Codebook] iteration %d: mean squared error %.4f", iteration, inertia / ((double)sample->n * MEL_BANDS));
-    fflush(stdout);
+    terminal_progress("[Codebook] iteration %d: mean squared error %.4f", iteration,
+                      inertia / ((double)sample->n * MEL_BANDS));
 }
 
 static void train_codebook(Prepare *p) {
@@ -333,15 +330,11 @@ static void train_codebook(Prepare *p) {
                              .context = &sample};
     KmeansReport report;
     Error error;
-    if (isatty(STDOUT_FILENO)) {
-        terminal_erase_line();
-        printf("[Codebook] choosing the initial entries");
-        fflush(stdout);
-    }
+    terminal_progress("[Codebook] choosing the initial entries");
     speech_coder_statistics(sample.frames, sample.n, coder.mean, coder.deviation);
     if (!kmeans_train(sample.frames, sample.n, MEL_BANDS, &options, &coder.codebook, &report, &error))
         die("the codebook: %s; give more recordings, or a smaller --codebook-size", error.text);
-    if (isatty(STDOUT_FILENO)) terminal_erase_line();
+    terminal_progress_end();
     coder.squared_error = report.inertia / (double)sample.n;
     coder.iterations = report.iterations;
     if (!speech_coder_write(p->codebook_path, &coder, &error)) die("%s", error.text);

@@ -319,12 +319,10 @@ static void folds_with_the_same_name_are_refused(void **state) {
 
 /* ---- curves ---- */
 
-/* ---- curves ---- */
-
 static void curves_leave_out_records_without_an_epoch(void **state) {
     (void)state;
     char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl");
-    static const char *const epochs[] = {"0", "-1", "1e9", "0.5", "\"1\"", "2"};
+    static const char *const epochs[] = {"1", "0", "1e9", "1.5", "\"1\"", "3"};
     char text[1024] = "";
     for (int i = 0; i < 6; i++)
         sprintf(text + strlen(text),

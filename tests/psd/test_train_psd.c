@@ -341,6 +341,8 @@ static const struct {
     {1, "pretrain", "--base-checkpoint tiny", "not of a checkpoint; did you mean tiny/best?"},
     {1, "evaluate", "--checkpoint tiny", "not of a checkpoint; did you mean tiny/best?"},
     {2, "pretrain", "-g 0", "--grad-accumulation: expected 1 to 65536, found 0"},
+    {2, "pretrain", "--learning-rate 1e-4 --min-learning-rate 1e-3",
+     "--min-learning-rate 0.001 is more than --learning-rate 0.0001"},
     {2, "evaluate", "-b 0", "--batch-size: expected 1 to 65536, found 0"},
     {1, "evaluate", "--checkpoint tiny/last",
      "--checkpoint tiny/last: its tensors: 4 tensors do not fit: "

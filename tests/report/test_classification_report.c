@@ -164,6 +164,7 @@ static void tables_are_grouped_by_sensor_and_snr(void **state) {
     assert_near(grid_number(&csv, SENSORS[0], "accuracy"), 1, 0);
     assert_near(grid_number(&csv, SENSORS[2], "accuracy"), 0.75, 0);
     assert_near(grid_number(&csv, SENSORS[2], "classes_present"), 4, 0);
+    assert_near(grid_number(&csv, SENSORS[2], "classes_scored"), 4, 0);
     assert_near(grid_number(&csv, SENSORS[2], "macro_f1"), (0 + 2.0 / 3 + 1 + 1) / 4, EXACT);
     free(csv.text);
     csv = grid_read(directory, "per_snr_by.csv");

@@ -8,11 +8,9 @@
 #include <malloc.h>
 #include <math.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -398,61 +396,6 @@ static void logging_allocates_nothing(void **state) {
     free(directory);
 }
 
-static void talk(Log *log) {
-    log_line(log, "before %d", 1);
-    log_progress(log, "step %d of 100", 1);
-    log_progress(log, "step %d", 2);
-    log_line(log, "a line");
-    log_progress(log, "%s", "0123456789012345678901234567890123456789");
-    log_close(log);
-}
-
-static void talk_to_a_pipe(void *directory) { talk(log_open(directory, NULL, 0)); }
-
-static void without_a_terminal_only_lines_are_shown(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), output[1024];
-    assert_int_equal(run_function(output, sizeof output, talk_to_a_pipe, directory), 0);
-    assert_string_equal(output, "before 1\na line\n");
-    free(directory);
-}
-
-/* The same on a terminal of 32 columns, whose raw output goes to stderr. */
-static void talk_to_a_terminal(void *directory) {
-    char shown[4096];
-    int ours = posix_openpt(O_RDWR | O_NOCTTY);
-    if (ours < 0 || grantpt(ours) || unlockpt(ours)) die("no pseudo-terminal");
-    int theirs = open(ptsname(ours), O_RDWR | O_NOCTTY);
-    struct termios mode;
-    if (theirs < 0 || tcgetattr(theirs, &mode)) die("no pseudo-terminal");
-    cfmakeraw(&mode);
-    tcsetattr(theirs, TCSANOW, &mode);
-    ioctl(theirs, TIOCSWINSZ, &(struct winsize){.ws_row = 24, .ws_col = 32});
-    dup2(theirs, STDOUT_FILENO);
-    talk(log_open(directory, NULL, 0));
-    fflush(stdout);
-    close(theirs);
-    close(STDOUT_FILENO); /* what was shown can be read to its end now */
-    for (ssize_t n; (n = read(ours, shown, sizeof shown)) > 0;)
-        if (write(STDERR_FILENO, shown, (size_t)n) != n) die("cannot write");
-}
-
-static void on_a_terminal_the_progress_stays_below_the_lines(void **state) {
-    (void)state;
-    char *directory = scratch_directory(), output[1024];
-    int status = run_function(output, sizeof output, talk_to_a_terminal, directory);
-    free(directory);
-    if (status && strstr(output, "no pseudo-terminal")) {
-        printf("SKIPPED: on_a_terminal_the_progress_stays_below_the_lines: no pseudo-terminal here\n");
-        skip();
-    }
-    assert_string_equal(output, "before 1\nstep 1 of 100"
-                                "\r\033[Kstep 2"
-                                "\r\033[Ka line\nstep 2"
-                                "\r\033[K0123456789012345678901234567890"
-                                "\n");
-}
-
 static void numbers_for_people(void **state) {
     (void)state;
     char t[32];
@@ -497,8 +440,6 @@ int main(void) {
         cmocka_unit_test(a_log_that_cannot_be_written_is_named_once),
         cmocka_unit_test(a_full_disk_is_warned_of_once_and_loses_no_record),
         cmocka_unit_test(logging_allocates_nothing),
-        cmocka_unit_test(without_a_terminal_only_lines_are_shown),
-        cmocka_unit_test(on_a_terminal_the_progress_stays_below_the_lines),
         cmocka_unit_test(numbers_for_people),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

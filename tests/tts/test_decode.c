@@ -153,6 +153,7 @@ static void bad_codes_are_refused(void **state) {
     assert_int_equal(status, 0);
     expect_decode_refusal("--codes reference/codes/spk001_000001.npy --codebook mixed/codebook.npy", 1,
                           "codebook.json, which belongs to the codebook: is not as it was written");
+    expect_decode_refusal("-o x.mp3 --mel-from list.tsv", 2, "x.mp3: expected a name that ends in .wav");
     expect_decode_refusal("-o /dev/null --codes reference/codes/spk001_000001.npy", 2, "/dev/null is a device");
     free(path);
     free(square);

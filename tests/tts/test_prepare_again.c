@@ -141,6 +141,9 @@ static void the_next_command_trains(void **state) {
         run_command(fixture.output, sizeof fixture.output, "cd %s && %s", program_at(""), command + strlen("Next: "));
     if (status) fail_msg("%s: exit status %d:\n%s", command, status, fixture.output);
     assert_contains(fixture.output, "[Data] train: 14 samples");
+    /* 14 pairs are one step an epoch: the defaults, a warm-up of 1,000 steps and 24 layers, would train nothing. */
+    assert_contains(command, " --epochs 50 --warmup-steps 5 --val-interval 0 --log-interval 1 ");
+    assert_null(strstr(fixture.output, "is never reached"));
     free(command);
     free(word);
     free(folder);

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/program.h"
 #include "base/stop.h"
 #include "kernels/ops_table.h"
 #include "train/report.h"
@@ -42,12 +43,12 @@ static void log_summary(Run *run) {
     if (time.steps) record_add(&record, time.seconds, "summary/step_seconds");
     if (time.known) record_add(&record, time.predicted.seconds, "summary/predicted_step_seconds");
     record_log(run, "summary", &record);
-    log_line(run->log, "[Done] step %lld of %lld in %s, %s/s", (long long)t->state.step, (long long)run->total_steps,
-             format_duration(elapsed, text[0]), format_count(flops / elapsed, "FLOP", text[1]));
+    printf("[Done] step %lld of %lld in %s, %s/s\n", (long long)t->state.step, (long long)run->total_steps,
+           format_duration(elapsed, text[0]), format_count(flops / elapsed, "FLOP", text[1]));
     meter_text(&time, &t->spec, step);
-    log_line(run->log, "[Done] a step: %s", step);
-    log_line(run->log, "[Done] memory: %s at most, planned %s (measured / planned %.2f)", format_bytes(peak, text[2]),
-             format_bytes((double)t->planned_bytes, text[3]), peak / (double)t->planned_bytes);
+    printf("[Done] a step: %s\n", step);
+    printf("[Done] memory: %s at most, planned %s (measured / planned %.2f)\n", format_bytes(peak, text[2]),
+           format_bytes((double)t->planned_bytes, text[3]), peak / (double)t->planned_bytes);
 }
 
 /* Returns whether all steps of an ended run were skipped, and warns then. A run that will be resumed may do better. */
@@ -64,12 +65,12 @@ static bool report_end(Run *run, const char *directory) {
     const Training *t = run->t;
     const BaselineSpec *baseline = &t->spec.baseline;
     if (selection_out_of_patience(t))
-        log_line(run->log, "[Done] no better %s for %lld validations: stopped at epoch %lld; best at step %lld",
-                 selection_name(&t->spec), (long long)t->state.validations_since_best, (long long)t->state.epoch,
-                 (long long)t->state.best_step);
+        printf("[Done] no better %s for %lld validations: stopped at epoch %lld; best at step %lld\n",
+               selection_name(&t->spec), (long long)t->state.validations_since_best, (long long)t->state.epoch + 1,
+               (long long)t->state.best_step);
     if (t->ended) return report_plot(directory, t->spec.model, baseline);
-    log_line(run->log, "[Stopped] by signal %d after step %lld; continue with the same command and --resume auto",
-             stop_signal(), (long long)t->state.step);
+    printf("[Stopped] by signal %d after step %lld; continue with the same command and --resume auto\n", stop_signal(),
+           (long long)t->state.step);
     return true;
 }
 
@@ -91,6 +92,7 @@ int finish_run(Run *run) {
     Training *t = run->t;
     const TrainOptions *o = t->spec.options;
     Error error;
+    terminal_progress_end();
     keep_waiting(run);
     if (run->keeping.saved_step != t->state.step) keep_save(run);
     keep_wait(run);

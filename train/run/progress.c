@@ -1,9 +1,11 @@
 #include "train/run/progress.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/format.h"
+#include "base/program.h"
 #include "train/run/record.h"
 #include "train/run/step.h"
 
@@ -48,16 +50,30 @@ static const char *remaining_time(const Run *run, char text[32]) {
 
 bool progress_is_due(Run *run) {
     double now = seconds_now();
-    if (!log_is_terminal(run->log) || now - run->shown_at < 0.3) return false;
+    if (!terminal_is_open() || now - run->shown_at < 0.3) return false;
     run->shown_at = now;
     return true;
 }
 
+/* Writes a bar of 20 columns, of which this share is filled, in colour if the terminal has colours. */
+static const char *bar_text(double share, char text[128]) {
+    enum { WIDTH = 20 };
+    bool colours = terminal_has_colours();
+    int filled = (int)(WIDTH * fmin(fmax(share, 0), 1)), n = sprintf(text, colours ? "\033[36m" : "[");
+    for (int i = 0; i < WIDTH; i++) {
+        if (colours && i == filled) n += sprintf(text + n, "\033[90m");
+        n += sprintf(text + n, "%s", colours ? "━" : i < filled ? "#" : "-");
+    }
+    sprintf(text + n, colours ? "\033[0m" : "]");
+    return text;
+}
+
 static void show_progress(Run *run, const Measured *m) {
-    char eta[32];
-    log_progress(run->log, "step %lld/%lld  %s  %.3g %s/s  %.0f %s/s  ETA %s", (long long)run->t->state.step,
-                 (long long)run->total_steps, m->text, m->steps, step_label(run), m->tokens, token_label(run),
-                 remaining_time(run, eta));
+    char eta[32], bar[128];
+    double share = (double)run->t->state.step / (double)run->total_steps;
+    terminal_progress("%s %3.0f %%  ETA %s  step %lld/%lld  %s  %.3g %s/s  %.0f %s/s", bar_text(share, bar),
+                      100 * share, remaining_time(run, eta), (long long)run->t->state.step, (long long)run->total_steps,
+                      m->text, m->steps, step_label(run), m->tokens, token_label(run));
 }
 
 static void show_line(Run *run, const Measured *m) {
@@ -65,9 +81,9 @@ static void show_line(Run *run, const Measured *m) {
     char eta[32], utilisation[24] = "";
     if (m->utilisation > 0)
         snprintf(utilisation, sizeof utilisation, " %s=%.1f%%", m->utilisation_name, 100 * m->utilisation);
-    log_line(run->log, "[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f %s/s=%.3g %s/s=%.0f%s ETA %s",
-             (long long)state->epoch, (long long)state->step, m->text, m->rates[0], (double)run->grad_norm,
-             step_label(run), m->steps, token_label(run), m->tokens, utilisation, remaining_time(run, eta));
+    printf("[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f %s/s=%.3g %s/s=%.0f%s ETA %s\n",
+           (long long)state->epoch + 1, (long long)state->step, m->text, m->rates[0], (double)run->grad_norm,
+           step_label(run), m->steps, token_label(run), m->tokens, utilisation, remaining_time(run, eta));
 }
 
 static void write_record(Run *run, const Measured *m) {
@@ -80,7 +96,7 @@ static void write_record(Run *run, const Measured *m) {
     record_add(&record, (double)run->grad_norm, "train/grad_norm");
     record_add(&record, m->steps, "train/steps_per_second");
     record_add(&record, m->tokens, "train/tokens_per_second");
-    record_add(&record, (double)t->state.epoch, "train/epoch");
+    record_add(&record, (double)t->state.epoch + 1, "train/epoch");
     if (m->utilisation > 0)
         record_add(&record, m->utilisation, t->spec.options->grad_checkpointing ? "train/hfu" : "train/mfu");
     record_log(run, "train", &record);

@@ -71,8 +71,8 @@ void results_read(Run *run) {
         if (fault && !t->spec.options->skip_nonfinite) stop_nonfinite(run, step);
         t->state.skipped_steps++;
         run->faults += fault;
-        log_line(run->log, "[Train] step=%lld skipped: the loss or its gradient is not finite (%lld skipped so far)",
-                 (long long)step->before.step + 1, (long long)t->state.skipped_steps);
+        printf("[Train] step=%lld skipped: the loss or its gradient is not finite (%lld skipped so far)\n",
+               (long long)step->before.step + 1, (long long)t->state.skipped_steps);
     }
     run->n_queued = 0;
 }

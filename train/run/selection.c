@@ -36,9 +36,9 @@ static void extend(Run *run) {
     options.drop_last = t->spec.batch.drop_last;
     t->state.extensions++;
     run->total_steps = train_steps(&t->spec, &options, selection_epochs(t));
-    log_line(run->log, "[Run] the best so far came in epoch %lld, the last is %lld: %lld more (%lld of %lld times)",
-             (long long)t->state.epoch, (long long)(epochs - 1), (long long)t->spec.selection.extension_epochs,
-             (long long)t->state.extensions, (long long)t->spec.selection.max_extensions);
+    printf("[Run] the best so far came in epoch %lld, the last is %lld: %lld more (%lld of %lld times)\n",
+           (long long)t->state.epoch + 1, (long long)epochs, (long long)t->spec.selection.extension_epochs,
+           (long long)t->state.extensions, (long long)t->spec.selection.max_extensions);
 }
 
 bool selection_update(Run *run, double decisive) {

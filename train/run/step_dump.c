@@ -47,6 +47,5 @@ void step_dump_write(Run *run, float scale) {
         for (int64_t e = 0; e < param->count; e++) gradient[e] /= scale;
     }
     dump_write_close(dump, t->spec.options->debug_dump, t->spec.options->grad_accumulation);
-    log_line(run->log, "[Debug] wrote %s: the first step's batch, activations and gradients",
-             t->spec.options->debug_dump);
+    printf("[Debug] wrote %s: the first step's batch, activations and gradients\n", t->spec.options->debug_dump);
 }

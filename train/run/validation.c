@@ -74,9 +74,9 @@ bool validation_run(Run *run) {
     record_remember(state, t->spec.model->n_metrics, &record);
     record_add(&record, objective, "val/objective");
     record_log(run, "val", &record);
-    log_line(run->log, "[Val] epoch=%lld step=%lld %s (%lld batch%s, %.1f s)", (long long)state->epoch,
-             (long long)state->step, text, (long long)run->validation.batches, run->validation.batches == 1 ? "" : "es",
-             seconds_now() - start);
+    printf("[Val] epoch=%lld step=%lld %s (%lld batch%s, %.1f s)\n", (long long)state->epoch + 1,
+           (long long)state->step, text, (long long)run->validation.batches, run->validation.batches == 1 ? "" : "es",
+           seconds_now() - start);
     run->window.start += seconds_now() - start; /* the time does not count as training */
     return selection_update(run, decisive);
 }

@@ -37,8 +37,8 @@ EpochCurves epoch_curves_read(const char *path) {
         }
         if (isnan(number_in(record, names[CURVE_VAL_LOSS]))) continue;
         for (int i = 0; i < EPOCH_CURVES; i++) values[i] = i % 2 ? number_in(record, names[i]) : sums[i] / steps;
-        if (epoch >= 0 && epoch < MAX_EPOCHS && epoch == floor(epoch))
-            set_values(&c, (int)epoch, values);
+        if (epoch >= 1 && epoch <= MAX_EPOCHS && epoch == floor(epoch))
+            set_values(&c, (int)epoch - 1, values);
         else
             c.left_out++;
         sums[CURVE_TRAIN_LOSS] = sums[CURVE_TRAIN_ACCURACY] = steps = 0;

@@ -1,0 +1,95 @@
+/* The line of progress at the bottom of a terminal, and what is printed above it. */
+#include "tests/helpers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/program.h"
+
+static void talk(void) {
+    program_start();
+    printf("before %d\n", 1);
+    terminal_progress("step %d of 100", 1);
+    terminal_progress("step %d", 2);
+    printf("a line\n");
+    printf("half a ");
+    fflush(stdout);
+    printf("line\n");
+    warn("on stderr");
+    terminal_progress("%s", "0123456789012345678901234567890123456789");
+    terminal_progress("\033[32m%s\033[0m", "äääääääääääääääääääääääääääääääääääääääääää");
+    terminal_progress("\033[32m%s\033[0m", "short");
+    terminal_progress_end();
+    printf("after\n");
+    terminal_progress("left over");
+}
+
+static void talk_to_a_pipe(void *unused) {
+    (void)unused;
+    talk();
+}
+
+static void without_a_terminal_only_lines_are_shown(void **state) {
+    (void)state;
+    char output[1024];
+    assert_int_equal(run_function(output, sizeof output, talk_to_a_pipe, NULL), 0);
+    assert_contains(output, "before 1\na line\nhalf a line\n");
+    assert_contains(output, "on stderr\nafter\n");
+    assert_null(strstr(output, "step"));
+    assert_null(strstr(output, "\033"));
+}
+
+/* Runs in a child; the terminal is its stdout and stderr. */
+static void talk_to_a_terminal(void *name) {
+    int terminal = open(name, O_RDWR | O_NOCTTY);
+    if (terminal < 0 || dup2(terminal, STDOUT_FILENO) < 0 || dup2(terminal, STDERR_FILENO) < 0) _exit(1);
+    program_invocation_short_name = "test";
+    talk();
+    exit(0);
+}
+
+/* Opens both ends of a terminal of 32 columns. Returns false if there are no terminals. */
+static bool open_terminal(int *ours, int *theirs) {
+    struct termios mode;
+    *ours = posix_openpt(O_RDWR | O_NOCTTY);
+    if (*ours < 0 || grantpt(*ours) || unlockpt(*ours)) return false;
+    *theirs = open(ptsname(*ours), O_RDWR | O_NOCTTY);
+    if (*theirs < 0 || tcgetattr(*theirs, &mode)) return false;
+    cfmakeraw(&mode);
+    tcsetattr(*theirs, TCSANOW, &mode);
+    ioctl(*theirs, TIOCSWINSZ, &(struct winsize){.ws_row = 24, .ws_col = 32});
+    return true;
+}
+
+static void progress_stays_below_everything_that_is_printed(void **state) {
+    (void)state;
+    int ours = -1, theirs = -1;
+    char shown[4096], output[64];
+    if (!open_terminal(&ours, &theirs)) {
+        printf("SKIPPED: progress_stays_below_everything_that_is_printed: no pseudo-terminal here\n");
+        skip();
+    }
+    assert_int_equal(run_function(output, sizeof output, talk_to_a_terminal, ptsname(ours)), 0);
+    ssize_t n = read(ours, shown, sizeof shown - 1);
+    assert_true(n > 0);
+    shown[n] = 0;
+    close(theirs);
+    close(ours);
+#define ERASE "\r\033[K"
+    assert_string_equal(shown, "before 1\nstep 1 of 100" ERASE "step 2" ERASE "a line\nstep 2" ERASE
+                               "half a line\nstep 2" ERASE "test: warning: on stderr\nstep 2" ERASE
+                               "0123456789012345678901234567890\033[0m" ERASE
+                               "\033[32määäääääääääääääääääääääääääääää\033[0m" ERASE "\033[32mshort\033[0m" ERASE
+                               "after\nleft over" ERASE);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_terminal_only_lines_are_shown),
+        cmocka_unit_test(progress_stays_below_everything_that_is_printed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
