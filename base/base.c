@@ -193,6 +193,26 @@ char *path_directory(const char *path) {
     return xformat("%.*s", slash == path ? 1 : (int)(slash - path), path);
 }
 
+char *path_relative(const char *directory, const char *path) {
+    char *from = realpath(directory, NULL), *to = realpath(path, NULL), *relative = xstrdup("");
+    size_t common = 0; /* the length of the folders that both have; "/" has none */
+    for (size_t i = 0; from && to; i++) {
+        if ((from[i] == '/' || !from[i]) && (to[i] == '/' || !to[i])) common = i;
+        if (!from[i] || from[i] != to[i]) break;
+    }
+    for (const char *at = from && to ? from + common : ""; *at; at++) {
+        if (*at != '/' || !at[1]) continue;
+        char *longer = xformat("../%s", relative);
+        free(relative);
+        relative = longer;
+    }
+    char *seen = from && to ? xformat("%s%s", relative, to + common + (to[common] == '/')) : xstrdup(path);
+    free(from);
+    free(to);
+    free(relative);
+    return seen;
+}
+
 /* Returns the Levenshtein distance of two short names. */
 static int edit_distance(const char *a, const char *b) {
     enum { LONGEST = 64 };

@@ -224,6 +224,20 @@ static void write_manifest(const Options *o, const char *path, const PsdManifest
                (long long)scan->not_regular);
 }
 
+/* Makes the paths relative to the manifest's directory, so that they do not depend on where a program is started. */
+static void see_from(const char *directory, PsdManifest *m, PsdScan *scan) {
+    for (int64_t i = 0; i < scan->n; i++) {
+        char *seen = path_relative(directory, scan->files[i].path);
+        free(scan->files[i].path);
+        scan->files[i].path = seen;
+    }
+    for (int i = 0; i < m->n_files; i++) {
+        char *seen = path_relative(directory, m->file_paths[i]);
+        free(m->file_paths[i]);
+        m->file_paths[i] = seen;
+    }
+}
+
 /* Locks the manifest and everything that is made beside it. Then reads the manifest of --manifest, or writes a new one.
  */
 static PsdManifest lock_manifest(const Options *o, const char *path, PsdScan *scan, FileLock *lock) {
@@ -235,6 +249,7 @@ static PsdManifest lock_manifest(const Options *o, const char *path, PsdScan *sc
     } else {
         manifest = scan_input(o, scan);
         make_directories(directory);
+        see_from(directory, &manifest, scan);
     }
     if (!file_lock(lock, path, &error)) die("%s", error.text);
     directory_remove_leftovers(directory);

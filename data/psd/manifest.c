@@ -62,7 +62,7 @@ PsdRows psd_manifest_rows(const PsdManifest *m) {
 }
 
 char *psd_manifest_file(const char *manifest_path, const char *file_path) {
-    if (*file_path == '/' || !access(file_path, F_OK)) return xstrdup(file_path);
+    if (*file_path == '/') return xstrdup(file_path);
     char *directory = path_directory(manifest_path), *beside = path_join(directory, file_path);
     free(directory);
     if (!access(beside, F_OK)) return beside;

@@ -40,8 +40,8 @@ PsdRows psd_manifest_rows(const PsdManifest *manifest);
 /* Returns an empty manifest with room for n rows, n_files files and n_sensors sensors. */
 PsdManifest psd_manifest_new(int64_t n, int n_files, int n_sensors);
 
-/* Returns the path of a file of the manifest. A relative path starts at the working directory; if no file is there, at
- * the manifest's directory. free() */
+/* Returns the path of a file of the manifest. A relative path starts at the manifest's directory; if no file is there,
+ * at the working directory, as in manifests of the reference. free() */
 char *psd_manifest_file(const char *manifest_path, const char *file_path);
 
 #endif

@@ -406,7 +406,7 @@ static void threads_do_not_change_a_bit(void **state) {
     free(path);
 }
 
-/* A path that is not found from the working directory is seen from the manifest; one that is found there goes first. */
+/* A path that is not found from the manifest is seen from the working directory. */
 static void paths_are_seen_from_both_places(void **state) {
     (void)state;
     char *beside = psd_manifest_file(manifest, "a.npy"), *want = path_join(root, "a.npy");
