@@ -134,6 +134,9 @@ static void a_frozen_encoder_stays(void **state) {
         TensorFile dump = open_in(run, "dump");
         count = find(&dump, "", "micro0.encoded")->count;
         said[i] = floats(&dump, "", "micro0.encoded");
+        assert_int_equal(find(&dump, "frozen_rows.", "patch_embed.projection.weight")->count,
+                         1); /* and says what is frozen */
+        assert_null(tensor_file_find(&dump, "frozen_rows.classifier.head.0.weight"));
         tensor_file_close(&dump);
     }
     assert_int_equal(count, 60 * 32);

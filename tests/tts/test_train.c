@@ -366,6 +366,28 @@ static void a_nan_stops_the_run_and_names_the_samples(void **state) {
     free(run);
 }
 
+static void a_warmup_longer_than_the_run_is_warned_of(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    gpt_must_train(run, "--max-steps 4 --warmup-steps 4 --learning-rate 1e-3 --val-ratio 0");
+    assert_contains(fixture.output,
+                    "--warmup-steps 4 with 4 steps: the learning rate of 0.001 is never reached; the last "
+                    "step has 0.00075. A tenth of the steps is usual: --warmup-steps 1");
+    free(run);
+    run = scratch_directory();
+    gpt_must_train(run, "--max-steps 4 --warmup-steps 3 --val-ratio 0");
+    assert_null(strstr(fixture.output, "is never reached"));
+    free(run);
+}
+
+static void an_empty_batch_is_refused(void **state) {
+    (void)state;
+    assert_int_equal(gpt_train("nowhere", "-b 0"), 2);
+    assert_contains(fixture.output, "-b 0: expected at least 1 sequence per micro-batch");
+    assert_int_equal(gpt_train("nowhere", "-b 2 -g 0"), 2);
+    assert_contains(fixture.output, "-g 0: expected at least 1 micro-batch");
+}
+
 static void the_debug_dump_has_every_gradient(void **state) {
     (void)state;
     char *run = scratch_directory(), *path = path_join(run, "dump.safetensors"), *options;
@@ -547,6 +569,8 @@ int main(void) {
         cmocka_unit_test(a_wrong_checkpoint_shape_is_reported),
         cmocka_unit_test(a_nan_stops_the_run_and_names_the_samples),
         cmocka_unit_test(the_debug_dump_has_every_gradient),
+        cmocka_unit_test(a_warmup_longer_than_the_run_is_warned_of),
+        cmocka_unit_test(an_empty_batch_is_refused),
         cmocka_unit_test(other_ways_to_form_batches_work),
         cmocka_unit_test(bad_manifests_are_reported_with_their_line),
         cmocka_unit_test(padded_codes_are_reported_with_the_option_that_cuts_them),

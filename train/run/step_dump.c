@@ -45,6 +45,10 @@ void step_dump_write(Run *run, float scale) {
         snprintf(name, sizeof name, "grad.%s", param->name);
         float *gradient = dump_add(dump, name, param_view(&t->spec.model->params, t->spec.model->gradients, i));
         for (int64_t e = 0; e < param->count; e++) gradient[e] /= scale;
+        if (!param->frozen_rows) continue;
+        int32_t rows = (int32_t)param->frozen_rows;
+        snprintf(name, sizeof name, "frozen_rows.%s", param->name);
+        dump_add_host(dump, name, tensor_1d(&rows, DTYPE_I32, 1));
     }
     dump_write_close(dump, t->spec.options->debug_dump, t->spec.options->grad_accumulation);
     printf("[Debug] wrote %s: the first step's batch, activations and gradients\n", t->spec.options->debug_dump);
