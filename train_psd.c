@@ -237,7 +237,7 @@ static void check_device(const PsdRun *o, const Device *device) {
     if ((strcmp(t->device, "auto") && strcmp(t->device, device->name)) ||
         (t->threads && t->threads != device->n_threads) || (t->no_tf32 && device->tf32))
         die_usage("the stages of a run compute on one device: give device, threads and no-tf32 to run, not in %s",
-                  t->config ? t->config : "a stage");
+                  t->config.count ? t->config.text[0] : "a stage");
 }
 
 static int carry_out(PsdCommand command, int argc, char **argv, PsdStage *stage) {

@@ -4,8 +4,8 @@
  * the command line an option is --layers 8, --layers=8, -L 8 or -L8; a flag is --amp, --amp=true or --amp=false. A
  * value that begins with '-' and is not a number needs the form with '='. In YAML the key is the long name with - or _,
  * inside the map of the row's section if it has one ("gpt: {layers: 8}"). A list of texts sets a LIST; null keeps the
- * default. A later source replaces a LIST, it does not extend it. Unknown keys and options are errors that name the
- * nearest one. */
+ * default. Of several files a later one wins. A later source replaces a LIST, it does not extend it. Unknown keys and
+ * options are errors that name the nearest one. */
 #ifndef BASE_OPTIONS_H
 #define BASE_OPTIONS_H
 
@@ -43,6 +43,15 @@ typedef struct {
     double min;                                 /* 0: unchanged */
 } OptionOverride;
 
+/* A YAML key of another program's configuration files, and the option that it means here. */
+typedef struct {
+    const char *section; /* NULL: the top level */
+    const char *name;    /* NULL: every key of the section that is an option of the top level */
+    const char *option;  /* its name; NULL: none, because nothing here needs what the key decides */
+    /* Values there, each followed by the value here; no other value is allowed. None: values are the same. */
+    const char *values[10];
+} OptionAlias;
+
 /* A row in use: holds what the command line and the file state, separate from the constant table. */
 typedef struct {
     OptionRow row; /* with its override */
@@ -56,6 +65,9 @@ enum { OPTIONS_MAX = 128 };
 typedef struct {
     Option options[OPTIONS_MAX];
     int count;
+    const OptionAlias *aliases[2]; /* tables */
+    int n_aliases[2];
+    char *mapped; /* what options_apply_yaml has read through aliases, for people; NULL: nothing. free() */
 } OptionSet;
 
 /* The value of an INT that was given as "auto", which a row allows with the metavar "N|auto". */
@@ -68,6 +80,9 @@ typedef struct {
 
 /* Appends the rows of a table. `values` is the struct that their offsets belong to. */
 void options_add(OptionSet *set, const OptionRow *rows, int count, void *values);
+/* Accepts the keys of a table in YAML, besides the options' own names. At most two tables; what they map to is printed
+ * to stderr. Options that the set does not have are left out. */
+void options_add_aliases(OptionSet *set, const OptionAlias *aliases, int count);
 /* Changes rows; each override must name an option of the set. */
 void options_override(OptionSet *set, const OptionOverride *overrides, int count);
 /* Removes options by name; the last name is NULL. Sets the value of each to its default, which an override before the
@@ -83,8 +98,8 @@ OptionSet options_parse_table(const OptionsHeader *header, const OptionRow *rows
                               char **argv);
 /* Frees the texts that came from the file, and sets their values to NULL or to no entry. */
 void options_free(OptionSet *set, int argc, char **argv);
-/* Sets the values that are not given yet from YAML text. False with "line N: ..." on an error. Then the texts of given
- * options are on the heap, for the caller to free(). */
+/* Sets values from YAML text; the texts of options that are already given must be on the heap. False with "line N: ..."
+ * on an error. Then the texts of given options are on the heap, for the caller to free(). */
 bool options_apply_yaml(OptionSet *set, const char *text, size_t size, Error *error);
 
 /* Returns the option of this name, or NULL. */

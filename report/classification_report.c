@@ -114,10 +114,10 @@ static MetricsScores *scores_by(const Report *r, const int32_t *key, int keys) {
 static void slice_columns(Table *t, const MetricsScores *s) {
     table_count(t, "rows", s->rows);
     table_count(t, "classes_present", s->classes_present);
-    table_count(t, "classes_scored", s->classes_scored);
     table_real(t, "accuracy", s->accuracy);
     table_real(t, "macro_f1", s->macro.f1);
     table_real(t, "balanced_accuracy", s->balanced_accuracy);
+    table_count(t, "classes_scored", s->classes_scored);
 }
 
 static void make_groups(Report *r) {

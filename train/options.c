@@ -36,8 +36,8 @@ static const OptionRow table[] = {
     {.name = "val-ratio", .type = OPTION_FLOAT, .offset = FIELD(val_ratio), .default_value = "0.01", .max = 0.9,
      .metavar = "X",
      .help = "share of the samples held out, by the hash of their id, when there is no --val-manifest"},
-    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
-     .help = "YAML file with any of these options; the command line wins"},
+    {.name = "config", .type = OPTION_LIST, .offset = FIELD(config), .metavar = "PATH",
+     .help = "YAML file with any of these options, repeatable: a later file wins, and the command line over all"},
     {.name = "base-checkpoint", .type = OPTION_TEXT, .offset = FIELD(base_checkpoint), .metavar = "PATH",
      .help = "weights to start from (.safetensors, .pth, .ckpt or a checkpoint directory); none: random "
              "initialisation"},
@@ -143,7 +143,36 @@ static const OptionRow table[] = {
 };
 // clang-format on
 
-void train_options_add(OptionSet *set, TrainOptions *o) { options_add(set, table, sizeof table / sizeof *table, o); }
+#define PRECISIONS                                                                                                     \
+    { "bf16-mixed", "true", "16-mixed", "true", "32-true", "false", "32", "false" }
+
+/* The keys of PyTorch Lightning's configurations and of the tuning guides. */
+static const OptionAlias aliases[] = {
+    {"training", NULL, NULL, {NULL}},
+    {"training", "lr", "learning-rate", {NULL}},
+    {"training", "max_epochs", "epochs", {NULL}},
+    {"training", "gradient_clip_val", "grad-clip", {NULL}},
+    {"training", "accumulate_grad_batches", "grad-accumulation", {NULL}},
+    {"training", "gradient_checkpointing", "grad-checkpointing", {NULL}},
+    {"training", "precision", "amp", PRECISIONS},
+    {"training", "compile", NULL, {NULL}},
+    {NULL, "lr", "learning-rate", {NULL}},
+    {NULL, "max_epochs", "epochs", {NULL}},
+    {NULL, "gradient_clip_val", "grad-clip", {NULL}},
+    {NULL, "accumulate_grad_batches", "grad-accumulation", {NULL}},
+    {NULL, "gradient_checkpointing", "grad-checkpointing", {NULL}},
+    {NULL, "precision", "amp", PRECISIONS},
+    {NULL, "compile", NULL, {NULL}},
+    {NULL, "benchmark", NULL, {NULL}},
+    {NULL, "pin_memory", NULL, {NULL}},
+    {NULL, "persistent_workers", NULL, {NULL}},
+    {NULL, "prefetch_factor", NULL, {NULL}},
+};
+
+void train_options_add(OptionSet *set, TrainOptions *o) {
+    options_add(set, table, sizeof table / sizeof *table, o);
+    options_add_aliases(set, aliases, sizeof aliases / sizeof *aliases);
+}
 
 static void check_estimate(const TrainOptions *o, const OptionSet *set) {
     static const char *const for_estimate[] = {"gpu", "price", "json"};

@@ -7,8 +7,8 @@
 #include "kernels/device.h"
 
 typedef struct {
-    OptionList manifest, val_manifest;
-    const char *config, *output_dir, *base_checkpoint, *resume, *device, *debug_dump, *loss_norm, *bucketing;
+    OptionList config, manifest, val_manifest;
+    const char *output_dir, *base_checkpoint, *resume, *device, *debug_dump, *loss_norm, *bucketing;
     int64_t batch_size, grad_accumulation, epochs, warmup_steps, max_steps, log_interval, val_interval, val_batch_size;
     int64_t effective_batch; /* samples per optimizer step, for -b auto */
     int64_t max_val_batches, num_workers, threads, save_interval, keep_checkpoints, seed, token_budget;

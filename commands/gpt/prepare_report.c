@@ -150,7 +150,8 @@ static void print_small_model(int64_t width) {
  * epoch. */
 static void print_short_run(int64_t samples) {
     enum { SAMPLES_PER_STEP = 8 * 4, EPOCHS = 10, WARMUP = 1000, LEAST_STEPS = 300, MOST_EPOCHS = 50 };
-    int64_t epoch = (samples + SAMPLES_PER_STEP - 1) / SAMPLES_PER_STEP, epochs = (LEAST_STEPS + epoch - 1) / epoch;
+    int64_t epoch = samples > SAMPLES_PER_STEP ? (samples + SAMPLES_PER_STEP - 1) / SAMPLES_PER_STEP : 1,
+            epochs = (LEAST_STEPS + epoch - 1) / epoch;
     epochs = epochs < EPOCHS ? EPOCHS : epochs > MOST_EPOCHS ? MOST_EPOCHS : epochs;
     int64_t warmup = epoch * epochs / 10;
     if (epochs != EPOCHS) printf(" --epochs %lld", (long long)epochs);

@@ -210,6 +210,20 @@ static const struct {
 };
 // clang-format on
 
+/* Keys of the reference's configuration, besides those that all programs accept. */
+static const OptionAlias aliases[] = {
+    {"encoder", "type", "encoder", {NULL}},
+    {"encoder", "gradient_checkpointing", "grad-checkpointing", {NULL}},
+    {"head", "type", "head", {NULL}},
+    {"head", "dropout", "head-dropout", {NULL}},
+    {"model", NULL, NULL, {NULL}},
+    {"model", "pretrained_ckpt", "pretrained", {NULL}},
+    {"logging", "log_every_n_steps", "log-interval", {NULL}},
+    {"logging", "save_top_k", "keep-checkpoints", {NULL}},
+    {"dataset", "manifest_path", "manifest", {NULL}},
+    {NULL, "results_dir", "output-dir", {NULL}},
+};
+
 static unsigned commands_of_shared(const char *name) {
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
         if (!strcmp(shared[i].name, name)) return shared[i].commands;
@@ -220,6 +234,7 @@ static unsigned commands_of_shared(const char *name) {
 static void add_options(PsdRun *o) {
     unsigned command = 1u << o->command;
     train_options_add(&o->set, &o->train);
+    options_add_aliases(&o->set, aliases, sizeof aliases / sizeof *aliases);
     for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++)
         if (overrides[i].commands & command) options_override(&o->set, &overrides[i].override, 1);
     for (int i = o->set.count - 1; i >= 0; i--) {
@@ -238,7 +253,7 @@ static void check_options(const PsdRun *o, bool synthetic) {
     if ((1 << o->command) & TRAINING && o->warmup_epochs >= o->train.epochs)
         die_usage("--warmup-epochs %lld are all of the %lld epochs; give fewer", (long long)o->warmup_epochs,
                   (long long)o->train.epochs);
-    if ((1 << o->command) & TRAINING && o->min_learning_rate > o->train.learning_rate)
+    if (options_given(&o->set, "min-learning-rate") && o->min_learning_rate > o->train.learning_rate)
         die_usage("--min-learning-rate %g is more than --learning-rate %g", o->min_learning_rate,
                   o->train.learning_rate);
     if ((1 << o->command) & INFERENCE && !o->train.base_checkpoint) die_usage("which model? give --checkpoint");

@@ -226,11 +226,7 @@ static void write_manifest(const Options *o, const char *path, const PsdManifest
 
 /* Makes the paths relative to the manifest's directory, so that they do not depend on where a program is started. */
 static void see_from(const char *directory, PsdManifest *m, PsdScan *scan) {
-    for (int64_t i = 0; i < scan->n; i++) {
-        char *seen = path_relative(directory, scan->files[i].path);
-        free(scan->files[i].path);
-        scan->files[i].path = seen;
-    }
+    for (int64_t i = 0; i < scan->n; i++) scan->files[i].listed = path_relative(directory, scan->files[i].path);
     for (int i = 0; i < m->n_files; i++) {
         char *seen = path_relative(directory, m->file_paths[i]);
         free(m->file_paths[i]);

@@ -157,8 +157,10 @@ PsdGroups psd_data_report_groups(const PsdManifest *m, const PsdScan *scan) {
     PsdGroups g = {.rows = psd_manifest_rows(m)};
     int32_t *of_file = xmalloc((size_t)m->n_files * sizeof *of_file);
     int f = 0;
-    for (int64_t i = 0; i < scan->n && f < m->n_files; i++) /* the manifest's files are a subset, in this order */
-        if (!strcmp(scan->files[i].path, m->file_paths[f])) of_file[f++] = (int32_t)scan->files[i].same_as;
+    for (int64_t i = 0; i < scan->n && f < m->n_files; i++) { /* the manifest's files are a subset, in this order */
+        const PsdFile *file = &scan->files[i];
+        if (!strcmp(file->listed ? file->listed : file->path, m->file_paths[f])) of_file[f++] = (int32_t)file->same_as;
+    }
     g.contents = xmalloc((size_t)m->n * sizeof *g.contents);
     for (int64_t i = 0; i < m->n; i++) g.contents[i] = of_file[m->files[i]];
     free(of_file);

@@ -330,6 +330,7 @@ int64_t psd_scan_copies(const PsdManifest *m, const char *manifest_path, int n_t
 void psd_scan_close(PsdScan *scan) {
     for (int64_t i = 0; i < scan->n; i++) {
         free(scan->files[i].path);
+        free(scan->files[i].listed);
         free(scan->files[i].sensor);
         free(scan->files[i].snr);
     }

@@ -18,6 +18,7 @@ extern const char *const PSD_REJECT_NAMES[PSD_REJECT_REASONS];
 
 typedef struct {
     char *path, *sensor;
+    char *listed; /* the path in the manifest, if that is another one; or NULL */
     PsdRejectReason reject_reason;
     int64_t rows, width;
     double begin, end, center; /* MHz, as in the manifest; NaN: unknown */

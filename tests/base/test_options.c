@@ -124,6 +124,74 @@ static void parse_with_yaml(Table *t, const char *text, const char *arguments) {
     free(path);
 }
 
+static void a_later_file_wins(void **state) {
+    (void)state;
+    static Table t;
+    char *first = yaml_file("epochs: 3\noutput-dir: first\nmanifest: [x, y]\nbase: b\n"),
+         *second = yaml_file("output_dir: second\ntrain-manifest: z\n"),
+         *line = xformat("--config %s -s 1 --config %s --base mine", first, second);
+    t = table_new();
+    parse(&t, line);
+    assert_int_equal(t.epochs, 3);
+    assert_string_equal(t.output, "second");
+    assert_int_equal(t.manifest.count, 1);
+    assert_string_equal(t.manifest.text[0], "z");
+    assert_string_equal(t.base, "mine");
+    free(first);
+    free(second);
+    free(line);
+}
+
+/* ---- keys of other programs ---- */
+
+static const OptionAlias aliases[] = {
+    {"training", NULL, NULL, {NULL}},
+    {"training", "lr", "learning-rate", {NULL}},
+    {"encoder", "depth", "layers", {NULL}},
+    {"data", "files", "manifest", {NULL}},
+    {"data", "ghost", "no-such-option", {NULL}},
+    {NULL, "precision", "amp", {"bf16-mixed", "true", "32", "false"}},
+    {NULL, "norm", "loss-norm", {"mean", "batch", "sum", "micro"}},
+    {NULL, "compile", NULL, {NULL}},
+};
+
+static void parse_with_aliases(void *yaml) {
+    static Table t;
+    char *path = yaml_file(yaml);
+    char *argv[] = {"prog", "-s", "1", "--config", path};
+    table_rows(&t);
+    options_add_aliases(&t.set, aliases, sizeof aliases / sizeof *aliases);
+    options_parse(&header, &t.set, 5, argv);
+    printf("amp %d, rate %g, epochs %d, layers %d, norm %s, manifests %d\n", t.amp, t.rate, (int)t.epochs,
+           (int)t.layers, t.norm, t.manifest.count);
+}
+
+static void keys_of_other_programs_are_mapped_and_named(void **state) {
+    (void)state;
+    static const char *const refusals[][2] = {
+        {"precision: 8", ":1: precision: expected bf16-mixed, 32, found '8'; it sets amp\n"},
+        {"learning-rate: 1\ntraining: {lr: 2}", ":2: learning-rate is given twice\n"},
+        {"training: {layers: 2}", ":1: layers: belongs into the section 'gpt:'\n"},
+        {"training: {epoch: 2}", ":1: unknown key 'epoch' in section training"},
+        {"training: 5", ":1: training is a section: expected keys and values in it\n"},
+        {"data: {ghost: 5}", ":1: unknown key 'ghost' in section data"},
+        {"lr: 5", ":1: unknown key 'lr'"},
+    };
+    char output[4096];
+    assert_int_equal(run_function(output, sizeof output, parse_with_aliases,
+                                  "precision: bf16-mixed\ncompile: true\nnorm: mean\n"
+                                  "training: {lr: 0.5, epochs: 4}\nencoder: {depth: 3}\ndata: {files: [a, b]}\n"),
+                     0);
+    assert_contains(output, "config.yaml: precision sets --amp, compile is not needed, norm sets --loss-norm, "
+                            "training.lr sets --learning-rate, training.epochs sets --epochs, encoder.depth sets "
+                            "--layers, data.files sets --manifest\n");
+    assert_contains(output, "amp 1, rate 0.5, epochs 4, layers 3, norm batch, manifests 2\n");
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        assert_int_equal(run_function(output, sizeof output, parse_with_aliases, (void *)refusals[i][0]), 2);
+        assert_contains(output, refusals[i][1]);
+    }
+}
+
 static void defaults_are_set(void **state) {
     (void)state;
     Table t = table_new();
@@ -213,7 +281,6 @@ static void wrong_command_lines_are_refused(void **state) {
     refused("-s 1 --loss-norm micro|batch", "--loss-norm: expected micro|batch, found 'micro|batch'");
     refused("-s 1 --loss-norm=", "--loss-norm: expected micro|batch, found ''");
     refused("-e 5", "--seed is missing: of everything random");
-    refused("--config a --config b -s 1", "--config is given twice");
     refused("--config /nowhere/c.yaml -s 1", "--config /nowhere/c.yaml: cannot open: No such file or directory");
     refused("--config / -s 1", "--config /: is a folder, not a regular file");
 }
@@ -518,6 +585,8 @@ static void a_text_that_is_not_utf8_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_later_file_wins),
+        cmocka_unit_test(keys_of_other_programs_are_mapped_and_named),
         cmocka_unit_test(defaults_are_set),
         cmocka_unit_test(every_spelling_of_an_option_is_accepted),
         cmocka_unit_test(options_know_whether_they_were_given),
