@@ -73,39 +73,13 @@ static int collect(const FoldReport *r, int score, int shots, double *values, in
 
 /* ---- means ---- */
 
-typedef struct {
-    const double *values;
-    const int32_t *group; /* [n] */
-    int n;
-} Drawn;
-
-static void drawn_mean(void *context, const int64_t *times, double *mean) {
-    const Drawn *d = context;
-    double sum = 0, weight = 0;
-    for (int i = 0; i < d->n; i++) {
-        sum += (double)times[d->group[i]] * d->values[i];
-        weight += (double)times[d->group[i]];
-    }
-    *mean = sum / weight;
-}
-
-/* Returns the confidence interval of the mean over other groups. Renumbers group[n]. */
-static Interval mean_interval(const double *values, int32_t *group, int n, int n_groups) {
-    Interval out = {NAN, NAN};
-    Drawn drawn = {values, group, n};
-    int32_t groups = statistics_number_groups(group, n, n_groups);
-    if (groups > 1)
-        statistics_bootstrap(&(Bootstrap){.statistic = drawn_mean, .context = &drawn, .n_values = 1, .groups = groups},
-                             &out);
-    return out;
-}
-
 static FoldSpread spread_make(const FoldReport *r, int score, int shots) {
     double *values = xmalloc((size_t)r->n * sizeof *values);
     int32_t *group = xmalloc((size_t)r->n * sizeof *group);
     int n = collect(r, score, shots, values, group);
     FoldSpread out = {statistics_spread(values, n), {NAN, NAN}};
-    if (isfinite(out.over.mean)) out.mean = mean_interval(values, group, n, r->n); /* an NLL may be infinite */
+    if (isfinite(out.over.mean))
+        out.mean = statistics_mean_interval(values, group, n, r->n); /* an NLL may be infinite */
     free(values);
     free(group);
     return out;

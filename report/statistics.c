@@ -113,3 +113,29 @@ void statistics_bootstrap(const Bootstrap *b, Interval *intervals) {
     free(row);
     free(values);
 }
+
+typedef struct {
+    const double *values;
+    const int32_t *group; /* [n] */
+    int n;
+} Drawn;
+
+static void drawn_mean(void *context, const int64_t *times, double *mean) {
+    const Drawn *d = context;
+    double sum = 0, weight = 0;
+    for (int i = 0; i < d->n; i++) {
+        sum += (double)times[d->group[i]] * d->values[i];
+        weight += (double)times[d->group[i]];
+    }
+    *mean = sum / weight;
+}
+
+Interval statistics_mean_interval(const double *values, int32_t *group, int n, int32_t n_groups) {
+    Interval out = {NAN, NAN};
+    Drawn drawn = {values, group, n};
+    int32_t groups = statistics_number_groups(group, n, n_groups);
+    if (groups > 1)
+        statistics_bootstrap(&(Bootstrap){.statistic = drawn_mean, .context = &drawn, .n_values = 1, .groups = groups},
+                             &out);
+    return out;
+}

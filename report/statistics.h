@@ -51,5 +51,8 @@ typedef struct {
 /* Computes the percentile bootstrap: intervals[n_values] hold the middle `level` of each value, over draws of as many
  * groups as there are, with replacement. An interval is NaN if its value is not finite in some resample. */
 void statistics_bootstrap(const Bootstrap *bootstrap, Interval *intervals);
+/* Returns the interval of the mean of n values by the bootstrap over their groups, 0 .. n_groups - 1, which are
+ * renumbered; NaN if there are fewer than two groups. */
+Interval statistics_mean_interval(const double *values, int32_t *group, int n, int32_t n_groups);
 
 #endif

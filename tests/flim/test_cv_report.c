@@ -232,13 +232,22 @@ static int close_six_folds(void **state) {
 static void folds_have_a_row_each_and_means(void **state) {
     const SixFolds *six = *state;
     Grid csv = grid_read(six->directory, "cross_validation_results.csv");
-    assert_int_equal(csv.rows, 1 + DONORS + 3);
+    assert_int_equal(csv.rows, 1 + DONORS + 5);
     for (int d = 0; d < DONORS; d++) {
         assert_near(grid_number(&csv, DONOR_NAMES[d], "accuracy"), six->accuracy[d], EXACT);
         assert_near(grid_number(&csv, DONOR_NAMES[d], "recall"), 1, 0);
         assert_near(grid_number(&csv, DONOR_NAMES[d], "best_epoch"), d + 1, 0);
     }
     assert_near(grid_number(&csv, "MEAN", "accuracy"), six->mean, EXACT);
+    double low = grid_number(&csv, "95 % of the mean, from", "accuracy"),
+           high = grid_number(&csv, "95 % of the mean, to", "accuracy"), smallest = 1, largest = 0;
+    for (int d = 0; d < DONORS; d++) {
+        smallest = fmin(smallest, six->accuracy[d]);
+        largest = fmax(largest, six->accuracy[d]);
+    }
+    assert_true(smallest <= low && low < six->mean && six->mean < high && high <= largest);
+    /* the mean of six draws has the deviation of one over sqrt(6); 1.96 of them, but for the few distinct draws */
+    assert_near((high - low) / (2 * 1.96 * six->deviation / sqrt(6)), 1, 0.2);
     assert_near(grid_number(&csv, "STD (divisor n)", "accuracy"), six->deviation, EXACT);
     assert_near(grid_number(&csv, "STD (divisor n - 1)", "accuracy"), six->deviation * sqrt(6.0 / 5), EXACT);
     free(csv.text);

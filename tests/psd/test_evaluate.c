@@ -70,6 +70,17 @@ static void scores_are_those_of_the_predictions(void **state) {
     int lines = logged(run, "train", "train/lr", encoder, 8);
     assert_true(lines > 0 && logged(run, "train", "train/lr_1", head, 8) == lines);
     for (int i = 0; i < lines; i++) assert_true(encoder[i] == head[i]);
+    /* a report is named for the kind of its split file */
+    char *split = path_join(run, "by_file_seed3_frac1.0.json"), *named = path_join(run, "named");
+    if (run_command(fixture.output, sizeof fixture.output, "cp %s/pooled.json %s", fixture.data, split))
+        fail_msg("%s", fixture.output);
+    psd_must("%s --checkpoint %s -o %s --split %s", psd_toy_options("evaluate"), best, named, split);
+    char *report = path_join(named, "by_file_finetuned.md"), *text = read_text(report);
+    assert_contains(text, "# finetuned: by_file\n");
+    free(text);
+    free(report);
+    free(named);
+    free(split);
     /* on the rows to which it was fitted, a temperature can only help */
     psd_must("%s --checkpoint %s -o %s --eval-split val", psd_toy_options("evaluate"), best, on_validation);
     psd_must("%s --checkpoint %s -o %s --eval-split val", psd_toy_options("calibrate"), best, calibration);

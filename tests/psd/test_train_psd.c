@@ -36,6 +36,45 @@ static void rates_follow_the_epochs(void **state) {
     free(tuned);
 }
 
+/* The encoder learns at a tenth of the head's rate: below the minimum, from which a cosine would rise. */
+static void a_rate_below_the_minimum_does_not_rise(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *base = path_join(run, "last"), *tuned = scratch_directory();
+    double encoder[4], head[4];
+    psd_must("%s -o %s --size tiny -b 180 --epochs 1", psd_toy_options("pretrain"), run);
+    psd_must(
+        "%s -o %s -b 180 --pretrained %s --log-interval 1 --epochs 4 --learning-rate 1e-4 --min-learning-rate 5e-5",
+        psd_toy_options("finetune"), tuned, base);
+    assert_int_equal(logged(tuned, "train", "train/lr", encoder, 4), 4);
+    assert_int_equal(logged(tuned, "train", "train/lr_1", head, 4), 4);
+    for (int i = 0; i < 4; i++) assert_near(encoder[i], 1e-5, 1e-12);
+    assert_near(head[0], 1e-4, 1e-12);
+    assert_true(head[3] > 5e-5 && head[3] < 6e-5);
+    free(run);
+    free(base);
+    free(tuned);
+}
+
+/* base.yaml and pretrain_mpae.yaml as the L40S guide shows them. */
+static void the_guides_configurations_are_read(void **state) {
+    (void)state;
+    char *folder = scratch_directory(), *base = path_join(folder, "base.yaml"), *own = path_join(folder, "own.yaml");
+    write_text(base, "precision: \"bf16-mixed\"\nnum_workers: 8\npersistent_workers: true\npin_memory: true\n");
+    write_text(own, "encoder:\n  d_model: 512\n  n_layers: 8\n  ffn_dim: 2048\n  gradient_checkpointing: true\n\n"
+                    "training:\n  batch_size: 512\n  lr: 2.0e-4\n  compile: true\n  accumulate_grad_batches: 2\n");
+    psd_must("%s --config %s --config %s -b 60 --dry-run --device cpu", psd_toy_options("pretrain"), base, own);
+    assert_contains(fixture.output,
+                    "base.yaml: precision sets --amp, persistent_workers is not needed, pin_memory is not "
+                    "needed\n");
+    assert_contains(fixture.output, "own.yaml: encoder.gradient_checkpointing sets --grad-checkpointing, "
+                                    "training.batch_size sets --batch-size, training.lr sets --learning-rate, "
+                                    "training.compile is not needed, training.accumulate_grad_batches sets "
+                                    "--grad-accumulation\n");
+    free(folder);
+    free(base);
+    free(own);
+}
+
 /* ---- pretraining ---- */
 
 /* Before training all spectra look alike: every other one is as likely the partner. */
@@ -411,6 +450,8 @@ static void wrong_commands_are_refused_with_the_reason(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_follow_the_epochs),
+        cmocka_unit_test(a_rate_below_the_minimum_does_not_rise),
+        cmocka_unit_test(the_guides_configurations_are_read),
         cmocka_unit_test(the_contrast_starts_at_chance),
         cmocka_unit_test(the_masked_loss_falls),
         cmocka_unit_test(validation_measures_the_same_every_time),

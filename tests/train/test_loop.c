@@ -183,7 +183,7 @@ static Plan patient(void) {
 
 static void expect_end(const char *directory) {
     double steps[64];
-    assert_contains(toy_output, "[Done] no better error for 3 validations: stopped at epoch 2; best at step 4\n");
+    assert_contains(toy_output, "[Done] no better error for 3 validations: stopped at epoch 3; best at step 4\n");
     assert_null(strstr(toy_output, "[Stopped]"));
     assert_int_equal(steps_of(directory, "val", steps), 7);
     assert_int_equal(steps_of(directory, "train", steps), 7);
@@ -270,7 +270,7 @@ static void added_epochs_outlive_a_restart(void **state) {
                  .monitor = -1};
     double steps[64];
     toy_must(follow, &plan);
-    assert_contains(toy_output, "the best so far came in epoch 3, the last is 3: 2 more (1 of 1 times)");
+    assert_contains(toy_output, "the best so far came in epoch 4, the last is 4: 2 more (1 of 1 times)");
     plan.options = "-b 5 -g 1 --epochs 4 --val-interval 0 --save-interval 0 --resume auto";
     toy_must(follow, &plan);
     int n = steps_of(plan.directory, "val", steps);

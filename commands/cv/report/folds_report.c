@@ -12,8 +12,9 @@
 
 enum { SHOWN = 10 /* columns on the terminal: the name, and scores up to specificity */ };
 enum { WHO = 1 + BASELINES /* the network, the baselines */ };
-enum { MEAN, OF_POPULATION, OF_SAMPLE, SPREADS };
-static const char *const SPREAD_NAMES[SPREADS] = {"MEAN", "STD (divisor n)", "STD (divisor n - 1)"};
+enum { MEAN, LOW, HIGH, OF_POPULATION, OF_SAMPLE, SPREADS };
+static const char *const SPREAD_NAMES[SPREADS] = {"MEAN", "95 % of the mean, from", "95 % of the mean, to",
+                                                  "STD (divisor n)", "STD (divisor n - 1)"};
 
 typedef struct {
     const TestedFold *folds;
@@ -36,14 +37,25 @@ static const BinaryScores *scores_of(const FoldScores *j, int who) {
 
 /* ---- numbers ---- */
 
-/* Computes the spread over the folds that have this score. */
+/* Computes the spread over the folds that have this score, and the interval of the mean by the bootstrap over folds. */
 static void spread_make(Report *r, int who, int score) {
     double *values = xmalloc((size_t)r->n * sizeof *values);
-    for (int f = 0; f < r->n; f++) values[f] = binary_score(scores_of(&r->scored[f], who), score);
-    Spread s = statistics_spread(values, r->n);
+    int32_t *fold = xmalloc((size_t)r->n * sizeof *fold);
+    int n = 0;
+    for (int f = 0; f < r->n; f++) {
+        values[n] = binary_score(scores_of(&r->scored[f], who), score);
+        fold[n] = f;
+        n += !isnan(values[n]);
+    }
+    Spread s = statistics_spread(values, n);
+    Interval mean = {NAN, NAN};
+    if (isfinite(s.mean)) mean = statistics_mean_interval(values, fold, n, r->n);
+    r->spreads[who][LOW][score] = mean.low;
+    r->spreads[who][HIGH][score] = mean.high;
     r->spreads[who][MEAN][score] = s.mean; /* may be infinite, as the loss of a wrong certainty is */
     r->spreads[who][OF_POPULATION][score] = s.deviation;
     r->spreads[who][OF_SAMPLE][score] = s.sample_deviation;
+    free(fold);
     free(values);
 }
 
@@ -116,11 +128,16 @@ static void make_curves(Report *r) {
 
 /* ---- for people ---- */
 
-static void print_accuracy(const Report *r, FILE *out) {
+static void print_accuracy(const Report *r, const char *line, FILE *out) {
     const double(*s)[BINARY_SCORES] = r->spreads[0];
-    fprintf(out, "accuracy %.4f +- %.4f, balanced accuracy %.4f +- %.4f (standard deviations, divisor n)\n",
-            s[MEAN][BINARY_ACCURACY], s[OF_POPULATION][BINARY_ACCURACY], s[MEAN][BINARY_BALANCED_ACCURACY],
-            s[OF_POPULATION][BINARY_BALANCED_ACCURACY]);
+    fprintf(
+        out,
+        "%smeans over folds: accuracy %.4f +- %.4f, balanced accuracy %.4f +- %.4f (standard deviations, divisor n)\n",
+        line, s[MEAN][BINARY_ACCURACY], s[OF_POPULATION][BINARY_ACCURACY], s[MEAN][BINARY_BALANCED_ACCURACY],
+        s[OF_POPULATION][BINARY_BALANCED_ACCURACY]);
+    if (!isnan(s[LOW][BINARY_AUROC]))
+        fprintf(out, "%sAUROC %.4f, 95 %% interval of the mean %.4f to %.4f, by the bootstrap over folds\n", line,
+                s[MEAN][BINARY_AUROC], s[LOW][BINARY_AUROC], s[HIGH][BINARY_AUROC]);
 }
 
 static void print_warnings(const Report *r, const char *line, FILE *out) {
@@ -131,11 +148,11 @@ static void print_warnings(const Report *r, const char *line, FILE *out) {
 static void print_report(const Report *r) {
     printf("[Report] %d fold%s\n", r->n, r->n == 1 ? "" : "s");
     table_print(&r->results, SHOWN, stdout);
-    printf("[Report] ");
-    print_accuracy(r, stdout);
+    print_accuracy(r, "[Report] ", stdout);
     table_print(&r->means, SHOWN, stdout);
     print_warnings(r, "[Report] ", stdout);
-    printf("[Report] the test cells of all folds together, %lld:\n", (long long)r->cells);
+    printf("[Report] the test cells of all folds together, %lld, each judged by its own fold's network:\n",
+           (long long)r->cells);
     cell_tables_print(&r->parts);
     printf("[Report] written: %s/cross_validation_results.{json,csv,md} and what belongs to them\n",
            r->parts.directory);
@@ -163,6 +180,8 @@ static json_t *to_json(const Report *r) {
     for (int f = 0; f < r->n; f++) json_array_append_new(folds, fold_scores_to_json(&r->scored[f]));
     json_object_set_new(root, "folds", folds);
     json_object_set_new(root, "mean", spread_to_json(r, MEAN));
+    json_object_set_new(root, "mean_low", spread_to_json(r, LOW));
+    json_object_set_new(root, "mean_high", spread_to_json(r, HIGH));
     json_object_set_new(root, "std", spread_to_json(r, OF_POPULATION));
     json_object_set_new(root, "std_sample", spread_to_json(r, OF_SAMPLE));
     json_object_set_new(root, "baseline_means", table_to_json(&r->means));
@@ -176,14 +195,14 @@ static bool write_markdown(const Report *r, const char *path, Error *error) {
     TextFile file;
     text_file_begin(&file);
     fprintf(file.out, "# Cross-validation, %d fold%s\n\n", r->n, r->n == 1 ? "" : "s");
-    print_accuracy(r, file.out);
+    print_accuracy(r, "", file.out);
     fputs("\n## Folds\n\n", file.out);
     table_print_markdown(&r->results, r->results.columns, file.out);
     fputs("\n## Means over folds, beside the baselines\n\n", file.out);
     table_print_markdown(&r->means, r->means.columns, file.out);
     fputc('\n', file.out);
     print_warnings(r, "- ", file.out);
-    fputs("\n## All folds' test cells together\n\n", file.out);
+    fputs("\n## All folds' test cells together, each judged by its own fold's network\n\n", file.out);
     table_print_markdown(&r->scores, r->scores.columns, file.out);
     cell_tables_print_markdown(&r->parts, file.out);
     return text_file_end(&file, path, error);
@@ -258,7 +277,7 @@ static bool report_make(Report *r, const char *directory, Error *error) {
                             .directory = directory,
                             .suffix = "",
                             .warnings = r->warnings,
-                            .title = "test cells of all folds",
+                            .title = "test cells of all folds together, each judged by its own fold's network",
                             .curves = r->curves,
                             .n_curves = 1 + r->n};
     return cell_tables_make(&r->parts, error);
