@@ -124,16 +124,18 @@ static double negative_macro_f1(void *context, const float *outputs, int64_t n, 
 static TrainSpec spec_of(const PsdRun *o, const PsdData *data, Model *model) {
     static const char *const fixed_options[] = {"mask-ratio", "class-weights", "split",   "sensor", "shots",
                                                 "hop",        "limit",         "encoder", NULL};
-    return (TrainSpec){.options = &o->train,
-                       .set = &o->set,
-                       .fixed_options = fixed_options,
-                       .model = model,
-                       .device = o->device,
-                       .device_why = o->device_why,
-                       .synthetic = data->synthetic != NULL,
-                       .batch = {.largest = psd_largest_batch, .indivisible = indivisible_batch(o)},
-                       .rate = {.at = learning_rate, .context = o},
-                       .selection = {.patience = o->patience}};
+    return (TrainSpec){
+        .options = &o->train,
+        .set = &o->set,
+        .fixed_options = fixed_options,
+        .description = {.options = PSD_MODEL_OPTIONS, .labels = PSD_LABEL_NAMES, .n_labels = PSD_CLASSES},
+        .model = model,
+        .device = o->device,
+        .device_why = o->device_why,
+        .synthetic = data->synthetic != NULL,
+        .batch = {.largest = psd_largest_batch, .indivisible = indivisible_batch(o)},
+        .rate = {.at = learning_rate, .context = o},
+        .selection = {.patience = o->patience}};
 }
 
 static void open_datasets(TrainSpec *spec, const PsdRun *o, const PsdData *data) {

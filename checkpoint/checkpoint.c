@@ -38,8 +38,9 @@
 
 enum { DIRECTORY_MAX = PATH_MAX / 2, NAME_MAX_BYTES = 96, ROOM = 1024 };
 
-static const char *const part_names[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
-enum { N_PARTS = 3 };
+enum { PART_MODEL, PART_OPTIMIZER, PART_DESCRIPTION, PART_STATE, N_PARTS };
+static const char *const part_names[N_PARTS] = {"model.safetensors", "optimizer.safetensors", "config.json",
+                                                "state.json"};
 
 struct Checkpointer {
     char directory[DIRECTORY_MAX];
@@ -48,6 +49,7 @@ struct Checkpointer {
     int64_t serial; /* of the checkpoint begun last */
     StoredTensor *carried;
     int n_carried;
+    char *description;      /* the text of config.json; NULL: none is written */
     TensorToWrite *tensors; /* [room], for the file being written */
     char (*names)[NAME_MAX_BYTES];
     int room;
@@ -277,12 +279,14 @@ static bool write_parts(Checkpointer *c, const char *directory, Error *error) {
     /* Loaders of the Python library look for "format". */
     const char *keys[] = {"format", "step"}, *values[] = {"pt", step};
     int n = list_carried(c, list_params(c, 0, "", c->buffers.weights));
-    folder_join(path, directory, part_names[0]);
+    folder_join(path, directory, part_names[PART_MODEL]);
     if (!safetensors_write(path, c->tensors, n, keys, values, 2, error)) return false;
     n = list_params(c, list_params(c, 0, "exp_avg.", c->buffers.m), "exp_avg_sq.", c->buffers.v);
-    folder_join(path, directory, part_names[1]);
+    folder_join(path, directory, part_names[PART_OPTIMIZER]);
     if (!safetensors_write(path, c->tensors, n, keys, values, 2, error)) return false;
-    folder_join(path, directory, part_names[2]);
+    folder_join(path, directory, part_names[PART_DESCRIPTION]);
+    if (c->description && !file_write_atomic(path, c->description, strlen(c->description), error)) return false;
+    folder_join(path, directory, part_names[PART_STATE]);
     return file_write_atomic(path, c->state_text, strlen(c->state_text), error);
 }
 
@@ -471,6 +475,11 @@ void checkpointer_carry(Checkpointer *c, const StoredTensor *tensors, int count)
     c->n_carried = count;
 }
 
+void checkpointer_describe(Checkpointer *c, char *text) {
+    free(c->description);
+    c->description = text;
+}
+
 /* Waits for the end of the write; its result stays in failed and error. */
 static void finish_write(Checkpointer *c) {
     if (c->running && c->threaded) pthread_join(c->thread, NULL);
@@ -508,6 +517,7 @@ void checkpointer_close(Checkpointer *c) {
     if (!checkpointer_wait(c, &error)) warn("the checkpoint could not be written: %s", error.text);
     close(c->lock);
     free(c->carried);
+    free(c->description);
     free(c->tensors);
     free(c->names);
     free(c->steps.items);

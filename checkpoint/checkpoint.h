@@ -1,8 +1,8 @@
-/* Checkpoints of a run: DIR/step_00001000/{model.safetensors, optimizer.safetensors, state.json}, and the links
- * DIR/last and DIR/best. A thread writes a checkpoint under a temporary name, flushes it, then renames it: a crash or a
- * full disk at any moment leaves the earlier checkpoints whole. The newest checkpoint alone defines the state of the
- * run; the links name the same checkpoints for people and other programs. Only files that this program wrote in this
- * directory are ever deleted. */
+/* Checkpoints of a run: DIR/step_00001000/{model.safetensors, optimizer.safetensors, config.json, state.json}, and the
+ * links DIR/last and DIR/best. A thread writes a checkpoint under a temporary name, flushes it, then renames it: a
+ * crash or a full disk at any moment leaves the earlier checkpoints whole. The newest checkpoint alone defines the
+ * state of the run; the links name the same checkpoints for people and other programs. Only files that this program
+ * wrote in this directory are ever deleted. */
 #ifndef CHECKPOINT_CHECKPOINT_H
 #define CHECKPOINT_CHECKPOINT_H
 
@@ -39,6 +39,9 @@ const char *checkpointer_directory(Checkpointer *checkpointer, Error *error);
 /* Sets tensors of the base checkpoint that the model does not train. Every checkpoint contains them, byte for byte,
  * after the model's own. The array is copied; names and data must stay valid. */
 void checkpointer_carry(Checkpointer *checkpointer, const StoredTensor *tensors, int count);
+
+/* Sets the text of config.json (description_text), which every checkpoint then contains. Takes ownership. */
+void checkpointer_describe(Checkpointer *checkpointer, char *text);
 
 /* Begins to write a checkpoint of these buffers, whose contents must not change before checkpointer_wait returns. The
  * link `best` follows state->best_step. A failed write is tried once more. */

@@ -2,6 +2,7 @@
 #ifndef TRAIN_SPEC_H
 #define TRAIN_SPEC_H
 
+#include "checkpoint/description.h"
 #include "checkpoint/load.h"
 #include "data/dataset.h"
 #include "model/model.h"
@@ -64,6 +65,7 @@ typedef struct {
     /* The program's own options that decide what a sample, the model or the best weights are. A run does not resume if
      * one of them has changed. The list ends with NULL; NULL: none. */
     const char *const *fixed_options;
+    Description description; /* of the model, for config.json */
     Model *model;
     Device *device;
     const char *device_why;      /* why the device is not a GPU, or NULL */

@@ -102,7 +102,10 @@ static void check_fold(const CvFold *f) {
 
 void cv_fold_open(CvFold *f, const CvRun *run, const CvData *data, const FlimFold *fold) {
     char *name = file_name_of(fold->name);
-    *f = (CvFold){.run = *run, .data = data, .fold = fold};
+    *f = (CvFold){.run = *run,
+                  .data = data,
+                  .fold = fold,
+                  .facts = {{"bins", NULL, run->model.bins}, {"side", NULL, run->model.side}}};
     f->run.train.output_dir = xformat("%s/fold_%s", run->train.output_dir, name);
     free(name);
     open_split(f);

@@ -13,6 +13,8 @@ typedef struct {
     bool synthetic; /* one training batch, for --estimate without data */
 } CvData;
 
+enum { CV_FACTS = 2 };
+
 /* The validation metrics. The one that --monitor names selects the best epoch. */
 enum { CV_AUROC, CV_F1, CV_BALANCED_ACCURACY, CV_PRECISION, CV_RECALL, CV_METRICS };
 
@@ -23,6 +25,7 @@ typedef struct {
     FlimFilter filter;
     FlimSplits splits;
     FlimSampler sampler;
+    Fact facts[CV_FACTS];        /* for config.json: the size of a cell */
     Dataset *train, *validation; /* validation: NULL if that split is empty */
     TrainSpec spec;              /* without the model, which run_fold and cv_estimate open */
     int metrics[CV_METRICS];     /* in the order of the log: the one of --monitor, then the others */

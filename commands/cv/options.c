@@ -7,6 +7,8 @@ const char *const CV_FIXED_OPTIONS[] = {
     "protocol", "train-donors", "val-donors", "test-donors", "cv-donors", "filter",   "filter-sigmas", "sampler",
     "augment",  "shift",        "mixup",      "smoothing",   "compat",    "channels", "monitor",       NULL};
 
+const char *const CV_MODEL_OPTIONS[] = {"channels", NULL};
+
 /* Shared options that make no sense here: all cells have the same size, and whole donors are the validation data. */
 static const char *const left_out[] = {
     "manifest",     "train-manifest", "val-manifest",    "val-ratio",    "bucketing", "token-budget",

@@ -26,6 +26,8 @@ void cv_options_add(OptionSet *set, CvRun *o);
  * contradict each other. */
 void cv_options_resolve(CvRun *o);
 
+/* Options that decide what the network computes. */
+extern const char *const CV_MODEL_OPTIONS[];
 /* Options that decide what a sample, the model or the best epoch is: a run resumes only with the same values. */
 extern const char *const CV_FIXED_OPTIONS[];
 

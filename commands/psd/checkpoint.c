@@ -51,7 +51,7 @@ static int64_t layers_in(const TensorFile *file) {
     return n;
 }
 
-/* Returns the options as a state.json would have them. Shapes do not tell the number of attention heads: it is that of
+/* Returns the options as a config.json would have them. Shapes do not tell the number of attention heads: it is that of
  * the named size which agrees in everything else, or left out. */
 static json_t *options_of_shapes(const TensorFile *file) {
     json_t *options = json_object();
@@ -74,20 +74,13 @@ static json_t *options_of_shapes(const TensorFile *file) {
 
 /* ---- options from a checkpoint ---- */
 
-/* Returns the options of the state.json in a checkpoint's directory, or beside a checkpoint's file; NULL if there is
- * none. */
-static json_t *options_of_state(const char *checkpoint) {
-    char *beside = path_directory(checkpoint);
-    char *path[] = {path_join(checkpoint, "state.json"), path_join(beside, "state.json")};
-    json_t *state = NULL, *options;
+/* Returns the options of the checkpoint's config.json; NULL if there is none. */
+static json_t *options_of_description(const char *checkpoint) {
     Error error;
-    for (int i = 0; i < 2 && !state; i++)
-        if (!access(path[i], F_OK) && !(state = json_read(path[i], 0, &error))) die("%s: %s", path[i], error.text);
-    options = json_incref(json_object_get(state, "options"));
-    json_decref(state);
-    free(path[0]);
-    free(path[1]);
-    free(beside);
+    json_t *description = description_read(checkpoint, &error);
+    if (!description && error.text[0]) die("%s", error.text);
+    json_t *options = json_incref(json_object_get(description, "options"));
+    json_decref(description);
     return options;
 }
 
@@ -112,12 +105,15 @@ static json_t *options_of_file(const PsdRun *o) {
     return options;
 }
 
-/* Returns whether a checkpoint decides this option: the shape of the model, and how its spectra were made. */
+const char *const PSD_MODEL_OPTIONS[] = {
+    "size",           "encoder",        "d-model", "n-layers",   "n-heads", "ffn-dim", "decoder-dim",
+    "decoder-layers", "projection-dim", "head",    "hidden-dim", "hop",     "limit",   NULL};
+
+/* Returns whether a checkpoint decides this option. */
 static bool belongs_to_model(const Option *option) {
-    static const char *const others[] = {"size", "hop", "limit"};
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(option->row.name, others[i])) return true;
-    return option->row.section && option->row.type != OPTION_FLOAT;
+    const char *const *name = PSD_MODEL_OPTIONS;
+    while (*name && strcmp(*name, option->row.name) != 0) name++;
+    return *name != NULL;
 }
 
 /* Dies if the option, or that dimension of --size, was given and is not the checkpoint's `value`. */
@@ -148,7 +144,7 @@ void psd_checkpoint_adopt(PsdRun *o) {
     int n_adopted = 0;
     Error error;
     if (access(checkpoint, F_OK)) return; /* not there yet, or the one who reads it complains */
-    json_t *options = options_of_state(checkpoint);
+    json_t *options = options_of_description(checkpoint);
     bool stated = options != NULL, size_given = options_given(&o->set, "size");
     if (!stated) options = options_of_file(o);
     for (Option *option = o->set.options; option < o->set.options + o->set.count; option++) {
@@ -162,7 +158,7 @@ void psd_checkpoint_adopt(PsdRun *o) {
         const json_t *value = json_object_get(options, option->row.name);
         if (!value || !belongs_to_model(option) || option->given) continue;
         if (!option_from_json(option, value, &error))
-            die("the options in the state.json of %s: %s", checkpoint, error.text);
+            die("the options in the config.json of %s: %s", checkpoint, error.text);
         option->given = true; /* as if it had been typed; options_free frees a text */
         char *text = json_text(option->row.name, value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
         printf("%s %s %s",

@@ -35,9 +35,11 @@ void psd_options_close(PsdRun *run, int argc, char **argv);
 
 /* ---- the model of a checkpoint (checkpoint.c) ---- */
 
+/* The options that decide what a model is, and how its spectra are made; the last is NULL. */
+extern const char *const PSD_MODEL_OPTIONS[];
 /* Replaces each dimension that is 0 by that of --size. */
 void psd_size_resolve(PsdRun *run);
-/* Sets the options of the model to those of the checkpoint of --pretrained or --checkpoint (from its state.json, or
+/* Sets the options of the model to those of the checkpoint of --pretrained or --checkpoint (from its config.json, or
  * from the shapes of its tensors). Dies if an option that was given contradicts it. Does nothing if there is no such
  * file. */
 void psd_checkpoint_adopt(PsdRun *run);

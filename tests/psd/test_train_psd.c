@@ -374,8 +374,9 @@ static const struct {
      "--n-heads 4 contradicts tiny/last, which has n-heads 2: leave it out"},
     {2, "finetune", "!-m toy.safetensors --split pooled.json -b 8 --encoder cnn --pretrained tiny/last",
      "--encoder \"cnn\" contradicts tiny/last, which has encoder \"transformer\": leave it out"},
-    {1, "evaluate", "!-m toy.safetensors --split pooled.json --checkpoint huge",
-     "the options in the state.json of huge: size: expected tiny|small|l4|medium|large, found 'huge'"},
+    {1, "evaluate", "!-m toy.safetensors --split pooled.json --checkpoint huge", "huge/config.json: "},
+    {1, "evaluate", "!-m toy.safetensors --split pooled.json --checkpoint unsealed",
+     "the options in the config.json of unsealed: size: expected tiny|small|l4|medium|large, found 'huge'"},
     {2, "pretrain", "-o ''", "--output-dir: expected a name, found none"},
     {1, "finetune", "--pretrained /nowhere", "--pretrained /nowhere: cannot open"},
     {1, "finetune", "--pretrained tiny",
@@ -428,9 +429,12 @@ static void wrong_commands_are_refused_with_the_reason(void **state) {
     free(batch);
     write_text(far, "{\"train\": [0, %d], \"val\": [], \"test\": []}", TOY_SAMPLES);
     psd_must("%s -o %s --size tiny -b 64 --epochs 1", psd_toy_options("pretrain"), tiny);
-    if (run_command(fixture.output, sizeof fixture.output,
-                    "cp -rL %s/last %s/huge && sed -i 's/\"size\": \"tiny\"/\"size\": \"huge\"/' %s/huge/state.json",
-                    tiny, fixture.data, fixture.data))
+    if (run_command(
+            fixture.output, sizeof fixture.output,
+            "cp -rL %s/last %s/huge && sed -i 's/\"size\": \"tiny\"/\"size\": \"huge\"/' %s/huge/config.json && "
+            "cp -rL %s/huge %s/unsealed && "
+            "sed -i -z 's/,\\n \"xxh3_64\": \"[0-9a-f]*\"//' %s/unsealed/config.json",
+            tiny, fixture.data, fixture.data, fixture.data, fixture.data, fixture.data))
         fail_msg("%s", fixture.output);
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         bool own = refusals[i].options[0] == '!';

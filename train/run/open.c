@@ -70,6 +70,7 @@ static void open_folder(Run *run) {
         checkpointer_begin(k->checkpointer);
     else if (checkpointer_resume(k->checkpointer, &t->state))
         k->saved_step = t->state.step;
+    checkpointer_describe(k->checkpointer, description_text(&t->spec.description, t->spec.model, t->spec.set));
     k->kept = k->written = (Best){t->state.best, t->state.best_step};
     if (t->carried.n) checkpointer_carry(k->checkpointer, t->carried.tensors, t->carried.n);
     int64_t newest = checkpointer_newest(k->checkpointer);

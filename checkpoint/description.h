@@ -1,0 +1,33 @@
+/* config.json of a checkpoint: what its weights are, for those who use them without the command that trained them.
+ *
+ *   {"format": 1, "version": "0.2.0", "model": "psd_classifier", "parameters": 10524, "options": {"d-model": 32, ...},
+ *    "labels": [...], and the program's facts: sizes, hashes of other files} */
+#ifndef CHECKPOINT_DESCRIPTION_H
+#define CHECKPOINT_DESCRIPTION_H
+
+#include "base/options.h"
+#include "model/model.h"
+
+/* A size, or the hash of another file, that no option says. */
+typedef struct {
+    const char *name, *text; /* text: NULL, if the fact is a number */
+    int64_t number;
+} Fact;
+
+/* What a program says of its model. */
+typedef struct {
+    const char *const *options; /* names of the options that decide what the model computes; ends with NULL; or NULL */
+    const char *const *labels;  /* [n_labels] names of the classes */
+    int n_labels;
+    const Fact *facts; /* [n_facts] */
+    int n_facts;
+} Description;
+
+/* Returns the text of config.json; free(). */
+char *description_text(const Description *description, const Model *model, const OptionSet *set);
+
+/* Reads the config.json of a checkpoint's folder, or the one beside a checkpoint's file; json_decref(). NULL with an
+ * empty error if there is none, and with the reason if it cannot be used. */
+json_t *description_read(const char *checkpoint, Error *error);
+
+#endif
