@@ -1,6 +1,7 @@
 /* The report of calibrations, method by method. */
 #include <stdlib.h>
 
+#include "base/text_file.h"
 #include "report/calibration.h"
 #include "report/classification_report.h"
 #include "report/diagrams.h"
@@ -82,7 +83,10 @@ static void parameter_columns(Table *t, const Calibration *c, const Predictions 
 
 static bool draw(const CalibrationReport *r, const Evaluation *e, const char *name, const char *title, Error *error) {
     char *path = xformat("%s/reliability_%s.svg", r->directory, name);
-    bool ok = diagram_reliability(path, &e->calibration, title, error);
+    TextFile file;
+    text_file_begin(&file);
+    diagram_reliability(file.out, &e->calibration, title);
+    bool ok = text_file_end(&file, path, error);
     free(path);
     return ok;
 }

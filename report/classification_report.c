@@ -257,8 +257,13 @@ static bool draw(const Report *r, Error *error) {
     char *title = xformat("%s: %s", r->tag, r->protocol);
     char *matrix = xformat("%s/confusion_matrix_%s_%s.svg", r->directory, r->protocol_name, r->tag_name);
     char *reliability = xformat("%s/reliability_%s_%s.svg", r->directory, r->protocol_name, r->tag_name);
-    bool ok = diagram_confusion(matrix, e->confusion, e->classes, r->predictions->class_names, title, error) &&
-              diagram_reliability(reliability, &e->calibration, title, error);
+    TextFile file;
+    text_file_begin(&file);
+    diagram_confusion(file.out, e->confusion, e->classes, r->predictions->class_names, title);
+    bool ok = text_file_end(&file, matrix, error);
+    text_file_begin(&file);
+    diagram_reliability(file.out, &e->calibration, title);
+    ok = text_file_end(&file, reliability, ok ? error : NULL) && ok;
     free(title);
     free(matrix);
     free(reliability);

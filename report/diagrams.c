@@ -32,11 +32,10 @@ static void write_cell(FILE *out, double x, double y, int64_t count, double shar
     svg_label(out, x + CELL_WIDTH / 2.0, y + 38, ink, "%.1f %%", 100 * share);
 }
 
-static void write_matrix(FILE *out, const int64_t *confusion, int classes, const char *const *names,
-                         const char *title) {
+void diagram_confusion(FILE *out, const int64_t *confusion, int classes, const char *const *names, const char *title) {
     int left = 56 + 8 * longest_name(names, classes), width = left + classes * CELL_WIDTH + 24;
     int bottom = MATRIX_TOP + classes * CELL_HEIGHT;
-    svg_begin(out, width > 480 ? width : 480, bottom + 24);
+    svg_begin(out, width > 480 ? width : 480, bottom + 24, title);
     svg_text(out, 24, 32, SVG_TITLE, title);
     svg_text(out, left + classes * CELL_WIDTH / 2.0, 58, SVG_CENTRED, "prediction");
     svg_text(out, -(MATRIX_TOP + bottom) / 2.0, 24, SVG_CENTRED " transform=\"rotate(-90)\"", "truth");
@@ -52,14 +51,6 @@ static void write_matrix(FILE *out, const int64_t *confusion, int classes, const
         }
     }
     svg_end(out);
-}
-
-bool diagram_confusion(const char *path, const int64_t *confusion, int classes, const char *const *names,
-                       const char *title, Error *error) {
-    TextFile file;
-    text_file_begin(&file);
-    write_matrix(file.out, confusion, classes, names, title);
-    return text_file_end(&file, path, error);
 }
 
 /* ---- the unit square ---- */
@@ -109,8 +100,8 @@ static void write_bins(FILE *out, const MetricsBin *bins) {
     svg_label(out, LEFT - 8, ROWS_TOP + 4, "text-anchor=\"end\"", "%lld", (long long)most);
 }
 
-static void write_reliability(FILE *out, const MetricsCalibration *c, const char *title) {
-    svg_begin(out, LEFT + SIDE + 32, ROWS_BOTTOM + 60);
+void diagram_reliability(FILE *out, const MetricsCalibration *c, const char *title) {
+    svg_begin(out, LEFT + SIDE + 32, ROWS_BOTTOM + 60, title);
     svg_text(out, LEFT, 32, SVG_TITLE, title);
     write_frame(out);
     write_bins(out, c->bins);
@@ -121,13 +112,6 @@ static void write_reliability(FILE *out, const MetricsCalibration *c, const char
     svg_label(out, LEFT + 12, TOP + 42, "", "NLL %.4f", c->nll);
     svg_label(out, LEFT + 12, TOP + 60, "", "Brier %.4f", c->brier);
     svg_end(out);
-}
-
-bool diagram_reliability(const char *path, const MetricsCalibration *calibration, const char *title, Error *error) {
-    TextFile file;
-    text_file_begin(&file);
-    write_reliability(file.out, calibration, title);
-    return text_file_end(&file, path, error);
 }
 
 /* ---- curves ---- */
@@ -166,7 +150,7 @@ static bool write_curves(const char *path, const UnitCurve *curves, int n, bool 
     int below = TOP + LINE * n + 24;
     TextFile file;
     text_file_begin(&file);
-    svg_begin(file.out, LEGEND + 280, below > BOTTOM + 60 ? below : BOTTOM + 60);
+    svg_begin(file.out, LEGEND + 280, below > BOTTOM + 60 ? below : BOTTOM + 60, title);
     svg_text(file.out, LEFT, 32, SVG_TITLE, title);
     write_grid(file.out, BOTTOM);
     fprintf(file.out, "<path class=\"axis\" d=\"M%d %dV%dh%d\"/>\n", LEFT, TOP, BOTTOM, SIDE);
@@ -282,20 +266,17 @@ static void write_counts(FILE *out, int left, const int64_t *confusion) {
     }
 }
 
-bool diagram_outcomes(const char *path, const BinaryRow *rows, int64_t n, const BinaryScores *scores,
-                      const char *const *class_names, const char *title, Error *error) {
+void diagram_outcomes(FILE *out, const BinaryRow *rows, int64_t n, const BinaryScores *scores,
+                      const char *const *class_names, const char *title) {
     Histograms h = {.threshold = scores->threshold, .class_names = class_names};
-    TextFile file;
-    text_file_begin(&file);
     for (int64_t i = 0; i < n; i++) {
         int bin = (int)(rows[i].p * BINS);
         h.bins[binary_outcome(&rows[i])][bin < BINS ? bin : BINS - 1]++;
     }
-    svg_begin(file.out, LEFT + 3 * (PANEL + GAP), FLOOR + 60);
-    svg_text(file.out, LEFT, 32, SVG_TITLE, title);
-    write_histogram(file.out, LEFT, &h, 1);
-    write_histogram(file.out, LEFT + PANEL + GAP, &h, 0);
-    write_counts(file.out, LEFT + 2 * (PANEL + GAP), scores->confusion);
-    svg_end(file.out);
-    return text_file_end(&file, path, error);
+    svg_begin(out, LEFT + 3 * (PANEL + GAP), FLOOR + 60, title);
+    svg_text(out, LEFT, 32, SVG_TITLE, title);
+    write_histogram(out, LEFT, &h, 1);
+    write_histogram(out, LEFT + PANEL + GAP, &h, 0);
+    write_counts(out, LEFT + 2 * (PANEL + GAP), scores->confusion);
+    svg_end(out);
 }

@@ -75,10 +75,10 @@ static void path_begin(FILE *out, const PlotSeries *series, int s, double width)
     static const char *const colours[] = {"#7aa6d6", "#c2410c", "#15803d", "#7e22ce",
                                           "#b45309", "#0e7490", "#be185d", "#a3a300"};
     int curves = 0;
-    for (int before = 0; before < s; before++) curves += !series[before].dashed;
+    for (int before = 0; before < s; before++) curves += !series[before].reference;
     fprintf(out, "<path class=\"line\" stroke=\"%s\" stroke-width=\"%.1f\"%s d=\"",
-            series[s].dashed ? "#555" : colours[curves % 8], width,
-            series[s].dashed ? " stroke-dasharray=\"6 4\"" : "");
+            series[s].reference ? "#555" : colours[curves % 8], width,
+            series[s].reference ? " stroke-dasharray=\"6 4\"" : "");
 }
 
 static bool point_finite(const PlotSeries *curve, int i) { return isfinite(curve->x[i]) && isfinite(curve->y[i]); }
@@ -91,7 +91,7 @@ static int point_column(const PlotSeries *curve, int i, const Axis *x) {
 static void write_curve(FILE *out, const PlotSeries *series, int s, const Axis *x, const Axis *y) {
     const PlotSeries *curve = &series[s];
     bool pen_down = false;
-    path_begin(out, series, s, curve->dashed ? 1.3 : 1.8);
+    path_begin(out, series, s, curve->reference ? 1.3 : 1.8);
     for (int i = 0; i < curve->n;) {
         double sum_x = 0, sum_y = 0;
         int n = 0;
@@ -110,7 +110,7 @@ static void write_curve(FILE *out, const PlotSeries *series, int s, const Axis *
 /* Dots on the points of a curve that has few of them: lines of no length, with round ends. */
 static void write_dots(FILE *out, const PlotSeries *series, int s, const Axis *x, const Axis *y) {
     const PlotSeries *curve = &series[s];
-    if (curve->dashed || curve->n > SPARSE) return;
+    if (curve->reference || curve->n > SPARSE) return;
     path_begin(out, series, s, 5);
     for (int i = 0; i < curve->n; i++)
         if (point_finite(curve, i))
@@ -133,7 +133,7 @@ static void write_legend(FILE *out, const PlotSeries *series, int n_series) {
             left, y, width, LEGEND_LINE * n_series + 8);
     for (int s = 0; s < n_series; s++) {
         double middle = y + 4 + LEGEND_LINE * (s + 0.5);
-        path_begin(out, series, s, series[s].dashed ? 1.3 : 2.2);
+        path_begin(out, series, s, series[s].reference ? 1.3 : 2.2);
         fprintf(out, "M%.1f %.1fh28\"/>\n", left + 8, middle);
         svg_text(out, left + 44, middle + 4, "", series[s].name);
     }
@@ -141,7 +141,7 @@ static void write_legend(FILE *out, const PlotSeries *series, int n_series) {
 
 static void write_chart(FILE *out, const PlotSeries *series, int n_series, const char *title, const char *x_label,
                         const char *y_label, const Axis *x, const Axis *y) {
-    svg_begin(out, WIDTH, HEIGHT);
+    svg_begin(out, WIDTH, HEIGHT, title);
     svg_text(out, LEFT, 32, SVG_TITLE, title);
     write_ticks(out, y, true);
     write_ticks(out, x, false);
@@ -156,9 +156,9 @@ static void write_chart(FILE *out, const PlotSeries *series, int n_series, const
     svg_end(out);
 }
 
-bool plot_can_draw(const PlotSeries *series, int n_series, Error *error) {
+bool plot_can_draw(const Plot *plot, Error *error) {
     Axis x, y;
-    return axes_fit(series, n_series, &x, &y, error);
+    return axes_fit(plot->series, plot->n_series, &x, &y, error);
 }
 
 bool plot_write_svg(const char *path, const PlotSeries *series, int n_series, const char *title, const char *x_label,

@@ -1,19 +1,39 @@
-/* A line chart as an SVG file: the picture of a run's loss. */
+/* Line charts as SVG: curves of a run, and curves in the unit square. */
 #ifndef REPORT_PLOT_H
 #define REPORT_PLOT_H
+
+#include <stdio.h>
 
 #include "base/base.h"
 
 typedef struct {
-    const char *name;    /* in the legend */
-    const double *x, *y; /* [n], x ascending; a point that is not finite is a gap in the line */
+    const char *name;         /* in the legend */
+    const double *x, *y;      /* [n], x ascending; a point that is not finite is a gap in the line */
+    const double *low, *high; /* [n] a band around the line, such as an interval; NULL: none */
     int n;
-    bool dashed; /* a reference, such as a known floor: thin, grey, dashed */
+    bool reference; /* such as a known floor: thin, grey, dashed */
+    bool faint;     /* one of many behind a mean: thin and pale */
+    bool steps;     /* y[i] holds from x[i - 1] to x[i] */
 } PlotSeries;
 
+typedef struct {
+    const char *title, *x_label, *y_label; /* labels with units; title: "" or of the chart within a figure */
+    const PlotSeries *series;
+    int n_series;
+    int best_series, best;  /* the point best of that series is ringed and labelled with its values; best -1: none */
+    const double *restarts; /* [n_restarts] values of x with a vertical line */
+    int n_restarts;
+    bool log_y; /* y is drawn on a logarithmic scale; values that are not positive are gaps */
+    bool unit;  /* both axes go from 0 to 1, in a square */
+} Plot;
+
 /* Returns true if there is a finite point, and the range can be drawn. */
-bool plot_can_draw(const PlotSeries *series, int n_series, Error *error);
-/* Writes the chart to `path`, atomically. Fails when no series has a finite point, or the file cannot be written. */
+bool plot_can_draw(const Plot *plot, Error *error);
+/* Draws one chart, or several in two columns, as one <svg> element. Writes nothing and fails if a chart cannot be
+ * drawn. title: of the figure. */
+bool plot_draw(FILE *out, const Plot *plots, int n, const char *title, Error *error);
+/* Writes the same as a file, atomically. */
+bool plot_write(const char *path, const Plot *plots, int n, const char *title, Error *error);
 bool plot_write_svg(const char *path, const PlotSeries *series, int n_series, const char *title, const char *x_label,
                     const char *y_label, Error *error);
 

@@ -3,13 +3,14 @@
 
 #include <stdarg.h>
 
-void svg_begin(FILE *out, int width, int height) {
+void svg_begin(FILE *out, double width, double height, const char *title) {
+    (void)title;
     fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
             "font-family=\"system-ui, Helvetica, Arial, sans-serif\" font-size=\"13\" fill=\"#333\">\n"
             "<style>.grid{stroke:#e5e5e5}.axis{stroke:#888;fill:none}"
             ".line{fill:none;stroke-linejoin:round;stroke-linecap:round}</style>\n"
-            "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
+            "<rect width=\"%.0f\" height=\"%.0f\" fill=\"#fff\"/>\n",
             width, height, width, height, width, height);
 }
 

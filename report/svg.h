@@ -1,4 +1,9 @@
-/* Elements of SVG pictures: the page, rectangles and text. */
+/* Elements of SVG pictures: the page, rectangles, text, and the palette.
+ *
+ * A picture is one <svg> element, the same text in a file of its own and within an HTML page. It has no ids; its
+ * classes begin with "plot", and every picture defines them alike. Colours of data are attributes that serve on white
+ * and on the dark page. Paper, ink and grid follow prefers-color-scheme; a page with a switch of its own overrides the
+ * classes plot-paper, plot-ink, plot-muted, plot-grid and plot-axis, and plot-halo behind labels within the data. */
 #ifndef REPORT_SVG_H
 #define REPORT_SVG_H
 
@@ -6,8 +11,17 @@
 
 #include "base/base.h"
 
-/* Begins a white page in pixels. Classes of paths: "grid", "axis" (thin, grey) and "line" (round ends, no fill). */
-void svg_begin(FILE *out, int width, int height);
+#define SVG_LIGHT "#ffffff" /* the paper of a light page, and of a dark one */
+#define SVG_DARK  "#16181d"
+enum { SVG_COLOURS = 6, SVG_DASHES = 5 };
+/* Colours that people with any colour vision can tell apart, with a contrast of at least 3:1 on both papers. */
+extern const char *const SVG_PALETTE[SVG_COLOURS];
+/* Values of stroke-dasharray, so that lines differ in print too; the first is solid. Curve i has colour i % SVG_COLOURS
+ * and dashes i % SVG_DASHES: 30 different lines. */
+extern const char *const SVG_DASH[SVG_DASHES];
+
+/* Begins a picture of this size in pixels, with its title for screen readers. */
+void svg_begin(FILE *out, double width, double height, const char *title);
 void svg_end(FILE *out);
 /* attributes: fill, stroke ... */
 void svg_rectangle(FILE *out, double x, double y, double width, double height, const char *attributes);
@@ -17,5 +31,9 @@ void svg_text(FILE *out, double x, double y, const char *attributes, const char 
 #define SVG_CENTRED "text-anchor=\"middle\""
 /* Writes formatted text of at most 255 bytes. */
 void svg_label(FILE *out, double x, double y, const char *attributes, const char *format, ...) PRINTF_LIKE(5, 6);
+/* Estimates the width of text in pixels at the font size 13, rather too wide than too narrow. */
+double svg_text_width(const char *text);
+/* Returns the text, shortened with an ellipsis in its middle to at most `width` pixels; free() */
+char *svg_text_fit(const char *text, double width);
 
 #endif

@@ -91,10 +91,10 @@ bool report_plot(const char *directory, const Model *model, const BaselineSpec *
     int n_series = 2;
     if (baseline->name) {
         label = xformat("%s %.3f", baseline->name, baseline->value);
-        series[n_series++] = (PlotSeries){.name = label, .x = ends, .y = level, .n = 2, .dashed = true};
+        series[n_series++] = (PlotSeries){.name = label, .x = ends, .y = level, .n = 2, .reference = true};
     }
     Error error;
-    bool drawn = plot_can_draw(series, n_series, &error), ok = true;
+    bool drawn = plot_can_draw(&(Plot){.series = series, .n_series = n_series}, &error), ok = true;
     if (drawn)
         ok = plot_write_svg(picture, series, n_series, model->name, "optimizer step", model->metrics[metric].name,
                             &error);

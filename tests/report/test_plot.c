@@ -19,7 +19,7 @@ static char *draw(const PlotSeries *series, int n_series, const char *title) {
 static void points_land_where_their_values_say(void **state) {
     (void)state;
     const double x[] = {0, 50, 100}, y[] = {6, 3.5, 4};
-    char *svg = draw(&(PlotSeries){"val/loss", x, y, 3, false}, 1, "A run");
+    char *svg = draw(&(PlotSeries){.name = "val/loss", .x = x, .y = y, .n = 3}, 1, "A run");
     /* x: 7.04 pixels a step; y: 3.5 .. 6 is shown, 147.2 pixels a unit */
     assert_contains(svg, "d=\"M72.0 56.0L424.0 424.0L776.0 350.4\"");
     assert_contains(svg, "d=\"M72.0 56.0h0M424.0 424.0h0M776.0 350.4h0\""); /* few points: dots */
@@ -33,7 +33,7 @@ static void points_land_where_their_values_say(void **state) {
 static void ticks_are_round(void **state) {
     (void)state;
     const double x[] = {1, 299}, y[] = {-0.07, 0.31};
-    char *svg = draw(&(PlotSeries){"a", x, y, 2, false}, 1, "t");
+    char *svg = draw(&(PlotSeries){.name = "a", .x = x, .y = y, .n = 2}, 1, "t");
     static const char *const there[] = {">50<", ">100<", ">250<", ">-0.1<", ">-0.05<", ">0<", ">0.05<", ">0.35<"};
     static const char *const absent[] = {">0.4<", ">-0<", ">300<", ">1<"};
     for (int i = 0; i < 8; i++) assert_contains(svg, there[i]);
@@ -45,7 +45,7 @@ static void ticks_are_round(void **state) {
 static void a_value_that_is_not_finite_is_a_gap(void **state) {
     (void)state;
     const double x[] = {0, 1, 2, 3, 4}, y[] = {1, 1, NAN, INFINITY, 2};
-    char *svg = draw(&(PlotSeries){"a", x, y, 5, false}, 1, "t");
+    char *svg = draw(&(PlotSeries){.name = "a", .x = x, .y = y, .n = 5}, 1, "t");
     assert_contains(svg, "d=\"M72.0 424.0L248.0 424.0M776.0 56.0\"");
     assert_null(strstr(svg, "nan"));
     assert_null(strstr(svg, "inf"));
@@ -55,7 +55,8 @@ static void a_value_that_is_not_finite_is_a_gap(void **state) {
 static void a_reference_is_dashed_and_names_are_escaped(void **state) {
     (void)state;
     const double x[] = {0, 10}, y[] = {2, 1}, level[] = {1.5, 1.5};
-    const PlotSeries series[] = {{"loss < 2 & more", x, y, 2, false}, {"floor", x, level, 2, true}};
+    const PlotSeries series[] = {{.name = "loss < 2 & more", .x = x, .y = y, .n = 2},
+                                 {.name = "floor", .x = x, .y = level, .n = 2, .reference = true}};
     char *svg = draw(series, 2, "<b>");
     assert_contains(svg, ">loss &lt; 2 &amp; more</text>");
     assert_contains(svg, ">&lt;b&gt;</text>");
@@ -74,7 +75,7 @@ static void a_long_run_makes_a_small_picture(void **state) {
         x[i] = i;
         y[i] = i % 2 ? 1 : 3;
     }
-    char *svg = draw(&(PlotSeries){"a", x, y, N, false}, 1, "t");
+    char *svg = draw(&(PlotSeries){.name = "a", .x = x, .y = y, .n = N}, 1, "t");
     assert_true(strlen(svg) < 20000);
     assert_int_equal(occurrences(svg, "L"), 776 - 72 - 1); /* a point a column */
     /* Each point is a mean of hundreds of values 1 and 3. There are 200000 / 704 = 284 values per column, so the mean
@@ -89,7 +90,7 @@ static void a_long_run_makes_a_small_picture(void **state) {
 static void one_point_is_a_dot(void **state) {
     (void)state;
     const double x[] = {7}, y[] = {2};
-    char *svg = draw(&(PlotSeries){"a", x, y, 1, false}, 1, "t");
+    char *svg = draw(&(PlotSeries){.name = "a", .x = x, .y = y, .n = 1}, 1, "t");
     assert_contains(svg, "M424.0 240.0h0");
     free(svg);
 }
@@ -99,7 +100,7 @@ static void nearly_equal_values_make_a_plot_of_bounded_size(void **state) {
     (void)state;
     const double x[] = {1, 2}, all[][2] = {{0, 5e-324}, {1e300, 1.0000000000000002e300}, {-1, -1 + 1e-16}};
     for (int i = 0; i < 3; i++) {
-        char *svg = draw(&(PlotSeries){"a", x, all[i], 2, false}, 1, "t");
+        char *svg = draw(&(PlotSeries){.name = "a", .x = x, .y = all[i], .n = 2}, 1, "t");
         assert_true(strlen(svg) < 20000);
         assert_null(strstr(svg, "nan"));
         free(svg);
@@ -113,11 +114,12 @@ static void points_that_cannot_be_drawn_are_refused(void **state) {
     Error error;
     assert_false(plot_write_svg(path, NULL, 0, "t", "x", "y", &error));
     assert_contains(error.text, "no series has a finite point");
-    assert_false(plot_write_svg(path, &(PlotSeries){"a", x, nan, 2, false}, 1, "t", "x", "y", &error));
+    assert_false(plot_write_svg(path, &(PlotSeries){.name = "a", .x = x, .y = nan, .n = 2}, 1, "t", "x", "y", &error));
     assert_contains(error.text, "no series has a finite point");
-    assert_false(plot_write_svg(path, &(PlotSeries){"a", x, huge, 2, false}, 1, "t", "x", "y", &error));
+    assert_false(plot_write_svg(path, &(PlotSeries){.name = "a", .x = x, .y = huge, .n = 2}, 1, "t", "x", "y", &error));
     assert_contains(error.text, "too far apart");
-    assert_false(plot_write_svg("/nowhere/a.svg", &(PlotSeries){"a", x, y, 2, false}, 1, "t", "x", "y", &error));
+    assert_false(
+        plot_write_svg("/nowhere/a.svg", &(PlotSeries){.name = "a", .x = x, .y = y, .n = 2}, 1, "t", "x", "y", &error));
     assert_contains(error.text, "/nowhere/a.svg");
     free(directory);
     free(path);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text_file.h"
 #include "report/diagrams.h"
 
 enum { DECILES = 10 };
@@ -294,21 +295,33 @@ static bool write_cells(const CellTables *p, Error *error) {
     return ok;
 }
 
-static bool draw(const CellTables *p, Error *error) {
+static bool write_picture(const CellTables *p, const char *what, TextFile *file, Error *error) {
+    char *path = cell_tables_path(p, what, "svg");
+    bool ok = text_file_end(file, path, error);
+    free(path);
+    return ok;
+}
+
+static bool write_pictures(const CellTables *p, Error *error) {
     const char *const *names = FLIM_CLASS_NAMES;
-    char *matrix = cell_tables_path(p, "confusion_matrix", "svg"),
-         *errors = cell_tables_path(p, "error_analysis", "svg");
-    char *reliability = cell_tables_path(p, "reliability", "svg");
+    TextFile matrix, reliability, errors;
+    text_file_begin(&matrix);
+    diagram_confusion(matrix.out, p->scores.confusion, 2, names, p->title);
+    text_file_begin(&reliability);
+    diagram_reliability(reliability.out, &p->calibration, p->title);
+    text_file_begin(&errors);
+    diagram_outcomes(errors.out, p->rows, p->n, &p->scores, names, p->title);
+    bool written[] = {write_picture(p, "confusion_matrix", &matrix, error),
+                      write_picture(p, "reliability", &reliability, error),
+                      write_picture(p, "error_analysis", &errors, error)};
+    return written[0] && written[1] && written[2];
+}
+
+static bool write_curves(const CellTables *p, Error *error) {
     char *roc = xformat("%s/roc%s", p->directory, p->suffix);
     char *recall = xformat("%s/precision_recall%s", p->directory, p->suffix);
     bool ok = diagram_curves(roc, true, p->curves, p->n_curves, p->title, error) &&
-              diagram_curves(recall, false, p->curves, p->n_curves, p->title, error) &&
-              diagram_confusion(matrix, p->scores.confusion, 2, names, p->title, error) &&
-              diagram_reliability(reliability, &p->calibration, p->title, error) &&
-              diagram_outcomes(errors, p->rows, p->n, &p->scores, names, p->title, error);
-    free(matrix);
-    free(errors);
-    free(reliability);
+              diagram_curves(recall, false, p->curves, p->n_curves, p->title, error);
     free(roc);
     free(recall);
     return ok;
@@ -328,7 +341,7 @@ bool cell_tables_make(CellTables *p, Error *error) {
 bool cell_tables_write(const CellTables *p, Error *error) {
     return write_cells(p, error) && cell_tables_write_csv(p, &p->outcomes, "error_analysis", error) &&
            cell_tables_write_csv(p, &p->deciles, "photon_deciles", error) &&
-           cell_tables_write_csv(p, &p->donors, "donors", error) && draw(p, error);
+           cell_tables_write_csv(p, &p->donors, "donors", error) && write_pictures(p, error) && write_curves(p, error);
 }
 
 void cell_tables_print(const CellTables *p) {

@@ -26,8 +26,11 @@ static void make_curves(Report *r) {
     const FoldScores *j = &r->scored;
     const int drawn[CURVES] = {-1, BASELINE_ALL, BASELINE_SIZE, BASELINE_BRIGHTNESS};
     for (int c = 0; c < CURVES; c++)
-        r->curves[c] = (CurveRows){c ? BASELINE_NAMES[drawn[c]] : "network", c ? j->baselines.rows[drawn[c]] : j->test,
-                                   j->fold->test.n};
+        r->curves[c] = (CurveRows){c ? BASELINE_NAMES[drawn[c]] : "network",
+                                   c ? j->baselines.rows[drawn[c]] : j->test,
+                                   j->fold->test.n,
+                                   {NAN, NAN},
+                                   {NAN, NAN}};
 }
 
 static bool report_make(Report *r, const TestedFold *fold, const char *directory, const char *suffix, const char *title,

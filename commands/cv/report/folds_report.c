@@ -121,9 +121,9 @@ static void make_tables(Report *r) {
 
 static void make_curves(Report *r) {
     r->curves = xmalloc((size_t)(1 + r->n) * sizeof *r->curves);
-    r->curves[0] = (CurveRows){"all folds", r->rows[0], r->cells};
+    r->curves[0] = (CurveRows){"all folds", r->rows[0], r->cells, {NAN, NAN}, {NAN, NAN}};
     for (int f = 0; f < r->n; f++)
-        r->curves[1 + f] = (CurveRows){r->folds[f].name, r->scored[f].test, r->folds[f].test.n};
+        r->curves[1 + f] = (CurveRows){r->folds[f].name, r->scored[f].test, r->folds[f].test.n, {NAN, NAN}, {NAN, NAN}};
 }
 
 /* ---- for people ---- */
@@ -220,7 +220,7 @@ static bool write_curves(const Report *r, const char *what, const char *label,
     for (int f = 0; f < r->n; f++)
         if (r->folds[f].epochs && values(&r->folds[f]))
             series[n++] =
-                (PlotSeries){r->folds[f].name, epochs, values(&r->folds[f]), r->folds[f].epochs, .dashed = false};
+                (PlotSeries){.name = r->folds[f].name, .x = epochs, .y = values(&r->folds[f]), .n = r->folds[f].epochs};
     char *path = xformat("%s/%s.svg", r->parts.directory, what);
     bool ok = !n || plot_write_svg(path, series, n, label, "epoch", label, error);
     free(path);
