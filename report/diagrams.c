@@ -2,221 +2,181 @@
 #include "report/diagrams.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text_file.h"
 #include "report/svg.h"
-#include "report/table.h"
+
+enum { LEFT = 72, TOP = 56 };
+static const char *const END = "text-anchor=\"end\"";
+
+static void write_heading(FILE *out, double left, double right, const char *title) {
+    char *shown = svg_text_fit(title, (right - left) * 13 / 17);
+    svg_text(out, left, 32, SVG_TITLE, shown);
+    free(shown);
+}
+
+static void write_upright(FILE *out, double x, double y, const char *text) {
+    fprintf(out, "<g transform=\"translate(%.1f %.1f) rotate(-90)\">\n", x, y);
+    svg_text(out, 0, 0, SVG_CENTRED, text);
+    fputs("</g>\n", out);
+}
 
 /* ---- confusion ---- */
 
-enum { CELL_WIDTH = 76, CELL_HEIGHT = 48, MATRIX_TOP = 92 };
+enum { LONGEST_NAME = 220, MANY_CLASSES = 10 };
+static const double DARKEST = 0.65; /* opacity of a cell with all rows, on which text is still legible in any theme */
 
-static int longest_name(const char *const *names, int classes) {
-    size_t longest = 0;
-    for (int c = 0; c < classes; c++)
-        if (strlen(names[c]) > longest) longest = strlen(names[c]);
-    return (int)longest;
+/* The pixels of a matrix. */
+typedef struct {
+    int cell_width, cell_height;
+    double left, top, width, bottom;
+    double lean; /* degrees by which the names of columns are turned; 0: they fit */
+} Matrix;
+
+static Matrix matrix_place(int classes, const char *const *names) {
+    Matrix m = {.cell_width = classes > MANY_CLASSES ? 56 : 76, .cell_height = classes > MANY_CLASSES ? 40 : 48};
+    double widest = 0;
+    for (int c = 0; c < classes; c++) widest = fmax(widest, fmin(svg_text_width(names[c]), LONGEST_NAME));
+    bool leans = widest > m.cell_width - 8;
+    m.lean = leans ? -45 : 0;
+    m.left = 56 + widest;
+    m.top = 76 + (leans ? 8 + widest * sqrt(0.5) : 16);
+    m.bottom = m.top + classes * m.cell_height;
+    m.width = fmax(m.left + classes * m.cell_width + (leans ? 8 + widest * sqrt(0.5) : 24), 440);
+    return m;
 }
 
-/* Draws one cell, from white to blue, with dark or white text. */
-static void write_cell(FILE *out, double x, double y, int64_t count, double share) {
-    char fill[64], white[] = SVG_CENTRED " fill=\"#fff\"", dark[] = SVG_CENTRED;
-    const char *ink = share > 0.8 ? white : dark;
-    snprintf(fill, sizeof fill, "fill=\"rgb(%.0f,%.0f,%.0f)\" stroke=\"#ddd\"", 255 - 222 * share, 255 - 142 * share,
-             255 - 74 * share);
-    svg_rectangle(out, x, y, CELL_WIDTH, CELL_HEIGHT, fill);
-    svg_label(out, x + CELL_WIDTH / 2.0, y + 21, ink, "%lld", (long long)count);
-    svg_label(out, x + CELL_WIDTH / 2.0, y + 38, ink, "%.1f %%", 100 * share);
+/* Draws one cell, the bluer the greater its share of the row. */
+static void write_cell(FILE *out, const Matrix *m, int row, int column, int64_t count, double share) {
+    double x = m->left + column * m->cell_width, y = m->top + row * m->cell_height, middle = x + m->cell_width / 2.0;
+    const char *attributes = count ? SVG_CENTRED : SVG_CENTRED " class=\"plot-muted\"";
+    char fill[96];
+    snprintf(fill, sizeof fill, "class=\"plot-grid\" fill=\"%s\" fill-opacity=\"%.3f\"", SVG_PALETTE[0],
+             DARKEST * share);
+    svg_rectangle(out, x, y, m->cell_width, m->cell_height, fill);
+    svg_label(out, middle, y + m->cell_height / 2.0 - 3, attributes, "%lld", (long long)count);
+    svg_label(out, middle, y + m->cell_height / 2.0 + 14, attributes, m->cell_width < 76 ? "%.0f %%" : "%.1f %%",
+              100 * share);
+}
+
+static void write_class(FILE *out, const Matrix *m, int class, const char *name) {
+    char *shown = svg_text_fit(name, LONGEST_NAME);
+    svg_text(out, m->left - 10, m->top + (class + 0.5) * m->cell_height + 5, END, shown);
+    fprintf(out, "<g transform=\"translate(%.1f %.1f) rotate(%.0f)\">\n", m->left + (class + 0.5) * m->cell_width,
+            m->top - 10, m->lean);
+    svg_text(out, 0, 0, m->lean < 0 ? "" : SVG_CENTRED, shown);
+    fputs("</g>\n", out);
+    free(shown);
 }
 
 void diagram_confusion(FILE *out, const int64_t *confusion, int classes, const char *const *names, const char *title) {
-    int left = 56 + 8 * longest_name(names, classes), width = left + classes * CELL_WIDTH + 24;
-    int bottom = MATRIX_TOP + classes * CELL_HEIGHT;
-    svg_begin(out, width > 480 ? width : 480, bottom + 24, title);
-    svg_text(out, 24, 32, SVG_TITLE, title);
-    svg_text(out, left + classes * CELL_WIDTH / 2.0, 58, SVG_CENTRED, "prediction");
-    svg_text(out, -(MATRIX_TOP + bottom) / 2.0, 24, SVG_CENTRED " transform=\"rotate(-90)\"", "truth");
+    Matrix m = matrix_place(classes, names);
+    svg_begin(out, m.width, m.bottom + 40, title);
+    write_heading(out, 24, m.width - 12, title);
+    svg_text(out, m.left, 58, "", "prediction \xE2\x86\x92");
+    write_upright(out, 26, (m.top + m.bottom) / 2, "\xE2\x86\x90 truth");
     for (int c = 0; c < classes; c++) {
         int64_t rows = 0;
-        double y = MATRIX_TOP + c * CELL_HEIGHT;
         for (int k = 0; k < classes; k++) rows += confusion[(int64_t)c * classes + k];
-        svg_text(out, left - 10, y + CELL_HEIGHT / 2.0 + 5, "text-anchor=\"end\"", names[c]);
-        svg_text(out, left + (c + 0.5) * CELL_WIDTH, MATRIX_TOP - 10, SVG_CENTRED, names[c]);
+        write_class(out, &m, c, names[c]);
         for (int k = 0; k < classes; k++) {
             int64_t count = confusion[(int64_t)c * classes + k];
-            write_cell(out, left + k * CELL_WIDTH, y, count, rows ? (double)count / (double)rows : 0);
+            write_cell(out, &m, c, k, count, rows ? (double)count / (double)rows : 0);
         }
     }
+    svg_text(out, m.left, m.bottom + 24, "class=\"plot-muted\"", "rows, and their share of the true class");
     svg_end(out);
-}
-
-/* ---- the unit square ---- */
-
-enum { LEFT = 72, SIDE = 420, TOP = 56, BOTTOM = TOP + SIDE };
-
-/* Lines and numbers in steps of 0.2; those of x are below `floor`. */
-static void write_grid(FILE *out, int floor) {
-    for (int k = 0; k <= 5; k++) {
-        double at = SIDE * k / 5.0;
-        fprintf(out, "<path class=\"grid\" d=\"M%d %.1fh%d\"/>\n", LEFT, BOTTOM - at, SIDE);
-        svg_label(out, LEFT - 8, BOTTOM - at + 4, "text-anchor=\"end\"", "%.1f", k / 5.0);
-        svg_label(out, LEFT + at, floor + 20, SVG_CENTRED, "%.1f", k / 5.0);
-    }
-}
-
-static void write_diagonal(FILE *out) {
-    fprintf(out, "<path class=\"line\" stroke=\"#555\" stroke-dasharray=\"6 4\" d=\"M%d %dL%d %d\"/>\n", LEFT, BOTTOM,
-            LEFT + SIDE, TOP);
 }
 
 /* ---- reliability ---- */
 
-enum { ROWS_TOP = BOTTOM + 32, ROWS_BOTTOM = ROWS_TOP + 100 };
+enum { SIDE = 420, BOTTOM = TOP + SIDE, ROWS_TOP = BOTTOM + 32, ROWS_BOTTOM = ROWS_TOP + 100 };
+enum { BESIDE = LEFT + SIDE + 24, LEGEND_WIDTH = 220 };
 
+/* Writes lines and numbers in steps of 0.2; those of x are at the foot of the picture. */
 static void write_frame(FILE *out) {
-    write_grid(out, ROWS_BOTTOM);
-    svg_text(out, -(TOP + BOTTOM) / 2.0, 20, SVG_CENTRED " transform=\"rotate(-90)\"", "accuracy");
-    svg_text(out, -(ROWS_TOP + ROWS_BOTTOM) / 2.0, 20, SVG_CENTRED " transform=\"rotate(-90)\"", "rows");
+    for (int k = 0; k <= 5; k++) {
+        double at = SIDE * k / 5.0;
+        fprintf(out, "<path class=\"plot-grid\" d=\"M%d %.1fh%d\"/>\n", LEFT, BOTTOM - at, SIDE);
+        svg_label(out, LEFT - 8, BOTTOM - at + 4, END, "%.1f", k / 5.0);
+        svg_label(out, LEFT + at, ROWS_BOTTOM + 20, SVG_CENTRED, "%.1f", k / 5.0);
+    }
+    write_upright(out, 20, (TOP + BOTTOM) / 2.0, "accuracy");
+    write_upright(out, 20, (ROWS_TOP + ROWS_BOTTOM) / 2.0, "rows");
     svg_text(out, LEFT + SIDE / 2.0, ROWS_BOTTOM + 44, SVG_CENTRED, "confidence");
+}
+
+/* Returns Wilson's 95 % interval of a share of n rows (1927). */
+static Interval wilson(double share, double n) {
+    const double z = 1.959963984540054;
+    double centre = (share + z * z / (2 * n)) / (1 + z * z / n);
+    double half = z / (1 + z * z / n) * sqrt(share * (1 - share) / n + z * z / (4 * n * n));
+    return (Interval){fmax(centre - half, 0), fmin(centre + half, 1)};
+}
+
+static void bar_fill(char text[128], const char *name, int colour) {
+    snprintf(text, 128, "class=\"%s\" fill=\"%s\" fill-opacity=\"%s\" stroke=\"%s\"", name, SVG_PALETTE[colour],
+             colour ? "0.35" : "0.6", SVG_PALETTE[colour]);
 }
 
 static void write_bins(FILE *out, const MetricsBin *bins) {
     const double width = (double)SIDE / METRICS_BINS;
     int64_t most = 1;
+    char bar[128], gap[128];
+    bar_fill(bar, "plot-bar", 0);
+    bar_fill(gap, "plot-gap", 1);
     for (int b = 0; b < METRICS_BINS; b++)
         if (bins[b].rows > most) most = bins[b].rows;
     for (int b = 0; b < METRICS_BINS; b++) {
         double x = LEFT + b * width, accuracy = SIDE * bins[b].accuracy, confidence = SIDE * bins[b].confidence;
         if (!bins[b].rows) continue;
-        svg_rectangle(out, x, BOTTOM - accuracy, width, accuracy, "class=\"bar\" fill=\"#7aa6d6\" stroke=\"#fff\"");
-        svg_rectangle(out, x, BOTTOM - fmax(accuracy, confidence), width, fabs(accuracy - confidence),
-                      "class=\"gap\" fill=\"#c2410c\" fill-opacity=\"0.35\" stroke=\"#c2410c\"");
+        Interval i = wilson(bins[b].accuracy, (double)bins[b].rows);
+        svg_rectangle(out, x, BOTTOM - accuracy, width, accuracy, bar);
+        svg_rectangle(out, x, BOTTOM - fmax(accuracy, confidence), width, fabs(accuracy - confidence), gap);
+        fprintf(out, "<path class=\"plot-line plot-ink plot-whisker\" stroke-width=\"1.5\" d=\"M%.1f %.1fV%.1f\"/>\n",
+                x + width / 2, BOTTOM - SIDE * i.low, BOTTOM - SIDE * i.high);
         double height = (double)(ROWS_BOTTOM - ROWS_TOP) * (double)bins[b].rows / (double)most;
-        svg_rectangle(out, x, ROWS_BOTTOM - height, width, height, "class=\"rows\" fill=\"#999\" stroke=\"#fff\"");
+        svg_rectangle(out, x, ROWS_BOTTOM - height, width, height, "class=\"plot-rows plot-muted\"");
     }
-    svg_label(out, LEFT - 8, ROWS_TOP + 4, "text-anchor=\"end\"", "%lld", (long long)most);
+    svg_label(out, LEFT - 8, ROWS_TOP + 4, END, "%lld", (long long)most);
+    svg_text(out, LEFT - 8, ROWS_BOTTOM + 4, END, "0");
+}
+
+static void write_key(FILE *out) {
+    char fill[128];
+    bar_fill(fill, "plot-key", 0);
+    svg_rectangle(out, BESIDE, TOP + 2, 28, 12, fill);
+    svg_text(out, BESIDE + 36, TOP + 13, "", "accuracy");
+    bar_fill(fill, "plot-key", 1);
+    svg_rectangle(out, BESIDE, TOP + 26, 28, 12, fill);
+    svg_text(out, BESIDE + 36, TOP + 37, "", "gap to the mean confidence");
+    fprintf(out, "<path class=\"plot-line plot-ink\" stroke-width=\"1.5\" d=\"M%d %dv14\"/>\n", BESIDE + 14, TOP + 49);
+    svg_text(out, BESIDE + 36, TOP + 61, "", "95 % interval of the accuracy");
+    fprintf(out, "<path class=\"plot-line plot-muted\" stroke-dasharray=\"6 4\" d=\"M%d %dh28\"/>\n", BESIDE, TOP + 80);
+    svg_text(out, BESIDE + 36, TOP + 85, "", "perfect calibration");
 }
 
 void diagram_reliability(FILE *out, const MetricsCalibration *c, const char *title) {
-    svg_begin(out, LEFT + SIDE + 32, ROWS_BOTTOM + 60, title);
-    svg_text(out, LEFT, 32, SVG_TITLE, title);
+    svg_begin(out, BESIDE + LEGEND_WIDTH + 36, ROWS_BOTTOM + 60, title);
+    write_heading(out, LEFT, BESIDE + LEGEND_WIDTH + 24, title);
     write_frame(out);
     write_bins(out, c->bins);
-    write_diagonal(out);
-    fprintf(out, "<path class=\"axis\" d=\"M%d %dV%dh%d\"/>\n<path class=\"axis\" d=\"M%d %dV%dh%d\"/>\n", LEFT, TOP,
-            BOTTOM, SIDE, LEFT, ROWS_TOP, ROWS_BOTTOM, SIDE);
-    svg_label(out, LEFT + 12, TOP + 24, "", "ECE %.4f", c->ece);
-    svg_label(out, LEFT + 12, TOP + 42, "", "NLL %.4f", c->nll);
-    svg_label(out, LEFT + 12, TOP + 60, "", "Brier %.4f", c->brier);
+    fprintf(out, "<path class=\"plot-line plot-muted\" stroke-dasharray=\"6 4\" d=\"M%d %dL%d %d\"/>\n", LEFT, BOTTOM,
+            LEFT + SIDE, TOP);
+    fprintf(out, "<path class=\"plot-axis\" d=\"M%d %dV%dh%d\"/>\n<path class=\"plot-axis\" d=\"M%d %dV%dh%d\"/>\n",
+            LEFT, TOP, BOTTOM, SIDE, LEFT, ROWS_TOP, ROWS_BOTTOM, SIDE);
+    write_key(out);
+    svg_label(out, BESIDE, TOP + 128, "", "ECE %.4f", c->ece);
+    if (isfinite(c->nll)) svg_label(out, BESIDE, TOP + 150, "", "NLL %.4f", c->nll);
+    if (!isfinite(c->nll)) svg_text(out, BESIDE, TOP + 150, "", "NLL infinite");
+    svg_label(out, BESIDE, TOP + 172, "", "Brier %.4f", c->brier);
     svg_end(out);
-}
-
-/* ---- curves ---- */
-
-enum { LEGEND = LEFT + SIDE + 20, LINE = 20, COLOURS = 8 };
-static const char *const COLOUR[COLOURS] = {"#333",    "#7aa6d6", "#c2410c", "#15803d",
-                                            "#7e22ce", "#0e7490", "#be185d", "#a3a300"};
-static const double SHORTEST = 0.5; /* pixels: a point nearer to the one before is not drawn */
-
-/* A curve within the unit square. */
-typedef struct {
-    char *name; /* in the legend */
-    double *x, *y;
-    int64_t n;
-} UnitCurve;
-
-static void write_curve(FILE *out, const UnitCurve *curve, int number) {
-    double last_x = -1, last_y = -1;
-    fprintf(out, "<path class=\"line\" stroke=\"%s\" stroke-width=\"%.1f\" d=\"", COLOUR[number % COLOURS],
-            number ? 1.3 : 2.2);
-    for (int64_t i = 0; i < curve->n; i++) {
-        double x = LEFT + SIDE * curve->x[i], y = BOTTOM - SIDE * curve->y[i];
-        if (i && i + 1 < curve->n && hypot(x - last_x, y - last_y) < SHORTEST) continue;
-        fprintf(out, "%c%.1f %.1f", i ? 'L' : 'M', last_x = x, last_y = y);
-    }
-    fputs("\"/>\n", out);
-    double y = TOP + LINE * (number + 0.5);
-    fprintf(out, "<path class=\"line\" stroke=\"%s\" stroke-width=\"2.2\" d=\"M%d %.1fh20\"/>\n",
-            COLOUR[number % COLOURS], LEGEND, y);
-    svg_text(out, LEGEND + 28, y + 4, "", curve->name);
-}
-
-/* Writes the curves as SVG, the first one over the others. */
-static bool write_curves(const char *path, const UnitCurve *curves, int n, bool roc, const char *title, Error *error) {
-    const char *x_label = roc ? "false positive rate" : "recall", *y_label = roc ? "true positive rate" : "precision";
-    int below = TOP + LINE * n + 24;
-    TextFile file;
-    text_file_begin(&file);
-    svg_begin(file.out, LEGEND + 280, below > BOTTOM + 60 ? below : BOTTOM + 60, title);
-    svg_text(file.out, LEFT, 32, SVG_TITLE, title);
-    write_grid(file.out, BOTTOM);
-    fprintf(file.out, "<path class=\"axis\" d=\"M%d %dV%dh%d\"/>\n", LEFT, TOP, BOTTOM, SIDE);
-    svg_text(file.out, LEFT + SIDE / 2.0, BOTTOM + 44, SVG_CENTRED, x_label);
-    svg_text(file.out, -(TOP + BOTTOM) / 2.0, 20, SVG_CENTRED " transform=\"rotate(-90)\"", y_label);
-    if (roc) write_diagonal(file.out);
-    for (int c = n - 1; c >= 0; c--) write_curve(file.out, &curves[c], c);
-    svg_end(file.out);
-    return text_file_end(&file, path, error);
-}
-
-/* Adds the points to the table, and to a new curve from (0, 0), or from recall 0. The legend has the area. False: the
- * rows have one class only, and no curve. */
-static bool curve_make(const CurveRows *rows, bool roc, UnitCurve *curve, Table *table) {
-    MetricsPoint *points = xmalloc(((size_t)rows->n + 1) * sizeof *points);
-    int64_t count;
-    bool both = binary_curve(rows->rows, rows->n, points, &count);
-    if (both) {
-        double positives = (double)points[count - 1].true_positives;
-        double negatives = (double)points[count - 1].false_positives;
-        MetricsAreas areas = metrics_areas(points, count);
-        *curve = (UnitCurve){xformat("%s: %.4f", rows->name, roc ? areas.roc_auc : areas.average_precision),
-                             xmalloc(((size_t)count + 1) * sizeof *curve->x),
-                             xmalloc(((size_t)count + 1) * sizeof *curve->y), count + 1};
-        double *x = curve->x + 1, *y = curve->y + 1;
-        for (int64_t i = 0; i < count; i++) {
-            double hits = (double)points[i].true_positives, alarms = (double)points[i].false_positives;
-            x[i] = roc ? alarms / negatives : hits / positives;
-            y[i] = roc ? hits / positives : hits / (hits + alarms);
-            table_text(table, "curve", rows->name);
-            table_real(table, "threshold", points[i].threshold);
-            table_real(table, roc ? "false_positive_rate" : "recall", x[i]);
-            table_real(table, roc ? "true_positive_rate" : "precision", y[i]);
-        }
-        curve->x[0] = 0;
-        curve->y[0] = roc ? 0 : y[0];
-    }
-    free(points);
-    return both;
-}
-
-bool diagram_curves(const char *base, bool roc, const CurveRows *rows, int n_rows, const char *title, Error *error) {
-    UnitCurve *curves = xmalloc(((size_t)n_rows + 1) * sizeof *curves);
-    char *csv = xformat("%s.csv", base), *svg = xformat("%s.svg", base);
-    Table table = {0};
-    int n = 0;
-    for (int c = 0; c < n_rows; c++) n += curve_make(&rows[c], roc, &curves[n], &table);
-    bool ok = !n || (table_write_csv(&table, csv, error) && write_curves(svg, curves, n, roc, title, error));
-    for (int c = 0; c < n; c++) {
-        free(curves[c].name);
-        free(curves[c].x);
-        free(curves[c].y);
-    }
-    free(csv);
-    free(svg);
-    free(curves);
-    table_free(&table);
-    return ok;
 }
 
 /* ---- outcomes ---- */
 
-enum { PANEL = 300, GAP = 60, HIGH = 240, FLOOR = TOP + 24 + HIGH, BINS = 29 /* 30 edges, as the reference draws */ };
-static const char *const FILLS[BINARY_OUTCOMES] = {
-    "class=\"TN\" fill=\"#7aa6d6\" fill-opacity=\"0.6\"", "class=\"FP\" fill=\"#c2410c\" fill-opacity=\"0.6\"",
-    "class=\"FN\" fill=\"#c2410c\" fill-opacity=\"0.6\"", "class=\"TP\" fill=\"#7aa6d6\" fill-opacity=\"0.6\""};
+enum { PANEL = 300, GAP = 64, HIGH = 240, FLOOR = TOP + 44 + HIGH, BINS = 29 /* 30 edges, as the reference draws */ };
 
 typedef struct {
     int64_t bins[BINARY_OUTCOMES][BINS];
@@ -224,43 +184,73 @@ typedef struct {
     const char *const *class_names;
 } Histograms;
 
+/* Right rows are blue; wrong ones are orange, with a stronger border. */
+static void outcome_fill(char text[128], int outcome) {
+    bool wrong = outcome == BINARY_FP || outcome == BINARY_FN;
+    snprintf(text, 128, "class=\"plot-%s\" fill=\"%s\" fill-opacity=\"0.55\" stroke=\"%s\" stroke-width=\"%s\"",
+             BINARY_OUTCOME_NAMES[outcome], SVG_PALETTE[wrong], SVG_PALETTE[wrong], wrong ? "1.6" : "0.6");
+}
+
 static void write_floor(FILE *out, int left, int64_t most) {
-    fprintf(out, "<path class=\"axis\" d=\"M%d %dV%dh%d\"/>\n", left, FLOOR - HIGH, FLOOR, PANEL);
-    svg_label(out, left - 6, FLOOR - HIGH + 4, "text-anchor=\"end\"", "%lld", (long long)most);
-    svg_text(out, left - 6, FLOOR + 4, "text-anchor=\"end\"", "0");
+    fprintf(out, "<path class=\"plot-axis\" d=\"M%d %dV%dh%d\"/>\n", left, FLOOR - HIGH, FLOOR, PANEL);
+    svg_label(out, left - 6, FLOOR - HIGH + 4, END, "%lld", (long long)most);
+    svg_text(out, left - 6, FLOOR + 4, END, "0");
+}
+
+/* Names what a panel shows, above it, and an outcome or two with their fill. */
+static void write_panel_key(FILE *out, int left, const char *text, const int *outcomes, int n) {
+    char *shown = svg_text_fit(text, PANEL), fill[128];
+    svg_text(out, left, TOP + 8, "", shown);
+    free(shown);
+    for (int s = 0; s < n; s++) {
+        outcome_fill(fill, outcomes[s]);
+        svg_rectangle(out, left + 60 * s, TOP + 18, 12, 12, fill);
+        svg_text(out, left + 18 + 60 * s, TOP + 29, "", BINARY_OUTCOME_NAMES[outcomes[s]]);
+    }
 }
 
 /* Draws the histograms of right and wrong rows of one predicted class, the wrong ones in front. */
 static void write_histogram(FILE *out, int left, const Histograms *h, int predicted) {
     const int shown[2] = {predicted ? BINARY_TP : BINARY_TN, predicted ? BINARY_FP : BINARY_FN};
+    char fill[128], *text = xformat("taken for %s", h->class_names[predicted]);
     int64_t most = 1;
     for (int b = 0; b < 2 * BINS; b++)
         if (h->bins[shown[b / BINS]][b % BINS] > most) most = h->bins[shown[b / BINS]][b % BINS];
     write_floor(out, left, most);
-    svg_label(out, left, TOP + 8, "", "taken for %s", h->class_names[predicted]);
+    write_panel_key(out, left, text, shown, 2);
+    free(text);
     for (int s = 0; s < 2; s++) {
+        outcome_fill(fill, shown[s]);
         for (int b = 0; b < BINS; b++) {
             double height = HIGH * (double)h->bins[shown[s]][b] / (double)most, width = (double)PANEL / BINS;
-            if (height > 0) svg_rectangle(out, left + b * width, FLOOR - height, width, height, FILLS[shown[s]]);
+            if (height > 0) svg_rectangle(out, left + b * width, FLOOR - height, width, height, fill);
         }
-        svg_rectangle(out, left + 160 + 60 * s, TOP - 3, 12, 12, FILLS[shown[s]]);
-        svg_text(out, left + 178 + 60 * s, TOP + 8, "", BINARY_OUTCOME_NAMES[shown[s]]);
     }
     for (int k = 0; k <= 4; k++) svg_label(out, left + PANEL * k / 4.0, FLOOR + 20, SVG_CENTRED, "%.2f", k / 4.0);
-    svg_label(out, left + PANEL / 2.0, FLOOR + 42, SVG_CENTRED, "p(%s)", h->class_names[1]);
-    if (h->threshold >= 0 && h->threshold <= 1)
-        fprintf(out, "<path class=\"line\" stroke=\"#333\" stroke-dasharray=\"6 4\" d=\"M%.1f %dV%d\"/>\n",
-                left + PANEL * h->threshold, FLOOR - HIGH, FLOOR);
+    text = xformat("p(%s)", h->class_names[1]);
+    char *label = svg_text_fit(text, PANEL);
+    svg_text(out, left + PANEL / 2.0, FLOOR + 42, SVG_CENTRED, label);
+    free(label);
+    free(text);
+    if (!(h->threshold >= 0 && h->threshold <= 1)) return;
+    fprintf(out, "<path class=\"plot-line plot-ink\" stroke-dasharray=\"6 4\" d=\"M%.1f %dV%d\"/>\n",
+            left + PANEL * h->threshold, FLOOR - HIGH, FLOOR);
+    fprintf(out, "<path class=\"plot-line plot-ink\" stroke-dasharray=\"6 4\" d=\"M%d %dh24\"/>\n", left + 132,
+            TOP + 24);
+    svg_label(out, left + 164, TOP + 29, "", "threshold %.3f", h->threshold);
 }
 
 static void write_counts(FILE *out, int left, const int64_t *confusion) {
     int64_t most = 1;
+    char fill[128];
     for (int o = 0; o < BINARY_OUTCOMES; o++)
         if (confusion[o] > most) most = confusion[o];
     write_floor(out, left, most);
+    write_panel_key(out, left, "rows of each outcome", NULL, 0);
     for (int o = 0; o < BINARY_OUTCOMES; o++) {
         double height = HIGH * (double)confusion[o] / (double)most, middle = left + PANEL * (o + 0.5) / BINARY_OUTCOMES;
-        svg_rectangle(out, middle - 24, FLOOR - height, 48, height, FILLS[o]);
+        outcome_fill(fill, o);
+        svg_rectangle(out, middle - 24, FLOOR - height, 48, height, fill);
         svg_label(out, middle, FLOOR - height - 6, SVG_CENTRED, "%lld", (long long)confusion[o]);
         svg_text(out, middle, FLOOR + 20, SVG_CENTRED, BINARY_OUTCOME_NAMES[o]);
     }
@@ -269,12 +259,13 @@ static void write_counts(FILE *out, int left, const int64_t *confusion) {
 void diagram_outcomes(FILE *out, const BinaryRow *rows, int64_t n, const BinaryScores *scores,
                       const char *const *class_names, const char *title) {
     Histograms h = {.threshold = scores->threshold, .class_names = class_names};
+    const int width = LEFT + 3 * (PANEL + GAP);
     for (int64_t i = 0; i < n; i++) {
         int bin = (int)(rows[i].p * BINS);
         h.bins[binary_outcome(&rows[i])][bin < BINS ? bin : BINS - 1]++;
     }
-    svg_begin(out, LEFT + 3 * (PANEL + GAP), FLOOR + 60, title);
-    svg_text(out, LEFT, 32, SVG_TITLE, title);
+    svg_begin(out, width, FLOOR + 60, title);
+    write_heading(out, LEFT, width - 24, title);
     write_histogram(out, LEFT, &h, 1);
     write_histogram(out, LEFT + PANEL + GAP, &h, 0);
     write_counts(out, LEFT + 2 * (PANEL + GAP), scores->confusion);

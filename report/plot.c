@@ -1,172 +1,379 @@
-/* A line chart as SVG text: axes with round values, curves, a legend in the upper right, where a falling loss is not.
- *
- * Everything is placed through two Axis values, which map data to pixels. Points that share a column of pixels are
- * drawn as their mean, so that a run of a million steps makes a picture of some kilobytes. */
+/* A chart is placed through two Axis values, which map data to pixels. Points that share a column of pixels are drawn
+ * as their mean within the band of their least and greatest, so that a run of a million steps makes a picture of some
+ * kilobytes that still shows its noise. Curves in the unit square keep their corners instead: points nearer than
+ * half a pixel to the one before are left out. */
 #include "report/plot.h"
 
 #include <math.h>
-#include <stdio.h>
+#include <stdlib.h>
 
-#include "base/text_file.h"
+#include "base/file.h"
+#include "report/axis.h"
 #include "report/svg.h"
 
-enum { WIDTH = 800, HEIGHT = 480, LEFT = 72, RIGHT = 776, TOP = 56, BOTTOM = 424, LEGEND_LINE = 20, SPARSE = 60 };
+enum { LEGEND_LINE = 20, SAMPLE = 34 /* pixels of a line in the legend, and the space behind it */ };
+enum { SPARSE = 60 /* curves of up to so many points have markers */, SIDE = 420, BESIDE = 390 /* a unit chart's */ };
+static const double CLOSE = 0.5; /* pixels */
+static const char *const HEADING = "font-size=\"15\" font-weight=\"600\"";
 
+/* A chart within its figure, in pixels. */
 typedef struct {
-    double low, high, step; /* of the data that is shown; between two ticks */
-    double from, to;        /* pixels */
-} Axis;
+    const Plot *plot;
+    const char *heading;
+    double left_edge, top_edge, width, height; /* all of it */
+    double legend_left, legend_top, legend_width;
+    Axis x, y;
+} Chart;
 
-static double axis_pixel(const Axis *axis, double value) {
-    return axis->from + (value - axis->low) / (axis->high - axis->low) * (axis->to - axis->from);
+/* ---- axes ---- */
+
+static bool is_drawn(const Plot *plot, const PlotSeries *s, int i) {
+    return isfinite(s->x[i]) && isfinite(s->y[i]) && (!plot->log_y || s->y[i] > 0);
 }
 
-/* Returns the round distance (1, 2 or 5 times a power of ten) that divides `range` into 4 to 10 parts. */
-static double round_step(double range) {
-    double power = pow(10, floor(log10(range / 4))), times = range / 4 / power;
-    return power * (times < 2 ? 1 : times < 5 ? 2 : 5);
+static bool has_band(const Plot *plot, const PlotSeries *s, int i) {
+    return s->low && isfinite(s->low[i]) && isfinite(s->high[i]) && (!plot->log_y || s->low[i] > 0);
 }
 
-/* Fits the axes to the finite points of all series. False: there is none, or their range exceeds that of a double. */
-static bool axes_fit(const PlotSeries *series, int n_series, Axis *x, Axis *y, Error *error) {
-    x->low = y->low = INFINITY;
-    x->high = y->high = -INFINITY;
-    for (int s = 0; s < n_series; s++)
-        for (int i = 0; i < series[s].n; i++) {
-            double px = series[s].x[i], py = series[s].y[i];
-            if (!isfinite(px) || !isfinite(py)) continue;
-            x->low = fmin(x->low, px), x->high = fmax(x->high, px);
-            y->low = fmin(y->low, py), y->high = fmax(y->high, py);
+/* Fits the axes to the points of all series. False: there is none, or their range exceeds that of a double. */
+static bool axes_fit(const Plot *plot, Axis *x, Axis *y, Error *error) {
+    double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY};
+    bool whole = true;
+    for (int s = 0; s < plot->n_series; s++)
+        for (int i = 0; i < plot->series[s].n; i++) {
+            const PlotSeries *at = &plot->series[s];
+            if (!is_drawn(plot, at, i)) continue;
+            bool band = has_band(plot, at, i);
+            low[0] = fmin(low[0], at->x[i]), high[0] = fmax(high[0], at->x[i]);
+            low[1] = fmin(low[1], band ? fmin(at->y[i], at->low[i]) : at->y[i]);
+            high[1] = fmax(high[1], band ? fmax(at->y[i], at->high[i]) : at->y[i]);
+            whole = whole && at->x[i] == floor(at->x[i]);
         }
-    if (x->low > x->high) return error_set(error, "nothing to draw: no series has a finite point");
-    Axis *axes[] = {x, y};
-    for (int a = 0; a < 2; a++) {
-        Axis *axis = axes[a];
-        double range = axis->high - axis->low, size = fmax(fabs(axis->low), fabs(axis->high));
-        if (range <= 1e-12 * size || range < 1e-300) /* no ticks can be told apart */
-            axis->low -= size / 2 + 0.5, axis->high += size / 2 + 0.5;
-        if (!isfinite(axis->high - axis->low)) return error_set(error, "the values are too far apart to draw");
-        axis->step = round_step(axis->high - axis->low);
-    }
-    y->low = floor(y->low / y->step) * y->step; /* the frame begins and ends at a tick */
-    y->high = ceil(y->high / y->step) * y->step;
-    return isfinite(y->high - y->low) || error_set(error, "the values are too far apart to draw");
-}
-
-static void write_ticks(FILE *out, const Axis *axis, bool vertical) {
-    char label[32];
-    double first = ceil(axis->low / axis->step - 1e-9);
-    int last = (int)(axis->high / axis->step + 1e-9 - first);
-    for (int k = 0; k <= last; k++) {
-        double value = (first + k) * axis->step, at = axis_pixel(axis, value);
-        snprintf(label, sizeof label, "%.8g", value + 0.0); /* + 0.0: no "-0" */
-        if (vertical) {
-            fprintf(out, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>\n", LEFT, at, RIGHT);
-            svg_text(out, LEFT - 8, at + 4, "text-anchor=\"end\"", label);
-        } else {
-            fprintf(out, "<path class=\"axis\" d=\"M%.1f %dv5\"/>\n", at, BOTTOM);
-            svg_text(out, at, BOTTOM + 20, SVG_CENTRED, label);
-        }
-    }
-}
-
-/* Begins a path in the stroke of series `s`: each curve has its colour, references are grey and dashed. */
-static void path_begin(FILE *out, const PlotSeries *series, int s, double width) {
-    static const char *const colours[] = {"#7aa6d6", "#c2410c", "#15803d", "#7e22ce",
-                                          "#b45309", "#0e7490", "#be185d", "#a3a300"};
-    int curves = 0;
-    for (int before = 0; before < s; before++) curves += !series[before].reference;
-    fprintf(out, "<path class=\"line\" stroke=\"%s\" stroke-width=\"%.1f\"%s d=\"",
-            series[s].reference ? "#555" : colours[curves % 8], width,
-            series[s].reference ? " stroke-dasharray=\"6 4\"" : "");
-}
-
-static bool point_finite(const PlotSeries *curve, int i) { return isfinite(curve->x[i]) && isfinite(curve->y[i]); }
-
-/* Returns the column of pixels in which point i lies; the right border belongs to the last one. */
-static int point_column(const PlotSeries *curve, int i, const Axis *x) {
-    return (int)fmin(axis_pixel(x, curve->x[i]), RIGHT - 1);
-}
-
-static void write_curve(FILE *out, const PlotSeries *series, int s, const Axis *x, const Axis *y) {
-    const PlotSeries *curve = &series[s];
-    bool pen_down = false;
-    path_begin(out, series, s, curve->reference ? 1.3 : 1.8);
-    for (int i = 0; i < curve->n;) {
-        double sum_x = 0, sum_y = 0;
-        int n = 0;
-        for (int first = i; i < curve->n && point_finite(curve, i); i++, n++) {
-            if (point_column(curve, i, x) != point_column(curve, first, x)) break;
-            sum_x += axis_pixel(x, curve->x[i]);
-            sum_y += axis_pixel(y, curve->y[i]);
-        }
-        if (n) fprintf(out, "%c%.1f %.1f", pen_down ? 'L' : 'M', sum_x / n, sum_y / n);
-        pen_down = n > 0;
-        i += n == 0; /* a point that is not finite */
-    }
-    fputs("\"/>\n", out);
-}
-
-/* Dots on the points of a curve that has few of them: lines of no length, with round ends. */
-static void write_dots(FILE *out, const PlotSeries *series, int s, const Axis *x, const Axis *y) {
-    const PlotSeries *curve = &series[s];
-    if (curve->reference || curve->n > SPARSE) return;
-    path_begin(out, series, s, 5);
-    for (int i = 0; i < curve->n; i++)
-        if (point_finite(curve, i))
-            fprintf(out, "M%.1f %.1fh0", axis_pixel(x, curve->x[i]), axis_pixel(y, curve->y[i]));
-    fputs("\"/>\n", out);
-}
-
-static size_t characters(const char *utf8) {
-    size_t n = 0;
-    for (; *utf8; utf8++) n += (*utf8 & 0xC0) != 0x80;
-    return n;
-}
-
-static void write_legend(FILE *out, const PlotSeries *series, int n_series) {
-    size_t longest = 0;
-    for (int s = 0; s < n_series; s++)
-        if (characters(series[s].name) > longest) longest = characters(series[s].name);
-    double width = 52 + 7.0 * (double)longest, left = RIGHT - 8 - width, y = TOP + 8;
-    fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" fill=\"#fff\" fill-opacity=\"0.85\"/>\n",
-            left, y, width, LEGEND_LINE * n_series + 8);
-    for (int s = 0; s < n_series; s++) {
-        double middle = y + 4 + LEGEND_LINE * (s + 0.5);
-        path_begin(out, series, s, series[s].reference ? 1.3 : 2.2);
-        fprintf(out, "M%.1f %.1fh28\"/>\n", left + 8, middle);
-        svg_text(out, left + 44, middle + 4, "", series[s].name);
-    }
-}
-
-static void write_chart(FILE *out, const PlotSeries *series, int n_series, const char *title, const char *x_label,
-                        const char *y_label, const Axis *x, const Axis *y) {
-    svg_begin(out, WIDTH, HEIGHT, title);
-    svg_text(out, LEFT, 32, SVG_TITLE, title);
-    write_ticks(out, y, true);
-    write_ticks(out, x, false);
-    fprintf(out, "<path class=\"axis\" d=\"M%d %dV%dH%d\"/>\n", LEFT, TOP, BOTTOM, RIGHT);
-    svg_text(out, (LEFT + RIGHT) / 2.0, BOTTOM + 44, SVG_CENTRED, x_label);
-    svg_text(out, -(TOP + BOTTOM) / 2.0, 20, SVG_CENTRED " transform=\"rotate(-90)\"", y_label);
-    for (int s = 0; s < n_series; s++) {
-        write_curve(out, series, s, x, y);
-        write_dots(out, series, s, x, y);
-    }
-    write_legend(out, series, n_series);
-    svg_end(out);
+    if (low[0] > high[0]) return error_set(error, "nothing to draw: no series has a finite point");
+    if (plot->unit) low[0] = low[1] = 0, high[0] = high[1] = 1;
+    x->whole = whole && !plot->unit;
+    y->logarithmic = plot->log_y;
+    return axis_fit(x, low[0], high[0], error) && axis_fit(y, low[1], high[1], error) && axis_widen(y, error);
 }
 
 bool plot_can_draw(const Plot *plot, Error *error) {
-    Axis x, y;
-    return axes_fit(plot->series, plot->n_series, &x, &y, error);
+    Axis x = {0}, y = {0};
+    return axes_fit(plot, &x, &y, error);
 }
 
-bool plot_write_svg(const char *path, const PlotSeries *series, int n_series, const char *title, const char *x_label,
-                    const char *y_label, Error *error) {
-    Axis x = {.from = LEFT, .to = RIGHT}, y = {.from = BOTTOM, .to = TOP};
-    if (!axes_fit(series, n_series, &x, &y, error)) return false;
-    TextFile file;
-    text_file_begin(&file);
-    write_chart(file.out, series, n_series, title, x_label, y_label, &x, &y);
-    return text_file_end(&file, path, error);
+static void write_axes(FILE *out, const Chart *c) {
+    double ticks[AXIS_MAX_TICKS], left = c->x.from, bottom = c->y.from;
+    char text[32];
+    int n = axis_ticks(&c->y, ticks);
+    for (int k = 0; k < n; k++) {
+        double at = axis_pixel(&c->y, ticks[k]);
+        fprintf(out, "<path class=\"plot-grid\" d=\"M%.1f %.1fH%.1f\"/>\n", left, at, c->x.to);
+        svg_text(out, left - 8, at + 4, "text-anchor=\"end\"", axis_text(&c->y, ticks[k], text));
+    }
+    n = axis_ticks(&c->x, ticks);
+    for (int k = 0; k < n; k++) {
+        double at = axis_pixel(&c->x, ticks[k]);
+        fprintf(out, "<path class=\"plot-axis\" d=\"M%.1f %.1fv5\"/>\n", at, bottom);
+        svg_text(out, at, bottom + 20, SVG_CENTRED, axis_text(&c->x, ticks[k], text));
+    }
+    fprintf(out, "<path class=\"plot-axis\" d=\"M%.1f %.1fV%.1fH%.1f\"/>\n", left, c->y.to, bottom, c->x.to);
+    svg_text(out, (left + c->x.to) / 2, bottom + 42, SVG_CENTRED, c->plot->x_label);
+    fprintf(out, "<g transform=\"translate(%.1f %.1f) rotate(-90)\">\n", c->left_edge + 18, (c->y.to + bottom) / 2);
+    svg_text(out, 0, 0, SVG_CENTRED, c->plot->y_label);
+    fputs("</g>\n", out);
+}
+
+/* ---- curves ---- */
+
+/* Points in pixels; NaN: a gap in the line, or no band. */
+typedef struct {
+    double *x, *y, *low, *high;
+    int n;
+} Trace;
+
+static void trace_free(Trace *t) { free(t->x); }
+
+/* Returns the column of pixels in which a point lies; the right border belongs to the last one. */
+static int column_of(const Axis *x, double value) { return (int)fmin(axis_pixel(x, value), x->to - 1); }
+
+/* Adds the mean of points first .. end - 1. */
+static void trace_add(Trace *t, const Chart *c, const PlotSeries *s, int first, int end) {
+    double x = 0, y = 0, top = INFINITY, bottom = -INFINITY;
+    for (int i = first; i < end; i++) {
+        double at = axis_pixel(&c->y, s->y[i]);
+        bool band = has_band(c->plot, s, i);
+        x += axis_pixel(&c->x, s->x[i]), y += at;
+        if (s->low && !band) continue;
+        top = fmin(top, band ? axis_pixel(&c->y, s->high[i]) : at);
+        bottom = fmax(bottom, band ? axis_pixel(&c->y, s->low[i]) : at);
+    }
+    t->x[t->n] = x / (end - first), t->y[t->n] = y / (end - first);
+    t->low[t->n] = bottom > top ? bottom : NAN, t->high[t->n] = bottom > top ? top : NAN;
+    t->n++;
+}
+
+static bool is_close(const Trace *t, const Chart *c, double x, double y) {
+    if (!t->n) return false;
+    return hypot(axis_pixel(&c->x, x) - t->x[t->n - 1], axis_pixel(&c->y, y) - t->y[t->n - 1]) < CLOSE;
+}
+
+static Trace trace_make(const Chart *c, const PlotSeries *s) {
+    size_t room = (size_t)s->n + 1;
+    double *values = xmalloc(4 * room * sizeof *values);
+    Trace t = {values, values + room, values + 2 * room, values + 3 * room, 0};
+    for (int i = 0, end; i < s->n; i = end) {
+        end = i + 1;
+        if (!is_drawn(c->plot, s, i)) {
+            t.x[t.n] = t.y[t.n] = t.low[t.n] = t.high[t.n] = NAN;
+            t.n++;
+        } else if (!c->plot->unit) {
+            while (end < s->n && is_drawn(c->plot, s, end) && column_of(&c->x, s->x[end]) == column_of(&c->x, s->x[i]))
+                end++;
+            trace_add(&t, c, s, i, end);
+        } else if (end == s->n || !is_close(&t, c, s->x[i], s->y[i])) {
+            trace_add(&t, c, s, i, end);
+        }
+    }
+    return t;
+}
+
+static int number_of(const Plot *plot, const PlotSeries *series) {
+    int number = 0;
+    for (const PlotSeries *s = plot->series; s < series; s++) number += !s->reference && !s->mean;
+    return number;
+}
+
+/* Begins a path in the stroke of a series: each curve has its colour and dashes, references are grey. */
+static void line_begin(FILE *out, const Plot *plot, const PlotSeries *s) {
+    int number = number_of(plot, s);
+    if (s->reference)
+        fputs("<path class=\"plot-line plot-muted\" stroke-width=\"1.3\" stroke-dasharray=\"6 4\" d=\"", out);
+    else if (s->mean)
+        fputs("<path class=\"plot-line plot-ink\" stroke-width=\"2.8\" d=\"", out);
+    else
+        fprintf(out, "<path class=\"plot-line\" stroke=\"%s\" stroke-width=\"%s\" stroke-dasharray=\"%s\" d=\"",
+                SVG_PALETTE[number % SVG_COLOURS], plot->unit && number ? "1.4" : "2", SVG_DASH[number % SVG_DASHES]);
+}
+
+static void write_line(FILE *out, const Chart *c, const PlotSeries *s, const Trace *t) {
+    bool pen_down = false;
+    line_begin(out, c->plot, s);
+    for (int i = 0; i < t->n; i++) {
+        if (!isnan(t->x[i]) && pen_down && s->steps) fprintf(out, "V%.1f", t->y[i]);
+        if (!isnan(t->x[i])) fprintf(out, "%c%.1f %.1f", pen_down ? 'L' : 'M', t->x[i], t->y[i]);
+        pen_down = !isnan(t->x[i]);
+    }
+    fputs("\"/>\n", out);
+}
+
+static void band_begin(FILE *out, const Plot *plot, const PlotSeries *s) {
+    if (s->mean)
+        fputs("<path class=\"plot-band plot-ink\" fill-opacity=\"0.18\" d=\"", out);
+    else
+        fprintf(out, "<path class=\"plot-band\" fill=\"%s\" fill-opacity=\"0.22\" d=\"",
+                SVG_PALETTE[number_of(plot, s) % SVG_COLOURS]);
+}
+
+/* Fills the band: a polygon for each stretch that has one, along its upper side and back along the lower. */
+static void write_band(FILE *out, const Chart *c, const PlotSeries *s, const Trace *t) {
+    int bands = 0;
+    for (int i = 0; i < t->n; i++) bands += !isnan(t->low[i]);
+    if (bands < 2 || s->reference) return;
+    band_begin(out, c->plot, s);
+    for (int i = 0, end; i < t->n; i = end + 1) {
+        for (end = i; end < t->n && !isnan(t->low[end]); end++)
+            fprintf(out, "%c%.1f %.1f", end > i ? 'L' : 'M', t->x[end], t->high[end]);
+        for (int back = end - 1; back >= i; back--) fprintf(out, "L%.1f %.1f", t->x[back], t->low[back]);
+        if (end > i) fputc('z', out);
+    }
+    fputs("\"/>\n", out);
+}
+
+/* Adds a marker to a path: circle, square, triangle or diamond of some 7 pixels. */
+static void write_marker(FILE *out, int number, double x, double y) {
+    static const char *const shapes[] = {"m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z", "m-3-3h6v6h-6z",
+                                         "m0-4l3.8 6.6h-7.6z", "m0-4.2l4.2 4.2l-4.2 4.2l-4.2-4.2z"};
+    fprintf(out, "M%.1f %.1f%s", x, y, shapes[number % 4]);
+}
+
+static void markers_begin(FILE *out, int number) {
+    fprintf(out, "<path class=\"plot-marker\" fill=\"%s\" d=\"", SVG_PALETTE[number % SVG_COLOURS]);
+}
+
+static bool has_markers(const Plot *plot, const PlotSeries *s) {
+    return !s->reference && !s->mean && s->n <= SPARSE && !plot->unit;
+}
+
+static void write_series(FILE *out, const Chart *c, const PlotSeries *s) {
+    Trace t = trace_make(c, s);
+    write_band(out, c, s, &t);
+    write_line(out, c, s, &t);
+    if (has_markers(c->plot, s)) {
+        markers_begin(out, number_of(c->plot, s));
+        for (int i = 0; i < s->n; i++)
+            if (is_drawn(c->plot, s, i))
+                write_marker(out, number_of(c->plot, s), axis_pixel(&c->x, s->x[i]), axis_pixel(&c->y, s->y[i]));
+        fputs("\"/>\n", out);
+    }
+    trace_free(&t);
+}
+
+/* ---- marks ---- */
+
+static void write_restarts(FILE *out, const Chart *c) {
+    const Plot *p = c->plot;
+    for (int i = 0; i < p->n_restarts; i++) {
+        if (!(p->restarts[i] >= c->x.low && p->restarts[i] <= c->x.high)) continue;
+        fprintf(out,
+                "<path class=\"plot-line plot-muted plot-restart\" stroke-dasharray=\"2 3\" d=\"M%.1f %.1fV%.1f\"/>\n",
+                axis_pixel(&c->x, p->restarts[i]), c->y.to, c->y.from);
+    }
+}
+
+/* Rings the best point of a series. Its label is above or below, where there is room, within a stroke of the colour of
+ * the paper. */
+static void write_best(FILE *out, const Chart *c, const PlotSeries *s) {
+    if (s->best < 1 || s->best > s->n || !is_drawn(c->plot, s, s->best - 1)) return;
+    double x = axis_pixel(&c->x, s->x[s->best - 1]), y = axis_pixel(&c->y, s->y[s->best - 1]);
+    double half = s->best_text ? svg_text_width(s->best_text) / 2 : 0;
+    double at = fmin(fmax(x, c->x.from + half), c->x.to - half), base = y - 13 > c->y.to + 10 ? y - 13 : y + 24;
+    fprintf(out,
+            "<circle class=\"plot-line plot-ink plot-best\" cx=\"%.1f\" cy=\"%.1f\" r=\"7\" stroke-width=\"2\"/>\n", x,
+            y);
+    if (!s->best_text) return;
+    svg_text(out, at, base, SVG_CENTRED " class=\"plot-halo\"", s->best_text);
+    svg_text(out, at, base, SVG_CENTRED " font-weight=\"600\"", s->best_text);
+}
+
+/* ---- legend ---- */
+
+/* Places entry after entry, from left to right and from line to line. */
+typedef struct {
+    FILE *out; /* NULL: only measured */
+    const Chart *chart;
+    double x, y; /* of the next entry, relative to the legend */
+    int lines;
+} Legend;
+
+/* Begins an entry and writes its text; the sample of the line follows at *x, *y. False: nothing is to be drawn. */
+static bool legend_entry(Legend *l, const char *name, double *x, double *y) {
+    double room = l->chart->legend_width, width = fmin(SAMPLE + svg_text_width(name), room);
+    if (!l->lines || l->x + width > room || l->chart->plot->unit) l->x = 0, l->y = LEGEND_LINE * l->lines++;
+    *x = l->chart->legend_left + l->x, *y = l->chart->legend_top + l->y + LEGEND_LINE / 2.0;
+    l->x += width + 18;
+    if (!l->out) return false;
+    char *shown = svg_text_fit(name, room - SAMPLE);
+    svg_text(l->out, *x + SAMPLE, *y + 4, "", shown);
+    free(shown);
+    return true;
+}
+
+static void legend_series(Legend *l, const PlotSeries *s) {
+    const Plot *plot = l->chart->plot;
+    double x, y;
+    if (s->name && s->name[0] && legend_entry(l, s->name, &x, &y)) {
+        line_begin(l->out, plot, s);
+        fprintf(l->out, "M%.1f %.1fh28\"/>\n", x, y);
+        if (has_markers(plot, s)) {
+            markers_begin(l->out, number_of(plot, s));
+            write_marker(l->out, number_of(plot, s), x + 14, y);
+            fputs("\"/>\n", l->out);
+        }
+    }
+    if (s->band && legend_entry(l, s->band, &x, &y)) {
+        band_begin(l->out, plot, s);
+        fprintf(l->out, "M%.1f %.1fh28v12h-28z\"/>\n", x, y - 6);
+    }
+}
+
+/* Returns the number of lines. */
+static int write_legend(FILE *out, const Chart *c) {
+    Legend l = {.out = out, .chart = c};
+    double x, y;
+    for (int s = 0; s < c->plot->n_series; s++) legend_series(&l, &c->plot->series[s]);
+    if (c->plot->n_restarts && legend_entry(&l, "restart", &x, &y))
+        fprintf(out, "<path class=\"plot-line plot-muted\" stroke-dasharray=\"2 3\" d=\"M%.1f %.1fv14\"/>\n", x + 14,
+                y - 7);
+    return l.lines;
+}
+
+/* ---- layout ---- */
+
+/* Places title, legend, axes; all have left_edge, top_edge and width. */
+static bool chart_place(Chart *c, double high, Error *error) {
+    double ticks[AXIS_MAX_TICKS], widest = 0;
+    char text[32];
+    if (!axes_fit(c->plot, &c->x, &c->y, error)) return false;
+    int n = axis_ticks(&c->y, ticks);
+    for (int k = 0; k < n; k++) widest = fmax(widest, svg_text_width(axis_text(&c->y, ticks[k], text)));
+    double top = c->top_edge + (c->heading[0] ? 36 : 12);
+    c->x.from = c->left_edge + 36 + ceil(widest);
+    c->x.to = c->plot->unit ? c->x.from + SIDE : c->left_edge + c->width - 24;
+    c->legend_left = c->plot->unit ? c->x.to + 24 : c->x.from;
+    c->legend_width = c->plot->unit ? BESIDE - 24 - 12 : c->x.to - c->x.from;
+    c->legend_top = top;
+    int lines = write_legend(NULL, c);
+    c->y.to = top + (c->plot->unit || !lines ? 4 : lines * LEGEND_LINE + 8);
+    c->y.from = c->y.to + high;
+    c->height = fmax(c->y.from + 56, c->plot->unit ? top + lines * LEGEND_LINE + 12 : 0) - c->top_edge;
+    if (c->plot->unit) c->width = c->x.to + BESIDE - c->left_edge;
+    return true;
+}
+
+static void write_chart(FILE *out, const Chart *c) {
+    char *heading = svg_text_fit(c->heading, (c->left_edge + c->width - 12 - c->x.from) * 13 / 15);
+    svg_text(out, c->x.from, c->top_edge + 24, HEADING, heading);
+    free(heading);
+    write_axes(out, c);
+    write_restarts(out, c);
+    for (int k = 0; k < c->plot->n_series; k++) /* in the unit square the first is drawn over the others */
+        write_series(out, c, &c->plot->series[c->plot->unit ? c->plot->n_series - 1 - k : k]);
+    for (int k = 0; k < c->plot->n_series; k++) write_best(out, c, &c->plot->series[k]);
+    write_legend(out, c);
+}
+
+/* Places charts in two columns, or one in one; *width and *height: of the figure. */
+static bool charts_place(Chart *charts, const Plot *plots, int n, const char *title, double size[2], Error *error) {
+    double top = n > 1 && title[0] ? 44 : 0, row = 0;
+    size[0] = 0;
+    for (int i = 0; i < n; i++) {
+        if (i % 2 == 0) top += row, row = 0;
+        charts[i] = (Chart){.plot = &plots[i],
+                            .heading = n > 1 || !title[0] ? plots[i].title : title,
+                            .top_edge = top,
+                            .left_edge = i % 2 ? 480 : 0,
+                            .width = n > 1 ? 480 : 720};
+        if (!chart_place(&charts[i], plots[i].unit ? SIDE : n > 1 ? 210 : 330, error)) return false;
+        row = fmax(row, charts[i].height);
+        size[0] = fmax(size[0], charts[i].left_edge + charts[i].width);
+    }
+    size[1] = top + row;
+    return true;
+}
+
+bool plot_draw(FILE *out, const Plot *plots, int n, const char *title, Error *error) {
+    if (n < 1) return error_set(error, "nothing to draw: there is no chart");
+    Chart *charts = xmalloc((size_t)n * sizeof *charts);
+    double size[2];
+    bool ok = charts_place(charts, plots, n, title, size, error);
+    if (ok) {
+        svg_begin(out, size[0], size[1], title[0] ? title : plots[0].title);
+        if (n > 1 && title[0]) svg_text(out, 24, 30, SVG_TITLE, title);
+        for (int i = 0; i < n; i++) write_chart(out, &charts[i]);
+        svg_end(out);
+    }
+    free(charts);
+    return ok;
+}
+
+bool plot_write(const char *path, const Plot *plots, int n, const char *title, Error *error) {
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out) die("out of memory");
+    bool ok = plot_draw(out, plots, n, title, error);
+    if (fclose(out)) die("out of memory for the text of %s", path);
+    ok = ok && file_write_atomic(path, text, size, error);
+    free(text);
+    return ok;
 }

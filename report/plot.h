@@ -10,17 +10,19 @@ typedef struct {
     const char *name;         /* in the legend */
     const double *x, *y;      /* [n], x ascending; a point that is not finite is a gap in the line */
     const double *low, *high; /* [n] a band around the line, such as an interval; NULL: none */
+    const char *band;         /* its name in the legend */
     int n;
-    bool reference; /* such as a known floor: thin, grey, dashed */
-    bool faint;     /* one of many behind a mean: thin and pale */
-    bool steps;     /* y[i] holds from x[i - 1] to x[i] */
+    int best;              /* this point is ringed, counted from 1; 0: none */
+    const char *best_text; /* its label: "best 0.512, epoch 3"; NULL: none */
+    bool reference;        /* such as a known floor: thin, grey, dashed */
+    bool mean;             /* of the other series: thick, in the colour of text */
+    bool steps;            /* y[i] holds from x[i - 1] to x[i] */
 } PlotSeries;
 
 typedef struct {
     const char *title, *x_label, *y_label; /* labels with units; title: "" or of the chart within a figure */
     const PlotSeries *series;
     int n_series;
-    int best_series, best;  /* the point best of that series is ringed and labelled with its values; best -1: none */
     const double *restarts; /* [n_restarts] values of x with a vertical line */
     int n_restarts;
     bool log_y; /* y is drawn on a logarithmic scale; values that are not positive are gaps */
@@ -34,7 +36,5 @@ bool plot_can_draw(const Plot *plot, Error *error);
 bool plot_draw(FILE *out, const Plot *plots, int n, const char *title, Error *error);
 /* Writes the same as a file, atomically. */
 bool plot_write(const char *path, const Plot *plots, int n, const char *title, Error *error);
-bool plot_write_svg(const char *path, const PlotSeries *series, int n_series, const char *title, const char *x_label,
-                    const char *y_label, Error *error);
 
 #endif

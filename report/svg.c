@@ -1,17 +1,31 @@
-/* SVG text. */
+/* SVG text. The palette has the hues of Okabe and Ito ("Color Universal Design", 2008). Their lightness was chosen
+ * anew, so that all six colours have a contrast of 3:1 on white and on the dark paper, and stay apart for protanopes,
+ * deuteranopes and tritanopes; the test of this file computes both. */
 #include "report/svg.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const SVG_PALETTE[SVG_COLOURS] = {"#0062cc", "#e77300", "#00854a", "#d16392", "#97570f", "#339bde"};
+const char *const SVG_DASH[SVG_DASHES] = {"none", "9 4", "3 3", "9 3 2 3", "14 4"};
 
 void svg_begin(FILE *out, double width, double height, const char *title) {
-    (void)title;
     fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
-            "font-family=\"system-ui, Helvetica, Arial, sans-serif\" font-size=\"13\" fill=\"#333\">\n"
-            "<style>.grid{stroke:#e5e5e5}.axis{stroke:#888;fill:none}"
-            ".line{fill:none;stroke-linejoin:round;stroke-linecap:round}</style>\n"
-            "<rect width=\"%.0f\" height=\"%.0f\" fill=\"#fff\"/>\n",
-            width, height, width, height, width, height);
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot plot-ink\" role=\"img\" width=\"%.0f\" "
+            "height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" font-family=\"system-ui, Helvetica, Arial, sans-serif\" "
+            "font-size=\"13\">\n<title>",
+            width, height, width, height);
+    svg_escape(out, title);
+    fputs("</title>\n<style>.plot{max-width:100%;height:auto}.plot-line{fill:none;stroke-linejoin:round}"
+          ".plot-paper{fill:" SVG_LIGHT "}.plot-ink{fill:#22262b}.plot-ink.plot-line{fill:none;stroke:#22262b}"
+          ".plot-muted{fill:#5f6670}.plot-muted.plot-line{fill:none;stroke:#6b727c}.plot-grid{stroke:#e3e5e8}"
+          ".plot-axis{stroke:#868d97;fill:none}.plot-halo{stroke:" SVG_LIGHT ";stroke-width:4;stroke-linejoin:round}"
+          "@media(prefers-color-scheme:dark){.plot-paper{fill:" SVG_DARK "}.plot-ink{fill:#dfe2e7}"
+          ".plot-ink.plot-line{stroke:#dfe2e7}.plot-muted{fill:#a3aab5}.plot-muted.plot-line{stroke:#9aa1ac}"
+          ".plot-grid{stroke:#30353d}.plot-axis{stroke:#7d848f}.plot-halo{stroke:" SVG_DARK "}}</style>\n",
+          out);
+    fprintf(out, "<rect class=\"plot-paper\" width=\"%.0f\" height=\"%.0f\"/>\n", width, height);
 }
 
 void svg_end(FILE *out) { fputs("</svg>\n", out); }
@@ -20,8 +34,31 @@ void svg_rectangle(FILE *out, double x, double y, double width, double height, c
     fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" %s/>\n", x, y, width, height, attributes);
 }
 
-static void write_escaped(FILE *out, const char *text) {
-    for (; *text; text++) switch (*text) {
+/* ---- text ---- */
+
+/* Reads one character of UTF-8 and returns its bytes; *code is a space for what XML cannot represent, bad bytes too. */
+static int read_character(const char *text, uint32_t *code) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *at = (const unsigned char *)text;
+    int n = *at < 0x80 ? 1 : *at >= 0xF0 ? 4 : *at >= 0xE0 ? 3 : 2;
+    *code = n == 1 ? *at : *at & (0x7Fu >> n);
+    for (int i = 1; i < n; i++) {
+        if ((at[i] & 0xC0) != 0x80) n = 1, *code = 0;
+        *code = *code << 6 | (at[i] & 0x3F);
+    }
+    if (*at >= 0x80 && n == 1) *code = 0;
+    bool fits = *code >= least[n] && *code >= ' ' && *code != 0x7F && (*code < 0xD800 || *code > 0xDFFF) &&
+                (*code & 0xFFFE) != 0xFFFE && *code <= 0x10FFFF && *at < 0xF8;
+    if (fits) return n;
+    *code = ' ';
+    return 1;
+}
+
+void svg_escape(FILE *out, const char *text) {
+    uint32_t code;
+    for (int n; *text; text += n) {
+        n = read_character(text, &code);
+        switch (code) {
         case '<':
             fputs("&lt;", out);
             break;
@@ -31,14 +68,18 @@ static void write_escaped(FILE *out, const char *text) {
         case '&':
             fputs("&amp;", out);
             break;
+        case ' ':
+            fputc(' ', out);
+            break;
         default:
-            fputc((unsigned char)*text < ' ' ? ' ' : *text, out);
+            fwrite(text, 1, (size_t)n, out);
         }
+    }
 }
 
 void svg_text(FILE *out, double x, double y, const char *attributes, const char *text) {
     fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
-    write_escaped(out, text);
+    svg_escape(out, text);
     fputs("</text>\n", out);
 }
 
@@ -49,4 +90,40 @@ void svg_label(FILE *out, double x, double y, const char *attributes, const char
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     svg_text(out, x, y, attributes, text);
+}
+
+/* Widths of DejaVu Sans, the widest of the fonts that systems show for "sans-serif". */
+static double character_width(uint32_t code) {
+    if (code >= 0x1100) return 13.5;
+    if (code < 0x80 && strchr(" ijlt.,:;|'!()[]fIr/", (int)code)) return 5;
+    if (code < 0x80 && strchr("mwMW%@", (int)code)) return 12.5;
+    return code >= 'A' && code <= 'Z' ? 9.5 : 8.2;
+}
+
+double svg_text_width(const char *text) {
+    double width = 0;
+    uint32_t code;
+    for (int n; *text; text += n) {
+        n = read_character(text, &code);
+        width += character_width(code);
+    }
+    return width;
+}
+
+/* Returns where the text must begin for its end to be as wide. */
+static const char *text_tail(const char *text, double width) {
+    uint32_t code;
+    for (double left = svg_text_width(text); *text && left > width; left -= character_width(code))
+        text += read_character(text, &code);
+    return text;
+}
+
+char *svg_text_fit(const char *text, double width) {
+    if (svg_text_width(text) <= width) return xformat("%s", text);
+    double half = (width - 13.5) / 2, head = 0;
+    const char *end = text;
+    uint32_t code;
+    for (int n; n = read_character(end, &code), head + character_width(code) <= half; end += n)
+        head += character_width(code);
+    return xformat("%.*s\xE2\x80\xA6%s", (int)(end - text), text, text_tail(end, half));
 }

@@ -25,7 +25,9 @@ void svg_begin(FILE *out, double width, double height, const char *title);
 void svg_end(FILE *out);
 /* attributes: fill, stroke ... */
 void svg_rectangle(FILE *out, double x, double y, double width, double height, const char *attributes);
-/* attributes: those of the element but its position. Characters that XML cannot represent become spaces. */
+/* Writes text between two tags. Characters that XML cannot represent become spaces. */
+void svg_escape(FILE *out, const char *text);
+/* attributes: those of the element but its position. */
 void svg_text(FILE *out, double x, double y, const char *attributes, const char *text);
 #define SVG_TITLE   "font-size=\"17\" font-weight=\"600\""
 #define SVG_CENTRED "text-anchor=\"middle\""

@@ -8,22 +8,22 @@
 
 /* A run to draw. */
 typedef struct {
-    const char *name;            /* in the legend; not shown if there is one run only */
-    const json_t *records;       /* of log.jsonl (log_read) */
-    const char *baseline;        /* name of a known value of the metric `baseline_metric` for comparison; NULL: none */
-    const char *baseline_metric; /* "mel_loss" */
+    const char *name;      /* in the legend, if there are several runs */
+    const json_t *records; /* of log.jsonl (log_read) */
+    /* A known value of a metric ("mel_loss") for comparison; baseline NULL: none. */
+    const char *baseline, *baseline_metric;
     double baseline_value;
 } RunLog;
 
-/* Charts that borrow nothing from the logs. */
+/* Charts that borrow nothing from the logs. Titles are names of metrics, in the order of the log; then "objective" if
+ * it is none of them, "learning rate", "gradient norm", "tokens per second" and "utilisation". */
 typedef struct {
-    Plot *plots; /* [n] titles: "mel_loss", "learning rate" ...; the metrics come first, as the model lists them */
+    Plot *plots; /* [n] */
     int n;
-    void *storage;
 } RunCurves;
 
-/* Makes a chart for each quantity that some log has finite values of. The best validation is ringed in charts of one
- * run; its restarts are vertical lines. Free with run_curves_free. */
+/* Makes a chart for each quantity of which some log has a finite value. Of a single run the best validation is ringed,
+ * and restarts are vertical lines. Free with run_curves_free. */
 RunCurves run_curves_make(const RunLog *runs, int n_runs);
 /* Returns the chart of this title, or NULL. */
 const Plot *run_curves_find(const RunCurves *curves, const char *title);

@@ -9,6 +9,7 @@
 #include "train/run/keep.h"
 #include "train/run/open.h"
 #include "train/run/progress.h"
+#include "train/run/record.h"
 #include "train/run/results.h"
 #include "train/run/selection.h"
 #include "train/run/step.h"
@@ -66,21 +67,22 @@ static void count_allocations(Run *run) {
     if (t->state.step == run->first_step + 1) run->allocations_at_first_step = run->allocations_at_last_step;
 }
 
-/* Begins the run, and does a validation that the stopped run still owed. */
+static bool is_over(const Run *run) {
+    const Training *t = run->t;
+    return t->state.step >= run->total_steps || selection_out_of_patience(t) || stop_signal();
+}
+
+/* Begins the run, logs where it resumes, and does a validation that the stopped run still owed. */
 static void begin(Run *run) {
     const TrainSpec *spec = &run->t->spec;
     report_start(spec, run->total_steps, run->epoch_batches, run->validation.batches);
     device_reset_counters(spec->device);
     spec->device->profile = spec->options->profile;
     run->run_start = run->window.start = seconds_now();
+    if (run->t->state.step && !is_over(run)) record_log(run, "start", &(Record){.n = 0});
     if (!run->t->state.validating || !run->validation.loader) return;
     validation_run(run);
     keep_save(run); /* so that the validation is not repeated on the next start */
-}
-
-static bool is_over(const Run *run) {
-    const Training *t = run->t;
-    return t->state.step >= run->total_steps || selection_out_of_patience(t) || stop_signal();
 }
 
 int train_run(Training *t) {

@@ -1,12 +1,13 @@
-/* Prints what a run is at its start, and plots its loss at its end. */
+/* Prints what a run is at its start, and plots its curves at its end. */
 #include "train/report.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/format.h"
-#include "report/plot.h"
+#include "train/curves.h"
 #include "train/log.h"
 #include "train/schedule.h"
 
@@ -51,67 +52,46 @@ void report_start(const TrainSpec *spec, int64_t total_steps, int64_t batches_an
     report_check_warmup(spec, total_steps);
 }
 
-typedef struct {
-    double *x, *y;
-    int n;
-} Curve;
-
-static void curve_add(Curve *curve, double x, double y) {
-    curve->x = xrealloc(curve->x, (size_t)(curve->n + 1) * sizeof(double));
-    curve->y = xrealloc(curve->y, (size_t)(curve->n + 1) * sizeof(double));
-    curve->x[curve->n] = x;
-    curve->y[curve->n++] = y;
+/* Writes charts to DIRECTORY/NAME. Warns and returns false if the file cannot be written; a run without points has no
+ * picture. */
+static bool write_charts(const char *directory, const char *name, const Plot *plots, int n, const char *title) {
+    char *path = path_join(directory, name);
+    Error error;
+    bool drawn = true, ok = true;
+    for (int p = 0; p < n && drawn; p++) drawn = plot_can_draw(&plots[p], &error);
+    if (!n) drawn = error_set(&error, "nothing to draw: the log has no values");
+    if (drawn) ok = plot_write(path, plots, n, title, &error);
+    if (!drawn) warn("%s: %s", path, error.text);
+    if (!ok) warn("%s", error.text);
+    if (drawn && ok) printf("[Done] %s: %s\n", n > 1 ? "all curves" : "loss curve", path);
+    free(path);
+    return ok;
 }
 
-/* Returns the values of `name` in the records of a log. */
-static Curve curve_of(const json_t *records, const char *name) {
-    Curve curve = {0};
-    size_t i;
-    json_t *record;
-    json_array_foreach(records, i, record) {
-        const json_t *value = json_object_get(record, name);
-        if (json_is_number(value))
-            curve_add(&curve, json_number_value(json_object_get(record, "step")), json_number_value(value));
-    }
-    return curve;
+/* Prints the last validation of the metric beside the baseline. */
+static void print_baseline(const Plot *plot, const BaselineSpec *baseline) {
+    for (int s = 0; plot && baseline->name && s < plot->n_series; s++)
+        if (!strcmp(plot->series[s].name, "validation"))
+            printf("[Done] last val/%s %.4f; %s %.4f\n", plot->title, plot->series[s].y[plot->series[s].n - 1],
+                   baseline->name, baseline->value);
 }
 
 bool report_plot(const char *directory, const Model *model, const BaselineSpec *baseline) {
-    int metric = baseline->metric;
-    char *log = path_join(directory, "log.jsonl"), *picture = path_join(directory, "loss.svg"), *label = NULL;
-    char train_name[64], val_name[64];
-    snprintf(train_name, sizeof train_name, "train/%s", model->metrics[metric].name);
-    snprintf(val_name, sizeof val_name, "val/%s", model->metrics[metric].name);
+    const char *metric = model->metrics[baseline->metric].name;
+    char *log = path_join(directory, "log.jsonl"), *title = xformat("%s: %s", model->name, metric);
     json_t *records = log_read(log);
-    Curve train = curve_of(records, train_name), val = curve_of(records, val_name);
+    RunCurves curves = run_curves_make(&(RunLog){.records = records,
+                                                 .baseline = baseline->name,
+                                                 .baseline_metric = metric,
+                                                 .baseline_value = baseline->value},
+                                       1);
+    const Plot *loss = run_curves_find(&curves, metric);
+    bool ok = write_charts(directory, "loss.svg", loss, loss != NULL, title);
+    if (loss) ok = write_charts(directory, "curves.svg", curves.plots, curves.n, model->name) && ok;
+    print_baseline(loss, baseline);
+    run_curves_free(&curves);
     json_decref(records);
-    PlotSeries series[3] = {{.name = train_name, .x = train.x, .y = train.y, .n = train.n},
-                            {.name = val_name, .x = val.x, .y = val.y, .n = val.n}};
-    double ends[2] = {0, train.n ? train.x[train.n - 1] : 0}, level[2] = {baseline->value, baseline->value};
-    int n_series = 2;
-    if (baseline->name) {
-        label = xformat("%s %.3f", baseline->name, baseline->value);
-        series[n_series++] = (PlotSeries){.name = label, .x = ends, .y = level, .n = 2, .reference = true};
-    }
-    Error error;
-    bool drawn = plot_can_draw(&(Plot){.series = series, .n_series = n_series}, &error), ok = true;
-    if (drawn)
-        ok = plot_write_svg(picture, series, n_series, model->name, "optimizer step", model->metrics[metric].name,
-                            &error);
-    if (!drawn)
-        warn("%s: %s", picture, error.text);
-    else if (!ok)
-        warn("%s", error.text);
-    else
-        printf("[Done] loss curve: %s\n", picture);
-    if (baseline->name && val.n)
-        printf("[Done] last %s %.4f; %s %.4f\n", val_name, val.y[val.n - 1], baseline->name, baseline->value);
-    free(label);
-    free(train.x);
-    free(train.y);
-    free(val.x);
-    free(val.y);
+    free(title);
     free(log);
-    free(picture);
     return ok;
 }

@@ -87,7 +87,9 @@ static bool write_text_file(const char *path, Error *error) {
 
 static bool write_plot(const char *path, Error *error) {
     const double x[2] = {1, 2}, y[2] = {3, 4};
-    return plot_write_svg(path, &(PlotSeries){.name = "loss", .x = x, .y = y, .n = 2}, 1, "title", "x", "y", error);
+    const PlotSeries series = {.name = "loss", .x = x, .y = y, .n = 2};
+    return plot_write(path, &(Plot){.x_label = "x", .y_label = "y", .series = &series, .n_series = 1}, 1, "title",
+                      error);
 }
 
 static bool write_table(const char *path, Error *error) {

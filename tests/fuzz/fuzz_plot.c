@@ -16,7 +16,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (n) memcpy(y, data + (size_t)n * sizeof *x, (size_t)n * sizeof *y);
     PlotSeries series[2] = {{.name = "a", .x = x, .y = y, .n = n}, {.name = "b", .x = y, .y = x, .n = n / 2}};
     Error error = {.text = ""};
-    if (plot_write_svg(path, series, 2, "title", "x", "y", &error)) {
+    Plot plot = {.x_label = "x", .y_label = "y", .series = series, .n_series = 2};
+    plot.log_y = n && x[0] > 0; /* both scales */
+    if (plot_write(path, &plot, 1, "title", &error)) {
         char *text;
         size_t bytes;
         if (!read_file(path, &text, &bytes, &error) || bytes > 100000) abort();

@@ -73,6 +73,7 @@ bool validation_run(Run *run) {
     }
     record_remember(state, t->spec.model->n_metrics, &record);
     record_add(&record, objective, "val/objective");
+    record_add(&record, (double)(decisive < state->best ? state->step : state->best_step), "val/best_step");
     record_log(run, "val", &record);
     printf("[Val] epoch=%lld step=%lld %s (%lld batch%s, %.1f s)\n", (long long)state->epoch + 1,
            (long long)state->step, text, (long long)run->validation.batches, run->validation.batches == 1 ? "" : "es",

@@ -311,19 +311,18 @@ static bool write_pictures(const CellTables *p, Error *error) {
     diagram_reliability(reliability.out, &p->calibration, p->title);
     text_file_begin(&errors);
     diagram_outcomes(errors.out, p->rows, p->n, &p->scores, names, p->title);
-    bool written[] = {write_picture(p, "confusion_matrix", &matrix, error),
-                      write_picture(p, "reliability", &reliability, error),
-                      write_picture(p, "error_analysis", &errors, error)};
-    return written[0] && written[1] && written[2];
+    bool ok = write_picture(p, "confusion_matrix", &matrix, error);
+    ok = write_picture(p, "reliability", &reliability, ok ? error : NULL) && ok;
+    return write_picture(p, "error_analysis", &errors, ok ? error : NULL) && ok;
 }
 
-static bool write_curves(const CellTables *p, Error *error) {
-    char *roc = xformat("%s/roc%s", p->directory, p->suffix);
-    char *recall = xformat("%s/precision_recall%s", p->directory, p->suffix);
-    bool ok = diagram_curves(roc, true, p->curves, p->n_curves, p->title, error) &&
-              diagram_curves(recall, false, p->curves, p->n_curves, p->title, error);
-    free(roc);
-    free(recall);
+static bool write_curves(const CellTables *p, bool roc, Error *error) {
+    char *base = xformat("%s/%s%s", p->directory, roc ? "roc" : "precision_recall", p->suffix);
+    char *title = xformat("%s: %s", roc ? "ROC" : "Precision and recall",
+                          p->curves.folds ? "mean over folds, each on its own test donors" : p->title);
+    bool ok = curves_write(base, roc, &p->curves, title, error);
+    free(title);
+    free(base);
     return ok;
 }
 
@@ -341,7 +340,8 @@ bool cell_tables_make(CellTables *p, Error *error) {
 bool cell_tables_write(const CellTables *p, Error *error) {
     return write_cells(p, error) && cell_tables_write_csv(p, &p->outcomes, "error_analysis", error) &&
            cell_tables_write_csv(p, &p->deciles, "photon_deciles", error) &&
-           cell_tables_write_csv(p, &p->donors, "donors", error) && write_pictures(p, error) && write_curves(p, error);
+           cell_tables_write_csv(p, &p->donors, "donors", error) && write_pictures(p, error) &&
+           write_curves(p, true, error) && write_curves(p, false, error);
 }
 
 void cell_tables_print(const CellTables *p) {

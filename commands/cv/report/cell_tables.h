@@ -3,7 +3,7 @@
 #define COMMANDS_CV_REPORT_CELL_TABLES_H
 
 #include "commands/cv/report/fold_scores.h"
-#include "report/diagrams.h"
+#include "report/curves.h"
 #include "report/table.h"
 
 typedef struct {
@@ -12,8 +12,7 @@ typedef struct {
     const BinaryRow *rows;   /* [n], of all of them */
     int64_t n;
     const char *directory, *suffix, *title; /* files are DIRECTORY/WHAT SUFFIX.csv: "_D5", or "" */
-    const CurveRows *curves;                /* [n_curves] the first is that of rows */
-    int n_curves;
+    CurveSet curves;
     char *const *warnings; /* [BASELINES] NULL: none */
     /* made */
     BinaryScores scores;

@@ -26,11 +26,10 @@ static void make_curves(Report *r) {
     const FoldScores *j = &r->scored;
     const int drawn[CURVES] = {-1, BASELINE_ALL, BASELINE_SIZE, BASELINE_BRIGHTNESS};
     for (int c = 0; c < CURVES; c++)
-        r->curves[c] = (CurveRows){c ? BASELINE_NAMES[drawn[c]] : "network",
-                                   c ? j->baselines.rows[drawn[c]] : j->test,
-                                   j->fold->test.n,
-                                   {NAN, NAN},
-                                   {NAN, NAN}};
+        r->curves[c] = (CurveRows){.name = c ? BASELINE_NAMES[drawn[c]] : "network",
+                                   .rows = c ? j->baselines.rows[drawn[c]] : j->test,
+                                   .n = j->fold->test.n};
+    r->curves[0].intervals = &r->parts.intervals;
 }
 
 static bool report_make(Report *r, const TestedFold *fold, const char *directory, const char *suffix, const char *title,
@@ -46,8 +45,7 @@ static bool report_make(Report *r, const TestedFold *fold, const char *directory
                             .suffix = suffix,
                             .warnings = r->warnings,
                             .title = title,
-                            .curves = r->curves,
-                            .n_curves = CURVES};
+                            .curves = {.curves = r->curves, .n = CURVES}};
     return cell_tables_make(&r->parts, error);
 }
 

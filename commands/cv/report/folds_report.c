@@ -26,7 +26,8 @@ typedef struct {
     double spreads[WHO][SPREADS][BINARY_SCORES]; /* over folds; NaN: undefined */
     Table results, means, scores;
     char *warnings[BASELINES]; /* NULL: none */
-    CurveRows *curves;         /* [1 + n] */
+    CurveRows *curves;         /* [n] */
+    CurveRows pooled_curve;
     CellTables parts;
 } Report;
 
@@ -120,10 +121,10 @@ static void make_tables(Report *r) {
 }
 
 static void make_curves(Report *r) {
-    r->curves = xmalloc((size_t)(1 + r->n) * sizeof *r->curves);
-    r->curves[0] = (CurveRows){"all folds", r->rows[0], r->cells, {NAN, NAN}, {NAN, NAN}};
+    r->curves = xmalloc((size_t)r->n * sizeof *r->curves);
     for (int f = 0; f < r->n; f++)
-        r->curves[1 + f] = (CurveRows){r->folds[f].name, r->scored[f].test, r->folds[f].test.n, {NAN, NAN}, {NAN, NAN}};
+        r->curves[f] = (CurveRows){.name = r->folds[f].name, .rows = r->scored[f].test, .n = r->folds[f].test.n};
+    r->pooled_curve = (CurveRows){.name = "all folds' cells, pooled", .rows = r->rows[0], .n = r->cells};
 }
 
 /* ---- for people ---- */
@@ -208,7 +209,7 @@ static bool write_markdown(const Report *r, const char *path, Error *error) {
     return text_file_end(&file, path, error);
 }
 
-/* Draws a line per fold over its epochs; no picture if none has any. */
+/* Draws a line per fold over its epochs, and rings the epoch of its best weights; no picture if none has any. */
 static bool write_curves(const Report *r, const char *what, const char *label,
                          const double *(*values)(const TestedFold *), Error *error) {
     PlotSeries *series = xmalloc((size_t)r->n * sizeof *series);
@@ -219,10 +220,16 @@ static bool write_curves(const Report *r, const char *what, const char *label,
     for (int e = 0; e < longest; e++) epochs[e] = e + 1;
     for (int f = 0; f < r->n; f++)
         if (r->folds[f].epochs && values(&r->folds[f]))
-            series[n++] =
-                (PlotSeries){.name = r->folds[f].name, .x = epochs, .y = values(&r->folds[f]), .n = r->folds[f].epochs};
+            series[n++] = (PlotSeries){.name = r->folds[f].name,
+                                       .x = epochs,
+                                       .y = values(&r->folds[f]),
+                                       .n = r->folds[f].epochs,
+                                       .best = r->folds[f].best_epoch};
     char *path = xformat("%s/%s.svg", r->parts.directory, what);
-    bool ok = !n || plot_write_svg(path, series, n, label, "epoch", label, error);
+    char *title = xformat("%s of each fold, its best epoch ringed", label);
+    Plot plot = {.x_label = "epoch", .y_label = label, .series = series, .n_series = n};
+    bool ok = !n || plot_write(path, &plot, 1, title, error);
+    free(title);
     free(path);
     free(epochs);
     free(series);
@@ -278,8 +285,7 @@ static bool report_make(Report *r, const char *directory, Error *error) {
                             .suffix = "",
                             .warnings = r->warnings,
                             .title = "test cells of all folds together, each judged by its own fold's network",
-                            .curves = r->curves,
-                            .n_curves = 1 + r->n};
+                            .curves = {.curves = r->curves, .n = r->n, .folds = true, .pooled = &r->pooled_curve}};
     return cell_tables_make(&r->parts, error);
 }
 

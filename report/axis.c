@@ -1,0 +1,92 @@
+#include "report/axis.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Returns the round distance (1, 2 or 5 times a power of ten) that divides `range` into 4 to 10 parts. */
+static double round_step(double range) {
+    double power = pow(10, floor(log10(range / 4))), times = range / 4 / power;
+    return power * (times < 2 ? 1 : times < 5 ? 2 : 5);
+}
+
+bool axis_fit(Axis *axis, double low, double high, Error *error) {
+    double range = high - low, size = fmax(fabs(low), fabs(high));
+    *axis =
+        (Axis){low, high, .from = axis->from, .to = axis->to, .logarithmic = axis->logarithmic, .whole = axis->whole};
+    if (axis->logarithmic && !(high / low < 1e300)) return error_set(error, "the values are too far apart to draw");
+    if (axis->logarithmic) return true;
+    if (range <= 1e-12 * size || range < 1e-300) /* no ticks can be told apart */
+        axis->low -= size / 2 + 0.5, axis->high += size / 2 + 0.5;
+    if (!isfinite(axis->high - axis->low)) return error_set(error, "the values are too far apart to draw");
+    axis->step = round_step(axis->high - axis->low);
+    if (axis->whole && axis->step < 1) axis->step = 1;
+    return true;
+}
+
+/* Returns the mantissas of ticks on a logarithmic axis: 1, 2, 5 in few decades, else 1 in every stride-th decade. */
+static int mantissas(const Axis *axis, int *stride) {
+    double decades = log10(axis->high / axis->low);
+    *stride = (int)fmax(1, ceil(decades / 8));
+    return decades <= 3 ? 3 : 1;
+}
+
+/* Returns the tick number k of a logarithmic axis; k may be negative. */
+static double log_tick(const Axis *axis, int k) {
+    static const double times[] = {1, 2, 5};
+    int stride, n = mantissas(axis, &stride), decade = (int)floor((double)k / n);
+    return times[k - decade * n] * pow(10, decade * stride);
+}
+
+/* Returns the number of the last tick that is not above the lowest value. */
+static int first_log_tick(const Axis *axis) {
+    int stride, n = mantissas(axis, &stride), k = n * (int)floor(log10(axis->low) / stride) - 1;
+    while (log_tick(axis, k + 1) <= axis->low * (1 + 1e-9)) k++;
+    return k;
+}
+
+bool axis_widen(Axis *axis, Error *error) {
+    if (axis->logarithmic) {
+        int k = first_log_tick(axis), last = k + 1;
+        while (log_tick(axis, last) < axis->high * (1 - 1e-9)) last++;
+        double low = log_tick(axis, k), high = log_tick(axis, last);
+        if (low > 0 && isfinite(high)) axis->low = low, axis->high = high;
+        return true;
+    }
+    axis->low = floor(axis->low / axis->step) * axis->step;
+    axis->high = ceil(axis->high / axis->step) * axis->step;
+    return isfinite(axis->high - axis->low) || error_set(error, "the values are too far apart to draw");
+}
+
+double axis_pixel(const Axis *axis, double value) {
+    double share = axis->logarithmic ? log(value / axis->low) / log(axis->high / axis->low)
+                                     : (value - axis->low) / (axis->high - axis->low);
+    return axis->from + share * (axis->to - axis->from);
+}
+
+int axis_ticks(const Axis *axis, double ticks[AXIS_MAX_TICKS]) {
+    int n = 0;
+    if (axis->logarithmic) {
+        int k = first_log_tick(axis);
+        k += log_tick(axis, k) < axis->low * (1 - 1e-9);
+        for (; n < AXIS_MAX_TICKS && log_tick(axis, k) <= axis->high * (1 + 1e-9); k++) ticks[n++] = log_tick(axis, k);
+        return n;
+    }
+    double first = ceil(axis->low / axis->step - 1e-9);
+    int last = (int)(axis->high / axis->step + 1e-9 - first);
+    while (n <= last && n < AXIS_MAX_TICKS) ticks[n] = (first + n) * axis->step, n++;
+    return n;
+}
+
+const char *axis_text(const Axis *axis, double value, char text[32]) {
+    static const char *const units[] = {"k", "M", "G", "T"};
+    double size = axis->logarithmic ? value : fmax(fabs(axis->low), fabs(axis->high));
+    int exponent = (int)floor(log10(size) + 1e-9);
+    if (exponent >= 4 && exponent < 15)
+        snprintf(text, 32, "%.8g%s", value / pow(1000, exponent / 3), units[exponent / 3 - 1]);
+    else if (size < 0.01 && exponent > -300 && value != 0)
+        snprintf(text, 32, "%.4ge%d", value / pow(10, exponent), exponent);
+    else
+        snprintf(text, 32, "%.8g", value);
+    if (fabs(value) < 1e-9 * axis->step) snprintf(text, 32, "0"); /* no "-0", no "1e-17" */
+    return text;
+}
