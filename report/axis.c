@@ -13,7 +13,8 @@ bool axis_fit(Axis *axis, double low, double high, Error *error) {
     double range = high - low, size = fmax(fabs(low), fabs(high));
     *axis =
         (Axis){low, high, .from = axis->from, .to = axis->to, .logarithmic = axis->logarithmic, .whole = axis->whole};
-    if (axis->logarithmic && !(high / low < 1e300)) return error_set(error, "the values are too far apart to draw");
+    if (axis->logarithmic && !(low > 1e-100 && high < 1e100))
+        return error_set(error, "the values are too far from 1 for a logarithmic scale");
     if (axis->logarithmic) return true;
     if (range <= 1e-12 * size || range < 1e-300) /* no ticks can be told apart */
         axis->low -= size / 2 + 0.5, axis->high += size / 2 + 0.5;
@@ -48,8 +49,8 @@ bool axis_widen(Axis *axis, Error *error) {
     if (axis->logarithmic) {
         int k = first_log_tick(axis), last = k + 1;
         while (log_tick(axis, last) < axis->high * (1 - 1e-9)) last++;
-        double low = log_tick(axis, k), high = log_tick(axis, last);
-        if (low > 0 && isfinite(high)) axis->low = low, axis->high = high;
+        double low = log_tick(axis, k);
+        axis->high = log_tick(axis, last), axis->low = low;
         return true;
     }
     axis->low = floor(axis->low / axis->step) * axis->step;

@@ -1,5 +1,5 @@
 /* Curves of folds are averaged vertically on a common grid, as in T. Fawcett, "An introduction to ROC analysis" (2006).
- * The area below the mean curve is the mean of the areas, so picture and table agree; a curve of the pooled rows would
+ * The area below the mean of curves is the mean of their areas, so picture and table agree; a curve of the pooled rows would
  * compare scores of different models, whose scales differ. */
 #include "report/curves.h"
 
@@ -36,7 +36,9 @@ static bool curve_make(const CurveRows *rows, bool roc, Curve *curve) {
             y[i + 1] = roc ? hits / positives : hits / (hits + alarms);
             x[2 * n + (size_t)i + 1] = points[i].threshold;
         }
-        x[0] = 0, y[0] = roc ? 0 : y[1], x[2 * n] = NAN;
+        size_t first = 1; /* point that has a hit: its precision holds from recall 0 on */
+        while (!roc && x[first] == 0) first++;
+        x[0] = 0, y[0] = roc ? 0 : y[first], x[2 * n] = NAN;
         *curve = (Curve){.name = rows->name,
                          .x = x,
                          .y = y,
@@ -60,10 +62,10 @@ static double roc_at(const Curve *c, double x) {
     return c->y[i] + (x - c->x[i]) / (c->x[i + 1] - c->x[i]) * (c->y[i + 1] - c->y[i]);
 }
 
-/* Returns the precision of the highest threshold that reaches this recall. */
+/* Returns the precision of the highest threshold that reaches this recall, and has a hit. */
 static double precision_at(const Curve *c, double recall) {
     int i = 1;
-    while (i + 1 < c->n && c->x[i] < recall) i++;
+    while (i + 1 < c->n && (c->x[i] < recall || c->x[i] == 0)) i++;
     return c->y[i];
 }
 
@@ -189,7 +191,8 @@ static PlotSeries mean_series(const Curve *curves, int n, const CurveMean *mean,
                         .high = mean->high,
                         .n = CURVE_GRID,
                         .mean = true,
-                        .band = n > 1 ? xformat("95 %% of the mean: %.3f to %.3f", interval.low, interval.high) : NULL};
+                        .band = n > 1 ? xformat("95 %% interval of the mean: %.3f to %.3f", interval.low, interval.high)
+                                      : NULL};
 }
 
 /* Returns the line of a classifier that knows nothing: the diagonal, or the share of positive rows. */

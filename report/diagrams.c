@@ -34,7 +34,7 @@ typedef struct {
     double lean; /* degrees by which the names of columns are turned; 0: they fit */
 } Matrix;
 
-static Matrix matrix_place(int classes, const char *const *names) {
+static Matrix matrix_place(int classes, const char *const *names, const char *title) {
     Matrix m = {.cell_width = classes > MANY_CLASSES ? 56 : 76, .cell_height = classes > MANY_CLASSES ? 40 : 48};
     double widest = 0;
     for (int c = 0; c < classes; c++) widest = fmax(widest, fmin(svg_text_width(names[c]), LONGEST_NAME));
@@ -43,7 +43,8 @@ static Matrix matrix_place(int classes, const char *const *names) {
     m.left = 56 + widest;
     m.top = 76 + (leans ? 8 + widest * sqrt(0.5) : 16);
     m.bottom = m.top + classes * m.cell_height;
-    m.width = fmax(m.left + classes * m.cell_width + (leans ? 8 + widest * sqrt(0.5) : 24), 440);
+    m.width = fmax(m.left + classes * m.cell_width + (leans ? 8 + widest * sqrt(0.5) : 24),
+                   fmin(svg_text_width(title) * 17 / 13 + 48, 720));
     return m;
 }
 
@@ -71,7 +72,7 @@ static void write_class(FILE *out, const Matrix *m, int class, const char *name)
 }
 
 void diagram_confusion(FILE *out, const int64_t *confusion, int classes, const char *const *names, const char *title) {
-    Matrix m = matrix_place(classes, names);
+    Matrix m = matrix_place(classes, names, title);
     svg_begin(out, m.width, m.bottom + 40, title);
     write_heading(out, 24, m.width - 12, title);
     svg_text(out, m.left, 58, "", "prediction \xE2\x86\x92");
@@ -116,8 +117,8 @@ static Interval wilson(double share, double n) {
 }
 
 static void bar_fill(char text[128], const char *name, int colour) {
-    snprintf(text, 128, "class=\"%s\" fill=\"%s\" fill-opacity=\"%s\" stroke=\"%s\"", name, SVG_PALETTE[colour],
-             colour ? "0.35" : "0.6", SVG_PALETTE[colour]);
+    snprintf(text, 128, "class=\"%s\" fill=\"%s\" fill-opacity=\"%s\" stroke=\"%s\"%s", name, SVG_PALETTE[colour],
+             colour ? "0.25" : "0.6", SVG_PALETTE[colour], colour ? " stroke-width=\"2\"" : "");
 }
 
 static void write_bins(FILE *out, const MetricsBin *bins) {

@@ -12,7 +12,11 @@
 #include "report/svg.h"
 
 enum { LEGEND_LINE = 20, SAMPLE = 34 /* pixels of a line in the legend, and the space behind it */ };
-enum { SPARSE = 60 /* curves of up to so many points have markers */, SIDE = 420, BESIDE = 390 /* a unit chart's */ };
+enum {
+    SPARSE = 60 /* curves of up to so many points have markers */,
+    SIDE = 420,
+    BESIDE = 360 /* of a unit chart and its legend */
+};
 static const double CLOSE = 0.5; /* pixels */
 static const char *const HEADING = "font-size=\"15\" font-weight=\"600\"";
 
@@ -79,7 +83,9 @@ static void write_axes(FILE *out, const Chart *c) {
     fprintf(out, "<path class=\"plot-axis\" d=\"M%.1f %.1fV%.1fH%.1f\"/>\n", left, c->y.to, bottom, c->x.to);
     svg_text(out, (left + c->x.to) / 2, bottom + 42, SVG_CENTRED, c->plot->x_label);
     fprintf(out, "<g transform=\"translate(%.1f %.1f) rotate(-90)\">\n", c->left_edge + 18, (c->y.to + bottom) / 2);
-    svg_text(out, 0, 0, SVG_CENTRED, c->plot->y_label);
+    char *label = svg_text_fit(c->plot->y_label, bottom - c->y.to);
+    svg_text(out, 0, 0, SVG_CENTRED, label);
+    free(label);
     fputs("</g>\n", out);
 }
 
@@ -96,6 +102,11 @@ static void trace_free(Trace *t) { free(t->x); }
 /* Returns the column of pixels in which a point lies; the right border belongs to the last one. */
 static int column_of(const Axis *x, double value) { return (int)fmin(axis_pixel(x, value), x->to - 1); }
 
+/* Returns whether points are drawn as means, with their range as the band. */
+static bool has_range(const Chart *c, const PlotSeries *s) {
+    return !c->plot->unit && !s->low && !s->reference && s->n > c->x.to - c->x.from;
+}
+
 /* Adds the mean of points first .. end - 1. */
 static void trace_add(Trace *t, const Chart *c, const PlotSeries *s, int first, int end) {
     double x = 0, y = 0, top = INFINITY, bottom = -INFINITY;
@@ -103,7 +114,7 @@ static void trace_add(Trace *t, const Chart *c, const PlotSeries *s, int first, 
         double at = axis_pixel(&c->y, s->y[i]);
         bool band = has_band(c->plot, s, i);
         x += axis_pixel(&c->x, s->x[i]), y += at;
-        if (s->low && !band) continue;
+        if (!band && !has_range(c, s)) continue;
         top = fmin(top, band ? axis_pixel(&c->y, s->high[i]) : at);
         bottom = fmax(bottom, band ? axis_pixel(&c->y, s->low[i]) : at);
     }
@@ -123,6 +134,7 @@ static Trace trace_make(const Chart *c, const PlotSeries *s) {
     Trace t = {values, values + room, values + 2 * room, values + 3 * room, 0};
     for (int i = 0, end; i < s->n; i = end) {
         end = i + 1;
+        if (s->steps && i && s->x[i] == s->x[i - 1]) continue; /* holds nowhere */
         if (!is_drawn(c->plot, s, i)) {
             t.x[t.n] = t.y[t.n] = t.low[t.n] = t.high[t.n] = NAN;
             t.n++;
@@ -152,7 +164,8 @@ static void line_begin(FILE *out, const Plot *plot, const PlotSeries *s) {
         fputs("<path class=\"plot-line plot-ink\" stroke-width=\"2.8\" d=\"", out);
     else
         fprintf(out, "<path class=\"plot-line\" stroke=\"%s\" stroke-width=\"%s\" stroke-dasharray=\"%s\" d=\"",
-                SVG_PALETTE[number % SVG_COLOURS], plot->unit && number ? "1.4" : "2", SVG_DASH[number % SVG_DASHES]);
+                SVG_PALETTE[number % SVG_COLOURS], plot->unit && s != plot->series ? "1.4" : "2",
+                SVG_DASH[number % SVG_DASHES]);
 }
 
 static void write_line(FILE *out, const Chart *c, const PlotSeries *s, const Trace *t) {
@@ -178,7 +191,7 @@ static void band_begin(FILE *out, const Plot *plot, const PlotSeries *s) {
 static void write_band(FILE *out, const Chart *c, const PlotSeries *s, const Trace *t) {
     int bands = 0;
     for (int i = 0; i < t->n; i++) bands += !isnan(t->low[i]);
-    if (bands < 2 || s->reference) return;
+    if (bands < 2) return;
     band_begin(out, c->plot, s);
     for (int i = 0, end; i < t->n; i = end + 1) {
         for (end = i; end < t->n && !isnan(t->low[end]); end++)
@@ -252,6 +265,7 @@ typedef struct {
     FILE *out; /* NULL: only measured */
     const Chart *chart;
     double x, y; /* of the next entry, relative to the legend */
+    double widest;
     int lines;
 } Legend;
 
@@ -261,6 +275,7 @@ static bool legend_entry(Legend *l, const char *name, double *x, double *y) {
     if (!l->lines || l->x + width > room || l->chart->plot->unit) l->x = 0, l->y = LEGEND_LINE * l->lines++;
     *x = l->chart->legend_left + l->x, *y = l->chart->legend_top + l->y + LEGEND_LINE / 2.0;
     l->x += width + 18;
+    l->widest = fmax(l->widest, width);
     if (!l->out) return false;
     char *shown = svg_text_fit(name, room - SAMPLE);
     svg_text(l->out, *x + SAMPLE, *y + 4, "", shown);
@@ -280,20 +295,22 @@ static void legend_series(Legend *l, const PlotSeries *s) {
             fputs("\"/>\n", l->out);
         }
     }
-    if (s->band && legend_entry(l, s->band, &x, &y)) {
+    const char *band = s->band ? s->band : has_range(l->chart, s) ? (s->name[0] ? "its range" : "range") : NULL;
+    if (band && legend_entry(l, band, &x, &y)) {
         band_begin(l->out, plot, s);
         fprintf(l->out, "M%.1f %.1fh28v12h-28z\"/>\n", x, y - 6);
     }
 }
 
-/* Returns the number of lines. */
-static int write_legend(FILE *out, const Chart *c) {
+/* Returns the number of lines, and the width of the widest entry. */
+static int write_legend(FILE *out, const Chart *c, double *widest) {
     Legend l = {.out = out, .chart = c};
     double x, y;
     for (int s = 0; s < c->plot->n_series; s++) legend_series(&l, &c->plot->series[s]);
     if (c->plot->n_restarts && legend_entry(&l, "restart", &x, &y))
         fprintf(out, "<path class=\"plot-line plot-muted\" stroke-dasharray=\"2 3\" d=\"M%.1f %.1fv14\"/>\n", x + 14,
                 y - 7);
+    if (widest) *widest = l.widest;
     return l.lines;
 }
 
@@ -310,13 +327,13 @@ static bool chart_place(Chart *c, double high, Error *error) {
     c->x.from = c->left_edge + 36 + ceil(widest);
     c->x.to = c->plot->unit ? c->x.from + SIDE : c->left_edge + c->width - 24;
     c->legend_left = c->plot->unit ? c->x.to + 24 : c->x.from;
-    c->legend_width = c->plot->unit ? BESIDE - 24 - 12 : c->x.to - c->x.from;
+    c->legend_width = c->plot->unit ? BESIDE : c->x.to - c->x.from;
     c->legend_top = top;
-    int lines = write_legend(NULL, c);
+    int lines = write_legend(NULL, c, &widest);
     c->y.to = top + (c->plot->unit || !lines ? 4 : lines * LEGEND_LINE + 8);
     c->y.from = c->y.to + high;
     c->height = fmax(c->y.from + 56, c->plot->unit ? top + lines * LEGEND_LINE + 12 : 0) - c->top_edge;
-    if (c->plot->unit) c->width = c->x.to + BESIDE - c->left_edge;
+    if (c->plot->unit) c->width = c->legend_left + widest + 24 - c->left_edge;
     return true;
 }
 
@@ -329,25 +346,29 @@ static void write_chart(FILE *out, const Chart *c) {
     for (int k = 0; k < c->plot->n_series; k++) /* in the unit square the first is drawn over the others */
         write_series(out, c, &c->plot->series[c->plot->unit ? c->plot->n_series - 1 - k : k]);
     for (int k = 0; k < c->plot->n_series; k++) write_best(out, c, &c->plot->series[k]);
-    write_legend(out, c);
+    write_legend(out, c, NULL);
 }
 
-/* Places charts in two columns, or one in one; *width and *height: of the figure. */
+static void chart_lower(Chart *c, double by) { c->y.from += by, c->y.to += by, c->height += by; }
+
+/* Places charts in two columns, or one in one; size: of the figure. */
 static bool charts_place(Chart *charts, const Plot *plots, int n, const char *title, double size[2], Error *error) {
-    double top = n > 1 && title[0] ? 44 : 0, row = 0;
+    double top = n > 1 && title[0] ? 44 : 0;
     size[0] = 0;
     for (int i = 0; i < n; i++) {
-        if (i % 2 == 0) top += row, row = 0;
         charts[i] = (Chart){.plot = &plots[i],
                             .heading = n > 1 || !title[0] ? plots[i].title : title,
                             .top_edge = top,
                             .left_edge = i % 2 ? 480 : 0,
                             .width = n > 1 ? 480 : 720};
         if (!chart_place(&charts[i], plots[i].unit ? SIDE : n > 1 ? 210 : 330, error)) return false;
-        row = fmax(row, charts[i].height);
+        double lower = i % 2 ? charts[i - 1].y.to - charts[i].y.to : 0; /* frames of a row begin at the same height */
+        if (lower > 0) chart_lower(&charts[i], lower);
+        if (lower < 0) chart_lower(&charts[i - 1], -lower);
         size[0] = fmax(size[0], charts[i].left_edge + charts[i].width);
+        if (i % 2 || i + 1 == n) top += fmax(charts[i].height, i % 2 ? charts[i - 1].height : 0);
     }
-    size[1] = top + row;
+    size[1] = top;
     return true;
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const SVG_PALETTE[SVG_COLOURS] = {"#0062cc", "#e77300", "#00854a", "#d16392", "#97570f", "#339bde"};
+const char *const SVG_PALETTE[SVG_COLOURS] = {"#126bda", "#e77300", "#00804f", "#c8508c", "#9e6526", "#11a0c6"};
 const char *const SVG_DASH[SVG_DASHES] = {"none", "9 4", "3 3", "9 3 2 3", "14 4"};
 
 void svg_begin(FILE *out, double width, double height, const char *title) {
@@ -17,7 +17,7 @@ void svg_begin(FILE *out, double width, double height, const char *title) {
             "font-size=\"13\">\n<title>",
             width, height, width, height);
     svg_escape(out, title);
-    fputs("</title>\n<style>.plot{max-width:100%;height:auto}.plot-line{fill:none;stroke-linejoin:round}"
+    fputs("</title>\n<style>.plot-line{fill:none;stroke-linejoin:round}"
           ".plot-paper{fill:" SVG_LIGHT "}.plot-ink{fill:#22262b}.plot-ink.plot-line{fill:none;stroke:#22262b}"
           ".plot-muted{fill:#5f6670}.plot-muted.plot-line{fill:none;stroke:#6b727c}.plot-grid{stroke:#e3e5e8}"
           ".plot-axis{stroke:#868d97;fill:none}.plot-halo{stroke:" SVG_LIGHT ";stroke-width:4;stroke-linejoin:round}"
@@ -36,20 +36,19 @@ void svg_rectangle(FILE *out, double x, double y, double width, double height, c
 
 /* ---- text ---- */
 
-/* Reads one character of UTF-8 and returns its bytes; *code is a space for what XML cannot represent, bad bytes too. */
+/* Reads one character of UTF-8 and returns its bytes. For a byte that is not part of one, and for what XML cannot
+ * represent, returns 1 and sets *code to a space. */
 static int read_character(const char *text, uint32_t *code) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    static const uint32_t least[] = {0, ' ', 0x80, 0x800, 0x10000};
     const unsigned char *at = (const unsigned char *)text;
-    int n = *at < 0x80 ? 1 : *at >= 0xF0 ? 4 : *at >= 0xE0 ? 3 : 2;
-    *code = n == 1 ? *at : *at & (0x7Fu >> n);
+    int n = *at < 0x80 ? 1 : *at < 0xC0 ? 0 : *at < 0xE0 ? 2 : *at < 0xF0 ? 3 : *at < 0xF8 ? 4 : 0;
+    *code = n > 1 ? *at & (0x7Fu >> n) : *at;
     for (int i = 1; i < n; i++) {
-        if ((at[i] & 0xC0) != 0x80) n = 1, *code = 0;
+        if ((at[i] & 0xC0) != 0x80) n = 0;
         *code = *code << 6 | (at[i] & 0x3F);
     }
-    if (*at >= 0x80 && n == 1) *code = 0;
-    bool fits = *code >= least[n] && *code >= ' ' && *code != 0x7F && (*code < 0xD800 || *code > 0xDFFF) &&
-                (*code & 0xFFFE) != 0xFFFE && *code <= 0x10FFFF && *at < 0xF8;
-    if (fits) return n;
+    bool surrogate = *code >= 0xD800 && *code <= 0xDFFF, no_character = (*code & 0xFFFE) == 0xFFFE;
+    if (n && *code >= least[n] && *code != 0x7F && !surrogate && !no_character && *code <= 0x10FFFF) return n;
     *code = ' ';
     return 1;
 }

@@ -2,8 +2,9 @@
  *
  * A picture is one <svg> element, the same text in a file of its own and within an HTML page. It has no ids; its
  * classes begin with "plot", and every picture defines them alike. Colours of data are attributes that serve on white
- * and on the dark page. Paper, ink and grid follow prefers-color-scheme; a page with a switch of its own overrides the
- * classes plot-paper, plot-ink, plot-muted, plot-grid and plot-axis, and plot-halo behind labels within the data. */
+ * and on the dark page. Paper, ink and grid follow prefers-color-scheme. A page scales pictures with
+ * svg.plot{max-width:100%;height:auto}; with a switch of its own it overrides plot-paper, plot-ink, plot-muted,
+ * plot-grid, plot-axis, and plot-halo behind labels within the data. */
 #ifndef REPORT_SVG_H
 #define REPORT_SVG_H
 

@@ -11,7 +11,7 @@ static const double WIDE = 100;
 static const struct {
     const char *key, *title, *label;
 } OTHERS[] = {{"train/lr", "learning rate", "learning rate"},
-              {"train/grad_norm", "gradient norm", "L2 norm of the gradient, before clipping"},
+              {"train/grad_norm", "gradient norm", "norm before clipping"},
               {"train/tokens_per_second", "tokens per second", "tokens per second"},
               {"train/mfu", "utilisation", "MFU, share of the peak FLOP/s"},
               {"train/hfu", "utilisation", "HFU, share of the peak FLOP/s"},
@@ -106,7 +106,7 @@ static bool is_wide(const Plot *plot) {
             least = fmin(least, plot->series[s].y[i]);
             greatest = fmax(greatest, plot->series[s].y[i]);
         }
-    return least > 0 && greatest / least >= WIDE;
+    return least > 1e-12 && greatest < 1e12 && greatest / least >= WIDE;
 }
 
 static void plot_free(Plot *plot) {

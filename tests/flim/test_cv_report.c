@@ -293,21 +293,61 @@ static void cells_of_all_folds_are_reported_together(void **state) {
     free(csv.text);
 }
 
+/* Returns the field of the second row that begins with `key`. */
+static double second_number(const Grid *csv, const char *key, int column) {
+    int row = 1;
+    while (strcmp(csv->cells[row][0], key)) row++;
+    assert_string_equal(csv->cells[row + 1][0], key);
+    return strtod(csv->cells[row + 1][column], NULL);
+}
+
+/* The four counts of a fold make a curve of two corners: p is .9 for active cells, .7 for the wrong ones, else .2. */
 static void folds_have_curves_of_their_own(void **state) {
     const SixFolds *six = *state;
-    Grid csv = grid_read(six->directory, "roc.csv"); /* the second point of the first curve */
-    assert_string_equal(csv.cells[2][0], "all folds");
-    assert_near(strtod(csv.cells[2][1], NULL), 0.7, EXACT);
-    assert_near(strtod(csv.cells[2][2], NULL), 2000.0 / 10879, EXACT);
-    assert_near(strtod(csv.cells[2][3], NULL), 1, 0);
+    static const char pooled[] = "all folds' cells, pooled";
+    Grid csv = grid_read(six->directory, "roc.csv");
+    assert_near(second_number(&csv, pooled, 1), 0.7, EXACT);
+    assert_near(second_number(&csv, pooled, 2), 2000.0 / 10879, EXACT);
+    assert_near(second_number(&csv, pooled, 3), 1, 0);
+    assert_near(second_number(&csv, "D1", 2), 100.0 / 2110, EXACT);
+    assert_string_equal(csv.cells[1][0], "mean over folds");
+    assert_near(grid_number(&csv, "mean over folds", "true_positive_rate"), 1, EXACT);
     free(csv.text);
     csv = grid_read(six->directory, "precision_recall.csv");
-    assert_near(grid_number(&csv, "all folds", "threshold"), 0.9, EXACT);
-    assert_near(grid_number(&csv, "all folds", "precision"), 1, 0);
+    assert_near(grid_number(&csv, pooled, "threshold"), 0.9, EXACT);
+    assert_near(grid_number(&csv, pooled, "precision"), 1, 0);
     assert_near(grid_number(&csv, "D6", "recall"), 1, 0);
     free(csv.text);
+}
+
+/* The figure's mean and interval are those of the table. */
+static void the_curve_of_the_folds_is_their_mean(void **state) {
+    const SixFolds *six = *state;
+    Grid csv = grid_read(six->directory, "cross_validation_results.csv");
+    char *roc = svg_in(six->directory, "roc.svg"), *recall = svg_in(six->directory, "precision_recall.svg");
+    static const struct { const char *score, *area; } figures[] = {{"auroc", "AUROC"}, {"auprc", "AP"}};
+    for (int i = 0; i < 2; i++) {
+        char *mean =
+            xformat(">mean of 6 folds: %s %.3f<", figures[i].area, grid_number(&csv, "MEAN", figures[i].score));
+        char *band = xformat(">95 %% interval of the mean: %.3f to %.3f<",
+                             grid_number(&csv, "95 % of the mean, from", figures[i].score),
+                             grid_number(&csv, "95 % of the mean, to", figures[i].score));
+        assert_contains(i ? recall : roc, mean);
+        assert_contains(i ? recall : roc, band);
+        free(mean);
+        free(band);
+    }
+    assert_null(strstr(roc, "pooled"));
+    free(csv.text);
+    free(roc);
+    free(recall);
+}
+
+static void pictures_of_all_folds_are_written(void **state) {
+    const SixFolds *six = *state;
     char *curves = svg_in(six->directory, "validation_loss.svg");
     assert_contains(curves, ">D4</text>");
+    assert_int_equal(occurrences(curves, "plot-best"), 3); /* of folds whose best epoch is one of the three drawn */
     free(curves);
     static const char *const others[] = {"roc.svg", "precision_recall.svg", "error_analysis.svg",
                                          "confusion_matrix.svg", "reliability.svg"};
@@ -355,6 +395,8 @@ int main(void) {
         cmocka_unit_test(folds_have_a_row_each_and_means),
         cmocka_unit_test(cells_of_all_folds_are_reported_together),
         cmocka_unit_test(folds_have_curves_of_their_own),
+        cmocka_unit_test(the_curve_of_the_folds_is_their_mean),
+        cmocka_unit_test(pictures_of_all_folds_are_written),
         cmocka_unit_test(folds_with_the_same_name_are_refused),
         cmocka_unit_test(curves_leave_out_records_without_an_epoch),
     };

@@ -250,8 +250,9 @@ static void tables_and_curves_have_the_counts_of_the_fold(void **state) {
     assert_near(grid_number(&csv, "network", "false_positive_rate"), 0, 0);
     free(csv.text);
     char *errors = svg_in(directory, "error_analysis_one.svg");
-    assert_int_equal(occurrences(errors, "class=\"TP\""), 1 + 1 + 1); /* one bin, the legend, the bar of its count */
-    assert_int_equal(occurrences(errors, "class=\"FN\""), 2 + 1 + 1); /* .02 and .5 */
+    assert_int_equal(occurrences(errors, "class=\"plot-TP\""),
+                     1 + 1 + 1); /* one bin, the legend, the bar of its count */
+    assert_int_equal(occurrences(errors, "class=\"plot-FN\""), 2 + 1 + 1); /* .02 and .5 */
     free(errors);
     free(s);
 }

@@ -189,6 +189,7 @@ static void every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor(v
                                         "predictions_D3.csv",
                                         "best_model_fold_D1.pth",
                                         "fold_D2/loss.svg",
+                                        "fold_D2/curves.svg",
                                         "fold_D3/best/model.safetensors"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (!is_in(run, files[i])) fail_msg("%s is missing", files[i]);

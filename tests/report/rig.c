@@ -12,7 +12,7 @@ Grid grid_read(const char *directory, const char *name) {
     assert_true(csv_open(&csv, grid.text, strlen(grid.text), &error));
     for (; csv_next(&csv, &error); grid.rows++) {
         if (!grid.rows) grid.columns = csv.n;
-        if (grid.rows == 64 || csv.n > 64) fail_msg("%s: more than 64 rows or columns", path);
+        if (grid.rows == 512 || csv.n > 64) fail_msg("%s: more than 512 rows or 64 columns", path);
         if (csv.n != grid.columns) fail_msg("%s: a row has %d fields, not %d", path, csv.n, grid.columns);
         memcpy(grid.cells[grid.rows], csv.fields, (size_t)csv.n * sizeof *csv.fields);
     }

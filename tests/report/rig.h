@@ -7,7 +7,7 @@
 #include "tests/files.h"
 
 typedef struct {
-    char *text, *cells[64][64];
+    char *text, *cells[512][64];
     int rows, columns; /* rows counts the header, which has the names of the columns */
 } Grid;
 

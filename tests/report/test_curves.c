@@ -1,0 +1,148 @@
+/* ROC and precision-recall curves of folds and their mean. The numbers are those of scikit-learn 1.9's roc_curve,
+ * precision_recall_curve, roc_auc_score and average_precision_score for the same rows, averaged with numpy. */
+#include "tests/report/rig.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include "report/curves.h"
+
+static const double EXACT = 1e-11; /* the witness interpolated 1e-12 to the right of each grid point */
+
+enum { FOLDS = 3, ROWS = 10 };
+static const double P[FOLDS][ROWS] = {{.95, .9, .85, .7, .6, .55, .4, .35, .2, .1},
+                                      {.8, .8, .75, .6, .5, .45, .3, .3, .15, .05},
+                                      {.99, .7, .65, .62, .6, .4, .22, .2, .1, .02}};
+static const int LABELS[FOLDS][ROWS] = {
+    {1, 0, 1, 1, 0, 1, 0, 0, 1, 0}, {1, 0, 1, 1, 1, 0, 0, 1, 0, 0}, {0, 1, 1, 0, 1, 0, 0, 1, 0, 0}};
+
+typedef struct {
+    BinaryRow rows[FOLDS * ROWS];
+    CurveRows folds[FOLDS], pooled;
+} Set;
+
+static Set *three_folds(void) {
+    static Set s;
+    static const char *const names[] = {"D1", "D2 <&>", "D3"};
+    for (int i = 0; i < FOLDS * ROWS; i++)
+        s.rows[i] = (BinaryRow){
+            .id = i, .label = LABELS[i / ROWS][i % ROWS], .p = P[i / ROWS][i % ROWS], .logit = NAN, .threshold = 0.5};
+    for (int f = 0; f < FOLDS; f++) s.folds[f] = (CurveRows){.name = names[f], .rows = s.rows + f * ROWS, .n = ROWS};
+    s.pooled = (CurveRows){.name = "all folds, pooled", .rows = s.rows, .n = FOLDS * ROWS};
+    return &s;
+}
+
+/* With three folds, 1 of 27 resamples has a single fold only: the interval is from the least to the greatest. */
+static void the_mean_and_its_band_are_those_of_the_folds(void **state) {
+    (void)state;
+    static const struct {
+        int at;
+        double roc[3], precision[3]; /* mean, least, greatest */
+    } want[] = {{0, {.2 / 3, 0, .2}, {2 / 3.0, .5, 1}},
+                {10, {.1, 0, .2}, {2 / 3.0, .5, 1}},
+                {20, {.6333333333333333, .5, .8}, {2 / 3.0, .5, 1}},
+                {25, {.6333333333333333, .5, .8}, {.611111111111111, .5, 2 / 3.0}},
+                {30, {.6333333333333333, .5, .8}, {2 / 3.0, 2 / 3.0, 2 / 3.0}},
+                {50, {.816666666666667, .75, .9}, {.7222222222222222, 2 / 3.0, .75}},
+                {75, {.9333333333333332, .8, 1}, {.688888888888889, .6, .8}},
+                {100, {1, 1, 1}, {.5601851851851852, .5, .625}}};
+    CurveMean roc, precision;
+    assert_int_equal(curves_mean(three_folds()->folds, FOLDS, true, &roc), FOLDS);
+    assert_int_equal(curves_mean(three_folds()->folds, FOLDS, false, &precision), FOLDS);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        int k = want[i].at;
+        assert_near(roc.x[k], k / 100.0, 0);
+        assert_near(roc.y[k], want[i].roc[0], EXACT);
+        assert_near(roc.low[k], want[i].roc[1], EXACT);
+        assert_near(roc.high[k], want[i].roc[2], EXACT);
+        assert_near(precision.y[k], want[i].precision[0], EXACT);
+        assert_near(precision.low[k], want[i].precision[1], EXACT);
+        assert_near(precision.high[k], want[i].precision[2], EXACT);
+    }
+}
+
+/* Precision holds from one recall to the next, and all recalls of the folds are on the grid. */
+static void the_area_below_the_mean_is_the_mean_of_areas(void **state) {
+    (void)state;
+    CurveMean mean;
+    double area = 0;
+    curves_mean(three_folds()->folds, FOLDS, false, &mean);
+    for (int k = 1; k < CURVE_GRID; k++) area += mean.y[k] / 100;
+    assert_near(area, (.7277777777777779 + .6683333333333334 + .5666666666666667) / 3, 1e-13);
+}
+
+static void the_picture_has_mean_band_and_folds_and_the_table_the_pooled_rows_too(void **state) {
+    (void)state;
+    const Set *s = three_folds();
+    const char *directory = run_directory();
+    char *roc = path_join(directory, "roc"), *recall = path_join(directory, "recall");
+    CurveSet set = {.curves = s->folds, .n = FOLDS, .folds = true, .pooled = &s->pooled};
+    Error error;
+    assert_true(curves_write(roc, true, &set, "ROC", &error));
+    assert_true(curves_write(recall, false, &set, "PR", &error));
+    char *svg = svg_in(directory, "roc.svg");
+    assert_contains(svg, ">mean of 3 folds: AUROC 0.702</text>");
+    assert_contains(svg, ">95 % interval of the mean: 0.667 to 0.760</text>");
+    assert_contains(svg, ">D1: AUROC 0.680</text>");
+    assert_contains(svg, ">D2 &lt;&amp;&gt;: AUROC 0.760</text>");
+    assert_contains(svg, ">chance: AUROC 0.500</text>");
+    assert_null(strstr(svg, "pooled"));
+    assert_null(strstr(svg, "nan"));
+    assert_int_equal(occurrences(svg, "class=\"plot-band plot-ink\""), 2); /* the band, and its sample in the legend */
+    free(svg);
+    svg = svg_in(directory, "recall.svg");
+    assert_contains(svg, ">mean of 3 folds: AP 0.654</text>");
+    assert_contains(svg, ">D3: AP 0.567</text>");
+    assert_contains(svg, ">chance: AP 0.467</text>"); /* 14 of 30 */
+    free(svg);
+    Grid csv = grid_read(directory, "roc.csv");
+    assert_near(grid_number(&csv, "mean over folds", "true_positive_rate"), .2 / 3, EXACT);
+    assert_near(grid_number(&csv, "mean over folds", "high"), .2, EXACT);
+    assert_string_equal(grid_field(&csv, "mean over folds", "threshold"), "");
+    assert_string_equal(grid_field(&csv, "D3", "low"), "");
+    assert_near(grid_number(&csv, "D3", "false_positive_rate"), 1.0 / 6, EXACT);
+    assert_near(grid_number(&csv, "all folds, pooled", "threshold"), .99, 0);
+    assert_near(grid_number(&csv, "all folds, pooled", "false_positive_rate"), 1.0 / 16, EXACT);
+    free(csv.text);
+    free(roc);
+    free(recall);
+}
+
+static void folds_of_one_class_are_left_out(void **state) {
+    (void)state;
+    Set s = *three_folds();
+    CurveMean mean, alone;
+    char *directory = scratch_directory(), *base = path_join(directory, "roc"), *svg = path_join(directory, "roc.svg");
+    Error error;
+    for (int i = 0; i < 2 * ROWS; i++) s.rows[i].label = i < ROWS;
+    for (int f = 0; f < FOLDS; f++) s.folds[f].rows = s.rows + f * ROWS;
+    assert_int_equal(curves_mean(s.folds, FOLDS, true, &mean), 1);
+    assert_int_equal(curves_mean(s.folds + 2, 1, true, &alone), 1);
+    assert_true(isnan(mean.low[50]) && isnan(mean.high[50]));
+    assert_memory_equal(mean.y, alone.y, sizeof mean.y);
+    CurveSet one = {.curves = s.folds, .n = FOLDS, .folds = true}, none = {.curves = s.folds, .n = 2, .folds = true};
+    assert_true(curves_write(base, true, &one, "ROC", &error));
+    char *text = read_text(svg);
+    assert_xml(text);
+    assert_contains(text, ">mean of 1 fold: AUROC 0.667</text>");
+    assert_null(strstr(text, "95 %"));
+    assert_null(strstr(text, "nan"));
+    free(text);
+    assert_int_equal(curves_mean(s.folds, 2, true, &mean), 0);
+    assert_int_equal(unlink(svg), 0);
+    assert_true(curves_write(base, true, &none, "ROC", &error));
+    assert_int_equal(access(svg, F_OK), -1);
+    free(svg);
+    free(base);
+    free(directory);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_mean_and_its_band_are_those_of_the_folds),
+        cmocka_unit_test(the_area_below_the_mean_is_the_mean_of_areas),
+        cmocka_unit_test(the_picture_has_mean_band_and_folds_and_the_table_the_pooled_rows_too),
+        cmocka_unit_test(folds_of_one_class_are_left_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,157 @@
+/* Charts of runs, made from records of a log. */
+#include "tests/report/rig.h"
+
+#include <math.h>
+
+#include "train/curves.h"
+
+/* A run of two epochs that was resumed at step 20. The second validation is the best by what the model selects by,
+ * although its loss is not the least. */
+static const char *const LOG =
+    "[{\"kind\": \"train\", \"step\": 10, \"train/loss\": 4, \"train/lr\": 0.001, \"train/lr_1\": 0.0001,"
+    " \"train/grad_norm\": 250, \"train/steps_per_second\": 3, \"train/tokens_per_second\": 900, \"train/epoch\": 1},"
+    " {\"kind\": \"val\", \"step\": 10, \"val/loss\": 3.5, \"val/auroc\": 0.6, \"val/objective\": 3.5,"
+    " \"val/best_step\": 10},"
+    " {\"kind\": \"train\", \"step\": 20, \"train/loss\": null, \"train/lr\": 0.002, \"train/lr_1\": 0.0002,"
+    " \"train/grad_norm\": 1.5, \"train/steps_per_second\": 3, \"train/tokens_per_second\": 800, \"train/epoch\": 2},"
+    " {\"kind\": \"val\", \"step\": 20, \"val/loss\": 3.25, \"val/auroc\": 0.75, \"val/objective\": 3.25,"
+    " \"val/best_step\": 20},"
+    " {\"kind\": \"start\", \"step\": 20, \"time\": 7}, {\"kind\": \"start\", \"step\": 20, \"time\": 8},"
+    " {\"kind\": \"train\", \"step\": 30, \"train/loss\": 2, \"train/lr\": 0.001, \"train/lr_1\": 0.0001,"
+    " \"train/grad_norm\": 2, \"train/steps_per_second\": 3, \"train/tokens_per_second\": 850, \"train/epoch\": 3},"
+    " {\"kind\": \"val\", \"step\": 30, \"val/loss\": 3, \"val/auroc\": 0.7, \"val/objective\": 3,"
+    " \"val/best_step\": 20},"
+    " {\"kind\": \"summary\", \"step\": 30, \"summary/seconds\": 9}]";
+
+static json_t *records_of(const char *text) {
+    json_t *records = json_loads(text, 0, NULL);
+    assert_non_null(records);
+    return records;
+}
+
+static const PlotSeries *series_of(const Plot *plot, const char *name) {
+    for (int s = 0; s < plot->n_series; s++)
+        if (!strcmp(plot->series[s].name, name)) return &plot->series[s];
+    fail_msg("%s has no series '%s'", plot->title, name);
+    return NULL;
+}
+
+static void every_quantity_has_a_chart(void **state) {
+    (void)state;
+    static const char *const titles[] = {"loss", "auroc", "learning rate", "gradient norm", "tokens per second"};
+    json_t *records = records_of(LOG);
+    RunCurves curves = run_curves_make(&(RunLog){.records = records}, 1);
+    json_decref(records);
+    assert_int_equal(curves.n, 5); /* the objective is the loss */
+    for (int i = 0; i < 5; i++) assert_string_equal(curves.plots[i].title, titles[i]);
+    const Plot *loss = run_curves_find(&curves, "loss");
+    const PlotSeries *train = series_of(loss, "training"), *val = series_of(loss, "validation");
+    assert_int_equal(train->n, 2); /* null is no value */
+    assert_true(train->x[1] == 30 && train->y[1] == 2);
+    assert_int_equal(val->n, 3);
+    assert_string_equal(loss->x_label, "optimizer step");
+    assert_false(loss->log_y);
+    const Plot *norm = run_curves_find(&curves, "gradient norm"), *rate = run_curves_find(&curves, "learning rate");
+    assert_true(norm->log_y); /* 250 to 1.5 */
+    assert_true(series_of(rate, "group 0")->y[1] == 0.002);
+    assert_true(series_of(rate, "group 1")->y[1] == 0.0002);
+    assert_null(run_curves_find(&curves, "objective"));
+    run_curves_free(&curves);
+}
+
+static void the_best_validation_and_restarts_are_marked(void **state) {
+    (void)state;
+    json_t *records = records_of(LOG);
+    RunCurves curves = run_curves_make(&(RunLog){.records = records}, 1);
+    const PlotSeries *loss = series_of(run_curves_find(&curves, "loss"), "validation"),
+                     *auroc = series_of(run_curves_find(&curves, "auroc"), "validation");
+    assert_int_equal(loss->best, 2);
+    assert_string_equal(loss->best_text, "best: 3.25, step 20, epoch 2");
+    assert_string_equal(auroc->best_text, "best: 0.75, step 20, epoch 2");
+    assert_int_equal(series_of(run_curves_find(&curves, "loss"), "training")->best, 0);
+    for (int p = 0; p < curves.n; p++) {
+        assert_int_equal(curves.plots[p].n_restarts, 1);
+        assert_near(curves.plots[p].restarts[0], 20, 0);
+    }
+    run_curves_free(&curves);
+    json_decref(records);
+}
+
+static void an_objective_that_is_no_metric_has_a_chart(void **state) {
+    (void)state;
+    json_t *records =
+        records_of("[{\"kind\": \"val\", \"step\": 1, \"val/a\": 1, \"val/b\": 2, \"val/objective\": 2.5},"
+                   " {\"kind\": \"val\", \"step\": 2, \"val/a\": 1, \"val/b\": 1, \"val/objective\": 2}]");
+    RunCurves curves = run_curves_make(&(RunLog){.records = records}, 1);
+    assert_int_equal(curves.n, 3);
+    assert_string_equal(curves.plots[2].title, "objective");
+    assert_int_equal(curves.plots[2].series[0].best, 0); /* a log that does not name the best */
+    run_curves_free(&curves);
+    json_decref(records);
+}
+
+static void a_baseline_is_a_level_and_does_not_choose_the_scale(void **state) {
+    (void)state;
+    json_t *records = records_of(LOG);
+    RunCurves curves = run_curves_make(
+        &(RunLog){.records = records, .baseline = "entropy", .baseline_metric = "loss", .baseline_value = 0.001}, 1);
+    const Plot *loss = run_curves_find(&curves, "loss");
+    const PlotSeries *level = series_of(loss, "entropy 0.001");
+    assert_true(level->reference && level->x[0] == 10 && level->x[1] == 30 && level->y[1] == 0.001);
+    assert_false(loss->log_y);
+    assert_int_equal(run_curves_find(&curves, "auroc")->n_series, 1);
+    run_curves_free(&curves);
+    json_decref(records);
+}
+
+static void runs_share_charts_under_their_names(void **state) {
+    (void)state;
+    json_t *first = records_of(LOG);
+    json_t *second = records_of("[{\"kind\": \"train\", \"step\": 5, \"train/loss\": 7, \"train/lr\": 0.1}]");
+    const RunLog runs[] = {{.name = "a", .records = first}, {.name = "b<", .records = second}};
+    RunCurves curves = run_curves_make(runs, 2);
+    const Plot *loss = run_curves_find(&curves, "loss");
+    assert_int_equal(loss->n_series, 3);
+    assert_true(series_of(loss, "b< training")->y[0] == 7);
+    assert_int_equal(series_of(loss, "a validation")->best, 0);
+    assert_int_equal(loss->n_restarts, 0);
+    series_of(run_curves_find(&curves, "learning rate"), "b<");
+    series_of(run_curves_find(&curves, "gradient norm"), "a");
+    Error error;
+    char *directory = scratch_directory(), *path = path_join(directory, "all.svg");
+    if (!plot_write(path, curves.plots, curves.n, "a & b<", &error)) fail_msg("%s", error.text);
+    char *svg = svg_in(directory, "all.svg");
+    assert_contains(svg, ">b&lt; training</text>");
+    assert_null(strstr(svg, "nan"));
+    free(svg);
+    free(path);
+    free(directory);
+    run_curves_free(&curves);
+    json_decref(first);
+    json_decref(second);
+}
+
+static void a_log_without_values_has_no_charts(void **state) {
+    (void)state;
+    static const char *const logs[] = {"[]", "[{\"kind\": \"train\", \"step\": 1, \"train/loss\": null}]",
+                                       "[3, {\"step\": \"x\", \"train/loss\": 2}, {\"train/lr\": {}}]"};
+    for (int i = 0; i < 3; i++) {
+        json_t *records = records_of(logs[i]);
+        RunCurves curves = run_curves_make(&(RunLog){.records = records}, 1);
+        assert_int_equal(curves.n, 0);
+        run_curves_free(&curves);
+        json_decref(records);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_quantity_has_a_chart),
+        cmocka_unit_test(the_best_validation_and_restarts_are_marked),
+        cmocka_unit_test(an_objective_that_is_no_metric_has_a_chart),
+        cmocka_unit_test(a_baseline_is_a_level_and_does_not_choose_the_scale),
+        cmocka_unit_test(runs_share_charts_under_their_names),
+        cmocka_unit_test(a_log_without_values_has_no_charts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
