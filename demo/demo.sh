@@ -22,8 +22,8 @@ clip=$(find "$work/codes" -name '*.npy' | sort | sed -n 1p) # sed reads all line
 cat <<TXT
 
 == Done
-The loss curve is $work/run/loss.svg, the weights are $work/run/best/model.safetensors. A model that knew only how often
-each code occurs would stay at the unigram entropy above. The validation loss is lower: the difference was learned.
+The loss curve is $work/run/loss.svg, all curves are in curves.svg beside it, the weights in
+$work/run/best/model.safetensors. A model that knew only how often each code occurs would stay at the unigram entropy above. The validation loss is lower: the difference was learned.
 (Two voices read every sentence. The model has not seen the validation clips, but has seen most of their texts.)
 To hear what the codes keep of a clip: ./train_gpt decode --codes $clip --codebook $work/codebook.npy --output heard.wav
 To train on your own recordings: list them as in $work/metadata.tsv (id, speaker, audio file, text), give that list to

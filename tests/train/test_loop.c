@@ -187,9 +187,16 @@ static void expect_end(const char *directory) {
     assert_null(strstr(toy_output, "[Stopped]"));
     assert_int_equal(steps_of(directory, "val", steps), 7);
     assert_int_equal(steps_of(directory, "train", steps), 7);
-    char *picture = path_join(directory, "loss.svg");
-    assert_int_equal(access(picture, R_OK), 0);
-    free(picture);
+    assert_int_equal(logged(directory, "val", "val/best_step", steps, 64), 7);
+    static const double best[] = {1, 2, 2, 4, 4, 4, 4};
+    assert_memory_equal(steps, best, sizeof best);
+    static const char *const pictures[] = {"loss.svg", "curves.svg"};
+    for (int i = 0; i < 2; i++) {
+        char *picture = path_join(directory, pictures[i]), *svg = read_text(picture);
+        assert_contains(svg, ", step 4, epoch ");
+        free(svg);
+        free(picture);
+    }
 }
 
 static void patience_ends_the_run(void **state) {
@@ -211,8 +218,12 @@ static void patience_outlives_a_restart(void **state) {
     plan.options = "--epochs 40 --val-interval 1 --save-interval 0 --resume auto";
     plan.judged.verdicts[0] = 4;
     plan.judged.verdicts[1] = 9;
+    double step;
+    assert_int_equal(steps_of(plan.directory, "start", &step), 0);
     toy_must(follow, &plan);
     expect_end(plan.directory);
+    assert_int_equal(logged(plan.directory, "start", "step", &step, 1), 1); /* the restart */
+    assert_near(step, 5, 0);
 }
 
 /* Returns how many epochs the FLIM reference would train: a new best in one of the last three epochs adds two more,

@@ -57,8 +57,12 @@ bool tested_fold_report(const TestedFold *fold, const char *directory, BinarySco
  *   cross_validation_results.json .csv .md      the reference's keys; a row per fold, mean and both deviations
  *   means.csv                        means over folds of the network and the baselines
  *   scores.csv, and all the above without _FOLD, of the test cells of all folds together; each has the network
- *                                    and the threshold of its fold, whose scales may differ in pooled curves
- *   validation_loss.svg, validation_accuracy.svg      by epoch, a line per fold; none if no fold has them */
+ *                                    and the threshold of its fold
+ *   roc.csv .svg, precision_recall.csv .svg           the mean of the folds' curves with its 95 % interval, and each
+ *                                    fold; in the table also the curve of all cells pooled, though the scales of the
+ *                                    networks may differ
+ *   validation_loss.svg, validation_accuracy.svg      by epoch, a line per fold, its best epoch ringed; none if no fold
+ *                                    has them */
 bool tested_folds_report(const TestedFold *folds, int n, const char *directory, Error *error);
 
 #endif
