@@ -82,8 +82,9 @@ const char *axis_text(const Axis *axis, double value, char text[32]) {
     static const char *const units[] = {"k", "M", "G", "T"};
     double size = axis->logarithmic ? value : fmax(fabs(axis->low), fabs(axis->high));
     int exponent = (int)floor(log10(size) + 1e-9);
+    int thousands = exponent / 3;
     if (exponent >= 4 && exponent < 15)
-        snprintf(text, 32, "%.8g%s", value / pow(1000, exponent / 3), units[exponent / 3 - 1]);
+        snprintf(text, 32, "%.8g%s", value / pow(1000, thousands), units[thousands - 1]);
     else if (size < 0.01 && exponent > -300 && value != 0)
         snprintf(text, 32, "%.4ge%d", value / pow(10, exponent), exponent);
     else

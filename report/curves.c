@@ -1,6 +1,6 @@
 /* Curves of folds are averaged vertically on a common grid, as in T. Fawcett, "An introduction to ROC analysis" (2006).
- * The area below the mean of curves is the mean of their areas, so picture and table agree; a curve of the pooled rows would
- * compare scores of different models, whose scales differ. */
+ * The area below the mean of curves is the mean of their areas, so picture and table agree; a curve of the pooled rows
+ * would compare scores of different models, whose scales differ. */
 #include "report/curves.h"
 
 #include <math.h>
@@ -235,11 +235,10 @@ static bool write_picture(const char *path, bool roc, const Curve *curves, int n
 
 bool curves_write(const char *base, bool roc, const CurveSet *set, const char *title, Error *error) {
     Curve *curves;
-    CurveMean mean;
+    CurveMean mean, *shown = NULL;
     int n = curves_make(set->curves, set->n, roc, &curves);
     char *csv = xformat("%s.csv", base), *svg = xformat("%s.svg", base);
-    if (n && set->folds) mean_of(curves, n, roc, &mean);
-    const CurveMean *shown = set->folds ? &mean : NULL;
+    if (n && set->folds) mean_of(curves, n, roc, shown = &mean);
     bool ok = !n || (write_table(csv, roc, curves, n, set, shown, error) &&
                      write_picture(svg, roc, curves, n, shown, title, error));
     curves_free(curves, n);

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/file.h"
+#include "base/text_file.h"
 #include "report/axis.h"
 #include "report/svg.h"
 
@@ -286,7 +286,7 @@ static bool legend_entry(Legend *l, const char *name, double *x, double *y) {
 static void legend_series(Legend *l, const PlotSeries *s) {
     const Plot *plot = l->chart->plot;
     double x, y;
-    if (s->name && s->name[0] && legend_entry(l, s->name, &x, &y)) {
+    if (s->name[0] && legend_entry(l, s->name, &x, &y)) {
         line_begin(l->out, plot, s);
         fprintf(l->out, "M%.1f %.1fh28\"/>\n", x, y);
         if (has_markers(plot, s)) {
@@ -388,13 +388,11 @@ bool plot_draw(FILE *out, const Plot *plots, int n, const char *title, Error *er
 }
 
 bool plot_write(const char *path, const Plot *plots, int n, const char *title, Error *error) {
-    char *text;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    if (!out) die("out of memory");
-    bool ok = plot_draw(out, plots, n, title, error);
-    if (fclose(out)) die("out of memory for the text of %s", path);
-    ok = ok && file_write_atomic(path, text, size, error);
-    free(text);
-    return ok;
+    for (int i = 0; i < n; i++)
+        if (!plot_can_draw(&plots[i], error)) return false;
+    if (n < 1) return error_set(error, "nothing to draw: there is no chart");
+    TextFile file;
+    text_file_begin(&file);
+    plot_draw(file.out, plots, n, title, error);
+    return text_file_end(&file, path, error);
 }

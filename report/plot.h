@@ -7,7 +7,7 @@
 #include "base/base.h"
 
 typedef struct {
-    const char *name;         /* in the legend */
+    const char *name;         /* in the legend; "": none */
     const double *x, *y;      /* [n], x ascending; a point that is not finite is a gap in the line */
     const double *low, *high; /* [n] a band around the line, such as an interval; NULL: none */
     const char *band;         /* its name in the legend */

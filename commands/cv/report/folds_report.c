@@ -218,13 +218,12 @@ static bool write_curves(const Report *r, const char *what, const char *label,
         if (r->folds[f].epochs > longest) longest = r->folds[f].epochs;
     double *epochs = xmalloc((size_t)(longest + 1) * sizeof *epochs);
     for (int e = 0; e < longest; e++) epochs[e] = e + 1;
-    for (int f = 0; f < r->n; f++)
-        if (r->folds[f].epochs && values(&r->folds[f]))
-            series[n++] = (PlotSeries){.name = r->folds[f].name,
-                                       .x = epochs,
-                                       .y = values(&r->folds[f]),
-                                       .n = r->folds[f].epochs,
-                                       .best = r->folds[f].best_epoch};
+    for (int f = 0; f < r->n; f++) {
+        const TestedFold *fold = &r->folds[f];
+        series[n] = (PlotSeries){
+            .name = fold->name, .x = epochs, .y = values(fold), .n = fold->epochs, .best = fold->best_epoch};
+        n += fold->epochs && values(fold);
+    }
     char *path = xformat("%s/%s.svg", r->parts.directory, what);
     char *title = xformat("%s of each fold, its best epoch ringed", label);
     Plot plot = {.x_label = "epoch", .y_label = label, .series = series, .n_series = n};
