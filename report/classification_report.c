@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/text_file.h"
+#include "report/curves.h"
 #include "report/diagrams.h"
 #include "report/table.h"
 
@@ -270,6 +271,49 @@ static bool draw(const Report *r, Error *error) {
     return ok;
 }
 
+/* Returns the rows as examples of this class or of another one; free() */
+static BinaryRow *one_against_rest(const Report *r, int class) {
+    const Predictions *p = r->predictions;
+    BinaryRow *rows = xmalloc((size_t)p->n * sizeof *rows);
+    for (int64_t i = 0; i < p->n; i++)
+        rows[i] = (BinaryRow){.id = (int32_t)i,
+                              .label = p->truth[i] == class,
+                              .group = p->group ? p->group[i] : 0,
+                              .p = r->evaluation.probabilities[i * p->classes + class],
+                              .logit = NAN,
+                              .threshold = 0.5};
+    return rows;
+}
+
+/* Draws a curve per class, against the rest; of two classes that of the second. */
+static bool draw_curves(const Report *r, Error *error) {
+    const Predictions *p = r->predictions;
+    int first = p->classes == 2, n = p->classes - first;
+    CurveRows *curves = xmalloc((size_t)n * sizeof *curves);
+    Intervals *intervals = xmalloc((size_t)n * sizeof *intervals);
+#pragma omp parallel for schedule(dynamic)
+    for (int c = 0; c < n; c++) {
+        BinaryRow *rows = one_against_rest(r, first + c);
+        intervals[c] = binary_intervals(rows, p->n, p->group ? p->n_groups : 1, p->group_kind, "row");
+        curves[c] = (CurveRows){p->class_names[first + c], rows, p->n, &intervals[c]};
+    }
+    bool ok = true;
+    for (int roc = 1; roc >= 0 && ok; roc--) {
+        const char *what = roc ? "ROC" : "Precision and recall";
+        char *title =
+            xformat("%s: %s%s, %s", r->tag, what, n > 1 ? " of each class against the rest" : "", r->protocol);
+        char *path =
+            xformat("%s/%s_%s_%s.svg", r->directory, roc ? "roc" : "precision_recall", r->protocol_name, r->tag_name);
+        ok = curves_write_picture(path, roc, &(CurveSet){.curves = curves, .n = n}, title, error);
+        free(title);
+        free(path);
+    }
+    for (int c = 0; c < n; c++) free((void *)curves[c].rows);
+    free(curves);
+    free(intervals);
+    return ok;
+}
+
 /* ---- all of it ---- */
 
 static void print_report(const Report *r) {
@@ -302,7 +346,8 @@ bool report_classification(const Predictions *predictions, double temperature, c
     make_groups(&r);
     make_bins(&r);
     make_rows(&r);
-    bool ok = write_tables(&r, error) && write_json(&r, error) && write_markdown(&r, error) && draw(&r, error);
+    bool ok = write_tables(&r, error) && write_json(&r, error) && write_markdown(&r, error) && draw(&r, error) &&
+              draw_curves(&r, error);
     if (ok) print_report(&r);
     Table *tables[] = {&r.line, &r.summary, &r.classes, &r.confusion, &r.groups, &r.bins, &r.rows};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) table_free(tables[i]);

@@ -10,6 +10,7 @@
  * ("pooled"), `tag` what was evaluated ("finetuned"). Into the directory:
  *   PROTOCOL_TAG.csv .json .md              one line of scores; everything; everything for people
  *   confusion_matrix_PROTOCOL_TAG.svg, reliability_PROTOCOL_TAG.svg
+ *   roc_PROTOCOL_TAG.svg, precision_recall_PROTOCOL_TAG.svg      each class against the rest
  *   per_class_TAG.csv, per_GROUPKIND_TAG.csv, per_COVARIATE_TAG.csv, predictions_TAG.csv */
 bool report_classification(const Predictions *predictions, double temperature, const char *directory,
                            const char *protocol, const char *tag, Error *error);

@@ -233,15 +233,26 @@ static bool write_picture(const char *path, bool roc, const Curve *curves, int n
     return ok;
 }
 
-bool curves_write(const char *base, bool roc, const CurveSet *set, const char *title, Error *error) {
+/* Draws the picture, and writes the table before it unless csv is NULL. */
+static bool write_set(const char *csv, const char *svg, bool roc, const CurveSet *set, const char *title,
+                      Error *error) {
     Curve *curves;
     CurveMean mean, *shown = NULL;
     int n = curves_make(set->curves, set->n, roc, &curves);
-    char *csv = xformat("%s.csv", base), *svg = xformat("%s.svg", base);
     if (n && set->folds) mean_of(curves, n, roc, shown = &mean);
-    bool ok = !n || (write_table(csv, roc, curves, n, set, shown, error) &&
+    bool ok = !n || ((!csv || write_table(csv, roc, curves, n, set, shown, error)) &&
                      write_picture(svg, roc, curves, n, shown, title, error));
     curves_free(curves, n);
+    return ok;
+}
+
+bool curves_write_picture(const char *path, bool roc, const CurveSet *set, const char *title, Error *error) {
+    return write_set(NULL, path, roc, set, title, error);
+}
+
+bool curves_write(const char *base, bool roc, const CurveSet *set, const char *title, Error *error) {
+    char *csv = xformat("%s.csv", base), *svg = xformat("%s.svg", base);
+    bool ok = write_set(csv, svg, roc, set, title, error);
     free(csv);
     free(svg);
     return ok;

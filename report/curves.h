@@ -30,6 +30,8 @@ typedef struct {
  * out folds whose rows have one class only. Returns the number of folds that are left: 0, nothing is filled; 1, the
  * interval is NaN. */
 int curves_mean(const CurveRows *folds, int n, bool roc, CurveMean *mean);
+/* Writes the picture alone. Writes nothing if all rows of each curve have one class. */
+bool curves_write_picture(const char *path, bool roc, const CurveSet *set, const char *title, Error *error);
 /* Writes BASE.csv and BASE.svg. Writes nothing if all rows of each curve have one class. */
 bool curves_write(const char *base, bool roc, const CurveSet *set, const char *title, Error *error);
 

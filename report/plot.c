@@ -1,7 +1,7 @@
 /* A chart is placed through two Axis values, which map data to pixels. Points that share a column of pixels are drawn
  * as their mean within the band of their least and greatest, so that a run of a million steps makes a picture of some
  * kilobytes that still shows its noise. Curves in the unit square keep their corners instead: points nearer than
- * half a pixel to the one before are left out. */
+ * a pixel to the one before are left out. */
 #include "report/plot.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ enum {
     SIDE = 420,
     BESIDE = 360 /* of a unit chart and its legend */
 };
-static const double CLOSE = 0.5; /* pixels */
+static const double CLOSE = 1; /* pixels */
 static const char *const HEADING = "font-size=\"15\" font-weight=\"600\"";
 
 /* A chart within its figure, in pixels. */
@@ -172,9 +172,10 @@ static void write_line(FILE *out, const Chart *c, const PlotSeries *s, const Tra
     bool pen_down = false;
     line_begin(out, c->plot, s);
     for (int i = 0; i < t->n; i++) {
-        if (!isnan(t->x[i]) && pen_down && s->steps) fprintf(out, "V%.1f", t->y[i]);
-        if (!isnan(t->x[i])) fprintf(out, "%c%.1f %.1f", pen_down ? 'L' : 'M', t->x[i], t->y[i]);
-        pen_down = !isnan(t->x[i]);
+        bool drawn = !isnan(t->x[i]);
+        if (drawn && pen_down && s->steps) fprintf(out, "V%.1fH%.1f", t->y[i], t->x[i]);
+        if (drawn && !(pen_down && s->steps)) fprintf(out, "%c%.1f %.1f", pen_down ? 'L' : 'M', t->x[i], t->y[i]);
+        pen_down = drawn;
     }
     fputs("\"/>\n", out);
 }

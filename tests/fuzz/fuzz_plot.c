@@ -1,4 +1,5 @@
-/* Plots any doubles as the points of two curves. The result is an error or a plot with a bounded number of ticks. */
+/* Plots any doubles as the points of two curves. The result is an error or a plot with a bounded number of ticks, whose
+ * numbers are finite. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         char *text;
         size_t bytes;
         if (!read_file(path, &text, &bytes, &error) || bytes > 100000) abort();
+        if (memmem(text, bytes, "nan", 3) || memmem(text, bytes, "inf", 3)) abort();
         free(text);
         unlink(path);
     } else if (!error.text[0]) {

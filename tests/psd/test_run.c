@@ -29,7 +29,8 @@ static void assert_same_files(const char *a, const char *b, const char *names) {
 
 static const char *const pooled_files =
     "pooled_finetuned.csv pooled_finetuned.json pooled_finetuned.md confusion_matrix_pooled_finetuned.svg "
-    "reliability_pooled_finetuned.svg per_class_finetuned.csv per_sensor_finetuned.csv per_snr_finetuned.csv "
+    "reliability_pooled_finetuned.svg roc_pooled_finetuned.svg precision_recall_pooled_finetuned.svg "
+    "per_class_finetuned.csv per_sensor_finetuned.csv per_snr_finetuned.csv "
     "predictions_finetuned.csv calibration/calibration.json calibration/temp_scaling_results.csv "
     "pretrain/best/model.safetensors pretrain/last/optimizer.safetensors finetune/best/model.safetensors "
     "finetune/last/optimizer.safetensors";

@@ -230,6 +230,39 @@ static void plots_are_xml_and_show_the_numbers(void **state) {
     free(directory);
 }
 
+/* Areas of scikit-learn 1.9 (roc_auc_score, average_precision_score) for softmax of the same logits. */
+static void each_class_has_a_curve_against_the_rest(void **state) {
+    (void)state;
+    double logits[60], two[20];
+    Predictions p = ten_rows(logits);
+    for (int i = 0; i < 60; i++) /* no two are equal */
+        logits[i] = (i % BANDS == TAKEN[i / BANDS]) + 0.25 * ((i / BANDS * 7 + i % BANDS * 3) % 11);
+    char *directory = report(&p, 1, "pooled", "<x>");
+    char *roc = svg_in(directory, "roc_pooled_<x>.svg"), *recall = svg_in(directory, "precision_recall_pooled_<x>.svg");
+    static const struct {
+        const char *roc, *recall;
+    } want[] = {{">dab: AUROC 0.812</text>", ">dab: AP 0.500</text>"},
+                {">dvbt: AUROC 1.000</text>", ">dvbt: AP 1.000</text>"},
+                {">gsm: AUROC 0.938</text>", ">gsm: AP 0.833</text>"},
+                {">lte: AUROC 0.889</text>", ">lte: AP 0.500</text>"},
+                {">chance: AUROC 0.500</text>", ">chance: AP 0.167</text>"}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        assert_contains(roc, want[i].roc);
+        assert_contains(recall, want[i].recall);
+    }
+    free(roc);
+    free(recall);
+    free(directory);
+    p.classes = 2, p.truth = (int32_t[10]){0, 0, 0, 0, 1, 1, 1, 1, 1, 1}, p.logits = two;
+    for (int i = 0; i < 10; i++) two[2 * i] = 0, two[2 * i + 1] = i == 4 ? -1 : i;
+    directory = report(&p, 1, "pooled", "two");
+    roc = svg_in(directory, "roc_pooled_two.svg");
+    assert_contains(roc, ">dvbt: AUROC 0.833</text>"); /* 20 of 24 */
+    assert_null(strstr(roc, ">dab"));
+    free(roc);
+    free(directory);
+}
+
 /* Returns the value of an attribute of the last tag before `at`. */
 static double before(const char *text, const char *at, const char *attribute) {
     while (at > text && strncmp(at, attribute, strlen(attribute))) at--;
@@ -677,6 +710,7 @@ int main(void) {
         cmocka_unit_test(absent_classes_keep_their_names),
         cmocka_unit_test(tables_are_grouped_by_sensor_and_snr),
         cmocka_unit_test(plots_are_xml_and_show_the_numbers),
+        cmocka_unit_test(each_class_has_a_curve_against_the_rest),
         cmocka_unit_test(long_names_of_classes_neither_overlap_nor_leave_the_picture),
         cmocka_unit_test(predictions_that_cannot_be_reported_are_refused),
         cmocka_unit_test(known_temperatures_are_found),

@@ -229,7 +229,7 @@ static void the_unit_square_keeps_corners_and_steps(void **state) {
     free(svg);
     plot.series = &pr;
     svg = draw(&plot, 1, "t"); /* a precision holds up to its recall; one without a new recall holds nowhere */
-    assert_contains(svg, "d=\"M58.0 40.0V40.0L268.0 40.0V250.0L478.0 250.0\"");
+    assert_contains(svg, "d=\"M58.0 40.0V40.0H268.0V250.0H478.0\"");
     free(svg);
 }
 
