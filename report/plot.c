@@ -308,7 +308,7 @@ static int write_legend(FILE *out, const Chart *c, double *widest) {
     Legend l = {.out = out, .chart = c};
     double x, y;
     for (int s = 0; s < c->plot->n_series; s++) legend_series(&l, &c->plot->series[s]);
-    if (c->plot->n_restarts && legend_entry(&l, "restart", &x, &y))
+    if (c->plot->n_restarts && l.lines && legend_entry(&l, "restart", &x, &y))
         fprintf(out, "<path class=\"plot-line plot-muted\" stroke-dasharray=\"2 3\" d=\"M%.1f %.1fv14\"/>\n", x + 14,
                 y - 7);
     if (widest) *widest = l.widest;

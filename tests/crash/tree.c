@@ -115,6 +115,35 @@ static bool same_bytes(const char *want, const char *got, Error *error) {
     return same;
 }
 
+/* Reads charts of a run without what depends on time and restarts: lines of restarts, and the charts from the speed on.
+ * The text is empty if the picture is not whole. free() */
+static char *read_charts(const char *path, Error *error) {
+    char *text;
+    size_t size, kept = 0;
+    if (!read_file(path, &text, &size, error)) return NULL;
+    const char *last = size > 7 ? text + size - 7 : "";
+    bool whole = !strcmp(last, "</svg>\n");
+    for (char *line = text, *end; whole && *line; line = end + 1) {
+        end = strchr(line, '\n');
+        *end = 0;
+        if (strstr(line, ">tokens per second</text>")) break;
+        if (strstr(line, "stroke-dasharray=\"2 3\"") || strstr(line, ">restart</text>")) continue;
+        memmove(text + kept, line, (size_t)(end - line));
+        kept += (size_t)(end - line);
+    }
+    text[kept] = 0;
+    return text;
+}
+
+static bool same_charts(const char *want, const char *got, Error *error) {
+    char *a = read_charts(want, error), *b = a ? read_charts(got, error) : NULL;
+    bool same = b && *a && !strcmp(a, b);
+    if (b && !same) error_set(error, *b ? "shows another run" : "is not whole");
+    free(a);
+    free(b);
+    return same;
+}
+
 static bool same_link(const char *want, const char *got, Error *error) {
     char a[PATH_MAX] = "", b[PATH_MAX] = "";
     if (readlink(want, a, sizeof a - 1) < 0 || readlink(got, b, sizeof b - 1) < 0) return error_set(error, "no link");
@@ -126,6 +155,8 @@ static bool same_entry(const char *name, const char *want, const char *got, bool
         const char *pattern;
         bool (*same)(const char *, const char *, Error *);
     } kinds[] = {{"log.jsonl", same_log},
+                 {"loss.svg", same_charts},
+                 {"curves.svg", same_charts},
                  {"state.json", same_json},
                  {"*_results*.json", same_json},
                  {".prepare_ledger.jsonl", same_facts},
