@@ -2,7 +2,7 @@
  *
  * The last of these sources decides a value: the default of the row, the YAML file of --config, the command line. On
  * the command line an option is --layers 8, --layers=8, -L 8 or -L8; a flag is --amp, --amp=true or --amp=false. A
- * value that begins with '-' and is not a number needs the form with '='. In YAML the key is the long name with - or _,
+ * value that begins with '-' and is not a number needs the form with '=' ('-' alone, standard output, does not). In YAML the key is the long name with - or _,
  * inside the map of the row's section if it has one ("gpt: {layers: 8}"). A list of texts sets a LIST; null keeps the
  * default. Of several files a later one wins. A later source replaces a LIST, it does not extend it. Unknown keys and
  * options are errors that name the nearest one. */
@@ -34,6 +34,7 @@ typedef struct {
     const char *metavar;
     const char *help; /* one sentence */
     bool required;
+    bool positional; /* words of the command line that name no option are values of this one too */
 } OptionRow;
 
 /* A program's changes to one row of a shared table. */

@@ -59,8 +59,14 @@ static Option *word_option(const CommandLine *c, const char *word, const char **
         }
         die_usage("unknown option -%c", word[1]);
     }
-    if (strncmp(word, "--", 2) || !word[2])
+    if (strncmp(word, "--", 2) || !word[2]) {
+        for (int i = 0; word[0] != '-' && i < c->set->count; i++) {
+            if (!c->set->options[i].row.positional) continue;
+            *value = word;
+            return &c->set->options[i];
+        }
         die_usage("unexpected argument '%s': an option is --name value, a flag --name or --name=false", word);
+    }
     size_t length = strcspn(word + 2, "=");
     if (word[2 + length]) *value = word + 3 + length;
     snprintf(name, sizeof name, "%.*s", length < sizeof name ? (int)length : (int)sizeof name - 1, word + 2);

@@ -27,7 +27,7 @@ typedef struct {
     int bits;                        /* per count: 8 or 16 */
     const void *counts;              /* [n, T, H, W] */
     const unsigned char *footprints; /* [n, H, W] 1: the pixel has photons */
-    const int32_t *labels, *donors;  /* [n] */
+    const int32_t *labels, *donors;  /* [n] labels: -1 if unknown, only in a store for prediction */
     const int32_t *fields;           /* [n] the field of view; each belongs to one donor */
     const int32_t *sizes;            /* [n] pixels of the footprint */
     const int32_t *peaks;            /* [n] the first of the bins with most photons */
@@ -46,6 +46,9 @@ typedef struct {
  * store itself. `compat` computes entropies as the reference does, which takes rows for time if T < H. n_threads 0: all
  * cores. */
 bool flim_cells_open(FlimCells *cells, const char *path, bool compat, int n_threads, Error *error);
+/* Opens a folder whose cells are to be predicted: labels may be unknown, and files may lie in the folder itself, as cells
+ * of a donor of its name. Its store is a file of its own, cells.predict.flim.safetensors. */
+bool flim_cells_open_unlabelled(FlimCells *cells, const char *path, int n_threads, Error *error);
 /* Makes n cells of two donors without any photon, every other one active, for estimates without data. */
 void flim_cells_blank(FlimCells *cells, int64_t n, AugmentShape shape);
 void flim_cells_close(FlimCells *cells);

@@ -85,8 +85,10 @@ static CellPredictions predictions(const Set *s, int donor) {
 }
 
 static void report(const TestedFold *fold, const char *directory, BinaryScores *scores) {
+    FoldResult result;
     Error error;
-    if (!tested_fold_report(fold, directory, scores, &error)) fail_msg("%s", error.text);
+    if (!tested_fold_report(fold, directory, &result, &error)) fail_msg("%s", error.text);
+    if (scores) *scores = result.scores;
 }
 
 /* Returns the row of a table in JSON that begins with `key`. */
