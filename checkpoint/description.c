@@ -85,8 +85,8 @@ bool decision_write(const char *checkpoint, json_t *decision, Error *error) {
     char sum[17], *path = path_of(checkpoint, "decision.json");
     bool ok = weights_sum(checkpoint, sum, error);
     if (ok) {
-        json_object_update_new(decision, json_build(path, "{s:i, s:s, s:s}", "format", FORMAT, "version",
-                                                    version_number, "weights", sum));
+        json_object_update_new(
+            decision, json_build(path, "{s:i, s:s, s:s}", "format", FORMAT, "version", version_number, "weights", sum));
         json_sum_set(decision, DIGITS, 0);
         char *text = json_text(path, decision, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
         ok = file_write_atomic(path, text, strlen(text), error);

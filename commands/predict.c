@@ -1,7 +1,7 @@
 #include "commands/predict.h"
 
-#include <errno.h>
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,8 +84,7 @@ static void add_path(Ensemble *e, const char *path, const char *runs) {
     if (e->n == before)
         die("--checkpoint %s: there are no weights in it; expected a checkpoint (model.safetensors) or a run (best)",
             path);
-    if (without)
-        warn("--checkpoint %s: %d of its runs have no best weights yet, and are left out", path, without);
+    if (without) warn("--checkpoint %s: %d of its runs have no best weights yet, and are left out", path, without);
 }
 
 Ensemble predict_ensemble(const PredictOptions *o, const char *runs) {

@@ -165,8 +165,9 @@ json_t *table_to_json(const Table *t) {
 void table_print_json_lines(const Table *t, FILE *out) {
     for (int64_t row = 0; row < table_rows(t); row++) {
         json_t *object = row_to_json(t, row);
-        if (json_dumpf(object, out, JSON_COMPACT | JSON_REAL_PRECISION(17))) die("no JSON can be made of a table's row");
-        fputc('\n', out);
+        char *line = json_text("a row of predictions", object, JSON_COMPACT | JSON_REAL_PRECISION(17));
+        fprintf(out, "%s\n", line);
+        free(line);
         json_decref(object);
     }
 }

@@ -18,11 +18,10 @@ bool cv_decision_write(const CvFold *f, const FoldResult *result, Error *error) 
     char *best;
     if (!checkpoint_best(f->run.train.output_dir, &best, error)) return false;
     if (!best) return error_set(error, "%s: there are no best weights in it", f->run.train.output_dir);
-    json_t *decision =
-        json_build(best, "{s:f, s:s, s:s, s:b, s:o, s:o, s:o}", "threshold", t->value, "decision", "active if p > threshold",
-                   "rule", THRESHOLD_RULE_NAMES[t->rule], "views", f->run.tta, "temperature",
-                   real_or_null(result->temperature), "training_donors", donors_of(f, FLIM_TRAIN), "validation_donors",
-                   donors_of(f, FLIM_VAL));
+    json_t *decision = json_build(best, "{s:f, s:s, s:s, s:b, s:o, s:o, s:o}", "threshold", t->value, "decision",
+                                  "active if p > threshold", "rule", THRESHOLD_RULE_NAMES[t->rule], "views", f->run.tta,
+                                  "temperature", real_or_null(result->temperature), "training_donors",
+                                  donors_of(f, FLIM_TRAIN), "validation_donors", donors_of(f, FLIM_VAL));
     bool ok = decision_write(best, decision, error);
     free(best);
     return ok;
@@ -44,7 +43,8 @@ bool cv_decision_read(const char *checkpoint, CvDecision *decision, Error *error
         decision->views = json_is_true(views);
         decision->donors = json_incref(json_object_get(root, "training_donors"));
     } else
-        error_set(error, "the decision.json of %s: threshold, temperature or views are missing or senseless", checkpoint);
+        error_set(error, "the decision.json of %s: threshold, temperature or views are missing or senseless",
+                  checkpoint);
     json_decref(root);
     return ok;
 }

@@ -8,8 +8,8 @@
 typedef struct {
     double threshold, temperature; /* active if p > threshold; temperature: NaN if there is none */
     bool kept;                     /* false: the checkpoint has no decision.json, and the threshold is 0.5 */
-    bool views;                    /* p is the mean over FLIM_VIEWS views of a cell, as at the choice of the threshold */
-    json_t *donors;                /* names of the donors that it was trained on; json_decref() */
+    bool views;     /* p is the mean over FLIM_VIEWS views of a cell, as at the choice of the threshold */
+    json_t *donors; /* names of the donors that it was trained on; json_decref() */
 } CvDecision;
 
 /* Writes what the fold's test has told beside the weights that were tested. */

@@ -49,23 +49,27 @@ static const OptionRow table[] = {
 // clang-format on
 
 /* The options of a training that make sense here. */
-static const char *const kept[] = {"config", "batch-size", "device", "threads", "amp", "no-tf32", "num-workers",
-                                   "profile"};
+static const char *const kept[] = {"config", "batch-size", "device",      "threads",
+                                   "amp",    "no-tf32",    "num-workers", "profile"};
 
 static void add_options(Predict *o) {
-    static const OptionOverride cells = {.name = "batch-size", .default_value = "64", .min = 1, .metavar = "N",
+    static const OptionOverride cells = {.name = "batch-size",
+                                         .default_value = "64",
+                                         .min = 1,
+                                         .metavar = "N",
                                          .help = "cells per batch, times their views"};
+    predict_options_add(&o->set, &o->predict);
+    options_add(&o->set, table, sizeof table / sizeof *table, o);
+    int shared = o->set.count;
     train_options_add(&o->set, &o->train);
     options_override(&o->set, &(OptionOverride){.name = "bucketing", .default_value = "off"}, 1);
     options_override(&o->set, &cells, 1);
-    for (int i = o->set.count - 1; i >= 0; i--) {
+    for (int i = o->set.count - 1; i >= shared; i--) {
         const char *const name[] = {o->set.options[i].row.name, NULL};
         bool keep = false;
         for (size_t k = 0; k < sizeof kept / sizeof *kept; k++) keep |= !strcmp(kept[k], name[0]);
         if (!keep) options_remove(&o->set, name);
     }
-    predict_options_add(&o->set, &o->predict);
-    options_add(&o->set, table, sizeof table / sizeof *table, o);
 }
 
 /* ---- the network of a checkpoint ---- */
@@ -73,7 +77,8 @@ static void add_options(Predict *o) {
 /* Returns the rows of the tensor with this name; 0: there is none. */
 static int rows_of(const TensorFile *file, const char *name) {
     for (int i = 0; i < file->n_tensors; i++)
-        if (file->tensors[i].rank && checkpoint_name_is(file->tensors[i].name, name)) return (int)file->tensors[i].dims[0];
+        if (file->tensors[i].rank && checkpoint_name_is(file->tensors[i].name, name))
+            return (int)file->tensors[i].dims[0];
     return 0;
 }
 
@@ -146,8 +151,8 @@ static void warn_of_donors(const Predict *o, const char *checkpoint, const json_
         for (int d = 0; d < o->cells.n_donors; d++) {
             const char *name = json_string_value(json_array_get(donors, i));
             if (name && !strcmp(name, o->cells.donor_names[d]))
-                warn("%s was trained on cells of a donor %s: if these are they, their predictions are too good", checkpoint,
-                     name);
+                warn("%s was trained on cells of a donor %s: if these are they, their predictions are too good",
+                     checkpoint, name);
         }
 }
 
@@ -218,7 +223,7 @@ static void print_summary(const Predict *o, int models) {
 
 static void open_cells(Predict *o) {
     Error error;
-    if (o->train.manifest.count != 1) die_usage("%s", o->train.manifest.count ? "give one folder of cells" : "which cells? give their folder");
+    if (o->train.manifest.count > 1) die_usage("--data names %d folders; give one", o->train.manifest.count);
     if (!flim_cells_open_unlabelled(&o->cells, o->train.manifest.text[0], (int)o->train.threads, &error))
         die("%s", error.text);
     size_t n = (size_t)o->cells.n;

@@ -42,9 +42,10 @@ FlimCellName flim_cells_parse_name(const char *name) {
 
 /* The file of one cell. */
 typedef struct {
-    char *path;        /* below the root: "isolated_cells_D1/d01m2_act_cell_7.npy" */
-    const char *name;  /* the end of path */
-    const char *donor; /* [donor_length] in path, after isolated_cells_; of a file in the root itself: the root's name */
+    char *path;       /* below the root: "isolated_cells_D1/d01m2_act_cell_7.npy" */
+    const char *name; /* the end of path */
+    const char
+        *donor; /* [donor_length] in path, after isolated_cells_; of a file in the root itself: the root's name */
     int donor_length;
     FlimCellName parsed;
     int64_t size, seconds, nanoseconds; /* bytes; the time of the last change */
@@ -550,7 +551,8 @@ static bool take_tensors(FlimCells *c, bool unlabelled, Error *error) {
            check_range(c, "label", c->labels, unlabelled ? -1 : 0, FLIM_CLASSES, error) &&
            check_range(c, "donor", c->donors, 0, c->n_donors, error) &&
            check_range(c, "field", c->fields, 0, c->n_fields, error) &&
-           check_range(c, "peak", c->peaks, 0, c->shape.T, error) && check_range(c, "same_as", c->same_as, 0, c->n, error) &&
+           check_range(c, "peak", c->peaks, 0, c->shape.T, error) &&
+           check_range(c, "same_as", c->same_as, 0, c->n, error) &&
            check_range(c, "size", c->sizes, 0, plane + 1, error) && check_numbers(c, "photons", c->photons, error) &&
            check_numbers(c, "entropy", c->entropy, error);
 }

@@ -46,8 +46,8 @@ typedef struct {
  * store itself. `compat` computes entropies as the reference does, which takes rows for time if T < H. n_threads 0: all
  * cores. */
 bool flim_cells_open(FlimCells *cells, const char *path, bool compat, int n_threads, Error *error);
-/* Opens a folder whose cells are to be predicted: labels may be unknown, and files may lie in the folder itself, as cells
- * of a donor of its name. Its store is a file of its own, cells.predict.flim.safetensors. */
+/* Opens a folder whose cells are to be predicted: labels may be unknown, and files may lie in the folder itself, as
+ * cells of a donor of its name. Its store is a file of its own, cells.predict.flim.safetensors. */
 bool flim_cells_open_unlabelled(FlimCells *cells, const char *path, int n_threads, Error *error);
 /* Makes n cells of two donors without any photon, every other one active, for estimates without data. */
 void flim_cells_blank(FlimCells *cells, int64_t n, AugmentShape shape);

@@ -235,6 +235,26 @@ static void every_spelling_of_an_option_is_accepted(void **state) {
     assert_true(t.amp);
 }
 
+/* Words without a name are values of the option that takes them, wherever they stand; without one they are refused. */
+static void words_may_be_values_of_one_option(void **state) {
+    (void)state;
+    static const OptionRow words[] = {{.name = "data",
+                                       .letter = 'd',
+                                       .type = OPTION_LIST,
+                                       .offset = FIELD(manifest),
+                                       .metavar = "DIR",
+                                       .positional = true,
+                                       .help = "folders"},
+                                      {.name = "amp", .type = OPTION_FLAG, .offset = FIELD(amp), .help = "16 bit"}};
+    char *argv[] = {"prog", "a", "--amp", "b", "-d", "c", NULL};
+    Table t = {0};
+    t.set = options_parse_table(&header, words, 2, &t, 6, argv);
+    assert_int_equal(t.manifest.count, 3);
+    for (int i = 0; i < 3; i++) assert_string_equal(t.manifest.text[i], ((const char *[]){"a", "b", "c"})[i]);
+    assert_true(t.amp && options_given(&t.set, "data"));
+    refused("-s 1 a", "unexpected argument 'a': an option is --name value, a flag --name or --name=false");
+}
+
 static void options_know_whether_they_were_given(void **state) {
     (void)state;
     static Table t;
@@ -589,6 +609,7 @@ int main(void) {
         cmocka_unit_test(keys_of_other_programs_are_mapped_and_named),
         cmocka_unit_test(defaults_are_set),
         cmocka_unit_test(every_spelling_of_an_option_is_accepted),
+        cmocka_unit_test(words_may_be_values_of_one_option),
         cmocka_unit_test(options_know_whether_they_were_given),
         cmocka_unit_test(wrong_command_lines_are_refused),
         cmocka_unit_test(a_number_may_be_auto),

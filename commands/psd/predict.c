@@ -1,0 +1,280 @@
+/* train_psd predict: the technology of every spectrum of a folder or a manifest, by one classifier or the mean of
+ * several. The spectra need no labels. */
+#include "commands/predict.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/threads.h"
+#include "commands/psd/psd.h"
+#include "data/psd/manifest.h"
+#include "data/psd/scan.h"
+#include "report/calibration.h"
+
+/* ---- spectra ---- */
+
+typedef struct {
+    PsdManifest manifest;
+    PsdStore store;
+    Dataset *samples; /* all of the store's */
+} Spectra;
+
+/* Makes a folder for a manifest and its store that only this prediction needs; free(). */
+static char *make_temporary(void) {
+    const char *parent = getenv("TMPDIR");
+    char *folder = xformat("%s/train_psd.XXXXXX", parent && *parent ? parent : "/tmp");
+    if (!mkdtemp(folder)) die("%s: %s; name another folder in TMPDIR", folder, strerror(errno));
+    return folder;
+}
+
+/* Removes it; a store that is open stays readable. */
+static void remove_temporary(const char *folder) {
+    static const char *const names[] = {"manifest.csv", "manifest.psd.safetensors", "manifest.psd.safetensors.lock"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = path_join(folder, names[i]);
+        unlink(path);
+        free(path);
+    }
+    rmdir(folder);
+}
+
+/* Prints which recordings and rows have no spectrum to predict. */
+static void print_left_out(const PsdScan *scan, const PsdManifest *m) {
+    int64_t rejected[PSD_REJECT_REASONS] = {0}, lost = 0;
+    for (int64_t i = 0; i < scan->n; i++) {
+        rejected[scan->files[i].reject_reason]++;
+        lost += scan->files[i].lost;
+    }
+    printf("[Input] %lld rows of %lld .npy files\n", (long long)m->n, (long long)scan->n);
+    for (int k = PSD_ACCEPTED + 1; k < PSD_REJECT_REASONS; k++)
+        if (rejected[k]) printf("[Input] left out: %lld files, %s\n", (long long)rejected[k], PSD_REJECT_NAMES[k]);
+    if (lost) printf("[Input] left out: %lld rows without a finite bin\n", (long long)lost);
+    if (scan->not_regular)
+        printf("[Input] left out: %lld names that are not regular files\n", (long long)scan->not_regular);
+}
+
+/* Makes the manifest of the recordings in a folder. Returns its path in *temporary, which is made; free() both. */
+static char *manifest_of_folder(const char *folder, int n_threads, char **temporary) {
+    PsdScan scan;
+    Error error;
+    if (!psd_scan(folder, false, n_threads, &scan, &error)) die("%s", error.text);
+    PsdManifest m = psd_scan_manifest(&scan);
+    print_left_out(&scan, &m);
+    if (!m.n) die("%s: none of its %lld .npy files has a row with a finite bin", folder, (long long)scan.n);
+    *temporary = make_temporary();
+    char *path = path_join(*temporary, "manifest.csv");
+    if (!psd_manifest_write(path, &m, &error)) {
+        remove_temporary(*temporary);
+        die("%s", error.text);
+    }
+    psd_manifest_close(&m);
+    psd_scan_close(&scan);
+    return path;
+}
+
+static Spectra open_spectra(const PsdRun *o) {
+    Spectra s = {0};
+    Error error;
+    int n_threads = threads_take((int)o->train.threads, "--threads");
+    const char *given = o->train.manifest.text[0];
+    if (ends_with(given, ".safetensors"))
+        die_usage("%s: a store does not name recordings; give the manifest (.csv) beside it", given);
+    char *temporary = NULL;
+    char *path = ends_with(given, ".csv") ? xstrdup(given) : manifest_of_folder(given, n_threads, &temporary);
+    bool ok = psd_manifest_read(path, &s.manifest, &error) &&
+              psd_store_open(&s.store, path, &o->hop, &o->limit, n_threads, &error);
+    if (temporary) remove_temporary(temporary);
+    if (!ok) die("%s", error.text);
+    free(temporary);
+    free(path);
+    PsdIds rows = {xmalloc((size_t)s.store.n * sizeof *rows.at), 0};
+    for (int64_t i = 0; i < s.store.n; i++)
+        if (!i || s.store.rows[i] != s.store.rows[i - 1]) rows.at[rows.n++] = s.store.rows[i];
+    PsdDatasetOptions options = {.cnn = !strcmp(o->encoder, "cnn"), .classes = PSD_CLASSES, .unlabelled = true};
+    s.samples = psd_dataset_open(&s.store, &rows, &options);
+    free(rows.at);
+    if (rows.n < s.manifest.n)
+        printf("[Input] left out: %lld rows too narrow for a sample\n", (long long)(s.manifest.n - rows.n));
+    return s;
+}
+
+static void close_spectra(Spectra *s) {
+    s->samples->close(s->samples);
+    psd_store_close(&s->store);
+    psd_manifest_close(&s->manifest);
+}
+
+/* ---- classifiers ---- */
+
+/* Probabilities, summed over the classifiers. */
+typedef struct {
+    int64_t n;
+    double *plain, *calibrated; /* [n, classes] */
+    int models, calibrations;   /* how many there are, and how many have a calibration */
+} Sums;
+
+/* Reads the calibration of a checkpoint that --calibration names. False: there is none, or none is wanted. */
+static bool read_calibration(const PsdRun *o, Calibration *calibration) {
+    const char *checkpoint = o->train.base_checkpoint, *kind = o->calibration;
+    bool automatic = !strcmp(kind, "auto"), found = false;
+    Error error;
+    if (!strcmp(kind, "none")) return false;
+    json_t *decision = decision_read(checkpoint, &error), *fits = json_object_get(decision, "calibrations");
+    if (!decision && error.text[0]) die("%s", error.text);
+    for (size_t i = 0; i < json_array_size(fits) && !found; i++) {
+        const char *name = json_string_value(json_object_get(json_array_get(fits, i), "kind"));
+        if (!name || strcmp(name, automatic ? CALIBRATION_NAMES[CALIBRATION_TEMPERATURE] : kind) != 0) continue;
+        if (!calibration_from_json(json_array_get(fits, i), PSD_CLASSES, calibration, &error))
+            die("the decision.json of %s: %s", checkpoint, error.text);
+        found = true;
+    }
+    json_decref(decision);
+    if (!found && !automatic)
+        die("--calibration %s: %s has none; train_psd calibrate fits and keeps it", kind, checkpoint);
+    return found;
+}
+
+static void add_probabilities(double *sum, const double *p, int64_t n) {
+    for (int64_t i = 0; i < n * PSD_CLASSES; i++) sum[i] += p[i];
+}
+
+/* Adds the probabilities of logits. */
+static void add_logits(const PsdRun *o, const Spectra *s, double *logits, Sums *sums) {
+    int64_t n = sums->n;
+    double *p = xmalloc((size_t)(n * PSD_CLASSES) * sizeof *p), *snr = xmalloc((size_t)n * sizeof *snr);
+    for (int64_t i = 0; i < n; i++) snr[i] = (double)s->store.snr[psd_dataset_sample(s->samples, i)];
+    Predictions predictions = {.n = n,
+                               .classes = PSD_CLASSES,
+                               .class_names = PSD_LABEL_NAMES,
+                               .logits = logits,
+                               .covariate = {.values = snr, .limit = 1000, .bin = 5, .name = "snr"}};
+    Calibration calibration = {0};
+    Error error;
+    bool calibrated = read_calibration(o, &calibration);
+    if (!metrics_softmax(logits, n, PSD_CLASSES, 1, p, &error)) die("%s", error.text);
+    add_probabilities(sums->plain, p, n);
+    if (calibrated && !calibration_apply(&calibration, &predictions, p, &error)) die("%s", error.text);
+    if (calibrated) add_probabilities(sums->calibrated, p, n);
+    printf("[Predict] %s: %s%s\n", o->train.base_checkpoint, calibrated ? "calibrated by " : "not calibrated",
+           calibrated ? CALIBRATION_NAMES[calibration.kind] : "");
+    sums->models++;
+    sums->calibrations += calibrated;
+    calibration_free(&calibration);
+    free(snr);
+    free(p);
+}
+
+/* Dies if a classifier was trained on other samples than those that were made for the first one. */
+static void check_samples(const PsdRun *o, const PsdStore *store) {
+    if (o->hop != store->options.hop || o->limit != store->options.limit)
+        die("%s was trained %s --hop and with --limit %g, the first model %s --hop and with --limit %g: they cannot "
+            "predict the same samples; run predict once for each",
+            o->train.base_checkpoint, o->hop ? "with" : "without", o->limit, store->options.hop ? "with" : "without",
+            store->options.limit);
+}
+
+static void add_classifier(PsdRun *o, const Spectra *s, PsdClassifierOpen open, Sums *sums) {
+    int64_t n = sums->n;
+    check_samples(o, &s->store);
+    TrainSpec spec = {.options = &o->train,
+                      .set = &o->set,
+                      .model = open(o, NULL),
+                      .device = o->device,
+                      .device_why = o->device_why,
+                      .train = s->samples,
+                      .batch = {.largest = psd_largest_batch}};
+    Training *training = train_open_inference(&spec);
+    float *outputs = xmalloc((size_t)(n * PSD_CLASSES) * sizeof *outputs);
+    double *logits = xmalloc((size_t)(n * PSD_CLASSES) * sizeof *logits), start = seconds_now();
+    train_outputs(training, s->samples, outputs);
+    printf("[Predict] %lld samples, %.0f samples/s\n", (long long)n, (double)n / (seconds_now() - start));
+    for (int64_t i = 0; i < n * PSD_CLASSES; i++) logits[i] = (double)outputs[i];
+    train_close(training);
+    spec.model->close(spec.model);
+    add_logits(o, s, logits, sums);
+    free(logits);
+    free(outputs);
+}
+
+/* ---- the table ---- */
+
+/* Adds the probabilities of a sample, as means over the classifiers. */
+static void probability_columns(Table *t, const char *name, const double *sums, int models) {
+    for (int c = 0; c < PSD_CLASSES; c++) {
+        char *column = xformat("%s_%s", name, PSD_LABEL_NAMES[c]);
+        table_real(t, column, sums[c] / models);
+        free(column);
+    }
+}
+
+static Table table_of(const Spectra *s, const Sums *sums, int64_t counts[PSD_CLASSES]) {
+    Table t = {0};
+    const PsdStore *store = &s->store;
+    bool labelled = false, calibrated = sums->calibrations == sums->models;
+    for (int64_t i = 0; i < store->n; i++) labelled |= store->labels[i] < PSD_CLASSES;
+    for (int64_t i = 0, chunk = 0; i < sums->n; i++) {
+        int64_t at = psd_dataset_sample(s->samples, i), row = store->rows[at];
+        const double *plain = sums->plain + i * PSD_CLASSES,
+                     *best = calibrated ? sums->calibrated + i * PSD_CLASSES : plain;
+        int predicted = 0;
+        for (int c = 1; c < PSD_CLASSES; c++)
+            if (best[c] > best[predicted]) predicted = c;
+        counts[predicted]++;
+        chunk = at && store->rows[at - 1] == row ? chunk + 1 : 0;
+        table_text(&t, "file", s->manifest.file_paths[store->files[at]]);
+        table_count(&t, "row", s->manifest.row_index[row]);
+        if (store->options.hop) table_count(&t, "chunk", chunk);
+        table_text(&t, "sensor", store->sensor_names[store->sensors[at]]);
+        table_real(&t, "snr", (double)store->snr[at]);
+        if (labelled)
+            table_text(&t, "label", store->labels[at] < PSD_CLASSES ? PSD_LABEL_NAMES[store->labels[at]] : "");
+        table_text(&t, "predicted", PSD_LABEL_NAMES[predicted]);
+        table_real(&t, "confidence", best[predicted] / sums->models);
+        probability_columns(&t, "p", plain, sums->models);
+        if (calibrated) probability_columns(&t, "p_calibrated", sums->calibrated + i * PSD_CLASSES, sums->models);
+    }
+    return t;
+}
+
+static void write_table(const Spectra *s, const Sums *sums, PredictOutput *output) {
+    int64_t counts[PSD_CLASSES] = {0};
+    Table predictions = table_of(s, sums, counts);
+    if (sums->calibrations && sums->calibrations < sums->models)
+        warn("%d of %d models have a calibration: no calibrated probabilities are written", sums->calibrations,
+             sums->models);
+    printf("[Predict] predicted by %d model%s:", sums->models, sums->models > 1 ? "s" : "");
+    for (int c = 0; c < PSD_CLASSES; c++)
+        printf(" %s %lld%s", PSD_LABEL_NAMES[c], (long long)counts[c], c + 1 < PSD_CLASSES ? "," : "\n");
+    predict_output_write(output, &predictions);
+    table_free(&predictions);
+}
+
+int psd_predict(PsdRun *o, PsdClassifierOpen open, int argc, char **argv) {
+    Ensemble ensemble = predict_ensemble(&o->predict, NULL);
+    PredictOutput output = predict_output_open(&o->predict);
+    Spectra spectra = {0};
+    Sums sums = {0};
+    for (int k = 0; k < ensemble.n; k++) {
+        PsdRun *with = psd_options_open(PSD_PREDICT, ensemble.paths[k], argc, argv);
+        with->device = o->device;
+        with->device_why = o->device_why;
+        if (!k) {
+            spectra = open_spectra(with);
+            sums.n = spectra.samples->n_samples;
+            sums.plain = xcalloc((size_t)(sums.n * PSD_CLASSES), sizeof *sums.plain);
+            sums.calibrated = xcalloc((size_t)(sums.n * PSD_CLASSES), sizeof *sums.calibrated);
+        }
+        add_classifier(with, &spectra, open, &sums);
+        psd_options_close(with, argc, argv);
+    }
+    write_table(&spectra, &sums, &output);
+    free(sums.plain);
+    free(sums.calibrated);
+    close_spectra(&spectra);
+    predict_ensemble_free(&ensemble);
+    return 0;
+}
