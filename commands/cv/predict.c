@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/program.h"
-#include "checkpoint/load.h"
 #include "commands/cv/commands.h"
 #include "commands/cv/decision.h"
 #include "commands/trainer.h"
@@ -74,29 +73,10 @@ static void add_options(Predict *o) {
 
 /* ---- the network of a checkpoint ---- */
 
-/* Returns the rows of the tensor with this name; 0: there is none. */
-static int rows_of(const TensorFile *file, const char *name) {
-    for (int i = 0; i < file->n_tensors; i++)
-        if (file->tensors[i].rank && checkpoint_name_is(file->tensors[i].name, name))
-            return (int)file->tensors[i].dims[0];
-    return 0;
-}
-
-/* Takes the channels from the shapes of the weights, whoever wrote them. */
 static FlimConfig config_of(const Predict *o, const char *checkpoint) {
-    static const char *const first[FLIM_BLOCKS] = {"res_block1.conv1.weight", "res_block2.conv1.weight",
-                                                   "res_block3.conv1.weight"};
     FlimConfig config = {.bins = o->cells.shape.T, .side = o->cells.shape.H};
-    TensorFile file;
     Error error;
-    if (!checkpoint_open_base(checkpoint, &file, &error)) die("--checkpoint %s: %s", checkpoint, error.text);
-    for (int b = 0; b < FLIM_BLOCKS; b++) {
-        config.channels[b] = rows_of(&file, first[b]);
-        if (config.channels[b] < 8 || config.channels[b] > 1024 || config.channels[b] % 8)
-            die("--checkpoint %s: it is no classifier of FLIM cells: %s has %d rows; expected a multiple of 8",
-                checkpoint, first[b], config.channels[b]);
-    }
-    tensor_file_close(&file);
+    if (!cv_channels_of_file(checkpoint, config.channels, &error)) die("--checkpoint %s: %s", checkpoint, error.text);
     return config;
 }
 

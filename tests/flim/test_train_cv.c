@@ -442,6 +442,18 @@ static void exported_weights_are_the_best(void **state) {
     const char *next = run_directory();
     must("--data %s %s -o %s --folds D1 --max-steps 1 --base-checkpoint %s", data, toy, next, path);
     assert_contains(output, "57 tensors loaded");
+    /* the channels are those of the checkpoint, from its config.json or the shapes of its tensors */
+    const char *const from[] = {path, path_join(run, "fold_D1/best")};
+    static const char *const said[] = {"from the shapes of its tensors: channels \"8,8,8\"",
+                                       "from its checkpoint: channels \"8,8,8\""};
+    for (int i = 0; i < 2; i++) {
+        must("--data %s --threads 2 -b 8 -o %s --folds D1 --max-steps 1 --base-checkpoint %s", data, run_directory(),
+             from[i]);
+        assert_contains(output, said[i]);
+        must_refuse(2, "--channels \"8,8,16\" contradicts",
+                    "--data %s --channels 8,8,16 -b 8 -o %s --base-checkpoint %s", data, run_directory(), from[i]);
+    }
+    free((void *)(uintptr_t)from[1]);
     tensor_file_close(&pth);
     tensor_file_close(&ours);
     free(path);
