@@ -18,6 +18,7 @@
 #include "commands/commands.h"
 #include "commands/gpt/data_report.h"
 #include "commands/gpt/decode.h"
+#include "commands/gpt/origin.h"
 #include "commands/gpt/prepare.h"
 #include "commands/gpt/synthetic.h"
 #include "commands/trainer.h"
@@ -36,6 +37,7 @@ typedef struct {
     int64_t frozen_text_rows;
     int unknown_id; /* of the tokenizer */
     bool repair_codes;
+    GptOrigin origin;
 } GptOptions;
 
 #define FIELD(name) offsetof(GptOptions, name)
@@ -97,7 +99,7 @@ static const char *const model_options[] = {
 
 /* ---- vocabulary and model ---- */
 
-enum { CONDITIONING_LATENTS = 32, START_TEXT = 0, STOP_TEXT = 1, UNKNOWN_TEXT = 2, SPECIAL_MEL_CODES = 2 };
+enum { CONDITIONING_LATENTS = 32, UNKNOWN_TEXT = 2, SPECIAL_MEL_CODES = 2, TEXT_TABLES = 3 };
 
 /* Reads the size of the vocabulary and the id of unknown pieces from a tokenizer. */
 static void read_tokenizer(GptOptions *o) {
@@ -107,11 +109,11 @@ static void read_tokenizer(GptOptions *o) {
     o->number_text_tokens = tokenizer_vocabulary(tokenizer);
     o->unknown_id = tokenizer_unknown_id(tokenizer);
     tokenizer_close(tokenizer);
-    if (o->unknown_id != START_TEXT && o->unknown_id != STOP_TEXT) return;
+    if (o->unknown_id != TTS_START_TEXT && o->unknown_id != TTS_STOP_TEXT) return;
     warn("%s: the id of unknown pieces, %d, is also that of the %s token: a text with an unknown piece looks as if it "
          "%s there; train the tokenizer with unk_id 2",
-         o->tokenizer, o->unknown_id, o->unknown_id == START_TEXT ? "start" : "stop",
-         o->unknown_id == START_TEXT ? "began" : "ended");
+         o->tokenizer, o->unknown_id, o->unknown_id == TTS_START_TEXT ? "start" : "stop",
+         o->unknown_id == TTS_START_TEXT ? "began" : "ended");
 }
 
 /* Sets the vocabulary: from --tokenizer, else from bpe.model beside the first manifest, else as configured. */
@@ -147,8 +149,8 @@ static TtsLayout layout_of(const GptOptions *o) {
                        .max_codes = (int)o->max_mel_tokens + 1,
                        .text_vocabulary = (int)o->number_text_tokens,
                        .audio_vocabulary = (int)o->number_mel_codes - SPECIAL_MEL_CODES,
-                       .start_text = START_TEXT,
-                       .stop_text = STOP_TEXT,
+                       .start_text = TTS_START_TEXT,
+                       .stop_text = TTS_STOP_TEXT,
                        .start_mel = (int)o->number_mel_codes - 2,
                        .stop_mel = (int)o->number_mel_codes - 1};
 }
@@ -168,13 +170,11 @@ static Model *model_of(const GptOptions *o) {
 }
 
 /* The parameters that grow with the vocabulary. */
-enum { TEXT_TABLES = 3 };
 static const char *const text_tables[TEXT_TABLES] = {"text_embedding.weight", "text_head.weight", "text_head.bias"};
 
 /* Freezes the rows of the base vocabulary. A fresh run knows their number from the base checkpoint, a resumed run from
  * its own checkpoint. */
-static void freeze_base_rows(const TrainSpec *spec, Training *training, void *options) {
-    const GptOptions *o = options;
+static void freeze_base_rows(const TrainSpec *spec, Training *training, const GptOptions *o) {
     ParamTable *table = &spec->model->params;
     TrainState *state = train_state(training);
     int64_t base = train_import_report(training)->base_rows - 1; /* the last row is no token */
@@ -189,6 +189,12 @@ static void freeze_base_rows(const TrainSpec *spec, Training *training, void *op
     if (state->frozen_rows && strcmp(o->freeze, "none"))
         printf("[Freeze] %s: rows 0..%lld of the text tables stay as they are\n", o->freeze,
                (long long)state->frozen_rows - 1);
+}
+
+static void opened(const TrainSpec *spec, Training *training, void *options) {
+    const GptOptions *o = options;
+    if (!train_resumed_from(training)) gpt_origin_warn_of_base(&o->origin, o->train.base_checkpoint);
+    freeze_base_rows(spec, training, o);
 }
 
 /* ---- data ---- */
@@ -250,6 +256,7 @@ static int train(int argc, char **argv) {
     trainer_begin(&o.train);
     resolve_vocabulary(&o);
     check_options(&o);
+    gpt_origin_read(&o.origin, o.tokenizer, &o.train.manifest, &o.train.val_manifest);
     const char *why;
     Device *device = train_device_open(&o.train, &why);
     GptData data = open_data(&o);
@@ -258,7 +265,7 @@ static int train(int argc, char **argv) {
         .options = &o.train,
         .set = &set,
         .fixed_options = fixed_options,
-        .description = {.options = model_options},
+        .description = {.options = model_options, .facts = o.origin.facts, .n_facts = o.origin.n_facts},
         .model = model_of(&o),
         .device = device,
         .device_why = why,
@@ -273,7 +280,7 @@ static int train(int argc, char **argv) {
                      .metric = TTS_MEL_LOSS},
         .labels = {.run = getenv("INDEXTTS_RUN_NAME")}, /* as the reference trainer has it */
     };
-    int status = trainer_run(&spec, (TrainerHook){freeze_base_rows, &o}, NULL);
+    int status = trainer_run(&spec, (TrainerHook){opened, &o}, NULL);
     device_close(device);
     return status;
 }
