@@ -3,6 +3,7 @@
  *   ./train_gpt prepare --input recordings.tsv --output prepared        recordings and texts to codes and manifests
  *   ./train_gpt -m prepared/train_pairs.jsonl -b 8 -g 4 --amp           the training
  *   ./train_gpt decode --codes prepared/codes/a.npy -o heard.wav        audio codes back to sound
+ *   ./train_gpt export --checkpoint run --output amharic                the model for IndexTTS2's inference
  *
  * The model (model/tts.c) reads one sequence per sample: 32 conditioning latents of a prompt's voice, two speed tokens,
  * the text, and the audio codes, 50 per second. It learns to predict the next text token and the next audio code; the
@@ -18,6 +19,7 @@
 #include "commands/commands.h"
 #include "commands/gpt/data_report.h"
 #include "commands/gpt/decode.h"
+#include "commands/gpt/export.h"
 #include "commands/gpt/origin.h"
 #include "commands/gpt/prepare.h"
 #include "commands/gpt/synthetic.h"
@@ -290,6 +292,7 @@ int main(int argc, char **argv) {
         {NULL, "trains the model", train},
         {"prepare", "makes text ids, audio codes and manifests from recordings", gpt_prepare},
         {"decode", "makes sound from audio codes", gpt_decode},
+        {"export", "writes a model for the inference of IndexTTS2", gpt_export},
     };
     static const Program program = {"train_gpt", "Trains the Amharic TTS GPT, from recordings to weights.", commands,
                                     sizeof commands / sizeof *commands};
