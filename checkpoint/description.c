@@ -14,6 +14,8 @@
 
 enum { FORMAT = 1, DIGITS = 17 };
 
+json_t *fact_to_json(const Fact *fact) { return fact->text ? json_string(fact->text) : json_integer(fact->number); }
+
 char *description_text(const Description *d, const Model *model, const OptionSet *set) {
     json_t *options = json_object();
     for (const char *const *name = d->options; name && *name; name++) {
@@ -27,9 +29,7 @@ char *description_text(const Description *d, const Model *model, const OptionSet
     for (int i = 0; i < d->n_labels; i++) json_array_append_new(labels, json_string(d->labels[i]));
     if (d->n_labels) json_object_set(root, "labels", labels);
     json_decref(labels);
-    for (int i = 0; i < d->n_facts; i++)
-        json_object_set_new(root, d->facts[i].name,
-                            d->facts[i].text ? json_string(d->facts[i].text) : json_integer(d->facts[i].number));
+    for (int i = 0; i < d->n_facts; i++) json_object_set_new(root, d->facts[i].name, fact_to_json(&d->facts[i]));
     json_sum_set(root, DIGITS, 0);
     char *text = json_text("config.json", root, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
     json_decref(root);

@@ -18,12 +18,15 @@ typedef struct {
     int64_t number;
 } Fact;
 
+/* Returns the text or the number. */
+json_t *fact_to_json(const Fact *fact);
+
 /* What a program says of its model. */
 typedef struct {
     const char *const *options; /* names of the options that decide what the model computes; ends with NULL; or NULL */
     const char *const *labels;  /* [n_labels] names of the classes */
     int n_labels;
-    const Fact *facts; /* [n_facts] */
+    const Fact *facts; /* [n_facts]; a run whose facts have changed is not resumed */
     int n_facts;
 } Description;
 

@@ -193,10 +193,8 @@ bool cv_channels_of_file(const char *checkpoint, int channels[3], Error *error) 
     if (!checkpoint_open_base(checkpoint, &file, error)) return false;
     bool ok = true;
     for (int b = 0; b < FLIM_BLOCKS && ok; b++) {
-        channels[b] = 0;
-        for (int i = 0; i < file.n_tensors; i++)
-            if (file.tensors[i].rank && checkpoint_name_is(file.tensors[i].name, first[b]))
-                channels[b] = (int)file.tensors[i].dims[0];
+        const StoredTensor *weight = checkpoint_tensor(&file, first[b]);
+        channels[b] = weight && weight->rank ? (int)weight->dims[0] : 0;
         ok = (channels[b] >= 8 && channels[b] <= 1024 && channels[b] % 8 == 0) ||
              error_set(error, "it is no classifier of FLIM cells: %s has %d rows; expected a multiple of 8", first[b],
                        channels[b]);

@@ -34,9 +34,8 @@ void psd_size_resolve(PsdRun *o) {
 
 /* Returns the first dimension of the tensor with this name; 0 if there is none. */
 static int64_t rows_in(const TensorFile *file, const char *name) {
-    for (int i = 0; i < file->n_tensors; i++)
-        if (file->tensors[i].rank && checkpoint_name_is(file->tensors[i].name, name)) return file->tensors[i].dims[0];
-    return 0;
+    const StoredTensor *t = checkpoint_tensor(file, name);
+    return t && t->rank ? t->dims[0] : 0;
 }
 
 static void set_number(json_t *options, const char *name, int64_t value) {
@@ -138,9 +137,7 @@ bool psd_checkpoint_has_head(const char *path, const Model *model) {
     int expected = 0, present = 0, matching = 0;
     for (int i = 0; i < model->params.count; i++) {
         const Param *p = &model->params.items[i];
-        const StoredTensor *found = NULL;
-        for (int k = 0; k < file.n_tensors && p->group && !found; k++)
-            if (checkpoint_name_is(file.tensors[k].name, p->name)) found = &file.tensors[k];
+        const StoredTensor *found = p->group ? checkpoint_tensor(&file, p->name) : NULL;
         expected += p->group > 0;
         present += found != NULL;
         matching += found && found->rank == p->rank && !memcmp(found->dims, p->dims, (size_t)p->rank * sizeof *p->dims);

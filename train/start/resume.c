@@ -48,6 +48,28 @@ static void compare_options(const Training *t, const char *before_text) {
     free(now_text);
 }
 
+/* Dies if a fact of the model's description has changed: the weights are of the former. Checkpoints of earlier versions
+ * have no description. */
+static void compare_facts(const Training *t) {
+    const Description *d = &t->spec.description;
+    Error error;
+    json_t *before = description_read(t->resumed_from, &error);
+    if (!before && error.text[0]) die("--resume %s: %s", t->resumed_from, error.text);
+    for (int i = 0; i < d->n_facts; i++) {
+        const json_t *old = json_object_get(before, d->facts[i].name);
+        json_t *now = fact_to_json(&d->facts[i]);
+        if (old && !json_equal(old, now)) {
+            char *a = json_text("config.json", old, JSON_ENCODE_ANY),
+                 *b = json_text("config.json", now, JSON_ENCODE_ANY);
+            die("--resume %s: %s was %s and is now %s, so it would be another run; put the old files back, or start a "
+                "new run from the weights with --%s %s/model.safetensors",
+                t->resumed_from, d->facts[i].name, a, b, train_base_option(&t->spec), t->resumed_from);
+        }
+        json_decref(now);
+    }
+    json_decref(before);
+}
+
 /* Dies if the training data differ from those at the run's start; warns if the validation data differ. */
 static void compare_data(Training *t) {
     const char *from = t->resumed_from, *what = NULL;
@@ -82,6 +104,7 @@ void resume(Training *t) {
     if (!state_read(t->resumed_from, &t->state, &error)) die("--resume %s: %s", t->resumed_from, error.text);
     compare_options(t, t->state.options_json); /* before the tensors, which may be those of another model */
     free(t->state.options_json);
+    compare_facts(t);
     if (!checkpoint_load(t->resumed_from, &into, &t->state, &t->carried, &error))
         die("--resume %s: %s", t->resumed_from, error.text);
     if (!t->carried.n) carried_close(&t->carried); /* nothing in the file is needed any more */
