@@ -56,7 +56,7 @@ static const OptionOverride overrides[] = {
 
 static const OptionRow table[] = {
     {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR",
-     .help = "the cells: a folder with a subfolder of .npy files per donor, or a store (.safetensors) that doctor wrote"},
+     .help = "the cells: a folder with a subfolder of .npy, .tif or .sdt files per donor, or a store (.safetensors) that doctor wrote"},
     {.name = "protocol", .type = OPTION_CHOICE, .offset = FIELD(protocol), .default_value = "nested",
      .metavar = "nested|split|reference",
      .help = "nested: each donor in turn is the test donor, and the next one the validation donor; split: one fold of "

@@ -35,7 +35,7 @@ typedef struct {
 static const OptionRow table[] = {
     {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR",
      .positional = true,
-     .help = "the cells: a folder of .npy files, in it or in a folder per donor, or a store (.safetensors) of them; "
+     .help = "the cells: a folder of .npy, .tif or .sdt files, in it or in a folder per donor, or a store (.safetensors) of them; "
              "labels in the names of files are shown beside the predictions, and not used"},
     {.name = "threshold", .type = OPTION_FLOAT, .offset = FIELD(threshold), .default_value = "0", .max = 1,
      .metavar = "X",

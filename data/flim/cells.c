@@ -12,6 +12,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "data/flim/sdt.h"
+#include "data/flim/tiff.h"
 #include "data/formats/npy.h"
 #include "data/formats/tensor_file_open.h"
 #include "data/unfinished.h"
@@ -52,16 +54,19 @@ typedef struct {
 } File;
 
 /* Kinds of files and folders that are counted while the folder is listed, and then reported. */
-enum { UNLABELLED, BOTH, OTHERS, NOT_REGULAR, DEEPER, FINDINGS };
+enum { NPY, TIFF, SDT, KINDS, UNLABELLED = KINDS, BOTH, OTHERS, NOT_REGULAR, DEEPER, FINDINGS };
 static const struct {
     const char *key, *text;
 } findings[FINDINGS] = {
+    [NPY] = {"npy", "cells are .npy files"},
+    [TIFF] = {"tiff", "cells are TIFF stacks"},
+    [SDT] = {"sdt", "cells are .sdt files"},
     [UNLABELLED] = {"unlabelled", "files have neither _in nor _act in their names: left out"},
     [BOTH] = {"both", "files have _in and _act in their names: read as quiescent"},
     [OTHERS] = {"others", "files have other formats: left out"},
     [NOT_REGULAR] = {"not_regular", "entries are not regular files (FIFOs, devices, broken links): left out"},
     [DEEPER] = {"deeper", "folders lie inside donors' folders: left out with all files in them (expected: "
-                          "DIR/DONOR/NAME.npy)"}};
+                          "DIR/DONOR/NAME)"}};
 
 typedef struct {
     const char *root;
@@ -84,29 +89,42 @@ typedef struct {
 /* The contents of a file, [H, W, T] in C order; free(values). A further format is a further row of `formats`. */
 typedef struct {
     int rank;
-    int64_t dims[8], count;
+    int64_t dims[8];
     double *values;
 } Array;
 
 static bool read_npy(const void *bytes, size_t size, Array *array, Error *error) {
     Npy npy;
     if (!npy_parse(bytes, size, &npy, error)) return false;
-    *array = (Array){.rank = npy.rank, .count = npy.count};
+    array->rank = npy.rank;
     memcpy(array->dims, npy.dims, sizeof array->dims);
     array->values = xmalloc((size_t)npy.count * sizeof *array->values + 1);
     npy_to_f64(&npy, 0, npy.count, array->values);
     return true;
 }
 
+static bool read_tiff(const void *bytes, size_t size, Array *array, Error *error) {
+    array->rank = 3;
+    return tiff_read(bytes, size, array->dims, &array->values, error);
+}
+
+static bool read_sdt(const void *bytes, size_t size, Array *array, Error *error) {
+    array->rank = 3;
+    return sdt_read(bytes, size, array->dims, &array->values, error);
+}
+
 static const struct {
-    const char *ending;
+    const char *ending; /* in capitals, too */
+    int kind;
     bool (*read)(const void *bytes, size_t size, Array *array, Error *error);
-} formats[] = {{".npy", read_npy}};
+} formats[] = {{".npy", NPY, read_npy}, {".tif", TIFF, read_tiff}, {".tiff", TIFF, read_tiff}, {".sdt", SDT, read_sdt}};
 enum { FORMATS = sizeof formats / sizeof *formats };
+static const char ENDINGS[] = ".npy, .tif, .tiff or .sdt";
 
 static int format_of(const char *name) {
-    for (int i = 0; i < FORMATS; i++)
-        if (ends_with(name, formats[i].ending)) return i;
+    const char *ending = strrchr(name, '.');
+    for (int i = 0; ending && i < FORMATS; i++)
+        if (!strcasecmp(ending, formats[i].ending)) return i;
     return -1;
 }
 
@@ -154,6 +172,7 @@ static bool add_file(StoreMaker *k, const FTSENT *entry, Error *error) {
     k->found[UNLABELLED] += f.parsed.label < 0 && !k->unlabelled;
     if (f.parsed.label < 0 && !k->unlabelled) return true;
     k->found[BOTH] += f.parsed.both;
+    k->found[formats[format_of(entry->fts_name)].kind]++;
     if (entry->fts_level == 1)
         place_in_root(&f, k->root, entry->fts_name);
     else
@@ -183,7 +202,8 @@ static bool visit(StoreMaker *k, FTS *tree, FTSENT *entry, Error *error) {
         return true;
     }
     if (level != 2 && !(level == 1 && k->unlabelled))
-        return error_set(error, "%s: lies in no donor's folder; expected %s/DONOR/NAME.npy", entry->fts_path, k->root);
+        return error_set(error, "%s: lies in no donor's folder; expected %s/DONOR/NAME (%s)", entry->fts_path, k->root,
+                         ENDINGS);
     return add_file(k, entry, error);
 }
 
@@ -197,9 +217,8 @@ static bool find_files(StoreMaker *k, Error *error) {
     fts_close(tree);
     free(root);
     if (ok && !k->n)
-        ok = error_set(error, "%s: no cell found; expected %s", k->root,
-                       k->unlabelled ? "NAME.npy or DONOR/NAME.npy"
-                                     : "DONOR/NAME_in_... .npy or DONOR/NAME_act_... .npy");
+        ok = error_set(error, "%s: no cell found; expected %s, %s", k->root,
+                       k->unlabelled ? "NAME or DONOR/NAME" : "DONOR/NAME_in_... and DONOR/NAME_act_...", ENDINGS);
     return ok && (k->n <= INT32_MAX || error_set(error, "%s: more than 2^31 - 1 cells", k->root));
 }
 
@@ -584,7 +603,8 @@ static void print_store(const FlimCells *c, const char *store, const char *how, 
            c->n_donors, c->shape.H, c->shape.W, c->shape.T, c->bits, how);
     for (int i = 0; i < FINDINGS; i++) {
         int64_t n = found ? found[i] : json_integer_value(json_object_get(stored, findings[i].key));
-        if (n) printf("[Store] %lld %s\n", (long long)n, findings[i].text);
+        bool all = i < KINDS && n == c->n; /* of one kind, which goes without saying */
+        if (n && !all) printf("[Store] %lld %s\n", (long long)n, findings[i].text);
     }
     if (copies) printf("[Store] %lld cells are copies of others\n", (long long)copies);
     json_decref(stored);

@@ -1,6 +1,7 @@
 /* Single cells of fluorescence lifetime imaging (FLIM): a folder of donors' folders with one array (H, W, T) of photon
- * counts per cell. All cells are collected in one file beside the folder, the store: cells/ has cells.flim.safetensors,
- * which is made anew when the name, size or time of a file changes.
+ * counts per cell: .npy, a TIFF stack with a page for each time bin (tiff.h), or .sdt (sdt.h). All cells are collected
+ * in one file beside the folder, the store: cells/ has cells.flim.safetensors, which is made anew when the name, size
+ * or time of a file changes.
  *
  * The donor is the name of the folder without a leading "isolated_cells_". A file name with "_in" is a quiescent cell's
  * (0), otherwise one with "_act" an active cell's (1). What comes before is a prefix and the field of view:
@@ -8,8 +9,8 @@
  *
  * Tensors of the store: counts U8 or U16 [n, T, H, W], the smaller type that holds the largest count; footprint U8
  * [n, H, W]; I32 [n] label, donor, field, size, peak, same_as; F64 [n] photons, entropy. Metadata: "donors", "fields"
- * and "files", JSON lists of names; "findings", what was odd about the files; "source", a hash of what the store was
- * made from. */
+ * and "files", JSON lists of names; "findings", how many files of each kind there are and what was odd;
+ * "source", a hash of what the store was made from. */
 #ifndef DATA_FLIM_CELLS_H
 #define DATA_FLIM_CELLS_H
 
