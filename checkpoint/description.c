@@ -52,6 +52,12 @@ static json_t *read_beside(const char *checkpoint, const char *name, Error *erro
     error_set(error, "%s", "");
     bool there = !access(path, F_OK);
     json_t *root = there ? json_read(path, 0, &why) : NULL;
+    if (root && !(json_object_get(root, "format") && json_object_get(root, "version"))) {
+        warn("%s is of another program, and is not read", path);
+        json_decref(root);
+        free(path);
+        return NULL;
+    }
     bool ok = root != NULL && json_sum_check(root, DIGITS, 0, &why);
     if (ok && json_integer_value(json_object_get(root, "format")) != FORMAT)
         ok = error_set(&why, "expected \"format\": %d", FORMAT);
@@ -72,11 +78,16 @@ json_t *description_read(const char *checkpoint, Error *error) {
 
 /* ---- decision.json ---- */
 
-/* Writes the checksum of a checkpoint's weights. */
-static bool weights_sum(const char *checkpoint, char sum[17], Error *error) {
+/* Writes the checksum of a checkpoint's weights: the one that the file states, or else that of its tensors. */
+static bool weights_sum(const char *checkpoint, char text[17], Error *error) {
     TensorFile file;
     if (!checkpoint_open_base(checkpoint, &file, error)) return false;
-    snprintf(sum, 17, "%016llx", (unsigned long long)checkpoint_base_sum(&file));
+    uint64_t sum = checkpoint_base_sum(&file);
+    for (int i = 0; !checkpoint_base_sum(&file) && i < file.n_tensors; i++) {
+        const StoredTensor *t = &file.tensors[i];
+        sum = checksum(checksum(sum, t->name, strlen(t->name)), t->data, t->bytes);
+    }
+    snprintf(text, 17, "%016llx", (unsigned long long)sum);
     tensor_file_close(&file);
     return true;
 }

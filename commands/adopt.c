@@ -7,10 +7,13 @@
 #include "base/program.h"
 #include "checkpoint/description.h"
 
-CheckpointOptions checkpoint_options_read(const char *checkpoint, const char *const *names) {
+CheckpointOptions checkpoint_options_read(const char *checkpoint, const char *model, const char *const *names) {
     Error error;
     json_t *description = description_read(checkpoint, &error);
     if (!description && error.text[0]) die("%s", error.text);
+    const char *found = json_string_value(json_object_get(description, "model"));
+    if (found && strncmp(found, model, strlen(model)) != 0)
+        die("%s is a checkpoint of another model, %s", checkpoint, found);
     CheckpointOptions from = {.checkpoint = checkpoint, .names = names, .stated = description != NULL};
     from.options = json_incref(json_object_get(description, "options"));
     json_decref(description);

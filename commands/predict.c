@@ -126,7 +126,8 @@ void predict_output_write(PredictOutput *out, const Table *predictions) {
         FILE *stream = fdopen(out->fd, "w");
         if (!stream) die("standard output: %s", strerror(errno));
         print(predictions, stream);
-        if (fclose(stream)) die("standard output: %s; not all predictions were written", strerror(errno));
+        if (ferror(stream) | fclose(stream))
+            die("standard output: %s; not all predictions were written", strerror(errno));
     }
     printf("[Predict] %lld rows written to %s\n", (long long)table_rows(predictions),
            out->path ? out->path : "standard output");

@@ -33,8 +33,7 @@ bool cv_decision_read(const char *checkpoint, CvDecision *decision, Error *error
     if (!root) return !error->text[0];
     const json_t *temperature = json_object_get(root, "temperature"), *views = json_object_get(root, "views");
     double threshold = json_number_value(json_object_get(root, "threshold"));
-    bool ok = json_is_real(json_object_get(root, "threshold")) && threshold >= 0 && threshold <= 1 &&
-              json_is_boolean(views) &&
+    bool ok = json_is_real(json_object_get(root, "threshold")) && json_is_boolean(views) &&
               (json_is_null(temperature) || (json_is_real(temperature) && json_real_value(temperature) > 0));
     if (ok) {
         decision->kept = true;

@@ -209,7 +209,7 @@ static void adopt(CvRun *o) {
     int channels[FLIM_BLOCKS];
     Error error;
     if (access(checkpoint, F_OK)) return; /* the one who reads it complains */
-    CheckpointOptions from = checkpoint_options_read(checkpoint, CV_MODEL_OPTIONS);
+    CheckpointOptions from = checkpoint_options_read(checkpoint, "flim", CV_MODEL_OPTIONS);
     if (!from.options) {
         if (!cv_channels_of_file(checkpoint, channels, &error)) die("--base-checkpoint %s: %s", checkpoint, error.text);
         char *text = xformat("%d,%d,%d", channels[0], channels[1], channels[2]);

@@ -33,7 +33,7 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR",
+    {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR|PATH",
      .positional = true,
      .help = "the cells: a folder of .npy, .tif or .sdt files, in it or in a folder per donor, or a store (.safetensors) of them; "
              "labels in the names of files are shown beside the predictions, and not used"},
@@ -53,7 +53,7 @@ static const char *const kept[] = {"config", "batch-size", "device",      "threa
 
 static void add_options(Predict *o) {
     static const OptionOverride cells = {.name = "batch-size",
-                                         .default_value = "64",
+                                         .default_value = "32",
                                          .min = 1,
                                          .metavar = "N",
                                          .help = "cells per batch, times their views"};
@@ -109,7 +109,8 @@ static float *logits_of(Predict *o, const char *checkpoint, int views) {
                       .device_why = o->device_why,
                       .train = flim_dataset_open(&o->cells, &o->ids, &options),
                       .batch = {.largest = flim_dataset_largest_batch},
-                      .import = {.absorbed = flim_network_dead_biases(), .n_absorbed = FLIM_DEAD_BIASES}};
+                      .import = {.absorbed = flim_network_dead_biases(), .n_absorbed = FLIM_DEAD_BIASES},
+                      .base_option = "checkpoint"};
     Training *training = train_open_inference(&spec);
     float *logits = xmalloc((size_t)o->ids.n * (size_t)views * sizeof *logits);
     double start = seconds_now();
@@ -164,9 +165,13 @@ static void add_model(Predict *o, const char *checkpoint) {
     free(logits);
 }
 
+/* Returns whether the models' mean probability of a cell is above their mean threshold. */
+static bool is_active(const Predict *o, int64_t cell, int models) {
+    return o->p[cell] / models > o->thresholds / models;
+}
+
 static Table table_of(const Predict *o, int models) {
     Table t = {0};
-    double threshold = o->thresholds / models;
     bool labelled = false;
     for (int64_t i = 0; i < o->ids.n; i++) labelled |= o->cells.labels[i] >= 0;
     for (int64_t i = 0; i < o->ids.n; i++) {
@@ -175,10 +180,10 @@ static Table table_of(const Predict *o, int models) {
         table_text(&t, "file", o->cells.file_names[i]);
         table_text(&t, "donor", o->cells.donor_names[o->cells.donors[i]]);
         if (labelled) table_text(&t, "label", label < 0 ? "" : FLIM_CLASS_NAMES[label]);
-        table_text(&t, "predicted", FLIM_CLASS_NAMES[p > threshold]);
+        table_text(&t, "predicted", FLIM_CLASS_NAMES[is_active(o, i, models)]);
         table_real(&t, "p", p);
         if (o->calibrations == models) table_real(&t, "p_calibrated", o->calibrated[i] / models);
-        table_real(&t, "threshold", threshold);
+        table_real(&t, "threshold", o->thresholds / models);
         if (models > 1) table_count(&t, "votes", o->votes[i]);
         table_real(&t, "photons", o->cells.photons[i]);
         table_count(&t, "size", o->cells.sizes[i]);
@@ -190,7 +195,7 @@ static Table table_of(const Predict *o, int models) {
 static void print_summary(const Predict *o, int models) {
     int64_t active = 0, dark = 0;
     for (int64_t i = 0; i < o->ids.n; i++) {
-        active += o->p[i] > o->thresholds;
+        active += is_active(o, i, models);
         dark += !(o->cells.photons[i] > 0);
     }
     printf("[Predict] %lld of %lld cells are active (%.1f %%), by %d model%s at p > %.4f\n", (long long)active,
@@ -229,6 +234,7 @@ int cv_predict(int argc, char **argv) {
     add_options(&o);
     options_parse(&header, &o.set, argc, argv);
     train_options_resolve(&o.train, &o.set);
+    o.train.val_batch_size = o.train.batch_size * FLIM_VIEWS; /* a sample is a view */
     Ensemble ensemble = predict_ensemble(&o.predict, "fold_");
     PredictOutput output = predict_output_open(&o.predict);
     trainer_begin(&o.train);

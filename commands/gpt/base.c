@@ -43,7 +43,7 @@ void gpt_base_adopt(const char *checkpoint, OptionSet *set) {
     TensorFile file;
     Error error;
     if (access(checkpoint, F_OK)) return; /* the one who reads it complains */
-    CheckpointOptions from = checkpoint_options_read(checkpoint, size_options);
+    CheckpointOptions from = checkpoint_options_read(checkpoint, "tts_gpt", size_options);
     if (!from.options) {
         if (!checkpoint_open_base(checkpoint, &file, &error)) die("--base-checkpoint %s: %s", checkpoint, error.text);
         from.options = options_of_shapes(&file);

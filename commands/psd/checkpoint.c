@@ -121,7 +121,7 @@ static void check_size(const PsdRun *o, const CheckpointOptions *from) {
 void psd_checkpoint_adopt(PsdRun *o) {
     const char *checkpoint = o->train.base_checkpoint;
     if (access(checkpoint, F_OK)) return; /* not there yet, or the one who reads it complains */
-    CheckpointOptions from = checkpoint_options_read(checkpoint, PSD_MODEL_OPTIONS);
+    CheckpointOptions from = checkpoint_options_read(checkpoint, "psd", PSD_MODEL_OPTIONS);
     if (!from.options) from.options = options_of_file(o);
     check_size(o, &from);
     checkpoint_options_adopt(&from, &o->set, o->command == PSD_FINETUNE ? size_and_head : size_option);

@@ -309,6 +309,7 @@ PsdRun *psd_options_open(PsdCommand command, const char *checkpoint, int argc, c
     };
     PsdRun *o = xcalloc(1, sizeof *o);
     o->command = command;
+    o->set.quiet = checkpoint != NULL;
     add_options(o);
     options_parse(&headers[command], &o->set, argc, argv);
     if (checkpoint) o->train.base_checkpoint = checkpoint;

@@ -20,27 +20,8 @@
 typedef struct {
     PsdManifest manifest;
     PsdStore store;
-    Dataset *samples; /* all of the store's */
+    PsdIds rows; /* the manifest's rows that have samples; these are all samples, in the store's order */
 } Spectra;
-
-/* Makes a folder for a manifest and its store that only this prediction needs; free(). */
-static char *make_temporary(void) {
-    const char *parent = getenv("TMPDIR");
-    char *folder = xformat("%s/train_psd.XXXXXX", parent && *parent ? parent : "/tmp");
-    if (!mkdtemp(folder)) die("%s: %s; name another folder in TMPDIR", folder, strerror(errno));
-    return folder;
-}
-
-/* Removes it; a store that is open stays readable. */
-static void remove_temporary(const char *folder) {
-    static const char *const names[] = {"manifest.csv", "manifest.psd.safetensors", "manifest.psd.safetensors.lock"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *path = path_join(folder, names[i]);
-        unlink(path);
-        free(path);
-    }
-    rmdir(folder);
-}
 
 /* Prints which recordings and rows have no spectrum to predict. */
 static void print_left_out(const PsdScan *scan, const PsdManifest *m) {
@@ -57,53 +38,85 @@ static void print_left_out(const PsdScan *scan, const PsdManifest *m) {
         printf("[Input] left out: %lld names that are not regular files\n", (long long)scan->not_regular);
 }
 
-/* Makes the manifest of the recordings in a folder. Returns its path in *temporary, which is made; free() both. */
-static char *manifest_of_folder(const char *folder, int n_threads, char **temporary) {
+/* Reads the recordings of a folder into a manifest. */
+static PsdManifest manifest_of_folder(const char *folder, int n_threads) {
     PsdScan scan;
     Error error;
     if (!psd_scan(folder, false, n_threads, &scan, &error)) die("%s", error.text);
     PsdManifest m = psd_scan_manifest(&scan);
     print_left_out(&scan, &m);
     if (!m.n) die("%s: none of its %lld .npy files has a row with a finite bin", folder, (long long)scan.n);
-    *temporary = make_temporary();
-    char *path = path_join(*temporary, "manifest.csv");
-    if (!psd_manifest_write(path, &m, &error)) {
-        remove_temporary(*temporary);
-        die("%s", error.text);
-    }
-    psd_manifest_close(&m);
     psd_scan_close(&scan);
+    return m;
+}
+
+/* Writes a manifest with absolute paths, which are found from everywhere, into a temporary folder; returns its path,
+ * free(). manifest: the file that relative paths belong to; NULL: the working directory. */
+static char *write_temporary(const PsdManifest *m, const char *manifest) {
+    PsdManifest absolute = *m;
+    Error error;
+    absolute.file_paths = xcalloc((size_t)m->n_files, sizeof *absolute.file_paths);
+    for (int i = 0; i < m->n_files; i++) {
+        char *path = manifest ? psd_manifest_file(manifest, m->file_paths[i]) : xstrdup(m->file_paths[i]);
+        absolute.file_paths[i] = path_absolute(path);
+        free(path);
+    }
+    const char *folder = directory_temporary("train_psd", &error);
+    if (!folder) die("%s", error.text);
+    char *path = path_join(folder, "manifest.csv");
+    if (!psd_manifest_write(path, &absolute, &error)) die("%s", error.text);
+    for (int i = 0; i < m->n_files; i++) free(absolute.file_paths[i]);
+    free(absolute.file_paths);
     return path;
+}
+
+/* Returns whether the store beside a manifest has other samples than these, and must stay as it is. */
+static bool has_other_store(const char *manifest, const bool *hop, const double *limit, int n_threads) {
+    PsdStore store;
+    Error error;
+    char *path = psd_store_path(manifest);
+    bool other = !access(path, F_OK) && !psd_store_open(&store, path, hop, limit, n_threads, &error);
+    if (!other && !access(path, F_OK)) psd_store_close(&store);
+    free(path);
+    return other;
 }
 
 static Spectra open_spectra(const PsdRun *o) {
     Spectra s = {0};
     Error error;
     int n_threads = threads_take((int)o->train.threads, "--threads");
+    const bool *hop = options_given(&o->set, "hop") ? &o->hop : NULL;
+    const double *limit = options_given(&o->set, "limit") ? &o->limit : NULL;
     const char *given = o->train.manifest.text[0];
     if (ends_with(given, ".safetensors"))
         die_usage("%s: a store does not name recordings; give the manifest (.csv) beside it", given);
-    char *temporary = NULL;
-    char *path = ends_with(given, ".csv") ? xstrdup(given) : manifest_of_folder(given, n_threads, &temporary);
-    bool ok = psd_manifest_read(path, &s.manifest, &error) &&
-              psd_store_open(&s.store, path, &o->hop, &o->limit, n_threads, &error);
-    if (temporary) remove_temporary(temporary);
-    if (!ok) die("%s", error.text);
-    free(temporary);
+    bool folder = !ends_with(given, ".csv");
+    if (folder)
+        s.manifest = manifest_of_folder(given, n_threads);
+    else if (!psd_manifest_read(given, &s.manifest, &error))
+        die("%s", error.text);
+    char *path = folder || has_other_store(given, hop, limit, n_threads)
+                     ? write_temporary(&s.manifest, folder ? NULL : given)
+                     : xstrdup(given);
+    if (!psd_store_open(&s.store, path, hop, limit, n_threads, &error)) die("%s", error.text);
+    directory_remove_temporary(); /* what is open stays readable */
     free(path);
-    PsdIds rows = {xmalloc((size_t)s.store.n * sizeof *rows.at), 0};
+    s.rows = (PsdIds){xmalloc((size_t)s.store.n * sizeof *s.rows.at), 0};
     for (int64_t i = 0; i < s.store.n; i++)
-        if (!i || s.store.rows[i] != s.store.rows[i - 1]) rows.at[rows.n++] = s.store.rows[i];
-    PsdDatasetOptions options = {.cnn = !strcmp(o->encoder, "cnn"), .classes = PSD_CLASSES, .unlabelled = true};
-    s.samples = psd_dataset_open(&s.store, &rows, &options);
-    free(rows.at);
-    if (rows.n < s.manifest.n)
-        printf("[Input] left out: %lld rows too narrow for a sample\n", (long long)(s.manifest.n - rows.n));
+        if (!i || s.store.rows[i] != s.store.rows[i - 1]) s.rows.at[s.rows.n++] = s.store.rows[i];
+    if (s.rows.n < s.manifest.n)
+        printf("[Input] left out: %lld rows too narrow for a sample\n", (long long)(s.manifest.n - s.rows.n));
     return s;
 }
 
+/* Opens all samples, as an encoder of this kind reads them. */
+static Dataset *open_samples(const PsdRun *o, const Spectra *s) {
+    PsdDatasetOptions options = {.cnn = !strcmp(o->encoder, "cnn"), .classes = PSD_CLASSES, .unlabelled = true};
+    return psd_dataset_open(&s->store, &s->rows, &options);
+}
+
 static void close_spectra(Spectra *s) {
-    s->samples->close(s->samples);
+    free(s->rows.at);
     psd_store_close(&s->store);
     psd_manifest_close(&s->manifest);
 }
@@ -146,7 +159,7 @@ static void add_probabilities(double *sum, const double *p, int64_t n) {
 static void add_logits(const PsdRun *o, const Spectra *s, double *logits, Sums *sums) {
     int64_t n = sums->n;
     double *p = xmalloc((size_t)(n * PSD_CLASSES) * sizeof *p), *snr = xmalloc((size_t)n * sizeof *snr);
-    for (int64_t i = 0; i < n; i++) snr[i] = (double)s->store.snr[psd_dataset_sample(s->samples, i)];
+    for (int64_t i = 0; i < n; i++) snr[i] = (double)s->store.snr[i];
     Predictions predictions = {.n = n,
                                .classes = PSD_CLASSES,
                                .class_names = PSD_LABEL_NAMES,
@@ -170,7 +183,9 @@ static void add_logits(const PsdRun *o, const Spectra *s, double *logits, Sums *
 
 /* Dies if a classifier was trained on other samples than those that were made for the first one. */
 static void check_samples(const PsdRun *o, const PsdStore *store) {
-    if (o->hop != store->options.hop || o->limit != store->options.limit)
+    bool hop = options_given(&o->set, "hop") && o->hop != store->options.hop;
+    bool limit = options_given(&o->set, "limit") && o->limit != store->options.limit;
+    if (hop || limit)
         die("%s was trained %s --hop and with --limit %g, the first model %s --hop and with --limit %g: they cannot "
             "predict the same samples; run predict once for each",
             o->train.base_checkpoint, o->hop ? "with" : "without", o->limit, store->options.hop ? "with" : "without",
@@ -185,15 +200,17 @@ static void add_classifier(PsdRun *o, const Spectra *s, PsdClassifierOpen open, 
                       .model = open(o, NULL),
                       .device = o->device,
                       .device_why = o->device_why,
-                      .train = s->samples,
-                      .batch = {.largest = psd_largest_batch}};
+                      .train = open_samples(o, s),
+                      .batch = {.largest = psd_largest_batch},
+                      .base_option = "checkpoint"};
     Training *training = train_open_inference(&spec);
     float *outputs = xmalloc((size_t)(n * PSD_CLASSES) * sizeof *outputs);
     double *logits = xmalloc((size_t)(n * PSD_CLASSES) * sizeof *logits), start = seconds_now();
-    train_outputs(training, s->samples, outputs);
+    train_outputs(training, spec.train, outputs);
     printf("[Predict] %lld samples, %.0f samples/s\n", (long long)n, (double)n / (seconds_now() - start));
     for (int64_t i = 0; i < n * PSD_CLASSES; i++) logits[i] = (double)outputs[i];
     train_close(training);
+    spec.train->close(spec.train);
     spec.model->close(spec.model);
     add_logits(o, s, logits, sums);
     free(logits);
@@ -217,7 +234,7 @@ static Table table_of(const Spectra *s, const Sums *sums, int64_t counts[PSD_CLA
     bool labelled = false, calibrated = sums->calibrations == sums->models;
     for (int64_t i = 0; i < store->n; i++) labelled |= store->labels[i] < PSD_CLASSES;
     for (int64_t i = 0, chunk = 0; i < sums->n; i++) {
-        int64_t at = psd_dataset_sample(s->samples, i), row = store->rows[at];
+        int64_t at = i, row = store->rows[at];
         const double *plain = sums->plain + i * PSD_CLASSES,
                      *best = calibrated ? sums->calibrated + i * PSD_CLASSES : plain;
         int predicted = 0;
@@ -260,11 +277,12 @@ int psd_predict(PsdRun *o, PsdClassifierOpen open, int argc, char **argv) {
     Sums sums = {0};
     for (int k = 0; k < ensemble.n; k++) {
         PsdRun *with = psd_options_open(PSD_PREDICT, ensemble.paths[k], argc, argv);
+        with->train.val_batch_size = with->train.batch_size;
         with->device = o->device;
         with->device_why = o->device_why;
         if (!k) {
             spectra = open_spectra(with);
-            sums.n = spectra.samples->n_samples;
+            sums.n = spectra.store.n;
             sums.plain = xcalloc((size_t)(sums.n * PSD_CLASSES), sizeof *sums.plain);
             sums.calibrated = xcalloc((size_t)(sums.n * PSD_CLASSES), sizeof *sums.calibrated);
         }

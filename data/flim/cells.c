@@ -180,7 +180,8 @@ static bool add_file(StoreMaker *k, const FTSENT *entry, Error *error) {
     if (!(k->n & (k->n - 1))) /* at 0, 1, 2, 4, 8 ... */
         k->files = xrealloc(k->files, (size_t)(k->n ? 2 * k->n : 1) * sizeof *k->files);
     k->files[k->n++] = f;
-    return !u8_check((const uint8_t *)f.path, strlen(f.path)) ||
+    return (!u8_check((const uint8_t *)f.path, strlen(f.path)) &&
+            !u8_check((const uint8_t *)f.donor, (size_t)f.donor_length)) ||
            error_set(error, "%s: its name is not UTF-8", entry->fts_path);
 }
 

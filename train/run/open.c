@@ -23,7 +23,7 @@ static void check_place(const Training *t, const LoaderOptions *options) {
     int64_t batches = loader_epoch_batches(t->spec.train, options, t->state.epoch);
     if (t->state.batch_index > batches)
         die("--resume %s: state.json: \"batch_index\" is %lld, and epoch %lld has %lld micro-batches", t->resumed_from,
-            (long long)t->state.batch_index, (long long)t->state.epoch, (long long)batches);
+            (long long)t->state.batch_index, (long long)t->state.epoch + 1, (long long)batches);
 }
 
 static void open_segments(Run *run) {

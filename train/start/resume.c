@@ -111,7 +111,7 @@ void resume(Training *t) {
     buffers_upload(t, BUFFERS);
     compare_data(t);
     printf("[Resume] %s: step %lld, epoch %lld, next micro-batch %lld\n", t->resumed_from, (long long)t->state.step,
-           (long long)t->state.epoch, (long long)t->state.batch_index);
+           (long long)t->state.epoch + 1, (long long)t->state.batch_index);
 }
 
 /* Sets *value to a whole number among the options of a checkpoint; leaves it unchanged if the option is missing. */
