@@ -533,8 +533,9 @@ static void estimates_need_neither_gpu_nor_data(void **state) {
     assert_contains(output, "[Estimate] l4 (L4)");
     assert_contains(output, "conv3d_backward");
     assert_contains(output, "give the data, or --max-steps");
-    must("--estimate --gpu all --amp --data %s %s", data, toy);
+    must("--estimate --gpu all --amp --price 0.8CHF --data %s %s", data, toy);
     assert_contains(output, "training all 3 folds");
+    assert_contains(output, " CHF at 0.80 CHF an hour\n");
     must("--dry-run --amp");
     assert_contains(output, "parameters in 35 tensors");
 }
