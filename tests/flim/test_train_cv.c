@@ -3,6 +3,7 @@
  * can be wrong. */
 #include "data/flim/cells.h"
 #include "data/flim/synthetic.h"
+#include "tests/documented.h"
 #include "tests/flim/rig.h"
 #include "tests/train_rig.h"
 
@@ -139,6 +140,7 @@ static void the_golden_step_comes_out_of_the_program(void **state) {
          cells, directory, weights, dump);
     assert_contains(output, "11 absorbed by running means");
     TensorFile got = open_file(dump), golden = open_golden("flim_full");
+    assert_dump_documented(&got, "### Of train_cv");
     float *loss = floats(&got, "", "loss"), *norm = floats(&got, "", "grad_norm"),
           *want_loss = floats(&golden, "", "loss"), *want_norm = floats(&golden, "", "norm");
     assert_near(loss[0], want_loss[0], 1e-5);
