@@ -162,6 +162,18 @@ bool terminal_has_colours(void) {
     return progress.terminal && !(none && *none) && type && strcmp(type, "dumb") != 0;
 }
 
+const char *terminal_bar(double share, char text[128]) {
+    enum { WIDTH = 20 };
+    bool colours = terminal_has_colours();
+    int filled = (int)(WIDTH * (share < 0 ? 0 : share < 1 ? share : 1)), n = sprintf(text, colours ? "\033[36m" : "[");
+    for (int i = 0; i < WIDTH; i++) {
+        if (colours && i == filled) n += sprintf(text + n, "\033[90m");
+        n += sprintf(text + n, "%s", colours ? "━" : i < filled ? "#" : "-");
+    }
+    sprintf(text + n, colours ? "\033[0m" : "]");
+    return text;
+}
+
 /* ---- the streams ---- */
 
 static void write_lines(Stream *stream, const char *bytes, size_t size) {

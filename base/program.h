@@ -33,5 +33,9 @@ void terminal_progress_abandon(void);
 bool terminal_is_open(void);
 /* Returns whether the terminal may be sent colours: NO_COLOR is not set, and TERM is not dumb. */
 bool terminal_has_colours(void);
+/* Writes a bar of 20 columns, filled to this share (0 to 1): coloured lines, or "[###---]" without colours. Returns
+ * text.
+ */
+const char *terminal_bar(double share, char text[128]);
 
 #endif

@@ -324,7 +324,7 @@ static void a_number_may_be_auto(void **state) {
     yaml_refused("batch-size: automatic", "line 1: batch-size: expected a whole number or auto, found 'automatic'");
     char output[8192];
     assert_int_equal(run_function(output, sizeof output, parse_in_child, "--help-markdown"), 0);
-    assert_contains(output, "\n| `-b`, `--batch-size N\\|auto` | 8 | sequences |\n");
+    assert_contains(output, "\n| `-b`, `--batch-size N\\|auto` | 8 | 1 to 64 | sequences |\n");
 }
 
 static void a_list_has_at_most_64_entries(void **state) {
@@ -498,11 +498,12 @@ static void help_is_aligned_and_complete(void **state) {
     assert_contains(output, "prog: Does something.\n\nusage: ./prog -m FILE\n");
     assert_contains(output,
                     "\n  -e, --epochs N                  passes over the data, a sentence long enough that it has to "
-                    "be\n                                  broken into two lines of the help [10]\n");
+                    "be\n                                  broken into two lines of the help [10; 1 to 1000000]\n");
     assert_contains(output, "\n      --loss-norm micro|batch     divisor [micro]\n");
     assert_contains(output, "\n  -a, --amp                       16 bit [false]\n");
     assert_contains(output, "\n  -s, --seed N                    of everything random [required]\n");
-    assert_contains(output, "\n\nin YAML under gpt:\n  -L, --layers N                  blocks [24]\n");
+    assert_contains(output, "\n\nin YAML under gpt:\n  -L, --layers N                  blocks [24; 1 to 1000]\n");
+    assert_contains(output, "\n      --frozen-rows N             rows kept [-1; -1 to 1000000000]\n");
     while ((line = strsep(&rest, "\n"))) assert_true(strlen(line) <= 100);
 }
 
@@ -510,11 +511,11 @@ static void help_markdown_is_a_table(void **state) {
     (void)state;
     char output[8192];
     assert_int_equal(run_function(output, sizeof output, parse_in_child, "--help-markdown"), 0);
-    assert_contains(output, "| option | default | meaning |\n|---|---|---|\n"
-                            "| `-m`, `--manifest PATH` |  | training manifest |\n");
-    assert_contains(output, "\n| `--loss-norm micro\\|batch` | micro | divisor |\n");
-    assert_contains(output, "\n| `-s`, `--seed N` | required | of everything random |\n");
-    assert_contains(output, "\n| `-L`, `--layers N` | 24 | blocks (in YAML under `gpt:`) |\n");
+    assert_contains(output, "| option | default | range | meaning |\n|---|---|---|---|\n"
+                            "| `-m`, `--manifest PATH` |  |  | training manifest |\n");
+    assert_contains(output, "\n| `--loss-norm micro\\|batch` | micro |  | divisor |\n");
+    assert_contains(output, "\n| `-s`, `--seed N` | required |  | of everything random |\n");
+    assert_contains(output, "\n| `-L`, `--layers N` | 24 | 1 to 1000 | blocks (in YAML under `gpt:`) |\n");
 }
 
 static void the_record_is_json(void **state) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "tests/documented.h"
 #include "tests/files.h"
 #include "tests/flim/golden.h"
 
@@ -97,6 +98,7 @@ static void cells_are_sorted_and_described(void **state) {
     free(notes);
     FlimCells c = open_cells(false, 2);
     assert_contains(tensor_file_metadata(&c.file, "findings"), "\"deeper\": 1");
+    assert_store_documented(&c.file, "## The store of cells");
     assert_true(c.n == 4 && c.bits == 8 && c.shape.T == T && c.shape.H == H && c.n_donors == 2 && c.n_fields == 3);
     assert_string_equal(c.donor_names[0], "D2");
     assert_string_equal(c.donor_names[1], "D10");

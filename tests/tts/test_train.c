@@ -1,6 +1,7 @@
 /* Runs train_gpt as a user does, on a small data set: the same bits with any number of workers and after signals and
  * kills; memory as planned; and a clear message for each kind of bad input. */
 #include "data/formats/tensor_file_open.h"
+#include "tests/documented.h"
 #include "tests/tts/train_rig.h"
 
 #include <sys/resource.h>
@@ -420,6 +421,7 @@ static void the_debug_dump_has_every_gradient(void **state) {
     assert_int_not_equal(access(leftover, F_OK), 0);
     free(leftover);
     assert_true(tensor_file_open(path, &file, &error));
+    assert_dump_documented(&file, "### Of train_gpt");
     int gradients = 0;
     for (int i = 0; i < file.n_tensors; i++) gradients += !strncmp(file.tensors[i].name, "grad.", 5);
     assert_int_equal(gradients, 2 * 12 + 13);

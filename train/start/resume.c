@@ -1,5 +1,6 @@
 #include "train/start/resume.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,8 +49,7 @@ static void compare_options(const Training *t, const char *before_text) {
     free(now_text);
 }
 
-/* Dies if a fact of the model's description has changed: the weights are of the former. Checkpoints of earlier versions
- * have no description. */
+/* Dies if a fact of the model's description has changed: the weights are of the former. */
 static void compare_facts(const Training *t) {
     const Description *d = &t->spec.description;
     Error error;
@@ -67,6 +67,16 @@ static void compare_facts(const Training *t) {
         }
         json_decref(now);
     }
+    json_decref(before);
+}
+
+/* Forgets the cost of the earlier parts if it is in another currency than that of --price. */
+static void compare_currency(Training *t) {
+    json_t *before = json_loads(t->state.options_json, 0, NULL);
+    Price price;
+    if (!price_parse(json_string_value(json_object_get(before, "price")), &price, NULL) ||
+        strcmp(price.currency, t->spec.options->price.currency))
+        t->state.cost = NAN;
     json_decref(before);
 }
 
@@ -107,6 +117,7 @@ void resume(Training *t) {
     compare_facts(t);
     if (!checkpoint_load(t->resumed_from, &into, &t->state, &t->carried, &error))
         die("--resume %s: %s", t->resumed_from, error.text);
+    compare_currency(t);
     if (!t->carried.n) carried_close(&t->carried); /* nothing in the file is needed any more */
     buffers_upload(t, BUFFERS);
     compare_data(t);
