@@ -11,8 +11,8 @@ typedef struct {
     bool amp;
     int64_t epochs, layers, frozen, seed, batch;
     double rate, clip;
-    const char *output, *norm, *config, *base;
-    OptionList manifest;
+    const char *output, *norm, *base;
+    OptionList manifest, config;
 } Table;
 
 #define FIELD(name) offsetof(Table, name)
@@ -23,7 +23,7 @@ static const OptionRow rows[] = {
      .help = "training manifest"},
     {.name = "train-manifest", .type = OPTION_LIST, .offset = FIELD(manifest), .metavar = "PATH",
      .help = "the same"},
-    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
+    {.name = "config", .type = OPTION_LIST, .offset = FIELD(config), .metavar = "PATH",
      .help = "YAML file"},
     {.name = "output-dir", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .default_value = "out",
      .metavar = "DIR",
@@ -197,7 +197,8 @@ static void defaults_are_set(void **state) {
     Table t = table_new();
     t.layers = t.seed = 77;
     t.manifest.count = 5;
-    t.base = t.config = "x";
+    t.base = "x";
+    t.config.count = 3;
     parse(&t, "-s 1");
     assert_int_equal(t.epochs, 10);
     assert_int_equal(t.frozen, -1);
@@ -207,7 +208,7 @@ static void defaults_are_set(void **state) {
     assert_string_equal(t.norm, "micro");
     assert_int_equal(t.manifest.count, 0);
     assert_null(t.base);
-    assert_null(t.config);
+    assert_int_equal(t.config.count, 0);
     assert_false(t.amp);
 }
 
@@ -253,6 +254,22 @@ static void words_may_be_values_of_one_option(void **state) {
     for (int i = 0; i < 3; i++) assert_string_equal(t.manifest.text[i], ((const char *[]){"a", "b", "c"})[i]);
     assert_true(t.amp && options_given(&t.set, "data"));
     refused("-s 1 a", "unexpected argument 'a': an option is --name value, a flag --name or --name=false");
+}
+
+static void read_two_files(void *path) {
+    static const OptionRow config[] = {
+        {.name = "config", .type = OPTION_TEXT, .offset = FIELD(base), .metavar = "PATH", .help = "YAML file"}};
+    char *argv[] = {"prog", "--config", path, "--config", path, NULL};
+    Table t = {0};
+    options_parse_table(&header, config, 1, &t, 5, argv);
+}
+
+static void a_command_of_one_file_refuses_a_second(void **state) {
+    (void)state;
+    char *path = yaml_file(""), output[256];
+    assert_int_equal(run_function(output, sizeof output, read_two_files, path), 2);
+    assert_contains(output, "--config: this command reads one file");
+    free(path);
 }
 
 static void options_know_whether_they_were_given(void **state) {
@@ -524,7 +541,7 @@ static void the_record_is_json(void **state) {
     parse(&t, "-m a -m b\"\\ --epochs 5 --learning-rate 0.1 -s 9000000000000001");
     char *text = options_to_json(&t.set);
     assert_string_equal(text, "{\n \"manifest\": [\n  \"a\",\n  \"b\\\"\\\\\"\n ],\n \"train-manifest\": [\n  \"a\",\n"
-                              "  \"b\\\"\\\\\"\n ],\n \"config\": null,\n \"output-dir\": \"out\",\n \"base\": null,\n"
+                              "  \"b\\\"\\\\\"\n ],\n \"config\": [],\n \"output-dir\": \"out\",\n \"base\": null,\n"
                               " \"epochs\": 5,\n \"frozen-rows\": -1,\n \"seed\": 9000000000000001,\n"
                               " \"learning-rate\": 0.10000000000000001,\n \"grad-clip\": 1.0,\n"
                               " \"loss-norm\": \"micro\",\n \"amp\": false,\n \"batch-size\": 8,\n \"layers\": 24\n}");
@@ -610,6 +627,7 @@ int main(void) {
         cmocka_unit_test(keys_of_other_programs_are_mapped_and_named),
         cmocka_unit_test(defaults_are_set),
         cmocka_unit_test(every_spelling_of_an_option_is_accepted),
+        cmocka_unit_test(a_command_of_one_file_refuses_a_second),
         cmocka_unit_test(words_may_be_values_of_one_option),
         cmocka_unit_test(options_know_whether_they_were_given),
         cmocka_unit_test(wrong_command_lines_are_refused),

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
@@ -42,11 +43,15 @@ static void without_a_terminal_only_lines_are_shown(void **state) {
     assert_null(strstr(output, "\033"));
 }
 
-/* Runs in a child; the terminal is its stdout and stderr. */
-static void talk_to_a_terminal(void *name) {
+/* Makes the terminal stdout and stderr of a child. */
+static void take_terminal(const char *name) {
     int terminal = open(name, O_RDWR | O_NOCTTY);
     if (terminal < 0 || dup2(terminal, STDOUT_FILENO) < 0 || dup2(terminal, STDERR_FILENO) < 0) _exit(1);
     program_invocation_short_name = "test";
+}
+
+static void talk_to_a_terminal(void *name) {
+    take_terminal(name);
     talk();
     exit(0);
 }
@@ -122,10 +127,49 @@ static void colours_are_for_terminals_that_want_them(void **state) {
     assert_string_equal(terminal_bar(0.26, text), "[#####---------------]"); /* not a terminal */
 }
 
+/* Prints a line of progress and ends by an error, or by a signal that nothing defers. */
+static void end_by_an_error(void *name) {
+    take_terminal(name);
+    program_start();
+    terminal_progress("step 1");
+    die("no more");
+}
+
+static void end_by_a_signal(void *name) {
+    take_terminal(name);
+    program_start();
+    terminal_progress("step 1");
+    kill(getpid(), SIGTERM);
+    for (;;) pause();
+}
+
+static void progress_goes_before_the_end(void **state) {
+    (void)state;
+    static const struct {
+        void (*end)(void *);
+        int status;
+        const char *shown;
+    } ends[] = {{end_by_an_error, 1, "step 1" ERASE "test: no more\n"},
+                {end_by_a_signal, 128 + SIGTERM, "step 1" ERASE}};
+    for (int i = 0; i < 2; i++) {
+        int ours = -1, theirs = -1;
+        char shown[256], output[64];
+        if (!open_terminal(&ours, &theirs)) skip();
+        assert_int_equal(run_function(output, sizeof output, ends[i].end, ptsname(ours)), ends[i].status);
+        ssize_t n = read(ours, shown, sizeof shown - 1);
+        assert_true(n > 0);
+        shown[n] = 0;
+        assert_string_equal(shown, ends[i].shown);
+        close(theirs);
+        close(ours);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_terminal_only_lines_are_shown),
         cmocka_unit_test(progress_stays_below_everything_that_is_printed),
+        cmocka_unit_test(progress_goes_before_the_end),
         cmocka_unit_test(colours_are_for_terminals_that_want_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

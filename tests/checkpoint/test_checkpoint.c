@@ -273,7 +273,7 @@ static void a_decision_stays_with_its_weights(void **unused) {
     assert_near(json_number_value(json_object_get(read, "threshold")), 0.25, 0);
     json_decref(read);
     rig_save_good(c, 2, 1, false);
-    rig_assert_listing(first, "decision.json model.safetensors optimizer.safetensors state.json ");
+    rig_assert_listing(first, "config.json decision.json model.safetensors optimizer.safetensors state.json ");
     run_command(output, sizeof output, "cp %s/decision.json %s/", first, second);
     assert_null(decision_read(second, &error));
     assert_contains(error.text, "it was made for other weights");

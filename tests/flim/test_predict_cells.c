@@ -1,4 +1,5 @@
 /* train_cv predict: unlabelled cells get what the test of their fold has computed, alone and averaged over folds. */
+#include "checkpoint/description.h"
 #include "data/flim/synthetic.h"
 #include "report/evaluation.h"
 #include "tests/train_rig.h"
@@ -126,6 +127,9 @@ static void folds_are_averaged(void **state) {
     assert_null(strstr(fixture.output, "was trained on cells of a donor"));
     assert_int_equal(predict_rows(one, d2), n);
     assert_int_equal(predict_rows(other, d3), n);
+    double difference = 0;
+    for (int i = 0; i < n; i++) difference = fmax(difference, fabs(one[i].p - other[i].p));
+    assert_true(n >= 20 && difference > 0.01);
     for (int i = 0; i < n; i++) {
         assert_near(both[i].p, (one[i].p + other[i].p) / 2, 1e-7);
         assert_near(both[i].threshold, (one[i].threshold + other[i].threshold) / 2, 1e-12);
@@ -175,11 +179,42 @@ static void a_foreign_file_decides_at_one_half(void **state) {
     char *options = xformat("--checkpoint %s/best_model_fold_D3.pth %s", run, blind);
     int n = predict_rows(rows, options);
     assert_contains(fixture.output, "threshold 0.5000: none was chosen for these weights");
+    assert_true(n >= 20);
     for (int i = 0; i < n; i++) assert_near(rows[i].threshold, 0.5, 0);
     free(options);
     options = xformat("--checkpoint %s/best_model_fold_D3.pth --threshold 0.25 %s", run, blind);
     predict_rows(rows, options);
     assert_near(rows[0].threshold, 0.25, 0);
+    free(options);
+}
+
+/* The reference's rule may put the threshold outside of 0 to 1: then all cells are of one class. */
+static void a_threshold_may_be_out_of_range(void **state) {
+    (void)state;
+    Row rows[MOST];
+    Error error;
+    char *copy = path_join(folder, "low"), *options = xformat("--checkpoint %s %s", copy, blind);
+    must_run("cp -rL %s/fold_D3/best %s", run, copy);
+    if (!decision_write(copy, json_build("a test", "{s:f, s:b, s:n}", "threshold", -0.125, "views", 1, "temperature"),
+                        &error))
+        fail_msg("%s", error.text);
+    int n = predict_rows(rows, options);
+    for (int i = 0; i < n; i++) assert_true(rows[i].threshold == -0.125 && !strcmp(rows[i].predicted, "active"));
+    free(copy);
+    free(options);
+}
+
+/* A config.json beside foreign weights may be anyone's; one of another model of ours is refused. */
+static void a_foreign_description_is_not_read(void **state) {
+    (void)state;
+    Row rows[MOST];
+    char *other = path_join(folder, "foreign"), *options = xformat("--checkpoint %s/w.safetensors %s", other, blind);
+    make_directories(other);
+    must_run("cp %s/fold_D3/best/model.safetensors %s/w.safetensors; echo '{\"model_type\": \"bert\"}' >%s/config.json",
+             run, other, other);
+    assert_true(predict_rows(rows, options) >= 20);
+    assert_contains(fixture.output, "config.json is of another program, and is not read");
+    free(other);
     free(options);
 }
 
@@ -208,6 +243,9 @@ static void mistakes_are_named(void **state) {
     must_run("sed -i 's/\"threshold\": 0/\"threshold\": 1/' %s/decision.json", copy);
     assert_int_equal(cv("predict --checkpoint %s %s", copy, blind), 1);
     assert_contains(fixture.output, "is not as it was written");
+    assert_int_equal(
+        cv("predict --checkpoint %s %s.predict.flim.safetensors -o %s.predict.flim.safetensors", run, blind, blind), 2);
+    assert_contains(fixture.output, "--output: ");
     free(wrong);
     free(copy);
 }
@@ -216,6 +254,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(predictions_are_those_of_the_test),  cmocka_unit_test(folds_are_averaged),
         cmocka_unit_test(standard_output_has_only_rows),      cmocka_unit_test(labels_are_shown_and_known_donors_named),
+        cmocka_unit_test(a_threshold_may_be_out_of_range),    cmocka_unit_test(a_foreign_description_is_not_read),
         cmocka_unit_test(a_foreign_file_decides_at_one_half), cmocka_unit_test(mistakes_are_named)};
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -169,6 +169,59 @@ static void classifiers_are_averaged(void **state) {
     for (int k = 0; k < 3; k++) free(options[k]);
 }
 
+/* A CNN reads whole spectra, a transformer patches. */
+static void different_encoders_predict_together(void **state) {
+    (void)state;
+    static Row both[ROWS], one[ROWS], other[ROWS];
+    char *cnn = path_join(folder, "cnn");
+    psd_must("finetune -m %s --split %s/data/splits/pooled_seed42_frac1.0.json --encoder cnn --size tiny -b 64 "
+             "--epochs 1 -o %s",
+             manifest, folder, cnn);
+    char *options[3] = {xformat("--checkpoint %s --checkpoint %s --calibration none %s", runs[0], cnn, raw),
+                        xformat("--checkpoint %s --calibration none %s", runs[0], raw),
+                        xformat("--checkpoint %s --calibration none %s", cnn, raw)};
+    Row *const into[3] = {both, one, other};
+    for (int k = 0; k < 3; k++) predict(options[k], into[k], ROWS);
+    for (int i = 0; i < ROWS; i++)
+        for (int c = 0; c < PSD_CLASSES; c++) assert_near(both[i].p[c], (one[i].p[c] + other[i].p[c]) / 2, 1e-12);
+    for (int k = 0; k < 3; k++) free(options[k]);
+    free(cnn);
+}
+
+/* Neither the store beside a manifest, made for another model, nor anything else of the user's is replaced, and nothing
+ * temporary stays. */
+static void nothing_of_the_users_is_replaced(void **state) {
+    (void)state;
+    static Row rows[ROWS];
+    char *store = path_join(folder, "data/manifest.psd.safetensors"), *limited = path_join(folder, "limited");
+    char *own = path_join(folder, "own"), *away = path_join(folder, "away"), *before, *after;
+    size_t n_before, n_after;
+    Error error;
+    must_run("cp -r %s/data %s", folder, own);
+    psd_must("finetune -m %s/manifest.csv --split %s/splits/pooled_seed42_frac1.0.json --size tiny --limit 5 -b 64 "
+             "--epochs 1 -o %s",
+             own, own, limited);
+    assert_true(read_file(store, &before, &n_before, &error));
+    make_directories(away);
+    setenv("TMPDIR", away, 1);
+    char *options = xformat("--checkpoint %s -m %s", limited, manifest);
+    predict(options, rows, ROWS);
+    assert_int_equal(psd_program("predict --checkpoint %s -m %s -o %s", limited, manifest, manifest), 2);
+    assert_contains(fixture.output, "--output: ");
+    unsetenv("TMPDIR");
+    assert_true(read_file(store, &after, &n_after, &error));
+    assert_int_equal(n_before, n_after);
+    assert_memory_equal(before, after, n_before);
+    assert_true(!rmdir(away)); /* it is empty */
+    free(before);
+    free(after);
+    free(options);
+    free(store);
+    free(limited);
+    free(own);
+    free(away);
+}
+
 static void mistakes_are_named(void **state) {
     (void)state;
     char *empty = path_join(folder, "empty"), *hop = path_join(folder, "hop");
@@ -183,9 +236,11 @@ static void mistakes_are_named(void **state) {
     assert_contains(fixture.output, "--d-model 64 contradicts");
     assert_int_equal(psd_program("predict --checkpoint %s %s/data/manifest.psd.safetensors", runs[0], folder), 2);
     assert_contains(fixture.output, "a store does not name recordings");
-    psd_must("finetune -m %s --split %s/data/splits/pooled_seed42_frac1.0.json --size tiny --limit 5 -b 64 --epochs 1 "
-             "-o %s",
-             manifest, folder, hop);
+    must_run("cp -r %s/data %s/data2", folder, folder);
+    psd_must(
+        "finetune -m %s/data2/manifest.csv --split %s/data2/splits/pooled_seed42_frac1.0.json --size tiny --limit 5 "
+        "-b 64 --epochs 1 -o %s",
+        folder, folder, hop);
     assert_int_equal(psd_program("predict --checkpoint %s --checkpoint %s %s", runs[0], hop, raw), 1);
     assert_contains(fixture.output, "they cannot predict the same samples");
     free(empty);
@@ -195,6 +250,7 @@ static void mistakes_are_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(predictions_are_those_of_evaluate), cmocka_unit_test(probabilities_are_calibrated_as_fitted),
-        cmocka_unit_test(classifiers_are_averaged), cmocka_unit_test(mistakes_are_named)};
+        cmocka_unit_test(classifiers_are_averaged),          cmocka_unit_test(different_encoders_predict_together),
+        cmocka_unit_test(nothing_of_the_users_is_replaced),  cmocka_unit_test(mistakes_are_named)};
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
