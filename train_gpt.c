@@ -95,10 +95,6 @@ static const OptionRow table[] = {
 
 /* Options that decide what a sample is: a run cannot be resumed if they have changed. */
 static const char *const fixed_options[] = {"repair-codes", NULL};
-/* Decide what the model computes. */
-static const char *const model_options[] = {
-    "model-dim",          "layers",           "heads", "max-text-tokens", "max-mel-tokens",
-    "number-text-tokens", "number-mel-codes", NULL};
 
 /* ---- vocabulary and model ---- */
 
@@ -269,7 +265,7 @@ static int train(int argc, char **argv) {
         .options = &o.train,
         .set = &set,
         .fixed_options = fixed_options,
-        .description = {.options = model_options, .facts = o.origin.facts, .n_facts = o.origin.n_facts},
+        .description = {.options = GPT_MODEL_OPTIONS, .facts = o.origin.facts, .n_facts = o.origin.n_facts},
         .model = model_of(&o),
         .device = device,
         .device_why = why,

@@ -10,7 +10,6 @@
 
 #include "base/file.h"
 #include "base/program.h"
-#include "base/text_file.h"
 
 // clang-format off
 static const OptionRow table[] = {
@@ -45,7 +44,7 @@ static bool holds(const char *folder, const char *name) {
     return there;
 }
 
-/* Adds a path, which is freed if it is in the ensemble already. */
+/* Adds a path, which the ensemble frees. */
 static void add(Ensemble *e, char *path) {
     for (int i = 0; i < e->n; i++)
         if (file_is_same(e->paths[i], path)) die_usage("--checkpoint: %s and %s are the same", e->paths[i], path);
@@ -104,31 +103,58 @@ void predict_ensemble_free(Ensemble *e) {
 
 PredictOutput predict_output_open(const PredictOptions *o) {
     bool standard = !strcmp(o->output, "-");
-    PredictOutput out = {.path = standard ? NULL : o->output, .fd = -1};
+    PredictOutput out = {.path = standard ? NULL : o->output};
     out.lines = !strcmp(o->format, "jsonl") || (!strcmp(o->format, "auto") && ends_with(o->output, ".jsonl"));
     Error error;
-    if (standard)
-        out.fd = program_free_stdout();
-    else if (!file_is_replaceable(o->output, &error))
+    if (standard) {
+        out.stream = fdopen(program_free_stdout(), "w");
+        if (!out.stream) die("standard output: %s", strerror(errno));
+    } else if (!file_is_replaceable(o->output, &error))
         die_usage("--output: %s", error.text);
     return out;
 }
 
-void predict_output_write(PredictOutput *out, const Table *predictions) {
+/* Begins the file at the first row, so that a run that fails before leaves no trace. */
+static void put(PredictOutput *out, const char *text, size_t size) {
     Error error;
-    void (*print)(const Table *, FILE *) = out->lines ? table_print_json_lines : table_print_csv;
-    if (out->path) {
-        TextFile file;
-        text_file_begin(&file);
-        print(predictions, file.out);
-        if (!text_file_end(&file, out->path, &error)) die("%s", error.text);
-    } else {
-        FILE *stream = fdopen(out->fd, "w");
-        if (!stream) die("standard output: %s", strerror(errno));
-        print(predictions, stream);
-        if (ferror(stream) | fclose(stream))
-            die("standard output: %s; not all predictions were written", strerror(errno));
+    if (!out->path) {
+        fwrite(text, 1, size, out->stream); /* predict_output_close looks for errors */
+        return;
     }
-    printf("[Predict] %lld rows written to %s\n", (long long)table_rows(predictions),
-           out->path ? out->path : "standard output");
+    if (!out->writer) {
+        out->writer = xcalloc(1, sizeof *out->writer);
+        if (!file_begin(out->writer, out->path, 0, &error)) die("%s", error.text);
+    }
+    file_put(out->writer, text, size);
+}
+
+static void write_rows(PredictOutput *out, Table *table) {
+    char *text;
+    size_t size;
+    FILE *memory = open_memstream(&text, &size);
+    if (!memory) die("out of memory for predictions");
+    if (out->lines)
+        table_print_json_lines(table, memory);
+    else
+        table_print_csv(table, !out->rows, memory);
+    if (fclose(memory)) die("out of memory for predictions");
+    put(out, text, size);
+    free(text);
+    out->rows += table_rows(table);
+    table_clear(table);
+}
+
+void predict_output_row(PredictOutput *out, Table *table) {
+    enum { MANY = 4096 };
+    if (table_rows(table) >= MANY) write_rows(out, table);
+}
+
+void predict_output_close(PredictOutput *out, Table *table) {
+    Error error;
+    write_rows(out, table);
+    if (out->writer && !file_end(out->writer, &error)) die("%s", error.text);
+    if (out->stream && (ferror(out->stream) | fclose(out->stream)))
+        die("standard output: %s; not all predictions were written", strerror(errno));
+    free(out->writer);
+    printf("[Predict] %lld rows written to %s\n", (long long)out->rows, out->path ? out->path : "standard output");
 }

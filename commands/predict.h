@@ -2,6 +2,7 @@
 #ifndef COMMANDS_PREDICT_H
 #define COMMANDS_PREDICT_H
 
+#include "base/file.h"
 #include "base/options.h"
 #include "report/table.h"
 
@@ -25,16 +26,20 @@ typedef struct {
 Ensemble predict_ensemble(const PredictOptions *options, const char *runs);
 void predict_ensemble_free(Ensemble *ensemble);
 
-/* Where predictions are written. */
+/* Where predictions are written, some thousand rows at a time. */
 typedef struct {
-    const char *path; /* NULL: standard output */
-    bool lines;       /* JSON Lines; otherwise CSV */
-    int fd;           /* of the original standard output, if path is NULL; text for people goes to stderr then */
+    const char *path;   /* NULL: standard output */
+    bool lines;         /* JSON Lines; otherwise CSV */
+    int64_t rows;       /* written so far */
+    FILE *stream;       /* the original standard output, if path is NULL; text for people goes to stderr then */
+    FileWriter *writer; /* of the file */
 } PredictOutput;
 
 /* Opens --output before anything is computed. Dies if the file may not be written. */
 PredictOutput predict_output_open(const PredictOptions *options);
-/* Writes all rows at once: a file atomically, standard output with an error if its reader has ended. */
-void predict_output_write(PredictOutput *output, const Table *table);
+/* Call it after each row that was added to the table: writes the rows and removes them from it when they are many. */
+void predict_output_row(PredictOutput *output, Table *table);
+/* Writes the other rows. A file appears whole or not at all. Dies if a row could not be written. */
+void predict_output_close(PredictOutput *output, Table *table);
 
 #endif

@@ -39,9 +39,14 @@ void table_real(Table *t, const char *column, double value) {
 
 int64_t table_rows(const Table *t) { return t->columns ? t->n / t->columns : 0; }
 
-void table_free(Table *t) {
-    for (int c = 0; c < t->columns; c++) free(t->names[c]);
+void table_clear(Table *t) {
     for (int64_t i = 0; i < t->n; i++) free(t->cells[i].text);
+    t->n = 0;
+}
+
+void table_free(Table *t) {
+    table_clear(t);
+    for (int c = 0; c < t->columns; c++) free(t->names[c]);
     free(t->names);
     free(t->cells);
     *t = (Table){0};
@@ -49,8 +54,8 @@ void table_free(Table *t) {
 
 /* ---- CSV ---- */
 
-void table_print_csv(const Table *t, FILE *out) {
-    for (int c = 0; c < t->columns; c++) {
+void table_print_csv(const Table *t, bool names, FILE *out) {
+    for (int c = 0; c < t->columns && names; c++) {
         csv_write(out, t->names[c]);
         fputc(c + 1 < t->columns ? ',' : '\n', out);
     }
@@ -66,7 +71,7 @@ void table_print_csv(const Table *t, FILE *out) {
 bool table_write_csv(const Table *t, const char *path, Error *error) {
     TextFile file;
     text_file_begin(&file);
-    table_print_csv(t, file.out);
+    table_print_csv(t, true, file.out);
     return text_file_end(&file, path, error);
 }
 

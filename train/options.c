@@ -194,7 +194,7 @@ static void resolve_auto(TrainOptions *o, const Option *batch, const Option *acc
     if (o->token_budget)
         die_usage("-b auto with --token-budget: both say how large a micro-batch is; give --effective-batch instead of "
                   "the budget, or the budget without -b");
-    if (accumulation->given)
+    if (accumulation->given && o->grad_accumulation) /* 0 takes back the -g of a file */
         die_usage("-b auto chooses -g too: instead of -g %lld give --effective-batch, the samples of a step (%lld by "
                   "default)",
                   (long long)o->grad_accumulation, (long long)usual);

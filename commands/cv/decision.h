@@ -12,7 +12,7 @@ typedef struct {
     json_t *donors; /* names of the donors that it was trained on; json_decref() */
 } CvDecision;
 
-/* Writes what the fold's test has told beside the weights that were tested. */
+/* Writes the decision of a fold that was tested beside its best weights. */
 bool cv_decision_write(const CvFold *fold, const FoldResult *result, Error *error);
 /* Reads the decision of a checkpoint; one that has none decides at 0.5. */
 bool cv_decision_read(const char *checkpoint, CvDecision *decision, Error *error);

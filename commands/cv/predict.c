@@ -170,7 +170,7 @@ static bool is_active(const Predict *o, int64_t cell, int models) {
     return o->p[cell] / models > o->thresholds / models;
 }
 
-static Table table_of(const Predict *o, int models) {
+static void write_rows(const Predict *o, int models, PredictOutput *output) {
     Table t = {0};
     bool labelled = false;
     for (int64_t i = 0; i < o->ids.n; i++) labelled |= o->cells.labels[i] >= 0;
@@ -187,11 +187,13 @@ static Table table_of(const Predict *o, int models) {
         if (models > 1) table_count(&t, "votes", o->votes[i]);
         table_real(&t, "photons", o->cells.photons[i]);
         table_count(&t, "size", o->cells.sizes[i]);
+        predict_output_row(output, &t);
     }
-    return t;
+    predict_output_close(output, &t);
+    table_free(&t);
 }
 
-/* Says what came out, so that a mistake shows before the file is opened. */
+/* Prints how many cells are active, so that a mistake shows before the file is opened. */
 static void print_summary(const Predict *o, int models) {
     int64_t active = 0, dark = 0;
     for (int64_t i = 0; i < o->ids.n; i++) {
@@ -242,9 +244,7 @@ int cv_predict(int argc, char **argv) {
     o.device = train_device_open(&o.train, &o.device_why);
     for (int k = 0; k < ensemble.n; k++) add_model(&o, ensemble.paths[k]);
     print_summary(&o, ensemble.n);
-    Table predictions = table_of(&o, ensemble.n);
-    predict_output_write(&output, &predictions);
-    table_free(&predictions);
+    write_rows(&o, ensemble.n, &output);
     device_close(o.device);
     close_cells(&o);
     predict_ensemble_free(&ensemble);

@@ -7,8 +7,9 @@
 #include "checkpoint/load.h"
 #include "commands/adopt.h"
 
-static const char *const size_options[] = {"model-dim",      "layers",           "heads", "max-text-tokens",
-                                           "max-mel-tokens", "number-mel-codes", NULL};
+const char *const GPT_MODEL_OPTIONS[] = {"number-text-tokens", "model-dim",      "layers",           "heads",
+                                         "max-text-tokens",    "max-mel-tokens", "number-mel-codes", NULL};
+static const char *const *const size_options = GPT_MODEL_OPTIONS + 1; /* without the vocabulary */
 
 /* IndexTTS2's size. */
 enum { LAYERS = 24, DIM = 1280, HEADS = 20 };

@@ -4,6 +4,9 @@
 
 #include "base/options.h"
 
+/* Options that decide what the model computes; the last is NULL. */
+extern const char *const GPT_MODEL_OPTIONS[];
+
 /* Sets the options of the model's size that are not given to those of a base checkpoint: from its config.json, or from
  * the shapes of its tensors, which do not tell the number of heads of a size that is not IndexTTS2's. Dies if an option
  * that was given contradicts it. The vocabulary is left out, because it may grow. Does nothing if there is no such

@@ -17,9 +17,9 @@ enum {
     PRED = 1 << PSD_PREDICT,
     RUN = 1 << PSD_RUN,
     TRAINING = PRE | FINE,
-    JUDGED = EVAL | CALI, /* commands that compare predictions with labels */
-    INFERENCE = JUDGED | PRED,
-    SPLIT = TRAINING | JUDGED,
+    LABELLED = EVAL | CALI, /* commands that compare predictions with labels */
+    INFERENCE = LABELLED | PRED,
+    SPLIT = TRAINING | LABELLED,
     MODEL = TRAINING | INFERENCE
 };
 
@@ -114,7 +114,7 @@ static const struct {
     {FINE, {.name = "pretrained", .type = OPTION_TEXT, .offset = FIELD(train.base_checkpoint), .metavar = "PATH",
             .help = "the encoder to start from: a checkpoint directory, a .safetensors or a Lightning .ckpt; its "
                     "head is used too if it fits; without this option: from scratch"}},
-    {JUDGED, {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(train.base_checkpoint), .metavar = "PATH",
+    {LABELLED, {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(train.base_checkpoint), .metavar = "PATH",
                  .help = "the classifier: a checkpoint directory, a .safetensors or a Lightning .ckpt"}},
     {FINE, {.name = "freeze-encoder", .type = OPTION_FLAG, .offset = FIELD(freeze_encoder), .default_value = "false",
             .help = "train only the head; the encoder then has no dropout"}},
@@ -126,7 +126,7 @@ static const struct {
             .metavar = "auto|none|W,W,...",
             .help = "class weights of the loss: auto is proportional to 1 / (samples of the class); or give 6 "
                     "numbers"}},
-    {JUDGED, {.name = "eval-split", .type = OPTION_CHOICE, .offset = FIELD(eval_split), .default_value = "test",
+    {LABELLED, {.name = "eval-split", .type = OPTION_CHOICE, .offset = FIELD(eval_split), .default_value = "test",
                  .metavar = "test|val|train",
                  .help = "which rows to evaluate"}},
     {EVAL, {.name = "tag", .type = OPTION_TEXT, .offset = FIELD(tag), .default_value = "finetuned", .metavar = "NAME",
@@ -270,7 +270,7 @@ static void check_options(const PsdRun *o, bool synthetic) {
     if (options_given(&o->set, "min-learning-rate") && o->min_learning_rate > o->train.learning_rate)
         die_usage("--min-learning-rate %g is more than --learning-rate %g", o->min_learning_rate,
                   o->train.learning_rate);
-    if ((1 << o->command) & JUDGED && !o->train.base_checkpoint) die_usage("which model? give --checkpoint");
+    if ((1 << o->command) & LABELLED && !o->train.base_checkpoint) die_usage("which model? give --checkpoint");
     if (o->freeze_encoder && cnn)
         die_usage("--freeze-encoder is for the transformer: the batch norms of the CNN cannot be frozen");
     if (o->train.grad_checkpointing && cnn)

@@ -228,46 +228,51 @@ static void probability_columns(Table *t, const char *name, const double *sums, 
     }
 }
 
-static Table table_of(const Spectra *s, const Sums *sums, int64_t counts[PSD_CLASSES]) {
+/* Returns the class with the largest probability. */
+static int largest(const double *p) {
+    int best = 0;
+    for (int c = 1; c < PSD_CLASSES; c++)
+        if (p[c] > p[best]) best = c;
+    return best;
+}
+
+/* Writes a row per sample, and counts the classes. */
+static void write_rows(const Spectra *s, const Sums *sums, PredictOutput *output, int64_t counts[PSD_CLASSES]) {
     Table t = {0};
     const PsdStore *store = &s->store;
     bool labelled = false, calibrated = sums->calibrations == sums->models;
     for (int64_t i = 0; i < store->n; i++) labelled |= store->labels[i] < PSD_CLASSES;
     for (int64_t i = 0, chunk = 0; i < sums->n; i++) {
-        int64_t at = i, row = store->rows[at];
-        const double *plain = sums->plain + i * PSD_CLASSES,
-                     *best = calibrated ? sums->calibrated + i * PSD_CLASSES : plain;
-        int predicted = 0;
-        for (int c = 1; c < PSD_CLASSES; c++)
-            if (best[c] > best[predicted]) predicted = c;
+        const double *plain = sums->plain + i * PSD_CLASSES;
+        const double *best = calibrated ? sums->calibrated + i * PSD_CLASSES : plain;
+        int predicted = largest(best), label = store->labels[i];
         counts[predicted]++;
-        chunk = at && store->rows[at - 1] == row ? chunk + 1 : 0;
-        table_text(&t, "file", s->manifest.file_paths[store->files[at]]);
-        table_count(&t, "row", s->manifest.row_index[row]);
+        chunk = i && store->rows[i - 1] == store->rows[i] ? chunk + 1 : 0;
+        table_text(&t, "file", s->manifest.file_paths[store->files[i]]);
+        table_count(&t, "row", s->manifest.row_index[store->rows[i]]);
         if (store->options.hop) table_count(&t, "chunk", chunk);
-        table_text(&t, "sensor", store->sensor_names[store->sensors[at]]);
-        table_real(&t, "snr", (double)store->snr[at]);
-        if (labelled)
-            table_text(&t, "label", store->labels[at] < PSD_CLASSES ? PSD_LABEL_NAMES[store->labels[at]] : "");
+        table_text(&t, "sensor", store->sensor_names[store->sensors[i]]);
+        table_real(&t, "snr", (double)store->snr[i]);
+        if (labelled) table_text(&t, "label", label < PSD_CLASSES ? PSD_LABEL_NAMES[label] : "");
         table_text(&t, "predicted", PSD_LABEL_NAMES[predicted]);
         table_real(&t, "confidence", best[predicted] / sums->models);
         probability_columns(&t, "p", plain, sums->models);
-        if (calibrated) probability_columns(&t, "p_calibrated", sums->calibrated + i * PSD_CLASSES, sums->models);
+        if (calibrated) probability_columns(&t, "p_calibrated", best, sums->models);
+        predict_output_row(output, &t);
     }
-    return t;
+    predict_output_close(output, &t);
+    table_free(&t);
 }
 
-static void write_table(const Spectra *s, const Sums *sums, PredictOutput *output) {
+static void write_predictions(const Spectra *s, const Sums *sums, PredictOutput *output) {
     int64_t counts[PSD_CLASSES] = {0};
-    Table predictions = table_of(s, sums, counts);
     if (sums->calibrations && sums->calibrations < sums->models)
         warn("%d of %d models have a calibration: no calibrated probabilities are written", sums->calibrations,
              sums->models);
+    write_rows(s, sums, output, counts);
     printf("[Predict] predicted by %d model%s:", sums->models, sums->models > 1 ? "s" : "");
     for (int c = 0; c < PSD_CLASSES; c++)
         printf(" %s %lld%s", PSD_LABEL_NAMES[c], (long long)counts[c], c + 1 < PSD_CLASSES ? "," : "\n");
-    predict_output_write(output, &predictions);
-    table_free(&predictions);
 }
 
 int psd_predict(PsdRun *o, PsdClassifierOpen open, int argc, char **argv) {
@@ -289,7 +294,7 @@ int psd_predict(PsdRun *o, PsdClassifierOpen open, int argc, char **argv) {
         add_classifier(with, &spectra, open, &sums);
         psd_options_close(with, argc, argv);
     }
-    write_table(&spectra, &sums, &output);
+    write_predictions(&spectra, &sums, &output);
     free(sums.plain);
     free(sums.calibrated);
     close_spectra(&spectra);

@@ -37,7 +37,7 @@ typedef struct {
     json_t *hyperparameters; /* written as they are; or NULL */
 } TestedFold;
 
-/* What a test tells about the weights of a fold. */
+/* The results of a test that others need. */
 typedef struct {
     BinaryScores scores; /* of the network, for all test cells */
     Threshold threshold;
