@@ -260,6 +260,7 @@ static int train(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     static const Command commands[] = {{NULL, "trains and tests, cross-validated by donor", train},
+                                       {"predict", "predicts which cells are active", cv_predict},
                                        {"doctor", "reports the problems of a folder of cells", cv_doctor},
                                        {"synthesize", "writes synthetic cells", cv_synthesize}};
     static const Program program = {"train_cv", "The classifier of FLIM cells, cross-validated by donor.", commands,

@@ -3,6 +3,7 @@
  *   ./train_gpt prepare --input recordings.tsv --output prepared        recordings and texts to codes and manifests
  *   ./train_gpt -m prepared/train_pairs.jsonl -b 8 -g 4 --amp           the training
  *   ./train_gpt decode --codes prepared/codes/a.npy -o heard.wav        audio codes back to sound
+ *   ./train_gpt export --checkpoint run --output amharic                the model for IndexTTS2's inference
  *
  * The model (model/tts.c) reads one sequence per sample: 32 conditioning latents of a prompt's voice, two speed tokens,
  * the text, and the audio codes, 50 per second. It learns to predict the next text token and the next audio code; the
@@ -16,8 +17,11 @@
 
 #include "base/file.h"
 #include "commands/commands.h"
+#include "commands/gpt/base.h"
 #include "commands/gpt/data_report.h"
 #include "commands/gpt/decode.h"
+#include "commands/gpt/export.h"
+#include "commands/gpt/origin.h"
 #include "commands/gpt/prepare.h"
 #include "commands/gpt/synthetic.h"
 #include "commands/trainer.h"
@@ -36,6 +40,7 @@ typedef struct {
     int64_t frozen_text_rows;
     int unknown_id; /* of the tokenizer */
     bool repair_codes;
+    GptOrigin origin;
 } GptOptions;
 
 #define FIELD(name) offsetof(GptOptions, name)
@@ -90,14 +95,10 @@ static const OptionRow table[] = {
 
 /* Options that decide what a sample is: a run cannot be resumed if they have changed. */
 static const char *const fixed_options[] = {"repair-codes", NULL};
-/* Decide what the model computes. */
-static const char *const model_options[] = {
-    "model-dim",          "layers",           "heads", "max-text-tokens", "max-mel-tokens",
-    "number-text-tokens", "number-mel-codes", NULL};
 
 /* ---- vocabulary and model ---- */
 
-enum { CONDITIONING_LATENTS = 32, START_TEXT = 0, STOP_TEXT = 1, UNKNOWN_TEXT = 2, SPECIAL_MEL_CODES = 2 };
+enum { CONDITIONING_LATENTS = 32, UNKNOWN_TEXT = 2, SPECIAL_MEL_CODES = 2, TEXT_TABLES = 3 };
 
 /* Reads the size of the vocabulary and the id of unknown pieces from a tokenizer. */
 static void read_tokenizer(GptOptions *o) {
@@ -107,11 +108,11 @@ static void read_tokenizer(GptOptions *o) {
     o->number_text_tokens = tokenizer_vocabulary(tokenizer);
     o->unknown_id = tokenizer_unknown_id(tokenizer);
     tokenizer_close(tokenizer);
-    if (o->unknown_id != START_TEXT && o->unknown_id != STOP_TEXT) return;
+    if (o->unknown_id != TTS_START_TEXT && o->unknown_id != TTS_STOP_TEXT) return;
     warn("%s: the id of unknown pieces, %d, is also that of the %s token: a text with an unknown piece looks as if it "
          "%s there; train the tokenizer with unk_id 2",
-         o->tokenizer, o->unknown_id, o->unknown_id == START_TEXT ? "start" : "stop",
-         o->unknown_id == START_TEXT ? "began" : "ended");
+         o->tokenizer, o->unknown_id, o->unknown_id == TTS_START_TEXT ? "start" : "stop",
+         o->unknown_id == TTS_START_TEXT ? "began" : "ended");
 }
 
 /* Sets the vocabulary: from --tokenizer, else from bpe.model beside the first manifest, else as configured. */
@@ -147,8 +148,8 @@ static TtsLayout layout_of(const GptOptions *o) {
                        .max_codes = (int)o->max_mel_tokens + 1,
                        .text_vocabulary = (int)o->number_text_tokens,
                        .audio_vocabulary = (int)o->number_mel_codes - SPECIAL_MEL_CODES,
-                       .start_text = START_TEXT,
-                       .stop_text = STOP_TEXT,
+                       .start_text = TTS_START_TEXT,
+                       .stop_text = TTS_STOP_TEXT,
                        .start_mel = (int)o->number_mel_codes - 2,
                        .stop_mel = (int)o->number_mel_codes - 1};
 }
@@ -168,13 +169,11 @@ static Model *model_of(const GptOptions *o) {
 }
 
 /* The parameters that grow with the vocabulary. */
-enum { TEXT_TABLES = 3 };
 static const char *const text_tables[TEXT_TABLES] = {"text_embedding.weight", "text_head.weight", "text_head.bias"};
 
 /* Freezes the rows of the base vocabulary. A fresh run knows their number from the base checkpoint, a resumed run from
  * its own checkpoint. */
-static void freeze_base_rows(const TrainSpec *spec, Training *training, void *options) {
-    const GptOptions *o = options;
+static void freeze_base_rows(const TrainSpec *spec, Training *training, const GptOptions *o) {
     ParamTable *table = &spec->model->params;
     TrainState *state = train_state(training);
     int64_t base = train_import_report(training)->base_rows - 1; /* the last row is no token */
@@ -189,6 +188,12 @@ static void freeze_base_rows(const TrainSpec *spec, Training *training, void *op
     if (state->frozen_rows && strcmp(o->freeze, "none"))
         printf("[Freeze] %s: rows 0..%lld of the text tables stay as they are\n", o->freeze,
                (long long)state->frozen_rows - 1);
+}
+
+static void opened(const TrainSpec *spec, Training *training, void *options) {
+    const GptOptions *o = options;
+    if (!train_resumed_from(training)) gpt_origin_warn_of_base(&o->origin, o->train.base_checkpoint);
+    freeze_base_rows(spec, training, o);
 }
 
 /* ---- data ---- */
@@ -246,10 +251,12 @@ static int train(int argc, char **argv) {
     train_options_add(&set, &o.train);
     options_add(&set, table, sizeof table / sizeof *table, &o);
     options_parse(&header, &set, argc, argv);
+    if (o.train.base_checkpoint) gpt_base_adopt(o.train.base_checkpoint, &set);
     train_options_resolve(&o.train, &set);
     trainer_begin(&o.train);
     resolve_vocabulary(&o);
     check_options(&o);
+    gpt_origin_read(&o.origin, o.tokenizer, &o.train.manifest, &o.train.val_manifest);
     const char *why;
     Device *device = train_device_open(&o.train, &why);
     GptData data = open_data(&o);
@@ -258,7 +265,7 @@ static int train(int argc, char **argv) {
         .options = &o.train,
         .set = &set,
         .fixed_options = fixed_options,
-        .description = {.options = model_options},
+        .description = {.options = GPT_MODEL_OPTIONS, .facts = o.origin.facts, .n_facts = o.origin.n_facts},
         .model = model_of(&o),
         .device = device,
         .device_why = why,
@@ -273,7 +280,7 @@ static int train(int argc, char **argv) {
                      .metric = TTS_MEL_LOSS},
         .labels = {.run = getenv("INDEXTTS_RUN_NAME")}, /* as the reference trainer has it */
     };
-    int status = trainer_run(&spec, (TrainerHook){freeze_base_rows, &o}, NULL);
+    int status = trainer_run(&spec, (TrainerHook){opened, &o}, NULL);
     device_close(device);
     return status;
 }
@@ -283,6 +290,7 @@ int main(int argc, char **argv) {
         {NULL, "trains the model", train},
         {"prepare", "makes text ids, audio codes and manifests from recordings", gpt_prepare},
         {"decode", "makes sound from audio codes", gpt_decode},
+        {"export", "writes a model for the inference of IndexTTS2", gpt_export},
     };
     static const Program program = {"train_gpt", "Trains the Amharic TTS GPT, from recordings to weights.", commands,
                                     sizeof commands / sizeof *commands};

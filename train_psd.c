@@ -5,7 +5,8 @@
  *   ./train_psd finetune  ... --pretrained results/pretrain/best -o results/finetune
  *   ./train_psd evaluate  ... --checkpoint results/finetune/best -o results/evaluation
  *   ./train_psd calibrate ... --checkpoint results/finetune/best -o results/calibration
- *   ./train_psd run       ... -o results            the last four; or all four once for every sensor left out
+ *   ./train_psd predict   --checkpoint results/finetune spectrum_bands
+ *   ./train_psd run       ... -o results            the four from pretrain on; or once for every sensor left out
  *
  * A spectrum is 200 bins, of which 192 are 12 patches of 16 (model/psd). Pretraining masks most patches of a spectrum
  * and predicts them from the others; it also pulls together spectra of one class from two sensors. Finetuning trains a
@@ -243,7 +244,7 @@ static void check_device(const PsdRun *o, const Device *device) {
 }
 
 static int carry_out(PsdCommand command, int argc, char **argv, PsdStage *stage) {
-    PsdRun *o = psd_options_open(command, argc, argv);
+    PsdRun *o = psd_options_open(command, NULL, argc, argv);
     int status;
     trainer_begin(&o->train);
     if (stage->device) check_device(o, stage->device);
@@ -258,6 +259,8 @@ static int carry_out(PsdCommand command, int argc, char **argv, PsdStage *stage)
         status = pretrain(o, stage);
     else if (command == PSD_FINETUNE)
         status = finetune(o, stage);
+    else if (command == PSD_PREDICT)
+        status = psd_predict(o, open_classifier, argc, argv);
     else
         status = infer(o, stage);
     psd_options_close(o, argc, argv);
@@ -276,6 +279,7 @@ static int run_pretrain(int argc, char **argv) { return run_command(PSD_PRETRAIN
 static int run_finetune(int argc, char **argv) { return run_command(PSD_FINETUNE, argc, argv); }
 static int run_evaluate(int argc, char **argv) { return run_command(PSD_EVALUATE, argc, argv); }
 static int run_calibrate(int argc, char **argv) { return run_command(PSD_CALIBRATE, argc, argv); }
+static int run_predict(int argc, char **argv) { return run_command(PSD_PREDICT, argc, argv); }
 static int run_all(int argc, char **argv) { return run_command(PSD_RUN, argc, argv); }
 
 int main(int argc, char **argv) {
@@ -286,6 +290,7 @@ int main(int argc, char **argv) {
         {"finetune", "trains the classifier, from a pretrained encoder or from scratch", run_finetune},
         {"evaluate", "writes scores, tables and diagrams of a classifier", run_evaluate},
         {"calibrate", "fits temperatures on validation rows and evaluates them on test rows", run_calibrate},
+        {"predict", "predicts the technology of spectra, with or without labels", run_predict},
         {"run", "pretrain, finetune, evaluate and calibrate; once, or once for every sensor", run_all}};
     static const Program program = {"train_psd", "Trains classifiers of radio technologies from power spectra.",
                                     commands, sizeof commands / sizeof *commands};

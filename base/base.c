@@ -1,4 +1,5 @@
 #include "base/base.h"
+#include "base/program.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -29,6 +30,7 @@ static void begin_to_die(void) {
     static atomic_flag dying = ATOMIC_FLAG_INIT;
     while (atomic_flag_test_and_set(&dying)) pause();
     void (*function)(void) = before_death;
+    terminal_progress_abandon();
     if (function) function();
 }
 
@@ -193,20 +195,32 @@ char *path_directory(const char *path) {
     return xformat("%.*s", slash == path ? 1 : (int)(slash - path), path);
 }
 
+char *path_absolute(const char *path) {
+    char *from = realpath(".", NULL);
+    while (from && path[0] == '.' && (path[1] == '/' || !strncmp(path, "../", 3))) {
+        if (path[1] == '.') *(strrchr(from, '/') == from ? from + 1 : strrchr(from, '/')) = 0;
+        path += path[1] == '.' ? 3 : 2;
+        while (*path == '/') path++;
+    }
+    char *absolute = path[0] == '/' || !from ? xstrdup(path) : xformat("%s/%s", strcmp(from, "/") ? from : "", path);
+    free(from);
+    return absolute;
+}
+
 char *path_relative(const char *directory, const char *path) {
-    char *from = realpath(directory, NULL), *to = realpath(path, NULL), *relative = xstrdup("");
+    char *from = realpath(directory, NULL), *to = path_absolute(path), *relative = xstrdup("");
     size_t common = 0; /* the length of the folders that both have; "/" has none */
-    for (size_t i = 0; from && to; i++) {
+    for (size_t i = 0; from; i++) {
         if ((from[i] == '/' || !from[i]) && (to[i] == '/' || !to[i])) common = i;
         if (!from[i] || from[i] != to[i]) break;
     }
-    for (const char *at = from && to ? from + common : ""; *at; at++) {
+    for (const char *at = from ? from + common : ""; *at; at++) {
         if (*at != '/' || !at[1]) continue;
         char *longer = xformat("../%s", relative);
         free(relative);
         relative = longer;
     }
-    char *seen = from && to ? xformat("%s%s", relative, to + common + (to[common] == '/')) : xstrdup(path);
+    char *seen = from ? xformat("%s%s", relative, to + common + (to[common] == '/')) : xstrdup(path);
     free(from);
     free(to);
     free(relative);

@@ -62,9 +62,11 @@ char *shell_path(const char *path); /* the same, and never an option; free() */
 /* Returns the path of `relative` inside `directory`; absolute paths stay as they are. free(). */
 char *path_join(const char *directory, const char *relative);
 char *path_directory(const char *path); /* "a/b" -> "a", "b" -> "."; release with free() */
-/* Returns the path of a file as it is seen from a directory, "../raw/a.npy"; links are followed. A path that leads
- * nowhere is returned as it is. free(). */
+/* Returns the path of a file as it is seen from a directory, "../raw/a.npy". Links on the way to the directory are
+ * followed, those on the way to the file stay. free() */
 char *path_relative(const char *directory, const char *path);
+/* Returns the path from the root. Links stay: only "./" and "../" at its beginning are resolved. free() */
+char *path_absolute(const char *path);
 
 /* Returns the entry of names[0..count-1] closest to `name` in edit distance; NULL if none is close enough for a typo.
  */

@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -361,16 +362,22 @@ static void release(const FileLock *lock) {
     close(lock->fd);
 }
 
-void file_unlock_all(void) {
+void file_end_of_program(void) {
     for (FileLock lock; let_go(NULL, &lock);) release(&lock);
+    directory_remove_temporary();
+}
+
+/* Call it with `holding` taken. */
+static void watch_the_end(void) {
+    static bool registered;
+    if (!registered) atexit(file_end_of_program);
+    if (!registered) die_calls(file_end_of_program);
+    registered = true;
 }
 
 static void hold(FileLock *lock) {
-    static bool registered;
     pthread_mutex_lock(&holding);
-    if (!registered) atexit(file_unlock_all);
-    if (!registered) die_calls(file_unlock_all);
-    registered = true;
+    watch_the_end();
     lock->owner = getpid();
     lock->next = held;
     held = lock;
@@ -423,6 +430,38 @@ void file_remove_stale(const char *path) {
         release(&lock);
     else
         close(lock.fd);
+}
+
+/* ---- a temporary folder ---- */
+
+static char temporary[PATH_MAX];
+static pid_t temporary_owner; /* a forked child does not remove it */
+
+const char *directory_temporary(const char *prefix, Error *error) {
+    const char *parent = getenv("TMPDIR");
+    if (!parent || !*parent) parent = "/tmp";
+    assert(!temporary[0]);
+    if (snprintf(temporary, sizeof temporary, "%s/%s.XXXXXX", parent, prefix) >= (int)sizeof temporary ||
+        !mkdtemp(temporary)) {
+        temporary[0] = 0;
+        error_set(error, "%s: cannot make a folder in it: %s; name another one in TMPDIR", parent, strerror(errno));
+        return NULL;
+    }
+    pthread_mutex_lock(&holding);
+    watch_the_end();
+    temporary_owner = getpid();
+    pthread_mutex_unlock(&holding);
+    return temporary;
+}
+
+void directory_remove_temporary(void) {
+    DIR *entries = temporary[0] && temporary_owner == getpid() ? opendir(temporary) : NULL;
+    if (!entries) return;
+    for (struct dirent *entry; (entry = readdir(entries));)
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) unlinkat(dirfd(entries), entry->d_name, 0);
+    closedir(entries);
+    rmdir(temporary);
+    temporary[0] = 0;
 }
 
 /* ---- names ---- */

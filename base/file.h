@@ -68,6 +68,10 @@ bool directory_flush(const char *path, Error *error);
 void make_directories(const char *path);
 /* Returns whether the path still leads to the open file or directory. */
 bool path_leads_to(const char *path, int fd);
+/* Makes a folder in $TMPDIR, or /tmp, that directory_remove_temporary or the end of the program, by itself, an error or
+ * a signal, removes with the files in it. One at a time. Returns its path, NULL with an error. */
+const char *directory_temporary(const char *prefix, Error *error);
+void directory_remove_temporary(void);
 /* Removes partial files that killed programs left in this directory (not below it) and returns their number. Files of
  * running writers stay. Where the file system has no locks, all stay. */
 int directory_remove_leftovers(const char *path);
@@ -92,8 +96,9 @@ struct FileLock {
  * exists. Where the file system has no locks it warns and goes on. *lock must stay in place until file_unlock. */
 bool file_lock(FileLock *lock, const char *path, Error *error);
 void file_unlock(FileLock *lock);
-/* Releases all locks of this program, whichever thread took them. For the end of the program. */
-void file_unlock_all(void);
+/* Releases all locks of this program, whichever thread took them, and removes its temporary folder. For the end of the
+ * program. */
+void file_end_of_program(void);
 /* Removes PATH.lock and the partial files of `path` that killed programs left. */
 void file_remove_stale(const char *path);
 

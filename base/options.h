@@ -2,10 +2,10 @@
  *
  * The last of these sources decides a value: the default of the row, the YAML file of --config, the command line. On
  * the command line an option is --layers 8, --layers=8, -L 8 or -L8; a flag is --amp, --amp=true or --amp=false. A
- * value that begins with '-' and is not a number needs the form with '='. In YAML the key is the long name with - or _,
- * inside the map of the row's section if it has one ("gpt: {layers: 8}"). A list of texts sets a LIST; null keeps the
- * default. Of several files a later one wins. A later source replaces a LIST, it does not extend it. Unknown keys and
- * options are errors that name the nearest one. */
+ * value that begins with '-' and is not a number needs the form with '=', except '-' alone, which is standard output.
+ * In YAML the key is the long name with - or _, inside the map of the row's section if it has one ("gpt: {layers:
+ * 8}"). A list of texts sets a LIST; null keeps the default. The later of several files wins. A later source replaces a
+ * LIST, it does not extend it. Unknown keys and options are errors that name the nearest one. */
 #ifndef BASE_OPTIONS_H
 #define BASE_OPTIONS_H
 
@@ -30,10 +30,11 @@ typedef struct {
     const char *default_value; /* as it would be typed; NULL: false, 0, NULL, no entry */
     double min, max;           /* range of INT and FLOAT; both 0: any */
     /* The value's name in --help: "N", "N|auto"; for a CHOICE "micro|batch"; PATH: a file to read, which is never
-     * replaced (file_keep); FILE: a file to write; DIR: a folder. */
+     * replaced (file_keep), also in "DIR|PATH"; FILE: a file to write; DIR: a folder. */
     const char *metavar;
     const char *help; /* one sentence */
     bool required;
+    bool positional; /* words of the command line that name no option are values of this one too */
 } OptionRow;
 
 /* A program's changes to one row of a shared table. */
@@ -67,6 +68,7 @@ typedef struct {
     int count;
     const OptionAlias *aliases[2]; /* tables */
     int n_aliases[2];
+    bool quiet;   /* a second reading of the same options: do not print `mapped` again */
     char *mapped; /* what options_apply_yaml has read through aliases, for people; NULL: nothing. free() */
 } OptionSet;
 

@@ -33,10 +33,16 @@ typedef struct {
 
 static Stream out = {.file = STDOUT_FILENO}, err = {.file = STDERR_FILENO};
 
+static void write_bytes(Stream *stream, const char *bytes, size_t size);
+
+/* Writes around stdio, whose lock another thread may hold while it waits for this one's. */
 static void report_lost(const char *reason) {
-    fprintf(stderr,
-            "%s: standard output cannot be written (%s): no more is printed, and the exit status will not be 0\n",
-            program_invocation_short_name, reason);
+    char text[256];
+    int n = snprintf(text, sizeof text,
+                     "%s: standard output cannot be written (%s): no more is printed, and the exit status will not be "
+                     "0\n",
+                     program_invocation_short_name, reason);
+    write_bytes(&err, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
 }
 
 static void give_up(Stream *stream, const char *reason) {
@@ -83,11 +89,11 @@ static size_t escape(char *to, const uint8_t *bytes, int length, ucs4_t characte
 /* ---- the line at the bottom of the terminal ---- */
 
 static struct {
-    pthread_mutex_t lock; /* held while anything is written; recursive, because a stream that fails reports it */
+    pthread_mutex_t lock; /* held while anything is written */
     bool terminal;        /* whether stdout is one */
     bool drawn;           /* whether the line is on the screen */
     char text[512];       /* the line; "": there is none */
-} progress = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
+} progress = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void progress_erase(void) {
     if (progress.drawn) write_bytes(&out, "\r\033[K", 4);
@@ -139,11 +145,33 @@ void terminal_progress_end(void) {
     pthread_mutex_unlock(&progress.lock);
 }
 
+void terminal_progress_abandon(void) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    if (pthread_mutex_timedlock(&progress.lock, &until)) return;
+    progress_erase();
+    progress.text[0] = 0;
+    pthread_mutex_unlock(&progress.lock);
+}
+
 bool terminal_is_open(void) { return progress.terminal; }
 
 bool terminal_has_colours(void) {
     const char *none = getenv("NO_COLOR"), *type = getenv("TERM");
     return progress.terminal && !(none && *none) && type && strcmp(type, "dumb") != 0;
+}
+
+const char *terminal_bar(double share, char text[128]) {
+    enum { WIDTH = 20 };
+    bool colours = terminal_has_colours();
+    int filled = (int)(WIDTH * (share < 0 ? 0 : share < 1 ? share : 1)), n = sprintf(text, colours ? "\033[36m" : "[");
+    for (int i = 0; i < WIDTH; i++) {
+        if (colours && i == filled) n += sprintf(text + n, "\033[90m");
+        n += sprintf(text + n, "%s", colours ? "━" : i < filled ? "#" : "-");
+    }
+    sprintf(text + n, colours ? "\033[0m" : "]");
+    return text;
 }
 
 /* ---- the streams ---- */

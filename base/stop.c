@@ -10,6 +10,7 @@
 
 #include "base/base.h"
 #include "base/file.h"
+#include "base/program.h"
 
 static atomic_bool deferred;
 static atomic_int remembered;
@@ -43,7 +44,8 @@ void stop_forget(void) { remembered = 0; }
 
 void stop_end(int number) {
     sigset_t one;
-    file_unlock_all();
+    terminal_progress_abandon();
+    file_end_of_program();
     sigemptyset(&one);
     sigaddset(&one, number);
     signal(number, SIG_DFL);

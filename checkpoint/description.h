@@ -1,7 +1,11 @@
-/* config.json of a checkpoint: what its weights are, for those who use them without the command that trained them.
+/* What lies beside the weights of a checkpoint, for those who use them without the command that trained them.
  *
+ * config.json says what the weights are:
  *   {"format": 1, "version": "0.2.0", "model": "psd_classifier", "parameters": 10524, "options": {"d-model": 32, ...},
- *    "labels": [...], and the program's facts: sizes, hashes of other files} */
+ *    "labels": [...], and the program's facts: sizes, hashes of other files}
+ * decision.json says how decisions follow from the outputs. It is added when that is known: after a test, which chooses
+ * a threshold, or a calibration.
+ *   {"format": 1, "version": "0.2.0", "weights": "b2a1...", and what the program decides by} */
 #ifndef CHECKPOINT_DESCRIPTION_H
 #define CHECKPOINT_DESCRIPTION_H
 
@@ -14,12 +18,15 @@ typedef struct {
     int64_t number;
 } Fact;
 
+/* Returns the text or the number. */
+json_t *fact_to_json(const Fact *fact);
+
 /* What a program says of its model. */
 typedef struct {
     const char *const *options; /* names of the options that decide what the model computes; ends with NULL; or NULL */
     const char *const *labels;  /* [n_labels] names of the classes */
     int n_labels;
-    const Fact *facts; /* [n_facts] */
+    const Fact *facts; /* [n_facts]; a run whose facts have changed is not resumed */
     int n_facts;
 } Description;
 
@@ -29,5 +36,12 @@ char *description_text(const Description *description, const Model *model, const
 /* Reads the config.json of a checkpoint's folder, or the one beside a checkpoint's file; json_decref(). NULL with an
  * empty error if there is none, and with the reason if it cannot be used. */
 json_t *description_read(const char *checkpoint, Error *error);
+
+/* Writes decision.json into a checkpoint's folder, for its present weights. Takes `decision`, an object. */
+bool decision_write(const char *checkpoint, json_t *decision, Error *error);
+/* Reads the decision.json of a checkpoint's folder, or the one beside a checkpoint's file; json_decref(). NULL with an
+ * empty error if there is none, and with the reason if it cannot be used, for instance because it is of other weights.
+ */
+json_t *decision_read(const char *checkpoint, Error *error);
 
 #endif

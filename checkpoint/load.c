@@ -195,6 +195,12 @@ bool checkpoint_name_is(const char *stored, const char *name) {
     }
 }
 
+const StoredTensor *checkpoint_tensor(const TensorFile *file, const char *name) {
+    for (int i = 0; i < file->n_tensors; i++)
+        if (checkpoint_name_is(file->tensors[i].name, name)) return &file->tensors[i];
+    return NULL;
+}
+
 /* Changes the name to the reference's: removes the prefix, and what compiled, parallel and LoRA modules add. Returns
  * false for tensors to skip. */
 static bool normalize_name(char *name, const char *prefix) {

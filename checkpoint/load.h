@@ -26,6 +26,8 @@ uint64_t checkpoint_base_sum(const TensorFile *file);
 /* Returns whether `stored`, the name of a tensor in a base checkpoint, means the model's `name`: ignores the key of a
  * larger dictionary (state_dict.), and what compiled modules add. */
 bool checkpoint_name_is(const char *stored, const char *name);
+/* Returns the first tensor that means the model's `name`, or NULL. */
+const StoredTensor *checkpoint_tensor(const TensorFile *file, const char *name);
 /* The rules of an import. */
 typedef struct {
     const char *const *resizable; /* names of tables whose number of rows may differ */

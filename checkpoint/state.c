@@ -17,8 +17,8 @@
 
 static const char format_name[] = "train.c checkpoint";
 /* 2: data_hash; 3: validations_since_best; 4: extensions; 5: checkpoint, validating, window_*, xxh3_64;
- * 6: base_sum; 7: content_hash, validation_hash */
-enum { VERSION = 7 };
+ * 6: base_sum; 7: content_hash, validation_hash; 8: cost */
+enum { VERSION = 8 };
 
 typedef enum { WHOLE, BITS, REAL, SINGLE } Kind; /* int64_t, 64 bits of any value, double, float */
 
@@ -56,6 +56,7 @@ static const struct Field {
     FIELD("validating", validating, WHOLE, 0, 0, 1),
     FIELD("best", best, REAL, 0, -UNBOUNDED, UNBOUNDED),
     FIELD("seconds", seconds, REAL, 0, 0, 1e12),
+    FIELD("cost", cost, REAL, 0, ANY, ANY),
     FIELD("loss_scale", loss_scale, SINGLE, LOSS_SCALE_FIELDS, 0, UNBOUNDED),
     FIELD("window_sums", window_sums, REAL, MODEL_MAX_METRICS, ANY, ANY),
     FIELD("window_counts", window_counts, REAL, BATCH_MAX_COUNTS, 0, UNBOUNDED),

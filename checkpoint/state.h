@@ -21,6 +21,7 @@ typedef struct {
     int64_t frozen_rows;                 /* rows of the base vocabulary that are not trained */
     float loss_scale[LOSS_SCALE_FIELDS]; /* for 16-bit types that need a loss scale */
     double seconds;                      /* seconds of training so far */
+    double cost;                         /* money so far, in the currency of --price; NaN: not known of every part */
     double best;                         /* smallest validation objective so far; INFINITY: none */
     int64_t best_step;                   /* 0: none */
     int64_t validations_since_best;

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <tiffio.h>
 #include <unistring/version.h>
 #include <xxhash.h>
 #include <yaml.h>
@@ -21,6 +22,7 @@
 #pragma weak yaml_get_version_string
 #pragma weak jansson_version_str
 #pragma weak zip_libzip_version
+#pragma weak TIFFGetVersion
 #pragma weak sf_version_string
 #pragma weak src_get_version
 #pragma weak fftwf_version
@@ -47,6 +49,7 @@ void libraries_print(void) {
     if (yaml_get_version_string) print_library("libyaml", yaml_get_version_string(), "MIT");
     if (jansson_version_str) print_library("jansson", jansson_version_str(), "MIT");
     if (zip_libzip_version) print_library("libzip", zip_libzip_version(), "BSD-3-Clause");
+    if (TIFFGetVersion) print_library("libtiff", number_in(TIFFGetVersion()), "libtiff");
     if (sf_version_string) print_library("libsndfile", number_in(sf_version_string()), "LGPL-2.1-or-later");
     if (src_get_version) print_library("libsamplerate", number_in(src_get_version()), "BSD-2-Clause");
     if (fftwf_cleanup) print_library("FFTW", number_in(fftwf_version), "GPL-2.0-or-later");

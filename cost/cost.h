@@ -15,6 +15,8 @@ typedef enum { BY_COMPUTE, BY_MEMORY, BY_LAUNCHES, BY_COPY, BY_LOADER } Bound;
 extern const char *const cost_bound_names[];
 /* bytes/s that one worker of the loader fills. */
 extern const double cost_loader_rate;
+/* bytes/s that a checkpoint is written at. */
+extern const double cost_disk_rate;
 
 typedef struct {
     double compute, memory, launches; /* seconds of each alone */

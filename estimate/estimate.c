@@ -6,8 +6,6 @@
 #include "train/plan/plan.h"
 #include "train/stream.h"
 
-const double estimate_disk_rate = 1e9; /* assumed */
-
 /* ---- the work of a run ---- */
 
 /* The shape of a micro-batch, which decides its operations: its sequences and the sizes of its fields. */
@@ -125,7 +123,7 @@ RunTime estimate_run(const TrainSpec *spec, const RunWork *work, const Machine *
      * still being written. */
     double saves = (double)work->checkpoints, copy = work->checkpoint_bytes / machine_copy_rate(machine);
     double between = saves > 0 ? (run.steps_seconds + run.validation_seconds) / saves : 0;
-    double write = work->checkpoint_bytes / estimate_disk_rate - between;
+    double write = work->checkpoint_bytes / cost_disk_rate - between;
     run.checkpoint_seconds = saves * (copy + (write > 0 ? write : 0));
     run.seconds = run.steps_seconds + run.validation_seconds + run.checkpoint_seconds;
     run.fits = (double)memory_total(&work->memory) <= run.available;

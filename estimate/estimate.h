@@ -10,9 +10,6 @@
 #include "train/plan/sizing.h"
 #include "train/spec.h"
 
-/* bytes/s that a checkpoint is written at. */
-extern const double estimate_disk_rate;
-
 /* A run, whatever the card. */
 typedef struct {
     Work step, validation; /* one of each */

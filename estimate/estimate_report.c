@@ -11,8 +11,6 @@
 #include "base/program.h"
 #include "train/report.h"
 
-static double dollars(const TrainSpec *spec, double seconds) { return spec->options->price * seconds / 3600; }
-
 /* With recomputed operations it is the utilisation of the hardware (HFU), not of the model. */
 static const char *utilisation(const TrainSpec *spec) { return spec->options->grad_checkpointing ? "HFU" : "MFU"; }
 
@@ -85,7 +83,7 @@ static void print_operations(const Work *work, const WorkTime *time) {
 
 static void print_time(const TrainSpec *spec, const RunWork *w, const RunTime *r) {
     const WorkTime *s = &r->step;
-    char text[6][32];
+    char text[6][32], money[2][64];
     printf("[Time] a step %s, bound by %s: operations bound by compute %s, by memory %s, launches %s; beside them copy "
            "%s, loader %s\n",
            format_milliseconds(s->seconds, text[0]), cost_bound_names[s->bound],
@@ -107,7 +105,10 @@ static void print_time(const TrainSpec *spec, const RunWork *w, const RunTime *r
            format_bytes(w->checkpoint_bytes, text[1]), format_duration(r->checkpoint_seconds, text[2]),
            100 * r->checkpoint_seconds / r->seconds);
     printf("[Time] all of it: %s = %.3g hours", format_duration(r->seconds, text[0]), r->seconds / 3600);
-    if (spec->options->price > 0) printf(", $%.2f at $%.2f an hour", dollars(spec, r->seconds), spec->options->price);
+    const Price *price = &spec->options->price;
+    if (price->per_hour > 0)
+        printf(", %s at %s an hour", price_amount(price, price_cost(price, r->seconds), money[0]),
+               price_amount(price, price->per_hour, money[1]));
     if (r->machine.card->watts > 0)
         printf("; at most %.3g kWh by the card's power", r->machine.card->watts * r->seconds / 3.6e6);
     printf("\n");
@@ -145,7 +146,7 @@ static void print_assumptions(const TrainSpec *spec, const RunTime *r) {
                c->l2 / 0x1p20);
     printf("[Assumed] every epoch costs what the first does%s; each validation is the best so far and is saved; "
            "checkpoints are written at %.3g GB/s, a loader's worker fills %.3g GB/s\n",
-           spec->selection.patience ? ", and none is saved by stopping early" : "", estimate_disk_rate * 1e-9,
+           spec->selection.patience ? ", and none is saved by stopping early" : "", cost_disk_rate * 1e-9,
            cost_loader_rate * 1e-9);
 }
 
@@ -192,7 +193,8 @@ static void print_line(const TrainSpec *spec, const RunTime *r) {
     char step[32], whole[32] = "-", cost[32] = "-", memory[CHANGES_TEXT];
     memory_text(r, memory);
     if (w->steps) format_duration(r->seconds, whole);
-    if (w->steps && spec->options->price > 0) snprintf(cost, sizeof cost, "%.2f", dollars(spec, r->seconds));
+    const Price *price = &spec->options->price;
+    if (w->steps && price->per_hour > 0) snprintf(cost, sizeof cost, "%.2f", price_cost(price, r->seconds));
     printf("%-13s %5.4g GiB %-4s %12s %6.1f  %-9s %10s %9s  %s\n", r->machine.card->key,
            r->machine.card->memory / 0x1p30, type_text(&r->machine), format_milliseconds(r->step.seconds, step),
            100 * r->step.mfu, cost_bound_names[r->step.bound], whole, cost, memory);
@@ -201,6 +203,8 @@ static void print_line(const TrainSpec *spec, const RunTime *r) {
 static void print_all(const TrainSpec *spec, const RunTime *times, int n) {
     const RunWork *w = times[0].work;
     char need[128] = "-b and -g are each card's own";
+    const Price *price = &spec->options->price;
+    const char *currency = price->per_hour > 0 ? price->currency : "cost";
     bool divides = false;
     if (n == 1) {
         print_one(spec, times);
@@ -214,7 +218,7 @@ static void print_all(const TrainSpec *spec, const RunTime *times, int n) {
     }
     printf("[Estimate] %s; for the operations and what is assumed give one card with --gpu\n", need);
     printf("%-13s %8s  %-4s %12s %6s  %-9s %10s %9s  %s\n", "card", "memory", "type", "a step", utilisation(spec),
-           "bound by", "whole run", "dollars", "memory: fits, or with");
+           "bound by", "whole run", currency, "memory: fits, or with");
     for (int i = 0; i < n; i++) {
         print_line(spec, &times[i]);
         divides |= times[i].changes.divides;
@@ -288,8 +292,10 @@ static json_t *card_json(const TrainSpec *spec, const RunTime *r) {
         json_object_update_new(card, json_build("the estimate", "{s:f, s:f, s:f, s:f}", "seconds", r->seconds,
                                                 "steps_seconds", r->steps_seconds, "validation_seconds",
                                                 r->validation_seconds, "checkpoint_seconds", r->checkpoint_seconds));
-    if (w->steps && spec->options->price > 0)
-        json_object_set_new(card, "dollars", json_real(dollars(spec, r->seconds)));
+    const Price *price = &spec->options->price;
+    if (w->steps && price->per_hour > 0)
+        json_object_update_new(card, json_build("the estimate", "{s:f, s:s}", "cost", price_cost(price, r->seconds),
+                                                "currency", price->currency));
     json_object_set_new(card, r->machine.rates ? "measured" : "assumed",
                         r->machine.rates ? measured_json(spec, &r->machine) : assumed_json(c));
     return card;

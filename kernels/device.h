@@ -31,6 +31,14 @@ typedef struct {
     CallWork sizes[CALL_SIZES]; /* the same by call_size: large calls reach higher rates than small ones */
 } OpCounter;
 
+/* The sensors of a card; NaN: it has no such sensor. */
+typedef struct {
+    double memory;      /* bytes in use, by all programs */
+    double temperature; /* degrees Celsius */
+    double power;       /* watts */
+    double utilisation; /* per cent of the last fraction of a second in which a kernel ran */
+} DeviceSensors;
+
 struct Device {
     const char *name;      /* "cpu", "cuda", "dry" */
     char description[256]; /* "cpu: 2 threads, avx512, oneDNN 2.6.3" */
@@ -91,6 +99,8 @@ struct Device {
      * version, or damaged. Both are NULL if all algorithms give the same bits. */
     char *(*autotune_cache)(const Device *device);
     bool (*load_autotune_cache)(Device *device, const char *text, Error *error);
+    /* Reads the sensors without waiting for operations, in a few milliseconds. NULL: there are none. */
+    void (*read_sensors)(Device *device, DeviceSensors *sensors);
     void (*close)(Device *device);
 
     size_t allocated, peak_allocated; /* bytes, now and at most */

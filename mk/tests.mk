@@ -19,6 +19,12 @@ $(TESTS_OF_CPU) $(DEEP_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/lib
 $(BUILD)/tests/estimate/test_estimates $(BUILD)/tests/tts/estimate/test_claims: $(BUILD)/tools/claims/text.o
 $(BUILD)/tests/flim/test_cv_report $(BUILD)/tests/flim/test_fold_report: $(patsubst %.c,$(BUILD)/%.o,$(wildcard commands/cv/report/*.c))
 
+# A substitute of NVML, which the code that loads the real one loads in a test; that code needs no CUDA headers.
+$(BUILD)/tests/kernels/test_nvml: $(addprefix $(BUILD)/kernels/cuda/libraries/,nvml.o library.o) | $(BUILD)/tests/kernels/nvml.so
+$(BUILD)/tests/kernels/nvml.so: tests/kernels/substitute/nvml.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -fPIC -shared $< -o $@
+
 $(FUZZERS:%=build/fuzz/%): build/fuzz/%: build/fuzz/tests/%.o build/fuzz/libtrain.a
 	@mkdir -p $(@D)
 	$(CXX) -fopenmp -fsanitize=fuzzer,address,undefined $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)

@@ -14,6 +14,9 @@ typedef struct {
     float text_weight, mel_weight;  /* of the two losses: 0.2, 0.8 */
 } TtsGptConfig;
 
+/* Text ids that mark the ends of a text. Of the audio codes the last but one is start, the last one is stop. */
+enum { TTS_START_TEXT = 0, TTS_STOP_TEXT = 1 };
+
 /* The model's metrics, in their order. */
 enum { TTS_TEXT_LOSS, TTS_MEL_LOSS, TTS_MEL_TOP1, TTS_TEXT_TOP1, TTS_METRICS };
 

@@ -2,6 +2,7 @@
 #include "report/calibration.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -255,4 +256,63 @@ bool calibration_apply(const Calibration *c, const Predictions *p, double *proba
 void calibration_free(Calibration *c) {
     free(c->scale);
     *c = (Calibration){0};
+}
+
+/* ---- JSON ---- */
+
+const char *const CALIBRATION_NAMES[CALIBRATION_KINDS] = {"temperature", "vector", "covariate"};
+
+/* The numbers of a temperature by a covariate. */
+static const struct {
+    const char *name;
+    size_t offset;
+} numbers[] = {{"intercept", offsetof(Calibration, intercept)},
+               {"slope", offsetof(Calibration, slope)},
+               {"mean", offsetof(Calibration, mean)},
+               {"deviation", offsetof(Calibration, deviation)},
+               {"low", offsetof(Calibration, low)},
+               {"high", offsetof(Calibration, high)}};
+
+json_t *calibration_to_json(const Calibration *c) {
+    json_t *root = json_object(), *scale = json_array(), *bias = json_array();
+    json_object_set_new(root, "kind", json_string(CALIBRATION_NAMES[c->kind]));
+    json_object_set_new(root, "temperature", json_real(c->temperature));
+    for (int k = 0; k < c->classes && c->kind == CALIBRATION_VECTOR; k++) {
+        json_array_append_new(scale, json_real(c->scale[k]));
+        json_array_append_new(bias, json_real(c->bias[k]));
+    }
+    if (c->kind == CALIBRATION_VECTOR) json_object_set(root, "scale", scale), json_object_set(root, "bias", bias);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && c->kind == CALIBRATION_COVARIATE; i++)
+        json_object_set_new(root, numbers[i].name, json_real(*(const double *)((const char *)c + numbers[i].offset)));
+    json_decref(scale);
+    json_decref(bias);
+    return root;
+}
+
+static bool take_number(const json_t *value, const char *name, double *out, Error *error) {
+    if (!json_is_number(value)) return error_set(error, "\"%s\" is missing, or no number", name);
+    *out = json_number_value(value);
+    return true;
+}
+
+bool calibration_from_json(const json_t *json, int classes, Calibration *c, Error *error) {
+    const char *kind = json_string_value(json_object_get(json, "kind"));
+    *c = (Calibration){.kind = CALIBRATION_KINDS, .classes = classes};
+    for (int k = 0; kind && k < CALIBRATION_KINDS; k++)
+        if (!strcmp(kind, CALIBRATION_NAMES[k])) c->kind = (CalibrationKind)k;
+    if (c->kind == CALIBRATION_KINDS) return error_set(error, "\"kind\" is %s", kind ? kind : "missing");
+    bool ok = take_number(json_object_get(json, "temperature"), "temperature", &c->temperature, error) &&
+              (c->temperature > 0 || error_set(error, "\"temperature\" is %g", c->temperature));
+    if (c->kind == CALIBRATION_VECTOR) {
+        c->scale = xcalloc(2 * (size_t)classes, sizeof *c->scale);
+        c->bias = c->scale + classes;
+    }
+    for (size_t k = 0; ok && c->scale && k < (size_t)classes; k++)
+        ok = take_number(json_array_get(json_object_get(json, "scale"), k), "scale", &c->scale[k], error) &&
+             take_number(json_array_get(json_object_get(json, "bias"), k), "bias", &c->bias[k], error);
+    for (size_t i = 0; ok && c->kind == CALIBRATION_COVARIATE && i < sizeof numbers / sizeof *numbers; i++)
+        ok = take_number(json_object_get(json, numbers[i].name), numbers[i].name,
+                         (double *)(void *)((char *)c + numbers[i].offset), error);
+    if (!ok) calibration_free(c);
+    return ok;
 }

@@ -15,6 +15,7 @@ typedef enum {
     CALIBRATION_COVARIATE,   /* logits / T(v), ln T = intercept + slope * z, z = (v - mean) / deviation */
     CALIBRATION_KINDS
 } CalibrationKind;
+extern const char *const CALIBRATION_NAMES[CALIBRATION_KINDS]; /* "temperature", "vector", "covariate" */
 
 typedef struct {
     CalibrationKind kind;
@@ -38,5 +39,10 @@ bool calibration_apply(const Calibration *calibration, const Predictions *predic
 /* Returns T(value) of a temperature by a covariate. */
 double calibration_temperature(const Calibration *calibration, double value);
 void calibration_free(Calibration *calibration);
+
+/* Returns what calibration_apply needs, with the name of the kind under "kind". */
+json_t *calibration_to_json(const Calibration *calibration);
+/* Reads it back. An error says which number is missing or has no meaning; then there is nothing to free. */
+bool calibration_from_json(const json_t *json, int classes, Calibration *calibration, Error *error);
 
 #endif

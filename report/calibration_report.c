@@ -10,9 +10,9 @@
 typedef struct {
     const char *directory;
     const Predictions *validation, *test;
-    Evaluation before; /* of the test rows, without calibration */
-    Table overview;    /* a row per method */
-    json_t *json;
+    Evaluation before;   /* of the test rows, without calibration */
+    Table overview;      /* a row per method */
+    json_t *json, *fits; /* fits: an array, or NULL */
     bool *fitted;
 } CalibrationReport;
 
@@ -127,6 +127,7 @@ static bool try_method(CalibrationReport *r, CalibrationKind kind, Error *error)
     if (ok) {
         Method method = method_of(kind, &r->test->covariate);
         ok = report_method(r, &method, &c, &after, error);
+        if (r->fits) json_array_append_new(r->fits, calibration_to_json(&c));
         free(method.name);
         free(method.title);
         evaluation_free(&after);
@@ -152,9 +153,9 @@ static void print_report(const CalibrationReport *r, bool with_covariate) {
     printf("[Calibration] written: %s/calibration.json and what belongs to it\n", r->directory);
 }
 
-bool report_calibration(const Predictions *validation, const Predictions *test, const char *directory, bool *fitted,
-                        Error *error) {
-    CalibrationReport r = {directory, validation, test, .fitted = fitted};
+bool report_calibration(const Predictions *validation, const Predictions *test, const char *directory, json_t *fits,
+                        bool *fitted, Error *error) {
+    CalibrationReport r = {directory, validation, test, .fits = fits, .fitted = fitted};
     *fitted = true;
     if (!evaluation_make(test, 1, &r.before, error)) return false;
     r.json = json_object();

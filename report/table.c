@@ -39,9 +39,14 @@ void table_real(Table *t, const char *column, double value) {
 
 int64_t table_rows(const Table *t) { return t->columns ? t->n / t->columns : 0; }
 
-void table_free(Table *t) {
-    for (int c = 0; c < t->columns; c++) free(t->names[c]);
+void table_clear(Table *t) {
     for (int64_t i = 0; i < t->n; i++) free(t->cells[i].text);
+    t->n = 0;
+}
+
+void table_free(Table *t) {
+    table_clear(t);
+    for (int c = 0; c < t->columns; c++) free(t->names[c]);
     free(t->names);
     free(t->cells);
     *t = (Table){0};
@@ -49,20 +54,24 @@ void table_free(Table *t) {
 
 /* ---- CSV ---- */
 
-bool table_write_csv(const Table *t, const char *path, Error *error) {
-    TextFile file;
-    text_file_begin(&file);
-    for (int c = 0; c < t->columns; c++) {
-        csv_write(file.out, t->names[c]);
-        fputc(c + 1 < t->columns ? ',' : '\n', file.out);
+void table_print_csv(const Table *t, bool names, FILE *out) {
+    for (int c = 0; c < t->columns && names; c++) {
+        csv_write(out, t->names[c]);
+        fputc(c + 1 < t->columns ? ',' : '\n', out);
     }
     for (int64_t i = 0; i < t->n; i++) {
         const Cell *cell = &t->cells[i];
-        if (cell->kind == CELL_TEXT) csv_write(file.out, cell->text);
-        if (cell->kind == CELL_COUNT) fprintf(file.out, "%lld", (long long)cell->count);
-        if (cell->kind == CELL_REAL) csv_write_number(file.out, cell->real);
-        fputc((i + 1) % t->columns ? ',' : '\n', file.out);
+        if (cell->kind == CELL_TEXT) csv_write(out, cell->text);
+        if (cell->kind == CELL_COUNT) fprintf(out, "%lld", (long long)cell->count);
+        if (cell->kind == CELL_REAL) csv_write_number(out, cell->real);
+        fputc((i + 1) % t->columns ? ',' : '\n', out);
     }
+}
+
+bool table_write_csv(const Table *t, const char *path, Error *error) {
+    TextFile file;
+    text_file_begin(&file);
+    table_print_csv(t, true, file.out);
     return text_file_end(&file, path, error);
 }
 
@@ -140,17 +149,32 @@ void table_print(const Table *t, int columns, FILE *out) {
 
 /* ---- JSON ---- */
 
-json_t *table_to_json(const Table *t) {
-    json_t *rows = json_array(), *row = NULL;
-    for (int64_t i = 0; i < t->n; i++) {
-        const Cell *cell = &t->cells[i];
-        if (i % t->columns == 0) json_array_append_new(rows, row = json_object());
-        json_object_set_new(row, t->names[i % t->columns],
+static json_t *row_to_json(const Table *t, int64_t row) {
+    json_t *object = json_object();
+    for (int c = 0; c < t->columns; c++) {
+        const Cell *cell = &t->cells[row * t->columns + c];
+        json_object_set_new(object, t->names[c],
                             cell->kind == CELL_TEXT    ? json_string(cell->text)
                             : cell->kind == CELL_COUNT ? json_integer(cell->count)
                                                        : real_or_null(cell->real));
     }
+    return object;
+}
+
+json_t *table_to_json(const Table *t) {
+    json_t *rows = json_array();
+    for (int64_t row = 0; row < table_rows(t); row++) json_array_append_new(rows, row_to_json(t, row));
     return rows;
+}
+
+void table_print_json_lines(const Table *t, FILE *out) {
+    for (int64_t row = 0; row < table_rows(t); row++) {
+        json_t *object = row_to_json(t, row);
+        char *line = json_text("a row of predictions", object, JSON_COMPACT | JSON_REAL_PRECISION(17));
+        fprintf(out, "%s\n", line);
+        free(line);
+        json_decref(object);
+    }
 }
 
 bool json_write(json_t *root, const char *path, Error *error) {

@@ -28,10 +28,14 @@ void table_text(Table *table, const char *column, const char *value);
 void table_count(Table *table, const char *column, int64_t value);
 void table_real(Table *table, const char *column, double value);
 int64_t table_rows(const Table *table);
+void table_clear(Table *table); /* removes the rows; the columns stay */
 void table_free(Table *table);
 
 /* Writes numbers to the last bit; a field is empty where there is no value, or an infinite one. */
 bool table_write_csv(const Table *table, const char *path, Error *error);
+void table_print_csv(const Table *table, bool names, FILE *out); /* names: of the columns, before the rows */
+/* Prints an object a line; null for a number that is not finite. */
+void table_print_json_lines(const Table *table, FILE *out);
 /* For people: prints the first `columns`, with four decimals. */
 void table_print_markdown(const Table *table, int columns, FILE *out);
 /* Prints a heading and all columns; nothing for an empty table. */

@@ -16,7 +16,7 @@ typedef struct {
 } RunLog;
 
 /* Charts that borrow nothing from the logs. Titles are names of metrics, in the order of the log; then "objective" if
- * it is none of them, "learning rate", "gradient norm", "tokens per second" and "utilisation". */
+ * it is none of them, "learning rate", "gradient norm", "tokens per second", "utilisation" and sensors of the GPU. */
 typedef struct {
     Plot *plots; /* [n] */
     int n;

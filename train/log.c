@@ -17,6 +17,7 @@
 #include <jansson.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/program.h"
 #include "data/formats/safetensors.h"
 
@@ -318,4 +319,16 @@ void log_values(Log *log, const char *kind, int64_t step, double wall_time, cons
     }
     n += snprintf(line + n, sizeof line - (size_t)n, "}\n");
     stream_put(log, &log->lines, line, (size_t)n);
+}
+
+void log_object(Log *log, const char *kind, int64_t step, double wall_time, json_t *fields) {
+    json_t *record =
+        json_build("the log", "{s:s, s:I, s:f}", "kind", kind, "step", (json_int_t)step, "time", wall_time);
+    json_object_update(record, fields);
+    char *text = json_text("the log", record, JSON_REAL_PRECISION(9)), *line = xformat("%s\n", text);
+    stream_put(log, &log->lines, line, strlen(line));
+    free(line);
+    free(text);
+    json_decref(fields);
+    json_decref(record);
 }

@@ -35,6 +35,10 @@ typedef struct {
  * Allocates nothing. */
 void log_values(Log *log, const char *kind, int64_t step, double wall_time, const LogValue *values, int count);
 
+/* Writes one JSON line {"kind": "start", "step": N, "time": seconds, name: value, ...} with the values of `fields`, any
+ * JSON. Takes over `fields`. */
+void log_object(Log *log, const char *kind, int64_t step, double wall_time, json_t *fields);
+
 /* Returns the records of a log file as an array, json_decref(). A missing file has no records. */
 json_t *log_read(const char *path);
 

@@ -3,13 +3,13 @@
  * A run is a pure function of (options, data, seed): the order of batches depends on the seed and the epoch only,
  * dropout on the seed and the number of the micro-batch. The checkpoint holds weights, moments and these counters, so a
  * run that was stopped anywhere resumes with the same bits. */
+#include "base/json.h"
 #include "base/stop.h"
 #include "train/report.h"
 #include "train/run/finish.h"
 #include "train/run/keep.h"
 #include "train/run/open.h"
 #include "train/run/progress.h"
-#include "train/run/record.h"
 #include "train/run/results.h"
 #include "train/run/selection.h"
 #include "train/run/step.h"
@@ -45,19 +45,29 @@ static void train_step(Run *run) {
 static void log_step(Run *run, const Due *due) {
     int64_t done = run->t->state.step - run->first_step;
     bool pause = due->record || due->end || due->progress || due->validate || due->save;
-    if (pause || run->n_queued == run->max_queued || done == METER_LEFT_OUT) results_read(run);
+    if (due->record || due->progress) progress_read_sensors(run); /* while the device still works */
+    if (pause || run->n_queued == run->max_queued || eta_needs(done)) {
+        results_read(run);
+        eta_step(&run->eta, done, seconds_now());
+    }
     if (pause) meter_stop(&run->meter, run->t->spec.device, done);
     if (due->record || due->end || due->progress)
         progress_log(run, due->record ? REPORT_RECORD : due->end ? REPORT_LINE : REPORT_PROGRESS);
 }
 
 static void keep_step(Run *run, const Due *due, bool best) {
+    double start = seconds_now();
     if (due->save)
         keep_save(run);
     else if (best)
         keep_best(run);
     else if (!checkpointer_is_writing(run->keeping.checkpointer))
         keep_waiting(run);
+    double seconds = seconds_now() - start;
+    if (due->save)
+        eta_pause(&run->eta, PAUSE_CHECKPOINT, seconds);
+    else
+        eta_wait(&run->eta, seconds); /* the best weights' checkpoint belongs to their validation */
 }
 
 /* Counts the allocations so far. After the first step there should be none, except those in allocations_apart. */
@@ -78,8 +88,16 @@ static void begin(Run *run) {
     report_start(spec, run->total_steps, run->epoch_batches, run->validation.batches);
     device_reset_counters(spec->device);
     spec->device->profile = spec->options->profile;
+    progress_read_sensors(run);
+    run->sensors_at = 0; /* the first call has only loaded what later ones need */
     run->run_start = run->window.start = seconds_now();
-    if (run->t->state.step && !is_over(run)) record_log(run, "start", &(Record){.n = 0});
+    const Price *price = &spec->options->price;
+    bool priced = price->per_hour > 0, resumed = run->t->state.step && !is_over(run);
+    if (priced || resumed)
+        log_object(
+            run->log, "start", run->t->state.step, run->seconds_before,
+            priced ? json_build("the log", "{s:f, s:s}", "price_per_hour", price->per_hour, "currency", price->currency)
+                   : json_object());
     if (!run->t->state.validating || !run->validation.loader) return;
     validation_run(run);
     keep_save(run); /* so that the validation is not repeated on the next start */

@@ -129,8 +129,9 @@ static const OptionRow table[] = {
      .help = "train nothing: print what the run would need of a GPU's memory and how long it would take; needs no GPU"},
     {.name = "gpu", .type = OPTION_TEXT, .offset = FIELD(gpu), .default_value = GPU_NAME, .metavar = "NAME|all|here",
      .help = "for --estimate: t4, l4, a100-40, rtx4090, ...; here: what --device is on this machine"},
-    {.name = "price", .type = OPTION_FLOAT, .offset = FIELD(price), .default_value = "0", .max = 1e6, .metavar = "X",
-     .help = "for --estimate: price of the GPU in dollars per hour; 0: none"},
+    {.name = "price", .type = OPTION_TEXT, .offset = FIELD(price_text), .metavar = "X",
+     .help = "price of an hour of the machine, 0.80 (USD) or '0.80 EUR': the run shows what it has cost, --estimate what "
+             "it will cost"},
     {.name = "json", .type = OPTION_FLAG, .offset = FIELD(json), .default_value = "false",
      .help = "for --estimate: print the estimate as JSON, and everything else to stderr"},
     {.name = "calibrate", .type = OPTION_FLAG, .offset = FIELD(calibrate), .default_value = "false",
@@ -175,8 +176,8 @@ void train_options_add(OptionSet *set, TrainOptions *o) {
 }
 
 static void check_estimate(const TrainOptions *o, const OptionSet *set) {
-    static const char *const for_estimate[] = {"gpu", "price", "json"};
-    for (int i = 0; i < 3 && !o->estimate; i++)
+    static const char *const for_estimate[] = {"gpu", "json"};
+    for (int i = 0; i < 2 && !o->estimate; i++)
         if (options_given(set, for_estimate[i])) die_usage("--%s belongs to --estimate", for_estimate[i]);
     if (o->estimate && o->dry_run) die_usage("--estimate and --dry-run exclude each other; give one of them");
     if (o->calibrate && (o->estimate || o->dry_run)) die_usage("--calibrate trains nothing and is given alone");
@@ -193,7 +194,7 @@ static void resolve_auto(TrainOptions *o, const Option *batch, const Option *acc
     if (o->token_budget)
         die_usage("-b auto with --token-budget: both say how large a micro-batch is; give --effective-batch instead of "
                   "the budget, or the budget without -b");
-    if (accumulation->given && o->grad_accumulation)
+    if (accumulation->given && o->grad_accumulation) /* 0 takes back the -g of a file */
         die_usage("-b auto chooses -g too: instead of -g %lld give --effective-batch, the samples of a step (%lld by "
                   "default)",
                   (long long)o->grad_accumulation, (long long)usual);
@@ -225,6 +226,8 @@ void train_options_resolve(TrainOptions *o, const OptionSet *set) {
         free(directory);
     }
     check_estimate(o, set);
+    Error error;
+    if (!price_parse(o->price_text, &o->price, &error)) die_usage("--%s", error.text);
     const Option *data = options_holding(set, &o->manifest);
     if (!o->manifest.count && !o->dry_run && !o->estimate && !o->calibrate)
         die_usage("no data: give --%s %s", data->row.name, data->row.metavar);

@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "cost/machine.h"
+#include "cost/price.h"
 #include "kernels/device.h"
 
 typedef struct {
@@ -19,7 +20,8 @@ typedef struct {
     bool auto_batch;
     int val_times; /* --val-batch-size as a multiple of -b; 0: it was set explicitly */
     const char *gpu, *calibration;
-    double price;  /* dollars per hour; 0: none */
+    const char *price_text; /* --price, which train_options_resolve reads into `price` */
+    Price price;
     int json_file; /* file descriptor that --json writes to; the text for stdout goes to stderr then */
 } TrainOptions;
 

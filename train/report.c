@@ -18,7 +18,7 @@ void report_check_warmup(const TrainSpec *spec, int64_t total_steps) {
          "A tenth of the steps is usual: --warmup-steps %lld",
          (long long)o->warmup_steps, (long long)total_steps, total_steps == 1 ? "" : "s", o->learning_rate,
          o->learning_rate * schedule_cosine(total_steps - 1, o->warmup_steps, total_steps),
-         (long long)((total_steps + 9) / 10));
+         (long long)(total_steps > 1 ? (total_steps + 9) / 10 : 0));
 }
 
 void report_start(const TrainSpec *spec, int64_t total_steps, int64_t batches_an_epoch, int64_t validation_batches) {

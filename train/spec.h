@@ -72,7 +72,8 @@ typedef struct {
     Dataset *train, *validation; /* validation may be NULL */
     bool synthetic;              /* `train` holds one synthetic micro-batch instead of the user's data */
     BatchSpec batch;
-    ImportRules import; /* of a base checkpoint */
+    ImportRules import;      /* of a base checkpoint */
+    const char *base_option; /* the option that names it; NULL: the one that sets options->base_checkpoint */
     RateSpec rate;
     SelectionSpec selection;
     BaselineSpec baseline;

@@ -24,7 +24,8 @@ static void read_yaml(OptionSet *set, const char *path) {
         /* Every message of options_apply_yaml begins with "line N: ", which becomes "PATH:N: ". */
         die_usage("%s:%s", path, error.text + strlen("line "));
     }
-    if (set->mapped) fprintf(stderr, "%s: --config %s: %s\n", program_invocation_short_name, path, set->mapped);
+    if (set->mapped && !set->quiet)
+        fprintf(stderr, "%s: --config %s: %s\n", program_invocation_short_name, path, set->mapped);
     free(set->mapped);
     set->mapped = NULL;
     free(text);
@@ -59,8 +60,14 @@ static Option *word_option(const CommandLine *c, const char *word, const char **
         }
         die_usage("unknown option -%c", word[1]);
     }
-    if (strncmp(word, "--", 2) || !word[2])
+    if (strncmp(word, "--", 2) || !word[2]) {
+        for (int i = 0; word[0] != '-' && i < c->set->count; i++) {
+            if (!c->set->options[i].row.positional) continue;
+            *value = word;
+            return &c->set->options[i];
+        }
         die_usage("unexpected argument '%s': an option is --name value, a flag --name or --name=false", word);
+    }
     size_t length = strcspn(word + 2, "=");
     if (word[2 + length]) *value = word + 3 + length;
     snprintf(name, sizeof name, "%.*s", length < sizeof name ? (int)length : (int)sizeof name - 1, word + 2);
@@ -102,8 +109,12 @@ static void read_requests(const CommandLine *c) {
         exit(0);
     }
     int at = 1;
-    for (Option *option; (option = next_option(c, &at, &value));)
-        if (!strcmp(option->row.name, "config")) read_yaml(c->set, value);
+    int files = 0;
+    for (Option *option; (option = next_option(c, &at, &value));) {
+        if (strcmp(option->row.name, "config") != 0) continue;
+        if (files++ && option->row.type != OPTION_LIST) die_usage("--config: this command reads one file");
+        read_yaml(c->set, value);
+    }
 }
 
 static bool in_arguments(const char *text, int argc, char **argv) {
@@ -150,7 +161,7 @@ static void apply_arguments(CommandLine *c) {
 static void keep_inputs(const OptionSet *set) {
     for (int i = 0; i < set->count; i++) {
         const Option *o = &set->options[i];
-        if (!o->row.metavar || strcmp(o->row.metavar, "PATH") || !o->given) continue;
+        if (!o->row.metavar || !strstr(o->row.metavar, "PATH") || !o->given) continue;
         const OptionList *list = o->value;
         bool several = o->row.type == OPTION_LIST;
         char *name = xformat("--%s", o->row.name), *path, *label;

@@ -57,8 +57,8 @@ static bool takes_auto(const Option *option) {
 
 /* Returns whether a text is a name, which must not be empty. */
 static bool names_path(const Option *option) {
-    static const char *const metavars[] = {"PATH", "DIR", "FILE", "NAME", "auto|PATH"};
-    for (int i = 0; i < 5; i++)
+    static const char *const metavars[] = {"PATH", "DIR", "FILE", "NAME", "auto|PATH", "DIR|PATH"};
+    for (int i = 0; i < 6; i++)
         if (option->row.metavar && !strcmp(option->row.metavar, metavars[i])) return true;
     return false;
 }

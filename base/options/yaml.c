@@ -133,10 +133,11 @@ static bool yaml_alias(const Yaml *y, const OptionAlias *alias, const char *sect
         return true;
     }
     Option *option = option_named(y, alias->name ? alias->option : name);
-    add_mapped(y, section, name, "sets --", option->row.name);
+    if (!is_null(node)) add_mapped(y, section, name, "sets --", option->row.name);
     if (!alias->values[0] || is_null(node)) return yaml_value(y, option, node);
     const char *text = mapped_value(y, alias, name, node);
     if (!text || !begin_value(y, option, node)) return false;
+    if (option_holds_text(option) && !options_value_given(y->set, option->value)) option_clear(option);
     option->given = y->here[option - y->set->options] = true;
     return option_set(option, option_holds_text(option) ? xstrdup(text) : text, &why) ||
            yaml_fail(y, node, "%s", why.text);

@@ -8,7 +8,7 @@
 
 /* Prints for each card the time to train all folds. */
 static void print_totals(const CvRun *run, TrainSpec *specs, int n) {
-    char text[32];
+    char text[32], money[2][64];
     int n_cards = 1;
     MachineOptions options = train_machine_options(&run->train);
     Machine *machines = machines_named(&options, &n_cards);
@@ -19,8 +19,10 @@ static void print_totals(const CvRun *run, TrainSpec *specs, int n) {
             seconds += estimate_run(&specs[i], &work, &machines[k]).seconds;
         }
         printf("[Folds] %s: training all %d folds: %s", machines[k].card->key, n, format_duration(seconds, text));
-        if (run->train.price > 0)
-            printf(", $%.2f at $%.2f an hour", seconds / 3600 * run->train.price, run->train.price);
+        const Price *price = &run->train.price;
+        if (price->per_hour > 0)
+            printf(", %s at %s an hour", price_amount(price, price_cost(price, seconds), money[0]),
+                   price_amount(price, price->per_hour, money[1]));
         printf("\n");
     }
     free(machines);

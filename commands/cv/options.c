@@ -1,7 +1,12 @@
 #include "commands/cv/options.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/load.h"
+#include "commands/adopt.h"
 
 const char *const CV_FIXED_OPTIONS[] = {
     "protocol", "train-donors", "val-donors", "test-donors", "cv-donors", "filter",   "filter-sigmas", "sampler",
@@ -51,7 +56,7 @@ static const OptionOverride overrides[] = {
 
 static const OptionRow table[] = {
     {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR",
-     .help = "the cells: a folder with a subfolder of .npy files per donor, or a store (.safetensors) that doctor wrote"},
+     .help = "the cells: a folder with a subfolder of .npy, .tif or .sdt files per donor, or a store (.safetensors) that doctor wrote"},
     {.name = "protocol", .type = OPTION_CHOICE, .offset = FIELD(protocol), .default_value = "nested",
      .metavar = "nested|split|reference",
      .help = "nested: each donor in turn is the test donor, and the next one the validation donor; split: one fold of "
@@ -181,7 +186,42 @@ static FlimConfig model_config(const CvRun *o) {
     return config;
 }
 
+bool cv_channels_of_file(const char *checkpoint, int channels[3], Error *error) {
+    static const char *const first[FLIM_BLOCKS] = {"res_block1.conv1.weight", "res_block2.conv1.weight",
+                                                   "res_block3.conv1.weight"};
+    TensorFile file;
+    if (!checkpoint_open_base(checkpoint, &file, error)) return false;
+    bool ok = true;
+    for (int b = 0; b < FLIM_BLOCKS && ok; b++) {
+        const StoredTensor *weight = checkpoint_tensor(&file, first[b]);
+        channels[b] = weight && weight->rank ? (int)weight->dims[0] : 0;
+        ok = (channels[b] >= 8 && channels[b] <= 1024 && channels[b] % 8 == 0) ||
+             error_set(error, "it is no classifier of FLIM cells: %s has %d rows; expected a multiple of 8", first[b],
+                       channels[b]);
+    }
+    tensor_file_close(&file);
+    return ok;
+}
+
+/* Takes the channels of the base checkpoint. */
+static void adopt(CvRun *o) {
+    const char *checkpoint = o->train.base_checkpoint;
+    int channels[FLIM_BLOCKS];
+    Error error;
+    if (access(checkpoint, F_OK)) return; /* the one who reads it complains */
+    CheckpointOptions from = checkpoint_options_read(checkpoint, "flim", CV_MODEL_OPTIONS);
+    if (!from.options) {
+        if (!cv_channels_of_file(checkpoint, channels, &error)) die("--base-checkpoint %s: %s", checkpoint, error.text);
+        char *text = xformat("%d,%d,%d", channels[0], channels[1], channels[2]);
+        from.options = json_build("options", "{s:s}", "channels", text);
+        free(text);
+    }
+    checkpoint_options_adopt(&from, o->set, NULL);
+    json_decref(from.options);
+}
+
 void cv_options_resolve(CvRun *o) {
+    if (o->train.base_checkpoint) adopt(o);
     if (o->compat) apply_compat(o);
     train_options_resolve(&o->train, o->set);
     if (o->train.manifest.count > 1) die_usage("--data names %d folders; give one", o->train.manifest.count);

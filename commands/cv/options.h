@@ -8,7 +8,7 @@
 
 typedef struct {
     TrainOptions train;
-    const OptionSet *set; /* the same for all folds */
+    OptionSet *set; /* the same for all folds */
     Device *device;
     const char *device_why; /* why the device is not a GPU, or NULL */
     const char *protocol, *train_donors, *val_donors, *test_donors, *cv_donors, *folds;
@@ -22,8 +22,10 @@ typedef struct {
 
 /* Adds all options of the training to the empty set, which must live as long as `o`. */
 void cv_options_add(OptionSet *set, CvRun *o);
-/* Replaces each 0 that means a default, applies --compat to options that are not given, and ends the program if options
- * contradict each other. */
+/* Reads the channels of a classifier from the shapes of its tensors, whoever wrote them. */
+bool cv_channels_of_file(const char *checkpoint, int channels[3], Error *error);
+/* Takes from --base-checkpoint what is not given, replaces each 0 that means a default, applies --compat to options
+ * that are not given, and ends the program if options contradict each other. */
 void cv_options_resolve(CvRun *o);
 
 /* Options that decide what the network computes. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "commands/cv/decision.h"
 
 CvReport cv_report_open(const CvRun *run) {
     char *options = options_to_json(run->set);
@@ -58,7 +59,9 @@ void cv_report_fold(const CvReport *report, CvFold *f) {
     Error error;
     read_curves(f);
     TestedFold fold = fold_report(report, f);
-    if (!tested_fold_report(&fold, report->directory, NULL, &error)) die("fold %s: %s", f->fold->name, error.text);
+    FoldResult result;
+    if (!tested_fold_report(&fold, report->directory, &result, &error) || !cv_decision_write(f, &result, &error))
+        die("fold %s: %s", f->fold->name, error.text);
 }
 
 void cv_report_folds(const CvReport *report, const CvFold *folds, int n) {

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/options.h"
 #include "data/audio/audio.h"
+#include "data/audio/conversion.h"
 #include "data/formats/npy.h"
 #include "data/tts/speech_coder.h"
 
@@ -99,7 +100,9 @@ static float *frames_of_codes(const DecodeOptions *o, const char *path, int64_t 
 static float *frames_of_recording(const DecodeOptions *o, const Mel *mel, int64_t *n) {
     Audio audio;
     Error error;
-    if (!audio_read(o->mel_from, MEL_RATE, MAX_SECONDS, &audio, &error)) die("%s: %s", o->mel_from, error.text);
+    if (!audio_read(o->mel_from, MEL_RATE, MAX_SECONDS, &audio, &error))
+        die("%s: %s%s%s", o->mel_from, error.text, audio.convertible ? "; convert it: " : "",
+            audio.convertible ? conversion_command(o->mel_from, MEL_RATE) : "");
     *n = mel_frame_count(audio.count);
     if (!*n) die("%s: has only %lld samples, less than one frame of 20 ms", o->mel_from, (long long)audio.count);
     float *frames = xmalloc((size_t)*n * MEL_BANDS * sizeof *frames);

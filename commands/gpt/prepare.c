@@ -10,7 +10,7 @@
 
 typedef struct {
     PrepareOptions prepare;
-    const char *config, *language;
+    const char *config, *language, *input_format;
     double val_ratio;
     int64_t pairs_per_target;
 } Options;
@@ -19,9 +19,24 @@ typedef struct {
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "input", .letter = 'i', .type = OPTION_TEXT, .offset = FIELD(prepare.input), .metavar = "PATH",
+    {.name = "input", .letter = 'i', .type = OPTION_TEXT, .offset = FIELD(prepare.input.path), .metavar = "PATH",
      .required = true,
-     .help = "the recordings: .tsv (id, speaker, audio file, text) or .jsonl (id, speaker, audio, text; language)"},
+     .help = "the recordings: .tsv (id, speaker, audio file, text), .jsonl, Common Voice, LJSpeech, or a folder"},
+    {.name = "input-format", .type = OPTION_CHOICE, .offset = FIELD(input_format), .default_value = "auto",
+     .metavar = "auto|list|table|common-voice|ljspeech|jsonl|folder",
+     .help = "format of the input; auto: by its name and its first line"},
+    {.name = "id-field", .type = OPTION_TEXT, .offset = FIELD(prepare.input.names[FIELD_ID]), .metavar = "NAME",
+     .help = "JSON field or column with the id; default: id if there is one, else the names of the audio files"},
+    {.name = "speaker-field", .type = OPTION_TEXT, .offset = FIELD(prepare.input.names[FIELD_SPEAKER]),
+     .metavar = "NAME",
+     .help = "JSON field or column with the speaker; default: speaker (Common Voice: client_id), else one speaker"},
+    {.name = "audio-field", .type = OPTION_TEXT, .offset = FIELD(prepare.input.names[FIELD_AUDIO]), .metavar = "NAME",
+     .help = "JSON field or column with the audio file; default: audio (Common Voice: path)"},
+    {.name = "text-field", .type = OPTION_TEXT, .offset = FIELD(prepare.input.names[FIELD_TEXT]), .metavar = "NAME",
+     .help = "JSON field or column with the text; default: text (Common Voice: sentence)"},
+    {.name = "language-field", .type = OPTION_TEXT, .offset = FIELD(prepare.input.names[FIELD_LANGUAGE]),
+     .metavar = "NAME",
+     .help = "JSON field or column with the language; default: language (Common Voice: locale), else --language"},
     {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(prepare.output), .metavar = "DIR",
      .required = true,
      .help = "directory for all output"},
@@ -92,12 +107,13 @@ int gpt_prepare(int argc, char **argv) {
                                          "Makes text ids, audio codes, vectors and manifests from recordings."};
     Options o = {0};
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
+    o.prepare.input.format = recordings_format(o.input_format);
     o.prepare.num_workers = threads_take((int)o.prepare.num_workers, "--num-workers");
 
     Prepare p;
     prepare_open(&p, &o.prepare);
     prepare_list(&p);
-    printf("[List] %s: %lld recordings\n", o.prepare.input, (long long)p.n);
+    prepare_report_list(&p);
     prepare_frames(&p);
     prepare_report_filters(&p);
     prepare_tokenizer(&p);

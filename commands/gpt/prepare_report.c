@@ -76,6 +76,20 @@ static void write_stats(const Prepare *p, const Totals *t, const ManifestReport 
     json_decref(stats);
 }
 
+void prepare_report_list(const Prepare *p) {
+    const Recordings *r = &p->recordings;
+    printf("[List] %s: %s, %lld recordings, %lld without audio, %lld without text", r->list ? r->list : r->directory,
+           recordings_format_description(r->format), (long long)p->n, (long long)p->without_audio,
+           (long long)p->without_text);
+    if (r->lone_texts)
+        printf(", %lld texts without audio (the first: %s)", (long long)r->lone_texts, r->first_lone_text);
+    if (r->other_files) printf(", %lld other files", (long long)r->other_files);
+    if (!r->has_ids) printf("; ids are the names of the audio files");
+    if (!r->has_speakers || r->format == RECORDINGS_FOLDER)
+        printf("; %s", r->has_speakers ? "speakers are the names of the folders" : "one speaker");
+    printf("\n");
+}
+
 void prepare_report_filters(const Prepare *p) {
     printf("[Audio] %lld clips read, %lld reused\n", (long long)p->read_now, (long long)p->read_reused);
     int64_t rejects[CLIP_REASONS] = {0};

@@ -5,6 +5,8 @@
 #include "data/tts/manifest_write.h"
 #include "data/tts/prepare.h"
 
+/* Prints what the input is and how many recordings it lists. */
+void prepare_report_list(const Prepare *p);
 /* Prints how many clips were read and, by reason, how many the filters have rejected. */
 void prepare_report_filters(const Prepare *p);
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "commands/adopt.h"
 #include "commands/psd/psd.h"
 
 /* ---- named sizes ---- */
@@ -33,9 +34,8 @@ void psd_size_resolve(PsdRun *o) {
 
 /* Returns the first dimension of the tensor with this name; 0 if there is none. */
 static int64_t rows_in(const TensorFile *file, const char *name) {
-    for (int i = 0; i < file->n_tensors; i++)
-        if (file->tensors[i].rank && checkpoint_name_is(file->tensors[i].name, name)) return file->tensors[i].dims[0];
-    return 0;
+    const StoredTensor *t = checkpoint_tensor(file, name);
+    return t && t->rank ? t->dims[0] : 0;
 }
 
 static void set_number(json_t *options, const char *name, int64_t value) {
@@ -74,16 +74,6 @@ static json_t *options_of_shapes(const TensorFile *file) {
 
 /* ---- options from a checkpoint ---- */
 
-/* Returns the options of the checkpoint's config.json; NULL if there is none. */
-static json_t *options_of_description(const char *checkpoint) {
-    Error error;
-    json_t *description = description_read(checkpoint, &error);
-    if (!description && error.text[0]) die("%s", error.text);
-    json_t *options = json_incref(json_object_get(description, "options"));
-    json_decref(description);
-    return options;
-}
-
 static const char *checkpoint_option(const PsdRun *o) {
     return o->command == PSD_FINETUNE ? "pretrained" : "checkpoint";
 }
@@ -109,67 +99,33 @@ const char *const PSD_MODEL_OPTIONS[] = {
     "size",           "encoder",        "d-model", "n-layers",   "n-heads", "ffn-dim", "decoder-dim",
     "decoder-layers", "projection-dim", "head",    "hidden-dim", "hop",     "limit",   NULL};
 
-/* Returns whether a checkpoint decides this option. */
-static bool belongs_to_model(const Option *option) {
-    const char *const *name = PSD_MODEL_OPTIONS;
-    while (*name && strcmp(*name, option->row.name) != 0) name++;
-    return *name != NULL;
-}
+/* Options that need not be the checkpoint's: a size counts by its dimensions, and finetune may make a new head. */
+static const char *const size_option[] = {"size", NULL}, *const size_and_head[] = {"size", "head", "hidden-dim", NULL};
 
-/* Dies if the option, or that dimension of --size, was given and is not the checkpoint's `value`. */
-static void check_given(const PsdRun *o, const Option *option, bool size_given, const json_t *value) {
+/* Dies if a dimension of --size that is not given by itself is not the checkpoint's. */
+static void check_size(const PsdRun *o, const CheckpointOptions *from) {
     int64_t sizes[DIMENSIONS];
-    json_t *given = NULL;
-    bool sized = false;
+    if (!options_given(&o->set, "size")) return;
     dimensions_of(psd_size(o->size), sizes);
-    if (option->given && strcmp(option->row.name, "size")) given = option_to_json(option);
-    for (int k = 0; k < DIMENSIONS && !given && size_given; k++)
-        if (!strcmp(option->row.name, dimension_names[k])) {
-            given = json_integer((json_int_t)sizes[k]);
-            sized = true;
-        }
-    if (given && !json_equal(given, value)) {
-        char *is = json_text(option->row.name, given, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        char *was = json_text(option->row.name, value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        char *size =
-            sized ? xformat("size %s (%s %s)", o->size, option->row.name, is) : xformat("%s %s", option->row.name, is);
-        die_usage("--%s contradicts %s, which has %s %s: leave it out", size, o->train.base_checkpoint,
-                  option->row.name, was);
+    char *size = xformat("size %s", o->size);
+    for (int k = 0; k < DIMENSIONS; k++) {
+        bool new_head = o->command == PSD_FINETUNE && !strcmp(dimension_names[k], "hidden-dim");
+        if (new_head || options_given(&o->set, dimension_names[k])) continue;
+        json_t *given = json_integer((json_int_t)sizes[k]);
+        checkpoint_options_check(from, dimension_names[k], given, size);
+        json_decref(given);
     }
-    json_decref(given);
+    free(size);
 }
 
 void psd_checkpoint_adopt(PsdRun *o) {
     const char *checkpoint = o->train.base_checkpoint;
-    int n_adopted = 0;
-    Error error;
     if (access(checkpoint, F_OK)) return; /* not there yet, or the one who reads it complains */
-    json_t *options = options_of_description(checkpoint);
-    bool stated = options != NULL, size_given = options_given(&o->set, "size");
-    if (!stated) options = options_of_file(o);
-    for (Option *option = o->set.options; option < o->set.options + o->set.count; option++) {
-        const json_t *value = json_object_get(options, option->row.name);
-        bool of_head = option->row.section && !strcmp(option->row.section, "head");
-        if (value && belongs_to_model(option) &&
-            !(of_head && o->command == PSD_FINETUNE)) /* which may have a new head */
-            check_given(o, option, size_given, value);
-    }
-    for (Option *option = o->set.options; option < o->set.options + o->set.count; option++) {
-        const json_t *value = json_object_get(options, option->row.name);
-        if (!value || !belongs_to_model(option) || option->given) continue;
-        if (!option_from_json(option, value, &error))
-            die("the options in the config.json of %s: %s", checkpoint, error.text);
-        option->given = true; /* as if it had been typed; options_free frees a text */
-        char *text = json_text(option->row.name, value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        printf("%s %s %s",
-               n_adopted++ ? ","
-               : stated    ? "[Model] from its checkpoint:"
-                           : "[Model] from the shapes of its tensors:",
-               option->row.name, text);
-        free(text);
-    }
-    if (n_adopted) printf("\n");
-    json_decref(options);
+    CheckpointOptions from = checkpoint_options_read(checkpoint, "psd", PSD_MODEL_OPTIONS);
+    if (!from.options) from.options = options_of_file(o);
+    check_size(o, &from);
+    checkpoint_options_adopt(&from, &o->set, o->command == PSD_FINETUNE ? size_and_head : size_option);
+    json_decref(from.options);
 }
 
 /* ---- the head ---- */
@@ -181,9 +137,7 @@ bool psd_checkpoint_has_head(const char *path, const Model *model) {
     int expected = 0, present = 0, matching = 0;
     for (int i = 0; i < model->params.count; i++) {
         const Param *p = &model->params.items[i];
-        const StoredTensor *found = NULL;
-        for (int k = 0; k < file.n_tensors && p->group && !found; k++)
-            if (checkpoint_name_is(file.tensors[k].name, p->name)) found = &file.tensors[k];
+        const StoredTensor *found = p->group ? checkpoint_tensor(&file, p->name) : NULL;
         expected += p->group > 0;
         present += found != NULL;
         matching += found && found->rank == p->rank && !memcmp(found->dims, p->dims, (size_t)p->rank * sizeof *p->dims);

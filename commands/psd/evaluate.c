@@ -17,7 +17,7 @@ static char *protocol_of(const PsdRun *o) {
 
 int psd_evaluate(const PsdRun *o, const PsdData *data, PsdClassifier *classifier, Evaluation *result) {
     const char *directory = o->train.output_dir;
-    PsdPredictions test = psd_predict(o, data, classifier, psd_eval_split(o));
+    PsdPredictions test = psd_predictions(o, data, classifier, psd_eval_split(o));
     char *protocol = protocol_of(o);
     Error error;
     make_directories(directory);

@@ -7,16 +7,19 @@
 #include "base/json.h"
 #include "commands/psd/psd.h"
 
-const char *const PSD_COMMAND_NAMES[PSD_COMMANDS] = {"pretrain", "finetune", "evaluate", "calibrate", "run"};
+const char *const PSD_COMMAND_NAMES[PSD_COMMANDS] = {"pretrain", "finetune", "evaluate", "calibrate", "predict", "run"};
 
 enum {
     PRE = 1 << PSD_PRETRAIN,
     FINE = 1 << PSD_FINETUNE,
     EVAL = 1 << PSD_EVALUATE,
     CALI = 1 << PSD_CALIBRATE,
+    PRED = 1 << PSD_PREDICT,
     RUN = 1 << PSD_RUN,
     TRAINING = PRE | FINE,
-    INFERENCE = EVAL | CALI,
+    LABELLED = EVAL | CALI, /* commands that compare predictions with labels */
+    INFERENCE = LABELLED | PRED,
+    SPLIT = TRAINING | LABELLED,
     MODEL = TRAINING | INFERENCE
 };
 
@@ -25,7 +28,7 @@ static const struct {
     const char *name;
     unsigned commands;
 } shared[] = {
-    {"manifest", MODEL | RUN}, {"config", MODEL},        {"output-dir", MODEL | RUN},
+    {"manifest", SPLIT | RUN}, {"config", MODEL},        {"output-dir", SPLIT | RUN},
     {"batch-size", MODEL},     {"device", MODEL | RUN},  {"threads", MODEL | RUN},
     {"amp", MODEL | RUN},      {"no-tf32", MODEL | RUN}, {"seed", TRAINING | RUN},
     {"num-workers", MODEL},    {"base-checkpoint", PRE}, {"profile", MODEL},
@@ -39,7 +42,7 @@ static const struct {
     unsigned commands;
     OptionOverride override;
 } overrides[] = {
-    {MODEL | RUN, {.name = "manifest",
+    {SPLIT | RUN, {.name = "manifest",
                    .help = "the manifest (CSV) of train_psd prepare, or a store of spectra (.safetensors)"}},
     {MODEL, {.name = "bucketing", .default_value = "off"}}, /* all spectra have the same length */
     {PRE, {.name = "epochs", .default_value = "80"}},
@@ -62,8 +65,8 @@ static const struct {
     {TRAINING, {.name = "save-interval", .default_value = "0"}},
     {PRE, {.name = "log-interval", .default_value = "50"}},
     {FINE, {.name = "log-interval", .default_value = "20"}},
-    {MODEL | RUN, {.name = "seed", .default_value = "42"}},
-    {MODEL | RUN, {.name = "output-dir", .help = "folder for checkpoints, logs, tables and diagrams"}},
+    {SPLIT | RUN, {.name = "seed", .default_value = "42"}},
+    {SPLIT | RUN, {.name = "output-dir", .help = "folder for checkpoints, logs, tables and diagrams"}},
     {PRE, {.name = "output-dir", .default_value = "results/pretrain"}},
     {FINE, {.name = "output-dir", .default_value = "results/finetune"}},
     {EVAL, {.name = "output-dir", .default_value = "results/evaluation"}},
@@ -78,11 +81,19 @@ static const struct {
     unsigned commands;
     OptionRow row;
 } table[] = {
-    {MODEL | RUN, {.name = "split", .type = OPTION_TEXT, .offset = FIELD(split), .metavar = "PATH",
+    {PRED, {.name = "manifest", .letter = 'm', .type = OPTION_LIST, .offset = FIELD(train.manifest),
+            .metavar = "DIR|PATH", .positional = true,
+            .help = "the spectra: a folder of recordings (.npy, at any depth; nothing is written into it), or a "
+                    "manifest (CSV) of train_psd prepare"}},
+    {PRED, {.name = "calibration", .type = OPTION_CHOICE, .offset = FIELD(calibration), .default_value = "auto",
+            .metavar = "auto|none|temperature|vector|covariate",
+            .help = "which of the calibrations that `calibrate` has kept with the weights makes the probabilities; "
+                    "covariate: the temperature by SNR; auto: temperature, if there is one"}},
+    {SPLIT | RUN, {.name = "split", .type = OPTION_TEXT, .offset = FIELD(split), .metavar = "PATH",
                    .help = "split file (JSON) of train_psd prepare: which rows to train, validate and test on"}},
-    {MODEL, {.name = "sensor", .type = OPTION_TEXT, .offset = FIELD(sensor), .metavar = "NAME",
+    {SPLIT, {.name = "sensor", .type = OPTION_TEXT, .offset = FIELD(sensor), .metavar = "NAME",
              .help = "for a split file by sensor: the sensor that is left out"}},
-    {MODEL, {.name = "shots", .type = OPTION_INT, .offset = FIELD(shots), .default_value = "0", .max = 1e6,
+    {SPLIT, {.name = "shots", .type = OPTION_INT, .offset = FIELD(shots), .default_value = "0", .max = 1e6,
              .metavar = "K",
              .help = "for a few-shot split file: how many rows per class of the sensor to train on"}},
     {TRAINING, {.name = "warmup-epochs", .type = OPTION_INT, .offset = FIELD(warmup_epochs), .default_value = "0",
@@ -103,7 +114,7 @@ static const struct {
     {FINE, {.name = "pretrained", .type = OPTION_TEXT, .offset = FIELD(train.base_checkpoint), .metavar = "PATH",
             .help = "the encoder to start from: a checkpoint directory, a .safetensors or a Lightning .ckpt; its "
                     "head is used too if it fits; without this option: from scratch"}},
-    {INFERENCE, {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(train.base_checkpoint), .metavar = "PATH",
+    {LABELLED, {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(train.base_checkpoint), .metavar = "PATH",
                  .help = "the classifier: a checkpoint directory, a .safetensors or a Lightning .ckpt"}},
     {FINE, {.name = "freeze-encoder", .type = OPTION_FLAG, .offset = FIELD(freeze_encoder), .default_value = "false",
             .help = "train only the head; the encoder then has no dropout"}},
@@ -115,7 +126,7 @@ static const struct {
             .metavar = "auto|none|W,W,...",
             .help = "class weights of the loss: auto is proportional to 1 / (samples of the class); or give 6 "
                     "numbers"}},
-    {INFERENCE, {.name = "eval-split", .type = OPTION_CHOICE, .offset = FIELD(eval_split), .default_value = "test",
+    {LABELLED, {.name = "eval-split", .type = OPTION_CHOICE, .offset = FIELD(eval_split), .default_value = "test",
                  .metavar = "test|val|train",
                  .help = "which rows to evaluate"}},
     {EVAL, {.name = "tag", .type = OPTION_TEXT, .offset = FIELD(tag), .default_value = "finetuned", .metavar = "NAME",
@@ -233,11 +244,13 @@ static unsigned commands_of_shared(const char *name) {
 /* Adds the options of o->command to its set. */
 static void add_options(PsdRun *o) {
     unsigned command = 1u << o->command;
+    if (command & PRED) predict_options_add(&o->set, &o->predict);
+    int shared_from = o->set.count;
     train_options_add(&o->set, &o->train);
     options_add_aliases(&o->set, aliases, sizeof aliases / sizeof *aliases);
     for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++)
         if (overrides[i].commands & command) options_override(&o->set, &overrides[i].override, 1);
-    for (int i = o->set.count - 1; i >= 0; i--) {
+    for (int i = o->set.count - 1; i >= shared_from; i--) {
         const char *const names[] = {o->set.options[i].row.name, NULL};
         if (!(commands_of_shared(names[0]) & command)) options_remove(&o->set, names);
     }
@@ -247,16 +260,17 @@ static void add_options(PsdRun *o) {
 
 static void check_options(const PsdRun *o, bool synthetic) {
     bool cnn = !strcmp(o->encoder, "cnn");
+    bool predict = o->command == PSD_PREDICT;
     if (o->train.manifest.count > 1) die_usage("%d manifests; one is expected", o->train.manifest.count);
-    if (!o->train.manifest.count && !synthetic) die_usage("no data: give the manifest with -m");
-    if (!o->split && !synthetic) die_usage("which rows? give --split: train_psd prepare writes such files");
+    if (!predict && !o->train.manifest.count && !synthetic) die_usage("no data: give the manifest with -m");
+    if (!predict && !o->split && !synthetic) die_usage("which rows? give --split: train_psd prepare writes such files");
     if ((1 << o->command) & TRAINING && o->warmup_epochs >= o->train.epochs)
         die_usage("--warmup-epochs %lld are all of the %lld epochs; give fewer", (long long)o->warmup_epochs,
                   (long long)o->train.epochs);
     if (options_given(&o->set, "min-learning-rate") && o->min_learning_rate > o->train.learning_rate)
         die_usage("--min-learning-rate %g is more than --learning-rate %g", o->min_learning_rate,
                   o->train.learning_rate);
-    if ((1 << o->command) & INFERENCE && !o->train.base_checkpoint) die_usage("which model? give --checkpoint");
+    if ((1 << o->command) & LABELLED && !o->train.base_checkpoint) die_usage("which model? give --checkpoint");
     if (o->freeze_encoder && cnn)
         die_usage("--freeze-encoder is for the transformer: the batch norms of the CNN cannot be frozen");
     if (o->train.grad_checkpointing && cnn)
@@ -278,7 +292,7 @@ static void resolve(PsdRun *o) {
     if (o->encoder_lr_scale < 0) o->encoder_lr_scale = o->train.base_checkpoint ? 0.1 : 1;
 }
 
-PsdRun *psd_options_open(PsdCommand command, int argc, char **argv) {
+PsdRun *psd_options_open(PsdCommand command, const char *checkpoint, int argc, char **argv) {
     static const OptionsHeader headers[PSD_COMMANDS] = {
         {"train_psd", "./train_psd pretrain -m data/manifest.csv --split FILE [options]",
          "Pretrains the encoder: masked patches, and a contrast between sensors."},
@@ -288,13 +302,17 @@ PsdRun *psd_options_open(PsdCommand command, int argc, char **argv) {
          "Writes scores, tables and diagrams of a classifier."},
         {"train_psd", "./train_psd calibrate -m data/manifest.csv --split FILE --checkpoint PATH [options]",
          "Fits temperatures on the validation rows and evaluates them on the test rows."},
+        {"train_psd", "./train_psd predict --checkpoint PATH DIR [options]",
+         "Predicts the radio technology of spectra, by a classifier or the mean of several."},
         {"train_psd", "./train_psd run -m data/manifest.csv --split FILE -o results [options]",
          "Does all of it: pretrain, finetune, evaluate, calibrate; once, or once for every sensor."},
     };
     PsdRun *o = xcalloc(1, sizeof *o);
     o->command = command;
+    o->set.quiet = checkpoint != NULL;
     add_options(o);
     options_parse(&headers[command], &o->set, argc, argv);
+    if (checkpoint) o->train.base_checkpoint = checkpoint;
     resolve(o);
     return o;
 }

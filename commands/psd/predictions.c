@@ -45,7 +45,7 @@ void psd_predictions_free(PsdPredictions *p) {
     free(p->ids);
 }
 
-PsdPredictions psd_predict(const PsdRun *o, const PsdData *data, PsdClassifier *classifier, int split) {
+PsdPredictions psd_predictions(const PsdRun *o, const PsdData *data, PsdClassifier *classifier, int split) {
     Dataset *samples = psd_data_require(o, data, split);
     float *outputs = xmalloc((size_t)(samples->n_samples * PSD_CLASSES) * sizeof *outputs);
     if (!classifier->training) {

@@ -2,23 +2,26 @@
 #ifndef COMMANDS_PSD_PSD_H
 #define COMMANDS_PSD_PSD_H
 
+#include "commands/predict.h"
 #include "data/psd/dataset.h"
 #include "model/psd/psd.h"
 #include "report/classification_report.h"
 #include "train/train.h"
 
 /* The commands that share a table of options; prepare and synthesize have their own. */
-typedef enum { PSD_PRETRAIN, PSD_FINETUNE, PSD_EVALUATE, PSD_CALIBRATE, PSD_RUN, PSD_COMMANDS } PsdCommand;
+typedef enum { PSD_PRETRAIN, PSD_FINETUNE, PSD_EVALUATE, PSD_CALIBRATE, PSD_PREDICT, PSD_RUN, PSD_COMMANDS } PsdCommand;
 extern const char *const PSD_COMMAND_NAMES[PSD_COMMANDS];
 
 /* The values of the options of one command. */
 typedef struct {
     TrainOptions train; /* first: the loop's options * is a PsdRun * */
+    PredictOptions predict;
     PsdCommand command;
     OptionSet set; /* the options of the command */
     Device *device;
     const char *device_why; /* why it is not a GPU, or NULL */
     const char *split, *sensor, *size, *encoder, *class_weights, *accelerator, *head, *eval_split, *tag, *protocol;
+    const char *calibration; /* of predict */
     const char *pretrain_config, *finetune_config, *loso_split;
     int64_t shots, d_model, n_layers, n_heads, ffn_dim, decoder_dim, decoder_layers, projection_dim, hidden_dim;
     int64_t warmup_epochs, patience, devices, first_sensors, repeats, pretrain_epochs, finetune_epochs;
@@ -29,8 +32,9 @@ typedef struct {
 /* ---- options (options.c) ---- */
 
 /* Parses the options of a command: takes from the checkpoint what is not given, replaces 0 by the default that it
- * stands for, and dies on combinations that make no sense. argv[0] is skipped. */
-PsdRun *psd_options_open(PsdCommand command, int argc, char **argv);
+ * stands for, and dies on combinations that make no sense. argv[0] is skipped. checkpoint: which one predicts; NULL: as
+ * the options say, for all other commands. */
+PsdRun *psd_options_open(PsdCommand command, const char *checkpoint, int argc, char **argv);
 void psd_options_close(PsdRun *run, int argc, char **argv);
 
 /* ---- the model of a checkpoint (checkpoint.c) ---- */
@@ -86,9 +90,9 @@ typedef struct {
     Training *training; /* NULL until the first predictions */
 } PsdClassifier;
 
-/* Predicts one split. The first call allocates the device's memory, and sets the spec's training data to the split's
- * samples. */
-PsdPredictions psd_predict(const PsdRun *run, const PsdData *data, PsdClassifier *classifier, int split);
+/* Returns the outputs for one split. The first call allocates the device's memory, and sets the spec's training data to
+ * the split's samples. */
+PsdPredictions psd_predictions(const PsdRun *run, const PsdData *data, PsdClassifier *classifier, int split);
 void psd_predictions_free(PsdPredictions *predictions);
 /* Returns the split that --eval-split names. */
 int psd_eval_split(const PsdRun *run);
@@ -101,6 +105,11 @@ int psd_evaluate(const PsdRun *run, const PsdData *data, PsdClassifier *classifi
 /* Fits calibrations on the validation split and reports them on --eval-split. Returns the exit status: 1 if the
  * predictions allow no fit. */
 int psd_calibrate(const PsdRun *run, const PsdData *data, PsdClassifier *classifier);
+
+/* Returns the classifier that the options describe. class_weights: of the loss; NULL: all 1. */
+typedef Model *(*PsdClassifierOpen)(const PsdRun *run, const float *class_weights);
+/* Predicts the spectra of a folder or a manifest by the classifiers of --checkpoint. Returns the exit status. */
+int psd_predict(PsdRun *run, PsdClassifierOpen open, int argc, char **argv);
 
 /* One stage of `run`. */
 typedef struct {

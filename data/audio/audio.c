@@ -1,5 +1,6 @@
 #include "data/audio/audio.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <samplerate.h>
 #include <sndfile.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "data/audio/conversion.h"
 #include "data/audio/sound_file.h"
 
 enum { CHUNK_FRAMES = 4096 };
@@ -76,6 +78,16 @@ static bool is_silent(const Audio *audio) {
     return true;
 }
 
+/* Says why libsndfile did not open the file. Returns false. */
+static bool refuse_and_close(int fd, size_t size, Audio *audio, Error *error) {
+    const char *kind = conversion_kind(fd);
+    close(fd);
+    audio->convertible = kind != NULL;
+    if (!size) return error_set(error, "is empty");
+    if (!kind) return error_set(error, "is not a sound file that can be read: %s", sf_strerror(NULL));
+    return error_set(error, "is %s, which libsndfile does not read (%s)", kind, sf_strerror(NULL));
+}
+
 bool audio_read(const char *path, int rate, double max_seconds, Audio *audio, Error *error) {
     SF_INFO info = {0};
     float *mono = NULL;
@@ -83,12 +95,9 @@ bool audio_read(const char *path, int rate, double max_seconds, Audio *audio, Er
     *audio = (Audio){.rate = rate};
     int fd = file_open(path, &size, error);
     if (fd < 0) return false;
-    SNDFILE *file = size ? sf_open_fd(fd, SFM_READ, &info, SF_FALSE) : NULL;
-    if (!file) {
-        close(fd);
-        return size ? error_set(error, "is not a sound file that can be read: %s", sf_strerror(NULL))
-                    : error_set(error, "is empty");
-    }
+    /* The library owns a copy of the descriptor: if it cannot open the file, some versions close the descriptor. */
+    SNDFILE *file = size ? sf_open_fd(fcntl(fd, F_DUPFD_CLOEXEC, 0), SFM_READ, &info, SF_TRUE) : NULL;
+    if (!file) return refuse_and_close(fd, size, audio, error);
     audio->source_rate = info.samplerate;
     audio->source_channels = info.channels;
     bool ok = (info.samplerate > 0 && info.channels > 0 && src_is_valid_ratio((double)rate / info.samplerate)) ||

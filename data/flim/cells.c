@@ -12,6 +12,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "data/flim/sdt.h"
+#include "data/flim/tiff.h"
 #include "data/formats/npy.h"
 #include "data/formats/tensor_file_open.h"
 #include "data/unfinished.h"
@@ -42,28 +44,33 @@ FlimCellName flim_cells_parse_name(const char *name) {
 
 /* The file of one cell. */
 typedef struct {
-    char *path;        /* below the root: "isolated_cells_D1/d01m2_act_cell_7.npy" */
-    const char *name;  /* the end of path */
-    const char *donor; /* in path, after isolated_cells_; ends at the slash */
+    char *path;       /* below the root: "isolated_cells_D1/d01m2_act_cell_7.npy" */
+    const char *name; /* the end of path */
+    const char
+        *donor; /* [donor_length] in path, after isolated_cells_; of a file in the root itself: the root's name */
+    int donor_length;
     FlimCellName parsed;
     int64_t size, seconds, nanoseconds; /* bytes; the time of the last change */
 } File;
 
 /* Kinds of files and folders that are counted while the folder is listed, and then reported. */
-enum { UNLABELLED, BOTH, OTHERS, NOT_REGULAR, DEEPER, FINDINGS };
+enum { NPY, TIFF, SDT, KINDS, UNLABELLED = KINDS, BOTH, OTHERS, NOT_REGULAR, DEEPER, FINDINGS };
 static const struct {
     const char *key, *text;
 } findings[FINDINGS] = {
+    [NPY] = {"npy", "cells are .npy files"},
+    [TIFF] = {"tiff", "cells are TIFF stacks"},
+    [SDT] = {"sdt", "cells are .sdt files"},
     [UNLABELLED] = {"unlabelled", "files have neither _in nor _act in their names: left out"},
     [BOTH] = {"both", "files have _in and _act in their names: read as quiescent"},
     [OTHERS] = {"others", "files have other formats: left out"},
     [NOT_REGULAR] = {"not_regular", "entries are not regular files (FIFOs, devices, broken links): left out"},
     [DEEPER] = {"deeper", "folders lie inside donors' folders: left out with all files in them (expected: "
-                          "DIR/DONOR/NAME.npy)"}};
+                          "DIR/DONOR/NAME)"}};
 
 typedef struct {
     const char *root;
-    bool compat;
+    bool compat, unlabelled; /* unlabelled: flim_cells_open_unlabelled */
     File *files;
     int64_t n, found[FINDINGS];
     AugmentShape shape;
@@ -77,36 +84,47 @@ typedef struct {
     Error *error;
 } StoreMaker;
 
-static int donor_length(const File *f) { return (int)(strchr(f->donor, '/') - f->donor); }
-
 /* ---- formats ---- */
 
 /* The contents of a file, [H, W, T] in C order; free(values). A further format is a further row of `formats`. */
 typedef struct {
     int rank;
-    int64_t dims[8], count;
+    int64_t dims[8];
     double *values;
 } Array;
 
 static bool read_npy(const void *bytes, size_t size, Array *array, Error *error) {
     Npy npy;
     if (!npy_parse(bytes, size, &npy, error)) return false;
-    *array = (Array){.rank = npy.rank, .count = npy.count};
+    array->rank = npy.rank;
     memcpy(array->dims, npy.dims, sizeof array->dims);
     array->values = xmalloc((size_t)npy.count * sizeof *array->values + 1);
     npy_to_f64(&npy, 0, npy.count, array->values);
     return true;
 }
 
+static bool read_tiff(const void *bytes, size_t size, Array *array, Error *error) {
+    array->rank = 3;
+    return tiff_read(bytes, size, array->dims, &array->values, error);
+}
+
+static bool read_sdt(const void *bytes, size_t size, Array *array, Error *error) {
+    array->rank = 3;
+    return sdt_read(bytes, size, array->dims, &array->values, error);
+}
+
 static const struct {
-    const char *ending;
+    const char *ending; /* in capitals, too */
+    int kind;
     bool (*read)(const void *bytes, size_t size, Array *array, Error *error);
-} formats[] = {{".npy", read_npy}};
+} formats[] = {{".npy", NPY, read_npy}, {".tif", TIFF, read_tiff}, {".tiff", TIFF, read_tiff}, {".sdt", SDT, read_sdt}};
 enum { FORMATS = sizeof formats / sizeof *formats };
+static const char ENDINGS[] = ".npy, .tif, .tiff or .sdt";
 
 static int format_of(const char *name) {
-    for (int i = 0; i < FORMATS; i++)
-        if (ends_with(name, formats[i].ending)) return i;
+    const char *ending = strrchr(name, '.');
+    for (int i = 0; ending && i < FORMATS; i++)
+        if (!strcasecmp(ending, formats[i].ending)) return i;
     return -1;
 }
 
@@ -128,22 +146,42 @@ static int by_name(const FTSENT **a, const FTSENT **b) {
     return order ? order : strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
+/* Sets path, name and donor of a file in the root itself. */
+static void place_in_root(File *f, const char *root, const char *name) {
+    size_t n = strlen(root);
+    while (n > 1 && root[n - 1] == '/') n--;
+    const char *slash = memrchr(root, '/', n > 1 ? n : 0);
+    f->path = xstrdup(name);
+    f->name = f->path;
+    f->donor = slash ? slash + 1 : root;
+    f->donor_length = (int)(root + n - f->donor);
+}
+
+static void place_in_folder(File *f, const char *folder, const char *name) {
+    f->path = xformat("%s/%s", folder, name);
+    f->name = f->path + strlen(folder) + 1;
+    f->donor = f->path + (!strncmp(folder, FOLDER, strlen(FOLDER)) && folder[strlen(FOLDER)] ? strlen(FOLDER) : 0);
+    f->donor_length = (int)(f->name - 1 - f->donor);
+}
+
 static bool add_file(StoreMaker *k, const FTSENT *entry, Error *error) {
-    const char *folder = entry->fts_parent->fts_name, *name = entry->fts_name;
-    File f = {.parsed = flim_cells_parse_name(name),
+    File f = {.parsed = flim_cells_parse_name(entry->fts_name),
               .size = entry->fts_statp->st_size,
               .seconds = entry->fts_statp->st_mtim.tv_sec,
               .nanoseconds = entry->fts_statp->st_mtim.tv_nsec};
-    k->found[UNLABELLED] += f.parsed.label < 0;
-    if (f.parsed.label < 0) return true;
+    k->found[UNLABELLED] += f.parsed.label < 0 && !k->unlabelled;
+    if (f.parsed.label < 0 && !k->unlabelled) return true;
     k->found[BOTH] += f.parsed.both;
-    f.path = xformat("%s/%s", folder, name);
-    f.name = f.path + strlen(folder) + 1;
-    f.donor = f.path + (!strncmp(folder, FOLDER, strlen(FOLDER)) && folder[strlen(FOLDER)] ? strlen(FOLDER) : 0);
+    k->found[formats[format_of(entry->fts_name)].kind]++;
+    if (entry->fts_level == 1)
+        place_in_root(&f, k->root, entry->fts_name);
+    else
+        place_in_folder(&f, entry->fts_parent->fts_name, entry->fts_name);
     if (!(k->n & (k->n - 1))) /* at 0, 1, 2, 4, 8 ... */
         k->files = xrealloc(k->files, (size_t)(k->n ? 2 * k->n : 1) * sizeof *k->files);
     k->files[k->n++] = f;
-    return !u8_check((const uint8_t *)f.path, strlen(f.path)) ||
+    return (!u8_check((const uint8_t *)f.path, strlen(f.path)) &&
+            !u8_check((const uint8_t *)f.donor, (size_t)f.donor_length)) ||
            error_set(error, "%s: its name is not UTF-8", entry->fts_path);
 }
 
@@ -164,8 +202,9 @@ static bool visit(StoreMaker *k, FTS *tree, FTSENT *entry, Error *error) {
         k->found[OTHERS]++;
         return true;
     }
-    if (level != 2)
-        return error_set(error, "%s: lies in no donor's folder; expected %s/DONOR/NAME.npy", entry->fts_path, k->root);
+    if (level != 2 && !(level == 1 && k->unlabelled))
+        return error_set(error, "%s: lies in no donor's folder; expected %s/DONOR/NAME (%s)", entry->fts_path, k->root,
+                         ENDINGS);
     return add_file(k, entry, error);
 }
 
@@ -179,13 +218,14 @@ static bool find_files(StoreMaker *k, Error *error) {
     fts_close(tree);
     free(root);
     if (ok && !k->n)
-        ok = error_set(error, "%s: no cell found; expected DONOR/NAME_in_... .npy or DONOR/NAME_act_... .npy", k->root);
+        ok = error_set(error, "%s: no cell found; expected %s, %s", k->root,
+                       k->unlabelled ? "NAME or DONOR/NAME" : "DONOR/NAME_in_... and DONOR/NAME_act_...", ENDINGS);
     return ok && (k->n <= INT32_MAX || error_set(error, "%s: more than 2^31 - 1 cells", k->root));
 }
 
 /* Returns a hash of what the store is made from: its version, and the files' names, sizes and times. */
 static char *source_of(const StoreMaker *k) {
-    uint64_t hash = hash_bytes(HASH_START, k->compat ? "2c" : "2 ", 2);
+    uint64_t hash = hash_bytes(HASH_START, k->unlabelled ? "2u" : k->compat ? "2c" : "2 ", 2);
     for (int64_t i = 0; i < k->n; i++) {
         const File *f = &k->files[i];
         const int64_t numbers[3] = {f->size, f->seconds, f->nanoseconds};
@@ -203,28 +243,48 @@ static bool check_donor(const char *name, int n, Error *error) {
                      name);
 }
 
-/* Numbers donors and fields of view as they come. Two folders of the same donor are an error. */
+/* Returns the number of a donor, or -1. */
+static int donor_number(const StoreMaker *k, const File *f) {
+    for (size_t d = 0; d < json_array_size(k->donor_names); d++) {
+        const char *name = json_string_value(json_array_get(k->donor_names, d));
+        if ((int)strlen(name) == f->donor_length && !strncmp(name, f->donor, (size_t)f->donor_length)) return (int)d;
+    }
+    return -1;
+}
+
+/* Numbers the donor of a file. Two folders of one donor are an error, unless donors decide nothing. */
+static bool number_donor(StoreMaker *k, int64_t i, Error *error) {
+    const File *f = &k->files[i], *last = i ? f - 1 : NULL;
+    Error why;
+    int n = f->donor_length, donor = last && f->donor_length == last->donor_length &&
+                                             f->name - f->path == last->name - last->path &&
+                                             !strncmp(f->path, last->path, (size_t)(f->name - f->path))
+                                         ? k->donors[i - 1]
+                                         : -1;
+    if (donor < 0 && (donor = donor_number(k, f)) >= 0 && !k->unlabelled)
+        return error_set(error, "%s: two folders belong to donor %.*s; rename one or merge them", k->root, n, f->donor);
+    if (donor < 0 && !k->unlabelled && !check_donor(f->donor, n, &why))
+        return error_set(error, "%s: %s", k->root, why.text);
+    if (donor < 0) {
+        donor = (int)json_array_size(k->donor_names);
+        json_array_append_new(k->donor_names, json_stringn(f->donor, (size_t)n));
+    }
+    k->donors[i] = donor;
+    return true;
+}
+
+/* Numbers donors and fields of view as they come. */
 static bool number_donors(StoreMaker *k, Error *error) {
     for (int64_t i = 0; i < k->n; i++) {
-        const File *f = &k->files[i], *last = i ? f - 1 : NULL;
-        int n = donor_length(f);
-        Error why;
-        bool new_donor = !last || strncmp(f->path, last->path, (size_t)(f->name - f->path));
-        for (size_t d = 0; new_donor && d < json_array_size(k->donor_names); d++) {
-            const char *name = json_string_value(json_array_get(k->donor_names, d));
-            if ((int)strlen(name) == n && !strncmp(name, f->donor, (size_t)n))
-                return error_set(error, "%s: two folders belong to donor %s; rename one or merge them", k->root, name);
-        }
-        if (!check_donor(f->donor, n, &why)) return error_set(error, "%s: %s", k->root, why.text);
-        if (new_donor) json_array_append_new(k->donor_names, json_stringn(f->donor, (size_t)n));
-        char *field = xformat("%.*s %.*s", n, f->donor, f->parsed.field, f->name + f->parsed.prefix);
+        const File *f = &k->files[i];
+        if (!number_donor(k, i, error)) return false;
+        char *field = xformat("%.*s %.*s", f->donor_length, f->donor, f->parsed.field, f->name + f->parsed.prefix);
         json_t *number = json_object_get(k->field_numbers, field);
         if (!number) {
             json_object_set_new(k->field_numbers, field,
                                 number = json_integer((json_int_t)json_array_size(k->field_names)));
             json_array_append_new(k->field_names, json_string(field));
         }
-        k->donors[i] = (int32_t)json_array_size(k->donor_names) - 1;
         k->fields[i] = (int32_t)json_integer_value(number);
         k->labels[i] = f->parsed.label;
         free(field);
@@ -470,11 +530,12 @@ static bool check_donors(const FlimCells *c, Error *error) {
     return true;
 }
 
-static bool check_range(const FlimCells *c, const char *name, const int32_t *values, int64_t end, Error *error) {
+static bool check_range(const FlimCells *c, const char *name, const int32_t *values, int64_t begin, int64_t end,
+                        Error *error) {
     for (int64_t i = 0; i < c->n; i++)
-        if (values[i] < 0 || values[i] >= end)
-            return error_set(error, "%s[%lld] is %d; expected 0 to %lld", name, (long long)i, (int)values[i],
-                             (long long)end - 1);
+        if (values[i] < begin || values[i] >= end)
+            return error_set(error, "%s[%lld] is %d; expected %lld to %lld", name, (long long)i, (int)values[i],
+                             (long long)begin, (long long)end - 1);
     return true;
 }
 
@@ -486,7 +547,7 @@ static bool check_numbers(const FlimCells *c, const char *name, const double *va
     return true;
 }
 
-static bool take_tensors(FlimCells *c, Error *error) {
+static bool take_tensors(FlimCells *c, bool unlabelled, Error *error) {
     const StoredTensor *t = tensor_file_find(&c->file, "counts");
     bool bytes = t && !strcmp(t->dtype, "U8"), ok = t && t->rank == 4 && t->count && t->dims[0] <= INT32_MAX;
     for (int d = 1; ok && d < 4; d++) ok = t->dims[d] <= 65536;
@@ -503,22 +564,23 @@ static bool take_tensors(FlimCells *c, Error *error) {
            (c->peaks = take(c, "peak", "I32", 1, 4, error)) && (c->same_as = take(c, "same_as", "I32", 1, 4, error)) &&
            (c->photons = take(c, "photons", "F64", 1, 8, error)) &&
            (c->entropy = take(c, "entropy", "F64", 1, 8, error)) &&
-           take_names(c, 0, "donors", &c->donor_names, &c->n_donors, error) && check_donors(c, error) &&
+           take_names(c, 0, "donors", &c->donor_names, &c->n_donors, error) && (unlabelled || check_donors(c, error)) &&
            take_names(c, 1, "fields", &c->field_names, &c->n_fields, error) &&
            take_names(c, 2, "files", &c->file_names, &n_files, error) &&
            (n_files == c->n || error_set(error, "names %d files of %lld cells", n_files, (long long)c->n)) &&
-           check_range(c, "label", c->labels, FLIM_CLASSES, error) &&
-           check_range(c, "donor", c->donors, c->n_donors, error) &&
-           check_range(c, "field", c->fields, c->n_fields, error) &&
-           check_range(c, "peak", c->peaks, c->shape.T, error) && check_range(c, "same_as", c->same_as, c->n, error) &&
-           check_range(c, "size", c->sizes, plane + 1, error) && check_numbers(c, "photons", c->photons, error) &&
+           check_range(c, "label", c->labels, unlabelled ? -1 : 0, FLIM_CLASSES, error) &&
+           check_range(c, "donor", c->donors, 0, c->n_donors, error) &&
+           check_range(c, "field", c->fields, 0, c->n_fields, error) &&
+           check_range(c, "peak", c->peaks, 0, c->shape.T, error) &&
+           check_range(c, "same_as", c->same_as, 0, c->n, error) &&
+           check_range(c, "size", c->sizes, 0, plane + 1, error) && check_numbers(c, "photons", c->photons, error) &&
            check_numbers(c, "entropy", c->entropy, error);
 }
 
-static bool open_store(FlimCells *c, const char *path, Error *error) {
+static bool open_store(FlimCells *c, const char *path, bool unlabelled, Error *error) {
     Error why;
     *c = (FlimCells){0};
-    if (tensor_file_open(path, &c->file, &why) && take_tensors(c, &why)) return true;
+    if (tensor_file_open(path, &c->file, &why) && take_tensors(c, unlabelled, &why)) return true;
     flim_cells_close(c);
     return error_set(error, "%s: %s", path, why.text);
 }
@@ -542,16 +604,17 @@ static void print_store(const FlimCells *c, const char *store, const char *how, 
            c->n_donors, c->shape.H, c->shape.W, c->shape.T, c->bits, how);
     for (int i = 0; i < FINDINGS; i++) {
         int64_t n = found ? found[i] : json_integer_value(json_object_get(stored, findings[i].key));
-        if (n) printf("[Store] %lld %s\n", (long long)n, findings[i].text);
+        bool all = i < KINDS && n == c->n; /* of one kind, which goes without saying */
+        if (n && !all) printf("[Store] %lld %s\n", (long long)n, findings[i].text);
     }
     if (copies) printf("[Store] %lld cells are copies of others\n", (long long)copies);
     json_decref(stored);
 }
 
 /* Opens the store if it is whole and was made from these files. Otherwise `why` says why not; empty: there is none. */
-static bool open_current(FlimCells *c, const char *store, const char *source, Error *why) {
+static bool open_current(FlimCells *c, const StoreMaker *k, const char *store, const char *source, Error *why) {
     why->text[0] = 0;
-    if (access(store, F_OK) || !open_store(c, store, why)) return false;
+    if (access(store, F_OK) || !open_store(c, store, k->unlabelled, why)) return false;
     const char *from = metadata(c, "source");
     if (from && !strcmp(from, source)) return true;
     flim_cells_close(c);
@@ -564,38 +627,49 @@ static bool open_or_make(FlimCells *c, StoreMaker *k, const char *store, const c
     FileLock lock;
     Error why;
     snprintf(how, 40, "made earlier");
-    if (open_current(c, store, source, &why)) {
+    if (open_current(c, k, store, source, &why)) {
         file_remove_stale(store);
         return true;
     }
     if (!file_lock(&lock, store, k->error)) return false;
-    bool ok = open_current(c, store, source, &why);
+    bool ok = open_current(c, k, store, source, &why);
     if (!ok) {
         double start = seconds_now();
         if (why.text[0]) printf("[Store] %s; making it anew\n", why.text);
-        ok = make_store(k, store, source, n_threads, k->error) && open_store(c, store, k->error);
+        ok = make_store(k, store, source, n_threads, k->error) && open_store(c, store, k->unlabelled, k->error);
         snprintf(how, 40, "read in %.1f s", seconds_now() - start);
     }
     file_unlock(&lock);
     return ok;
 }
 
-bool flim_cells_open(FlimCells *c, const char *path, bool compat, int n_threads, Error *error) {
+/* Opens a store itself, or the store of the folder k->root. */
+static bool open_cells(FlimCells *c, StoreMaker *k, const char *ending, int n_threads, Error *error) {
     *c = (FlimCells){0};
-    if (ends_with(path, ".safetensors")) {
-        bool ok = open_store(c, path, error);
-        if (ok) print_store(c, path, "given", NULL);
+    if (ends_with(k->root, ".safetensors")) {
+        bool ok = open_store(c, k->root, k->unlabelled, error);
+        if (ok) print_store(c, k->root, "given", NULL);
         return ok;
     }
-    StoreMaker k = {.root = path, .compat = compat, .error = error};
-    bool ok = find_files(&k, error);
-    char *source = source_of(&k), *store = flim_cells_path(path, FLIM_CELLS_ENDING), how[40];
-    ok = ok && open_or_make(c, &k, store, source, n_threads > 0 ? n_threads : omp_get_num_procs(), how);
-    if (ok) print_store(c, store, how, k.found);
-    free_making(&k);
+    k->error = error;
+    bool ok = find_files(k, error);
+    char *source = source_of(k), *store = flim_cells_path(k->root, ending), how[40];
+    ok = ok && open_or_make(c, k, store, source, n_threads > 0 ? n_threads : omp_get_num_procs(), how);
+    if (ok) print_store(c, store, how, k->found);
+    free_making(k);
     free(source);
     free(store);
     return ok;
+}
+
+bool flim_cells_open(FlimCells *c, const char *path, bool compat, int n_threads, Error *error) {
+    StoreMaker k = {.root = path, .compat = compat};
+    return open_cells(c, &k, FLIM_CELLS_ENDING, n_threads, error);
+}
+
+bool flim_cells_open_unlabelled(FlimCells *c, const char *path, int n_threads, Error *error) {
+    StoreMaker k = {.root = path, .unlabelled = true};
+    return open_cells(c, &k, ".predict.flim.safetensors", n_threads, error);
 }
 
 void flim_cells_blank(FlimCells *c, int64_t n, AugmentShape s) {

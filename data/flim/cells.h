@@ -1,6 +1,7 @@
 /* Single cells of fluorescence lifetime imaging (FLIM): a folder of donors' folders with one array (H, W, T) of photon
- * counts per cell. All cells are collected in one file beside the folder, the store: cells/ has cells.flim.safetensors,
- * which is made anew when the name, size or time of a file changes.
+ * counts per cell: .npy, a TIFF stack with a page for each time bin (tiff.h), or .sdt (sdt.h). All cells are collected
+ * in one file beside the folder, the store: cells/ has cells.flim.safetensors, which is made anew when the name, size
+ * or time of a file changes.
  *
  * The donor is the name of the folder without a leading "isolated_cells_". A file name with "_in" is a quiescent cell's
  * (0), otherwise one with "_act" an active cell's (1). What comes before is a prefix and the field of view:
@@ -8,8 +9,8 @@
  *
  * Tensors of the store: counts U8 or U16 [n, T, H, W], the smaller type that holds the largest count; footprint U8
  * [n, H, W]; I32 [n] label, donor, field, size, peak, same_as; F64 [n] photons, entropy. Metadata: "donors", "fields"
- * and "files", JSON lists of names; "findings", what was odd about the files; "source", a hash of what the store was
- * made from. */
+ * and "files", JSON lists of names; "findings", how many files of each kind there are and what was odd;
+ * "source", a hash of what the store was made from. */
 #ifndef DATA_FLIM_CELLS_H
 #define DATA_FLIM_CELLS_H
 
@@ -27,7 +28,7 @@ typedef struct {
     int bits;                        /* per count: 8 or 16 */
     const void *counts;              /* [n, T, H, W] */
     const unsigned char *footprints; /* [n, H, W] 1: the pixel has photons */
-    const int32_t *labels, *donors;  /* [n] */
+    const int32_t *labels, *donors;  /* [n] labels: -1 if unknown, only in a store for prediction */
     const int32_t *fields;           /* [n] the field of view; each belongs to one donor */
     const int32_t *sizes;            /* [n] pixels of the footprint */
     const int32_t *peaks;            /* [n] the first of the bins with most photons */
@@ -46,6 +47,9 @@ typedef struct {
  * store itself. `compat` computes entropies as the reference does, which takes rows for time if T < H. n_threads 0: all
  * cores. */
 bool flim_cells_open(FlimCells *cells, const char *path, bool compat, int n_threads, Error *error);
+/* Opens a folder whose cells are to be predicted: labels may be unknown, and files may lie in the folder itself, as
+ * cells of a donor of its name. Its store is a file of its own, cells.predict.flim.safetensors. */
+bool flim_cells_open_unlabelled(FlimCells *cells, const char *path, int n_threads, Error *error);
 /* Makes n cells of two donors without any photon, every other one active, for estimates without data. */
 void flim_cells_blank(FlimCells *cells, int64_t n, AugmentShape shape);
 void flim_cells_close(FlimCells *cells);

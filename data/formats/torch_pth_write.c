@@ -1,7 +1,7 @@
 /* Writes what torch.save writes for dictionaries, lists, numbers and tensors. Each value becomes opcodes of pickle
  * (protocol 2) at once, the data of tensors are kept, and at the end everything goes into a zip.
  *
- * The whole file is made in memory and then written atomically. Every tensor has its own storage. The same calls give
+ * The whole zip is made in memory and then written atomically. Every tensor has its own storage. The same calls give
  * the same bytes: all times in the zip are the first day of its calendar. */
 #include "base/file.h"
 #include "data/formats/torch_pth.h"
@@ -9,6 +9,7 @@
 #include "data/formats/pickle.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +23,18 @@ typedef struct {
     size_t size, capacity;
 } Buffer;
 
+/* The numbers of a tensor. */
+typedef struct {
+    const void *bytes;
+    size_t size;
+    void *copy; /* to be freed, or NULL */
+} Storage;
+
 struct PthWriter {
     Buffer pickle;
     char closing[DEEPEST]; /* opcodes that end the open containers */
     int depth;
-    Buffer *storages;
+    Storage *storages;
     int n_storages;
 };
 
@@ -107,8 +115,13 @@ void pth_bool(PthWriter *w, bool value) { opcode(w, value ? (char)0x88 : (char)0
 
 void pth_none(PthWriter *w) { opcode(w, 'N'); }
 
+static void keep_storage(PthWriter *w, Storage storage) {
+    w->storages = xrealloc(w->storages, (size_t)(w->n_storages + 1) * sizeof *w->storages);
+    w->storages[w->n_storages++] = storage;
+}
+
 /* The persistent id ("storage", class, key, location, number of elements). */
-static void put_storage(PthWriter *w, const TensorToWrite *tensor, int64_t count) {
+static void put_storage(PthWriter *w, const TensorToWrite *tensor, int64_t count, bool copy) {
     char key[16];
     snprintf(key, sizeof key, "%d", w->n_storages);
     pth_open(w, PTH_TUPLE);
@@ -119,12 +132,13 @@ static void put_storage(PthWriter *w, const TensorToWrite *tensor, int64_t count
     pth_integer(w, count);
     pth_close(w);
     opcode(w, 'Q');
-    w->storages = xrealloc(w->storages, (size_t)(w->n_storages + 1) * sizeof *w->storages);
-    w->storages[w->n_storages] = (Buffer){0};
-    append(&w->storages[w->n_storages++], tensor->data, (size_t)count * stored_element_size(tensor->dtype));
+    size_t size = (size_t)count * stored_element_size(tensor->dtype);
+    void *own = copy ? xmalloc(size) : NULL;
+    if (copy && size) memcpy(own, tensor->data, size);
+    keep_storage(w, (Storage){copy ? own : tensor->data, size, own});
 }
 
-void pth_tensor(PthWriter *w, TensorToWrite tensor) {
+static void put_tensor(PthWriter *w, TensorToWrite tensor, bool copy) {
     int64_t strides[STORED_MAX_RANK], count = 1;
     for (int i = tensor.rank - 1; i >= 0; i--) {
         strides[i] = count;
@@ -132,7 +146,7 @@ void pth_tensor(PthWriter *w, TensorToWrite tensor) {
     }
     global(w, "torch._utils", "_rebuild_tensor_v2");
     pth_open(w, PTH_TUPLE);
-    put_storage(w, &tensor, count);
+    put_storage(w, &tensor, count, copy);
     pth_integer(w, 0); /* offset in the storage */
     pth_open(w, PTH_TUPLE);
     for (int i = 0; i < tensor.rank; i++) pth_integer(w, tensor.dims[i]);
@@ -145,6 +159,10 @@ void pth_tensor(PthWriter *w, TensorToWrite tensor) {
     pth_close(w);
     opcode(w, 'R');
 }
+
+void pth_tensor(PthWriter *w, TensorToWrite tensor) { put_tensor(w, tensor, true); }
+
+void pth_tensor_in_place(PthWriter *w, TensorToWrite tensor) { put_tensor(w, tensor, false); }
 
 /* ---- the zip ---- */
 
@@ -184,21 +202,26 @@ static bool add_entries(Archive *a, const PthWriter *w) {
     return ok && add_entry(a, "version", "3\n", 2);
 }
 
-/* Returns the bytes of the finished zip; free(). */
-static char *read_source(zip_source_t *source, size_t *size) {
+/* Writes the bytes of the finished zip to a file, a piece at a time: a whole model has gigabytes. */
+static bool write_source(zip_source_t *source, const char *path, Error *error) {
+    enum { PIECE = 1 << 20 };
     zip_stat_t status;
-    if (zip_source_stat(source, &status) || zip_source_open(source)) return NULL;
-    char *bytes = xmalloc(status.size);
-    *size = (size_t)status.size;
-    bool ok = zip_source_read(source, bytes, status.size) == (zip_int64_t)status.size;
+    FileWriter writer;
+    if (zip_source_stat(source, &status) || zip_source_open(source))
+        return error_set(error, "%s: %s", path, zip_error_strerror(zip_source_error(source)));
+    char *piece = xmalloc(PIECE);
+    bool ok = file_begin(&writer, path, status.size, error);
+    zip_int64_t n = 0;
+    while (ok && (n = zip_source_read(source, piece, PIECE)) > 0) file_put(&writer, piece, (size_t)n);
+    if (n < 0) writer.reason = EIO;
+    ok = ok && file_end(&writer, error);
     zip_source_close(source);
-    if (ok) return bytes;
-    free(bytes);
-    return NULL;
+    free(piece);
+    return ok;
 }
 
-/* Returns the zip; free(). torch names the folder in it after the file. */
-static char *make_zip(const PthWriter *w, const char *path, size_t *size, Error *error) {
+/* Makes the zip in memory, then writes it. torch names the folder in it after the file. */
+static bool write_zip(const PthWriter *w, const char *path, Error *error) {
     zip_error_t why;
     zip_error_init(&why);
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
@@ -206,24 +229,20 @@ static char *make_zip(const PthWriter *w, const char *path, size_t *size, Error 
     zip_source_t *source = zip_source_buffer_create(NULL, 0, 0, &why);
     if (source) zip_source_keep(source); /* outlives zip_close */
     a.zip = source ? zip_open_from_source(source, ZIP_CREATE | ZIP_TRUNCATE, &why) : NULL;
-    char *bytes = NULL;
-    bool ok = a.zip && add_entries(&a, w) && !zip_close(a.zip);
-    if (ok) bytes = read_source(source, size);
-    if (!bytes) error_set(error, "%s: %s", path, a.zip && !ok ? zip_strerror(a.zip) : zip_error_strerror(&why));
-    if (a.zip && !ok) zip_discard(a.zip);
+    bool made = a.zip && add_entries(&a, w) && !zip_close(a.zip);
+    if (!made) error_set(error, "%s: %s", path, a.zip ? zip_strerror(a.zip) : zip_error_strerror(&why));
+    bool ok = made && write_source(source, path, error);
+    if (a.zip && !made) zip_discard(a.zip);
     if (source) zip_source_free(source);
     zip_error_fini(&why);
-    return bytes;
+    return ok;
 }
 
 bool pth_write(PthWriter *w, const char *path, Error *error) {
     assert(!w->depth);
     opcode(w, '.'); /* STOP */
-    size_t size;
-    char *bytes = make_zip(w, path, &size, error);
-    bool ok = bytes && file_write_atomic(path, bytes, size, error);
-    free(bytes);
-    for (int i = 0; i < w->n_storages; i++) free(w->storages[i].bytes);
+    bool ok = write_zip(w, path, error);
+    for (int i = 0; i < w->n_storages; i++) free(w->storages[i].copy);
     free(w->storages);
     free(w->pickle.bytes);
     free(w);

@@ -254,6 +254,7 @@ static void fill_classification(const PsdDataset *d, Batch *batch, const int32_t
     for (int b = 0; b < n; b++) {
         spectra[b] = d->samples[samples[b]];
         labels[b] = d->store->labels[spectra[b]];
+        if (d->options.unlabelled && labels[b] >= d->options.classes) labels[b] = 0;
         weights[b] = d->options.class_weights ? d->options.class_weights[labels[b]] : 1;
     }
 }
@@ -357,7 +358,8 @@ static void take_rows(PsdDataset *d, const PsdIds *rows) {
             continue;
         }
         for (; at < s->n && s->rows[at] == rows->at[i]; at++) {
-            if (!d->options.pretraining && (s->labels[at] < 0 || s->labels[at] >= d->options.classes))
+            if (!d->options.pretraining && !d->options.unlabelled &&
+                (s->labels[at] < 0 || s->labels[at] >= d->options.classes))
                 die("the class of manifest row %lld is unknown: the row can be used in pretraining, not in "
                     "classification",
                     (long long)rows->at[i]);

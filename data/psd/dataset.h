@@ -15,6 +15,7 @@ typedef struct {
     uint64_t seed;
     const float *class_weights; /* [classes] weights of the loss; NULL: all 1 */
     int classes;
+    bool unlabelled; /* for prediction: the class of a row may be unknown; its target is then any */
 } PsdDatasetOptions;
 
 /* Opens the samples of the manifest rows in `rows`, in that order. The store must outlive the dataset. Warns of rows

@@ -90,7 +90,10 @@ static double silent_share(const float *samples, int64_t n) {
 static bool analyse(const ClipWork *work, const char *path, Clip *clip, float **frames, int64_t *n_frames,
                     Error *error) {
     Audio audio;
-    if (!audio_read(path, MEL_RATE, MAX_SECONDS, &audio, error)) return false;
+    if (!audio_read(path, MEL_RATE, MAX_SECONDS, &audio, error)) {
+        if (clip) clip->convertible = audio.convertible;
+        return false;
+    }
     *n_frames = mel_frame_count(audio.count);
     bool ok = *n_frames > 0 ||
               error_set(error, "has only %lld samples, less than one frame of 20 ms", (long long)audio.count);

@@ -41,6 +41,7 @@ typedef struct {
     int64_t n_codes;
     double squared_error; /* sum over all frames, to the entries of their codes */
     bool stale;           /* coded by an earlier run, but from other inputs, or a file is damaged */
+    bool convertible;     /* the audio is in a format that only ffmpeg reads */
     Error error;          /* why the audio is bad, or what failed */
 } Clip;
 

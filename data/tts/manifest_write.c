@@ -34,32 +34,6 @@ static bool text_write(Text *text, const char *directory, PrepareOutput output, 
     return ok;
 }
 
-/* Returns `path` relative to `directory`, "../audio/x.wav"; both must exist. free() */
-static char *path_from(const char *directory, const char *path) {
-    char *from = realpath(directory, NULL), *to = realpath(path, NULL);
-    if (!from || !to) {
-        free(from);
-        free(to);
-        return xstrdup(path);
-    }
-    size_t same = 0, i = 0;
-    for (; from[i] && from[i] == to[i]; i++)
-        if (from[i] == '/') same = i;
-    if (!from[i] && to[i] == '/') same = i;
-    char *relative = xstrdup("");
-    for (const char *rest = from + same; *rest; rest++) {
-        if (*rest != '/' || !rest[1]) continue;
-        char *longer = xformat("../%s", relative);
-        free(relative);
-        relative = longer;
-    }
-    char *whole = xformat("%s%s", relative, to + same + 1);
-    free(relative);
-    free(from);
-    free(to);
-    return whole;
-}
-
 static void set_text(json_t *line, const char *key, const char *value) {
     json_object_set_new(line, key, json_string(value));
 }
@@ -79,7 +53,7 @@ static void set_file(json_t *line, const char *key, PrepareOutput folder, const 
 }
 
 static void set_audio(json_t *line, const char *key, const char *directory, const Clip *clip) {
-    char *path = path_from(directory, clip->audio_path);
+    char *path = path_relative(directory, clip->audio_path);
     set_text(line, key, path);
     free(path);
 }

@@ -9,10 +9,11 @@
 #include "base/file.h"
 #include "base/program.h"
 #include "data/text/normalize.h"
+#include "data/tts/bad_audio.h"
 #include "data/tts/prepare_outputs.h"
 #include "kernels/philox.h"
 
-enum { MAX_TEXT_TOKENS = 600, MAX_REPORTED = 20 /* bad recordings */ };
+enum { MAX_TEXT_TOKENS = 600 };
 
 /* ---- progress: a line on a terminal, updated twice a second ---- */
 
@@ -81,24 +82,29 @@ static int64_t character_count(const char *text) {
     return n;
 }
 
+/* Ends the program because of a text. */
+static _Noreturn void die_of_text(const Prepare *p, const Clip *clip, const char *reason) {
+    die("%s: %s", recording_place(&p->recordings, clip->recording), reason);
+}
+
 void prepare_list(Prepare *p) {
     Error error;
-    if (!recordings_read(p->options->input, &p->recordings, &error)) die("%s", error.text);
-    char *directory = path_directory(p->options->input);
+    if (!recordings_read(&p->options->input, &p->recordings, &error)) die("%s", error.text);
     p->n = p->recordings.count;
     p->clips = xcalloc((size_t)p->n, sizeof *p->clips);
     for (int64_t i = 0; i < p->n; i++) {
         const Recording *r = &p->recordings.items[i];
         Clip *clip = &p->clips[i];
         clip->recording = r;
-        clip->audio_path = path_join(directory, r->audio);
+        clip->audio_path = path_join(p->recordings.directory, r->audio);
         clip->text = text_clean(r->text, &error);
         clip->normalized = clip->text ? text_normalize_amharic(clip->text, &error) : NULL;
-        if (!clip->normalized) die("%s:%lld: the text: %s", p->options->input, (long long)r->line, error.text);
+        if (!clip->normalized) die_of_text(p, clip, error.text);
         int64_t words = word_count(clip->normalized);
         clip->reject = !words ? CLIP_EMPTY_TEXT : words < p->options->min_words ? CLIP_FEW_WORDS : CLIP_KEPT;
+        p->without_text += !words;
+        p->without_audio += access(clip->audio_path, F_OK) != 0;
     }
-    free(directory);
 }
 
 /* ---- frames ---- */
@@ -118,15 +124,8 @@ static ClipReject filter_clip(const PrepareOptions *o, Clip *clip) {
     return rate > o->max_chars ? CLIP_FAST : CLIP_KEPT;
 }
 
-static void report_bad_audio(const Prepare *p) {
-    int64_t bad = 0;
-    for (int64_t i = 0; i < p->n; i++) {
-        const Clip *clip = &p->clips[i];
-        if (clip->reject != CLIP_BAD_AUDIO || ++bad > MAX_REPORTED) continue;
-        warn("%s:%lld: %s: %s", p->options->input, (long long)clip->recording->line, clip->audio_path,
-             clip->error.text);
-    }
-    if (bad > MAX_REPORTED) warn("... and %lld more", (long long)bad - MAX_REPORTED);
+static void check_bad_audio(const Prepare *p) {
+    int64_t bad = bad_audio_report(&p->recordings, p->clips, p->n);
     if (bad && !p->options->skip_bad)
         die("the audio of %lld of %lld recordings is bad; repair or remove them, or skip them with --skip-bad",
             (long long)bad, (long long)p->n);
@@ -159,7 +158,7 @@ void prepare_frames(Prepare *p) {
     }
     p->read_now = now;
     p->read_reused = reused;
-    report_bad_audio(p);
+    check_bad_audio(p);
     check_some_left(p);
 }
 
@@ -197,8 +196,7 @@ static char *corpus_text(const Prepare *p) {
 static void check_characters(const Prepare *p) {
     for (int64_t i = 0; i < p->n; i++)
         if (p->clips[i].reject == CLIP_KEPT && strstr(p->clips[i].normalized, "\u2585"))
-            die("%s:%lld: the text holds U+2585, which SentencePiece reserves: remove it", p->options->input,
-                (long long)p->clips[i].recording->line);
+            die_of_text(p, &p->clips[i], "the text holds U+2585, which SentencePiece reserves: remove it");
 }
 
 static void train_tokenizer(Prepare *p) {

@@ -5,9 +5,11 @@
 #define DATA_TTS_PREPARE_H
 
 #include "data/tts/clip.h"
+#include "data/tts/recordings_read.h"
 
 typedef struct {
-    const char *input, *output;
+    RecordingsSource input;
+    const char *output;
     const char *tokenizer, *codebook; /* NULL: train one */
     int64_t vocabulary, codebook_size, kmeans_iterations, frames_per_entry, d_model, min_words, seed, num_workers;
     double min_duration, max_duration, min_chars, max_chars, max_silence, max_clipping;
@@ -17,8 +19,8 @@ typedef struct {
 typedef struct {
     const PrepareOptions *options;
     Recordings recordings;
-    Clip *clips; /* [n], in the order of the list */
-    int64_t n;
+    Clip *clips;                            /* [n], in the order of the list */
+    int64_t n, without_audio, without_text; /* of the list; the file does not exist, the text has no word */
     ClipWork work;
     Mel *mel;
     char *tokenizer_path, *codebook_path; /* in the output directory */

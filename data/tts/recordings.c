@@ -1,13 +1,41 @@
 #include "data/tts/recordings.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistr.h>
-
-#include "base/file.h"
 
 enum { MAX_ID_BYTES = 200 }; /* ID.npy.<16 hex>.partial then has 229; file systems allow 255 */
+
+static const struct {
+    const char *name, *description;
+} formats[RECORDINGS_FORMATS] = {
+    [RECORDINGS_AUTO] = {"auto", "any format"},
+    [RECORDINGS_LIST] = {"list", "tab-separated list"},
+    [RECORDINGS_TABLE] = {"table", "tab-separated table with a header"},
+    [RECORDINGS_COMMON_VOICE] = {"common-voice", "table of Common Voice"},
+    [RECORDINGS_LJSPEECH] = {"ljspeech", "metadata of LJSpeech"},
+    [RECORDINGS_JSONL] = {"jsonl", "JSON lines"},
+    [RECORDINGS_FOLDER] = {"folder", "folder of audio and .txt files"},
+};
+
+RecordingsFormat recordings_format(const char *name) {
+    RecordingsFormat format = RECORDINGS_AUTO;
+    while (format < RECORDINGS_FORMATS && strcmp(formats[format].name, name) != 0) format++;
+    return format;
+}
+
+const char *recordings_format_description(RecordingsFormat format) { return formats[format].description; }
+
+/* ---- one recording ---- */
+
+const char *recording_field_name(int field) {
+    static const char *const names[] = {"id", "speaker", "audio", "text", "language"};
+    return names[field];
+}
+
+char **recording_field(Recording *r, int i) {
+    char **const fields[] = {&r->id, &r->speaker, &r->audio, &r->text, &r->language};
+    return fields[i];
+}
 
 /* An id becomes the name of a file, so it must not leave the directory, nor be a hidden file. */
 static bool check_id(const char *id, Error *error) {
@@ -21,54 +49,33 @@ static bool check_id(const char *id, Error *error) {
     return true;
 }
 
-static bool check_recording(const Recording *r, Error *error) {
+char *recording_id_of(const char *audio) {
+    if (*audio == '/') audio = strrchr(audio, '/') + 1;
+    audio += strspn(audio, "./");
+    const char *slash = strrchr(audio, '/'), *dot = strrchr(slash ? slash : audio, '.');
+    char *id = dot ? xformat("%.*s", (int)(dot - audio), audio) : xstrdup(audio);
+    for (char *c = id; *c; c++)
+        if (*c == '/') *c = '_';
+    return id;
+}
+
+bool recording_finish(Recording *r, Error *error) {
+    if (!*r->audio) return error_set(error, "%s%shas no audio file", r->id ? r->id : "", r->id ? " " : "");
+    if (!r->id) r->id = recording_id_of(r->audio);
+    if (!r->speaker) r->speaker = xstrdup("speaker");
     if (!check_id(r->id, error)) return false;
-    if (!*r->speaker) return error_set(error, "%s has no speaker", r->id);
-    if (!*r->audio) return error_set(error, "%s has no audio file", r->id);
-    return true;
+    return *r->speaker || error_set(error, "%s has no speaker", r->id);
 }
 
-static bool parse_tabs(const char *line, size_t n, Recording *r, Error *error) {
-    char **fields[] = {&r->id, &r->speaker, &r->audio, &r->text};
-    int tabs = 0;
-    for (size_t i = 0; i < n; i++) tabs += line[i] == '\t';
-    if (tabs != 3)
-        return error_set(error, "has %d tab-separated fields, expected 4: id, speaker, audio file, text", tabs + 1);
-    const uint8_t *wrong = u8_check((const uint8_t *)line, n);
-    if (wrong) return error_set(error, "byte %lld is not UTF-8", (long long)((const char *)wrong - line + 1));
-    if (memchr(line, 0, n)) return error_set(error, "has a zero byte");
-    for (int i = 0; i < 4; i++) {
-        const char *tab = i < 3 ? memchr(line, '\t', n) : line + n;
-        *fields[i] = xformat("%.*s", (int)(tab - line), line);
-        n -= (size_t)(tab - line) + (i < 3);
-        line = tab + (i < 3);
-    }
-    return check_recording(r, error);
+Recording *recordings_add(Recordings *out) {
+    if (!(out->count & (out->count - 1))) /* at 0, 1, 2, 4, 8 ... */
+        out->items = xrealloc(out->items, (size_t)(out->count ? 2 * out->count : 1) * sizeof *out->items);
+    Recording *r = &out->items[out->count++];
+    *r = (Recording){.line = out->count};
+    return r;
 }
 
-static bool take(const json_t *object, const char *key, char **out, Error *error) {
-    const json_t *value = json_object_get(object, key);
-    if (!value || json_is_null(value)) return error_set(error, "%s is missing", key);
-    if (!json_is_string(value)) return error_set(error, "%s is not a string", key);
-    *out = xstrdup(json_string_value(value));
-    return true;
-}
-
-static bool parse_json(const char *line, size_t n, Recording *r, int *column, Error *error) {
-    json_error_t problem;
-    json_t *object = json_loadb(line, n, JSON_REJECT_DUPLICATES, &problem);
-    if (!object) {
-        *column = problem.column > 0 ? problem.column : 1;
-        return error_set(error, "invalid JSON: %s", problem.text);
-    }
-    bool ok = json_is_object(object) || error_set(error, "expected a JSON object");
-    ok = ok && take(object, "id", &r->id, error) && take(object, "speaker", &r->speaker, error) &&
-         take(object, "audio", &r->audio, error) && take(object, "text", &r->text, error);
-    const json_t *language = json_object_get(object, "language");
-    if (ok && language && !json_is_null(language)) ok = take(object, "language", &r->language, error);
-    json_decref(object);
-    return ok && check_recording(r, error);
-}
+/* ---- all recordings ---- */
 
 static int by_id(const void *a, const void *b) {
     const Recording *x = *(Recording *const *)a, *y = *(Recording *const *)b;
@@ -76,7 +83,17 @@ static int by_id(const void *a, const void *b) {
     return order ? order : (x->line > y->line) - (x->line < y->line);
 }
 
-static bool check_unique(const Recordings *all, Error *error) {
+/* Says that two recordings have one id. Returns false. */
+static bool set_duplicate(const Recordings *all, const Recording *first, const Recording *second, Error *error) {
+    if (all->format == RECORDINGS_FOLDER)
+        return error_set(error, "the id %s is made of the names of both %s and %s: rename one", first->id, first->audio,
+                         second->audio);
+    return error_set(error, "%lld: the id %s is also that of line %lld%s", (long long)second->line, second->id,
+                     (long long)first->line,
+                     all->has_ids ? "" : "; ids are the names of the audio files, unless --id-field gives others");
+}
+
+bool recordings_check_unique(const Recordings *all, Error *error) {
     const Recording **sorted = xmalloc((size_t)all->count * sizeof *sorted), *duplicate = NULL, *first = NULL;
     for (int64_t i = 0; i < all->count; i++) sorted[i] = &all->items[i];
     qsort(sorted, (size_t)all->count, sizeof *sorted, by_id);
@@ -86,76 +103,20 @@ static bool check_unique(const Recordings *all, Error *error) {
             duplicate = sorted[i];
         }
     free(sorted);
-    return !duplicate || error_set(error, "%lld: the id %s is also that of line %lld", (long long)duplicate->line,
-                                   duplicate->id, (long long)first->line);
+    return !duplicate || set_duplicate(all, first, duplicate, error);
 }
 
-/* Refuses a first line that has two or more names of columns in place of values. */
-static bool check_header(const Recordings *all, Error *error) {
-    if (!all->count) return true;
-    const Recording *r = all->items;
-    int names = !strcasecmp(r->id, "id") + !strcasecmp(r->speaker, "speaker") + !strcasecmp(r->audio, "audio") +
-                !strcasecmp(r->text, "text");
-    return names < 2 ||
-           error_set(error, "%lld: this line looks like a header (%s, %s, ...); a list has none: remove it",
-                     (long long)r->line, r->id, r->speaker);
-}
-
-static bool parse_line(Recordings *all, const char *line, size_t n, int64_t number, bool json_lines, Error *error) {
-    Recording *r = &all->items[all->count++];
-    Error why;
-    int column = 0;
-    *r = (Recording){.line = number};
-    if (json_lines ? parse_json(line, n, r, &column, &why) : parse_tabs(line, n, r, &why)) return true;
-    if (column) return error_set(error, "%lld:%d: %s", (long long)number, column, why.text);
-    return error_set(error, "%lld: %s", (long long)number, why.text);
-}
-
-bool recordings_parse(const char *text, size_t size, bool json_lines, Recordings *out, Error *error) {
-    const char *end = text + size;
-    int64_t number = 0, capacity = 0;
-    bool ok = true;
-    *out = (Recordings){0};
-    if (size >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) text += 3;
-    for (const char *at = text, *stop; ok && at < end; at = stop + 1) {
-        stop = memchr(at, '\n', (size_t)(end - at));
-        if (!stop) stop = end;
-        size_t n = (size_t)(stop - at);
-        if (n && at[n - 1] == '\r') n--;
-        number++;
-        if (!n) continue;
-        if (out->count == capacity)
-            out->items = xrealloc(out->items, (size_t)(capacity = 2 * capacity + 256) * sizeof *out->items);
-        ok = parse_line(out, at, n, number, json_lines, error);
-    }
-    ok = ok && (json_lines || check_header(out, error)) && check_unique(out, error);
-    if (!ok) recordings_close(out);
-    return ok;
-}
-
-bool recordings_read(const char *path, Recordings *out, Error *error) {
-    char *bytes;
-    size_t size;
-    Error why;
-    bool json_lines = ends_with(path, ".jsonl");
-    if (!json_lines && !ends_with(path, ".tsv"))
-        return error_set(error, "%s: the name must end in .tsv or .jsonl, which says what format it has", path);
-    if (!read_file(path, &bytes, &size, &why)) return error_set(error, "%s: %s", path, why.text);
-    bool ok = recordings_parse(bytes, size, json_lines, out, &why);
-    free(bytes);
-    if (!ok) return error_set(error, "%s:%s", path, why.text);
-    return out->count > 0 || error_set(error, "%s: holds no recordings", path);
+char *recording_place(const Recordings *recordings, const Recording *recording) {
+    return recordings->list ? xformat("%s:%lld", recordings->list, (long long)recording->line)
+                            : path_join(recordings->directory, recording->audio);
 }
 
 void recordings_close(Recordings *recordings) {
-    for (int64_t i = 0; i < recordings->count; i++) {
-        Recording *r = &recordings->items[i];
-        free(r->id);
-        free(r->speaker);
-        free(r->audio);
-        free(r->text);
-        free(r->language);
-    }
+    for (int64_t i = 0; i < recordings->count; i++)
+        for (int k = 0; k < RECORDING_FIELDS; k++) free(*recording_field(&recordings->items[i], k));
     free(recordings->items);
+    free(recordings->list);
+    free(recordings->directory);
+    free(recordings->first_lone_text);
     *recordings = (Recordings){0};
 }

@@ -1,16 +1,29 @@
-/* A list of recordings and their texts, as people bring them.
- *
- * .tsv: id, speaker, audio file, text, separated by tabs, without a header line. .jsonl: objects with the strings "id",
- * "speaker", "audio", "text" and, optionally, "language"; other fields are ignored. Audio paths are relative to the
- * list. Empty lines are skipped. */
+/* Recordings and their texts. */
 #ifndef DATA_TTS_RECORDINGS_H
 #define DATA_TTS_RECORDINGS_H
 
 #include "base/base.h"
 
+/* The formats that people have recordings in; recordings_read.h describes them. */
+typedef enum {
+    RECORDINGS_AUTO, /* to be recognised */
+    RECORDINGS_LIST,
+    RECORDINGS_TABLE,
+    RECORDINGS_COMMON_VOICE,
+    RECORDINGS_LJSPEECH,
+    RECORDINGS_JSONL,
+    RECORDINGS_FOLDER,
+    RECORDINGS_FORMATS
+} RecordingsFormat;
+
+/* Returns the format of a name, "common-voice"; RECORDINGS_FORMATS: there is none. */
+RecordingsFormat recordings_format(const char *name);
+/* Returns the format in words, "table of Common Voice". */
+const char *recordings_format_description(RecordingsFormat format);
+
 typedef struct {
-    int64_t line;
-    char *id; /* unique; can be the name of a file */
+    int64_t line; /* in a folder: the place in the order of the names */
+    char *id;     /* unique; can be the name of a file */
     char *speaker, *audio, *text;
     char *language; /* NULL: not given */
 } Recording;
@@ -18,13 +31,34 @@ typedef struct {
 typedef struct {
     Recording *items;
     int64_t count;
+    RecordingsFormat format;
+    char *list;                      /* path of the file; NULL: a folder */
+    char *directory;                 /* audio paths are relative to it */
+    bool has_ids, has_speakers;      /* false: made of the names of the audio files */
+    int64_t lone_texts, other_files; /* in a folder: texts without audio, and files that are neither */
+    char *first_lone_text;           /* its path below the folder; NULL: none */
 } Recordings;
 
-/* Parses the bytes of a list. Returns false with "LINE: ..." or "LINE:COLUMN: ..." for the first bad line or duplicate
- * id. */
-bool recordings_parse(const char *text, size_t size, bool json_lines, Recordings *out, Error *error);
-/* Reads a list from a file, whose name decides the format. The error begins with the path. */
-bool recordings_read(const char *path, Recordings *out, Error *error);
 void recordings_close(Recordings *recordings);
+
+/* Returns where a recording is listed, "list.tsv:7", or the path of its audio file in a folder; free(). */
+char *recording_place(const Recordings *recordings, const Recording *recording);
+
+/* ---- for readers ---- */
+
+enum { FIELD_ID, FIELD_SPEAKER, FIELD_AUDIO, FIELD_TEXT, FIELD_LANGUAGE, RECORDING_FIELDS };
+/* Returns the name of a field, "audio"; the option --audio-field gives another. */
+const char *recording_field_name(int field);
+/* Returns the address of a field. */
+char **recording_field(Recording *r, int field);
+/* Appends an empty recording. It moves when the next one is added. */
+Recording *recordings_add(Recordings *out);
+/* Returns the id for an audio file: its path without the extension, with '_' for '/', or only the name if the path is
+ * absolute; free(). */
+char *recording_id_of(const char *audio);
+/* Sets id and speaker if the format has none, and checks the recording. */
+bool recording_finish(Recording *r, Error *error);
+/* Returns whether no two recordings have the same id. The error begins with "LINE: ", but not that of a folder. */
+bool recordings_check_unique(const Recordings *all, Error *error);
 
 #endif

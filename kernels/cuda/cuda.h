@@ -13,6 +13,7 @@ extern "C" {
 #endif
 
 #include "base/base.h"
+#include "kernels/cuda/libraries/nvml.h"
 #include "kernels/ops_table.h"
 #include "kernels/philox.h"
 
@@ -74,6 +75,9 @@ typedef struct {
     int n_timed;
     void *library;      /* cuBLASLt's: kernels/cuda/libraries/cublas.c */
     void *convolutions; /* cuDNN's: kernels/cuda/libraries/cudnn.c */
+    char uuid[NVML_UUID];
+    Nvml *nvml; /* NULL: not opened yet, or not there */
+    bool sought_nvml;
 } CudaState;
 
 static inline CudaState *cuda_state(const Device *device) { return (CudaState *)device->state; }

@@ -135,8 +135,17 @@ static void cuda_forget(Device *device) {
     }
 }
 
+/* Opens NVML with the first call: only trainings read sensors. */
+static void cuda_read_sensors(Device *device, DeviceSensors *sensors) {
+    CudaState *state = cuda_state(device);
+    if (!state->sought_nvml) state->nvml = nvml_open(state->uuid);
+    state->sought_nvml = true;
+    nvml_read(state->nvml, sensors);
+}
+
 static void cuda_close(Device *device) {
     CudaState *state = cuda_state(device);
+    nvml_close(state->nvml);
     cuda_forget(device);
     cublas_close(device);
     cudnn_close(device);
@@ -375,6 +384,7 @@ Device *cuda_device_open(int index) {
     state->capability = 10 * properties.major + properties.minor;
     state->n_multiprocessors = properties.multiProcessorCount;
     state->shared_limit = (size_t)shared;
+    memcpy(state->uuid, properties.uuid.bytes, NVML_UUID);
     *device = (Device){.name = "cuda",
                        .n_threads = 1,
                        .ops = &cuda_operations,
@@ -399,6 +409,7 @@ Device *cuda_device_open(int index) {
                        .load_autotune_cache = cuda_load_autotune_cache,
                        .allocate_host = cuda_allocate_host,
                        .release_host = cuda_release_host,
+                       .read_sensors = cuda_read_sensors,
                        .close = cuda_close,
                        .state = state};
     card_name(device->card, properties.name);

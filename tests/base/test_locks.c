@@ -240,7 +240,7 @@ static void all_locks_are_released_while_threads_lock_and_unlock(void **state) {
     at_work = THREADS;
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, lock_and_unlock, (void *)(uintptr_t)root), 0);
-    while (at_work) file_unlock_all();
+    while (at_work) file_end_of_program();
     for (int i = 0; i < THREADS; i++) {
         void *failed;
         assert_int_equal(pthread_join(threads[i], &failed), 0);

@@ -11,8 +11,8 @@ typedef struct {
     bool amp;
     int64_t epochs, layers, frozen, seed, batch;
     double rate, clip;
-    const char *output, *norm, *config, *base;
-    OptionList manifest;
+    const char *output, *norm, *base;
+    OptionList manifest, config;
 } Table;
 
 #define FIELD(name) offsetof(Table, name)
@@ -23,7 +23,7 @@ static const OptionRow rows[] = {
      .help = "training manifest"},
     {.name = "train-manifest", .type = OPTION_LIST, .offset = FIELD(manifest), .metavar = "PATH",
      .help = "the same"},
-    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
+    {.name = "config", .type = OPTION_LIST, .offset = FIELD(config), .metavar = "PATH",
      .help = "YAML file"},
     {.name = "output-dir", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .default_value = "out",
      .metavar = "DIR",
@@ -197,7 +197,8 @@ static void defaults_are_set(void **state) {
     Table t = table_new();
     t.layers = t.seed = 77;
     t.manifest.count = 5;
-    t.base = t.config = "x";
+    t.base = "x";
+    t.config.count = 3;
     parse(&t, "-s 1");
     assert_int_equal(t.epochs, 10);
     assert_int_equal(t.frozen, -1);
@@ -207,7 +208,7 @@ static void defaults_are_set(void **state) {
     assert_string_equal(t.norm, "micro");
     assert_int_equal(t.manifest.count, 0);
     assert_null(t.base);
-    assert_null(t.config);
+    assert_int_equal(t.config.count, 0);
     assert_false(t.amp);
 }
 
@@ -233,6 +234,42 @@ static void every_spelling_of_an_option_is_accepted(void **state) {
     assert_false(t.amp);
     parse(&t, "-s 1 -a");
     assert_true(t.amp);
+}
+
+/* Words without a name are values of the option that takes them, wherever they stand; without one they are refused. */
+static void words_may_be_values_of_one_option(void **state) {
+    (void)state;
+    static const OptionRow words[] = {{.name = "data",
+                                       .letter = 'd',
+                                       .type = OPTION_LIST,
+                                       .offset = FIELD(manifest),
+                                       .metavar = "DIR",
+                                       .positional = true,
+                                       .help = "folders"},
+                                      {.name = "amp", .type = OPTION_FLAG, .offset = FIELD(amp), .help = "16 bit"}};
+    char *argv[] = {"prog", "a", "--amp", "b", "-d", "c", NULL};
+    Table t = {0};
+    t.set = options_parse_table(&header, words, 2, &t, 6, argv);
+    assert_int_equal(t.manifest.count, 3);
+    for (int i = 0; i < 3; i++) assert_string_equal(t.manifest.text[i], ((const char *[]){"a", "b", "c"})[i]);
+    assert_true(t.amp && options_given(&t.set, "data"));
+    refused("-s 1 a", "unexpected argument 'a': an option is --name value, a flag --name or --name=false");
+}
+
+static void read_two_files(void *path) {
+    static const OptionRow config[] = {
+        {.name = "config", .type = OPTION_TEXT, .offset = FIELD(base), .metavar = "PATH", .help = "YAML file"}};
+    char *argv[] = {"prog", "--config", path, "--config", path, NULL};
+    Table t = {0};
+    options_parse_table(&header, config, 1, &t, 5, argv);
+}
+
+static void a_command_of_one_file_refuses_a_second(void **state) {
+    (void)state;
+    char *path = yaml_file(""), output[256];
+    assert_int_equal(run_function(output, sizeof output, read_two_files, path), 2);
+    assert_contains(output, "--config: this command reads one file");
+    free(path);
 }
 
 static void options_know_whether_they_were_given(void **state) {
@@ -304,7 +341,7 @@ static void a_number_may_be_auto(void **state) {
     yaml_refused("batch-size: automatic", "line 1: batch-size: expected a whole number or auto, found 'automatic'");
     char output[8192];
     assert_int_equal(run_function(output, sizeof output, parse_in_child, "--help-markdown"), 0);
-    assert_contains(output, "\n| `-b`, `--batch-size N\\|auto` | 8 | sequences |\n");
+    assert_contains(output, "\n| `-b`, `--batch-size N\\|auto` | 8 | 1 to 64 | sequences |\n");
 }
 
 static void a_list_has_at_most_64_entries(void **state) {
@@ -478,11 +515,12 @@ static void help_is_aligned_and_complete(void **state) {
     assert_contains(output, "prog: Does something.\n\nusage: ./prog -m FILE\n");
     assert_contains(output,
                     "\n  -e, --epochs N                  passes over the data, a sentence long enough that it has to "
-                    "be\n                                  broken into two lines of the help [10]\n");
+                    "be\n                                  broken into two lines of the help [10; 1 to 1000000]\n");
     assert_contains(output, "\n      --loss-norm micro|batch     divisor [micro]\n");
     assert_contains(output, "\n  -a, --amp                       16 bit [false]\n");
     assert_contains(output, "\n  -s, --seed N                    of everything random [required]\n");
-    assert_contains(output, "\n\nin YAML under gpt:\n  -L, --layers N                  blocks [24]\n");
+    assert_contains(output, "\n\nin YAML under gpt:\n  -L, --layers N                  blocks [24; 1 to 1000]\n");
+    assert_contains(output, "\n      --frozen-rows N             rows kept [-1; -1 to 1000000000]\n");
     while ((line = strsep(&rest, "\n"))) assert_true(strlen(line) <= 100);
 }
 
@@ -490,11 +528,11 @@ static void help_markdown_is_a_table(void **state) {
     (void)state;
     char output[8192];
     assert_int_equal(run_function(output, sizeof output, parse_in_child, "--help-markdown"), 0);
-    assert_contains(output, "| option | default | meaning |\n|---|---|---|\n"
-                            "| `-m`, `--manifest PATH` |  | training manifest |\n");
-    assert_contains(output, "\n| `--loss-norm micro\\|batch` | micro | divisor |\n");
-    assert_contains(output, "\n| `-s`, `--seed N` | required | of everything random |\n");
-    assert_contains(output, "\n| `-L`, `--layers N` | 24 | blocks (in YAML under `gpt:`) |\n");
+    assert_contains(output, "| option | default | range | meaning |\n|---|---|---|---|\n"
+                            "| `-m`, `--manifest PATH` |  |  | training manifest |\n");
+    assert_contains(output, "\n| `--loss-norm micro\\|batch` | micro |  | divisor |\n");
+    assert_contains(output, "\n| `-s`, `--seed N` | required |  | of everything random |\n");
+    assert_contains(output, "\n| `-L`, `--layers N` | 24 | 1 to 1000 | blocks (in YAML under `gpt:`) |\n");
 }
 
 static void the_record_is_json(void **state) {
@@ -503,7 +541,7 @@ static void the_record_is_json(void **state) {
     parse(&t, "-m a -m b\"\\ --epochs 5 --learning-rate 0.1 -s 9000000000000001");
     char *text = options_to_json(&t.set);
     assert_string_equal(text, "{\n \"manifest\": [\n  \"a\",\n  \"b\\\"\\\\\"\n ],\n \"train-manifest\": [\n  \"a\",\n"
-                              "  \"b\\\"\\\\\"\n ],\n \"config\": null,\n \"output-dir\": \"out\",\n \"base\": null,\n"
+                              "  \"b\\\"\\\\\"\n ],\n \"config\": [],\n \"output-dir\": \"out\",\n \"base\": null,\n"
                               " \"epochs\": 5,\n \"frozen-rows\": -1,\n \"seed\": 9000000000000001,\n"
                               " \"learning-rate\": 0.10000000000000001,\n \"grad-clip\": 1.0,\n"
                               " \"loss-norm\": \"micro\",\n \"amp\": false,\n \"batch-size\": 8,\n \"layers\": 24\n}");
@@ -589,6 +627,8 @@ int main(void) {
         cmocka_unit_test(keys_of_other_programs_are_mapped_and_named),
         cmocka_unit_test(defaults_are_set),
         cmocka_unit_test(every_spelling_of_an_option_is_accepted),
+        cmocka_unit_test(a_command_of_one_file_refuses_a_second),
+        cmocka_unit_test(words_may_be_values_of_one_option),
         cmocka_unit_test(options_know_whether_they_were_given),
         cmocka_unit_test(wrong_command_lines_are_refused),
         cmocka_unit_test(a_number_may_be_auto),

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
@@ -42,12 +43,35 @@ static void without_a_terminal_only_lines_are_shown(void **state) {
     assert_null(strstr(output, "\033"));
 }
 
-/* Runs in a child; the terminal is its stdout and stderr. */
-static void talk_to_a_terminal(void *name) {
+/* Makes the terminal stdout and stderr of a child. */
+static void take_terminal(const char *name) {
     int terminal = open(name, O_RDWR | O_NOCTTY);
     if (terminal < 0 || dup2(terminal, STDOUT_FILENO) < 0 || dup2(terminal, STDERR_FILENO) < 0) _exit(1);
     program_invocation_short_name = "test";
+}
+
+static void talk_to_a_terminal(void *name) {
+    take_terminal(name);
     talk();
+    exit(0);
+}
+
+/* Prints a bar to the terminal as its environment and the user want it. */
+static void draw_bars(void *name) {
+    static const char *const settings[][2] = {
+        {"xterm", NULL}, {"xterm", ""}, {"xterm", "1"}, {"dumb", NULL}, {NULL, NULL}};
+    static const double shares[] = {0, 0.52, 1, 1.5, -1};
+    char text[128];
+    int terminal = open(name, O_RDWR | O_NOCTTY);
+    if (terminal < 0 || dup2(terminal, STDOUT_FILENO) < 0) _exit(1);
+    program_start();
+    for (int i = 0; i < 5; i++) {
+        unsetenv("TERM");
+        unsetenv("NO_COLOR");
+        if (settings[i][0]) setenv("TERM", settings[i][0], 1);
+        if (settings[i][1]) setenv("NO_COLOR", settings[i][1], 1);
+        terminal_progress("%s;", terminal_bar(shares[i], text));
+    }
     exit(0);
 }
 
@@ -64,20 +88,26 @@ static bool open_terminal(int *ours, int *theirs) {
     return true;
 }
 
-static void progress_stays_below_everything_that_is_printed(void **state) {
-    (void)state;
+/* Runs a function that is given the name of a terminal, and reads what it shows there. */
+static void watch(void (*function)(void *), char shown[4096]) {
     int ours = -1, theirs = -1;
-    char shown[4096], output[64];
+    char output[64];
     if (!open_terminal(&ours, &theirs)) {
-        printf("SKIPPED: progress_stays_below_everything_that_is_printed: no pseudo-terminal here\n");
+        printf("SKIPPED: what a terminal shows: no pseudo-terminal here\n");
         skip();
     }
-    assert_int_equal(run_function(output, sizeof output, talk_to_a_terminal, ptsname(ours)), 0);
-    ssize_t n = read(ours, shown, sizeof shown - 1);
+    assert_int_equal(run_function(output, sizeof output, function, ptsname(ours)), 0);
+    ssize_t n = read(ours, shown, 4095);
     assert_true(n > 0);
     shown[n] = 0;
     close(theirs);
     close(ours);
+}
+
+static void progress_stays_below_everything_that_is_printed(void **state) {
+    (void)state;
+    char shown[4096];
+    watch(talk_to_a_terminal, shown);
 #define ERASE "\r\033[K"
     assert_string_equal(shown, "before 1\nstep 1 of 100" ERASE "step 2" ERASE "a line\nstep 2" ERASE
                                "half a line\nstep 2" ERASE "test: warning: on stderr\nstep 2" ERASE
@@ -86,10 +116,61 @@ static void progress_stays_below_everything_that_is_printed(void **state) {
                                "after\nleft over" ERASE);
 }
 
+static void colours_are_for_terminals_that_want_them(void **state) {
+    (void)state;
+    char shown[4096], text[128];
+    watch(draw_bars, shown);
+#define FIVE "━━━━━"
+    assert_string_equal(shown, "\033[36m\033[90m" FIVE FIVE FIVE FIVE "\033[0m;" ERASE "\033[36m" FIVE FIVE
+                               "\033[90m" FIVE FIVE "\033[0m;" ERASE "[####################];" ERASE
+                               "[####################];" ERASE "[--------------------];" ERASE);
+    assert_string_equal(terminal_bar(0.26, text), "[#####---------------]"); /* not a terminal */
+}
+
+/* Prints a line of progress and ends by an error, or by a signal that nothing defers. */
+static void end_by_an_error(void *name) {
+    take_terminal(name);
+    program_start();
+    terminal_progress("step 1");
+    die("no more");
+}
+
+static void end_by_a_signal(void *name) {
+    take_terminal(name);
+    program_start();
+    terminal_progress("step 1");
+    kill(getpid(), SIGTERM);
+    for (;;) pause();
+}
+
+static void progress_goes_before_the_end(void **state) {
+    (void)state;
+    static const struct {
+        void (*end)(void *);
+        int status;
+        const char *shown;
+    } ends[] = {{end_by_an_error, 1, "step 1" ERASE "test: no more\n"},
+                {end_by_a_signal, 128 + SIGTERM, "step 1" ERASE}};
+    for (int i = 0; i < 2; i++) {
+        int ours = -1, theirs = -1;
+        char shown[256], output[64];
+        if (!open_terminal(&ours, &theirs)) skip();
+        assert_int_equal(run_function(output, sizeof output, ends[i].end, ptsname(ours)), ends[i].status);
+        ssize_t n = read(ours, shown, sizeof shown - 1);
+        assert_true(n > 0);
+        shown[n] = 0;
+        assert_string_equal(shown, ends[i].shown);
+        close(theirs);
+        close(ours);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_terminal_only_lines_are_shown),
         cmocka_unit_test(progress_stays_below_everything_that_is_printed),
+        cmocka_unit_test(progress_goes_before_the_end),
+        cmocka_unit_test(colours_are_for_terminals_that_want_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

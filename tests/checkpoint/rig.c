@@ -70,6 +70,7 @@ static TrainState state_of(int64_t step, uint64_t seed) {
                         .skipped_steps = 1,
                         .frozen_rows = 2,
                         .seconds = 0.1 * (double)step,
+                        .cost = 0.3 * (double)step,
                         .best = step == 1 ? (double)INFINITY : 1.0 / (double)step,
                         .best_step = rig_best_step,
                         .validations_since_best = 3 * step,
@@ -94,6 +95,7 @@ void rig_save(Checkpointer *c, int64_t step, uint64_t seed, bool best) {
 Checkpointer *rig_checkpointer(const char *directory, int keep) {
     Checkpointer *c = checkpointer_open(directory, keep);
     checkpointer_carry(c, carried, 2);
+    checkpointer_describe(c, xstrdup("{\"format\": 1, \"version\": \"0\", \"options\": {}}\n"));
     return c;
 }
 
@@ -119,6 +121,7 @@ static void assert_state(const TrainState *got, const TrainState *want) {
     assert_memory_equal(got->window_sums, want->window_sums, sizeof want->window_sums);
     assert_memory_equal(got->window_counts, want->window_counts, sizeof want->window_counts);
     assert_same_bits(got->seconds, want->seconds);
+    assert_same_bits(got->cost, want->cost);
     assert_same_bits(got->best, want->best);
     assert_string_equal(got->revision, want->revision);
     assert_contains(got->options_json, "5.0000000000000002e-5");

@@ -4,6 +4,7 @@
  * front of the k-th one. A child writes a checkpoint and is killed there (in the middle of a write), or is told that
  * the disk is full; the parent then looks at what is left. So every place between two calls is tried. */
 #include "base/file.h"
+#include "checkpoint/description.h"
 #include "tests/checkpoint/rig.h"
 
 #include <dirent.h>
@@ -253,6 +254,32 @@ static void two_runs_cannot_share_a_directory(void **unused) {
     assert_contains(output, "another program is writing checkpoints into");
     checkpointer_close(c);
     assert_int_equal(run_function(output, sizeof output, open_again, directory), 0);
+}
+
+/* A decision belongs to its weights, and goes when they go. */
+static void a_decision_stays_with_its_weights(void **unused) {
+    (void)unused;
+    char *directory = rig_directory(), *first = rig_path(directory, "step_00000001"),
+         *second = rig_path(directory, "step_00000002"), output[256];
+    Checkpointer *c = rig_checkpointer(directory, 1);
+    Error error;
+    rig_best_step = 0;
+    rig_save_good(c, 1, 1, true);
+    json_t *none = decision_read(first, &error);
+    assert_null(none);
+    assert_string_equal(error.text, "");
+    if (!decision_write(first, json_build("a test", "{s:f}", "threshold", 0.25), &error)) fail_msg("%s", error.text);
+    json_t *read = decision_read(rig_path(directory, "best"), &error);
+    assert_near(json_number_value(json_object_get(read, "threshold")), 0.25, 0);
+    json_decref(read);
+    rig_save_good(c, 2, 1, false);
+    rig_assert_listing(first, "config.json decision.json model.safetensors optimizer.safetensors state.json ");
+    run_command(output, sizeof output, "cp %s/decision.json %s/", first, second);
+    assert_null(decision_read(second, &error));
+    assert_contains(error.text, "it was made for other weights");
+    rig_save_good(c, 3, 1, true);
+    rig_assert_listing(directory, "best last step_00000003 ");
+    checkpointer_close(c);
 }
 
 /* ---- a folder that is moved while it is in use ---- */
@@ -558,6 +585,7 @@ int main(void) {
         cmocka_unit_test(a_save_allocates_nothing),
         cmocka_unit_test(two_runs_cannot_share_a_directory),
         cmocka_unit_test(a_run_goes_on_in_the_folder_that_it_began),
+        cmocka_unit_test(a_decision_stays_with_its_weights),
         cmocka_unit_test(a_run_whose_folder_is_removed_ends),
         cmocka_unit_test(a_kill_at_any_call_leaves_a_whole_checkpoint),
         cmocka_unit_test(an_error_of_any_call_leaves_a_whole_checkpoint),

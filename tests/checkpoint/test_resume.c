@@ -387,13 +387,13 @@ static void a_checkpoint_of_an_older_program_is_refused(void **unused) {
     Checkpointer *c = rig_checkpointer(directory, 3);
     rig_save_good(c, 1, 1, false);
     checkpointer_close(c);
-    char *text = read_text(file), *version = strstr(text, "\"version\": 7");
+    char *text = read_text(file), *version = strstr(text, "\"version\": 8");
     assert_non_null(version);
-    version[strlen("\"version\": ")] = '6';
+    version[strlen("\"version\": ")] = '7';
     write_text(file, "%s", text);
     assert_load_fails(
         path, &rig_table,
-        "state.json is of version 6, and this program reads 7: go on with the program that wrote it, or start a "
+        "state.json is of version 7, and this program reads 8: go on with the program that wrote it, or start a "
         "new run in another directory from its weights");
     free(text);
 }

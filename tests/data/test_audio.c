@@ -1,6 +1,7 @@
 /* Reading and writing sound files, log-mel frames, and Griffin-Lim, which turns frames into sound. */
 #include "base/file.h"
 #include "data/audio/audio.h"
+#include "data/audio/conversion.h"
 #include "data/audio/mel.h"
 #include "kernels/philox.h"
 #include "tests/sounds.h"
@@ -140,6 +141,55 @@ static void bad_audio_is_refused_with_its_reason(void **state) {
     samples[7] = 3e38f;
     write_sound(in("loud.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT, RATE, 1, samples, 1000);
     check_refused("loud.wav", "has samples of 3e+38, where full scale is 1");
+}
+
+/* First bytes of files that ffmpeg 7 has written, and what they are. libsndfile 1.2 reads none of them. */
+static void sound_that_libsndfile_does_not_read_is_recognised(void **state) {
+    (void)state;
+    static const struct {
+        const char *head, *kind;
+    } cases[] = {
+        {"0000001c 66747970 4d344120 00000200 4d344120 69736f6d", "is MPEG-4 (M4A, MP4, MOV, 3GP), which libsndfile "},
+        {"0000001c 66747970 33677034 00000200 33677034 69736f6d", "is MPEG-4 (M4A, MP4, MOV, 3GP), which libsndfile "},
+        {"1a45dfa3 9f428681 0142f781 0142f281 0442f381 08428284", "is Matroska or WebM, which libsndfile "},
+        {"3026b275 8e66cf11 a6d900aa 0062ce6c ec010000 00000000", "is Windows Media (WMA), which libsndfile "},
+        {"2321414d 520a3c02 01b7484a 1bc7e8cc d17ad515 4626c000", "is AMR, which libsndfile "},
+        {"fff15840 3b5ffcdc 004c6176 6336332e 312e3130 32000218", "is AAC, which libsndfile "},
+        {"0b773b85 8c402f84 2bf1877b af5e1be8 6f9fbe7c fdf3e7cf", "is AC-3, which libsndfile "},
+        {"7776706b 16040000 10040000 80bb0000 00000000 00080000", "is WavPack, which libsndfile "},
+        {"52494646 f63e0000 57415645 666d7420 18000000 ff000100",
+         "is WAV with a codec other than PCM, which libsndfile "},
+        {"52494646 f63e0000 57415645 666d7420 18000000 01000000", "is not a sound file that can be read: "},
+        {"3c21444f 43545950 45206874 6d6c3e0a 3c68746d 6c3e0a20", "is not a sound file that can be read: "}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        unsigned char bytes[100] = {0};
+        const char *at = cases[i].head;
+        for (int n = 0; *at; n++, at += 2 + (at[2] == ' ')) sscanf(at, "%2hhx", &bytes[n]);
+        write_bytes(in("head"), bytes, sizeof bytes);
+        Audio audio;
+        Error error;
+        assert_false(audio_read(in("head"), RATE, 10, &audio, &error));
+        assert_contains(error.text, cases[i].kind);
+        assert_int_equal(audio.convertible, !strstr(cases[i].kind, "not"));
+    }
+}
+
+static void check_command(char *command, const char *expected) {
+    assert_string_equal(command, expected);
+    free(command);
+}
+
+static void conversions_are_commands_of_a_shell(void **state) {
+    (void)state;
+    check_command(conversion_command("a/x.m4a", RATE), "ffmpeg -i a/x.m4a -ac 1 -ar 24000 a/x.wav");
+    check_command(conversion_command("a.b/it's $1.WAV", RATE),
+                  "ffmpeg -i 'a.b/it'\\''s $1.WAV' -ac 1 -ar 24000 'a.b/it'\\''s $1.flac'");
+    check_command(conversion_command("a.b/x", 8000), "ffmpeg -i a.b/x -ac 1 -ar 8000 a.b/x.wav");
+    check_command(conversion_command("-x.amr", RATE), "ffmpeg -i ./-x.amr -ac 1 -ar 24000 ./-x.wav");
+    check_command(conversion_command("12:30.amr", RATE), "ffmpeg -i ./12:30.amr -ac 1 -ar 24000 ./12:30.wav");
+    check_command(conversion_loop("my clips", ".m4a", RATE),
+                  "find 'my clips' -name '*.m4a' -exec sh -c 'ffmpeg -i \"$1\" -ac 1 -ar 24000 \"${1%.*}.wav\"' sh {} "
+                  "';'");
 }
 
 /* Makes a file of this format in memory with two seconds of noise; free() *bytes. Returns false if this libsndfile does
@@ -436,6 +486,8 @@ int main(void) {
         cmocka_unit_test(clipping_is_counted_before_mixing),
         cmocka_unit_test(reading_stops_at_the_limit),
         cmocka_unit_test(bad_audio_is_refused_with_its_reason),
+        cmocka_unit_test(sound_that_libsndfile_does_not_read_is_recognised),
+        cmocka_unit_test(conversions_are_commands_of_a_shell),
         cmocka_unit_test(half_a_file_is_refused),
         cmocka_unit_test(a_flac_cut_between_frames_is_refused),
         cmocka_unit_test(a_complete_file_with_a_wrong_length_in_its_header_is_read),

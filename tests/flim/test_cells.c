@@ -4,9 +4,11 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <tiffio.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "tests/documented.h"
 #include "tests/files.h"
 #include "tests/flim/golden.h"
 
@@ -96,6 +98,7 @@ static void cells_are_sorted_and_described(void **state) {
     free(notes);
     FlimCells c = open_cells(false, 2);
     assert_contains(tensor_file_metadata(&c.file, "findings"), "\"deeper\": 1");
+    assert_store_documented(&c.file, "## The store of cells");
     assert_true(c.n == 4 && c.bits == 8 && c.shape.T == T && c.shape.H == H && c.n_donors == 2 && c.n_fields == 3);
     assert_string_equal(c.donor_names[0], "D2");
     assert_string_equal(c.donor_names[1], "D10");
@@ -210,6 +213,116 @@ static void every_type_and_order_is_the_same_cell(void **state) {
     assert_true(c.n == 7);
     for (int i = 0; i < 7; i++) assert_int_equal(c.same_as[i], 0);
     flim_cells_close(&c);
+}
+
+/* Writes the cell of add_cell(name, 1, 35) as a TIFF stack of one byte a pixel. */
+static void add_tiff(const char *name) {
+    char *path = path_join(cells, name), *folder = path_directory(path);
+    make_directories(folder);
+    free(folder);
+    TIFF *tiff = TIFFOpen(path, "wb");
+    assert_non_null(tiff);
+    for (int t = 0; t < T; t++) {
+        unsigned char page[H * H];
+        for (int p = 0; p < H * H; p++) page[p] = (unsigned char)(p * T + t);
+        TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, H);
+        TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, H);
+        TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, 8);
+        TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
+        TIFFSetField(tiff, TIFFTAG_COMPRESSION, COMPRESSION_LZW);
+        TIFFSetField(tiff, TIFFTAG_ROWSPERSTRIP, H);
+        assert_true(TIFFWriteEncodedStrip(tiff, 0, page, sizeof page) == sizeof page && TIFFWriteDirectory(tiff));
+    }
+    TIFFClose(tiff);
+    free(path);
+}
+
+/* Writes the same cell as an .sdt file: one block of 16-bit numbers. */
+static void add_sdt(const char *name) {
+    enum { DESCRIPTION = 42, BLOCK = DESCRIPTION + 200, DATA = BLOCK + 22 };
+    unsigned char file[DATA + 2 * VOXELS] = {15};
+    const int fields[][2] = {{14, BLOCK},
+                             {18, 1},
+                             {24, DESCRIPTION},
+                             {28, 1},
+                             {30, 200},
+                             {32, 0x55},
+                             {33, 0x55},
+                             {DESCRIPTION + 82, T},
+                             {DESCRIPTION + 173, H},
+                             {DESCRIPTION + 177, H},
+                             {BLOCK + 2, DATA & 255},
+                             {BLOCK + 3, DATA >> 8},
+                             {BLOCK + 10, 0x11},
+                             {BLOCK + 18, 2 * VOXELS}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) file[fields[i][0]] = (unsigned char)fields[i][1];
+    for (int i = 0; i < VOXELS; i++) file[DATA + 2 * i] = (unsigned char)i;
+    char *path = path_join(cells, name);
+    write_bytes(path, file, sizeof file);
+    free(path);
+}
+
+/* A folder may mix kinds, and endings may be in capitals. The store, and so the training, has the same bits. */
+static void every_kind_of_file_is_the_same_cell(void **state) {
+    (void)state;
+    add_cell("A/m1_in_1.npy", 1, 35);
+    add_tiff("A/m1_in_2.tif");
+    add_tiff("A/m1_in_3.TIFF");
+    add_sdt("A/m1_in_4.sdt");
+    char *other = path_join(cells, "A/m1_in_5.ptu");
+    write_text(other, "another format");
+    free(other);
+    FlimCells c = open_cells(false, 2);
+    assert_true(c.n == 4);
+    float counts[2][VOXELS];
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(c.same_as[i], 0);
+        assert_true(c.photons[i] == c.photons[0] && c.entropy[i] == c.entropy[0]);
+        flim_cells_counts(&c, i, counts[i > 0]);
+        assert_memory_equal(counts[0], counts[i > 0], sizeof counts[0]);
+        assert_int_equal(flim_cells_checksum(&c, i), flim_cells_checksum(&c, 0));
+    }
+    const char *found = tensor_file_metadata(&c.file, "findings");
+    assert_contains(found, "\"npy\": 1, \"tiff\": 2, \"sdt\": 1");
+    assert_contains(found, "\"others\": 1");
+    flim_cells_close(&c);
+}
+
+static void print_cells(void *unused) {
+    (void)unused;
+    FlimCells c = open_cells(false, 1);
+    flim_cells_close(&c);
+    exit(0);
+}
+
+static void kinds_are_counted_if_they_are_mixed(void **state) {
+    (void)state;
+    char output[2048];
+    add_tiff("A/m1_in_1.tif");
+    assert_int_equal(run_function(output, sizeof output, print_cells, NULL), 0);
+    assert_null(strstr(output, "cells are"));
+    add_cell("A/m1_in_2.npy", 1, 3);
+    add_sdt("A/m1_in_3.sdt");
+    add_sdt("A/m1_act_4.SDT");
+    for (int again = 0; again < 2; again++) { /* when the store is made, and later */
+        assert_int_equal(run_function(output, sizeof output, print_cells, NULL), 0);
+        assert_contains(output, "[Store] 1 cells are .npy files\n[Store] 1 cells are TIFF stacks\n"
+                                "[Store] 2 cells are .sdt files\n");
+    }
+}
+
+static void bad_stacks_are_named(void **state) {
+    (void)state;
+    static const unsigned char zeros[3] = {0};
+    add_tiff("A/m1_in_1.tif");
+    char *path = path_join(cells, "A/m1_in_2.tif"), *sdt = path_join(cells, "A/m1_in_2.sdt");
+    write_bytes(path, zeros, sizeof zeros);
+    assert_refused("A/m1_in_2.tif: cannot be read as TIFF");
+    assert_int_equal(unlink(path), 0);
+    write_bytes(sdt, zeros, sizeof zeros);
+    assert_refused("A/m1_in_2.sdt: is cut off");
+    free(sdt);
+    free(path);
 }
 
 static void the_greatest_count_chooses_the_type(void **state) {
@@ -448,6 +561,9 @@ int main(void) {
                                        FRESH(golden_cells_have_their_numbers),
                                        FRESH(compat_repairs_axes),
                                        FRESH(every_type_and_order_is_the_same_cell),
+                                       FRESH(every_kind_of_file_is_the_same_cell),
+                                       FRESH(kinds_are_counted_if_they_are_mixed),
+                                       FRESH(bad_stacks_are_named),
                                        FRESH(the_greatest_count_chooses_the_type),
                                        FRESH(store_is_made_anew_when_files_change),
                                        FRESH(paths_lose_their_slashes),

@@ -85,8 +85,10 @@ static CellPredictions predictions(const Set *s, int donor) {
 }
 
 static void report(const TestedFold *fold, const char *directory, BinaryScores *scores) {
+    FoldResult result;
     Error error;
-    if (!tested_fold_report(fold, directory, scores, &error)) fail_msg("%s", error.text);
+    if (!tested_fold_report(fold, directory, &result, &error)) fail_msg("%s", error.text);
+    if (scores) *scores = result.scores;
 }
 
 /* Returns the row of a table in JSON that begins with `key`. */
@@ -239,8 +241,8 @@ static void folds_have_a_row_each_and_means(void **state) {
         assert_near(grid_number(&csv, DONOR_NAMES[d], "best_epoch"), d + 1, 0);
     }
     assert_near(grid_number(&csv, "MEAN", "accuracy"), six->mean, EXACT);
-    double low = grid_number(&csv, "95 % of the mean, from", "accuracy"),
-           high = grid_number(&csv, "95 % of the mean, to", "accuracy"), smallest = 1, largest = 0;
+    double low = grid_number(&csv, "95 % interval of the mean, low", "accuracy"),
+           high = grid_number(&csv, "95 % interval of the mean, high", "accuracy"), smallest = 1, largest = 0;
     for (int d = 0; d < DONORS; d++) {
         smallest = fmin(smallest, six->accuracy[d]);
         largest = fmax(largest, six->accuracy[d]);

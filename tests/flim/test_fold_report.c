@@ -76,8 +76,10 @@ static void regressions_converge(void **state) {
 }
 
 static void report(const TestedFold *fold, const char *directory, BinaryScores *scores) {
+    FoldResult result;
     Error error;
-    if (!tested_fold_report(fold, directory, scores, &error)) fail_msg("%s", error.text);
+    if (!tested_fold_report(fold, directory, &result, &error)) fail_msg("%s", error.text);
+    if (scores) *scores = result.scores;
 }
 
 /* ---- small folds: 40 cells of three donors, 16 to train on, 12 to validate on, 12 to test on ---- */

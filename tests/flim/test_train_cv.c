@@ -3,6 +3,7 @@
  * can be wrong. */
 #include "data/flim/cells.h"
 #include "data/flim/synthetic.h"
+#include "tests/documented.h"
 #include "tests/flim/rig.h"
 #include "tests/train_rig.h"
 
@@ -139,6 +140,7 @@ static void the_golden_step_comes_out_of_the_program(void **state) {
          cells, directory, weights, dump);
     assert_contains(output, "11 absorbed by running means");
     TensorFile got = open_file(dump), golden = open_golden("flim_full");
+    assert_dump_documented(&got, "### Of train_cv");
     float *loss = floats(&got, "", "loss"), *norm = floats(&got, "", "grad_norm"),
           *want_loss = floats(&golden, "", "loss"), *want_norm = floats(&golden, "", "norm");
     assert_near(loss[0], want_loss[0], 1e-5);
@@ -443,6 +445,18 @@ static void exported_weights_are_the_best(void **state) {
     const char *next = run_directory();
     must("--data %s %s -o %s --folds D1 --max-steps 1 --base-checkpoint %s", data, toy, next, path);
     assert_contains(output, "57 tensors loaded");
+    /* the channels are those of the checkpoint, from its config.json or the shapes of its tensors */
+    const char *const from[] = {path, path_join(run, "fold_D1/best")};
+    static const char *const said[] = {"from the shapes of its tensors: channels \"8,8,8\"",
+                                       "from its checkpoint: channels \"8,8,8\""};
+    for (int i = 0; i < 2; i++) {
+        must("--data %s --threads 2 -b 8 -o %s --folds D1 --max-steps 1 --base-checkpoint %s", data, run_directory(),
+             from[i]);
+        assert_contains(output, said[i]);
+        must_refuse(2, "--channels \"8,8,16\" contradicts",
+                    "--data %s --channels 8,8,16 -b 8 -o %s --base-checkpoint %s", data, run_directory(), from[i]);
+    }
+    free((void *)(uintptr_t)from[1]);
     tensor_file_close(&pth);
     tensor_file_close(&ours);
     free(path);
@@ -534,8 +548,9 @@ static void estimates_need_neither_gpu_nor_data(void **state) {
     assert_contains(output, "[Estimate] l4 (L4)");
     assert_contains(output, "conv3d_backward");
     assert_contains(output, "give the data, or --max-steps");
-    must("--estimate --gpu all --amp --data %s %s", data, toy);
+    must("--estimate --gpu all --amp --price 0.8CHF --data %s %s", data, toy);
     assert_contains(output, "training all 3 folds");
+    assert_contains(output, " CHF at 0.80 CHF an hour\n");
     must("--dry-run --amp");
     assert_contains(output, "parameters in 35 tensors");
 }

@@ -1,5 +1,5 @@
-/* Reads any bytes as a configuration file for options of every type, with and without a section, and with a second name
- * for a list. */
+/* Reads any bytes as two configuration files, the later of which wins, divided at the first zero byte: for options of
+ * every type, with and without a section, with a second name for a list, and with keys of other programs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,18 +29,30 @@ static const OptionRow rows[] = {
 };
 // clang-format on
 
+static const OptionAlias aliases[] = {{"training", "lr", "lr", {NULL}},
+                                      {NULL, "precision", "amp", {"16-mixed", "true", "32", "false"}},
+                                      {"training", "kind", "norm", {"a", "micro", "b", "batch"}},
+                                      {"model", "weights", "base", {NULL}},
+                                      {"model", "pin", NULL, {NULL}},
+                                      {"encoder", NULL, NULL, {NULL}}};
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Values v = {0};
     OptionSet set = {0};
     Error error = {.text = ""};
+    const uint8_t *middle = memchr(data, 0, size);
+    size_t first = middle ? (size_t)(middle - data) : size, rest = middle ? size - first - 1 : 0;
     options_add(&set, rows, sizeof rows / sizeof *rows, &v);
-    bool ok = options_apply_yaml(&set, (const char *)data, size, &error);
+    options_add_aliases(&set, aliases, sizeof aliases / sizeof *aliases);
+    bool ok = options_apply_yaml(&set, (const char *)data, first, &error) &&
+              (!middle || options_apply_yaml(&set, (const char *)middle + 1, rest, &error));
     /* The result is an error with its line, or values within their ranges. */
     bool epochs = options_given(&set, "epochs") && v.integer;
     if (ok ? (epochs && (v.integer < 1 || v.integer > 100)) || !(v.number >= 0 && v.number <= 10) || v.list.count < 0 ||
                  v.list.count > 64
            : strncmp(error.text, "line ", 5) != 0)
         abort();
+    free(set.mapped);
     while (v.list.count) free((char *)v.list.text[--v.list.count]);
     free((char *)v.text);
     free((char *)v.choice);

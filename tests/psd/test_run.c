@@ -3,6 +3,7 @@
 
 #include "checkpoint/state.h"
 #include "data/psd/split_index.h"
+#include "tests/documented.h"
 #include "tests/psd/train_rig.h"
 
 /* ---- run ---- */
@@ -162,6 +163,7 @@ static void no_batch_has_the_sensor_left_out(void **state) {
             "--threads 1 --debug-dump %s/dump",
             commands[k], fixture.data, fixture.data, run, run);
         TensorFile dump = open_in(run, "dump");
+        assert_dump_documented(&dump, "### Of train_psd");
         const StoredTensor *spectra = find(&dump, "", "micro0.batch.spectra");
         assert_int_equal(spectra->count, k ? 156 : 312);
         int crossed = 0;

@@ -10,6 +10,7 @@
 
 #include "data/psd/manifest.h"
 #include "kernels/philox.h"
+#include "tests/documented.h"
 #include "tests/files.h"
 
 #define HEAD "npy_path,row_index,sensor_id,num_bins,label\n"
@@ -103,6 +104,9 @@ static void hopping_gives_every_whole_chunk(void **state) {
     write_text(manifest, "%slast.npy,0,S,74,fm\n", text);
     s = open_as(&HOP, 2);
     assert_true(s.n == 10 && s.n_rows == 6);
+    assert_store_documented(&s.file, "## The store of spectra");
+    assert_contains(keep_text(read_text("docs/formats.md")),
+                    keep_text(xformat("`form` | \"%s\"", tensor_file_metadata(&s.file, "form"))));
     psd_store_close(&s);
     free(text);
 }

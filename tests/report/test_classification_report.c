@@ -309,7 +309,7 @@ static void predictions_that_cannot_be_reported_are_refused(void **state) {
     bool fitted = false;
     assert_false(report_classification(&p, 1, "/nowhere/there", "pooled", "a", &error));
     assert_contains(error.text, "/nowhere/there/pooled_a.csv");
-    assert_false(report_calibration(&p, &p, "/nowhere/there", &fitted, &error));
+    assert_false(report_calibration(&p, &p, "/nowhere/there", NULL, &fitted, &error));
     assert_contains(error.text, "/nowhere/there/reliability_before.svg");
     assert_true(fitted); /* the fit itself works with these parameters */
     assert_false(report_classification(&p, 1, "/nowhere", "../../evil", "a/b", &error));
@@ -531,6 +531,37 @@ static void fits_end_at_the_minimum(void **state) {
     free(rows);
 }
 
+/* Every kind survives its JSON to the bit; a number that is missing is named. */
+static void calibrations_are_kept_as_json(void **state) {
+    (void)state;
+    TrueRows *rows = true_rows((Distortion){.temperature = 2, .slope = 0.3}, 1);
+    const Predictions *p = &rows->predictions;
+    size_t bytes = (size_t)p->n * THREE * sizeof(double);
+    double *want = xmalloc(bytes), *got = xmalloc(bytes);
+    Error error;
+    for (CalibrationKind kind = 0; kind < CALIBRATION_KINDS; kind++) {
+        static const char *const needed[CALIBRATION_KINDS] = {"temperature", "bias", "slope"};
+        Calibration fitted = fit(kind, rows), kept;
+        json_t *made = calibration_to_json(&fitted);
+        char *text = json_text("a calibration", made, JSON_REAL_PRECISION(17));
+        json_t *json = json_loads(text, 0, NULL);
+        assert_true(calibration_from_json(json, THREE, &kept, &error));
+        assert_true(calibration_apply(&fitted, p, want, &error) && calibration_apply(&kept, p, got, &error));
+        assert_memory_equal(want, got, bytes);
+        calibration_free(&kept);
+        json_object_del(json, needed[kind]);
+        assert_false(calibration_from_json(json, THREE, &kept, &error));
+        assert_contains(error.text, needed[kind]);
+        calibration_free(&fitted);
+        json_decref(made);
+        json_decref(json);
+        free(text);
+    }
+    free(want);
+    free(got);
+    free(rows);
+}
+
 static void the_bias_of_a_class_without_rows_stays_finite(void **state) {
     (void)state;
     TrueRows *rows = true_rows((Distortion){.temperature = 2}, 1);
@@ -554,7 +585,7 @@ static void calibrations_are_evaluated_on_the_test_rows(void **state) {
     char *directory = scratch_directory();
     Error error;
     bool was_fitted;
-    if (!report_calibration(&validation->predictions, &test->predictions, directory, &was_fitted, &error))
+    if (!report_calibration(&validation->predictions, &test->predictions, directory, NULL, &was_fitted, &error))
         fail_msg("%s", error.text);
     Grid temperature = grid_read(directory, "temp_scaling_results.csv");
     Grid vector = grid_read(directory, "vector_scaling_results.csv"),
@@ -718,6 +749,7 @@ int main(void) {
         cmocka_unit_test(snr_without_spread_gives_a_plain_temperature),
         cmocka_unit_test(a_planted_scale_and_bias_is_found),
         cmocka_unit_test(fits_end_at_the_minimum),
+        cmocka_unit_test(calibrations_are_kept_as_json),
         cmocka_unit_test(the_bias_of_a_class_without_rows_stays_finite),
         cmocka_unit_test(calibrations_are_evaluated_on_the_test_rows),
         cmocka_unit_test(folds_have_means_and_deviations),

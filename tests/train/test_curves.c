@@ -9,7 +9,8 @@
  * although its loss is not the least. */
 static const char *const LOG =
     "[{\"kind\": \"train\", \"step\": 10, \"train/loss\": 4, \"train/lr\": 0.001, \"train/lr_1\": 0.0001,"
-    " \"train/grad_norm\": 250, \"train/steps_per_second\": 3, \"train/tokens_per_second\": 900, \"train/epoch\": 1},"
+    " \"train/grad_norm\": 250, \"train/steps_per_second\": 3, \"train/tokens_per_second\": 900, \"train/epoch\": 1,"
+    " \"gpu_power_w\": 300},"
     " {\"kind\": \"val\", \"step\": 10, \"val/loss\": 3.5, \"val/auroc\": 0.6, \"val/objective\": 3.5,"
     " \"val/best_step\": 10},"
     " {\"kind\": \"train\", \"step\": 20, \"train/loss\": null, \"train/lr\": 0.002, \"train/lr_1\": 0.0002,"
@@ -38,12 +39,13 @@ static const PlotSeries *series_of(const Plot *plot, const char *name) {
 
 static void every_quantity_has_a_chart(void **state) {
     (void)state;
-    static const char *const titles[] = {"loss", "auroc", "learning rate", "gradient norm", "tokens per second"};
+    static const char *const titles[] = {"loss",     "auroc", "learning rate", "gradient norm", "tokens per second",
+                                         "GPU power"};
     json_t *records = records_of(LOG);
     RunCurves curves = run_curves_make(&(RunLog){.records = records}, 1);
     json_decref(records);
-    assert_int_equal(curves.n, 5); /* the objective is the loss */
-    for (int i = 0; i < 5; i++) assert_string_equal(curves.plots[i].title, titles[i]);
+    assert_int_equal(curves.n, 6); /* the objective is the loss */
+    for (int i = 0; i < 6; i++) assert_string_equal(curves.plots[i].title, titles[i]);
     const Plot *loss = run_curves_find(&curves, "loss");
     const PlotSeries *train = series_of(loss, "training"), *val = series_of(loss, "validation");
     assert_int_equal(train->n, 2); /* null is no value */

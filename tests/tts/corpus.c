@@ -15,6 +15,8 @@ double corpus_seconds(int i) { return i == CORPUS_KEPT - 1 ? 3 : 1 + 0.12 * i; }
 char *corpus_root;
 const char *corpus_options;
 
+char *corpus_folder(const char *name) { return path_join(corpus_root, name); }
+
 char *corpus_path(const char *output, const char *name) { return xformat("%s/%s/%s", corpus_root, output, name); }
 
 static void add_recording(FILE *list, int number, const char *id, double seconds, const char *text) {
@@ -103,6 +105,20 @@ const char *corpus_reference(const char **told) {
     }
     if (told) *told = first;
     return "reference";
+}
+
+int corpus_train(const char *data, const char *run, const char *more) {
+    return run_command(fixture.output, sizeof fixture.output,
+                       "%s -m %s/train_manifest.jsonl --val-manifest %s/val_manifest.jsonl --model-dim %d --layers 1 "
+                       "--heads 2 --number-mel-codes %d --max-text-tokens 90 --max-mel-tokens 180 --epochs 100 "
+                       "--warmup-steps 1 --threads 1 -b 3 -g 1 --max-steps 3 --val-interval 2 --save-interval 2 "
+                       "--output-dir %s %s",
+                       program_at("train_gpt"), data, data, CORPUS_WIDTH, CORPUS_ENTRIES + 2, run, more);
+}
+
+void corpus_must_train(const char *data, const char *run, const char *more) {
+    int status = corpus_train(data, run, more);
+    if (status) fail_msg("exit status %d:\n%s", status, fixture.output);
 }
 
 json_t *corpus_read_json(const char *output, const char *name) {

@@ -19,6 +19,8 @@ extern const char *corpus_options; /* of every run */
 
 /* Makes the corpus. */
 void corpus_open(void);
+/* Returns the path of a file or folder below corpus_root; free(). */
+char *corpus_folder(const char *name);
 /* Returns the path of a file in an output; free(). */
 char *corpus_path(const char *output, const char *name);
 
@@ -32,6 +34,11 @@ const char *corpus_reference(const char **told);
 /* Fails unless two outputs hold the same files. The ledger is left out: its lines come in the order in which the
  * workers finish. */
 void corpus_assert_same(const char *a, const char *b);
+
+/* Trains a GPT with one block for three steps on the prepared folder `data` into `run`, with validation; both are
+ * paths. Returns the exit status. */
+int corpus_train(const char *data, const char *run, const char *more);
+void corpus_must_train(const char *data, const char *run, const char *more);
 
 json_t *corpus_read_json(const char *output, const char *name);
 /* Returns the list of the objects of a JSON lines file. */

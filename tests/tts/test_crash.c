@@ -1,4 +1,4 @@
-/* Trainings and preparations of train_gpt that are killed, or whose file operations fail. */
+/* Trainings, preparations and exports of train_gpt that are killed, or whose file operations fail. */
 #include "data/audio/audio.h"
 #include "kernels/philox.h"
 #include "tests/crash/crash.h"
@@ -24,10 +24,10 @@ static void train_gpt(void **state) {
     free(root);
 }
 
-static void prepare(void **state) {
-    (void)state;
+/* Writes four recordings and their list; returns the list's path; free(). */
+static char *write_recordings(const char *root) {
     static const char *const words[] = {"ሰላም", "ለዓለም", "ዛሬ", "ጥሩ", "ቀን", "ነው"};
-    char *root = crash_root(), *list = path_join(root, "list.tsv");
+    char *list = path_join(root, "list.tsv");
     FILE *file = fopen(list, "w");
     assert_non_null(file);
     for (int i = 0; i < 4; i++) {
@@ -43,6 +43,12 @@ static void prepare(void **state) {
         free(name);
     }
     assert_int_equal(fclose(file), 0);
+    return list;
+}
+
+static void prepare(void **state) {
+    (void)state;
+    char *root = crash_root(), *list = write_recordings(root);
     crash_at_every(
         root, &(CrashRun){
                   .command = "exec $PROGRAMS/train_gpt prepare -i ../list.tsv -o out --vocabulary 40 --codebook-size 8 "
@@ -51,10 +57,24 @@ static void prepare(void **state) {
     free(root);
 }
 
+static void export(void **state) {
+    (void)state;
+    char *root = crash_root(), *list = write_recordings(root);
+    crash_make(root, "$PROGRAMS/train_gpt prepare -i list.tsv -o data --vocabulary 40 --codebook-size 8 --d-model 16");
+    crash_make(root, "$PROGRAMS/train_gpt -m data/manifest.jsonl --model-dim 16 --layers 1 --heads 2 --threads 1 -b 2 "
+                     "-g 1 --number-mel-codes 10 --warmup-steps 1 --max-steps 2 -o run");
+    crash_at_every(root, &(CrashRun){.command = "exec $PROGRAMS/train_gpt export --checkpoint ../run "
+                                                "--tokenizer ../data/bpe.model -o out",
+                                     .done = "already; choose a new folder"});
+    free(list);
+    free(root);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(train_gpt),
         cmocka_unit_test(prepare),
+        cmocka_unit_test(export),
     };
     return crash_tests(tests, sizeof tests / sizeof *tests);
 }

@@ -1,12 +1,12 @@
 /* Files whose names a user gives: what is not a regular file is neither read nor replaced, and a full disk leaves the
  * old file whole. */
-#include "data/tts/recordings.h"
+#include "data/tts/recordings_read.h"
 #include "data/tts/speech_coder.h"
 #include "tests/file_rig.h"
 
 static bool read_recordings(const char *path, Error *error) {
     Recordings recordings;
-    return recordings_read(path, &recordings, error);
+    return recordings_read(&(RecordingsSource){.path = path, .format = RECORDINGS_LIST}, &recordings, error);
 }
 
 static bool write_codebook(const char *path, Error *error) {

@@ -24,7 +24,7 @@ static void the_filters_and_the_split_are_reported(void **state) {
     (void)state;
     const char *told;
     corpus_reference(&told);
-    assert_contains(told, "list.tsv: 22 recordings\n");
+    assert_contains(told, "list.tsv: tab-separated list, 22 recordings, 0 without audio, 1 without text\n");
     assert_contains(told, "[Audio] 20 clips read, 0 reused\n"); /* texts decide about two */
     assert_contains(told, "[Filter] 1 rejected: without text\n");
     assert_contains(told, "[Filter] 1 rejected: with fewer words than --min-words\n");

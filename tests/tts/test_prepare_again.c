@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "data/audio/mel.h"
 #include "data/ledger.h"
-#include "data/tts/recordings.h"
+#include "data/tts/recordings_read.h"
 #include "tests/sounds.h"
 #include "tests/tts/corpus.h"
 
@@ -47,7 +47,8 @@ static void byte_order_marks_and_carriage_returns_leave_no_trace(void **state) {
     for (int i = 0; i < 2; i++) {
         Recordings list;
         Error error;
-        assert_true(recordings_parse(i ? json : tabs, strlen(i ? json : tabs), i, &list, &error));
+        RecordingsSource source = {.path = i ? "list.jsonl" : "list.tsv"};
+        assert_true(recordings_parse(i ? json : tabs, strlen(i ? json : tabs), &source, &list, &error));
         assert_int_equal(list.count, 1);
         assert_string_equal(list.items[0].id, "a");
         assert_string_equal(list.items[0].text, "y");

@@ -1,6 +1,7 @@
 /* Runs train_gpt as a user does, on a small data set: the same bits with any number of workers and after signals and
  * kills; memory as planned; and a clear message for each kind of bad input. */
 #include "data/formats/tensor_file_open.h"
+#include "tests/documented.h"
 #include "tests/tts/train_rig.h"
 
 #include <sys/resource.h>
@@ -338,15 +339,35 @@ static void a_base_checkpoint_is_resized_frozen_and_carried_over(void **state) {
     free(run);
 }
 
-static void a_wrong_checkpoint_shape_is_reported(void **state) {
+/* From config.json, or without it from shapes, which do not tell the number of heads. */
+static void the_size_is_that_of_the_base_checkpoint(void **state) {
     (void)state;
-    char *run = scratch_directory();
-    assert_int_equal(gpt_train(run, "--max-steps 2 --base-checkpoint %s/last/model.safetensors --max-mel-tokens 70",
-                               gpt_reference_run()),
-                     1);
-    assert_contains(fixture.output, "mel_pos_embedding.emb.weight");
-    assert_contains(fixture.output, "83");
-    assert_contains(fixture.output, "73");
+    char *run = scratch_directory(), *other = scratch_directory(), *alone = path_join(other, "alone.safetensors");
+    const char *base = gpt_reference_run(), *same = "--number-text-tokens 50 --epochs 1000 --threads 2 -b 4 -g 2 "
+                                                    "--max-steps 1 --val-ratio 0 --val-interval 0 --device cpu";
+    must_run("cp %s/last/model.safetensors %s", base, alone);
+    const char *program = program_at("train_gpt");
+    must_run("%s -m %s/manifest.jsonl %s --base-checkpoint %s/last -o %s/run", program, fixture.data, same, base, run);
+    assert_contains(fixture.output, "from its checkpoint: model-dim 64, layers 2, heads 4, max-text-tokens 40, "
+                                    "max-mel-tokens 80, number-mel-codes 42\n");
+    must_run("%s -m %s/manifest.jsonl %s --base-checkpoint %s --heads 4 -o %s/run", program, fixture.data, same, alone,
+             other);
+    assert_contains(fixture.output, "from the shapes of its tensors: model-dim 64, layers 2, max-text-tokens 40, "
+                                    "max-mel-tokens 80, number-mel-codes 42\n");
+    char *a = path_join(run, "run"), *b = path_join(other, "run");
+    assert_same_result(a, b);
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output,
+                                 "%s -m %s/manifest.jsonl %s --base-checkpoint %s -o %s/third", program, fixture.data,
+                                 same, alone, other),
+                     2);
+    assert_contains(fixture.output, "does not follow from the shapes of its tensors: give --heads");
+    assert_int_equal(gpt_train(run, "--max-steps 2 --base-checkpoint %s --max-mel-tokens 70", alone), 2);
+    assert_contains(fixture.output, "--max-mel-tokens 70 contradicts ");
+    assert_contains(fixture.output, "which has max-mel-tokens 80: leave it out");
+    free(a);
+    free(b);
+    free(alone);
+    free(other);
     free(run);
 }
 
@@ -400,6 +421,7 @@ static void the_debug_dump_has_every_gradient(void **state) {
     assert_int_not_equal(access(leftover, F_OK), 0);
     free(leftover);
     assert_true(tensor_file_open(path, &file, &error));
+    assert_dump_documented(&file, "### Of train_gpt");
     int gradients = 0;
     for (int i = 0; i < file.n_tensors; i++) gradients += !strncmp(file.tensors[i].name, "grad.", 5);
     assert_int_equal(gradients, 2 * 12 + 13);
@@ -566,7 +588,7 @@ int main(void) {
         cmocka_unit_test(a_full_disk_leaves_the_earlier_checkpoint),
         cmocka_unit_test(the_plan_respects_a_memory_limit),
         cmocka_unit_test(a_base_checkpoint_is_resized_frozen_and_carried_over),
-        cmocka_unit_test(a_wrong_checkpoint_shape_is_reported),
+        cmocka_unit_test(the_size_is_that_of_the_base_checkpoint),
         cmocka_unit_test(a_nan_stops_the_run_and_names_the_samples),
         cmocka_unit_test(the_debug_dump_has_every_gradient),
         cmocka_unit_test(a_warmup_longer_than_the_run_is_warned_of),

@@ -1,5 +1,6 @@
 #include "train/run/finish.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "base/file.h"
@@ -9,6 +10,7 @@
 #include "kernels/ops_table.h"
 #include "train/report.h"
 #include "train/run/keep.h"
+#include "train/run/money.h"
 #include "train/run/record.h"
 #include "train/run/selection.h"
 
@@ -28,8 +30,8 @@ static size_t peak_bytes(const Run *run) {
 /* Logs measured time and memory beside the estimate. */
 static void log_summary(Run *run) {
     const Training *t = run->t;
-    double elapsed = seconds_now() - run->run_start, flops, bytes, peak = (double)peak_bytes(run);
-    char text[4][32], step[256];
+    double now = seconds_now(), elapsed = now - run->run_start, flops, bytes, peak = (double)peak_bytes(run);
+    char text[4][32], step[256], money[96];
     Record record = {.n = 0};
     StepTime time = meter_step_time(&run->meter, &t->spec);
     device_totals(t->spec.device, &flops, &bytes);
@@ -42,9 +44,11 @@ static void log_summary(Run *run) {
     record_add(&record, peak, "summary/peak_bytes");
     if (time.steps) record_add(&record, time.seconds, "summary/step_seconds");
     if (time.known) record_add(&record, time.predicted.seconds, "summary/predicted_step_seconds");
+    if (!isnan(money_spent(run, now))) record_add(&record, money_spent(run, now), "summary/cost");
     record_log(run, "summary", &record);
     printf("[Done] step %lld of %lld in %s, %s/s\n", (long long)t->state.step, (long long)run->total_steps,
            format_duration(elapsed, text[0]), format_count(flops / elapsed, "FLOP", text[1]));
+    if (*money_text(run, money)) printf("[Done] cost: %s\n", money);
     meter_text(&time, &t->spec, step);
     printf("[Done] a step: %s\n", step);
     printf("[Done] memory: %s at most, planned %s (measured / planned %.2f)\n", format_bytes(peak, text[2]),

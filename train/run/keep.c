@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "train/run/money.h"
 #include "train/start/buffers.h"
 
 const char *keep_folder(const Run *run) {
@@ -60,7 +61,9 @@ static void take_copy(Run *run, int slot) {
         device->download(device, t->staging[slot][i], parts[i].data, tensor_bytes(parts[i]));
     if (tensor_given(t->spec.model->loss_scale))
         device->download(device, t->state.loss_scale, t->spec.model->loss_scale.data, sizeof t->state.loss_scale);
-    t->state.seconds = run->seconds_before + seconds_now() - run->run_start;
+    double now = seconds_now();
+    t->state.cost = money_spent(run, now);
+    t->state.seconds = run->seconds_before + now - run->run_start;
     memcpy(t->state.window_sums, run->window.sums, sizeof run->window.sums);
     memcpy(t->state.window_counts, run->window.counts, sizeof run->window.counts);
 }

@@ -23,7 +23,7 @@ static void check_place(const Training *t, const LoaderOptions *options) {
     int64_t batches = loader_epoch_batches(t->spec.train, options, t->state.epoch);
     if (t->state.batch_index > batches)
         die("--resume %s: state.json: \"batch_index\" is %lld, and epoch %lld has %lld micro-batches", t->resumed_from,
-            (long long)t->state.batch_index, (long long)t->state.epoch, (long long)batches);
+            (long long)t->state.batch_index, (long long)t->state.epoch + 1, (long long)batches);
 }
 
 static void open_segments(Run *run) {
@@ -78,6 +78,39 @@ static void open_folder(Run *run) {
     run->log = log_open(o->output_dir, t->spec.labels.run, t->state.step);
 }
 
+/* Returns the time of a validation in steps: the ratio of their samples, times the forward pass's share of the FLOPs.
+ */
+static double validation_steps(const Run *run) {
+    const TrainSpec *spec = &run->t->spec;
+    const TrainOptions *o = spec->options;
+    LoaderOptions options = validation_loader_options(o);
+    double flops[2], bytes, samples = (double)validation_samples(spec->validation, &options);
+    Batch batch = train_largest_batch(spec, o);
+    for (int train = 0; train < 2; train++) {
+        Device *dry = dry_device_open();
+        dry->half = train_half(spec);
+        memory_dry_pass(spec->model, dry, &batch, train, train && o->grad_checkpointing);
+        device_totals(dry, &flops[train], &bytes);
+        device_close(dry);
+    }
+    batch_close(&batch);
+    double of_step = (double)(spec->train->n_samples * o->grad_accumulation) / (double)run->epoch_batches;
+    return flops[1] > 0 ? samples / of_step * flops[0] / flops[1] : 0;
+}
+
+/* Plans the pauses until one has been measured. The host's memory is written in place, and the next update waits for
+ * it; a device's is copied first, and only that is waited for. */
+static void open_eta(Run *run) {
+    const TrainSpec *spec = &run->t->spec;
+    const Card *card = card_find(spec->device->description);
+    double bytes = 3 * (double)tensor_bytes(spec->model->weights);
+    if (run->validation.loader) run->eta.planned_validation = validation_steps(run);
+    if (spec->device->host_memory)
+        run->eta.planned_checkpoint = bytes / cost_disk_rate;
+    else if (card)
+        run->eta.planned_checkpoint = bytes / machine_copy_rate(&(Machine){.card = card});
+}
+
 void run_open(Run *run, Training *t) {
     const TrainSpec *spec = &t->spec;
     const TrainOptions *o = spec->options;
@@ -90,6 +123,7 @@ void run_open(Run *run, Training *t) {
                  .peak_flops = peak_flops(t),
                  .first_step = t->state.step,
                  .seconds_before = t->state.seconds,
+                 .cost_before = t->state.cost,
                  .total_steps = train_steps(spec, &options, selection_epochs(t)),
                  .epoch_batches = loader_epoch_batches(spec->train, &options, 0)};
     run->schedule_steps = o->max_steps ? o->max_steps : run->total_steps;
@@ -101,6 +135,7 @@ void run_open(Run *run, Training *t) {
     open_folder(run);
     run->loader = loader_open(spec->train, &options);
     if (spec->validation) validation_open(run, &bytes);
+    open_eta(run);
     run->passes = passes_open(t, bytes, sequences);
 }
 

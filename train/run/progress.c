@@ -6,6 +6,7 @@
 
 #include "base/format.h"
 #include "base/program.h"
+#include "train/run/money.h"
 #include "train/run/record.h"
 #include "train/run/step.h"
 
@@ -42,10 +43,57 @@ static const char *token_label(const Run *run) {
     return label ? label : "tokens";
 }
 
-static const char *remaining_time(const Run *run, char text[32]) {
-    double done = (double)(run->t->state.step - run->first_step);
-    double left = (double)(run->total_steps - run->t->state.step);
-    return format_duration((seconds_now() - run->run_start) / done * left, text);
+/* Writes " ETA 5m12s"; "" before the time of a step is known. */
+static const char *eta_text(const Run *run, char text[48]) {
+    const TrainState *state = &run->t->state;
+    const TrainOptions *o = run->t->spec.options;
+    EtaLeft left = eta_left(&(EtaPlan){.step = state->step,
+                                       .last = run->total_steps,
+                                       .save_interval = o->save_interval,
+                                       .validates = run->validation.loader != NULL,
+                                       .val_interval = o->val_interval,
+                                       .batch_index = state->batch_index,
+                                       .epoch_batches = run->epoch_batches,
+                                       .batches_per_step = o->grad_accumulation});
+    double seconds = eta_seconds(&run->eta, &left);
+    char duration[32];
+    snprintf(text, 48, isnan(seconds) ? "" : " ETA %s", format_duration(seconds, duration));
+    return text;
+}
+
+void progress_read_sensors(Run *run) {
+    Device *device = run->t->spec.device;
+    double now = seconds_now();
+    if (!device->read_sensors || (run->sensors_at > 0 && now - run->sensors_at < 1)) return;
+    run->sensors_at = now;
+    device->read_sensors(device, &run->sensors);
+}
+
+/* The sensors by their names in log.jsonl. */
+enum { SENSORS = 4 };
+static const struct {
+    const char *name, *unit;
+} sensors[SENSORS] = {
+    {"gpu_memory_bytes", "B"}, {"gpu_temperature_c", "C"}, {"gpu_power_w", "W"}, {"gpu_utilization_percent", "%"}};
+
+/* Returns the value of a sensor; NaN if there is none, or if it has not been read yet. */
+static double sensor(const Run *run, int i) {
+    const DeviceSensors *s = &run->sensors;
+    const double values[SENSORS] = {s->memory, s->temperature, s->power, s->utilisation};
+    return run->sensors_at > 0 ? values[i] : (double)NAN;
+}
+
+/* Writes " GPU 23.1 GB 71 C 312 W 98 %" and " 0.42 EUR", or what is known of them. */
+static const char *machine_text(const Run *run, char text[256]) {
+    char value[32], money[96];
+    int n = 0;
+    text[0] = 0;
+    for (int i = 0; i < SENSORS; i++)
+        if (!isnan(sensor(run, i)))
+            n += snprintf(text + n, 256 - (size_t)n, "%s %s", n ? "" : " GPU",
+                          format_count(sensor(run, i), sensors[i].unit, value));
+    if (*money_text(run, money)) snprintf(text + n, 256 - (size_t)n, " %s", money);
+    return text;
 }
 
 bool progress_is_due(Run *run) {
@@ -55,35 +103,23 @@ bool progress_is_due(Run *run) {
     return true;
 }
 
-/* Writes a bar of 20 columns, of which this share is filled, in colour if the terminal has colours. */
-static const char *bar_text(double share, char text[128]) {
-    enum { WIDTH = 20 };
-    bool colours = terminal_has_colours();
-    int filled = (int)(WIDTH * fmin(fmax(share, 0), 1)), n = sprintf(text, colours ? "\033[36m" : "[");
-    for (int i = 0; i < WIDTH; i++) {
-        if (colours && i == filled) n += sprintf(text + n, "\033[90m");
-        n += sprintf(text + n, "%s", colours ? "━" : i < filled ? "#" : "-");
-    }
-    sprintf(text + n, colours ? "\033[0m" : "]");
-    return text;
-}
-
 static void show_progress(Run *run, const Measured *m) {
-    char eta[32], bar[128];
+    char eta[48], bar[128], machine[256];
     double share = (double)run->t->state.step / (double)run->total_steps;
-    terminal_progress("%s %3.0f %%  ETA %s  step %lld/%lld  %s  %.3g %s/s  %.0f %s/s", bar_text(share, bar),
-                      100 * share, remaining_time(run, eta), (long long)run->t->state.step, (long long)run->total_steps,
-                      m->text, m->steps, step_label(run), m->tokens, token_label(run));
+    terminal_progress("%s %3.0f %%%s  step %lld/%lld  %s  %.3g %s/s  %.0f %s/s%s", terminal_bar(share, bar),
+                      100 * share, eta_text(run, eta), (long long)run->t->state.step, (long long)run->total_steps,
+                      m->text, m->steps, step_label(run), m->tokens, token_label(run), machine_text(run, machine));
 }
 
 static void show_line(Run *run, const Measured *m) {
     const TrainState *state = &run->t->state;
-    char eta[32], utilisation[24] = "";
+    char eta[48], machine[256], utilisation[24] = "";
     if (m->utilisation > 0)
         snprintf(utilisation, sizeof utilisation, " %s=%.1f%%", m->utilisation_name, 100 * m->utilisation);
-    printf("[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f %s/s=%.3g %s/s=%.0f%s ETA %s\n",
+    printf("[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f %s/s=%.3g %s/s=%.0f%s%s%s\n",
            (long long)state->epoch + 1, (long long)state->step, m->text, m->rates[0], (double)run->grad_norm,
-           step_label(run), m->steps, token_label(run), m->tokens, utilisation, remaining_time(run, eta));
+           step_label(run), m->steps, token_label(run), m->tokens, utilisation, eta_text(run, eta),
+           machine_text(run, machine));
 }
 
 static void write_record(Run *run, const Measured *m) {
@@ -99,6 +135,8 @@ static void write_record(Run *run, const Measured *m) {
     record_add(&record, (double)t->state.epoch + 1, "train/epoch");
     if (m->utilisation > 0)
         record_add(&record, m->utilisation, t->spec.options->grad_checkpointing ? "train/hfu" : "train/mfu");
+    for (int i = 0; i < SENSORS; i++)
+        if (!isnan(sensor(run, i))) record_add(&record, sensor(run, i), "%s", sensors[i].name);
     record_log(run, "train", &record);
 }
 

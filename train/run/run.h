@@ -7,6 +7,7 @@
 #include "train/meter.h"
 #include "train/pass.h"
 #include "train/plan/plan.h"
+#include "train/run/eta.h"
 
 enum { TRAIN_MAX_GROUPS = 8 }; /* groups of parameters with rates of their own */
 
@@ -82,7 +83,11 @@ typedef struct {
     Keeping keeping;
     LogWindow window;
     Meter meter;
+    Eta eta;
     double run_start, seconds_before, shown_at;
+    double cost_before;    /* money of the earlier parts; NaN: not known */
+    DeviceSensors sensors; /* read at most once a second */
+    double sensors_at;
     double peak_flops; /* the card's stated rate for the type of the matrix products; 0: not known */
     float grad_norm;
     int64_t step_epoch; /* epoch of the last step's first micro-batch */

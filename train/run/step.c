@@ -119,7 +119,9 @@ void step_clip(Run *run) {
 static void wait_for_weights(Run *run) {
     double before = seconds_now();
     if (run->t->spec.device->host_memory) keep_wait(run);
-    meter_waited(&run->meter, seconds_now() - before);
+    double waited = seconds_now() - before;
+    meter_waited(&run->meter, waited);
+    eta_wait(&run->eta, waited);
 }
 
 void step_update(Run *run) {

@@ -79,5 +79,6 @@ bool validation_run(Run *run) {
            (long long)state->step, text, (long long)run->validation.batches, run->validation.batches == 1 ? "" : "es",
            seconds_now() - start);
     run->window.start += seconds_now() - start; /* the time does not count as training */
+    eta_pause(&run->eta, PAUSE_VALIDATION, seconds_now() - start);
     return selection_update(run, decisive);
 }

@@ -5,6 +5,7 @@
 #include "train/start/buffers.h"
 
 const char *train_base_option(const TrainSpec *spec) {
+    if (spec->base_option) return spec->base_option;
     const Option *option = options_holding(spec->set, &spec->options->base_checkpoint);
     return option ? option->row.name : "base-checkpoint";
 }

@@ -1,5 +1,6 @@
 #include "train/start/resume.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,37 @@ static void compare_options(const Training *t, const char *before_text) {
     free(now_text);
 }
 
+/* Dies if a fact of the model's description has changed: the weights are of the former. */
+static void compare_facts(const Training *t) {
+    const Description *d = &t->spec.description;
+    Error error;
+    json_t *before = description_read(t->resumed_from, &error);
+    if (!before && error.text[0]) die("--resume %s: %s", t->resumed_from, error.text);
+    for (int i = 0; i < d->n_facts; i++) {
+        const json_t *old = json_object_get(before, d->facts[i].name);
+        json_t *now = fact_to_json(&d->facts[i]);
+        if (old && !json_equal(old, now)) {
+            char *a = json_text("config.json", old, JSON_ENCODE_ANY),
+                 *b = json_text("config.json", now, JSON_ENCODE_ANY);
+            die("--resume %s: %s was %s and is now %s, so it would be another run; put the old files back, or start a "
+                "new run from the weights with --%s %s/model.safetensors",
+                t->resumed_from, d->facts[i].name, a, b, train_base_option(&t->spec), t->resumed_from);
+        }
+        json_decref(now);
+    }
+    json_decref(before);
+}
+
+/* Forgets the cost of the earlier parts if it is in another currency than that of --price. */
+static void compare_currency(Training *t) {
+    json_t *before = json_loads(t->state.options_json, 0, NULL);
+    Price price;
+    if (!price_parse(json_string_value(json_object_get(before, "price")), &price, NULL) ||
+        strcmp(price.currency, t->spec.options->price.currency))
+        t->state.cost = NAN;
+    json_decref(before);
+}
+
 /* Dies if the training data differ from those at the run's start; warns if the validation data differ. */
 static void compare_data(Training *t) {
     const char *from = t->resumed_from, *what = NULL;
@@ -82,13 +114,15 @@ void resume(Training *t) {
     if (!state_read(t->resumed_from, &t->state, &error)) die("--resume %s: %s", t->resumed_from, error.text);
     compare_options(t, t->state.options_json); /* before the tensors, which may be those of another model */
     free(t->state.options_json);
+    compare_facts(t);
     if (!checkpoint_load(t->resumed_from, &into, &t->state, &t->carried, &error))
         die("--resume %s: %s", t->resumed_from, error.text);
+    compare_currency(t);
     if (!t->carried.n) carried_close(&t->carried); /* nothing in the file is needed any more */
     buffers_upload(t, BUFFERS);
     compare_data(t);
     printf("[Resume] %s: step %lld, epoch %lld, next micro-batch %lld\n", t->resumed_from, (long long)t->state.step,
-           (long long)t->state.epoch, (long long)t->state.batch_index);
+           (long long)t->state.epoch + 1, (long long)t->state.batch_index);
 }
 
 /* Sets *value to a whole number among the options of a checkpoint; leaves it unchanged if the option is missing. */

@@ -137,14 +137,14 @@ static bool write_files(const Report *r, Error *error) {
 
 /* ---- all of it ---- */
 
-bool tested_fold_report(const TestedFold *fold, const char *directory, BinaryScores *scores, Error *error) {
+bool tested_fold_report(const TestedFold *fold, const char *directory, FoldResult *result, Error *error) {
     Report r = {.warnings = {NULL}};
     if (!fold_scores_make(fold, 0, &r.scored, error)) return false;
     char *name = file_name_of(fold->name), *suffix = xformat("_%s", name),
          *title = xformat("test cells of fold %s", fold->name);
     bool ok = report_make(&r, fold, directory, suffix, title, error) && write_files(&r, error);
     if (ok) print_report(&r);
-    if (ok && scores) *scores = r.scored.network;
+    if (ok && result) *result = (FoldResult){r.scored.network, r.scored.threshold, r.scored.temperature};
     report_free(&r);
     free(name);
     free(suffix);

@@ -37,6 +37,13 @@ typedef struct {
     json_t *hyperparameters; /* written as they are; or NULL */
 } TestedFold;
 
+/* The results of a test that others need. */
+typedef struct {
+    BinaryScores scores; /* of the network, for all test cells */
+    Threshold threshold;
+    double temperature; /* of the logits of unchanged cells; NaN: none is best */
+} FoldResult;
+
 /* Reports one fold. Into the directory, FOLD being its name:
  *   test_results_FOLD.json .md       everything, with the reference's keys; the same for people
  *   scores_FOLD.csv                  a row for the network (all cells; those that the filter keeps, and drops) and for
@@ -50,8 +57,8 @@ typedef struct {
  *   predictions_FOLD.csv             a row per test cell
  *   confident_errors_FOLD.csv        wrong predictions, the most certain first; empty if there are none
  * report/evaluation.h defines the scores; the loss is that of the un-augmented logits, a mean over cells where
- * the reference has one of batches. *scores, unless NULL: those of the network for all test cells. */
-bool tested_fold_report(const TestedFold *fold, const char *directory, BinaryScores *scores, Error *error);
+ * the reference has one of batches. Fills *result, unless it is NULL. */
+bool tested_fold_report(const TestedFold *fold, const char *directory, FoldResult *result, Error *error);
 
 /* Reports all folds of a cross-validation, which have the same cells and views. Into the directory:
  *   cross_validation_results.json .csv .md      the reference's keys; a row per fold, mean and both deviations

@@ -185,6 +185,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     const char *name = getenv("EMULATE_CARD");
     snprintf(properties->name, sizeof properties->name, "%s", name ? name : "emulated");
     properties->totalGlobalMem = card_memory();
+    memcpy(properties->uuid.bytes, "emulated card 00", sizeof properties->uuid.bytes);
     opened_capability = card_capability();
     properties->major = card_capability() / 10;
     properties->minor = card_capability() % 10;

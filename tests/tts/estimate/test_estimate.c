@@ -37,8 +37,8 @@ static void the_full_gpt_is_counted(void **state) {
 /* The program's own sums: the operations' times are the step's, and the step's the run's. */
 static void the_parts_add_up_to_the_whole(void **state) {
     (void)state;
-    json_t *root =
-               estimate_parsed("train_gpt -b 8 -g 4 --amp --gpu a100-40 --max-steps 500 --save-interval 200 --price 2"),
+    json_t *root = estimate_parsed(
+               "train_gpt -b 8 -g 4 --amp --gpu a100-40 --max-steps 500 --save-interval 200 --price 2EUR"),
            *row;
     const json_t *card = estimate_card(root);
     double sum = 0, steps = estimate_number(root, "steps");
@@ -53,8 +53,8 @@ static void the_parts_add_up_to_the_whole(void **state) {
                          3 * estimate_number(root, "checkpoint_bytes") / (0.8 * 31.5e9), 1e-9);
     estimate_expect_near("all", estimate_number(card, "seconds"),
                          estimate_number(card, "steps_seconds") + estimate_number(card, "checkpoint_seconds"), 1e-12);
-    estimate_expect_near("dollars", estimate_number(card, "dollars"), 2 * estimate_number(card, "seconds") / 3600,
-                         1e-12);
+    estimate_expect_near("cost", estimate_number(card, "cost"), 2 * estimate_number(card, "seconds") / 3600, 1e-12);
+    assert_string_equal(json_string_value(json_object_get(card, "currency")), "EUR");
     json_decref(root);
 }
 
@@ -375,6 +375,7 @@ static void all_cards_have_a_line_each(void **state) {
     int n;
     const Card *cards = card_table(&n);
     estimate_command(0, true, "train_gpt --estimate --gpu all --amp --max-steps 100 --price 1.5");
+    assert_contains(estimate_output, "  whole run       USD  memory: ");
     for (int i = 0; i < n; i++) {
         char *start = xformat("\n%-13s ", cards[i].key);
         const char *line = strstr(estimate_output, start);

@@ -1,0 +1,25 @@
+/* Options that a checkpoint decides: what is not given is taken from it, and what contradicts it is refused. */
+#ifndef COMMANDS_ADOPT_H
+#define COMMANDS_ADOPT_H
+
+#include "base/options.h"
+
+/* What a checkpoint says of its model. */
+typedef struct {
+    const char *checkpoint;   /* its path */
+    const char *const *names; /* options that decide what the model computes; ends with NULL */
+    json_t *options;          /* name: value; names that are missing are not known */
+    bool stated;              /* by its config.json; otherwise they follow from the shapes of its tensors */
+} CheckpointOptions;
+
+/* Reads the options in a checkpoint's config.json; json_decref(options). options: NULL if there is no config.json. Dies
+ * if the file is damaged, or if its model's name does not begin with `model`. */
+CheckpointOptions checkpoint_options_read(const char *checkpoint, const char *model, const char *const *names);
+/* Dies if `given`, a value that stands for this option, is not the checkpoint's. what: how it was given, "size tiny
+ * (d-model 32)"; NULL: as the option itself. */
+void checkpoint_options_check(const CheckpointOptions *from, const char *name, const json_t *given, const char *what);
+/* Dies if an option that was given contradicts the checkpoint; sets all others to what it says, and prints them. The
+ * last of the names that are left out is NULL; NULL: none. */
+void checkpoint_options_adopt(const CheckpointOptions *from, OptionSet *set, const char *const *unchecked);
+
+#endif

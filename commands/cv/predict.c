@@ -1,0 +1,253 @@
+/* train_cv predict: which cells are active, by one trained network or the mean of several. The cells need no labels. */
+#include "commands/predict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/program.h"
+#include "commands/cv/commands.h"
+#include "commands/cv/decision.h"
+#include "commands/trainer.h"
+
+typedef struct {
+    TrainOptions train; /* first: the loop's options * is a Predict * */
+    PredictOptions predict;
+    double threshold;
+    bool tta;
+    OptionSet set;
+    Device *device;
+    const char *device_why;
+    FlimCells cells;
+    FlimIds ids; /* all cells */
+    /* Sums over the models, for each cell. */
+    double *p, *calibrated;
+    int32_t *votes;
+    double thresholds;
+    int calibrations; /* how many models have a temperature */
+} Predict;
+
+#define FIELD(name) offsetof(Predict, name)
+
+// clang-format off
+static const OptionRow table[] = {
+    {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR|PATH",
+     .positional = true,
+     .help = "the cells: a folder of .npy, .tif or .sdt files, in it or in a folder per donor, or a store (.safetensors) of them; "
+             "labels in the names of files are shown beside the predictions, and not used"},
+    {.name = "threshold", .type = OPTION_FLOAT, .offset = FIELD(threshold), .default_value = "0", .max = 1,
+     .metavar = "X",
+     .help = "a cell is active if p > X; 0: the threshold that was chosen on validation cells, the mean of several "
+             "models'; without one 0.5"},
+    {.name = "tta", .type = OPTION_FLAG, .offset = FIELD(tta), .default_value = "true",
+     .help = "predict each cell in four views (unchanged, rotated by 90 degrees, two mirrored) and average them; not "
+             "given: as when the threshold was chosen"},
+};
+// clang-format on
+
+/* The options of a training that make sense here. */
+static const char *const kept[] = {"config", "batch-size", "device",      "threads",
+                                   "amp",    "no-tf32",    "num-workers", "profile"};
+
+static void add_options(Predict *o) {
+    static const OptionOverride cells = {.name = "batch-size",
+                                         .default_value = "32",
+                                         .min = 1,
+                                         .metavar = "N",
+                                         .help = "cells per batch, times their views"};
+    predict_options_add(&o->set, &o->predict);
+    options_add(&o->set, table, sizeof table / sizeof *table, o);
+    int shared = o->set.count;
+    train_options_add(&o->set, &o->train);
+    options_override(&o->set, &(OptionOverride){.name = "bucketing", .default_value = "off"}, 1);
+    options_override(&o->set, &cells, 1);
+    for (int i = o->set.count - 1; i >= shared; i--) {
+        const char *const name[] = {o->set.options[i].row.name, NULL};
+        bool keep = false;
+        for (size_t k = 0; k < sizeof kept / sizeof *kept; k++) keep |= !strcmp(kept[k], name[0]);
+        if (!keep) options_remove(&o->set, name);
+    }
+}
+
+/* ---- the network of a checkpoint ---- */
+
+static FlimConfig config_of(const Predict *o, const char *checkpoint) {
+    FlimConfig config = {.bins = o->cells.shape.T, .side = o->cells.shape.H};
+    Error error;
+    if (!cv_channels_of_file(checkpoint, config.channels, &error)) die("--checkpoint %s: %s", checkpoint, error.text);
+    return config;
+}
+
+/* Dies if the network was trained on cells of another shape. */
+static void check_shape(const Predict *o, const char *checkpoint) {
+    Error error;
+    json_t *description = description_read(checkpoint, &error);
+    if (!description && error.text[0]) die("%s", error.text);
+    int64_t bins = json_integer_value(json_object_get(description, "bins"));
+    int64_t side = json_integer_value(json_object_get(description, "side"));
+    json_decref(description);
+    if (bins && side && (bins != o->cells.shape.T || side != o->cells.shape.H))
+        die("%s was trained on cells of %lld x %lld pixels and %lld bins; those of %s have %d x %d and %d", checkpoint,
+            (long long)side, (long long)side, (long long)bins, o->train.manifest.text[0], o->cells.shape.H,
+            o->cells.shape.W, o->cells.shape.T);
+}
+
+/* Returns logits[n, views] of all cells; free(). */
+static float *logits_of(Predict *o, const char *checkpoint, int views) {
+    static const FlimDatasetOptions plain = {0};
+    FlimDatasetOptions options = plain;
+    options.views = views;
+    TrainOptions with = o->train;
+    with.base_checkpoint = checkpoint;
+    FlimConfig config = config_of(o, checkpoint);
+    TrainSpec spec = {.options = &with,
+                      .set = &o->set,
+                      .model = flim_open(&config),
+                      .device = o->device,
+                      .device_why = o->device_why,
+                      .train = flim_dataset_open(&o->cells, &o->ids, &options),
+                      .batch = {.largest = flim_dataset_largest_batch},
+                      .import = {.absorbed = flim_network_dead_biases(), .n_absorbed = FLIM_DEAD_BIASES},
+                      .base_option = "checkpoint"};
+    Training *training = train_open_inference(&spec);
+    float *logits = xmalloc((size_t)o->ids.n * (size_t)views * sizeof *logits);
+    double start = seconds_now();
+    train_outputs(training, spec.train, logits);
+    double seconds = seconds_now() - start;
+    printf("[Predict] %lld cells, %d views each, in %.2f s: %.0f cells/s\n", (long long)o->ids.n, views, seconds,
+           (double)o->ids.n / seconds);
+    train_close(training);
+    spec.train->close(spec.train);
+    spec.model->close(spec.model);
+    return logits;
+}
+
+/* ---- the models' mean ---- */
+
+/* Warns of donors that a network has learned from. */
+static void warn_of_donors(const Predict *o, const char *checkpoint, const json_t *donors) {
+    for (size_t i = 0; i < json_array_size(donors); i++)
+        for (int d = 0; d < o->cells.n_donors; d++) {
+            const char *name = json_string_value(json_array_get(donors, i));
+            if (name && !strcmp(name, o->cells.donor_names[d]))
+                warn("%s was trained on cells of a donor %s: if these are they, their predictions are too good",
+                     checkpoint, name);
+        }
+}
+
+static void add_model(Predict *o, const char *checkpoint) {
+    CvDecision decision;
+    Error error;
+    check_shape(o, checkpoint);
+    if (!cv_decision_read(checkpoint, &decision, &error)) die("%s", error.text);
+    int views = (options_given(&o->set, "tta") ? o->tta : decision.views) ? FLIM_VIEWS : 1;
+    double threshold = o->threshold > 0 ? o->threshold : decision.threshold;
+    bool calibrated = !isnan(decision.temperature);
+    float *logits = logits_of(o, checkpoint, views);
+    for (int64_t i = 0; i < o->ids.n; i++) {
+        double p = 0;
+        for (int v = 0; v < views; v++) p += binary_sigmoid((double)logits[i * views + v]) / views;
+        o->p[i] += p;
+        o->votes[i] += p > threshold;
+        if (calibrated) o->calibrated[i] += binary_sigmoid((double)logits[i * views] / decision.temperature);
+    }
+    o->thresholds += threshold;
+    o->calibrations += calibrated;
+    printf("[Predict] %s: threshold %.4f%s, %s\n", checkpoint, threshold,
+           o->threshold > 0 ? " (given)"
+           : decision.kept  ? ", chosen on validation cells"
+                            : ": none was chosen for these weights",
+           calibrated ? "with a temperature" : "no temperature");
+    warn_of_donors(o, checkpoint, decision.donors);
+    json_decref(decision.donors);
+    free(logits);
+}
+
+/* Returns whether the models' mean probability of a cell is above their mean threshold. */
+static bool is_active(const Predict *o, int64_t cell, int models) {
+    return o->p[cell] / models > o->thresholds / models;
+}
+
+static void write_rows(const Predict *o, int models, PredictOutput *output) {
+    Table t = {0};
+    bool labelled = false;
+    for (int64_t i = 0; i < o->ids.n; i++) labelled |= o->cells.labels[i] >= 0;
+    for (int64_t i = 0; i < o->ids.n; i++) {
+        double p = o->p[i] / models;
+        int label = o->cells.labels[i];
+        table_text(&t, "file", o->cells.file_names[i]);
+        table_text(&t, "donor", o->cells.donor_names[o->cells.donors[i]]);
+        if (labelled) table_text(&t, "label", label < 0 ? "" : FLIM_CLASS_NAMES[label]);
+        table_text(&t, "predicted", FLIM_CLASS_NAMES[is_active(o, i, models)]);
+        table_real(&t, "p", p);
+        if (o->calibrations == models) table_real(&t, "p_calibrated", o->calibrated[i] / models);
+        table_real(&t, "threshold", o->thresholds / models);
+        if (models > 1) table_count(&t, "votes", o->votes[i]);
+        table_real(&t, "photons", o->cells.photons[i]);
+        table_count(&t, "size", o->cells.sizes[i]);
+        predict_output_row(output, &t);
+    }
+    predict_output_close(output, &t);
+    table_free(&t);
+}
+
+/* Prints how many cells are active, so that a mistake shows before the file is opened. */
+static void print_summary(const Predict *o, int models) {
+    int64_t active = 0, dark = 0;
+    for (int64_t i = 0; i < o->ids.n; i++) {
+        active += is_active(o, i, models);
+        dark += !(o->cells.photons[i] > 0);
+    }
+    printf("[Predict] %lld of %lld cells are active (%.1f %%), by %d model%s at p > %.4f\n", (long long)active,
+           (long long)o->ids.n, 100 * (double)active / (double)o->ids.n, models, models > 1 ? "s" : "",
+           o->thresholds / models);
+    if (o->calibrations && o->calibrations < models)
+        warn("%d of %d models have a temperature: no calibrated probabilities are written", o->calibrations, models);
+    if (dark) warn("%lld cells have no photon at all: what is predicted of them means nothing", (long long)dark);
+}
+
+static void open_cells(Predict *o) {
+    Error error;
+    if (o->train.manifest.count > 1) die_usage("--data names %d folders; give one", o->train.manifest.count);
+    if (!flim_cells_open_unlabelled(&o->cells, o->train.manifest.text[0], (int)o->train.threads, &error))
+        die("%s", error.text);
+    size_t n = (size_t)o->cells.n;
+    o->ids = (FlimIds){xmalloc(n * sizeof *o->ids.at), o->cells.n};
+    for (int32_t i = 0; i < o->cells.n; i++) o->ids.at[i] = i;
+    o->p = xcalloc(n, sizeof *o->p);
+    o->calibrated = xcalloc(n, sizeof *o->calibrated);
+    o->votes = xcalloc(n, sizeof *o->votes);
+}
+
+static void close_cells(Predict *o) {
+    free(o->ids.at);
+    free(o->p);
+    free(o->calibrated);
+    free(o->votes);
+    flim_cells_close(&o->cells);
+}
+
+int cv_predict(int argc, char **argv) {
+    static const OptionsHeader header = {"train_cv predict", "./train_cv predict --checkpoint PATH DIR [options]",
+                                         "Predicts which cells are active."};
+    Predict o = {0};
+    add_options(&o);
+    options_parse(&header, &o.set, argc, argv);
+    train_options_resolve(&o.train, &o.set);
+    o.train.val_batch_size = o.train.batch_size * FLIM_VIEWS; /* a sample is a view */
+    Ensemble ensemble = predict_ensemble(&o.predict, "fold_");
+    PredictOutput output = predict_output_open(&o.predict);
+    trainer_begin(&o.train);
+    open_cells(&o);
+    o.device = train_device_open(&o.train, &o.device_why);
+    for (int k = 0; k < ensemble.n; k++) add_model(&o, ensemble.paths[k]);
+    print_summary(&o, ensemble.n);
+    write_rows(&o, ensemble.n, &output);
+    device_close(o.device);
+    close_cells(&o);
+    predict_ensemble_free(&ensemble);
+    options_free(&o.set, argc, argv);
+    return 0;
+}

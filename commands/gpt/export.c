@@ -1,0 +1,408 @@
+/* train_gpt export: a trained model for the inference of IndexTTS2.
+ *
+ *   ./train_gpt export --checkpoint run --output amharic
+ *
+ *   amharic/gpt.pth       state dict for torch.load and load_state_dict(strict=True), under the reference's names
+ *   amharic/bpe.model     the tokenizer of the training
+ *   amharic/config.yaml   the fields of IndexTTS2's config.yaml that belong to this model
+ *   amharic/config.json   that of the checkpoint, if it has one
+ *
+ * The reference's model has encoders that are not trained: of the prompt's voice and of its emotion. A checkpoint has
+ * them if its training started from IndexTTS2's weights; otherwise --base-checkpoint adds them. */
+#include "commands/gpt/export.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/format.h"
+#include "base/json.h"
+#include "checkpoint/load.h"
+#include "commands/gpt/export_config.h"
+#include "commands/gpt/origin.h"
+#include "data/formats/pickle.h"
+#include "data/formats/torch_pth.h"
+#include "data/text/tokenizer.h"
+#include "data/unfinished.h"
+#include "model/tts.h"
+
+typedef struct {
+    const char *checkpoint, *output, *tokenizer, *base_checkpoint, *config;
+    int64_t heads;
+} ExportOptions;
+
+#define FIELD(name) offsetof(ExportOptions, name)
+
+// clang-format off
+static const OptionRow table[] = {
+    {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
+     .help = "folder of a run (its best weights, or the last if it has not validated), a checkpoint, or a file of "
+             "weights"},
+    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "DIR", .required = true,
+     .help = "new folder for gpt.pth, bpe.model and config.yaml"},
+    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
+     .help = "SentencePiece model of the training; default: where the training found it"},
+    {.name = "base-checkpoint", .type = OPTION_TEXT, .offset = FIELD(base_checkpoint), .metavar = "PATH",
+     .help = "IndexTTS2's gpt.pth, for the encoders that a checkpoint trained from scratch lacks"},
+    {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
+     .help = "attention heads of a checkpoint without config.json; 0: those of its config.json"},
+    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
+     .help = "YAML file with any of these options; the command line wins"},
+};
+// clang-format on
+
+typedef struct {
+    const ExportOptions *options;
+    char *path; /* of the checkpoint */
+    TensorFile weights, base;
+    json_t *description; /* config.json; NULL: none */
+    char *tokenizer;
+    TtsGptConfig config;
+    const StoredTensor **tensors; /* [n], to write */
+    int n;
+} Export;
+
+static const char *fact(const Export *e, const char *name) {
+    return json_string_value(json_object_get(e->description, name));
+}
+
+/* ---- the checkpoint ---- */
+
+static bool is_folder(const char *path) {
+    struct stat status;
+    return !stat(path, &status) && S_ISDIR(status.st_mode);
+}
+
+/* Returns the path of the weights that are meant, and says which they are; free(). */
+static char *find_checkpoint(const char *given) {
+    Error error;
+    char *inside = path_join(given, "model.safetensors"), *path = xstrdup(given);
+    if (is_folder(given) && access(inside, F_OK) != 0) {
+        free(path);
+        if (!checkpoint_best(given, &path, &error)) die("--checkpoint %s: %s", given, error.text);
+        const char *which = path ? "the best weights of the run" : "the last weights of a run that has not validated";
+        if (!path) path = checkpoint_resolve(given, "auto");
+        if (path)
+            printf("[Export] %s: %s\n", path, which);
+        else
+            die("--checkpoint %s: it holds neither a run nor a checkpoint", given);
+    }
+    free(inside);
+    return path;
+}
+
+/* Returns the size of a tensor's dimension; dies if there is no such tensor. */
+static int size_of(const Export *e, const char *name, int dimension) {
+    const StoredTensor *tensor = tensor_file_find(&e->weights, name);
+    if (tensor && tensor->rank > dimension) return (int)tensor->dims[dimension];
+    die("--checkpoint %s: the tensor %s %s, so it is no model of train_gpt", e->path, name,
+        tensor ? "has another shape" : "is not there");
+}
+
+static int count_layers(const Export *e) {
+    int n = 0;
+    for (char name[64]; snprintf(name, sizeof name, "gpt.h.%d.ln_1.weight", n), tensor_file_find(&e->weights, name);)
+        n++;
+    return n;
+}
+
+/* Returns the number of heads, which no shape tells. */
+static int heads_of(const Export *e, int width) {
+    int64_t given = e->options->heads,
+            heads = json_integer_value(json_object_get(json_object_get(e->description, "options"), "heads"));
+    if (!heads && !given)
+        die_usage("--checkpoint %s has no config.json, and the number of attention heads does not follow from the "
+                  "shapes of its tensors: give --heads (20 in the full model)",
+                  e->path);
+    if (heads && given && heads != given)
+        die_usage("--heads %lld contradicts %s, which has heads %lld: leave it out", (long long)given, e->path,
+                  (long long)heads);
+    if (!heads) heads = given;
+    if (width % heads) die_usage("--heads %lld does not divide the width of the model, %d", (long long)heads, width);
+    return (int)heads;
+}
+
+static TtsGptConfig config_of(const Export *e) {
+    int width = size_of(e, "text_embedding.weight", 1);
+    return (TtsGptConfig){.d_model = width,
+                          .n_layers = count_layers(e),
+                          .n_heads = heads_of(e, width),
+                          .text_vocabulary = size_of(e, "text_embedding.weight", 0) - 1,
+                          .mel_codes = size_of(e, "mel_embedding.weight", 0),
+                          .max_text_tokens = size_of(e, "text_pos_embedding.emb.weight", 0) - 2,
+                          .max_mel_tokens = size_of(e, "mel_pos_embedding.emb.weight", 0) - 3,
+                          .text_weight = 1,
+                          .mel_weight = 1}; /* which no shape depends on */
+}
+
+static void open_checkpoint(Export *e) {
+    Error error;
+    e->path = find_checkpoint(e->options->checkpoint);
+    if (!checkpoint_open_base(e->path, &e->weights, &error)) die("--checkpoint %s: %s", e->path, error.text);
+    e->description = description_read(e->path, &error);
+    if (!e->description && error.text[0]) die("%s", error.text);
+    e->config = config_of(e);
+}
+
+/* ---- the tensors ---- */
+
+static void add_tensor(Export *e, const StoredTensor *tensor) { e->tensors[e->n++] = tensor; }
+
+/* Takes the trained tensors; each must have the shape that the reference's model has for these sizes. */
+static void take_trained(Export *e) {
+    Model *model = tts_gpt_open(&e->config);
+    for (int i = 0; i < model->params.count; i++) {
+        const Param *param = &model->params.items[i];
+        const StoredTensor *tensor = tensor_file_find(&e->weights, param->name);
+        char want[128];
+        if (!tensor || tensor->rank != param->rank ||
+            memcmp(tensor->dims, param->dims, (size_t)param->rank * sizeof *param->dims) != 0)
+            die("--checkpoint %s: expected the tensor %s as %s, found %s", e->path, param->name,
+                shape_text("F32", param->rank, param->dims, want), tensor ? "another shape" : "none");
+        add_tensor(e, tensor);
+    }
+    model->close(model);
+}
+
+/* The modules of the reference that are not trained, with their tensors in the state dict. */
+enum { ENCODERS = 6 };
+static const struct {
+    const char *prefix;
+    int tensors;
+} encoders[ENCODERS] = {{"conditioning_encoder.", 193},     {"perceiver_encoder.", 18},     {"emo_layer.", 2},
+                        {"emo_conditioning_encoder.", 131}, {"emo_perceiver_encoder.", 18}, {"emovec_layer.", 2}};
+
+/* Returns the module of a tensor in the state dict; -1: none of them. */
+static int encoder_of(const char *name) {
+    for (int k = 0; k < ENCODERS; k++)
+        if (!strncmp(name, encoders[k].prefix, strlen(encoders[k].prefix))) return k;
+    return -1;
+}
+
+/* Takes the encoders' tensors of a file. Returns whether all are there. */
+static bool take_encoders(Export *e, const TensorFile *file) {
+    int found[ENCODERS] = {0}, before = e->n;
+    for (int i = 0; i < file->n_tensors; i++) {
+        int k = encoder_of(file->tensors[i].name);
+        if (k < 0) continue;
+        found[k]++;
+        add_tensor(e, &file->tensors[i]);
+    }
+    for (int k = 0; k < ENCODERS; k++) {
+        if (found[k] == encoders[k].tensors) continue;
+        if (e->n != before)
+            die("%s: %s* has %d tensors, and the reference has %d: it is not whole", file->path, encoders[k].prefix,
+                found[k], encoders[k].tensors);
+        return false;
+    }
+    return true;
+}
+
+/* Removes the key of the reference trainer's own checkpoints, {"model": ...}. */
+static void drop_key(TensorFile *file) {
+    for (int i = 0; i < file->n_tensors; i++) {
+        char *name = file->tensors[i].name;
+        if (!strncmp(name, "model.", 6)) memmove(name, name + 6, strlen(name) - 5);
+    }
+}
+
+/* Takes the encoders from the checkpoint, else from --base-checkpoint; warns if there are none. */
+static void take_untrained(Export *e) {
+    const char *base = e->options->base_checkpoint;
+    Error error;
+    bool own = take_encoders(e, &e->weights);
+    if (own && base)
+        die_usage("--base-checkpoint %s: %s has all tensors of the reference: leave it out", base, e->path);
+    if (own) return;
+    if (!base) {
+        warn("%s has no encoders for prompts and emotions (conditioning_encoder.*, ...), because its training did not "
+             "start from IndexTTS2's weights: IndexTTS2 refuses to load gpt.pth without them. Add them with "
+             "--base-checkpoint IndexTTS2's gpt.pth, which a model of width 1280 can take",
+             e->path);
+        return;
+    }
+    if (!checkpoint_open_base(base, &e->base, &error)) die("--base-checkpoint %s: %s", base, error.text);
+    drop_key(&e->base);
+    e->tensors = xrealloc(e->tensors, (size_t)(e->n + e->base.n_tensors) * sizeof *e->tensors);
+    if (!take_encoders(e, &e->base))
+        die("--base-checkpoint %s: it has no encoders (conditioning_encoder.*, ...)", base);
+}
+
+/* Dies if the encoders do not give vectors of the model's width. */
+static void check_width(const Export *e) {
+    for (int i = 0; i < e->n; i++) {
+        const StoredTensor *t = e->tensors[i];
+        if (strcmp(t->name, "emo_layer.weight") || t->dims[0] == e->config.d_model) continue;
+        die("the encoders give vectors of %lld numbers, and the model is %d wide: IndexTTS2 cannot join them",
+            (long long)t->dims[0], e->config.d_model);
+    }
+}
+
+static void collect_tensors(Export *e) {
+    const TensorFile *file = &e->weights;
+    e->tensors = xcalloc((size_t)file->n_tensors, sizeof *e->tensors);
+    take_trained(e);
+    int trained = e->n, kept = 0;
+    take_untrained(e);
+    check_width(e);
+    for (int i = 0; i < e->n; i++) {
+        if (!pickle_storage_class(e->tensors[i]->dtype))
+            die("the tensor %s is %s, which torch.save does not write", e->tensors[i]->name, e->tensors[i]->dtype);
+        kept += e->tensors[i] >= file->tensors && e->tensors[i] < file->tensors + file->n_tensors;
+    }
+    printf("[Export] %d trained tensors, %d of the encoders", trained, e->n - trained);
+    if (kept < file->n_tensors) printf("; %d others of the checkpoint are left out", file->n_tensors - kept);
+    printf("\n");
+}
+
+/* ---- the tokenizer ---- */
+
+/* Returns the path of the tokenizer that the training used, as its checkpoint says; NULL: unknown. free() */
+static char *tokenizer_of_training(const Export *e) {
+    Error error;
+    TrainState state = {0};
+    if (!is_folder(e->path) || !state_read(e->path, &state, &error)) return NULL;
+    json_t *options = json_loads(state.options_json ? state.options_json : "{}", 0, NULL);
+    const char *path = json_string_value(json_object_get(options, "tokenizer"));
+    char *found = path ? xstrdup(path) : NULL;
+    json_decref(options);
+    free(state.options_json);
+    return found;
+}
+
+static void find_tokenizer(Export *e) {
+    const char *given = e->options->tokenizer, *sum = fact(e, GPT_TOKENIZER_FACT);
+    Error error;
+    e->tokenizer = given ? xstrdup(given) : tokenizer_of_training(e);
+    if (!e->tokenizer)
+        die_usage("--checkpoint %s does not say which tokenizer it was trained with: give --tokenizer", e->path);
+    if (!given && access(e->tokenizer, F_OK) != 0)
+        die_usage("the tokenizer of the training, %s as seen from where it was started, is not there: give --tokenizer",
+                  e->tokenizer);
+    Tokenizer *tokenizer = tokenizer_open(e->tokenizer, &error);
+    if (!tokenizer) die("%s: %s", e->tokenizer, error.text);
+    if (tokenizer_vocabulary(tokenizer) != e->config.text_vocabulary)
+        die("%s has %d pieces, and %s was trained with %d: give its own with --tokenizer", e->tokenizer,
+            tokenizer_vocabulary(tokenizer), e->path, e->config.text_vocabulary);
+    tokenizer_close(tokenizer);
+    FileSum found = gpt_file_sum(e->tokenizer);
+    if (sum && strcmp(sum, found.text) != 0)
+        die("%s is not the tokenizer that %s was trained with: its xxh3_64 is %s, not %s; give that one with "
+            "--tokenizer",
+            e->tokenizer, e->path, found.text, sum);
+}
+
+/* ---- the files ---- */
+
+static bool write_pth(const Export *e, const char *path, Error *error) {
+    PthWriter *w = pth_begin();
+    pth_open(w, PTH_ORDERED_DICT);
+    for (int i = 0; i < e->n; i++) {
+        const StoredTensor *t = e->tensors[i];
+        TensorToWrite tensor = {.dtype = t->dtype, .rank = t->rank, .data = t->data};
+        memcpy(tensor.dims, t->dims, sizeof t->dims);
+        pth_text(w, t->name), pth_tensor_in_place(w, tensor);
+    }
+    pth_close(w);
+    return pth_write(w, path, error);
+}
+
+static bool copy_file(const char *from, const char *to, Error *error) {
+    char *bytes;
+    size_t size;
+    Error why;
+    if (!read_file(from, &bytes, &size, &why)) return error_set(error, "%s: %s", from, why.text);
+    bool ok = file_write_atomic(to, bytes, size, error);
+    free(bytes);
+    return ok;
+}
+
+static bool write_config(const Export *e, const char *path, Error *error) {
+    char *text = export_config_text(&e->config, e->options->output);
+    bool ok = file_write_atomic(path, text, strlen(text), error);
+    free(text);
+    return ok;
+}
+
+static bool write_files(const Export *e, Error *error) {
+    const char *names[] = {"gpt.pth", "bpe.model", "config.json", "config.yaml"};
+    char *paths[4], *folder = is_folder(e->path) ? xstrdup(e->path) : path_directory(e->path),
+                    *description = path_join(folder, "config.json");
+    for (int i = 0; i < 4; i++) paths[i] = path_join(e->options->output, names[i]);
+    bool ok = write_pth(e, paths[0], error) && copy_file(e->tokenizer, paths[1], error) &&
+              (!e->description || copy_file(description, paths[2], error)) && write_config(e, paths[3], error);
+    for (int i = 0; i < 4; i++) free(paths[i]);
+    free(description);
+    free(folder);
+    return ok;
+}
+
+/* Returns the name of a file that lies in the folder already; free(). NULL: there is none. */
+static char *find_file(const char *folder) {
+    DIR *directory = opendir(folder);
+    char *found = NULL;
+    for (struct dirent *entry; directory && !found && (entry = readdir(directory));)
+        if (entry->d_name[0] != '.' && !file_is_partial(entry->d_name, NULL)) found = xstrdup(entry->d_name);
+    if (directory) closedir(directory);
+    return found;
+}
+
+/* Fills the folder, which must be empty, or left unfinished by an export of the same weights that was stopped. */
+static bool write_folder(const Export *e, Error *error) {
+    const char *output = e->options->output;
+    char *what = xformat("the weights %016llx", (unsigned long long)checkpoint_base_sum(&e->weights)), *there = NULL;
+    FileLock lock;
+    bool again, locked = unfinished_lock(&lock, output, error),
+                ok = locked && unfinished_find(output, what, &again, error);
+    if (ok && !again && (there = find_file(output)))
+        ok = error_set(error, "--output %s: it holds %s already; choose a new folder", output, there);
+    ok = ok && unfinished_begin(output, what, error);
+    if (ok) directory_remove_leftovers(output);
+    ok = ok && write_files(e, error) && unfinished_end(output, error);
+    if (locked) file_unlock(&lock);
+    free(there);
+    free(what);
+    return ok;
+}
+
+/* ---- the command ---- */
+
+static void report(const Export *e) {
+    char bytes[32];
+    double size = 0;
+    const char *output = e->options->output, *kind = fact(e, GPT_CODES_FACT);
+    for (int i = 0; i < e->n; i++) size += (double)e->tensors[i]->bytes;
+    printf("[Export] %s: gpt.pth (%d tensors, %s), bpe.model (%d pieces), config.yaml\n", output, e->n,
+           format_bytes(size, bytes), e->config.text_vocabulary);
+    if (gpt_codes_are_own(kind))
+        warn("the model speaks in %s", gpt_codes_decoder(kind));
+    else
+        printf("[Codes] %s\nNext: copy %s into IndexTTS2's folder checkpoints, and merge its config.yaml as the file "
+               "says\n",
+               gpt_codes_decoder(kind), output);
+}
+
+int gpt_export(int argc, char **argv) {
+    static const OptionsHeader header = {"train_gpt export", "./train_gpt export --checkpoint run --output DIR",
+                                         "Writes a trained model for the inference of IndexTTS2."};
+    ExportOptions o = {0};
+    OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
+    Export e = {.options = &o};
+    Error error;
+    open_checkpoint(&e);
+    find_tokenizer(&e);
+    collect_tensors(&e);
+    if (!write_folder(&e, &error)) die("%s", error.text);
+    report(&e);
+    tensor_file_close(&e.weights);
+    tensor_file_close(&e.base);
+    json_decref(e.description);
+    free(e.tensors);
+    free(e.tokenizer);
+    free(e.path);
+    options_free(&set, argc, argv);
+    return 0;
+}

@@ -1,0 +1,150 @@
+#include "commands/gpt/origin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "data/text/tokenizer.h"
+#include "data/tts/prepare_outputs.h"
+
+static const char own_codes[] = "codebook", indextts2_codes[] = "indextts2";
+
+FileSum gpt_file_sum(const char *path) {
+    FileSum sum;
+    char *bytes;
+    size_t size;
+    Error error;
+    if (!read_file(path, &bytes, &size, &error)) die("%s: %s", path, error.text);
+    snprintf(sum.text, sizeof sum.text, "%016llx", (unsigned long long)checksum(0, bytes, size));
+    free(bytes);
+    return sum;
+}
+
+bool gpt_codes_are_own(const char *kind) { return kind && !strcmp(kind, own_codes); }
+
+const char *gpt_codes_decoder(const char *kind) {
+    if (gpt_codes_are_own(kind))
+        return "codes of a codebook of train_gpt prepare: train_gpt decode makes sound of them, and IndexTTS2 cannot, "
+               "because its vocoder decodes only the codes of its own semantic codec";
+    if (kind && !strcmp(kind, indextts2_codes))
+        return "IndexTTS2's semantic codes: its vocoder makes sound of them, and train_gpt decode cannot";
+    return "unknown codes: the vocoder of IndexTTS2 decodes only those of its own semantic codec, train_gpt decode "
+           "only those of a codebook of train_gpt prepare";
+}
+
+/* ---- folders of manifests ---- */
+
+/* Returns the path of a prepared file beside a manifest; free(). */
+static char *beside(const char *manifest, PrepareOutput output) {
+    char *path, *label;
+    file_split_label(manifest, &path, &label);
+    char *folder = path_directory(path), *found = prepare_output_path(folder, output);
+    free(folder);
+    free(label);
+    free(path);
+    return found;
+}
+
+static Tokenizer *open_tokenizer(const char *path) {
+    Error error;
+    Tokenizer *tokenizer = tokenizer_open(path, &error);
+    if (!tokenizer) die("%s: %s", path, error.text);
+    return tokenizer;
+}
+
+/* Dies unless the pieces of `theirs` are the first pieces of `ours`. */
+static void check_pieces(const char *ours, const char *theirs) {
+    Tokenizer *a = open_tokenizer(ours), *b = open_tokenizer(theirs);
+    int n = tokenizer_vocabulary(b), i = 0;
+    while (i < n && i < tokenizer_vocabulary(a) && !strcmp(tokenizer_piece(a, i), tokenizer_piece(b, i))) i++;
+    if (i < n)
+        die("%s made the text ids of its folder, and the tokenizer of this training is %s: piece %d is '%.40s' there "
+            "and '%.40s' here; prepare all recordings with one tokenizer (train_gpt prepare --tokenizer), or remove "
+            "the former if the ids are not of it",
+            theirs, ours, i, tokenizer_piece(b, i), i < tokenizer_vocabulary(a) ? tokenizer_piece(a, i) : "missing");
+    tokenizer_close(a);
+    tokenizer_close(b);
+}
+
+static void check_tokenizer(const GptOrigin *origin, const char *tokenizer, const char *manifest) {
+    char *theirs = beside(manifest, OUTPUT_TOKENIZER);
+    if (tokenizer && !access(theirs, F_OK) && strcmp(gpt_file_sum(theirs).text, origin->tokenizer.text) != 0)
+        check_pieces(tokenizer, theirs);
+    free(theirs);
+}
+
+/* Returns what codes of this codebook are called; free(). */
+static char *codes_of(const char *codebook) {
+    return codebook[0] ? xformat("codes of the codebook %s", codebook) : xstrdup("the semantic codes of IndexTTS2");
+}
+
+/* Dies unless the codebook beside a manifest is the one beside the first manifest. */
+static void check_codebook(const GptOrigin *origin, const char *first, const char *manifest) {
+    char *path = beside(manifest, OUTPUT_CODEBOOK);
+    FileSum sum = {""};
+    if (!access(path, F_OK)) sum = gpt_file_sum(path);
+    if (strcmp(sum.text, origin->codebook.text) != 0)
+        die("%s holds %s and %s holds %s, as codebook.npy beside them says (without one they are IndexTTS2's): the "
+            "same code is another sound. Prepare all recordings with one codebook (train_gpt prepare --codebook), and "
+            "keep codebook.npy beside every manifest",
+            first, codes_of(origin->codebook.text), manifest, codes_of(sum.text));
+    free(path);
+}
+
+static void add_fact(GptOrigin *origin, const char *name, const char *text) {
+    if (text[0]) origin->facts[origin->n_facts++] = (Fact){.name = name, .text = text};
+}
+
+void gpt_origin_read(GptOrigin *origin, const char *tokenizer, const OptionList *train, const OptionList *validation) {
+    const OptionList *lists[] = {train, validation};
+    if (!train->count) return;
+    char *codebook = beside(train->text[0], OUTPUT_CODEBOOK);
+    *origin = (GptOrigin){0};
+    if (tokenizer) origin->tokenizer = gpt_file_sum(tokenizer);
+    if (!access(codebook, F_OK)) origin->codebook = gpt_file_sum(codebook);
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < lists[k]->count; i++) {
+            check_tokenizer(origin, tokenizer, lists[k]->text[i]);
+            check_codebook(origin, train->text[0], lists[k]->text[i]);
+        }
+    const char *kind = origin->codebook.text[0] ? own_codes : indextts2_codes;
+    add_fact(origin, GPT_TOKENIZER_FACT, origin->tokenizer.text);
+    add_fact(origin, GPT_CODES_FACT, kind);
+    add_fact(origin, GPT_CODEBOOK_FACT, origin->codebook.text);
+    printf("[Codes] %s%s: %s\n", kind == own_codes ? "" : "no ", codebook, gpt_codes_decoder(kind));
+    free(codebook);
+}
+
+/* ---- the base checkpoint ---- */
+
+static void warn_of_codes(const GptOrigin *origin, const char *base, const char *codebook) {
+    if (!strcmp(origin->codebook.text, codebook)) return;
+    bool unheard = origin->codebook.text[0] && !codebook[0];
+    char *theirs = codes_of(codebook), *ours = codes_of(origin->codebook.text);
+    warn("--base-checkpoint %s was trained on %s, and the manifests hold %s: the same code is another sound there, so "
+         "its tables of audio codes mean nothing here, nor does what it knows of voices%s",
+         base, theirs, ours,
+         unheard
+             ? ". IndexTTS2 cannot make sound of what this training learns; for a model that IndexTTS2 speaks with, "
+               "train on features of its own preprocessing"
+             : "");
+    free(theirs);
+    free(ours);
+}
+
+void gpt_origin_warn_of_base(const GptOrigin *origin, const char *base) {
+    Error error;
+    if (!base) return;
+    json_t *description = description_read(base, &error);
+    if (!description && error.text[0]) warn("%s; it is taken as no description of %s", error.text, base);
+    const char *tokenizer = json_string_value(json_object_get(description, GPT_TOKENIZER_FACT)),
+               *codebook = json_string_value(json_object_get(description, GPT_CODEBOOK_FACT));
+    warn_of_codes(origin, base, codebook ? codebook : "");
+    if (tokenizer && origin->tokenizer.text[0] && strcmp(tokenizer, origin->tokenizer.text) != 0)
+        warn("--base-checkpoint %s was trained with another tokenizer: xxh3_64 %s, now %s. The rows of its text tables "
+             "are taken by their number, which is right only if the first pieces of both are the same",
+             base, tokenizer, origin->tokenizer.text);
+    json_decref(description);
+}

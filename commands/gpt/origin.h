@@ -1,0 +1,46 @@
+/* Where the text ids and the audio codes of a training come from: a tokenizer, and the codebook of train_gpt prepare or
+ * else the semantic codec of IndexTTS2. The config.json of a checkpoint records it:
+ *
+ *   "tokenizer_xxh3_64": "0123456789abcdef"   of the SentencePiece model; absent: none was given
+ *   "codes": "codebook" or "indextts2"
+ *   "codebook_xxh3_64": "0123456789abcdef"    of codebook.npy */
+#ifndef COMMANDS_GPT_ORIGIN_H
+#define COMMANDS_GPT_ORIGIN_H
+
+#include "base/options.h"
+#include "checkpoint/description.h"
+
+#define GPT_TOKENIZER_FACT "tokenizer_xxh3_64"
+#define GPT_CODES_FACT     "codes"
+#define GPT_CODEBOOK_FACT  "codebook_xxh3_64"
+
+/* A checksum in hexadecimal digits; "": there is no file. */
+typedef struct {
+    char text[17];
+} FileSum;
+
+/* Returns the checksum of a file; dies with the reason if it cannot be read. */
+FileSum gpt_file_sum(const char *path);
+
+enum { GPT_FACTS = 3 };
+typedef struct {
+    FileSum tokenizer, codebook;
+    Fact facts[GPT_FACTS]; /* [n_facts], for TrainSpec.description; they point into this struct */
+    int n_facts;
+} GptOrigin;
+
+/* Finds the origin of manifests, if there are any: a codebook is the codebook.npy beside them. Dies if the text ids of
+ * a folder are of another tokenizer than `tokenizer` (NULL: none), or the codes of two folders are of different
+ * codebooks; a tokenizer whose first pieces are those of another one counts as the same. Prints which program makes
+ * sound of the codes. */
+void gpt_origin_read(GptOrigin *origin, const char *tokenizer, const OptionList *train, const OptionList *validation);
+
+/* Warns if a base checkpoint (NULL: none) was trained on other codes, or with another tokenizer. */
+void gpt_origin_warn_of_base(const GptOrigin *origin, const char *base);
+
+/* Return whether codes are those of a codebook of train_gpt prepare, and the words for people: which codes they are,
+ * what makes sound of them and what cannot. kind: the fact "codes"; NULL: unknown. */
+bool gpt_codes_are_own(const char *kind);
+const char *gpt_codes_decoder(const char *kind);
+
+#endif

@@ -1,0 +1,160 @@
+#include "commands/predict.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/program.h"
+
+// clang-format off
+static const OptionRow table[] = {
+    {.name = "checkpoint", .type = OPTION_LIST, .offset = offsetof(PredictOptions, checkpoints), .metavar = "PATH",
+     .help = "the trained model: the folder of a run (its best weights are taken), a checkpoint's folder, or a file of "
+             "weights; repeatable: the probabilities of several models are averaged"},
+    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = offsetof(PredictOptions, output),
+     .default_value = "predictions.csv", .metavar = "FILE",
+     .help = "the predictions, a row per sample; -: standard output"},
+    {.name = "format", .type = OPTION_CHOICE, .offset = offsetof(PredictOptions, format), .default_value = "auto",
+     .metavar = "auto|csv|jsonl",
+     .help = "auto: JSON Lines if --output ends in .jsonl, otherwise CSV"},
+};
+// clang-format on
+
+void predict_options_add(OptionSet *set, PredictOptions *options) {
+    options_add(set, table, sizeof table / sizeof *table, options);
+}
+
+/* ---- which weights ---- */
+
+static bool is_folder(const char *path) {
+    struct stat status;
+    return !stat(path, &status) && S_ISDIR(status.st_mode);
+}
+
+/* Returns whether a folder has a file or a folder of this name. */
+static bool holds(const char *folder, const char *name) {
+    char *path = path_join(folder, name);
+    bool there = !access(path, F_OK);
+    free(path);
+    return there;
+}
+
+/* Adds a path, which the ensemble frees. */
+static void add(Ensemble *e, char *path) {
+    for (int i = 0; i < e->n; i++)
+        if (file_is_same(e->paths[i], path)) die_usage("--checkpoint: %s and %s are the same", e->paths[i], path);
+    e->paths = xrealloc(e->paths, (size_t)(e->n + 1) * sizeof *e->paths);
+    e->paths[e->n++] = path;
+}
+
+/* Adds the best checkpoint of each run in the folder whose name begins with `runs`. Returns how many runs have none. */
+static int add_runs(Ensemble *e, const char *folder, const char *runs) {
+    struct dirent **entries;
+    int n = scandir(folder, &entries, NULL, versionsort), without = 0;
+    for (int i = 0; i < n; i++) {
+        char *run = path_join(folder, entries[i]->d_name);
+        if (!strncmp(entries[i]->d_name, runs, strlen(runs)) && is_folder(run)) {
+            if (holds(run, "best"))
+                add(e, path_join(run, "best"));
+            else
+                without++;
+        }
+        free(run);
+        free(entries[i]);
+    }
+    if (n >= 0) free(entries);
+    return without;
+}
+
+static void add_path(Ensemble *e, const char *path, const char *runs) {
+    int before = e->n, without = 0;
+    if (access(path, F_OK)) die("--checkpoint %s: %s", path, strerror(errno));
+    if (!is_folder(path) || holds(path, "model.safetensors"))
+        add(e, xstrdup(path));
+    else if (holds(path, "best"))
+        add(e, path_join(path, "best"));
+    else if (runs)
+        without = add_runs(e, path, runs);
+    if (e->n == before)
+        die("--checkpoint %s: there are no weights in it; expected a checkpoint (model.safetensors) or a run (best)",
+            path);
+    if (without) warn("--checkpoint %s: %d of its runs have no best weights yet, and are left out", path, without);
+}
+
+Ensemble predict_ensemble(const PredictOptions *o, const char *runs) {
+    Ensemble e = {0};
+    if (!o->checkpoints.count) die_usage("which model? give --checkpoint");
+    for (int i = 0; i < o->checkpoints.count; i++) add_path(&e, o->checkpoints.text[i], runs);
+    return e;
+}
+
+void predict_ensemble_free(Ensemble *e) {
+    for (int i = 0; i < e->n; i++) free(e->paths[i]);
+    free(e->paths);
+    *e = (Ensemble){0};
+}
+
+/* ---- where to ---- */
+
+PredictOutput predict_output_open(const PredictOptions *o) {
+    bool standard = !strcmp(o->output, "-");
+    PredictOutput out = {.path = standard ? NULL : o->output};
+    out.lines = !strcmp(o->format, "jsonl") || (!strcmp(o->format, "auto") && ends_with(o->output, ".jsonl"));
+    Error error;
+    if (standard) {
+        out.stream = fdopen(program_free_stdout(), "w");
+        if (!out.stream) die("standard output: %s", strerror(errno));
+    } else if (!file_is_replaceable(o->output, &error))
+        die_usage("--output: %s", error.text);
+    return out;
+}
+
+/* Begins the file at the first row, so that a run that fails before leaves no trace. */
+static void put(PredictOutput *out, const char *text, size_t size) {
+    Error error;
+    if (!out->path) {
+        fwrite(text, 1, size, out->stream); /* predict_output_close looks for errors */
+        return;
+    }
+    if (!out->writer) {
+        out->writer = xcalloc(1, sizeof *out->writer);
+        if (!file_begin(out->writer, out->path, 0, &error)) die("%s", error.text);
+    }
+    file_put(out->writer, text, size);
+}
+
+static void write_rows(PredictOutput *out, Table *table) {
+    char *text;
+    size_t size;
+    FILE *memory = open_memstream(&text, &size);
+    if (!memory) die("out of memory for predictions");
+    if (out->lines)
+        table_print_json_lines(table, memory);
+    else
+        table_print_csv(table, !out->rows, memory);
+    if (fclose(memory)) die("out of memory for predictions");
+    put(out, text, size);
+    free(text);
+    out->rows += table_rows(table);
+    table_clear(table);
+}
+
+void predict_output_row(PredictOutput *out, Table *table) {
+    enum { MANY = 4096 };
+    if (table_rows(table) >= MANY) write_rows(out, table);
+}
+
+void predict_output_close(PredictOutput *out, Table *table) {
+    Error error;
+    write_rows(out, table);
+    if (out->writer && !file_end(out->writer, &error)) die("%s", error.text);
+    if (out->stream && (ferror(out->stream) | fclose(out->stream)))
+        die("standard output: %s; not all predictions were written", strerror(errno));
+    free(out->writer);
+    printf("[Predict] %lld rows written to %s\n", (long long)out->rows, out->path ? out->path : "standard output");
+}

@@ -1,0 +1,39 @@
+#include "cost/price.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double highest = 1e6;
+
+/* Returns whether a text can stand behind an amount: short, and without digits, spaces and control characters. */
+static bool is_currency(const char *text) {
+    if (strlen(text) >= PRICE_CURRENCY) return false;
+    for (; *text; text++)
+        if (!isalpha((unsigned char)*text) && !strchr("$/", *text) && (unsigned char)*text < 128) return false;
+    return true;
+}
+
+bool price_parse(const char *text, Price *price, Error *error) {
+    char *end;
+    *price = (Price){.currency = "USD"};
+    if (!text) return true;
+    price->per_hour = strtod(text, &end);
+    bool number = end != text && strspn(text, "0123456789.") >= (size_t)(end - text);
+    end += strspn(end, " ");
+    if (!number || !is_currency(end) || !(price->per_hour <= highest))
+        return error_set(error,
+                         "price: expected the price of an hour, from 0 to %.0f, alone or with a currency of at most %d "
+                         "bytes (0.80 or '0.80 EUR'), found '%.64s'",
+                         highest, PRICE_CURRENCY - 1, text);
+    if (*end) snprintf(price->currency, sizeof price->currency, "%s", end);
+    return true;
+}
+
+double price_cost(const Price *price, double seconds) { return price->per_hour * seconds / 3600; }
+
+const char *price_amount(const Price *price, double amount, char text[64]) {
+    snprintf(text, 64, "%.2f %s", amount, price->currency);
+    return text;
+}

@@ -1,0 +1,16 @@
+/* Reads a TIFF stack of photon counts with libtiff: a page for each time bin. Pages of 8- to 64-bit integers or 16- to
+ * 64-bit floats, of either byte order, BigTIFF, strips or tiles, without compression or with a lossless one. Also
+ * stacks of ImageJ that have one page, which the others' numbers follow.
+ *
+ * Descriptions of ImageJ, OME and tifffile say what the pages are. A stack of several axes (channels, slices, frames)
+ * beside height and width is refused: none of them is known to be the time. */
+#ifndef DATA_FLIM_TIFF_H
+#define DATA_FLIM_TIFF_H
+
+#include "base/base.h"
+
+/* Converts the pages to values [H, W, T]; dims: H, W, T. free(*values), which is NULL after an error. libtiff's own
+ * messages become part of the error and are never printed. */
+bool tiff_read(const void *bytes, size_t size, int64_t dims[3], double **values, Error *error);
+
+#endif

@@ -1,0 +1,10 @@
+/* Reports recordings whose audio cannot be used, with the commands that convert what only ffmpeg reads. */
+#ifndef DATA_TTS_BAD_AUDIO_H
+#define DATA_TTS_BAD_AUDIO_H
+
+#include "data/tts/clip.h"
+
+/* Warns of each of clips[n] whose audio is bad, up to a limit, and returns their number. */
+int64_t bad_audio_report(const Recordings *recordings, const Clip *clips, int64_t n);
+
+#endif

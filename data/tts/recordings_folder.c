@@ -1,0 +1,154 @@
+#include "data/tts/recordings_folder.h"
+
+#include <fts.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistr.h>
+
+#include "base/file.h"
+
+enum { MAX_TEXT_BYTES = 1 << 16 }; /* of a recording: more is no sentence */
+
+/* READ: sound that libsndfile reads; FOREIGN: sound that it does not read, which is reported when it is opened. */
+typedef enum { KIND_TEXT, KIND_READ, KIND_FOREIGN, KIND_OTHER } Kind;
+
+typedef struct {
+    char *path;  /* below the folder */
+    size_t stem; /* length without the extension */
+    Kind kind;
+} File;
+
+typedef struct {
+    File *items;
+    int64_t count;
+} Files;
+
+static Kind kind_of(const char *extension) {
+    static const char *const read[] = {"wav", "flac", "ogg", "oga", "opus", "mp3", "mp2", "aiff",
+                                       "aif", "aifc", "au",  "snd", "caf",  "w64", "rf64"};
+    static const char *const foreign[] = {"m4a", "m4b", "mp4", "aac", "webm", "mkv", "mka", "mov", "wma", "asf",
+                                          "amr", "3gp", "3g2", "spx", "wv",   "ape", "tta", "ac3", "dts", "ra"};
+    if (*extension == '.') extension++;
+    if (!strcasecmp(extension, "txt")) return KIND_TEXT;
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+        if (!strcasecmp(extension, read[i])) return KIND_READ;
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (!strcasecmp(extension, foreign[i])) return KIND_FOREIGN;
+    return KIND_OTHER;
+}
+
+static bool add_file(Files *files, Recordings *out, const char *path, Error *error) {
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    Kind kind = dot ? kind_of(dot) : KIND_OTHER;
+    if (kind == KIND_OTHER) {
+        out->other_files++;
+        return true;
+    }
+    if (u8_check((const uint8_t *)path, strlen(path))) return error_set(error, "%s: its name is not UTF-8", path);
+    if (!(files->count & (files->count - 1))) /* at 0, 1, 2, 4, 8 ... */
+        files->items = xrealloc(files->items, (size_t)(files->count ? 2 * files->count : 1) * sizeof *files->items);
+    files->items[files->count++] = (File){xstrdup(path), (size_t)(dot - path), kind};
+    return true;
+}
+
+static bool find_files(const char *folder, Files *files, Recordings *out, Error *error) {
+    FTS *tree = fts_open((char *const[]){(char *)folder, NULL}, FTS_LOGICAL | FTS_NOCHDIR, NULL);
+    if (!tree) die("cannot list %s", folder);
+    bool ok = true;
+    for (FTSENT *entry; ok && (entry = fts_read(tree));) {
+        int kind = entry->fts_info;
+        const char *below = entry->fts_path + strlen(folder);
+        bool hidden = entry->fts_level > 0 && *entry->fts_name == '.';
+        if (kind == FTS_ERR || kind == FTS_DNR || kind == FTS_NS)
+            ok = error_set(error, "%s: %s", entry->fts_path, strerror(entry->fts_errno));
+        else if (kind == FTS_DC)
+            ok = error_set(error, "%s: the folder contains a link to itself", entry->fts_path);
+        else if (kind == FTS_D && hidden)
+            fts_set(tree, entry, FTS_SKIP);
+        else if (kind == FTS_F && !hidden)
+            ok = add_file(files, out, below + strspn(below, "/"), error);
+        else
+            out->other_files += kind != FTS_D && kind != FTS_DP;
+    }
+    fts_close(tree);
+    return ok;
+}
+
+/* Orders by the name without its extension, then by kind, then by name. */
+static int compare_files(const void *a, const void *b) {
+    const File *x = a, *y = b;
+    int order = memcmp(x->path, y->path, x->stem < y->stem ? x->stem : y->stem);
+    if (order) return order;
+    if (x->stem != y->stem) return x->stem < y->stem ? -1 : 1;
+    return x->kind != y->kind ? (int)x->kind - (int)y->kind : strcmp(x->path, y->path);
+}
+
+/* Reads a text as one line; free(). The error begins with the path. */
+static char *read_text(const char *folder, const char *name, Error *error) {
+    char *path = path_join(folder, name), *bytes = xmalloc(MAX_TEXT_BYTES + 1), *text = NULL;
+    size_t size, mark;
+    Error why;
+    if (!read_file_into(path, bytes, MAX_TEXT_BYTES, &size, &why)) {
+        error_set(error, "%s: %s", path, why.text);
+    } else if (u8_check((const uint8_t *)bytes, size)) {
+        error_set(error, "%s: is not UTF-8", path);
+    } else if (memchr(bytes, 0, size)) {
+        error_set(error, "%s: has a zero byte", path);
+    } else {
+        bytes[size] = 0;
+        mark = size >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
+        for (char *c = bytes; *c; c++)
+            if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
+        text = xstrdup(bytes + mark);
+    }
+    free(bytes);
+    free(path);
+    return text;
+}
+
+/* Adds the recording that files[0..n-1] of one name are. */
+static bool add_recording(const char *folder, const File *files, int64_t n, Recordings *out, Error *error) {
+    int64_t texts = 0;
+    while (texts < n && files[texts].kind == KIND_TEXT) texts++;
+    const File *sound = texts < n ? &files[texts] : NULL, *twin = texts > 1 ? &files[1] : NULL;
+    if (texts + 1 < n && files[texts + 1].kind == sound->kind) twin = &files[texts + 1];
+    if (twin)
+        return error_set(error,
+                         "%s: %s and %s have the same name, so that it is not clear which one counts: move one away",
+                         folder, twin[-1].path, twin->path);
+    if (!sound) {
+        if (!out->lone_texts++) out->first_lone_text = xstrdup(files[0].path);
+        return true;
+    }
+    out->other_files += n - texts - 1;
+    Recording *r = recordings_add(out);
+    r->audio = xstrdup(sound->path);
+    r->text = texts ? read_text(folder, files[0].path, error) : xstrdup("");
+    if (!r->text) return false;
+    const char *slash = strchr(r->audio, '/');
+    out->has_speakers |= slash != NULL;
+    if (slash) r->speaker = xformat("%.*s", (int)(slash - r->audio), r->audio);
+    Error why;
+    return recording_finish(r, &why) || error_set(error, "%s/%s: %s", folder, sound->path, why.text);
+}
+
+bool recordings_read_folder(const char *path, Recordings *out, Error *error) {
+    Files files = {0};
+    int64_t with_text = 0;
+    bool ok = find_files(path, &files, out, error);
+    if (files.count) qsort(files.items, (size_t)files.count, sizeof *files.items, compare_files);
+    for (int64_t i = 0, end; ok && i < files.count; i = end) {
+        const File *first = &files.items[i];
+        for (end = i + 1; end < files.count; end++)
+            if (files.items[end].stem != first->stem || memcmp(files.items[end].path, first->path, first->stem)) break;
+        with_text += first->kind == KIND_TEXT;
+        ok = add_recording(path, first, end - i, out, error);
+    }
+    for (int64_t i = 0; i < files.count; i++) free(files.items[i].path);
+    free(files.items);
+    if (!ok) return false;
+    if (!out->count) return error_set(error, "%s: holds no audio files", path);
+    return with_text > out->lone_texts ||
+           error_set(error, "%s: none of its %lld audio files has a text: expected NAME.txt beside NAME.wav", path,
+                     (long long)out->count);
+}

@@ -1,0 +1,12 @@
+/* Reads a folder of audio files, each with its text in a .txt file of the same name beside it. */
+#ifndef DATA_TTS_RECORDINGS_FOLDER_H
+#define DATA_TTS_RECORDINGS_FOLDER_H
+
+#include "data/tts/recordings.h"
+
+/* Adds the audio files in and below a folder, in the order of their names; hidden files and folders are left out. The
+ * first folder of a path is the speaker. A recording without a .txt file has an empty text. Of two audio files of one
+ * name the one is taken that libsndfile reads. The error begins with a path. */
+bool recordings_read_folder(const char *path, Recordings *out, Error *error);
+
+#endif

@@ -1,0 +1,58 @@
+#include "data/tts/recordings_json.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+/* Takes an optional string: leaves *out alone if it is missing or null. */
+static bool take(const json_t *object, const char *key, char **out, Error *error) {
+    const json_t *value = json_object_get(object, key);
+    if (!value || json_is_null(value)) return true;
+    if (!json_is_string(value)) return error_set(error, "%s is not a string", key);
+    *out = xstrdup(json_string_value(value));
+    return true;
+}
+
+/* Says that a field is missing, and which are there. Returns false. */
+static bool set_missing(const json_t *object, const char *key, int field, Error *error) {
+    char *names = xstrdup("");
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value) {
+        char *longer = xformat("%s%s%s", names, *names ? ", " : "", name);
+        free(names);
+        names = longer;
+    }
+    error_set(error, "%s is missing (--%s-field); the fields of the line are %s", key, recording_field_name(field),
+              *names ? names : "none");
+    free(names);
+    return false;
+}
+
+/* The first line decides whether there are ids and speakers: all lines have them, or none. */
+static bool check_fields(ListReader *reader, const json_t *object, Recording *r, Error *error) {
+    for (int i = 0; i <= FIELD_TEXT; i++) {
+        bool is_there = *recording_field(r, i);
+        if (!reader->started) reader->columns[i] = reader->given[i] || i >= FIELD_AUDIO || is_there ? 0 : -1;
+        if (!is_there && !reader->columns[i]) return set_missing(object, reader->names[i], i, error);
+        if (is_there && reader->columns[i])
+            return error_set(error, "has %s, which the first line has not", reader->names[i]);
+    }
+    reader->out->has_ids = !reader->columns[FIELD_ID];
+    reader->out->has_speakers = !reader->columns[FIELD_SPEAKER];
+    reader->started = true;
+    return true;
+}
+
+bool recordings_read_json(ListReader *reader, const char *line, size_t n, Recording *r, int *column, Error *error) {
+    json_error_t problem;
+    json_t *object = json_loadb(line, n, JSON_REJECT_DUPLICATES, &problem);
+    if (!object) {
+        *column = problem.column > 0 ? problem.column : 1;
+        return error_set(error, "invalid JSON: %s", problem.text);
+    }
+    bool ok = json_is_object(object) || error_set(error, "expected a JSON object");
+    for (int i = 0; ok && i < RECORDING_FIELDS; i++) ok = take(object, reader->names[i], recording_field(r, i), error);
+    ok = ok && check_fields(reader, object, r, error);
+    json_decref(object);
+    return ok;
+}

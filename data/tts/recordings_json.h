@@ -1,0 +1,11 @@
+/* Reads lines with a JSON object each. */
+#ifndef DATA_TTS_RECORDINGS_JSON_H
+#define DATA_TTS_RECORDINGS_JSON_H
+
+#include "data/tts/list_reader.h"
+
+/* Sets the fields of `r` that the object has; others are ignored. The first line decides whether there are ids and
+ * speakers: all lines have them, or none. Sets *column if the JSON is invalid. */
+bool recordings_read_json(ListReader *reader, const char *line, size_t n, Recording *r, int *column, Error *error);
+
+#endif

@@ -1,0 +1,19 @@
+/* The sensors of an NVIDIA card, through NVML (libnvidia-ml.so.1), which comes with the driver and is loaded at run
+ * time. Needs no CUDA headers. */
+#ifndef KERNELS_CUDA_LIBRARIES_NVML_H
+#define KERNELS_CUDA_LIBRARIES_NVML_H
+
+#include "kernels/device.h"
+
+enum { NVML_UUID = 16 };
+
+typedef struct Nvml Nvml;
+
+/* Finds the card with this UUID, whatever its index: CUDA_VISIBLE_DEVICES renumbers cards for CUDA, not for NVML.
+ * TRAINC_NVML may name the library ("none": do without). Returns NULL if the library or the card is not there. */
+Nvml *nvml_open(const char uuid[NVML_UUID]);
+/* Reads the sensors without waiting for the card's work. NaN: the card has no such sensor. nvml may be NULL. */
+void nvml_read(const Nvml *nvml, DeviceSensors *sensors);
+void nvml_close(Nvml *nvml); /* NULL: does nothing */
+
+#endif

@@ -1,0 +1,260 @@
+/* train_cv predict: unlabelled cells get what the test of their fold has computed, alone and averaged over folds. */
+#include "checkpoint/description.h"
+#include "data/flim/synthetic.h"
+#include "report/evaluation.h"
+#include "tests/train_rig.h"
+
+enum { MOST = 128 };
+
+static const char *folder;        /* of everything below */
+static char *cells, *run, *blind; /* labelled cells, two folds trained on them, D3's cells under other names */
+
+static int cv(const char *format, ...) PRINTF_LIKE(1, 2);
+static int cv(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char *options = vxformat(format, arguments);
+    va_end(arguments);
+    int status = run_command(fixture.output, sizeof fixture.output, "%s %s", program_at("train_cv"), options);
+    free(options);
+    return status;
+}
+
+#define must(...)                                                                                                      \
+    do {                                                                                                               \
+        int status_ = cv(__VA_ARGS__);                                                                                 \
+        if (status_) fail_msg("exit status %d:\n%s", status_, fixture.output);                                         \
+    } while (0)
+
+/* Three donors, folds D2 and D3; the cells of D3 once more, without labels, in one folder. */
+static int set_up(void **state) {
+    (void)state;
+    FlimSynthetic wanted = {.cells = 90, .donors = 3, .shape = {32, 7, 7}, .photons = 5, .separation = 1, .seed = 5};
+    int64_t files;
+    Error error;
+    folder = run_directory();
+    cells = keep_text(path_join(folder, "cells"));
+    run = keep_text(path_join(folder, "run"));
+    blind = keep_text(path_join(folder, "blind"));
+    if (!flim_synthetic_write(cells, &wanted, 2, &files, &error)) fail_msg("%s", error.text);
+    must("--data %s -o %s --threads 2 --channels 8,8,8 -b 8 --epochs 40 --learning-rate 1e-3 "
+         "--augment=false --folds D2,D3",
+         cells, run);
+    must_run(
+        "mkdir %s && cd %s/isolated_cells_D3 && for f in *; do cp $f %s/$(echo $f | sed 's/_act/_a/; s/_in/_i/'); done",
+        blind, cells, blind);
+    return 0;
+}
+
+/* A row of predictions as JSON Lines. */
+typedef struct {
+    char file[32], predicted[16]; /* file: d03m1_a_cell_7.npy */
+    double p, calibrated, threshold;
+    int votes;
+} Row;
+
+static int read_rows(const char *text, Row *rows) {
+    int n = 0;
+    for (const char *line = text; *line && n < MOST; line = strchr(line, '\n') + 1) {
+        json_t *object = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
+        if (!object) fail_msg("no JSON: %.200s", line);
+        Row *row = &rows[n++];
+        snprintf(row->file, sizeof row->file, "%s", json_string_value(json_object_get(object, "file")));
+        snprintf(row->predicted, sizeof row->predicted, "%s", json_string_value(json_object_get(object, "predicted")));
+        row->p = json_number_value(json_object_get(object, "p"));
+        row->calibrated = json_number_value(json_object_get(object, "p_calibrated"));
+        row->threshold = json_number_value(json_object_get(object, "threshold"));
+        row->votes = (int)json_integer_value(json_object_get(object, "votes"));
+        json_decref(object);
+    }
+    return n;
+}
+
+static int predict_rows(Row *rows, const char *options) {
+    char *path = path_join(folder, "predictions.jsonl");
+    must("predict %s -o %s", options, path);
+    char *text = read_text(path);
+    int n = read_rows(text, rows);
+    free(text);
+    free(path);
+    return n;
+}
+
+/* Returns the numbered field, from 0, of the line of predictions_D3.csv of the cell with this unlabelled name. */
+static double tested(const char *table, const char *file, int field) {
+    bool active = strstr(file, "_a_") != NULL;
+    const char *mark = strstr(file, active ? "_a_" : "_i_");
+    char *name = xformat("/%.*s_%s%s,", (int)(mark - file), file, active ? "act" : "in", mark + 2);
+    const char *at = strstr(table, name);
+    if (!at) fail_msg("no line of %s", name);
+    free(name);
+    while (at > table && at[-1] != '\n') at--;
+    for (; field; field--) at = strchr(at, ',') + 1;
+    return strtod(at, NULL);
+}
+
+static void predictions_are_those_of_the_test(void **state) {
+    (void)state;
+    enum { LOGIT = 4, P_MEAN = 9, THRESHOLD = 10, PREDICTED = 11 };
+    Row rows[MOST];
+    char *table = path_join(run, "predictions_D3.csv"), *options = xformat("--checkpoint %s/fold_D3 %s", run, blind);
+    char *results = path_join(run, "test_results_D3.json"), *text = read_text(table);
+    int n = predict_rows(rows, options);
+    json_t *json = json_load_file(results, 0, NULL);
+    double temperature = json_number_value(json_object_get(json_object_get(json, "temperature"), "value"));
+    assert_true(n >= 20 && temperature > 0);
+    for (int i = 0; i < n; i++) {
+        assert_near(rows[i].p, tested(text, rows[i].file, P_MEAN), 1e-6); /* batches of other sizes round differently */
+        assert_near(rows[i].threshold, tested(text, rows[i].file, THRESHOLD), 1e-12);
+        assert_int_equal(!strcmp(rows[i].predicted, "active"), (int)tested(text, rows[i].file, PREDICTED));
+        assert_near(rows[i].calibrated, binary_sigmoid(tested(text, rows[i].file, LOGIT) / temperature), 1e-5);
+    }
+    json_decref(json);
+    free(text);
+    free(results);
+    free(table);
+    free(options);
+}
+
+static void folds_are_averaged(void **state) {
+    (void)state;
+    Row both[MOST], one[MOST], other[MOST];
+    char *all = xformat("--checkpoint %s %s", run, blind), *d2 = xformat("--checkpoint %s/fold_D2/best %s", run, blind);
+    char *d3 = xformat("--checkpoint %s/fold_D3/best/model.safetensors %s", run, blind);
+    int n = predict_rows(both, all);
+    assert_contains(fixture.output, "by 2 models");
+    /* The cells are in a folder of another name than D3's: no donor is known to have been trained on. */
+    assert_null(strstr(fixture.output, "was trained on cells of a donor"));
+    assert_int_equal(predict_rows(one, d2), n);
+    assert_int_equal(predict_rows(other, d3), n);
+    double difference = 0;
+    for (int i = 0; i < n; i++) difference = fmax(difference, fabs(one[i].p - other[i].p));
+    assert_true(n >= 20 && difference > 0.01);
+    for (int i = 0; i < n; i++) {
+        assert_near(both[i].p, (one[i].p + other[i].p) / 2, 1e-7);
+        assert_near(both[i].threshold, (one[i].threshold + other[i].threshold) / 2, 1e-12);
+        assert_int_equal(both[i].votes, !strcmp(one[i].predicted, "active") + !strcmp(other[i].predicted, "active"));
+        assert_int_equal(!strcmp(both[i].predicted, "active"), both[i].p > both[i].threshold);
+    }
+    free(all);
+    free(d2);
+    free(d3);
+}
+
+/* On standard output there are rows and nothing else. */
+static void standard_output_has_only_rows(void **state) {
+    (void)state;
+    char *output = path_join(folder, "piped"), *errors = path_join(folder, "errors");
+    Row rows[MOST];
+    must("predict --checkpoint %s/fold_D3 --data %s -o - --format jsonl >%s 2>%s", run, blind, output, errors);
+    char *text = read_text(output), *said = read_text(errors);
+    assert_true(read_rows(text, rows) >= 20);
+    assert_contains(said, "rows written to standard output");
+    free(text);
+    must("predict --checkpoint %s/fold_D3 --data %s -o - >%s 2>%s", run, blind, output, errors);
+    text = read_text(output);
+    assert_int_equal(strncmp(text, "file,donor,predicted,p,", 23), 0);
+    free(text);
+    free(said);
+    free(output);
+    free(errors);
+}
+
+static void labels_are_shown_and_known_donors_named(void **state) {
+    (void)state;
+    must("predict --checkpoint %s/fold_D3 %s -o %s/labelled.csv", run, cells, folder);
+    assert_contains(fixture.output, "was trained on cells of a donor D2"); /* D1 validates */
+    char *path = path_join(folder, "labelled.csv"), *text = read_text(path);
+    assert_int_equal(strncmp(text, "file,donor,label,predicted,", 27), 0);
+    assert_contains(text, ",D1,quiescent,");
+    assert_contains(text, ",D1,active,");
+    free(text);
+    free(path);
+}
+
+/* The weights of a foreign file have no threshold, and their shapes tell the channels. */
+static void a_foreign_file_decides_at_one_half(void **state) {
+    (void)state;
+    Row rows[MOST];
+    char *options = xformat("--checkpoint %s/best_model_fold_D3.pth %s", run, blind);
+    int n = predict_rows(rows, options);
+    assert_contains(fixture.output, "threshold 0.5000: none was chosen for these weights");
+    assert_true(n >= 20);
+    for (int i = 0; i < n; i++) assert_near(rows[i].threshold, 0.5, 0);
+    free(options);
+    options = xformat("--checkpoint %s/best_model_fold_D3.pth --threshold 0.25 %s", run, blind);
+    predict_rows(rows, options);
+    assert_near(rows[0].threshold, 0.25, 0);
+    free(options);
+}
+
+/* The reference's rule may put the threshold outside of 0 to 1: then all cells are of one class. */
+static void a_threshold_may_be_out_of_range(void **state) {
+    (void)state;
+    Row rows[MOST];
+    Error error;
+    char *copy = path_join(folder, "low"), *options = xformat("--checkpoint %s %s", copy, blind);
+    must_run("cp -rL %s/fold_D3/best %s", run, copy);
+    if (!decision_write(copy, json_build("a test", "{s:f, s:b, s:n}", "threshold", -0.125, "views", 1, "temperature"),
+                        &error))
+        fail_msg("%s", error.text);
+    int n = predict_rows(rows, options);
+    for (int i = 0; i < n; i++) assert_true(rows[i].threshold == -0.125 && !strcmp(rows[i].predicted, "active"));
+    free(copy);
+    free(options);
+}
+
+/* A config.json beside foreign weights may be anyone's; one of another model of ours is refused. */
+static void a_foreign_description_is_not_read(void **state) {
+    (void)state;
+    Row rows[MOST];
+    char *other = path_join(folder, "foreign"), *options = xformat("--checkpoint %s/w.safetensors %s", other, blind);
+    make_directories(other);
+    must_run("cp %s/fold_D3/best/model.safetensors %s/w.safetensors; echo '{\"model_type\": \"bert\"}' >%s/config.json",
+             run, other, other);
+    assert_true(predict_rows(rows, options) >= 20);
+    assert_contains(fixture.output, "config.json is of another program, and is not read");
+    free(other);
+    free(options);
+}
+
+static void mistakes_are_named(void **state) {
+    (void)state;
+    FlimSynthetic other = {.cells = 4, .donors = 1, .shape = {64, 7, 7}, .photons = 1, .separation = 2, .seed = 5};
+    char *wrong = path_join(folder, "wrong"), *copy = path_join(folder, "copy");
+    int64_t files;
+    Error error;
+    if (!flim_synthetic_write(wrong, &other, 1, &files, &error)) fail_msg("%s", error.text);
+    assert_int_equal(cv("predict %s", blind), 2);
+    assert_contains(fixture.output, "which model? give --checkpoint");
+    assert_int_equal(cv("predict --checkpoint %s", run), 2);
+    assert_contains(fixture.output, "no data: give --data DIR");
+    assert_int_equal(cv("predict --checkpoint %s %s", cells, blind), 1);
+    assert_contains(fixture.output, "there are no weights in it");
+    assert_int_equal(cv("predict --checkpoint %s/fold_D3 --checkpoint %s/fold_D3/best %s", run, run, blind), 2);
+    assert_contains(fixture.output, "are the same");
+    assert_int_equal(cv("predict --checkpoint %s/fold_D3 %s", run, wrong), 1);
+    assert_contains(fixture.output, "was trained on cells of 7 x 7 pixels and 32 bins; those of");
+    assert_int_equal(cv("predict --checkpoint %s/fold_D3 %s %s", run, blind, cells), 2);
+    assert_contains(fixture.output, "names 2 folders; give one");
+    must_run("cp -rL %s/fold_D3/best %s && cp %s/fold_D2/best/decision.json %s/", run, copy, run, copy);
+    assert_int_equal(cv("predict --checkpoint %s %s", copy, blind), 1);
+    assert_contains(fixture.output, "it was made for other weights");
+    must_run("sed -i 's/\"threshold\": 0/\"threshold\": 1/' %s/decision.json", copy);
+    assert_int_equal(cv("predict --checkpoint %s %s", copy, blind), 1);
+    assert_contains(fixture.output, "is not as it was written");
+    assert_int_equal(
+        cv("predict --checkpoint %s %s.predict.flim.safetensors -o %s.predict.flim.safetensors", run, blind, blind), 2);
+    assert_contains(fixture.output, "--output: ");
+    free(wrong);
+    free(copy);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(predictions_are_those_of_the_test),  cmocka_unit_test(folds_are_averaged),
+        cmocka_unit_test(standard_output_has_only_rows),      cmocka_unit_test(labels_are_shown_and_known_donors_named),
+        cmocka_unit_test(a_threshold_may_be_out_of_range),    cmocka_unit_test(a_foreign_description_is_not_read),
+        cmocka_unit_test(a_foreign_file_decides_at_one_half), cmocka_unit_test(mistakes_are_named)};
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}

@@ -1,0 +1,91 @@
+/* Sensors of the right card, through a substitute of NVML that is loaded like the real one. */
+#include "tests/helpers.h"
+
+#include <dlfcn.h>
+
+#include "kernels/cuda/libraries/nvml.h"
+
+static const char first[NVML_UUID] = "\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff";
+static const char second[NVML_UUID] = "\xff\xee\xdd\xcc\xbb\xaa\x99\x88\x77\x66\x55\x44\x33\x22\x11\x00";
+static const char part[NVML_UUID] = "\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1";
+static const char foreign[NVML_UUID] = "another machine";
+
+static char *substitute;
+
+static int load_substitute(void **state) {
+    (void)state;
+    substitute = xformat("%s/tests/kernels/nvml.so", getenv("BUILD") ? getenv("BUILD") : "build/release");
+    setenv("TRAINC_NVML", substitute, 1);
+    return 0;
+}
+
+static int forget_substitute(void **state) {
+    (void)state;
+    free(substitute);
+    return 0;
+}
+
+/* Returns how many have called nvmlInit and not yet nvmlShutdown. */
+static int users(void) {
+    void *library = dlopen(substitute, RTLD_NOW);
+    int (*function)(void);
+    assert_non_null(library);
+    *(void **)&function = dlsym(library, "substitute_users");
+    return function();
+}
+
+static DeviceSensors read_sensors(const char uuid[NVML_UUID]) {
+    DeviceSensors sensors;
+    Nvml *nvml = nvml_open(uuid);
+    assert_non_null(nvml);
+    assert_int_equal(users(), 1);
+    nvml_read(nvml, &sensors);
+    nvml_close(nvml);
+    assert_int_equal(users(), 0);
+    return sensors;
+}
+
+static void a_card_is_found_by_its_uuid(void **state) {
+    (void)state;
+    DeviceSensors a = read_sensors(first), b = read_sensors(second);
+    assert_true(a.memory == 23e9 && a.temperature == 71 && a.power == 312.5 && a.utilisation == 98);
+    assert_true(b.memory == 23e9 + 1 && b.temperature == 72 && b.power == 313.5 && b.utilisation == 97);
+}
+
+static void what_a_card_does_not_support_is_unknown(void **state) {
+    (void)state;
+    DeviceSensors s = read_sensors(part); /* found as MIG-... */
+    assert_true(s.memory == 23e9 + 2 && isnan(s.temperature) && isnan(s.power) && isnan(s.utilisation));
+    setenv("NVML_UNSUPPORTED", "PowerUsage", 1);
+    s = read_sensors(first);
+    unsetenv("NVML_UNSUPPORTED");
+    assert_true(s.memory == 23e9 && s.temperature == 71 && isnan(s.power) && s.utilisation == 98);
+}
+
+static void without_nvml_nothing_is_known_and_nothing_is_said(void **state) {
+    (void)state;
+    static const char *const files[] = {"none", "/nowhere/libnvidia-ml.so.1", "libc.so.6"}; /* the last lacks names */
+    DeviceSensors s;
+    for (int i = 0; i < 3; i++) {
+        setenv("TRAINC_NVML", files[i], 1);
+        assert_null(nvml_open(first));
+    }
+    setenv("TRAINC_NVML", substitute, 1);
+    assert_null(nvml_open(foreign));
+    setenv("NVML_INIT_FAILS", "1", 1);
+    assert_null(nvml_open(first));
+    unsetenv("NVML_INIT_FAILS");
+    assert_int_equal(users(), 0);
+    nvml_read(NULL, &s);
+    assert_true(isnan(s.memory) && isnan(s.temperature) && isnan(s.power) && isnan(s.utilisation));
+    nvml_close(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_card_is_found_by_its_uuid),
+        cmocka_unit_test(what_a_card_does_not_support_is_unknown),
+        cmocka_unit_test(without_nvml_nothing_is_known_and_nothing_is_said),
+    };
+    return cmocka_run_group_tests(tests, load_substitute, forget_substitute);
+}

@@ -1,0 +1,130 @@
+/* What a run tells of its machine while it trains: sensors and cost. */
+#include "kernels/cpu/device.h"
+#include "tests/train/loop_rig.h"
+
+static int reads; /* one before the first step, at most one for each record */
+
+static void read_fake(Device *device, DeviceSensors *sensors) {
+    (void)device;
+    reads++;
+    *sensors = (DeviceSensors){.memory = 23e9, .temperature = NAN, .power = 312.5, .utilisation = 98};
+}
+
+static void train_with_sensors(void *directory) {
+    Device *device = cpu_device_open(1);
+    device->read_sensors = read_fake;
+    ToyRun *run = toy_run_open(device, directory, "-b 4 -g 1 --max-steps 6 --log-interval 2", 18, 0, 1);
+    toy_train(run);
+    must_hold(reads >= 2 && reads <= 4);
+    toy_run_close(run);
+    device_close(device);
+}
+
+static void sensors_are_logged_where_the_card_has_them(void **state) {
+    (void)state;
+    const char *directory = run_directory();
+    static const char *const names[] = {"gpu_memory_bytes", "gpu_power_w", "gpu_utilization_percent"};
+    static const double want[] = {23e9, 312.5, 98};
+    double values[8];
+    toy_must(train_with_sensors, (void *)directory);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(logged(directory, "train", names[i], values, 8), 3);
+        for (int k = 0; k < 3; k++) assert_true(values[k] == want[i]);
+    }
+    assert_int_equal(logged(directory, "train", "gpu_temperature_c", values, 8), 0);
+    assert_contains(toy_output, " GPU 23.0 GB 312 W 98 %\n");
+}
+
+/* A part of a run. */
+typedef struct {
+    const char *directory, *arguments;
+} Part;
+
+static void train_part(void *argument) {
+    const Part *part = argument;
+    Device *device = cpu_device_open(1);
+    ToyRun *run = toy_run_open(device, part->directory, part->arguments, 18, 0, 1);
+    toy_train(run);
+    toy_run_close(run);
+    device_close(device);
+}
+
+static void train_to(const char *directory, int steps, const char *price) {
+    char *arguments = xformat("-b 4 -g 1 --max-steps %d --resume auto --log-interval 2 %s", steps, price);
+    toy_must(train_part, &(Part){directory, arguments});
+    free(arguments);
+}
+
+static double saved(const char *directory, const char *name) {
+    char *path = path_join(directory, "last/state.json");
+    json_t *state = json_load_file(path, 0, NULL);
+    const json_t *value = json_object_get(state, name);
+    double number = json_is_string(value) ? NAN : json_number_value(value);
+    assert_non_null(value);
+    json_decref(state);
+    free(path);
+    return number;
+}
+
+/* 3600 an hour are 1 a second. */
+static void the_cost_of_earlier_parts_is_remembered(void **state) {
+    (void)state;
+    const char *directory = run_directory();
+    double values[8];
+    train_to(directory, 4, "--price 3600EUR");
+    double seconds = saved(directory, "seconds"), cost = saved(directory, "cost");
+    assert_true(seconds > 0);
+    assert_near(cost / seconds, 1, 1e-9);
+    assert_contains(toy_output, "[Done] cost: ");
+    assert_null(strstr(toy_output, "in this part"));
+    train_to(directory, 8, "--price 7200EUR"); /* a dearer machine */
+    assert_near((saved(directory, "cost") - cost) / (saved(directory, "seconds") - seconds), 2, 1e-6);
+    assert_int_equal(logged(directory, "start", "price_per_hour", values, 8), 2);
+    assert_true(values[0] == 3600 && values[1] == 7200);
+    assert_true(logged_last(directory, "summary", "summary/cost") >= saved(directory, "cost"));
+    char *path = path_join(directory, "log.jsonl"), *log = read_text(path);
+    assert_contains(log, "\"currency\": \"EUR\"");
+    free(log);
+    free(path);
+}
+
+static void a_cost_that_is_not_known_of_all_parts_is_of_this_part(void **state) {
+    (void)state;
+    const char *directory = run_directory();
+    double values[8];
+    train_to(directory, 4, "");
+    assert_true(isnan(saved(directory, "cost")));
+    assert_null(strstr(toy_output, "[Done] cost"));
+    assert_int_equal(logged(directory, "start", "price_per_hour", values, 8), 0);
+    train_to(directory, 8, "--price 3600");
+    assert_contains(toy_output, " USD in this part\n");
+    const char *other = run_directory();
+    train_to(other, 4, "--price 3600EUR");
+    train_to(other, 8, "--price 3600CHF");
+    assert_contains(toy_output, " CHF in this part\n");
+    assert_true(isnan(saved(other, "cost")));
+    assert_int_equal(logged(other, "summary", "summary/cost", values, 8),
+                     1); /* of the first part, and not of the second */
+}
+
+/* A number of seconds would be a guess before a step was measured. */
+static void the_first_line_has_no_time_left(void **state) {
+    (void)state;
+    toy_must(train_part, &(Part){run_directory(), "-b 4 -g 1 --max-steps 4 --log-interval 1"});
+    const char *line = strstr(toy_output, "[Train] epoch=1 step=1 ");
+    assert_non_null(line);
+    assert_null(memmem(line, strcspn(line, "\n"), "ETA", 3));
+    line = strstr(toy_output, "[Train] epoch=1 step=2 ");
+    assert_non_null(line);
+    assert_non_null(memmem(line, strcspn(line, "\n"), " ETA ", 5));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sensors_are_logged_where_the_card_has_them),
+        cmocka_unit_test(the_cost_of_earlier_parts_is_remembered),
+        cmocka_unit_test(a_cost_that_is_not_known_of_all_parts_is_of_this_part),
+        cmocka_unit_test(the_first_line_has_no_time_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

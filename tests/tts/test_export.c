@@ -1,0 +1,214 @@
+/* train_gpt export: an export holds the checkpoint's tensors under the reference's names, what is missing is named, and
+ * nothing is replaced. */
+#include <unistd.h>
+
+#include "base/file.h"
+#include "data/formats/safetensors.h"
+#include "data/formats/tensor_file_open.h"
+#include "kernels/philox.h"
+#include "tests/tts/corpus.h"
+
+enum { TRAINED_TENSORS = 25 /* with one block */, ENCODER_TENSORS = 364, ENCODER_SIZE = 3, MAX_TENSORS = 512 };
+
+/* The folders of the tests: prepared data with a codebook, and without one, as IndexTTS2's own preprocessing leaves it;
+ * a file of weights with the encoders of the reference; a run that started from it, on the data without a codebook. */
+static char *own, *semantic, *base, *run;
+
+static int export(const char *options) {
+    return run_command(fixture.output, sizeof fixture.output, "here=$PWD && cd %s && $here/%s %s", corpus_root,
+                       program_at("train_gpt export"), options);
+}
+
+static void must_export(const char *options) {
+    int status = export(options);
+    if (status) fail_msg("exit status %d:\n%s", status, fixture.output);
+}
+
+/* Appends the names of the reference's encoders, with small tensors; emo_layer's has the width of the model. */
+static int add_encoders(TensorToWrite *tensors, int n, const float *numbers) {
+    static const struct {
+        const char *prefix;
+        int tensors;
+    } modules[] = {{"conditioning_encoder", 193}, {"perceiver_encoder", 18}, {"emo_conditioning_encoder", 131},
+                   {"emo_perceiver_encoder", 18}, {"emovec_layer", 2},       {"emo_layer", 2}};
+    static char names[MAX_TENSORS][48];
+    for (int k = 0; k < 6; k++)
+        for (int i = 0; i < modules[k].tensors; i++, n++) {
+            snprintf(names[n], sizeof *names, "%s.%d", modules[k].prefix, i);
+            tensors[n] = (TensorToWrite){
+                .name = names[n], .dtype = "F32", .rank = 1, .dims = {ENCODER_SIZE}, .data = numbers + n};
+        }
+    tensors[n - 1] = (TensorToWrite){
+        .name = "emo_layer.weight", .dtype = "F32", .rank = 2, .dims = {CORPUS_WIDTH, CORPUS_WIDTH}, .data = numbers};
+    return n;
+}
+
+/* Writes the encoders, and before them the tensors of a checkpoint (NULL: none), as if they were IndexTTS2's weights.
+ * Returns the path; free(). */
+static char *write_base(const char *name, const char *checkpoint, int leave_out) {
+    static float numbers[MAX_TENSORS + CORPUS_WIDTH * CORPUS_WIDTH];
+    TensorToWrite tensors[MAX_TENSORS];
+    TensorFile file = {0};
+    Error error;
+    int n = 0;
+    for (int i = 0; i < MAX_TENSORS; i++) numbers[i] = philox_normal(3, PURPOSE_TEST, 0, (uint64_t)i);
+    char *folder = corpus_folder("base"), *path = path_join(folder, name);
+    make_directories(folder);
+    if (checkpoint && !tensor_file_open(checkpoint, &file, &error)) fail_msg("%s", error.text);
+    for (int i = 0; i < file.n_tensors; i++) {
+        const StoredTensor *t = &file.tensors[i];
+        tensors[n] = (TensorToWrite){.name = t->name, .dtype = t->dtype, .rank = t->rank, .data = t->data};
+        memcpy(tensors[n++].dims, t->dims, sizeof t->dims);
+    }
+    n = add_encoders(tensors, n, numbers) - leave_out;
+    if (!safetensors_write(path, tensors, n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
+    tensor_file_close(&file);
+    free(folder);
+    return path;
+}
+
+static int open_fixture(void **state) {
+    (void)state;
+    corpus_open();
+    own = corpus_folder(corpus_reference(NULL));
+    semantic = corpus_folder("semantic");
+    run = corpus_folder("run");
+    must_run("cp -r %s %s && rm %s/codebook.*", own, semantic, semantic);
+    char *first = corpus_folder("first"), *weights = path_join(first, "last/model.safetensors");
+    corpus_must_train(semantic, first, "");
+    base = write_base("gpt.safetensors", weights, 0);
+    char *options = xformat("--base-checkpoint %s", base);
+    corpus_must_train(semantic, run, options);
+    free(options);
+    free(weights);
+    free(first);
+    return 0;
+}
+
+static void assert_same_tensor(const StoredTensor *a, const StoredTensor *b) {
+    if (!a || !b) fail_msg("a tensor is missing");
+    assert_string_equal(a->dtype, b->dtype);
+    assert_int_equal(a->rank, b->rank);
+    assert_memory_equal(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
+    assert_memory_equal(a->data, b->data, a->bytes);
+}
+
+/* Fails unless gpt.pth of an export has the tensors of a file of weights, and `more` others. */
+static void assert_exported(const char *folder, const char *weights, int more) {
+    char *pth = xformat("%s/%s/gpt.pth", corpus_root, folder);
+    TensorFile exported, file;
+    Error error;
+    if (!tensor_file_open(pth, &exported, &error)) fail_msg("%s: %s", pth, error.text);
+    if (!tensor_file_open(weights, &file, &error)) fail_msg("%s: %s", weights, error.text);
+    assert_int_equal(exported.n_tensors, file.n_tensors + more);
+    for (int i = 0; i < file.n_tensors; i++)
+        assert_same_tensor(&file.tensors[i], tensor_file_find(&exported, file.tensors[i].name));
+    tensor_file_close(&exported);
+    tensor_file_close(&file);
+    free(pth);
+}
+
+static void an_export_is_the_checkpoint_under_the_references_names(void **state) {
+    (void)state;
+    char *weights = path_join(run, "best/model.safetensors"), *yaml = corpus_folder("models/am/config.yaml"), *text;
+    must_export("--checkpoint run --output models/am");
+    assert_contains(fixture.output, "the best weights of the run\n");
+    assert_contains(fixture.output, "25 trained tensors, 364 of the encoders\n");
+    assert_contains(fixture.output, "[Codes] IndexTTS2's semantic codes: its vocoder makes sound of them");
+    assert_null(strstr(fixture.output, "warning"));
+    assert_exported("models/am", weights, 0);
+    must_run("cd %s && cmp models/am/bpe.model semantic/bpe.model && cmp models/am/config.json run/best/config.json && "
+             "ls -A models/am | tr '\\n' ' '",
+             corpus_root);
+    assert_string_equal(fixture.output, "bpe.model config.json config.yaml gpt.pth ");
+    text = read_text(yaml);
+    assert_contains(text, "dataset:\n    bpe_model: \"am/bpe.model\"\n"
+                          "gpt:\n    model_dim: 16  # was 1280\n    layers: 1  # was 24\n    heads: 2  # was 20\n"
+                          "    max_text_tokens: 90  # was 600\n    max_mel_tokens: 180  # was 1815\n"
+                          "    number_text_tokens: 60  # was 12000\n    number_mel_codes: 34  # was 8194\n"
+                          "    start_text_token: 0\n    stop_text_token: 1\n"
+                          "    start_mel_token: 32  # was 8192\n    stop_mel_token: 33  # was 8193\n"
+                          "gpt_checkpoint: \"am/gpt.pth\"\n");
+    char *owned[] = {weights, yaml, text};
+    for (int i = 0; i < 3; i++) free(owned[i]);
+}
+
+/* A training from scratch has no encoders: IndexTTS2 would refuse its weights, unless they are added. */
+static void missing_encoders_are_named_and_can_be_added(void **state) {
+    (void)state;
+    char *weights = corpus_folder("first/best/model.safetensors");
+    char *part = write_base("part.safetensors", NULL, 3), *rest = write_base("encoders.safetensors", NULL, 0);
+    must_export("--checkpoint first/best --output bare");
+    assert_contains(fixture.output, "warning: first/best has no encoders for prompts and emotions");
+    assert_exported("bare", weights, 0);
+    must_export("--checkpoint first/best --output whole --base-checkpoint base/encoders.safetensors");
+    assert_null(strstr(fixture.output, "warning"));
+    assert_exported("whole", weights, ENCODER_TENSORS);
+    assert_exported("whole", rest, TRAINED_TENSORS);
+    assert_int_equal(export("--checkpoint first/best --output cut --base-checkpoint base/part.safetensors"), 1);
+    assert_contains(fixture.output, "part.safetensors: emo_layer.* has 0 tensors, and the reference has 2");
+    free(weights);
+    free(part);
+    free(rest);
+}
+
+/* The codes of a codebook make no sound in IndexTTS2, whatever its file says. */
+static void an_export_of_own_codes_says_that_indextts2_cannot_speak_it(void **state) {
+    (void)state;
+    char *output = corpus_folder("spoken");
+    corpus_must_train(own, output, "");
+    must_export("--checkpoint spoken --output mute");
+    assert_contains(fixture.output, "warning: the model speaks in codes of a codebook of train_gpt prepare: ");
+    assert_null(strstr(fixture.output, "Next:"));
+    free(output);
+}
+
+static void exports_that_would_be_wrong_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        int status;
+        const char *options, *message;
+    } refusals[] = {
+        {1, "--checkpoint run --output taken", "--output taken: it holds gpt.pth already; choose a new folder"},
+        {1, "--checkpoint nowhere --output x", "--checkpoint nowhere: "},
+        {1, "--checkpoint audio --output x", "--checkpoint audio: it holds neither a run nor a checkpoint"},
+        {1, "--checkpoint base/other.safetensors --heads 2 --output x", "so it is no model of train_gpt"},
+        {2, "--checkpoint run --heads 4 --output x", "--heads 4 contradicts "},
+        {2, "--checkpoint base/gpt.safetensors --output x", "the number of attention heads does not follow"},
+        {2, "--checkpoint base/gpt.safetensors --heads 3 --output x", "--heads 3 does not divide the width"},
+        {2, "--checkpoint base/gpt.safetensors --heads 2 --output x", "which tokenizer it was trained with: give"},
+        {1, "--checkpoint run --tokenizer edited.model --output x", "edited.model is not the tokenizer that "},
+        {1, "--checkpoint run --tokenizer small/bpe.model --output x", "has 40 pieces, and "},
+        {1, "--checkpoint run --tokenizer nowhere --output x", "nowhere: "},
+        {2, "--checkpoint run --base-checkpoint base/gpt.safetensors --output x", "has all tensors of the reference"},
+    };
+    char *other = write_base("other.safetensors", NULL, 0);
+    /* as many pieces, and a field that SentencePiece does not know */
+    must_run("cd %s && mkdir taken && echo theirs >taken/gpt.pth && cp semantic/bpe.model edited.model && "
+             "printf '\\240\\006\\001' >>edited.model",
+             corpus_root);
+    corpus_prepare("small", "--vocabulary 40");
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        int status = export(refusals[i].options);
+        if (status != refusals[i].status) fail_msg("%s: %d\n%s", refusals[i].options, status, fixture.output);
+        assert_contains(fixture.output, refusals[i].message);
+    }
+    char *left = corpus_folder("x"), *theirs = corpus_folder("taken/gpt.pth"), *text = read_text(theirs);
+    assert_int_equal(access(left, F_OK), -1);
+    assert_string_equal(text, "theirs\n");
+    free(text);
+    free(theirs);
+    free(left);
+    free(other);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_export_is_the_checkpoint_under_the_references_names),
+        cmocka_unit_test(missing_encoders_are_named_and_can_be_added),
+        cmocka_unit_test(an_export_of_own_codes_says_that_indextts2_cannot_speak_it),
+        cmocka_unit_test(exports_that_would_be_wrong_are_refused),
+    };
+    choose_tests();
+    return cmocka_run_group_tests(tests, open_fixture, NULL);
+}
