@@ -93,8 +93,10 @@ static bool weights_sum(const char *checkpoint, char text[17], Error *error) {
 }
 
 bool decision_write(const char *checkpoint, json_t *decision, Error *error) {
-    char sum[17], *path = path_of(checkpoint, "decision.json");
+    char sum[17], *path = path_of(checkpoint, "decision.json"), *folder = path_directory(path);
     bool ok = weights_sum(checkpoint, sum, error);
+    directory_remove_leftovers(folder);
+    free(folder);
     if (ok) {
         json_object_update_new(
             decision, json_build(path, "{s:i, s:s, s:s}", "format", FORMAT, "version", version_number, "weights", sum));

@@ -13,7 +13,7 @@ static void keep(const PsdRun *o, json_t *fits) {
         printf("[Calibration] %s is no checkpoint of this program: predict will not find its calibrations\n",
                checkpoint);
     else if (!decision_write(checkpoint, json_build(checkpoint, "{s:O}", "calibrations", fits), &error))
-        warn("%s; predict will not find the calibrations", error.text);
+        die("%s; predict will not find the calibrations", error.text);
     else
         printf("[Calibration] kept with the weights: %s\n", checkpoint);
     json_decref(description);

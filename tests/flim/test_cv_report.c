@@ -340,8 +340,8 @@ static void the_curve_of_the_folds_is_their_mean(void **state) {
         char *mean =
             xformat(">mean of 6 folds: %s %.3f<", figures[i].area, grid_number(&csv, "MEAN", figures[i].score));
         char *band = xformat(">95 %% interval of the mean: %.3f to %.3f<",
-                             grid_number(&csv, "95 % of the mean, from", figures[i].score),
-                             grid_number(&csv, "95 % of the mean, to", figures[i].score));
+                             grid_number(&csv, "95 % interval of the mean, low", figures[i].score),
+                             grid_number(&csv, "95 % interval of the mean, high", figures[i].score));
         assert_contains(i ? recall : roc, mean);
         assert_contains(i ? recall : roc, band);
         free(mean);

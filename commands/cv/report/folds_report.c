@@ -13,8 +13,9 @@
 enum { SHOWN = 10 /* columns on the terminal: the name, and scores up to specificity */ };
 enum { WHO = 1 + BASELINES /* the network, the baselines */ };
 enum { MEAN, LOW, HIGH, OF_POPULATION, OF_SAMPLE, SPREADS };
-static const char *const SPREAD_NAMES[SPREADS] = {"MEAN", "95 % interval of the mean, low", "95 % interval of the mean, high",
-                                                  "STD (divisor n)", "STD (divisor n - 1)"};
+static const char *const SPREAD_NAMES[SPREADS] = {"MEAN", "95 % interval of the mean, low",
+                                                  "95 % interval of the mean, high", "STD (divisor n)",
+                                                  "STD (divisor n - 1)"};
 
 typedef struct {
     const TestedFold *folds;
