@@ -334,7 +334,7 @@ static void no_run_begins_in_the_folder_of_another(void **state) {
     move_place(e.directory, 1000);
     e.more = "--resume auto";
     assert_int_equal(toy_try(end_somewhere, &e), 1);
-    assert_contains(toy_output, "state.json: \"batch_index\" is 1000, and epoch 2 has 5 micro-batches");
+    assert_contains(toy_output, "state.json: \"batch_index\" is 1000, and epoch 3 has 5 micro-batches");
     run_command(before, sizeof before, "cat %s/log.jsonl; ls %s", e.directory, e.directory);
     char *file = path_join(e.directory, "last/state.json"), *text = read_text(file),
          *digit = strstr(text, "\"step\": 12");
