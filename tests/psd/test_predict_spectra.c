@@ -222,6 +222,22 @@ static void nothing_of_the_users_is_replaced(void **state) {
     free(away);
 }
 
+/* A farm of links: a recording has the name of its link, and two links to one file are copies. */
+static void links_keep_their_names(void **state) {
+    (void)state;
+    char *farm = path_join(folder, "farm"), *list = path_join(folder, "farm_data/manifest.csv");
+    must_run("mkdir -p %s/a/day %s/b/day && ln -s $(find %s -name '*dab*.npy' | head -1) %s/a/day/x_dab_1.npy && "
+             "ln -s $(find %s -name '*dab*.npy' | head -1) %s/b/day/x_dab_1.npy",
+             farm, farm, raw, farm, raw, farm);
+    psd_must("prepare --input %s --output %s/farm_data", farm, folder);
+    char *text = read_text(list);
+    assert_contains(text, "\n../farm/a/day/x_dab_1.npy,0,a,");
+    assert_contains(text, "\n../farm/b/day/x_dab_1.npy,0,b,");
+    free(text);
+    free(list);
+    free(farm);
+}
+
 static void mistakes_are_named(void **state) {
     (void)state;
     char *empty = path_join(folder, "empty"), *hop = path_join(folder, "hop");
@@ -248,9 +264,12 @@ static void mistakes_are_named(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(predictions_are_those_of_evaluate), cmocka_unit_test(probabilities_are_calibrated_as_fitted),
-        cmocka_unit_test(classifiers_are_averaged),          cmocka_unit_test(different_encoders_predict_together),
-        cmocka_unit_test(nothing_of_the_users_is_replaced),  cmocka_unit_test(mistakes_are_named)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_are_those_of_evaluate),
+                                       cmocka_unit_test(probabilities_are_calibrated_as_fitted),
+                                       cmocka_unit_test(classifiers_are_averaged),
+                                       cmocka_unit_test(different_encoders_predict_together),
+                                       cmocka_unit_test(nothing_of_the_users_is_replaced),
+                                       cmocka_unit_test(links_keep_their_names),
+                                       cmocka_unit_test(mistakes_are_named)};
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

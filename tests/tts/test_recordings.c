@@ -287,6 +287,16 @@ static void prepare_source(int i, const char *more) {
     free(options);
 }
 
+/* Compares all files with those of the reference, but for the paths of the audio, which lead through links here. */
+static void assert_same_clips(const char *output) {
+    int status = run_command(fixture.output, sizeof fixture.output,
+                             "cd %s && rm -rf seen wanted && cp -r %s seen && cp -r reference wanted && "
+                             "sed -i 's/\"[a-z_]*audio_path\":\"[^\"]*\",*//g' seen/*.jsonl wanted/*.jsonl",
+                             corpus_root, output);
+    if (status) fail_msg("%s", fixture.output);
+    corpus_assert_same("seen", "wanted");
+}
+
 /* Lists with the same ids and speakers give the same bytes; with one speaker, the same codes. */
 static void every_format_gives_the_same_clips(void **state) {
     (void)state;
@@ -296,7 +306,7 @@ static void every_format_gives_the_same_clips(void **state) {
         prepare_source(i, "");
         assert_contains(fixture.output, sources[i].told);
         assert_contains(fixture.output, "[Data] 16 of 22 clips");
-        if (i < SAME_FILES) corpus_assert_same(sources[i].output, "reference");
+        if (i < SAME_FILES) assert_same_clips(sources[i].output);
     }
     int status =
         run_command(fixture.output, sizeof fixture.output,
@@ -323,7 +333,7 @@ static void every_format_is_read_again_when_it_has_grown(void **state) {
         prepare_source(i, more);
         assert_contains(fixture.output, "[Audio] 10 clips read, 10 reused\n");
         assert_contains(fixture.output, "[Codes] 6 clips coded, 10 reused\n");
-        if (i < SAME_FILES) corpus_assert_same(sources[i].output, "reference");
+        if (i < SAME_FILES) assert_same_clips(sources[i].output);
     }
     free(more);
 }
