@@ -1,6 +1,6 @@
 #include "base/base.h"
-#include "base/program.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 static _Atomic int64_t allocations;
-static void (*_Atomic before_death)(void);
 
 /* Prints one line as a whole, because several threads may print at the same time. */
 static void print_message(const char *prefix, const char *format, va_list arguments) {
@@ -24,17 +23,27 @@ static void print_message(const char *prefix, const char *format, va_list argume
     funlockfile(stderr);
 }
 
+static struct {
+    void (*functions[4])(void);
+    int n;
+} last_calls;
+
+void last_calls_add(void (*function)(void)) {
+    assert(last_calls.n < (int)(sizeof last_calls.functions / sizeof *last_calls.functions));
+    last_calls.functions[last_calls.n++] = function;
+}
+
+void last_calls_make(void) {
+    for (int i = 0; i < last_calls.n; i++) last_calls.functions[i]();
+}
+
 /* Lets only the first of several threads that die at the same time print its message. exit() would destroy what
  * libraries compute with (oneDNN, FFTW) while other threads compute. */
 static void begin_to_die(void) {
     static atomic_flag dying = ATOMIC_FLAG_INIT;
     while (atomic_flag_test_and_set(&dying)) pause();
-    void (*function)(void) = before_death;
-    terminal_progress_abandon();
-    if (function) function();
+    last_calls_make();
 }
-
-void die_calls(void (*function)(void)) { before_death = function; }
 
 void die(const char *format, ...) {
     va_list arguments;

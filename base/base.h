@@ -26,8 +26,10 @@ typedef struct {
 _Noreturn void die(const char *format, ...) PRINTF_LIKE(1, 2);
 _Noreturn void die_usage(const char *format, ...) PRINTF_LIKE(1, 2); /* the same and "see --help", exit 2 */
 void warn(const char *format, ...) PRINTF_LIKE(1, 2);                /* "PROGRAM: warning: message" */
-/* Sets the function that die and die_usage call before they end the program. */
-void die_calls(void (*function)(void));
+/* Adds a function that is called before an error or a signal ends the program, which takes no other way out. Not for
+ * several threads at once. */
+void last_calls_add(void (*function)(void));
+void last_calls_make(void);
 /* Fills error (may be NULL) and returns false. Leaves out the middle of a text that is too long: long paths come first,
  * the reason last. */
 bool error_set(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);

@@ -145,7 +145,9 @@ void terminal_progress_end(void) {
     pthread_mutex_unlock(&progress.lock);
 }
 
-void terminal_progress_abandon(void) {
+/* Removes it from a program that is about to end in whatever state; gives up after a second if another thread is stuck
+ * in writing. */
+static void terminal_progress_abandon(void) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec++;
@@ -261,6 +263,7 @@ void program_start(void) {
     /* Loads libgcc_s now: the C library needs it where a thread is cancelled or calls pthread_exit, and aborts the
      * program if there is no memory to load it then. */
     backtrace(&(void *){NULL}, 1);
+    last_calls_add(terminal_progress_abandon);
     stop_watch();
     stdout = open_escaped(stdout, &out);
     stderr = open_escaped(stderr, &err);

@@ -26,9 +26,6 @@ int program_free_stdout(void);
 void terminal_progress(const char *format, ...) PRINTF_LIKE(1, 2);
 /* Removes this line. */
 void terminal_progress_end(void);
-/* Removes it from a program that is about to end in whatever state; gives up after a second if another thread is stuck
- * in writing. */
-void terminal_progress_abandon(void);
 /* Returns whether stdout is a terminal; if not, the functions above do nothing. */
 bool terminal_is_open(void);
 /* Returns whether the terminal may be sent colours: NO_COLOR is not set, and TERM is not dumb. */

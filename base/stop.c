@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "base/file.h"
-#include "base/program.h"
 
 static atomic_bool deferred;
 static atomic_int remembered;
@@ -44,8 +42,7 @@ void stop_forget(void) { remembered = 0; }
 
 void stop_end(int number) {
     sigset_t one;
-    terminal_progress_abandon();
-    file_end_of_program();
+    last_calls_make();
     sigemptyset(&one);
     sigaddset(&one, number);
     signal(number, SIG_DFL);
