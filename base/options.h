@@ -68,8 +68,10 @@ typedef struct {
     int count;
     const OptionAlias *aliases[2]; /* tables */
     int n_aliases[2];
-    bool quiet;   /* a second reading of the same options: do not print `mapped` again */
-    char *mapped; /* what options_apply_yaml has read through aliases, for people; NULL: nothing. free() */
+    bool quiet;          /* a second reading of the same options: do not print `mapped` again */
+    char *mapped;        /* what options_apply_yaml has read through aliases, for people; NULL: nothing. free() */
+    const char *program; /* of the header that was parsed with */
+    char command[4096];  /* the command line that was parsed, as one types it into a shell; cut if longer */
 } OptionSet;
 
 /* The value of an INT that was given as "auto", which a row allows with the metavar "N|auto". */
@@ -119,5 +121,9 @@ bool option_from_json(const Option *option, const json_t *value, Error *error);
 /* Returns all values as JSON text {"name": value, ...} for the record of a checkpoint; free(). Dies if a text is not
  * UTF-8. */
 char *options_to_json(const OptionSet *set);
+/* Returns {"options": {name: value}, "defaults": {name: default}, "given": [name]}: all values, the defaults of those
+ * that differ from theirs, and the names of those that were given. An option with two names is there once. Dies if a
+ * text is not UTF-8. */
+json_t *options_record(const OptionSet *set);
 
 #endif

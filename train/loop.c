@@ -3,7 +3,6 @@
  * A run is a pure function of (options, data, seed): the order of batches depends on the seed and the epoch only,
  * dropout on the seed and the number of the micro-batch. The checkpoint holds weights, moments and these counters, so a
  * run that was stopped anywhere resumes with the same bits. */
-#include "base/json.h"
 #include "base/stop.h"
 #include "train/report.h"
 #include "train/run/finish.h"
@@ -12,6 +11,7 @@
 #include "train/run/progress.h"
 #include "train/run/results.h"
 #include "train/run/selection.h"
+#include "train/run/start.h"
 #include "train/run/step.h"
 #include "train/run/validation.h"
 
@@ -86,18 +86,12 @@ static bool is_over(const Run *run) {
 static void begin(Run *run) {
     const TrainSpec *spec = &run->t->spec;
     report_start(spec, run->total_steps, run->epoch_batches, run->validation.batches);
+    if (!run->t->state.step || !is_over(run)) start_log(run);
     device_reset_counters(spec->device);
     spec->device->profile = spec->options->profile;
     progress_read_sensors(run);
     run->sensors_at = 0; /* the first call has only loaded what later ones need */
     run->run_start = run->window.start = seconds_now();
-    const Price *price = &spec->options->price;
-    bool priced = price->per_hour > 0, resumed = run->t->state.step && !is_over(run);
-    if (priced || resumed)
-        log_object(
-            run->log, "start", run->t->state.step, run->seconds_before,
-            priced ? json_build("the log", "{s:f, s:s}", "price_per_hour", price->per_hour, "currency", price->currency)
-                   : json_object());
     if (!run->t->state.validating || !run->validation.loader) return;
     validation_run(run);
     keep_save(run); /* so that the validation is not repeated on the next start */

@@ -234,8 +234,24 @@ void options_remove(OptionSet *set, const char *const *names) {
     }
 }
 
+/* Writes the command line into the set. argv[0] is the program's path, "train_psd pretrain", or the command alone. */
+static void keep_command(const CommandLine *c) {
+    OptionSet *set = c->set;
+    const char *first = c->argc ? c->argv[0] : "";
+    bool whole = strstr(first, c->header->program) != NULL;
+    size_t room = sizeof set->command, used;
+    set->program = c->header->program;
+    used = (size_t)snprintf(set->command, room, "%s%s%s", whole ? "" : set->program, whole ? "" : " ", first);
+    for (int i = 1; i < c->argc && used < room; i++) {
+        char *word = shell_word(c->argv[i]);
+        used += (size_t)snprintf(set->command + used, room - used, " %s", word);
+        free(word);
+    }
+}
+
 void options_parse(const OptionsHeader *header, OptionSet *set, int argc, char **argv) {
     CommandLine line = {.header = header, .set = set, .argc = argc, .argv = argv};
+    keep_command(&line);
     for (int i = 0; i < set->count; i++) {
         set->options[i].given = false;
         option_clear(&set->options[i]);

@@ -248,7 +248,7 @@ static void logged_scores_match_their_names(void **state) {
         n = logged(fold, "val", names[k], values[k], MOST);
         assert_in_range(n, 2, 3); /* epochs, and the one that may be added */
         int times = 0;
-        snprintf(key, sizeof key, "\"%s\"", names[k]);
+        snprintf(key, sizeof key, "\"%s\":", names[k]);
         for (const char *at = log; (at = strstr(at, key)); at++) times++;
         assert_int_equal(times, n);
     }

@@ -40,6 +40,10 @@ static void log_summary(Run *run) {
     record_add(&record, (double)(run->allocations_at_last_step - run->allocations_at_first_step),
                "summary/allocations_after_first_step");
     record_add(&record, (double)t->state.skipped_steps, "summary/skipped_steps");
+    record_add(&record, t->ended, "summary/ended");
+    record_add(&record, selection_out_of_patience(t), "summary/out_of_patience");
+    record_add(&record, stop_signal(), "summary/signal");
+    record_add(&record, (double)t->state.best_step, "summary/best_step");
     record_add(&record, (double)t->planned_bytes, "summary/planned_bytes");
     record_add(&record, peak, "summary/peak_bytes");
     if (time.steps) record_add(&record, time.seconds, "summary/step_seconds");
