@@ -1,0 +1,143 @@
+#include "report/html.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistr.h>
+
+/* ---- text ---- */
+
+/* Returns whether a character is drawn, and does not change how others are. */
+static bool is_plain(ucs4_t c) {
+    bool control = (c < ' ' && c != '\n' && c != '\t') || (c >= 0x7f && c < 0xa0);
+    bool turns = (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0x200e || c == 0x200f;
+    return !control && !turns && c != 0xfffd && c != 0xfffe && c != 0xffff;
+}
+
+void html_text(FILE *out, const char *text) {
+    size_t left = strlen(text);
+    while (left) {
+        ucs4_t c;
+        int n = u8_mbtouc(&c, (const uint8_t *)text, left);
+        if (c == '<')
+            fputs("&lt;", out);
+        else if (c == '>')
+            fputs("&gt;", out);
+        else if (c == '&')
+            fputs("&amp;", out);
+        else if (c == '"')
+            fputs("&quot;", out);
+        else if (c == '\'')
+            fputs("&#39;", out);
+        else if (is_plain(c))
+            fwrite(text, 1, (size_t)n, out);
+        else
+            fputs("\xef\xbf\xbd", out);
+        text += n;
+        left -= (size_t)n;
+    }
+}
+
+void html_format(FILE *out, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = vxformat(format, arguments);
+    va_end(arguments);
+    html_text(out, text);
+    free(text);
+}
+
+void html_fact(FILE *out, const char *name, const char *value) {
+    fputs("<div><dt>", out);
+    html_text(out, name);
+    fputs(value && *value ? "</dt><dd>" : "</dt><dd class=\"unknown\">", out);
+    html_text(out, value && *value ? value : "unknown");
+    fputs("</dd></div>\n", out);
+}
+
+void html_data_uri(FILE *out, const char *type, const void *bytes, size_t size) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *at = bytes;
+    fprintf(out, "data:%s;base64,", type);
+    for (size_t i = 0; i < size; i += 3) {
+        size_t n = size - i < 3 ? size - i : 3;
+        unsigned group = (unsigned)at[i] << 16;
+        if (n > 1) group |= (unsigned)at[i + 1] << 8;
+        if (n > 2) group |= at[i + 2];
+        for (size_t k = 0; k < 4; k++) fputc(k <= n ? digits[group >> (18 - 6 * k) & 63] : '=', out);
+    }
+}
+
+/* ---- tables ---- */
+
+void html_table_begin(FILE *out, const char *caption, const char *header) {
+    fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"", out);
+    html_text(out, caption);
+    fputs("\"><table><caption>", out);
+    html_text(out, caption);
+    fputs("</caption><thead><tr>", out);
+    for (const char *at = header; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
+        size_t size = strcspn(at, "|");
+        bool right = size && at[size - 1] == ':';
+        fprintf(out, "<th scope=\"col\"%s>", right ? " class=\"n\"" : "");
+        html_format(out, "%.*s", (int)size - right, at);
+        fputs("</th>", out);
+    }
+    fputs("</tr></thead><tbody>\n", out);
+}
+
+void html_table_end(FILE *out) { fputs("</tbody></table></div>\n", out); }
+
+/* ---- pictures ---- */
+
+/* Returns whether a word of `size` bytes is in a list of words separated by spaces. */
+static bool in_words(const char *list, const char *word, size_t size) {
+    for (const char *at = list; *at; at += strcspn(at, " "), at += *at == ' ')
+        if (strcspn(at, " ") == size && !strncmp(at, word, size)) return true;
+    return false;
+}
+
+/* Checks the attributes of a tag up to its '>', which *at then is. */
+static bool check_attributes(const char **at, Error *error) {
+    static const char allowed[] =
+        "xmlns width height viewBox role aria-label class d x y x1 y1 x2 y2 cx cy r rx ry dx dy "
+        "points fill fill-opacity stroke stroke-width stroke-opacity stroke-dasharray opacity "
+        "stroke-linejoin stroke-linecap text-anchor font-size font-weight font-family "
+        "transform paint-order dominant-baseline preserveAspectRatio";
+    for (;;) {
+        *at += strspn(*at, " \n\t/");
+        if (**at == '>') return true;
+        size_t size = strcspn(*at, "= \n\t/>");
+        if (!in_words(allowed, *at, size))
+            return error_set(error, "the attribute '%.*s'", size > 40 ? 40 : (int)size, *at);
+        *at += size;
+        if (strncmp(*at, "=\"", 2)) return error_set(error, "an attribute without quotes");
+        size_t length = strcspn(*at + 2, "\"<");
+        if (memmem(*at + 2, length, "url", 3)) return error_set(error, "a link to another resource");
+        *at += 2 + length;
+        if (**at != '"') return error_set(error, "an attribute without an end");
+        (*at)++;
+    }
+}
+
+bool html_svg_check(const char *text, Error *error) {
+    static const char allowed[] = "svg g path rect circle line polyline text tspan title desc style";
+    int depth = 0;
+    Error why;
+    if (strncmp(text, "<svg ", 5)) return error_set(error, "it does not begin with <svg");
+    for (const char *at = text; (at = strchr(at, '<'));) {
+        bool closes = at[1] == '/';
+        const char *name = at + 1 + closes;
+        size_t size = strcspn(name, " \n\t/>");
+        if (!depth && at != text) return error_set(error, "it is more than one element");
+        if (!in_words(allowed, name, size))
+            return error_set(error, "it has an element '%.*s', which no picture of this program has",
+                             size > 40 ? 40 : (int)size, name);
+        at = name + size;
+        if (!check_attributes(&at, &why)) return error_set(error, "it has %s", why.text);
+        depth += closes ? -1 : at[-1] != '/';
+        size_t style = size == 5 && !strncmp(name, "style", 5) ? strcspn(at, "<") : 0;
+        if (memmem(at, style, "url", 3) || memmem(at, style, "@import", 7))
+            return error_set(error, "its style has a link to another resource");
+    }
+    return !depth || error_set(error, "it is cut off");
+}

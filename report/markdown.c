@@ -1,0 +1,140 @@
+/* Markdown to HTML, line by line. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/html.h"
+
+/* The element that is open. */
+typedef enum { NOTHING, PARAGRAPH, LIST, TABLE } Open;
+
+typedef struct {
+    FILE *out;
+    Open open;
+    int level;
+    char *heading;   /* the last one, which names tables; NULL: none */
+    char *header;    /* the first line of a table, until the second one shows that it is a table; or NULL */
+    bool right[128]; /* columns of numbers */
+} Page;
+
+static void close_element(Page *p) {
+    static const char *const ends[] = {"", "</p>\n", "</ul>\n", "</tbody></table></div>\n"};
+    fputs(ends[p->open], p->out);
+    p->open = NOTHING;
+}
+
+static void open_element(Page *p, Open element, const char *begin, const char *again) {
+    if (p->open != element) close_element(p);
+    fputs(p->open == element ? again : begin, p->out);
+    p->open = element;
+}
+
+static void heading(Page *p, const char *line, int marks) {
+    int level = p->level + marks - 1 < 6 ? p->level + marks - 1 : 6;
+    close_element(p);
+    free(p->heading);
+    p->heading = xstrdup(line + marks + 1);
+    fprintf(p->out, "<h%d>", level);
+    html_text(p->out, p->heading);
+    fprintf(p->out, "</h%d>\n", level);
+}
+
+/* Copies the next cell of a table's line without the marks of its escapes. False: there is none. free(*cell) */
+static bool next_cell(const char **at, char **cell) {
+    if (**at == '|') (*at)++;
+    if (!(*at)[strspn(*at, " ")]) return false;
+    size_t n = 0;
+    *at += strspn(*at, " ");
+    *cell = xmalloc(strlen(*at) + 1);
+    for (; **at && **at != '|'; (*at)++) {
+        if (**at == '\\' && (*at)[1]) (*at)++;
+        (*cell)[n++] = **at;
+    }
+    while (n && (*cell)[n - 1] == ' ') n--;
+    (*cell)[n] = 0;
+    return true;
+}
+
+/* Writes a line of cells; the first cell of a body's row names the row. */
+static void write_row(Page *p, const char *line, bool header) {
+    char *cell;
+    fputs("<tr>", p->out);
+    for (int c = 0; next_cell(&line, &cell); c++) {
+        bool right = c < 128 && p->right[c], names = header || (!c && !right);
+        fprintf(p->out, names ? "<th scope=\"%s\"%s>" : "<td%s%s>", names ? header ? "col" : "row" : "",
+                right ? " class=\"n\"" : "");
+        html_text(p->out, cell);
+        fputs(names ? "</th>" : "</td>", p->out);
+        free(cell);
+    }
+    fputs("</tr>\n", p->out);
+}
+
+static void begin_table(Page *p, const char *alignment) {
+    char *cell;
+    memset(p->right, 0, sizeof p->right);
+    for (int c = 0; next_cell(&alignment, &cell); c++) {
+        if (c < 128) p->right[c] = ends_with(cell, ":");
+        free(cell);
+    }
+    close_element(p);
+    fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"", p->out);
+    html_text(p->out, p->heading ? p->heading : "table");
+    fputs("\"><table><thead>", p->out);
+    write_row(p, p->header, true);
+    fputs("</thead><tbody>\n", p->out);
+    p->open = TABLE;
+    free(p->header);
+    p->header = NULL;
+}
+
+static void table_line(Page *p, const char *line) {
+    if (p->open == TABLE)
+        write_row(p, line, false);
+    else if (p->header)
+        begin_table(p, line);
+    else
+        p->header = xstrdup(line);
+}
+
+/* Writes a line that looked like the first of a table as the text that it is. */
+static void flush_header(Page *p) {
+    char *line = p->header;
+    p->header = NULL;
+    if (!line) return;
+    open_element(p, PARAGRAPH, "<p>", "<br>");
+    html_text(p->out, line);
+    free(line);
+}
+
+static void write_line(Page *p, const char *line) {
+    if (line[0] != '|') flush_header(p);
+    int marks = (int)strspn(line, "#");
+    if (line[0] == '|') {
+        table_line(p, line);
+    } else if (marks && line[marks] == ' ') {
+        heading(p, line, marks);
+    } else if (!strncmp(line, "- ", 2)) {
+        open_element(p, LIST, "<ul><li>", "<li>");
+        html_text(p->out, line + 2);
+        fputs("</li>\n", p->out);
+    } else if (!line[strspn(line, " ")]) {
+        close_element(p);
+    } else {
+        open_element(p, PARAGRAPH, "<p>", "<br>");
+        html_text(p->out, line);
+    }
+}
+
+void html_markdown(FILE *out, const char *text, int level) {
+    Page page = {.out = out, .level = level};
+    while (*text) {
+        size_t size = strcspn(text, "\n");
+        char *line = xformat("%.*s", (int)size, text);
+        write_line(&page, line);
+        free(line);
+        text += size + (text[size] == '\n');
+    }
+    flush_header(&page);
+    close_element(&page);
+    free(page.heading);
+}

@@ -1,0 +1,141 @@
+/* Elements of HTML: what text may do to them, which pictures are taken, and Markdown. */
+#include "base/text_file.h"
+#include "report/diagrams.h"
+#include "report/html.h"
+#include "report/plot.h"
+#include "tests/helpers.h"
+
+static char *made; /* by the last END */
+
+/* What is printed to `out` between BEGIN and END is in `made`. */
+#define BEGIN                                                                                                          \
+    size_t size_;                                                                                                      \
+    free(made);                                                                                                        \
+    FILE *out = open_memstream(&made, &size_)
+#define END fclose(out)
+
+static void text_cannot_leave_its_element(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *want;
+    } cases[] = {{"a < b && c > \"d\" 'e'", "a &lt; b &amp;&amp; c &gt; &quot;d&quot; &#39;e&#39;"},
+                 {"አማርኛ é", "አማርኛ é"},
+                 {"\xff\xfe<", "\xef\xbf\xbd\xef\xbf\xbd&lt;"},
+                 {"a\x1b[2Jb\x7f", "a\xef\xbf\xbd[2Jb\xef\xbf\xbd"},
+                 {"x\xe2\x80\xaey", "x\xef\xbf\xbdy"}, /* U+202E turns the direction */
+                 {"two\nlines", "two\nlines"},
+                 {"", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        BEGIN;
+        html_text(out, cases[i].text);
+        END;
+        assert_string_equal(made, cases[i].want);
+    }
+}
+
+static void facts_that_are_missing_are_unknown(void **state) {
+    (void)state;
+    BEGIN;
+    html_fact(out, "a<b", NULL);
+    html_fact(out, "c", "<d>");
+    END;
+    assert_string_equal(made, "<div><dt>a&lt;b</dt><dd class=\"unknown\">unknown</dd></div>\n"
+                              "<div><dt>c</dt><dd>&lt;d&gt;</dd></div>\n");
+}
+
+/* The test vectors of RFC 4648. */
+static void data_are_base64(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {{"", ""},
+                                           {"f", "Zg=="},
+                                           {"fo", "Zm8="},
+                                           {"foo", "Zm9v"},
+                                           {"foob", "Zm9vYg=="},
+                                           {"fooba", "Zm9vYmE="},
+                                           {"foobar", "Zm9vYmFy"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        BEGIN;
+        html_data_uri(out, "audio/wav", cases[i][0], strlen(cases[i][0]));
+        END;
+        assert_string_equal(made + strlen("data:audio/wav;base64,"), cases[i][1]);
+    }
+}
+
+static void pictures_of_this_program_are_taken(void **state) {
+    (void)state;
+    static const int64_t confusion[] = {3, 1, 0, 4};
+    static const char *const names[] = {"<script>", "b & \"c\""};
+    const double x[] = {1, 2, 3}, y[] = {3, NAN, 1};
+    const PlotSeries series = {.name = "a<b>", .x = x, .y = y, .low = y, .high = y, .n = 3};
+    const Plot plot = {.title = "t", .x_label = "x", .y_label = "y", .series = &series, .n_series = 1};
+    Error error = {""};
+    {
+        BEGIN;
+        diagram_confusion(out, confusion, 2, names, "<title>");
+        END;
+        if (!html_svg_check(made, &error)) fail_msg("%s", error.text);
+    }
+    BEGIN;
+    assert_true(plot_draw(out, &plot, 1, "two > one", &error));
+    END;
+    if (!html_svg_check(made, &error)) fail_msg("%s", error.text);
+    made[strlen(made) / 2] = 0;
+    assert_false(html_svg_check(made, &error));
+}
+
+static void other_pictures_are_refused(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"<html></html>", "does not begin with <svg"},
+        {"<svg ><script>x</script></svg>", "an element 'script'"},
+        {"<svg onload=\"x\"></svg>", "the attribute 'onload'"},
+        {"<svg ><rect ONCLICK=\"x\"/></svg>", "the attribute 'ONCLICK'"},
+        {"<svg ><a href=\"x\"></a></svg>", "an element 'a'"},
+        {"<svg ><path fill=\"url(http://x)\"/></svg>", "a link to another resource"},
+        {"<svg ><style>@import 'x'</style></svg>", "its style has a link"},
+        {"<svg ><style>.a{fill:url(x)}</style></svg>", "its style has a link"},
+        {"<svg ><foreignObject></foreignObject></svg>", "an element 'foreignObject'"},
+        {"<svg ><path d='x'/></svg>", "an attribute without quotes"},
+        {"<svg ><!-- --></svg>", "an element '!--'"},
+        {"<svg ><g></svg>", "it is cut off"},
+        {"<svg ></svg><svg ></svg>", "more than one element"},
+        {"<svg ><path d=\"x", "an attribute without an end"},
+        {"<svg ><path", "the attribute ''"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Error error = {""};
+        if (html_svg_check(cases[i][0], &error)) fail_msg("taken: %s", cases[i][0]);
+        if (!strstr(error.text, cases[i][1])) fail_msg("%s: %s", cases[i][0], error.text);
+    }
+}
+
+static void markdown_becomes_html(void **state) {
+    (void)state;
+    BEGIN;
+    html_markdown(out,
+                  "# A <b>\n\none\ntwo\n- x & y\n- z\n\n## Scores\n\n| name | value |\n|---|---:|\n| a\\|b | 0.5 |\n"
+                  "| c\\\\ | - |\nafter\n| no table",
+                  2);
+    END;
+    assert_string_equal(made,
+                        "<h2>A &lt;b&gt;</h2>\n<p>one<br>two</p>\n<ul><li>x &amp; y</li>\n<li>z</li>\n</ul>\n"
+                        "<h3>Scores</h3>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+                        "aria-label=\"Scores\"><table><thead><tr>"
+                        "<th scope=\"col\">name</th><th scope=\"col\" class=\"n\">value</th></tr>\n</thead><tbody>\n"
+                        "<tr><th scope=\"row\">a|b</th><td class=\"n\">0.5</td></tr>\n"
+                        "<tr><th scope=\"row\">c\\</th><td class=\"n\">-</td></tr>\n</tbody></table></div>\n"
+                        "<p>after<br>| no table</p>\n");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_cannot_leave_its_element),
+        cmocka_unit_test(facts_that_are_missing_are_unknown),
+        cmocka_unit_test(data_are_base64),
+        cmocka_unit_test(pictures_of_this_program_are_taken),
+        cmocka_unit_test(other_pictures_are_refused),
+        cmocka_unit_test(markdown_becomes_html),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    free(made);
+    return failed;
+}
