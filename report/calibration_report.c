@@ -146,6 +146,18 @@ static bool write_json(CalibrationReport *r, Error *error) {
     return ok;
 }
 
+static bool write_markdown(const CalibrationReport *r, Error *error) {
+    char *path = xformat("%s/calibration.md", r->directory);
+    TextFile file;
+    text_file_begin(&file);
+    fprintf(file.out, "# Calibration\n\nfitted on %lld validation rows, evaluated on %lld test rows\n\n",
+            (long long)r->validation->n, (long long)r->test->n);
+    table_print_markdown(&r->overview, r->overview.columns, file.out);
+    bool ok = text_file_end(&file, path, error);
+    free(path);
+    return ok;
+}
+
 static void print_report(const CalibrationReport *r, bool with_covariate) {
     printf("[Calibration] fitted on %lld validation rows, evaluated on %lld test rows%s\n", (long long)r->validation->n,
            (long long)r->test->n, with_covariate ? "" : "; no temperature by a covariate: there is none");
@@ -164,7 +176,7 @@ bool report_calibration(const Predictions *validation, const Predictions *test, 
     bool ok = draw(&r, &r.before, "before", "without calibration", error);
     for (CalibrationKind kind = 0; kind < CALIBRATION_KINDS && ok; kind++)
         if (kind != CALIBRATION_COVARIATE || both) ok = try_method(&r, kind, error);
-    ok = ok && write_json(&r, error);
+    ok = ok && write_json(&r, error) && write_markdown(&r, error);
     if (ok) print_report(&r, both);
     json_decref(r.json);
     table_free(&r.overview);

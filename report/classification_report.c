@@ -231,6 +231,13 @@ static void print_facts(const Report *r, FILE *out) {
             INTERVAL_RESAMPLES);
 }
 
+static void print_result(const Report *r, FILE *out) {
+    const MetricsScores *s = &r->evaluation.scores;
+    const Interval *accuracy = &r->intervals.scores[INTERVAL_ACCURACY], *f1 = &r->intervals.scores[INTERVAL_MACRO_F1];
+    fprintf(out, "accuracy %.4f (95 %% interval %.4f to %.4f), macro F1 %.4f (%.4f to %.4f)\n", s->accuracy,
+            accuracy->low, accuracy->high, s->macro.f1, f1->low, f1->high);
+}
+
 static bool write_markdown(const Report *r, Error *error) {
     char *path = xformat("%s/%s_%s.md", r->directory, r->protocol_name, r->tag_name);
     const Covariate *v = &r->predictions->covariate;
@@ -239,6 +246,7 @@ static bool write_markdown(const Report *r, Error *error) {
     TextFile file;
     text_file_begin(&file);
     fprintf(file.out, "# %s: %s\n\n", r->tag, r->protocol);
+    print_result(r, file.out);
     print_facts(r, file.out);
     table_print_section(&r->summary, "Scores", file.out);
     table_print_section(&r->classes, "By class", file.out);

@@ -17,8 +17,8 @@ bool report_classification(const Predictions *predictions, double temperature, c
 
 /* Fits calibrations on validation rows and evaluates them on test rows: one temperature, vector scaling, and, where
  * both have a covariate, a temperature by it. Into the directory: temp_scaling_results.csv, vector_scaling_results.csv,
- * COVARIATE_aware_results.csv, calibration.json, reliability_before.svg and a reliability_*.svg for each. *fitted:
- * false if the error is that a calibration has no best parameters, as for a classifier that knows nothing, or
+ * COVARIATE_aware_results.csv, calibration.json and .md, reliability_before.svg and a reliability_*.svg for each.
+ * *fitted: false if the error is that a calibration has no best parameters, as for a classifier that knows nothing, or
  * everything. Appends each calibration to the array `fits` (calibration_to_json), unless it is NULL. */
 bool report_calibration(const Predictions *validation, const Predictions *test, const char *directory, json_t *fits,
                         bool *fitted, Error *error);
