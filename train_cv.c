@@ -19,6 +19,7 @@
 #include "commands/cv/report.h"
 #include "commands/cv/test.h"
 #include "commands/cv/test_evaluations.h"
+#include "commands/report.h"
 #include "commands/trainer.h"
 #include "data/flim/data_report.h"
 #include "train/schedule.h"
@@ -195,11 +196,12 @@ static void run_folds(const CvRun *o, CvFold *folds, int n) {
     if (o->train.base_checkpoint)
         printf("[Run] every fold starts from %s; the test of a donor that was in its training data is meaningless\n",
                o->train.base_checkpoint);
-    while (done < n && run_fold(&folds[done], &report)) done++;
+    for (; done < n && run_fold(&folds[done], &report); done++) cv_report_page(&report, true);
     if (done == n)
         cv_report_folds(&report, folds, n);
     else
         printf("[Run] stopped by signal %d; continue with the same command and --resume auto\n", stop_signal());
+    cv_report_page(&report, false);
     cv_report_close(&report);
 }
 
@@ -262,7 +264,8 @@ int main(int argc, char **argv) {
     static const Command commands[] = {{NULL, "trains and tests, cross-validated by donor", train},
                                        {"predict", "predicts which cells are active", cv_predict},
                                        {"doctor", "reports the problems of a folder of cells", cv_doctor},
-                                       {"synthesize", "writes synthetic cells", cv_synthesize}};
+                                       {"synthesize", "writes synthetic cells", cv_synthesize},
+                                       REPORT_COMMAND};
     static const Program program = {"train_cv", "The classifier of FLIM cells, cross-validated by donor.", commands,
                                     sizeof commands / sizeof *commands};
     return program_run(&program, argc, argv);

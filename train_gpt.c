@@ -24,6 +24,7 @@
 #include "commands/gpt/origin.h"
 #include "commands/gpt/prepare.h"
 #include "commands/gpt/synthetic.h"
+#include "commands/report.h"
 #include "commands/trainer.h"
 #include "data/text/tokenizer.h"
 #include "data/tts/dataset.h"
@@ -291,6 +292,7 @@ int main(int argc, char **argv) {
         {"prepare", "makes text ids, audio codes and manifests from recordings", gpt_prepare},
         {"decode", "makes sound from audio codes", gpt_decode},
         {"export", "writes a model for the inference of IndexTTS2", gpt_export},
+        REPORT_COMMAND,
     };
     static const Program program = {"train_gpt", "Trains the Amharic TTS GPT, from recordings to weights.", commands,
                                     sizeof commands / sizeof *commands};

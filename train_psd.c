@@ -20,6 +20,7 @@
 #include "base/stop.h"
 #include "commands/commands.h"
 #include "commands/psd/psd.h"
+#include "commands/report.h"
 #include "commands/trainer.h"
 #include "data/psd/manifest.h"
 #include "train/schedule.h"
@@ -291,7 +292,8 @@ int main(int argc, char **argv) {
         {"evaluate", "writes scores, tables and diagrams of a classifier", run_evaluate},
         {"calibrate", "fits temperatures on validation rows and evaluates them on test rows", run_calibrate},
         {"predict", "predicts the technology of spectra, with or without labels", run_predict},
-        {"run", "pretrain, finetune, evaluate and calibrate; once, or once for every sensor", run_all}};
+        {"run", "pretrain, finetune, evaluate and calibrate; once, or once for every sensor", run_all},
+        REPORT_COMMAND};
     static const Program program = {"train_psd", "Trains classifiers of radio technologies from power spectra.",
                                     commands, sizeof commands / sizeof *commands};
     return program_run(&program, argc, argv);

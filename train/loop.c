@@ -8,6 +8,7 @@
 #include "train/run/finish.h"
 #include "train/run/keep.h"
 #include "train/run/open.h"
+#include "train/run/page.h"
 #include "train/run/progress.h"
 #include "train/run/results.h"
 #include "train/run/selection.h"
@@ -114,6 +115,7 @@ int train_run(Training *t) {
         }
         count_allocations(&run);
         keep_step(&run, &due, best);
+        if (due.validate) page_refresh(&run);
         if (!over) meter_start(&run.meter, t->spec.device, t->state.step - run.first_step);
     }
     int status = finish_run(&run);

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "commands/cv/decision.h"
+#include "train/page/page.h"
 
 CvReport cv_report_open(const CvRun *run) {
     char *options = options_to_json(run->set);
@@ -62,6 +63,11 @@ void cv_report_fold(const CvReport *report, CvFold *f) {
     FoldResult result;
     if (!tested_fold_report(&fold, report->directory, &result, &error) || !cv_decision_write(f, &result, &error))
         die("fold %s: %s", f->fold->name, error.text);
+}
+
+void cv_report_page(const CvReport *report, bool is_running) {
+    Error error;
+    if (!page_write_in(report->directory, 1, is_running, &error)) die("report.html: %s", error.text);
 }
 
 void cv_report_folds(const CvReport *report, const CvFold *folds, int n) {

@@ -17,5 +17,7 @@ void cv_report_close(CvReport *report);
 void cv_report_fold(const CvReport *report, CvFold *f);
 /* Writes the report over n folds; one fold has none. */
 void cv_report_folds(const CvReport *report, const CvFold *folds, int n);
+/* Writes report.html about the folds so far. */
+void cv_report_page(const CvReport *report, bool is_running);
 
 #endif

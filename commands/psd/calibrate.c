@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "commands/psd/psd.h"
+#include "train/page/page.h"
 
 /* Keeps the calibrations with the weights, for predict. Those of a foreign file are only in the report. */
 static void keep(const PsdRun *o, json_t *fits) {
@@ -35,6 +36,7 @@ int psd_calibrate(const PsdRun *o, const PsdData *data, PsdClassifier *classifie
     else
         warn("%s", error.text);
     json_decref(fits);
+    if (!page_write_in(directory, PAGE_DEPTH, false, &error)) die("%s", error.text);
     psd_predictions_free(&validation);
     psd_predictions_free(&test);
     return !done;

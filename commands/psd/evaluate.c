@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "commands/psd/psd.h"
+#include "train/page/page.h"
 
 /* Returns how the rows were divided, by the name of the split file: "by_file" for by_file_seed42_frac1.0.json, the
  * whole name for a file that `prepare` has not named; free(). */
@@ -25,6 +26,7 @@ int psd_evaluate(const PsdRun *o, const PsdData *data, PsdClassifier *classifier
     if (!report_classification(&test.predictions, 1, directory, protocol, o->tag, &error) ||
         (result && !evaluation_make(&test.predictions, 1, result, &error)))
         die("%s", error.text);
+    if (!page_write_in(directory, PAGE_DEPTH, false, &error)) die("%s", error.text);
     psd_predictions_free(&test);
     free(protocol);
     return 0;

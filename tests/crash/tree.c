@@ -144,6 +144,29 @@ static bool same_charts(const char *want, const char *got, Error *error) {
     return same;
 }
 
+/* Reads the verdict of a page: how the run ended, its best metric and its result, which depend on no time. The text is
+ * empty if the page is not whole. free() */
+static char *read_verdict(const char *path, Error *error) {
+    static const char last[] = "</main></body></html>\n";
+    char *text;
+    size_t size;
+    if (!read_file(path, &text, &size, error)) return NULL;
+    bool whole = size > sizeof last && !strcmp(text + size + 1 - sizeof last, last);
+    char *begin = strstr(text, "<p class=\"verdict\">"), *end = begin ? strstr(begin, "</header>") : NULL;
+    char *verdict = whole && end ? xformat("%.*s", (int)(end - begin), begin) : xstrdup("");
+    free(text);
+    return verdict;
+}
+
+static bool same_pages(const char *want, const char *got, Error *error) {
+    char *a = read_verdict(want, error), *b = a ? read_verdict(got, error) : NULL;
+    bool same = b && *a && !strcmp(a, b);
+    if (b && !same) error_set(error, "differs: expected %.120s, found %.120s", a, b);
+    free(a);
+    free(b);
+    return same;
+}
+
 static bool same_link(const char *want, const char *got, Error *error) {
     char a[PATH_MAX] = "", b[PATH_MAX] = "";
     if (readlink(want, a, sizeof a - 1) < 0 || readlink(got, b, sizeof b - 1) < 0) return error_set(error, "no link");
@@ -157,6 +180,7 @@ static bool same_entry(const char *name, const char *want, const char *got, bool
     } kinds[] = {{"log.jsonl", same_log},
                  {"loss.svg", same_charts},
                  {"curves.svg", same_charts},
+                 {"report.html", same_pages},
                  {"state.json", same_json},
                  {"*_results*.json", same_json},
                  {".prepare_ledger.jsonl", same_facts},

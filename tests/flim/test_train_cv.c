@@ -5,6 +5,7 @@
 #include "data/flim/synthetic.h"
 #include "tests/documented.h"
 #include "tests/flim/rig.h"
+#include "tests/page_rig.h"
 #include "tests/train_rig.h"
 
 static char output[1 << 17];
@@ -212,6 +213,15 @@ static void every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor(v
     }
     assert_int_equal(n, toy_cells);
     assert_int_equal(lines_of(evaluations), 3);
+    char *page = read_page(run), *fold = path_join(run, "fold_D2"), *own = read_page(fold);
+    assert_page_has(page, (const char *[]){"3 trainings: 3 finished. The best val/auroc of each is from ",
+                                           "Result: means over folds: accuracy ", "Cross-validation, 3 folds",
+                                           "false positive rate", ">precision</text>", "<h3>By donor</h3>", "AUROC 0.",
+                                           "fold_D3 validation", NULL});
+    assert_page_has(own, (const char *[]){"Best val/auroc ", "<title>auroc</title>", "/train_cv --data ", NULL});
+    free(own);
+    free(fold);
+    free(page);
     free(predictions);
     free(evaluations);
 }

@@ -4,6 +4,7 @@
 #include "checkpoint/state.h"
 #include "data/psd/split_index.h"
 #include "tests/documented.h"
+#include "tests/page_rig.h"
 #include "tests/psd/train_rig.h"
 
 /* ---- run ---- */
@@ -62,6 +63,12 @@ static void a_whole_run_is_stopped_goes_on_and_is_not_done_twice(void **state) {
     char *whole = scratch_directory(), *stopped = scratch_directory();
     psd_must("%s --split %s/pooled.json -o %s", run_options(), fixture.data, whole);
     assert_same_files(whole, whole, pooled_files);
+    char *page = read_page(whole);
+    assert_page_has(page, (const char *[]){"2 trainings: 2 finished.", "Result: accuracy ", "macro F1 ",
+                                           "finetuned: pooled", "<h3>By sensor</h3>", "<h3>By SNR in dB</h3>",
+                                           "truth</text>", ">confidence</text>", "Calibration <small>",
+                                           "temperature by SNR", "<title>macro_f1</title>", NULL});
+    free(page);
     char *options = xformat("%s --split %s/pooled.json -o %s", run_options(), fixture.data, stopped);
     static const char *const stages[] = {"pretrain", "finetune"};
     for (int i = 0; i < 2; i++) {

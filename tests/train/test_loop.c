@@ -1,6 +1,7 @@
 /* The training loop: validations and what they decide, rates by group, full micro-batches only, a folder that is moved,
  * the autotune cache, several trainings in one process, inference. */
 #include "kernels/device_open.h"
+#include "tests/page_rig.h"
 #include "tests/train/loop_rig.h"
 
 #include <unistd.h>
@@ -227,6 +228,10 @@ static void patience_outlives_a_restart(void **state) {
     assert_near(steps[1], 5, 0); /* the restart */
     toy_must(follow, &plan);     /* a run that is over does not start */
     assert_int_equal(steps_of(plan.directory, "start", steps), 2);
+    char *page = read_page(plan.directory);
+    assert_page_has(page, (const char *[]){"Ended early at step 7 of ", "<dt>Restarts</dt><dd>1</dd>",
+                                           "<td>max-steps 5 to 0</td>", NULL});
+    free(page);
 }
 
 /* Returns how many epochs the FLIM reference would train: a new best in one of the last three epochs adds two more,

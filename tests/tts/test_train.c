@@ -2,6 +2,7 @@
  * kills; memory as planned; and a clear message for each kind of bad input. */
 #include "data/formats/tensor_file_open.h"
 #include "tests/documented.h"
+#include "tests/page_rig.h"
 #include "tests/tts/train_rig.h"
 
 #include <sys/resource.h>
@@ -220,6 +221,40 @@ static void the_loss_falls_and_best_is_kept(void **state) {
     free(best);
     free(picture);
     free(options);
+    free(run);
+}
+
+static void a_run_leaves_a_page(void **state) {
+    (void)state;
+    char *page = read_page(gpt_reference_run());
+    assert_page_has(page, (const char *[]){"Finished after all 12 steps. Best val/objective ", "unigram entropy",
+                                           "/train_gpt -m ", "<title>mel_loss</title>", "<title>learning rate</title>",
+                                           "<th scope=\"row\">max-steps</th><td>12</td><td>0</td><td>given</td>",
+                                           "<dt>Restarts</dt><dd>0</dd>", "revision ", "no price was given", NULL});
+    free(page);
+}
+
+/* After a kill the page of the last validation is there, whole; the command tells how it ended. */
+static void a_killed_run_has_its_page(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    int status = gpt_train_and_signal(run, gpt_short_run, 6, SIGKILL);
+    char *page = read_page(run);
+    assert_true(status == 128 + SIGKILL || status == 0);
+    if (status) assert_contains(page, " of 12 when this page was written.");
+    free(page);
+    must_run("%s report %s", program_at("train_gpt"), run);
+    assert_contains(fixture.output, "/report.html: ");
+    page = read_page(run);
+    if (status) assert_contains(page, "No end is recorded after step ");
+    free(page);
+    must_run("%s report %s %s -o %s/report.html", program_at("train_gpt"), run, gpt_reference_run(), run);
+    assert_contains(fixture.output, ", 2 trainings, 0 results");
+    page = read_page(run);
+    assert_contains(page, "2 trainings: ");
+    free(page);
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s report", program_at("train_gpt")), 2);
+    assert_contains(fixture.output, "train_gpt report: which runs? give their folders first");
     free(run);
 }
 
@@ -583,6 +618,8 @@ int main(void) {
         cmocka_unit_test(replaced_arrays_are_refused_on_resume),
         cmocka_unit_test(an_automatic_batch_trains_like_the_same_batch_given),
         cmocka_unit_test(the_loss_falls_and_best_is_kept),
+        cmocka_unit_test(a_run_leaves_a_page),
+        cmocka_unit_test(a_killed_run_has_its_page),
         cmocka_unit_test(nothing_is_allocated_after_the_first_step),
         cmocka_unit_test(peak_memory_is_as_planned),
         cmocka_unit_test(a_full_disk_leaves_the_earlier_checkpoint),

@@ -8,6 +8,7 @@
 #include "base/program.h"
 #include "base/stop.h"
 #include "kernels/ops_table.h"
+#include "train/page/page.h"
 #include "train/report.h"
 #include "train/run/keep.h"
 #include "train/run/money.h"
@@ -82,6 +83,16 @@ static bool report_end(Run *run, const char *directory) {
     return true;
 }
 
+static bool write_page(const char *directory) {
+    Error error;
+    if (page_write_in(directory, 0, false, &error)) {
+        printf("[Done] report: %s/report.html\n", directory);
+        return true;
+    }
+    warn("report.html could not be written: %s", error.text);
+    return false;
+}
+
 /* Warns of weights and logs that could not be written. Returns the exit status. */
 static int check_kept(Run *run, const char *directory) {
     const char *output_dir = run->t->spec.options->output_dir;
@@ -113,5 +124,6 @@ int finish_run(Run *run) {
     if (run->keeping.failed || trained_nothing(run)) return 1;
     const char *directory = checkpointer_directory(run->keeping.checkpointer, &error);
     if (!directory) die("%s", error.text);
-    return report_end(run, directory) ? check_kept(run, directory) : 1;
+    bool reported = report_end(run, directory);
+    return write_page(directory) && reported ? check_kept(run, directory) : 1;
 }

@@ -88,6 +88,8 @@ typedef struct {
     double cost_before;    /* money of the earlier parts; NaN: not known */
     DeviceSensors sensors; /* read at most once a second */
     double sensors_at;
+    double page_end, page_seconds; /* when the latest report.html was done, and how long it took */
+    bool page_failed;
     double peak_flops; /* the card's stated rate for the type of the matrix products; 0: not known */
     float grad_norm;
     int64_t step_epoch; /* epoch of the last step's first micro-batch */

@@ -1,0 +1,13 @@
+/* The command "report" of every program. */
+#ifndef COMMANDS_REPORT_H
+#define COMMANDS_REPORT_H
+
+#include "commands/commands.h"
+
+#define REPORT_COMMAND                                                                                                 \
+    { "report", "writes report.html of runs: curves, results, configuration; several side by side", report_command }
+
+/* Writes the page of the runs that argv names. Returns the exit status. */
+int report_command(int argc, char **argv);
+
+#endif

@@ -1,0 +1,418 @@
+/* report.html: made from logs and result files that are written here, whole, torn, hostile, old and large. */
+#include <math.h>
+#include <sndfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "tests/page_rig.h"
+#include "train/page/page.h"
+
+/* ---- runs as a training leaves them ---- */
+
+static const char start_record[] =
+    "{\"kind\": \"start\", \"step\": 0, \"time\": 0.0, \"date\": \"2026-11-23T10:00:00Z\", \"program\": \"train_toy\", "
+    "\"version\": \"0.9\", \"revision\": \"abcdef012345\", \"command\": \"./train_toy -b 8 '<i>'\", \"host\": \"box\", "
+    "\"machine\": \"NVIDIA L4\", \"device\": \"cuda: NVIDIA L4\", \"numbers\": \"bf16\", \"peak_flops\": 121e12, "
+    "\"device_bytes\": 24000000000, \"planned_bytes\": 2000000000, \"model\": \"toy\", \"parameters\": 1234, "
+    "\"parameters_trained\": 1200, \"total_steps\": %d, \"metric\": \"val/auroc\", \"samples\": 640, "
+    "\"validation_samples\": 64, \"data_hash\": \"00000000000000d1\", \"content_hash\": \"00000000000000d2\", "
+    "\"validation_hash\": \"00000000000000d3\", \"baseline\": \"guess\", \"baseline_metric\": \"loss\", "
+    "\"baseline_value\": 0.9, \"price_per_hour\": 0.8, \"currency\": \"EUR\", "
+    "\"options\": {\"learning-rate\": %s, \"name\": \"<script>alert(1)</script>\", \"manifest\": [\"a\", \"b\"]}, "
+    "\"defaults\": {\"learning-rate\": 2e-05, \"name\": null}, \"given\": [\"learning-rate\"]}\n";
+
+/* The curves of a run: losses at each of its validations. */
+typedef struct {
+    int validations; /* one every 10 steps */
+    const double *train, *val;
+    const char *rate; /* of learning */
+    const char *end;  /* fields of the summary, ", ..."; NULL: killed */
+    bool old;         /* of a program without start records */
+} Story;
+
+/* Writes the log.jsonl of a folder. */
+static void tell_in(const char *directory, const Story *s) {
+    char *path = path_join(directory, "log.jsonl");
+    FILE *out = fopen(path, "w");
+    int best = 0;
+    if (!s->old) fprintf(out, start_record, 10 * s->validations, s->rate ? s->rate : "0.001");
+    for (int i = 0; i < s->validations; i++) {
+        if (s->val[i] < s->val[best]) best = i;
+        fprintf(out,
+                "{\"kind\": \"train\", \"step\": %d, \"time\": %d, \"train/loss\": %g, \"train/lr\": 1e-3, "
+                "\"train/steps_per_second\": 2, \"train/tokens_per_second\": 5000, \"train/epoch\": %d, "
+                "\"train/mfu\": 0.34}\n",
+                10 * (i + 1), 3600 * (i + 1), s->train[i], i + 1);
+        fprintf(out,
+                "{\"kind\": \"val\", \"step\": %d, \"time\": %d, \"val/loss\": %g, \"val/auroc\": %g, "
+                "\"val/objective\": %g, \"val/best_step\": %d}\n",
+                10 * (i + 1), 3600 * (i + 1), s->val[i], 1 - s->val[i] / 2, s->val[i], 10 * (best + 1));
+    }
+    if (s->end)
+        fprintf(out,
+                "{\"kind\": \"summary\", \"step\": %d, \"time\": %d, \"summary/peak_bytes\": 1900000000, "
+                "\"summary/skipped_steps\": 2%s}\n",
+                10 * s->validations, 3600 * s->validations, s->end);
+    fclose(out);
+    free(path);
+}
+
+/* Writes it into a new folder, and returns that; free(). */
+static char *tell(const Story *s) {
+    char *directory = scratch_directory();
+    tell_in(directory, s);
+    return directory;
+}
+
+static const double falling[] = {1.0, 0.9, 0.8, 0.7, 0.6}, flat[] = {0.8, 0.7, 0.69, 0.69, 0.69},
+                    rising[] = {0.8, 0.7, 0.75, 0.8, 0.9}, high[] = {1.2, 1.1, 1.05, 1.05, 1.05};
+static const char finished[] = ", \"summary/ended\": 1, \"summary/out_of_patience\": 0, \"summary/signal\": 0";
+
+static char *page_of(const char *directory) {
+    Error error;
+    if (!page_write_in(directory, PAGE_DEPTH, false, &error)) fail_msg("%s", error.text);
+    return read_page(directory);
+}
+
+static void must_say(const Story *story, const char *const *texts) {
+    char *directory = tell(story), *page = page_of(directory);
+    assert_page_has(page, texts);
+    free(page);
+    free(directory);
+}
+
+static void must_not_say(const Story *story, const char *text) {
+    char *directory = tell(story), *page = page_of(directory);
+    if (strstr(page, text)) fail_msg("the page has: %s", text);
+    free(page);
+    free(directory);
+}
+
+static void append(const char *directory, const char *name, const char *text) {
+    char *path = path_join(directory, name);
+    FILE *out = fopen(path, "a");
+    fputs(text, out);
+    fclose(out);
+    free(path);
+}
+
+static void put(const char *directory, const char *name, const char *text) {
+    char *path = path_join(directory, name), *folder = path_directory(path);
+    make_directories(folder);
+    write_text(path, "%s", text);
+    free(folder);
+    free(path);
+}
+
+/* ---- one run ---- */
+
+static void every_fact_of_a_run_is_there(void **state) {
+    (void)state;
+    must_say(&(Story){5, falling, flat, .end = finished},
+             (const char *[]){"Finished after all 50 steps. Best val/auroc 0.655 at step 30.",
+                              "<dt>val/auroc</dt><dd>0.655</dd><dd class=\"note\">best, at step 30, epoch 3</dd>",
+                              "<dd>34.0 %</dd>",
+                              "of 121 TFLOP/s, the stated bf16 peak of NVIDIA L4",
+                              "<dd>1.90 GB</dd><dd class=\"note\">at most; planned 2.00 GB of 24.0 GB</dd>",
+                              "<dd>5h00m</dd>",
+                              "<dd>5.00 k/s</dd>",
+                              "<dd>4.00 EUR</dd><dd class=\"note\">at 0.8 EUR an hour</dd>",
+                              "./train_toy -b 8 &#39;&lt;i&gt;&#39;",
+                              "train_toy 0.9, revision abcdef012345",
+                              "<dd>2026-11-23T10:00:00Z</dd>",
+                              "<dd>cuda: NVIDIA L4</dd>",
+                              "<dd>00000000000000d1</dd>",
+                              "<dd>00000000000000d2</dd>",
+                              "<dd>00000000000000d3</dd>",
+                              "<dt>Restarts</dt><dd>0</dd>",
+                              "<dd>toy, 1234 parameters, 1200 of them trained</dd>",
+                              "<th scope=\"row\">learning-rate</th><td>0.001</td><td>2e-5</td><td>given</td>",
+                              "</td><td>none</td><td>chosen by the program</td>",
+                              "<th scope=\"row\">manifest</th><td>a, b</td>",
+                              "2 steps were skipped",
+                              "below the guess, 0.9",
+                              "<title>loss</title>",
+                              "<title>learning rate</title>",
+                              NULL});
+}
+
+static void names_cannot_leave_their_place(void **state) {
+    (void)state;
+    char *parent = scratch_directory(), *hostile = path_join(parent, "<b onclick=x>"), *page;
+    char *plain = tell(&(Story){5, falling, flat, .end = finished});
+    assert_int_equal(rename(plain, hostile), 0);
+    page = page_of(hostile); /* assert_page_is_sound finds a <script> and what is not closed */
+    assert_contains(page, "<h1>&lt;b onclick=x&gt;</h1>");
+    assert_contains(page, "<td>&lt;script&gt;alert(1)&lt;/script&gt;</td>");
+    put(hostile, "x_<i>.json", "{}");
+    put(hostile, "x_<i>.md", "# <i>\n\n| <u> |\n|---|\n| </table><b> |\n");
+    free(page);
+    page = page_of(hostile);
+    assert_contains(page, "&lt;/table&gt;&lt;b&gt;</th>");
+    free(page);
+    free(plain);
+    free(hostile);
+    free(parent);
+}
+
+static void the_end_is_told_as_it_was(void **state) {
+    (void)state;
+    Story s = {5, falling, flat, .end = NULL};
+    must_say(&s, (const char *[]){"No end is recorded after step 50 of 50: the run was killed, or is still running.",
+                                  "Cost so far", NULL});
+    s.end = ", \"summary/ended\": 0, \"summary/signal\": 15";
+    must_say(&s, (const char *[]){"Stopped at step 50 of 50 by signal 15; the same command with --resume auto", NULL});
+    s.end = ", \"summary/ended\": 1, \"summary/out_of_patience\": 1";
+    must_say(&s, (const char *[]){"Ended early at step 50 of 50: the validation had stopped improving.", NULL});
+    char *directory = tell(&(Story){5, falling, flat, .end = NULL});
+    Error error;
+    assert_true(page_write_in(directory, 0, true, &error));
+    char *page = read_page(directory);
+    assert_contains(page, "Running: step 50 of 50 when this page was written.");
+    assert_contains(page, "while the run went on");
+    free(page);
+    free(directory);
+}
+
+static void trends_are_told_only_when_numbers_show_them(void **state) {
+    (void)state;
+    Story over = {5, falling, rising, .end = finished}, under = {5, falling, high, .end = finished};
+    Story even = {5, falling, flat, .end = finished}, on = {5, falling, falling, .end = finished};
+    must_say(&over, (const char *[]){"Overfitting: val/loss rose from 0.7 (step 20) to 0.9 at the end (+29 %), while "
+                                     "train/loss fell from 0.95 to 0.8.",
+                                     NULL});
+    must_say(&under, (const char *[]){"Underfitting: the least val/loss, 1.05, is not below the guess, 0.9.", NULL});
+    must_say(&on, (const char *[]){"Not at its end: val/loss was still falling, by 14.3 %", NULL});
+    must_not_say(&even, "Overfitting");
+    must_not_say(&even, "Not at its end");
+    must_not_say(&even, "Underfitting");
+    must_not_say(&on, "Overfitting");
+    on.end = NULL; /* it goes on */
+    must_not_say(&on, "Not at its end");
+    must_not_say(&(Story){3, falling, rising, .end = finished}, "Overfitting"); /* too few validations */
+    must_not_say(&(Story){5, flat, rising, .end = finished}, "Underfitting");
+}
+
+static void an_older_log_leaves_facts_unknown(void **state) {
+    (void)state;
+    must_say(&(Story){5, falling, rising, .end = "", .old = true},
+             (const char *[]){"Ended at step 50. Best val/objective 0.7 at step 20.",
+                              "<dt>Command</dt><dd class=\"unknown\">unknown</dd>",
+                              "<dt>Machine</dt><dd class=\"unknown\">unknown</dd>",
+                              "Unknown: neither log.jsonl nor a checkpoint has the options.", "no price was given",
+                              "no peak is stated for this machine", NULL});
+}
+
+static void restarts_are_listed_with_what_changed(void **state) {
+    (void)state;
+    char *directory = tell(&(Story){5, falling, flat, .end = ", \"summary/ended\": 0, \"summary/signal\": 2"});
+    append(directory, "log.jsonl",
+           "{\"kind\": \"start\", \"step\": 50, \"time\": 18000, \"date\": \"2026-11-24T10:00:00Z\", "
+           "\"revision\": \"fedcba\", \"total_steps\": 80, \"metric\": \"val/auroc\", "
+           "\"options\": {\"learning-rate\": 0.01}, \"defaults\": {}, \"given\": []}\n");
+    char *page = page_of(directory);
+    assert_page_has(page, (const char *[]){"No end is recorded after step 50 of 80", "<dt>Restarts</dt><dd>1</dd>",
+                                           "<th scope=\"row\">50</th><td>2026-11-24T10:00:00Z</td><td>fedcba</td>",
+                                           "<td>learning-rate 0.001 to 0.01</td>", "All options have their defaults",
+                                           "no price was given", NULL});
+    free(page);
+    free(directory);
+}
+
+static void a_half_written_line_is_told_and_a_damaged_one_named(void **state) {
+    (void)state;
+    char *directory = tell(&(Story){5, falling, flat, .end = NULL});
+    append(directory, "log.jsonl", "{\"kind\": \"train\", \"st");
+    char *page = page_of(directory);
+    assert_contains(page, "Line 12 of log.jsonl, the last, is half-written");
+    append(directory, "log.jsonl", "\n{\"kind\": \"train\", \"step\": 60}\n");
+    Error error;
+    assert_false(page_write_in(directory, 0, false, &error));
+    char *want = xformat("%s/log.jsonl:12: column ", directory);
+    assert_contains(error.text, want);
+    char *again = read_page(directory); /* the earlier page stays */
+    assert_string_equal(again, page);
+    free(again);
+    free(want);
+    free(page);
+    free(directory);
+}
+
+/* Validations and extremes stay however long the log is. */
+static void a_long_log_makes_a_small_page(void **state) {
+    (void)state;
+    enum { LINES = 200000, PEAK = 123457 };
+    char *directory = scratch_directory(), *path = path_join(directory, "log.jsonl");
+    FILE *out = fopen(path, "w");
+    for (int i = 1; i <= LINES; i++)
+        fprintf(out, "{\"kind\": \"train\", \"step\": %d, \"time\": %d, \"train/loss\": %g, \"train/lr\": %g}\n", i, i,
+                i == PEAK ? 777.0 : 5.0 + i % 7, 1e-3 / i);
+    fclose(out);
+    char *page = page_of(directory);
+    assert_true(strlen(page) > 10000);
+    assert_contains(page, "drawn as their mean, within the band");
+    assert_contains(page, ">1000</text>"); /* the axis reaches the one high value */
+    free(page);
+    free(path);
+    free(directory);
+}
+
+/* ---- several runs ---- */
+
+static void runs_stand_side_by_side(void **state) {
+    (void)state;
+    char *a = tell(&(Story){5, falling, flat, .end = finished});
+    char *b = tell(&(Story){4, falling, rising, .rate = "0.01", .end = NULL});
+    char *path = path_join(a, "both.html");
+    const char *const directories[] = {a, b};
+    PageSummary summary;
+    Error error;
+    if (!page_write(path, &(PageRequest){directories, 2, PAGE_DEPTH, false}, &summary, &error))
+        fail_msg("%s", error.text);
+    char *page = read_text(path);
+    assert_page_is_sound(page);
+    assert_int_equal(summary.trainings, 2);
+    assert_int_equal(summary.bytes, strlen(page));
+    const char *names[] = {strrchr(a, '/') + 1, strrchr(b, '/') + 1};
+    char *row = xformat("<th scope=\"row\">%s</th><td>no end recorded</td><td>val/auroc</td><td class=\"n\">0.65</td>"
+                        "<td class=\"n\">20</td><td class=\"n\">40</td><td class=\"n\">40</td>",
+                        names[1]);
+    char *legend = xformat("%s validation", names[0]);
+    assert_page_has(page, (const char *[]){"2 trainings: 1 finished, 1 no end recorded. The best val/auroc of each is "
+                                           "from 0.65 to 0.655.",
+                                           row, legend,
+                                           "<th scope=\"row\">learning-rate</th><td>0.001</td><td>0.01</td>", NULL});
+    assert_null(strstr(page, "<th scope=\"row\">name</th><td>&lt;script&gt;alert(1)&lt;/script&gt;</td><td>&lt;s"));
+    free(legend);
+    free(row);
+    free(page);
+    free(path);
+    free(b);
+    free(a);
+}
+
+static void hundreds_of_runs_still_fit(void **state) {
+    (void)state;
+    char *parent = scratch_directory(), name[32];
+    for (int i = 0; i < 300; i++) {
+        snprintf(name, sizeof name, "run_%03d", i);
+        char *run = path_join(parent, name);
+        make_directories(run);
+        tell_in(run, &(Story){5, falling, flat, .end = finished});
+        free(run);
+    }
+    char *page = page_of(parent);
+    assert_page_has(page, (const char *[]){"300 trainings: 300 finished.", "The first 12 of 300 trainings are drawn.",
+                                           "Not on this page", "too large for what is left of the page", NULL});
+    free(page);
+    free(parent);
+}
+
+/* ---- results ---- */
+
+static const char picture[] = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" width=\"10\" height=\"10\">"
+                              "<title>%s</title></svg>";
+
+static void put_picture(const char *directory, const char *name) {
+    char *text = xformat(picture, name);
+    put(directory, name, text);
+    free(text);
+}
+
+static void reports_come_with_their_pictures(void **state) {
+    (void)state;
+    char *directory = tell(&(Story){5, falling, flat, .end = finished});
+    put(directory, "all_results.json", "{}");
+    put(directory, "all_results.md",
+        "# All folds\n\naccuracy 0.9, AUROC 0.95\n\n## By donor\n\n| d |\n|---|\n| D1 |\n");
+    put(directory, "test_results_D1.json", "{}");
+    put(directory, "test_results_D1.md", "# D1\n\n- one\n");
+    put(directory, "README.md", "# Notes of the user\n");
+    put(directory, "calibration/calibration.json", "{}");
+    put(directory, "calibration/calibration.md", "# Calibration\n\nfitted\n");
+    put_picture(directory, "roc.svg");
+    put_picture(directory, "roc_D1.svg");
+    put_picture(directory, "loss.svg");
+    put_picture(directory, "calibration/reliability_before.svg");
+    put(directory, "evil.svg", "<svg ><script>alert(1)</script></svg>");
+    char *page = page_of(directory);
+    assert_page_has(page, (const char *[]){"Result: accuracy 0.9, AUROC 0.95", "<title>roc.svg</title>",
+                                           "<title>calibration/reliability_before.svg</title>", "<h3>By donor</h3>",
+                                           "evil.svg: it has an element &#39;script&#39;", NULL});
+    assert_null(strstr(page, "Notes of the user"));
+    assert_null(strstr(page, "<title>loss.svg</title>"));
+    const char *order[] = {"All folds <", "<title>roc.svg<", "D1 <small>", "<title>roc_D1.svg<", "Calibration <small>"};
+    const char *at = page;
+    for (int i = 0; i < 5; i++)
+        if (!(at = strstr(at, order[i]))) fail_msg("%s is not in its place", order[i]);
+    free(page);
+    free(directory);
+}
+
+static void results_without_a_training_have_a_page(void **state) {
+    (void)state;
+    char *directory = scratch_directory();
+    Error error;
+    assert_false(page_write_in(directory, PAGE_DEPTH, false, &error));
+    assert_contains(error.text, "neither log.jsonl nor results are there");
+    put(directory, "by_file_test.json", "{}");
+    put(directory, "by_file_test.md", "# test: by_file\n\naccuracy 0.5\n");
+    char *page = page_of(directory);
+    assert_contains(page, "Results only: no training was logged here.");
+    assert_false(page_write_in("/no/such/folder", 0, false, &error));
+    assert_contains(error.text, "/no/such/folder");
+    free(page);
+    free(directory);
+}
+
+static void put_sound(const char *directory, const char *name, int seconds) {
+    enum { RATE = 24000 };
+    char *path = path_join(directory, name);
+    SF_INFO info = {.samplerate = RATE, .channels = 1, .format = SF_FORMAT_WAV | SF_FORMAT_PCM_16};
+    SNDFILE *file = sf_open(path, SFM_WRITE, &info);
+    assert_non_null(file);
+    float second[RATE];
+    for (int i = 0; i < RATE; i++) second[i] = 0.5f * sinf(0.1f * (float)i);
+    for (int s = 0; s < seconds; s++) assert_int_equal(sf_writef_float(file, second, RATE), RATE);
+    sf_close(file);
+    free(path);
+}
+
+static void sounds_are_embedded_and_small(void **state) {
+    (void)state;
+    char *directory = tell(&(Story){5, falling, flat, .end = finished});
+    put(directory, "samples/no_sound.wav", "foobar");
+    put_sound(directory, "samples/a.wav", 3); /* 144 kB */
+    put_sound(directory, "samples/b.wav", 3);
+    put_sound(directory, "samples/c.wav", 3);
+    put_sound(directory, "samples/long.wav", 61);
+    char *page = page_of(directory);
+    const char *at = strstr(page, "<audio controls preload=\"none\" aria-label=\"a.wav\" src=\"data:audio/");
+    assert_non_null(at);
+    assert_true(strcspn(at, ">") > 5000 && strcspn(at, ">") < 60000);
+    assert_page_has(
+        page, (const char *[]){"aria-label=\"b.wav\"", "aria-label=\"c.wav\"",
+                               "samples/no_sound.wav: no sound: ", "samples/long.wav: longer than 60 seconds", NULL});
+    free(page);
+    free(directory);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_fact_of_a_run_is_there),
+        cmocka_unit_test(names_cannot_leave_their_place),
+        cmocka_unit_test(the_end_is_told_as_it_was),
+        cmocka_unit_test(trends_are_told_only_when_numbers_show_them),
+        cmocka_unit_test(an_older_log_leaves_facts_unknown),
+        cmocka_unit_test(restarts_are_listed_with_what_changed),
+        cmocka_unit_test(a_half_written_line_is_told_and_a_damaged_one_named),
+        cmocka_unit_test(a_long_log_makes_a_small_page),
+        cmocka_unit_test(runs_stand_side_by_side),
+        cmocka_unit_test(hundreds_of_runs_still_fit),
+        cmocka_unit_test(reports_come_with_their_pictures),
+        cmocka_unit_test(results_without_a_training_have_a_page),
+        cmocka_unit_test(sounds_are_embedded_and_small),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

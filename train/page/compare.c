@@ -1,0 +1,150 @@
+#include "train/page/compare.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/format.h"
+#include "report/html.h"
+#include "train/page/facts.h"
+#include "train/page/verdict.h"
+
+/* Returns the metric that all runs which validated have in common, or NULL. */
+static const char *common_metric(const LoggedRun *runs, int n) {
+    const char *metric = NULL;
+    for (int i = 0; i < n; i++) {
+        if (!runs[i].metric) continue;
+        if (metric && strcmp(metric, runs[i].metric)) return NULL;
+        metric = runs[i].metric;
+    }
+    return metric;
+}
+
+/* Returns "4 finished, 1 stopped"; free(). */
+static char *states_text(const LoggedRun *runs, int n, bool is_running) {
+    char *text = xstrdup("");
+    for (int i = 0; i < n; i++) {
+        const char *state = verdict_state(&runs[i], is_running);
+        int count = 0;
+        bool told = false;
+        for (int k = 0; k < n; k++) {
+            bool same = !strcmp(verdict_state(&runs[k], is_running), state);
+            told |= same && k < i;
+            count += same;
+        }
+        if (told) continue;
+        char *longer = xformat("%s%s%d %s", text, *text ? ", " : "", count, state);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+char *compare_verdict(const LoggedRun *runs, int n, bool is_running) {
+    const char *metric = common_metric(runs, n);
+    double low = INFINITY, high = -INFINITY;
+    char *states = states_text(runs, n, is_running), *text;
+    for (int i = 0; i < n; i++)
+        if (runs[i].best_step >= 0) low = fmin(low, runs[i].best), high = fmax(high, runs[i].best);
+    if (metric && low <= high)
+        text = xformat("%d trainings: %s. The best %s of each is from %.4g to %.4g.", n, states, metric, low, high);
+    else
+        text = xformat("%d trainings: %s.", n, states);
+    free(states);
+    return text;
+}
+
+static void real_cell(FILE *out, const char *format, double value) {
+    char text[48];
+    snprintf(text, sizeof text, format, value);
+    fprintf(out, "<td class=\"n\">%s</td>", isfinite(value) ? text : "-");
+}
+
+static void text_cell(FILE *out, const char *text) {
+    fputs("<td>", out);
+    html_text(out, text ? text : "-");
+    fputs("</td>", out);
+}
+
+static void number_cell(FILE *out, const char *text) {
+    fputs("<td class=\"n\">", out);
+    html_text(out, text ? text : "-");
+    fputs("</td>", out);
+}
+
+static void row(FILE *out, const LoggedRun *r, bool is_running) {
+    char text[32];
+    fputs("<tr><th scope=\"row\">", out);
+    html_text(out, r->name);
+    fputs("</th>", out);
+    text_cell(out, verdict_state(r, is_running));
+    text_cell(out, r->metric);
+    real_cell(out, "%.4g", r->best);
+    real_cell(out, "%.0f", r->best_step < 0 ? (double)NAN : (double)r->best_step);
+    real_cell(out, "%.0f", (double)r->step);
+    real_cell(out, "%.0f", r->total_steps < 0 ? (double)NAN : (double)r->total_steps);
+    number_cell(out, format_duration(r->seconds, text));
+    number_cell(out, isfinite(r->tokens_rate) ? format_count(r->tokens_rate, "", text) : NULL);
+    real_cell(out, "%.1f %%", 100 * r->utilisation);
+    number_cell(out, isfinite(r->peak_bytes) ? format_bytes(r->peak_bytes, text) : NULL);
+    real_cell(out, "%.2f", r->price > 0 ? r->cost : (double)NAN);
+    real_cell(out, "%.0f", logged_run_number(r, "parameters"));
+    text_cell(out, logged_run_text(r, "revision"));
+    fputs("</tr>\n", out);
+}
+
+enum { ROWS = 200 };
+
+void compare_numbers(FILE *out, const LoggedRun *runs, int n, bool is_running) {
+    html_table_begin(out, "Trainings side by side",
+                     "training|state|decides|best:|at step:|steps:|of:|time:|tokens/s:|MFU:|memory:|cost:|parameters:|"
+                     "revision");
+    for (int i = 0; i < n && i < ROWS; i++) row(out, &runs[i], is_running);
+    html_table_end(out);
+    if (n > ROWS) fprintf(out, "<p class=\"note\">and %d more; a page of their own shows them</p>\n", n - ROWS);
+}
+
+/* Returns whether the option has one value in all runs. */
+static bool is_common(const LoggedRun *runs, int n, const char *name) {
+    for (int i = 1; i < n; i++) {
+        const json_t *a = json_object_get(logged_run_options(&runs[0]), name);
+        const json_t *b = json_object_get(logged_run_options(&runs[i]), name);
+        if (a != b && !(a && b && json_equal(a, b))) return false;
+    }
+    return true;
+}
+
+/* Returns all names of options of the runs as keys; json_decref(). */
+static json_t *all_names(const LoggedRun *runs, int n) {
+    json_t *names = json_object();
+    for (int i = 0; i < n; i++) json_object_update(names, (json_t *)(uintptr_t)logged_run_options(&runs[i]));
+    return names;
+}
+
+void compare_options(FILE *out, const LoggedRun *runs, int n) {
+    json_t *names = all_names(runs, n), *value;
+    const char *name;
+    char *header = xstrdup("option");
+    for (int i = 0; i < n; i++) {
+        char *longer = xformat("%s|%s", header, runs[i].name);
+        free(header);
+        header = longer;
+    }
+    html_table_begin(out, "Options that differ between the trainings; all others are the same", header);
+    free(header);
+    json_object_foreach(names, name, value) {
+        if (is_common(runs, n, name)) continue;
+        fputs("<tr><th scope=\"row\">", out);
+        html_text(out, name);
+        fputs("</th>", out);
+        for (int i = 0; i < n; i++) {
+            const json_t *own = json_object_get(logged_run_options(&runs[i]), name);
+            char *text = facts_value_text(own);
+            text_cell(out, own ? text : "-");
+            free(text);
+        }
+        fputs("</tr>\n", out);
+    }
+    html_table_end(out);
+    json_decref(names);
+}

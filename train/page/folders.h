@@ -1,0 +1,26 @@
+/* The folders of a run: its own and those within, which hold trainings and results. */
+#ifndef TRAIN_PAGE_FOLDERS_H
+#define TRAIN_PAGE_FOLDERS_H
+
+#include "base/base.h"
+
+typedef struct {
+    char *path, *name; /* name: as a page calls it, "fold_D1" */
+} Folder;
+
+/* In the order of their paths, each folder before those within. */
+typedef struct {
+    Folder *items;
+    int n;
+} Folders;
+
+/* Adds a folder and those up to `depth` folders below it, but no checkpoints and no links. `name` precedes the names of
+ * those within; "": the folder is the only one. Fails if one cannot be read. */
+bool folders_add(Folders *folders, const char *path, const char *name, int depth, Error *error);
+void folders_free(Folders *folders);
+/* Returns whether a folder has this file. */
+bool folder_has(const Folder *folder, const char *file);
+/* Returns the names of the folder's files that end in `end`, sorted and separated by '\n'; free(). */
+char *folder_files(const Folder *folder, const char *end);
+
+#endif

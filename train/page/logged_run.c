@@ -1,0 +1,194 @@
+#include "train/page/logged_run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "report/statistics.h"
+#include "train/log.h"
+
+static double number_in(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+const char *logged_run_text(const LoggedRun *run, const char *key) {
+    return json_string_value(json_object_get(run->start, key));
+}
+
+double logged_run_number(const LoggedRun *run, const char *key) { return number_in(run->start, key); }
+
+const json_t *logged_run_options(const LoggedRun *run) {
+    const json_t *options = json_object_get(run->start, "options");
+    return options ? options : json_object_get(run->state, "options");
+}
+
+LoggedValues logged_values(const LoggedRun *run, const char *name) {
+    size_t records = json_array_size(run->records), i;
+    LoggedValues v = {xmalloc((records + 1) * sizeof(double)), xmalloc((records + 1) * sizeof(double)), 0};
+    json_t *record;
+    json_array_foreach(run->records, i, record) {
+        double value = number_in(record, name);
+        if (!isfinite(value)) continue;
+        v.steps[v.n] = number_in(record, "step");
+        v.values[v.n++] = value;
+    }
+    return v;
+}
+
+void logged_values_free(LoggedValues *v) {
+    free(v->steps);
+    free(v->values);
+    *v = (LoggedValues){0};
+}
+
+/* Returns the last value; NaN: there is none. */
+static double last_of(const LoggedRun *run, const char *name) {
+    LoggedValues v = logged_values(run, name);
+    double last = v.n ? v.values[v.n - 1] : NAN;
+    logged_values_free(&v);
+    return last;
+}
+
+static Spread spread_of(const LoggedRun *run, const char *name) {
+    LoggedValues v = logged_values(run, name);
+    Spread spread = statistics_spread(v.values, v.n);
+    logged_values_free(&v);
+    return spread;
+}
+
+/* Returns the value at the last record of a step, or before it; NaN: there is none. */
+static double value_at(const LoggedRun *run, const char *name, int64_t step) {
+    LoggedValues v = logged_values(run, name);
+    double value = NAN;
+    for (int64_t i = 0; i < v.n && v.steps[i] <= (double)step; i++) value = v.values[i];
+    logged_values_free(&v);
+    return value;
+}
+
+/* ---- what the records say ---- */
+
+static bool is_kind(const json_t *record, const char *kind) {
+    const char *text = json_string_value(json_object_get(record, "kind"));
+    return text && !strcmp(text, kind);
+}
+
+static void read_records(LoggedRun *run) {
+    size_t i;
+    json_t *record;
+    double seconds = 0;
+    json_array_foreach(run->records, i, record) {
+        if (is_kind(record, "start")) {
+            run->start = record;
+            if (!run->date) run->date = json_string_value(json_object_get(record, "date"));
+            run->summary = NULL;
+            run->starts++;
+        }
+        if (is_kind(record, "summary")) run->summary = record;
+        run->step = json_integer_value(json_object_get(record, "step"));
+        seconds = number_in(record, "time");
+        if (seconds > run->seconds) run->seconds = seconds;
+    }
+}
+
+static RunEnd end_of(const LoggedRun *run) {
+    if (!run->summary) return RUN_UNENDED;
+    if (!json_object_get(run->summary, "summary/ended")) return RUN_ENDED; /* of an older program */
+    if (number_in(run->summary, "summary/out_of_patience") > 0) return RUN_OUT_OF_PATIENCE;
+    return number_in(run->summary, "summary/ended") > 0 ? RUN_FINISHED : RUN_STOPPED;
+}
+
+/* Returns the name of the metric that decides: as the log says, else the objective. */
+static const char *metric_of(const LoggedRun *run) {
+    const char *metric = logged_run_text(run, "metric");
+    if (!metric) metric = "val/objective";
+    return isnan(last_of(run, metric)) ? NULL : metric;
+}
+
+/* Returns the step of the best validation: as the log says, else the checkpoint, else that of the least objective. */
+static int64_t best_step_of(const LoggedRun *run) {
+    double step = number_in(run->summary, "summary/best_step");
+    if (!(step > 0)) step = last_of(run, "val/best_step");
+    if (!(step > 0)) step = number_in(run->state, "best_step");
+    if (step > 0) return (int64_t)step;
+    LoggedValues v = logged_values(run, "val/objective");
+    int64_t best = 0, at = v.n ? 0 : -1;
+    for (int64_t i = 1; i < v.n; i++)
+        if (v.values[i] < v.values[best]) best = i;
+    if (!at) at = (int64_t)v.steps[best];
+    logged_values_free(&v);
+    return at;
+}
+
+/* Returns the sum over the parts of the run of their prices times their seconds; NaN if a part has no price, or one in
+ * another currency than the last. */
+static double cost_of(const LoggedRun *run) {
+    const char *currency = logged_run_text(run, "currency");
+    double cost = 0, price = NAN, before = 0;
+    size_t i;
+    json_t *record;
+    json_array_foreach(run->records, i, record) {
+        double seconds = number_in(record, "time");
+        if (seconds > before) cost += price * (seconds - before) / 3600;
+        if (isfinite(seconds)) before = seconds; /* a resumed part may begin earlier than the last one ended */
+        if (!is_kind(record, "start")) continue;
+        const char *own = json_string_value(json_object_get(record, "currency"));
+        price = own && currency && !strcmp(own, currency) ? number_in(record, "price_per_hour") : NAN;
+    }
+    return cost;
+}
+
+static void measure(LoggedRun *run) {
+    double mfu = spread_of(run, "train/mfu").mean, hfu = spread_of(run, "train/hfu").mean;
+    run->recomputes = isnan(mfu) && !isnan(hfu);
+    run->utilisation = run->recomputes ? hfu : mfu;
+    run->peak_flops = logged_run_number(run, "peak_flops");
+    run->steps_rate = spread_of(run, "train/steps_per_second").median;
+    run->tokens_rate = spread_of(run, "train/tokens_per_second").median;
+    run->planned_bytes = logged_run_number(run, "planned_bytes");
+    if (isnan(run->planned_bytes)) run->planned_bytes = number_in(run->summary, "summary/planned_bytes");
+    run->peak_bytes = number_in(run->summary, "summary/peak_bytes");
+    run->price = logged_run_number(run, "price_per_hour");
+    run->cost = cost_of(run);
+}
+
+static json_t *read_state(const char *directory) {
+    char *path = path_join(directory, "last/state.json");
+    json_t *state = json_read(path, 0, NULL);
+    free(path);
+    return state;
+}
+
+bool logged_run_open(LoggedRun *run, const char *directory, const char *name, Error *error) {
+    char *path = path_join(directory, "log.jsonl");
+    *run = (LoggedRun){.total_steps = -1, .best_step = -1, .best = NAN};
+    run->records = log_read_whole(path, &run->torn, error);
+    free(path);
+    if (!run->records) return false;
+    run->directory = xstrdup(directory);
+    run->name = xstrdup(name);
+    run->state = read_state(directory);
+    read_records(run);
+    run->end = end_of(run);
+    run->signal = json_integer_value(json_object_get(run->summary, "summary/signal"));
+    double total = logged_run_number(run, "total_steps");
+    if (total > 0) run->total_steps = (int64_t)total;
+    run->epoch = last_of(run, "train/epoch");
+    run->metric = metric_of(run);
+    if (run->metric) run->best_step = best_step_of(run);
+    if (run->best_step >= 0) {
+        run->best = value_at(run, run->metric, run->best_step);
+        run->best_epoch = value_at(run, "train/epoch", run->best_step);
+    }
+    measure(run);
+    return true;
+}
+
+void logged_run_close(LoggedRun *run) {
+    json_decref(run->records);
+    json_decref(run->state);
+    free(run->directory);
+    free(run->name);
+    *run = (LoggedRun){0};
+}

@@ -1,0 +1,241 @@
+#include "train/page/results.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "data/audio/compress.h"
+#include "report/html.h"
+
+/* The files of a folder by their names. */
+typedef struct {
+    char *text, **names; /* names[n] point into the text */
+    int n;
+} Names;
+
+static void names_free(Names *names) {
+    free(names->names);
+    free(names->text);
+}
+
+static Names names_of(const Folder *folder, const char *end) {
+    Names names = {.text = folder_files(folder, end)};
+    char *rest = names.text, *name;
+    while ((name = strsep(&rest, "\n")))
+        if (*name) {
+            names.names = xrealloc(names.names, (size_t)(names.n + 1) * sizeof *names.names);
+            names.names[names.n++] = name;
+        }
+    return names;
+}
+
+static char *read_in(const Folder *folder, const char *name, size_t *size, Error *error) {
+    char *path = path_join(folder->path, name), *text = NULL;
+    bool ok = read_file(path, &text, size, error);
+    free(path);
+    return ok ? text : NULL;
+}
+
+static char *shown_name(const Folder *folder, const char *name) {
+    return *folder->name ? xformat("%s/%s", folder->name, name) : xstrdup(name);
+}
+
+/* ---- pictures ---- */
+
+static bool is_curve(const char *name) {
+    static const char *const curves[] = {"loss.svg", "curves.svg", "validation_loss.svg", "validation_accuracy.svg"};
+    for (size_t i = 0; i < sizeof curves / sizeof *curves; i++)
+        if (!strcmp(name, curves[i])) return true;
+    return false;
+}
+
+/* Returns the length of the longest common end of two names without their extensions that begins with '_', or is all
+ * of the report's name. */
+static size_t common_end(const char *picture, const char *report) {
+    size_t a = strlen(picture) - strlen(".svg"), b = strlen(report) - strlen(".md"), n = 0, common = 0;
+    for (; n < a && n < b && picture[a - n - 1] == report[b - n - 1]; n++)
+        if (picture[a - n - 1] == '_') common = n + 1;
+    return n == b ? n : common;
+}
+
+/* Returns the index of the report that a picture belongs to: the first one if none ends alike. */
+static int report_of(const Names *reports, const char *picture) {
+    int best = 0;
+    size_t most = 0;
+    for (int r = 0; r < reports->n; r++)
+        if (common_end(picture, reports->names[r]) > most) most = common_end(picture, reports->names[best = r]);
+    return best;
+}
+
+/* Returns whether a picture is too wide for one of two columns. */
+static bool is_wide(const char *svg) {
+    const char *width = strstr(svg, " width=\"");
+    return width && atoi(width + strlen(" width=\"")) > 900;
+}
+
+static void write_picture(FILE *out, Room *room, const Folder *folder, const char *name) {
+    size_t size;
+    Error error;
+    Part part;
+    char *shown = shown_name(folder, name), *text = read_in(folder, name, &size, &error);
+    if (!text || !html_svg_check(text, &error)) {
+        room_leave_out(room, shown, error.text);
+    } else {
+        part_begin(&part);
+        fputs(is_wide(text) ? "<figure class=\"wide\">" : "<figure>", part.out);
+        fwrite(text, 1, size, part.out);
+        fputs("</figure>\n", part.out);
+        part_place(&part, room, out, shown);
+    }
+    free(text);
+    free(shown);
+}
+
+static void write_pictures(FILE *out, Room *room, const Folder *folder, const Names *reports, int report) {
+    Names pictures = names_of(folder, ".svg");
+    int n = 0;
+    for (int i = 0; i < pictures.n; i++) {
+        if (is_curve(pictures.names[i]) || report_of(reports, pictures.names[i]) != report) continue;
+        if (!n++) fputs("<div class=\"figures\">\n", out);
+        write_picture(out, room, folder, pictures.names[i]);
+    }
+    if (n) fputs("</div>\n", out);
+    names_free(&pictures);
+}
+
+/* ---- reports ---- */
+
+enum { OPEN = 2 /* so many reports are open at first */ };
+
+/* Returns the names of the reports: each .md that has a .json of the same name. Other files are of the user. */
+static Names reports_of(const Folder *folder) {
+    Names names = names_of(folder, ".md");
+    int n = 0;
+    for (int i = 0; i < names.n; i++) {
+        char *json = xformat("%.*s.json", (int)(strlen(names.names[i]) - strlen(".md")), names.names[i]);
+        if (folder_has(folder, json)) names.names[n++] = names.names[i];
+        free(json);
+    }
+    names.n = n;
+    return names;
+}
+
+/* Returns the text of the first heading, or the file's name; free(). */
+static char *title_of(const char *text, const char *name) {
+    size_t size = strcspn(text, "\n");
+    return strncmp(text, "# ", 2) ? xstrdup(name) : xformat("%.*s", (int)size - 2, text + 2);
+}
+
+/* A report of a folder. */
+typedef struct {
+    const Folder *folder;
+    const Names *reports;
+    int at;
+    bool open;
+} Report;
+
+/* Writes a report: its title, the pictures that belong to it, then its text. */
+static void write_report(FILE *out, Room *room, const Report *r) {
+    size_t size;
+    Error error;
+    Part part;
+    const char *name = r->reports->names[r->at];
+    char *shown = shown_name(r->folder, name), *text = read_in(r->folder, name, &size, &error);
+    if (!text) {
+        room_leave_out(room, shown, error.text);
+        free(shown);
+        return;
+    }
+    char *title = title_of(text, name);
+    fprintf(out, "<details class=\"report\"%s><summary>", r->open ? " open" : "");
+    html_text(out, title);
+    fputs(" <small>", out);
+    html_text(out, shown);
+    fputs("</small></summary>\n", out);
+    write_pictures(out, room, r->folder, r->reports, r->at);
+    part_begin(&part);
+    html_markdown(part.out, strncmp(text, "# ", 2) ? text : text + strcspn(text, "\n"), 2);
+    part_place(&part, room, out, shown);
+    fputs("</details>\n", out);
+    free(title);
+    free(text);
+    free(shown);
+}
+
+int results_write(FILE *out, Room *room, const Folders *folders) {
+    int n = 0;
+    for (int f = 0; f < folders->n; f++) {
+        Names reports = reports_of(&folders->items[f]);
+        for (int r = 0; r < reports.n; r++, n++)
+            write_report(out, room, &(Report){&folders->items[f], &reports, r, n < OPEN});
+        names_free(&reports);
+    }
+    return n;
+}
+
+char *results_lead(const Folders *folders) {
+    for (int f = 0; f < folders->n; f++) {
+        Names reports = reports_of(&folders->items[f]);
+        size_t size;
+        char *text = reports.n ? read_in(&folders->items[f], reports.names[0], &size, NULL) : NULL, *lead = NULL;
+        const char *at = text ? strstr(text, "\n\n") : NULL;
+        if (at && !strchr("-|#", at[2])) lead = xformat("%.*s", (int)(strcspn(at + 2, "\n")), at + 2);
+        free(text);
+        names_free(&reports);
+        if (lead || reports.n) return lead;
+    }
+    return NULL;
+}
+
+/* ---- sounds ---- */
+
+static const char *const SOUNDS[] = {".wav", ".flac", ".ogg", ".mp3"};
+enum { N_SOUNDS = sizeof SOUNDS / sizeof *SOUNDS };
+
+static void write_player(FILE *out, const char *name, const char *type, const char *bytes, size_t size) {
+    fputs("<figure class=\"sound\"><figcaption>", out);
+    html_text(out, name);
+    fputs("</figcaption><audio controls preload=\"none\" aria-label=\"", out);
+    html_text(out, name);
+    fputs("\" src=\"", out);
+    html_data_uri(out, type, bytes, size);
+    fputs("\"></audio></figure>\n", out);
+}
+
+/* Writes the player of a sound, if it is one and there is room; else lists it. */
+static bool write_sound(FILE *out, Room *room, const Folder *folder, const char *name) {
+    char *path = path_join(folder->path, name), *shown = shown_name(folder, name), *bytes;
+    const char *type;
+    size_t size;
+    Error error;
+    Part part;
+    bool shows = sound_compress(path, &bytes, &size, &type, &error);
+    if (shows) {
+        part_begin(&part);
+        write_player(part.out, name, type, bytes, size);
+        free(bytes);
+        shows = part_place(&part, room, out, shown);
+    } else {
+        room_leave_out(room, shown, error.text);
+    }
+    free(shown);
+    free(path);
+    return shows;
+}
+
+int samples_write(FILE *out, Room *room, const Folders *folders) {
+    int n = 0;
+    for (int f = 0; f < folders->n; f++) {
+        const Folder *folder = &folders->items[f];
+        if (!folder_has(folder, "samples")) continue;
+        Folder samples = {path_join(folder->path, "samples"), shown_name(folder, "samples")};
+        for (int k = 0; k < N_SOUNDS; k++) {
+            Names names = names_of(&samples, SOUNDS[k]);
+            for (int i = 0; i < names.n; i++) n += write_sound(out, room, &samples, names.names[i]);
+            names_free(&names);
+        }
+        free(samples.path);
+        free(samples.name);
+    }
+    return n;
+}

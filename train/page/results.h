@@ -1,0 +1,17 @@
+/* What the commands of a program wrote beside a training: reports, pictures and sounds. */
+#ifndef TRAIN_PAGE_RESULTS_H
+#define TRAIN_PAGE_RESULTS_H
+
+#include "train/page/folders.h"
+#include "train/page/room.h"
+
+/* Writes every report of the folders (.md beside .json) with the pictures (.svg) that belong to it, except the curves
+ * of trainings, which a page draws itself. A picture belongs to the report whose name it ends like ("roc_D1",
+ * "test_results_D1"). Returns the number of reports. */
+int results_write(FILE *out, Room *room, const Folders *folders);
+/* Returns the first line of text of the first report, its result in a line; NULL: there is none. free() */
+char *results_lead(const Folders *folders);
+/* Writes players of the sounds in the folders' samples/ (.wav .flac .ogg .mp3), compressed. Returns how many. */
+int samples_write(FILE *out, Room *room, const Folders *folders);
+
+#endif
