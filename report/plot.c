@@ -151,7 +151,7 @@ static Trace trace_make(const Chart *c, const PlotSeries *s) {
 
 static int number_of(const Plot *plot, const PlotSeries *series) {
     int number = 0;
-    for (const PlotSeries *s = plot->series; s < series; s++) number += !s->reference && !s->mean;
+    for (const PlotSeries *s = plot->series; s < series; s++) number += !s->reference && !s->mean && !s->minor;
     return number;
 }
 
@@ -164,7 +164,10 @@ static void line_begin(FILE *out, const Plot *plot, const PlotSeries *s) {
         fputs("<path class=\"plot-line plot-ink\" stroke-width=\"2.8\" d=\"", out);
     else
         fprintf(out, "<path class=\"plot-line\" stroke=\"%s\" stroke-width=\"%s\" stroke-dasharray=\"%s\" d=\"",
-                SVG_PALETTE[number % SVG_COLOURS], plot->unit && s != plot->series ? "1.4" : "2",
+                SVG_PALETTE[number % SVG_COLOURS],
+                s->minor                          ? "1"
+                : plot->unit && s != plot->series ? "1.4"
+                                                  : "2",
                 SVG_DASH[number % SVG_DASHES]);
 }
 
@@ -215,7 +218,7 @@ static void markers_begin(FILE *out, int number) {
 }
 
 static bool has_markers(const Plot *plot, const PlotSeries *s) {
-    return !s->reference && !s->mean && s->n <= SPARSE && !plot->unit;
+    return !s->reference && !s->mean && !s->minor && s->n <= SPARSE && !plot->unit;
 }
 
 static void write_series(FILE *out, const Chart *c, const PlotSeries *s) {

@@ -16,6 +16,7 @@ typedef struct {
     const char *best_text; /* its label: "best 0.512, epoch 3"; NULL: none */
     bool reference;        /* such as a known floor: thin, grey, dashed */
     bool mean;             /* of the other series: thick, in the colour of text */
+    bool minor;            /* has the colour of the next series, thin and without markers */
     bool steps;            /* y[i] holds from x[i - 1] to x[i] */
 } PlotSeries;
 

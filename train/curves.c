@@ -141,16 +141,26 @@ static char *series_name(const RunLog *run, int n_runs, const char *what) {
     return n_runs == 1 ? xformat("%s", what) : xformat("%s%s%s", run->name, what[0] ? " " : "", what);
 }
 
-/* Adds the chart of "train/NAME" and "val/NAME". */
+static bool is_logged(const RunLog *run, const char *key) {
+    for (size_t r = 0; r < json_array_size(run->records); r++)
+        if (isfinite(number_in(json_array_get(run->records, r), key))) return true;
+    return false;
+}
+
+/* Adds the chart of "train/NAME" and "val/NAME": of several runs, both of a run in one colour. */
 static void add_metric(RunCurves *curves, const RunLog *runs, int n_runs, const char *name) {
-    Plot plot = {.title = xformat("%s", name), .y_label = xformat("%s", name)};
+    Plot plot = {.title = xformat("%s", name)};
     char *train = xformat("train/%s", name), *val = xformat("val/%s", name);
+    bool thin = false;
     for (int r = 0; r < n_runs; r++) {
-        add_series(&plot, runs[r].records, train, series_name(&runs[r], n_runs, "training"));
+        bool both = n_runs > 1 && is_logged(&runs[r], train) && is_logged(&runs[r], val);
+        add_series(&plot, runs[r].records, train, both ? xstrdup("") : series_name(&runs[r], n_runs, "training"));
+        if (both) ((PlotSeries *)plot.series)[plot.n_series - 1].minor = thin = true;
         int before = plot.n_series;
         add_series(&plot, runs[r].records, val, series_name(&runs[r], n_runs, "validation"));
         if (n_runs == 1 && plot.n_series > before) ring_best(&plot, runs[r].records);
     }
+    plot.y_label = xformat("%s%s", name, thin ? " (thin: training)" : "");
     plot.log_y = is_wide(&plot);
     for (int r = 0; r < n_runs && plot.n_series; r++)
         if (runs[r].baseline && !strcmp(runs[r].baseline_metric, name)) add_baseline(&plot, &runs[r]);

@@ -116,6 +116,8 @@ static void runs_share_charts_under_their_names(void **state) {
     assert_int_equal(loss->n_series, 3);
     assert_true(series_of(loss, "b< training")->y[0] == 7);
     assert_int_equal(series_of(loss, "a validation")->best, 0);
+    assert_true(series_of(loss, "")->minor && !series_of(loss, "b< training")->minor);
+    assert_string_equal(loss->y_label, "loss (thin: training)");
     assert_int_equal(loss->n_restarts, 0);
     series_of(run_curves_find(&curves, "learning rate"), "b<");
     series_of(run_curves_find(&curves, "gradient norm"), "a");
