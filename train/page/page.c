@@ -125,7 +125,8 @@ static void write_verdict(const Page *p, FILE *out) {
     char *verdict = p->n == 1 ? verdict_text(&p->runs[0], p->is_running)
                     : p->n    ? compare_verdict(p->runs, p->n, p->is_running)
                               : xstrdup("Results only: no training was logged here.");
-    char *lead = results_lead(&p->folders);
+    bool single = p->folders.n && !*p->folders.items[0].name; /* of several, each has a result of its own */
+    char *lead = single ? results_lead(&p->folders) : NULL;
     fputs("<p class=\"verdict\">", out);
     html_text(out, verdict);
     if (lead) {
