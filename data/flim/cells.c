@@ -164,6 +164,12 @@ static void place_in_folder(File *f, const char *folder, const char *name) {
     f->donor_length = (int)(f->name - 1 - f->donor);
 }
 
+/* Returns whether two files of a folder differ in their endings only: the same cell, which would count twice. */
+static bool are_twins(const File *a, const File *b) {
+    size_t n = (size_t)(strrchr(a->path, '.') - a->path), m = (size_t)(strrchr(b->path, '.') - b->path);
+    return n == m && !strncmp(a->path, b->path, n);
+}
+
 static bool add_file(StoreMaker *k, const FTSENT *entry, Error *error) {
     File f = {.parsed = flim_cells_parse_name(entry->fts_name),
               .size = entry->fts_statp->st_size,
@@ -179,7 +185,10 @@ static bool add_file(StoreMaker *k, const FTSENT *entry, Error *error) {
         place_in_folder(&f, entry->fts_parent->fts_name, entry->fts_name);
     if (!(k->n & (k->n - 1))) /* at 0, 1, 2, 4, 8 ... */
         k->files = xrealloc(k->files, (size_t)(k->n ? 2 * k->n : 1) * sizeof *k->files);
-    k->files[k->n++] = f;
+    k->files[k->n++] = f; /* files of one name follow each other */
+    if (k->n > 1 && are_twins(&k->files[k->n - 2], &f))
+        return error_set(error, "%s/%s and %s have one name, and would count as two cells: keep one of them", k->root,
+                         k->files[k->n - 2].path, f.name);
     return (!u8_check((const uint8_t *)f.path, strlen(f.path)) &&
             !u8_check((const uint8_t *)f.donor, (size_t)f.donor_length)) ||
            error_set(error, "%s: its name is not UTF-8", entry->fts_path);

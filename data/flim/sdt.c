@@ -33,7 +33,7 @@ static const unsigned char *part(Part file, uint64_t offset, uint64_t size, cons
 
 /* A description may be shorter than the fields, in files of old revisions. */
 static void take_description(const unsigned char *d, uint32_t length, Block *block) {
-    block->bins = u16(d + 82);
+    block->bins = u16(d + 82) ? u16(d + 82) : 65536;
     for (int i = 0; i < 2; i++) {
         if (length >= SCAN_END) block->scan[!i] = u32(d + 173 + 4 * i);
         if (length >= IMAGE_END) block->image[!i] = u32(d + 309 + 4 * i);

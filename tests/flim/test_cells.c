@@ -315,6 +315,11 @@ static void bad_stacks_are_named(void **state) {
     (void)state;
     static const unsigned char zeros[3] = {0};
     add_tiff("A/m1_in_1.tif");
+    add_cell("A/m1_in_1.npy", 1, 3);
+    assert_refused("A/m1_in_1.npy and m1_in_1.tif have one name, and would count as two cells: keep one of them");
+    char *twin = path_join(cells, "A/m1_in_1.npy");
+    assert_int_equal(unlink(twin), 0);
+    free(twin);
     char *path = path_join(cells, "A/m1_in_2.tif"), *sdt = path_join(cells, "A/m1_in_2.sdt");
     write_bytes(path, zeros, sizeof zeros);
     assert_refused("A/m1_in_2.tif: cannot be read as TIFF");

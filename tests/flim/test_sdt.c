@@ -152,7 +152,7 @@ static void wrong_fields_are_refused(void **state) {
         {AT_BLOCK + 10, 2, 0x111, "no image of 4-byte numbers: scan 3 x 5, image 0 x 0 (height x width), 4 time bins"},
         {AT_BLOCK + 18, 4, 0, "its block has 0 bytes, which is no image"},
         {AT_BLOCK + 18, 4, 0xffffffff, "its block has 4294967295 bytes"},
-        {AT_DESCRIPTION + 82, 2, 0, "0 time bins"},
+        {AT_DESCRIPTION + 82, 2, 0, "65536 time bins"},
         {AT_DESCRIPTION + 173, 4, 0xffffffff, "scan 3 x 4294967295"},
         {AT_DESCRIPTION + 177, 4, 6, "scan 6 x 5"},
         {30, 2, 180, "scan 0 x 0"}};

@@ -25,11 +25,20 @@ static char *path;
 /* Returns the number of pixel `i` in bin t, below 120. */
 static int count_at(int i, int t) { return (i * 7 + t * 31) % 120; }
 
+/* Returns the bits of a whole number below 2048 in 16-bit floating point. */
+static uint16_t half_of(int value) {
+    int exponent = 0;
+    while (value >> (exponent + 1)) exponent++;
+    return (uint16_t)(value ? (exponent + 15) << 10 | ((value << (10 - exponent)) & 1023) : 0);
+}
+
 static void put(unsigned char *out, const Written *w, int value) {
     int bits = w->bits ? w->bits : 16;
     if (w->kind != SAMPLEFORMAT_IEEEFP) {
         int64_t whole = value; /* the low bytes come first */
         memcpy(out, &whole, (size_t)bits / 8);
+    } else if (bits == 16) {
+        memcpy(out, &(uint16_t){half_of(value)}, 2);
     } else if (bits == 32) {
         memcpy(out, &(float){(float)value}, 4);
     } else {
@@ -125,9 +134,10 @@ static void every_type_order_and_layout_gives_the_same_numbers(void **state) {
     (void)state;
     static const struct {
         uint16_t kind, bits;
-    } types[] = {{SAMPLEFORMAT_UINT, 8},    {SAMPLEFORMAT_UINT, 16},  {SAMPLEFORMAT_UINT, 32}, {SAMPLEFORMAT_UINT, 64},
-                 {SAMPLEFORMAT_INT, 8},     {SAMPLEFORMAT_INT, 16},   {SAMPLEFORMAT_INT, 32},  {SAMPLEFORMAT_VOID, 16},
-                 {SAMPLEFORMAT_IEEEFP, 32}, {SAMPLEFORMAT_IEEEFP, 64}};
+    } types[] = {{SAMPLEFORMAT_UINT, 8},    {SAMPLEFORMAT_UINT, 16},   {SAMPLEFORMAT_UINT, 32},
+                 {SAMPLEFORMAT_UINT, 64},   {SAMPLEFORMAT_INT, 8},     {SAMPLEFORMAT_INT, 16},
+                 {SAMPLEFORMAT_INT, 32},    {SAMPLEFORMAT_INT, 64},    {SAMPLEFORMAT_VOID, 16},
+                 {SAMPLEFORMAT_IEEEFP, 16}, {SAMPLEFORMAT_IEEEFP, 32}, {SAMPLEFORMAT_IEEEFP, 64}};
     static const char *const modes[] = {"wl", "wb", "w8l", "w8b"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         for (int m = 0; m < 4; m++)

@@ -11,16 +11,17 @@ static inline void fuzz_image(bool (*read)(const void *bytes, size_t size, int64
                               const void *bytes, size_t n) {
     char *exact = xmalloc(n);
     int64_t dims[3];
-    double *values, sum = 0;
+    double *values;
+    volatile double seen;
     Error error = {.text = ""};
     if (n) memcpy(exact, bytes, n);
     if (read(exact, n, dims, &values, &error)) {
         if (dims[0] < 1 || dims[1] < 1 || dims[2] < 1) abort();
-        for (int64_t i = 0; i < dims[0] * dims[1] * dims[2]; i++) sum += values[i] > 0;
+        for (int64_t i = 0; i < dims[0] * dims[1] * dims[2]; i++) seen = values[i];
     } else if (!error.text[0] || values) {
         abort();
     }
-    if (sum < 0) abort();
+    (void)seen;
     free(values);
     free(exact);
 }
