@@ -409,6 +409,8 @@ bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
     return ok;
 }
 
+char *checkpoint_folder(const char *path) { return path_is_folder(path) ? xstrdup(path) : path_directory(path); }
+
 uint64_t checkpoint_base_sum(const TensorFile *file) {
     const char *stated = tensor_file_metadata(file, SAFETENSORS_SUM_KEY);
     return stated ? strtoull(stated, NULL, 16) : 0;

@@ -20,6 +20,8 @@ bool checkpoint_load(const char *path, const CheckpointBuffers *into, TrainState
 
 /* Opens a base checkpoint: a file of tensors, or a checkpoint directory, whose weights are opened. */
 bool checkpoint_open_base(const char *path, TensorFile *file, Error *error);
+/* Returns the folder of a base checkpoint: its own, or the one in which its file lies; free(). */
+char *checkpoint_folder(const char *path);
 /* Returns the checksum stored in our weights files, which identifies a file wherever it lies; 0 for a file of another
  * program. */
 uint64_t checkpoint_base_sum(const TensorFile *file);

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/format.h"
@@ -71,16 +70,11 @@ static const char *fact(const Export *e, const char *name) {
 
 /* ---- the checkpoint ---- */
 
-static bool is_folder(const char *path) {
-    struct stat status;
-    return !stat(path, &status) && S_ISDIR(status.st_mode);
-}
-
 /* Returns the path of the weights that are meant, and says which they are; free(). */
 static char *find_checkpoint(const char *given) {
     Error error;
     char *inside = path_join(given, "model.safetensors"), *path = xstrdup(given);
-    if (is_folder(given) && access(inside, F_OK) != 0) {
+    if (path_is_folder(given) && access(inside, F_OK) != 0) {
         free(path);
         if (!checkpoint_best(given, &path, &error)) die("--checkpoint %s: %s", given, error.text);
         const char *which = path ? "the best weights of the run" : "the last weights of a run that has not validated";
@@ -264,7 +258,7 @@ static void collect_tensors(Export *e) {
 static char *tokenizer_of_training(const Export *e) {
     Error error;
     TrainState state = {0};
-    if (!is_folder(e->path) || !state_read(e->path, &state, &error)) return NULL;
+    if (!path_is_folder(e->path) || !state_read(e->path, &state, &error)) return NULL;
     json_t *options = json_loads(state.options_json ? state.options_json : "{}", 0, NULL);
     const char *path = json_string_value(json_object_get(options, "tokenizer"));
     char *found = path ? xstrdup(path) : NULL;
@@ -329,7 +323,7 @@ static bool write_config(const Export *e, const char *path, Error *error) {
 
 static bool write_files(const Export *e, Error *error) {
     const char *names[] = {"gpt.pth", "bpe.model", "config.json", "config.yaml"};
-    char *paths[4], *folder = is_folder(e->path) ? xstrdup(e->path) : path_directory(e->path),
+    char *paths[4], *folder = checkpoint_folder(e->path),
                     *description = path_join(folder, "config.json");
     for (int i = 0; i < 4; i++) paths[i] = path_join(e->options->output, names[i]);
     bool ok = write_pth(e, paths[0], error) && copy_file(e->tokenizer, paths[1], error) &&
