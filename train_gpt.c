@@ -42,6 +42,7 @@ typedef struct {
     int unknown_id; /* of the tokenizer */
     bool repair_codes;
     GptOrigin origin;
+    GptBase base;
 } GptOptions;
 
 #define FIELD(name) offsetof(GptOptions, name)
@@ -193,7 +194,7 @@ static void freeze_base_rows(const TrainSpec *spec, Training *training, const Gp
 
 static void opened(const TrainSpec *spec, Training *training, void *options) {
     const GptOptions *o = options;
-    if (!train_resumed_from(training)) gpt_origin_warn_of_base(&o->origin, o->train.base_checkpoint);
+    if (!train_resumed_from(training)) gpt_origin_warn_of_base(&o->origin, &o->base);
     freeze_base_rows(spec, training, o);
 }
 
@@ -236,10 +237,9 @@ static GptData open_manifests(const GptOptions *o) {
 }
 
 static GptData open_data(const GptOptions *o) {
-    const TrainOptions *t = &o->train;
-    if (t->manifest.count) return open_manifests(o);
+    if (o->train.manifest.count) return open_manifests(o);
     TtsLayout layout = layout_of(o);
-    return (GptData){.train = gpt_synthetic_open(&layout, o->lengths, t->batch_size, t->token_budget)};
+    return (GptData){.train = gpt_synthetic_open(&layout, o->lengths, o->train.batch_size, o->train.token_budget)};
 }
 
 /* ---- the training ---- */
@@ -252,7 +252,7 @@ static int train(int argc, char **argv) {
     train_options_add(&set, &o.train);
     options_add(&set, table, sizeof table / sizeof *table, &o);
     options_parse(&header, &set, argc, argv);
-    if (o.train.base_checkpoint) gpt_base_adopt(o.train.base_checkpoint, &set);
+    o.base = gpt_base_adopt(o.train.base_checkpoint, &set);
     train_options_resolve(&o.train, &set);
     trainer_begin(&o.train);
     resolve_vocabulary(&o);

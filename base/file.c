@@ -326,6 +326,11 @@ LockResult lock_descriptor(int fd, bool wait) {
     return !result ? LOCK_TAKEN : errno == EWOULDBLOCK ? LOCK_BUSY : LOCK_UNKNOWN;
 }
 
+bool path_is_folder(const char *path) {
+    struct stat status;
+    return !stat(path, &status) && S_ISDIR(status.st_mode);
+}
+
 bool path_leads_to(const char *path, int fd) {
     struct stat here, there;
     return !fstat(fd, &here) && !stat(path, &there) && is_same(&here, &there);

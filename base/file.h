@@ -66,6 +66,8 @@ bool file_is_partial(const char *name, const char *base);
 bool directory_flush(const char *path, Error *error);
 /* Makes a directory and those above it (mkdir -p), and flushes their entries. Dies with the reason. */
 void make_directories(const char *path);
+/* Returns whether the path leads to a folder. */
+bool path_is_folder(const char *path);
 /* Returns whether the path still leads to the open file or directory. */
 bool path_leads_to(const char *path, int fd);
 /* Makes a folder in $TMPDIR, or /tmp, that directory_remove_temporary or the end of the program, by itself, an error or

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -38,9 +37,7 @@ char *description_text(const Description *d, const Model *model, const OptionSet
 
 /* Returns the path of a file in a checkpoint's folder, or beside a checkpoint's file; free(). */
 static char *path_of(const char *checkpoint, const char *name) {
-    struct stat status;
-    if (!stat(checkpoint, &status) && S_ISDIR(status.st_mode)) return path_join(checkpoint, name);
-    char *folder = path_directory(checkpoint), *path = path_join(folder, name);
+    char *folder = checkpoint_folder(checkpoint), *path = path_join(folder, name);
     free(folder);
     return path;
 }

@@ -217,8 +217,8 @@ static bool normalize_name(char *name, const char *prefix) {
     return true;
 }
 
-/* Keeps the tensors of the state dict, under the reference's names. */
-static void normalize_names(TensorFile *file, const char *prefix, ImportReport *report) {
+void checkpoint_normalize(TensorFile *file, const ParamTable *table, ImportReport *report) {
+    const char *prefix = find_prefix(file, table);
     int kept = 0;
     for (int i = 0; i < file->n_tensors; i++) {
         char *name = file->tensors[i].name;
@@ -363,7 +363,7 @@ static int drop_expected(const Import *import, StoredTensor *tensors, int count)
 
 static bool import_tensors(Import *import, TensorFile *file, Error *error) {
     ImportReport *report = import->report;
-    normalize_names(file, find_prefix(file, import->table), report);
+    checkpoint_normalize(file, import->table, report);
     drop_unwanted(import->rules, file, report);
     if (!tensor_file_index(file, error)) return false;
     for (int i = 0; i < file->n_tensors; i++) {
@@ -408,6 +408,8 @@ bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
     }
     return ok;
 }
+
+char *checkpoint_folder(const char *path) { return path_is_folder(path) ? xstrdup(path) : path_directory(path); }
 
 uint64_t checkpoint_base_sum(const TensorFile *file) {
     const char *stated = tensor_file_metadata(file, SAFETENSORS_SUM_KEY);

@@ -20,6 +20,8 @@ bool checkpoint_load(const char *path, const CheckpointBuffers *into, TrainState
 
 /* Opens a base checkpoint: a file of tensors, or a checkpoint directory, whose weights are opened. */
 bool checkpoint_open_base(const char *path, TensorFile *file, Error *error);
+/* Returns the folder of a base checkpoint: its own, or the one in which its file lies; free(). */
+char *checkpoint_folder(const char *path);
 /* Returns the checksum stored in our weights files, which identifies a file wherever it lies; 0 for a file of another
  * program. */
 uint64_t checkpoint_base_sum(const TensorFile *file);
@@ -50,6 +52,9 @@ typedef struct {
     int64_t base_rows;      /* rows of the base checkpoint's first resizable table; 0: there is none */
     char *missing_names;    /* comma-separated, the first few; free() */
 } ImportReport;
+/* Keeps the tensors of a base checkpoint's state dict, under the names that a model with this table has, as
+ * checkpoint_import reads them; counts the others in report->skipped and ->moments. tensor_file_index comes next. */
+void checkpoint_normalize(TensorFile *file, const ParamTable *table, ImportReport *report);
 /* Reads the weights of a base checkpoint (safetensors, .pth, .ckpt, or a checkpoint directory of ours) into a freshly
  * initialised flat buffer. The base checkpoint is a state dict, at top level or under "model.", "state_dict." or
  * "model_state_dict.". The keys "inference_model.*", "*.lora_*" and gpt.wte.weight are skipped. "_orig_mod." (a

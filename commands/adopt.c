@@ -7,15 +7,21 @@
 #include "base/program.h"
 #include "checkpoint/description.h"
 
-CheckpointOptions checkpoint_options_read(const char *checkpoint, const char *model, const char *const *names) {
-    Error error;
-    json_t *description = description_read(checkpoint, &error);
-    if (!description && error.text[0]) die("%s", error.text);
+CheckpointOptions checkpoint_options_of(const json_t *description, const char *checkpoint, const char *model,
+                                        const char *const *names) {
     const char *found = json_string_value(json_object_get(description, "model"));
     if (found && strncmp(found, model, strlen(model)) != 0)
         die("%s is a checkpoint of another model, %s", checkpoint, found);
     CheckpointOptions from = {.checkpoint = checkpoint, .names = names, .stated = description != NULL};
     from.options = json_incref(json_object_get(description, "options"));
+    return from;
+}
+
+CheckpointOptions checkpoint_options_read(const char *checkpoint, const char *model, const char *const *names) {
+    Error error;
+    json_t *description = description_read(checkpoint, &error);
+    if (!description && error.text[0]) die("%s", error.text);
+    CheckpointOptions from = checkpoint_options_of(description, checkpoint, model, names);
     json_decref(description);
     return from;
 }

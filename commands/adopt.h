@@ -15,6 +15,9 @@ typedef struct {
 /* Reads the options in a checkpoint's config.json; json_decref(options). options: NULL if there is no config.json. Dies
  * if the file is damaged, or if its model's name does not begin with `model`. */
 CheckpointOptions checkpoint_options_read(const char *checkpoint, const char *model, const char *const *names);
+/* The same with a config.json that has been read; NULL: there is none. */
+CheckpointOptions checkpoint_options_of(const json_t *description, const char *checkpoint, const char *model,
+                                        const char *const *names);
 /* Dies if `given`, a value that stands for this option, is not the checkpoint's. what: how it was given, "size tiny
  * (d-model 32)"; NULL: as the option itself. */
 void checkpoint_options_check(const CheckpointOptions *from, const char *name, const json_t *given, const char *what);

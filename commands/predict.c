@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -31,11 +30,6 @@ void predict_options_add(OptionSet *set, PredictOptions *options) {
 
 /* ---- which weights ---- */
 
-static bool is_folder(const char *path) {
-    struct stat status;
-    return !stat(path, &status) && S_ISDIR(status.st_mode);
-}
-
 /* Returns whether a folder has a file or a folder of this name. */
 static bool holds(const char *folder, const char *name) {
     char *path = path_join(folder, name);
@@ -58,7 +52,7 @@ static int add_runs(Ensemble *e, const char *folder, const char *runs) {
     int n = scandir(folder, &entries, NULL, versionsort), without = 0;
     for (int i = 0; i < n; i++) {
         char *run = path_join(folder, entries[i]->d_name);
-        if (!strncmp(entries[i]->d_name, runs, strlen(runs)) && is_folder(run)) {
+        if (!strncmp(entries[i]->d_name, runs, strlen(runs)) && path_is_folder(run)) {
             if (holds(run, "best"))
                 add(e, path_join(run, "best"));
             else
@@ -74,7 +68,7 @@ static int add_runs(Ensemble *e, const char *folder, const char *runs) {
 static void add_path(Ensemble *e, const char *path, const char *runs) {
     int before = e->n, without = 0;
     if (access(path, F_OK)) die("--checkpoint %s: %s", path, strerror(errno));
-    if (!is_folder(path) || holds(path, "model.safetensors"))
+    if (!path_is_folder(path) || holds(path, "model.safetensors"))
         add(e, xstrdup(path));
     else if (holds(path, "best"))
         add(e, path_join(path, "best"));

@@ -1,17 +1,27 @@
-/* The size of a base checkpoint. */
+/* What a checkpoint of the GPT says of its model: that of a training, or the base checkpoint of one. */
 #ifndef COMMANDS_GPT_BASE_H
 #define COMMANDS_GPT_BASE_H
 
-#include "base/options.h"
+#include "commands/adopt.h"
 
 /* Options that decide what the model computes; the last is NULL. */
 extern const char *const GPT_MODEL_OPTIONS[];
 
-/* Sets the options of the model's size that are not given to those of a base checkpoint: from its config.json, or from
- * the shapes of its tensors, which do not tell the number of heads of a size that is not IndexTTS2's. Dies if an option
- * that was given contradicts it. The vocabulary is left out, because it may grow. Does nothing if there is no such
- * file.
- */
-void gpt_base_adopt(const char *checkpoint, OptionSet *set);
+typedef struct {
+    CheckpointOptions size; /* GPT_MODEL_OPTIONS, by its config.json or as far as the shapes of its tensors tell */
+    json_t *description;    /* its config.json; NULL: none */
+    bool ours;              /* train_gpt wrote it: it has a config.json, or its weights have our checksum */
+} GptBase;
+
+/* Reads what a checkpoint says of its model; gpt_base_close. option: gave the path. Dies if its config.json is damaged
+ * or of another model. Shapes tell the number of heads only for IndexTTS2's size; if they do not, and the user has not
+ * given it, dies too. */
+GptBase gpt_base_read(const char *checkpoint, const char *option, bool heads_given);
+void gpt_base_close(GptBase *base);
+
+/* Sets the options of the model's size that are not given to those of a base checkpoint, and returns what it says.
+ * Dies if an option that was given contradicts it. The vocabulary is left out, because it may grow. All is zero if
+ * there is no such file, or checkpoint is NULL. */
+GptBase gpt_base_adopt(const char *checkpoint, OptionSet *set);
 
 #endif

@@ -12,15 +12,16 @@
 #include "commands/gpt/export.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/format.h"
 #include "base/json.h"
 #include "checkpoint/load.h"
+#include "commands/gpt/base.h"
 #include "commands/gpt/export_config.h"
 #include "commands/gpt/origin.h"
 #include "data/formats/pickle.h"
@@ -48,7 +49,7 @@ static const OptionRow table[] = {
     {.name = "base-checkpoint", .type = OPTION_TEXT, .offset = FIELD(base_checkpoint), .metavar = "PATH",
      .help = "IndexTTS2's gpt.pth, for the encoders that a checkpoint trained from scratch lacks"},
     {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
-     .help = "attention heads of a checkpoint without config.json; 0: those of its config.json"},
+     .help = "attention heads of a checkpoint that has neither a config.json nor IndexTTS2's size; 0: not needed"},
     {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
      .help = "YAML file with any of these options; the command line wins"},
 };
@@ -58,29 +59,27 @@ typedef struct {
     const ExportOptions *options;
     char *path; /* of the checkpoint */
     TensorFile weights, base;
-    json_t *description; /* config.json; NULL: none */
+    GptBase says; /* of the checkpoint */
     char *tokenizer;
     TtsGptConfig config;
+    Model *model;
+    bool whole;                   /* with the encoders */
+    int left_out;                 /* tensors of the checkpoint that no training loads or carries */
     const StoredTensor **tensors; /* [n], to write */
     int n;
 } Export;
 
 static const char *fact(const Export *e, const char *name) {
-    return json_string_value(json_object_get(e->description, name));
+    return json_string_value(json_object_get(e->says.description, name));
 }
 
 /* ---- the checkpoint ---- */
-
-static bool is_folder(const char *path) {
-    struct stat status;
-    return !stat(path, &status) && S_ISDIR(status.st_mode);
-}
 
 /* Returns the path of the weights that are meant, and says which they are; free(). */
 static char *find_checkpoint(const char *given) {
     Error error;
     char *inside = path_join(given, "model.safetensors"), *path = xstrdup(given);
-    if (is_folder(given) && access(inside, F_OK) != 0) {
+    if (path_is_folder(given) && access(inside, F_OK) != 0) {
         free(path);
         if (!checkpoint_best(given, &path, &error)) die("--checkpoint %s: %s", given, error.text);
         const char *which = path ? "the best weights of the run" : "the last weights of a run that has not validated";
@@ -94,57 +93,55 @@ static char *find_checkpoint(const char *given) {
     return path;
 }
 
-/* Returns the size of a tensor's dimension; dies if there is no such tensor. */
-static int size_of(const Export *e, const char *name, int dimension) {
-    const StoredTensor *tensor = tensor_file_find(&e->weights, name);
-    if (tensor && tensor->rank > dimension) return (int)tensor->dims[dimension];
-    die("--checkpoint %s: the tensor %s %s, so it is no model of train_gpt", e->path, name,
-        tensor ? "has another shape" : "is not there");
+/* Returns a size of the model; dies if the checkpoint does not tell it. */
+static int size_of(const Export *e, const char *name) {
+    json_int_t size = json_integer_value(json_object_get(e->says.size.options, name));
+    if (size > 0 && size < INT_MAX) return (int)size;
+    die("--checkpoint %s: neither a config.json nor its tensors (text_embedding.weight, gpt.h.0.ln_1.weight, ...) tell "
+        "%s, so it is no model of train_gpt",
+        e->path, name);
 }
 
-static int count_layers(const Export *e) {
-    int n = 0;
-    for (char name[64]; snprintf(name, sizeof name, "gpt.h.%d.ln_1.weight", n), tensor_file_find(&e->weights, name);)
-        n++;
-    return n;
-}
-
-/* Returns the number of heads, which no shape tells. */
+/* Returns the number of heads, which shapes do not always tell. */
 static int heads_of(const Export *e, int width) {
-    int64_t given = e->options->heads,
-            heads = json_integer_value(json_object_get(json_object_get(e->description, "options"), "heads"));
-    if (!heads && !given)
-        die_usage("--checkpoint %s has no config.json, and the number of attention heads does not follow from the "
-                  "shapes of its tensors: give --heads (20 in the full model)",
-                  e->path);
-    if (heads && given && heads != given)
-        die_usage("--heads %lld contradicts %s, which has heads %lld: leave it out", (long long)given, e->path,
-                  (long long)heads);
-    if (!heads) heads = given;
-    if (width % heads) die_usage("--heads %lld does not divide the width of the model, %d", (long long)heads, width);
-    return (int)heads;
+    int64_t given = e->options->heads;
+    json_t *number = json_integer((json_int_t)given);
+    if (given) checkpoint_options_check(&e->says.size, "heads", number, NULL);
+    json_decref(number);
+    int heads = given ? (int)given : size_of(e, "heads");
+    if (width % heads) die_usage("--heads %d does not divide the width of the model, %d", heads, width);
+    return heads;
 }
 
 static TtsGptConfig config_of(const Export *e) {
-    int width = size_of(e, "text_embedding.weight", 1);
+    int width = size_of(e, "model-dim");
     return (TtsGptConfig){.d_model = width,
-                          .n_layers = count_layers(e),
+                          .n_layers = size_of(e, "layers"),
                           .n_heads = heads_of(e, width),
-                          .text_vocabulary = size_of(e, "text_embedding.weight", 0) - 1,
-                          .mel_codes = size_of(e, "mel_embedding.weight", 0),
-                          .max_text_tokens = size_of(e, "text_pos_embedding.emb.weight", 0) - 2,
-                          .max_mel_tokens = size_of(e, "mel_pos_embedding.emb.weight", 0) - 3,
+                          .text_vocabulary = size_of(e, "number-text-tokens"),
+                          .mel_codes = size_of(e, "number-mel-codes"),
+                          .max_text_tokens = size_of(e, "max-text-tokens"),
+                          .max_mel_tokens = size_of(e, "max-mel-tokens"),
                           .text_weight = 1,
                           .mel_weight = 1}; /* which no shape depends on */
 }
 
-static void open_checkpoint(Export *e) {
+/* Opens a file of weights under the names that a training reads it by. Returns the number of tensors left out. */
+static int open_weights(const Export *e, const char *option, const char *path, TensorFile *file) {
+    ImportReport report = {0};
     Error error;
+    if (!checkpoint_open_base(path, file, &error)) die("%s %s: %s", option, path, error.text);
+    checkpoint_normalize(file, &e->model->params, &report);
+    if (!tensor_file_index(file, &error)) die("%s %s: %s", option, path, error.text);
+    return report.skipped;
+}
+
+static void open_checkpoint(Export *e) {
     e->path = find_checkpoint(e->options->checkpoint);
-    if (!checkpoint_open_base(e->path, &e->weights, &error)) die("--checkpoint %s: %s", e->path, error.text);
-    e->description = description_read(e->path, &error);
-    if (!e->description && error.text[0]) die("%s", error.text);
+    e->says = gpt_base_read(e->path, "--checkpoint", e->options->heads > 0);
     e->config = config_of(e);
+    e->model = tts_gpt_open(&e->config);
+    e->left_out = open_weights(e, "--checkpoint", e->path, &e->weights);
 }
 
 /* ---- the tensors ---- */
@@ -153,9 +150,9 @@ static void add_tensor(Export *e, const StoredTensor *tensor) { e->tensors[e->n+
 
 /* Takes the trained tensors; each must have the shape that the reference's model has for these sizes. */
 static void take_trained(Export *e) {
-    Model *model = tts_gpt_open(&e->config);
-    for (int i = 0; i < model->params.count; i++) {
-        const Param *param = &model->params.items[i];
+    const ParamTable *table = &e->model->params;
+    for (int i = 0; i < table->count; i++) {
+        const Param *param = &table->items[i];
         const StoredTensor *tensor = tensor_file_find(&e->weights, param->name);
         char want[128];
         if (!tensor || tensor->rank != param->rank ||
@@ -164,7 +161,6 @@ static void take_trained(Export *e) {
                 shape_text("F32", param->rank, param->dims, want), tensor ? "another shape" : "none");
         add_tensor(e, tensor);
     }
-    model->close(model);
 }
 
 /* The modules of the reference that are not trained, with their tensors in the state dict. */
@@ -201,31 +197,20 @@ static bool take_encoders(Export *e, const TensorFile *file) {
     return true;
 }
 
-/* Removes the key of the reference trainer's own checkpoints, {"model": ...}. */
-static void drop_key(TensorFile *file) {
-    for (int i = 0; i < file->n_tensors; i++) {
-        char *name = file->tensors[i].name;
-        if (!strncmp(name, "model.", 6)) memmove(name, name + 6, strlen(name) - 5);
-    }
-}
-
 /* Takes the encoders from the checkpoint, else from --base-checkpoint; warns if there are none. */
 static void take_untrained(Export *e) {
     const char *base = e->options->base_checkpoint;
-    Error error;
     bool own = take_encoders(e, &e->weights);
     if (own && base)
         die_usage("--base-checkpoint %s: %s has all tensors of the reference: leave it out", base, e->path);
-    if (own) return;
-    if (!base) {
+    e->whole = own || base;
+    if (!e->whole)
         warn("%s has no encoders for prompts and emotions (conditioning_encoder.*, ...), because its training did not "
              "start from IndexTTS2's weights: IndexTTS2 refuses to load gpt.pth without them. Add them with "
              "--base-checkpoint IndexTTS2's gpt.pth, which a model of width 1280 can take",
              e->path);
-        return;
-    }
-    if (!checkpoint_open_base(base, &e->base, &error)) die("--base-checkpoint %s: %s", base, error.text);
-    drop_key(&e->base);
+    if (!base) return;
+    open_weights(e, "--base-checkpoint", base, &e->base);
     e->tensors = xrealloc(e->tensors, (size_t)(e->n + e->base.n_tensors) * sizeof *e->tensors);
     if (!take_encoders(e, &e->base))
         die("--base-checkpoint %s: it has no encoders (conditioning_encoder.*, ...)", base);
@@ -236,8 +221,8 @@ static void check_width(const Export *e) {
     for (int i = 0; i < e->n; i++) {
         const StoredTensor *t = e->tensors[i];
         if (strcmp(t->name, "emo_layer.weight") || t->dims[0] == e->config.d_model) continue;
-        die("the encoders give vectors of %lld numbers, and the model is %d wide: IndexTTS2 cannot join them",
-            (long long)t->dims[0], e->config.d_model);
+        die("%s: the encoders give vectors of %lld numbers, and the model is %d wide: IndexTTS2 cannot join them",
+            e->base.path ? e->base.path : e->path, (long long)t->dims[0], e->config.d_model);
     }
 }
 
@@ -253,8 +238,9 @@ static void collect_tensors(Export *e) {
             die("the tensor %s is %s, which torch.save does not write", e->tensors[i]->name, e->tensors[i]->dtype);
         kept += e->tensors[i] >= file->tensors && e->tensors[i] < file->tensors + file->n_tensors;
     }
+    int left_out = e->left_out + file->n_tensors - kept;
     printf("[Export] %d trained tensors, %d of the encoders", trained, e->n - trained);
-    if (kept < file->n_tensors) printf("; %d others of the checkpoint are left out", file->n_tensors - kept);
+    if (left_out) printf("; %d others of the checkpoint are left out", left_out);
     printf("\n");
 }
 
@@ -264,12 +250,17 @@ static void collect_tensors(Export *e) {
 static char *tokenizer_of_training(const Export *e) {
     Error error;
     TrainState state = {0};
-    if (!is_folder(e->path) || !state_read(e->path, &state, &error)) return NULL;
-    json_t *options = json_loads(state.options_json ? state.options_json : "{}", 0, NULL);
-    const char *path = json_string_value(json_object_get(options, "tokenizer"));
-    char *found = path ? xstrdup(path) : NULL;
-    json_decref(options);
-    free(state.options_json);
+    char *folder = checkpoint_folder(e->path), *file = path_join(folder, "state.json"), *found = NULL;
+    if (!access(file, F_OK)) {
+        if (!state_read(folder, &state, &error)) die("%s: %s; give --tokenizer", file, error.text);
+        json_t *options = json_loads(state.options_json ? state.options_json : "{}", 0, NULL);
+        const char *path = json_string_value(json_object_get(options, "tokenizer"));
+        if (path) found = xstrdup(path);
+        json_decref(options);
+        free(state.options_json);
+    }
+    free(file);
+    free(folder);
     return found;
 }
 
@@ -329,11 +320,10 @@ static bool write_config(const Export *e, const char *path, Error *error) {
 
 static bool write_files(const Export *e, Error *error) {
     const char *names[] = {"gpt.pth", "bpe.model", "config.json", "config.yaml"};
-    char *paths[4], *folder = is_folder(e->path) ? xstrdup(e->path) : path_directory(e->path),
-                    *description = path_join(folder, "config.json");
+    char *paths[4], *folder = checkpoint_folder(e->path), *description = path_join(folder, "config.json");
     for (int i = 0; i < 4; i++) paths[i] = path_join(e->options->output, names[i]);
     bool ok = write_pth(e, paths[0], error) && copy_file(e->tokenizer, paths[1], error) &&
-              (!e->description || copy_file(description, paths[2], error)) && write_config(e, paths[3], error);
+              (!e->says.description || copy_file(description, paths[2], error)) && write_config(e, paths[3], error);
     for (int i = 0; i < 4; i++) free(paths[i]);
     free(description);
     free(folder);
@@ -380,9 +370,10 @@ static void report(const Export *e) {
     if (gpt_codes_are_own(kind))
         warn("the model speaks in %s", gpt_codes_decoder(kind));
     else
-        printf("[Codes] %s\nNext: copy %s into IndexTTS2's folder checkpoints, and merge its config.yaml as the file "
-               "says\n",
-               gpt_codes_decoder(kind), output);
+        printf("[Codes] %s\n", gpt_codes_decoder(kind));
+    if (e->whole && !gpt_codes_are_own(kind))
+        printf("Next: copy %s into IndexTTS2's folder checkpoints, and merge its config.yaml as the file says\n",
+               output);
 }
 
 int gpt_export(int argc, char **argv) {
@@ -399,7 +390,8 @@ int gpt_export(int argc, char **argv) {
     report(&e);
     tensor_file_close(&e.weights);
     tensor_file_close(&e.base);
-    json_decref(e.description);
+    gpt_base_close(&e.says);
+    e.model->close(e.model);
     free(e.tensors);
     free(e.tokenizer);
     free(e.path);

@@ -109,42 +109,50 @@ void gpt_origin_read(GptOrigin *origin, const char *tokenizer, const OptionList 
             check_tokenizer(origin, tokenizer, lists[k]->text[i]);
             check_codebook(origin, train->text[0], lists[k]->text[i]);
         }
-    const char *kind = origin->codebook.text[0] ? own_codes : indextts2_codes;
+    origin->codes = origin->codebook.text[0] ? own_codes : indextts2_codes;
     add_fact(origin, GPT_TOKENIZER_FACT, origin->tokenizer.text);
-    add_fact(origin, GPT_CODES_FACT, kind);
+    add_fact(origin, GPT_CODES_FACT, origin->codes);
     add_fact(origin, GPT_CODEBOOK_FACT, origin->codebook.text);
-    printf("[Codes] %s%s: %s\n", kind == own_codes ? "" : "no ", codebook, gpt_codes_decoder(kind));
+    printf("[Codes] %s%s: %s\n", origin->codebook.text[0] ? "" : "no ", codebook, gpt_codes_decoder(origin->codes));
     free(codebook);
 }
 
 /* ---- the base checkpoint ---- */
 
-static void warn_of_codes(const GptOrigin *origin, const char *base, const char *codebook) {
-    if (!strcmp(origin->codebook.text, codebook)) return;
-    bool unheard = origin->codebook.text[0] && !codebook[0];
-    char *theirs = codes_of(codebook), *ours = codes_of(origin->codebook.text);
-    warn("--base-checkpoint %s was trained on %s, and the manifests hold %s: the same code is another sound there, so "
-         "its tables of audio codes mean nothing here, nor does what it knows of voices%s",
-         base, theirs, ours,
-         unheard
-             ? ". IndexTTS2 cannot make sound of what this training learns; for a model that IndexTTS2 speaks with, "
-               "train on features of its own preprocessing"
-             : "");
-    free(theirs);
+static const char *fact_of(const GptBase *base, const char *name) {
+    const char *text = json_string_value(json_object_get(base->description, name));
+    return text ? text : "";
+}
+
+static void warn_of_codes(const GptOrigin *origin, const GptBase *base) {
+    const char *path = base->size.checkpoint, *kind = fact_of(base, GPT_CODES_FACT), *codebook = "";
+    char *ours = codes_of(origin->codebook.text);
+    if (gpt_codes_are_own(kind)) codebook = fact_of(base, GPT_CODEBOOK_FACT);
+    if (!kind[0] && base->ours) {
+        warn("--base-checkpoint %s does not say which codes it was trained on (the config.json of a newer checkpoint "
+             "does), and the manifests hold %s: if the base checkpoint knows other codes, its tables of audio codes "
+             "mean nothing here, nor does what it knows of voices",
+             path, ours);
+    } else if (strcmp(origin->codebook.text, codebook) != 0) {
+        char *theirs = codes_of(codebook);
+        warn("--base-checkpoint %s was trained on %s, and the manifests hold %s: the same code is another sound there, "
+             "so its tables of audio codes mean nothing here, nor does what it knows of voices%s%s",
+             path, theirs, ours,
+             codebook[0] ? ""
+                         : ". IndexTTS2 cannot make sound of what this training learns; for a model that IndexTTS2 "
+                           "speaks with, train on features of its own preprocessing",
+             kind[0] ? "" : ". (It has no config.json of train_gpt, so it is taken as IndexTTS2's.)");
+        free(theirs);
+    }
     free(ours);
 }
 
-void gpt_origin_warn_of_base(const GptOrigin *origin, const char *base) {
-    Error error;
-    if (!base) return;
-    json_t *description = description_read(base, &error);
-    if (!description && error.text[0]) warn("%s; it is taken as no description of %s", error.text, base);
-    const char *tokenizer = json_string_value(json_object_get(description, GPT_TOKENIZER_FACT)),
-               *codebook = json_string_value(json_object_get(description, GPT_CODEBOOK_FACT));
-    warn_of_codes(origin, base, codebook ? codebook : "");
-    if (tokenizer && origin->tokenizer.text[0] && strcmp(tokenizer, origin->tokenizer.text) != 0)
+void gpt_origin_warn_of_base(const GptOrigin *origin, const GptBase *base) {
+    const char *path = base->size.checkpoint, *tokenizer = fact_of(base, GPT_TOKENIZER_FACT);
+    if (!path) return;
+    if (origin->codes) warn_of_codes(origin, base);
+    if (tokenizer[0] && origin->tokenizer.text[0] && strcmp(tokenizer, origin->tokenizer.text) != 0)
         warn("--base-checkpoint %s was trained with another tokenizer: xxh3_64 %s, now %s. The rows of its text tables "
              "are taken by their number, which is right only if the first pieces of both are the same",
-             base, tokenizer, origin->tokenizer.text);
-    json_decref(description);
+             path, tokenizer, origin->tokenizer.text);
 }

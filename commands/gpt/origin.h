@@ -7,8 +7,8 @@
 #ifndef COMMANDS_GPT_ORIGIN_H
 #define COMMANDS_GPT_ORIGIN_H
 
-#include "base/options.h"
 #include "checkpoint/description.h"
+#include "commands/gpt/base.h"
 
 #define GPT_TOKENIZER_FACT "tokenizer_xxh3_64"
 #define GPT_CODES_FACT     "codes"
@@ -24,6 +24,7 @@ FileSum gpt_file_sum(const char *path);
 
 enum { GPT_FACTS = 3 };
 typedef struct {
+    const char *codes; /* their kind, the fact "codes"; NULL: there are no manifests */
     FileSum tokenizer, codebook;
     Fact facts[GPT_FACTS]; /* [n_facts], for TrainSpec.description; they point into this struct */
     int n_facts;
@@ -35,8 +36,10 @@ typedef struct {
  * sound of the codes. */
 void gpt_origin_read(GptOrigin *origin, const char *tokenizer, const OptionList *train, const OptionList *validation);
 
-/* Warns if a base checkpoint (NULL: none) was trained on other codes, or with another tokenizer. */
-void gpt_origin_warn_of_base(const GptOrigin *origin, const char *base);
+/* Warns if a base checkpoint (zero: none) was trained on other codes than those of the manifests, or with another
+ * tokenizer. A file of another program counts as IndexTTS2's; a checkpoint of ours that does not say its codes, because
+ * it is older than the facts or its config.json is missing, is warned of. */
+void gpt_origin_warn_of_base(const GptOrigin *origin, const GptBase *base);
 
 /* Return whether codes are those of a codebook of train_gpt prepare, and the words for people: which codes they are,
  * what makes sound of them and what cannot. kind: the fact "codes"; NULL: unknown. */

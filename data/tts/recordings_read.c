@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -122,17 +121,12 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
 
 /* ---- files and folders ---- */
 
-static bool is_folder(const char *path) {
-    struct stat status;
-    return !stat(path, &status) && S_ISDIR(status.st_mode);
-}
-
 /* Finds the list to read: the path, or the metadata.csv of a folder. *list is NULL if the folder itself is to be read;
  * free(). */
 static bool find_list(const RecordingsSource *source, char **list, Error *error) {
     const char *path = source->path;
     *list = NULL;
-    if (!is_folder(path)) {
+    if (!path_is_folder(path)) {
         if (source->format == RECORDINGS_FOLDER) return error_set(error, "%s: is not a folder", path);
         *list = xstrdup(path);
         return true;
@@ -140,7 +134,7 @@ static bool find_list(const RecordingsSource *source, char **list, Error *error)
     if (source->format == RECORDINGS_FOLDER) return true;
     char *metadata = path_join(path, "metadata.csv"), *clips = path_join(path, "clips");
     bool is_ljspeech = !source->format || source->format == RECORDINGS_LJSPEECH;
-    bool has_metadata = is_ljspeech && !access(metadata, F_OK), has_clips = is_folder(clips);
+    bool has_metadata = is_ljspeech && !access(metadata, F_OK), has_clips = path_is_folder(clips);
     if (has_metadata) *list = xstrdup(metadata);
     free(metadata);
     free(clips);

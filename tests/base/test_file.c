@@ -64,6 +64,17 @@ static void only_regular_files_are_read_without_blocking(void **state) {
     expect_text(in("to_file"), "mine"); /* links to regular files are followed */
 }
 
+static void links_to_folders_are_folders(void **state) {
+    (void)state;
+    make_odd_files();
+    assert_int_equal(symlink("folder", in("to_folder")), 0);
+    assert_true(path_is_folder(in("folder")));
+    assert_true(path_is_folder(in("to_folder")));
+    for (int i = 1; i < ODD; i++) assert_false(path_is_folder(in(odd[i].name)));
+    assert_false(path_is_folder(in("file")));
+    assert_false(path_is_folder(in("nowhere")));
+}
+
 static void a_file_is_read_whole_and_zero_terminated(void **state) {
     (void)state;
     char *bytes, buffer[4];
@@ -423,6 +434,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, fresh)
     const struct CMUnitTest tests[] = {
         TEST(only_regular_files_are_read_without_blocking),
+        TEST(links_to_folders_are_folders),
         TEST(a_file_is_read_whole_and_zero_terminated),
         TEST(a_label_is_split_from_a_path),
         TEST(lines_are_appended_to_regular_files_only),

@@ -8,7 +8,13 @@
 #include "kernels/philox.h"
 #include "tests/tts/corpus.h"
 
-enum { TRAINED_TENSORS = 25 /* with one block */, ENCODER_TENSORS = 364, ENCODER_SIZE = 3, MAX_TENSORS = 512 };
+enum {
+    TRAINED_TENSORS = 25 /* with one block */,
+    ENCODER_TENSORS = 364,
+    ENCODER_SIZE = 3,
+    WIDE = 24,
+    MAX_TENSORS = 512
+};
 
 /* The folders of the tests: prepared data with a codebook, and without one, as IndexTTS2's own preprocessing leaves it;
  * a file of weights with the encoders of the reference; a run that started from it, on the data without a codebook. */
@@ -24,8 +30,8 @@ static void must_export(const char *options) {
     if (status) fail_msg("exit status %d:\n%s", status, fixture.output);
 }
 
-/* Appends the names of the reference's encoders, with small tensors; emo_layer's has the width of the model. */
-static int add_encoders(TensorToWrite *tensors, int n, const float *numbers) {
+/* Appends the names of the reference's encoders, with small tensors; emo_layer's gives vectors of `width`. */
+static int add_encoders(TensorToWrite *tensors, int n, int width, const float *numbers) {
     static const struct {
         const char *prefix;
         int tensors;
@@ -39,14 +45,21 @@ static int add_encoders(TensorToWrite *tensors, int n, const float *numbers) {
                 .name = names[n], .dtype = "F32", .rank = 1, .dims = {ENCODER_SIZE}, .data = numbers + n};
         }
     tensors[n - 1] = (TensorToWrite){
-        .name = "emo_layer.weight", .dtype = "F32", .rank = 2, .dims = {CORPUS_WIDTH, CORPUS_WIDTH}, .data = numbers};
+        .name = "emo_layer.weight", .dtype = "F32", .rank = 2, .dims = {width, CORPUS_WIDTH}, .data = numbers};
     return n;
 }
 
-/* Writes the encoders, and before them the tensors of a checkpoint (NULL: none), as if they were IndexTTS2's weights.
- * Returns the path; free(). */
-static char *write_base(const char *name, const char *checkpoint, int leave_out) {
-    static float numbers[MAX_TENSORS + CORPUS_WIDTH * CORPUS_WIDTH];
+/* A file of weights: the tensors of a checkpoint (NULL: none) and those of the encoders, with names that begin with
+ * `key`, without the last `leave_out`. */
+typedef struct {
+    const char *checkpoint, *key;
+    int width, leave_out;
+} Weights;
+
+/* Writes weights as if they were IndexTTS2's. Returns the path; free(). */
+static char *write_weights(const char *name, Weights weights) {
+    static float numbers[MAX_TENSORS + WIDE * CORPUS_WIDTH];
+    static char names[MAX_TENSORS][64];
     TensorToWrite tensors[MAX_TENSORS];
     TensorFile file = {0};
     Error error;
@@ -54,17 +67,25 @@ static char *write_base(const char *name, const char *checkpoint, int leave_out)
     for (int i = 0; i < MAX_TENSORS; i++) numbers[i] = philox_normal(3, PURPOSE_TEST, 0, (uint64_t)i);
     char *folder = corpus_folder("base"), *path = path_join(folder, name);
     make_directories(folder);
-    if (checkpoint && !tensor_file_open(checkpoint, &file, &error)) fail_msg("%s", error.text);
+    if (weights.checkpoint && !tensor_file_open(weights.checkpoint, &file, &error)) fail_msg("%s", error.text);
     for (int i = 0; i < file.n_tensors; i++) {
         const StoredTensor *t = &file.tensors[i];
         tensors[n] = (TensorToWrite){.name = t->name, .dtype = t->dtype, .rank = t->rank, .data = t->data};
         memcpy(tensors[n++].dims, t->dims, sizeof t->dims);
     }
-    n = add_encoders(tensors, n, numbers) - leave_out;
+    n = add_encoders(tensors, n, weights.width, numbers) - weights.leave_out;
+    for (int i = 0; i < n; i++) {
+        snprintf(names[i], sizeof *names, "%s%s", weights.key, tensors[i].name);
+        tensors[i].name = names[i];
+    }
     if (!safetensors_write(path, tensors, n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
     tensor_file_close(&file);
     free(folder);
     return path;
+}
+
+static char *write_base(const char *name, const char *checkpoint, int leave_out) {
+    return write_weights(name, (Weights){checkpoint, "", CORPUS_WIDTH, leave_out});
 }
 
 static int open_fixture(void **state) {
@@ -115,6 +136,7 @@ static void an_export_is_the_checkpoint_under_the_references_names(void **state)
     assert_contains(fixture.output, "the best weights of the run\n");
     assert_contains(fixture.output, "25 trained tensors, 364 of the encoders\n");
     assert_contains(fixture.output, "[Codes] IndexTTS2's semantic codes: its vocoder makes sound of them");
+    assert_contains(fixture.output, "Next: copy models/am into IndexTTS2's folder checkpoints");
     assert_null(strstr(fixture.output, "warning"));
     assert_exported("models/am", weights, 0);
     must_run("cd %s && cmp models/am/bpe.model semantic/bpe.model && cmp models/am/config.json run/best/config.json && "
@@ -140,9 +162,11 @@ static void missing_encoders_are_named_and_can_be_added(void **state) {
     char *part = write_base("part.safetensors", NULL, 3), *rest = write_base("encoders.safetensors", NULL, 0);
     must_export("--checkpoint first/best --output bare");
     assert_contains(fixture.output, "warning: first/best has no encoders for prompts and emotions");
+    assert_null(strstr(fixture.output, "Next:"));
     assert_exported("bare", weights, 0);
     must_export("--checkpoint first/best --output whole --base-checkpoint base/encoders.safetensors");
     assert_null(strstr(fixture.output, "warning"));
+    assert_contains(fixture.output, "Next: copy whole ");
     assert_exported("whole", weights, ENCODER_TENSORS);
     assert_exported("whole", rest, TRAINED_TENSORS);
     assert_int_equal(export("--checkpoint first/best --output cut --base-checkpoint base/part.safetensors"), 1);
@@ -150,6 +174,64 @@ static void missing_encoders_are_named_and_can_be_added(void **state) {
     free(weights);
     free(part);
     free(rest);
+}
+
+/* A file beside config.json and state.json is the checkpoint whose weights it holds. */
+static void the_weights_file_of_a_checkpoint_stands_for_it(void **state) {
+    (void)state;
+    must_export("--checkpoint run/best --output of_folder");
+    must_export("--checkpoint run/best/model.safetensors --output of_file");
+    must_run("cd %s && sed s/of_file/of_folder/g of_file/config.yaml | cmp - of_folder/config.yaml && "
+             "rm of_file/config.yaml of_folder/config.yaml && diff -r of_file of_folder",
+             corpus_root);
+}
+
+/* A training would start from them. */
+static void state_dicts_of_larger_dictionaries_and_wrapped_modules_are_exported(void **state) {
+    (void)state;
+    static const char *const keys[] = {"model.", "state_dict.module.", "model_state_dict._orig_mod.", "module."};
+    char *weights = corpus_folder("first/last/model.safetensors"), *encoders = NULL;
+    for (int i = 0; i < 4; i++) {
+        char *output = xformat("keyed%d", i), *added = xformat("added%d", i),
+             *whole = write_weights("keyed.safetensors", (Weights){weights, keys[i], CORPUS_WIDTH, 0}),
+             *options = xformat("--checkpoint base/keyed.safetensors --heads 2 --tokenizer semantic/bpe.model "
+                                "--output %s",
+                                output);
+        must_export(options);
+        assert_contains(fixture.output, "25 trained tensors, 364 of the encoders\n");
+        assert_exported(output, base, 0);
+        encoders = write_weights("keyed.safetensors", (Weights){NULL, keys[i], CORPUS_WIDTH, 0});
+        free(options);
+        options = xformat("--checkpoint first --base-checkpoint base/keyed.safetensors --output %s", added);
+        must_export(options);
+        assert_exported(added, weights, ENCODER_TENSORS);
+        char *owned[] = {output, added, whole, options, encoders};
+        for (int k = 0; k < 5; k++) free(owned[k]);
+    }
+    free(weights);
+}
+
+/* The shapes of 24 layers and a width of 1280 tell 20 heads, as they do to a training; here the tensors are too few. */
+static void the_heads_of_indextts2s_size_are_known(void **state) {
+    (void)state;
+    static const float zeros[61 * 1280];
+    static const char *const tables[] = {"text_embedding.weight", "mel_embedding.weight",
+                                         "text_pos_embedding.emb.weight", "mel_pos_embedding.emb.weight"};
+    TensorToWrite tensors[28];
+    char names[24][32], *path = corpus_folder("base/full.safetensors");
+    Error error;
+    for (int i = 0; i < 4; i++)
+        tensors[i] = (TensorToWrite){.name = tables[i], .dtype = "F32", .rank = 2, .dims = {61, 1280}, .data = zeros};
+    for (int i = 0; i < 24; i++) {
+        snprintf(names[i], sizeof *names, "gpt.h.%d.ln_1.weight", i);
+        tensors[4 + i] = (TensorToWrite){.name = names[i], .dtype = "F32", .rank = 1, .dims = {1280}, .data = zeros};
+    }
+    if (!safetensors_write(path, tensors, 28, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
+    assert_int_equal(export("--checkpoint base/full.safetensors --tokenizer semantic/bpe.model --output x"), 1);
+    assert_contains(fixture.output, "expected the tensor ");
+    assert_int_equal(export("--checkpoint base/full.safetensors --heads 16 --output x"), 2);
+    assert_contains(fixture.output, "--heads 16 contradicts base/full.safetensors, which has heads 20");
+    free(path);
 }
 
 /* The codes of a codebook make no sound in IndexTTS2, whatever its file says. */
@@ -179,13 +261,17 @@ static void exports_that_would_be_wrong_are_refused(void **state) {
         {2, "--checkpoint base/gpt.safetensors --heads 2 --output x", "which tokenizer it was trained with: give"},
         {1, "--checkpoint run --tokenizer edited.model --output x", "edited.model is not the tokenizer that "},
         {1, "--checkpoint run --tokenizer small/bpe.model --output x", "has 40 pieces, and "},
+        {1, "--checkpoint first --base-checkpoint base/wide.safetensors --output x",
+         "wide.safetensors: the encoders give vectors of 24 numbers, and the model is 16 wide"},
+        {1, "--checkpoint broken --output x", "broken/state.json: "},
         {1, "--checkpoint run --tokenizer nowhere --output x", "nowhere: "},
         {2, "--checkpoint run --base-checkpoint base/gpt.safetensors --output x", "has all tensors of the reference"},
     };
-    char *other = write_base("other.safetensors", NULL, 0);
+    char *other = write_base("other.safetensors", NULL, 0),
+         *wide = write_weights("wide.safetensors", (Weights){NULL, "", WIDE, 0});
     /* as many pieces, and a field that SentencePiece does not know */
     must_run("cd %s && mkdir taken && echo theirs >taken/gpt.pth && cp semantic/bpe.model edited.model && "
-             "printf '\\240\\006\\001' >>edited.model",
+             "printf '\\240\\006\\001' >>edited.model && cp -rL first/last broken && echo '{}' >broken/state.json",
              corpus_root);
     corpus_prepare("small", "--vocabulary 40");
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
@@ -199,6 +285,7 @@ static void exports_that_would_be_wrong_are_refused(void **state) {
     free(text);
     free(theirs);
     free(left);
+    free(wide);
     free(other);
 }
 
@@ -206,6 +293,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_export_is_the_checkpoint_under_the_references_names),
         cmocka_unit_test(missing_encoders_are_named_and_can_be_added),
+        cmocka_unit_test(the_weights_file_of_a_checkpoint_stands_for_it),
+        cmocka_unit_test(state_dicts_of_larger_dictionaries_and_wrapped_modules_are_exported),
+        cmocka_unit_test(the_heads_of_indextts2s_size_are_known),
         cmocka_unit_test(an_export_of_own_codes_says_that_indextts2_cannot_speak_it),
         cmocka_unit_test(exports_that_would_be_wrong_are_refused),
     };

@@ -3,10 +3,11 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "tests/tts/corpus.h"
 
 /* Prepared data with a codebook, and without one, as IndexTTS2's own preprocessing leaves it; weights without a
- * config.json, as IndexTTS2's have none. */
+ * config.json and without our checksum, as IndexTTS2's are. */
 static char *own, *semantic, *base;
 
 static int open_fixture(void **state) {
@@ -14,11 +15,12 @@ static int open_fixture(void **state) {
     corpus_open();
     own = corpus_folder(corpus_reference(NULL));
     semantic = corpus_folder("semantic");
-    base = corpus_folder("base.safetensors");
+    base = corpus_folder("base.pth");
     char *run = corpus_folder("run");
     must_run("cp -r %s %s && rm %s/codebook.*", own, semantic, semantic);
     corpus_must_train(semantic, run, "");
-    must_run("cp %s/last/model.safetensors %s", run, base);
+    must_run("%s --checkpoint %s --output %s/exported && mv %s/exported/gpt.pth %s", program_at("train_gpt export"),
+             run, corpus_root, corpus_root, base);
     free(run);
     return 0;
 }
@@ -81,6 +83,7 @@ static void a_base_of_other_codes_is_warned_of_once(void **state) {
     assert_contains(fixture.output, "was trained on the semantic codes of IndexTTS2, and the manifests hold codes of "
                                     "the codebook ");
     assert_contains(fixture.output, "IndexTTS2 cannot make sound of what this training learns");
+    assert_contains(fixture.output, "It has no config.json of train_gpt, so it is taken as IndexTTS2's.");
     assert_int_equal(count(fixture.output, "warning"), 1);
     char *resumed = xformat("--base-checkpoint %s --resume auto", base);
     corpus_must_train(own, output, resumed);
@@ -89,6 +92,58 @@ static void a_base_of_other_codes_is_warned_of_once(void **state) {
     assert_int_equal(count(fixture.output, "warning"), 0);
     char *owned[] = {output, again, options, same, resumed};
     for (int i = 0; i < 5; i++) free(owned[i]);
+}
+
+/* Trains on `data` from a base checkpoint, which must be warned of once for its unknown codes. */
+static void assert_unknown(const char *data, const char *from, const char *known) {
+    char *output = corpus_folder("unknown"), *options = xformat("--base-checkpoint %s --max-steps 2", from);
+    must_run("rm -rf %s", output);
+    corpus_must_train(data, output, options);
+    assert_contains(fixture.output, "does not say which codes it was trained on");
+    assert_contains(fixture.output, known);
+    assert_null(strstr(fixture.output, "was trained on the semantic codes"));
+    assert_int_equal(count(fixture.output, "warning"), 1);
+    free(options);
+    free(output);
+}
+
+/* Removes the facts from a config.json, as checkpoints had none once. */
+static void forget_facts(const char *path) {
+    static const char *const facts[] = {"tokenizer_xxh3_64", "codes", "codebook_xxh3_64"};
+    json_t *object = json_load_file(path, 0, NULL);
+    assert_non_null(object);
+    for (int i = 0; i < 3; i++) assert_int_equal(json_object_del(object, facts[i]), 0);
+    json_sum_set(object, 17, 0);
+    assert_int_equal(json_dump_file(object, path, JSON_INDENT(1) | JSON_REAL_PRECISION(17)), 0);
+    json_decref(object);
+}
+
+static void a_base_of_ours_with_unknown_codes_is_not_taken_as_indextts2s(void **state) {
+    (void)state;
+    char *trained = corpus_folder("known"), *bare = corpus_folder("bare.safetensors"), *old = corpus_folder("old"),
+         *description = path_join(old, "config.json");
+    corpus_must_train(own, trained, "");
+    must_run("cp %s/last/model.safetensors %s && cp -rL %s/last %s", trained, bare, trained, old);
+    forget_facts(description);
+    assert_unknown(own, bare, "the manifests hold codes of the codebook ");
+    assert_unknown(own, old, "the manifests hold codes of the codebook ");
+    assert_unknown(semantic, old, "the manifests hold the semantic codes of IndexTTS2: ");
+    char *owned[] = {trained, bare, old, description};
+    for (int i = 0; i < 4; i++) free(owned[i]);
+}
+
+/* IndexTTS2's codes and manifests without a codebook belong together; a config.json beside them may be anyone's. */
+static void a_foreign_description_is_warned_of_once(void **state) {
+    (void)state;
+    char *folder = corpus_folder("foreign"), *output = corpus_folder("from_foreign"),
+         *options = xformat("--base-checkpoint %s/gpt.pth --max-steps 2", folder);
+    must_run("mkdir %s && cp %s %s/gpt.pth && echo '{\"model_type\": \"gpt2\"}' >%s/config.json", folder, base, folder,
+             folder);
+    corpus_must_train(semantic, output, options);
+    assert_contains(fixture.output, "foreign/config.json is of another program, and is not read");
+    assert_int_equal(count(fixture.output, "warning"), 1);
+    char *owned[] = {folder, output, options};
+    for (int i = 0; i < 3; i++) free(owned[i]);
 }
 
 static void a_base_of_another_tokenizer_is_warned_of_once(void **state) {
@@ -154,6 +209,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_checkpoint_names_its_tokenizer_and_its_codes),
         cmocka_unit_test(a_base_of_other_codes_is_warned_of_once),
+        cmocka_unit_test(a_base_of_ours_with_unknown_codes_is_not_taken_as_indextts2s),
+        cmocka_unit_test(a_foreign_description_is_warned_of_once),
         cmocka_unit_test(a_base_of_another_tokenizer_is_warned_of_once),
         cmocka_unit_test(ids_of_another_tokenizer_are_refused),
         cmocka_unit_test(codes_of_two_codebooks_are_refused),
