@@ -226,9 +226,9 @@ static bool write_json(const Report *r, Error *error) {
 }
 
 static void print_facts(const Report *r, FILE *out) {
-    fprintf(out, "%lld rows; temperature %.4g; 95 %% intervals by the bootstrap over %lld %ss, %d resamples.\n",
+    fprintf(out, "%lld rows; temperature %.4g; 95 %% intervals by the bootstrap over %lld %ss, %d resamples%s.\n",
             (long long)r->predictions->n, r->temperature, (long long)r->intervals.drawn, r->intervals.unit,
-            INTERVAL_RESAMPLES);
+            INTERVAL_RESAMPLES, intervals_caution(&r->intervals));
 }
 
 static void print_result(const Report *r, FILE *out) {

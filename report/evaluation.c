@@ -293,6 +293,11 @@ Intervals binary_intervals(const BinaryRow *rows, int64_t n, int n_groups, const
     return intervals_of(&r, BINARY_INTERVALS, n_groups, group_kind, row_kind);
 }
 
+const char *intervals_caution(const Intervals *i) {
+    enum { FEW = 8 };
+    return i->drawn < FEW ? "; from so few they are rough, and rather too narrow" : "";
+}
+
 /* ---- JSON of both ---- */
 
 json_t *intervals_to_json(const Intervals *i) {

@@ -133,6 +133,9 @@ Intervals intervals_make(const Predictions *predictions, const Evaluation *evalu
 Intervals binary_intervals(const BinaryRow *rows, int64_t n, int n_groups, const char *group_kind,
                            const char *row_kind);
 
+/* Returns a clause for reports if there are so few of what is drawn that intervals are too narrow; "" otherwise. */
+const char *intervals_caution(const Intervals *intervals);
+
 /* ---- JSON of both ---- */
 
 json_t *intervals_to_json(const Intervals *intervals); /* level, resamples and what was drawn */

@@ -11,6 +11,8 @@
 #include "train/log.h"
 #include "train/schedule.h"
 
+enum { LARGE_STEP = 64 /* samples; one step of more than these is worth several smaller ones */ };
+
 void report_check_warmup(const TrainSpec *spec, int64_t total_steps) {
     const TrainOptions *o = spec->options;
     if (spec->rate.at || !total_steps || o->warmup_steps < total_steps) return;
@@ -50,6 +52,12 @@ void report_start(const TrainSpec *spec, int64_t total_steps, int64_t batches_an
            (long long)total_steps, total_steps == 1 ? "" : "s", (long long)validation_batches,
            validation_batches == 1 ? "" : "es");
     report_check_warmup(spec, total_steps);
+    int64_t a_step = o->batch_size * o->grad_accumulation;
+    if (batches_an_epoch <= o->grad_accumulation && a_step > LARGE_STEP && !spec->synthetic)
+        warn("an epoch is a single step of %lld samples, which learns slowly: a smaller -b or -g, such as -b %d, has "
+             "more "
+             "steps",
+             (long long)spec->train->n_samples, LARGE_STEP);
 }
 
 /* Writes charts to DIRECTORY/NAME. Warns and returns false if the file cannot be written; a run without points has no

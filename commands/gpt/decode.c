@@ -131,6 +131,9 @@ int gpt_decode(int argc, char **argv) {
     mel_invert(mel, frames, n, (int)o.iterations, (uint64_t)o.seed, samples);
     for (int64_t i = 0; i < n * MEL_HOP; i++) peak = fmaxf(peak, fabsf(samples[i]));
     for (int64_t i = 0; i < n * MEL_HOP && peak > 1; i++) samples[i] /= peak;
+    char *directory = path_directory(o.output);
+    make_directories(directory);
+    free(directory);
     file_remove_stale(o.output);
     if (!audio_write(o.output, samples, n * MEL_HOP, MEL_RATE, &error)) die("%s", error.text);
     printf("%s: %.2f s of sound from %lld %s\n", o.output, (double)n * MEL_HOP / MEL_RATE, (long long)n,

@@ -141,8 +141,10 @@ FlimEffect flim_confounds_effect(const FlimCells *c, const double *values, uint6
     return e;
 }
 
-/* Returns sqrt(chi^2 / n) for the table of donors and classes. work: [donors, 2]. */
-static double cramer(const FlimCells *c, const int32_t *group_of, const int32_t *times, double *work) {
+/* Returns sqrt(chi^2 / n) for the table of donors and classes, without what chance adds to chi^2 on average: a unit for
+ * each donor but one, `times_drawn` times (in a resample chance comes in twice). Values below are 0. Bergsma, "A bias-
+ * correction for Cramer's V and Tschuprow's T" (2013), corrects the same. work: [donors, 2]. */
+static double cramer(const FlimCells *c, const int32_t *group_of, const int32_t *times, int times_drawn, double *work) {
     double n = 0, active = 0, v = 0;
     memset(work, 0, (size_t)(2 * c->n_donors) * sizeof *work);
     for (int64_t i = 0; i < c->n; i++) work[2 * c->donors[i] + c->labels[i]] += times[group_of[i]];
@@ -151,12 +153,14 @@ static double cramer(const FlimCells *c, const int32_t *group_of, const int32_t 
         active += work[2 * d + 1];
     }
     double share = active / n;
+    int donors = 0;
     if (!(share > 0 && share < 1)) return (double)NAN;
     for (int d = 0; d < c->n_donors; d++) {
         double own = work[2 * d] + work[2 * d + 1];
+        donors += own > 0;
         if (own > 0) v += pow(work[2 * d + 1] - own * share, 2) / (own * share * (1 - share));
     }
-    return sqrt(v / n);
+    return sqrt(fmax(0, v - (double)times_drawn * (donors - 1)) / n);
 }
 
 FlimAssociation flim_confounds_donor(const FlimCells *c, uint64_t seed) {
@@ -165,10 +169,10 @@ FlimAssociation flim_confounds_donor(const FlimCells *c, uint64_t seed) {
     double *work = xmalloc((size_t)(2 * c->n_donors) * sizeof *work), values[RESAMPLES];
     int32_t *times = xmalloc((size_t)g.n * sizeof *times);
     for (int32_t i = 0; i < g.n; i++) times[i] = 1;
-    a.v = cramer(c, g.group_of, times, work);
+    a.v = cramer(c, g.group_of, times, 1, work);
     for (uint32_t r = 0; r < RESAMPLES; r++) {
         resample(&g, c->n_donors, seed, r, times);
-        values[r] = cramer(c, g.group_of, times, work);
+        values[r] = cramer(c, g.group_of, times, 2, work);
     }
     interval(values, RESAMPLES, &a.low, &a.high);
     free(times);

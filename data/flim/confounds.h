@@ -13,7 +13,7 @@ typedef struct {
 } FlimEffect;
 FlimEffect flim_confounds_effect(const FlimCells *cells, const double *values, uint64_t seed);
 
-/* The association of donor and class: Cramer's V, 0 to 1, and its 95 % interval. */
+/* The association of donor and class: Cramer's V without its part of chance, 0 to 1, and its 95 % interval. */
 typedef struct {
     double v, low, high;
 } FlimAssociation;

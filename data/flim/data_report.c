@@ -101,9 +101,10 @@ static int report_effect(json_t *report, const FlimCells *c, const char *propert
             json_build(what, "[o,o,o]", real_or_null(effects[k]), real_or_null(e.low[k]), real_or_null(e.high[k])));
         if (isnan(effects[k])) continue;
         bool bad = strong(effects[k], e.low[k], e.high[k]);
-        printf("[Data] %s%s alone tells classes apart %s donors: in %.1f %% of pairs the active cell is %s "
+        printf("[Data] %s%s alone%s %s donors: in %.1f %% of pairs the active cell is %s "
                "(%.1f to %.1f)\n",
-               bad ? "warning: " : "", property, places[k], 100 * effects[k], more, 100 * e.low[k], 100 * e.high[k]);
+               bad ? "warning: " : "", property, bad ? " tells classes apart" : "", places[k], 100 * effects[k], more,
+               100 * e.low[k], 100 * e.high[k]);
         warnings += bad;
     }
     json_object_set_new(entry, "donor_correlation", real_or_null(flim_confounds_correlation(c, values)));
@@ -129,10 +130,10 @@ static int report_donors(json_t *report, const FlimCells *c, uint64_t seed) {
         if (active_share(c, d) > active_share(c, most)) most = d;
     }
     bool bad = a.v >= STRONG && a.low >= STRONG;
-    printf("[Data] %sthe donor tells the class: active are %.1f %% (%s) to %.1f %% (%s) of a donor's cells, V = %.2f "
+    printf("[Data] %s: active are %.1f %% (%s) to %.1f %% (%s) of a donor's cells, V = %.2f "
            "(%.2f to %.2f)\n",
-           bad ? "warning: " : "", 100 * active_share(c, least), c->donor_names[least], 100 * active_share(c, most),
-           c->donor_names[most], a.v, a.low, a.high);
+           bad ? "warning: the donor tells the class" : "donor and class", 100 * active_share(c, least),
+           c->donor_names[least], 100 * active_share(c, most), c->donor_names[most], a.v, a.low, a.high);
     json_object_set_new(report, "donor",
                         json_build(what, "[o,o,o]", real_or_null(a.v), real_or_null(a.low), real_or_null(a.high)));
     return bad;

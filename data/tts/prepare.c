@@ -386,8 +386,9 @@ static void warn_of_few_frames(const Prepare *p) {
     while (2 * fitting * FEW <= frames) fitting *= 2;
     if (frames < FEW * entries)
         warn("the clips have only %.1f frames for each of the %lld entries of the codebook; at least %d are advisable: "
-             "choose --codebook-size %lld",
-             (double)frames / (double)entries, (long long)entries, FEW, (long long)fitting);
+             "choose --codebook-size %lld%s",
+             (double)frames / (double)entries, (long long)entries, FEW, (long long)fitting,
+             p->options->d_model > 256 ? ", and with so little speech a smaller model: --d-model 256" : "");
 }
 
 void prepare_codebook(Prepare *p) {

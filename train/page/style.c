@@ -57,7 +57,7 @@ const char PAGE_STYLE[] =
     "@media(max-width:600px){main{padding:16px 12px 32px}section{padding:14px}h1{font-size:24px}"
     ".verdict{font-size:16px}.facts>div{grid-template-columns:1fr}.cards{grid-template-columns:1fr 1fr}"
     ".card dd{font-size:19px}figure svg.plot{max-width:none;height:auto;width:max(100%,440px)}}\n"
-    "@media print{body{background:#fff;font-size:11pt}main{max-width:none;padding:0}section,.card,.report,figure,tr{"
+    "@media print{body{background:#fff;font-size:11pt}main{max-width:none;padding:0}.card,figure,tr{"
     "break-inside:avoid}section{border:0;padding:0}.scroll{overflow:visible}details::details-content{"
     "content-visibility:visible;height:auto}}\n";
 // clang-format on

@@ -346,8 +346,8 @@ bool cell_tables_write(const CellTables *p, Error *error) {
 
 void cell_tables_print(const CellTables *p) {
     enum { OUTCOME_COLUMNS = 10 };
-    printf("[Report] intervals: 95 %%, by the bootstrap over %lld %ss\n", (long long)p->intervals.drawn,
-           p->intervals.unit);
+    printf("[Report] intervals: 95 %%, by the bootstrap over %lld %ss%s\n", (long long)p->intervals.drawn,
+           p->intervals.unit, intervals_caution(&p->intervals));
     table_print(&p->summary, p->summary.columns, stdout);
     table_print(&p->confusion, p->confusion.columns, stdout);
     table_print(&p->outcomes, OUTCOME_COLUMNS, stdout);
@@ -356,8 +356,8 @@ void cell_tables_print(const CellTables *p) {
 }
 
 void cell_tables_print_markdown(const CellTables *p, FILE *out) {
-    fprintf(out, "\n## Network\n\n95 %% intervals by the bootstrap over %lld %ss, %d resamples.\n\n",
-            (long long)p->intervals.drawn, p->intervals.unit, INTERVAL_RESAMPLES);
+    fprintf(out, "\n## Network\n\n95 %% intervals by the bootstrap over %lld %ss, %d resamples%s.\n\n",
+            (long long)p->intervals.drawn, p->intervals.unit, INTERVAL_RESAMPLES, intervals_caution(&p->intervals));
     table_print_markdown(&p->summary, p->summary.columns, out);
     table_print_section(&p->confusion, "Confusion", out);
     table_print_section(&p->outcomes, "Errors", out);
