@@ -100,29 +100,39 @@ static void progress_erase(void) {
     progress.drawn = false;
 }
 
-/* Returns how many bytes of a text fill the width of the terminal: a longer line would wrap, and could not be erased.
- * Control sequences take no column. */
-static size_t progress_fit(const char *text) {
-    struct winsize window;
-    if (ioctl(out.file, TIOCGWINSZ, &window) || !window.ws_col) return strlen(text);
+/* Returns how many of a text's bytes fit into *room columns, and takes their columns from *room. Control sequences take
+ * no column. */
+static size_t progress_fit(const char *text, size_t size, int *room) {
     size_t n = 0;
-    for (int columns = 0; text[n]; n++) {
-        if (text[n] == '\033') {
-            n += strcspn(text + n, "m");
-            if (!text[n]) break;
-        } else if ((text[n] & 0xC0) != 0x80 && ++columns == window.ws_col) {
-            break; /* the last column stays empty */
-        }
+    for (; n < size; n++) {
+        if (text[n] == '\033')
+            while (n < size && text[n] != 'm') n++;
+        else if ((text[n] & 0xC0) != 0x80 && --*room < 0)
+            break;
     }
-    return n;
+    return n < size ? n : size;
 }
 
+/* Writes the first part of the text, cut at the width of the terminal, and those of the others for which there is room:
+ * a longer line would wrap, and could not be erased. */
 static void progress_draw(void) {
-    size_t n = progress_fit(progress.text);
+    struct winsize window;
+    bool known = !ioctl(out.file, TIOCGWINSZ, &window) && window.ws_col;
+    int room = known ? window.ws_col - 1 : INT_MAX; /* the last column stays empty */
+    const char *part = progress.text;
+    size_t size = strcspn(part, "\t"), n = progress_fit(part, size, &room);
     if (!n) return;
-    write_bytes(&out, progress.text, n);
-    if (progress.text[n]) write_bytes(&out, "\033[0m", 4); /* the cut may have lost the end of a colour */
+    write_bytes(&out, part, n);
+    if (n < size) write_bytes(&out, "\033[0m", 4); /* the cut may have lost the end of a colour */
     progress.drawn = true;
+    for (part += size; *part; part += size) {
+        size = strcspn(++part, "\t");
+        int left = room - 2;
+        if (!size || progress_fit(part, size, &left) < size) continue;
+        write_bytes(&out, "  ", 2);
+        write_bytes(&out, part, size);
+        room = left;
+    }
 }
 
 void terminal_progress(const char *format, ...) {

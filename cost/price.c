@@ -7,11 +7,24 @@
 
 static const double highest = 1e6;
 
-/* Returns whether a text can stand behind an amount: short, and without digits, spaces and control characters. */
-static bool is_currency(const char *text) {
-    if (strlen(text) >= PRICE_CURRENCY) return false;
-    for (; *text; text++)
-        if (!isalpha((unsigned char)*text) && !strchr("$/", *text) && (unsigned char)*text < 128) return false;
+/* Returns the length of a text without its end "/h" or "per hour", which says what --price means in any case. */
+static size_t without_hour(const char *text) {
+    static const char *const ends[] = {"/h", "/hour", "per hour", "an hour"};
+    size_t n = strlen(text);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t end = strlen(ends[i]);
+        if (n < end || strcmp(text + n - end, ends[i]) != 0) continue;
+        for (n -= end; n && text[n - 1] == ' ';) n--;
+        break;
+    }
+    return n;
+}
+
+/* Returns whether a text can stand behind an amount: short, and without digits, spaces, '/' and control characters. */
+static bool is_currency(const char *text, size_t n) {
+    if (n >= PRICE_CURRENCY) return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalpha((unsigned char)text[i]) && text[i] != '$' && (unsigned char)text[i] < 128) return false;
     return true;
 }
 
@@ -22,12 +35,13 @@ bool price_parse(const char *text, Price *price, Error *error) {
     price->per_hour = strtod(text, &end);
     bool number = end != text && strspn(text, "0123456789.") >= (size_t)(end - text);
     end += strspn(end, " ");
-    if (!number || !is_currency(end) || !(price->per_hour <= highest))
+    size_t n = without_hour(end);
+    if (!number || !is_currency(end, n) || !(price->per_hour <= highest))
         return error_set(error,
                          "price: expected the price of an hour, from 0 to %.0f, alone or with a currency of at most %d "
                          "bytes (0.80 or '0.80 EUR'), found '%.64s'",
                          highest, PRICE_CURRENCY - 1, text);
-    if (*end) snprintf(price->currency, sizeof price->currency, "%s", end);
+    if (n) snprintf(price->currency, sizeof price->currency, "%.*s", (int)n, end);
     return true;
 }
 

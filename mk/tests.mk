@@ -19,6 +19,9 @@ $(TESTS_OF_CPU) $(DEEP_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/lib
 $(BUILD)/tests/estimate/test_estimates $(BUILD)/tests/tts/estimate/test_claims: $(BUILD)/tools/claims/text.o
 $(BUILD)/tests/flim/test_cv_report $(BUILD)/tests/flim/test_fold_report: $(patsubst %.c,$(BUILD)/%.o,$(wildcard commands/cv/report/*.c))
 
+# A test with a clock of its own.
+$(BUILD)/tests/train/test_clock: CMOCKA += $(foreach f,seconds_now step_clip passes_measure progress_log checkpointer_save checkpointer_wait,-Wl,--wrap=$f)
+
 # A substitute of NVML, which the code that loads the real one loads in a test; that code needs no CUDA headers.
 $(BUILD)/tests/kernels/test_nvml: $(addprefix $(BUILD)/kernels/cuda/libraries/,nvml.o library.o) | $(BUILD)/tests/kernels/nvml.so
 $(BUILD)/tests/kernels/nvml.so: tests/kernels/substitute/nvml.c
@@ -79,6 +82,7 @@ $(BUILD)/libcuda_tests.a: $(CUDA_RIGS:%=$(BUILD)/%.o)
 
 $(addprefix $(BUILD)/,$(CUDA_TEST_NAMES)): %: %.o $(BUILD)/libcuda_tests.a $(BUILD)/libtests.a $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(LINK) $^ -o $@ $(CMOCKA) $(LDLIBS)
+$(BUILD)/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
 $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)): | $(PROGRAMS:%=$(EMULATED)/%)
 $(PROGRAMS:%=$(EMULATED)/%): $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	$(LINK) -Wl,-u,cuda_device_open $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)

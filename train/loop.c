@@ -65,6 +65,7 @@ static void keep_step(Run *run, const Due *due, bool best) {
     else if (!checkpointer_is_writing(run->keeping.checkpointer))
         keep_waiting(run);
     double seconds = seconds_now() - start;
+    run->window.start += seconds; /* the time does not count as training */
     if (due->save)
         eta_pause(&run->eta, PAUSE_CHECKPOINT, seconds);
     else
@@ -96,6 +97,7 @@ static void begin(Run *run) {
     if (!run->t->state.validating || !run->validation.loader) return;
     validation_run(run);
     keep_save(run); /* so that the validation is not repeated on the next start */
+    run->window.start = seconds_now();
 }
 
 int train_run(Training *t) {
@@ -111,6 +113,7 @@ int train_run(Training *t) {
         over = best ? is_over(&run) : due.end; /* a new best may extend the run */
         if (due.validate && selection_out_of_patience(t)) {
             over = true;
+            progress_read_sensors(&run);
             progress_log(&run, REPORT_RECORD); /* steps that are not logged yet */
         }
         count_allocations(&run);

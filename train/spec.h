@@ -54,9 +54,10 @@ typedef struct {
     int metric; /* the model's metric that the plot shows */
 } BaselineSpec;
 
-/* Words for log lines; NULL: "step" and "tokens". run: the name of the TensorBoard run; NULL: its time. */
+/* Words for log lines; NULL: "step" and "tokens". run: the name of the TensorBoard run; NULL: its time. part: the place
+ * of this training among several, "fold 2 of 6"; NULL: it is the only one. */
 typedef struct {
-    const char *step, *token, *run;
+    const char *step, *token, *run, *part;
 } LogLabels;
 
 typedef struct {

@@ -75,6 +75,19 @@ static void draw_bars(void *name) {
     exit(0);
 }
 
+/* Prints lines of several parts to a terminal of 32 columns, the last of which stays empty. */
+static void draw_parts(void *name) {
+    take_terminal(name);
+    program_start();
+    terminal_progress("one\ttwo\t\tthree"); /* an empty part takes no room */
+    terminal_progress("%s\t%s\t%s", "0123456789", "too long to stand here", "short");
+    terminal_progress("%s\t%s", "0123456789", "a part of 19 bytes.");
+    terminal_progress("%s\t%s", "0123456789", "a part of 20 bytes..");
+    terminal_progress("\033[32m%s\033[0m\t%s", "0123456789", "äääääääääääääääääää");
+    terminal_progress("0123456789012345678901234567890\ta");
+    exit(0);
+}
+
 /* Opens both ends of a terminal of 32 columns. Returns false if there are no terminals. */
 static bool open_terminal(int *ours, int *theirs) {
     struct termios mode;
@@ -127,6 +140,15 @@ static void colours_are_for_terminals_that_want_them(void **state) {
     assert_string_equal(terminal_bar(0.26, text), "[#####---------------]"); /* not a terminal */
 }
 
+static void parts_without_room_are_left_out(void **state) {
+    (void)state;
+    char shown[4096];
+    watch(draw_parts, shown);
+    assert_string_equal(shown, "one  two  three" ERASE "0123456789  short" ERASE "0123456789  a part of 19 bytes." ERASE
+                               "0123456789" ERASE "\033[32m0123456789\033[0m  äääääääääääääääääää" ERASE
+                               "0123456789012345678901234567890" ERASE);
+}
+
 /* Prints a line of progress and ends by an error, or by a signal that nothing defers. */
 static void end_by_an_error(void *name) {
     take_terminal(name);
@@ -169,6 +191,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_terminal_only_lines_are_shown),
         cmocka_unit_test(progress_stays_below_everything_that_is_printed),
+        cmocka_unit_test(parts_without_room_are_left_out),
         cmocka_unit_test(progress_goes_before_the_end),
         cmocka_unit_test(colours_are_for_terminals_that_want_them),
     };

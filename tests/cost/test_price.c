@@ -9,8 +9,14 @@ static void a_price_has_an_amount_and_perhaps_a_currency(void **state) {
         const char *text;
         double per_hour;
         const char *currency;
-    } known[] = {{"0.80", 0.8, "USD"},     {"2", 2, "USD"},    {".5", 0.5, "USD"},  {"0", 0, "USD"},
-                 {"0.80 EUR", 0.8, "EUR"}, {"3CHF", 3, "CHF"}, {"1.5 €", 1.5, "€"}, {"12  ETB", 12, "ETB"}};
+    } known[] = {{"0.80", 0.8, "USD"},       {"2", 2, "USD"},
+                 {".5", 0.5, "USD"},         {"0", 0, "USD"},
+                 {"0.80 EUR", 0.8, "EUR"},   {"3CHF", 3, "CHF"},
+                 {"1.5 €", 1.5, "€"},        {"12  ETB", 12, "ETB"},
+                 {"0.80 EUR/h", 0.8, "EUR"}, {"0.80/h", 0.8, "USD"},
+                 {"1.5 € /h", 1.5, "€"},    {"2 $ per hour", 2, "$"},
+                 {"3 per hour", 3, "USD"},   {"4CHF an hour", 4, "CHF"},
+                 {"5 EUR/hour", 5, "EUR"}};
     Price price;
     Error error;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -28,7 +34,11 @@ static void other_texts_are_refused_with_an_example(void **state) {
                                         "EUR",
                                         "-1",
                                         "0,80",
-                                        "0.80 EUR per hour",
+                                        "0.80 EUR per day",
+                                        "0.80 EUR/d",
+                                        "0.80 EUR/h/h",
+                                        "0.80 E/R",
+                                        "0.80 EUR an",
                                         "1e3",
                                         "nan",
                                         "inf",

@@ -99,11 +99,45 @@ static void large_checkpoints_wait_for_the_disk(void **state) {
     assert_int_equal(count_checkpoints(slow.directory), 4);
 }
 
+/* ---- sensors ---- */
+
+/* The emulator's function; NULL in a program for a real GPU. */
+__attribute__((weak)) void emulate_fail_graphs(int graphs, int launches);
+
+static void train_with_sensors(void *directory) {
+    Device *device = open_cuda();
+    ToyRun *run = toy_run_open(device, directory, "-b 4 -g 1 --max-steps 4 --log-interval 2", 16, 0, 1);
+    toy_train(run);
+    toy_run_close(run);
+    device_close(device);
+}
+
+/* The substitute of NVML has several cards, and other values for each. */
+static void a_run_logs_the_sensors_of_its_own_card(void **state) {
+    (void)state;
+    if (!emulate_fail_graphs) skip();
+    static const char *const names[] = {"gpu_memory_bytes", "gpu_temperature_c", "gpu_power_w",
+                                        "gpu_utilization_percent"};
+    static const double want[] = {23e9 + 3, 74, 315.5, 95};
+    const char *directory = run_directory(), *build = getenv("BUILD");
+    char *substitute = xformat("%s/tests/kernels/nvml.so", build ? build : "build/release");
+    double values[4];
+    setenv("TRAINC_NVML", substitute, 1);
+    toy_must(train_with_sensors, (void *)directory);
+    unsetenv("TRAINC_NVML");
+    assert_null(strstr(toy_output, "TRAINC_NVML"));
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(logged(directory, "train", names[i], values, 4), 2);
+        for (int k = 0; k < 2; k++) assert_true(values[k] == want[i]);
+    }
+    free(substitute);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trainings_do_not_know_of_each_other), cmocka_unit_test(the_judge_sees_every_output_in_order),
         cmocka_unit_test(a_run_leaves_no_recording),           cmocka_unit_test(a_slow_disk_does_not_stop_the_training),
-        cmocka_unit_test(large_checkpoints_wait_for_the_disk),
+        cmocka_unit_test(large_checkpoints_wait_for_the_disk), cmocka_unit_test(a_run_logs_the_sensors_of_its_own_card),
     };
     toy_device = open_cuda;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,6 +34,7 @@ static void log_summary(Run *run) {
     double now = seconds_now(), elapsed = now - run->run_start, flops, bytes, peak = (double)peak_bytes(run);
     char text[4][32], step[256], money[96];
     Record record = {.n = 0};
+    const char *part = t->spec.labels.part;
     StepTime time = meter_step_time(&run->meter, &t->spec);
     device_totals(t->spec.device, &flops, &bytes);
     record_add(&record, elapsed, "summary/seconds");
@@ -53,7 +54,7 @@ static void log_summary(Run *run) {
     record_log(run, "summary", &record);
     printf("[Done] step %lld of %lld in %s, %s/s\n", (long long)t->state.step, (long long)run->total_steps,
            format_duration(elapsed, text[0]), format_count(flops / elapsed, "FLOP", text[1]));
-    if (*money_text(run, money)) printf("[Done] cost: %s\n", money);
+    if (*money_text(run, money)) printf("[Done] cost%s%s: %s\n", part ? " of " : "", part ? part : "", money);
     meter_text(&time, &t->spec, step);
     printf("[Done] a step: %s\n", step);
     printf("[Done] memory: %s at most, planned %s (measured / planned %.2f)\n", format_bytes(peak, text[2]),

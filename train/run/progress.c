@@ -6,8 +6,10 @@
 
 #include "base/format.h"
 #include "base/program.h"
+#include "base/stop.h"
 #include "train/run/money.h"
 #include "train/run/record.h"
+#include "train/run/selection.h"
 #include "train/run/step.h"
 
 /* The measurements of the steps of a window. */
@@ -43,7 +45,7 @@ static const char *token_label(const Run *run) {
     return label ? label : "tokens";
 }
 
-/* Writes " ETA 5m12s"; "" before the time of a step is known. */
+/* Writes " ETA 5m12s"; "" before the time of a step is known, and if the run ends here. */
 static const char *eta_text(const Run *run, char text[48]) {
     const TrainState *state = &run->t->state;
     const TrainOptions *o = run->t->spec.options;
@@ -57,7 +59,8 @@ static const char *eta_text(const Run *run, char text[48]) {
                                        .batches_per_step = o->grad_accumulation});
     double seconds = eta_seconds(&run->eta, &left);
     char duration[32];
-    snprintf(text, 48, isnan(seconds) ? "" : " ETA %s", format_duration(seconds, duration));
+    bool ends = selection_out_of_patience(run->t) || stop_signal();
+    snprintf(text, 48, isnan(seconds) || ends ? "" : " ETA %s", format_duration(seconds, duration));
     return text;
 }
 
@@ -83,16 +86,15 @@ static double sensor(const Run *run, int i) {
     return run->sensors_at > 0 ? values[i] : (double)NAN;
 }
 
-/* Writes " GPU 23.1 GB 71 C 312 W 98 %" and " 0.42 EUR", or what is known of them. */
-static const char *machine_text(const Run *run, char text[256]) {
-    char value[32], money[96];
+/* Writes "GPU 23.1 GB 71 C 312 W 98 %", or what is known of it; "" if nothing is. */
+static const char *sensors_text(const Run *run, char text[192]) {
+    char value[32];
     int n = 0;
     text[0] = 0;
     for (int i = 0; i < SENSORS; i++)
         if (!isnan(sensor(run, i)))
-            n += snprintf(text + n, 256 - (size_t)n, "%s %s", n ? "" : " GPU",
+            n += snprintf(text + n, 192 - (size_t)n, "%s %s", n ? "" : "GPU",
                           format_count(sensor(run, i), sensors[i].unit, value));
-    if (*money_text(run, money)) snprintf(text + n, 256 - (size_t)n, " %s", money);
     return text;
 }
 
@@ -103,23 +105,29 @@ bool progress_is_due(Run *run) {
     return true;
 }
 
+/* The parts stand in the order of their importance: a narrow terminal has no room for all. */
 static void show_progress(Run *run, const Measured *m) {
-    char eta[48], bar[128], machine[256];
+    char eta[48], bar[128], gpu[192], money[96];
     double share = (double)run->t->state.step / (double)run->total_steps;
-    terminal_progress("%s %3.0f %%%s  step %lld/%lld  %s  %.3g %s/s  %.0f %s/s%s", terminal_bar(share, bar),
-                      100 * share, eta_text(run, eta), (long long)run->t->state.step, (long long)run->total_steps,
-                      m->text, m->steps, step_label(run), m->tokens, token_label(run), machine_text(run, machine));
+    const char *part = run->t->spec.labels.part;
+    terminal_progress("%s%s%s %3.0f %%%s\t%s\t%s\t%s\tstep %lld/%lld\t%.3g %s/s\t%.0f %s/s", part ? part : "",
+                      part ? " " : "", terminal_bar(share, bar), 100 * share, eta_text(run, eta), m->text,
+                      money_text(run, money), sensors_text(run, gpu), (long long)run->t->state.step,
+                      (long long)run->total_steps, m->steps, step_label(run), m->tokens, token_label(run));
 }
 
 static void show_line(Run *run, const Measured *m) {
     const TrainState *state = &run->t->state;
-    char eta[48], machine[256], utilisation[24] = "";
+    const char *part = run->t->spec.labels.part;
+    char eta[48], gpu[192], money[96], utilisation[24] = "";
     if (m->utilisation > 0)
         snprintf(utilisation, sizeof utilisation, " %s=%.1f%%", m->utilisation_name, 100 * m->utilisation);
-    printf("[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f %s/s=%.3g %s/s=%.0f%s%s%s\n",
-           (long long)state->epoch + 1, (long long)state->step, m->text, m->rates[0], (double)run->grad_norm,
-           step_label(run), m->steps, token_label(run), m->tokens, utilisation, eta_text(run, eta),
-           machine_text(run, machine));
+    printf("[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f %s/s=%.3g %s/s=%.0f%s", (long long)state->epoch + 1,
+           (long long)state->step, m->text, m->rates[0], (double)run->grad_norm, step_label(run), m->steps,
+           token_label(run), m->tokens, utilisation);
+    if (*eta_text(run, eta)) printf("%s%s%s", eta, part ? " of " : "", part ? part : "");
+    if (*sensors_text(run, gpu)) printf(" %s", gpu);
+    printf("%s%s\n", *money_text(run, money) ? " " : "", money);
 }
 
 static void write_record(Run *run, const Measured *m) {

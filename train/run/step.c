@@ -121,6 +121,7 @@ static void wait_for_weights(Run *run) {
     if (run->t->spec.device->host_memory) keep_wait(run);
     double waited = seconds_now() - before;
     meter_waited(&run->meter, waited);
+    run->window.start += waited; /* the time does not count as training */
     eta_wait(&run->eta, waited);
 }
 

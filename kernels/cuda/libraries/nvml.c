@@ -63,11 +63,15 @@ static bool find_card(Nvml *nvml, const char uuid[NVML_UUID]) {
 }
 
 Nvml *nvml_open(const char uuid[NVML_UUID]) {
+    const char *named = getenv(SPEC.variable);
     char reason[LIBRARY_DESCRIPTION];
     Nvml *nvml = xcalloc(1, sizeof *nvml);
-    bool started = library_load(&SPEC, &nvml->call, reason) && nvml->call.init() == SUCCESS;
+    bool loaded = library_load(&SPEC, &nvml->call, reason), started = loaded && nvml->call.init() == SUCCESS;
     if (started && find_card(nvml, uuid)) return nvml;
+    if (loaded)
+        snprintf(reason, sizeof reason, "no sensors: %s", started ? "it has no such card" : "it does not start");
     if (started) nvml->call.shutdown();
+    if (named && strcmp(named, "none") != 0) warn("%s=%s: %s", SPEC.variable, named, reason);
     free(nvml);
     return NULL;
 }

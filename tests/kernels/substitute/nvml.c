@@ -1,11 +1,12 @@
-/* A substitute of libnvidia-ml.so.1 with two cards and a part of a card (MIG), which has no sensor but its memory.
+/* A substitute of libnvidia-ml.so.1 with two cards, a part of a card (MIG), which has no sensor but its memory, and the
+ * emulated card.
  * NVML_UNSUPPORTED names functions that fail as they do on cards without the sensor; NVML_INIT_FAILS=1 stands for a
  * driver that does not answer. Structures and values are those of NVIDIA's NVML API Reference Guide. */
 #include <stdlib.h>
 #include <string.h>
 
 enum { SUCCESS = 0, UNINITIALIZED = 1, NOT_SUPPORTED = 3, NOT_FOUND = 6, DRIVER_NOT_LOADED = 9 };
-enum { CARDS = 3, MIG = 2 };
+enum { CARDS = 4, MIG = 2 };
 
 typedef struct {
     unsigned long long total, free, used;
@@ -51,7 +52,8 @@ int nvmlShutdown(void) {
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **card) {
     static const char *const uuids[CARDS] = {"GPU-00112233-4455-6677-8899-aabbccddeeff",
                                              "GPU-ffeeddcc-bbaa-9988-7766-554433221100",
-                                             "MIG-01010101-0101-0101-0101-010101010101"};
+                                             "MIG-01010101-0101-0101-0101-010101010101",
+                                             "GPU-656d756c-6174-6564-2063-617264203030"}; /* "emulated card 00" */
     for (int i = 0; users && i < CARDS; i++)
         if (!strcmp(uuid, uuids[i])) {
             *card = &cards[i];

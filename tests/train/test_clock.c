@@ -1,0 +1,174 @@
+/* The times that a run tells, by a clock that only this test moves: the linker puts the functions __wrap_X in the place
+ * of X (mk/tests.mk). Here alone is it seen that the loop tells the prediction and the rates what was a pause. */
+#include "base/format.h"
+#include "checkpoint/checkpoint.h"
+#include "kernels/cpu/device.h"
+#include "tests/train/loop_rig.h"
+#include "train/pass.h"
+#include "train/run/progress.h"
+
+/* Seconds: of a step, of a validation, of a checkpoint's copy, and of its write, for which the next step waits. */
+enum { STEP = 100, VALIDATION = 400, COPY = 30, WRITE = 70 };
+enum { MOST = 64 };
+
+static _Atomic double now = 1e6;
+static bool writing;
+static struct {
+    double at[MOST]; /* when step i was reported */
+    int n;
+} reports;
+
+double __wrap_seconds_now(void);
+double __wrap_seconds_now(void) { return now; }
+
+void __real_step_clip(Run *run);
+void __wrap_step_clip(Run *run);
+void __wrap_step_clip(Run *run) {
+    now = now + STEP;
+    __real_step_clip(run);
+}
+
+bool __real_passes_measure(Passes *passes, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts,
+                           Error *error);
+bool __wrap_passes_measure(Passes *passes, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts,
+                           Error *error);
+bool __wrap_passes_measure(Passes *passes, Loader *loader, int64_t batches, Tensor sums, Tensor outputs, double *counts,
+                           Error *error) {
+    now = now + VALIDATION;
+    return __real_passes_measure(passes, loader, batches, sums, outputs, counts, error);
+}
+
+void __real_checkpointer_save(Checkpointer *checkpointer, const CheckpointBuffers *buffers, const TrainState *state);
+void __wrap_checkpointer_save(Checkpointer *checkpointer, const CheckpointBuffers *buffers, const TrainState *state);
+void __wrap_checkpointer_save(Checkpointer *checkpointer, const CheckpointBuffers *buffers, const TrainState *state) {
+    now = now + COPY;
+    writing = true;
+    __real_checkpointer_save(checkpointer, buffers, state);
+}
+
+bool __real_checkpointer_wait(Checkpointer *checkpointer, Error *error);
+bool __wrap_checkpointer_wait(Checkpointer *checkpointer, Error *error);
+bool __wrap_checkpointer_wait(Checkpointer *checkpointer, Error *error) {
+    if (writing) now = now + WRITE;
+    writing = false;
+    return __real_checkpointer_wait(checkpointer, error);
+}
+
+void __real_progress_log(Run *run, ReportForm form);
+void __wrap_progress_log(Run *run, ReportForm form);
+void __wrap_progress_log(Run *run, ReportForm form) {
+    if (reports.n < MOST) reports.at[reports.n++] = now;
+    __real_progress_log(run, form);
+}
+
+static void read_clock(Device *device, DeviceSensors *sensors) {
+    (void)device;
+    *sensors = (DeviceSensors){NAN, NAN, now, NAN};
+}
+
+/* A run whose validations are all the best so far, or none is. */
+typedef struct {
+    const char *directory, *arguments;
+    bool better;
+    int64_t patience;
+} Timed;
+
+/* Trains, and prints the time that was left at each report: "[Clock] report 3: 5m12s left". */
+static void train_timed(void *argument) {
+    const Timed *timed = argument;
+    Judged judged = {.n_verdicts = MOST};
+    for (int i = 0; i < MOST; i++) judged.verdicts[i] = timed->better ? -1 - i : INFINITY;
+    Device *device = cpu_device_open(1);
+    device->read_sensors = read_clock;
+    ToyRun *run = toy_run_open(device, timed->directory, timed->arguments, 18, 8, 1);
+    set_judge(run, &judged);
+    run->spec.selection.patience = timed->patience;
+    run->spec.labels.part = "fold 2 of 6";
+    toy_train(run);
+    for (int i = 0; i < reports.n; i++) {
+        char left[32];
+        printf("[Clock] report %d: %s left\n", i + 1, format_duration(now - reports.at[i], left));
+    }
+    toy_run_close(run);
+    device_close(device);
+}
+
+/* Returns what stands behind the first `before` in the output, up to `after`; free(). */
+static char *between(const char *before, const char *after) {
+    const char *from = strstr(toy_output, before);
+    if (!from) fail_msg("no \"%s\" in:\n%s", before, toy_output);
+    from += strlen(before);
+    const char *to = strstr(from, after);
+    assert_non_null(to);
+    return xformat("%.*s", (int)(to - from), from);
+}
+
+/* Compares the time left that was told after each step from `first` on with the one that then passed. */
+static void compare_times_left(int first, int last) {
+    for (int step = first; step <= last; step++) {
+        char *report = xformat("[Clock] report %d: ", step), *head = xformat(" step=%d loss=", step);
+        char *left = between(report, " left"), *line = between(head, "\n"),
+             *want = xformat(" ETA %s of fold 2 of 6", left);
+        assert_contains(line, want);
+        free(want);
+        free(line);
+        free(left);
+        free(head);
+        free(report);
+    }
+}
+
+static void assert_rates(const char *directory, int n) {
+    double rates[MOST];
+    assert_int_equal(logged(directory, "train", "train/steps_per_second", rates, MOST), n);
+    for (int i = 0; i < n; i++) assert_near(rates[i], 1. / STEP, 1e-9);
+}
+
+/* Epochs of 5 micro-batches end within the steps of 2. The first of them ends in step 3, the first checkpoint is that
+ * of step 4. */
+static void the_time_left_is_the_time_that_passes(void **state) {
+    (void)state;
+    Timed timed = {run_directory(),
+                   "-b 4 -g 2 --max-steps 20 --val-interval 0 --save-interval 4 --log-interval 1 --bucketing off",
+                   false, 0};
+    toy_must(train_timed, &timed);
+    compare_times_left(5, 20);
+    assert_rates(timed.directory, 20);
+}
+
+/* The weights of each validation are kept, and the validations that are left will take as long. The last one's
+ * checkpoint is also the run's. */
+static void a_validation_takes_as_long_as_the_checkpoint_of_its_weights(void **state) {
+    (void)state;
+    Timed timed = {run_directory(), "-b 4 -g 1 --max-steps 12 --val-interval 3 --save-interval 0 --log-interval 1",
+                   true, 0};
+    toy_must(train_timed, &timed);
+    char *line = between(" step=7 loss=", "\n"), text[32];
+    double left = 5 * STEP + 2 * (VALIDATION + COPY + WRITE);
+    assert_contains(line, format_duration(left, text));
+    free(line);
+    assert_rates(timed.directory, 12);
+}
+
+static void a_run_out_of_patience_has_no_time_left(void **state) {
+    (void)state;
+    Timed timed = {run_directory(), "-b 4 -g 1 --max-steps 60 --val-interval 3 --save-interval 0 --log-interval 1000",
+                   false, 2};
+    toy_must(train_timed, &timed);
+    char *line = between("[Train] ", "\n");
+    assert_contains(line, " step=6 ");
+    assert_null(strstr(line, "ETA"));
+    free(line);
+    double end = 1e6 + 6 * STEP + 2 * VALIDATION;
+    assert_near(logged_last(timed.directory, "train", "gpu_power_w"), end, 1e-3); /* read for this line */
+    assert_rates(timed.directory, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_time_left_is_the_time_that_passes),
+        cmocka_unit_test(a_validation_takes_as_long_as_the_checkpoint_of_its_weights),
+        cmocka_unit_test(a_run_out_of_patience_has_no_time_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
