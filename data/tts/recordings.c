@@ -122,5 +122,6 @@ void recordings_close(Recordings *recordings) {
     free(recordings->list);
     free(recordings->directory);
     free(recordings->first_lone_text);
+    free(recordings->first_other_file);
     *recordings = (Recordings){0};
 }

@@ -32,11 +32,11 @@ typedef struct {
     Recording *items;
     int64_t count;
     RecordingsFormat format;
-    char *list;                      /* path of the file; NULL: a folder */
-    char *directory;                 /* audio paths are relative to it */
-    bool has_ids, has_speakers;      /* false: made of the names of the audio files */
-    int64_t lone_texts, other_files; /* in a folder: texts without audio, and files that are neither */
-    char *first_lone_text;           /* its path below the folder; NULL: none */
+    char *list;                               /* path of the file; NULL: a folder */
+    char *directory;                          /* audio paths are relative to it */
+    bool has_ids, has_speakers;               /* false: made of the names of the audio files */
+    int64_t lone_texts, other_files;          /* in a folder: texts without audio, and files that are neither */
+    char *first_lone_text, *first_other_file; /* paths below the folder, first in order; NULL: none */
 } Recordings;
 
 void recordings_close(Recordings *recordings);

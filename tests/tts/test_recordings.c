@@ -256,20 +256,26 @@ static void a_folder_is_read_with_its_texts(void **state) {
                                            {"b/notes.txt", "hi"},
                                            {"b/x.lab"},
                                            {".x/y.wav"},
-                                           {"b/._x.wav"}};
+                                           {"b/._x.wav"},
+                                           {"b/y.SPH"},
+                                           {"b/y.txt", "four"},
+                                           {"b/z.wave"}};
     char *folder = make_folder("read", files, sizeof files / sizeof *files);
     Recordings all;
     Error error;
     if (!recordings_read(&(RecordingsSource){.path = folder}, &all, &error)) fail_msg("%s", error.text);
     assert_int_equal(all.format, RECORDINGS_FOLDER);
-    assert_int_equal(all.count, 4);
+    assert_int_equal(all.count, 6);
     check(&all, 0, "a_c_x", "a", "a/c/x.mp3", "three"); /* x.m4a is what x.mp3 was made from */
     check(&all, 1, "b_x", "b", "b/x.FLAC", "ሰላም");
     check(&all, 2, "b_x-1", "b", "b/x-1.wav", "one  two 3  ");
-    check(&all, 3, "top", "speaker", "top.ogg", "");
+    check(&all, 3, "b_y", "b", "b/y.SPH", "four");
+    check(&all, 4, "b_z", "b", "b/z.wave", "");
+    check(&all, 5, "top", "speaker", "top.ogg", "");
     assert_int_equal(all.lone_texts, 2);
     assert_string_equal(all.first_lone_text, "README.txt");
     assert_int_equal(all.other_files, 3); /* x.m4a, x.lab, ._x.wav */
+    assert_string_equal(all.first_other_file, "a/c/x.m4a");
     assert_true(!all.has_ids && all.has_speakers);
     recordings_close(&all);
     free(folder);
@@ -321,6 +327,11 @@ static void bad_folders_are_refused(void **state) {
         "table", table, 3,
         "/metadata.csv:1: the format is not known; expected JSON objects, fields between tabs, or ID|TEXT "
         "as in LJSpeech; for the audio and .txt files of a folder, give it with --input-format folder");
+    char *linked = make_folder("linked", mute, 3), *gone = path_join(linked, "c5.wav");
+    assert_int_equal(symlink("nowhere.wav", gone), 0);
+    expect_bad_folder("linked", mute, 3, "/c5.wav: is a link to a file that does not exist");
+    free(linked);
+    free(gone);
     char *folder = path_join(corpus_root, "voices"),
          *message = xformat(": a folder of Common Voice has several lists: name one, such as %s/validated.tsv; for the "
                             "folder's audio and .txt files, --input-format folder",
@@ -444,8 +455,8 @@ static void missing_audio_and_texts_are_counted(void **state) {
     assert_contains(fixture.output, "lj/metadata.csv:4: ");
     assert_contains(fixture.output, "lj/wavs/spk001_000004.wav: cannot open: No such file or directory\n");
     if (corpus_try_prepare("missing_files", "files", "--num-workers 2")) fail_msg("%s", fixture.output);
-    assert_contains(fixture.output, "21 recordings, 0 without audio, 2 without text, 1 texts without audio (the first: "
-                                    "NOTES.txt), 1 other files; ids ");
+    assert_contains(fixture.output, "21 recordings, 0 without audio, 2 without text, 1 text without audio (the first: "
+                                    "NOTES.txt), 1 other file (the first: list.json); ids ");
     assert_contains(fixture.output, "[Filter] 2 rejected: without text\n");
     assert_contains(fixture.output, "[Data] 14 of 21 clips");
 }
@@ -495,7 +506,7 @@ static void sound_to_convert_is_reported_with_the_command(void **state) {
     if (corpus_try_prepare("converted", "convert", "--codebook-size 16 --vocabulary 40 --min-chars-per-second 1"))
         fail_msg("%s", fixture.output);
     assert_contains(fixture.output, "[Data] 3 of 3 clips");
-    assert_contains(fixture.output, "0 without text, 3 other files; ids are");
+    assert_contains(fixture.output, "0 without text, 3 other files (the first: other.3gp); ids are");
     for (int i = 0; i < 3; i++) free(lines[i]);
     free(tools);
     free(ffmpeg);
