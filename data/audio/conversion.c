@@ -126,10 +126,11 @@ char *conversion_command(const char *path, int rate) {
     return command;
 }
 
-char *conversion_loop(const char *folder, const char *extension, int rate) {
+char *conversion_loop(const char *folder, const char *extension, bool below, int rate) {
     char *where = ffmpeg_word(folder), *pattern = xformat("*%s", extension), *name = shell_word(pattern);
-    char *command = xformat("find %s -name %s -exec sh -c 'ffmpeg -i \"$1\" -ac 1 -ar %d \"${1%%.*}%s\"' sh {} ';'",
-                            where, name, rate, converted_extension(extension));
+    char *command =
+        xformat("find -L %s %s-name %s -exec sh -c 'ffmpeg -i \"$1\" -ac 1 -ar %d \"${1%%.*}%s\"' sh {} ';'", where,
+                below ? "" : "-maxdepth 1 ", name, rate, converted_extension(extension));
     free(where);
     free(pattern);
     free(name);

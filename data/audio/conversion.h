@@ -12,8 +12,8 @@ const char *conversion_kind(int fd, bool *damaged);
 /* Returns the shell command that converts a file to mono sound at `rate`: to WAV beside it, or to FLAC if it is named
  * .wav; free(). */
 char *conversion_command(const char *path, int rate);
-/* Returns the shell command that does so with all files in and below a folder whose name ends in `extension` (".m4a");
- * free(). */
-char *conversion_loop(const char *folder, const char *extension, int rate);
+/* Returns the shell command that does so with all files in a folder, or also below it, whose name ends in `extension`
+ * (".m4a"); links are followed; free(). */
+char *conversion_loop(const char *folder, const char *extension, bool below, int rate);
 
 #endif

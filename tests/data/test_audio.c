@@ -199,12 +199,13 @@ static void conversions_are_commands_of_a_shell(void **state) {
     check_command(conversion_command("a.b/x", 8000), "ffmpeg -i a.b/x -ac 1 -ar 8000 a.b/x.wav");
     check_command(conversion_command("-x.amr", RATE), "ffmpeg -i ./-x.amr -ac 1 -ar 24000 ./-x.wav");
     check_command(conversion_command("12:30.amr", RATE), "ffmpeg -i ./12:30.amr -ac 1 -ar 24000 ./12:30.wav");
+    check_command(conversion_loop("12:30", ".m4a", false, RATE),
+                  "find -L ./12:30 -maxdepth 1 -name '*.m4a' -exec sh -c 'ffmpeg -i \"$1\" -ac 1 -ar 24000 "
+                  "\"${1%.*}.wav\"' sh {} ';'");
     check_command(
-        conversion_loop("12:30", ".m4a", RATE),
-        "find ./12:30 -name '*.m4a' -exec sh -c 'ffmpeg -i \"$1\" -ac 1 -ar 24000 \"${1%.*}.wav\"' sh {} ';'");
-    check_command(conversion_loop("my clips", ".m4a", RATE),
-                  "find 'my clips' -name '*.m4a' -exec sh -c 'ffmpeg -i \"$1\" -ac 1 -ar 24000 \"${1%.*}.wav\"' sh {} "
-                  "';'");
+        conversion_loop("my clips", ".m4a", true, RATE),
+        "find -L 'my clips' -name '*.m4a' -exec sh -c 'ffmpeg -i \"$1\" -ac 1 -ar 24000 \"${1%.*}.wav\"' sh {} "
+        "';'");
 }
 
 /* Makes a file of this format in memory with two seconds of noise; free() *bytes. Returns false if this libsndfile does

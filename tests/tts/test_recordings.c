@@ -485,7 +485,7 @@ static void sound_to_convert_is_reported_with_the_command(void **state) {
                              folder, reason, folder, folder),
                      xformat("%s/other.3gp: %s; convert it: ffmpeg -i %s/other.3gp -ac 1 -ar 24000 %s/other.wav\n",
                              folder, reason, folder, folder),
-                     xformat("2 files .m4a can be converted: find %s/phone -name '*.m4a' -exec sh -c ", folder)};
+                     xformat("2 files .m4a can be converted: find -L %s -name '*.m4a' -exec sh -c ", folder)};
     for (int i = 0; i < 3; i++) assert_contains(fixture.output, lines[i]);
     assert_null(strstr(fixture.output, "files .3gp"));
     assert_contains(fixture.output, "the audio of 3 of 3 recordings is bad");
@@ -519,15 +519,65 @@ static void conversions_in_a_list_leave_good_files_alone(void **state) {
     write_m4a(corpus_root, "x.wav");
     write_m4a(corpus_root, "y.wav");
     int status = run_command(fixture.output, sizeof fixture.output,
-                             "cd %s && { cat list.tsv; printf 'x\\ts\\tx.wav\\tone two\\ny\\ts\\ty.wav\\tone "
+                             "cd %s && cp audio/spk001_000001.wav w.wav && { cat list.tsv; printf 'w\\ts\\tw.wav\\tone "
+                             "two\\nx\\ts\\tx.wav\\tone two\\ny\\ts\\ty.wav\\tone "
                              "two\\n'; } >some.tsv",
                              corpus_root);
     assert_int_equal(status, 0);
     assert_int_equal(corpus_try_prepare("listed", "some.tsv", "--num-workers 2"), 1);
-    assert_contains(fixture.output, "some.tsv:23: ");
+    assert_contains(fixture.output, "some.tsv:24: ");
     assert_contains(fixture.output, "/x.flac\n");
     assert_contains(fixture.output, "2 files .wav can be converted, see above; then name the converted files in ");
     assert_null(strstr(fixture.output, "find "));
+}
+
+/* What else lies below the folder that two folders share has nothing to do with the list. */
+static void conversions_in_a_list_are_folder_by_folder(void **state) {
+    (void)state;
+    static const char *const folders[][2] = {{"far/a/note"}, {"far/b/c/note"}};
+    char *far = make_folder("", folders, 2);
+    const char *names[] = {"far/a/1.m4a", "far/a/2.m4a", "far/b/c/1.m4a", "far/b/c/2.m4a", "far/b/3.m4a"};
+    for (int i = 0; i < 5; i++) write_m4a(corpus_root, names[i]);
+    int status = run_command(fixture.output, sizeof fixture.output,
+                             "cd %s && for f in far/*/*.m4a far/b/c/*.m4a; do printf '%%s\\ts\\t%s/%%s\\tone two\\n' "
+                             "$(echo $f | tr / _) $f; done >far.tsv",
+                             corpus_root, corpus_root);
+    assert_int_equal(status, 0);
+    assert_int_equal(corpus_try_prepare("far_out", "far.tsv", ""), 1);
+    const char *inside[] = {"far/a", "far/b/c"};
+    for (int i = 0; i < 2; i++) {
+        char *loop = xformat("2 files .m4a can be converted: find -L %s/%s -maxdepth 1 -name '*.m4a' -exec ",
+                             corpus_root, inside[i]);
+        assert_contains(fixture.output, loop);
+        free(loop);
+    }
+    assert_null(strstr(strstr(strstr(fixture.output, "find ") + 1, "find ") + 1, "find "));
+    free(far);
+}
+
+/* Where no command converts all, none of the commands of single files is left out. */
+static void every_file_without_a_common_command_has_its_own(void **state) {
+    (void)state;
+    char *name = NULL;
+    for (int i = 0; i < 23; i++) {
+        free(name);
+        name = xformat("z%d.wav", i);
+        write_m4a(corpus_root, name);
+    }
+    free(name);
+    int status =
+        run_command(fixture.output, sizeof fixture.output,
+                    "cd %s && cp audio/spk001_000001.wav w.wav && { printf 'w\\ts\\tw.wav\\tone two\\n'; for i in "
+                    "$(seq 0 22); do printf 'z%%s\\ts\\tz%%s.wav\\tone two\\n' "
+                    "$i $i; done; for i in 1 2; do printf 'n%%s\\ts\\tlist.tsv\\tone two\\n' $i; done; } >many.tsv",
+                    corpus_root);
+    assert_int_equal(status, 0);
+    assert_int_equal(corpus_try_prepare("many", "many.tsv", "--num-workers 2"), 1);
+    int commands = 0;
+    for (const char *at = fixture.output; (at = strstr(at, "ffmpeg -i ")); at++) commands++;
+    assert_int_equal(commands, 23);
+    assert_contains(fixture.output, "23 files .wav can be converted, see above; then");
+    assert_contains(fixture.output, "... and 2 more\n");
 }
 
 static void what_is_not_a_list_is_refused(void **state) {
@@ -571,6 +621,8 @@ int main(void) {
         cmocka_unit_test(missing_audio_and_texts_are_counted),
         cmocka_unit_test(sound_to_convert_is_reported_with_the_command),
         cmocka_unit_test(conversions_in_a_list_leave_good_files_alone),
+        cmocka_unit_test(conversions_in_a_list_are_folder_by_folder),
+        cmocka_unit_test(every_file_without_a_common_command_has_its_own),
         cmocka_unit_test(what_is_not_a_list_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
