@@ -38,6 +38,8 @@ const char *format_count(double count, const char *unit, char text[32]) {
 
 const char *format_bytes(double bytes, char text[32]) { return format_count(bytes, "B", text); }
 
+const char *format_plural(int64_t count) { return count == 1 ? "" : "s"; }
+
 const char *format_now(char text[32]) {
     time_t now = time(NULL);
     struct tm utc;

@@ -1,6 +1,8 @@
-/* Numbers as people read them. Each function writes into `text` and returns it. */
+/* Numbers as people read them. Each function with a `text` writes into it and returns it. */
 #ifndef BASE_FORMAT_H
 #define BASE_FORMAT_H
+
+#include <stdint.h>
 
 const char *format_duration(double seconds, char text[32]);     /* "45.2 s", "7m05s", "3h12m" */
 const char *format_milliseconds(double seconds, char text[32]); /* "83.1 ms", but "12.3 s" from 10 s on */
@@ -8,5 +10,6 @@ const char *format_milliseconds(double seconds, char text[32]); /* "83.1 ms", bu
 const char *format_count(double count, const char *unit, char text[32]);
 const char *format_now(char text[32]);                 /* the time in UTC: "2026-01-31T12:00:00Z" */
 const char *format_bytes(double bytes, char text[32]); /* "1.23 GB" */
+const char *format_plural(int64_t count);              /* "" for 1, else "s": "1 field", "2 fields" */
 
 #endif

@@ -78,12 +78,15 @@ static void write_stats(const Prepare *p, const Totals *t, const ManifestReport 
 
 void prepare_report_list(const Prepare *p) {
     const Recordings *r = &p->recordings;
-    printf("[List] %s: %s, %lld recordings, %lld without audio, %lld without text", r->list ? r->list : r->directory,
-           recordings_format_description(r->format), (long long)p->n, (long long)p->without_audio,
+    printf("[List] %s: %s, %lld recording%s, %lld without audio, %lld without text", r->list ? r->list : r->directory,
+           recordings_format_description(r->format), (long long)p->n, format_plural(p->n), (long long)p->without_audio,
            (long long)p->without_text);
     if (r->lone_texts)
-        printf(", %lld texts without audio (the first: %s)", (long long)r->lone_texts, r->first_lone_text);
-    if (r->other_files) printf(", %lld other files", (long long)r->other_files);
+        printf(", %lld text%s without audio (the first: %s)", (long long)r->lone_texts, format_plural(r->lone_texts),
+               r->first_lone_text);
+    if (r->other_files)
+        printf(", %lld other file%s (the first: %s)", (long long)r->other_files, format_plural(r->other_files),
+               r->first_other_file);
     if (!r->has_ids) printf("; ids are the names of the audio files");
     if (!r->has_speakers || r->format == RECORDINGS_FOLDER)
         printf("; %s", r->has_speakers ? "speakers are the names of the folders" : "one speaker");

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
 #include <samplerate.h>
 #include <sndfile.h>
 #include <stdlib.h>
@@ -78,14 +79,44 @@ static bool is_silent(const Audio *audio) {
     return true;
 }
 
+/* Held by all that open a file, and exclusively where a reason is wanted: libsndfile has one for the whole process. */
+static pthread_rwlock_t opening = PTHREAD_RWLOCK_INITIALIZER;
+
+/* The library owns a copy of the descriptor: if it cannot open the file, some versions close the descriptor. */
+static SNDFILE *open_copy(int fd, SF_INFO *info) {
+    lseek(fd, 0, SEEK_SET);
+    return sf_open_fd(fcntl(fd, F_DUPFD_CLOEXEC, 0), SFM_READ, info, SF_TRUE);
+}
+
+static SNDFILE *open_sound(int fd, SF_INFO *info) {
+    pthread_rwlock_rdlock(&opening);
+    SNDFILE *file = open_copy(fd, info);
+    pthread_rwlock_unlock(&opening);
+    return file;
+}
+
+/* Opens the file again, while no other is opened, to learn why it cannot be opened. */
+static void find_reason(int fd, Error *reason) {
+    SF_INFO info = {0};
+    pthread_rwlock_wrlock(&opening);
+    SNDFILE *file = open_copy(fd, &info);
+    error_set(reason, "%s", sf_strerror(file));
+    pthread_rwlock_unlock(&opening);
+    if (file) sf_close(file);
+}
+
 /* Says why libsndfile did not open the file. Returns false. */
 static bool refuse_and_close(int fd, size_t size, Audio *audio, Error *error) {
-    const char *kind = conversion_kind(fd);
+    bool damaged;
+    Error reason;
+    const char *kind = conversion_kind(fd, &damaged);
+    if (size) find_reason(fd, &reason);
     close(fd);
-    audio->convertible = kind != NULL;
+    audio->convertible = kind && !damaged;
     if (!size) return error_set(error, "is empty");
-    if (!kind) return error_set(error, "is not a sound file that can be read: %s", sf_strerror(NULL));
-    return error_set(error, "is %s, which libsndfile does not read (%s)", kind, sf_strerror(NULL));
+    if (!kind) return error_set(error, "is not a sound file that can be read: %s", reason.text);
+    if (damaged) return error_set(error, "is damaged %s: %s", kind, reason.text);
+    return error_set(error, "is %s, which libsndfile does not read (%s)", kind, reason.text);
 }
 
 bool audio_read(const char *path, int rate, double max_seconds, Audio *audio, Error *error) {
@@ -95,8 +126,7 @@ bool audio_read(const char *path, int rate, double max_seconds, Audio *audio, Er
     *audio = (Audio){.rate = rate};
     int fd = file_open(path, &size, error);
     if (fd < 0) return false;
-    /* The library owns a copy of the descriptor: if it cannot open the file, some versions close the descriptor. */
-    SNDFILE *file = size ? sf_open_fd(fcntl(fd, F_DUPFD_CLOEXEC, 0), SFM_READ, &info, SF_TRUE) : NULL;
+    SNDFILE *file = size ? open_sound(fd, &info) : NULL;
     if (!file) return refuse_and_close(fd, size, audio, error);
     audio->source_rate = info.samplerate;
     audio->source_channels = info.channels;

@@ -11,7 +11,7 @@ typedef struct {
     int rate;                         /* samples per second */
     int source_rate, source_channels; /* of the file */
     double clipped;   /* share of the samples of the file beyond 0.99 of full scale, before mixing and resampling */
-    bool convertible; /* after a failure: it is sound, in a format that ffmpeg reads and libsndfile does not */
+    bool convertible; /* after a failure: it is sound, in a format that ffmpeg reads and this libsndfile does not */
 } Audio;
 
 /* Reads at most the first `max_seconds` of a file, averages its channels and resamples to `rate`. Refuses a file that

@@ -1,29 +1,69 @@
 #include "data/audio/conversion.h"
 
+#include <sndfile.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { HEAD = 4096 };
+/* MPEG and OPUS are SF_FORMAT_MPEG and SF_FORMAT_OPUS, which headers of older versions of libsndfile do not have. */
+enum { HEAD = 4096, MPEG = 0x230000, OPUS = 0x64 };
+
+/* Returns whether this build of libsndfile has a format, which is a container or a codec. */
+static bool library_has(int format) {
+    bool container = format & SF_FORMAT_TYPEMASK;
+    int count = 0;
+    sf_command(NULL, container ? SFC_GET_FORMAT_MAJOR_COUNT : SFC_GET_FORMAT_SUBTYPE_COUNT, &count, sizeof count);
+    for (int i = 0; i < count; i++) {
+        SF_FORMAT_INFO info = {.format = i};
+        sf_command(NULL, container ? SFC_GET_FORMAT_MAJOR : SFC_GET_FORMAT_SUBTYPE, &info, sizeof info);
+        if (info.format == format) return true;
+    }
+    return false;
+}
 
 /* ADTS, the stream format of AAC, begins with twelve bits 1 and a layer of two bits 0, which no MPEG audio has. */
 static bool is_adts(const unsigned char *head) { return head[0] == 0xff && (head[1] & 0xf6) == 0xf0; }
 
+/* Returns whether a frame of layer 2 or 3 begins here. Layer 1 is not in use, and as its first bytes, FF FE, are those
+ * of a text in UTF-16, is not taken for sound. Version 1, bit rate 15 and sampling rate 3 do not exist. */
 static bool is_mpeg_audio(const unsigned char *head) {
-    return head[0] == 0xff && (head[1] & 0xe0) == 0xe0 && (head[1] & 0x06);
+    int version = head[1] >> 3 & 3, layer = 4 - (head[1] >> 1 & 3);
+    return head[0] == 0xff && head[1] >= 0xe0 && version != 1 && (layer == 2 || layer == 3) && head[2] >> 4 != 15 &&
+           (head[2] >> 2 & 3) != 3;
 }
 
-/* Returns whether a WAV file has a codec other than plain samples (1, 3, and 0xfffe, which has a longer header), so
- * that it is the codec that libsndfile refuses, not a damaged header. */
+/* Returns the length of the ID3 tag at the beginning, 0 if there is none. */
+static int64_t tag_length(const unsigned char *head) {
+    if (memcmp(head, "ID3", 3) != 0) return 0;
+    return 10 + ((int64_t)(head[6] & 127) << 21 | (head[7] & 127) << 14 | (head[8] & 127) << 7 | (head[9] & 127));
+}
+
+/* Returns whether a CAF file says that it has a codec that libsndfile does not read. */
+static bool is_coded_caf(const unsigned char *head) {
+    static const char *const read[] = {"lpcm", "alac", "alaw", "ulaw"};
+    if (memcmp(head, "caff", 4) != 0 || memcmp(head + 8, "desc", 4) != 0) return false;
+    const unsigned char *codec = head + 28;
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+        if (!memcmp(codec, read[i], 4)) return false;
+    for (int i = 0; i < 4; i++)
+        if (codec[i] < ' ' || codec[i] > '~') return false;
+    return true;
+}
+
+/* Returns whether a WAV file says that it has a codec that libsndfile does not read. It reads PCM, ADPCM (2, 0x11,
+ * 0x38, 0x40), floats, A-law and mu-law (6, 7) and GSM (0x31); 0xfffe has a longer header. */
 static bool is_coded_wav(const unsigned char *head, size_t n) {
     if (memcmp(head, "RIFF", 4) != 0 || memcmp(head + 8, "WAVE", 4) != 0) return false;
     const unsigned char *chunk = memmem(head, n, "fmt ", 4);
     if (!chunk || (size_t)(chunk - head) + 10 > n) return false;
     int codec = chunk[8] | chunk[9] << 8;
-    return codec != 1 && codec != 3 && codec != 0xfffe;
+    static const int read[] = {0, 1, 2, 3, 6, 7, 0x11, 0x31, 0x38, 0x40, 0xfffe};
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+        if (codec == read[i]) return false;
+    return true;
 }
 
-const char *conversion_kind(int fd) {
+const char *conversion_kind(int fd, bool *damaged) {
     static const struct {
         int at;
         const char *tag, *kind;
@@ -32,8 +72,6 @@ const char *conversion_kind(int fd) {
                  {0, "\x30\x26\xb2\x75\x8e\x66\xcf\x11", "Windows Media (WMA)"},
                  {0, "#!AMR", "AMR"},
                  {0, "ADIF", "AAC"},
-                 {0, "ID3", "MP3"},
-                 {28, "OpusHead", "Opus"},
                  {28, "Speex   ", "Speex"},
                  {29, "FLAC", "FLAC in Ogg"},
                  {0, "wvpk", "WavPack"},
@@ -42,17 +80,25 @@ const char *conversion_kind(int fd) {
                  {0, "FLV", "Flash video"},
                  {0, ".RMF", "RealMedia"},
                  {0, "\x0b\x77", "AC-3"},
-                 {0, "\x7f\xfe\x80\x01", "DTS"},
-                 {0, "caff", "CAF with a codec"}};
+                 {0, "\x7f\xfe\x80\x01", "DTS"}};
     unsigned char head[HEAD] = {0};
     ssize_t n = pread(fd, head, sizeof head, 0);
+    *damaged = false;
     if (n < 40) return NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!memcmp(head + kinds[i].at, kinds[i].tag, strlen(kinds[i].tag))) return kinds[i].kind;
-    return is_adts(head)                   ? "AAC"
-           : is_mpeg_audio(head)           ? "MP3"
-           : is_coded_wav(head, (size_t)n) ? "WAV with a codec other than PCM"
-                                           : NULL;
+    if (is_coded_caf(head)) return "CAF with a codec";
+    if (is_coded_wav(head, (size_t)n)) return "WAV with a codec other than PCM";
+    if (!memcmp(head + 28, "OpusHead", 8)) {
+        *damaged = library_has(OPUS);
+        return "Opus";
+    }
+    int64_t tag = tag_length(head);
+    if (tag && pread(fd, head, 4, tag) < 4) memset(head, 0, 4);
+    if (is_adts(head)) return "AAC";
+    if (!tag && !is_mpeg_audio(head)) return NULL;
+    *damaged = library_has(MPEG);
+    return "MP3";
 }
 
 /* Returns the ending of a converted file: another than that of the source, and lossless. */
@@ -80,10 +126,11 @@ char *conversion_command(const char *path, int rate) {
     return command;
 }
 
-char *conversion_loop(const char *folder, const char *extension, int rate) {
-    char *where = shell_path(folder), *pattern = xformat("*%s", extension), *name = shell_word(pattern);
-    char *command = xformat("find %s -name %s -exec sh -c 'ffmpeg -i \"$1\" -ac 1 -ar %d \"${1%%.*}%s\"' sh {} ';'",
-                            where, name, rate, converted_extension(extension));
+char *conversion_loop(const char *folder, const char *extension, bool below, int rate) {
+    char *where = ffmpeg_word(folder), *pattern = xformat("*%s", extension), *name = shell_word(pattern);
+    char *command =
+        xformat("find -L %s %s-name %s -exec sh -c 'ffmpeg -i \"$1\" -ac 1 -ar %d \"${1%%.*}%s\"' sh {} ';'", where,
+                below ? "" : "-maxdepth 1 ", name, rate, converted_extension(extension));
     free(where);
     free(pattern);
     free(name);

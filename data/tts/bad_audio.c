@@ -6,7 +6,7 @@
 #include "data/audio/conversion.h"
 #include "data/audio/mel.h"
 
-enum { MAX_REPORTED = 20, MAX_EXTENSIONS = 16 };
+enum { MAX_REPORTED = 20 };
 
 static const char *extension_of(const char *path) {
     const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
@@ -23,70 +23,90 @@ static void report(const Recordings *recordings, const Clip *clip) {
     free(command);
 }
 
-/* The files of one extension that can be converted. */
+/* A file that was read, or can be converted. */
 typedef struct {
+    const Clip *clip;
     const char *extension;
-    int64_t count, readable; /* of the others, those that were read */
-    char *folder;            /* the deepest that has all of them */
-} Convertible;
+    char *folder; /* in which a command would convert all files of the extension */
+} Sound;
 
-static void add_convertible(Convertible *group, const char *path) {
-    char *folder = path_directory(path);
-    if (!group->count++) {
-        group->folder = folder;
-        return;
-    }
-    while (strcmp(group->folder, ".") != 0 && strcmp(group->folder, "/") != 0) {
-        size_t n = strlen(group->folder);
-        if (!strncmp(folder, group->folder, n) && (!folder[n] || folder[n] == '/')) break;
-        char *above = path_directory(group->folder);
-        free(group->folder);
-        group->folder = above;
-    }
-    free(folder);
+static int by_command(const void *a, const void *b) {
+    const Sound *x = a, *y = b;
+    int order = strcmp(x->extension, y->extension);
+    return order ? order : strcmp(x->folder, y->folder);
 }
 
-static int find_groups(const Clip *clips, int64_t n, Convertible *groups) {
-    int count = 0, at;
+/* Fills sounds[n] and sorts them by extension and folder. Returns their number. */
+static int64_t find_sounds(const Recordings *recordings, const Clip *clips, int64_t n, Sound *sounds) {
+    int64_t count = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (!clips[i].convertible) continue;
-        const char *extension = extension_of(clips[i].audio_path);
-        for (at = 0; at < count && strcmp(groups[at].extension, extension) != 0;) at++;
-        if (at == MAX_EXTENSIONS) continue;
-        if (at == count) groups[count++] = (Convertible){.extension = extension};
-        add_convertible(&groups[at], clips[i].audio_path);
+        const Clip *clip = &clips[i];
+        if (!clip->convertible && clip->samples <= 0) continue;
+        char *folder = recordings->list ? path_directory(clip->audio_path) : xstrdup(recordings->directory);
+        sounds[count++] = (Sound){clip, extension_of(clip->audio_path), folder};
     }
-    for (int64_t i = 0; i < n; i++)
-        for (at = 0; at < count; at++)
-            groups[at].readable +=
-                clips[i].samples > 0 && !strcmp(groups[at].extension, extension_of(clips[i].audio_path));
+    if (count) qsort(sounds, (size_t)count, sizeof *sounds, by_command);
     return count;
 }
 
-/* Warns of several convertible files with a command for all of one extension. If some files of the extension were read,
- * the command would convert those too, so that the commands of the single files remain. */
-static void report_loops(const Recordings *recordings, const Clip *clips, int64_t n) {
-    Convertible groups[MAX_EXTENSIONS];
-    int count = find_groups(clips, n, groups);
-    for (int i = 0; i < count; i++) {
-        Convertible *g = &groups[i];
-        char *loop = conversion_loop(g->folder, g->extension, MEL_RATE);
-        bool whole = g->count > 1 && !g->readable && *g->extension;
-        if (g->count > 1)
-            warn("%lld files %s can be converted%s%s%s%s", (long long)g->count, g->extension,
-                 whole ? ": " : ", see above", whole ? loop : "",
-                 recordings->list ? "; then name the converted files in " : "",
-                 recordings->list ? recordings->list : "");
+/* Returns where the sounds of the extension and folder of sounds[i] end. */
+static int64_t group_end(const Sound *sounds, int64_t count, int64_t i) {
+    int64_t end = i + 1;
+    while (end < count && !by_command(&sounds[i], &sounds[end])) end++;
+    return end;
+}
+
+static int64_t count_convertible(const Sound *sounds, int64_t n) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) count += sounds[i].clip->convertible;
+    return count;
+}
+
+/* Sets covered[i] for each clip whose group one command converts. If some files of a group were read, the command would
+ * convert those too. */
+static void find_covered(const Clip *clips, const Sound *sounds, int64_t count, bool *covered) {
+    for (int64_t i = 0, end; i < count; i = end) {
+        end = group_end(sounds, count, i);
+        bool whole = end - i > 1 && count_convertible(sounds + i, end - i) == end - i && *sounds[i].extension;
+        for (int64_t k = i; k < end; k++) covered[sounds[k].clip - clips] = whole;
+    }
+}
+
+/* Reports the groups of several convertible files. In a list each command is for one folder alone, as what else lies
+ * around has nothing to do with the list; a folder is converted with all below it. */
+static void report_groups(const Recordings *recordings, const Clip *clips, const Sound *sounds, int64_t count,
+                          const bool *covered) {
+    const char *list = recordings->list;
+    for (int64_t i = 0, end; i < count; i = end) {
+        end = group_end(sounds, count, i);
+        int64_t convertible = count_convertible(sounds + i, end - i);
+        bool whole = covered[sounds[i].clip - clips];
+        char *loop = conversion_loop(sounds[i].folder, sounds[i].extension, !list, MEL_RATE);
+        if (convertible > 1)
+            warn("%lld files %s can be converted%s%s%s%s", (long long)convertible, sounds[i].extension,
+                 whole ? ": " : ", see above", whole ? loop : "", list ? "; then name the converted files in " : "",
+                 list ? list : "");
         free(loop);
-        free(g->folder);
     }
 }
 
 int64_t bad_audio_report(const Recordings *recordings, const Clip *clips, int64_t n) {
-    int64_t bad = 0;
-    for (int64_t i = 0; i < n; i++)
-        if (clips[i].reject == CLIP_BAD_AUDIO && ++bad <= MAX_REPORTED) report(recordings, &clips[i]);
-    if (bad > MAX_REPORTED) warn("... and %lld more", (long long)bad - MAX_REPORTED);
-    report_loops(recordings, clips, n);
+    int64_t bad = 0, unnamed = 0;
+    bool *covered = xcalloc((size_t)n + 1, sizeof *covered);
+    Sound *sounds = xmalloc((size_t)(n + 1) * sizeof *sounds);
+    int64_t count = find_sounds(recordings, clips, n, sounds);
+    find_covered(clips, sounds, count, covered);
+    for (int64_t i = 0; i < n; i++) {
+        if (clips[i].reject != CLIP_BAD_AUDIO) continue;
+        if (++bad <= MAX_REPORTED || (clips[i].convertible && !covered[i]))
+            report(recordings, &clips[i]);
+        else
+            unnamed++;
+    }
+    if (unnamed) warn("... and %lld more", (long long)unnamed);
+    report_groups(recordings, clips, sounds, count, covered);
+    for (int64_t i = 0; i < count; i++) free(sounds[i].folder);
+    free(sounds);
+    free(covered);
     return bad;
 }

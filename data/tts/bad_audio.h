@@ -4,7 +4,8 @@
 
 #include "data/tts/clip.h"
 
-/* Warns of each of clips[n] whose audio is bad, up to a limit, and returns their number. */
+/* Warns of clips[n] whose audio is bad, and returns their number: up to a limit, and each that needs a command of its
+ * own to be converted. */
 int64_t bad_audio_report(const Recordings *recordings, const Clip *clips, int64_t n);
 
 #endif

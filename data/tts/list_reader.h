@@ -9,6 +9,7 @@ typedef struct {
     bool started;                        /* the first line was read */
     const char *names[RECORDING_FIELDS]; /* of JSON fields or columns; NULL: none */
     bool given[RECORDING_FIELDS];        /* the name is that of an option, so the field must be there */
+    bool has_language;                   /* in JSON: a line so far has the field of the language */
     int columns[RECORDING_FIELDS];       /* places in a line, 0 in JSON; -1: none */
     int n_columns;
 } ListReader;

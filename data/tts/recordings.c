@@ -63,6 +63,10 @@ bool recording_finish(Recording *r, Error *error) {
     if (!*r->audio) return error_set(error, "%s%shas no audio file", r->id ? r->id : "", r->id ? " " : "");
     if (!r->id) r->id = recording_id_of(r->audio);
     if (!r->speaker) r->speaker = xstrdup("speaker");
+    if (r->language && !*r->language) {
+        free(r->language);
+        r->language = NULL;
+    }
     if (!check_id(r->id, error)) return false;
     return *r->speaker || error_set(error, "%s has no speaker", r->id);
 }
@@ -118,5 +122,6 @@ void recordings_close(Recordings *recordings) {
     free(recordings->list);
     free(recordings->directory);
     free(recordings->first_lone_text);
+    free(recordings->first_other_file);
     *recordings = (Recordings){0};
 }

@@ -25,18 +25,18 @@ typedef struct {
     int64_t line; /* in a folder: the place in the order of the names */
     char *id;     /* unique; can be the name of a file */
     char *speaker, *audio, *text;
-    char *language; /* NULL: not given */
+    char *language; /* NULL: not given, or empty */
 } Recording;
 
 typedef struct {
     Recording *items;
     int64_t count;
     RecordingsFormat format;
-    char *list;                      /* path of the file; NULL: a folder */
-    char *directory;                 /* audio paths are relative to it */
-    bool has_ids, has_speakers;      /* false: made of the names of the audio files */
-    int64_t lone_texts, other_files; /* in a folder: texts without audio, and files that are neither */
-    char *first_lone_text;           /* its path below the folder; NULL: none */
+    char *list;                               /* path of the file; NULL: a folder */
+    char *directory;                          /* audio paths are relative to it */
+    bool has_ids, has_speakers;               /* false: made of the names of the audio files */
+    int64_t lone_texts, other_files;          /* in a folder: texts without audio, and files that are neither */
+    char *first_lone_text, *first_other_file; /* paths below the folder, first in order; NULL: none */
 } Recordings;
 
 void recordings_close(Recordings *recordings);
@@ -56,7 +56,7 @@ Recording *recordings_add(Recordings *out);
 /* Returns the id for an audio file: its path without the extension, with '_' for '/', or only the name if the path is
  * absolute; free(). */
 char *recording_id_of(const char *audio);
-/* Sets id and speaker if the format has none, and checks the recording. */
+/* Sets id and speaker if the format has none, makes an empty language none, and checks the recording. */
 bool recording_finish(Recording *r, Error *error);
 /* Returns whether no two recordings have the same id. The error begins with "LINE: ", but not that of a folder. */
 bool recordings_check_unique(const Recordings *all, Error *error);

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <unistr.h>
 
+#include "base/format.h"
+
 enum { MAX_COLUMNS = 64 };
 
 /* Returns the number of fields between separators. The first MAX_COLUMNS begin at fields[i]; each ends before the
@@ -63,14 +65,15 @@ bool recordings_read_header(ListReader *reader, const char *line, size_t n, Erro
 static bool check_count(const ListReader *reader, int count, Error *error) {
     switch (reader->out->format) {
     case RECORDINGS_LIST:
-        return count == 4 ||
-               error_set(error, "has %d tab-separated fields, expected 4: id, speaker, audio file, text", count);
+        return count == 4 || error_set(error, "has %d tab-separated field%s, expected 4: id, speaker, audio file, text",
+                                       count, format_plural(count));
     case RECORDINGS_LJSPEECH:
         return count == 2 || count == 3 ||
-               error_set(error, "has %d fields between bars, expected 3: id|text|normalized text", count);
+               error_set(error, "has %d field%s between bars, expected 3: id|text|normalized text", count,
+                         format_plural(count));
     default:
-        return count == reader->n_columns ||
-               error_set(error, "has %d tab-separated fields, but the header has %d", count, reader->n_columns);
+        return count == reader->n_columns || error_set(error, "has %d tab-separated field%s, but the header has %d",
+                                                       count, format_plural(count), reader->n_columns);
     }
 }
 
@@ -84,10 +87,11 @@ static void set_ljspeech(Recording *r, const char *const *fields, int count) {
     r->text = copy_field(fields, 1);
 }
 
-/* Sets id and audio of a line of Common Voice. The paths of its first releases have no extension. */
+/* Sets id and audio of a line of Common Voice, which names files in clips/; a path with a folder stands as it is. The
+ * names of its first releases have no extension. */
 static void set_common_voice(Recording *r) {
     char *name = r->audio;
-    if (!*name) return;
+    if (!*name || strchr(name, '/')) return;
     if (!r->id) r->id = recording_id_of(name);
     r->audio = xformat("clips/%s%s", name, strchr(name, '.') ? "" : ".mp3");
     free(name);

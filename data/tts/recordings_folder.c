@@ -24,10 +24,13 @@ typedef struct {
 } Files;
 
 static Kind kind_of(const char *extension) {
-    static const char *const read[] = {"wav", "flac", "ogg", "oga", "opus", "mp3", "mp2", "aiff",
-                                       "aif", "aifc", "au",  "snd", "caf",  "w64", "rf64"};
-    static const char *const foreign[] = {"m4a", "m4b", "mp4", "aac", "webm", "mkv", "mka", "mov", "wma", "asf",
-                                          "amr", "3gp", "3g2", "spx", "wv",   "ape", "tta", "ac3", "dts", "ra"};
+    static const char *const read[] = {"wav", "wave", "bwf",   "flac", "ogg",  "oga",  "opus", "mp3",
+                                       "mp2", "mp1",  "aiff",  "aif",  "aifc", "au",   "snd",  "caf",
+                                       "w64", "rf64", "sph",   "nist", "voc",  "8svx", "svx",  "iff",
+                                       "paf", "sf",   "ircam", "pvf",  "avr",  "sds",  "wve"};
+    static const char *const foreign[] = {"m4a", "m4b", "m4r", "mp4", "aac", "webm", "mkv", "mka",
+                                          "mov", "wma", "asf", "amr", "3gp", "3g2",  "spx", "wv",
+                                          "ape", "tta", "ac3", "dts", "ra",  "rm",   "flv"};
     if (*extension == '.') extension++;
     if (!strcasecmp(extension, "txt")) return KIND_TEXT;
     for (size_t i = 0; i < sizeof read / sizeof *read; i++)
@@ -37,11 +40,24 @@ static Kind kind_of(const char *extension) {
     return KIND_OTHER;
 }
 
+/* Returns the extension with its dot, or NULL. */
+static const char *extension_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return strrchr(slash ? slash : path, '.');
+}
+
+/* Counts a file that is left out, and keeps the first name. */
+static void leave_out(Recordings *out, const char *path) {
+    if (out->other_files++ && strcmp(out->first_other_file, path) <= 0) return;
+    free(out->first_other_file);
+    out->first_other_file = xstrdup(path);
+}
+
 static bool add_file(Files *files, Recordings *out, const char *path, Error *error) {
-    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    const char *dot = extension_of(path);
     Kind kind = dot ? kind_of(dot) : KIND_OTHER;
     if (kind == KIND_OTHER) {
-        out->other_files++;
+        leave_out(out, path);
         return true;
     }
     if (u8_check((const uint8_t *)path, strlen(path))) return error_set(error, "%s: its name is not UTF-8", path);
@@ -57,18 +73,21 @@ static bool find_files(const char *folder, Files *files, Recordings *out, Error 
     bool ok = true;
     for (FTSENT *entry; ok && (entry = fts_read(tree));) {
         int kind = entry->fts_info;
-        const char *below = entry->fts_path + strlen(folder);
+        const char *below = entry->fts_path + strlen(folder), *dot = extension_of(entry->fts_name);
+        below += strspn(below, "/");
         bool hidden = entry->fts_level > 0 && *entry->fts_name == '.';
         if (kind == FTS_ERR || kind == FTS_DNR || kind == FTS_NS)
             ok = error_set(error, "%s: %s", entry->fts_path, strerror(entry->fts_errno));
         else if (kind == FTS_DC)
             ok = error_set(error, "%s: the folder contains a link to itself", entry->fts_path);
+        else if (kind == FTS_SLNONE && !hidden && dot && kind_of(dot) != KIND_OTHER)
+            ok = error_set(error, "%s: is a link to a file that does not exist", entry->fts_path);
         else if (kind == FTS_D && hidden)
             fts_set(tree, entry, FTS_SKIP);
         else if (kind == FTS_F && !hidden)
-            ok = add_file(files, out, below + strspn(below, "/"), error);
-        else
-            out->other_files += kind != FTS_D && kind != FTS_DP;
+            ok = add_file(files, out, below, error);
+        else if (kind != FTS_D && kind != FTS_DP)
+            leave_out(out, below);
     }
     fts_close(tree);
     return ok;
@@ -120,7 +139,7 @@ static bool add_recording(const char *folder, const File *files, int64_t n, Reco
         if (!out->lone_texts++) out->first_lone_text = xstrdup(files[0].path);
         return true;
     }
-    out->other_files += n - texts - 1;
+    for (const File *file = sound + 1; file < files + n; file++) leave_out(out, file->path);
     Recording *r = recordings_add(out);
     r->audio = xstrdup(sound->path);
     r->text = texts ? read_text(folder, files[0].path, error) : xstrdup("");

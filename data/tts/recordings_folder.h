@@ -5,8 +5,8 @@
 #include "data/tts/recordings.h"
 
 /* Adds the audio files in and below a folder, in the order of their names; hidden files and folders are left out. The
- * first folder of a path is the speaker. A recording without a .txt file has an empty text. Of two audio files of one
- * name the one is taken that libsndfile reads. The error begins with a path. */
+ * first folder of a path is the speaker. A recording without a .txt file has an empty text. If two
+ * audio files have one name, the one that libsndfile reads is taken. The error begins with a path. */
 bool recordings_read_folder(const char *path, Recordings *out, Error *error);
 
 #endif

@@ -3,17 +3,22 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-/* Takes an optional string: leaves *out alone if it is missing or null. */
-static bool take(const json_t *object, const char *key, char **out, Error *error) {
-    const json_t *value = json_object_get(object, key);
-    if (!value || json_is_null(value)) return true;
-    if (!json_is_string(value)) return error_set(error, "%s is not a string", key);
-    *out = xstrdup(json_string_value(value));
-    return true;
+static bool may_be_number(int field) { return field != FIELD_AUDIO && field != FIELD_TEXT; }
+
+/* Returns a string, or the digits of an integer where it can be a name; free(). NULL if the value is neither. */
+static char *take(const json_t *value, int field) {
+    if (json_is_string(value)) return xstrdup(json_string_value(value));
+    return may_be_number(field) && json_is_integer(value) ? xformat("%lld", (long long)json_integer_value(value))
+                                                          : NULL;
 }
 
-/* Says that a field is missing, and which are there. Returns false. */
+static bool is_given(const json_t *value) { return value && !json_is_null(value); }
+
+/* Says that a field has another type or is missing, and then which are there. Returns false. */
 static bool set_missing(const json_t *object, const char *key, int field, Error *error) {
+    if (is_given(json_object_get(object, key)))
+        return error_set(error, "%s is %s", key,
+                         may_be_number(field) ? "neither a string nor an integer" : "not a string");
     char *names = xstrdup("");
     const char *name;
     json_t *value;
@@ -40,7 +45,10 @@ static bool check_fields(ListReader *reader, const json_t *object, Recording *r,
     reader->out->has_ids = !reader->columns[FIELD_ID];
     reader->out->has_speakers = !reader->columns[FIELD_SPEAKER];
     reader->started = true;
-    return true;
+    const json_t *language = json_object_get(object, reader->names[FIELD_LANGUAGE]);
+    reader->has_language |= language != NULL;
+    return r->language || !reader->given[FIELD_LANGUAGE] || !is_given(language) ||
+           set_missing(object, reader->names[FIELD_LANGUAGE], FIELD_LANGUAGE, error);
 }
 
 bool recordings_read_json(ListReader *reader, const char *line, size_t n, Recording *r, int *column, Error *error) {
@@ -51,7 +59,8 @@ bool recordings_read_json(ListReader *reader, const char *line, size_t n, Record
         return error_set(error, "invalid JSON: %s", problem.text);
     }
     bool ok = json_is_object(object) || error_set(error, "expected a JSON object");
-    for (int i = 0; ok && i < RECORDING_FIELDS; i++) ok = take(object, reader->names[i], recording_field(r, i), error);
+    for (int i = 0; ok && i < RECORDING_FIELDS; i++)
+        *recording_field(r, i) = take(json_object_get(object, reader->names[i]), i);
     ok = ok && check_fields(reader, object, r, error);
     json_decref(object);
     return ok;

@@ -4,7 +4,8 @@
 
 #include "data/tts/list_reader.h"
 
-/* Sets the fields of `r` that the object has; others are ignored. The first line decides whether there are ids and
+/* Sets the fields of `r` that the object has; others are ignored. Id, speaker and language may be integers, and are
+ * ignored if they are of another type, unless an option names them. The first line decides whether there are ids and
  * speakers: all lines have them, or none. Sets *column if the JSON is invalid. */
 bool recordings_read_json(ListReader *reader, const char *line, size_t n, Recording *r, int *column, Error *error);
 

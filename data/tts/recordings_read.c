@@ -1,5 +1,6 @@
 #include "data/tts/recordings_read.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,7 +35,9 @@ static RecordingsFormat recognise(const RecordingsSource *source, const char *li
     if (is_jsonl || (!is_tsv && *line == '{')) return RECORDINGS_JSONL;
     if (!is_tsv && !memchr(line, '\t', n)) return memchr(line, '|', n) ? RECORDINGS_LJSPEECH : RECORDINGS_AUTO;
     if (recordings_find_column(line, n, "path") >= 0 && recordings_find_column(line, n, "sentence") >= 0)
-        return RECORDINGS_COMMON_VOICE;
+        return recordings_find_column(line, n, "client_id") >= 0 && !source->names[FIELD_AUDIO]
+                   ? RECORDINGS_COMMON_VOICE
+                   : RECORDINGS_TABLE; /* which says what it needs if no columns are named */
     if (names_a_field(source)) return RECORDINGS_TABLE;
     bool has_names = recordings_find_column(line, n, "audio") >= 0 && recordings_find_column(line, n, "text") >= 0;
     return has_names ? RECORDINGS_TABLE : RECORDINGS_LIST;
@@ -59,7 +62,8 @@ static bool begin_list(ListReader *reader, const RecordingsSource *source, const
     reader->out->format = format;
     if (!format)
         return error_set(error, "the format is not known; expected JSON objects, fields between tabs, or ID|TEXT as in "
-                                "LJSpeech");
+                                "LJSpeech; for the audio and .txt files of a folder, give it with --input-format "
+                                "folder");
     choose_names(reader, source->names);
     reader->out->has_ids = format == RECORDINGS_LIST || format == RECORDINGS_LJSPEECH;
     reader->out->has_speakers = format == RECORDINGS_LIST;
@@ -94,6 +98,13 @@ static void add_place(int64_t line, int column, Error *error) {
         error_set(error, "%lld: %s", (long long)line, why.text);
 }
 
+/* Refuses JSON in which no line has the field that an option names for the language. */
+static bool check_language(const ListReader *reader, int64_t lines, Error *error) {
+    if (reader->out->format != RECORDINGS_JSONL || !reader->given[FIELD_LANGUAGE] || reader->has_language) return true;
+    return error_set(error, "%lld: neither this line nor one before it has %s (--language-field)", (long long)lines,
+                     reader->names[FIELD_LANGUAGE]);
+}
+
 bool recordings_parse(const char *text, size_t size, const RecordingsSource *source, Recordings *out, Error *error) {
     const char *end = text + size;
     int64_t number = 0;
@@ -114,12 +125,21 @@ bool recordings_parse(const char *text, size_t size, const RecordingsSource *sou
                                                     : parse_line(&reader, at, n, number, error));
         if (!ok) add_place(number, column, error);
     }
-    ok = ok && recordings_check_unique(out, error);
+    ok = ok && check_language(&reader, number, error) && recordings_check_unique(out, error);
     if (!ok) recordings_close(out);
     return ok;
 }
 
 /* ---- files and folders ---- */
+
+static bool has_tables(const char *folder) {
+    DIR *directory = opendir(folder);
+    bool found = false;
+    for (struct dirent *entry; directory && !found && (entry = readdir(directory));)
+        found = ends_with(entry->d_name, ".tsv");
+    if (directory) closedir(directory);
+    return found;
+}
 
 /* Finds the list to read: the path, or the metadata.csv of a folder. *list is NULL if the folder itself is to be read;
  * free(). */
@@ -134,13 +154,15 @@ static bool find_list(const RecordingsSource *source, char **list, Error *error)
     if (source->format == RECORDINGS_FOLDER) return true;
     char *metadata = path_join(path, "metadata.csv"), *clips = path_join(path, "clips");
     bool is_ljspeech = !source->format || source->format == RECORDINGS_LJSPEECH;
-    bool has_metadata = is_ljspeech && !access(metadata, F_OK), has_clips = path_is_folder(clips);
+    bool has_metadata = is_ljspeech && !access(metadata, F_OK), has_clips = path_is_folder(clips) && has_tables(path);
     if (has_metadata) *list = xstrdup(metadata);
     free(metadata);
     free(clips);
     if (has_metadata) return true;
     if ((has_clips && !source->format) || source->format == RECORDINGS_COMMON_VOICE)
-        return error_set(error, "%s: a folder of Common Voice has several lists: name one, such as %s/validated.tsv",
+        return error_set(error,
+                         "%s: a folder of Common Voice has several lists: name one, such as %s/validated.tsv; for the "
+                         "folder's audio and .txt files, --input-format folder",
                          path, path);
     return !source->format || error_set(error, "%s: is a folder, not a regular file; expected a file for %s", path,
                                         recordings_format_description(source->format));

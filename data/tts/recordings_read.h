@@ -2,7 +2,8 @@
  *
  * list          .tsv without a header: id, speaker, audio file, text
  * table         .tsv with a header that names the columns
- * common-voice  .tsv of Common Voice, a header with path, sentence, client_id, locale; audio in clips/ beside it
+ * common-voice  .tsv of Common Voice, a header with path, sentence, client_id, locale; audio in clips/ beside it, but
+ *               a path with a slash stands as it is
  * ljspeech      metadata.csv of LJSpeech: id|text|normalized text; audio in wavs/ID.wav beside it
  * jsonl         a JSON object per line
  * folder        audio files at any depth, the text of NAME.wav in NAME.txt beside it

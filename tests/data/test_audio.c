@@ -159,7 +159,19 @@ static void sound_that_libsndfile_does_not_read_is_recognised(void **state) {
         {"7776706b 16040000 10040000 80bb0000 00000000 00080000", "is WavPack, which libsndfile "},
         {"52494646 f63e0000 57415645 666d7420 18000000 ff000100",
          "is WAV with a codec other than PCM, which libsndfile "},
+        {"63616666 00010000 64657363 00000000 00000020 40d77000 00000000 61616320",
+         "is CAF with a codec, which libsndfile "},
+        {"63616666 00010000 64657363 00000000 00000020 40d77000 00000000 6c70636d",
+         "is not a sound file that can be read: "},
+        {"63616666 00010000 66726565 00000000 00000020 40d77000 00000000 61616320",
+         "is not a sound file that can be read: "},
+        {"49443304 00000000 000a0000 00000000 00000000 fff15840", "is AAC, which libsndfile "},
         {"52494646 f63e0000 57415645 666d7420 18000000 01000000", "is not a sound file that can be read: "},
+        {"52494646 f63e0000 57415645 666d7420 18000000 06000100", "is not a sound file that can be read: "},
+        {"52494646 f63e0000 57415645 666d7420 18000000 11000100", "is not a sound file that can be read: "},
+        {"fffe4100 42004300 44004500 46004700 48004900 4a004b00", "is not a sound file that can be read: "},
+        {"fffbf000 42004300 44004500 46004700 48004900 4a004b00", "is not a sound file that can be read: "},
+        {"fffb9c00 42004300 44004500 46004700 48004900 4a004b00", "is not a sound file that can be read: "},
         {"3c21444f 43545950 45206874 6d6c3e0a 3c68746d 6c3e0a20", "is not a sound file that can be read: "}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         unsigned char bytes[100] = {0};
@@ -187,9 +199,13 @@ static void conversions_are_commands_of_a_shell(void **state) {
     check_command(conversion_command("a.b/x", 8000), "ffmpeg -i a.b/x -ac 1 -ar 8000 a.b/x.wav");
     check_command(conversion_command("-x.amr", RATE), "ffmpeg -i ./-x.amr -ac 1 -ar 24000 ./-x.wav");
     check_command(conversion_command("12:30.amr", RATE), "ffmpeg -i ./12:30.amr -ac 1 -ar 24000 ./12:30.wav");
-    check_command(conversion_loop("my clips", ".m4a", RATE),
-                  "find 'my clips' -name '*.m4a' -exec sh -c 'ffmpeg -i \"$1\" -ac 1 -ar 24000 \"${1%.*}.wav\"' sh {} "
-                  "';'");
+    check_command(conversion_loop("12:30", ".m4a", false, RATE),
+                  "find -L ./12:30 -maxdepth 1 -name '*.m4a' -exec sh -c 'ffmpeg -i \"$1\" -ac 1 -ar 24000 "
+                  "\"${1%.*}.wav\"' sh {} ';'");
+    check_command(
+        conversion_loop("my clips", ".m4a", true, RATE),
+        "find -L 'my clips' -name '*.m4a' -exec sh -c 'ffmpeg -i \"$1\" -ac 1 -ar 24000 \"${1%.*}.wav\"' sh {} "
+        "';'");
 }
 
 /* Makes a file of this format in memory with two seconds of noise; free() *bytes. Returns false if this libsndfile does
@@ -242,6 +258,60 @@ static void half_a_file_is_refused(void **state) {
         check_refused("cut", cases[i].message);
         free(bytes);
     }
+}
+
+/* What libsndfile reads is not said to be a format that it does not read, nor to be worth a conversion. */
+static void damaged_sound_is_told_from_a_foreign_format(void **state) {
+    (void)state;
+    static const struct {
+        int format;
+        const char *message;
+    } cases[] = {{SF_FORMAT_OGG | 0x64, "is damaged Opus: "}, /* SF_FORMAT_OPUS */
+                 {0x230082, "is damaged MP3: "},              /* SF_FORMAT_MPEG_LAYER_III */
+                 {SF_FORMAT_WAV | SF_FORMAT_ULAW, "is not a sound file that can be read: "},
+                 {SF_FORMAT_WAV | SF_FORMAT_MS_ADPCM, "is not a sound file that can be read: "},
+                 {SF_FORMAT_CAF | SF_FORMAT_PCM_16, "is not a sound file that can be read: "}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *bytes;
+        size_t size;
+        Audio audio;
+        Error error;
+        if (!make_noise(cases[i].format, &bytes, &size)) {
+            printf("SKIPPED: format %x, which this libsndfile does not write\n", (unsigned)cases[i].format);
+            continue;
+        }
+        write_bytes(in("cut"), bytes, 45);
+        assert_false(audio_read(in("cut"), RATE, 10, &audio, &error));
+        assert_contains(error.text, cases[i].message);
+        assert_false(audio.convertible);
+        free(bytes);
+    }
+}
+
+/* libsndfile keeps one reason for all threads. */
+static void each_thread_gets_the_reason_of_its_own_file(void **state) {
+    (void)state;
+    static const char *const heads[] = {"this is no sound", "fLaC"};
+    Error alone[2];
+    Audio audio;
+    int wrong = 0;
+    for (int i = 0; i < 2; i++) {
+        char bytes[100] = {0}, name[] = {(char)('0' + i), 0};
+        memcpy(bytes, heads[i], strlen(heads[i]));
+        write_bytes(in(name), bytes, sizeof bytes);
+        assert_false(audio_read(in(name), RATE, 10, &audio, &alone[i]));
+    }
+    assert_string_not_equal(alone[0].text, alone[1].text);
+    char *paths[] = {xstrdup(in("0")), xstrdup(in("1"))};
+#pragma omp parallel for num_threads(8) schedule(static, 1) reduction(+ : wrong)
+    for (int i = 0; i < 8000; i++) {
+        Audio mine;
+        Error error;
+        wrong += audio_read(paths[i % 2], RATE, 10, &mine, &error) || strcmp(error.text, alone[i % 2].text) != 0;
+    }
+    assert_int_equal(wrong, 0);
+    free(paths[0]);
+    free(paths[1]);
 }
 
 /* libsndfile reads a FLAC that was cut between two frames without an error. */
@@ -489,6 +559,8 @@ int main(void) {
         cmocka_unit_test(sound_that_libsndfile_does_not_read_is_recognised),
         cmocka_unit_test(conversions_are_commands_of_a_shell),
         cmocka_unit_test(half_a_file_is_refused),
+        cmocka_unit_test(damaged_sound_is_told_from_a_foreign_format),
+        cmocka_unit_test(each_thread_gets_the_reason_of_its_own_file),
         cmocka_unit_test(a_flac_cut_between_frames_is_refused),
         cmocka_unit_test(a_complete_file_with_a_wrong_length_in_its_header_is_read),
         cmocka_unit_test(written_audio_is_read_back),

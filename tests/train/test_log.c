@@ -410,6 +410,9 @@ static void numbers_for_people(void **state) {
     assert_string_equal(format_duration(-1, t), "?");
     assert_string_equal(format_duration(NAN, t), "?");
     assert_string_equal(format_duration(INFINITY, t), "?");
+    assert_string_equal(format_plural(0), "s");
+    assert_string_equal(format_plural(1), "");
+    assert_string_equal(format_plural(2), "s");
     assert_string_equal(format_bytes(0, t), "0 B");
     assert_string_equal(format_bytes(999, t), "999 B");
     assert_string_equal(format_bytes(999.6, t), "1.00 kB");

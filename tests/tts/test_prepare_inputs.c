@@ -223,7 +223,7 @@ static void bad_lists_are_reported_with_their_line(void **state) {
                     "2:11: invalid JSON: string or '}' expected near '}'");
     expect_bad_list(true, "{\"id\":\"a\",\"speaker\":\"s\",\"audio\":\"x\"}",
                     "1: text is missing (--text-field); the fields of the line are id, speaker, audio");
-    expect_bad_list(true, "{\"id\":7,\"speaker\":\"s\",\"audio\":\"x\",\"text\":\"\"}", "1: id is not a string");
+    expect_bad_list(true, "{\"id\":7,\"speaker\":\"s\",\"audio\":8,\"text\":\"\"}", "1: audio is not a string");
     assert_int_equal(corpus_try_prepare("none", "none.tsv", ""), 1);
     assert_contains(fixture.output, "none.tsv: ");
 }

@@ -99,6 +99,57 @@ static void json_fields_are_found_by_their_names(void **state) {
     recordings_close(&all);
 }
 
+/* As data sets on the web have them; objects and the like are no names, so they are left alone unless asked for. */
+static void json_names_may_be_numbers(void **state) {
+    (void)state;
+    Recordings all =
+        parse("a.jsonl", "{\"id\": 0, \"audio\": \"a.wav\", \"text\": \"one\", \"speaker\": 3, \"language\": {}}\n"
+                         "{\"id\": -12, \"audio\": \"b.wav\", \"text\": \"two\", \"speaker\": \"s\"}\n");
+    check(&all, 0, "0", "3", "a.wav", "one");
+    check(&all, 1, "-12", "s", "b.wav", "two");
+    assert_null(all.items[0].language);
+    assert_true(all.has_ids && all.has_speakers);
+    recordings_close(&all);
+    all = parse("a.jsonl", "{\"id\": [0], \"audio\": \"a.wav\", \"text\": \"one\", \"speaker\": true}\n");
+    check(&all, 0, "a", "speaker", "a.wav", "one");
+    assert_true(!all.has_ids && !all.has_speakers);
+    recordings_close(&all);
+}
+
+/* --language then holds. */
+static void an_empty_language_is_none(void **state) {
+    (void)state;
+    Recordings all = parse("l.tsv", "audio\ttext\tlanguage\na.wav\tone\t\nb.wav\ttwo\tti\n");
+    assert_null(all.items[0].language);
+    assert_string_equal(all.items[1].language, "ti");
+    recordings_close(&all);
+    static const char json[] = "{\"audio\": \"a.wav\", \"text\": \"\", \"lang\": \"\"}\n"
+                               "{\"audio\": \"b.wav\", \"text\": \"\"}\n";
+    RecordingsSource source = {.path = "l.jsonl", .names = {[FIELD_LANGUAGE] = "lang"}};
+    Error error;
+    assert_true(recordings_parse(json, strlen(json), &source, &all, &error));
+    assert_null(all.items[0].language);
+    recordings_close(&all);
+}
+
+/* A table with the columns of Common Voice, but audio elsewhere. */
+static void a_table_is_common_voice_only_if_all_says_so(void **state) {
+    (void)state;
+    static const char table[] = "client_id\tpath\tsentence\ns1\t/a/c0.wav\tone\ns1\tb/c1\ttwo\ns1\tc2\tthree\n";
+    Recordings all = parse("l.tsv", table);
+    assert_int_equal(all.format, RECORDINGS_COMMON_VOICE);
+    check(&all, 0, "c0", "s1", "/a/c0.wav", "one");
+    check(&all, 1, "b_c1", "s1", "b/c1", "two");
+    check(&all, 2, "c2", "s1", "clips/c2.mp3", "three");
+    recordings_close(&all);
+    RecordingsSource source = {.path = "l.tsv", .names = {[FIELD_AUDIO] = "path", [FIELD_TEXT] = "sentence"}};
+    Error error;
+    assert_true(recordings_parse(table, strlen(table), &source, &all, &error));
+    assert_int_equal(all.format, RECORDINGS_TABLE);
+    check(&all, 2, "c2", "speaker", "c2", "three");
+    recordings_close(&all);
+}
+
 static void bad_lists_are_refused(void **state) {
     (void)state;
     static const struct {
@@ -111,17 +162,25 @@ static void bad_lists_are_refused(void **state) {
         {{.path = "m.csv"},
          "a|b|c\nb|c\n\nc|d|e|f\n",
          "4: has 4 fields between bars, expected 3: id|text|normalized text"},
-        {{.path = "m.csv"}, "a|b\nno bar\n", "2: has 1 fields between bars"},
+        {{.path = "m.csv"}, "a|b\nno bar\n", "2: has 1 field between bars, expected 3"},
         {{.path = "m.csv"}, "a|b\n../b|c\n", "2: the id ../b begins with a dot, but files are named after it"},
         {{.path = "m.csv"}, "a|b\na|c\n", "2: the id a is also that of line 1"},
         {{.path = "m.csv"}, "a|b\nb|\xff\n", "2: byte 3 is not UTF-8"},
         {{.path = "m.csv", .names = {[FIELD_TEXT] = "x"}},
          "a|b\n",
          "1: fields were named by options, but have no names in this format: metadata of LJSpeech"},
-        {{.path = "v.tsv"}, "path\tsentence\nx.mp3\ta\tb\n", "2: has 3 tab-separated fields, but the header has 2"},
-        {{.path = "v.tsv"}, "path\tsentence\n\ta\n", "2: has no audio file"},
-        {{.path = "v.tsv"}, "path\tsentence\tclient_id\nx.mp3\ta\t\n", "2: x has no speaker"},
         {{.path = "v.tsv"},
+         "path\tsentence\nx.mp3\ta\n",
+         "1: the header has no column audio (--audio-field): path\tsentence"},
+        {{.path = "v.tsv", .format = RECORDINGS_COMMON_VOICE},
+         "path\tsentence\nx.mp3\ta\tb\n",
+         "2: has 3 tab-separated fields, but the header has 2"},
+        {{.path = "v.tsv", .format = RECORDINGS_COMMON_VOICE},
+         "path\tsentence\nx.mp3\n",
+         "2: has 1 tab-separated field, but the header has 2"},
+        {{.path = "v.tsv", .format = RECORDINGS_COMMON_VOICE}, "path\tsentence\n\ta\n", "2: has no audio file"},
+        {{.path = "v.tsv"}, "path\tsentence\tclient_id\nx.mp3\ta\t\n", "2: x has no speaker"},
+        {{.path = "v.tsv", .format = RECORDINGS_COMMON_VOICE},
          "path\tsentence\nx.mp3\ta\nx.mp3\tb\n",
          "3: the id x is also that of line 2; ids are the names of the audio files, unless --id-field gives others"},
         {{.path = "v.tsv", .names = {[FIELD_SPEAKER] = "user"}},
@@ -144,6 +203,19 @@ static void bad_lists_are_refused(void **state) {
          "{\"audio\": \"a\", \"text\": \"\", \"id\": \"s\"}\n",
          "1: key is missing (--id-field); the fields of the line are audio, text, id"},
         {{.path = "v.jsonl", .names = {[FIELD_TEXT] = "t"}}, "{\"audio\": \"a\", \"t\": 3}\n", "1: t is not a string"},
+        {{.path = "v.jsonl"}, "{\"audio\": 7, \"text\": \"\"}\n", "1: audio is not a string"},
+        {{.path = "v.jsonl", .names = {[FIELD_SPEAKER] = "who"}},
+         "{\"audio\": \"a\", \"text\": \"\", \"who\": [1]}\n",
+         "1: who is neither a string nor an integer"},
+        {{.path = "v.jsonl"},
+         "{\"audio\": \"a\", \"text\": \"\", \"id\": 1}\n{\"audio\": \"b\", \"text\": \"\", \"id\": 1.5}\n",
+         "2: id is neither a string nor an integer"},
+        {{.path = "v.jsonl", .names = {[FIELD_LANGUAGE] = "lang"}},
+         "{\"audio\": \"a\", \"text\": \"\", \"lang\": {}}\n",
+         "1: lang is neither a string nor an integer"},
+        {{.path = "v.jsonl", .names = {[FIELD_LANGUAGE] = "lang"}},
+         "{\"audio\": \"a\", \"text\": \"\"}\n{\"audio\": \"b\", \"text\": \"\", \"language\": \"am\"}\n",
+         "2: neither this line nor one before it has lang (--language-field)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Recordings all;
@@ -184,21 +256,40 @@ static void a_folder_is_read_with_its_texts(void **state) {
                                            {"b/notes.txt", "hi"},
                                            {"b/x.lab"},
                                            {".x/y.wav"},
-                                           {"b/._x.wav"}};
+                                           {"b/._x.wav"},
+                                           {"b/y.SPH"},
+                                           {"b/y.txt", "four"},
+                                           {"b/z.wave"}};
     char *folder = make_folder("read", files, sizeof files / sizeof *files);
     Recordings all;
     Error error;
     if (!recordings_read(&(RecordingsSource){.path = folder}, &all, &error)) fail_msg("%s", error.text);
     assert_int_equal(all.format, RECORDINGS_FOLDER);
-    assert_int_equal(all.count, 4);
+    assert_int_equal(all.count, 6);
     check(&all, 0, "a_c_x", "a", "a/c/x.mp3", "three"); /* x.m4a is what x.mp3 was made from */
     check(&all, 1, "b_x", "b", "b/x.FLAC", "ሰላም");
     check(&all, 2, "b_x-1", "b", "b/x-1.wav", "one  two 3  ");
-    check(&all, 3, "top", "speaker", "top.ogg", "");
+    check(&all, 3, "b_y", "b", "b/y.SPH", "four");
+    check(&all, 4, "b_z", "b", "b/z.wave", "");
+    check(&all, 5, "top", "speaker", "top.ogg", "");
     assert_int_equal(all.lone_texts, 2);
     assert_string_equal(all.first_lone_text, "README.txt");
     assert_int_equal(all.other_files, 3); /* x.m4a, x.lab, ._x.wav */
+    assert_string_equal(all.first_other_file, "a/c/x.m4a");
     assert_true(!all.has_ids && all.has_speakers);
+    recordings_close(&all);
+    free(folder);
+}
+
+/* A folder named clips is not Common Voice, unless lists lie beside it. */
+static void a_folder_with_clips_is_read(void **state) {
+    (void)state;
+    static const char *const files[][2] = {{"clips/x.wav"}, {"clips/x.txt", "one"}};
+    char *folder = make_folder("clipped", files, 2);
+    Recordings all;
+    Error error;
+    if (!recordings_read(&(RecordingsSource){.path = folder}, &all, &error)) fail_msg("%s", error.text);
+    check(&all, 0, "clips_x", "clips", "clips/x.wav", "one");
     recordings_close(&all);
     free(folder);
 }
@@ -221,6 +312,8 @@ static void bad_folders_are_refused(void **state) {
     static const char *const mute[][2] = {{"x.wav"}, {"y.wav"}, {"z.txt", "one"}};
     static const char *const coded[][2] = {{"x.wav"}, {"x.txt", "a\xff"}};
     static const char *const silent[][2] = {{"z.txt", "one"}};
+    static const char *const table[][2] = {
+        {"x.wav"}, {"x.txt", "one"}, {"metadata.csv", "file_name,transcription\nx.wav,one\n"}};
     static const char *const voices[][2] = {{"clips/x.mp3"}, {"validated.tsv", "path\tsentence\nx.mp3\tone\n"}};
     expect_bad_folder("twins", twins, 3,
                       ": x.flac and x.wav have the same name, so that it is not clear which one counts: move one away");
@@ -230,8 +323,19 @@ static void bad_folders_are_refused(void **state) {
     expect_bad_folder("mute", mute, 3, ": none of its 2 audio files has a text: expected NAME.txt beside NAME.wav");
     expect_bad_folder("coded", coded, 2, "/x.txt: is not UTF-8");
     expect_bad_folder("silent", silent, 1, ": holds no audio files");
+    expect_bad_folder(
+        "table", table, 3,
+        "/metadata.csv:1: the format is not known; expected JSON objects, fields between tabs, or ID|TEXT "
+        "as in LJSpeech; for the audio and .txt files of a folder, give it with --input-format folder");
+    char *linked = make_folder("linked", mute, 3), *gone = path_join(linked, "c5.wav");
+    assert_int_equal(symlink("nowhere.wav", gone), 0);
+    expect_bad_folder("linked", mute, 3, "/c5.wav: is a link to a file that does not exist");
+    free(linked);
+    free(gone);
     char *folder = path_join(corpus_root, "voices"),
-         *message = xformat(": a folder of Common Voice has several lists: name one, such as %s/validated.tsv", folder);
+         *message = xformat(": a folder of Common Voice has several lists: name one, such as %s/validated.tsv; for the "
+                            "folder's audio and .txt files, --input-format folder",
+                            folder);
     expect_bad_folder("voices", voices, 2, message);
     free(message);
     message = xcalloc(70000, 1);
@@ -351,8 +455,8 @@ static void missing_audio_and_texts_are_counted(void **state) {
     assert_contains(fixture.output, "lj/metadata.csv:4: ");
     assert_contains(fixture.output, "lj/wavs/spk001_000004.wav: cannot open: No such file or directory\n");
     if (corpus_try_prepare("missing_files", "files", "--num-workers 2")) fail_msg("%s", fixture.output);
-    assert_contains(fixture.output, "21 recordings, 0 without audio, 2 without text, 1 texts without audio (the first: "
-                                    "NOTES.txt), 1 other files; ids ");
+    assert_contains(fixture.output, "21 recordings, 0 without audio, 2 without text, 1 text without audio (the first: "
+                                    "NOTES.txt), 1 other file (the first: list.json); ids ");
     assert_contains(fixture.output, "[Filter] 2 rejected: without text\n");
     assert_contains(fixture.output, "[Data] 14 of 21 clips");
 }
@@ -381,7 +485,7 @@ static void sound_to_convert_is_reported_with_the_command(void **state) {
                              folder, reason, folder, folder),
                      xformat("%s/other.3gp: %s; convert it: ffmpeg -i %s/other.3gp -ac 1 -ar 24000 %s/other.wav\n",
                              folder, reason, folder, folder),
-                     xformat("2 files .m4a can be converted: find %s/phone -name '*.m4a' -exec sh -c ", folder)};
+                     xformat("2 files .m4a can be converted: find -L %s -name '*.m4a' -exec sh -c ", folder)};
     for (int i = 0; i < 3; i++) assert_contains(fixture.output, lines[i]);
     assert_null(strstr(fixture.output, "files .3gp"));
     assert_contains(fixture.output, "the audio of 3 of 3 recordings is bad");
@@ -402,7 +506,7 @@ static void sound_to_convert_is_reported_with_the_command(void **state) {
     if (corpus_try_prepare("converted", "convert", "--codebook-size 16 --vocabulary 40 --min-chars-per-second 1"))
         fail_msg("%s", fixture.output);
     assert_contains(fixture.output, "[Data] 3 of 3 clips");
-    assert_contains(fixture.output, "0 without text, 3 other files; ids are");
+    assert_contains(fixture.output, "0 without text, 3 other files (the first: other.3gp); ids are");
     for (int i = 0; i < 3; i++) free(lines[i]);
     free(tools);
     free(ffmpeg);
@@ -415,15 +519,65 @@ static void conversions_in_a_list_leave_good_files_alone(void **state) {
     write_m4a(corpus_root, "x.wav");
     write_m4a(corpus_root, "y.wav");
     int status = run_command(fixture.output, sizeof fixture.output,
-                             "cd %s && { cat list.tsv; printf 'x\\ts\\tx.wav\\tone two\\ny\\ts\\ty.wav\\tone "
+                             "cd %s && cp audio/spk001_000001.wav w.wav && { cat list.tsv; printf 'w\\ts\\tw.wav\\tone "
+                             "two\\nx\\ts\\tx.wav\\tone two\\ny\\ts\\ty.wav\\tone "
                              "two\\n'; } >some.tsv",
                              corpus_root);
     assert_int_equal(status, 0);
     assert_int_equal(corpus_try_prepare("listed", "some.tsv", "--num-workers 2"), 1);
-    assert_contains(fixture.output, "some.tsv:23: ");
+    assert_contains(fixture.output, "some.tsv:24: ");
     assert_contains(fixture.output, "/x.flac\n");
     assert_contains(fixture.output, "2 files .wav can be converted, see above; then name the converted files in ");
     assert_null(strstr(fixture.output, "find "));
+}
+
+/* What else lies below the folder that two folders share has nothing to do with the list. */
+static void conversions_in_a_list_are_folder_by_folder(void **state) {
+    (void)state;
+    static const char *const folders[][2] = {{"far/a/note"}, {"far/b/c/note"}};
+    char *far = make_folder("", folders, 2);
+    const char *names[] = {"far/a/1.m4a", "far/a/2.m4a", "far/b/c/1.m4a", "far/b/c/2.m4a", "far/b/3.m4a"};
+    for (int i = 0; i < 5; i++) write_m4a(corpus_root, names[i]);
+    int status = run_command(fixture.output, sizeof fixture.output,
+                             "cd %s && for f in far/*/*.m4a far/b/c/*.m4a; do printf '%%s\\ts\\t%s/%%s\\tone two\\n' "
+                             "$(echo $f | tr / _) $f; done >far.tsv",
+                             corpus_root, corpus_root);
+    assert_int_equal(status, 0);
+    assert_int_equal(corpus_try_prepare("far_out", "far.tsv", ""), 1);
+    const char *inside[] = {"far/a", "far/b/c"};
+    for (int i = 0; i < 2; i++) {
+        char *loop = xformat("2 files .m4a can be converted: find -L %s/%s -maxdepth 1 -name '*.m4a' -exec ",
+                             corpus_root, inside[i]);
+        assert_contains(fixture.output, loop);
+        free(loop);
+    }
+    assert_null(strstr(strstr(strstr(fixture.output, "find ") + 1, "find ") + 1, "find "));
+    free(far);
+}
+
+/* Where no command converts all, none of the commands of single files is left out. */
+static void every_file_without_a_common_command_has_its_own(void **state) {
+    (void)state;
+    char *name = NULL;
+    for (int i = 0; i < 23; i++) {
+        free(name);
+        name = xformat("z%d.wav", i);
+        write_m4a(corpus_root, name);
+    }
+    free(name);
+    int status =
+        run_command(fixture.output, sizeof fixture.output,
+                    "cd %s && cp audio/spk001_000001.wav w.wav && { printf 'w\\ts\\tw.wav\\tone two\\n'; for i in "
+                    "$(seq 0 22); do printf 'z%%s\\ts\\tz%%s.wav\\tone two\\n' "
+                    "$i $i; done; for i in 1 2; do printf 'n%%s\\ts\\tlist.tsv\\tone two\\n' $i; done; } >many.tsv",
+                    corpus_root);
+    assert_int_equal(status, 0);
+    assert_int_equal(corpus_try_prepare("many", "many.tsv", "--num-workers 2"), 1);
+    int commands = 0;
+    for (const char *at = fixture.output; (at = strstr(at, "ffmpeg -i ")); at++) commands++;
+    assert_int_equal(commands, 23);
+    assert_contains(fixture.output, "23 files .wav can be converted, see above; then");
+    assert_contains(fixture.output, "... and 2 more\n");
 }
 
 static void what_is_not_a_list_is_refused(void **state) {
@@ -436,7 +590,7 @@ static void what_is_not_a_list_is_refused(void **state) {
         {"audio", "--input-format jsonl", "audio: is a folder, not a regular file; expected a file for JSON lines"},
         {"audio", "", "audio: none of its 22 audio files has a text: expected NAME.txt beside NAME.wav"},
         {"files", "--text-field x", "files: fields were named by options, but a folder has none"},
-        {"list.tsv", "--input-format ljspeech", "list.tsv:1: has 1 fields between bars"},
+        {"list.tsv", "--input-format ljspeech", "list.tsv:1: has 1 field between bars"},
         {"list.tsv", "--input-format jsonl", "list.tsv:1:3: invalid JSON: "},
         {"list.tsv", "--text-field x", "list.tsv:1: the header has no column audio (--audio-field): "},
         {"nowhere", "", "nowhere: cannot open: No such file"}};
@@ -455,14 +609,20 @@ int main(void) {
         cmocka_unit_test(common_voice_is_read_as_it_stands),
         cmocka_unit_test(columns_are_found_by_their_names),
         cmocka_unit_test(json_fields_are_found_by_their_names),
+        cmocka_unit_test(json_names_may_be_numbers),
+        cmocka_unit_test(an_empty_language_is_none),
+        cmocka_unit_test(a_table_is_common_voice_only_if_all_says_so),
         cmocka_unit_test(bad_lists_are_refused),
         cmocka_unit_test(a_folder_is_read_with_its_texts),
+        cmocka_unit_test(a_folder_with_clips_is_read),
         cmocka_unit_test(bad_folders_are_refused),
         cmocka_unit_test(every_format_gives_the_same_clips),
         cmocka_unit_test(every_format_is_read_again_when_it_has_grown),
         cmocka_unit_test(missing_audio_and_texts_are_counted),
         cmocka_unit_test(sound_to_convert_is_reported_with_the_command),
         cmocka_unit_test(conversions_in_a_list_leave_good_files_alone),
+        cmocka_unit_test(conversions_in_a_list_are_folder_by_folder),
+        cmocka_unit_test(every_file_without_a_common_command_has_its_own),
         cmocka_unit_test(what_is_not_a_list_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,7 +60,8 @@ static const char *eta_text(const Run *run, char text[48]) {
     double seconds = eta_seconds(&run->eta, &left);
     char duration[32];
     bool ends = selection_out_of_patience(run->t) || stop_signal();
-    snprintf(text, 48, isnan(seconds) || ends ? "" : " ETA %s", format_duration(seconds, duration));
+    text[0] = 0;
+    if (!isnan(seconds) && !ends) snprintf(text, 48, " ETA %s", format_duration(seconds, duration));
     return text;
 }
 

@@ -21,6 +21,7 @@ static const struct {
     {false, "path\tsentence\tclient_id\nx.mp3\t", "\ts\n", {.path = "list"}},
     {false, "", "\taudio\ttext\na\tb\tc\n", {.path = "list"}},
     {false, "a|b|c\n", "|d", {.path = "metadata.csv"}},
+    {false, "{\"audio\": \"a.wav\", \"text\": \"\", \"speaker\": 3, \"id\": ", "}\n", {.path = "list.jsonl"}},
     {true, "", "", {.path = "list"}},
 };
 enum { PLACES = sizeof places / sizeof *places };
@@ -52,6 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             const Recording *r = &all.items[i];
             if (!*r->id || strchr(r->id, '/') || *r->id == '.' || strlen(r->id) > 200) abort();
             if (!*r->speaker || !*r->audio || !r->text || r->line < 1) abort();
+            if (r->language && !*r->language) abort();
         }
     } else if (!error.text[0] || all.count) {
         abort();
