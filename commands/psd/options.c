@@ -28,12 +28,25 @@ static const struct {
     const char *name;
     unsigned commands;
 } shared[] = {
-    {"manifest", SPLIT | RUN}, {"config", MODEL},        {"output-dir", SPLIT | RUN},
-    {"batch-size", MODEL},     {"device", MODEL | RUN},  {"threads", MODEL | RUN},
-    {"amp", MODEL | RUN},      {"no-tf32", MODEL | RUN}, {"seed", TRAINING | RUN},
-    {"num-workers", MODEL},    {"base-checkpoint", PRE}, {"profile", MODEL},
-    {"train-manifest", 0},     {"val-manifest", 0},      {"val-ratio", 0},
-    {"bucketing", 0},          {"token-budget", 0},      {"warmup-steps", 0},
+    {"manifest", SPLIT | RUN},
+    {"config", MODEL},
+    {"output-dir", SPLIT | RUN},
+    {"batch-size", MODEL | RUN},
+    {"learning-rate", TRAINING | RUN},
+    {"device", MODEL | RUN},
+    {"threads", MODEL | RUN},
+    {"amp", MODEL | RUN},
+    {"no-tf32", MODEL | RUN},
+    {"seed", TRAINING | RUN},
+    {"num-workers", MODEL},
+    {"base-checkpoint", PRE},
+    {"profile", MODEL},
+    {"train-manifest", 0},
+    {"val-manifest", 0},
+    {"val-ratio", 0},
+    {"bucketing", 0},
+    {"token-budget", 0},
+    {"warmup-steps", 0},
 };
 
 /* Changes to the options that all programs share. */
@@ -73,6 +86,10 @@ static const struct {
     {CALI, {.name = "output-dir", .default_value = "results/calibration"}},
     {RUN, {.name = "output-dir", .default_value = "results"}},
     {INFERENCE, {.name = "batch-size", .metavar = "N"}},
+    {RUN, {.name = "batch-size", .default_value = "512", .min = 1, .metavar = "N",
+           .help = "spectra per micro-batch of both trainings; not given: as their configurations say"}},
+    {RUN, {.name = "learning-rate", .default_value = "2e-4",
+           .help = "peak learning rate of both trainings; not given: as their configurations say"}},
 };
 
 #define FIELD(name) offsetof(PsdRun, name)

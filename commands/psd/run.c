@@ -63,6 +63,8 @@ static Line line_begin(const PsdRun *o, PsdCommand command, const char *split, c
     if (trains && given(o, "size")) add(&line, "--size", "%s", o->size);
     if (trains && given(o, "encoder")) add(&line, "--encoder", "%s", o->encoder);
     if (trains && (given(o, "seed") || o->shots)) add(&line, "--seed", "%lld", (long long)o->train.seed);
+    if (trains && given(o, "batch-size")) add(&line, "--batch-size", "%lld", (long long)o->train.batch_size);
+    if (trains && given(o, "learning-rate")) add(&line, "--learning-rate", "%.17g", o->train.learning_rate);
     if (trains) add(&line, "--resume", "auto");
     if (trains && given(o, "hop")) add(&line, "--hop", "%s", o->hop ? "true" : "false");
     if (trains && given(o, "limit")) add(&line, "--limit", "%.17g", o->limit);
