@@ -37,16 +37,19 @@ static const char *next_row(const char *row) {
 
 /* Returns the row of a table that has the name, `in backquotes`, in its first cell. Adds the quoted name to `seen`. */
 static const char *find_row(const char *text, const char *heading, const char *name, char **seen) {
-    char *quoted = xformat("`%s`", name), cell[LONGEST], *more = xformat("%s%s", *seen ? *seen : "", quoted);
+    char *quoted = xformat("`%s`", name), cell[LONGEST];
     const char *row = text;
     for (; row; row = next_row(row)) {
         copy_cell(row, 0, cell);
         if (strstr(cell, quoted)) break;
     }
     if (!row) fail_msg("docs/formats.md, %s: no row of %s", heading, quoted);
+    if (!*seen || !strstr(*seen, quoted)) {
+        char *more = xformat("%s%s", *seen ? *seen : "", quoted);
+        free(*seen);
+        *seen = more;
+    }
     free(quoted);
-    free(*seen);
-    *seen = more;
     return row;
 }
 
@@ -140,12 +143,12 @@ static const char *check_dimension(const char *text, int64_t dimension, Symbols 
     Expression zero = {.at = text, .symbols = symbols}, one = {.at = text, .symbols = symbols, .probe = 1};
     double at_zero = sum_of(&zero), slope = sum_of(&one) - at_zero;
     if (zero.open) return zero.at;
-    double value = ((double)dimension - at_zero) / slope;
-    bool solves = zero.unknown[0] && slope != 0 && value >= 0 && value == floor(value);
-    if (zero.unknown[0] ? !solves && slope != 0 : at_zero != (double)dimension)
+    bool solve = zero.unknown[0] && slope != 0;
+    double value = solve ? ((double)dimension - at_zero) / slope : at_zero;
+    if (solve ? value < 0 || value != floor(value) : value != (double)dimension)
         fail_msg("%s has a dimension %lld, and docs/formats.md says '%.*s'", name, (long long)dimension,
                  (int)(zero.at - text), text);
-    if (!solves) return zero.at;
+    if (!solve) return zero.at;
     assert_true(symbols->n < MAX_SYMBOLS);
     memcpy(symbols->names[symbols->n], zero.unknown, sizeof zero.unknown);
     symbols->values[symbols->n++] = value;

@@ -157,7 +157,7 @@ static void add_metric(RunCurves *curves, const RunLog *runs, int n_runs, const 
     for (int r = 0; r < n_runs; r++) {
         bool both = n_runs > 1 && is_logged(&runs[r], train) && is_logged(&runs[r], val);
         add_series(&plot, runs[r].records, train, both ? xstrdup("") : series_name(&runs[r], n_runs, "training"));
-        if (both) ((PlotSeries *)plot.series)[plot.n_series - 1].minor = thin = true;
+        if (both && plot.n_series) ((PlotSeries *)plot.series)[plot.n_series - 1].minor = thin = true;
         int before = plot.n_series;
         add_series(&plot, runs[r].records, val, series_name(&runs[r], n_runs, "validation"));
         if (n_runs == 1 && plot.n_series > before) ring_best(&plot, runs[r].records);
