@@ -9,38 +9,41 @@ static double round_step(double range) {
     return power * (times < 2 ? 1 : times < 5 ? 2 : 5);
 }
 
+/* Least range of an axis, as a share of its greatest value: its ticks differ in their 8 digits. */
+static const double LEAST_RANGE = 5e-7;
+
 bool axis_fit(Axis *axis, double low, double high, Error *error) {
     double range = high - low, size = fmax(fabs(low), fabs(high));
     *axis =
         (Axis){low, high, .from = axis->from, .to = axis->to, .logarithmic = axis->logarithmic, .whole = axis->whole};
     if (axis->logarithmic && !(low > 1e-100 && high < 1e100))
         return error_set(error, "the values are too far from 1 for a logarithmic scale");
-    if (axis->logarithmic) return true;
-    if (range <= 1e-12 * size || range < 1e-300) /* no ticks can be told apart */
-        axis->low -= size / 2 + 0.5, axis->high += size / 2 + 0.5;
+    if (axis->logarithmic) {
+        double decades = log10(high / low);
+        axis->stride = (int)fmax(1, ceil(decades / 8));
+        axis->mantissas = decades <= 3 ? 3 : 1;
+        return true;
+    }
+    if (range < LEAST_RANGE * size || range < 1e-300) {
+        double more = size > 1e-290 ? size / 2 : 0.5;
+        axis->low -= more, axis->high += more;
+    }
     if (!isfinite(axis->high - axis->low)) return error_set(error, "the values are too far apart to draw");
     axis->step = round_step(axis->high - axis->low);
     if (axis->whole && axis->step < 1) axis->step = 1;
     return true;
 }
 
-/* Returns the mantissas of ticks on a logarithmic axis: 1, 2, 5 in few decades, else 1 in every stride-th decade. */
-static int mantissas(const Axis *axis, int *stride) {
-    double decades = log10(axis->high / axis->low);
-    *stride = (int)fmax(1, ceil(decades / 8));
-    return decades <= 3 ? 3 : 1;
-}
-
 /* Returns the tick number k of a logarithmic axis; k may be negative. */
 static double log_tick(const Axis *axis, int k) {
     static const double times[] = {1, 2, 5};
-    int stride, n = mantissas(axis, &stride), decade = (int)floor((double)k / n);
-    return times[k - decade * n] * pow(10, decade * stride);
+    int decade = (int)floor((double)k / axis->mantissas);
+    return times[k - decade * axis->mantissas] * pow(10, decade * axis->stride);
 }
 
 /* Returns the number of the last tick that is not above the lowest value. */
 static int first_log_tick(const Axis *axis) {
-    int stride, n = mantissas(axis, &stride), k = n * (int)floor(log10(axis->low) / stride) - 1;
+    int k = axis->mantissas * (int)floor(log10(axis->low) / axis->stride) - 1;
     while (log_tick(axis, k + 1) <= axis->low * (1 + 1e-9)) k++;
     return k;
 }
@@ -86,7 +89,7 @@ const char *axis_text(const Axis *axis, double value, char text[32]) {
     if (exponent >= 4 && exponent < 15)
         snprintf(text, 32, "%.8g%s", value / pow(1000, thousands), units[thousands - 1]);
     else if (size < 0.01 && exponent > -300 && value != 0)
-        snprintf(text, 32, "%.4ge%d", value / pow(10, exponent), exponent);
+        snprintf(text, 32, "%.8ge%d", value / pow(10, exponent), exponent);
     else
         snprintf(text, 32, "%.8g", value);
     if (fabs(value) < 1e-9 * axis->step) snprintf(text, 32, "0"); /* no "-0", no "1e-17" */

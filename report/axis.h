@@ -9,6 +9,7 @@ enum { AXIS_MAX_TICKS = 32 };
 typedef struct {
     double low, high;        /* of the values that are shown; set by axis_fit */
     double step;             /* between ticks, if the axis is linear */
+    int mantissas, stride;   /* of ticks on a logarithmic axis: 1, 2, 5 or 1 alone, in every stride-th decade */
     double from, to;         /* pixels of low and high; set by the caller */
     bool logarithmic, whole; /* set before axis_fit. whole: ticks are whole numbers */
 } Axis;

@@ -4,10 +4,18 @@
 #include "report/curves.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "report/plot.h"
 #include "report/table.h"
+
+/* The mean of curves at x = 0, 0.01 .. 1. */
+enum { CURVE_GRID = 101 };
+typedef struct {
+    double x[CURVE_GRID], y[CURVE_GRID];
+    double low[CURVE_GRID], high[CURVE_GRID]; /* the interval of the mean; NaN with one fold */
+} CurveMean;
 
 /* Points from (0, 0), or from recall 0; the threshold of that point is NaN. */
 typedef struct {
@@ -124,14 +132,6 @@ static int curves_make(const CurveRows *rows, int n_rows, bool roc, Curve **curv
     return n;
 }
 
-int curves_mean(const CurveRows *folds, int n_folds, bool roc, CurveMean *mean) {
-    Curve *curves;
-    int n = curves_make(folds, n_folds, roc, &curves);
-    if (n) mean_of(curves, n, roc, mean);
-    curves_free(curves, n);
-    return n;
-}
-
 /* ---- the table ---- */
 
 static void table_row(Table *t, bool roc, const char *name, double threshold, double x, double y) {
@@ -171,9 +171,13 @@ static bool write_table(const char *path, bool roc, const Curve *curves, int n, 
 
 /* ---- the picture ---- */
 
-static char *curve_name(const Curve *c, const char *area) {
-    if (isnan(c->interval.low)) return xformat("%s: %s %.3f", c->name, area, c->area);
-    return xformat("%s: %s %.3f, 95 %% %.3f to %.3f", c->name, area, c->area, c->interval.low, c->interval.high);
+/* Returns the text of the legend; share: with the average precision of a classifier that knows nothing. */
+static char *curve_name(const Curve *c, const char *area, bool share) {
+    char interval[64] = "", chance[32] = "";
+    if (!isnan(c->interval.low))
+        snprintf(interval, sizeof interval, ", 95 %% %.3f to %.3f", c->interval.low, c->interval.high);
+    if (share) snprintf(chance, sizeof chance, ", chance %.3f", c->share);
+    return xformat("%s: %s %.3f%s%s", c->name, area, c->area, chance, interval);
 }
 
 /* Fills the line of the mean; its areas are those of the table of folds. */
@@ -195,7 +199,14 @@ static PlotSeries mean_series(const Curve *curves, int n, const CurveMean *mean,
                                       : NULL};
 }
 
-/* Returns the line of a classifier that knows nothing: the diagonal, or the share of positive rows. */
+/* Returns whether one line of chance holds for all curves: those of folds are shown as their mean. */
+static bool has_chance(const Curve *curves, int n, bool roc, bool folds) {
+    bool same = true;
+    for (int c = 1; c < n; c++) same = same && curves[c].share == curves[0].share;
+    return roc || folds || same;
+}
+
+/* Returns the line of a classifier that knows nothing: the diagonal, or the mean share of positive rows. */
 static PlotSeries chance_series(const Curve *curves, int n, bool roc, double ends[2]) {
     static const double zero_one[2] = {0, 1};
     double share = 0;
@@ -211,14 +222,18 @@ static PlotSeries chance_series(const Curve *curves, int n, bool roc, double end
 static bool write_picture(const char *path, bool roc, const Curve *curves, int n, const CurveMean *mean,
                           const char *title, Error *error) {
     const char *area = roc ? "AUROC" : "AP";
+    bool chance = has_chance(curves, n, roc, mean);
     PlotSeries *series = xmalloc(((size_t)n + 2) * sizeof *series);
     double ends[2];
     int s = 0;
     if (mean) series[s++] = mean_series(curves, n, mean, area);
     for (int c = 0; c < n; c++)
-        series[s++] = (PlotSeries){
-            .name = curve_name(&curves[c], area), .x = curves[c].x, .y = curves[c].y, .n = curves[c].n, .steps = !roc};
-    series[s++] = chance_series(curves, n, roc, ends);
+        series[s++] = (PlotSeries){.name = curve_name(&curves[c], area, !chance),
+                                   .x = curves[c].x,
+                                   .y = curves[c].y,
+                                   .n = curves[c].n,
+                                   .steps = !roc};
+    if (chance) series[s++] = chance_series(curves, n, roc, ends);
     Plot plot = {.x_label = roc ? "false positive rate" : "recall",
                  .y_label = roc ? "true positive rate" : "precision",
                  .series = series,

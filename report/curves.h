@@ -20,19 +20,11 @@ typedef struct {
     const CurveRows *pooled; /* rows of all folds together: a curve in the table only; NULL: none */
 } CurveSet;
 
-/* The mean of curves at x = 0, 0.01 .. 1. */
-enum { CURVE_GRID = 101 };
-typedef struct {
-    double x[CURVE_GRID], y[CURVE_GRID];
-    double low[CURVE_GRID], high[CURVE_GRID]; /* the 95 % interval of the mean by the bootstrap over folds */
-} CurveMean;
-/* Computes the mean true positive rate over the false positive rate (roc), or the mean precision over recall. Leaves
- * out folds whose rows have one class only. Returns the number of folds that are left: 0, nothing is filled; 1, the
- * interval is NaN. */
-int curves_mean(const CurveRows *folds, int n, bool roc, CurveMean *mean);
-/* Writes the picture alone. Writes nothing if all rows of each curve have one class. */
+/* Writes the picture alone. Leaves out curves whose rows have one class only; writes nothing if none is left. */
 bool curves_write_picture(const char *path, bool roc, const CurveSet *set, const char *title, Error *error);
-/* Writes BASE.csv and BASE.svg. Writes nothing if all rows of each curve have one class. */
+/* Writes BASE.csv and BASE.svg, likewise. The table has the true positive rate over the false positive rate (roc), or
+ * precision over recall; the mean over folds at 0, 0.01 .. 1 with the 95 % interval of the bootstrap over folds, which
+ * is empty with one fold. */
 bool curves_write(const char *base, bool roc, const CurveSet *set, const char *title, Error *error);
 
 #endif

@@ -15,7 +15,7 @@ enum { LEGEND_LINE = 20, SAMPLE = 34 /* pixels of a line in the legend, and the 
 enum {
     SPARSE = 60 /* curves of up to so many points have markers */,
     SIDE = 420,
-    BESIDE = 360 /* of a unit chart and its legend */
+    BESIDE = 440 /* of a unit chart and its legend */
 };
 static const double CLOSE = 1; /* pixels */
 static const char *const HEADING = "font-size=\"15\" font-weight=\"600\"";
@@ -119,7 +119,7 @@ static void trace_add(Trace *t, const Chart *c, const PlotSeries *s, int first, 
         bottom = fmax(bottom, band ? axis_pixel(&c->y, s->low[i]) : at);
     }
     t->x[t->n] = x / (end - first), t->y[t->n] = y / (end - first);
-    t->low[t->n] = bottom > top ? bottom : NAN, t->high[t->n] = bottom > top ? top : NAN;
+    t->low[t->n] = bottom >= top ? bottom : NAN, t->high[t->n] = bottom >= top ? top : NAN;
     t->n++;
 }
 

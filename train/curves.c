@@ -21,6 +21,7 @@ static const struct {
               {"gpu_utilization_percent", "GPU utilisation", "per cent of the time"},
               {"train/steps_per_second", NULL, NULL},
               {"train/epoch", NULL, NULL},
+              {"val/epoch", NULL, NULL},
               {"val/best_step", NULL, NULL},
               {"val/objective", NULL, NULL}};
 enum { N_OTHERS = sizeof OTHERS / sizeof *OTHERS };
@@ -67,25 +68,26 @@ static void add_baseline(Plot *plot, const RunLog *run) {
     plot->series = series;
 }
 
-/* Rings the best validation, which the last record of a validation names. */
+/* Rings the validation of the best weights, which the last record of a validation names. Its value need not be the best
+ * one of this metric: another metric may decide. */
 static void ring_best(Plot *plot, const json_t *records) {
     PlotSeries *series = (PlotSeries *)&plot->series[plot->n_series - 1];
-    double best = NAN, epoch = NAN, best_epoch = NAN;
+    double best = NAN, epoch = NAN;
     size_t r;
     json_t *record;
     json_array_foreach((json_t *)records, r, record) {
         if (isfinite(number_in(record, "val/best_step"))) best = number_in(record, "val/best_step");
     }
     json_array_foreach((json_t *)records, r, record) {
-        if (isfinite(number_in(record, "train/epoch"))) epoch = number_in(record, "train/epoch");
-        if (number_in(record, "step") <= best) best_epoch = epoch;
+        if (number_in(record, "step") == best && isfinite(number_in(record, "val/epoch")))
+            epoch = number_in(record, "val/epoch");
     }
     for (int i = 0; i < series->n; i++)
         if (series->x[i] == best) series->best = i + 1;
     if (!series->best) return;
     double value = series->y[series->best - 1];
-    series->best_text = isfinite(best_epoch) ? xformat("best: %.4g, step %.0f, epoch %.0f", value, best, best_epoch)
-                                             : xformat("best: %.4g, step %.0f", value, best);
+    series->best_text = isfinite(epoch) ? xformat("best weights: %.4g, step %.0f, epoch %.0f", value, best, epoch)
+                                        : xformat("best weights: %.4g, step %.0f", value, best);
 }
 
 static void add_restarts(Plot *plot, const json_t *records) {
@@ -155,7 +157,7 @@ static void add_metric(RunCurves *curves, const RunLog *runs, int n_runs, const 
     for (int r = 0; r < n_runs; r++) {
         bool both = n_runs > 1 && is_logged(&runs[r], train) && is_logged(&runs[r], val);
         add_series(&plot, runs[r].records, train, both ? xstrdup("") : series_name(&runs[r], n_runs, "training"));
-        if (both) ((PlotSeries *)plot.series)[plot.n_series - 1].minor = thin = true;
+        if (both && plot.n_series) ((PlotSeries *)plot.series)[plot.n_series - 1].minor = thin = true;
         int before = plot.n_series;
         add_series(&plot, runs[r].records, val, series_name(&runs[r], n_runs, "validation"));
         if (n_runs == 1 && plot.n_series > before) ring_best(&plot, runs[r].records);

@@ -22,8 +22,8 @@ typedef struct {
     int n;
 } RunCurves;
 
-/* Makes a chart for each quantity of which some log has a finite value. Of a single run the best validation is ringed,
- * and restarts are vertical lines. Free with run_curves_free. */
+/* Makes a chart for each quantity of which some log has a finite value. For a single run, rings the validation of
+ * the best weights and marks restarts with vertical lines. Free with run_curves_free. */
 RunCurves run_curves_make(const RunLog *runs, int n_runs);
 /* Returns the chart of this title, or NULL. */
 const Plot *run_curves_find(const RunCurves *curves, const char *title);

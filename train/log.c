@@ -1,7 +1,6 @@
 /* log.jsonl is written a line at a time with one write(), so that a killed run leaves at most one torn line, at the
  * end. A TensorBoard event file is a TFRecord file of protobuf messages; the few that scalars need are encoded here by
- * hand, little-endian like every machine that this program is built for. log_values, which is called
- * within steps, allocates nothing. */
+ * hand, little-endian like every machine that this program is built for. log_values does not allocate. */
 #include "train/log.h"
 
 #include <assert.h>

@@ -2,6 +2,7 @@
 #include "checkpoint/description.h"
 #include "data/flim/synthetic.h"
 #include "report/evaluation.h"
+#include "tests/documented.h"
 #include "tests/train_rig.h"
 
 enum { MOST = 128 };
@@ -237,7 +238,9 @@ static void mistakes_are_named(void **state) {
     assert_contains(fixture.output, "was trained on cells of 7 x 7 pixels and 32 bins; those of");
     assert_int_equal(cv("predict --checkpoint %s/fold_D3 %s %s", run, blind, cells), 2);
     assert_contains(fixture.output, "names 2 folders; give one");
-    must_run("cp -rL %s/fold_D3/best %s && cp %s/fold_D2/best/decision.json %s/", run, copy, run, copy);
+    must_run("cp -rL %s/fold_D3/best %s", run, copy);
+    assert_checkpoint_documented(copy);
+    must_run("cp %s/fold_D2/best/decision.json %s/", run, copy);
     assert_int_equal(cv("predict --checkpoint %s %s", copy, blind), 1);
     assert_contains(fixture.output, "it was made for other weights");
     must_run("sed -i 's/\"threshold\": 0/\"threshold\": 1/' %s/decision.json", copy);

@@ -141,7 +141,7 @@ static void the_golden_step_comes_out_of_the_program(void **state) {
          cells, directory, weights, dump);
     assert_contains(output, "11 absorbed by running means");
     TensorFile got = open_file(dump), golden = open_golden("flim_full");
-    assert_dump_documented(&got, "### Of train_cv");
+    assert_dumps_documented(&got, 1, "### Dump of train_cv");
     float *loss = floats(&got, "", "loss"), *norm = floats(&got, "", "grad_norm"),
           *want_loss = floats(&golden, "", "loss"), *want_norm = floats(&golden, "", "norm");
     assert_near(loss[0], want_loss[0], 1e-5);

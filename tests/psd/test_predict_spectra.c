@@ -1,6 +1,7 @@
 /* train_psd predict: spectra without labels get what evaluate has computed of them, calibrated as calibrate has fitted,
  * alone and averaged over classifiers. */
 #include "data/psd/manifest.h"
+#include "tests/documented.h"
 #include "tests/psd/train_rig.h"
 
 enum { ROWS = 4 * 6 * 12 }; /* of four sensors, in files of some rows each */
@@ -101,6 +102,9 @@ static void predictions_are_those_of_evaluate(void **state) {
 static double fitted_temperature(const char *checkpoint) {
     char *path = path_join(checkpoint, "decision.json");
     json_t *root = json_load_file(path, 0, NULL), *fits = json_object_get(root, "calibrations");
+    assert_checkpoint_documented(checkpoint);
+    for (size_t i = 0; i < json_array_size(fits); i++)
+        assert_keys_documented(json_array_get(fits, i), "## A checkpoint");
     double temperature = json_number_value(json_object_get(json_array_get(fits, 0), "temperature"));
     json_decref(root);
     free(path);

@@ -170,7 +170,6 @@ static void no_batch_has_the_sensor_left_out(void **state) {
             "--threads 1 --debug-dump %s/dump",
             commands[k], fixture.data, fixture.data, run, run);
         TensorFile dump = open_in(run, "dump");
-        assert_dump_documented(&dump, "### Of train_psd");
         const StoredTensor *spectra = find(&dump, "", "micro0.batch.spectra");
         assert_int_equal(spectra->count, k ? 156 : 312);
         int crossed = 0;
@@ -187,6 +186,27 @@ static void no_batch_has_the_sensor_left_out(void **state) {
         tensor_file_close(&dump);
         free(run);
     }
+}
+
+/* Both commands with both encoders: every field and activation that is documented is in one of their
+ * dumps. */
+static void the_debug_dumps_are_as_documented(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    TensorFile dumps[4];
+    for (int k = 0; k < 4; k++) {
+        psd_must("%s -m %s/toy.safetensors --split %s/loso.json --sensor s01 -o %s/run%d --size tiny --encoder %s "
+                 "--d-model 24 -b 16 -g 2 --max-steps 1 --threads 1 --debug-dump %s/dump%d",
+                 k % 2 ? "pretrain --projection-dim 20 --decoder-dim 12" : "finetune", fixture.data, fixture.data, run,
+                 k, k < 2 ? "transformer" : "cnn", run, k);
+        char *name = xformat("dump%d", k);
+        dumps[k] = open_in(run, name);
+        free(name);
+    }
+    assert_dumps_documented(dumps, 2, "### Dump of train_psd");
+    assert_dumps_documented(dumps, 4, "### Dump of train_psd");
+    for (int k = 0; k < 4; k++) tensor_file_close(&dumps[k]);
+    free(run);
 }
 
 static void few_shots_tune_the_model_of_the_other_sensors(void **state) {
@@ -401,6 +421,7 @@ int main(void) {
         cmocka_unit_test(a_sensor_left_out_is_only_tested_on),
         cmocka_unit_test(names_of_sensors_lead_to_no_other_folder),
         cmocka_unit_test(no_batch_has_the_sensor_left_out),
+        cmocka_unit_test(the_debug_dumps_are_as_documented),
         cmocka_unit_test(few_shots_tune_the_model_of_the_other_sensors),
         cmocka_unit_test(samples_have_the_settings_of_the_checkpoint),
         cmocka_unit_test(rows_of_another_manifest_are_refused),

@@ -9,7 +9,7 @@
 
 static const double EXACT = 1e-11; /* the witness interpolated 1e-12 to the right of each grid point */
 
-enum { FOLDS = 3, ROWS = 10 };
+enum { FOLDS = 3, ROWS = 10, POINTS = 101 /* of the mean */ };
 static const double P[FOLDS][ROWS] = {{.95, .9, .85, .7, .6, .55, .4, .35, .2, .1},
                                       {.8, .8, .75, .6, .5, .45, .3, .3, .15, .05},
                                       {.99, .7, .65, .62, .6, .4, .22, .2, .1, .02}};
@@ -32,6 +32,37 @@ static Set *three_folds(void) {
     return &s;
 }
 
+/* Returns the table of curves, whose first rows must be the mean at 0, 0.01 .. 1; free(text). */
+static Grid table_of(const CurveRows *folds, int n, bool roc) {
+    char *directory = scratch_directory(), *base = path_join(directory, "curves");
+    Error error;
+    CurveSet set = {.curves = folds, .n = n, .folds = true};
+    if (!curves_write(base, roc, &set, "t", &error)) fail_msg("%s", error.text);
+    Grid table = grid_read(directory, "curves.csv");
+    assert_true(table.rows > 1 + POINTS);
+    assert_string_equal(table.cells[0][2], roc ? "false_positive_rate" : "recall");
+    assert_string_equal(table.cells[0][3], roc ? "true_positive_rate" : "precision");
+    assert_string_equal(table.cells[0][4], "low");
+    assert_string_equal(table.cells[0][5], "high");
+    for (int k = 0; k < POINTS; k++) {
+        assert_string_equal(table.cells[1 + k][0], "mean over folds");
+        assert_near(strtod(table.cells[1 + k][2], NULL), k / 100.0, 0);
+    }
+    assert_string_not_equal(table.cells[1 + POINTS][0], "mean over folds");
+    free(base);
+    free(directory);
+    return table;
+}
+
+/* Returns a field of the mean's point k, which is a number. */
+static double mean_at(const Grid *table, int k, int column) {
+    const char *text = table->cells[1 + k][column];
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end) fail_msg("the mean has '%s' at %d", text, k);
+    return value;
+}
+
 /* With three folds, 1 of 27 resamples has a single fold only: the interval is from the least to the greatest. */
 static void the_mean_and_its_band_are_those_of_the_folds(void **state) {
     (void)state;
@@ -46,29 +77,24 @@ static void the_mean_and_its_band_are_those_of_the_folds(void **state) {
                 {50, {.816666666666667, .75, .9}, {.7222222222222222, 2 / 3.0, .75}},
                 {75, {.9333333333333332, .8, 1}, {.688888888888889, .6, .8}},
                 {100, {1, 1, 1}, {.5601851851851852, .5, .625}}};
-    CurveMean roc, precision;
-    assert_int_equal(curves_mean(three_folds()->folds, FOLDS, true, &roc), FOLDS);
-    assert_int_equal(curves_mean(three_folds()->folds, FOLDS, false, &precision), FOLDS);
-    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        int k = want[i].at;
-        assert_near(roc.x[k], k / 100.0, 0);
-        assert_near(roc.y[k], want[i].roc[0], EXACT);
-        assert_near(roc.low[k], want[i].roc[1], EXACT);
-        assert_near(roc.high[k], want[i].roc[2], EXACT);
-        assert_near(precision.y[k], want[i].precision[0], EXACT);
-        assert_near(precision.low[k], want[i].precision[1], EXACT);
-        assert_near(precision.high[k], want[i].precision[2], EXACT);
-    }
+    Grid roc = table_of(three_folds()->folds, FOLDS, true), precision = table_of(three_folds()->folds, FOLDS, false);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        for (int value = 0; value < 3; value++) {
+            assert_near(mean_at(&roc, want[i].at, 3 + value), want[i].roc[value], EXACT);
+            assert_near(mean_at(&precision, want[i].at, 3 + value), want[i].precision[value], EXACT);
+        }
+    free(roc.text);
+    free(precision.text);
 }
 
 /* Precision holds from one recall to the next, and all recalls of the folds are on the grid. */
 static void the_area_below_the_mean_is_the_mean_of_areas(void **state) {
     (void)state;
-    CurveMean mean;
+    Grid table = table_of(three_folds()->folds, FOLDS, false);
     double area = 0;
-    curves_mean(three_folds()->folds, FOLDS, false, &mean);
-    for (int k = 1; k < CURVE_GRID; k++) area += mean.y[k] / 100;
+    for (int k = 1; k < POINTS; k++) area += mean_at(&table, k, 3) / 100;
     assert_near(area, (.7277777777777779 + .6683333333333334 + .5666666666666667) / 3, 1e-13);
+    free(table.text);
 }
 
 static void the_picture_has_mean_band_and_folds_and_the_table_the_pooled_rows_too(void **state) {
@@ -108,18 +134,56 @@ static void the_picture_has_mean_band_and_folds_and_the_table_the_pooled_rows_to
     free(recall);
 }
 
+/* Rows of one model: the level of chance is a line where it is that of all curves, else it is in the legend. */
+static void the_precision_of_chance_is_that_of_each_curve(void **state) {
+    (void)state;
+    Set s = *three_folds();
+    const char *directory = run_directory();
+    char *path = path_join(directory, "chance.svg");
+    Error error;
+    CurveSet set = {.curves = s.folds, .n = FOLDS};
+    assert_true(curves_write_picture(path, false, &set, "PR", &error));
+    char *svg = svg_in(directory, "chance.svg");
+    assert_contains(svg, ">D1: AP 0.728, chance 0.500</text>");
+    assert_contains(svg, ">D3: AP 0.567, chance 0.400</text>");
+    assert_null(strstr(svg, ">chance"));
+    assert_null(strstr(svg, "stroke-dasharray=\"6 4\""));
+    free(svg);
+    set.n = 2; /* 5 of 10 rows in both */
+    assert_true(curves_write_picture(path, false, &set, "PR", &error));
+    svg = svg_in(directory, "chance.svg");
+    assert_contains(svg, ">D1: AP 0.728</text>");
+    assert_contains(svg, ">chance: AP 0.500</text>");
+    free(svg);
+    Intervals known = {0};
+    known.scores[BINARY_AUPRC] = (Interval){.4, .9};
+    s.folds[0].intervals = &known;
+    s.folds[0].name = "dvb-t2";
+    set.n = FOLDS;
+    assert_true(curves_write_picture(path, false, &set, "PR", &error));
+    svg = svg_in(directory, "chance.svg");
+    assert_contains(svg, ">dvb-t2: AP 0.728, chance 0.500, 95 % 0.400 to 0.900</text>"); /* not shortened */
+    free(svg);
+    free(path);
+}
+
 static void folds_of_one_class_are_left_out(void **state) {
     (void)state;
     Set s = *three_folds();
-    CurveMean mean, alone;
     char *directory = scratch_directory(), *base = path_join(directory, "roc"), *svg = path_join(directory, "roc.svg");
     Error error;
     for (int i = 0; i < 2 * ROWS; i++) s.rows[i].label = i < ROWS;
     for (int f = 0; f < FOLDS; f++) s.folds[f].rows = s.rows + f * ROWS;
-    assert_int_equal(curves_mean(s.folds, FOLDS, true, &mean), 1);
-    assert_int_equal(curves_mean(s.folds + 2, 1, true, &alone), 1);
-    assert_true(isnan(mean.low[50]) && isnan(mean.high[50]));
-    assert_memory_equal(mean.y, alone.y, sizeof mean.y);
+    Grid all = table_of(s.folds, FOLDS, true), alone = table_of(s.folds + 2, 1, true);
+    assert_int_equal(all.rows, alone.rows);
+    for (int row = 1; row < all.rows; row++) {
+        for (int column = 0; column < all.columns; column++)
+            assert_string_equal(all.cells[row][column], alone.cells[row][column]);
+        assert_string_equal(all.cells[row][4], "");
+        assert_string_equal(all.cells[row][5], "");
+    }
+    free(all.text);
+    free(alone.text);
     CurveSet one = {.curves = s.folds, .n = FOLDS, .folds = true}, none = {.curves = s.folds, .n = 2, .folds = true};
     assert_true(curves_write(base, true, &one, "ROC", &error));
     char *text = read_text(svg);
@@ -128,7 +192,6 @@ static void folds_of_one_class_are_left_out(void **state) {
     assert_null(strstr(text, "95 %"));
     assert_null(strstr(text, "nan"));
     free(text);
-    assert_int_equal(curves_mean(s.folds, 2, true, &mean), 0);
     assert_int_equal(unlink(svg), 0);
     assert_true(curves_write(base, true, &none, "ROC", &error));
     assert_int_equal(access(svg, F_OK), -1);
@@ -142,6 +205,7 @@ int main(void) {
         cmocka_unit_test(the_mean_and_its_band_are_those_of_the_folds),
         cmocka_unit_test(the_area_below_the_mean_is_the_mean_of_areas),
         cmocka_unit_test(the_picture_has_mean_band_and_folds_and_the_table_the_pooled_rows_too),
+        cmocka_unit_test(the_precision_of_chance_is_that_of_each_curve),
         cmocka_unit_test(folds_of_one_class_are_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -175,6 +175,21 @@ static void a_long_run_makes_a_small_picture(void **state) {
     free(y);
 }
 
+/* Most columns of pixels have one point, whose range is nothing: the band goes on through them. */
+static void the_range_of_a_run_of_middle_length_is_one_band(void **state) {
+    (void)state;
+    enum { COLUMNS = 696 - 58, N = COLUMNS * 11 / 10 };
+    double x[N], y[N];
+    for (int i = 0; i < N; i++) x[i] = i, y[i] = i % 2 ? 1 : 3;
+    char *svg = draw_series(&(PlotSeries){.name = "a", .x = x, .y = y, .n = N}, 1, "t");
+    char *band = strstr(strstr(svg, "class=\"plot-band\""), " d=\"");
+    *strstr(band, "/>") = 0;
+    assert_int_equal(occurrences(band, "M"), 1);
+    assert_int_equal(occurrences(band, "z"), 1);
+    assert_int_equal(occurrences(band, "L"), 2 * COLUMNS - 1);
+    free(svg);
+}
+
 static void one_point_is_a_marker(void **state) {
     (void)state;
     const double x[] = {7}, y[] = {2};
@@ -250,6 +265,25 @@ static void charts_of_a_figure_stand_in_two_columns(void **state) {
     free(svg);
 }
 
+/* The last ticks of an axis are its ends, also where widening makes it longer than three decades, or eight. */
+static void a_logarithmic_axis_ends_at_ticks(void **state) {
+    (void)state;
+    assert_string_equal(ticks_of(0, 4, 0.11, 105, true), "0.1|0.2|0.5|1|2|5|10|20|50|100|200|0|1|2|3|4|||");
+    assert_string_equal(ticks_of(0, 4, 1.1e-4, 0.9e4, true), "1e-4|1e-3|0.01|0.1|1|10|100|1000|10k|0|1|2|3|4|||");
+    assert_string_equal(ticks_of(0, 4, 0.9e-4, 0.8e4, true), "1e-5|1e-4|1e-3|0.01|0.1|1|10|100|1000|10k|0|1|2|3|4|||");
+}
+
+static void ticks_of_nearly_equal_values_differ(void **state) {
+    (void)state;
+    assert_string_equal(ticks_of(0, 4, 1, 1 + 1e-6, false),
+                        "1|1.0000002|1.0000004|1.0000006|1.0000008|1.000001|0|1|2|3|4|||");
+    assert_string_equal(ticks_of(0, 4, 2, 2 + 1e-8, false), "0.5|1|1.5|2|2.5|3|3.5|0|1|2|3|4|||"); /* a level */
+    assert_string_equal(ticks_of(0, 4, 1e-4, 1e-4, false),
+                        "0.4e-4|0.6e-4|0.8e-4|1e-4|1.2e-4|1.4e-4|1.6e-4|0|1|2|3|4|||");
+    assert_string_equal(ticks_of(0, 4, 3e-3, 3.00021e-3, false),
+                        "3e-3|3.00005e-3|3.0001e-3|3.00015e-3|3.0002e-3|3.00025e-3|0|1|2|3|4|||");
+}
+
 /* Draws values that ticks cannot separate. The plot is not larger than that of any two points. */
 static void nearly_equal_values_make_a_plot_of_bounded_size(void **state) {
     (void)state;
@@ -310,11 +344,14 @@ int main(void) {
         cmocka_unit_test(a_reference_is_dashed_and_names_are_escaped),
         cmocka_unit_test(curves_differ_and_the_legend_is_outside),
         cmocka_unit_test(a_long_run_makes_a_small_picture),
+        cmocka_unit_test(the_range_of_a_run_of_middle_length_is_one_band),
         cmocka_unit_test(one_point_is_a_marker),
         cmocka_unit_test(the_best_point_is_ringed_and_restarts_are_lines),
         cmocka_unit_test(a_band_is_filled_between_its_sides),
         cmocka_unit_test(the_unit_square_keeps_corners_and_steps),
         cmocka_unit_test(charts_of_a_figure_stand_in_two_columns),
+        cmocka_unit_test(a_logarithmic_axis_ends_at_ticks),
+        cmocka_unit_test(ticks_of_nearly_equal_values_differ),
         cmocka_unit_test(nearly_equal_values_make_a_plot_of_bounded_size),
         cmocka_unit_test(points_that_cannot_be_drawn_are_refused),
     };

@@ -12,16 +12,16 @@ static const char *const LOG =
     " \"train/grad_norm\": 250, \"train/steps_per_second\": 3, \"train/tokens_per_second\": 900, \"train/epoch\": 1,"
     " \"gpu_power_w\": 300},"
     " {\"kind\": \"val\", \"step\": 10, \"val/loss\": 3.5, \"val/auroc\": 0.6, \"val/objective\": 3.5,"
-    " \"val/best_step\": 10},"
+    " \"val/epoch\": 1, \"val/best_step\": 10},"
     " {\"kind\": \"train\", \"step\": 20, \"train/loss\": null, \"train/lr\": 0.002, \"train/lr_1\": 0.0002,"
     " \"train/grad_norm\": 1.5, \"train/steps_per_second\": 3, \"train/tokens_per_second\": 800, \"train/epoch\": 2},"
     " {\"kind\": \"val\", \"step\": 20, \"val/loss\": 3.25, \"val/auroc\": 0.75, \"val/objective\": 3.25,"
-    " \"val/best_step\": 20},"
+    " \"val/epoch\": 2, \"val/best_step\": 20},"
     " {\"kind\": \"start\", \"step\": 20, \"time\": 7}, {\"kind\": \"start\", \"step\": 20, \"time\": 8},"
     " {\"kind\": \"train\", \"step\": 30, \"train/loss\": 2, \"train/lr\": 0.001, \"train/lr_1\": 0.0001,"
     " \"train/grad_norm\": 2, \"train/steps_per_second\": 3, \"train/tokens_per_second\": 850, \"train/epoch\": 3},"
     " {\"kind\": \"val\", \"step\": 30, \"val/loss\": 3, \"val/auroc\": 0.7, \"val/objective\": 3,"
-    " \"val/best_step\": 20},"
+    " \"val/epoch\": 3, \"val/best_step\": 20},"
     " {\"kind\": \"summary\", \"step\": 30, \"summary/seconds\": 9}]";
 
 static json_t *records_of(const char *text) {
@@ -68,8 +68,8 @@ static void the_best_validation_and_restarts_are_marked(void **state) {
     const PlotSeries *loss = series_of(run_curves_find(&curves, "loss"), "validation"),
                      *auroc = series_of(run_curves_find(&curves, "auroc"), "validation");
     assert_int_equal(loss->best, 2);
-    assert_string_equal(loss->best_text, "best: 3.25, step 20, epoch 2");
-    assert_string_equal(auroc->best_text, "best: 0.75, step 20, epoch 2");
+    assert_string_equal(loss->best_text, "best weights: 3.25, step 20, epoch 2");
+    assert_string_equal(auroc->best_text, "best weights: 0.75, step 20, epoch 2");
     assert_int_equal(series_of(run_curves_find(&curves, "loss"), "training")->best, 0);
     for (int p = 0; p < curves.n; p++) {
         assert_int_equal(curves.plots[p].n_restarts, 1);

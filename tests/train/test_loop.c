@@ -173,6 +173,23 @@ static void the_metric_that_is_monitored_decides(void **state) {
     }
 }
 
+/* An epoch has five micro-batches, a step two; the training record before the best validation is of another epoch. */
+static void a_validation_names_the_epoch_that_it_is_in(void **state) {
+    (void)state;
+    Plan plan = {.directory = run_directory(),
+                 .options = "--epochs 4 --val-interval 1 --log-interval 5 --save-interval 0",
+                 .judged = {.verdicts = {9, 9, 9, 9, 9, 9, 9, 3, 9, 9}, .n_verdicts = 10},
+                 .monitor = -1};
+    double epochs[64];
+    toy_must(follow, &plan);
+    assert_int_equal(logged(plan.directory, "val", "val/epoch", epochs, 64), 10);
+    for (int step = 1; step <= 10; step++) assert_near(epochs[step - 1], 1 + (2 * step - 1) / 5, 0);
+    char *picture = path_join(plan.directory, "loss.svg"), *svg = read_text(picture);
+    assert_contains(svg, ", step 8, epoch 4</text>"); /* epoch 2 in the record of step 5 */
+    free(svg);
+    free(picture);
+}
+
 /* The fourth validation is the best, the seventh the third without a better one. */
 static Plan patient(void) {
     return (Plan){.directory = run_directory(),
@@ -429,6 +446,7 @@ int main(void) {
         cmocka_unit_test(a_folder_that_came_back_is_the_runs_own),
         cmocka_unit_test(only_full_micro_batches_are_trained_on),
         cmocka_unit_test(the_metric_that_is_monitored_decides),
+        cmocka_unit_test(a_validation_names_the_epoch_that_it_is_in),
         cmocka_unit_test(patience_ends_the_run),
         cmocka_unit_test(patience_outlives_a_restart),
         cmocka_unit_test(a_late_best_adds_epochs),

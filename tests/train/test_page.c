@@ -46,8 +46,8 @@ static void tell_in(const char *directory, const Story *s) {
                 10 * (i + 1), 3600 * (i + 1), s->train[i], i + 1);
         fprintf(out,
                 "{\"kind\": \"val\", \"step\": %d, \"time\": %d, \"val/loss\": %g, \"val/auroc\": %g, "
-                "\"val/objective\": %g, \"val/best_step\": %d}\n",
-                10 * (i + 1), 3600 * (i + 1), s->val[i], 1 - s->val[i] / 2, s->val[i], 10 * (best + 1));
+                "\"val/epoch\": %d, \"val/objective\": %g, \"val/best_step\": %d}\n",
+                10 * (i + 1), 3600 * (i + 1), s->val[i], 1 - s->val[i] / 2, i + 1, s->val[i], 10 * (best + 1));
     }
     if (s->end)
         fprintf(out,

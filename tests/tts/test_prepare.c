@@ -5,6 +5,7 @@
 #include "data/text/normalize.h"
 #include "data/text/tokenizer.h"
 #include "kernels/philox.h"
+#include "tests/documented.h"
 #include "tests/tts/corpus.h"
 
 /* With a ratio of 0.3, by Python: int(hashlib.sha1(id.encode()).hexdigest(), 16) % 1000000 / 1e6 < 0.3. Two clips of
@@ -82,6 +83,7 @@ static void single_manifests_hold_every_clip_once(void **state) {
     json_t *val = corpus_read_lines(output, "val_manifest.jsonl"), *line;
     size_t i, of_train = 0, of_val = 0;
     assert_int_equal(json_array_size(all), CORPUS_KEPT);
+    assert_keys_documented(json_array_get(all, 0), "## A prepared set of speech");
     json_array_foreach(all, i, line) {
         const char *id = corpus_text(line, "id");
         assert_string_equal(id, corpus_ids[i]);
@@ -140,6 +142,7 @@ static void check_pairs(const char *name, int count, bool of_val) {
     json_t *clips = corpus_read_lines("reference", "manifest.jsonl");
     size_t i;
     assert_int_equal(json_array_size(pairs), count);
+    assert_keys_documented(json_array_get(pairs, 0), "## A prepared set of speech");
     json_array_foreach(pairs, i, line) {
         const char *prompt = corpus_text(line, "prompt_id"), *target = corpus_text(line, "target_id");
         char *id = xformat("%s__%s", target, prompt);

@@ -456,7 +456,12 @@ static void the_debug_dump_has_every_gradient(void **state) {
     assert_int_not_equal(access(leftover, F_OK), 0);
     free(leftover);
     assert_true(tensor_file_open(path, &file, &error));
-    assert_dump_documented(&file, "### Of train_gpt");
+    assert_dumps_documented(&file, 1, "### Dump of train_gpt");
+    char *checkpoint = path_join(run, "last"), *log = path_join(run, "log.jsonl");
+    assert_checkpoint_documented(checkpoint);
+    assert_log_documented(log, (const char *const[]){"text_loss", "mel_loss", "text_top1", "mel_top1", NULL});
+    free(checkpoint);
+    free(log);
     int gradients = 0;
     for (int i = 0; i < file.n_tensors; i++) gradients += !strncmp(file.tensors[i].name, "grad.", 5);
     assert_int_equal(gradients, 2 * 12 + 13);

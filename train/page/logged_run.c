@@ -179,7 +179,7 @@ bool logged_run_open(LoggedRun *run, const char *directory, const char *name, Er
     if (run->metric) run->best_step = best_step_of(run);
     if (run->best_step >= 0) {
         run->best = value_at(run, run->metric, run->best_step);
-        run->best_epoch = value_at(run, "train/epoch", run->best_step);
+        run->best_epoch = value_at(run, "val/epoch", run->best_step);
     }
     measure(run);
     return true;

@@ -72,6 +72,7 @@ bool validation_run(Run *run) {
             used += (size_t)snprintf(text + used, sizeof text - used, " %s=%.4f", selection->names[i], metrics[i]);
     }
     record_remember(state, t->spec.model->n_metrics, &record);
+    record_add(&record, (double)state->epoch + 1, "val/epoch");
     record_add(&record, objective, "val/objective");
     record_add(&record, (double)(decisive < state->best ? state->step : state->best_step), "val/best_step");
     record_log(run, "val", &record);
