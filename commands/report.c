@@ -9,53 +9,44 @@
 #include "train/page/page.h"
 
 typedef struct {
+    OptionList runs;
     const char *output;
 } ReportOptions;
 
+// clang-format off
 static const OptionRow table[] = {
-    {.name = "output",
-     .letter = 'o',
-     .type = OPTION_TEXT,
-     .offset = offsetof(ReportOptions, output),
+    {.name = "run", .type = OPTION_LIST, .offset = offsetof(ReportOptions, runs), .metavar = "DIR", .positional = true,
+     .help = "the folder that -o of a training named, or one that holds such folders; repeatable: side by side"},
+    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = offsetof(ReportOptions, output),
      .metavar = "FILE",
      .help = "page to write; default: report.html in the folder of the run, or in the current one for several"},
 };
-
-/* Moves the words before the first option to directories[]; returns how many they are. */
-static int take_directories(int *argc, char **argv, const char **directories) {
-    int n = 0;
-    while (n + 1 < *argc && argv[n + 1][0] != '-') {
-        directories[n] = argv[n + 1];
-        n++;
-    }
-    memmove(argv + 1, argv + 1 + n, (size_t)(*argc - n) * sizeof *argv);
-    *argc -= n;
-    return n;
-}
+// clang-format on
 
 int report_command(int argc, char **argv) {
     static const OptionsHeader header = {
-        "report", "PROGRAM report RUN [RUN ...] [-o FILE]",
+        "report", "PROGRAM report DIR [DIR ...] [-o FILE]",
         "Writes one page about runs, from their log.jsonl and result files: verdict, curves, results, configuration, "
-        "origin. A RUN is the folder that -o of a training named, or one that holds such folders."};
+        "origin."};
     ReportOptions o = {0};
     PageSummary summary;
     Error error;
     char size[32];
-    const char **directories = xcalloc((size_t)argc + 1, sizeof *directories);
-    int n = take_directories(&argc, argv, directories);
-    options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
-    if (!n) die_usage("which runs? give their folders first: report RUN -o FILE");
+    OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
+    int n = o.runs.count;
+    if (!n) die_usage("which runs? give their folders: report DIR");
+    if (o.output && !strcmp(o.output, "-"))
+        die_usage("--output -: a page is written to a file, not to standard output");
     char *path = o.output ? xstrdup(o.output)
                  : n > 1  ? xstrdup("report.html")
-                          : path_join(directories[0], "report.html");
-    PageRequest request = {.directories = directories, .n = n, .depth = PAGE_DEPTH};
+                          : path_join(o.runs.text[0], "report.html");
+    PageRequest request = {.directories = o.runs.text, .n = n, .depth = PAGE_DEPTH};
     if (!page_write(path, &request, &summary, &error)) die("%s", error.text);
     printf("[Report] %s: %s, %d training%s, %d result%s", path, format_bytes((double)summary.bytes, size),
            summary.trainings, summary.trainings == 1 ? "" : "s", summary.results, summary.results == 1 ? "" : "s");
     if (summary.left_out) printf("; %d left out for want of room, named on the page", summary.left_out);
     printf("\n");
     free(path);
-    free(directories);
+    options_free(&set, argc, argv);
     return 0;
 }

@@ -34,6 +34,8 @@ typedef struct {
     double lean; /* degrees by which the names of columns are turned; 0: they fit */
 } Matrix;
 
+static const char ROWS_AND_SHARES[] = "rows, and their share of the true class";
+
 static Matrix matrix_place(int classes, const char *const *names, const char *title) {
     Matrix m = {.cell_width = classes > MANY_CLASSES ? 56 : 76, .cell_height = classes > MANY_CLASSES ? 40 : 48};
     double widest = 0;
@@ -45,6 +47,7 @@ static Matrix matrix_place(int classes, const char *const *names, const char *ti
     m.bottom = m.top + classes * m.cell_height;
     m.width = fmax(m.left + classes * m.cell_width + (leans ? 8 + widest * sqrt(0.5) : 24),
                    fmin(svg_text_width(title) * 17 / 13 + 48, 720));
+    m.width = fmax(m.width, m.left + svg_text_width(ROWS_AND_SHARES) + 12);
     return m;
 }
 
@@ -86,7 +89,7 @@ void diagram_confusion(FILE *out, const int64_t *confusion, int classes, const c
             write_cell(out, &m, c, k, count, rows ? (double)count / (double)rows : 0);
         }
     }
-    svg_text(out, m.left, m.bottom + 24, "class=\"plot-muted\"", "rows, and their share of the true class");
+    svg_text(out, m.left, m.bottom + 24, "class=\"plot-muted\"", ROWS_AND_SHARES);
     svg_end(out);
 }
 

@@ -254,7 +254,7 @@ static void a_killed_run_has_its_page(void **state) {
     assert_contains(page, "2 trainings: ");
     free(page);
     assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s report", program_at("train_gpt")), 2);
-    assert_contains(fixture.output, "train_gpt report: which runs? give their folders first");
+    assert_contains(fixture.output, "train_gpt report: which runs? give their folders");
     free(run);
 }
 
