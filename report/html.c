@@ -4,6 +4,8 @@
 #include <string.h>
 #include <unistr.h>
 
+#include "report/svg.h"
+
 /* ---- text ---- */
 
 /* Returns whether a character is drawn, and does not change how others are. */
@@ -69,12 +71,26 @@ void html_data_uri(FILE *out, const char *type, const void *bytes, size_t size) 
 
 /* ---- tables ---- */
 
-void html_table_begin(FILE *out, const char *caption, const char *header) {
+static void table_open(FILE *out, const char *caption) {
     fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"", out);
     html_text(out, caption);
     fputs("\"><table><caption>", out);
     html_text(out, caption);
     fputs("</caption><thead><tr>", out);
+}
+
+void html_table_begin_cells(FILE *out, const char *caption, const char *const *cells, int n) {
+    table_open(out, caption);
+    for (int i = 0; i < n; i++) {
+        fputs("<th scope=\"col\">", out);
+        html_text(out, cells[i]);
+        fputs("</th>", out);
+    }
+    fputs("</tr></thead><tbody>\n", out);
+}
+
+void html_table_begin(FILE *out, const char *caption, const char *header) {
+    table_open(out, caption);
     for (const char *at = header; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
         size_t size = strcspn(at, "|");
         bool right = size && at[size - 1] == ':';
@@ -96,6 +112,12 @@ static bool in_words(const char *list, const char *word, size_t size) {
     return false;
 }
 
+/* Returns whether the text behind a tag is the style of this program's pictures, and no more. */
+static bool is_own_style(const char *at) {
+    size_t size = strlen(SVG_STYLE);
+    return *at == '>' && !strncmp(at + 1, SVG_STYLE, size) && !strncmp(at + 1 + size, "</style>", 8);
+}
+
 /* Checks the attributes of a tag up to its '>', which *at then is. */
 static bool check_attributes(const char **at, Error *error) {
     static const char allowed[] =
@@ -111,16 +133,21 @@ static bool check_attributes(const char **at, Error *error) {
             return error_set(error, "the attribute '%.*s'", size > 40 ? 40 : (int)size, *at);
         *at += size;
         if (strncmp(*at, "=\"", 2)) return error_set(error, "an attribute without quotes");
-        size_t length = strcspn(*at + 2, "\"<");
-        if (memmem(*at + 2, length, "url", 3)) return error_set(error, "a link to another resource");
+        bool has_functions = in_words("transform", *at - size, size);
+        size_t length = strcspn(*at + 2, "\"<"), plain = strcspn(*at + 2, has_functions ? "\"<&\\" : "\"<&\\(");
+        if (plain < length)
+            return error_set(error, "the attribute '%.*s' with '%c'", (int)size, *at - size, (*at)[2 + plain]);
         *at += 2 + length;
         if (**at != '"') return error_set(error, "an attribute without an end");
         (*at)++;
     }
 }
 
+enum { SVG_DEEPEST = 16 /* elements within each other */ };
+
 bool html_svg_check(const char *text, Error *error) {
     static const char allowed[] = "svg g path rect circle line polyline text tspan title desc style";
+    const char *open[SVG_DEEPEST];
     int depth = 0;
     Error why;
     if (strncmp(text, "<svg ", 5)) return error_set(error, "it does not begin with <svg");
@@ -134,10 +161,16 @@ bool html_svg_check(const char *text, Error *error) {
                              size > 40 ? 40 : (int)size, name);
         at = name + size;
         if (!check_attributes(&at, &why)) return error_set(error, "it has %s", why.text);
-        depth += closes ? -1 : at[-1] != '/';
-        size_t style = size == 5 && !strncmp(name, "style", 5) ? strcspn(at, "<") : 0;
-        if (memmem(at, style, "url", 3) || memmem(at, style, "@import", 7))
-            return error_set(error, "its style has a link to another resource");
+        if (closes) {
+            if (!depth || strncmp(open[depth - 1], name, size) || strcspn(open[depth - 1], " \n\t/>") != size)
+                return error_set(error, "'</%.*s>' does not close what is open", (int)size, name);
+            depth--;
+            continue;
+        }
+        if (at[-1] != '/' && depth == SVG_DEEPEST) return error_set(error, "its elements are too deep");
+        if (at[-1] != '/') open[depth++] = name;
+        if (in_words("style", name, size) && !is_own_style(at))
+            return error_set(error, "its style is not that of this program's pictures");
     }
     return !depth || error_set(error, "it is cut off");
 }

@@ -19,10 +19,12 @@ void html_data_uri(FILE *out, const char *type, const void *bytes, size_t size);
 /* Begins a table that scrolls within the page, up to its first row. Cells of the header are separated by '|'; those of
  * columns of numbers end in ':'. */
 void html_table_begin(FILE *out, const char *caption, const char *header);
+/* Begins a table whose header has these cells, whatever is in their texts. */
+void html_table_begin_cells(FILE *out, const char *caption, const char *const *cells, int n);
 void html_table_end(FILE *out);
 
 /* Returns whether a text is one <svg> element of shapes and words, as this program writes them: no script, no link, no
- * outside resource. False with the reason. */
+ * outside resource, no style but theirs, which would be that of the whole page. False with the reason. */
 bool html_svg_check(const char *text, Error *error);
 
 /* Writes the Markdown that the reports of this program consist of: headings (# becomes <hLEVEL>), paragraphs, lists

@@ -10,6 +10,15 @@
 const char *const SVG_PALETTE[SVG_COLOURS] = {"#126bda", "#e77300", "#00804f", "#c8508c", "#9e6526", "#11a0c6"};
 const char *const SVG_DASH[SVG_DASHES] = {"none", "9 4", "3 3", "9 3 2 3", "14 4"};
 
+const char SVG_STYLE[] =
+    ".plot-line{fill:none;stroke-linejoin:round}"
+    ".plot-paper{fill:" SVG_LIGHT "}.plot-ink{fill:#22262b}.plot-ink.plot-line{fill:none;stroke:#22262b}"
+    ".plot-muted{fill:#5f6670}.plot-muted.plot-line{fill:none;stroke:#6b727c}.plot-grid{stroke:#e3e5e8}"
+    ".plot-axis{stroke:#868d97;fill:none}.plot-halo{stroke:" SVG_LIGHT ";stroke-width:4;stroke-linejoin:round}"
+    "@media(prefers-color-scheme:dark){.plot-paper{fill:" SVG_DARK "}.plot-ink{fill:#dfe2e7}"
+    ".plot-ink.plot-line{stroke:#dfe2e7}.plot-muted{fill:#a3aab5}.plot-muted.plot-line{stroke:#9aa1ac}"
+    ".plot-grid{stroke:#30353d}.plot-axis{stroke:#7d848f}.plot-halo{stroke:" SVG_DARK "}}";
+
 void svg_begin(FILE *out, double width, double height, const char *title) {
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot plot-ink\" role=\"img\" width=\"%.0f\" "
@@ -17,14 +26,9 @@ void svg_begin(FILE *out, double width, double height, const char *title) {
             "font-size=\"13\">\n<title>",
             width, height, width, height);
     svg_escape(out, title);
-    fputs("</title>\n<style>.plot-line{fill:none;stroke-linejoin:round}"
-          ".plot-paper{fill:" SVG_LIGHT "}.plot-ink{fill:#22262b}.plot-ink.plot-line{fill:none;stroke:#22262b}"
-          ".plot-muted{fill:#5f6670}.plot-muted.plot-line{fill:none;stroke:#6b727c}.plot-grid{stroke:#e3e5e8}"
-          ".plot-axis{stroke:#868d97;fill:none}.plot-halo{stroke:" SVG_LIGHT ";stroke-width:4;stroke-linejoin:round}"
-          "@media(prefers-color-scheme:dark){.plot-paper{fill:" SVG_DARK "}.plot-ink{fill:#dfe2e7}"
-          ".plot-ink.plot-line{stroke:#dfe2e7}.plot-muted{fill:#a3aab5}.plot-muted.plot-line{stroke:#9aa1ac}"
-          ".plot-grid{stroke:#30353d}.plot-axis{stroke:#7d848f}.plot-halo{stroke:" SVG_DARK "}}</style>\n",
-          out);
+    fputs("</title>\n<style>", out);
+    fputs(SVG_STYLE, out);
+    fputs("</style>\n", out);
     fprintf(out, "<rect class=\"plot-paper\" width=\"%.0f\" height=\"%.0f\"/>\n", width, height);
 }
 

@@ -21,6 +21,8 @@ extern const char *const SVG_PALETTE[SVG_COLOURS];
  * and dashes i % SVG_DASHES: 30 different lines. */
 extern const char *const SVG_DASH[SVG_DASHES];
 
+/* The rules of the classes, which every picture has in its <style>. */
+extern const char SVG_STYLE[];
 /* Begins a picture of this size in pixels, with its title for screen readers. */
 void svg_begin(FILE *out, double width, double height, const char *title);
 void svg_end(FILE *out);

@@ -149,6 +149,11 @@ static bool is_logged(const RunLog *run, const char *key) {
     return false;
 }
 
+static bool has_baseline(const RunLog *run, const char *metric) {
+    return run->baseline && run->baseline_metric && isfinite(run->baseline_value) &&
+           !strcmp(run->baseline_metric, metric);
+}
+
 /* Adds the chart of "train/NAME" and "val/NAME": of several runs, both of a run in one colour. */
 static void add_metric(RunCurves *curves, const RunLog *runs, int n_runs, const char *name) {
     Plot plot = {.title = xformat("%s", name)};
@@ -165,7 +170,7 @@ static void add_metric(RunCurves *curves, const RunLog *runs, int n_runs, const 
     plot.y_label = xformat("%s%s", name, thin ? " (thin: training)" : "");
     plot.log_y = is_wide(&plot);
     for (int r = 0; r < n_runs && plot.n_series; r++)
-        if (runs[r].baseline && !strcmp(runs[r].baseline_metric, name)) add_baseline(&plot, &runs[r]);
+        if (has_baseline(&runs[r], name)) add_baseline(&plot, &runs[r]);
     add_plot(curves, plot, runs, n_runs);
     free(train);
     free(val);

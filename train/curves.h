@@ -10,7 +10,8 @@
 typedef struct {
     const char *name;      /* in the legend, if there are several runs */
     const json_t *records; /* of log.jsonl (log_read) */
-    /* A known value of a metric ("mel_loss") for comparison; baseline NULL: none. */
+    /* A known value of a metric ("mel_loss") for comparison; none if a text is NULL or the value is not
+     * finite. */
     const char *baseline, *baseline_metric;
     double baseline_value;
 } RunLog;

@@ -269,6 +269,7 @@ static void logged_scores_match_their_names(void **state) {
         largest = fmax(largest, values[2][i]);
     }
     assert_true(largest > 0);
+    assert_contains(log, "\"step_label\": \"it\", \"token_label\": \"cells\"");
     free(fold);
     free(log);
 }

@@ -79,6 +79,11 @@ static void pictures_of_this_program_are_taken(void **state) {
     assert_true(plot_draw(out, &plot, 1, "two > one", &error));
     END;
     if (!html_svg_check(made, &error)) fail_msg("%s", error.text);
+    char *style = strstr(made, "</style>");
+    style[-1] = ' '; /* its last brace */
+    assert_false(html_svg_check(made, &error));
+    assert_contains(error.text, "its style is not that of this program's pictures");
+    style[-1] = '}';
     made[strlen(made) / 2] = 0;
     assert_false(html_svg_check(made, &error));
 }
@@ -91,13 +96,22 @@ static void other_pictures_are_refused(void **state) {
         {"<svg onload=\"x\"></svg>", "the attribute 'onload'"},
         {"<svg ><rect ONCLICK=\"x\"/></svg>", "the attribute 'ONCLICK'"},
         {"<svg ><a href=\"x\"></a></svg>", "an element 'a'"},
-        {"<svg ><path fill=\"url(http://x)\"/></svg>", "a link to another resource"},
-        {"<svg ><style>@import 'x'</style></svg>", "its style has a link"},
-        {"<svg ><style>.a{fill:url(x)}</style></svg>", "its style has a link"},
+        {"<svg ><path fill=\"url(http://x)\"/></svg>", "the attribute 'fill' with '('"},
+        {"<svg ><path fill=\"URL(http://x)\"/></svg>", "the attribute 'fill' with '('"},
+        {"<svg ><path fill=\"image-set('x')\"/></svg>", "the attribute 'fill' with '('"},
+        {"<svg ><path fill=\"&#117;rl&#40;x)\"/></svg>", "the attribute 'fill' with '&'"},
+        {"<svg ><path fill=\"\\75rl\\28x)\"/></svg>", "the attribute 'fill' with '\\'"},
+        {"<svg ><g transform=\"rotate&#40;9)\"></g></svg>", "the attribute 'transform' with '&'"},
+        {"<svg ><style>@IMPORT 'x'</style></svg>", "its style is not that of"},
+        {"<svg ><style>.plot-line{fill:red}</style></svg>", "its style is not that of"},
+        {"<svg ><style/>h1{color:red}</svg>", "its style is not that of"},
+        {"<svg ></g>", "'</g>' does not close what is open"},
+        {"<svg ><g><g><g><g><g><g><g><g><g><g><g><g><g><g><g><g>", "its elements are too deep"},
         {"<svg ><foreignObject></foreignObject></svg>", "an element 'foreignObject'"},
         {"<svg ><path d='x'/></svg>", "an attribute without quotes"},
         {"<svg ><!-- --></svg>", "an element '!--'"},
-        {"<svg ><g></svg>", "it is cut off"},
+        {"<svg ><g></g>", "it is cut off"},
+        {"<svg ><g></svg>", "'</svg>' does not close what is open"},
         {"<svg ></svg><svg ></svg>", "more than one element"},
         {"<svg ><path d=\"x", "an attribute without an end"},
         {"<svg ><path", "the attribute ''"}};
@@ -106,6 +120,15 @@ static void other_pictures_are_refused(void **state) {
         if (html_svg_check(cases[i][0], &error)) fail_msg("taken: %s", cases[i][0]);
         if (!strstr(error.text, cases[i][1])) fail_msg("%s: %s", cases[i][0], error.text);
     }
+}
+
+static void cells_of_a_header_may_have_any_text(void **state) {
+    (void)state;
+    BEGIN;
+    html_table_begin_cells(out, "c", (const char *[]){"a|b:", "<i>"}, 2);
+    html_table_end(out);
+    END;
+    assert_contains(made, "<tr><th scope=\"col\">a|b:</th><th scope=\"col\">&lt;i&gt;</th></tr></thead><tbody>\n");
 }
 
 static void markdown_becomes_html(void **state) {
@@ -133,6 +156,7 @@ int main(void) {
         cmocka_unit_test(data_are_base64),
         cmocka_unit_test(pictures_of_this_program_are_taken),
         cmocka_unit_test(other_pictures_are_refused),
+        cmocka_unit_test(cells_of_a_header_may_have_any_text),
         cmocka_unit_test(markdown_becomes_html),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

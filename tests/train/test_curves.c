@@ -106,6 +106,22 @@ static void a_baseline_is_a_level_and_does_not_choose_the_scale(void **state) {
     json_decref(records);
 }
 
+static void a_baseline_that_is_not_whole_is_not_drawn(void **state) {
+    (void)state;
+    static const RunLog logs[] = {{.baseline = "entropy", .baseline_value = 1},
+                                  {.baseline_metric = "loss", .baseline_value = 1},
+                                  {.baseline = "entropy", .baseline_metric = "loss", .baseline_value = NAN}};
+    json_t *records = records_of(LOG);
+    for (int i = 0; i < 3; i++) {
+        RunLog log = logs[i];
+        log.records = records;
+        RunCurves curves = run_curves_make(&log, 1);
+        assert_int_equal(run_curves_find(&curves, "loss")->n_series, 2);
+        run_curves_free(&curves);
+    }
+    json_decref(records);
+}
+
 static void runs_share_charts_under_their_names(void **state) {
     (void)state;
     json_t *first = records_of(LOG);
@@ -154,6 +170,7 @@ int main(void) {
         cmocka_unit_test(the_best_validation_and_restarts_are_marked),
         cmocka_unit_test(an_objective_that_is_no_metric_has_a_chart),
         cmocka_unit_test(a_baseline_is_a_level_and_does_not_choose_the_scale),
+        cmocka_unit_test(a_baseline_that_is_not_whole_is_not_drawn),
         cmocka_unit_test(runs_share_charts_under_their_names),
         cmocka_unit_test(a_log_without_values_has_no_charts),
     };

@@ -307,10 +307,35 @@ static void added_epochs_outlive_a_restart(void **state) {
     double steps[64];
     toy_must(follow, &plan);
     assert_contains(toy_output, "the best so far came in epoch 4, the last is 4: 2 more (1 of 1 times)");
+    assert_int_equal(logged(plan.directory, "extension", "total_steps", steps, 64), 1);
+    assert_near(steps[0], 9, 0); /* --max-steps */
     plan.options = "-b 5 -g 1 --epochs 4 --val-interval 0 --save-interval 0 --resume auto";
     toy_must(follow, &plan);
     int n = steps_of(plan.directory, "val", steps);
     assert_true(steps[n - 1] == 12);
+    assert_int_equal(logged(plan.directory, "start", "total_steps", steps, 64), 2);
+    assert_near(steps[1], 12, 0);
+}
+
+/* The page knows the steps that were added, as the log does. */
+static void added_epochs_are_on_the_page(void **state) {
+    (void)state;
+    Plan plan = {.directory = run_directory(),
+                 .options = "-b 5 -g 1 --epochs 4 --val-interval 0 --save-interval 0",
+                 .judged = {.verdicts = {5, 6, 6, 4, 7, 7, 7}, .n_verdicts = 7},
+                 .extension_epochs = 2,
+                 .most_extensions = 1,
+                 .monitor = -1};
+    double steps[64];
+    toy_must(follow, &plan);
+    assert_int_equal(logged(plan.directory, "start", "total_steps", steps, 64), 1);
+    assert_near(steps[0], 8, 0);
+    assert_int_equal(logged(plan.directory, "extension", "total_steps", steps, 64), 1);
+    assert_near(steps[0], 12, 0);
+    char *page = read_page(plan.directory);
+    assert_page_has(page, (const char *[]){"Finished after all 12 steps.", "<dt>Steps</dt><dd>12</dd>",
+                                           "<dd class=\"note\">of 12; 6 epochs</dd>", NULL});
+    free(page);
 }
 
 /* A device's autotune cache is written before the first checkpoint and given back to it when the run goes on. */
@@ -451,6 +476,7 @@ int main(void) {
         cmocka_unit_test(patience_outlives_a_restart),
         cmocka_unit_test(a_late_best_adds_epochs),
         cmocka_unit_test(added_epochs_outlive_a_restart),
+        cmocka_unit_test(added_epochs_are_on_the_page),
         cmocka_unit_test(the_autotune_cache_outlives_a_restart),
         cmocka_unit_test(groups_have_rates_of_their_own),
         cmocka_unit_test(decay_can_be_part_of_the_gradients),

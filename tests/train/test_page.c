@@ -192,6 +192,10 @@ static void trends_are_told_only_when_numbers_show_them(void **state) {
     must_not_say(&on, "Not at its end");
     must_not_say(&(Story){3, falling, rising, .end = finished}, "Overfitting"); /* too few validations */
     must_not_say(&(Story){5, flat, rising, .end = finished}, "Underfitting");
+    must_not_say(&(Story){3, falling, high, .end = NULL}, "Underfitting"); /* too early */
+    must_not_say(&(Story){1, falling, high, .end = ", \"summary/ended\": 0, \"summary/signal\": 2"}, "Underfitting");
+    must_say(&(Story){1, falling, high, .end = finished}, (const char *[]){"Underfitting", NULL});
+    must_say(&(Story){4, falling, high, .end = NULL}, (const char *[]){"Underfitting", NULL});
 }
 
 static void an_older_log_leaves_facts_unknown(void **state) {
@@ -201,7 +205,7 @@ static void an_older_log_leaves_facts_unknown(void **state) {
                               "<dt>Command</dt><dd class=\"unknown\">unknown</dd>",
                               "<dt>Machine</dt><dd class=\"unknown\">unknown</dd>",
                               "Unknown: neither log.jsonl nor a checkpoint has the options.", "no price was given",
-                              "no peak is stated for this machine", NULL});
+                              "<dd>34.0 %</dd><dd class=\"note\">of a peak that the log does not state</dd>", NULL});
 }
 
 static void restarts_are_listed_with_what_changed(void **state) {
@@ -215,7 +219,69 @@ static void restarts_are_listed_with_what_changed(void **state) {
     assert_page_has(page, (const char *[]){"No end is recorded after step 50 of 80", "<dt>Restarts</dt><dd>1</dd>",
                                            "<th scope=\"row\">50</th><td>2026-11-24T10:00:00Z</td><td>fedcba</td>",
                                            "<td>learning-rate 0.001 to 0.01</td>", "All options have their defaults",
-                                           "no price was given", NULL});
+                                           "a part of the run has no price</dd>", NULL});
+    free(page);
+    free(directory);
+}
+
+static const char elsewhere[] =
+    "{\"kind\": \"start\", \"step\": 50, \"time\": 18000, \"date\": \"2026-11-24T10:00:00Z\", \"machine\": "
+    "\"NVIDIA T4\", \"numbers\": \"f16\", \"peak_flops\": 65e12, \"price_per_hour\": 0.5, \"currency\": \"USD\", "
+    "\"total_steps\": 80, \"metric\": \"val/auroc\", \"token_label\": \"cells\", \"step_label\": \"it\"}\n";
+
+/* Speed and utilisation are those of the machine whose peak is named. */
+static void a_restart_on_another_machine_is_measured_by_itself(void **state) {
+    (void)state;
+    char *directory = tell(&(Story){5, falling, flat, .end = NULL});
+    append(directory, "log.jsonl", elsewhere);
+    char *page = page_of(directory);
+    assert_page_has(page, (const char *[]){"<dd>34.0 %</dd>", "of 121 TFLOP/s, the stated bf16 peak of NVIDIA L4",
+                                           "<dt>Machine</dt><dd>NVIDIA T4</dd>", NULL});
+    append(directory, "log.jsonl",
+           "{\"kind\": \"train\", \"step\": 60, \"time\": 25200, \"train/loss\": 0.5, \"train/mfu\": 0.5, "
+           "\"train/steps_per_second\": 1, \"train/tokens_per_second\": 1000}\n");
+    free(page);
+    page = page_of(directory);
+    assert_page_has(page, (const char *[]){"<dd>50.0 %</dd>", "of 65.0 TFLOP/s, the stated f16 peak of NVIDIA T4",
+                                           "<dd>1.00 k/s</dd><dd class=\"note\">cells; 1 it/s, medians</dd>",
+                                           "a part of the run has no price in USD; the last part: 1.00 USD", NULL});
+    free(page);
+    free(directory);
+}
+
+static void an_extension_changes_the_number_of_steps(void **state) {
+    (void)state;
+    char *directory = tell(&(Story){5, falling, flat, .end = NULL});
+    append(directory, "log.jsonl", "{\"kind\": \"extension\", \"step\": 50, \"time\": 18000, \"total_steps\": 70}\n");
+    char *page = page_of(directory);
+    assert_contains(page, "No end is recorded after step 50 of 70");
+    free(page);
+    free(directory);
+}
+
+/* The log has no validation at the step that the summary names. */
+static void a_best_value_is_not_taken_from_another_step(void **state) {
+    (void)state;
+    char *directory = tell(&(Story){5, falling, flat, .end = ", \"summary/ended\": 1, \"summary/best_step\": 45"});
+    char *page = page_of(directory);
+    assert_page_has(page, (const char *[]){"Best val/auroc at step 45; the log does not have its value.",
+                                           "<dt>val/auroc</dt><dd class=\"unknown\">unknown</dd>", NULL});
+    assert_null(strstr(page, ">nan"));
+    assert_null(strstr(page, " nan"));
+    free(page);
+    free(directory);
+}
+
+static void a_baseline_without_its_metric_is_left_out(void **state) {
+    (void)state;
+    char *directory = scratch_directory();
+    append(directory, "log.jsonl",
+           "{\"kind\": \"start\", \"step\": 0, \"time\": 0, \"baseline\": \"guess\", \"baseline_value\": 1}\n"
+           "{\"kind\": \"train\", \"step\": 1, \"time\": 1, \"train/loss\": 3}\n"
+           "{\"kind\": \"val\", \"step\": 1, \"time\": 1, \"val/loss\": 3, \"val/objective\": 3}\n"
+           "{\"kind\": \"summary\", \"step\": 1, \"time\": 1, \"summary/ended\": 1}\n");
+    char *page = page_of(directory);
+    assert_null(strstr(page, "guess"));
     free(page);
     free(directory);
 }
@@ -275,9 +341,12 @@ static void runs_stand_side_by_side(void **state) {
     assert_int_equal(summary.trainings, 2);
     assert_int_equal(summary.bytes, strlen(page));
     const char *names[] = {strrchr(a, '/') + 1, strrchr(b, '/') + 1};
-    char *row = xformat("<th scope=\"row\">%s</th><td>no end recorded</td><td>val/auroc</td><td class=\"n\">0.65</td>"
-                        "<td class=\"n\">20</td><td class=\"n\">40</td><td class=\"n\">40</td>",
-                        names[1]);
+    char *row =
+        xformat("<th scope=\"row\">%s</th><td>no end recorded</td><td>val/auroc</td><td class=\"n\">0.65</td>"
+                "<td class=\"n\">20</td><td class=\"n\">40</td><td class=\"n\">40</td><td class=\"n\">4h00m</td>"
+                "<td class=\"n\">5.00 k tokens/s</td><td class=\"n\">34.0 %%</td><td class=\"n\">-</td>"
+                "<td class=\"n\">3.20 EUR</td>",
+                names[1]);
     char *legend = xformat("%s validation", names[0]);
     assert_page_has(page, (const char *[]){"2 trainings: 1 finished, 1 no end recorded. The best val/auroc of each is "
                                            "from 0.65 to 0.655.",
@@ -290,6 +359,63 @@ static void runs_stand_side_by_side(void **state) {
     free(path);
     free(b);
     free(a);
+}
+
+/* Returns the page of two directories; free(). */
+static char *page_of_two(const char *a, const char *b, PageSummary *summary) {
+    char *directory = scratch_directory(), *path = path_join(directory, "report.html");
+    const char *const directories[] = {a, b};
+    Error error;
+    if (!page_write(path, &(PageRequest){directories, 2, PAGE_DEPTH, false}, summary, &error))
+        fail_msg("%s", error.text);
+    char *page = read_page(directory);
+    free(path);
+    free(directory);
+    return page;
+}
+
+/* Tells a run with one record in a folder that is made for it; returns the folder, free(). */
+static char *tell_below(const char *parent, const char *name, const char *fields) {
+    char *directory = path_join(parent, name);
+    char *log = xformat("{\"kind\": \"start\", \"step\": 0, \"time\": 0, \"options\": {\"o\": \"%s\"}}\n"
+                        "{\"kind\": \"train\", \"step\": 5, \"time\": 9, \"train/loss\": 3%s}\n",
+                        name, fields);
+    make_directories(directory);
+    put(directory, "log.jsonl", log);
+    free(log);
+    return directory;
+}
+
+static void folders_of_one_name_are_told_apart(void **state) {
+    (void)state;
+    char *parent = scratch_directory();
+    char *a = tell_below(parent, "a|x/finetune", ", \"train/hfu\": 0.41"), *b = tell_below(parent, "b:/finetune", "");
+    PageSummary summary;
+    char *page = page_of_two(a, b, &summary);
+    assert_int_equal(summary.trainings, 2);
+    assert_page_has(page,
+                    (const char *[]){"<h1>a|x/finetune, b:/finetune</h1>", "<th scope=\"row\">a|x/finetune</th>",
+                                     "<td class=\"n\">41.0 % HFU</td>",
+                                     "<th scope=\"col\">a|x/finetune</th><th scope=\"col\">b:/finetune</th>", NULL});
+    free(page);
+    free(b);
+    free(a);
+    free(parent);
+}
+
+static void a_folder_beside_its_parent_is_told_once(void **state) {
+    (void)state;
+    char *parent = scratch_directory(), *a = tell_below(parent, "a", ""), *slash = xformat("%s/", a);
+    PageSummary summary;
+    free(page_of_two(parent, slash, &summary));
+    assert_int_equal(summary.trainings, 1);
+    free(page_of_two(a, parent, &summary));
+    assert_int_equal(summary.trainings, 1);
+    free(page_of_two(a, slash, &summary));
+    assert_int_equal(summary.trainings, 1);
+    free(slash);
+    free(a);
+    free(parent);
 }
 
 static void hundreds_of_runs_still_fit(void **state) {
@@ -406,9 +532,15 @@ int main(void) {
         cmocka_unit_test(trends_are_told_only_when_numbers_show_them),
         cmocka_unit_test(an_older_log_leaves_facts_unknown),
         cmocka_unit_test(restarts_are_listed_with_what_changed),
+        cmocka_unit_test(a_restart_on_another_machine_is_measured_by_itself),
+        cmocka_unit_test(an_extension_changes_the_number_of_steps),
+        cmocka_unit_test(a_best_value_is_not_taken_from_another_step),
+        cmocka_unit_test(a_baseline_without_its_metric_is_left_out),
         cmocka_unit_test(a_half_written_line_is_told_and_a_damaged_one_named),
         cmocka_unit_test(a_long_log_makes_a_small_page),
         cmocka_unit_test(runs_stand_side_by_side),
+        cmocka_unit_test(folders_of_one_name_are_told_apart),
+        cmocka_unit_test(a_folder_beside_its_parent_is_told_once),
         cmocka_unit_test(hundreds_of_runs_still_fit),
         cmocka_unit_test(reports_come_with_their_pictures),
         cmocka_unit_test(results_without_a_training_have_a_page),

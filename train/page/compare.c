@@ -72,6 +72,26 @@ static void number_cell(FILE *out, const char *text) {
     fputs("</td>", out);
 }
 
+/* Writes a value with its unit; "-" if it is not known. */
+static void unit_cell(FILE *out, bool known, const char *value, const char *unit) {
+    char *text = xformat("%s%s%s", value, *unit ? " " : "", unit);
+    number_cell(out, known ? text : NULL);
+    free(text);
+}
+
+/* Writes speed, utilisation, memory and cost. */
+static void measured_cells(FILE *out, const LoggedRun *r) {
+    const char *token = logged_run_text(r, "token_label");
+    char text[48], *speed = xformat("%s/s", token ? token : "tokens");
+    unit_cell(out, isfinite(r->tokens_rate), format_count(r->tokens_rate, "", text), speed);
+    free(speed);
+    snprintf(text, sizeof text, "%.1f %%", 100 * r->utilisation);
+    unit_cell(out, isfinite(r->utilisation), text, r->recomputes ? "HFU" : "");
+    number_cell(out, isfinite(r->peak_bytes) ? format_bytes(r->peak_bytes, text) : NULL);
+    snprintf(text, sizeof text, "%.2f", r->cost);
+    unit_cell(out, r->price > 0 && isfinite(r->cost), text, r->currency ? r->currency : "");
+}
+
 static void row(FILE *out, const LoggedRun *r, bool is_running) {
     char text[32];
     fputs("<tr><th scope=\"row\">", out);
@@ -84,10 +104,7 @@ static void row(FILE *out, const LoggedRun *r, bool is_running) {
     real_cell(out, "%.0f", (double)r->step);
     real_cell(out, "%.0f", r->total_steps < 0 ? (double)NAN : (double)r->total_steps);
     number_cell(out, format_duration(r->seconds, text));
-    number_cell(out, isfinite(r->tokens_rate) ? format_count(r->tokens_rate, "", text) : NULL);
-    real_cell(out, "%.1f %%", 100 * r->utilisation);
-    number_cell(out, isfinite(r->peak_bytes) ? format_bytes(r->peak_bytes, text) : NULL);
-    real_cell(out, "%.2f", r->price > 0 ? r->cost : (double)NAN);
+    measured_cells(out, r);
     real_cell(out, "%.0f", logged_run_number(r, "parameters"));
     text_cell(out, logged_run_text(r, "revision"));
     fputs("</tr>\n", out);
@@ -97,7 +114,7 @@ enum { ROWS = 200 };
 
 void compare_numbers(FILE *out, const LoggedRun *runs, int n, bool is_running) {
     html_table_begin(out, "Trainings side by side",
-                     "training|state|decides|best:|at step:|steps:|of:|time:|tokens/s:|MFU:|memory:|cost:|parameters:|"
+                     "training|state|decides|best:|at step:|steps:|of:|time:|speed:|MFU:|memory:|cost:|parameters:|"
                      "revision");
     for (int i = 0; i < n && i < ROWS; i++) row(out, &runs[i], is_running);
     html_table_end(out);
@@ -123,14 +140,10 @@ static json_t *all_names(const LoggedRun *runs, int n) {
 
 void compare_options(FILE *out, const LoggedRun *runs, int n) {
     json_t *names = all_names(runs, n), *value;
-    const char *name;
-    char *header = xstrdup("option");
-    for (int i = 0; i < n; i++) {
-        char *longer = xformat("%s|%s", header, runs[i].name);
-        free(header);
-        header = longer;
-    }
-    html_table_begin(out, "Options that differ between the trainings; all others are the same", header);
+    const char *name, **header = xmalloc(((size_t)n + 1) * sizeof *header);
+    header[0] = "option";
+    for (int i = 0; i < n; i++) header[i + 1] = runs[i].name;
+    html_table_begin_cells(out, "Options that differ between the trainings; all others are the same", header, n + 1);
     free(header);
     json_object_foreach(names, name, value) {
         if (is_common(runs, n, name)) continue;

@@ -53,22 +53,26 @@ static void card(FILE *out, const char *name, char *value, char *note) {
 static void card_speed(FILE *out, const LoggedRun *run) {
     char text[32];
     bool known = isfinite(run->tokens_rate);
-    const char *token = logged_run_text(run, "token");
+    const char *token = logged_run_text(run, "token_label"), *step = logged_run_text(run, "step_label");
     card(out, "Speed",
          known ? xformat("%s/s", format_count(run->tokens_rate, run->tokens_rate < 1000 ? " " : "", text)) : NULL,
-         known ? xformat("%s; %.3g steps/s, medians", token ? token : "tokens", run->steps_rate) : NULL);
+         known ? xformat("%s; %.3g %s/s, medians", token ? token : "tokens", run->steps_rate, step ? step : "steps")
+               : NULL);
 }
 
 static void card_utilisation(FILE *out, const LoggedRun *run) {
-    const char *numbers = logged_run_text(run, "numbers"), *machine = logged_run_text(run, "machine");
-    char peak[32];
-    bool has_peak = run->peak_flops > 0;
+    const char *numbers = json_string_value(json_object_get(run->measured, "numbers"));
+    const char *machine = json_string_value(json_object_get(run->measured, "machine"));
+    char peak[32], *note = NULL;
     format_count(run->peak_flops, "FLOP/s", peak);
+    if (run->peak_flops > 0)
+        note = xformat("of %s, the stated %s peak of %s", peak, numbers ? numbers : "", machine ? machine : "the card");
+    else if (isfinite(run->utilisation))
+        note = xstrdup("of a peak that the log does not state");
+    else if (json_object_get(run->measured, "peak_flops"))
+        note = xformat("no peak is stated for %s", machine ? machine : "this machine");
     card(out, run->recomputes ? "HFU" : "MFU",
-         isfinite(run->utilisation) ? xformat("%.1f %%", 100 * run->utilisation) : NULL,
-         has_peak
-             ? xformat("of %s, the stated %s peak of %s", peak, numbers ? numbers : "", machine ? machine : "the card")
-             : xformat("no peak is stated for %s", machine ? machine : "this machine"));
+         isfinite(run->utilisation) ? xformat("%.1f %%", 100 * run->utilisation) : NULL, note);
 }
 
 static void card_memory(FILE *out, const LoggedRun *run) {
@@ -88,18 +92,27 @@ static void card_memory(FILE *out, const LoggedRun *run) {
 }
 
 static void card_cost(FILE *out, const LoggedRun *run) {
-    const char *currency = logged_run_text(run, "currency");
-    if (!currency) currency = "$";
+    const char *currency = run->currency;
     bool known = isfinite(run->cost) && run->price > 0;
+    char *note;
+    if (known)
+        note = xformat("at %.4g %s an hour", run->price, currency);
+    else if (!currency)
+        note = xstrdup("no price was given");
+    else if (run->price > 0)
+        note =
+            xformat("a part of the run has no price in %s; the last part: %.2f %s", currency, run->part_cost, currency);
+    else
+        note = xstrdup("a part of the run has no price");
     card(out, run->end == RUN_UNENDED ? "Cost so far" : "Cost", known ? xformat("%.2f %s", run->cost, currency) : NULL,
-         known ? xformat("at %.4g %s an hour", run->price, currency) : xstrdup("no price was given"));
+         note);
 }
 
 void facts_numbers(FILE *out, const LoggedRun *run) {
     char time[32], each[32];
-    bool best = run->best_step >= 0 && isfinite(run->best);
+    bool best = run->best_step >= 0;
     fputs("<dl class=\"cards\">\n", out);
-    card(out, best ? run->metric : "Best validation", best ? xformat("%.4g", run->best) : NULL,
+    card(out, best ? run->metric : "Best validation", best && isfinite(run->best) ? xformat("%.4g", run->best) : NULL,
          best ? isfinite(run->best_epoch)
                     ? xformat("best, at step %lld, epoch %.0f", (long long)run->best_step, run->best_epoch)
                     : xformat("best, at step %lld", (long long)run->best_step)

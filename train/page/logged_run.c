@@ -24,11 +24,12 @@ const json_t *logged_run_options(const LoggedRun *run) {
     return options ? options : json_object_get(run->state, "options");
 }
 
-LoggedValues logged_values(const LoggedRun *run, const char *name) {
-    size_t records = json_array_size(run->records), i;
+/* Returns the values in the records from number `first` on. */
+static LoggedValues values_from(const LoggedRun *run, const char *name, size_t first) {
+    size_t records = json_array_size(run->records);
     LoggedValues v = {xmalloc((records + 1) * sizeof(double)), xmalloc((records + 1) * sizeof(double)), 0};
-    json_t *record;
-    json_array_foreach(run->records, i, record) {
+    for (size_t i = first; i < records; i++) {
+        const json_t *record = json_array_get(run->records, i);
         double value = number_in(record, name);
         if (!isfinite(value)) continue;
         v.steps[v.n] = number_in(record, "step");
@@ -36,6 +37,8 @@ LoggedValues logged_values(const LoggedRun *run, const char *name) {
     }
     return v;
 }
+
+LoggedValues logged_values(const LoggedRun *run, const char *name) { return values_from(run, name, 0); }
 
 void logged_values_free(LoggedValues *v) {
     free(v->steps);
@@ -51,18 +54,20 @@ static double last_of(const LoggedRun *run, const char *name) {
     return last;
 }
 
-static Spread spread_of(const LoggedRun *run, const char *name) {
-    LoggedValues v = logged_values(run, name);
+/* Returns the spread of the values in the records from number `part` on. */
+static Spread spread_of(const LoggedRun *run, const char *name, size_t part) {
+    LoggedValues v = values_from(run, name, part);
     Spread spread = statistics_spread(v.values, v.n);
     logged_values_free(&v);
     return spread;
 }
 
-/* Returns the value at the last record of a step, or before it; NaN: there is none. */
+/* Returns the value in the last record of this very step; NaN: there is none. */
 static double value_at(const LoggedRun *run, const char *name, int64_t step) {
     LoggedValues v = logged_values(run, name);
     double value = NAN;
-    for (int64_t i = 0; i < v.n && v.steps[i] <= (double)step; i++) value = v.values[i];
+    for (int64_t i = 0; i < v.n && v.steps[i] <= (double)step; i++)
+        if (v.steps[i] == (double)step) value = v.values[i];
     logged_values_free(&v);
     return value;
 }
@@ -121,36 +126,63 @@ static int64_t best_step_of(const LoggedRun *run) {
     return at;
 }
 
-/* Returns the sum over the parts of the run of their prices times their seconds; NaN if a part has no price, or one in
- * another currency than the last. */
-static double cost_of(const LoggedRun *run) {
-    const char *currency = logged_run_text(run, "currency");
-    double cost = 0, price = NAN, before = 0;
+/* Returns the currency of the last part that has a price; NULL: none has. */
+static const char *currency_of(const LoggedRun *run) {
+    const char *currency = NULL;
     size_t i;
     json_t *record;
     json_array_foreach(run->records, i, record) {
-        double seconds = number_in(record, "time");
-        if (seconds > before) cost += price * (seconds - before) / 3600;
+        const char *own = is_kind(record, "start") ? json_string_value(json_object_get(record, "currency")) : NULL;
+        if (own) currency = own;
+    }
+    return currency;
+}
+
+/* Sets the costs: the sum over the parts of the run of their prices times their seconds, and that of the last part. */
+static void add_cost(LoggedRun *run) {
+    double price = NAN, before = 0;
+    size_t i;
+    json_t *record;
+    run->price = logged_run_number(run, "price_per_hour");
+    run->currency = currency_of(run);
+    run->cost = run->part_cost = 0;
+    json_array_foreach(run->records, i, record) {
+        double seconds = number_in(record, "time"), cost = seconds > before ? price * (seconds - before) / 3600 : 0;
+        run->cost += cost;
+        run->part_cost += cost;
         if (isfinite(seconds)) before = seconds; /* a resumed part may begin earlier than the last one ended */
         if (!is_kind(record, "start")) continue;
         const char *own = json_string_value(json_object_get(record, "currency"));
-        price = own && currency && !strcmp(own, currency) ? number_in(record, "price_per_hour") : NAN;
+        price = own && !strcmp(own, run->currency) ? number_in(record, "price_per_hour") : NAN;
+        run->part_cost = 0;
     }
-    return cost;
+}
+
+/* Returns the number of the first record of the last part with train records; sets run->measured. */
+static size_t find_measured(LoggedRun *run) {
+    size_t i, start = 0, part = 0;
+    json_t *record;
+    json_array_foreach(run->records, i, record) {
+        if (is_kind(record, "start")) start = i;
+        if (is_kind(record, "train")) part = start;
+    }
+    const json_t *first = json_array_get(run->records, part);
+    run->measured = is_kind(first, "start") ? first : NULL;
+    return part;
 }
 
 static void measure(LoggedRun *run) {
-    double mfu = spread_of(run, "train/mfu").mean, hfu = spread_of(run, "train/hfu").mean;
+    size_t part = find_measured(run);
+    double mfu = spread_of(run, "train/mfu", part).mean, hfu = spread_of(run, "train/hfu", part).mean;
     run->recomputes = isnan(mfu) && !isnan(hfu);
     run->utilisation = run->recomputes ? hfu : mfu;
-    run->peak_flops = logged_run_number(run, "peak_flops");
-    run->steps_rate = spread_of(run, "train/steps_per_second").median;
-    run->tokens_rate = spread_of(run, "train/tokens_per_second").median;
+    run->peak_flops = number_in(run->measured, "peak_flops");
+    run->steps_rate = spread_of(run, "train/steps_per_second", part).median;
+    run->tokens_rate = spread_of(run, "train/tokens_per_second", part).median;
     run->planned_bytes = logged_run_number(run, "planned_bytes");
     if (isnan(run->planned_bytes)) run->planned_bytes = number_in(run->summary, "summary/planned_bytes");
     run->peak_bytes = number_in(run->summary, "summary/peak_bytes");
-    run->price = logged_run_number(run, "price_per_hour");
-    run->cost = cost_of(run);
+    add_cost(run);
 }
 
 static json_t *read_state(const char *directory) {
@@ -172,7 +204,7 @@ bool logged_run_open(LoggedRun *run, const char *directory, const char *name, Er
     read_records(run);
     run->end = end_of(run);
     run->signal = json_integer_value(json_object_get(run->summary, "summary/signal"));
-    double total = logged_run_number(run, "total_steps");
+    double total = last_of(run, "total_steps"); /* of a start or an extension */
     if (total > 0) run->total_steps = (int64_t)total;
     run->epoch = last_of(run, "train/epoch");
     run->metric = metric_of(run);

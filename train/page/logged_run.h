@@ -16,6 +16,7 @@ typedef struct {
     json_t *state;          /* state.json of the newest checkpoint; NULL: there is none */
     /* Records, which `records` owns. start: the last one; summary: after the last start, or NULL. */
     const json_t *start, *summary;
+    const json_t *measured; /* start record of the part whose speed and utilisation follow, or NULL */
     int starts;
     const char *date; /* of the first start, in UTC: "2026-11-23T10:00:00Z" */
     RunEnd end;
@@ -24,13 +25,15 @@ typedef struct {
     double seconds, epoch;          /* of training */
     const char *metric;             /* "val/auroc", which decides; NULL: there was no validation */
     int64_t best_step;              /* -1: none */
-    double best, best_epoch;        /* the metric's value there */
+    double best, best_epoch;        /* the metric's value there; NaN: the log does not have it */
     double steps_rate, tokens_rate; /* medians, per second */
     double utilisation;             /* mean share of the peak */
     bool recomputes;                /* the utilisation is that of the hardware (HFU) */
     double peak_flops;              /* that it divides by */
     double planned_bytes, peak_bytes;
-    double price, cost; /* per hour, of the last part; of all parts so far, NaN if one had no price */
+    const char *currency;          /* of the last part with a price; NULL: none has one */
+    double price, cost, part_cost; /* per hour, of the last part; of all parts so far, NaN if one has no price or
+                                    * another currency; of the last part */
 } LoggedRun;
 
 /* Reads the run of a folder. Fails if log.jsonl cannot be read, or has a damaged line. */

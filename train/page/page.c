@@ -1,6 +1,5 @@
 #include "train/page/page.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +12,7 @@
 #include "train/page/facts.h"
 #include "train/page/folders.h"
 #include "train/page/logged_run.h"
+#include "train/page/names.h"
 #include "train/page/results.h"
 #include "train/page/room.h"
 #include "train/page/style.h"
@@ -32,11 +32,20 @@ typedef struct {
 
 /* ---- reading ---- */
 
-/* Returns the last component of a directory's real path; free(). */
-static char *own_name(const char *directory) {
-    char real[PATH_MAX];
-    const char *path = realpath(directory, real) ? real : directory, *slash = strrchr(path, '/');
-    return xstrdup(slash && slash[1] ? slash + 1 : path);
+/* Finds the folders of the page, and its title, which names those that were given. */
+static bool find_folders(Page *p, const PageRequest *request, Error *error) {
+    char **names = names_make(request->directories, request->n);
+    bool ok = true;
+    for (int i = 0; i < request->n; i++) {
+        const char *name = request->n > 1 ? names[i] : "";
+        char *title = xformat("%s%s%s", i ? p->title : "", i ? ", " : "", names[i]);
+        ok = ok && folders_add(&p->folders, request->directories[i], name, request->depth, error);
+        free(p->title);
+        p->title = title;
+    }
+    names_free(names, request->n);
+    names_drop_repeated(&p->folders);
+    return ok;
 }
 
 static bool read_runs(Page *p, Error *error) {
@@ -63,19 +72,8 @@ static void sort_runs(Page *p) {
 }
 
 static bool page_open(Page *p, const PageRequest *request, Error *error) {
-    *p = (Page){.is_running = request->is_running, .title = own_name(request->directories[0])};
-    for (int i = 0; i < request->n; i++) {
-        char *name = request->n > 1 ? own_name(request->directories[i]) : xstrdup("");
-        bool ok = folders_add(&p->folders, request->directories[i], name, request->depth, error);
-        free(name);
-        if (!ok) return false;
-        if (!i) continue;
-        char *name_too = own_name(request->directories[i]), *title = xformat("%s, %s", p->title, name_too);
-        free(name_too);
-        free(p->title);
-        p->title = title;
-    }
-    if (!read_runs(p, error)) return false;
+    *p = (Page){.is_running = request->is_running};
+    if (!find_folders(p, request, error) || !read_runs(p, error)) return false;
     if (request->n == 1) sort_runs(p); /* several are in the order in which they were given */
     return true;
 }

@@ -50,9 +50,12 @@ static char *end_text(const LoggedRun *run, bool is_running) {
 
 char *verdict_text(const LoggedRun *run, bool is_running) {
     char *end = end_text(run, is_running), *text;
-    if (run->best_step >= 0)
-        text = xformat("%s Best %s %.4g at step %lld%s.", end, run->metric, run->best, (long long)run->best_step,
-                       run->best_step == run->step ? ", the last" : "");
+    const char *last = run->best_step == run->step ? ", the last" : "";
+    if (run->best_step >= 0 && isfinite(run->best))
+        text = xformat("%s Best %s %.4g at step %lld%s.", end, run->metric, run->best, (long long)run->best_step, last);
+    else if (run->best_step >= 0)
+        text = xformat("%s Best %s at step %lld%s; the log does not have its value.", end, run->metric,
+                       (long long)run->best_step, last);
     else
         text = xformat("%s Nothing was validated, so there is no best checkpoint.", end);
     free(end);
@@ -140,8 +143,10 @@ static int trend(FILE *out, const LoggedRun *run, const Losses *l, const char *n
 static int baseline(FILE *out, const LoggedRun *run, const Losses *l, const char *name) {
     const char *what = logged_run_text(run, "baseline");
     double value = logged_run_number(run, "baseline_value");
-    if (!what || isnan(value) || !l->val.n) return 0;
+    if (!what || !logged_run_text(run, "baseline_metric") || isnan(value) || !l->val.n) return 0;
     double best = l->val.values[least_of(&l->val)];
+    bool goes_on = run->end == RUN_UNENDED || run->end == RUN_STOPPED;
+    if (best >= value && goes_on && l->val.n < FEWEST) return 0; /* too early to tell */
     return item(out, name,
                 best < value ? xformat("The least val/%s, %.4g, is below the %s, %.4g.", l->name, best, what, value)
                              : xformat("Underfitting: the least val/%s, %.4g, is not below the %s, %.4g.", l->name,

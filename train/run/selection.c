@@ -1,5 +1,6 @@
 #include "train/run/selection.h"
 
+#include "train/run/record.h"
 #include "train/stream.h"
 
 double selection_evaluate(Run *run, const double *means, double objective, double *metrics) {
@@ -30,12 +31,15 @@ bool selection_out_of_patience(const Training *t) {
 
 static void extend(Run *run) {
     Training *t = run->t;
+    Record record = {.n = 0};
     int64_t epochs = selection_epochs(t);
     if (t->state.extensions >= t->spec.selection.max_extensions || t->state.epoch + 1 < epochs - 2) return;
     LoaderOptions options = train_loader_options(t->spec.options, &t->state);
     options.drop_last = t->spec.batch.drop_last;
     t->state.extensions++;
     run->total_steps = train_steps(&t->spec, &options, selection_epochs(t));
+    record_add(&record, (double)run->total_steps, "total_steps");
+    record_log(run, "extension", &record);
     printf("[Run] the best so far came in epoch %lld, the last is %lld: %lld more (%lld of %lld times)\n",
            (long long)t->state.epoch + 1, (long long)epochs, (long long)t->spec.selection.extension_epochs,
            (long long)t->state.extensions, (long long)t->spec.selection.max_extensions);

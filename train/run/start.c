@@ -78,6 +78,8 @@ static void set_model(json_t *record, const Run *run) {
     set_count(record, "total_steps", run->total_steps);
     set_count(record, "batches_per_epoch", run->epoch_batches);
     set_text(record, "metric", metric);
+    set_text(record, "step_label", spec->labels.step);
+    set_text(record, "token_label", spec->labels.token);
     if (!spec->baseline.name) return;
     set_text(record, "baseline", spec->baseline.name);
     set_text(record, "baseline_metric", spec->model->metrics[spec->baseline.metric].name);
