@@ -44,7 +44,7 @@ int report_command(int argc, char **argv) {
     if (!page_write(path, &request, &summary, &error)) die("%s", error.text);
     printf("[Report] %s: %s, %d training%s, %d result%s", path, format_bytes((double)summary.bytes, size),
            summary.trainings, summary.trainings == 1 ? "" : "s", summary.results, summary.results == 1 ? "" : "s");
-    if (summary.left_out) printf("; %d left out for want of room, named on the page", summary.left_out);
+    if (summary.left_out) printf("; %d left out, named on the page", summary.left_out);
     printf("\n");
     free(path);
     options_free(&set, argc, argv);

@@ -203,13 +203,13 @@ static bool write_files(const FoldReport *r, Error *error) {
     if (ok) {
         TextFile file;
         text_file_begin(&file);
-        fprintf(file.out,
-                "# %s\n\nMeans over folds, deviations with divisor n - 1, 95 %% intervals of the mean by the "
-                "bootstrap over %ss.\n\n",
-                r->protocol, r->group_kind);
-        table_print_markdown(&r->summary, r->summary.columns, file.out);
-        fputc('\n', file.out);
+        fprintf(file.out, "# %s\n\n", r->protocol);
         print_worst(r, file.out);
+        fprintf(file.out,
+                "\nMeans over folds, deviations with divisor n - 1, 95 %% intervals of the mean by the bootstrap over "
+                "%ss.\n\n",
+                r->group_kind);
+        table_print_markdown(&r->summary, r->summary.columns, file.out);
         fputs("\n## Folds\n\n", file.out);
         table_print_markdown(&r->results, r->results.columns, file.out);
         ok = text_file_end(&file, markdown, error);

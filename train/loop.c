@@ -118,7 +118,7 @@ int train_run(Training *t) {
         }
         count_allocations(&run);
         keep_step(&run, &due, best);
-        if (due.validate) page_refresh(&run);
+        if (due.validate && !over) page_refresh(&run); /* the end writes the page anyway */
         if (!over) meter_start(&run.meter, t->spec.device, t->state.step - run.first_step);
     }
     int status = finish_run(&run);

@@ -65,10 +65,7 @@ void cv_report_fold(const CvReport *report, CvFold *f) {
         die("fold %s: %s", f->fold->name, error.text);
 }
 
-void cv_report_page(const CvReport *report, bool is_running) {
-    Error error;
-    if (!page_write_in(report->directory, 1, is_running, &error)) die("report.html: %s", error.text);
-}
+void cv_report_page(const CvReport *report, bool is_running) { page_write_or_warn(report->directory, 1, is_running); }
 
 void cv_report_folds(const CvReport *report, const CvFold *folds, int n) {
     Error error;

@@ -36,7 +36,7 @@ int psd_calibrate(const PsdRun *o, const PsdData *data, PsdClassifier *classifie
     else
         warn("%s", error.text);
     json_decref(fits);
-    if (!page_write_in(directory, PAGE_DEPTH, false, &error)) die("%s", error.text);
+    if (done) page_write_or_warn(directory, PAGE_DEPTH, false);
     psd_predictions_free(&validation);
     psd_predictions_free(&test);
     return !done;

@@ -26,7 +26,7 @@ int psd_evaluate(const PsdRun *o, const PsdData *data, PsdClassifier *classifier
     if (!report_classification(&test.predictions, 1, directory, protocol, o->tag, &error) ||
         (result && !evaluation_make(&test.predictions, 1, result, &error)))
         die("%s", error.text);
-    if (!page_write_in(directory, PAGE_DEPTH, false, &error)) die("%s", error.text);
+    page_write_or_warn(directory, PAGE_DEPTH, false);
     psd_predictions_free(&test);
     free(protocol);
     return 0;

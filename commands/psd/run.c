@@ -379,8 +379,7 @@ int psd_run(PsdRun *o, PsdStage *stage, PsdStageFunction carry_out_stage) {
     if (pooled) check_stages(&r, &all);
     if (!(pooled ? run_stages(&r, &all, NULL) : run_sensors(&r)))
         printf("[Run] stopped by signal %d; the same command continues\n", stop_signal());
-    Error error;
-    if (!page_write_in(o->train.output_dir, PAGE_DEPTH, false, &error)) die("%s", error.text);
-    printf("[Run] report: %s/report.html\n", o->train.output_dir);
+    if (page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false))
+        printf("[Run] report: %s/report.html\n", o->train.output_dir);
     return 0;
 }

@@ -172,7 +172,16 @@ static const char *whole_run(void) {
     static const char *run;
     if (!run) {
         run = run_directory();
+        char *page = path_join(run, "fold_D1/report.html"), *stray = path_join(run, "stray");
+        make_directories(page); /* neither a page that cannot be written nor a damaged log stops the folds */
+        make_directories(stray);
+        char *log = path_join(stray, "log.jsonl");
+        write_text(log, "damaged\n");
         must("--data %s %s -o %s", data, toy, run);
+        assert_contains(output, "report.html could not be written: ");
+        free(log);
+        free(stray);
+        free(page);
     }
     return run;
 }
@@ -217,7 +226,7 @@ static void every_cell_is_tested_once_by_a_network_that_has_not_seen_its_donor(v
     assert_page_has(page, (const char *[]){"3 trainings: 3 finished. The best val/auroc of each is from ",
                                            "Result: means over folds: accuracy ", "Cross-validation, 3 folds",
                                            "false positive rate", ">precision</text>", "<h3>By donor</h3>", "AUROC 0.",
-                                           "fold_D3 validation", NULL});
+                                           "fold_D3 validation", "<li>stray: log.jsonl:1: ", NULL});
     assert_page_has(own, (const char *[]){"Best val/auroc ", "<title>auroc</title>", "/train_cv --data ", NULL});
     free(own);
     free(fold);

@@ -116,6 +116,33 @@ static void a_whole_run_is_stopped_goes_on_and_is_not_done_twice(void **state) {
     free(stopped);
 }
 
+/* No temperature is best for a single row that is right; the run has its results all the same. */
+static void a_run_outlives_a_calibration_that_cannot_be_fitted(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *pooled = path_join(fixture.data, "pooled.json"),
+         *split = path_join(run, "one.json");
+    char *page = path_join(run, "finetune/report.html"), *stray = path_join(run, "stray"), *text = read_text(pooled);
+    json_t *rows = json_loads(text, 0, NULL), *one = json_array();
+    json_array_append(one, json_array_get(json_object_get(rows, "val"), 0));
+    json_object_set_new(rows, "val", one);
+    free(text);
+    text = json_dumps(rows, 0);
+    write_text(split, "%s", text);
+    make_directories(page); /* so that this page cannot be written, and the run's own lacks a log */
+    make_directories(stray);
+    char *log = path_join(stray, "log.jsonl");
+    write_text(log, "damaged\n");
+    psd_must("%s --split %s -o %s", run_options(), split, run);
+    assert_contains(fixture.output, "no temperature is best: all 1 rows are right");
+    assert_contains(fixture.output, "report.html could not be written: ");
+    char *whole = read_page(run);
+    assert_page_has(
+        whole, (const char *[]){"2 trainings: 2 finished.", "Result: accuracy ", "<li>stray: log.jsonl:1: ", NULL});
+    json_decref(rows);
+    char *owned[] = {run, pooled, split, page, stray, text, log, whole};
+    for (int i = 0; i < 8; i++) free(owned[i]);
+}
+
 /* Each training has 156 rows of the other sensors, each evaluation the sensor's own 96. */
 static void a_sensor_left_out_is_only_tested_on(void **state) {
     (void)state;
@@ -125,6 +152,9 @@ static void a_sensor_left_out_is_only_tested_on(void **state) {
     assert_same_files(run, run,
                       "loso_results.csv loso_results.json loso_results.md s00/s00_finetuned.json "
                       "s01/s01_finetuned.json s01/calibration/calibration.json s01/pretrain/last/model.safetensors");
+    char *page = read_page(run);
+    assert_page_has(page, (const char *[]){"Result: accuracy ", "; worst sensor: s0", NULL});
+    free(page);
     char *third = path_join(run, "s02");
     assert_int_equal(access(third, F_OK), -1);
     for (int s = 0; s < 2; s++) {
@@ -418,6 +448,7 @@ static void rows_without_samples_are_left_out(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_run_is_stopped_goes_on_and_is_not_done_twice),
+        cmocka_unit_test(a_run_outlives_a_calibration_that_cannot_be_fitted),
         cmocka_unit_test(a_sensor_left_out_is_only_tested_on),
         cmocka_unit_test(names_of_sensors_lead_to_no_other_folder),
         cmocka_unit_test(no_batch_has_the_sensor_left_out),

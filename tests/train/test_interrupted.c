@@ -301,7 +301,8 @@ static void a_run_that_trained_nothing_fails(void **state) {
     toy_must(train_on_nan, "-b 2 -g 1 --max-steps 3 --skip-nonfinite");
     assert_contains(toy_output, "all 3 steps were skipped, since their losses or gradients were not finite");
     assert_contains(toy_output, "status 1");
-    stopped_on_nan = true; /* a stopped run may still train something later */
+    assert_contains(toy_output, "[Done] report: "); /* its page is not left saying that it runs */
+    stopped_on_nan = true;                          /* a stopped run may still train something later */
     toy_must(train_on_nan, "-b 2 -g 1 --max-steps 3 --skip-nonfinite");
     stopped_on_nan = false;
     assert_null(strstr(toy_output, "were skipped"));

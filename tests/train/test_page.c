@@ -4,9 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/file.h"
 #include "tests/page_rig.h"
 #include "train/page/page.h"
+#include "train/run/page.h"
 
 /* ---- runs as a training leaves them ---- */
 
@@ -435,6 +436,67 @@ static void hundreds_of_runs_still_fit(void **state) {
     free(parent);
 }
 
+/* Damage in one folder costs the others nothing. */
+static void folders_that_cannot_be_read_are_listed(void **state) {
+    (void)state;
+    char *parent = scratch_directory(), *a = path_join(parent, "a"), *locked = path_join(parent, "locked");
+    Error error;
+    make_directories(a);
+    make_directories(locked);
+    tell_in(a, &(Story){5, falling, flat, .end = finished});
+    put(parent, "b/log.jsonl", "{\"kind\": \"train\", \"st\n{\"kind\": \"train\", \"step\": 60}\n");
+    assert_int_equal(chmod(locked, 0) | chmod(parent, 0777), 0);
+    bool root = !geteuid();
+    if (root) assert_int_equal(seteuid(65534), 0);
+    bool ok = page_write_in(parent, PAGE_DEPTH, false, &error), given = page_write_in(locked, 0, false, &error);
+    if (root) assert_int_equal(seteuid(0), 0);
+    assert_true(ok && !given);
+    assert_contains(error.text, "/locked: cannot read the folder: ");
+    char *page = read_page(parent);
+    assert_page_has(page,
+                    (const char *[]){"Finished after all 50 steps.", "Not on this page", "<li>b: log.jsonl:1: column ",
+                                     "<li>locked: cannot read the folder: ", NULL});
+    assert_int_equal(chmod(locked, 0700), 0);
+    free(page);
+    free(locked);
+    free(a);
+    free(parent);
+}
+
+/* Between two folds, none of the trainings within is the one that writes the page. */
+static void only_the_run_that_writes_the_page_is_running(void **state) {
+    (void)state;
+    char *parent = scratch_directory(), *fold = path_join(parent, "fold_D1");
+    Error error;
+    make_directories(fold);
+    tell_in(fold, &(Story){5, falling, flat, .end = NULL});
+    assert_true(page_write_in(parent, 1, true, &error));
+    char *page = read_page(parent);
+    assert_page_has(page, (const char *[]){"No end is recorded after step 50", "while the run went on", NULL});
+    free(page);
+    free(fold);
+    free(parent);
+}
+
+static void a_warning_is_all_that_a_failed_page_costs(void **state) {
+    (void)state;
+    char *directory = tell(&(Story){5, falling, flat, .end = finished}), *path = path_join(directory, "report.html");
+    make_directories(path);
+    assert_false(page_write_or_warn(directory, 0, false));
+    assert_int_equal(rmdir(path), 0);
+    assert_true(page_write_or_warn(directory, 0, false));
+    free(path);
+    free(directory);
+}
+
+static void pages_take_little_of_the_time(void **state) {
+    (void)state;
+    assert_true(page_pause(0.4, 1000) == 0);
+    assert_true(page_pause(0.6, 1000) == 0.6 / 0.02);
+    assert_true(page_pause(0.4, 40 << 20) == 600);
+    assert_true(page_pause(30, 40 << 20) == 30 / 0.02);
+}
+
 /* ---- results ---- */
 
 static const char picture[] = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" width=\"10\" height=\"10\">"
@@ -472,6 +534,78 @@ static void reports_come_with_their_pictures(void **state) {
     const char *at = page;
     for (int i = 0; i < 5; i++)
         if (!(at = strstr(at, order[i]))) fail_msg("%s is not in its place", order[i]);
+    free(page);
+    free(directory);
+}
+
+/* The result is that of all, not of a part or of a calibration. */
+static void the_result_is_that_of_the_whole(void **state) {
+    (void)state;
+    char *directory = scratch_directory();
+    put(directory, "s00/s00.json", "{}");
+    put(directory, "s00/s00.md", "# s00\n\naccuracy 0.25\n");
+    put(directory, "calibration.json", "{}");
+    put(directory, "calibration.md", "# Calibration\n\nfitted on 5 rows\n");
+    char *page = page_of(directory);
+    assert_null(strstr(page, "Result: "));
+    free(page);
+    put(directory, "loso_results.json", "{}");
+    put(directory, "loso_results.md", "# loso\n\naccuracy 0.75\n\nMeans\n");
+    page = page_of(directory);
+    assert_contains(page, "Result: accuracy 0.75<");
+    free(page);
+    free(directory);
+    directory = scratch_directory(); /* the only run, in a folder within */
+    put(directory, "run/all.json", "{}");
+    put(directory, "run/all.md", "# all\n\naccuracy 0.5\n");
+    char *run = path_join(directory, "run");
+    tell_in(run, &(Story){5, falling, flat, .end = finished});
+    page = page_of(directory);
+    assert_contains(page, "Result: accuracy 0.5<");
+    free(page);
+    free(run);
+    free(directory);
+}
+
+/* The check of a picture ends at a zero byte; so would the page. */
+static void a_zero_byte_cuts_no_page(void **state) {
+    (void)state;
+    static const char evil[] = "<svg ></svg>\0<script>alert(1)</script>";
+    char *directory = tell(&(Story){5, falling, flat, .end = finished}), *path = path_join(directory, "evil.svg");
+    Error error;
+    put(directory, "all.json", "{}");
+    put(directory, "all.md", "# all\n\naccuracy 0.5\n");
+    assert_true(file_write_atomic(path, evil, sizeof evil - 1, &error));
+    char *page = page_of(directory);
+    assert_page_has(page, (const char *[]){"evil.svg: it is no text: byte 13 is zero", "</html>", NULL});
+    free(page);
+    free(path);
+    free(directory);
+}
+
+/* Each report is there with its text and its title, or not at all. */
+static void hundreds_of_reports_still_fit(void **state) {
+    (void)state;
+    enum { REPORTS = 300 };
+    char *directory = scratch_directory(), name[256], text[2048], long_name[151];
+    memset(long_name, '"', 150);
+    long_name[150] = 0;
+    for (int i = 0; i < REPORTS; i++) {
+        snprintf(name, sizeof name, "%03d_%s.json", i, long_name);
+        put(directory, name, "{}");
+        strcpy(strrchr(name, '.'), ".md");
+        snprintf(text, sizeof text, "# %s\n\nends here\n", long_name);
+        put(directory, name, text);
+        strcpy(strrchr(name, '.'), ".svg");
+        put_picture(directory, name);
+    }
+    char *page = page_of(directory);
+    int reports = 0, ends = 0;
+    for (const char *at = page; (at = strstr(at, "<details class=\"report\"")); at++) reports++;
+    for (const char *at = page; (at = strstr(at, "<p>ends here</p>")); at++) ends++;
+    assert_in_range(reports, 50, REPORTS - 1);
+    assert_int_equal(reports, ends);
+    assert_page_has(page, (const char *[]){"too large for what is left of the page", " more</li>", NULL});
     free(page);
     free(directory);
 }
@@ -524,6 +658,35 @@ static void sounds_are_embedded_and_small(void **state) {
     free(directory);
 }
 
+/* A training does not wait for the encoding, and nothing is encoded that has no place. */
+static void few_sounds_are_encoded(void **state) {
+    (void)state;
+    char *directory = tell(&(Story){5, falling, flat, .end = finished}), name[32];
+    Error error;
+    put_sound(directory, "samples_0.wav", 30); /* half a minute a piece: a few dozens fill a page */
+    char *sound = path_join(directory, "samples_0.wav"), *samples = path_join(directory, "samples");
+    make_directories(samples);
+    for (int i = 0; i < 150; i++) {
+        snprintf(name, sizeof name, "s%03d.wav", i);
+        char *copy = path_join(samples, name);
+        assert_int_equal(link(sound, copy), 0);
+        free(copy);
+    }
+    assert_true(page_write_in(directory, 0, true, &error));
+    char *page = read_page(directory);
+    assert_null(strstr(page, "<audio"));
+    assert_page_has(page, (const char *[]){"samples/s000.wav: sounds are embedded when the run has ended", NULL});
+    free(page);
+    page = page_of(directory);
+    assert_page_has(page,
+                    (const char *[]){"aria-label=\"s000.wav\"", "samples/s006.wav: 110 kB, too large",
+                                     "samples/s007.wav: no room is left for sounds", "<li>and 122 more</li>", NULL});
+    free(page);
+    free(samples);
+    free(sound);
+    free(directory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_fact_of_a_run_is_there),
@@ -542,9 +705,17 @@ int main(void) {
         cmocka_unit_test(folders_of_one_name_are_told_apart),
         cmocka_unit_test(a_folder_beside_its_parent_is_told_once),
         cmocka_unit_test(hundreds_of_runs_still_fit),
+        cmocka_unit_test(folders_that_cannot_be_read_are_listed),
+        cmocka_unit_test(only_the_run_that_writes_the_page_is_running),
+        cmocka_unit_test(a_warning_is_all_that_a_failed_page_costs),
+        cmocka_unit_test(pages_take_little_of_the_time),
         cmocka_unit_test(reports_come_with_their_pictures),
+        cmocka_unit_test(the_result_is_that_of_the_whole),
+        cmocka_unit_test(a_zero_byte_cuts_no_page),
+        cmocka_unit_test(hundreds_of_reports_still_fit),
         cmocka_unit_test(results_without_a_training_have_a_page),
         cmocka_unit_test(sounds_are_embedded_and_small),
+        cmocka_unit_test(few_sounds_are_encoded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

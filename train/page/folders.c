@@ -17,31 +17,35 @@ static bool is_searched(const char *name) {
     return name[0] != '.' && strncmp(name, "step_", 5) && strcmp(name, "logs") && !ends_with(name, ".partial");
 }
 
-bool folders_add(Folders *folders, const char *path, const char *name, int depth, Error *error) {
+static void add(Folders *folders, const char *path, const char *name, int depth, bool is_within) {
     struct dirent **entries;
     int n = scandir(path, &entries, NULL, alphasort);
-    bool ok = n >= 0 || error_set(error, "%s: cannot read the folder: %s", path, strerror(errno));
-    if (ok) {
-        folders->items = xrealloc(folders->items, (size_t)(folders->n + 1) * sizeof *folders->items);
-        folders->items[folders->n++] = (Folder){xstrdup(path), xstrdup(name)};
-    }
+    char *problem = n < 0 ? xformat("cannot read the folder: %s", strerror(errno)) : NULL;
+    folders->items = xrealloc(folders->items, (size_t)(folders->n + 1) * sizeof *folders->items);
+    folders->items[folders->n++] = (Folder){xstrdup(path), xstrdup(name), is_within, problem};
     for (int i = 0; i < n; i++) {
         const char *entry = entries[i]->d_name;
         char *below = path_join(path, entry), *longer = *name ? xformat("%s/%s", name, entry) : xstrdup(entry);
-        if (ok && depth > 0 && is_searched(entry) && is_directory(below))
-            ok = folders_add(folders, below, longer, depth - 1, error);
+        if (depth > 0 && is_searched(entry) && is_directory(below)) add(folders, below, longer, depth - 1, true);
         free(longer);
         free(below);
         free(entries[i]);
     }
     if (n >= 0) free(entries);
-    return ok;
+}
+
+bool folders_add(Folders *folders, const char *path, const char *name, int depth, Error *error) {
+    int at = folders->n;
+    add(folders, path, name, depth, false);
+    const char *problem = folders->items[at].problem;
+    return !problem || error_set(error, "%s: %s", path, problem);
 }
 
 void folders_free(Folders *folders) {
     for (int i = 0; i < folders->n; i++) {
         free(folders->items[i].path);
         free(folders->items[i].name);
+        free(folders->items[i].problem);
     }
     free(folders->items);
     *folders = (Folders){0};

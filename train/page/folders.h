@@ -6,6 +6,8 @@
 
 typedef struct {
     char *path, *name; /* name: as a page calls it, "fold_D1" */
+    bool is_within;    /* found in another one */
+    char *problem;     /* why it, or its log, cannot be read; NULL: it can */
 } Folder;
 
 /* In the order of their paths, each folder before those within. */
@@ -15,7 +17,7 @@ typedef struct {
 } Folders;
 
 /* Adds a folder and those up to `depth` folders below it, but no checkpoints and no links. `name` precedes the names of
- * those within; "": the folder is the only one. Fails if one cannot be read. */
+ * those within; "": the folder is the only one. Fails if it cannot be read; a folder within has a `problem` then. */
 bool folders_add(Folders *folders, const char *path, const char *name, int depth, Error *error);
 void folders_free(Folders *folders);
 /* Returns whether a folder has this file. */

@@ -24,7 +24,7 @@ typedef struct {
     Folders folders;
     LoggedRun *runs; /* of the folders with log.jsonl */
     int n;
-    bool is_running;
+    bool is_running; /* the run of the first folder; or what trains in the folders within, none of them now */
     char *title;
     Room room;
     PageSummary summary;
@@ -48,16 +48,32 @@ static bool find_folders(Page *p, const PageRequest *request, Error *error) {
     return ok;
 }
 
+/* Returns why a folder's log cannot be read, without the path, since the page names the folder; free(). */
+static char *problem_of(const Folder *folder, const Error *error) {
+    size_t size = strlen(folder->path);
+    bool named = !strncmp(error->text, folder->path, size) && error->text[size] == '/';
+    return xstrdup(named ? error->text + size + 1 : error->text);
+}
+
 static bool read_runs(Page *p, Error *error) {
     p->runs = xcalloc((size_t)p->folders.n + 1, sizeof *p->runs);
     for (int f = 0; f < p->folders.n; f++) {
-        const Folder *folder = &p->folders.items[f];
-        if (!folder_has(folder, "log.jsonl")) continue;
+        Folder *folder = &p->folders.items[f];
+        if (folder->problem || !folder_has(folder, "log.jsonl")) continue;
         const char *name = *folder->name ? folder->name : p->title;
-        if (!logged_run_open(&p->runs[p->n], folder->path, name, error)) return false;
-        p->n++;
+        if (logged_run_open(&p->runs[p->n], folder->path, name, error))
+            p->n++;
+        else if (folder->is_within)
+            folder->problem = problem_of(folder, error);
+        else
+            return false;
     }
     return true;
+}
+
+/* Returns whether it is the run itself that writes the page. */
+static bool is_running(const Page *p, const LoggedRun *run) {
+    return p->is_running && !strcmp(run->directory, p->folders.items[0].path);
 }
 
 /* Sorts runs by the date of their start, where it is known. */
@@ -119,12 +135,21 @@ static void write_findings(const Page *p, FILE *out) {
     free(items.text);
 }
 
+/* Returns the result of all that is on the page: of the only folder that was given, or of the only run. free() */
+static char *lead_of(const Page *p) {
+    const Folder *folder = p->folders.items;
+    if (*folder->name) return NULL; /* of several, each has a result of its own */
+    char *lead = results_lead(folder);
+    for (int f = 1; f < p->folders.n && p->n == 1 && !lead; f++)
+        if (!strcmp(folder[f].path, p->runs[0].directory)) lead = results_lead(&folder[f]);
+    return lead;
+}
+
 static void write_verdict(const Page *p, FILE *out) {
-    char *verdict = p->n == 1 ? verdict_text(&p->runs[0], p->is_running)
-                    : p->n    ? compare_verdict(p->runs, p->n, p->is_running)
+    char *verdict = p->n == 1 ? verdict_text(&p->runs[0], is_running(p, &p->runs[0]))
+                    : p->n    ? compare_verdict(p->runs, p->n, false)
                               : xstrdup("Results only: no training was logged here.");
-    bool single = p->folders.n && !*p->folders.items[0].name; /* of several, each has a result of its own */
-    char *lead = single ? results_lead(&p->folders) : NULL;
+    char *lead = lead_of(p);
     fputs("<p class=\"verdict\">", out);
     html_text(out, verdict);
     if (lead) {
@@ -140,7 +165,7 @@ static void write_numbers(const Page *p, FILE *out) {
     if (p->n == 1) facts_numbers(out, &p->runs[0]);
     if (p->n < 2) return;
     fputs("<section><h2>Trainings</h2>\n", out);
-    compare_numbers(out, p->runs, p->n, p->is_running);
+    compare_numbers(out, p->runs, p->n, false);
     fputs("</section>\n", out);
 }
 
@@ -217,10 +242,10 @@ static void write_results(Page *p, FILE *out) {
     part_begin(&results);
     part_begin(&samples);
     p->summary.results = results_write(results.out, &p->room, &p->folders);
-    int sounds = samples_write(samples.out, &p->room, &p->folders);
+    int sounds = samples_write(samples.out, &p->room, &p->folders, p->is_running);
     part_end(&results);
     part_end(&samples);
-    if (p->summary.results) fprintf(out, "<section><h2>Results</h2>\n%s</section>\n", results.text);
+    if (results.size) fprintf(out, "<section><h2>Results</h2>\n%s</section>\n", results.text);
     if (sounds) fprintf(out, "<section><h2>Samples</h2>\n<div class=\"figures\">%s</div></section>\n", samples.text);
     p->summary.results += sounds;
     free(results.text);
@@ -233,7 +258,7 @@ static void write_each(Page *p, FILE *out) {
     fputs("<section><h2>Each training</h2>\n", out);
     for (int i = 0; i < p->n; i++) {
         const LoggedRun *run = &p->runs[i];
-        char *verdict = verdict_text(run, p->is_running);
+        char *verdict = verdict_text(run, is_running(p, run));
         Part part;
         part_begin(&part);
         fputs("<details><summary>", part.out);
@@ -270,7 +295,11 @@ static void fill(Page *p, Part *head, Part *body, Part *origin) {
     write_head(p, head->out);
     write_verdict(p, head->out);
     part_end(head);
-    p->room.left = PAGE_LIMIT - FRAME - head->size;
+    size_t taken = FRAME + head->size;
+    p->room.left = taken < PAGE_LIMIT ? PAGE_LIMIT - taken : 0;
+    for (int f = 0; f < p->folders.n; f++)
+        if (p->folders.items[f].problem)
+            room_leave_out(&p->room, p->folders.items[f].name, p->folders.items[f].problem);
     place(p, body->out, "findings", write_findings);
     place(p, body->out, "numbers", write_numbers);
     place(p, origin->out, "configuration and origin", write_origin);
@@ -283,22 +312,23 @@ static void fill(Page *p, Part *head, Part *body, Part *origin) {
 }
 
 static bool compose(Page *p, const char *path, Error *error) {
-    Part head, body, origin, end, left_out;
-    Part *parts[] = {&head, &body, &origin, &end, &left_out};
-    for (int i = 0; i < 5; i++) part_begin(parts[i]);
+    Part head, body, origin, end, left_out, page;
+    Part *parts[] = {&head, &body, &origin, &end, &left_out, &page};
+    enum { SHOWN = 4, PARTS = 6 };
+    for (int i = 0; i < PARTS; i++) part_begin(parts[i]);
     p->room.left_out = left_out.out;
     fill(p, &head, &body, &origin);
     part_end(&left_out);
     write_end(p, end.out, left_out.text);
     part_end(&end);
-    char *page = xformat("%s%s%s%s", head.text, body.text, origin.text, end.text);
-    p->summary.bytes = strlen(page);
+    for (int i = 0; i < SHOWN; i++) fwrite(parts[i]->text, 1, parts[i]->size, page.out);
+    part_end(&page);
+    p->summary.bytes = page.size;
     bool ok = p->n || p->summary.results ||
               error_set(error, "%s: neither log.jsonl nor results are there, nor in the folders within",
                         p->folders.items[0].path);
-    ok = ok && file_write_atomic(path, page, p->summary.bytes, error);
-    for (int i = 0; i < 5; i++) free(parts[i]->text);
-    free(page);
+    ok = ok && file_write_atomic(path, page.text, page.size, error);
+    for (int i = 0; i < PARTS; i++) free(parts[i]->text);
     return ok;
 }
 
@@ -316,5 +346,12 @@ bool page_write_in(const char *directory, int depth, bool is_running, Error *err
     char *path = path_join(directory, "report.html");
     bool ok = page_write(path, &(PageRequest){&directory, 1, depth, is_running}, NULL, error);
     free(path);
+    return ok;
+}
+
+bool page_write_or_warn(const char *directory, int depth, bool is_running) {
+    Error error;
+    bool ok = page_write_in(directory, depth, is_running, &error);
+    if (!ok) warn("report.html could not be written: %s", error.text);
     return ok;
 }

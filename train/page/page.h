@@ -11,7 +11,7 @@ typedef struct {
     const char *const *directories; /* [n] of runs: with log.jsonl, with folders that have one, or with results */
     int n;
     int depth;       /* how many folders below are searched for trainings and results: PAGE_DEPTH finds all */
-    bool is_running; /* the run itself writes the page, before its end */
+    bool is_running; /* the run of directories[0], or what trains within it, writes the page before its end */
 } PageRequest;
 
 /* What a page shows. */
@@ -20,10 +20,13 @@ typedef struct {
     int trainings, results, left_out; /* left_out: reports, pictures and sounds without room */
 } PageSummary;
 
-/* Writes the page, atomically. Fails if there is nothing to show, a log is damaged (the error names its line), or the
- * file cannot be written. *summary is optional. */
+/* Writes the page, atomically. Fails if there is nothing to show, one of the directories cannot be read, its log is
+ * damaged (the error names the line), or the file cannot be written. Folders within that cannot be read, or have a
+ * damaged log, are listed as left out. *summary is optional. */
 bool page_write(const char *path, const PageRequest *request, PageSummary *summary, Error *error);
 /* Writes DIRECTORY/report.html about the run of that folder. Returns false with the reason. */
 bool page_write_in(const char *directory, int depth, bool is_running, Error *error);
+/* Writes that page after work that has succeeded without it: warns if it fails, and returns false. */
+bool page_write_or_warn(const char *directory, int depth, bool is_running);
 
 #endif

@@ -29,11 +29,16 @@ static Names names_of(const Folder *folder, const char *end) {
     return names;
 }
 
-static char *read_in(const Folder *folder, const char *name, size_t *size, Error *error) {
+/* Reads a text; NULL with the reason. A zero byte would hide what follows it from the check of a picture. */
+static char *read_in(const Folder *folder, const char *name, Error *error) {
     char *path = path_join(folder->path, name), *text = NULL;
-    bool ok = read_file(path, &text, size, error);
+    size_t size;
+    bool ok = read_file(path, &text, &size, error);
     free(path);
-    return ok ? text : NULL;
+    if (!ok || strlen(text) == size) return ok ? text : NULL;
+    error_set(error, "it is no text: byte %zu is zero", strlen(text) + 1);
+    free(text);
+    return NULL;
 }
 
 static char *shown_name(const Folder *folder, const char *name) {
@@ -74,33 +79,20 @@ static bool is_wide(const char *svg) {
 }
 
 static void write_picture(FILE *out, Room *room, const Folder *folder, const char *name) {
-    size_t size;
     Error error;
     Part part;
-    char *shown = shown_name(folder, name), *text = read_in(folder, name, &size, &error);
+    char *shown = shown_name(folder, name), *text = read_in(folder, name, &error);
     if (!text || !html_svg_check(text, &error)) {
         room_leave_out(room, shown, error.text);
     } else {
         part_begin(&part);
         fputs(is_wide(text) ? "<figure class=\"wide\">" : "<figure>", part.out);
-        fwrite(text, 1, size, part.out);
+        fputs(text, part.out);
         fputs("</figure>\n", part.out);
         part_place(&part, room, out, shown);
     }
     free(text);
     free(shown);
-}
-
-static void write_pictures(FILE *out, Room *room, const Folder *folder, const Names *reports, int report) {
-    Names pictures = names_of(folder, ".svg");
-    int n = 0;
-    for (int i = 0; i < pictures.n; i++) {
-        if (is_curve(pictures.names[i]) || report_of(reports, pictures.names[i]) != report) continue;
-        if (!n++) fputs("<div class=\"figures\">\n", out);
-        write_picture(out, room, folder, pictures.names[i]);
-    }
-    if (n) fputs("</div>\n", out);
-    names_free(&pictures);
 }
 
 /* ---- reports ---- */
@@ -134,30 +126,59 @@ typedef struct {
     bool open;
 } Report;
 
-/* Writes a report: its title, the pictures that belong to it, then its text. */
-static void write_report(FILE *out, Room *room, const Report *r) {
-    size_t size;
-    Error error;
-    Part part;
-    const char *name = r->reports->names[r->at];
-    char *shown = shown_name(r->folder, name), *text = read_in(r->folder, name, &size, &error);
-    if (!text) {
-        room_leave_out(room, shown, error.text);
-        free(shown);
-        return;
+/* Writes the pictures that belong to a report. out NULL: lists them, since the report is left out. */
+static void write_pictures(FILE *out, Room *room, const Report *r) {
+    static const char before[] = "<div class=\"figures\">\n", after[] = "</div>\n";
+    Names pictures = names_of(r->folder, ".svg");
+    int n = 0;
+    for (int i = 0; i < pictures.n; i++) {
+        if (is_curve(pictures.names[i]) || report_of(r->reports, pictures.names[i]) != r->at) continue;
+        if (!out) room_leave_out(room, pictures.names[i], "its report is left out");
+        if (!out || (!n && !room_take(room, sizeof before + sizeof after, pictures.names[i]))) continue;
+        if (!n++) fputs(before, out);
+        write_picture(out, room, r->folder, pictures.names[i]);
     }
-    char *title = title_of(text, name);
+    if (n) fputs(after, out);
+    names_free(&pictures);
+}
+
+static void report_head(FILE *out, const Report *r, const char *text, const char *shown) {
+    char *title = title_of(text, r->reports->names[r->at]);
     fprintf(out, "<details class=\"report\"%s><summary>", r->open ? " open" : "");
     html_text(out, title);
     fputs(" <small>", out);
     html_text(out, shown);
     fputs("</small></summary>\n", out);
-    write_pictures(out, room, r->folder, r->reports, r->at);
-    part_begin(&part);
-    html_markdown(part.out, strncmp(text, "# ", 2) ? text : text + strcspn(text, "\n"), 2);
-    part_place(&part, room, out, shown);
-    fputs("</details>\n", out);
     free(title);
+}
+
+/* Writes a report that has room: its title, the pictures that belong to it, then its text. */
+static void write_report(FILE *out, Room *room, const Report *r) {
+    Error error;
+    Part head, body;
+    const char *name = r->reports->names[r->at];
+    char *shown = shown_name(r->folder, name), *text = read_in(r->folder, name, &error);
+    bool shows = false;
+    if (text) {
+        part_begin(&head);
+        part_begin(&body);
+        report_head(head.out, r, text, shown);
+        html_markdown(body.out, strncmp(text, "# ", 2) ? text : text + strcspn(text, "\n"), 2);
+        fputs("</details>\n", body.out);
+        part_end(&head);
+        part_end(&body);
+        shows = room_take(room, head.size + body.size, shown);
+        if (shows) {
+            fputs(head.text, out);
+            write_pictures(out, room, r);
+            fputs(body.text, out);
+        }
+        free(head.text);
+        free(body.text);
+    } else {
+        room_leave_out(room, shown, error.text);
+    }
+    if (!shows) write_pictures(NULL, room, r);
     free(text);
     free(shown);
 }
@@ -173,18 +194,17 @@ int results_write(FILE *out, Room *room, const Folders *folders) {
     return n;
 }
 
-char *results_lead(const Folders *folders) {
-    for (int f = 0; f < folders->n; f++) {
-        Names reports = reports_of(&folders->items[f]);
-        size_t size;
-        char *text = reports.n ? read_in(&folders->items[f], reports.names[0], &size, NULL) : NULL, *lead = NULL;
-        const char *at = text ? strstr(text, "\n\n") : NULL;
-        if (at && !strchr("-|#", at[2])) lead = xformat("%.*s", (int)(strcspn(at + 2, "\n")), at + 2);
-        free(text);
-        names_free(&reports);
-        if (lead || reports.n) return lead;
-    }
-    return NULL;
+char *results_lead(const Folder *folder) {
+    enum { LONGEST = 500 };
+    Names reports = reports_of(folder);
+    int first = reports.n && !strcmp(reports.names[0], "calibration.md"); /* it says how, not how well */
+    char *text = reports.n > first ? read_in(folder, reports.names[first], NULL) : NULL, *lead = NULL;
+    const char *at = text ? strstr(text, "\n\n") : NULL;
+    size_t size = at ? strcspn(at + 2, "\n") : 0;
+    if (size && !strchr("-|#", at[2])) lead = xformat("%.*s", (int)(size < LONGEST ? size : LONGEST), at + 2);
+    free(text);
+    names_free(&reports);
+    return lead;
 }
 
 /* ---- sounds ---- */
@@ -202,36 +222,52 @@ static void write_player(FILE *out, const char *name, const char *type, const ch
     fputs("\"></audio></figure>\n", out);
 }
 
+/* The sounds of a page so far. */
+typedef struct {
+    Room *room;
+    int too_large; /* for what was left of the page */
+    bool is_running;
+} Sounds;
+
+/* Returns whether a sound is worth the time to encode it: if it is likely to have room. False with the reason. */
+static bool may_encode(const Sounds *s, Error *error) {
+    enum { LEAST = 4000 /* bytes of a player */, MISSES = 4 };
+    if (s->is_running) return error_set(error, "sounds are embedded when the run has ended");
+    return (s->room->left >= LEAST && s->too_large < MISSES) || error_set(error, "no room is left for sounds");
+}
+
 /* Writes the player of a sound, if it is one and there is room; else lists it. */
-static bool write_sound(FILE *out, Room *room, const Folder *folder, const char *name) {
+static bool write_sound(FILE *out, Sounds *s, const Folder *folder, const char *name) {
     char *path = path_join(folder->path, name), *shown = shown_name(folder, name), *bytes;
     const char *type;
     size_t size;
     Error error;
     Part part;
-    bool shows = sound_compress(path, &bytes, &size, &type, &error);
+    bool shows = may_encode(s, &error) && sound_compress(path, &bytes, &size, &type, &error);
     if (shows) {
         part_begin(&part);
         write_player(part.out, name, type, bytes, size);
         free(bytes);
-        shows = part_place(&part, room, out, shown);
+        shows = part_place(&part, s->room, out, shown);
+        s->too_large += !shows;
     } else {
-        room_leave_out(room, shown, error.text);
+        room_leave_out(s->room, shown, error.text);
     }
     free(shown);
     free(path);
     return shows;
 }
 
-int samples_write(FILE *out, Room *room, const Folders *folders) {
+int samples_write(FILE *out, Room *room, const Folders *folders, bool is_running) {
+    Sounds sounds = {.room = room, .is_running = is_running};
     int n = 0;
     for (int f = 0; f < folders->n; f++) {
         const Folder *folder = &folders->items[f];
         if (!folder_has(folder, "samples")) continue;
-        Folder samples = {path_join(folder->path, "samples"), shown_name(folder, "samples")};
+        Folder samples = {.path = path_join(folder->path, "samples"), .name = shown_name(folder, "samples")};
         for (int k = 0; k < N_SOUNDS; k++) {
             Names names = names_of(&samples, SOUNDS[k]);
-            for (int i = 0; i < names.n; i++) n += write_sound(out, room, &samples, names.names[i]);
+            for (int i = 0; i < names.n; i++) n += write_sound(out, &sounds, &samples, names.names[i]);
             names_free(&names);
         }
         free(samples.path);

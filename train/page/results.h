@@ -9,9 +9,11 @@
  * of trainings, which a page draws itself. A picture belongs to the report whose name it ends like ("roc_D1",
  * "test_results_D1"). Returns the number of reports. */
 int results_write(FILE *out, Room *room, const Folders *folders);
-/* Returns the first line of text of the first report, its result in a line; NULL: there is none. free() */
-char *results_lead(const Folders *folders);
-/* Writes players of the sounds in the folders' samples/ (.wav .flac .ogg .mp3), compressed. Returns how many. */
-int samples_write(FILE *out, Room *room, const Folders *folders);
+/* Returns the first line of text of a folder's first report that is not of a calibration: its result in a line; NULL:
+ * there is none. free() */
+char *results_lead(const Folder *folder);
+/* Writes players of the sounds in the folders' samples/ (.wav .flac .ogg .mp3), compressed. Returns how many. While the
+ * run goes on, which must not wait for the encoding, the sounds are only listed as left out. */
+int samples_write(FILE *out, Room *room, const Folders *folders, bool is_running);
 
 #endif

@@ -84,16 +84,6 @@ static bool report_end(Run *run, const char *directory) {
     return true;
 }
 
-static bool write_page(const char *directory) {
-    Error error;
-    if (page_write_in(directory, 0, false, &error)) {
-        printf("[Done] report: %s/report.html\n", directory);
-        return true;
-    }
-    warn("report.html could not be written: %s", error.text);
-    return false;
-}
-
 /* Warns of weights and logs that could not be written. Returns the exit status. */
 static int check_kept(Run *run, const char *directory) {
     const char *output_dir = run->t->spec.options->output_dir;
@@ -122,9 +112,11 @@ int finish_run(Run *run) {
         warn("--debug-dump %s: no step was done, nothing is written", o->debug_dump);
     if (o->profile) ops_print_counters(t->spec.device, stdout);
     if (run->keeping.failed) warn("the last checkpoint was not written; %s/last is an earlier one", keep_folder(run));
-    if (run->keeping.failed || trained_nothing(run)) return 1;
+    bool failed = run->keeping.failed || trained_nothing(run);
     const char *directory = checkpointer_directory(run->keeping.checkpointer, &error);
     if (!directory) die("%s", error.text);
-    bool reported = report_end(run, directory);
-    return write_page(directory) && reported ? check_kept(run, directory) : 1;
+    bool reported = failed || report_end(run, directory);
+    if (page_write_or_warn(directory, 0, false)) printf("[Done] report: %s/report.html\n", directory);
+    int status = check_kept(run, directory);
+    return failed || !reported ? 1 : status;
 }
