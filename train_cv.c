@@ -20,6 +20,7 @@
 #include "commands/cv/test.h"
 #include "commands/cv/test_evaluations.h"
 #include "commands/report.h"
+#include "commands/total.h"
 #include "commands/trainer.h"
 #include "data/flim/data_report.h"
 #include "train/schedule.h"
@@ -159,13 +160,16 @@ static TrainSpec fold_spec(CvFold *f, const char *autotune_file) {
                        .autotune_file = autotune_file};
 }
 
-/* Trains a fold, tests it and writes its report. Returns false if a signal stopped the training. */
-static bool run_fold(CvFold *f, const CvReport *report) {
+/* Trains a fold, tests it and writes its report. `part`: "fold 2 of 6". Returns false if a signal stopped the training.
+ */
+static bool run_fold(CvFold *f, const char *part, const CvReport *report, Total *total) {
     Model *model = flim_open(&f->run.model);
     TrainSpec spec = f->spec;
     spec.model = model;
+    spec.labels.part = part;
     cv_fold_print(f);
     Training *training = train_open(&spec);
+    total_add(&spec, training, total);
     int status = train_run(training);
     if (status) exit(status);
     train_close(training);
@@ -192,15 +196,22 @@ static void print_device(const CvRun *o) {
 
 static void run_folds(const CvRun *o, CvFold *folds, int n) {
     CvReport report = cv_report_open(o);
+    Total total = total_begin(&o->train.price);
     int done = 0;
     if (o->train.base_checkpoint)
         printf("[Run] every fold starts from %s; the test of a donor that was in its training data is meaningless\n",
                o->train.base_checkpoint);
-    for (; done < n && run_fold(&folds[done], &report); done++) cv_report_page(&report, true);
+    for (; done < n; done++) {
+        char part[48];
+        snprintf(part, sizeof part, "fold %d of %d", done + 1, n);
+        if (!run_fold(&folds[done], part, &report, &total)) break;
+        cv_report_page(&report, true);
+    }
     if (done == n)
         cv_report_folds(&report, folds, n);
     else
         printf("[Run] stopped by signal %d; continue with the same command and --resume auto\n", stop_signal());
+    total_print(&total);
     cv_report_page(&report, false);
     cv_report_close(&report);
 }

@@ -148,8 +148,9 @@ static void open_datasets(TrainSpec *spec, const PsdRun *o, const PsdData *data)
 }
 
 /* Trains, or estimates the training, then closes everything. Returns the exit status. */
-static int train(const TrainSpec *spec, PsdData *data, PsdStage *stage) {
-    int status = trainer_run(spec, (TrainerHook){0}, &stage->ended);
+static int train(TrainSpec *spec, PsdData *data, PsdStage *stage) {
+    spec->labels.part = stage->part;
+    int status = trainer_run(spec, (TrainerHook){total_add, stage->total}, &stage->ended);
     psd_data_close(data);
     return status;
 }
@@ -180,9 +181,8 @@ static int pretrain(PsdRun *o, PsdStage *stage) {
 
 static int finetune(PsdRun *o, PsdStage *stage) {
     /* Prefixes of the tensors read from a base checkpoint, the head last; the CNN embeds no patches. */
-    static const char *const transformer[] = {"encoder.", "patch_embed.", "classifier."}, *const metrics[] = {
-                                                                                              "macro_f1"};
-    static const char *const cnn[] = {"encoder.", "classifier."};
+    static const char *const transformer[] = {"encoder.", "patch_embed.", "classifier."};
+    static const char *const cnn[] = {"encoder.", "classifier."}, *const metrics[] = {"macro_f1"};
     bool is_cnn = !strcmp(o->encoder, "cnn");
     PsdData data = psd_data_open(o);
     psd_data_weigh_classes(o, &data);

@@ -22,7 +22,8 @@ void program_start(void);
 int program_free_stdout(void);
 
 /* Shows one line of at most 511 bytes at the bottom of the terminal until the next call replaces it. Tabs separate its
- * parts: the first is cut at the terminal's width, and a later one for which there is no room is left out. What is printed meanwhile, to stdout or stderr, appears above. The text may contain control sequences for colours. */
+ * parts: the first is cut at the terminal's width, and a later one for which there is no room is left out. What is
+ * printed meanwhile, to stdout or stderr, appears above. The text may contain control sequences for colours. */
 void terminal_progress(const char *format, ...) PRINTF_LIKE(1, 2);
 /* Removes this line. */
 void terminal_progress_end(void);

@@ -3,6 +3,7 @@
 #define COMMANDS_PSD_PSD_H
 
 #include "commands/predict.h"
+#include "commands/total.h"
 #include "data/psd/dataset.h"
 #include "model/psd/psd.h"
 #include "report/classification_report.h"
@@ -117,6 +118,8 @@ typedef struct {
     bool check;         /* only check the options and the data */
     bool ended;         /* a training reached its end */
     Evaluation *result; /* evaluate fills it; NULL: not wanted */
+    Total *total;       /* of all trainings; NULL: there is one */
+    const char *part;   /* which of them it is; NULL: the only one */
 } PsdStage;
 
 /* Carries out one command as the program would, and returns its exit status. */

@@ -21,11 +21,14 @@ typedef struct {
     FoldResult *folds;
     Evaluation *results; /* one per fold */
     int n_folds;
+    Total total;
+    char part[96]; /* which training it is: "sensor 2 of 6, stage 1 of 4" */
 } Runner;
 
 /* The working data of the stages in one directory. */
 typedef struct {
     const char *directory, *split, *sensor; /* sensor: NULL if the split file is not by sensor */
+    const char *label;                      /* "sensor 2 of 6, "; "" if there is one directory */
 } Place;
 
 /* ---- command lines ---- */
@@ -68,6 +71,7 @@ static Line line_begin(const PsdRun *o, PsdCommand command, const char *split, c
     if (trains) add(&line, "--resume", "auto");
     if (trains && given(o, "hop")) add(&line, "--hop", "%s", o->hop ? "true" : "false");
     if (trains && given(o, "limit")) add(&line, "--limit", "%.17g", o->limit);
+    if (trains && o->train.price_text) add(&line, "--price", "%s", o->train.price_text);
     if (strcmp(o->train.device, "auto")) add(&line, "--device", "%s", o->train.device);
     if (o->train.threads) add(&line, "--threads", "%lld", (long long)o->train.threads);
     if (o->train.amp) add(&line, "--amp", "true");
@@ -207,9 +211,11 @@ static void check_encoder(const PsdRun *o, const Place *at) {
 /* Carries out all stages of a directory. Returns false if a signal stopped the run. */
 static bool run_stages(Runner *r, const Place *at, Evaluation *result) {
     const PsdRun *o = r->o;
-    bool go_on = true;
+    bool go_on = true, wanted[PSD_CALIBRATE + 1];
+    int n = 0, k = 0;
+    for (PsdCommand stage = PSD_PRETRAIN; stage <= PSD_CALIBRATE; stage++) n += wanted[stage] = is_wanted(o, at, stage);
     for (PsdCommand stage = PSD_PRETRAIN; stage <= PSD_CALIBRATE && go_on; stage++) {
-        if (!is_wanted(o, at, stage)) {
+        if (!wanted[stage]) {
             if (stage == PSD_CALIBRATE) printf("[Run] no rows to validate on: nothing to calibrate with\n");
             continue;
         }
@@ -217,6 +223,7 @@ static bool run_stages(Runner *r, const Place *at, Evaluation *result) {
         if (stage == PSD_FINETUNE && !o->scratch) print_weights(at, PSD_COMMAND_NAMES[PSD_PRETRAIN]);
         if (stage == PSD_EVALUATE) print_weights(at, PSD_COMMAND_NAMES[PSD_FINETUNE]);
         Line line = stage_line(o, at, stage);
+        snprintf(r->part, sizeof r->part, "%sstage %d of %d", at->label, ++k, n);
         go_on = carry_out(r, &line, stage == PSD_EVALUATE ? result : NULL);
     }
     return go_on;
@@ -280,6 +287,8 @@ static bool run_shot(Runner *r, const Place *at, int k, int64_t repeat) {
     add(&evaluate, "--checkpoint", "%s", last);
     add(&evaluate, "--output-dir", "%s", to);
     check_beginning(to, from);
+    snprintf(r->part, sizeof r->part, "%s%d shots, draw %lld of %lld", at->label, PSD_SHOT_COUNTS[k],
+             (long long)repeat + 1, (long long)with.repeats);
     bool go_on = carry_out(r, &tune, NULL);
     if (go_on)
         go_on = carry_out(r, &evaluate, &r->results[r->n_folds]);
@@ -298,7 +307,7 @@ static bool run_shot(Runner *r, const Place *at, int k, int64_t repeat) {
  * of the split file, then with other draws. */
 static bool run_few_shots(Runner *r, const Place *at) {
     const PsdRun *o = r->o;
-    const Place shots = {at->directory, o->split, at->sensor};
+    const Place shots = {at->directory, o->split, at->sensor, at->label};
     bool go_on = true;
     for (int k = 0; k < PSD_SHOTS && go_on; k++) {
         if (!count_rows(o, &shots, PSD_SHOT_COUNTS[k], PSD_TEST)) {
@@ -331,9 +340,10 @@ static void sensors_close(Sensors *s) {
     free(s->names);
 }
 
-static bool run_sensor(Runner *r, const char *split, const char *sensor, bool few) {
+/* Runs all stages for one sensor; `label` begins the names of its trainings. */
+static bool run_sensor(Runner *r, const char *split, const char *sensor, const char *label, bool few) {
     char *name = file_name_of(sensor), *directory = path_join(r->o->train.output_dir, name);
-    Place at = {directory, split, sensor};
+    Place at = {directory, split, sensor, label};
     Evaluation before = {0};
     bool go_on = run_stages(r, &at, few ? &before : &r->results[r->n_folds]);
     if (few) {
@@ -358,10 +368,14 @@ static bool run_sensors(Runner *r) {
     Error error;
     r->folds = xcalloc(most + 1, sizeof *r->folds);
     r->results = xcalloc(most + 1, sizeof *r->results);
-    check_stages(r, &(Place){o->train.output_dir, split, s.names[0]});
+    check_stages(r, &(Place){o->train.output_dir, split, s.names[0], ""});
     for (int k = 0; few && k < PSD_SHOTS; k++) /* dies if the split file lacks one of them */
-        count_rows(o, &(Place){o->train.output_dir, o->split, s.names[0]}, PSD_SHOT_COUNTS[k], PSD_TRAIN);
-    for (int i = 0; i < s.chosen && go_on; i++) go_on = run_sensor(r, split, s.names[i], few);
+        count_rows(o, &(Place){o->train.output_dir, o->split, s.names[0], ""}, PSD_SHOT_COUNTS[k], PSD_TRAIN);
+    for (int i = 0; i < s.chosen && go_on; i++) {
+        char label[48];
+        snprintf(label, sizeof label, "sensor %d of %d, ", i + 1, s.chosen);
+        go_on = run_sensor(r, split, s.names[i], label, few);
+    }
     directory_remove_leftovers(o->train.output_dir);
     if (go_on && !report_folds(r->folds, r->n_folds, "sensor", o->protocol, o->train.output_dir, &error))
         die("%s", error.text);
@@ -373,12 +387,15 @@ static bool run_sensors(Runner *r) {
 }
 
 int psd_run(PsdRun *o, PsdStage *stage, PsdStageFunction carry_out_stage) {
-    Runner r = {.o = o, .stage = stage, .carry_out = carry_out_stage};
-    Place all = {o->train.output_dir, o->split, NULL};
+    Runner r = {.o = o, .stage = stage, .carry_out = carry_out_stage, .total = total_begin(&o->train.price)};
+    Place all = {o->train.output_dir, o->split, NULL, ""};
+    stage->total = &r.total;
+    stage->part = r.part;
     bool pooled = !strcmp(o->protocol, "pooled");
     if (pooled) check_stages(&r, &all);
     if (!(pooled ? run_stages(&r, &all, NULL) : run_sensors(&r)))
         printf("[Run] stopped by signal %d; the same command continues\n", stop_signal());
+    total_print(&r.total);
     if (page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false))
         printf("[Run] report: %s/report.html\n", o->train.output_dir);
     return 0;

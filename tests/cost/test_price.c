@@ -14,7 +14,7 @@ static void a_price_has_an_amount_and_perhaps_a_currency(void **state) {
                  {"0.80 EUR", 0.8, "EUR"},   {"3CHF", 3, "CHF"},
                  {"1.5 €", 1.5, "€"},        {"12  ETB", 12, "ETB"},
                  {"0.80 EUR/h", 0.8, "EUR"}, {"0.80/h", 0.8, "USD"},
-                 {"1.5 € /h", 1.5, "€"},    {"2 $ per hour", 2, "$"},
+                 {"1.5 € /h", 1.5, "€"},     {"2 $ per hour", 2, "$"},
                  {"3 per hour", 3, "USD"},   {"4CHF an hour", 4, "CHF"},
                  {"5 EUR/hour", 5, "EUR"}};
     Price price;

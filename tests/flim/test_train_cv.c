@@ -283,11 +283,23 @@ static void logged_scores_match_their_names(void **state) {
     free(log);
 }
 
+/* The earlier part had no price: the money is that of this part, at 1 a second, and the time is that of both. */
+static void assert_total_of_parts(void) {
+    const char *line = strstr(output, "[Run] in all: ");
+    double seconds, cost;
+    assert_non_null(line);
+    assert_int_equal(sscanf(line, "[Run] in all: %lf s, %lf USD in this part", &seconds, &cost), 2);
+    assert_non_null(memmem(line, strcspn(line, "\n"), " USD in this part", 17));
+    assert_true(cost >= 0 && seconds > cost);
+}
+
 static void folds_that_are_done_are_not_done_again(void **state) {
     (void)state;
     const char *run = whole_run();
     char *before = text_in(run, "predictions.csv"), *results = text_in(run, "cross_validation_results.json");
-    must("--data %s %s -o %s --resume auto", data, toy, run);
+    must("--data %s %s -o %s --resume auto --price 3600", data, toy, run);
+    assert_contains(output, "[Done] cost of fold 3 of 3: ");
+    assert_total_of_parts();
     assert_contains(output, "[Fold D1] done before");
     assert_contains(output, "[Fold D3] done before");
     assert_null(strstr(output, "[Eval]"));

@@ -58,10 +58,32 @@ static char *name_another_best(char *directory) {
     return xstrdup(name);
 }
 
+/* The total, at 1 a second, is more than the costs of both trainings. */
+static void assert_total(const char *output, const char *end) {
+    double costs[2], total, seconds;
+    for (int i = 0; i < 2; i++) {
+        char *head = xformat("[Done] cost of stage %d of 4: ", i + 1);
+        const char *line = strstr(output, head);
+        assert_non_null(line);
+        costs[i] = atof(line + strlen(head));
+        free(head);
+    }
+    const char *line = strstr(output, "[Run] in all: ");
+    assert_non_null(line);
+    assert_int_equal(sscanf(line, "[Run] in all: %lf s, %lf", &seconds, &total), 2);
+    assert_near(seconds, total, 0.06);
+    assert_true(total >= costs[0] + costs[1] - 0.02);
+    assert_non_null(memmem(line, strcspn(line, "\n") + 1, end, strlen(end)));
+}
+
 static void a_whole_run_is_stopped_goes_on_and_is_not_done_twice(void **state) {
     (void)state;
     char *whole = scratch_directory(), *stopped = scratch_directory();
-    psd_must("%s --split %s/pooled.json -o %s", run_options(), fixture.data, whole);
+    psd_must("%s --split %s/pooled.json -o %s --price '3600 CHF/h'", run_options(), fixture.data, whole);
+    assert_contains(fixture.output, " of stage 1 of 4 "); /* behind the time left */
+    assert_contains(fixture.output, "[Done] cost of stage 1 of 4: ");
+    assert_contains(fixture.output, "[Done] cost of stage 2 of 4: ");
+    assert_total(fixture.output, " CHF\n");
     assert_same_files(whole, whole, pooled_files);
     char *page = read_page(whole);
     assert_page_has(page, (const char *[]){"2 trainings: 2 finished.", "Result: accuracy ", "macro F1 ",

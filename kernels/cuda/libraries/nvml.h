@@ -10,8 +10,8 @@ enum { NVML_UUID = 16 };
 typedef struct Nvml Nvml;
 
 /* Finds the card with this UUID, whatever its index: CUDA_VISIBLE_DEVICES renumbers cards for CUDA, not for NVML.
- * TRAINC_NVML may name the library ("none": do without). Returns NULL if the library or the card is not there, and warns if
- * TRAINC_NVML names the library. */
+ * TRAINC_NVML may name the library ("none": do without). Returns NULL if the library or the card is not there, and
+ * warns if TRAINC_NVML names the library. */
 Nvml *nvml_open(const char uuid[NVML_UUID]);
 /* Reads the sensors without waiting for the card's work. NaN: the card has no such sensor. nvml may be NULL. */
 void nvml_read(const Nvml *nvml, DeviceSensors *sensors);
