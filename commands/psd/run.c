@@ -387,15 +387,18 @@ static bool run_sensors(Runner *r) {
 }
 
 int psd_run(PsdRun *o, PsdStage *stage, PsdStageFunction carry_out_stage) {
-    Runner r = {.o = o, .stage = stage, .carry_out = carry_out_stage, .total = total_begin(&o->train.price)};
+    PsdStage each = *stage; /* of all stages, one after the other */
+    Runner r = {.o = o, .stage = &each, .carry_out = carry_out_stage, .total = total_begin(&o->train.price)};
     Place all = {o->train.output_dir, o->split, NULL, ""};
-    stage->total = &r.total;
-    stage->part = r.part;
+    each.total = &r.total;
+    each.part = r.part;
     bool pooled = !strcmp(o->protocol, "pooled");
     if (pooled) check_stages(&r, &all);
     if (!(pooled ? run_stages(&r, &all, NULL) : run_sensors(&r)))
         printf("[Run] stopped by signal %d; the same command continues\n", stop_signal());
     total_print(&r.total);
+    stage->device = each.device;
+    stage->ended = each.ended;
     if (page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false))
         printf("[Run] report: %s/report.html\n", o->train.output_dir);
     return 0;
