@@ -27,8 +27,8 @@ void crash_make(const char *root, const char *command);
  * start/, and may have other files, which the command finds as ../NAME. */
 void crash_at_every(const char *root, const CrashRun *run);
 
-/* Returns whether two trees have the same names, links and bytes; ignores times. allow_more: `got` may have more files.
- */
+/* Returns whether two trees have the same names, links and bytes; ignores times. allow_more: `got` may have more files,
+ * and no or an earlier report.html. */
 bool crash_same_tree(const char *want, const char *got, bool allow_more, Error *error);
 
 /* Runs the tests of a program. Returns the exit status. */
