@@ -12,9 +12,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "data/flim/sdt.h"
-#include "data/flim/tiff.h"
-#include "data/formats/npy.h"
+#include "data/flim/cell_formats.h"
 #include "data/formats/tensor_file_open.h"
 #include "data/unfinished.h"
 
@@ -44,23 +42,22 @@ FlimCellName flim_cells_parse_name(const char *name) {
 
 /* The file of one cell. */
 typedef struct {
-    char *path;       /* below the root: "isolated_cells_D1/d01m2_act_cell_7.npy" */
-    const char *name; /* the end of path */
-    const char
-        *donor; /* [donor_length] in path, after isolated_cells_; of a file in the root itself: the root's name */
+    char *path;        /* below the root: "isolated_cells_D1/d01m2_act_cell_7.npy" */
+    const char *name;  /* the end of path */
+    const char *donor; /* [donor_length] in path, after isolated_cells_; of a file in the root: the root's name */
     int donor_length;
     FlimCellName parsed;
     int64_t size, seconds, nanoseconds; /* bytes; the time of the last change */
 } File;
 
 /* Kinds of files and folders that are counted while the folder is listed, and then reported. */
-enum { NPY, TIFF, SDT, KINDS, UNLABELLED = KINDS, BOTH, OTHERS, NOT_REGULAR, DEEPER, FINDINGS };
+enum { UNLABELLED = CELL_KINDS, BOTH, OTHERS, NOT_REGULAR, DEEPER, FINDINGS };
 static const struct {
     const char *key, *text;
 } findings[FINDINGS] = {
-    [NPY] = {"npy", "cells are .npy files"},
-    [TIFF] = {"tiff", "cells are TIFF stacks"},
-    [SDT] = {"sdt", "cells are .sdt files"},
+    [CELL_NPY] = {"npy", "cells are .npy files"},
+    [CELL_TIFF] = {"tiff", "cells are TIFF stacks"},
+    [CELL_SDT] = {"sdt", "cells are .sdt files"},
     [UNLABELLED] = {"unlabelled", "files have neither _in nor _act in their names: left out"},
     [BOTH] = {"both", "files have _in and _act in their names: read as quiescent"},
     [OTHERS] = {"others", "files have other formats: left out"},
@@ -83,61 +80,6 @@ typedef struct {
     int64_t bad;                                       /* the first bad file so far; n: none */
     Error *error;
 } StoreMaker;
-
-/* ---- formats ---- */
-
-/* The contents of a file, [H, W, T] in C order; free(values). A further format is a further row of `formats`. */
-typedef struct {
-    int rank;
-    int64_t dims[8];
-    double *values;
-} Array;
-
-static bool read_npy(const void *bytes, size_t size, Array *array, Error *error) {
-    Npy npy;
-    if (!npy_parse(bytes, size, &npy, error)) return false;
-    array->rank = npy.rank;
-    memcpy(array->dims, npy.dims, sizeof array->dims);
-    array->values = xmalloc((size_t)npy.count * sizeof *array->values + 1);
-    npy_to_f64(&npy, 0, npy.count, array->values);
-    return true;
-}
-
-static bool read_tiff(const void *bytes, size_t size, Array *array, Error *error) {
-    array->rank = 3;
-    return tiff_read(bytes, size, array->dims, &array->values, error);
-}
-
-static bool read_sdt(const void *bytes, size_t size, Array *array, Error *error) {
-    array->rank = 3;
-    return sdt_read(bytes, size, array->dims, &array->values, error);
-}
-
-static const struct {
-    const char *ending; /* in capitals, too */
-    int kind;
-    bool (*read)(const void *bytes, size_t size, Array *array, Error *error);
-} formats[] = {{".npy", NPY, read_npy}, {".tif", TIFF, read_tiff}, {".tiff", TIFF, read_tiff}, {".sdt", SDT, read_sdt}};
-enum { FORMATS = sizeof formats / sizeof *formats };
-static const char ENDINGS[] = ".npy, .tif, .tiff or .sdt";
-
-static int format_of(const char *name) {
-    const char *ending = strrchr(name, '.');
-    for (int i = 0; ending && i < FORMATS; i++)
-        if (!strcasecmp(ending, formats[i].ending)) return i;
-    return -1;
-}
-
-static bool read_array(const StoreMaker *k, const File *f, Array *array, Error *error) {
-    char *path = path_join(k->root, f->path), *bytes = NULL;
-    size_t size;
-    Error why;
-    bool ok = read_file(path, &bytes, &size, &why) && formats[format_of(f->name)].read(bytes, size, array, &why);
-    if (!ok) error_set(error, "%s: %s", path, why.text);
-    free(bytes);
-    free(path);
-    return ok;
-}
 
 /* ---- finding files ---- */
 
@@ -164,10 +106,14 @@ static void place_in_folder(File *f, const char *folder, const char *name) {
     f->donor_length = (int)(f->name - 1 - f->donor);
 }
 
-/* Returns whether two files of a folder differ in their endings only: the same cell, which would count twice. */
-static bool are_twins(const File *a, const File *b) {
-    size_t n = (size_t)(strrchr(a->path, '.') - a->path), m = (size_t)(strrchr(b->path, '.') - b->path);
-    return n == m && !strncmp(a->path, b->path, n);
+/* Returns the file that differs from the newest in its ending only, as the same cell, which would count twice; NULL:
+ * there is none. Files whose names begin alike follow each other. */
+static const File *twin_of_newest(const StoreMaker *k) {
+    const File *newest = &k->files[k->n - 1];
+    size_t n = (size_t)(strrchr(newest->path, '.') + 1 - newest->path);
+    for (int64_t i = k->n - 2; i >= 0 && !strncmp(k->files[i].path, newest->path, n); i--)
+        if (strrchr(k->files[i].path, '.') + 1 == k->files[i].path + n) return &k->files[i];
+    return NULL;
 }
 
 static bool add_file(StoreMaker *k, const FTSENT *entry, Error *error) {
@@ -178,17 +124,18 @@ static bool add_file(StoreMaker *k, const FTSENT *entry, Error *error) {
     k->found[UNLABELLED] += f.parsed.label < 0 && !k->unlabelled;
     if (f.parsed.label < 0 && !k->unlabelled) return true;
     k->found[BOTH] += f.parsed.both;
-    k->found[formats[format_of(entry->fts_name)].kind]++;
+    k->found[cell_kind(entry->fts_name)]++;
     if (entry->fts_level == 1)
         place_in_root(&f, k->root, entry->fts_name);
     else
         place_in_folder(&f, entry->fts_parent->fts_name, entry->fts_name);
     if (!(k->n & (k->n - 1))) /* at 0, 1, 2, 4, 8 ... */
         k->files = xrealloc(k->files, (size_t)(k->n ? 2 * k->n : 1) * sizeof *k->files);
-    k->files[k->n++] = f; /* files of one name follow each other */
-    if (k->n > 1 && are_twins(&k->files[k->n - 2], &f))
+    k->files[k->n++] = f;
+    const File *twin = twin_of_newest(k);
+    if (twin)
         return error_set(error, "%s/%s and %s have one name, and would count as two cells: keep one of them", k->root,
-                         k->files[k->n - 2].path, f.name);
+                         twin->path, f.name);
     return (!u8_check((const uint8_t *)f.path, strlen(f.path)) &&
             !u8_check((const uint8_t *)f.donor, (size_t)f.donor_length)) ||
            error_set(error, "%s: its name is not UTF-8", entry->fts_path);
@@ -207,13 +154,13 @@ static bool visit(StoreMaker *k, FTS *tree, FTSENT *entry, Error *error) {
         k->found[NOT_REGULAR]++;
         return true;
     }
-    if (format_of(entry->fts_name) < 0) {
+    if (cell_kind(entry->fts_name) == CELL_KINDS) {
         k->found[OTHERS]++;
         return true;
     }
     if (level != 2 && !(level == 1 && k->unlabelled))
         return error_set(error, "%s: lies in no donor's folder; expected %s/DONOR/NAME (%s)", entry->fts_path, k->root,
-                         ENDINGS);
+                         CELL_ENDINGS);
     return add_file(k, entry, error);
 }
 
@@ -228,7 +175,7 @@ static bool find_files(StoreMaker *k, Error *error) {
     free(root);
     if (ok && !k->n)
         ok = error_set(error, "%s: no cell found; expected %s, %s", k->root,
-                       k->unlabelled ? "NAME or DONOR/NAME" : "DONOR/NAME_in_... and DONOR/NAME_act_...", ENDINGS);
+                       k->unlabelled ? "NAME or DONOR/NAME" : "DONOR/NAME_in_... and DONOR/NAME_act_...", CELL_ENDINGS);
     return ok && (k->n <= INT32_MAX || error_set(error, "%s: more than 2^31 - 1 cells", k->root));
 }
 
@@ -325,10 +272,10 @@ double flim_cells_entropy(const uint16_t *counts, AugmentShape s, bool compat) {
     return bits;
 }
 
-static const char *shape_of(const Array *a, char text[128]) { return shape_text("", a->rank, a->dims, text) + 1; }
+static const char *shape_of(const CellImage *a, char text[128]) { return shape_text("", a->rank, a->dims, text) + 1; }
 
 /* Converts to counts, time first. Values that were scaled or smoothed have fractions and are refused. */
-static bool take_counts(const Array *a, AugmentShape s, uint16_t *out, Error *error) {
+static bool take_counts(const CellImage *a, AugmentShape s, uint16_t *out, Error *error) {
     int plane = s.H * s.W;
     for (int i = 0; i < plane; i++)
         for (int t = 0; t < s.T; t++) {
@@ -366,12 +313,19 @@ static void describe(StoreMaker *k, int64_t i) {
     k->hashes[i] = hash_bytes(HASH_START, counts, (size_t)(s.T * plane) * sizeof *counts);
 }
 
+static bool read_image(const StoreMaker *k, int64_t i, CellImage *image, Error *error) {
+    char *path = path_join(k->root, k->files[i].path);
+    bool ok = cell_image_read(path, image, error);
+    free(path);
+    return ok;
+}
+
 static bool read_cell(StoreMaker *k, int64_t i, Error *error) {
     AugmentShape s = k->shape;
-    Array a = {0};
+    CellImage a = {0};
     Error why;
     char text[128];
-    if (!read_array(k, &k->files[i], &a, error)) return false;
+    if (!read_image(k, i, &a, error)) return false;
     bool ok = true;
     if (a.rank != 3 || a.dims[0] != s.H || a.dims[1] != s.W || a.dims[2] != s.T)
         ok = error_set(error, "%s/%s: has shape %s, but %s has [%d, %d, %d]; all must have the same", k->root,
@@ -386,9 +340,9 @@ static bool read_cell(StoreMaker *k, int64_t i, Error *error) {
 
 /* Takes the shape of the first file. A crop must be square, so that quarter turns keep its shape. */
 static bool find_shape(StoreMaker *k, Error *error) {
-    Array a = {0};
+    CellImage a = {0};
     char text[128];
-    if (!read_array(k, &k->files[0], &a, error)) return false;
+    if (!read_image(k, 0, &a, error)) return false;
     bool ok = a.rank == 3 && a.dims[0] == a.dims[1] && a.dims[0] > 0 && a.dims[2] > 0 && a.dims[0] <= 1024 &&
               a.dims[2] <= 65536;
     if (!ok)
@@ -613,7 +567,7 @@ static void print_store(const FlimCells *c, const char *store, const char *how, 
            c->n_donors, c->shape.H, c->shape.W, c->shape.T, c->bits, how);
     for (int i = 0; i < FINDINGS; i++) {
         int64_t n = found ? found[i] : json_integer_value(json_object_get(stored, findings[i].key));
-        bool all = i < KINDS && n == c->n; /* of one kind, which goes without saying */
+        bool all = i < CELL_KINDS && n == c->n; /* of one kind, which goes without saying */
         if (n && !all) printf("[Store] %lld %s\n", (long long)n, findings[i].text);
     }
     if (copies) printf("[Store] %lld cells are copies of others\n", (long long)copies);

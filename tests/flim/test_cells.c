@@ -317,7 +317,12 @@ static void bad_stacks_are_named(void **state) {
     add_tiff("A/m1_in_1.tif");
     add_cell("A/m1_in_1.npy", 1, 3);
     assert_refused("A/m1_in_1.npy and m1_in_1.tif have one name, and would count as two cells: keep one of them");
+    add_cell("A/m1_in_1.part.npy", 1, 3); /* comes between them */
+    assert_refused("A/m1_in_1.npy and m1_in_1.tif have one name");
     char *twin = path_join(cells, "A/m1_in_1.npy");
+    assert_int_equal(unlink(twin), 0);
+    free(twin);
+    twin = path_join(cells, "A/m1_in_1.part.npy");
     assert_int_equal(unlink(twin), 0);
     free(twin);
     char *path = path_join(cells, "A/m1_in_2.tif"), *sdt = path_join(cells, "A/m1_in_2.sdt");
