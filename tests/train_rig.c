@@ -22,6 +22,13 @@ const char *const *program_names(int *n) {
     return (const char *const *)found.gl_pathv;
 }
 
+int run_program(char *output, size_t size, const char *program, const char *format, va_list arguments) {
+    char *words = vxformat(format, arguments);
+    int status = run_command(output, size, "%s %s", program_at(program), words);
+    free(words);
+    return status;
+}
+
 void must_run(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);

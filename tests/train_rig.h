@@ -25,6 +25,10 @@ const char *program_at(const char *which);
 /* Returns the names of all programs, one per source train_*.c, and writes their number to n. */
 const char *const *program_names(int *n);
 
+/* Runs a program ("train_cv") with the words of its command line, and returns the exit status. What it printed is in
+ * `output`. */
+int run_program(char *output, size_t size, const char *program, const char *format, va_list arguments);
+
 /* Runs a command into fixture.output. Fails the test if the command fails. */
 void must_run(const char *format, ...) PRINTF_LIKE(1, 2);
 

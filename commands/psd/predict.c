@@ -228,24 +228,19 @@ static void probability_columns(Table *t, const char *name, const double *sums, 
     }
 }
 
-/* Returns the class with the largest probability. */
-static int largest(const double *p) {
-    int best = 0;
-    for (int c = 1; c < PSD_CLASSES; c++)
-        if (p[c] > p[best]) best = c;
-    return best;
-}
-
 /* Writes a row per sample, and counts the classes. */
 static void write_rows(const Spectra *s, const Sums *sums, PredictOutput *output, int64_t counts[PSD_CLASSES]) {
     Table t = {0};
     const PsdStore *store = &s->store;
     bool labelled = false, calibrated = sums->calibrations == sums->models;
+    const double *decides = calibrated ? sums->calibrated : sums->plain;
+    int32_t *predictions = xmalloc((size_t)sums->n * sizeof *predictions);
+    Error error;
+    if (!metrics_predict(decides, sums->n, PSD_CLASSES, predictions, &error)) die("%s", error.text);
     for (int64_t i = 0; i < store->n; i++) labelled |= store->labels[i] < PSD_CLASSES;
     for (int64_t i = 0, chunk = 0; i < sums->n; i++) {
-        const double *plain = sums->plain + i * PSD_CLASSES;
-        const double *best = calibrated ? sums->calibrated + i * PSD_CLASSES : plain;
-        int predicted = largest(best), label = store->labels[i];
+        const double *plain = sums->plain + i * PSD_CLASSES, *best = decides + i * PSD_CLASSES;
+        int predicted = predictions[i], label = store->labels[i];
         counts[predicted]++;
         chunk = i && store->rows[i - 1] == store->rows[i] ? chunk + 1 : 0;
         table_text(&t, "file", s->manifest.file_paths[store->files[i]]);
@@ -262,6 +257,7 @@ static void write_rows(const Spectra *s, const Sums *sums, PredictOutput *output
     }
     predict_output_close(output, &t);
     table_free(&t);
+    free(predictions);
 }
 
 static void write_predictions(const Spectra *s, const Sums *sums, PredictOutput *output) {

@@ -260,7 +260,7 @@ static void half_a_file_is_refused(void **state) {
     }
 }
 
-/* What libsndfile reads is not said to be a format that it does not read, nor to be worth a conversion. */
+/* Damaged files of a format that libsndfile reads are called damaged, and no conversion is proposed. */
 static void damaged_sound_is_told_from_a_foreign_format(void **state) {
     (void)state;
     static const struct {

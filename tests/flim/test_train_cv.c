@@ -17,10 +17,8 @@ static int cv(const char *format, ...) PRINTF_LIKE(1, 2);
 static int cv(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    char *options = vxformat(format, arguments);
+    int status = run_program(output, sizeof output, "train_cv", format, arguments);
     va_end(arguments);
-    int status = run_command(output, sizeof output, "%s %s", program_at("train_cv"), options);
-    free(options);
     return status;
 }
 

@@ -3,10 +3,8 @@
 int psd_program(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    char *options = vxformat(format, arguments);
+    int status = run_program(fixture.output, sizeof fixture.output, "train_psd", format, arguments);
     va_end(arguments);
-    int status = run_command(fixture.output, sizeof fixture.output, "%s %s", program_at("train_psd"), options);
-    free(options);
     return status;
 }
 

@@ -295,15 +295,20 @@ static void a_late_best_adds_epochs(void **state) {
     }
 }
 
+/* Returns the plan of a run of four epochs, the last of which is the best so far and adds two. */
+static Plan extended_run(const char *options) {
+    return (Plan){.directory = run_directory(),
+                  .options = options,
+                  .judged = {.verdicts = {5, 6, 6, 4, 7, 7, 7}, .n_verdicts = 7},
+                  .extension_epochs = 2,
+                  .most_extensions = 1,
+                  .monitor = -1};
+}
+
 /* Stopped in the epochs that were added, a run goes on to their end. */
 static void added_epochs_outlive_a_restart(void **state) {
     (void)state;
-    Plan plan = {.directory = run_directory(),
-                 .options = "-b 5 -g 1 --epochs 4 --val-interval 0 --save-interval 0 --max-steps 9",
-                 .judged = {.verdicts = {5, 6, 6, 4, 7, 7, 7}, .n_verdicts = 7},
-                 .extension_epochs = 2,
-                 .most_extensions = 1,
-                 .monitor = -1};
+    Plan plan = extended_run("-b 5 -g 1 --epochs 4 --val-interval 0 --save-interval 0 --max-steps 9");
     double steps[64];
     toy_must(follow, &plan);
     assert_contains(toy_output, "the best so far came in epoch 4, the last is 4: 2 more (1 of 1 times)");
@@ -320,12 +325,7 @@ static void added_epochs_outlive_a_restart(void **state) {
 /* The page knows the steps that were added, as the log does. */
 static void added_epochs_are_on_the_page(void **state) {
     (void)state;
-    Plan plan = {.directory = run_directory(),
-                 .options = "-b 5 -g 1 --epochs 4 --val-interval 0 --save-interval 0",
-                 .judged = {.verdicts = {5, 6, 6, 4, 7, 7, 7}, .n_verdicts = 7},
-                 .extension_epochs = 2,
-                 .most_extensions = 1,
-                 .monitor = -1};
+    Plan plan = extended_run("-b 5 -g 1 --epochs 4 --val-interval 0 --save-interval 0");
     double steps[64];
     toy_must(follow, &plan);
     assert_int_equal(logged(plan.directory, "start", "total_steps", steps, 64), 1);

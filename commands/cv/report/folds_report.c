@@ -140,8 +140,7 @@ static void print_accuracy(const Report *r, const char *line, FILE *out) {
     int better = 0;
     for (int b = 0; b < BASELINES; b++)
         better += s[MEAN][BINARY_BALANCED_ACCURACY] > r->spreads[1 + b][MEAN][BINARY_BALANCED_ACCURACY];
-    fprintf(out, "%sin balanced accuracy the network is better than %d of %d baselines%s\n", line, better, BASELINES,
-            better == BASELINES ? "" : ": it has not learnt what it should");
+    fprintf(out, "%sin balanced accuracy the network is better than %d of %d baselines\n", line, better, BASELINES);
     if (!isnan(s[LOW][BINARY_AUROC]))
         fprintf(out, "%sAUROC %.4f, 95 %% interval of the mean %.4f to %.4f, by the bootstrap over folds\n", line,
                 s[MEAN][BINARY_AUROC], s[LOW][BINARY_AUROC], s[HIGH][BINARY_AUROC]);
