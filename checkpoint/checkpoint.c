@@ -39,8 +39,8 @@
 enum { DIRECTORY_MAX = PATH_MAX / 2, NAME_MAX_BYTES = 96, ROOM = 1024 };
 
 enum { PART_MODEL, PART_OPTIMIZER, PART_DESCRIPTION, PART_STATE, PART_DECISION, N_PARTS };
-static const char *const part_names[N_PARTS] = {"model.safetensors", "optimizer.safetensors", "config.json",
-                                                "state.json", "decision.json" /* added later (description.h) */};
+static const char *const part_names[N_PARTS] = {"model.safetensors", "optimizer.safetensors", DESCRIPTION_FILE,
+                                                "state.json", DECISION_FILE /* added later */};
 
 struct Checkpointer {
     char directory[DIRECTORY_MAX];

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/version.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/load.h"
 #include "model/params.h"
 
@@ -22,7 +23,7 @@ char *description_text(const Description *d, const Model *model, const OptionSet
         if (option) json_object_set_new(options, *name, option_to_json(option));
     }
     json_t *root =
-        json_build("config.json", "{s:i, s:s, s:s, s:I, s:o}", "format", FORMAT, "version", version_number, "model",
+        json_build(DESCRIPTION_FILE, "{s:i, s:s, s:s, s:I, s:o}", "format", FORMAT, "version", version_number, "model",
                    model->name, "parameters", (json_int_t)params_count(&model->params), "options", options);
     json_t *labels = json_array();
     for (int i = 0; i < d->n_labels; i++) json_array_append_new(labels, json_string(d->labels[i]));
@@ -30,7 +31,7 @@ char *description_text(const Description *d, const Model *model, const OptionSet
     json_decref(labels);
     for (int i = 0; i < d->n_facts; i++) json_object_set_new(root, d->facts[i].name, fact_to_json(&d->facts[i]));
     json_sum_set(root, DIGITS, 0);
-    char *text = json_text("config.json", root, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
+    char *text = json_text(DESCRIPTION_FILE, root, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
     json_decref(root);
     return text;
 }
@@ -66,7 +67,7 @@ static json_t *read_beside(const char *checkpoint, const char *name, Error *erro
 }
 
 json_t *description_read(const char *checkpoint, Error *error) {
-    json_t *root = read_beside(checkpoint, "config.json", error);
+    json_t *root = read_beside(checkpoint, DESCRIPTION_FILE, error);
     if (!root || json_is_object(json_object_get(root, "options"))) return root;
     json_decref(root);
     error_set(error, "the config.json of %s: \"options\" is missing, or no object", checkpoint);
@@ -90,7 +91,7 @@ static bool weights_sum(const char *checkpoint, char text[17], Error *error) {
 }
 
 bool decision_write(const char *checkpoint, json_t *decision, Error *error) {
-    char sum[17], *path = path_of(checkpoint, "decision.json"), *folder = path_directory(path);
+    char sum[17], *path = path_of(checkpoint, DECISION_FILE), *folder = path_directory(path);
     bool ok = weights_sum(checkpoint, sum, error);
     directory_remove_leftovers(folder);
     free(folder);
@@ -110,7 +111,7 @@ bool decision_write(const char *checkpoint, json_t *decision, Error *error) {
 json_t *decision_read(const char *checkpoint, Error *error) {
     char sum[17];
     Error why;
-    json_t *root = read_beside(checkpoint, "decision.json", error);
+    json_t *root = read_beside(checkpoint, DECISION_FILE, error);
     if (!root) return NULL;
     const char *of = json_string_value(json_object_get(root, "weights"));
     bool ok = weights_sum(checkpoint, sum, &why);

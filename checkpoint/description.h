@@ -21,7 +21,7 @@ typedef struct {
 /* Returns the text or the number. */
 json_t *fact_to_json(const Fact *fact);
 
-/* What a program says of its model. */
+/* The part of config.json that a program fills in. */
 typedef struct {
     const char *const *options; /* names of the options that decide what the model computes; ends with NULL; or NULL */
     const char *const *labels;  /* [n_labels] names of the classes */

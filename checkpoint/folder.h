@@ -10,6 +10,10 @@
 
 #include "base/base.h"
 
+/* What lies beside the weights of a checkpoint (description.h). */
+#define DESCRIPTION_FILE "config.json"
+#define DECISION_FILE    "decision.json"
+
 typedef char Path[PATH_MAX];
 typedef char StepName[48]; /* "step_00001000", "step_00001000.replaced" */
 

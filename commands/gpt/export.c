@@ -20,6 +20,7 @@
 
 #include "base/format.h"
 #include "base/json.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/load.h"
 #include "commands/gpt/base.h"
 #include "commands/gpt/export_config.h"
@@ -319,8 +320,8 @@ static bool write_config(const Export *e, const char *path, Error *error) {
 }
 
 static bool write_files(const Export *e, Error *error) {
-    const char *names[] = {"gpt.pth", "bpe.model", "config.json", "config.yaml"};
-    char *paths[4], *folder = checkpoint_folder(e->path), *description = path_join(folder, "config.json");
+    const char *names[] = {"gpt.pth", "bpe.model", DESCRIPTION_FILE, "config.yaml"};
+    char *paths[4], *folder = checkpoint_folder(e->path), *description = path_join(folder, DESCRIPTION_FILE);
     for (int i = 0; i < 4; i++) paths[i] = path_join(e->options->output, names[i]);
     bool ok = write_pth(e, paths[0], error) && copy_file(e->tokenizer, paths[1], error) &&
               (!e->says.description || copy_file(description, paths[2], error)) && write_config(e, paths[3], error);

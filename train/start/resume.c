@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/state.h"
 #include "train/plan/sizing.h"
 #include "train/start/buffers.h"
@@ -59,8 +60,8 @@ static void compare_facts(const Training *t) {
         const json_t *old = json_object_get(before, d->facts[i].name);
         json_t *now = fact_to_json(&d->facts[i]);
         if (old && !json_equal(old, now)) {
-            char *a = json_text("config.json", old, JSON_ENCODE_ANY),
-                 *b = json_text("config.json", now, JSON_ENCODE_ANY);
+            char *a = json_text(DESCRIPTION_FILE, old, JSON_ENCODE_ANY),
+                 *b = json_text(DESCRIPTION_FILE, now, JSON_ENCODE_ANY);
             die("--resume %s: %s was %s and is now %s, so it would be another run; put the old files back, or start a "
                 "new run from the weights with --%s %s/model.safetensors",
                 t->resumed_from, d->facts[i].name, a, b, train_base_option(&t->spec), t->resumed_from);
