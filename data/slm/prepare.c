@@ -218,12 +218,8 @@ static char *train_tokenizer(Prepare *p) {
     const char *folder = directory_temporary("train_slm", &error);
     if (!folder || !corpus_pass(&p->corpus, &pass, &error)) die("%s", error.text);
     char *path = path_join(folder, "tokenizer.json");
-    if (!bpe_trainer_write(context.trainer, path, &vocabulary, &error)) die("the tokenizer: %s", error.text);
-    if (vocabulary < o->vocabulary)
-        die("the training text is too small for a vocabulary of %lld: only %d tokens occur %d times or more; give more "
-            "text, or --vocabulary %d",
-            (long long)o->vocabulary, vocabulary, MIN_FREQUENCY,
-            vocabulary / 64 > 4 ? vocabulary / 64 * 64 : vocabulary);
+    if (!bpe_trainer_write(context.trainer, path, &vocabulary, &error))
+        die("the tokenizer: %s (--vocabulary %lld)", error.text, (long long)o->vocabulary);
     bpe_trainer_close(context.trainer);
     return path;
 }

@@ -105,7 +105,7 @@ static void shards_of_any_size_are_one_stream(void **state) {
         assert_memory_equal(s->bytes, BYTES, sizeof BYTES);
         assert_true(s->vocabulary == 9 && s->end_of_text == 8 && s->tokenizer_hash == 0xabc);
         slm_stream_close(s);
-        int n = size < 6 ? 3 : size < 9 ? 2 : 1; /* the documents have 4, 2 and 3 ids */
+        int n = size < 5 ? 3 : size < 9 ? 2 : 1; /* the documents have 4, 2 and 3 ids */
         char *last = prepared_shard_path(folder, "train", n - 1), *beyond = prepared_shard_path(folder, "train", n);
         assert_int_equal(access(last, F_OK), 0);
         assert_int_equal(access(beyond, F_OK), -1);
