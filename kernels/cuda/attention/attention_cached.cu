@@ -124,7 +124,7 @@ template <int HEAD, int W> GPU_INLINE void add_groups(CachedSums<W, CachedLanes<
 
 /* m, l and o of a warp in shared memory, or of a part in scratch memory, is a state: HEAD floats of o, m and l, and two
  * floats of padding. */
-template <int HEAD> constexpr int state_floats() { return HEAD + 4; }
+template <int HEAD> constexpr int STATE = HEAD + 4;
 
 /* Returns the sum of n states, of whose o one column. */
 struct CombinedState {
@@ -132,9 +132,9 @@ struct CombinedState {
 };
 template <int HEAD> GPU_INLINE CombinedState combine_states(const float *states, int n, int column) {
     CombinedState c = {0, -FLT_MAX, 0};
-    for (int i = 0; i < n; i++) c.largest = fmaxf(c.largest, states[i * state_floats<HEAD>() + HEAD]);
+    for (int i = 0; i < n; i++) c.largest = fmaxf(c.largest, states[i * STATE<HEAD> + HEAD]);
     for (int i = 0; i < n; i++) {
-        const float *state = states + i * state_floats<HEAD>();
+        const float *state = states + i * STATE<HEAD>;
         float factor = exp2_approximate(state[HEAD] - c.largest);
         c.sum = fmaf(factor, state[HEAD + 1], c.sum);
         c.o = fmaf(factor, state[column], c.o);
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(CACHED_THREADS)
     attention_cached_kernel(T *out, float *states, const T *qkv, const T *kv, CachedShape a) {
     only_where_used<T>();
     using Lanes = CachedLanes<HEAD, W>;
-    SHARED(float, warps, [CACHED_WARPS][state_floats<HEAD>()]);
+    SHARED(float, warps, [CACHED_WARPS][STATE<HEAD>]);
     const int head = (int)blockIdx.x % a.n_heads, s = (int)blockIdx.x / a.n_heads % a.count,
               part = (int)blockIdx.x / a.n_heads / a.count, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int length = a.lengths[s], slot = a.slots[s], first = part * CACHED_PART;
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(CACHED_THREADS)
         out[s * c + column + i] = from_float<T>(all.o / all.sum);
         return;
     }
-    float *state = states + (((int64_t)s * a.n_heads + head) * a.parts + part) * state_floats<HEAD>();
+    float *state = states + (((int64_t)s * a.n_heads + head) * a.parts + part) * STATE<HEAD>;
     state[i] = all.o;
     if (i == 0) state[HEAD] = all.largest, state[HEAD + 1] = all.sum;
 }
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(HEAD < 32 ? 32 : HEAD)
     const int head = (int)blockIdx.x % a.n_heads, s = (int)blockIdx.x / a.n_heads, i = threadIdx.x;
     const int length = a.lengths[s];
     if (length <= CACHED_PART || i >= a.head_size) return;
-    CombinedState all = combine_states<HEAD>(states + (int64_t)blockIdx.x * a.parts * state_floats<HEAD>(),
+    CombinedState all = combine_states<HEAD>(states + (int64_t)blockIdx.x * a.parts * STATE<HEAD>,
                                              (length + CACHED_PART - 1) / CACHED_PART, i);
     out[s * a.channels() + (int64_t)head * a.head_size + i] = from_float<T>(all.o / all.sum);
 }
@@ -207,7 +207,7 @@ void attend_to_cache(Device *device, Tensor out, Tensor qkv, Tensor kv, const Ca
     const char *op = "attention_cached_forward";
     constexpr int WIDTH = 16 / sizeof(T);
     int64_t items = (int64_t)a.count * a.n_heads;
-    size_t bytes = a.parts > 1 ? (size_t)(items * a.parts * state_floats<HEAD>()) * sizeof(float) : 0;
+    size_t bytes = a.parts > 1 ? (size_t)(items * a.parts * STATE<HEAD>)*sizeof(float) : 0;
     float *states = bytes ? (float *)cuda_scratch(device, bytes) : NULL;
     with_width<WIDTH>(packs_fit(WIDTH, a.head_size, qkv.data, kv.data), [&](auto width) {
         constexpr int W = decltype(width)::value;
