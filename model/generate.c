@@ -180,15 +180,15 @@ static Input prompt_input(Generator *g, int n, int64_t rows, const int64_t ids[G
 /* Queues the largest passes. Needs no contents. */
 static void rehearse(void *argument) {
     Generator *g = argument;
-    int n = g->size.sequences;
     int64_t rows = g->size.prompt_rows, none[GENERATION_TABLES] = {0};
+    int n = g->size.sequences < rows ? g->size.sequences : (int)rows;
     int32_t *offsets = xcalloc((size_t)n + 1, sizeof *offsets);
     offsets[n] = (int32_t)rows;
     for (int s = 1; s < n; s++) offsets[s] = (int32_t)(rows * s / n);
     Input prompts = prompt_input(g, n, rows, none, 0); /* embedding takes no memory */
     prompts.offsets.host = offsets;
     queue(&(Work){g, &prompts});
-    Input step = step_input(g, n, g->size.longest);
+    Input step = step_input(g, g->size.sequences, g->size.longest);
     queue(&(Work){g, &step});
     free(offsets);
 }
@@ -245,9 +245,6 @@ GenerationMemory generation_memory(const GenerationModel *model, DType half, con
 static bool check_size(const GenerationModel *m, const GenerationSize *s, GenerationMemory need, size_t available,
                        Error *error) {
     char total[32], cache[32], rest[32], have[32];
-    if ((int64_t)s->sequences * s->longest > INT32_MAX)
-        return error_set(error, "%d sequences of %lld rows are more than 2^31 rows: generate fewer at once",
-                         s->sequences, (long long)s->longest);
     if (need.cache + need.activations <= available) return true;
     return error_set(error,
                      "generation needs %s, of which %s are for the keys and values of %d sequences of %lld rows in %d "
@@ -262,6 +259,11 @@ Generator *generator_open(const GenerationModel *model, Device *device, const Ge
                           Error *error) {
     Tensor half = model->model->half_weights;
     DType type = tensor_given(half) ? half.dtype : DTYPE_F32;
+    if ((int64_t)size->sequences * size->longest > INT32_MAX) {
+        (void)error_set(error, "%d sequences of %lld rows are more than 2^31 rows: generate fewer at once",
+                        size->sequences, (long long)size->longest);
+        return NULL;
+    }
     GenerationMemory need = generation_memory(model, type, size);
     if (!check_size(model, size, need, available, error)) return NULL;
     Generator *g = xcalloc(1, sizeof *g);
