@@ -45,7 +45,8 @@ struct Model {
     Tensor loss_scale;         /* see ops.h; none: the type of the activations needs no scaling */
     Metric metrics[MODEL_MAX_METRICS];
     int n_metrics;
-    int n_outputs; /* per sequence; 0: the model has no outputs for whole sequences */
+    double (*metric_value)(int metric, double mean); /* what a metric's mean stands for; NULL: the mean itself */
+    int n_outputs;                                   /* per sequence; 0: the model has no outputs for whole sequences */
     /* Computes one micro-batch; gradients are accumulated. fields[] are the batch's fields on the device, followed by
      * the device dataset (fields[batch->n_fields]); batch->fields are the same on the host. All activations come from
      * the arena and are popped before the function returns. */

@@ -12,6 +12,7 @@ double record_means(const Model *model, const double *sums, const double *counts
     for (int i = 0; i < model->n_metrics; i++) {
         means[i] = sums[i] / record_divisor(counts[model->metrics[i].count]);
         objective += (double)model->metrics[i].weight * means[i];
+        if (model->metric_value) means[i] = model->metric_value(i, means[i]);
         if (used < RECORD_TEXT)
             used += (size_t)snprintf(text + used, RECORD_TEXT - used, "%s%s=%.4f", i ? " " : "", model->metrics[i].name,
                                      means[i]);

@@ -1,0 +1,184 @@
+/* The text GPT.
+ *
+ *   x       = drop(token table[id] + position table[position])
+ *   logits  = norm(blocks(x)) (token table)^T
+ *
+ * Rows are packed, without padding. The logits, by far the largest tensor, exist for HEAD_ROWS rows at a time, and
+ * become their own gradient in place. */
+#include "model/slm.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "data/slm/batch.h"
+#include "model/block.h"
+
+enum { SITE_EMBEDDING, SITE_BLOCKS };
+enum { HEAD_ROWS = 8192 };
+
+typedef struct {
+    Model base; /* first, so that a Model * of this file is a Slm * */
+    SlmConfig config;
+    BlockStack blocks;
+    int tokens, positions, norm_gain, norm_bias; /* rows of the parameter table; -1: absent */
+} Slm;
+
+static const BlockNames names = {.tensor = {"transformer.h.%d.ln_1.weight", "transformer.h.%d.ln_1.bias",
+                                            "transformer.h.%d.attn.c_attn.weight", "transformer.h.%d.attn.c_attn.bias",
+                                            "transformer.h.%d.attn.c_proj.weight", "transformer.h.%d.attn.c_proj.bias",
+                                            "transformer.h.%d.ln_2.weight", "transformer.h.%d.ln_2.bias",
+                                            "transformer.h.%d.mlp.c_fc.weight", "transformer.h.%d.mlp.c_fc.bias",
+                                            "transformer.h.%d.mlp.c_proj.weight", "transformer.h.%d.mlp.c_proj.bias"}};
+
+/* ---- parameters ---- */
+
+static BlockConfig block_config(const SlmConfig *c) {
+    return (BlockConfig){.d_model = c->d_model,
+                         .n_heads = c->n_heads,
+                         .d_ff = 4 * c->d_model,
+                         .pre_norm = true,
+                         .biases = c->biases,
+                         .causal = true,
+                         .gelu = c->gelu,
+                         .layout = WEIGHT_OUT_IN,
+                         .drop_attention = c->dropout,
+                         .drop_projection = c->dropout,
+                         .drop_mlp = c->dropout,
+                         .first_site = SITE_BLOCKS,
+                         .init_scale = 0.02f,
+                         .init_output_scale = c->scaled_init ? 0.02f / sqrtf(2 * (float)c->n_layers) : 0.02f};
+}
+
+/* Adds the parameters in the order, with the names and the shapes of the reference. Only matrices have weight decay. */
+static void add_params(Slm *slm) {
+    const SlmConfig *c = &slm->config;
+    ParamTable *table = &slm->base.params;
+    BlockConfig blocks = block_config(c);
+    slm->tokens = param_add(table, INIT_NORMAL, 0.02f, true, c->vocabulary, c->d_model, "transformer.wte.weight");
+    slm->positions = param_add(table, INIT_NORMAL, 0.02f, true, c->context, c->d_model, "transformer.wpe.weight");
+    slm->blocks = block_stack_open("slm", table, &blocks, c->n_layers, &names);
+    slm->norm_gain = param_add(table, INIT_ONE, 0, false, c->d_model, 0, "transformer.ln_f.weight");
+    slm->norm_bias = c->biases ? param_add(table, INIT_ZERO, 0, false, c->d_model, 0, "transformer.ln_f.bias") : -1;
+}
+
+/* ---- one micro-batch ---- */
+
+static Tensor optional(const BlockRun *run, Tensor flat, int index) {
+    return index < 0 ? tensor_none() : param_view(run->table, flat, index);
+}
+
+static void embed(const Slm *slm, const BlockRun *run, const Tensor *fields, Tensor x) {
+    embedding_forward(run->device, x, tensor_none(), fields[SLM_IDS], run_weight(run, slm->tokens),
+                      fields[SLM_POSITIONS], run_weight(run, slm->positions));
+    Dropout drop = pass_dropout(run->pass, slm->config.dropout, SITE_EMBEDDING);
+    if (drop.p > 0) dropout(run->device, x, x, drop);
+    pass_dump(run->pass, x, "embedded");
+}
+
+static void embed_backward(const Slm *slm, const BlockRun *run, const Tensor *fields, Tensor dx) {
+    Dropout drop = pass_dropout(run->pass, slm->config.dropout, SITE_EMBEDDING);
+    if (drop.p > 0) dropout(run->device, dx, dx, drop);
+    embedding_backward(run->device, run_gradient(run, slm->tokens), run_gradient(run, slm->positions), dx,
+                       tensor_none(), fields[SLM_IDS], fields[SLM_POSITIONS]);
+}
+
+/* Computes loss and hit of each row of y [N, C], and in training dy, HEAD_ROWS rows at a time. */
+static void head_run(const Slm *slm, const BlockRun *run, Tensor y, Tensor dy, Tensor targets, Tensor loss,
+                     Tensor correct) {
+    const Pass *pass = run->pass;
+    Device *device = run->device;
+    Tensor table = run_matmul_weight(run, slm->tokens), none = tensor_none();
+    for (int64_t at = 0; at < y.dims[0]; at += HEAD_ROWS) {
+        int64_t n = y.dims[0] - at < HEAD_ROWS ? y.dims[0] - at : HEAD_ROWS;
+        size_t mark = arena_mark(run->arena);
+        Tensor logits = push_activations(run, n, table.dims[0]), input = tensor_rows(y, at, n),
+               losses = tensor_rows(loss, at, n), hits = tensor_rows(correct, at, n);
+        linear_forward(device, logits, input, table, none, WEIGHT_OUT_IN);
+        pass_dump(pass, logits, at ? "logits.%lld" : "logits", (long long)at);
+        if (pass->train) {
+            cross_entropy_forward_backward(device, losses, hits, logits, tensor_rows(targets, at, n), none,
+                                           tensor_rows(pass->loss_scale, SLM_LOSS, 1), slm->base.loss_scale);
+            LayerGradients gradients = {.dx = tensor_rows(dy, at, n), .dw = run_gradient(run, slm->tokens)};
+            linear_backward(device, gradients, logits, input, table, WEIGHT_OUT_IN);
+        } else {
+            cross_entropy_forward(device, losses, hits, logits, tensor_rows(targets, at, n), none);
+        }
+        arena_release(run->arena, mark);
+    }
+}
+
+/* Sums the metrics. In training it also returns the gradient of x [N, C], pushed on the arena. */
+static Tensor finish(const Slm *slm, const BlockRun *run, Tensor x, Tensor targets) {
+    const Pass *pass = run->pass;
+    Device *device = run->device;
+    int64_t n = x.dims[0], width = x.dims[1];
+    Tensor dx = tensor_none(), dy = tensor_none(), gain = run_weight(run, slm->norm_gain);
+    if (pass->train) dx = push_activations(run, n, width);
+    size_t mark = arena_mark(run->arena);
+    Tensor y = push_activations(run, n, width), stat[4]; /* mean, rstd, loss, hit */
+    for (int i = 0; i < 4; i++) stat[i] = arena_1d(run->arena, DTYPE_F32, n);
+    if (pass->train) dy = push_activations(run, n, width);
+
+    layernorm_forward(device, (LayerNormOutput){.y = y, .mean = stat[0], .rstd = stat[1]}, x, gain,
+                      optional(run, run->weights, slm->norm_bias));
+    pass_dump(pass, y, "final");
+    head_run(slm, run, y, dy, targets, stat[2], stat[3]);
+    for (int i = 0; i < slm->base.n_metrics; i++)
+        sum_forward(device, tensor_rows(pass->sums, i, 1), stat[i == SLM_TOP1 ? 3 : 2]);
+    if (pass->train) {
+        NormGradients gradients = {.dx = dx,
+                                   .dgain = run_gradient(run, slm->norm_gain),
+                                   .dbias = optional(run, run->gradients, slm->norm_bias)};
+        layernorm_backward(device, gradients, tensor_none(), dy, x, stat[0], stat[1], gain);
+    }
+    arena_release(run->arena, mark);
+    return dx;
+}
+
+static void slm_run(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,
+                    const Pass *pass) {
+    Slm *slm = (Slm *)model;
+    int n_sequences = (int)fields[SLM_OFFSETS].dims[0] - 1; /* a sample may be several sequences */
+    Sequences sequences = {fields[SLM_OFFSETS], batch->fields[SLM_OFFSETS].data, n_sequences};
+    BlockRun run = block_run(model, device, activations, sequences, pass);
+    size_t mark = arena_mark(activations);
+    Tensor x = push_activations(&run, batch->n_tokens, slm->config.d_model);
+    embed(slm, &run, fields, x);
+    x = blocks_forward(&slm->blocks, &run, x);
+    Tensor dx = finish(slm, &run, x, fields[SLM_TARGETS]);
+    if (pass->train) {
+        blocks_backward(&slm->blocks, &run, dx);
+        embed_backward(slm, &run, fields, dx);
+    }
+    arena_release(activations, mark);
+}
+
+static void slm_close(Model *model) {
+    Slm *slm = (Slm *)model;
+    block_stack_close(&slm->blocks);
+    params_free(&model->params);
+    free(slm);
+}
+
+static double metric_value(int metric, double mean) {
+    if (metric == SLM_PERPLEXITY) return exp(mean);
+    return metric == SLM_BITS_PER_BYTE ? mean / 0.69314718055994531 : mean; /* nats to bits */
+}
+
+Model *slm_open(const SlmConfig *config) {
+    if (config->vocabulary < 2) die_usage("slm: a vocabulary of %d tokens; at least 2", config->vocabulary);
+    if (config->context < 1) die_usage("slm: a context of %d tokens; at least 1", config->context);
+    Slm *slm = xcalloc(1, sizeof *slm);
+    slm->config = *config;
+    slm->base = (Model){.name = "slm",
+                        .metrics = {[SLM_LOSS] = {"loss", SLM_COUNT_TOKENS, 1},
+                                    [SLM_TOP1] = {"top1", SLM_COUNT_TOKENS, 0},
+                                    [SLM_PERPLEXITY] = {"perplexity", SLM_COUNT_TOKENS, 0},
+                                    [SLM_BITS_PER_BYTE] = {"bits_per_byte", SLM_COUNT_BYTES, 0}},
+                        .n_metrics = SLM_METRICS,
+                        .metric_value = metric_value,
+                        .run = slm_run,
+                        .close = slm_close};
+    add_params(slm);
+    return &slm->base;
+}
