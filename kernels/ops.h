@@ -161,6 +161,24 @@ typedef struct {
     Tensor params, copy, m, v, grads;
 } AdamWBuffers;
 
+/* A matrix [rows, columns] of the flat parameter buffer that Muon updates. Its rows begin `stride` elements apart: a
+ * part of the columns of a wider matrix is a matrix too. */
+typedef struct {
+    int64_t offset, stride, rows, columns; /* offset: of the first element */
+    float weight_decay;
+    float rate; /* multiplies Muon.learning_rate */
+    int group;  /* the parameter group, for the code that sets the rate */
+} MuonMatrix;
+
+typedef struct {
+    float learning_rate, momentum;
+    float clip; /* as of AdamW */
+} Muon;
+/* The coefficients a, b, c of the polynomial a x + b x^3 + c x^5 of Newton-Schulz, and how often it is applied. */
+#define MUON_POLYNOMIAL                                                                                                \
+    { 3.4445f, -4.7750f, 2.0315f }
+enum { MUON_STEPS = 5 };
+
 /* Dynamic loss scaling for 16-bit types of a small range, f32 [LOSS_SCALE_FIELDS] on the device, so that the host need
  * not wait: the factor on the loss, good steps since the factor last changed, updates done, updates skipped. */
 enum { LOSS_SCALE_FACTOR, LOSS_SCALE_GOOD, LOSS_SCALE_DONE, LOSS_SCALE_SKIPPED, LOSS_SCALE_FIELDS };
@@ -378,6 +396,13 @@ void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, c
  * replaces options.step. */
 void adamw_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss_scale, const Segment *segments,
                   int n_segments, AdamW options);
+/* Muon (Jordan et al., 2024) of one matrix, with g the clipped gradient and lr the learning rate times the matrix's
+ * rate: m = momentum m + (1 - momentum) g,  G = momentum m + (1 - momentum) g,  X = G / max(|G|, 1e-7), MUON_STEPS
+ * times X = (a I + b A + c A A) X with A = X X^T, p = p (1 - lr wd) - lr 0.2 sqrt(max(rows, columns)) X. The steps
+ * bring singular values of G above 1/100 of |G| to between 0.67 and 1.21; the factor of X gives an update the root mean
+ * square of AdamW's, so that both share a learning rate. X and A are computed in the type of buffers.copy, f32 without
+ * one; sums are f32. buffers.v is not used. norm and loss_scale are as in adamw_update. */
+void muon_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss_scale, MuonMatrix matrix, Muon options);
 /* Call after the update. Halves the factor if the norm was not finite, doubles it after 2,000 good steps, and counts.
  * Does nothing if stopped[0] (optional) is set. */
 void loss_scale_update(Device *device, Tensor loss_scale, Tensor norm, Tensor stopped);

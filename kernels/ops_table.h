@@ -62,6 +62,7 @@
     X(sum_forward)                                                                                                     \
     X(global_norm)                                                                                                     \
     X(adamw_update)                                                                                                    \
+    X(muon_update)                                                                                                     \
     X(loss_scale_update)                                                                                               \
     X(norm_guard)                                                                                                      \
     X(copy_segments)

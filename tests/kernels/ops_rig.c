@@ -187,6 +187,7 @@ static const OpsFile file_of[OP_COUNT] = {
     [OP_sum_forward] = OPS_OPTIMIZER,
     [OP_global_norm] = OPS_OPTIMIZER,
     [OP_adamw_update] = OPS_OPTIMIZER,
+    [OP_muon_update] = OPS_MUON,
     [OP_loss_scale_update] = OPS_OPTIMIZER,
     [OP_norm_guard] = OPS_OPTIMIZER,
     [OP_copy_segments] = OPS_OPTIMIZER,

@@ -240,6 +240,8 @@ static void run_update(Device *device, Arena *arena) {
     global_norm(device, one, flat, tensor_none(), segments, 2);
     adamw_update(device, (AdamWBuffers){.params = wide[0], .m = wide[1], .v = wide[2], .grads = flat}, one,
                  tensor_none(), segments, 2, (AdamW){0.1f, 0.9f, 0.99f, 1e-8f, 1, 1, false});
+    muon_update(device, (AdamWBuffers){.params = wide[0], .m = wide[1], .grads = flat}, one, tensor_none(),
+                (MuonMatrix){.offset = 10, .stride = 7, .rows = 12, .columns = 5, .rate = 1}, (Muon){0.1f, 0.95f, 1});
     loss_scale_update(device, numbers(arena, LOSS_SCALE_FIELDS), one, tensor_none());
     norm_guard(device, one, one, flat, false);
     copy_segments(device, wide[0], flat, one, segments, 2);
@@ -323,6 +325,7 @@ static void flops_and_bytes_are_exact(void **state) {
                    4 * (4 * n * c + 2 * c + 16 * c));
     expect_counted(dry, OP_global_norm, 2 * 90, 4 * 90 + 4);
     expect_counted(dry, OP_adamw_update, 14 * 90, 28 * 90 + 4);
+    expect_counted(dry, OP_muon_update, 5 * (2 * (2 * 5 * 5 * 12) + 2 * 5 * 5 * 5 + 3 * 5 * 5) + 13 * 60, 20 * 60 + 4);
     expect_counted(dry, OP_cast, 0, 8 * n);
     device_reset_counters(dry);
     run_every_operation(dry, 0.5f); /* dropout adds a random number per element, and no bytes */
