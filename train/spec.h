@@ -29,8 +29,13 @@ typedef struct {
      * --learning-rate times schedule_cosine for all groups. */
     double (*at)(const void *context, int group, int64_t step, int64_t epoch);
     const void *context; /* the program's own */
-    bool coupled_decay;  /* weight decay is part of the gradients: Adam with an L2 term, not AdamW */
 } RateSpec;
+
+/* The optimizer; the learning rate, its schedule, weight decay and clipping are options. */
+typedef struct {
+    float beta1, beta2, epsilon; /* of AdamW; 0: 0.9, 0.999, 1e-8 */
+    bool coupled_decay;          /* weight decay is part of the gradients: Adam with an L2 term, not AdamW */
+} OptimizerSpec;
 
 /* Decides which weights are the best, and whether a run ends early or is extended. */
 typedef struct {
@@ -76,6 +81,7 @@ typedef struct {
     ImportRules import;      /* of a base checkpoint */
     const char *base_option; /* the option that names it; NULL: the one that sets options->base_checkpoint */
     RateSpec rate;
+    OptimizerSpec optimizer;
     SelectionSpec selection;
     BaselineSpec baseline;
     LogLabels labels;

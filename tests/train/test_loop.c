@@ -63,7 +63,7 @@ static void follow(void *argument) {
     spec->selection.max_extensions = plan->most_extensions;
     spec->selection.metric = plan->monitor;
     spec->batch.drop_last = plan->drop_last;
-    spec->rate.coupled_decay = plan->coupled;
+    spec->optimizer.coupled_decay = plan->coupled;
     if (plan->hook) toy_set_rate(run, by_group);
     if (plan->moved) toy_set_rate(run, move_the_folder);
     if (plan->moved_back) toy_set_rate(run, move_and_move_back);
@@ -438,6 +438,17 @@ static void decay_can_be_part_of_the_gradients(void **state) {
     }
 }
 
+static void the_spec_sets_the_optimizer_s_numbers(void **state) {
+    (void)state;
+    TrainOptions options = {.grad_clip = 0.5};
+    TrainSpec spec = {.options = &options};
+    AdamW o = train_adamw(&spec);
+    assert_true(o.beta1 == 0.9f && o.beta2 == 0.999f && o.epsilon == 1e-8f && o.clip == 0.5f && !o.coupled);
+    spec.optimizer = (OptimizerSpec){.beta1 = 0.8f, .beta2 = 0.95f, .epsilon = 1e-6f, .coupled_decay = true};
+    o = train_adamw(&spec);
+    assert_true(o.beta1 == 0.8f && o.beta2 == 0.95f && o.epsilon == 1e-6f && o.clip == 0.5f && o.coupled);
+}
+
 /* Inference refuses weights that are incomplete or of another shape. */
 static void infer(void *base) {
     Device *device = open_cpu();
@@ -480,6 +491,7 @@ int main(void) {
         cmocka_unit_test(the_autotune_cache_outlives_a_restart),
         cmocka_unit_test(groups_have_rates_of_their_own),
         cmocka_unit_test(decay_can_be_part_of_the_gradients),
+        cmocka_unit_test(the_spec_sets_the_optimizer_s_numbers),
         cmocka_unit_test(an_autotune_cache_that_cannot_be_written_stops_nothing),
         cmocka_unit_test(inference_wants_every_weight),
     };

@@ -16,12 +16,13 @@ double step_learning_rate(const Run *run, int group, int64_t step) {
 }
 
 AdamW train_adamw(const TrainSpec *spec) {
+    const OptimizerSpec *o = &spec->optimizer;
     return (AdamW){.learning_rate = 1,
-                   .beta1 = 0.9f,
-                   .beta2 = 0.999f,
-                   .epsilon = 1e-8f,
+                   .beta1 = o->beta1 != 0 ? o->beta1 : 0.9f,
+                   .beta2 = o->beta2 != 0 ? o->beta2 : 0.999f,
+                   .epsilon = o->epsilon != 0 ? o->epsilon : 1e-8f,
                    .clip = (float)spec->options->grad_clip,
-                   .coupled = spec->rate.coupled_decay};
+                   .coupled = o->coupled_decay};
 }
 
 /* Copies the buffers that training updates: at the start of a step to the memory where the step changes them, and, with
