@@ -75,3 +75,8 @@ $(PROGRAMS:%=$(ON_GPU)/%) $(ON_GPU)/tests/bench_step: $(PRESET_DEFAULTS) $(CUDA_
 $(BUILD)/tools/estimates: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/claims/*.c)) $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
 	$(LINK) $^ -o $@ $(LDLIBS)
+
+# Runs the tokenizers for the scripts of tests/reference.
+$(BUILD)/tools/tokenize: $(BUILD)/tools/tokenize.o $(BUILD)/libtrain.a
+	@mkdir -p $(@D)
+	$(LINK) $^ -o $@ $(LDLIBS)
