@@ -11,21 +11,21 @@
  * them if its training started from IndexTTS2's weights; otherwise --base-checkpoint adds them. */
 #include "commands/gpt/export.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/format.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
+#include "commands/export.h"
 #include "commands/gpt/export_config.h"
 #include "commands/gpt/origin.h"
 #include "commands/gpt/trained.h"
 #include "data/formats/pickle.h"
 #include "data/formats/torch_pth.h"
-#include "data/unfinished.h"
 
 typedef struct {
     const char *checkpoint, *output, *tokenizer, *base_checkpoint, *config;
@@ -198,16 +198,6 @@ static bool write_pth(const Export *e, const char *path, Error *error) {
     return pth_write(w, path, error);
 }
 
-static bool copy_file(const char *from, const char *to, Error *error) {
-    char *bytes;
-    size_t size;
-    Error why;
-    if (!read_file(from, &bytes, &size, &why)) return error_set(error, "%s: %s", from, why.text);
-    bool ok = file_write_atomic(to, bytes, size, error);
-    free(bytes);
-    return ok;
-}
-
 static bool write_config(const Export *e, const char *path, Error *error) {
     char *text = export_config_text(&e->trained.config, e->options->output);
     bool ok = file_write_atomic(path, text, strlen(text), error);
@@ -215,44 +205,17 @@ static bool write_config(const Export *e, const char *path, Error *error) {
     return ok;
 }
 
-static bool write_files(const Export *e, Error *error) {
+static bool write_files(const void *context, Error *error) {
+    const Export *e = context;
     const char *names[] = {"gpt.pth", "bpe.model", DESCRIPTION_FILE, "config.yaml"};
     char *paths[4], *folder = checkpoint_folder(e->trained.path), *description = path_join(folder, DESCRIPTION_FILE);
     for (int i = 0; i < 4; i++) paths[i] = path_join(e->options->output, names[i]);
-    bool ok = write_pth(e, paths[0], error) && copy_file(e->tokenizer, paths[1], error) &&
-              (!e->trained.says.description || copy_file(description, paths[2], error)) &&
+    bool ok = write_pth(e, paths[0], error) && export_copy(e->tokenizer, paths[1], error) &&
+              (!e->trained.says.description || export_copy(description, paths[2], error)) &&
               write_config(e, paths[3], error);
     for (int i = 0; i < 4; i++) free(paths[i]);
     free(description);
     free(folder);
-    return ok;
-}
-
-/* Returns the name of a file that lies in the folder already; free(). NULL: there is none. */
-static char *find_file(const char *folder) {
-    DIR *directory = opendir(folder);
-    char *found = NULL;
-    for (struct dirent *entry; directory && !found && (entry = readdir(directory));)
-        if (entry->d_name[0] != '.' && !file_is_partial(entry->d_name, NULL)) found = xstrdup(entry->d_name);
-    if (directory) closedir(directory);
-    return found;
-}
-
-/* Fills the folder, which must be empty, or left unfinished by an export of the same weights that was stopped. */
-static bool write_folder(const Export *e, Error *error) {
-    const char *output = e->options->output;
-    char *what = xformat("the weights %016llx", (unsigned long long)checkpoint_base_sum(&e->weights)), *there = NULL;
-    FileLock lock;
-    bool again, locked = unfinished_lock(&lock, output, error),
-                ok = locked && unfinished_find(output, what, &again, error);
-    if (ok && !again && (there = find_file(output)))
-        ok = error_set(error, "--output %s: it holds %s already; choose a new folder", output, there);
-    ok = ok && unfinished_begin(output, what, error);
-    if (ok) directory_remove_leftovers(output);
-    ok = ok && write_files(e, error) && unfinished_end(output, error);
-    if (locked) file_unlock(&lock);
-    free(there);
-    free(what);
     return ok;
 }
 
@@ -283,7 +246,7 @@ int gpt_export(int argc, char **argv) {
     Error error;
     open_checkpoint(&e);
     collect_tensors(&e);
-    if (!write_folder(&e, &error)) die("%s", error.text);
+    if (!export_folder(o.output, checkpoint_base_sum(&e.weights), write_files, &e, &error)) die("%s", error.text);
     report(&e);
     tensor_file_close(&e.weights);
     tensor_file_close(&e.base);

@@ -10,30 +10,12 @@
 #include "base/program.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
-#include "checkpoint/state.h"
 #include "commands/gpt/origin.h"
+#include "commands/trained.h"
 #include "data/text/sentencepiece.h"
 #include "data/tts/prepare_outputs.h"
 
 /* ---- the checkpoint ---- */
-
-/* Returns the path of the weights that are meant, and says which they are; free(). */
-static char *find_checkpoint(const char *given) {
-    Error error;
-    char *inside = path_join(given, "model.safetensors"), *path = xstrdup(given);
-    if (path_is_folder(given) && access(inside, F_OK) != 0) {
-        free(path);
-        if (!checkpoint_best(given, &path, &error)) die("--checkpoint %s: %s", given, error.text);
-        const char *which = path ? "the best weights of the run" : "the last weights of a run that has not validated";
-        if (!path) path = checkpoint_resolve(given, "auto");
-        if (path)
-            printf("[Checkpoint] %s: %s\n", path, which);
-        else
-            die("--checkpoint %s: it holds neither a run nor a checkpoint", given);
-    }
-    free(inside);
-    return path;
-}
 
 /* Returns a size of the model; dies if the checkpoint does not tell it. */
 static int size_of(const GptTrained *t, const char *name) {
@@ -67,33 +49,15 @@ static TtsGptConfig config_of(const GptTrained *t, int64_t heads) {
                           .mel_weight = 1};
 }
 
-/* Returns the options of the training, from state.json beside the weights; NULL: there is none. */
-static json_t *options_of_training(const char *checkpoint) {
-    Error error;
-    TrainState state = {0};
-    json_t *options = NULL;
-    char *folder = checkpoint_folder(checkpoint), *file = path_join(folder, "state.json");
-    if (!access(file, F_OK)) {
-        if (!state_read(folder, &state, &error)) die("%s: %s", file, error.text);
-        options = json_loads(state.options_json ? state.options_json : "{}", 0, NULL);
-        free(state.options_json);
-    }
-    free(file);
-    free(folder);
-    return options;
-}
-
 GptTrained gpt_trained_read(const char *checkpoint, int64_t heads) {
-    GptTrained t = {.path = find_checkpoint(checkpoint)};
+    GptTrained t = {.path = trained_checkpoint(checkpoint)};
     t.says = gpt_base_read(t.path, "--checkpoint", heads > 0);
     t.config = config_of(&t, heads);
-    t.options = options_of_training(t.path);
     return t;
 }
 
 void gpt_trained_close(GptTrained *t) {
     gpt_base_close(&t->says);
-    json_decref(t->options);
     free(t->path);
 }
 
@@ -104,11 +68,12 @@ const char *gpt_trained_fact(const GptTrained *t, const char *name) {
 }
 
 char *gpt_trained_manifest(const GptTrained *t) {
-    const char *spec = json_string_value(json_array_get(json_object_get(t->options, "manifest"), 0));
-    char *path = NULL, *label;
-    if (!spec) return NULL;
-    file_split_label(spec, &path, &label);
+    json_t *manifests = trained_option(t->path, "manifest");
+    const char *spec = json_string_value(json_array_get(manifests, 0));
+    char *path = NULL, *label = NULL;
+    if (spec) file_split_label(spec, &path, &label);
     free(label);
+    json_decref(manifests);
     return path;
 }
 
@@ -123,7 +88,7 @@ static void check_sum(const GptTrained *t, const char *path, const char *what, c
 
 char *gpt_trained_tokenizer(const GptTrained *t, const char *given) {
     Error error;
-    const char *known = given ? given : json_string_value(json_object_get(t->options, "tokenizer"));
+    char *known = given ? xstrdup(given) : trained_text(t->path, "tokenizer");
     if (!known)
         die_usage("--checkpoint %s does not say which tokenizer it was trained with: give --tokenizer", t->path);
     if (!given && access(known, F_OK) != 0)
@@ -136,7 +101,7 @@ char *gpt_trained_tokenizer(const GptTrained *t, const char *given) {
             sentencepiece_vocabulary(tokenizer), t->path, t->config.text_vocabulary);
     sentencepiece_close(tokenizer);
     check_sum(t, known, "tokenizer", GPT_TOKENIZER_FACT);
-    return xstrdup(known);
+    return known;
 }
 
 char *gpt_trained_codebook(const GptTrained *t, const char *given) {

@@ -9,7 +9,6 @@ typedef struct {
     char *path; /* of the checkpoint */
     GptBase says;
     TtsGptConfig config; /* dropout and the weights of the losses mean nothing */
-    json_t *options;     /* of the training; NULL: unknown, as of a file of weights */
 } GptTrained;
 
 /* Reads what the checkpoint says; of a run's folder the best weights are taken, or the last if it has not validated,

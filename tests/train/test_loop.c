@@ -438,6 +438,19 @@ static void decay_can_be_part_of_the_gradients(void **state) {
     }
 }
 
+static void a_schedule_of_the_spec_replaces_the_cosine_to_zero(void **state) {
+    (void)state;
+    const Schedule wsd = {.kind = SCHEDULE_WSD, .minimum = 0.25, .decay_share = 0.5};
+    TrainOptions options = {.learning_rate = 2, .warmup_steps = 3};
+    TrainSpec spec = {.options = &options};
+    assert_true(train_learning_rate(&spec, 0, 20) == 0);
+    spec.rate.schedule = &wsd;
+    assert_true(train_learning_rate(&spec, 0, 20) == 0.5);
+    assert_true(train_learning_rate(&spec, 10, 20) == 2);
+    assert_true(train_learning_rate(&spec, 15, 20) == 1.25);
+    assert_true(train_learning_rate(&spec, 20, 20) == 0.5);
+}
+
 static void the_spec_sets_the_optimizer_s_numbers(void **state) {
     (void)state;
     TrainOptions options = {.grad_clip = 0.5};
@@ -491,6 +504,7 @@ int main(void) {
         cmocka_unit_test(the_autotune_cache_outlives_a_restart),
         cmocka_unit_test(groups_have_rates_of_their_own),
         cmocka_unit_test(decay_can_be_part_of_the_gradients),
+        cmocka_unit_test(a_schedule_of_the_spec_replaces_the_cosine_to_zero),
         cmocka_unit_test(the_spec_sets_the_optimizer_s_numbers),
         cmocka_unit_test(an_autotune_cache_that_cannot_be_written_stops_nothing),
         cmocka_unit_test(inference_wants_every_weight),
