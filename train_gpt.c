@@ -26,7 +26,7 @@
 #include "commands/gpt/synthetic.h"
 #include "commands/report.h"
 #include "commands/trainer.h"
-#include "data/text/tokenizer.h"
+#include "data/text/sentencepiece.h"
 #include "data/tts/dataset.h"
 #include "model/tts.h"
 #include "train/train.h"
@@ -105,11 +105,11 @@ enum { CONDITIONING_LATENTS = 32, UNKNOWN_TEXT = 2, SPECIAL_MEL_CODES = 2, TEXT_
 /* Reads the size of the vocabulary and the id of unknown pieces from a tokenizer. */
 static void read_tokenizer(GptOptions *o) {
     Error error;
-    Tokenizer *tokenizer = tokenizer_open(o->tokenizer, &error);
+    SentencePiece *tokenizer = sentencepiece_open(o->tokenizer, &error);
     if (!tokenizer) die("--tokenizer %s: %s", o->tokenizer, error.text);
-    o->number_text_tokens = tokenizer_vocabulary(tokenizer);
-    o->unknown_id = tokenizer_unknown_id(tokenizer);
-    tokenizer_close(tokenizer);
+    o->number_text_tokens = sentencepiece_vocabulary(tokenizer);
+    o->unknown_id = sentencepiece_unknown_id(tokenizer);
+    sentencepiece_close(tokenizer);
     if (o->unknown_id != TTS_START_TEXT && o->unknown_id != TTS_STOP_TEXT) return;
     warn("%s: the id of unknown pieces, %d, is also that of the %s token: a text with an unknown piece looks as if it "
          "%s there; train the tokenizer with unk_id 2",

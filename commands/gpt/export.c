@@ -27,7 +27,7 @@
 #include "commands/gpt/origin.h"
 #include "data/formats/pickle.h"
 #include "data/formats/torch_pth.h"
-#include "data/text/tokenizer.h"
+#include "data/text/sentencepiece.h"
 #include "data/unfinished.h"
 #include "model/tts.h"
 
@@ -274,12 +274,12 @@ static void find_tokenizer(Export *e) {
     if (!given && access(e->tokenizer, F_OK) != 0)
         die_usage("the tokenizer of the training, %s as seen from where it was started, is not there: give --tokenizer",
                   e->tokenizer);
-    Tokenizer *tokenizer = tokenizer_open(e->tokenizer, &error);
+    SentencePiece *tokenizer = sentencepiece_open(e->tokenizer, &error);
     if (!tokenizer) die("%s: %s", e->tokenizer, error.text);
-    if (tokenizer_vocabulary(tokenizer) != e->config.text_vocabulary)
+    if (sentencepiece_vocabulary(tokenizer) != e->config.text_vocabulary)
         die("%s has %d pieces, and %s was trained with %d: give its own with --tokenizer", e->tokenizer,
-            tokenizer_vocabulary(tokenizer), e->path, e->config.text_vocabulary);
-    tokenizer_close(tokenizer);
+            sentencepiece_vocabulary(tokenizer), e->path, e->config.text_vocabulary);
+    sentencepiece_close(tokenizer);
     FileSum found = gpt_file_sum(e->tokenizer);
     if (sum && strcmp(sum, found.text) != 0)
         die("%s is not the tokenizer that %s was trained with: its xxh3_64 is %s, not %s; give that one with "
