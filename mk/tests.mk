@@ -17,6 +17,7 @@ $(BUILD)/libtests.a: $(RIGS)
 $(TESTS_OF_CPU) $(DEEP_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libtests.a $(BUILD)/libtrain.a
 	$(LINK) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CMOCKA) $(LDLIBS)
 $(BUILD)/tests/estimate/test_estimates $(BUILD)/tests/tts/estimate/test_claims: $(BUILD)/tools/claims/text.o
+$(BUILD)/tests/slm/test_import $(BUILD)/tests/slm/test_export: $(BUILD)/commands/slm/base.o
 $(BUILD)/tests/flim/test_cv_report $(BUILD)/tests/flim/test_fold_report: $(patsubst %.c,$(BUILD)/%.o,$(wildcard commands/cv/report/*.c))
 
 # A test with a clock of its own.

@@ -11,24 +11,24 @@
  * them if its training started from IndexTTS2's weights; otherwise --base-checkpoint adds them. */
 #include "commands/gpt/export.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
+#include "commands/export.h"
 #include "commands/gpt/base.h"
 #include "commands/gpt/export_config.h"
 #include "commands/gpt/origin.h"
 #include "data/formats/pickle.h"
 #include "data/formats/torch_pth.h"
 #include "data/text/sentencepiece.h"
-#include "data/unfinished.h"
 #include "model/tts.h"
 
 typedef struct {
@@ -76,24 +76,6 @@ static const char *fact(const Export *e, const char *name) {
 
 /* ---- the checkpoint ---- */
 
-/* Returns the path of the weights that are meant, and says which they are; free(). */
-static char *find_checkpoint(const char *given) {
-    Error error;
-    char *inside = path_join(given, "model.safetensors"), *path = xstrdup(given);
-    if (path_is_folder(given) && access(inside, F_OK) != 0) {
-        free(path);
-        if (!checkpoint_best(given, &path, &error)) die("--checkpoint %s: %s", given, error.text);
-        const char *which = path ? "the best weights of the run" : "the last weights of a run that has not validated";
-        if (!path) path = checkpoint_resolve(given, "auto");
-        if (path)
-            printf("[Export] %s: %s\n", path, which);
-        else
-            die("--checkpoint %s: it holds neither a run nor a checkpoint", given);
-    }
-    free(inside);
-    return path;
-}
-
 /* Returns a size of the model; dies if the checkpoint does not tell it. */
 static int size_of(const Export *e, const char *name) {
     json_int_t size = json_integer_value(json_object_get(e->says.size.options, name));
@@ -138,7 +120,7 @@ static int open_weights(const Export *e, const char *option, const char *path, T
 }
 
 static void open_checkpoint(Export *e) {
-    e->path = find_checkpoint(e->options->checkpoint);
+    e->path = export_checkpoint(e->options->checkpoint);
     e->says = gpt_base_read(e->path, "--checkpoint", e->options->heads > 0);
     e->config = config_of(e);
     e->model = tts_gpt_open(&e->config);
@@ -247,28 +229,10 @@ static void collect_tensors(Export *e) {
 
 /* ---- the tokenizer ---- */
 
-/* Returns the path of the tokenizer that the training used, as its checkpoint says; NULL: unknown. free() */
-static char *tokenizer_of_training(const Export *e) {
-    Error error;
-    TrainState state = {0};
-    char *folder = checkpoint_folder(e->path), *file = path_join(folder, "state.json"), *found = NULL;
-    if (!access(file, F_OK)) {
-        if (!state_read(folder, &state, &error)) die("%s: %s; give --tokenizer", file, error.text);
-        json_t *options = json_loads(state.options_json ? state.options_json : "{}", 0, NULL);
-        const char *path = json_string_value(json_object_get(options, "tokenizer"));
-        if (path) found = xstrdup(path);
-        json_decref(options);
-        free(state.options_json);
-    }
-    free(file);
-    free(folder);
-    return found;
-}
-
 static void find_tokenizer(Export *e) {
     const char *given = e->options->tokenizer, *sum = fact(e, GPT_TOKENIZER_FACT);
     Error error;
-    e->tokenizer = given ? xstrdup(given) : tokenizer_of_training(e);
+    e->tokenizer = given ? xstrdup(given) : export_text_of_training(e->path, "tokenizer");
     if (!e->tokenizer)
         die_usage("--checkpoint %s does not say which tokenizer it was trained with: give --tokenizer", e->path);
     if (!given && access(e->tokenizer, F_OK) != 0)
@@ -302,16 +266,6 @@ static bool write_pth(const Export *e, const char *path, Error *error) {
     return pth_write(w, path, error);
 }
 
-static bool copy_file(const char *from, const char *to, Error *error) {
-    char *bytes;
-    size_t size;
-    Error why;
-    if (!read_file(from, &bytes, &size, &why)) return error_set(error, "%s: %s", from, why.text);
-    bool ok = file_write_atomic(to, bytes, size, error);
-    free(bytes);
-    return ok;
-}
-
 static bool write_config(const Export *e, const char *path, Error *error) {
     char *text = export_config_text(&e->config, e->options->output);
     bool ok = file_write_atomic(path, text, strlen(text), error);
@@ -319,43 +273,16 @@ static bool write_config(const Export *e, const char *path, Error *error) {
     return ok;
 }
 
-static bool write_files(const Export *e, Error *error) {
+static bool write_files(const void *context, Error *error) {
+    const Export *e = context;
     const char *names[] = {"gpt.pth", "bpe.model", DESCRIPTION_FILE, "config.yaml"};
     char *paths[4], *folder = checkpoint_folder(e->path), *description = path_join(folder, DESCRIPTION_FILE);
     for (int i = 0; i < 4; i++) paths[i] = path_join(e->options->output, names[i]);
-    bool ok = write_pth(e, paths[0], error) && copy_file(e->tokenizer, paths[1], error) &&
-              (!e->says.description || copy_file(description, paths[2], error)) && write_config(e, paths[3], error);
+    bool ok = write_pth(e, paths[0], error) && export_copy(e->tokenizer, paths[1], error) &&
+              (!e->says.description || export_copy(description, paths[2], error)) && write_config(e, paths[3], error);
     for (int i = 0; i < 4; i++) free(paths[i]);
     free(description);
     free(folder);
-    return ok;
-}
-
-/* Returns the name of a file that lies in the folder already; free(). NULL: there is none. */
-static char *find_file(const char *folder) {
-    DIR *directory = opendir(folder);
-    char *found = NULL;
-    for (struct dirent *entry; directory && !found && (entry = readdir(directory));)
-        if (entry->d_name[0] != '.' && !file_is_partial(entry->d_name, NULL)) found = xstrdup(entry->d_name);
-    if (directory) closedir(directory);
-    return found;
-}
-
-/* Fills the folder, which must be empty, or left unfinished by an export of the same weights that was stopped. */
-static bool write_folder(const Export *e, Error *error) {
-    const char *output = e->options->output;
-    char *what = xformat("the weights %016llx", (unsigned long long)checkpoint_base_sum(&e->weights)), *there = NULL;
-    FileLock lock;
-    bool again, locked = unfinished_lock(&lock, output, error),
-                ok = locked && unfinished_find(output, what, &again, error);
-    if (ok && !again && (there = find_file(output)))
-        ok = error_set(error, "--output %s: it holds %s already; choose a new folder", output, there);
-    ok = ok && unfinished_begin(output, what, error);
-    if (ok) directory_remove_leftovers(output);
-    ok = ok && write_files(e, error) && unfinished_end(output, error);
-    if (locked) file_unlock(&lock);
-    free(there);
-    free(what);
     return ok;
 }
 
@@ -387,7 +314,7 @@ int gpt_export(int argc, char **argv) {
     open_checkpoint(&e);
     find_tokenizer(&e);
     collect_tensors(&e);
-    if (!write_folder(&e, &error)) die("%s", error.text);
+    if (!export_folder(o.output, checkpoint_base_sum(&e.weights), write_files, &e, &error)) die("%s", error.text);
     report(&e);
     tensor_file_close(&e.weights);
     tensor_file_close(&e.base);

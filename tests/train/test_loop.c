@@ -63,7 +63,7 @@ static void follow(void *argument) {
     spec->selection.max_extensions = plan->most_extensions;
     spec->selection.metric = plan->monitor;
     spec->batch.drop_last = plan->drop_last;
-    spec->rate.coupled_decay = plan->coupled;
+    spec->optimizer.coupled_decay = plan->coupled;
     if (plan->hook) toy_set_rate(run, by_group);
     if (plan->moved) toy_set_rate(run, move_the_folder);
     if (plan->moved_back) toy_set_rate(run, move_and_move_back);
@@ -438,6 +438,30 @@ static void decay_can_be_part_of_the_gradients(void **state) {
     }
 }
 
+static void a_schedule_of_the_spec_replaces_the_cosine_to_zero(void **state) {
+    (void)state;
+    const Schedule wsd = {.kind = SCHEDULE_WSD, .minimum = 0.25, .decay_share = 0.5};
+    TrainOptions options = {.learning_rate = 2, .warmup_steps = 3};
+    TrainSpec spec = {.options = &options};
+    assert_true(train_learning_rate(&spec, 0, 20) == 0);
+    spec.rate.schedule = &wsd;
+    assert_true(train_learning_rate(&spec, 0, 20) == 0.5);
+    assert_true(train_learning_rate(&spec, 10, 20) == 2);
+    assert_true(train_learning_rate(&spec, 15, 20) == 1.25);
+    assert_true(train_learning_rate(&spec, 20, 20) == 0.5);
+}
+
+static void the_spec_sets_the_optimizer_s_numbers(void **state) {
+    (void)state;
+    TrainOptions options = {.grad_clip = 0.5};
+    TrainSpec spec = {.options = &options};
+    AdamW o = train_adamw(&spec);
+    assert_true(o.beta1 == 0.9f && o.beta2 == 0.999f && o.epsilon == 1e-8f && o.clip == 0.5f && !o.coupled);
+    spec.optimizer = (OptimizerSpec){.beta1 = 0.8f, .beta2 = 0.95f, .epsilon = 1e-6f, .coupled_decay = true};
+    o = train_adamw(&spec);
+    assert_true(o.beta1 == 0.8f && o.beta2 == 0.95f && o.epsilon == 1e-6f && o.clip == 0.5f && o.coupled);
+}
+
 /* Inference refuses weights that are incomplete or of another shape. */
 static void infer(void *base) {
     Device *device = open_cpu();
@@ -480,6 +504,8 @@ int main(void) {
         cmocka_unit_test(the_autotune_cache_outlives_a_restart),
         cmocka_unit_test(groups_have_rates_of_their_own),
         cmocka_unit_test(decay_can_be_part_of_the_gradients),
+        cmocka_unit_test(a_schedule_of_the_spec_replaces_the_cosine_to_zero),
+        cmocka_unit_test(the_spec_sets_the_optimizer_s_numbers),
         cmocka_unit_test(an_autotune_cache_that_cannot_be_written_stops_nothing),
         cmocka_unit_test(inference_wants_every_weight),
     };

@@ -10,18 +10,27 @@
 
 double step_learning_rate(const Run *run, int group, int64_t step) {
     const TrainSpec *spec = &run->t->spec;
-    const TrainOptions *o = spec->options;
     if (spec->rate.at) return spec->rate.at(spec->rate.context, group, step, run->step_epoch);
-    return o->learning_rate * schedule_cosine(step, o->warmup_steps, run->schedule_steps);
+    return train_learning_rate(spec, step, run->schedule_steps);
+}
+
+double train_learning_rate(const TrainSpec *spec, int64_t step, int64_t total) {
+    const TrainOptions *o = spec->options;
+    if (!spec->rate.schedule) return o->learning_rate * schedule_cosine(step, o->warmup_steps, total);
+    Schedule schedule = *spec->rate.schedule;
+    schedule.warmup = o->warmup_steps;
+    schedule.total = total;
+    return o->learning_rate * schedule_at(&schedule, step);
 }
 
 AdamW train_adamw(const TrainSpec *spec) {
+    const OptimizerSpec *o = &spec->optimizer;
     return (AdamW){.learning_rate = 1,
-                   .beta1 = 0.9f,
-                   .beta2 = 0.999f,
-                   .epsilon = 1e-8f,
+                   .beta1 = o->beta1 != 0 ? o->beta1 : 0.9f,
+                   .beta2 = o->beta2 != 0 ? o->beta2 : 0.999f,
+                   .epsilon = o->epsilon != 0 ? o->epsilon : 1e-8f,
                    .clip = (float)spec->options->grad_clip,
-                   .coupled = spec->rate.coupled_decay};
+                   .coupled = o->coupled_decay};
 }
 
 /* Copies the buffers that training updates: at the start of a step to the memory where the step changes them, and, with
