@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "commands/export.h"
-#include "commands/trained.h"
 #include "commands/slm/base.h"
 #include "commands/slm/export_formats.h"
+#include "commands/trained.h"
 
 typedef struct {
     const char *checkpoint, *output, *format, *tokenizer, *gelu, *config;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "commands/export.h"
+#include "commands/trained.h"
 #include "commands/trainer.h"
 #include "data/slm/dataset.h"
 
@@ -33,7 +33,7 @@ void slm_inference_options(SlmInference *i) {
 }
 
 void slm_inference_describe(SlmInference *i) {
-    char *path = export_checkpoint(i->checkpoint);
+    char *path = trained_checkpoint(i->checkpoint);
     if (access(path, F_OK)) die("--checkpoint %s: %s", path, strerror(errno));
     i->train.base_checkpoint = path;
     i->base = slm_base_adopt(path, &i->set);
