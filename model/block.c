@@ -66,8 +66,11 @@ static float init_scale(const BlockConfig *c, int which, int64_t in) {
 static int add_matrix(ParamTable *table, const BlockConfig *c, int which, int64_t in, int64_t out, const char *name,
                       int block, const char *part) {
     bool in_out = c->layout == WEIGHT_IN_OUT;
-    return param_add(table, c->torch_init ? INIT_UNIFORM : INIT_NORMAL, init_scale(c, which, in), true,
-                     in_out ? in : out, in_out ? out : in, name, block, part);
+    int index = param_add(table, c->torch_init ? INIT_UNIFORM : INIT_NORMAL, init_scale(c, which, in), true,
+                          in_out ? in : out, in_out ? out : in, name, block, part);
+    table->items[index].matrices = which == QKV_WEIGHT && !part ? 3 : 1;
+    table->items[index].matrices_in_columns = in_out;
+    return index;
 }
 
 static int add_gain(ParamTable *table, const BlockConfig *c, int64_t n, const char *name, int block) {

@@ -86,8 +86,9 @@ static void check_matrices(DType type) {
     check_matrix(type, (MuonMatrix){3, 1, 9, 1, 0, 1, 0}, 3, 0, plain);
 }
 
+/* Sums of several blocks, and products whose sums are divided among blocks, in scratch beside X and A. */
 static void check_large_matrix(DType type) {
-    check_matrix(type, (MuonMatrix){0, 200, 40, 200, 0, 1, 0}, 3, 0, (Muon){0.5f, 0.95f, 0}); /* sums of four blocks */
+    check_matrix(type, (MuonMatrix){0, 600, 40, 600, 0, 1, 0}, 3, 0, (Muon){0.5f, 0.95f, 0});
 }
 
 static void check_overflows(DType type) {
@@ -129,14 +130,14 @@ static void update_at_nowhere(void *argument) {
 static void scratch_is_planned(void **state) {
     (void)state;
     rig_clear(&rig);
-    MuonMatrix w = {0, 300, 200, 300, 0, 1, 0};
+    MuonMatrix w = {0, 600, 60, 600, 0, 1, 0};
     CudaState *cuda = cuda_state(rig.cuda);
     Device *device = rig.cuda;
     size_t planned = device->measure(device, update_at_nowhere, &w);
-    assert_true(cuda->measured >= sizeof(float) * (2 * 200 * 300 + 2 * 200 * 200));
+    assert_true(cuda->measured >= sizeof(float) * (2 * 60 * 600 + 2 * 60 * 60));
     assert_int_equal(cuda->kept, 0);
     if (device->reserve) device->reserve(device, planned, 0);
-    Buffers b = open_buffers(DTYPE_F32, 200 * 300, 1, 0);
+    Buffers b = open_buffers(DTYPE_F32, 60 * 600, 1, 0);
     int64_t calls = device->allocation_calls;
     update(&b, w, (Muon){1, 0.95f, 1});
     assert_int_equal(device->allocation_calls, calls);
