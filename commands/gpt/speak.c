@@ -27,7 +27,7 @@
 
 typedef struct {
     TrainOptions train;
-    const char *text, *checkpoint, *output, *prompt_audio, *sample, *tokenizer, *codebook;
+    const char *text, *checkpoint, *output, *prompt_audio, *sample, *manifest, *tokenizer, *codebook;
     double temperature, top_p, repetition_penalty;
     int64_t top_k, max_codes, iterations, heads;
     OptionSet set;
@@ -45,10 +45,12 @@ static const OptionRow table[] = {
     {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "FILE",
      .required = true,
      .help = "the WAV file, 24 kHz"},
-    {.name = "prompt-audio", .type = OPTION_TEXT, .offset = FIELD(prompt_audio), .metavar = "FILE",
+    {.name = "prompt-audio", .type = OPTION_TEXT, .offset = FIELD(prompt_audio), .metavar = "PATH",
      .help = "speak in the voice of this recording"},
     {.name = "sample", .type = OPTION_TEXT, .offset = FIELD(sample), .metavar = "ID",
      .help = "speak in the voice of this sample of the manifest; default: of its first one"},
+    {.name = "manifest", .letter = 'm', .type = OPTION_TEXT, .offset = FIELD(manifest), .metavar = "PATH",
+     .help = "the manifest with the sample; default: the first one of the training"},
     {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
      .help = "SentencePiece model of the training; default: where the training found it"},
     {.name = "codebook", .type = OPTION_TEXT, .offset = FIELD(codebook), .metavar = "PATH",
@@ -79,21 +81,17 @@ static void parse(SpeakOptions *o, int argc, char **argv) {
     static const OptionsHeader header = {"train_gpt speak",
                                          "./train_gpt speak --checkpoint run --text TEXT -o said.wav [options]",
                                          "Says a text with a trained model."};
-    static const char *const kept[] = {"config", "manifest", "device", "threads", "amp", "no-tf32", "seed", NULL};
-    static const OptionOverride overrides[] = {
-        {.name = "seed", .default_value = "1", .metavar = "N", .help = "of the codes and the phases"},
-        {.name = "manifest",
-         .metavar = "PATH",
-         .help = "the manifest with the sample; default: the first one of the training"}};
-    options_add(&o->set, table, sizeof table / sizeof *table, o);
-    int shared = o->set.count;
+    static const char *const kept[] = {"config", "device", "threads", "amp", "no-tf32", "seed", NULL};
+    static const OptionOverride seed = {
+        .name = "seed", .default_value = "1", .metavar = "N", .help = "of the codes and the phases"};
     train_options_add(&o->set, &o->train);
-    options_override(&o->set, overrides, 2);
-    options_keep(&o->set, shared, kept);
+    options_override(&o->set, &seed, 1);
+    options_keep(&o->set, 0, kept);
+    options_add(&o->set, table, sizeof table / sizeof *table, o);
     options_parse(&header, &o->set, argc, argv);
     train_options_resolve(&o->train, &o->set);
     gpt_sound_check(o->output);
-    if (o->prompt_audio && (o->sample || o->train.manifest.count))
+    if (o->prompt_audio && (o->sample || o->manifest))
         die_usage("--prompt-audio and --%s: give one voice", o->sample ? "sample" : "manifest");
 }
 
@@ -176,7 +174,7 @@ static float *voice_vectors(const SpeakOptions *o, const GptTrained *trained, co
     int64_t width = trained->config.d_model;
     float *condition = xmalloc((size_t)(CONDITIONING_ROWS * width) * sizeof *condition);
     float *emotion = xmalloc((size_t)width * sizeof *emotion);
-    char *manifest = o->train.manifest.count ? xstrdup(o->train.manifest.text[0]) : gpt_trained_manifest(trained);
+    char *manifest = o->manifest ? xstrdup(o->manifest) : gpt_trained_manifest(trained);
     if (o->prompt_audio) {
         int64_t n;
         float *frames = gpt_frames_of_recording(mel, o->prompt_audio, &n);
