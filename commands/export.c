@@ -17,7 +17,7 @@ char *export_checkpoint(const char *given) {
         const char *which = path ? "the best weights of the run" : "the last weights of a run that has not validated";
         if (!path) path = checkpoint_resolve(given, "auto");
         if (path)
-            printf("[Export] %s: %s\n", path, which);
+            printf("[Weights] %s: %s\n", path, which);
         else
             die("--checkpoint %s: it holds neither a run nor a checkpoint", given);
     }
