@@ -175,14 +175,6 @@ void train_options_add(OptionSet *set, TrainOptions *o) {
     options_add_aliases(set, aliases, sizeof aliases / sizeof *aliases);
 }
 
-void train_options_add_some(OptionSet *set, TrainOptions *o, const char *const *names) {
-    for (; *names; names++) {
-        const OptionRow *row = table;
-        while (strcmp(row->name, *names) != 0) row++;
-        options_add(set, row, 1, o);
-    }
-}
-
 static void check_estimate(const TrainOptions *o, const OptionSet *set) {
     static const char *const for_estimate[] = {"gpu", "json"};
     for (int i = 0; i < 2 && !o->estimate; i++)

@@ -24,7 +24,7 @@ typedef struct {
     SlmInference inference; /* first: its options have their offsets from here */
     OptionList prompt;
     const char *prompts;
-    int64_t number, max_tokens, batch_size, top_k, seed;
+    int64_t number, max_tokens, top_k, seed;
     double temperature, top_p, repetition_penalty;
     bool interactive, greedy, special_tokens, json;
     FILE *out; /* of the texts */
@@ -60,9 +60,6 @@ static const OptionRow table[] = {
      .help = "above 1: tokens that have occurred become less probable"},
     {.name = "seed", .type = OPTION_INT, .offset = FIELD(seed), .default_value = "1234", .max = 9e15, .metavar = "N",
      .help = "another seed, another text"},
-    {.name = "batch-size", .letter = 'b', .type = OPTION_INT, .offset = FIELD(batch_size), .default_value = "16",
-     .min = 1, .max = 65536, .metavar = "N",
-     .help = "texts that are generated at once"},
     {.name = "special-tokens", .type = OPTION_FLAG, .offset = FIELD(special_tokens), .default_value = "false",
      .help = "special tokens written out in a prompt (<|endoftext|>) are these tokens; otherwise they are text"},
     {.name = "json", .type = OPTION_FLAG, .offset = FIELD(json), .default_value = "false",
@@ -212,7 +209,7 @@ static void stream(const Generate *o, Generator *generator, const Prompts *p, Ge
 static void generate(const Generate *o, const Prompts *p, GenerationOptions *options) {
     GenerationModel model = slm_generation(o->inference.model);
     int n = p->n * (int)o->number;
-    GenerationSize size = generation_size(&model, p->runs, n, (int)o->batch_size, o->max_tokens);
+    GenerationSize size = generation_size(&model, p->runs, n, (int)o->inference.train.batch_size, o->max_tokens);
     Generator *generator = open_generator(o, &size);
     if (n == 1 && !o->json) {
         stream(o, generator, p, options);
@@ -277,9 +274,17 @@ int slm_generate(int argc, char **argv) {
     static const OptionsHeader header = {"train_slm generate",
                                          "./train_slm generate --checkpoint run --prompt TEXT [options]",
                                          "Continues texts with a trained model."};
+    static const OptionOverride at_once = {.name = "batch-size",
+                                           .default_value = "16",
+                                           .min = 1,
+                                           .metavar = "N",
+                                           .help = "texts that are generated at once"};
+    static const char *const unused[] = {"num-workers", "profile", NULL};
     static Generate o;
     Prompts prompts = {.n = 0};
     slm_inference_options(&o.inference);
+    options_override(&o.inference.set, &at_once, 1);
+    options_remove(&o.inference.set, unused);
     options_add(&o.inference.set, table, sizeof table / sizeof *table, &o);
     options_parse(&header, &o.inference.set, argc, argv);
     check_options(&o);

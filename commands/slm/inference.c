@@ -5,9 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "commands/predict.h"
 #include "commands/trained.h"
-#include "commands/trainer.h"
-#include "data/slm/dataset.h"
 
 #define FIELD(name) offsetof(SlmInference, name)
 
@@ -27,9 +26,8 @@ static const OptionRow table[] = {
 // clang-format on
 
 void slm_inference_options(SlmInference *i) {
-    static const char *const shared[] = {"device", "threads", "amp", "no-tf32", "config", NULL};
     options_add(&i->set, table, sizeof table / sizeof *table, i);
-    train_options_add_some(&i->set, &i->train, shared);
+    predict_train_options_add(&i->set, &i->train);
 }
 
 void slm_inference_describe(SlmInference *i) {
@@ -41,7 +39,7 @@ void slm_inference_describe(SlmInference *i) {
     i->tokenizer = slm_base_tokenizer(&i->base, i->tokenizer_path);
 }
 
-void slm_inference_open(SlmInference *i, Dataset *dataset) {
+void slm_inference_open(SlmInference *i, const SlmPasses *passes) {
     const char *why;
     i->model = slm_open(&i->config);
     i->device = train_device_open(&i->train, &why);
@@ -50,10 +48,13 @@ void slm_inference_open(SlmInference *i, Dataset *dataset) {
                       .model = i->model,
                       .device = i->device,
                       .device_why = why,
-                      .validation = dataset,
-                      .batch = {.largest = slm_largest_batch},
                       .import = SLM_IMPORT,
                       .base_option = "checkpoint"};
+    if (passes) {
+        i->model->n_outputs = passes->n_outputs;
+        spec.train = passes->dataset;
+        spec.batch.largest = passes->largest;
+    }
     i->training = train_open_inference(&spec);
 }
 

@@ -18,13 +18,20 @@ typedef struct {
     Training *training;
 } SlmInference;
 
-/* Adds --checkpoint, --tokenizer, --heads, --gelu and the options of the device to the set, to which the command then
- * adds its own. */
+/* Adds --checkpoint, --tokenizer, --heads, --gelu and the options of predict_train_options_add to the set, to which the
+ * command then adds its own. */
 void slm_inference_options(SlmInference *inference);
 /* Reads what the checkpoint and the tokenizer are; the options have been parsed. */
 void slm_inference_describe(SlmInference *inference);
-/* Opens the device and the weights. The memory is planned for batches of the data set; NULL: only the weights. */
-void slm_inference_open(SlmInference *inference, Dataset *dataset);
+/* Passes over a data set: the outputs per sequence that are wanted, and BatchSpec.largest. */
+typedef struct {
+    Dataset *dataset;
+    int n_outputs;
+    Batch (*largest)(const Dataset *dataset, int64_t batch_size, int64_t token_budget);
+} SlmPasses;
+
+/* Opens the device, and the model with memory for the passes; NULL: only its weights. */
+void slm_inference_open(SlmInference *inference, const SlmPasses *passes);
 void slm_inference_close(SlmInference *inference, int argc, char **argv);
 /* Returns the id that stands before a text, as in training; -1: none. Only models of train_slm have seen one. */
 int32_t slm_inference_first_id(const SlmInference *inference);
