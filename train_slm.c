@@ -3,6 +3,7 @@
  *   ./train_slm prepare --input texts --output prepared           texts to shards of token ids
  *   ./train_slm --data prepared -o run --amp                      the training
  *   ./train_slm generate --checkpoint run --prompt "In the year"  the model writes
+ *   ./train_slm evaluate --checkpoint run --text news.txt         loss, perplexity, bits per byte
  *   ./train_slm export --checkpoint run --output model            the model for other programs
  *
  * The model (model/slm.c) is a decoder in the style of GPT-2: pre-norm blocks, causal attention, learned positions, a
@@ -20,6 +21,7 @@
 #include "commands/report.h"
 #include "commands/slm/base.h"
 #include "commands/slm/baselines.h"
+#include "commands/slm/evaluate.h"
 #include "commands/slm/export.h"
 #include "commands/slm/generate.h"
 #include "commands/slm/lines.h"
@@ -271,6 +273,7 @@ int main(int argc, char **argv) {
         {"prepare", "makes shards of token ids, and a tokenizer, from texts", slm_prepare},
         {"baselines", "counts what n-grams reach on the held-out documents", slm_baselines},
         {"generate", "continues prompts with a trained model", slm_generate},
+        {"evaluate", "measures a trained model on texts and on multiple choice", slm_evaluate},
         {"export", "writes a model for other programs", slm_export},
         REPORT_COMMAND,
     };
