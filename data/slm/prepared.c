@@ -1,10 +1,13 @@
 #include "data/slm/prepared.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "data/ledger.h"
+#include "data/slm/split_files.h"
 #include "data/unfinished.h"
 
 enum { DIGITS = 15 };
@@ -53,4 +56,14 @@ bool prepared_check_tokenizer(const char *directory, const json_t *record, Error
                         path, *found.text ? "not the tokenizer that prepare put there" : "missing");
     free(path);
     return ok;
+}
+
+void prepared_remove_shards(const char *directory) {
+    static const char *const splits[] = {"train", "val"};
+    for (int k = 0; k < 2; k++) {
+        SplitFiles files = split_files_list(directory, splits[k], true);
+        for (int i = 0; i < files.n; i++)
+            if (unlink(files.paths[i]) && errno != ENOENT) die("cannot remove %s: %s", files.paths[i], strerror(errno));
+        split_files_free(&files);
+    }
 }

@@ -9,7 +9,6 @@
 #include "base/json.h"
 
 #define PREPARED_NAME "prepared.json"
-#define SHARD_ENDING  ".safetensors"
 
 /* Returns "DIRECTORY/train_00003.safetensors"; free(). */
 char *prepared_shard_path(const char *directory, const char *split, int64_t number);
@@ -18,6 +17,8 @@ char *prepared_shard_path(const char *directory, const char *split, int64_t numb
 json_t *prepared_read(const char *directory, Error *error);
 /* Writes it, with a checksum. */
 bool prepared_write(const char *directory, json_t *record, Error *error);
+/* Removes the shards of both splits. Dies if one cannot be removed. */
+void prepared_remove_shards(const char *directory);
 /* Fails if the folder's copy of the tokenizer is not the one that the shards were made with. */
 bool prepared_check_tokenizer(const char *directory, const json_t *record, Error *error);
 

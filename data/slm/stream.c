@@ -1,13 +1,12 @@
 #include "data/slm/stream.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "data/slm/foreign.h"
 #include "data/slm/prepared.h"
 #include "data/slm/shard.h"
+#include "data/slm/split_files.h"
 
 /* The files of a stream, and where they begin in it. */
 typedef struct {
@@ -18,60 +17,16 @@ typedef struct {
     int64_t *first, *bytes;
 } State;
 
-/* ---- names of files ---- */
-
-typedef struct {
-    char **paths;
-    int n, capacity;
-} Paths;
-
-static void paths_add(Paths *paths, char *path) {
-    if (paths->n == paths->capacity) {
-        paths->capacity = 2 * paths->capacity + 4;
-        paths->paths = xrealloc(paths->paths, (size_t)paths->capacity * sizeof *paths->paths);
-    }
-    paths->paths[paths->n++] = path;
-}
-
-static void paths_free(Paths *paths) {
-    for (int i = 0; i < paths->n; i++) free(paths->paths[i]);
-    free(paths->paths);
-    *paths = (Paths){0};
-}
-
-static int compare_paths(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
-/* Returns whether a name is SPLIT.bin, SPLIT_123.bin, NAME_SPLIT.bin or NAME_SPLIT_123.bin; for shards of prepare,
- * whether it is SPLIT_123.safetensors. */
-static bool is_of_split(const char *name, const char *split, bool shards) {
-    const char *ending = shards ? SHARD_ENDING : ".bin";
-    if (!ends_with(name, ending)) return false;
-    size_t n = strlen(name) - strlen(ending), end = n, length = strlen(split);
-    while (end && name[end - 1] >= '0' && name[end - 1] <= '9') end--;
-    bool numbered = end < n && end && name[end - 1] == '_';
-    end = numbered ? end - 1 : n;
-    return end >= length && !memcmp(name + end - length, split, length) &&
-           (shards ? end == length && numbered : end == length || name[end - length - 1] == '_');
-}
-
-static Paths list_files(const char *directory, const char *split, bool shards) {
-    Paths paths = {0};
-    DIR *folder = opendir(directory);
-    for (struct dirent *entry; folder && (entry = readdir(folder));)
-        if (is_of_split(entry->d_name, split, shards)) paths_add(&paths, path_join(directory, entry->d_name));
-    if (folder) closedir(folder);
-    if (paths.n) qsort(paths.paths, (size_t)paths.n, sizeof *paths.paths, compare_paths);
-    return paths;
-}
+/* ---- opening ---- */
 
 /* Returns the files of a split: shards of prepare if there are any, else those of another program. */
-static Paths find_files(const char *directory, const char *split, bool *shards) {
-    Paths paths = list_files(directory, split, true);
+static SplitFiles find_files(const char *directory, const char *split, bool *shards) {
+    SplitFiles paths = split_files_list(directory, split, true);
     *shards = paths.n > 0;
-    if (!paths.n) paths = list_files(directory, split, false);
+    if (!paths.n) paths = split_files_list(directory, split, false);
     if (!paths.n) { /* as helloLondon has them */
         char *below = path_join(directory, "tokenized_data");
-        paths = list_files(below, split, false);
+        paths = split_files_list(below, split, false);
         free(below);
     }
     return paths;
@@ -79,13 +34,11 @@ static Paths find_files(const char *directory, const char *split, bool *shards) 
 
 bool slm_stream_exists(const char *path, const char *split) {
     bool shards;
-    Paths paths = find_files(path, split, &shards);
+    SplitFiles paths = find_files(path, split, &shards);
     bool exists = paths.n > 0;
-    paths_free(&paths);
+    split_files_free(&paths);
     return exists;
 }
-
-/* ---- opening ---- */
 
 /* Fails unless the folder is whole and these are all its shards. */
 static bool check_prepared(const char *directory, const char *split, int n, Error *error) {
@@ -167,7 +120,7 @@ static SlmStream *stream_of_state(State *s) {
     return stream;
 }
 
-static SlmStream *open_paths(const Paths *paths, const SlmForeign *foreign, Error *error) {
+static SlmStream *open_paths(const SplitFiles *paths, const SlmForeign *foreign, Error *error) {
     State *s = xcalloc(1, sizeof *s);
     s->shards = xcalloc((size_t)paths->n, sizeof *s->shards);
     s->n = paths->n;
@@ -195,12 +148,12 @@ static SlmStream *open_paths(const Paths *paths, const SlmForeign *foreign, Erro
 }
 
 SlmStream *slm_stream_open_foreign(const char *path, const char *split, const SlmForeign *foreign, Error *error) {
-    Paths paths = {0};
+    SplitFiles paths = {0};
     bool shards = false, ok = true;
     if (split)
         paths = find_files(path, split, &shards);
     else
-        paths_add(&paths, xstrdup(path));
+        split_files_add(&paths, path);
     if (!paths.n)
         ok = path_is_folder(path)
                  ? error_set(error,
@@ -209,7 +162,7 @@ SlmStream *slm_stream_open_foreign(const char *path, const char *split, const Sl
                  : error_set(error, "%s is no folder: expected what train_slm prepare has written", path);
     if (ok && shards) ok = check_prepared(path, split, paths.n, error);
     SlmStream *stream = ok ? open_paths(&paths, foreign, error) : NULL;
-    paths_free(&paths);
+    split_files_free(&paths);
     return stream;
 }
 
