@@ -111,7 +111,7 @@ static void encode_between(const Bpe *bpe, const char *begin, const char *end, i
         return;
     }
     const bool *starts = bpe->starts[late];
-    for (const char *at = begin; at < end;) {
+    for (const char *at = bpe->any[late] ? begin : end; at < end;) {
         const BpeAdded *added = starts[(unsigned char)*at] ? added_at(bpe, at, end, late, specials) : NULL;
         at++;
         if (!added) continue;

@@ -55,6 +55,7 @@ typedef struct {
     size_t n_slots;
     BpeAdded *added;     /* [n_added], the longest first */
     bool starts[2][256]; /* [late][byte]: an added token begins with the byte */
+    bool any[2];         /* [late] there is one */
     size_t n_added;
     int32_t byte_ids[256]; /* byte-level: id of a byte, -1: none */
     char *bytes;           /* byte-level: the bytes of all ids */
