@@ -1,8 +1,10 @@
 /* Texts to ids and back: added tokens, normaliser, words, the cache of words. */
-#include "data/text/bpe.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "data/text/bpe.h"
+#include "data/text/bpe_normalize.h"
+#include "data/text/bpe_word.h"
 
 /* ---- the words that a thread has encoded ---- */
 

@@ -4,7 +4,7 @@
 #include <uninorm.h>
 #include <unistr.h>
 
-#include "data/text/bpe.h"
+#include "data/text/bpe_normalize.h"
 #include "data/text/characters.h"
 
 typedef struct {

@@ -1,10 +1,11 @@
-/* Reads a tokenizer.json. What it names and is not supported is refused: other ids than its own would be worse. */
+/* What a tokenizer.json names and is not supported is refused: other ids than its own would be worse. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
-#include "data/text/bpe.h"
+#include "data/text/bpe_open.h"
+#include "data/text/bpe_word.h"
 #include "data/text/byte_alphabet.h"
 
 enum { MAX_VOCABULARY = 1 << 22 };
