@@ -42,6 +42,15 @@ typedef struct {
     float scale; /* of the scores, 1/sqrt(head size) */
 } Attention;
 
+/* Keys and values of earlier rows of sequences, for generation. A slot is `capacity` rows of kv and holds one sequence,
+ * whose row p is row slot capacity + p of kv. */
+typedef struct {
+    Tensor kv;             /* T [slots capacity, 2C]: k | v of a row, heads contiguous */
+    Tensor slots, lengths; /* i32 [S]: of each sequence its slot, and how many rows it has cached */
+    int64_t capacity;
+    int64_t longest; /* of the lengths, or more: what the host knows of them */
+} CachedKeys;
+
 /* A one-dimensional convolution over sequences of `length` rows, with `padding` rows of zeros before and behind each.
  */
 typedef struct {
@@ -254,6 +263,14 @@ void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Seque
                        Dropout drop);
 void attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActivations forward, Sequences sequences,
                         Attention attention, Dropout drop);
+
+/* kv[rows[i]] = k | v of qkv[i]: qkv T [N, 3C] as above, kv T [R, 2C], rows i32 [N], distinct. */
+void cache_rows(Device *device, Tensor kv, Tensor qkv, Tensor rows);
+/* Attention of one new row per sequence over the rows that its sequence has cached, its own among them: out[s] =
+ * softmax(scale q[s] K^T) V. out T [S, C]; only q is read of qkv T [S, 3C]; attention.causal is not read. The number
+ * for a sequence does not depend on the other sequences, nor on `longest`. FLOPs and bytes are counted as if every
+ * sequence had `longest` rows, because the lengths lie on the device. */
+void attention_cached_forward(Device *device, Tensor out, Tensor qkv, CachedKeys keys, Attention attention);
 
 /* Returns the number of positions of the window: (length + 2 padding - taps) / stride + 1, rounded down. */
 int64_t window_positions(Window window);

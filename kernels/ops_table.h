@@ -29,6 +29,8 @@
     X(leaky_relu_backward)                                                                                             \
     X(attention_forward)                                                                                               \
     X(attention_backward)                                                                                              \
+    X(cache_rows)                                                                                                      \
+    X(attention_cached_forward)                                                                                        \
     X(unfold_forward)                                                                                                  \
     X(unfold_backward)                                                                                                 \
     X(conv3d_forward)                                                                                                  \

@@ -68,12 +68,12 @@ static inline int compare_parameters(const char *what, const TensorFile *file, c
  * same number to all scores of a row. So Adam divides rounding noise by its own size, and only the size of a step is
  * known: with bias-corrected moments |m^| <= 1.02 sqrt(v^) for t <= 5 (Cauchy-Schwarz on the two sets of averaging
  * weights), hence a step is below 1.02 lr. */
-static inline void check_key_bias(const TensorFile *file, const ParamTable *table, const float *flat,
-                                  const char *key_bias, double rates) {
+static inline void check_key_bias(const TensorFile *file, const char *prefix, const ParamTable *table,
+                                  const float *flat, const char *key_bias, double rates) {
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
         if (!strstr(param->name, key_bias)) continue;
-        float *want = floats(file, "after.", param->name);
+        float *want = floats(file, prefix, param->name);
         for (int64_t e = param->count / 3; e < 2 * param->count / 3; e++) {
             double moved = fabs((double)flat[param->offset + e] - (double)want[e]);
             if (!(moved <= 1.02 * rates)) fail_msg("%s[%d] is off by %.3g", param->name, (int)e, moved);

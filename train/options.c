@@ -175,6 +175,14 @@ void train_options_add(OptionSet *set, TrainOptions *o) {
     options_add_aliases(set, aliases, sizeof aliases / sizeof *aliases);
 }
 
+void train_options_add_some(OptionSet *set, TrainOptions *o, const char *const *names) {
+    for (; *names; names++) {
+        const OptionRow *row = table;
+        while (strcmp(row->name, *names) != 0) row++;
+        options_add(set, row, 1, o);
+    }
+}
+
 static void check_estimate(const TrainOptions *o, const OptionSet *set) {
     static const char *const for_estimate[] = {"gpu", "json"};
     for (int i = 0; i < 2 && !o->estimate; i++)
@@ -228,8 +236,8 @@ void train_options_resolve(TrainOptions *o, const OptionSet *set) {
     check_estimate(o, set);
     Error error;
     if (!price_parse(o->price_text, &o->price, &error)) die_usage("--%s", error.text);
-    const Option *data = options_holding(set, &o->manifest);
-    if (!o->manifest.count && !o->dry_run && !o->estimate && !o->calibrate)
+    const Option *data = options_holding(set, &o->manifest); /* NULL: a command that needs none */
+    if (data && !o->manifest.count && !o->dry_run && !o->estimate && !o->calibrate)
         die_usage("no data: give --%s %s", data->row.name, data->row.metavar);
 }
 

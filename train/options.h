@@ -29,6 +29,8 @@ enum { MAX_EPOCHS = 1000000 };
 
 /* Adds the shared options to those of a program. */
 void train_options_add(OptionSet *set, TrainOptions *options);
+/* Adds only those of the shared options whose names are in the list, which ends with NULL; the other values are 0. */
+void train_options_add_some(OptionSet *set, TrainOptions *options, const char *const *names);
 /* Replaces 0 (auto) by the chosen values. Dies on combinations of options that contradict each other. */
 void train_options_resolve(TrainOptions *options, const OptionSet *set);
 /* Returns the options that decide what computes. */

@@ -49,7 +49,7 @@ static const OptionRow table[] = {
 
 /* The options of a training that make sense here. */
 static const char *const kept[] = {"config", "batch-size", "device",      "threads",
-                                   "amp",    "no-tf32",    "num-workers", "profile"};
+                                   "amp",    "no-tf32",    "num-workers", "profile", NULL};
 
 static void add_options(Predict *o) {
     static const OptionOverride cells = {.name = "batch-size",
@@ -63,12 +63,7 @@ static void add_options(Predict *o) {
     train_options_add(&o->set, &o->train);
     options_override(&o->set, &(OptionOverride){.name = "bucketing", .default_value = "off"}, 1);
     options_override(&o->set, &cells, 1);
-    for (int i = o->set.count - 1; i >= shared; i--) {
-        const char *const name[] = {o->set.options[i].row.name, NULL};
-        bool keep = false;
-        for (size_t k = 0; k < sizeof kept / sizeof *kept; k++) keep |= !strcmp(kept[k], name[0]);
-        if (!keep) options_remove(&o->set, name);
-    }
+    options_keep(&o->set, shared, kept);
 }
 
 /* ---- the network of a checkpoint ---- */

@@ -2,6 +2,7 @@
  * table). Loops are written so that the compiler vectorises them. Sums have a fixed order, so the same call gives the
  * same bits for any scheduling of the threads. */
 #include "kernels/cpu/attention.c"
+#include "kernels/cpu/attention_cached.c"
 #include "kernels/cpu/augment.c"
 #include "kernels/cpu/batchnorm.c"
 #include "kernels/cpu/binary_cross_entropy.c"

@@ -448,6 +448,19 @@ static void decay_can_be_part_of_the_gradients(void **state) {
     }
 }
 
+static void a_schedule_of_the_spec_replaces_the_cosine_to_zero(void **state) {
+    (void)state;
+    const Schedule wsd = {.kind = SCHEDULE_WSD, .minimum = 0.25, .decay_share = 0.5};
+    TrainOptions options = {.learning_rate = 2, .warmup_steps = 3};
+    TrainSpec spec = {.options = &options};
+    assert_true(train_learning_rate(&spec, 0, 20) == 0);
+    spec.rate.schedule = &wsd;
+    assert_true(train_learning_rate(&spec, 0, 20) == 0.5);
+    assert_true(train_learning_rate(&spec, 10, 20) == 2);
+    assert_true(train_learning_rate(&spec, 15, 20) == 1.25);
+    assert_true(train_learning_rate(&spec, 20, 20) == 0.5);
+}
+
 /* The first step changes the matrix by Muon: rows of gradients of logits add up to 0, so two singular values of three
  * are not 0, and come between 0.67 and 1.21; whatever the gradient, the change has the norm of about 0.2 sqrt(5) of two
  * such numbers. The bias changes by AdamW, whose first step is the rate. */
@@ -554,6 +567,7 @@ int main(void) {
         cmocka_unit_test(the_autotune_cache_outlives_a_restart),
         cmocka_unit_test(groups_have_rates_of_their_own),
         cmocka_unit_test(decay_can_be_part_of_the_gradients),
+        cmocka_unit_test(a_schedule_of_the_spec_replaces_the_cosine_to_zero),
         cmocka_unit_test(muon_updates_matrices_and_adamw_the_rest),
         cmocka_unit_test(muon_resumes_with_the_same_bits),
         cmocka_unit_test(muon_wants_a_model_with_blocks),

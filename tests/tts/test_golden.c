@@ -121,7 +121,7 @@ static void take_five_steps(const char *name, const char *const *micro_batches, 
     }
     assert_int_equal(compare_parameters("five steps", &golden, "after.", &model->params, model->weights.data, key_bias),
                      model->params.count);
-    check_key_bias(&golden, &model->params, model->weights.data, key_bias, rates);
+    check_key_bias(&golden, "after.", &model->params, model->weights.data, key_bias, rates);
     const Param *frozen_table = &model->params.items[params_find(&model->params, "text_head.weight")];
     size_t frozen_bytes = (size_t)frozen * (size_t)frozen_table->dims[1] * sizeof(float);
     if (frozen)

@@ -138,6 +138,7 @@ void run_open(Run *run, Training *t) {
                  .cost_before = t->state.cost,
                  .total_steps = train_steps(spec, &options, selection_epochs(t)),
                  .epoch_batches = loader_epoch_batches(spec->train, &options, 0)};
+    t->run = run;
     run->schedule_steps = o->max_steps ? o->max_steps : run->total_steps;
     memcpy(run->window.sums, t->state.window_sums, sizeof run->window.sums);
     memcpy(run->window.counts, t->state.window_counts, sizeof run->window.counts);
@@ -169,6 +170,7 @@ void run_close(Run *run) {
     free(run->loss_scale);
     params_updates_free(&run->updates);
     free(run->moving);
+    run->t->run = NULL;
     free(run->t->state.options_json);
     run->t->state.options_json = NULL;
 }

@@ -56,7 +56,7 @@ typedef struct {
     float *host_sums, *host_outputs;
 } Validation;
 
-typedef struct {
+typedef struct Run {
     Training *t;
     Log *log;
     Loader *loader;

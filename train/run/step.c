@@ -10,9 +10,17 @@
 
 double step_learning_rate(const Run *run, int group, int64_t step) {
     const TrainSpec *spec = &run->t->spec;
-    const TrainOptions *o = spec->options;
     if (spec->rate.at) return spec->rate.at(spec->rate.context, group, step, run->step_epoch);
-    return o->learning_rate * schedule_cosine(step, o->warmup_steps, run->schedule_steps);
+    return train_learning_rate(spec, step, run->schedule_steps);
+}
+
+double train_learning_rate(const TrainSpec *spec, int64_t step, int64_t total) {
+    const TrainOptions *o = spec->options;
+    if (!spec->rate.schedule) return o->learning_rate * schedule_cosine(step, o->warmup_steps, total);
+    Schedule schedule = *spec->rate.schedule;
+    schedule.warmup = o->warmup_steps;
+    schedule.total = total;
+    return o->learning_rate * schedule_at(&schedule, step);
 }
 
 AdamW train_adamw(const TrainSpec *spec) {
