@@ -256,9 +256,30 @@ static bool check_finite(const StoredTensor *tensor, const float *values, int64_
     return true;
 }
 
+/* Imports a matrix that the file stores transposed: [columns, rows] of the parameter. */
+static bool import_transposed(Import *import, const StoredTensor *tensor, const Param *param, Error *error) {
+    int64_t rows = param->dims[0], columns = param->dims[1];
+    if (tensor->rank != 2 || param->rank != 2 || tensor->dims[0] != columns || tensor->dims[1] != rows) {
+        complain_shape(&import->complaints, tensor, param);
+        return true;
+    }
+    float *values = xmalloc((size_t)tensor->count * sizeof *values);
+    bool ok = stored_to_f32(tensor, values, error) && check_finite(tensor, values, tensor->count, error);
+    if (ok) conventions_transpose(values, columns, rows, import->weights + param->offset);
+    free(values);
+    import->report->loaded++;
+    import->report->transposed++;
+    return ok;
+}
+
 static bool import_tensor(Import *import, const StoredTensor *tensor, int index, Error *error) {
     const Param *param = &import->table->items[index];
+    const ImportConventions *conventions = import->rules->conventions;
     int which = 0;
+    if (import->report->conventions.transposed && conventions_may_transpose(conventions, param->name)) {
+        import->seen[index] = true;
+        return import_transposed(import, tensor, param, error);
+    }
     bool resizable = is_resizable(import, tensor, param, &which), same = same_shape(tensor, param);
     import->seen[index] = true;
     if (!same && !resizable) {
@@ -364,6 +385,8 @@ static int drop_expected(const Import *import, StoredTensor *tensors, int count)
 static bool import_tensors(Import *import, TensorFile *file, Error *error) {
     ImportReport *report = import->report;
     checkpoint_normalize(file, import->table, report);
+    const ImportConventions *conventions = import->rules->conventions;
+    if (conventions && !conventions_apply(conventions, import->table, file, &report->conventions, error)) return false;
     drop_unwanted(import->rules, file, report);
     if (!tensor_file_index(file, error)) return false;
     for (int i = 0; i < file->n_tensors; i++) {

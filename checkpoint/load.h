@@ -3,6 +3,7 @@
 #define CHECKPOINT_LOAD_H
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/conventions.h"
 
 /* Tensors of a weights file that the model does not know, for checkpointer_carry. */
 typedef struct {
@@ -40,6 +41,7 @@ typedef struct {
     int n_only;
     const AbsorbedBias *absorbed; /* biases that are absorbed by a norm's running mean */
     int n_absorbed;
+    const ImportConventions *conventions; /* of other programs' files; NULL: none. With them no tensor is unknown. */
 } ImportRules;
 /* The result of an import. Counts are tensors of the base checkpoint; `missing` counts tensors of the model. */
 typedef struct {
@@ -48,9 +50,11 @@ typedef struct {
     int unwanted;           /* names that ImportRules.only leaves out */
     int absorbed, counters; /* biases; counters of batches of norms, which are not needed */
     int moments;            /* skipped tensors of the base checkpoint's optimizer */
-    uint64_t sum;           /* checkpoint_base_sum */
-    int64_t base_rows;      /* rows of the base checkpoint's first resizable table; 0: there is none */
-    char *missing_names;    /* comma-separated, the first few; free() */
+    int transposed;         /* of the loaded ones */
+    ConventionsReport conventions;
+    uint64_t sum;        /* checkpoint_base_sum */
+    int64_t base_rows;   /* rows of the base checkpoint's first resizable table; 0: there is none */
+    char *missing_names; /* comma-separated, the first few; free() */
 } ImportReport;
 /* Keeps the tensors of a base checkpoint's state dict, under the names that a model with this table has, as
  * checkpoint_import reads them; counts the others in report->skipped and ->moments. tensor_file_index comes next. */

@@ -17,11 +17,13 @@
 #include <xxhash.h>
 #include <yaml.h>
 #include <zip.h>
+#include <zlib.h>
 
 #pragma weak dnnl_version
 #pragma weak yaml_get_version_string
 #pragma weak jansson_version_str
 #pragma weak zip_libzip_version
+#pragma weak zlibVersion
 #pragma weak TIFFGetVersion
 #pragma weak sf_version_string
 #pragma weak src_get_version
@@ -49,6 +51,7 @@ void libraries_print(void) {
     if (yaml_get_version_string) print_library("libyaml", yaml_get_version_string(), "MIT");
     if (jansson_version_str) print_library("jansson", jansson_version_str(), "MIT");
     if (zip_libzip_version) print_library("libzip", zip_libzip_version(), "BSD-3-Clause");
+    if (zlibVersion) print_library("zlib", zlibVersion(), "Zlib");
     if (TIFFGetVersion) print_library("libtiff", number_in(TIFFGetVersion()), "libtiff");
     if (sf_version_string) print_library("libsndfile", number_in(sf_version_string()), "LGPL-2.1-or-later");
     if (src_get_version) print_library("libsamplerate", number_in(src_get_version()), "BSD-2-Clause");

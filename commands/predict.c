@@ -28,6 +28,15 @@ void predict_options_add(OptionSet *set, PredictOptions *options) {
     options_add(set, table, sizeof table / sizeof *table, options);
 }
 
+void predict_train_options_add(OptionSet *set, TrainOptions *train) {
+    static const char *const kept[] = {"config",  "batch-size",  "device",  "threads", "amp",
+                                       "no-tf32", "num-workers", "profile", NULL};
+    int first = set->count;
+    train_options_add(set, train);
+    options_override(set, &(OptionOverride){.name = "bucketing", .default_value = "off"}, 1);
+    options_keep(set, first, kept);
+}
+
 /* ---- which weights ---- */
 
 /* Returns whether a folder has a file or a folder of this name. */

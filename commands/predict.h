@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/options.h"
 #include "report/table.h"
+#include "train/options.h"
 
 typedef struct {
     OptionList checkpoints;
@@ -13,6 +14,9 @@ typedef struct {
 
 /* Adds --checkpoint, --output and --format. */
 void predict_options_add(OptionSet *set, PredictOptions *options);
+
+/* Adds the options of a training that computing without training needs, too. */
+void predict_train_options_add(OptionSet *set, TrainOptions *train);
 
 /* The checkpoints that predict together: their probabilities are averaged. */
 typedef struct {

@@ -12,7 +12,7 @@ COMMON = $(WARNINGS) $(OPTIMIZE) -fPIE -I. -D_GNU_SOURCE -fopenmp -MMD -MP $(EXT
 CFLAGS = -std=c11 -fno-math-errno $(COMMON)
 CXXFLAGS = -std=c++17 $(COMMON)
 LINK = $(CC) -fopenmp -pie -Wl,-z,relro,-z,now $(EXTRA)
-LDLIBS = -ldnnl -lyaml -ljansson -lzip -ltiff -lsndfile -lsamplerate -lfftw3f -lsentencepiece -lsentencepiece_train \
+LDLIBS = -ldnnl -lyaml -ljansson -lzip -lz -ltiff -lsndfile -lsamplerate -lfftw3f -lsentencepiece -lsentencepiece_train \
          -lunistring -lcrypto -lstdc++ -lm -lpthread
 
 # The CPU operations are compiled once per instruction set; the program chooses the best one at run time.
@@ -73,5 +73,10 @@ $(PROGRAMS:%=$(ON_GPU)/%) $(ON_GPU)/tests/bench_step: $(PRESET_DEFAULTS) $(CUDA_
 
 # Writes docs/ESTIMATES.md.
 $(BUILD)/tools/estimates: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/claims/*.c)) $(BUILD)/libtrain.a
+	@mkdir -p $(@D)
+	$(LINK) $^ -o $@ $(LDLIBS)
+
+# Runs the tokenizers for the scripts of tests/reference.
+$(BUILD)/tools/tokenize: $(BUILD)/tools/tokenize.o $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
 	$(LINK) $^ -o $@ $(LDLIBS)

@@ -107,6 +107,17 @@ static void head_run(const Slm *slm, const BlockRun *run, Tensor y, Tensor dy, T
     }
 }
 
+/* Sums the loss of each sequence's rows; a sample must be one sequence. */
+static void sum_sequences(const BlockRun *run, Tensor outputs, Tensor loss) {
+    const int32_t *offsets = run->sequences.host_offsets;
+    if (outputs.dims[0] != run->sequences.count)
+        die("slm: outputs of %lld samples of a batch with %d sequences", (long long)outputs.dims[0],
+            run->sequences.count);
+    for (int s = 0; s < run->sequences.count; s++)
+        sum_forward(run->device, tensor_1d((float *)outputs.data + s, DTYPE_F32, 1),
+                    tensor_rows(loss, offsets[s], offsets[s + 1] - offsets[s]));
+}
+
 /* Sums the metrics. In training it also returns the gradient of x [N, C], pushed on the arena. */
 static Tensor finish(const Slm *slm, const BlockRun *run, Tensor x, Tensor targets) {
     const Pass *pass = run->pass;
@@ -125,6 +136,7 @@ static Tensor finish(const Slm *slm, const BlockRun *run, Tensor x, Tensor targe
     head_run(slm, run, y, dy, targets, stat[2], stat[3]);
     for (int i = 0; i < slm->base.n_metrics; i++)
         sum_forward(device, tensor_rows(pass->sums, i, 1), stat[i == SLM_TOP1 ? 3 : 2]);
+    if (tensor_given(pass->outputs)) sum_sequences(run, pass->outputs, stat[2]);
     if (pass->train) {
         NormGradients gradients = {.dx = dx,
                                    .dgain = run_gradient(run, slm->norm_gain),
@@ -151,6 +163,28 @@ static void slm_run(Model *model, Device *device, Arena *activations, const Batc
         embed_backward(slm, &run, fields, dx);
     }
     arena_release(activations, mark);
+}
+
+static void slm_logits(Model *model, const BlockRun *run, Tensor logits, Tensor x) {
+    const Slm *slm = (Slm *)model;
+    size_t mark = arena_mark(run->arena);
+    Tensor y = push_activations(run, x.dims[0], x.dims[1]);
+    Tensor mean = arena_1d(run->arena, DTYPE_F32, x.dims[0]), rstd = arena_1d(run->arena, DTYPE_F32, x.dims[0]);
+    layernorm_forward(run->device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x,
+                      run_weight(run, slm->norm_gain), optional(run, run->weights, slm->norm_bias));
+    linear_forward(run->device, logits, y, run_matmul_weight(run, slm->tokens), tensor_none(), WEIGHT_OUT_IN);
+    arena_release(run->arena, mark);
+}
+
+GenerationModel slm_generation(Model *model) {
+    Slm *slm = (Slm *)model;
+    return (GenerationModel){.model = model,
+                             .blocks = &slm->blocks,
+                             .tables = {{slm->tokens, slm->positions}},
+                             .n_tables = 1,
+                             .context = slm->config.context,
+                             .vocabulary = slm->config.vocabulary,
+                             .head = slm_logits};
 }
 
 static void slm_close(Model *model) {

@@ -111,14 +111,6 @@ static void write_frame(FILE *out) {
     svg_text(out, LEFT + SIDE / 2.0, ROWS_BOTTOM + 44, SVG_CENTRED, "confidence");
 }
 
-/* Returns Wilson's 95 % interval of a share of n rows (1927). */
-static Interval wilson(double share, double n) {
-    const double z = 1.959963984540054;
-    double centre = (share + z * z / (2 * n)) / (1 + z * z / n);
-    double half = z / (1 + z * z / n) * sqrt(share * (1 - share) / n + z * z / (4 * n * n));
-    return (Interval){fmax(centre - half, 0), fmin(centre + half, 1)};
-}
-
 static void bar_fill(char text[128], const char *name, int colour) {
     snprintf(text, 128, "class=\"%s\" fill=\"%s\" fill-opacity=\"%s\" stroke=\"%s\"%s", name, SVG_PALETTE[colour],
              colour ? "0.25" : "0.6", SVG_PALETTE[colour], colour ? " stroke-width=\"2\"" : "");
@@ -135,7 +127,7 @@ static void write_bins(FILE *out, const MetricsBin *bins) {
     for (int b = 0; b < METRICS_BINS; b++) {
         double x = LEFT + b * width, accuracy = SIDE * bins[b].accuracy, confidence = SIDE * bins[b].confidence;
         if (!bins[b].rows) continue;
-        Interval i = wilson(bins[b].accuracy, (double)bins[b].rows);
+        Interval i = statistics_share_interval(bins[b].accuracy, (double)bins[b].rows);
         svg_rectangle(out, x, BOTTOM - accuracy, width, accuracy, bar);
         svg_rectangle(out, x, BOTTOM - fmax(accuracy, confidence), width, fabs(accuracy - confidence), gap);
         fprintf(out, "<path class=\"plot-line plot-ink plot-whisker\" stroke-width=\"1.5\" d=\"M%.1f %.1fV%.1f\"/>\n",

@@ -64,6 +64,13 @@ double statistics_correlation(const double *x, const double *y, int n) {
     return sum / (n * of_x * of_y);
 }
 
+Interval statistics_share_interval(double share, double n) {
+    const double z = 1.959963984540054;
+    double centre = (share + z * z / (2 * n)) / (1 + z * z / n);
+    double half = z / (1 + z * z / n) * sqrt(share * (1 - share) / n + z * z / (4 * n * n));
+    return (Interval){fmax(centre - half, 0), fmin(centre + half, 1)};
+}
+
 /* ---- the bootstrap ---- */
 
 int32_t statistics_number_groups(int32_t *group, int64_t n, int32_t n_groups) {

@@ -31,6 +31,9 @@ typedef struct {
     double low, high; /* NaN: undefined */
 } Interval;
 
+/* Returns Wilson's 95 % interval of a share of n rows (1927). */
+Interval statistics_share_interval(double share, double n);
+
 /* Computes statistics of the data in which group g is present times[g] times. A group is what is drawn as one: a row,
  * or all rows of a recording, which are not independent. */
 typedef void (*Statistic)(void *context, const int64_t *times, double *values);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <jansson.h>
+#include <unistr.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -72,15 +73,22 @@ static bool stream_flush(Log *log, Stream *stream) {
     return !stream->n && !stream->lost;
 }
 
+/* Returns whether n bytes more can be kept until they are written. */
+static bool stream_has_room(Stream *stream, size_t n) {
+    if (stream->n + n <= PENDING) return true;
+    if (!stream->lost) warn("the log has a gap: there is no room for what cannot be written");
+    stream->lost = true;
+    return false;
+}
+
+static void stream_add(Stream *stream, const void *bytes, size_t n) {
+    memcpy(stream->pending + stream->n, bytes, n);
+    stream->n += n;
+}
+
 /* Writes bytes. If the disk is full, keeps them for the next record: training does not stop. */
 static void stream_put(Log *log, Stream *stream, const void *bytes, size_t n) {
-    if (stream->n + n > PENDING) {
-        if (!stream->lost) warn("the log has a gap: there is no room for what cannot be written");
-        stream->lost = true;
-    } else {
-        memcpy(stream->pending + stream->n, bytes, n);
-        stream->n += n;
-    }
+    if (stream_has_room(stream, n)) stream_add(stream, bytes, n);
     stream_flush(log, stream);
 }
 
@@ -90,9 +98,10 @@ static void stream_close(Log *log, Stream *stream) {
     free(stream->pending);
 }
 
-/* A protobuf message under construction. */
+/* A protobuf message under construction; the memory is the caller's. */
+enum { SMALL_MESSAGE = 256 /* bytes: any but those with a text of the user's */ };
 typedef struct {
-    unsigned char bytes[256];
+    unsigned char *bytes;
     size_t n;
 } Message;
 
@@ -115,16 +124,17 @@ static void put_bytes(Message *m, int field, const void *bytes, size_t n) {
 }
 
 static void write_record(Log *log, const Message *event) {
-    unsigned char record[sizeof event->bytes + 16];
     uint64_t length = event->n;
-    uint32_t crc;
-    memcpy(record, &length, 8);
-    crc = masked_crc32c(record, 8);
-    memcpy(record + 8, &crc, 4);
-    memcpy(record + 12, event->bytes, event->n);
-    crc = masked_crc32c(event->bytes, event->n);
-    memcpy(record + 12 + event->n, &crc, 4);
-    stream_put(log, &log->events, record, event->n + 16);
+    uint32_t of_length = masked_crc32c((const unsigned char *)&length, 8),
+             of_event = masked_crc32c(event->bytes, event->n);
+    Stream *stream = &log->events;
+    if (stream_has_room(stream, event->n + 16)) {
+        stream_add(stream, &length, 8);
+        stream_add(stream, &of_length, 4);
+        stream_add(stream, event->bytes, event->n);
+        stream_add(stream, &of_event, 4);
+    }
+    stream_flush(log, stream);
 }
 
 static double wall_clock(void) {
@@ -133,14 +143,11 @@ static double wall_clock(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Event {1: wall_time, 2: step, 5: Summary {1: Value {1: tag, 2: simple_value}}} */
-static void write_scalar(Log *log, int64_t step, const char *name, double value) {
-    Message scalar = {.n = 0}, summary = {.n = 0}, event = {.n = 0};
+/* Event {1: wall_time, 2: step, 5: Summary {1: value}}. room: memory for both, value->n + 64 bytes each. */
+static void write_value(Log *log, int64_t step, const Message *value, unsigned char *room[2]) {
+    Message summary = {.bytes = room[0]}, event = {.bytes = room[1]};
     double now = wall_clock();
-    float single = (float)value;
-    put_bytes(&scalar, 1, name, strlen(name));
-    put_fixed(&scalar, 2, &single, sizeof single);
-    put_bytes(&summary, 1, scalar.bytes, scalar.n);
+    put_bytes(&summary, 1, value->bytes, value->n);
     put_fixed(&event, 1, &now, sizeof now);
     put_varint(&event, 2 << 3);
     put_varint(&event, (uint64_t)step);
@@ -148,11 +155,39 @@ static void write_scalar(Log *log, int64_t step, const char *name, double value)
     write_record(log, &event);
 }
 
+/* Value {1: tag, 2: simple_value} */
+static void write_scalar(Log *log, int64_t step, const char *name, double value) {
+    unsigned char room[3][SMALL_MESSAGE];
+    Message scalar = {.bytes = room[0]};
+    float single = (float)value;
+    put_bytes(&scalar, 1, name, strlen(name));
+    put_fixed(&scalar, 2, &single, sizeof single);
+    write_value(log, step, &scalar, (unsigned char *[]){room[1], room[2]});
+}
+
+/* Value {1: tag, 8: TensorProto {1: DT_STRING, 2: shape {2: {1: 1}}, 8: text}, 9: SummaryMetadata {1: {1: "text"}}} */
+static void write_text_value(Log *log, int64_t step, const char *name, const char *text, size_t n) {
+    enum { DT_STRING = 7 };
+    size_t size = n + strlen(name) + 4 * SMALL_MESSAGE;
+    unsigned char *room[] = {xmalloc(size), xmalloc(size), xmalloc(size)};
+    Message tensor = {.bytes = room[1]}, value = {.bytes = room[0]};
+    put_varint(&tensor, 1 << 3);
+    put_varint(&tensor, DT_STRING);
+    put_bytes(&tensor, 2, "\x12\x02\x08\x01", 4);
+    put_bytes(&tensor, 8, text, n);
+    put_bytes(&value, 1, name, strlen(name));
+    put_bytes(&value, 8, tensor.bytes, tensor.n);
+    put_bytes(&value, 9, "\x0a\x06\x0a\x04text", 8);
+    write_value(log, step, &value, room + 1); /* the tensor has been copied */
+    for (int i = 0; i < 3; i++) free(room[i]);
+}
+
 /* Event {1: wall_time, 3: file_version}, with which every event file begins. A resumed run adds Event {1: wall_time, 2:
  * step, 7: SessionLog {1: status START}}, which tells TensorBoard to forget what an earlier file of the same folder
  * holds from this step on. */
 static void write_opening(Log *log, int64_t resume_step) {
-    Message version = {.n = 0}, start = {.n = 0};
+    unsigned char room[2][SMALL_MESSAGE];
+    Message version = {.bytes = room[0]}, start = {.bytes = room[1]};
     double now = wall_clock();
     put_fixed(&version, 1, &now, sizeof now);
     put_bytes(&version, 3, "brain.Event:2", 13);
@@ -371,4 +406,34 @@ void log_object(Log *log, const char *kind, int64_t step, double wall_time, json
     free(text);
     json_decref(fields);
     json_decref(record);
+}
+
+/* Returns the text with U+FFFD in place of each byte that is no UTF-8; free(). */
+static char *valid_text(const char *text, size_t *size) {
+    size_t left = strlen(text), n = 0;
+    char *valid = xmalloc(3 * left + 1);
+    while (left) {
+        const uint8_t *bad = u8_check((const uint8_t *)text, left);
+        size_t good = bad ? (size_t)((const char *)bad - text) : left;
+        memcpy(valid + n, text, good);
+        n += good;
+        text += good;
+        left -= good;
+        if (!left) break;
+        memcpy(valid + n, "\xef\xbf\xbd", 3);
+        n += 3;
+        text++;
+        left--;
+    }
+    valid[n] = 0;
+    *size = n;
+    return valid;
+}
+
+void log_text(Log *log, int64_t step, double wall_time, const char *name, const char *text) {
+    size_t size;
+    char *valid = valid_text(text, &size);
+    log_object(log, "text", step, wall_time, json_build("the log", "{s:s, s:s}", "name", name, "text", valid));
+    write_text_value(log, step, name, valid, size);
+    free(valid);
 }

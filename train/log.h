@@ -35,6 +35,10 @@ typedef struct {
  * Allocates nothing. */
 void log_values(Log *log, const char *kind, int64_t step, double wall_time, const LogValue *values, int count);
 
+/* Writes one JSON line {"kind": "text", "step": N, "time": seconds, "name": name, "text": text}, and one TensorBoard
+ * text. Bytes that are no UTF-8 become U+FFFD. */
+void log_text(Log *log, int64_t step, double wall_time, const char *name, const char *text);
+
 /* Writes one JSON line {"kind": "start", "step": N, "time": seconds, name: value, ...} with the values of `fields`, any
  * JSON. Takes over `fields`. */
 void log_object(Log *log, const char *kind, int64_t step, double wall_time, json_t *fields);

@@ -9,7 +9,7 @@
 #include "base/format.h"
 #include "train/curves.h"
 #include "train/log.h"
-#include "train/schedule.h"
+#include "train/train.h"
 
 enum { LARGE_STEP = 64 /* samples; one step of more than these is worth several smaller ones */ };
 
@@ -19,7 +19,7 @@ void report_check_warmup(const TrainSpec *spec, int64_t total_steps) {
     warn("--warmup-steps %lld with %lld step%s: the learning rate of %.3g is never reached; the last step has %.2g. "
          "A tenth of the steps is usual: --warmup-steps %lld",
          (long long)o->warmup_steps, (long long)total_steps, total_steps == 1 ? "" : "s", o->learning_rate,
-         o->learning_rate * schedule_cosine(total_steps - 1, o->warmup_steps, total_steps),
+         train_learning_rate(spec, total_steps - 1, total_steps),
          (long long)(total_steps > 1 ? (total_steps + 9) / 10 : 0));
 }
 

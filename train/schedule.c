@@ -11,3 +11,15 @@ double schedule_cosine(int64_t k, int64_t warmup, int64_t total) {
     double span = (double)(total - warmup > 1 ? total - warmup : 1);
     return fmax(0, schedule_between(1, 0, (double)(k - warmup) / span));
 }
+
+double schedule_at(const Schedule *schedule, int64_t k) {
+    int64_t warmup = schedule->warmup, total = schedule->total;
+    if (k < warmup) return (double)(k + 1) / (double)(warmup + 1);
+    double begin = (double)warmup, end = (double)total;
+    if (schedule->kind == SCHEDULE_WSD) begin = fmax(begin, end * (1 - schedule->decay_share));
+    if (k >= total) return schedule->minimum;
+    if ((double)k <= begin) return 1;
+    double share = ((double)k - begin) / (end - begin);
+    if (schedule->kind == SCHEDULE_COSINE) return schedule_between(1, schedule->minimum, share);
+    return 1 + (schedule->minimum - 1) * share;
+}

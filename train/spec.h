@@ -7,8 +7,11 @@
 #include "data/dataset.h"
 #include "model/model.h"
 #include "train/options.h"
+#include "train/schedule.h"
 
 enum { TRAIN_MAX_METRICS = 8 /* of SelectionSpec.evaluate */ };
+
+typedef struct Training Training; /* train.h */
 
 /* The division of the data into micro-batches. */
 typedef struct {
@@ -26,11 +29,22 @@ typedef struct {
 /* The schedule of the learning rate. */
 typedef struct {
     /* Returns the rate of a parameter group in a step; `epoch` is the epoch of the step's first micro-batch. NULL:
-     * --learning-rate times schedule_cosine for all groups. */
+     * --learning-rate times `schedule` for all groups. */
     double (*at)(const void *context, int group, int64_t step, int64_t epoch);
     const void *context; /* the program's own */
-    bool coupled_decay;  /* weight decay is part of the gradients: Adam with an L2 term, not AdamW */
+    /* The engine sets its warm-up to --warmup-steps, and its total to --max-steps or else to the steps of the run.
+     * NULL: schedule_cosine. */
+    const Schedule *schedule;
 } RateSpec;
+
+/* The optimizer; the learning rate, its schedule, weight decay and clipping are options. */
+typedef struct {
+    float beta1, beta2, epsilon; /* of AdamW; 0: 0.9, 0.999, 1e-8 */
+    bool coupled_decay;          /* weight decay is part of the gradients: Adam with an L2 term, not AdamW */
+    /* Muon for the matrices of the transformer blocks, AdamW for the rest. A program that lets the user choose lists
+     * its option in fixed_options: the moments of one optimizer are not those of the other. */
+    bool muon;
+} OptimizerSpec;
 
 /* Decides which weights are the best, and whether a run ends early or is extended. */
 typedef struct {
@@ -54,11 +68,40 @@ typedef struct {
     int metric; /* the model's metric that the plot shows */
 } BaselineSpec;
 
+/* The measurements behind a log line: means over the steps since the last line. */
+typedef struct {
+    int64_t step, epoch;         /* steps done; the epoch under way, from 1 */
+    const double *values;        /* [n_metrics] of the model's metrics */
+    double step_seconds, tokens; /* of one step; per second. Time of validations and checkpoints does not count */
+    double flops, peak;          /* per second; the card's stated rate, 0: not known */
+    double learning_rate, grad_norm;
+    const char *rest; /* for the end of the line: " ETA 5m12s ...", what is known of time left, sensors, cost */
+} StepLine;
+
+/* The same of a validation. */
+typedef struct {
+    int64_t step, epoch;
+    const double *train, *values; /* [n_metrics] of the latest training steps, and of the validation */
+    int64_t batches;
+    double seconds; /* that the validation took */
+} ValidationLine;
+
 /* Words for log lines; NULL: "step" and "tokens". run: the name of the TensorBoard run; NULL: its time. part: the place
  * of this training among several, "fold 2 of 6"; NULL: it is the only one. */
 typedef struct {
     const char *step, *token, *run, *part;
+    /* Print log lines of the program's own in place of "[Train] ..." and "[Val] ...". NULL: these. */
+    void (*print_step)(const void *context, const StepLine *line);
+    void (*print_validation)(const void *context, const ValidationLine *line);
+    const void *context; /* the program's own */
 } LogLabels;
+
+/* What a program does after each validation: it may use the model, and write texts with train_log_text. Its time counts
+ * as the validation's. */
+typedef struct {
+    void (*function)(void *context, Training *training, int64_t step); /* NULL: nothing */
+    void *context;
+} ValidationHook;
 
 typedef struct {
     const TrainOptions *options;
@@ -76,9 +119,11 @@ typedef struct {
     ImportRules import;      /* of a base checkpoint */
     const char *base_option; /* the option that names it; NULL: the one that sets options->base_checkpoint */
     RateSpec rate;
+    OptimizerSpec optimizer;
     SelectionSpec selection;
     BaselineSpec baseline;
     LogLabels labels;
+    ValidationHook after_validation;
     const char *autotune_file; /* the autotune cache, which a resumed run reuses; NULL: OUTPUT-DIR/choices.txt */
     size_t max_staged;         /* weights of up to this many bytes have two copies on the host; 0: 256 MiB */
 } TrainSpec;

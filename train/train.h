@@ -7,8 +7,6 @@
 
 #include "train/spec.h"
 
-typedef struct Training Training;
-
 /* Plans the memory on the dry device, prints the plan by group, and allocates. Dies if the run does not fit, with
  * options that would make it fit. Then initialises the weights, imports the base checkpoint, or resumes. The spec is
  * copied; what the spec points to must outlive the training. */
@@ -39,6 +37,13 @@ bool train_ended(const Training *training);
 /* Returns the optimizer's settings before the first update (step 0). The rate is 1, since every segment has its own
  * rate. */
 AdamW train_adamw(const TrainSpec *spec);
+
+/* Returns the learning rate that --learning-rate, --warmup-steps and the spec's schedule give for a step; `total`: the
+ * steps of the schedule. */
+double train_learning_rate(const TrainSpec *spec, int64_t step, int64_t total);
+
+/* Writes a text to log.jsonl and TensorBoard, at the current step. Only during train_run: for ValidationHook. */
+void train_log_text(Training *training, const char *name, const char *text);
 
 /* Prints the memory that train_open would take, the parameters, and the FLOPs and bytes by operation of one optimizer
  * step of the largest micro-batches. Trains nothing. */

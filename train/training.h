@@ -15,7 +15,8 @@ typedef struct {
 
 struct Training {
     TrainSpec spec;
-    bool inference; /* opened by train_open_inference */
+    bool inference;  /* opened by train_open_inference */
+    struct Run *run; /* under way; NULL: none */
     DeviceData device_data[TRAIN_MAX_DEVICE_DATA];
     int n_device_data;
     Tensor m, v;

@@ -47,10 +47,6 @@ static const OptionRow table[] = {
 };
 // clang-format on
 
-/* The options of a training that make sense here. */
-static const char *const kept[] = {"config", "batch-size", "device",      "threads",
-                                   "amp",    "no-tf32",    "num-workers", "profile"};
-
 static void add_options(Predict *o) {
     static const OptionOverride cells = {.name = "batch-size",
                                          .default_value = "32",
@@ -59,16 +55,8 @@ static void add_options(Predict *o) {
                                          .help = "cells per batch, times their views"};
     predict_options_add(&o->set, &o->predict);
     options_add(&o->set, table, sizeof table / sizeof *table, o);
-    int shared = o->set.count;
-    train_options_add(&o->set, &o->train);
-    options_override(&o->set, &(OptionOverride){.name = "bucketing", .default_value = "off"}, 1);
+    predict_train_options_add(&o->set, &o->train);
     options_override(&o->set, &cells, 1);
-    for (int i = o->set.count - 1; i >= shared; i--) {
-        const char *const name[] = {o->set.options[i].row.name, NULL};
-        bool keep = false;
-        for (size_t k = 0; k < sizeof kept / sizeof *kept; k++) keep |= !strcmp(kept[k], name[0]);
-        if (!keep) options_remove(&o->set, name);
-    }
 }
 
 /* ---- the network of a checkpoint ---- */

@@ -11,25 +11,21 @@
  * them if its training started from IndexTTS2's weights; otherwise --base-checkpoint adds them. */
 #include "commands/gpt/export.h"
 
-#include <dirent.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/format.h"
-#include "base/json.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
-#include "commands/gpt/base.h"
+#include "commands/export.h"
 #include "commands/gpt/export_config.h"
 #include "commands/gpt/origin.h"
+#include "commands/gpt/trained.h"
 #include "data/formats/pickle.h"
 #include "data/formats/torch_pth.h"
-#include "data/text/tokenizer.h"
-#include "data/unfinished.h"
-#include "model/tts.h"
 
 typedef struct {
     const char *checkpoint, *output, *tokenizer, *base_checkpoint, *config;
@@ -58,11 +54,9 @@ static const OptionRow table[] = {
 
 typedef struct {
     const ExportOptions *options;
-    char *path; /* of the checkpoint */
+    GptTrained trained;
     TensorFile weights, base;
-    GptBase says; /* of the checkpoint */
     char *tokenizer;
-    TtsGptConfig config;
     Model *model;
     bool whole;                   /* with the encoders */
     int left_out;                 /* tensors of the checkpoint that no training loads or carries */
@@ -70,62 +64,7 @@ typedef struct {
     int n;
 } Export;
 
-static const char *fact(const Export *e, const char *name) {
-    return json_string_value(json_object_get(e->says.description, name));
-}
-
 /* ---- the checkpoint ---- */
-
-/* Returns the path of the weights that are meant, and says which they are; free(). */
-static char *find_checkpoint(const char *given) {
-    Error error;
-    char *inside = path_join(given, "model.safetensors"), *path = xstrdup(given);
-    if (path_is_folder(given) && access(inside, F_OK) != 0) {
-        free(path);
-        if (!checkpoint_best(given, &path, &error)) die("--checkpoint %s: %s", given, error.text);
-        const char *which = path ? "the best weights of the run" : "the last weights of a run that has not validated";
-        if (!path) path = checkpoint_resolve(given, "auto");
-        if (path)
-            printf("[Export] %s: %s\n", path, which);
-        else
-            die("--checkpoint %s: it holds neither a run nor a checkpoint", given);
-    }
-    free(inside);
-    return path;
-}
-
-/* Returns a size of the model; dies if the checkpoint does not tell it. */
-static int size_of(const Export *e, const char *name) {
-    json_int_t size = json_integer_value(json_object_get(e->says.size.options, name));
-    if (size > 0 && size < INT_MAX) return (int)size;
-    die("--checkpoint %s: neither a config.json nor its tensors (text_embedding.weight, gpt.h.0.ln_1.weight, ...) tell "
-        "%s, so it is no model of train_gpt",
-        e->path, name);
-}
-
-/* Returns the number of heads, which shapes do not always tell. */
-static int heads_of(const Export *e, int width) {
-    int64_t given = e->options->heads;
-    json_t *number = json_integer((json_int_t)given);
-    if (given) checkpoint_options_check(&e->says.size, "heads", number, NULL);
-    json_decref(number);
-    int heads = given ? (int)given : size_of(e, "heads");
-    if (width % heads) die_usage("--heads %d does not divide the width of the model, %d", heads, width);
-    return heads;
-}
-
-static TtsGptConfig config_of(const Export *e) {
-    int width = size_of(e, "model-dim");
-    return (TtsGptConfig){.d_model = width,
-                          .n_layers = size_of(e, "layers"),
-                          .n_heads = heads_of(e, width),
-                          .text_vocabulary = size_of(e, "number-text-tokens"),
-                          .mel_codes = size_of(e, "number-mel-codes"),
-                          .max_text_tokens = size_of(e, "max-text-tokens"),
-                          .max_mel_tokens = size_of(e, "max-mel-tokens"),
-                          .text_weight = 1,
-                          .mel_weight = 1}; /* which no shape depends on */
-}
 
 /* Opens a file of weights under the names that a training reads it by. Returns the number of tensors left out. */
 static int open_weights(const Export *e, const char *option, const char *path, TensorFile *file) {
@@ -138,11 +77,10 @@ static int open_weights(const Export *e, const char *option, const char *path, T
 }
 
 static void open_checkpoint(Export *e) {
-    e->path = find_checkpoint(e->options->checkpoint);
-    e->says = gpt_base_read(e->path, "--checkpoint", e->options->heads > 0);
-    e->config = config_of(e);
-    e->model = tts_gpt_open(&e->config);
-    e->left_out = open_weights(e, "--checkpoint", e->path, &e->weights);
+    e->trained = gpt_trained_read(e->options->checkpoint, e->options->heads);
+    e->model = tts_gpt_open(&e->trained.config);
+    e->left_out = open_weights(e, "--checkpoint", e->trained.path, &e->weights);
+    e->tokenizer = gpt_trained_tokenizer(&e->trained, e->options->tokenizer);
 }
 
 /* ---- the tensors ---- */
@@ -158,7 +96,7 @@ static void take_trained(Export *e) {
         char want[128];
         if (!tensor || tensor->rank != param->rank ||
             memcmp(tensor->dims, param->dims, (size_t)param->rank * sizeof *param->dims) != 0)
-            die("--checkpoint %s: expected the tensor %s as %s, found %s", e->path, param->name,
+            die("--checkpoint %s: expected the tensor %s as %s, found %s", e->trained.path, param->name,
                 shape_text("F32", param->rank, param->dims, want), tensor ? "another shape" : "none");
         add_tensor(e, tensor);
     }
@@ -203,13 +141,13 @@ static void take_untrained(Export *e) {
     const char *base = e->options->base_checkpoint;
     bool own = take_encoders(e, &e->weights);
     if (own && base)
-        die_usage("--base-checkpoint %s: %s has all tensors of the reference: leave it out", base, e->path);
+        die_usage("--base-checkpoint %s: %s has all tensors of the reference: leave it out", base, e->trained.path);
     e->whole = own || base;
     if (!e->whole)
         warn("%s has no encoders for prompts and emotions (conditioning_encoder.*, ...), because its training did not "
              "start from IndexTTS2's weights: IndexTTS2 refuses to load gpt.pth without them. Add them with "
              "--base-checkpoint IndexTTS2's gpt.pth, which a model of width 1280 can take",
-             e->path);
+             e->trained.path);
     if (!base) return;
     open_weights(e, "--base-checkpoint", base, &e->base);
     e->tensors = xrealloc(e->tensors, (size_t)(e->n + e->base.n_tensors) * sizeof *e->tensors);
@@ -221,9 +159,9 @@ static void take_untrained(Export *e) {
 static void check_width(const Export *e) {
     for (int i = 0; i < e->n; i++) {
         const StoredTensor *t = e->tensors[i];
-        if (strcmp(t->name, "emo_layer.weight") || t->dims[0] == e->config.d_model) continue;
+        if (strcmp(t->name, "emo_layer.weight") || t->dims[0] == e->trained.config.d_model) continue;
         die("%s: the encoders give vectors of %lld numbers, and the model is %d wide: IndexTTS2 cannot join them",
-            e->base.path ? e->base.path : e->path, (long long)t->dims[0], e->config.d_model);
+            e->base.path ? e->base.path : e->trained.path, (long long)t->dims[0], e->trained.config.d_model);
     }
 }
 
@@ -245,48 +183,6 @@ static void collect_tensors(Export *e) {
     printf("\n");
 }
 
-/* ---- the tokenizer ---- */
-
-/* Returns the path of the tokenizer that the training used, as its checkpoint says; NULL: unknown. free() */
-static char *tokenizer_of_training(const Export *e) {
-    Error error;
-    TrainState state = {0};
-    char *folder = checkpoint_folder(e->path), *file = path_join(folder, "state.json"), *found = NULL;
-    if (!access(file, F_OK)) {
-        if (!state_read(folder, &state, &error)) die("%s: %s; give --tokenizer", file, error.text);
-        json_t *options = json_loads(state.options_json ? state.options_json : "{}", 0, NULL);
-        const char *path = json_string_value(json_object_get(options, "tokenizer"));
-        if (path) found = xstrdup(path);
-        json_decref(options);
-        free(state.options_json);
-    }
-    free(file);
-    free(folder);
-    return found;
-}
-
-static void find_tokenizer(Export *e) {
-    const char *given = e->options->tokenizer, *sum = fact(e, GPT_TOKENIZER_FACT);
-    Error error;
-    e->tokenizer = given ? xstrdup(given) : tokenizer_of_training(e);
-    if (!e->tokenizer)
-        die_usage("--checkpoint %s does not say which tokenizer it was trained with: give --tokenizer", e->path);
-    if (!given && access(e->tokenizer, F_OK) != 0)
-        die_usage("the tokenizer of the training, %s as seen from where it was started, is not there: give --tokenizer",
-                  e->tokenizer);
-    Tokenizer *tokenizer = tokenizer_open(e->tokenizer, &error);
-    if (!tokenizer) die("%s: %s", e->tokenizer, error.text);
-    if (tokenizer_vocabulary(tokenizer) != e->config.text_vocabulary)
-        die("%s has %d pieces, and %s was trained with %d: give its own with --tokenizer", e->tokenizer,
-            tokenizer_vocabulary(tokenizer), e->path, e->config.text_vocabulary);
-    tokenizer_close(tokenizer);
-    FileSum found = gpt_file_sum(e->tokenizer);
-    if (sum && strcmp(sum, found.text) != 0)
-        die("%s is not the tokenizer that %s was trained with: its xxh3_64 is %s, not %s; give that one with "
-            "--tokenizer",
-            e->tokenizer, e->path, found.text, sum);
-}
-
 /* ---- the files ---- */
 
 static bool write_pth(const Export *e, const char *path, Error *error) {
@@ -302,60 +198,24 @@ static bool write_pth(const Export *e, const char *path, Error *error) {
     return pth_write(w, path, error);
 }
 
-static bool copy_file(const char *from, const char *to, Error *error) {
-    char *bytes;
-    size_t size;
-    Error why;
-    if (!read_file(from, &bytes, &size, &why)) return error_set(error, "%s: %s", from, why.text);
-    bool ok = file_write_atomic(to, bytes, size, error);
-    free(bytes);
-    return ok;
-}
-
 static bool write_config(const Export *e, const char *path, Error *error) {
-    char *text = export_config_text(&e->config, e->options->output);
+    char *text = export_config_text(&e->trained.config, e->options->output);
     bool ok = file_write_atomic(path, text, strlen(text), error);
     free(text);
     return ok;
 }
 
-static bool write_files(const Export *e, Error *error) {
+static bool write_files(const void *context, Error *error) {
+    const Export *e = context;
     const char *names[] = {"gpt.pth", "bpe.model", DESCRIPTION_FILE, "config.yaml"};
-    char *paths[4], *folder = checkpoint_folder(e->path), *description = path_join(folder, DESCRIPTION_FILE);
+    char *paths[4], *folder = checkpoint_folder(e->trained.path), *description = path_join(folder, DESCRIPTION_FILE);
     for (int i = 0; i < 4; i++) paths[i] = path_join(e->options->output, names[i]);
-    bool ok = write_pth(e, paths[0], error) && copy_file(e->tokenizer, paths[1], error) &&
-              (!e->says.description || copy_file(description, paths[2], error)) && write_config(e, paths[3], error);
+    bool ok = write_pth(e, paths[0], error) && export_copy(e->tokenizer, paths[1], error) &&
+              (!e->trained.says.description || export_copy(description, paths[2], error)) &&
+              write_config(e, paths[3], error);
     for (int i = 0; i < 4; i++) free(paths[i]);
     free(description);
     free(folder);
-    return ok;
-}
-
-/* Returns the name of a file that lies in the folder already; free(). NULL: there is none. */
-static char *find_file(const char *folder) {
-    DIR *directory = opendir(folder);
-    char *found = NULL;
-    for (struct dirent *entry; directory && !found && (entry = readdir(directory));)
-        if (entry->d_name[0] != '.' && !file_is_partial(entry->d_name, NULL)) found = xstrdup(entry->d_name);
-    if (directory) closedir(directory);
-    return found;
-}
-
-/* Fills the folder, which must be empty, or left unfinished by an export of the same weights that was stopped. */
-static bool write_folder(const Export *e, Error *error) {
-    const char *output = e->options->output;
-    char *what = xformat("the weights %016llx", (unsigned long long)checkpoint_base_sum(&e->weights)), *there = NULL;
-    FileLock lock;
-    bool again, locked = unfinished_lock(&lock, output, error),
-                ok = locked && unfinished_find(output, what, &again, error);
-    if (ok && !again && (there = find_file(output)))
-        ok = error_set(error, "--output %s: it holds %s already; choose a new folder", output, there);
-    ok = ok && unfinished_begin(output, what, error);
-    if (ok) directory_remove_leftovers(output);
-    ok = ok && write_files(e, error) && unfinished_end(output, error);
-    if (locked) file_unlock(&lock);
-    free(there);
-    free(what);
     return ok;
 }
 
@@ -364,10 +224,10 @@ static bool write_folder(const Export *e, Error *error) {
 static void report(const Export *e) {
     char bytes[32];
     double size = 0;
-    const char *output = e->options->output, *kind = fact(e, GPT_CODES_FACT);
+    const char *output = e->options->output, *kind = gpt_trained_fact(&e->trained, GPT_CODES_FACT);
     for (int i = 0; i < e->n; i++) size += (double)e->tensors[i]->bytes;
     printf("[Export] %s: gpt.pth (%d tensors, %s), bpe.model (%d pieces), config.yaml\n", output, e->n,
-           format_bytes(size, bytes), e->config.text_vocabulary);
+           format_bytes(size, bytes), e->trained.config.text_vocabulary);
     if (gpt_codes_are_own(kind))
         warn("the model speaks in %s", gpt_codes_decoder(kind));
     else
@@ -385,17 +245,15 @@ int gpt_export(int argc, char **argv) {
     Export e = {.options = &o};
     Error error;
     open_checkpoint(&e);
-    find_tokenizer(&e);
     collect_tensors(&e);
-    if (!write_folder(&e, &error)) die("%s", error.text);
+    if (!export_folder(o.output, checkpoint_base_sum(&e.weights), write_files, &e, &error)) die("%s", error.text);
     report(&e);
     tensor_file_close(&e.weights);
     tensor_file_close(&e.base);
-    gpt_base_close(&e.says);
+    gpt_trained_close(&e.trained);
     e.model->close(e.model);
     free(e.tensors);
     free(e.tokenizer);
-    free(e.path);
     options_free(&set, argc, argv);
     return 0;
 }

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "data/text/tokenizer.h"
+#include "data/text/sentencepiece.h"
 #include "data/tts/prepare_outputs.h"
 
 static const char own_codes[] = "codebook", indextts2_codes[] = "indextts2";
@@ -47,25 +47,27 @@ static char *beside(const char *manifest, PrepareOutput output) {
     return found;
 }
 
-static Tokenizer *open_tokenizer(const char *path) {
+static SentencePiece *open_tokenizer(const char *path) {
     Error error;
-    Tokenizer *tokenizer = tokenizer_open(path, &error);
+    SentencePiece *tokenizer = sentencepiece_open(path, &error);
     if (!tokenizer) die("%s: %s", path, error.text);
     return tokenizer;
 }
 
 /* Dies unless the pieces of `theirs` are the first pieces of `ours`. */
 static void check_pieces(const char *ours, const char *theirs) {
-    Tokenizer *a = open_tokenizer(ours), *b = open_tokenizer(theirs);
-    int n = tokenizer_vocabulary(b), i = 0;
-    while (i < n && i < tokenizer_vocabulary(a) && !strcmp(tokenizer_piece(a, i), tokenizer_piece(b, i))) i++;
+    SentencePiece *a = open_tokenizer(ours), *b = open_tokenizer(theirs);
+    int n = sentencepiece_vocabulary(b), i = 0;
+    while (i < n && i < sentencepiece_vocabulary(a) && !strcmp(sentencepiece_piece(a, i), sentencepiece_piece(b, i)))
+        i++;
     if (i < n)
         die("%s made the text ids of its folder, and the tokenizer of this training is %s: piece %d is '%.40s' there "
             "and '%.40s' here; prepare all recordings with one tokenizer (train_gpt prepare --tokenizer), or remove "
             "the former if the ids are not of it",
-            theirs, ours, i, tokenizer_piece(b, i), i < tokenizer_vocabulary(a) ? tokenizer_piece(a, i) : "missing");
-    tokenizer_close(a);
-    tokenizer_close(b);
+            theirs, ours, i, sentencepiece_piece(b, i),
+            i < sentencepiece_vocabulary(a) ? sentencepiece_piece(a, i) : "missing");
+    sentencepiece_close(a);
+    sentencepiece_close(b);
 }
 
 static void check_tokenizer(const GptOrigin *origin, const char *tokenizer, const char *manifest) {

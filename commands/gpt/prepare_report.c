@@ -37,7 +37,7 @@ static Totals total_of(const Prepare *p) {
         t.tokens += clip->n_ids;
         t.codes += clip->n_codes;
         t.squared_error += clip->squared_error;
-        for (int j = 0; j < clip->n_ids; j++) t.unknown += clip->ids[j] == tokenizer_unknown_id(p->tokenizer);
+        for (int j = 0; j < clip->n_ids; j++) t.unknown += clip->ids[j] == sentencepiece_unknown_id(p->tokenizer);
         for (int64_t j = 0; j < clip->n_codes; j++) counts[clip->codes[j]]++;
     }
     for (int64_t k = 0; k < entries; k++) t.entries_used += counts[k] > 0;
@@ -63,7 +63,7 @@ static void write_stats(const Prepare *p, const Totals *t, const ManifestReport 
         prepare_output_name(OUTPUT_TOKENIZER), "gpt_checkpoint", "codebook", prepare_output_name(OUTPUT_CODEBOOK),
         "recordings", (json_int_t)p->n, "hours", t->seconds / 3600, "speakers", (json_int_t)t->speakers, "train_pairs",
         (json_int_t)m->train_pairs, "val_pairs", (json_int_t)m->val_pairs, "left_out", rejected, "vocabulary",
-        tokenizer_vocabulary(p->tokenizer), "text_tokens", (json_int_t)t->tokens, "unknown_tokens",
+        sentencepiece_vocabulary(p->tokenizer), "text_tokens", (json_int_t)t->tokens, "unknown_tokens",
         (json_int_t)t->unknown, "codes", (json_int_t)t->codes, "entries", (json_int_t)p->coder.codebook.entries,
         "entries_used", (json_int_t)t->entries_used, "code_entropy", t->entropy, "error_db", decibels(t->squared_error),
         "d_model", (json_int_t)p->options->d_model);
@@ -107,7 +107,7 @@ static void print_totals(const Prepare *p, const Totals *t, const ManifestReport
     if (t->rejects[CLIP_LONG_TEXT])
         printf("[Filter] %lld rejected: %s\n", (long long)t->rejects[CLIP_LONG_TEXT],
                clip_reject_reason(CLIP_LONG_TEXT));
-    printf("[Tokenizer] %d pieces%s; %lld tokens, %.3f %% unknown\n", tokenizer_vocabulary(p->tokenizer),
+    printf("[Tokenizer] %d pieces%s; %lld tokens, %.3f %% unknown\n", sentencepiece_vocabulary(p->tokenizer),
            p->options->tokenizer ? " (given)"
            : p->tokenizer_reused ? " (reused)"
                                  : "",

@@ -21,7 +21,7 @@ typedef struct {
     int n_tensors;
     StoredTensor *tensors; /* in file order */
     int *by_name;          /* indices of tensors in the order of their names */
-    int n_metadata;        /* safetensors' __metadata__ */
+    int n_metadata;        /* safetensors' __metadata__; whole numbers in the dictionaries of a .pth, dotted names */
     char **metadata_keys, **metadata_values;
     int n_ignored; /* of a .pth: values that are not tensors */
     void *owner;   /* the mapping that holds the data; released by tensor_file_close */

@@ -34,6 +34,7 @@ typedef struct {
     View *views;
     int count, capacity, visits, ignored;
     char name[NAME_LIMIT]; /* of the node being visited */
+    TensorFile *file;      /* for the numbers that lie beside tensors */
     Error *error;
 } Walk;
 
@@ -129,6 +130,16 @@ static bool visit_tensor(Walk *walk, const PickleNode *node) {
     return true;
 }
 
+/* Keeps a whole number of a dictionary as metadata. */
+static void keep_number(Walk *walk, const PickleNode *node) {
+    TensorFile *file = walk->file;
+    size_t room = (size_t)file->n_metadata + 1;
+    file->metadata_keys = xrealloc(file->metadata_keys, room * sizeof *file->metadata_keys);
+    file->metadata_values = xrealloc(file->metadata_values, room * sizeof *file->metadata_values);
+    file->metadata_keys[file->n_metadata] = xstrdup(walk->name);
+    file->metadata_values[file->n_metadata++] = xformat("%lld", (long long)node->as.integer);
+}
+
 static bool visit(Walk *walk, int index, size_t used, int depth);
 
 /* Visits an item of a dictionary (its key's node) or of a list (key -1, its position), under "NAME.KEY". */
@@ -149,6 +160,7 @@ static bool visit_item(Walk *walk, int key, int position, int value, size_t used
     if (used) walk->name[used++] = '.';
     memcpy(walk->name + used, part, (size_t)length);
     walk->name[used + (size_t)length] = 0;
+    if (node && node_of(walk, value)->kind == PICKLE_INTEGER) keep_number(walk, node_of(walk, value));
     bool ok = visit(walk, value, used + (size_t)length, depth + 1);
     walk->name[start] = 0;
     return ok;
@@ -280,7 +292,7 @@ static bool load_pickle(const void *bytes, size_t size, size_t limit, ReadStorag
     Pickle pickle;
     *file = (TensorFile){0};
     if (!pickle_parse(bytes, size, &pickle, error)) return false;
-    Walk walk = {.pickle = &pickle, .error = error};
+    Walk walk = {.pickle = &pickle, .file = file, .error = error};
     bool ok = pickle.nodes[pickle.root].kind == PICKLE_DICT
                   ? visit(&walk, pickle.root, 0, 0) && load_views(&walk, limit, read, context, file)
                   : error_set(error, "data.pkl holds no dictionary of tensors");

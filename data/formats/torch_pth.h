@@ -30,7 +30,8 @@ void pth_real(PthWriter *writer, double value);
 void pth_bool(PthWriter *writer, bool value);
 void pth_none(PthWriter *writer);
 void pth_tensor(PthWriter *writer, TensorToWrite tensor); /* copies the data; the name is not used */
-/* The same without a copy: the data must not change before pth_write returns. */
+/* The same without a copy: the data must not change before pth_write returns. Tensors of the same data share a storage,
+ * as tied weights do in PyTorch. */
 void pth_tensor_in_place(PthWriter *writer, TensorToWrite tensor);
 /* Writes the file atomically and frees the writer. */
 bool pth_write(PthWriter *writer, const char *path, Error *error);

@@ -1,8 +1,8 @@
 /* Writes what torch.save writes for dictionaries, lists, numbers and tensors. Each value becomes opcodes of pickle
  * (protocol 2) at once, the data of tensors are kept, and at the end everything goes into a zip.
  *
- * The whole zip is made in memory and then written atomically. Every tensor has its own storage. The same calls give
- * the same bytes: all times in the zip are the first day of its calendar. */
+ * The whole zip is made in memory and then written atomically. The same calls give the same bytes: all times in the zip
+ * are the first day of its calendar. */
 #include "base/file.h"
 #include "data/formats/torch_pth.h"
 
@@ -120,10 +120,19 @@ static void keep_storage(PthWriter *w, Storage storage) {
     w->storages[w->n_storages++] = storage;
 }
 
+/* Returns the number of the storage that holds the data in place, or of the next one. */
+static int storage_of(const PthWriter *w, const void *data, size_t size) {
+    int i = 0;
+    while (i < w->n_storages && (!size || w->storages[i].bytes != data || w->storages[i].size != size)) i++;
+    return i;
+}
+
 /* The persistent id ("storage", class, key, location, number of elements). */
 static void put_storage(PthWriter *w, const TensorToWrite *tensor, int64_t count, bool copy) {
     char key[16];
-    snprintf(key, sizeof key, "%d", w->n_storages);
+    size_t size = (size_t)count * stored_element_size(tensor->dtype);
+    int number = copy ? w->n_storages : storage_of(w, tensor->data, size);
+    snprintf(key, sizeof key, "%d", number);
     pth_open(w, PTH_TUPLE);
     pth_text(w, "storage");
     global(w, "torch", pickle_storage_class(tensor->dtype));
@@ -132,7 +141,7 @@ static void put_storage(PthWriter *w, const TensorToWrite *tensor, int64_t count
     pth_integer(w, count);
     pth_close(w);
     opcode(w, 'Q');
-    size_t size = (size_t)count * stored_element_size(tensor->dtype);
+    if (number < w->n_storages) return;
     void *own = copy ? xmalloc(size) : NULL;
     if (copy && size) memcpy(own, tensor->data, size);
     keep_storage(w, (Storage){copy ? own : tensor->data, size, own});

@@ -7,22 +7,25 @@
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unistr.h>
 #include <vector>
 
 #define _Noreturn __attribute__((noreturn)) /* C11's word, unknown to C++ */
 extern "C" {
 #include "base/file.h"
-#include "data/text/tokenizer.h"
+#include "data/text/sentencepiece.h"
 }
 
-struct Tokenizer {
+struct SentencePiece {
     std::string path;
     sentencepiece::SentencePieceProcessor processor;
+    std::vector<int> controls; /* ids of the pieces that no text becomes */
 };
 
 namespace {
@@ -169,73 +172,102 @@ int corpus_train(const std::string &text, const char *model_path, int vocabulary
         die("%s: SentencePiece failed: %s", path, exception.what());                                                   \
     }
 
-Tokenizer *tokenizer_open(const char *path, Error *error) try {
+SentencePiece *sentencepiece_open(const char *path, Error *error) try {
     char *bytes;
     size_t size;
     if (!read_file(path, &bytes, &size, error)) return nullptr;
-    std::string model(bytes, size);
+    std::string proto(bytes, size);
     free(bytes);
-    auto tokenizer = std::make_unique<Tokenizer>();
-    tokenizer->path = path;
-    auto status = tokenizer->processor.LoadFromSerializedProto(model);
+    auto model = std::make_unique<SentencePiece>();
+    model->path = path;
+    auto status = model->processor.LoadFromSerializedProto(proto);
     if (!status.ok()) {
         error_set(error, "not a SentencePiece model: %s", status.error_message());
         return nullptr;
     }
     /* SentencePiece opens a model whose settings name an ordinary piece as the unknown one. */
-    if (tokenizer->processor.unk_id() < 0) {
+    if (model->processor.unk_id() < 0) {
         error_set(error, "not a SentencePiece model that can be used: it names no unknown piece");
         return nullptr;
     }
-    return tokenizer.release();
+    for (int id = 0; id < model->processor.GetPieceSize(); id++)
+        if (model->processor.IsControl(id) && !model->processor.IdToPiece(id).empty()) model->controls.push_back(id);
+    return model.release();
 } catch (const std::exception &exception) { /* a model that is damaged inside, or no memory for it */
     error_set(error, "not a SentencePiece model that can be used: %s", exception.what());
     return nullptr;
 }
 
-void tokenizer_close(Tokenizer *tokenizer) { delete tokenizer; }
+void sentencepiece_close(SentencePiece *model) { delete model; }
 
-int tokenizer_vocabulary(const Tokenizer *tokenizer) { return tokenizer->processor.GetPieceSize(); }
+int sentencepiece_vocabulary(const SentencePiece *model) { return model->processor.GetPieceSize(); }
 
-int tokenizer_unknown_id(const Tokenizer *tokenizer) { return tokenizer->processor.unk_id(); }
+int32_t sentencepiece_unknown_id(const SentencePiece *model) { return model->processor.unk_id(); }
+
+int32_t sentencepiece_end_of_text(const SentencePiece *model) { return model->processor.eos_id(); }
+
+/* The library gives the unknown id for what is no piece. */
+int32_t sentencepiece_id(const SentencePiece *model, const char *piece) {
+    int id = model->processor.PieceToId(piece);
+    return model->processor.IdToPiece(id) == piece ? id : -1;
+}
 
 /* Ids come from files, so they are checked. */
-static int checked(const Tokenizer *tokenizer, int32_t id) {
-    int count = tokenizer_vocabulary(tokenizer);
+static int checked(const SentencePiece *model, int32_t id) {
+    int count = sentencepiece_vocabulary(model);
     if (id < 0 || id >= count)
-        die("text id %d is not in 0 .. %d, the pieces of %s", (int)id, count - 1, tokenizer->path.c_str());
+        die("text id %d is not in 0 .. %d, the pieces of %s", (int)id, count - 1, model->path.c_str());
     return id;
 }
 
-const char *tokenizer_piece(const Tokenizer *tokenizer, int32_t id) {
-    return tokenizer->processor.IdToPiece(checked(tokenizer, id)).c_str();
+const char *sentencepiece_piece(const SentencePiece *model, int32_t id) {
+    return model->processor.IdToPiece(checked(model, id)).c_str();
 }
 
-int tokenizer_encode(const Tokenizer *tokenizer, const char *text, int32_t **ids, int *capacity) try {
-    std::vector<int> pieces;
-    auto status = tokenizer->processor.Encode(text, &pieces);
-    if (!status.ok()) die("%s: SentencePiece: %s", tokenizer->path.c_str(), status.error_message());
-    int n = static_cast<int>(pieces.size());
-    if (n > *capacity) {
-        *ids = static_cast<int32_t *>(xrealloc(*ids, pieces.size() * sizeof(int32_t)));
-        *capacity = n;
+/* Finds the first control piece at `from` or later, the longest of several there; -1: none. */
+static int next_control(const SentencePiece *model, std::string_view text, size_t from, size_t *at, size_t *length) {
+    int found = -1;
+    *at = text.size(), *length = 0;
+    for (int id : model->controls) {
+        const std::string &piece = model->processor.IdToPiece(id);
+        size_t place = text.find(piece, from);
+        if (place > *at || place == std::string_view::npos || (place == *at && piece.size() <= *length)) continue;
+        *at = place, *length = piece.size(), found = id;
     }
-    std::copy(pieces.begin(), pieces.end(), *ids);
-    return n;
+    return found;
 }
-OR_DIE(tokenizer->path.c_str())
 
-char *tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int n) try {
+void sentencepiece_encode(const SentencePiece *model, const char *bytes, size_t size, bool specials,
+                          TokenIds *ids) try {
+    const std::string_view text(bytes, size);
     std::vector<int> pieces;
-    for (int i = 0; i < n; i++) pieces.push_back(checked(tokenizer, ids[i]));
-    std::string text;
-    auto status = tokenizer->processor.Decode(pieces, &text);
-    if (!status.ok()) die("%s: SentencePiece: %s", tokenizer->path.c_str(), status.error_message());
-    return xstrdup(text.c_str());
+    for (size_t begin = 0, end = size, length = 0; begin <= size; begin = end + length) {
+        int control = -1;
+        if (specials) control = next_control(model, text, begin, &end, &length);
+        auto status = model->processor.Encode({bytes + begin, end - begin}, &pieces);
+        if (!status.ok()) die("%s: SentencePiece: %s", model->path.c_str(), status.error_message());
+        token_ids_reserve(ids, static_cast<int64_t>(pieces.size()) + 1);
+        std::copy(pieces.begin(), pieces.end(), ids->ids + ids->n);
+        ids->n += static_cast<int64_t>(pieces.size());
+        ids->unknown += std::count(pieces.begin(), pieces.end(), model->processor.unk_id());
+        if (control < 0) break;
+        token_ids_add(ids, control);
+    }
 }
-OR_DIE(tokenizer->path.c_str())
+OR_DIE(model->path.c_str())
 
-int tokenizer_train_bpe(const char *text, size_t size, const char *model_path, int vocabulary, Error *error) try {
+char *sentencepiece_decode(const SentencePiece *model, const int32_t *ids, int64_t n, size_t *size) try {
+    std::vector<int> pieces;
+    for (int64_t i = 0; i < n; i++) pieces.push_back(checked(model, ids[i]));
+    std::string text;
+    auto status = model->processor.Decode(pieces, &text);
+    if (!status.ok()) die("%s: SentencePiece: %s", model->path.c_str(), status.error_message());
+    *size = text.size();
+    return static_cast<char *>(memcpy(xmalloc(text.size() + 1), text.c_str(), text.size() + 1));
+}
+OR_DIE(model->path.c_str())
+
+int sentencepiece_train_bpe(const char *text, size_t size, const char *model_path, int vocabulary, Error *error) try {
     return corpus_train(std::string(text, size), model_path, vocabulary, error);
 }
 OR_DIE(model_path)

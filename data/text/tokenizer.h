@@ -1,29 +1,33 @@
-/* SentencePiece tokenizers, through a small C shim. All functions on an open tokenizer but close are safe from several
- * threads. */
+/* Tokenizers that a file describes: SentencePiece models, and a Hugging Face tokenizer.json of BPE kind, byte-level or
+ * character-level (data/text/bpe.h says what is supported). All functions on an open tokenizer but close are safe from
+ * several threads, each with its own TokenIds. */
 #ifndef DATA_TEXT_TOKENIZER_H
 #define DATA_TEXT_TOKENIZER_H
 
-#include "base/base.h"
+#include "data/text/token_ids.h"
 
 typedef struct Tokenizer Tokenizer;
 
-/* Opens a SentencePiece .model file. Returns NULL with the reason on an error. */
+/* Opens a file, or a folder that holds tokenizer.json or tokenizer.model. Returns NULL with the reason on an error. */
 Tokenizer *tokenizer_open(const char *path, Error *error);
-void tokenizer_close(Tokenizer *tokenizer);
-/* Returns the number of pieces. */
+void tokenizer_close(Tokenizer *tokenizer); /* NULL: does nothing */
+/* Returns the largest id + 1. */
 int tokenizer_vocabulary(const Tokenizer *tokenizer);
-int tokenizer_unknown_id(const Tokenizer *tokenizer);
-/* Returns the piece as the model stores it, with "▁" for a space. */
+int32_t tokenizer_unknown_id(const Tokenizer *tokenizer);  /* -1: none */
+int32_t tokenizer_end_of_text(const Tokenizer *tokenizer); /* <|endoftext|> or </s>; -1: none */
+/* Returns the id of a piece as the file writes it, or -1. */
+int32_t tokenizer_id(const Tokenizer *tokenizer, const char *piece);
+/* Returns the piece as the file writes it; "" if no piece has this id. */
 const char *tokenizer_piece(const Tokenizer *tokenizer, int32_t id);
-/* Encodes one normalised text, without start and stop. Returns the number of ids; *ids grows as needed (realloc). */
-int tokenizer_encode(const Tokenizer *tokenizer, const char *text, int32_t **ids, int *capacity);
-/* Returns the text of ids; free(). */
-char *tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int n);
-
-/* Trains a BPE model on a corpus, one sentence per line. The pieces are <s> 0, </s> 1, <unk> 2, then every character of
- * the corpus, the most frequent first, then the merges; there is no padding. So no text of the corpus has an unknown
- * token, not even if the merges are cut off. There are fewer pieces than `vocabulary` if the corpus cannot fill it. The
- * same corpus and size give the same bytes. Returns the number of pieces, or 0 with the reason. */
-int tokenizer_train_bpe(const char *corpus, size_t size, const char *model_path, int vocabulary, Error *error);
+/* Appends the ids of a UTF-8 text, without anything before or behind it. specials: special tokens that are written out
+ * in the text become their ids; otherwise they are text. */
+void tokenizer_encode(const Tokenizer *tokenizer, const char *text, size_t size, bool specials, TokenIds *ids);
+/* Returns the text of ids and its bytes in *size, with a zero byte behind them; free(). Dies if an id is not in the
+ * vocabulary. */
+char *tokenizer_decode(const Tokenizer *tokenizer, const int32_t *ids, int64_t n, size_t *size);
+/* Returns a hash of everything that decides the ids. */
+uint64_t tokenizer_hash(const Tokenizer *tokenizer);
+/* Returns the path of the file that was opened. */
+const char *tokenizer_file(const Tokenizer *tokenizer);
 
 #endif

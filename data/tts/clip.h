@@ -4,7 +4,7 @@
 #define DATA_TTS_CLIP_H
 
 #include "data/ledger.h"
-#include "data/text/tokenizer.h"
+#include "data/text/sentencepiece.h"
 #include "data/tts/recordings.h"
 #include "data/tts/speech_coder.h"
 

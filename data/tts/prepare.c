@@ -62,7 +62,7 @@ void prepare_close(Prepare *p) {
     recordings_close(&p->recordings);
     ledger_close(p->work.ledger);
     mel_close(p->mel);
-    tokenizer_close(p->tokenizer);
+    sentencepiece_close(p->tokenizer);
     speech_coder_close(&p->coder);
     free(p->tokenizer_path);
     free(p->codebook_path);
@@ -207,7 +207,7 @@ static void train_tokenizer(Prepare *p) {
     if (!p->tokenizer_reused) {
         check_characters(p);
         prepare_outputs_remove_manifests(p->options->output);
-        if (!tokenizer_train_bpe(corpus, strlen(corpus), p->tokenizer_path, (int)p->options->vocabulary, &error))
+        if (!sentencepiece_train_bpe(corpus, strlen(corpus), p->tokenizer_path, (int)p->options->vocabulary, &error))
             die("the tokenizer: %s", error.text);
         note_made(p, "tokenizer", key, fingerprint_file(p->tokenizer_path));
     }
@@ -233,7 +233,7 @@ void prepare_tokenizer(Prepare *p) {
     const char *path = p->options->tokenizer ? p->options->tokenizer : p->tokenizer_path;
     Error error;
     if (!p->options->tokenizer) train_tokenizer(p);
-    p->tokenizer = tokenizer_open(path, &error);
+    p->tokenizer = sentencepiece_open(path, &error);
     if (!p->tokenizer) die("%s: %s", path, error.text);
     if (p->options->tokenizer) copy_tokenizer(p);
 }
@@ -241,9 +241,10 @@ void prepare_tokenizer(Prepare *p) {
 void prepare_texts(Prepare *p) {
     for (int64_t i = 0; i < p->n; i++) {
         Clip *clip = &p->clips[i];
-        int capacity = 0;
+        TokenIds ids = {0};
         if (clip->reject != CLIP_KEPT) continue;
-        clip->n_ids = tokenizer_encode(p->tokenizer, clip->normalized, &clip->ids, &capacity);
+        sentencepiece_encode(p->tokenizer, clip->normalized, strlen(clip->normalized), false, &ids);
+        clip->ids = ids.ids, clip->n_ids = (int)ids.n;
         clip->reject = !clip->n_ids ? CLIP_EMPTY_TEXT : clip->n_ids > MAX_TEXT_TOKENS ? CLIP_LONG_TEXT : CLIP_KEPT;
     }
     check_some_left(p);

@@ -24,7 +24,7 @@ typedef struct {
     ClipWork work;
     Mel *mel;
     char *tokenizer_path, *codebook_path; /* in the output directory */
-    Tokenizer *tokenizer;
+    SentencePiece *tokenizer;
     SpeechCoder coder;
     bool tokenizer_reused, codebook_reused;
     int64_t read_now, read_reused;            /* clips whose frames were computed, or known from an earlier run */

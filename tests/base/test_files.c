@@ -10,7 +10,7 @@
 #include "data/formats/tensor_file_open.h"
 #include "data/formats/torch_pth.h"
 #include "data/ledger.h"
-#include "data/text/tokenizer.h"
+#include "data/text/sentencepiece.h"
 #include "report/plot.h"
 #include "report/table.h"
 #include "tests/file_rig.h"
@@ -31,7 +31,7 @@ static bool read_zip(const char *path, Error *error) {
     return torch_pth_open(path, &file, error);
 }
 
-static bool read_tokenizer(const char *path, Error *error) { return tokenizer_open(path, error) != NULL; }
+static bool read_tokenizer(const char *path, Error *error) { return sentencepiece_open(path, error) != NULL; }
 
 static bool read_json(const char *path, Error *error) { return json_read(path, 0, error) != NULL; }
 
@@ -69,7 +69,7 @@ static bool write_torch(const char *path, Error *error) {
 }
 
 static bool write_tokenizer(const char *path, Error *error) {
-    return tokenizer_train_bpe("a b\n", 4, path, 8, error) > 0;
+    return sentencepiece_train_bpe("a b\n", 4, path, 8, error) > 0;
 }
 
 static bool write_rates(const char *path, Error *error) {

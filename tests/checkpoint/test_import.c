@@ -361,6 +361,87 @@ static void a_checkpoint_directory_stands_for_its_weights(void **unused) {
     forget(&i);
 }
 
+/* ---- conventions of other programs ---- */
+
+static const char *const matrices[] = {".mix.weight", ".out.weight", NULL}, *const masks[] = {".mask", NULL};
+static const ImportConventions conventions = {.root = "net.",
+                                              .transposed = matrices,
+                                              .constants = masks,
+                                              .copy = "head.weight",
+                                              .original = "net.table.weight",
+                                              .biases = "with-biases"};
+static const ImportRules with_conventions = {.conventions = &conventions};
+
+static ParamTable convention_table(void) {
+    ParamTable t = {0};
+    param_add(&t, INIT_ZERO, 0, true, 4, 5, "net.table.weight");
+    param_add(&t, INIT_ZERO, 0, true, 2, 2, "net.mix.weight");
+    param_add(&t, INIT_ZERO, 0, true, 3, 2, "net.out.weight");
+    return t;
+}
+
+#define MATRIX(name_, rows_, columns_, data_)                                                                          \
+    { .name = name_, .dtype = "F32", .rank = 2, .dims = {rows_, columns_}, .data = data_ }
+
+/* The square matrix follows the one that is not square, even if that one comes later. */
+static void a_file_is_transposed_as_its_first_matrix_that_is_not_square(void **unused) {
+    (void)unused;
+    static const float zeros[3] = {0, -0.0f, 0};
+    const TensorToWrite base[] = {EMBEDDING("table.weight"),
+                                  MATRIX("mix.weight", 2, 2, embedding_data),
+                                  VECTOR("mix.bias", "F32", zeros),
+                                  MATRIX("out.weight", 2, 3, embedding_data),
+                                  NORM("a.mask"),
+                                  EMBEDDING("head.weight")};
+    TensorToWrite plain[6];
+    memcpy(plain, base, sizeof plain);
+    static const char *const names[] = {"net.table.weight", "net.mix.weight", "net.mix.bias",
+                                        "net.out.weight",   "net.a.mask",     "head.weight"};
+    for (int k = 0; k < 6; k++) plain[k].name = names[k];
+    plain[3].dims[0] = 3, plain[3].dims[1] = 2;
+    for (int transposed = 0; transposed < 2; transposed++) {
+        Imported i =
+            import_into(convention_table(), write_base(transposed ? base : plain, 5 + !transposed), &with_conventions);
+        if (!i.ok) fail_msg("%s", i.error.text);
+        const float *mix = i.weights + i.table.items[1].offset, *out = i.weights + i.table.items[2].offset;
+        assert_int_equal(i.report.loaded, 3);
+        assert_int_equal(i.report.transposed, 2 * transposed);
+        assert_int_equal(i.report.conventions.zero_biases, 1);
+        assert_int_equal(i.report.conventions.constants, 1);
+        assert_int_equal(i.report.conventions.copies, !transposed);
+        assert_int_equal(i.others.n, 0);
+        for (int r = 0; r < 2; r++)
+            for (int c = 0; c < 2; c++)
+                assert_true(mix[2 * r + c] == embedding_data[transposed ? 2 * c + r : 2 * r + c]);
+        for (int r = 0; r < 3; r++)
+            for (int c = 0; c < 2; c++)
+                assert_true(out[2 * r + c] == embedding_data[transposed ? 3 * c + r : 2 * r + c]);
+        forget(&i);
+    }
+}
+
+static void what_no_convention_explains_is_refused_by_name(void **unused) {
+    (void)unused;
+    static const struct {
+        TensorToWrite odd;
+        const char *message;
+    } cases[] = {
+        {VECTOR("net.out.bias", "F32", norm_data),
+         "net.out.bias is not 0, and the model has no biases: give --with-biases"},
+        {EMBEDDING("net.other.weight"), "net.other.weight is not one of the model's tensors (net.table.weight, ...)"},
+        {MATRIX("head.weight", 5, 4, embedding_data), "head.weight differs from net.table.weight, and in the model"},
+        {MATRIX("net.mix.weight", 3, 2, embedding_data), "net.mix.weight is F32 [3, 2] there, F32 [2, 2] in the model"},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const TensorToWrite base[] = {EMBEDDING("net.table.weight"), MATRIX("net.out.weight", 3, 2, embedding_data),
+                                      cases[k].odd};
+        Imported i = import_into(convention_table(), write_base(base, 3), &with_conventions);
+        assert_false(i.ok);
+        assert_contains(i.error.text, cases[k].message);
+        forget(&i);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_vocabulary_may_grow_and_shrink),
@@ -374,6 +455,8 @@ int main(void) {
         cmocka_unit_test(a_bias_before_a_norm_goes_into_its_running_mean),
         cmocka_unit_test(a_bias_that_no_norm_can_take_is_refused),
         cmocka_unit_test(a_checkpoint_directory_stands_for_its_weights),
+        cmocka_unit_test(a_file_is_transposed_as_its_first_matrix_that_is_not_square),
+        cmocka_unit_test(what_no_convention_explains_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, rig_set_up, NULL);
 }

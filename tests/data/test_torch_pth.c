@@ -346,6 +346,35 @@ static void written_tensors_are_read_back(void **unused) {
     assert_tensor(&file, "model.a.n", "I64", 0, &(int64_t){1LL << 40});
     assert_tensor(&file, "model.none", "F32", 2, NULL);
     assert_tensor(&file, "list.3", "F64", 1, (double[]){1e300, -0.0});
+    assert_int_equal(file.n_metadata, 1); /* whole numbers of dictionaries, not those of lists */
+    assert_string_equal(tensor_file_metadata(&file, "epoch"), "12");
+    tensor_file_close(&file);
+}
+
+static void tensors_of_the_same_data_share_a_storage(void **unused) {
+    (void)unused;
+    static const float numbers[4] = {1, 2, 3, 4};
+    const TensorToWrite whole = {.dtype = "F32", .rank = 2, .dims = {2, 2}, .data = numbers},
+                        half = {.dtype = "F32", .rank = 1, .dims = {2}, .data = numbers};
+    char *path = in(scratch(), "tied.pth");
+    TensorFile file;
+    Error error;
+    PthWriter *w = pth_begin();
+    pth_open(w, PTH_DICT);
+    pth_text(w, "table"), pth_tensor_in_place(w, whole);
+    pth_text(w, "head"), pth_tensor_in_place(w, whole);
+    pth_text(w, "half"), pth_tensor_in_place(w, half);
+    pth_text(w, "copy"), pth_tensor(w, whole);
+    pth_close(w);
+    if (!pth_write(w, path, &error)) fail_msg("%s", error.text);
+    open_good(path, &file);
+    const void *table = tensor_file_find(&file, "table")->data;
+    assert_ptr_equal(tensor_file_find(&file, "head")->data, table);
+    assert_ptr_not_equal(tensor_file_find(&file, "half")->data, table);
+    assert_ptr_not_equal(tensor_file_find(&file, "copy")->data, table);
+    assert_tensor(&file, "head", "F32", 2, numbers);
+    assert_tensor(&file, "half", "F32", 1, numbers);
+    assert_tensor(&file, "copy", "F32", 2, numbers);
     tensor_file_close(&file);
 }
 
@@ -424,6 +453,7 @@ int main(void) {
         cmocka_unit_test(a_pickle_cut_anywhere_is_refused),
         cmocka_unit_test(broken_archives_are_refused),
         cmocka_unit_test(written_tensors_are_read_back),
+        cmocka_unit_test(tensors_of_the_same_data_share_a_storage),
         cmocka_unit_test(other_values_are_written_as_pickle_writes_them),
         cmocka_unit_test(the_zip_has_the_layout_of_torch_save),
         cmocka_unit_test(a_file_that_cannot_be_written_is_named),

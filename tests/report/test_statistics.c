@@ -57,6 +57,17 @@ static void correlations_match_those_by_hand(void **state) {
     assert_true(isnan(statistics_correlation(x, down, 2)));
 }
 
+/* Wilson's interval, statsmodels 0.14 */
+static void intervals_of_shares_are_wilsons(void **state) {
+    (void)state;
+    Interval i = statistics_share_interval(0.9, 10);
+    assert_near(i.low, 0.59585, 1e-5);
+    assert_near(i.high, 0.98212, 1e-5);
+    i = statistics_share_interval(0, 5);
+    assert_near(i.low, 0, 0);
+    assert_near(i.high, 0.43448, 1e-5);
+}
+
 /* ---- the bootstrap ---- */
 
 /* Returns the accuracy if one of every four groups is all right and the others are all wrong. */
@@ -138,6 +149,7 @@ int main(void) {
         cmocka_unit_test(deviations_match_those_by_hand),
         cmocka_unit_test(quartiles_are_interpolated),
         cmocka_unit_test(correlations_match_those_by_hand),
+        cmocka_unit_test(intervals_of_shares_are_wilsons),
         cmocka_unit_test(the_bootstrap_finds_the_spread_of_a_share),
         cmocka_unit_test(the_interval_is_the_middle_of_the_draws),
         cmocka_unit_test(an_undefined_resample_removes_the_interval),

@@ -19,14 +19,14 @@
 
 static const LogValue two_values[] = {{"train/text_loss", 0.1}, {"train/epoch", 3}};
 
-static char *log_text(const char *directory) {
+static char *text_of_log(const char *directory) {
     char *path = path_join(directory, "log.jsonl"), *text = read_text(path);
     free(path);
     return text;
 }
 
 static void assert_log(const char *directory, const char *want) {
-    char *text = log_text(directory);
+    char *text = text_of_log(directory);
     assert_string_equal(text, want);
     free(text);
 }
@@ -59,7 +59,7 @@ static void the_longest_line_fits(void **state) {
     Log *log = log_open(directory, NULL, 0);
     log_values(log, names[0], INT64_MIN, 1e15, values, 64);
     log_close(log);
-    char *text = log_text(directory);
+    char *text = text_of_log(directory);
     json_t *record = json_loads(text, 0, NULL);
     assert_int_equal(json_object_size(record), 3 + 64);
     json_decref(record);
@@ -167,7 +167,7 @@ static void a_killed_run_leaves_whole_lines(void **state) {
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     log_close(log_open(directory, NULL, INT64_MAX - 1));
-    char *text = log_text(directory), *rest = text, *line;
+    char *text = text_of_log(directory), *rest = text, *line;
     int64_t step = 0;
     while ((line = strsep(&rest, "\n")) && rest) {
         json_t *record = json_loads(line, 0, NULL);
@@ -281,6 +281,48 @@ static void tensorboard_records_match_byte_for_byte(void **state) {
     expect_event(&events, "\x10\xac\x02\x2a\x14\x0a\x12\x0a\x0btrain/epoch\x15\0\0\x40\x40", 25);
     events_close(&events);
     free(directory);
+}
+
+/* Summaries of texts have a tensor of one string, and metadata that names the plugin. */
+static void texts_are_in_the_log_and_in_tensorboard(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *name = xformat("%s", "samples/0"),
+         *path = path_join(directory, "log.jsonl");
+    Log *log = log_open(directory, "run", 0);
+    log_text(log, 300, 1, name, "a\n\"b\xff\xc3\xa9");
+    log_close(log);
+    json_t *record = json_array_get(log_read(path), 0);
+    assert_string_equal(json_string_value(json_object_get(record, "kind")), "text");
+    assert_string_equal(json_string_value(json_object_get(record, "name")), name);
+    assert_string_equal(json_string_value(json_object_get(record, "text")), "a\n\"b\xef\xbf\xbd\xc3\xa9");
+    assert_int_equal(json_integer_value(json_object_get(record, "step")), 300);
+    Events events = events_open(directory, "run");
+    expect_event(&events, version_event, 15);
+    /* step 300; summary of 44 bytes; value of 42: tag of 9, tensor of 19 (type 7, a dimension of 1, 9 bytes), plugin */
+    expect_event(&events,
+                 "\x10\xac\x02\x2a\x2c\x0a\x2a\x0a\x09samples/0\x42\x13\x08\x07\x12\x04\x12\x02\x08\x01\x42\x09"
+                 "a\n\"b\xef\xbf\xbd\xc3\xa9\x4a\x08\x0a\x06\x0a\x04text",
+                 49);
+    events_close(&events);
+    free(directory);
+    free(path);
+    free(name);
+}
+
+/* A text that has no room is left out of both files; the log goes on. */
+static void a_text_that_is_too_long_leaves_a_gap(void **state) {
+    (void)state;
+    char *directory = scratch_directory(), *text = xmalloc(300001);
+    memset(text, 'x', 300000);
+    text[300000] = 0;
+    Log *log = log_open(directory, "run", 0);
+    log_text(log, 1, 1, "t", text);
+    log_values(log, "train", 2, 1, two_values, 1);
+    assert_false(log_flush(log));
+    log_close(log);
+    assert_log(directory, "{\"kind\": \"train\", \"step\": 2, \"time\": 1.000, \"train/text_loss\": 0.1}\n");
+    free(directory);
+    free(text);
 }
 
 static void the_name_of_a_run_leads_nowhere_else(void **state) {
@@ -437,6 +479,8 @@ int main(void) {
         cmocka_unit_test(a_killed_run_leaves_whole_lines),
         cmocka_unit_test(the_tests_crc_is_crc32c),
         cmocka_unit_test(tensorboard_records_match_byte_for_byte),
+        cmocka_unit_test(texts_are_in_the_log_and_in_tensorboard),
+        cmocka_unit_test(a_text_that_is_too_long_leaves_a_gap),
         cmocka_unit_test(the_name_of_a_run_leads_nowhere_else),
         cmocka_unit_test(a_resumed_run_starts_a_session_in_tensorboard),
         cmocka_unit_test(a_run_is_named_by_its_time),

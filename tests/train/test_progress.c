@@ -35,6 +35,59 @@ static void sensors_are_logged_where_the_card_has_them(void **state) {
     assert_contains(toy_output, " GPU 23.0 GB 312 W 98 %\n");
 }
 
+static void print_step(const void *context, const StepLine *line) {
+    must_hold(context == &reads && line->epoch == 1 && line->step_seconds > 0 && line->tokens > 0 && line->flops > 0);
+    must_hold(line->peak == 0 && line->learning_rate > 0 && line->grad_norm > 0 && line->values[0] > 0);
+    printf("step %lld%s.\n", (long long)line->step, line->rest[0] ? " rest" : "");
+}
+
+static void print_validation(const void *context, const ValidationLine *line) {
+    must_hold(context == &reads && line->epoch == 1 && line->batches == 1 && line->seconds > 0 && line->values[0] > 0);
+    printf("validation %lld: %.9g.\n", (long long)line->step, line->train[0]);
+}
+
+static void write_sample(void *context, Training *training, int64_t step) {
+    must_hold(context == &reads && train_state(training)->step == step);
+    char *text = xformat("after %lld", (long long)step);
+    train_log_text(training, "samples/0", text);
+    free(text);
+}
+
+static void train_in_its_own_words(void *directory) {
+    Device *device = cpu_device_open(1);
+    ToyRun *run =
+        toy_run_open(device, directory, "-b 4 -g 1 --max-steps 4 --log-interval 3 --val-interval 2", 18, 6, 1);
+    run->spec.labels = (LogLabels){.print_step = print_step, .print_validation = print_validation, .context = &reads};
+    run->spec.after_validation = (ValidationHook){write_sample, &reads};
+    toy_train(run);
+    toy_run_close(run);
+    device_close(device);
+}
+
+/* A validation within a window has the means of the window so far; at its end it has those of the record. */
+static void a_program_prints_lines_and_samples_of_its_own(void **state) {
+    (void)state;
+    const char *directory = run_directory();
+    double loss[4], allocations;
+    toy_must(train_in_its_own_words, (void *)directory);
+    assert_contains(toy_output, "step 3");
+    assert_contains(toy_output, "step 4");
+    assert_contains(toy_output, "validation 2: ");
+    assert_int_equal(logged(directory, "train", "train/loss", loss, 4), 2);
+    char *want = xformat("validation 4: %.9g.\n", loss[1]), *path = path_join(directory, "log.jsonl");
+    assert_contains(toy_output, want);
+    assert_null(strstr(toy_output, "[Train]"));
+    assert_null(strstr(toy_output, "[Val]"));
+    char *text = read_text(path);
+    assert_contains(text, "\"name\": \"samples/0\", \"text\": \"after 2\"}");
+    assert_contains(text, "\"name\": \"samples/0\", \"text\": \"after 4\"}");
+    assert_int_equal(logged(directory, "summary", "summary/allocations_after_first_step", &allocations, 1), 1);
+    assert_true(allocations == 0);
+    free(text);
+    free(path);
+    free(want);
+}
+
 /* A part of a run. */
 typedef struct {
     const char *directory, *arguments;
@@ -122,6 +175,7 @@ static void the_first_line_has_no_time_left(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sensors_are_logged_where_the_card_has_them),
+        cmocka_unit_test(a_program_prints_lines_and_samples_of_its_own),
         cmocka_unit_test(the_cost_of_earlier_parts_is_remembered),
         cmocka_unit_test(a_cost_that_is_not_known_of_all_parts_is_of_this_part),
         cmocka_unit_test(the_first_line_has_no_time_left),

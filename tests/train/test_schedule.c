@@ -1,4 +1,4 @@
-/* The cosine schedule against values computed by hand. */
+/* Schedules of the learning rate against values computed by hand or printed by the reference. */
 #include "tests/helpers.h"
 
 #include <math.h>
@@ -54,6 +54,76 @@ static void the_rate_never_rises_after_the_warm_up_nor_falls_below_zero(void **s
     assert_true(last == 0);
 }
 
+static void expect_rate(const Schedule *schedule, int64_t k, double peak, double want, double tolerance) {
+    double got = peak * schedule_at(schedule, k);
+    if (!(fabs(got - want) <= tolerance * want))
+        fail_msg("kind %d, k %lld: got %.12g, expected %.12g", schedule->kind, (long long)k, got, want);
+}
+
+/* The values have 11 digits: half a unit of the last one is at most 5e-11 of the value. */
+static void the_cosine_with_a_minimum_has_the_reference_s_values(void **state) {
+    (void)state;
+    static const struct {
+        int64_t k;
+        double rate;
+    } small[] = {{0, 5.9880239521e-07},     {100, 6.0479041916e-05}, {400, 2.4011976048e-04},
+                 {499, 2.9940119760e-04},   {500, 3.0e-04},          {1000, 2.9995295815e-04},
+                 {30000, 1.6678194408e-04}, {30250, 1.65e-04},       {60000, 3.0e-05}},
+      regular[] = {{0, 2.9970029970e-08}, {1000, 3.0e-05}, {30000, 1.6859377039e-05}, {60000, 3.0e-06}};
+    const Schedule a = {.warmup = 500, .total = 60000, .minimum = 0.1},
+                   b = {.warmup = 1000, .total = 60000, .minimum = 0.1};
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++) expect_rate(&a, small[i].k, 3e-4, small[i].rate, 5e-11);
+    for (size_t i = 0; i < sizeof regular / sizeof *regular; i++)
+        expect_rate(&b, regular[i].k, 3e-5, regular[i].rate, 5e-11);
+    expect_rate(&a, 60001, 3e-4, 3e-5, 1e-15);
+    expect_rate(&a, 1000000, 3e-4, 3e-5, 1e-15);
+}
+
+static void wsd_stays_at_the_peak_and_falls_by_a_line(void **state) {
+    (void)state;
+    const Schedule s = {.kind = SCHEDULE_WSD, .warmup = 9, .total = 100, .minimum = 0.2, .decay_share = 0.4};
+    expect_rate(&s, 0, 1, 0.1, 1e-15);
+    expect_rate(&s, 8, 1, 0.9, 1e-15);
+    expect_rate(&s, 9, 1, 1, 0);
+    expect_rate(&s, 60, 1, 1, 0);
+    expect_rate(&s, 70, 1, 0.8, 1e-15);
+    expect_rate(&s, 99, 1, 0.22, 1e-15);
+    expect_rate(&s, 100, 1, 0.2, 0);
+    expect_rate(&s, 101, 1, 0.2, 0);
+}
+
+static void wsd_whose_decay_would_begin_in_the_warm_up_begins_after_it(void **state) {
+    (void)state;
+    const Schedule wsd = {.kind = SCHEDULE_WSD, .warmup = 20, .total = 100, .decay_share = 1},
+                   linear = {.kind = SCHEDULE_LINEAR, .warmup = 20, .total = 100};
+    for (int64_t k = 0; k < 110; k++) assert_true(schedule_at(&wsd, k) == schedule_at(&linear, k));
+}
+
+static void wsd_without_a_decay_ends_at_the_peak(void **state) {
+    (void)state;
+    const Schedule s = {.kind = SCHEDULE_WSD, .warmup = 2, .total = 10, .minimum = 0.5};
+    expect_rate(&s, 9, 1, 1, 0);
+    expect_rate(&s, 10, 1, 0.5, 0);
+}
+
+static void the_line_falls_from_the_peak_to_the_minimum(void **state) {
+    (void)state;
+    const Schedule s = {.kind = SCHEDULE_LINEAR, .warmup = 4, .total = 24, .minimum = 0.1};
+    expect_rate(&s, 3, 1, 0.8, 1e-15);
+    expect_rate(&s, 4, 1, 1, 0);
+    expect_rate(&s, 14, 1, 0.55, 1e-15);
+    expect_rate(&s, 24, 1, 0.1, 0);
+}
+
+static void a_run_that_ends_in_its_warm_up_rises_and_then_has_the_minimum(void **state) {
+    (void)state;
+    for (int kind = SCHEDULE_COSINE; kind <= SCHEDULE_LINEAR; kind++) {
+        const Schedule s = {.kind = kind, .warmup = 10, .total = 5, .minimum = 0.3, .decay_share = 0.5};
+        for (int64_t k = 0; k < 10; k++) expect_rate(&s, k, 1, (double)(k + 1) / 11, 1e-15);
+        expect_rate(&s, 10, 1, 0.3, 0); /* no division by zero */
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_of_a_long_run),
@@ -61,6 +131,12 @@ int main(void) {
         cmocka_unit_test(a_warm_up_of_one_step_has_one_zero),
         cmocka_unit_test(a_run_shorter_than_its_warm_up_only_rises),
         cmocka_unit_test(the_rate_never_rises_after_the_warm_up_nor_falls_below_zero),
+        cmocka_unit_test(the_cosine_with_a_minimum_has_the_reference_s_values),
+        cmocka_unit_test(wsd_stays_at_the_peak_and_falls_by_a_line),
+        cmocka_unit_test(wsd_whose_decay_would_begin_in_the_warm_up_begins_after_it),
+        cmocka_unit_test(wsd_without_a_decay_ends_at_the_peak),
+        cmocka_unit_test(the_line_falls_from_the_peak_to_the_minimum),
+        cmocka_unit_test(a_run_that_ends_in_its_warm_up_rises_and_then_has_the_minimum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 #include "data/audio/mel.h"
 #include "data/formats/npy.h"
 #include "data/text/normalize.h"
-#include "data/text/tokenizer.h"
+#include "data/text/sentencepiece.h"
 #include "kernels/philox.h"
 #include "tests/documented.h"
 #include "tests/tts/corpus.h"
@@ -230,21 +230,22 @@ static void text_ids_spell_the_normalised_text(void **state) {
     json_t *lines = corpus_read_lines(output, "manifest.jsonl"), *line;
     char *path = corpus_path(output, "bpe.model");
     Error error;
-    Tokenizer *tokenizer = tokenizer_open(path, &error);
+    SentencePiece *tokenizer = sentencepiece_open(path, &error);
     size_t i;
     assert_non_null(tokenizer);
     json_array_foreach(lines, i, line) {
         int64_t dims[2];
+        size_t size;
         int32_t *tokens = corpus_read_array(output, "text_ids", corpus_ids[i], 'i', dims);
         char *text = text_normalize_amharic(corpus_text(line, "text"), &error);
-        char *spelt = tokenizer_decode(tokenizer, tokens, (int)dims[0]);
+        char *spelt = sentencepiece_decode(tokenizer, tokens, dims[0], &size);
         assert_int_equal(dims[0], corpus_number(line, "text_len"));
         assert_string_equal(spelt, text);
         free(tokens);
         free(text);
         free(spelt);
     }
-    tokenizer_close(tokenizer);
+    sentencepiece_close(tokenizer);
     json_decref(lines);
     free(path);
 }

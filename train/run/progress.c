@@ -16,8 +16,8 @@
 typedef struct {
     char text[RECORD_TEXT]; /* the means of the metrics */
     double means[MODEL_MAX_METRICS], rates[TRAIN_MAX_GROUPS];
-    double steps, tokens; /* per second */
-    double utilisation;   /* share of the card's peak; 0: not known */
+    double steps, tokens, flops; /* per second */
+    double utilisation;          /* share of the card's peak; 0: not known */
     const char *utilisation_name;
 } Measured;
 
@@ -28,6 +28,7 @@ static Measured measure(const Run *run) {
     /* Recomputed operations count too, so this is the utilisation of the hardware, not of the model. */
     Measured m = {.steps = (double)w->steps / elapsed,
                   .tokens = (double)w->tokens / elapsed,
+                  .flops = w->flops / elapsed,
                   .utilisation = run->peak_flops > 0 ? w->flops / elapsed / run->peak_flops : 0,
                   .utilisation_name = t->spec.options->grad_checkpointing ? "HFU" : "MFU"};
     record_means(t->spec.model, w->sums, w->counts, m.means, m.text);
@@ -106,6 +107,8 @@ bool progress_is_due(Run *run) {
     return true;
 }
 
+enum { REST_TEXT = 512 };
+
 /* The parts stand in the order of their importance: a narrow terminal has no room for all. */
 static void show_progress(Run *run, const Measured *m) {
     char eta[48], bar[128], gpu[192], money[96];
@@ -117,18 +120,38 @@ static void show_progress(Run *run, const Measured *m) {
                       (long long)run->total_steps, m->steps, step_label(run), m->tokens, token_label(run));
 }
 
-static void show_line(Run *run, const Measured *m) {
-    const TrainState *state = &run->t->state;
+/* Writes " ETA 5m12s of fold 2 of 6 GPU 71 C cost 1.20 USD", what is known of it. */
+static void rest_text(const Run *run, char text[REST_TEXT]) {
     const char *part = run->t->spec.labels.part;
-    char eta[48], gpu[192], money[96], utilisation[24] = "";
+    char eta[48], gpu[192], money[96];
+    bool left = *eta_text(run, eta);
+    snprintf(text, REST_TEXT, "%s%s%s%s%s%s%s", eta, left && part ? " of " : "", left && part ? part : "",
+             *sensors_text(run, gpu) ? " " : "", gpu, *money_text(run, money) ? " " : "", money);
+}
+
+static void show_line(const Run *run, const Measured *m) {
+    const TrainState *state = &run->t->state;
+    const LogLabels *labels = &run->t->spec.labels;
+    char rest[REST_TEXT], utilisation[24] = "";
+    rest_text(run, rest);
+    if (labels->print_step) {
+        labels->print_step(labels->context, &(StepLine){.step = state->step,
+                                                        .epoch = state->epoch + 1,
+                                                        .values = m->means,
+                                                        .step_seconds = 1 / m->steps,
+                                                        .tokens = m->tokens,
+                                                        .flops = m->flops,
+                                                        .peak = run->peak_flops,
+                                                        .learning_rate = m->rates[0],
+                                                        .grad_norm = (double)run->grad_norm,
+                                                        .rest = rest});
+        return;
+    }
     if (m->utilisation > 0)
         snprintf(utilisation, sizeof utilisation, " %s=%.1f%%", m->utilisation_name, 100 * m->utilisation);
-    printf("[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f %s/s=%.3g %s/s=%.0f%s", (long long)state->epoch + 1,
-           (long long)state->step, m->text, m->rates[0], (double)run->grad_norm, step_label(run), m->steps,
-           token_label(run), m->tokens, utilisation);
-    if (*eta_text(run, eta)) printf("%s%s%s", eta, part ? " of " : "", part ? part : "");
-    if (*sensors_text(run, gpu)) printf(" %s", gpu);
-    printf("%s%s\n", *money_text(run, money) ? " " : "", money);
+    printf("[Train] epoch=%lld step=%lld %s lr=%.2e grad_norm=%.3f %s/s=%.3g %s/s=%.0f%s%s\n",
+           (long long)state->epoch + 1, (long long)state->step, m->text, m->rates[0], (double)run->grad_norm,
+           step_label(run), m->steps, token_label(run), m->tokens, utilisation, rest);
 }
 
 static void write_record(Run *run, const Measured *m) {

@@ -1,5 +1,6 @@
 #include "train/run/record.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -41,7 +42,14 @@ void record_metrics(Record *record, const Model *model, const char *kind, const 
     for (int i = 0; i < model->n_metrics; i++) record_add(record, values[i], "%s/%s", kind, model->metrics[i].name);
 }
 
+static double run_seconds(const Run *run) { return run->seconds_before + seconds_now() - run->run_start; }
+
 void record_log(Run *run, const char *kind, const Record *record) {
-    log_values(run->log, kind, run->t->state.step, run->seconds_before + seconds_now() - run->run_start, record->values,
-               record->n);
+    log_values(run->log, kind, run->t->state.step, run_seconds(run), record->values, record->n);
+}
+
+void train_log_text(Training *t, const char *name, const char *text) {
+    const Run *run = t->run;
+    assert(run);
+    log_text(run->log, t->state.step, run_seconds(run), name, text);
 }

@@ -10,18 +10,27 @@
 
 double step_learning_rate(const Run *run, int group, int64_t step) {
     const TrainSpec *spec = &run->t->spec;
-    const TrainOptions *o = spec->options;
     if (spec->rate.at) return spec->rate.at(spec->rate.context, group, step, run->step_epoch);
-    return o->learning_rate * schedule_cosine(step, o->warmup_steps, run->schedule_steps);
+    return train_learning_rate(spec, step, run->schedule_steps);
+}
+
+double train_learning_rate(const TrainSpec *spec, int64_t step, int64_t total) {
+    const TrainOptions *o = spec->options;
+    if (!spec->rate.schedule) return o->learning_rate * schedule_cosine(step, o->warmup_steps, total);
+    Schedule schedule = *spec->rate.schedule;
+    schedule.warmup = o->warmup_steps;
+    schedule.total = total;
+    return o->learning_rate * schedule_at(&schedule, step);
 }
 
 AdamW train_adamw(const TrainSpec *spec) {
+    const OptimizerSpec *o = &spec->optimizer;
     return (AdamW){.learning_rate = 1,
-                   .beta1 = 0.9f,
-                   .beta2 = 0.999f,
-                   .epsilon = 1e-8f,
+                   .beta1 = o->beta1 != 0 ? o->beta1 : 0.9f,
+                   .beta2 = o->beta2 != 0 ? o->beta2 : 0.999f,
+                   .epsilon = o->epsilon != 0 ? o->epsilon : 1e-8f,
                    .clip = (float)spec->options->grad_clip,
-                   .coupled = spec->rate.coupled_decay};
+                   .coupled = o->coupled_decay};
 }
 
 /* Copies the buffers that training updates: at the start of a step to the memory where the step changes them, and, with
@@ -110,7 +119,8 @@ void step_clip(Run *run) {
     const TrainSpec *spec = &run->t->spec;
     Model *model = spec->model;
     Tensor norm = results_norm(run), sums = results_sums(run, 0, spec->options->grad_accumulation);
-    global_norm(spec->device, norm, model->gradients, model->loss_scale, run->segments, run->n_segments);
+    global_norm(spec->device, norm, model->gradients, model->loss_scale, run->updates.segments,
+                run->updates.n_segments);
     norm_guard(spec->device, norm, stop_flag(run), sums, tensor_given(model->loss_scale));
 }
 
@@ -125,19 +135,31 @@ static void wait_for_weights(Run *run) {
     eta_wait(&run->eta, waited);
 }
 
+static void update_weights(Run *run, Tensor norm) {
+    Training *t = run->t;
+    Model *model = t->spec.model;
+    ParamUpdates *u = &run->updates;
+    AdamW adamw = train_adamw(&t->spec);
+    const Muon muon = {.learning_rate = 1, .momentum = 0.95f, .clip = adamw.clip};
+    adamw.step = t->state.step - t->state.skipped_steps + 1;
+    for (int i = 0; i < u->n_segments; i++)
+        u->segments[i].rate = (float)step_learning_rate(run, u->segments[i].group, t->state.step);
+    for (int i = 0; i < u->n_matrices; i++)
+        u->matrices[i].rate = (float)step_learning_rate(run, u->matrices[i].group, t->state.step);
+    AdamWBuffers buffers = {
+        .params = model->weights, .copy = model->half_weights, .m = t->m, .v = t->v, .grads = model->gradients};
+    adamw_update(t->spec.device, buffers, norm, model->loss_scale, u->segments, u->n_adamw, adamw);
+    for (int i = 0; i < u->n_matrices; i++)
+        muon_update(t->spec.device, buffers, norm, model->loss_scale, u->matrices[i], muon);
+}
+
 void step_update(Run *run) {
     Training *t = run->t;
     Device *device = t->spec.device;
     Model *model = t->spec.model;
     Tensor norm = results_norm(run);
-    AdamW adamw = train_adamw(&t->spec);
-    adamw.step = t->state.step - t->state.skipped_steps + 1;
     wait_for_weights(run);
-    for (int i = 0; i < run->n_segments; i++)
-        run->segments[i].rate = (float)step_learning_rate(run, run->segments[i].group, t->state.step);
-    AdamWBuffers buffers = {
-        .params = model->weights, .copy = model->half_weights, .m = t->m, .v = t->v, .grads = model->gradients};
-    adamw_update(device, buffers, norm, model->loss_scale, run->segments, run->n_segments, adamw);
+    update_weights(run, norm);
     copy_moving(run, model->weights, model->gradients, norm);
     double flops, bytes;
     device_totals(device, &flops, &bytes);

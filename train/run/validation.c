@@ -53,6 +53,37 @@ static void measure(Run *run, double *sums, double *counts) {
     for (int64_t i = 0; i < v->batches * n; i++) sums[i % n] += (double)v->host_sums[i];
 }
 
+/* Prints the line of a validation. `seconds`: its time. */
+static void print_line(const Run *run, const double *means, const char *text, double seconds) {
+    const Training *t = run->t;
+    const LogLabels *labels = &t->spec.labels;
+    const TrainState *state = &t->state;
+    int64_t batches = run->validation.batches;
+    if (!labels->print_validation) {
+        printf("[Val] epoch=%lld step=%lld %s (%lld batch%s, %.1f s)\n", (long long)state->epoch + 1,
+               (long long)state->step, text, (long long)batches, batches == 1 ? "" : "es", seconds);
+        return;
+    }
+    double latest[MODEL_MAX_METRICS];
+    char unused[RECORD_TEXT];
+    record_means(t->spec.model, run->window.sums, run->window.counts, latest, unused);
+    labels->print_validation(labels->context,
+                             &(ValidationLine){.step = state->step,
+                                               .epoch = state->epoch + 1,
+                                               .train = run->window.steps ? latest : state->metric_values,
+                                               .values = means,
+                                               .batches = batches,
+                                               .seconds = seconds});
+}
+
+/* Lets the program do its part. */
+static void call_program(Run *run) {
+    const ValidationHook *hook = &run->t->spec.after_validation;
+    int64_t before = allocation_count();
+    if (hook->function) hook->function(hook->context, run->t, run->t->state.step);
+    run->allocations_apart += allocation_count() - before;
+}
+
 bool validation_run(Run *run) {
     Training *t = run->t;
     TrainState *state = &t->state;
@@ -76,9 +107,8 @@ bool validation_run(Run *run) {
     record_add(&record, objective, "val/objective");
     record_add(&record, (double)(decisive < state->best ? state->step : state->best_step), "val/best_step");
     record_log(run, "val", &record);
-    printf("[Val] epoch=%lld step=%lld %s (%lld batch%s, %.1f s)\n", (long long)state->epoch + 1,
-           (long long)state->step, text, (long long)run->validation.batches, run->validation.batches == 1 ? "" : "es",
-           seconds_now() - start);
+    print_line(run, means, text, seconds_now() - start);
+    call_program(run);
     run->window.start += seconds_now() - start; /* the time does not count as training */
     eta_pause(&run->eta, PAUSE_VALIDATION, seconds_now() - start);
     return selection_update(run, decisive);

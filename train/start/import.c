@@ -15,7 +15,7 @@ void import_base(Training *t, const ImportRules *rules) {
     const CheckpointBuffers into = buffers_copy(t, 0);
     ImportReport *r = &t->import;
     Error error;
-    char more[128] = "";
+    char more[256] = "";
     if (!checkpoint_import(path, &into, rules, &t->carried, r, &error))
         die("--%s %s: %s", train_base_option(&t->spec), path, error.text);
     const struct {
@@ -23,7 +23,11 @@ void import_base(Training *t, const ImportRules *rules) {
         const char *what;
     } rare[] = {{r->absorbed, "absorbed by running means"},
                 {r->counters, "counters of batches dropped"},
-                {r->unwanted, "not asked for"}};
+                {r->unwanted, "not asked for"},
+                {r->transposed, "transposed"},
+                {r->conventions.copies, "a copy of another"},
+                {r->conventions.zero_biases, "biases of zeros dropped"},
+                {r->conventions.constants, "constants dropped"}};
     for (size_t i = 0, used = 0; i < sizeof rare / sizeof *rare; i++)
         if (rare[i].count)
             used += (size_t)snprintf(more + used, sizeof more - used, ", %d %s", rare[i].count, rare[i].what);

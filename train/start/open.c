@@ -72,9 +72,10 @@ Training *train_open_inference(const TrainSpec *spec) {
     buffers_allocate(t);
     /* Sets constants, which the checkpoint may lack. */
     params_initialize(&spec->model->params, buffers_copy(t, 0).weights, 0, (int)spec->options->threads);
-    import_base(
-        t, &(ImportRules){
-               .only = all, .n_only = 1, .absorbed = spec->import.absorbed, .n_absorbed = spec->import.n_absorbed});
+    ImportRules rules = spec->import;
+    rules.only = all, rules.n_only = 1;
+    rules.n_resizable = 0;
+    import_base(t, &rules);
     buffers_upload(t, 1);
     buffers_derive(t);
     return t;

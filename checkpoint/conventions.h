@@ -1,0 +1,37 @@
+/* Conventions by which other programs write the weights of the same model: other names, transposed matrices, copies and
+ * constants among the tensors. */
+#ifndef CHECKPOINT_CONVENTIONS_H
+#define CHECKPOINT_CONVENTIONS_H
+
+#include "data/formats/tensor_file.h"
+#include "model/params.h"
+
+typedef struct {
+    const char *root; /* "decoder.": put before all names of a file in which none begins with it */
+    /* Ends of the names of matrices that some programs store transposed; the last is NULL. A file stores all of them
+     * transposed, the square ones too, if its first one that is not square has rows and columns exchanged. */
+    const char *const *transposed;
+    const char *const *constants; /* ends of the names of tensors that no weights are (masks); the last is NULL */
+    const char *copy, *original;  /* `copy` must equal the tensor `original` */
+    const char *biases;           /* the option with which the model has biases: without it, biases must be 0 */
+} ImportConventions;
+
+/* Tensors that conventions_apply has removed or found. */
+typedef struct {
+    int copies, constants, zero_biases;
+    bool transposed;
+} ConventionsReport;
+
+/* Renames the tensors of a file as the table has them and removes copies, constants and biases of zeros that the model
+ * lacks; tensor_file_index comes next. False with the name of a tensor that the model cannot take: a copy that differs,
+ * a bias that is not 0, or one that is unknown. */
+bool conventions_apply(const ImportConventions *conventions, const ParamTable *table, TensorFile *file,
+                       ConventionsReport *report, Error *error);
+/* Returns whether the tensor is one that a file may store transposed. */
+bool conventions_may_transpose(const ImportConventions *conventions, const char *name);
+/* Writes the transpose of in [rows, columns]. */
+void conventions_transpose(const float *in, int64_t rows, int64_t columns, float *out);
+/* Returns whether all numbers of the tensor are 0. */
+bool tensor_is_zero(const StoredTensor *tensor);
+
+#endif

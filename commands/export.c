@@ -1,0 +1,46 @@
+#include "commands/export.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "checkpoint/load.h"
+#include "data/unfinished.h"
+
+bool export_copy(const char *from, const char *to, Error *error) {
+    char *bytes;
+    size_t size;
+    Error why;
+    if (!read_file(from, &bytes, &size, &why)) return error_set(error, "%s: %s", from, why.text);
+    bool ok = file_write_atomic(to, bytes, size, error);
+    free(bytes);
+    return ok;
+}
+
+/* Returns the name of a file that lies in the folder already; free(). NULL: there is none. */
+static char *find_file(const char *folder) {
+    DIR *directory = opendir(folder);
+    char *found = NULL;
+    for (struct dirent *entry; directory && !found && (entry = readdir(directory));)
+        if (entry->d_name[0] != '.' && !file_is_partial(entry->d_name, NULL)) found = xstrdup(entry->d_name);
+    if (directory) closedir(directory);
+    return found;
+}
+
+bool export_folder(const char *output, uint64_t weights, bool (*write)(const void *context, Error *error),
+                   const void *context, Error *error) {
+    char *what = xformat("the weights %016llx", (unsigned long long)weights), *there = NULL;
+    FileLock lock;
+    bool again, locked = unfinished_lock(&lock, output, error),
+                ok = locked && unfinished_find(output, what, &again, error);
+    if (ok && !again && (there = find_file(output)))
+        ok = error_set(error, "--output %s: it holds %s already; choose a new folder", output, there);
+    ok = ok && unfinished_begin(output, what, error);
+    if (ok) directory_remove_leftovers(output);
+    ok = ok && write(context, error) && unfinished_end(output, error);
+    if (locked) file_unlock(&lock);
+    free(there);
+    free(what);
+    return ok;
+}

@@ -1,0 +1,14 @@
+/* The folder that the commands `export` of all programs fill. */
+#ifndef COMMANDS_EXPORT_H
+#define COMMANDS_EXPORT_H
+
+#include "base/base.h"
+
+/* Copies a file, whole or not at all. */
+bool export_copy(const char *from, const char *to, Error *error);
+/* Fills the folder of --output by `write`. The folder must be empty, or left unfinished by an export of the same
+ * weights (checkpoint_base_sum) that was stopped. */
+bool export_folder(const char *output, uint64_t weights, bool (*write)(const void *context, Error *error),
+                   const void *context, Error *error);
+
+#endif

@@ -1,0 +1,255 @@
+#include "commands/slm/base.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/program.h"
+#include "checkpoint/description.h"
+#include "commands/trained.h"
+
+const char *const SLM_MODEL_OPTIONS[] = {"vocabulary", "d-model", "layers", "heads", "context", "biases", "gelu", NULL};
+
+/* GPT-2's layers compute x W + b, those of all others x W^T + b. Old files of GPT-2 hold the mask of attention. */
+static const char *const linears[] = {".attn.c_attn.weight", ".attn.c_proj.weight", ".mlp.c_fc.weight",
+                                      ".mlp.c_proj.weight", NULL};
+static const char *const masks[] = {".attn.bias", ".attn.masked_bias", NULL};
+static const char *const positions[] = {"transformer.wpe.weight"}, *const roots[] = {"transformer."};
+static const ImportConventions conventions = {.root = "transformer.",
+                                              .transposed = linears,
+                                              .constants = masks,
+                                              .copy = "lm_head.weight",
+                                              .original = "transformer.wte.weight",
+                                              .biases = "biases"};
+const ImportRules SLM_IMPORT = {
+    .resizable = positions, .n_resizable = 1, .only = roots, .n_only = 1, .conventions = &conventions};
+
+/* Sizes whose number of heads is known: the reference's two, which are also GPT-2's. */
+static const struct { int layers, width, heads; } known[] = {{12, 768, 12}, {24, 1024, 16}};
+
+/* ---- the tensors ---- */
+
+/* Returns the tensor that means the model's transformer.NAME, or NULL. */
+static const StoredTensor *tensor_of(const TensorFile *file, const char *name) {
+    char full[96];
+    snprintf(full, sizeof full, "transformer.%s", name);
+    const StoredTensor *tensor = checkpoint_tensor(file, full);
+    return tensor ? tensor : checkpoint_tensor(file, name);
+}
+
+static int64_t dimension(const TensorFile *file, const char *name, int axis) {
+    const StoredTensor *t = tensor_of(file, name);
+    return t && t->rank == 2 ? t->dims[axis] : 0;
+}
+
+static int64_t count_layers(const TensorFile *file) {
+    char name[48];
+    int64_t n = -1;
+    do snprintf(name, sizeof name, "h.%lld.ln_1.weight", (long long)++n);
+    while (n < 1000 && tensor_of(file, name));
+    return n;
+}
+
+/* Sets biases as the tensors have them. Biases of zeros may be those of a model without any, so they decide nothing. */
+static void set_biases(json_t *options, const TensorFile *file, int64_t layers) {
+    static const char *const names[] = {"ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj"};
+    const StoredTensor *last = tensor_of(file, "ln_f.bias");
+    bool any = last && !tensor_is_zero(last);
+    for (int64_t i = 0; i < 6 * layers && !any; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "h.%lld.%s.bias", (long long)(i / 6), names[i % 6]);
+        const StoredTensor *bias = tensor_of(file, name);
+        any = bias && !tensor_is_zero(bias);
+    }
+    if (any || !last) json_object_set_new(options, "biases", json_boolean(any));
+}
+
+/* Returns the options that follow from the shapes of a file, which must have the tensors of the model. */
+static json_t *options_of_shapes(const char *option, const char *path, const TensorFile *file) {
+    int64_t layers = count_layers(file), width = dimension(file, "wte.weight", 1),
+            vocabulary = dimension(file, "wte.weight", 0), context = dimension(file, "wpe.weight", 0);
+    if (layers < 1 || width < 1 || width > INT_MAX || context < 1 || context > INT_MAX || vocabulary < 1 ||
+        vocabulary > INT_MAX)
+        die("%s %s: expected the tensors transformer.wte.weight, transformer.wpe.weight and "
+            "transformer.h.0.ln_1.weight: it is no model that train_slm reads",
+            option, path);
+    json_t *options = json_build(path, "{s:I, s:I, s:I, s:I}", "vocabulary", (json_int_t)vocabulary, "d-model",
+                                 (json_int_t)width, "layers", (json_int_t)layers, "context", (json_int_t)context);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].layers == layers && known[i].width == width)
+            json_object_set_new(options, "heads", json_integer(known[i].heads));
+    set_biases(options, file, layers);
+    return options;
+}
+
+/* ---- what lies beside the tensors ---- */
+
+/* Dies unless a field of GPT-2's configuration is missing or has the one value that the model computes with. */
+static void check_field(const char *path, const json_t *config, const char *name, double want) {
+    const json_t *value = json_object_get(config, name);
+    double is = json_is_boolean(value) ? (double)json_is_true(value) : json_number_value(value);
+    if (value && !json_is_null(value) && !(is > want * 0.999 && is < want * 1.001) && is != want)
+        die("%s: %s is %g, and the model of train_slm computes with %g", path, name, is, want);
+}
+
+/* Adds what the configuration of a GPT-2 says beyond the shapes. */
+static void add_gpt2(json_t *options, const char *path, const json_t *config) {
+    static const struct {
+        const char *theirs, *ours;
+    } activations[] = {{"gelu", "erf"}, {"gelu_new", "tanh"}, {"gelu_pytorch_tanh", "tanh"}};
+    const char *type = json_string_value(json_object_get(config, "model_type")), *gelu = NULL,
+               *activation = json_string_value(json_object_get(config, "activation_function"));
+    if (strcmp(type, "gpt2")) die("%s: model_type is %s; only gpt2 has the layout of train_slm's model", path, type);
+    if (!activation) activation = "gelu_new"; /* the default of that class */
+    for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
+        if (!strcmp(activation, activations[i].theirs)) gelu = activations[i].ours;
+    if (!gelu) die("%s: activation_function is %s; gelu, gelu_new and gelu_pytorch_tanh are known", path, activation);
+    check_field(path, config, "layer_norm_epsilon", 1e-5);
+    check_field(path, config, "scale_attn_weights", 1);
+    check_field(path, config, "scale_attn_by_inverse_layer_idx", 0);
+    const json_t *heads = json_object_get(config, "n_head");
+    json_object_set_new(options, "heads", json_integer(heads ? json_integer_value(heads) : 12));
+    json_object_set_new(options, "gelu", json_string(gelu));
+}
+
+/* Returns the config.json of a Hugging Face model beside the tensors; json_decref(). NULL: there is none. */
+static json_t *read_gpt2(const char *checkpoint, char **path) {
+    Error error;
+    char *folder = checkpoint_folder(checkpoint);
+    *path = path_join(folder, "config.json");
+    free(folder);
+    json_t *config = access(*path, F_OK) ? NULL : json_read(*path, 0, &error);
+    if (json_is_string(json_object_get(config, "model_type"))) return config;
+    json_decref(config);
+    return NULL;
+}
+
+/* Reads the options of a checkpoint of another program, or of one of ours without config.json. */
+static void read_other(SlmBase *base, const TensorFile *file, const json_t *config, const char *config_path) {
+    const char *heads = tensor_file_metadata(file, "model_args.n_head");
+    json_t *options = base->size.options;
+    const StoredTensor *fused = tensor_of(file, "h.0.attn.c_attn.weight");
+    bool transposed = fused && fused->rank == 2 && fused->dims[0] < fused->dims[1];
+    if (heads) json_object_set_new(options, "heads", json_integer(strtoll(heads, NULL, 10)));
+    if (config && !heads)
+        add_gpt2(options, config_path, config);
+    else if (!transposed && !checkpoint_base_sum(file)) /* nanoGPT's and the reference's have no other */
+        json_object_set_new(options, "gelu", json_string("erf"));
+    base->size.stated = config && !heads;
+}
+
+/* ---- all of it ---- */
+
+static void read_base(SlmBase *base, const char *path, const char *option) {
+    TensorFile file;
+    Error error;
+    char *config_path;
+    if (!checkpoint_open_base(path, &file, &error)) die("%s %s: %s", option, path, error.text);
+    json_t *config = read_gpt2(path, &config_path);
+    if (!config && !tensor_file_metadata(&file, "model_args.n_head")) {
+        base->description = description_read(path, &error);
+        if (!base->description && error.text[0]) die("%s", error.text);
+    }
+    base->size = checkpoint_options_of(base->description, path, "slm", SLM_MODEL_OPTIONS);
+    json_t *shapes = options_of_shapes(option, path, &file);
+    if (base->size.options) {
+        json_object_update_missing(base->size.options, shapes);
+        json_decref(shapes);
+    } else {
+        base->size.options = shapes;
+        read_other(base, &file, config, config_path);
+    }
+    json_decref(config);
+    free(config_path);
+    tensor_file_close(&file);
+}
+
+/* Takes a given option that the file does not tell; dies if it is not given. */
+static void complete(SlmBase *base, const OptionSet *set, const char *option, const char *name, const char *what) {
+    if (json_object_get(base->size.options, name)) return;
+    if (!options_given(set, name))
+        die_usage("%s %s: %s does not follow from its tensors: give --%s", option, base->size.checkpoint, what, name);
+    json_object_set_new(base->size.options, name, option_to_json(options_find(set, name)));
+}
+
+SlmBase slm_base_adopt(const char *path, OptionSet *set) {
+    static const char *const unchecked[] = {"context", NULL};
+    const char *option = options_find(set, "base-checkpoint") ? "--base-checkpoint" : "--checkpoint";
+    SlmBase base = {.description = NULL};
+    if (!path || access(path, F_OK)) return base; /* the one who reads it complains */
+    read_base(&base, path, option);
+    complete(&base, set, option, "heads", "the number of attention heads");
+    complete(&base, set, option, "gelu", "the kind of GELU");
+    checkpoint_options_adopt(&base.size, set, unchecked);
+    return base;
+}
+
+void slm_base_close(SlmBase *base) {
+    json_decref(base->description);
+    json_decref(base->size.options);
+    *base = (SlmBase){.description = NULL};
+}
+
+SlmConfig slm_base_config(const SlmBase *base) {
+    const json_t *options = base->size.options;
+    return (SlmConfig){.vocabulary = (int)json_integer_value(json_object_get(options, "vocabulary")),
+                       .context = (int)json_integer_value(json_object_get(options, "context")),
+                       .d_model = (int)json_integer_value(json_object_get(options, "d-model")),
+                       .n_layers = (int)json_integer_value(json_object_get(options, "layers")),
+                       .n_heads = (int)json_integer_value(json_object_get(options, "heads")),
+                       .biases = json_is_true(json_object_get(options, "biases")),
+                       .gelu =
+                           strcmp(json_string_value(json_object_get(options, "gelu")), "erf") ? GELU_TANH : GELU_ERF};
+}
+
+/* ---- the tokenizer ---- */
+
+/* Returns the path of the tokenizer in a folder; free(). NULL: there is none. */
+static char *tokenizer_in(const char *folder) {
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+    for (int i = 0; i < 2; i++) {
+        char *path = path_join(folder, names[i]);
+        if (!access(path, F_OK)) return path;
+        free(path);
+    }
+    return NULL;
+}
+
+/* Returns where the tokenizer of a checkpoint is; free(). NULL: unknown. */
+static char *find_tokenizer(const char *checkpoint) {
+    char *folder = checkpoint_folder(checkpoint), *run = path_directory(folder), *found = tokenizer_in(folder);
+    if (!found) found = tokenizer_in(run);
+    if (!found) found = trained_text(checkpoint, "tokenizer");
+    free(run);
+    free(folder);
+    return found;
+}
+
+/* Dies unless the model has a row for every token. It may have more rows if they only fill its table up, as the 50,304
+ * rows that nanoGPT has for the 50,257 tokens of GPT-2. */
+static void check_vocabulary(const SlmBase *base, const Tokenizer *tokenizer) {
+    enum { FILLED_TO = 128 };
+    int tokens = tokenizer_vocabulary(tokenizer), rows = slm_base_config(base).vocabulary;
+    if (rows >= tokens && rows <= (tokens + FILLED_TO - 1) / FILLED_TO * FILLED_TO) return;
+    die("%s has %d tokens, and %s was trained with a vocabulary of %d: give its own with --tokenizer",
+        tokenizer_file(tokenizer), tokens, base->size.checkpoint, rows);
+}
+
+Tokenizer *slm_base_tokenizer(const SlmBase *base, const char *given) {
+    const char *checkpoint = base->size.checkpoint,
+               *hash = json_string_value(json_object_get(base->description, SLM_TOKENIZER_FACT));
+    char *path = given ? xstrdup(given) : find_tokenizer(checkpoint), found[17];
+    Error error;
+    if (!path) die_usage("%s does not say which tokenizer it was trained with: give --tokenizer", checkpoint);
+    Tokenizer *tokenizer = tokenizer_open(path, &error);
+    if (!tokenizer) die("--tokenizer %s: %s", path, error.text);
+    check_vocabulary(base, tokenizer);
+    snprintf(found, sizeof found, "%016llx", (unsigned long long)tokenizer_hash(tokenizer));
+    if (hash && strcmp(hash, found) != 0)
+        die("%s is not the tokenizer that %s was trained with: its hash is %s, not %s; give that one with --tokenizer",
+            tokenizer_file(tokenizer), checkpoint, found, hash);
+    free(path);
+    return tokenizer;
+}

@@ -1,0 +1,35 @@
+/* What a file of weights says of its model: a checkpoint of train_slm, a model in GPT-2's layout as Hugging Face writes
+ * it, nanoGPT's ckpt.pt, or a checkpoint-N.pt of the reference. */
+#ifndef COMMANDS_SLM_BASE_H
+#define COMMANDS_SLM_BASE_H
+
+#include "checkpoint/load.h"
+#include "commands/adopt.h"
+#include "data/text/tokenizer.h"
+#include "model/slm.h"
+
+/* Options that decide what the model computes; the last is NULL. */
+extern const char *const SLM_MODEL_OPTIONS[];
+/* The fact in config.json that tells the tokenizer_hash of the training, in hexadecimal digits. */
+#define SLM_TOKENIZER_FACT "tokenizer_hash"
+/* How these files name and lay out the model's tensors. */
+extern const ImportRules SLM_IMPORT;
+
+typedef struct {
+    CheckpointOptions size; /* SLM_MODEL_OPTIONS as the file, its config.json and the user tell them */
+    json_t *description;    /* config.json of a checkpoint of ours; NULL: it has none */
+} SlmBase;
+
+/* Reads what a file says of its model, and sets the options of the model that are not given to it; slm_base_close. Dies
+ * if an option that was given contradicts the file (only --context may), if the file is of another model, or if an
+ * option that it does not tell (--heads, --gelu) is not given. All is zero if there is no such file, or path is NULL.
+ */
+SlmBase slm_base_adopt(const char *path, OptionSet *set);
+void slm_base_close(SlmBase *base);
+/* Returns the configuration of the model that was read, without dropout. */
+SlmConfig slm_base_config(const SlmBase *base);
+/* Opens the tokenizer of the model: `given` (--tokenizer), else the one in the folder of the checkpoint or of its run,
+ * else the one that its training was given. Dies if there is none, or it is not the one that the model knows. */
+Tokenizer *slm_base_tokenizer(const SlmBase *base, const char *given);
+
+#endif

@@ -1,0 +1,225 @@
+/* Questions as windows of ids: an end-of-text id if there is one, the context, an ending, of which the ending's tokens
+ * are scored. The ending is encoded by itself, behind a space unless it begins with one. A context that is too long
+ * loses its first tokens. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "commands/slm/evaluation.h"
+#include "data/slm/text_source.h"
+#include "report/statistics.h"
+
+enum { SUM, PER_TOKEN, PER_BYTE, RULES };
+static const char *const rules[RULES] = {"not normalised", "per token", "per byte"};
+
+typedef struct {
+    int file;
+    int64_t line, first; /* first: its window of ending 0 */
+    int endings, label;
+} Question;
+
+typedef struct SlmQuestions {
+    const OptionList *files;
+    Question *of; /* [n] */
+    int64_t n, capacity;
+    int *bytes;  /* [windows] of the ending */
+    int64_t cut; /* windows whose context has lost tokens */
+    int most;    /* endings of a question */
+} SlmQuestions;
+
+/* ---- reading ---- */
+
+/* Reads the text of a file, plain or compressed; free(). */
+static char *read_all(const char *path, size_t *size) {
+    enum { PIECE = 1 << 20 };
+    TextSource source;
+    Error error;
+    size_t n = 0, capacity = 0;
+    char *text = NULL;
+    if (!text_source_open(&source, path, &error)) die("%s: %s", path, error.text);
+    for (*size = 0;; *size += n) {
+        if (capacity < *size + PIECE + 1) text = xrealloc(text, capacity = 2 * capacity + PIECE + 1);
+        if (!text_source_read(&source, text + *size, PIECE, &n, &error)) die("%s: %s", path, error.text);
+        if (n < PIECE) break;
+    }
+    *size += n;
+    text[*size] = 0;
+    text_source_close(&source);
+    return text;
+}
+
+static void encode(SlmScoring *scoring, const char *text) {
+    tokenizer_encode(scoring->tokenizer, text, strlen(text), false, &scoring->ids);
+}
+
+/* Adds the window of an ending to the ids of its context. Returns the bytes of the ending. */
+static int add_ending(SlmQuestions *q, SlmScoring *scoring, const char *where, const char *context,
+                      const char *ending) {
+    TokenIds *ids = &scoring->ids;
+    int32_t end_of_text = tokenizer_end_of_text(scoring->tokenizer);
+    size_t length = strlen(context);
+    bool apart = length && !strchr(" \n\t", context[length - 1]) && *ending != ' ';
+    char *text = xformat("%s%s", apart ? " " : "", ending);
+    int64_t begin = ids->n;
+    if (end_of_text >= 0) token_ids_add(ids, end_of_text);
+    encode(scoring, context);
+    int64_t middle = ids->n;
+    encode(scoring, text);
+    free(text);
+    int64_t scored = ids->n - middle, rows = ids->n - 1 - begin;
+    if (!scored || middle == begin) die("%s: the %s has no token", where, scored ? "context" : "ending");
+    if (scored > scoring->context)
+        die("%s: an ending of %lld tokens; the model's context is %lld", where, (long long)scored,
+            (long long)scoring->context);
+    q->cut += rows > scoring->context;
+    if (rows > scoring->context) rows = scoring->context;
+    slm_windows_add(&scoring->windows, (SlmWindow){ids->n - 1 - rows, (int32_t)rows, (int32_t)scored, (int32_t)q->n});
+    return (int)strlen(ending);
+}
+
+static const char *text_of(const json_t *object, const char *name, const char *other) {
+    const json_t *value = json_object_get(object, name);
+    return json_string_value(value ? value : json_object_get(object, other));
+}
+
+/* Returns the number of the right ending, which some files have as text; -1: it is not one of them. */
+static int label_of(const json_t *object, size_t n) {
+    const json_t *value = json_object_get(object, "label");
+    char *rest = "";
+    long long label = json_is_integer(value)  ? json_integer_value(value)
+                      : json_is_string(value) ? strtoll(json_string_value(value), &rest, 10)
+                                              : -1;
+    return *rest || label < 0 || label >= (long long)n || (json_is_string(value) && !*json_string_value(value))
+               ? -1
+               : (int)label;
+}
+
+static void add_question(SlmQuestions *q, SlmScoring *scoring, const json_t *object, Question question) {
+    const json_t *endings = json_object_get(object, "endings");
+    const char *context = text_of(object, "context", "ctx");
+    size_t n = json_array_size(endings);
+    char *where = xformat("%s: line %lld", q->files->text[question.file], (long long)question.line);
+    question.label = label_of(object, n);
+    question.endings = (int)n;
+    question.first = scoring->windows.n;
+    if (!context) die("%s: expected a text \"context\" or \"ctx\"", where);
+    if (n < 2) die("%s: expected \"endings\", an array of at least 2 texts", where);
+    if (question.label < 0) die("%s: expected \"label\", the number of the right ending, 0 .. %zu", where, n - 1);
+    q->bytes = xrealloc(q->bytes, ((size_t)scoring->windows.n + n) * sizeof *q->bytes);
+    for (size_t i = 0; i < n; i++) {
+        const char *ending = json_string_value(json_array_get(endings, i));
+        if (!ending) die("%s: ending %zu is not a text", where, i);
+        int bytes = add_ending(q, scoring, where, context, ending);
+        q->bytes[scoring->windows.n - 1] = bytes;
+    }
+    if (q->n == q->capacity) q->of = xrealloc(q->of, (size_t)(q->capacity = 2 * q->capacity + 64) * sizeof *q->of);
+    q->of[q->n++] = question;
+    if ((int)n > q->most) q->most = (int)n;
+    free(where);
+}
+
+static void read_questions(SlmQuestions *q, SlmScoring *scoring, int file) {
+    const char *path = q->files->text[file];
+    size_t size;
+    char *text = read_all(path, &size), *end = text + size;
+    int64_t number = 1;
+    json_error_t why;
+    for (char *line = text, *next; line < end; line = next, number++) {
+        next = memchr(line, '\n', (size_t)(end - line));
+        next = next ? next + 1 : end;
+        if (strspn(line, " \t\r\n") >= (size_t)(next - line)) continue;
+        json_t *object = json_loadb(line, (size_t)(next - line), JSON_REJECT_DUPLICATES, &why);
+        if (!json_is_object(object))
+            die("%s: line %lld: expected a JSON object: %s", path, (long long)number,
+                object ? "another value" : why.text);
+        add_question(q, scoring, object, (Question){.file = file, .line = number});
+        json_decref(object);
+    }
+    free(text);
+}
+
+SlmQuestions *slm_questions_open(const OptionList *files, SlmScoring *scoring) {
+    SlmQuestions *q = xcalloc(1, sizeof *q);
+    q->files = files;
+    for (int i = 0; i < files->count; i++) {
+        int64_t before = q->n;
+        read_questions(q, scoring, i);
+        if (q->n == before) die("%s: there is no question in it", files->text[i]);
+    }
+    if (scoring->ids.dropped)
+        printf("[Data] %lld characters without a token left out\n", (long long)scoring->ids.dropped);
+    if (q->cut)
+        printf("[Data] %lld of %lld windows begin behind the start of their context: the model's is %lld tokens\n",
+               (long long)q->cut, (long long)scoring->windows.n, (long long)scoring->context);
+    return q;
+}
+
+void slm_questions_close(SlmQuestions *q) {
+    free(q->bytes);
+    free(q->of);
+    free(q);
+}
+
+/* ---- results ---- */
+
+/* Returns the ending with the smallest loss by a rule, the first of several. */
+static int choose(const SlmQuestions *q, const Question *question, const SlmScoring *scoring, const float *losses,
+                  int rule) {
+    double least = INFINITY;
+    int best = 0;
+    for (int i = 0; i < question->endings; i++) {
+        int64_t at = question->first + i;
+        int length = rule == PER_TOKEN ? scoring->windows.windows[at].scored : rule == PER_BYTE ? q->bytes[at] : 1;
+        double loss = (double)losses[at] / length;
+        if (loss < least) least = loss, best = i;
+    }
+    return best;
+}
+
+static void add_row(const SlmQuestions *q, const Question *question, const int *chosen, const float *losses,
+                    Table *table) {
+    table_text(table, "file", q->files->text[question->file]);
+    table_count(table, "line", question->line);
+    table_count(table, "label", question->label);
+    table_count(table, "chosen", chosen[SUM]);
+    table_count(table, "chosen_per_token", chosen[PER_TOKEN]);
+    table_count(table, "chosen_per_byte", chosen[PER_BYTE]);
+    for (int i = 0; i < q->most; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "loss_%d", i);
+        table_real(table, name, i < question->endings ? (double)losses[question->first + i] : NAN);
+    }
+}
+
+static void print_accuracies(const char *name, const int64_t *right, int64_t n, double chance) {
+    printf("[Choices] %s: %lld questions, %.4f by chance\n", name, (long long)n, chance / (double)n);
+    for (int r = 0; r < RULES; r++) {
+        double accuracy = (double)right[r] / (double)n;
+        Interval i = statistics_share_interval(accuracy, (double)n);
+        printf("[Choices] %s: accuracy %.4f [%.4f, %.4f] %s\n", name, accuracy, i.low, i.high, rules[r]);
+    }
+}
+
+void slm_questions_results(const SlmQuestions *q, const SlmScoring *scoring, const float *losses, Table *table) {
+    int64_t all[RULES] = {0}, at = 0;
+    double all_chance = 0;
+    for (int file = 0; file < q->files->count; file++) {
+        int64_t right[RULES] = {0}, begin = at;
+        double chance = 0;
+        for (; at < q->n && q->of[at].file == file; at++) {
+            int chosen[RULES];
+            for (int r = 0; r < RULES; r++) {
+                chosen[r] = choose(q, &q->of[at], scoring, losses, r);
+                right[r] += chosen[r] == q->of[at].label;
+            }
+            chance += 1.0 / q->of[at].endings;
+            add_row(q, &q->of[at], chosen, losses, table);
+        }
+        print_accuracies(q->files->text[file], right, at - begin, chance);
+        for (int r = 0; r < RULES; r++) all[r] += right[r];
+        all_chance += chance;
+    }
+    if (q->files->count > 1) print_accuracies("all", all, q->n, all_chance);
+}

@@ -1,0 +1,151 @@
+#include "commands/slm/prepare.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/format.h"
+#include "base/options.h"
+#include "base/threads.h"
+#include "data/slm/prepare.h"
+
+enum { FEW_TOKENS = 4096 }; /* of held-out text: a validation loss over fewer says little */
+
+typedef struct {
+    SlmPrepareOptions prepare;
+    const char *config;
+} Options;
+
+#define FIELD(name) offsetof(Options, name)
+
+// clang-format off
+static const OptionRow table[] = {
+    {.name = "input", .letter = 'i', .type = OPTION_LIST, .offset = FIELD(prepare.input), .metavar = "PATH",
+     .required = true, .positional = true,
+     .help = "text files, JSON Lines, or folders of them (.txt .text .md .jsonl .ndjson), plain or .gz; repeatable"},
+    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(prepare.output), .metavar = "DIR",
+     .required = true,
+     .help = "folder for the shards and the tokenizer"},
+    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
+     .help = "YAML file with any of these options; the command line wins"},
+    {.name = "split-at", .type = OPTION_CHOICE, .offset = FIELD(prepare.split_at), .default_value = "file",
+     .metavar = "file|blank-lines|line",
+     .help = "what separates the documents of a plain text; in JSON Lines a line is a document always"},
+    {.name = "text-field", .type = OPTION_TEXT, .offset = FIELD(prepare.text_field), .default_value = "text",
+     .metavar = "NAME",
+     .help = "JSON field with the text"},
+    {.name = "normalize", .type = OPTION_CHOICE, .offset = FIELD(prepare.normalize), .default_value = "nfc",
+     .metavar = "nfc|none",
+     .help = "nfc: compose characters, so that an accented letter is the same however it was typed"},
+    {.name = "min-characters", .type = OPTION_INT, .offset = FIELD(prepare.min_characters), .default_value = "1",
+     .max = 1e9, .metavar = "N",
+     .help = "drop documents with fewer characters, white space not counted; 0 keeps empty ones"},
+    {.name = "duplicates", .type = OPTION_CHOICE, .offset = FIELD(prepare.duplicates), .default_value = "exact",
+     .metavar = "keep|exact|near",
+     .help = "drop documents that are there before: with the same text, or also with about 80 % of it (MinHash)"},
+    {.name = "val-ratio", .type = OPTION_FLOAT, .offset = FIELD(prepare.val_ratio), .default_value = "0.01", .max = 0.9,
+     .metavar = "X",
+     .help = "share of the documents held out for validation, by the hash of their text; at least one"},
+    {.name = "val-file", .type = OPTION_LIST, .offset = FIELD(prepare.val_file), .metavar = "PATH",
+     .help = "hold out the documents of this file or folder instead; repeatable"},
+    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(prepare.tokenizer), .metavar = "PATH",
+     .help = "use this tokenizer.json (BPE) or SentencePiece model instead of training byte-level BPE"},
+    {.name = "vocabulary", .type = OPTION_INT, .offset = FIELD(prepare.vocabulary), .default_value = "30016",
+     .min = 257, .max = 1e6, .metavar = "N",
+     .help = "tokens of the tokenizer to train; a multiple of 64 suits matrix products"},
+    {.name = "specials", .type = OPTION_LIST, .offset = FIELD(prepare.specials), .metavar = "TEXT",
+     .help = "special token of the tokenizer to train, besides the one that ends a text; repeatable"},
+    {.name = "end-of-text", .type = OPTION_TEXT, .offset = FIELD(prepare.end_of_text), .metavar = "TEXT",
+     .help = "special token that separates documents; default: <|endoftext|>, of a given tokenizer also </s>"},
+    {.name = "parse-specials", .type = OPTION_FLAG, .offset = FIELD(prepare.parse_specials), .default_value = "false",
+     .help = "special tokens that are written out in a text become their ids; otherwise they are text"},
+    {.name = "shard-tokens", .type = OPTION_INT, .offset = FIELD(prepare.shard_tokens), .default_value = "100000000",
+     .min = 1, .max = 1e10, .metavar = "N",
+     .help = "most tokens of a shard, unless a single document has more; a shard is in memory while it is made"},
+    {.name = "overwrite", .type = OPTION_FLAG, .offset = FIELD(prepare.overwrite), .default_value = "false",
+     .help = "prepare again if the folder was prepared from another corpus, tokenizer or options"},
+    {.name = "threads", .type = OPTION_INT, .offset = FIELD(prepare.threads), .default_value = "0", .max = 1024,
+     .metavar = "N",
+     .help = "threads; 0: all cores; does not change the output"},
+};
+// clang-format on
+
+static long long number(const json_t *object, const char *key) {
+    return (long long)json_integer_value(json_object_get(object, key));
+}
+
+static void print_corpus(const json_t *corpus) {
+    char size[32];
+    printf("[Corpus] %lld file%s, %s", number(corpus, "files"), format_plural(number(corpus, "files")),
+           format_bytes((double)number(corpus, "file_bytes"), size));
+    if (number(corpus, "files_left_out"))
+        printf("; %lld other file%s left out", number(corpus, "files_left_out"),
+               format_plural(number(corpus, "files_left_out")));
+    printf("\n[Corpus] %lld document%s; dropped: %lld too short, %lld duplicate%s, %lld near-identical\n",
+           number(corpus, "documents"), format_plural(number(corpus, "documents")), number(corpus, "short"),
+           number(corpus, "exact_duplicates"), format_plural(number(corpus, "exact_duplicates")),
+           number(corpus, "near_duplicates"));
+}
+
+static void print_split(const char *name, const json_t *split) {
+    char size[32];
+    long long documents = number(split, "documents"), tokens = number(split, "tokens"), bytes = number(split, "bytes"),
+              unknown = number(split, "unknown"), dropped = number(split, "dropped_characters"),
+              text = tokens - documents - 1;
+    if (!documents) {
+        printf("[%s] no documents\n", name);
+        return;
+    }
+    printf("[%s] %lld document%s, %s, %lld tokens, %.3f bytes per token, %.4f %% unknown", name, documents,
+           format_plural(documents), format_bytes((double)bytes, size), tokens,
+           text > 0 ? (double)bytes / (double)text : 0, text > 0 ? 100 * (double)unknown / (double)text : 0);
+    printf(", %lld character%s without a token left out, %lld shard%s\n", dropped, format_plural(dropped),
+           number(split, "shards"), format_plural(number(split, "shards")));
+}
+
+static void print_record(const json_t *record, const SlmPrepareOptions *o) {
+    const json_t *splits = json_object_get(record, "splits"), *val = json_object_get(splits, "val"),
+                 *tokenizer = json_object_get(record, "tokenizer");
+    char *folder = shell_path(o->output);
+    print_corpus(json_object_get(record, "corpus"));
+    printf("[Tokenizer] %s/%s: %lld tokens, %s\n", o->output, json_string_value(json_object_get(tokenizer, "file")),
+           number(tokenizer, "vocabulary"), o->tokenizer ? "a copy of the one given" : "trained on the training split");
+    print_split("train", json_object_get(splits, "train"));
+    print_split("val", val);
+    if (number(val, "documents") && number(val, "tokens") < FEW_TOKENS)
+        warn("only %lld tokens are held out: the validation loss will be noisy, and a context longer than that cannot "
+             "be "
+             "validated; hold out more with --val-ratio or --val-file",
+             number(val, "tokens"));
+    if (number(val, "bytes") > number(json_object_get(splits, "train"), "bytes"))
+        warn("more text is held out than is trained on: a few documents hold most of it; cut it with --split-at, or "
+             "hold "
+             "out documents by --val-file");
+    printf("Next: ./train_slm --data %s\n", folder);
+    free(folder);
+}
+
+int slm_prepare(int argc, char **argv) {
+    static const OptionsHeader header = {"train_slm prepare",
+                                         "./train_slm prepare --input texts --output prepared [options]",
+                                         "Makes shards of token ids, and a tokenizer if none is given, from texts. The "
+                                         "same command again does nothing."};
+    Options o = {0};
+    OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
+    double start = seconds_now();
+    char seconds[32];
+    bool already;
+    if (o.prepare.val_file.count && options_given(&set, "val-ratio"))
+        die_usage("--val-ratio and --val-file exclude each other: give one of them");
+    for (const char *const *name = (const char *const[]){"vocabulary", "specials", NULL}; *name; name++)
+        if (o.prepare.tokenizer && options_given(&set, *name))
+            die_usage("--%s is for a tokenizer to train, and --tokenizer gives one", *name);
+    o.prepare.threads = threads_take((int)o.prepare.threads, "--threads");
+    json_t *record = slm_prepare_folder(&o.prepare, &already);
+    if (already)
+        printf("%s was prepared before from the same texts, tokenizer and options: nothing to do\n", o.prepare.output);
+    print_record(record, &o.prepare);
+    if (!already) printf("[Time] %s\n", format_duration(seconds_now() - start, seconds));
+    json_decref(record);
+    options_free(&set, argc, argv);
+    return 0;
+}

@@ -1,0 +1,125 @@
+#include "data/slm/clean.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uninorm.h>
+#include <unistr.h>
+
+#include "base/json.h"
+
+/* ---- UTF-8 ---- */
+
+static bool check_utf8(const char *raw, size_t size, int64_t line, int64_t offset, Error *error) {
+    const uint8_t *bad = u8_check((const uint8_t *)raw, size);
+    if (!bad) return true;
+    size_t at = (size_t)(bad - (const uint8_t *)raw);
+    for (const char *end = raw; (end = memchr(end, '\n', at - (size_t)(end - raw))); end++) line++;
+    return error_set(
+        error,
+        "line %lld, byte %lld of the file: 0x%02x begins no UTF-8 character; convert the file to UTF-8, for "
+        "example with iconv -f latin1 -t utf-8",
+        (long long)line, (long long)(offset + (int64_t)at), *bad);
+}
+
+/* ---- JSON ---- */
+
+/* Names the fields of a record that hold texts, for an error. */
+static void list_texts(const json_t *record, char out[200]) {
+    const char *key;
+    json_t *value;
+    size_t used = 0;
+    out[0] = 0;
+    json_object_foreach((json_t *)record, key, value) {
+        if (!json_is_string(value) || used > 120) continue;
+        used += (size_t)snprintf(out + used, 200 - used, "%s'%.40s'", used ? ", " : "", key);
+    }
+}
+
+static bool take_field(const json_t *record, const char *field, int64_t line, CleanText *out, Error *error) {
+    const json_t *value = json_object_get(record, field);
+    char texts[200];
+    if (json_is_string(value)) {
+        out->size = json_string_length(value);
+        out->text = out->owned = memcpy(xmalloc(out->size), json_string_value(value), out->size);
+        return true;
+    }
+    if (!json_is_object(record)) return error_set(error, "line %lld: is no JSON object", (long long)line);
+    list_texts(record, texts);
+    return error_set(error, "line %lld: the record has no text '%s'; its texts are: %s (--text-field NAME)",
+                     (long long)line, field, *texts ? texts : "none");
+}
+
+static bool take_record(const char *raw, size_t size, const char *field, int64_t line, CleanText *out, Error *error) {
+    json_error_t where;
+    json_t *record = json_loadb(raw, size, JSON_ALLOW_NUL | JSON_DECODE_ANY, &where);
+    if (!record)
+        return error_set(error, "line %lld, column %d: %s; expected a JSON object per line", (long long)line,
+                         where.column, where.text);
+    bool ok = take_field(record, field, line, out, error);
+    json_decref(record);
+    return ok;
+}
+
+/* ---- line ends ---- */
+
+/* Removes carriage returns directly before a line end. */
+static size_t unify_line_ends(char *text, size_t size) {
+    char *begin = memchr(text, '\r', size), *to = begin, *end = text + size;
+    if (!to) return size;
+    for (const char *from = begin; from < end; from++) {
+        while (*from == '\n' && to > begin && to[-1] == '\r') to--;
+        *to++ = *from;
+    }
+    return (size_t)(to - text);
+}
+
+/* ---- composition ---- */
+
+/* Characters that stay as they are in NFC, whatever precedes or follows them within these ranges: those below U+0300,
+ * and letters, ideographs and punctuation without combining characters and singletons. */
+static bool is_inert(ucs4_t c) {
+    static const struct {
+        ucs4_t first, last;
+    } ranges[] = {{0x0000, 0x02ff}, {0x03b1, 0x03c9}, {0x0410, 0x0482}, {0x05d0, 0x05ea}, {0x0620, 0x064a},
+                  {0x1200, 0x135a}, {0x2010, 0x2027}, {0x2030, 0x205e}, {0x2190, 0x21ff}, {0x3041, 0x3096},
+                  {0x30a1, 0x30fa}, {0x3400, 0x4dbf}, {0x4e00, 0x9fff}, {0xac00, 0xd7a3}, {0xff01, 0xff5e}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (c <= ranges[i].last) return c >= ranges[i].first;
+    return false;
+}
+
+bool clean_is_composed(const char *text, size_t size) {
+    const uint8_t *at = (const uint8_t *)text, *end = at + size;
+    while (at < end) {
+        ucs4_t c = *at;
+        if (c < 0xcc) { /* ASCII, or a byte of a character below U+0300 */
+            at++;
+            continue;
+        }
+        at += u8_mbtouc_unsafe(&c, at, (size_t)(end - at));
+        if (!is_inert(c)) return false;
+    }
+    return true;
+}
+
+static void compose(CleanText *out) {
+    size_t n = 0;
+    if (clean_is_composed(out->text, out->size)) return;
+    uint8_t *text = u8_normalize(UNINORM_NFC, (const uint8_t *)out->text, out->size, NULL, &n);
+    if (!text) die("out of memory for the normalisation of %zu bytes", out->size);
+    free(out->owned);
+    out->text = out->owned = (char *)text;
+    out->size = n;
+}
+
+bool clean_text(char *raw, size_t size, const CleanOptions *options, int64_t line, int64_t offset, CleanText *out,
+                Error *error) {
+    *out = (CleanText){.text = raw, .size = size};
+    if (!check_utf8(raw, size, line, offset, error)) return false;
+    if (options->field && !take_record(raw, size, options->field, line, out, error)) return false;
+    out->size = unify_line_ends(out->text, out->size);
+    if (!options->field && !options->keep_last_end && out->size && out->text[out->size - 1] == '\n') out->size--;
+    if (options->nfc) compose(out);
+    return true;
+}

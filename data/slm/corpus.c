@@ -1,0 +1,241 @@
+#include "data/slm/corpus.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/format.h"
+#include "base/program.h"
+#include "data/slm/clean.h"
+#include "data/slm/text_source.h"
+
+enum { BUFFER = 1 << 18, BATCH_PER_THREAD = 1 << 20, MAX_BATCH_DOCUMENTS = 1 << 16 };
+
+/* A document as it stands in its file. */
+typedef struct {
+    size_t begin, size; /* in the batch's bytes */
+    int64_t line, offset;
+    Document document;
+    CleanText clean;
+    Error *error; /* NULL: it could be cleaned */
+} Item;
+
+typedef struct {
+    char *bytes;
+    size_t used, capacity;
+    Item *items;
+    int64_t n, item_capacity;
+    char *results; /* [item_capacity, result_bytes] */
+} Batch;
+
+typedef struct {
+    const Corpus *corpus;
+    int64_t file; /* the one that is read */
+    bool open;
+    TextSource source;
+    char *buffer;
+    size_t at, end;
+    int64_t line, offset; /* of the next byte, within the file */
+    int64_t documents, bytes_done;
+} Reader;
+
+/* ---- cutting ---- */
+
+static bool is_blank(const char *text, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        if (!strchr(" \t\r\n\v\f", text[i]) || !text[i]) return false;
+    return true;
+}
+
+static bool open_next(Reader *r, Error *error) {
+    if (!text_source_open(&r->source, r->corpus->files->files[r->file].path, error)) return false;
+    r->open = true;
+    r->line = 1;
+    r->offset = 0;
+    if (!text_source_read(&r->source, r->buffer, BUFFER, &r->end, error)) return false;
+    r->at = r->end >= 3 && !memcmp(r->buffer, "\xef\xbb\xbf", 3) ? 3 : 0;
+    r->offset = (int64_t)r->at;
+    return true;
+}
+
+/* Ends a file that was read to its end. */
+static bool close_file(Reader *r, Error *error) {
+    const CorpusFile *f = &r->corpus->files->files[r->file];
+    bool same = r->source.size == f->size && r->source.sum == f->sum;
+    r->bytes_done += f->size;
+    text_source_close(&r->source);
+    r->open = false;
+    r->file++;
+    return same || error_set(error, "the file changed while it was read; start again when nothing writes to it");
+}
+
+/* Returns the next piece of the file, at most to the end of the line if `lines`; *n 0: the file has ended. */
+static bool next_piece(Reader *r, bool lines, const char **piece, size_t *n, Error *error) {
+    if (r->at == r->end) {
+        r->at = 0;
+        if (!text_source_read(&r->source, r->buffer, BUFFER, &r->end, error)) return false;
+    }
+    *piece = r->buffer + r->at;
+    *n = r->end - r->at;
+    const char *end = lines ? memchr(*piece, '\n', *n) : NULL;
+    if (end) *n = (size_t)(end - *piece) + 1;
+    r->at += *n;
+    r->offset += (int64_t)*n;
+    r->line += end != NULL;
+    return true;
+}
+
+static bool append(Batch *b, size_t begin, const char *bytes, size_t size, Error *error) {
+    if (b->used + size - begin > CORPUS_MAX_DOCUMENT)
+        return error_set(error,
+                         "a document of more than %zu MB begins in it, which is too large to be handled as one: choose "
+                         "another --split-at",
+                         CORPUS_MAX_DOCUMENT >> 20);
+    if (b->used + size > b->capacity) {
+        b->capacity = 2 * (b->used + size);
+        b->bytes = xrealloc(b->bytes, b->capacity);
+    }
+    memcpy(b->bytes + b->used, bytes, size);
+    b->used += size;
+    return true;
+}
+
+static void add_item(Reader *r, Batch *b, size_t begin, int64_t line, int64_t offset) {
+    if (b->n == b->item_capacity) {
+        b->item_capacity = 2 * b->item_capacity + 64;
+        b->items = xrealloc(b->items, (size_t)b->item_capacity * sizeof *b->items);
+    }
+    b->items[b->n++] =
+        (Item){.begin = begin,
+               .size = b->used - begin,
+               .line = line,
+               .offset = offset,
+               .document = {.number = r->documents++, .file = &r->corpus->files->files[r->file], .line = line}};
+}
+
+/* Reads the next document of the open file, if it has one more; otherwise closes the file. */
+static bool read_document(Reader *r, Batch *b, Error *error) {
+    const CorpusFile *file = &r->corpus->files->files[r->file];
+    SplitAt split = file->jsonl ? SPLIT_AT_LINE : r->corpus->split_at;
+    size_t begin = b->used, line_begin = begin, n;
+    int64_t line = r->line, offset = r->offset;
+    const char *piece;
+    for (;;) {
+        if (!next_piece(r, split != SPLIT_AT_FILE, &piece, &n, error)) return false;
+        if (n && !append(b, begin, piece, n, error)) return false;
+        if (n && (split == SPLIT_AT_FILE || piece[n - 1] != '\n')) continue; /* not yet at the end of a line */
+        bool blank = split != SPLIT_AT_FILE && is_blank(b->bytes + line_begin, b->used - line_begin);
+        if (blank) b->used = line_begin;
+        if (n && b->used == begin) { /* blank lines before a document */
+            line = r->line;
+            offset = r->offset;
+            continue;
+        }
+        if (!n || blank || split == SPLIT_AT_LINE) break;
+        line_begin = b->used;
+    }
+    if (b->used > begin || split == SPLIT_AT_FILE) add_item(r, b, begin, line, offset);
+    return n || close_file(r, error);
+}
+
+/* Fills a batch; it stays empty when all files are read. The error begins with the file. */
+static bool read_batch(Reader *r, Batch *b, Error *error) {
+    size_t wanted = (size_t)r->corpus->n_threads * BATCH_PER_THREAD;
+    Error why = {.text = ""};
+    b->used = 0;
+    b->n = 0;
+    while (r->file < r->corpus->files->n && b->used < wanted && b->n < MAX_BATCH_DOCUMENTS) {
+        const char *path = r->corpus->files->files[r->file].path;
+        if ((!r->open && !open_next(r, &why)) || !read_document(r, b, &why))
+            return error_set(error, "%s: %s", path, why.text);
+    }
+    return true;
+}
+
+/* ---- working ---- */
+
+static void work_on(const Corpus *corpus, const CorpusPass *pass, const Batch *b, int64_t i) {
+    Item *item = &b->items[i];
+    const CleanOptions options = {.field = item->document.file->jsonl ? corpus->text_field : NULL,
+                                  .nfc = corpus->nfc,
+                                  .keep_last_end = corpus->split_at == SPLIT_AT_FILE};
+    Error why;
+    if (!clean_text(b->bytes + item->begin, item->size, &options, item->line, item->offset, &item->clean, &why)) {
+        item->error = memcpy(xmalloc(sizeof why), &why, sizeof why);
+        return;
+    }
+    item->document.text = item->clean.text;
+    item->document.size = item->clean.size;
+    pass->work(pass->context, omp_get_thread_num(), &item->document, b->results + (size_t)i * pass->result_bytes);
+}
+
+/* Takes the results of a batch until one is an error; frees the texts. */
+static bool take_batch(const CorpusPass *pass, const Batch *b, Error *error) {
+    bool ok = true;
+    Error why;
+    for (int64_t i = 0; i < b->n; i++) {
+        Item *item = &b->items[i];
+        if (ok && item->error)
+            ok = error_set(error, "%s: %s", item->document.file->path, item->error->text);
+        else if (ok && pass->take &&
+                 !pass->take(pass->context, &item->document, b->results + (size_t)i * pass->result_bytes, &why))
+            ok = error_set(error, "%s, line %lld: %s", item->document.file->path, (long long)item->line, why.text);
+        free(item->clean.owned);
+        free(item->error);
+    }
+    return ok;
+}
+
+static void show_progress(const Reader *r, const char *purpose, double start, int64_t total) {
+    char size[32], eta[32];
+    double done = (double)(r->bytes_done + (r->open ? r->source.size : 0)), seconds = seconds_now() - start;
+    if (done > 0)
+        terminal_progress("[%s] %.1f %% of %s\tETA %s", purpose, 100 * done / fmax((double)total, 1),
+                          format_bytes((double)total, size),
+                          format_duration(seconds * ((double)total - done) / done, eta));
+}
+
+/* Works on one batch while one thread reads the next. */
+static bool run_batches(Reader *r, const CorpusPass *pass, Batch batches[2], Error *error) {
+    const Corpus *corpus = r->corpus;
+    double start = seconds_now();
+    int64_t total = 0;
+    Error why;
+    for (int64_t i = 0; i < corpus->files->n; i++) total += corpus->files->files[i].size;
+    bool read_ok = read_batch(r, &batches[0], &why), ok = true;
+    for (int now = 0; ok && batches[now].n; now = !now) {
+        Batch *b = &batches[now], *next = &batches[!now];
+        bool stop = !read_ok; /* its documents come before the error */
+        b->results =
+            memset(xrealloc(b->results, (size_t)b->n * pass->result_bytes), 0, (size_t)b->n * pass->result_bytes);
+        next->n = 0;
+#pragma omp parallel num_threads(corpus->n_threads)
+        {
+#pragma omp single nowait
+            if (!stop) read_ok = read_batch(r, next, &why);
+#pragma omp for schedule(dynamic)
+            for (int64_t i = 0; i < b->n; i++) work_on(corpus, pass, b, i);
+        }
+        ok = take_batch(pass, b, error);
+        show_progress(r, pass->purpose, start, total);
+    }
+    if (ok && !read_ok) ok = error_set(error, "%s", why.text);
+    return ok;
+}
+
+bool corpus_pass(const Corpus *corpus, const CorpusPass *pass, Error *error) {
+    Reader r = {.corpus = corpus, .buffer = xmalloc(BUFFER)};
+    Batch batches[2] = {{.bytes = xmalloc(BUFFER), .capacity = BUFFER}, {.bytes = xmalloc(BUFFER), .capacity = BUFFER}};
+    bool ok = run_batches(&r, pass, batches, error);
+    terminal_progress_end();
+    if (r.open) text_source_close(&r.source);
+    for (int i = 0; i < 2; i++) {
+        free(batches[i].bytes);
+        free(batches[i].items);
+        free(batches[i].results);
+    }
+    free(r.buffer);
+    return ok;
+}

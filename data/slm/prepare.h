@@ -1,0 +1,26 @@
+/* The work of train_slm prepare: from a corpus to the folder of data/slm/prepared.h.
+ *
+ * The folder depends on the texts, the tokenizer and the options only, not on the number of threads. A killed run
+ * begins again; a run whose inputs are those of the record does nothing. */
+#ifndef DATA_SLM_PREPARE_H
+#define DATA_SLM_PREPARE_H
+
+#include "base/json.h"
+#include "base/options.h"
+#include "data/slm/scan.h"
+
+typedef struct {
+    OptionList input, val_file, specials;
+    const char *output, *tokenizer, *end_of_text,
+        *text_field;                               /* tokenizer NULL: train one; end_of_text NULL: its own */
+    const char *split_at, *normalize, *duplicates; /* as they are typed */
+    int64_t vocabulary, min_characters, shard_tokens, threads;
+    double val_ratio;
+    bool parse_specials, overwrite;
+} SlmPrepareOptions;
+
+/* Prepares the folder and returns its record (prepared.json); json_decref. *already: it was there, and nothing was
+ * done. Ends the program if that is impossible. */
+json_t *slm_prepare_folder(const SlmPrepareOptions *options, bool *already);
+
+#endif

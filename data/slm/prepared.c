@@ -1,0 +1,69 @@
+#include "data/slm/prepared.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "data/ledger.h"
+#include "data/slm/split_files.h"
+#include "data/unfinished.h"
+
+enum { DIGITS = 15 };
+
+char *prepared_shard_path(const char *directory, const char *split, int64_t number) {
+    char *name = xformat("%s_%05lld" SHARD_ENDING, split, (long long)number), *path = path_join(directory, name);
+    free(name);
+    return path;
+}
+
+json_t *prepared_read(const char *directory, Error *error) {
+    if (!unfinished_check(directory, error)) return NULL;
+    char *path = path_join(directory, PREPARED_NAME);
+    Error why = {.text = ""};
+    json_t *record = json_read(path, 0, &why);
+    if (record && !json_sum_check(record, DIGITS, 0, &why)) {
+        json_decref(record);
+        record = NULL;
+    }
+    if (!record) error_set(error, "%s: %s; run train_slm prepare again, with --overwrite", path, why.text);
+    free(path);
+    return record;
+}
+
+bool prepared_write(const char *directory, json_t *record, Error *error) {
+    char *path = path_join(directory, PREPARED_NAME);
+    json_sum_set(record, DIGITS, 0);
+    char *text = json_text(path, record, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
+    bool ok = file_write_atomic(path, text, strlen(text), error);
+    free(text);
+    free(path);
+    return ok;
+}
+
+bool prepared_check_tokenizer(const char *directory, const json_t *record, Error *error) {
+    const json_t *tokenizer = json_object_get(record, "tokenizer");
+    const char *name = json_string_value(json_object_get(tokenizer, "file"));
+    if (!name || strchr(name, '/'))
+        return error_set(error, "%s/" PREPARED_NAME " names no file of a tokenizer", directory);
+    char *path = path_join(directory, name);
+    Fingerprint found = fingerprint_file(path);
+    bool ok = fact_is(tokenizer, "sha1", found.text) ||
+              error_set(error,
+                        "%s is %s: the shards were made with another tokenizer; put that one back, or run train_slm "
+                        "prepare again, with --overwrite",
+                        path, *found.text ? "not the tokenizer that prepare put there" : "missing");
+    free(path);
+    return ok;
+}
+
+void prepared_remove_shards(const char *directory) {
+    static const char *const splits[] = {"train", "val"};
+    for (int k = 0; k < 2; k++) {
+        SplitFiles files = split_files_list(directory, splits[k], true);
+        for (int i = 0; i < files.n; i++)
+            if (unlink(files.paths[i]) && errno != ENOENT) die("cannot remove %s: %s", files.paths[i], strerror(errno));
+        split_files_free(&files);
+    }
+}

@@ -1,0 +1,28 @@
+/* Decides what becomes of each document of a corpus: dropped, trained on, or held out for validation. */
+#ifndef DATA_SLM_SCAN_H
+#define DATA_SLM_SCAN_H
+
+#include "data/slm/corpus.h"
+#include "data/slm/duplicates.h"
+
+typedef enum { FATE_TRAIN, FATE_VAL, FATE_SHORT, FATE_EXACT, FATE_NEAR, FATES } Fate;
+
+typedef struct {
+    Duplicates duplicates;
+    int64_t min_characters; /* drop documents with fewer, white space not counted */
+    /* Share of the documents held out, by the hash of their text; with two or more documents at least one is held out,
+     * and one is not. 0: only the documents of files that are held out. */
+    double val_ratio;
+} ScanOptions;
+
+typedef struct {
+    unsigned char *fates; /* [n] a Fate per document */
+    int64_t n;
+    int64_t counts[FATES], bytes[FATES]; /* documents; bytes of their text */
+} Scan;
+
+/* Goes through the corpus. Of equal documents the first stays: files that are held out come before the others. */
+bool scan_documents(const Corpus *corpus, const ScanOptions *options, Scan *scan, Error *error);
+void scan_close(Scan *scan);
+
+#endif

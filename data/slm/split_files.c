@@ -1,0 +1,48 @@
+#include "data/slm/split_files.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+void split_files_add(SplitFiles *files, const char *path) {
+    if (files->n == files->capacity) {
+        files->capacity = 2 * files->capacity + 4;
+        files->paths = xrealloc(files->paths, (size_t)files->capacity * sizeof *files->paths);
+    }
+    files->paths[files->n++] = xstrdup(path);
+}
+
+void split_files_free(SplitFiles *files) {
+    for (int i = 0; i < files->n; i++) free(files->paths[i]);
+    free(files->paths);
+    *files = (SplitFiles){0};
+}
+
+static int compare_paths(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Returns whether a name is SPLIT.bin, SPLIT_123.bin, NAME_SPLIT.bin or NAME_SPLIT_123.bin; for shards of prepare,
+ * whether it is SPLIT_123.safetensors. */
+static bool is_of_split(const char *name, const char *split, bool shards) {
+    const char *ending = shards ? SHARD_ENDING : ".bin";
+    if (!ends_with(name, ending)) return false;
+    size_t n = strlen(name) - strlen(ending), end = n, length = strlen(split);
+    while (end && name[end - 1] >= '0' && name[end - 1] <= '9') end--;
+    bool numbered = end < n && end && name[end - 1] == '_';
+    end = numbered ? end - 1 : n;
+    return end >= length && !memcmp(name + end - length, split, length) &&
+           (shards ? end == length && numbered : end == length || name[end - length - 1] == '_');
+}
+
+SplitFiles split_files_list(const char *directory, const char *split, bool shards) {
+    SplitFiles files = {0};
+    DIR *folder = opendir(directory);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        if (!is_of_split(entry->d_name, split, shards)) continue;
+        char *path = path_join(directory, entry->d_name);
+        split_files_add(&files, path);
+        free(path);
+    }
+    if (folder) closedir(folder);
+    if (files.n) qsort(files.paths, (size_t)files.n, sizeof *files.paths, compare_paths);
+    return files;
+}

@@ -1,0 +1,20 @@
+/* The files of a split in a folder, by their names. */
+#ifndef DATA_SLM_SPLIT_FILES_H
+#define DATA_SLM_SPLIT_FILES_H
+
+#include "base/base.h"
+
+#define SHARD_ENDING ".safetensors"
+
+typedef struct {
+    char **paths; /* [n] sorted */
+    int n, capacity;
+} SplitFiles;
+
+/* Lists the shards of prepare, SPLIT_NUMBER.safetensors, or the files of other programs: SPLIT.bin, SPLIT_NUMBER.bin,
+ * NAME_SPLIT.bin and NAME_SPLIT_NUMBER.bin. None if there is no such folder. */
+SplitFiles split_files_list(const char *directory, const char *split, bool shards);
+void split_files_add(SplitFiles *files, const char *path);
+void split_files_free(SplitFiles *files);
+
+#endif

@@ -1,0 +1,28 @@
+/* Reads the text of a file in pieces, plain or compressed with gzip, and sums up the file's bytes meanwhile. A file is
+ * compressed if it begins with gzip's two magic bytes, which no UTF-8 text does; its name does not matter. */
+#ifndef DATA_SLM_TEXT_SOURCE_H
+#define DATA_SLM_TEXT_SOURCE_H
+
+#include <zlib.h>
+
+#include "base/base.h"
+
+typedef struct {
+    int fd;
+    bool compressed, ended;
+    z_stream stream;      /* of a compressed file */
+    unsigned char *block; /* bytes as they are in the file */
+    size_t at, filled;
+    int64_t size; /* of the file, read so far */
+    uint64_t sum; /* of the file, read so far */
+} TextSource;
+
+/* The errors of these functions do not contain the path. */
+bool text_source_open(TextSource *source, const char *path, Error *error);
+void text_source_close(TextSource *source);
+/* Fills the buffer with text; *n is smaller than `size` only at the end of the text. */
+bool text_source_read(TextSource *source, char *buffer, size_t size, size_t *n, Error *error);
+/* Returns size and checksum of a file's bytes, which a source has when its text has been read to the end. */
+bool text_source_measure(const char *path, int64_t *size, uint64_t *sum, Error *error);
+
+#endif

@@ -1,0 +1,161 @@
+/* Texts to ids and back: added tokens, normaliser, words, the cache of words. */
+#include "data/text/bpe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the words that a thread has encoded ---- */
+
+/* A word and its ids, in one line of a processor's cache. The last word with its hash stays. */
+enum { SLOT_BYTES = 28, SLOT_IDS = 8, CACHE_SLOTS = 1 << 15 };
+typedef struct {
+    uint8_t size, n, unknown, dropped;
+    char word[SLOT_BYTES];
+    int32_t ids[SLOT_IDS];
+} Slot;
+
+typedef struct {
+    Slot slots[CACHE_SLOTS];
+    uint64_t tokenizer; /* its hash */
+} Cache;
+
+static Cache *cache_of(const Bpe *bpe, TokenIds *ids) {
+    Cache *cache = ids->cache;
+    if (!cache) cache = ids->cache = xaligned(sizeof *cache);
+    if (cache->tokenizer != bpe->hash) {
+        memset(cache->slots, 0, sizeof cache->slots);
+        cache->tokenizer = bpe->hash;
+    }
+    return cache;
+}
+
+/* Takes at least one byte. */
+static size_t slot_of(const char *word, size_t size) {
+    uint64_t hash = size, part;
+    for (; size > 8; word += 8, size -= 8) {
+        memcpy(&part, word, 8);
+        hash = (hash ^ part) * 0x9E3779B97F4A7C15u;
+        hash ^= hash >> 32;
+    }
+    part = 0;
+    memcpy(&part, word, size);
+    hash = (hash ^ part) * 0x9E3779B97F4A7C15u;
+    return hash >> (64 - 15);
+}
+
+static void remember(Slot *slot, const char *word, size_t size, const TokenIds *before, const TokenIds *ids) {
+    const int64_t n = ids->n - before->n;
+    if (n > SLOT_IDS) return;
+    slot->size = (uint8_t)size;
+    slot->n = (uint8_t)n;
+    slot->unknown = (uint8_t)(ids->unknown - before->unknown);
+    slot->dropped = (uint8_t)(ids->dropped - before->dropped);
+    memcpy(slot->word, word, size);
+    memcpy(slot->ids, ids->ids + before->n, (size_t)n * sizeof *slot->ids);
+}
+
+static void encode_words(const Bpe *bpe, const char *begin, const char *end, TokenIds *ids) {
+    Cache *cache = cache_of(bpe, ids);
+    for (const char *stop; (stop = words_next((WordSplit)bpe->settings.split, &begin, end)); begin = stop) {
+        const size_t size = (size_t)(stop - begin);
+        if (size > SLOT_BYTES) {
+            bpe_encode_word(bpe, begin, size, ids);
+            continue;
+        }
+        Slot *slot = &cache->slots[slot_of(begin, size)];
+        if (slot->size != size || memcmp(slot->word, begin, size) != 0) {
+            const TokenIds before = *ids;
+            bpe_encode_word(bpe, begin, size, ids);
+            remember(slot, begin, size, &before, ids);
+            continue;
+        }
+        token_ids_reserve(ids, SLOT_IDS);
+        memcpy(ids->ids + ids->n, slot->ids, sizeof slot->ids);
+        ids->n += slot->n;
+        ids->unknown += slot->unknown;
+        ids->dropped += slot->dropped;
+    }
+}
+
+/* ---- a text ---- */
+
+static void encode_plain(const Bpe *bpe, const char *text, size_t size, TokenIds *ids) {
+    char *normal = bpe_normalize(bpe, text, &size), *spaced = NULL;
+    if (normal) text = normal;
+    if (bpe->settings.prefix_space && size && *text != ' ') {
+        spaced = xmalloc(size + 1);
+        *spaced = ' ';
+        memcpy(spaced + 1, text, size++);
+        text = spaced;
+    }
+    encode_words(bpe, text, text + size, ids);
+    free(normal);
+    free(spaced);
+}
+
+/* Returns the longest added token that the text begins with. */
+static const BpeAdded *added_at(const Bpe *bpe, const char *at, const char *end, bool late, bool specials) {
+    for (size_t i = 0; i < bpe->n_added; i++) {
+        const BpeAdded *added = &bpe->added[i];
+        if (added->late == late && (specials || !added->special) && added->size <= (size_t)(end - at) &&
+            !memcmp(strings_text(&bpe->pieces, added->piece), at, added->size))
+            return added;
+    }
+    return NULL;
+}
+
+/* Encodes the text between added tokens, first between those that are not late, then between the others. */
+static void encode_between(const Bpe *bpe, const char *begin, const char *end, int late, bool specials, TokenIds *ids) {
+    if (late == 2) {
+        if (begin < end) encode_plain(bpe, begin, (size_t)(end - begin), ids);
+        return;
+    }
+    const bool *starts = bpe->starts[late];
+    for (const char *at = begin; at < end;) {
+        const BpeAdded *added = starts[(unsigned char)*at] ? added_at(bpe, at, end, late, specials) : NULL;
+        at++;
+        if (!added) continue;
+        encode_between(bpe, begin, at - 1, late + 1, specials, ids);
+        token_ids_add(ids, added->id);
+        ids->unknown += added->id == bpe->settings.unknown;
+        begin = at += added->size - 1;
+    }
+    encode_between(bpe, begin, end, late + 1, specials, ids);
+}
+
+void bpe_encode(const Bpe *bpe, const char *text, size_t size, bool specials, TokenIds *ids) {
+    encode_between(bpe, text, text + size, 0, specials, ids);
+}
+
+/* ---- ids to text ---- */
+
+/* Writes what an id adds to a text, with a space before it if it begins a word; returns its bytes. */
+static size_t put_piece(const Bpe *bpe, int32_t id, bool first, char *out) {
+    const uint32_t piece = bpe->piece_of[id];
+    if (!piece) return 0;
+    if (bpe->settings.byte_level) {
+        const size_t size = bpe->bytes_at[id + 1] - bpe->bytes_at[id];
+        memcpy(out, bpe->bytes + bpe->bytes_at[id], size);
+        return size;
+    }
+    const char *text = strings_text(&bpe->pieces, piece - 1);
+    size_t size = bpe->pieces.entries[piece - 1].size, prefix = strlen(bpe->settings.prefix);
+    const bool inside = prefix && piece <= bpe->n_model && size > prefix && !memcmp(text, bpe->settings.prefix, prefix);
+    if (!inside && !first) *out++ = ' ';
+    if (inside) text += prefix, size -= prefix;
+    memcpy(out, text, size);
+    return size + (!inside && !first);
+}
+
+char *bpe_decode(const Bpe *bpe, const int32_t *ids, int64_t n, size_t *size) {
+    size_t total = 1;
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t piece = bpe->piece_of[ids[i]];
+        if (piece) total += bpe->pieces.entries[piece - 1].size + 1;
+    }
+    char *text = xmalloc(total);
+    *size = 0;
+    for (int64_t i = 0; i < n; i++) *size += put_piece(bpe, ids[i], i == 0, text + *size);
+    text[*size] = 0;
+    return text;
+}

@@ -1,0 +1,67 @@
+/* Normal forms and removal of marks. ASCII is left alone but for the one character before others, which may compose. */
+#include <stdlib.h>
+#include <string.h>
+#include <uninorm.h>
+#include <unistr.h>
+
+#include "data/text/bpe.h"
+#include "data/text/characters.h"
+
+typedef struct {
+    char *bytes;
+    size_t n, capacity;
+} Buffer;
+
+static void put(Buffer *buffer, const char *bytes, size_t size) {
+    if (buffer->n + size > buffer->capacity) {
+        buffer->capacity = 2 * buffer->capacity + size;
+        buffer->bytes = xrealloc(buffer->bytes, buffer->capacity);
+    }
+    memcpy(buffer->bytes + buffer->n, bytes, size);
+    buffer->n += size;
+}
+
+static const char *ascii_end(const char *at, const char *end) {
+    while (at < end && (unsigned char)*at < 0x80) at++;
+    return at;
+}
+
+static void put_without_marks(Buffer *buffer, const char *at, const char *end) {
+    const uint8_t *classes = character_classes();
+    uint32_t c;
+    for (size_t size; (size = character_at(at, end, &c)); at += size)
+        if (!(classes[c] & CHARACTER_MARK)) put(buffer, at, size);
+}
+
+/* Puts a run without ASCII but its first character. Bytes that are not UTF-8 leave the run as it is. */
+static void put_run(Buffer *buffer, const BpeSettings *settings, const char *at, const char *end) {
+    uint8_t small[512], *normal = NULL;
+    size_t n = sizeof small;
+    const size_t size = (size_t)(end - at);
+    if (settings->form != NORMAL_NONE && !u8_check((const uint8_t *)at, size)) {
+        normal = u8_normalize(settings->form == NORMAL_NFC ? UNINORM_NFC : UNINORM_NFD, (const uint8_t *)at, size,
+                              small, &n);
+        if (!normal) die("out of memory while normalising a text");
+        at = (const char *)normal, end = at + n;
+    }
+    if (settings->strip_marks)
+        put_without_marks(buffer, at, end);
+    else
+        put(buffer, at, (size_t)(end - at));
+    if (normal != small) free(normal);
+}
+
+char *bpe_normalize(const Bpe *bpe, const char *text, size_t *size) {
+    const char *end = text + *size, *at = ascii_end(text, end);
+    if (at == end || (bpe->settings.form == NORMAL_NONE && !bpe->settings.strip_marks)) return NULL;
+    Buffer buffer = {NULL, 0, 0};
+    for (const char *begin = text; begin < end; begin = at) {
+        at = ascii_end(begin, end);
+        const char *run = at > begin && at < end ? at - 1 : at;
+        put(&buffer, begin, (size_t)(run - begin));
+        while (at < end && (unsigned char)*at >= 0x80) at++;
+        if (run < at) put_run(&buffer, &bpe->settings, run, at);
+    }
+    *size = buffer.n;
+    return buffer.bytes;
+}

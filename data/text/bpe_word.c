@@ -1,0 +1,162 @@
+/* One word to ids: its characters, then merges by rank, the leftmost of equal rank first. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/text/bpe.h"
+#include "data/text/byte_alphabet.h"
+#include "data/text/characters.h"
+
+/* A symbol of the word and the merge with its right neighbour. Positions are those of the first symbols. */
+typedef struct {
+    int32_t id, prev, next; /* positions; -1: none */
+    uint32_t rank;          /* of the merge, as in BpeMerge; 0: none */
+    int32_t merged;
+} Symbol;
+
+enum { SMALL = 64 };
+
+typedef struct {
+    const Bpe *bpe;
+    Symbol *symbols;
+    int32_t n;
+    uint64_t *heap; /* rank << 32 | position, the smallest first; entries whose merge has gone stay */
+    size_t n_heap;
+} Word;
+
+static size_t slot_of(const Bpe *bpe, uint64_t pair) {
+    size_t slot = (size_t)((pair * 0x9E3779B97F4A7C15u) >> 20) & (bpe->n_slots - 1);
+    while (bpe->merges[slot].rank && bpe->merges[slot].pair != pair) slot = (slot + 1) & (bpe->n_slots - 1);
+    return slot;
+}
+
+static uint64_t pair_of(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
+
+void bpe_merge_add(Bpe *bpe, int32_t left, int32_t right, uint32_t rank, int32_t id) {
+    const uint64_t pair = pair_of(left, right);
+    bpe->merges[slot_of(bpe, pair)] = (BpeMerge){pair, rank + 1, id};
+}
+
+static void heap_push(Word *word, uint64_t value) {
+    size_t at = word->n_heap++;
+    for (size_t up; at && word->heap[up = (at - 1) / 2] > value; at = up) word->heap[at] = word->heap[up];
+    word->heap[at] = value;
+}
+
+static uint64_t heap_pop(Word *word) {
+    const uint64_t top = word->heap[0], last = word->heap[--word->n_heap];
+    size_t at = 0;
+    for (size_t down; (down = 2 * at + 1) < word->n_heap; at = down) {
+        if (down + 1 < word->n_heap && word->heap[down + 1] < word->heap[down]) down++;
+        if (word->heap[down] >= last) break;
+        word->heap[at] = word->heap[down];
+    }
+    word->heap[at] = last;
+    return top;
+}
+
+/* Finds the merge of the symbol at a position with its neighbour. */
+static void find_merge(Word *word, int32_t at) {
+    Symbol *symbol = &word->symbols[at];
+    symbol->rank = 0;
+    if (symbol->next < 0) return;
+    const BpeMerge *merge = &word->bpe->merges[slot_of(word->bpe, pair_of(symbol->id, word->symbols[symbol->next].id))];
+    symbol->rank = merge->rank;
+    symbol->merged = merge->id;
+    if (merge->rank) heap_push(word, (uint64_t)merge->rank << 32 | (uint32_t)at);
+}
+
+static void merge_all(Word *word) {
+    for (int32_t i = 0; i < word->n; i++) find_merge(word, i);
+    while (word->n_heap) {
+        const uint64_t top = heap_pop(word);
+        const int32_t at = (int32_t)(uint32_t)top;
+        Symbol *left = &word->symbols[at];
+        if (left->rank != top >> 32) continue; /* merged meanwhile, or its neighbour was */
+        Symbol *right = &word->symbols[left->next];
+        left->id = left->merged;
+        left->next = right->next;
+        right->rank = 0;
+        if (right->next >= 0) word->symbols[right->next].prev = at;
+        find_merge(word, at);
+        if (left->prev >= 0) find_merge(word, left->prev);
+    }
+}
+
+static void add_symbol(Word *word, int32_t id) {
+    const int32_t n = word->n++;
+    word->symbols[n] = (Symbol){.id = id, .prev = n - 1, .next = n + 1};
+}
+
+/* Returns the id of a character; -1: it has no piece. */
+static int32_t character_id(const Bpe *bpe, const char *at, size_t size, bool inside) {
+    char text[sizeof bpe->settings.prefix + 4];
+    if (bpe->settings.byte_level) return bpe->byte_ids[(unsigned char)*at];
+    const size_t prefix = inside ? strlen(bpe->settings.prefix) : 0;
+    memcpy(text, bpe->settings.prefix, prefix);
+    memcpy(text + prefix, at, size);
+    const int64_t piece = strings_find(&bpe->pieces, text, prefix + size);
+    return piece < 0 || piece >= bpe->n_model ? -1 : bpe->ids[piece];
+}
+
+/* Makes symbols of the characters; returns how many were dropped. */
+static int64_t take_characters(Word *word, const char *text, size_t size) {
+    const BpeSettings *settings = &word->bpe->settings;
+    int64_t dropped = 0;
+    bool unknown = false; /* the last symbol stands for unknown characters */
+    size_t step = 1;
+    uint32_t c;
+    for (const char *at = text, *end = text + size; at < end; at += step) {
+        if (!settings->byte_level) step = character_at(at, end, &c);
+        const int32_t id = character_id(word->bpe, at, step, at > text);
+        if (id >= 0)
+            add_symbol(word, id);
+        else if (settings->unknown < 0)
+            dropped++;
+        else if (!unknown || !settings->fuse_unknown)
+            add_symbol(word, settings->unknown);
+        unknown = id < 0;
+    }
+    if (word->n) word->symbols[word->n - 1].next = -1;
+    return dropped;
+}
+
+/* Finds the id of a word that is a piece itself; -1: it is none. */
+static int32_t whole_piece(const Bpe *bpe, const char *word, size_t size) {
+    char small[2 * SMALL + 1] = "", *text = NULL;
+    size_t n = size;
+    if (bpe->settings.byte_level) {
+        char *end = text = size > SMALL ? xmalloc(2 * size + 1) : small;
+        for (size_t i = 0; i < size; i++) end = stpcpy(end, byte_alphabet((unsigned char)word[i]));
+        n = (size_t)(end - text);
+    }
+    const int64_t piece = strings_find(&bpe->pieces, text ? text : word, n);
+    if (text != small) free(text);
+    return piece < 0 || piece >= bpe->n_model ? -1 : bpe->ids[piece];
+}
+
+void bpe_encode_word(const Bpe *bpe, const char *text, size_t size, TokenIds *ids) {
+    Symbol symbols[SMALL];
+    uint64_t heap[3 * SMALL]; /* a pair of neighbours at first, and two more for each merge */
+    Word word = {bpe, symbols, 0, heap, 0};
+    const int32_t whole = bpe->settings.ignore_merges ? whole_piece(bpe, text, size) : -1;
+    if (whole >= 0) {
+        token_ids_add(ids, whole);
+        return;
+    }
+    if (size > INT32_MAX) die("a word of %zu bytes is too long to encode", size);
+    if (size > SMALL) {
+        word.symbols = xmalloc(size * sizeof *word.symbols);
+        word.heap = xmalloc(3 * size * sizeof *word.heap);
+    }
+    ids->dropped += take_characters(&word, text, size);
+    merge_all(&word);
+    token_ids_reserve(ids, word.n);
+    for (int32_t at = word.n ? 0 : -1; at >= 0; at = word.symbols[at].next) {
+        ids->unknown += word.symbols[at].id == bpe->settings.unknown;
+        ids->ids[ids->n++] = word.symbols[at].id;
+    }
+    if (word.symbols != symbols) {
+        free(word.symbols);
+        free(word.heap);
+    }
+}

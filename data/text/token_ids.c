@@ -1,0 +1,16 @@
+/* The growing list of token ids. */
+#include <stdlib.h>
+
+#include "data/text/token_ids.h"
+
+void token_ids_reserve(TokenIds *ids, int64_t more) {
+    if (ids->n + more <= ids->capacity) return;
+    ids->capacity = ids->n + more > 2 * ids->capacity ? ids->n + more : 2 * ids->capacity;
+    ids->ids = xrealloc(ids->ids, (size_t)ids->capacity * sizeof *ids->ids);
+}
+
+void token_ids_free(TokenIds *ids) {
+    free(ids->ids);
+    free(ids->cache);
+    *ids = (TokenIds){0};
+}

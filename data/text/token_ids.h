@@ -1,0 +1,26 @@
+/* A growing list of token ids, as the tokenizers of this folder append to it. */
+#ifndef DATA_TEXT_TOKEN_IDS_H
+#define DATA_TEXT_TOKEN_IDS_H
+
+#include "base/base.h"
+
+/* Begin with {0}. One thread at a time: the list also holds the words that this thread has encoded. */
+typedef struct {
+    int32_t *ids; /* [n] */
+    int64_t n, capacity;
+    int64_t unknown; /* ids that are the unknown id */
+    int64_t dropped; /* characters that the tokenizer has no token for and left out */
+    void *cache;     /* words and their ids; one block of memory */
+} TokenIds;
+
+/* Makes room for `more` ids. */
+void token_ids_reserve(TokenIds *ids, int64_t more);
+/* Releases the memory and makes the list empty. */
+void token_ids_free(TokenIds *ids);
+
+static inline void token_ids_add(TokenIds *ids, int32_t id) {
+    if (ids->n == ids->capacity) token_ids_reserve(ids, 1);
+    ids->ids[ids->n++] = id;
+}
+
+#endif

@@ -1,0 +1,124 @@
+/* Runs the tokenizers for the scripts of tests/reference. Texts come from a file and end with zero bytes.
+ *
+ *   tokenize ids TOKENIZER TEXTS                     the ids of each text, a line each
+ *   tokenize texts TOKENIZER TEXTS                   each text encoded and decoded again, with a zero byte behind it
+ *   tokenize time TOKENIZER FILE                     seconds: to open the tokenizer, for FILE as one text, for its
+ * lines tokenize train FILE VOCABULARY THREADS OUTPUT    trains byte-level BPE on the lines of FILE; seconds */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "data/text/bpe_train.h"
+#include "data/text/tokenizer.h"
+
+static Tokenizer *open_tokenizer(const char *path) {
+    Error error;
+    Tokenizer *tokenizer = tokenizer_open(path, &error);
+    if (!tokenizer) die("%s: %s", path, error.text);
+    return tokenizer;
+}
+
+static char *read_texts(const char *path, size_t *size) {
+    Error error;
+    char *bytes;
+    if (!read_file(path, &bytes, size, &error)) die("%s: %s", path, error.text);
+    return bytes;
+}
+
+/* Returns the end of the text that begins at `at`. */
+static const char *text_end(const char *at, const char *end, char separator) {
+    const char *stop = memchr(at, separator, (size_t)(end - at));
+    return stop ? stop : end;
+}
+
+static void print_texts(const char *path, const char *texts, bool decoded) {
+    Tokenizer *tokenizer = open_tokenizer(path);
+    TokenIds ids = {0};
+    size_t size;
+    char *bytes = read_texts(texts, &size);
+    for (const char *at = bytes, *end = bytes + size, *stop; at < end; at = stop + 1) {
+        stop = text_end(at, end, 0);
+        ids.n = 0;
+        tokenizer_encode(tokenizer, at, (size_t)(stop - at), true, &ids);
+        for (int64_t i = 0; i < ids.n && !decoded; i++) printf(i ? " %d" : "%d", (int)ids.ids[i]);
+        char *text = tokenizer_decode(tokenizer, ids.ids, ids.n, &size);
+        if (decoded)
+            fwrite(text, 1, size + 1, stdout);
+        else
+            putchar('\n');
+        free(text);
+    }
+    if (ids.dropped || ids.unknown)
+        fprintf(stderr, "%lld characters dropped, %lld ids unknown\n", (long long)ids.dropped, (long long)ids.unknown);
+    token_ids_free(&ids);
+    free(bytes);
+    tokenizer_close(tokenizer);
+}
+
+/* Returns the seconds for the texts of a file, encoded with an empty cache. */
+static double time_texts(const Tokenizer *tokenizer, const char *bytes, size_t size, bool lines) {
+    TokenIds ids = {0};
+    const double start = seconds_now();
+    for (const char *at = bytes, *end = bytes + size, *stop; at < end; at = stop + 1) {
+        stop = lines ? text_end(at, end, '\n') : end;
+        ids.n = 0;
+        tokenizer_encode(tokenizer, at, (size_t)(stop - at), true, &ids);
+    }
+    const double seconds = seconds_now() - start;
+    token_ids_free(&ids);
+    return seconds;
+}
+
+static void print_times(const char *path, const char *file) {
+    size_t size;
+    char *bytes = read_texts(file, &size);
+    const double start = seconds_now();
+    Tokenizer *tokenizer = open_tokenizer(path);
+    const double opened = seconds_now() - start;
+    const double whole = time_texts(tokenizer, bytes, size, false);
+    printf("%.6f %.6f %.6f\n", opened, whole, time_texts(tokenizer, bytes, size, true));
+    tokenizer_close(tokenizer);
+    free(bytes);
+}
+
+static void train(const char *file, int vocabulary, int threads, const char *output) {
+    static const char *const specials[] = {"<|endoftext|>"};
+    const BpeTraining options = {vocabulary, 0, specials, 1, threads};
+    Error error;
+    size_t size;
+    char *bytes = read_texts(file, &size);
+    const double start = seconds_now();
+    BpeTrainer *trainer = bpe_trainer_open(&options);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int thread = 0; thread < threads; thread++) {
+        const char *end = bytes + size * (size_t)(thread + 1) / (size_t)threads, *stop;
+        const char *at = bytes + size * (size_t)thread / (size_t)threads;
+        if (thread) at = text_end(at, bytes + size, '\n') + 1; /* lines belong to the part that they begin in */
+        for (; at <= end && at < bytes + size; at = stop + 1) {
+            stop = text_end(at, bytes + size, '\n');
+            bpe_trainer_add(trainer, thread, at, (size_t)(stop - at));
+        }
+    }
+    const double counted = seconds_now() - start;
+    if (!bpe_trainer_write(trainer, output, &vocabulary, &error)) die("%s", error.text);
+    printf("%d pieces; %.3f s to count words, %.3f s to merge and write\n", vocabulary, counted,
+           seconds_now() - start - counted);
+    bpe_trainer_close(trainer);
+    free(bytes);
+}
+
+int main(int argc, char **argv) {
+    const char *command = argc > 3 ? argv[1] : "";
+    if (!strcmp(command, "ids") && argc == 4)
+        print_texts(argv[2], argv[3], false);
+    else if (!strcmp(command, "texts") && argc == 4)
+        print_texts(argv[2], argv[3], true);
+    else if (!strcmp(command, "time") && argc == 4)
+        print_times(argv[2], argv[3]);
+    else if (!strcmp(command, "train") && argc == 6)
+        train(argv[2], atoi(argv[3]), atoi(argv[4]), argv[5]);
+    else
+        die_usage("tokenize ids|texts TOKENIZER TEXTS, time TOKENIZER FILE, or train FILE VOCABULARY THREADS OUTPUT");
+    return 0;
+}
