@@ -45,8 +45,8 @@ static const OptionRow table[] = {
      .help = "CSV with a row per file, or of --choices per question"},
     {.name = "stride", .type = OPTION_INT, .offset = FIELD(texts.stride), .default_value = "0", .max = 1e6,
      .metavar = "N",
-     .help = "tokens by which the window of a context moves on: each predicts its last N tokens, so that these have at "
-             "least context - N tokens before them; 0: the context, the fastest"},
+     .help = "tokens by which the window of a context moves on: each predicts its last N tokens, which have at least "
+             "context - N tokens before them; 0: the context, as in training, the fastest"},
     {.name = "documents", .type = OPTION_CHOICE, .offset = FIELD(texts.documents), .default_value = "packed",
      .metavar = "packed|separate",
      .help = "packed: the documents of a file end to end, as in training; separate: tokens see their own document only"},

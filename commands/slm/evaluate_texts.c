@@ -79,14 +79,15 @@ static bool add_document(void *context, const Document *document, void *result, 
 /* ---- files ---- */
 
 static void read_texts(SlmTextFiles *f) {
-    static const char *const cuts[] = {"file", "blank-lines", "line"};
     const SlmTexts *o = f->options;
     Corpus corpus = {.files = &f->files,
+                     .split_at = !strcmp(o->split_at, "file")   ? SPLIT_AT_FILE
+                                 : !strcmp(o->split_at, "line") ? SPLIT_AT_LINE
+                                                                : SPLIT_AT_BLANK_LINES,
                      .text_field = o->text_field,
                      .nfc = !strcmp(o->normalize, "nfc"),
                      .n_threads = o->n_threads};
     Error error;
-    while (strcmp(cuts[corpus.split_at], o->split_at) != 0) corpus.split_at++;
     const CorpusPass pass = {
         .purpose = "Tokenizing", .context = f, .result_bytes = sizeof(Encoded), .work = encode, .take = add_document};
     if (!corpus_pass(&corpus, &pass, &error)) die("%s", error.text);

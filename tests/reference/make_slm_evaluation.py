@@ -41,11 +41,11 @@ def main():
         return float(losses[len(losses) - scored :].sum())
 
     def stream_loss(ids, stride):
-        total, done = 0.0, 0
+        total, begin, done = 0.0, 0, 0
         while done < len(ids) - 1:
-            end = min(len(ids) - 1, CONTEXT if done == 0 else done + stride)
-            total += loss(ids[max(0, end - CONTEXT) : end + 1], end - done)
-            done = end
+            end = min(len(ids) - 1, begin + CONTEXT)
+            total += loss(ids[begin : end + 1], end - done)
+            begin, done = begin + stride, end
         return total
 
     result = {"texts": [], "questions": []}
