@@ -2,6 +2,7 @@
  *
  *   ./train_gpt prepare --input recordings.tsv --output prepared        recordings and texts to codes and manifests
  *   ./train_gpt -m prepared/train_pairs.jsonl -b 8 -g 4 --amp           the training
+ *   ./train_gpt speak --checkpoint run --text "..." -o said.wav         the trained model says a text
  *   ./train_gpt decode --codes prepared/codes/a.npy -o heard.wav        audio codes back to sound
  *   ./train_gpt export --checkpoint run --output amharic                the model for IndexTTS2's inference
  *
@@ -21,14 +22,15 @@
 #include "commands/gpt/data_report.h"
 #include "commands/gpt/decode.h"
 #include "commands/gpt/export.h"
+#include "commands/gpt/layout.h"
 #include "commands/gpt/origin.h"
 #include "commands/gpt/prepare.h"
+#include "commands/gpt/speak.h"
 #include "commands/gpt/synthetic.h"
 #include "commands/report.h"
 #include "commands/trainer.h"
 #include "data/text/sentencepiece.h"
 #include "data/tts/dataset.h"
-#include "model/tts.h"
 #include "train/train.h"
 
 /* ---- options ---- */
@@ -100,7 +102,7 @@ static const char *const fixed_options[] = {"repair-codes", NULL};
 
 /* ---- vocabulary and model ---- */
 
-enum { CONDITIONING_LATENTS = 32, UNKNOWN_TEXT = 2, SPECIAL_MEL_CODES = 2, TEXT_TABLES = 3 };
+enum { UNKNOWN_TEXT = 2, TEXT_TABLES = 3 };
 
 /* Reads the size of the vocabulary and the id of unknown pieces from a tokenizer. */
 static void read_tokenizer(GptOptions *o) {
@@ -142,32 +144,17 @@ static void check_options(const GptOptions *o) {
         die_usage("--lengths %s: the manifest has lengths of its own; leave one of them out", o->lengths);
 }
 
-/* Returns the sizes of the model that the data must match. */
-static TtsLayout layout_of(const GptOptions *o) {
-    return (TtsLayout){.d_model = (int)o->model_dim,
-                       .n_conditioning = CONDITIONING_LATENTS,
-                       .max_text = (int)o->max_text_tokens,
-                       .max_codes = (int)o->max_mel_tokens + 1,
-                       .text_vocabulary = (int)o->number_text_tokens,
-                       .audio_vocabulary = (int)o->number_mel_codes - SPECIAL_MEL_CODES,
-                       .start_text = TTS_START_TEXT,
-                       .stop_text = TTS_STOP_TEXT,
-                       .start_mel = (int)o->number_mel_codes - 2,
-                       .stop_mel = (int)o->number_mel_codes - 1};
-}
-
-static Model *model_of(const GptOptions *o) {
-    TtsGptConfig config = {.d_model = (int)o->model_dim,
-                           .n_layers = (int)o->layers,
-                           .n_heads = (int)o->heads,
-                           .text_vocabulary = (int)o->number_text_tokens,
-                           .mel_codes = (int)o->number_mel_codes,
-                           .max_text_tokens = (int)o->max_text_tokens,
-                           .max_mel_tokens = (int)o->max_mel_tokens,
-                           .dropout = (float)o->dropout,
-                           .text_weight = (float)o->text_loss_weight,
-                           .mel_weight = (float)o->mel_loss_weight};
-    return tts_gpt_open(&config);
+static TtsGptConfig config_of(const GptOptions *o) {
+    return (TtsGptConfig){.d_model = (int)o->model_dim,
+                          .n_layers = (int)o->layers,
+                          .n_heads = (int)o->heads,
+                          .text_vocabulary = (int)o->number_text_tokens,
+                          .mel_codes = (int)o->number_mel_codes,
+                          .max_text_tokens = (int)o->max_text_tokens,
+                          .max_mel_tokens = (int)o->max_mel_tokens,
+                          .dropout = (float)o->dropout,
+                          .text_weight = (float)o->text_loss_weight,
+                          .mel_weight = (float)o->mel_loss_weight};
 }
 
 /* The parameters that grow with the vocabulary. */
@@ -205,7 +192,8 @@ typedef struct {
 } GptData;
 
 static Dataset *open_split(const GptOptions *o, const OptionList *manifests, Split split, const char *name) {
-    TtsDatasetOptions options = {.layout = layout_of(o),
+    TtsGptConfig config = config_of(o);
+    TtsDatasetOptions options = {.layout = gpt_layout(&config),
                                  .split = split,
                                  .val_ratio = o->train.val_ratio,
                                  .n_threads = (int)o->train.num_workers,
@@ -238,7 +226,8 @@ static GptData open_manifests(const GptOptions *o) {
 
 static GptData open_data(const GptOptions *o) {
     if (o->train.manifest.count) return open_manifests(o);
-    TtsLayout layout = layout_of(o);
+    TtsGptConfig config = config_of(o);
+    TtsLayout layout = gpt_layout(&config);
     return (GptData){.train = gpt_synthetic_open(&layout, o->lengths, o->train.batch_size, o->train.token_budget)};
 }
 
@@ -261,13 +250,14 @@ static int train(int argc, char **argv) {
     const char *why;
     Device *device = train_device_open(&o.train, &why);
     GptData data = open_data(&o);
+    TtsGptConfig config = config_of(&o);
     bool contents = o.train.manifest.count && !o.train.estimate; /* not only lengths */
     TrainSpec spec = {
         .options = &o.train,
         .set = &set,
         .fixed_options = fixed_options,
         .description = {.options = GPT_MODEL_OPTIONS, .facts = o.origin.facts, .n_facts = o.origin.n_facts},
-        .model = model_of(&o),
+        .model = tts_gpt_open(&config),
         .device = device,
         .device_why = why,
         .train = data.train,
@@ -290,6 +280,7 @@ int main(int argc, char **argv) {
     static const Command commands[] = {
         {NULL, "trains the model", train},
         {"prepare", "makes text ids, audio codes and manifests from recordings", gpt_prepare},
+        {"speak", "says a text with a trained model", gpt_speak},
         {"decode", "makes sound from audio codes", gpt_decode},
         {"export", "writes a model for the inference of IndexTTS2", gpt_export},
         REPORT_COMMAND,

@@ -92,6 +92,8 @@ void options_override(OptionSet *set, const OptionOverride *overrides, int count
 /* Removes options by name; the last name is NULL. Sets the value of each to its default, which an override before the
  * removal may change; options_parse leaves the value alone. */
 void options_remove(OptionSet *set, const char *const *names);
+/* Removes the options from number `from` on but those that are named; the last name is NULL. */
+void options_keep(OptionSet *set, int from, const char *const *names);
 
 /* Sets every value. Handles --help, --help-markdown (the table of the README) and the option "config" (a YAML file).
  * Dies (exit 2) with one line if anything is wrong: "config.yaml:12: unknown key 'grad-acumulation'; did you mean

@@ -29,17 +29,12 @@ void predict_options_add(OptionSet *set, PredictOptions *options) {
 }
 
 void predict_train_options_add(OptionSet *set, TrainOptions *train) {
-    static const char *const kept[] = {"config", "batch-size", "device",      "threads",
-                                       "amp",    "no-tf32",    "num-workers", "profile"};
+    static const char *const kept[] = {"config",  "batch-size",  "device",  "threads", "amp",
+                                       "no-tf32", "num-workers", "profile", NULL};
     int first = set->count;
     train_options_add(set, train);
     options_override(set, &(OptionOverride){.name = "bucketing", .default_value = "off"}, 1);
-    for (int i = set->count - 1; i >= first; i--) {
-        const char *const name[] = {set->options[i].row.name, NULL};
-        bool keep = false;
-        for (size_t k = 0; k < sizeof kept / sizeof *kept; k++) keep |= !strcmp(kept[k], name[0]);
-        if (!keep) options_remove(set, name);
-    }
+    options_keep(set, first, kept);
 }
 
 /* ---- which weights ---- */

@@ -32,6 +32,7 @@ static double sustained(const Machine *m, int op) {
     case WORK_GELU_PRODUCT_BACKWARD:
     case WORK_CONVOLUTION:
     case WORK_CONVOLUTION_BACKWARD:
+    case WORK_MUON:
         return machine_numbers(m) == NUMBERS_F32 ? f32 : card->of_tensor * machine_peak_flops(m);
     case WORK_STEM: /* in TF32 there is none, nor any for Volta's tensor cores */
     case WORK_STEM_BACKWARD:

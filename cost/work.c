@@ -20,6 +20,7 @@ const char *const work_kind_names[WORK_KINDS] = {
     [WORK_STATISTICS] = "statistics",
     [WORK_LOSS] = "loss",
     [WORK_UPDATE] = "update",
+    [WORK_MUON] = "muon",
     [WORK_OTHER] = "other",
 };
 
@@ -45,6 +46,7 @@ static const unsigned char kernels[OP_COUNT] = {
     [OP_sum_forward] = 2,            /* sums of pieces; their sum */
     [OP_global_norm] = 2,            /* the same */
     [OP_adamw_update] = 2,           /* its factors; the weights */
+    [OP_muon_update] = 24,           /* five steps of three products and a sum; before and behind them four */
 };
 
 double work_kernels(int op) { return op < OP_COUNT && kernels[op] ? kernels[op] : 1; }
@@ -72,6 +74,7 @@ WorkKind work_kind(int op) {
         KIND(cross_entropy_forward, LOSS),
         KIND(cross_entropy_forward_backward, LOSS),
         KIND(adamw_update, UPDATE),
+        KIND(muon_update, MUON),
 #undef KIND
     };
     return op < OP_COUNT && kinds[op] ? (WorkKind)(kinds[op] - 1) : WORK_OTHER;

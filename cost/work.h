@@ -29,6 +29,7 @@ typedef enum {
     WORK_STATISTICS, /* of batch norms */
     WORK_LOSS,
     WORK_UPDATE, /* AdamW */
+    WORK_MUON,   /* products of matrices with themselves */
     WORK_OTHER,  /* moves numbers, above all */
     WORK_KINDS
 } WorkKind;

@@ -237,6 +237,15 @@ static void call_update(Bench *b) {
                  tensor_none(), &all, 1, (AdamW){1e-4f, 0.9f, 0.999f, 1e-8f, 1, 1, false});
 }
 
+/* Matrices of `rows` rows, `width` times as many columns. */
+static void call_muon(Bench *b) {
+    int64_t rows = b->rows, columns = rows * b->series->width, n = rows * columns;
+    Tensor params = f32_vector(b, n), m = f32_vector(b, n), grads = f32_vector(b, n), norm = f32_vector(b, 1),
+           copy = b->type == DTYPE_F32 ? tensor_none() : vector(b, n);
+    muon_update(b->device, (AdamWBuffers){.params = params, .copy = copy, .m = m, .grads = grads}, norm, tensor_none(),
+                (MuonMatrix){.stride = columns, .rows = rows, .columns = columns, .rate = 1}, (Muon){1e-4f, 0.95f, 1});
+}
+
 /* `rows` numbers that are read twice and written once. */
 static void call_move(Bench *b) {
     Tensor sum = numbers(b, b->rows, 64), x = numbers(b, b->rows, 64), branch = numbers(b, b->rows, 64);
@@ -282,6 +291,8 @@ static const Series all_series[] = {
     {OP_batchnorm_statistics, call_statistics, 32, 0, {1, 8}},
     {OP_cross_entropy_forward_backward, call_loss, 8192, 0, {128, 512, 2048}},
     {OP_adamw_update, call_update, 0, 0, {1 << 16, 1 << 20, 1 << 24}},
+    {OP_muon_update, call_muon, 1, 0, {64, 256, 1024}},
+    {OP_muon_update, call_muon, 4, 0, {64, 256, 1024}},
 };
 enum { N_SERIES = sizeof all_series / sizeof *all_series };
 static const Series moves = {OP_residual_forward, call_move, 0, 0, {1 << 9, 1 << 13, 1 << 16, 1 << 19}};
@@ -415,7 +426,8 @@ static void measure_series(Bench *b, const Series *series, double expected_rate,
 
 static bool is_product(int op) {
     WorkKind kind = work_kind(op);
-    return kind <= WORK_GELU_PRODUCT_BACKWARD || kind == WORK_CONVOLUTION || kind == WORK_CONVOLUTION_BACKWARD;
+    return kind <= WORK_GELU_PRODUCT_BACKWARD || kind == WORK_CONVOLUTION || kind == WORK_CONVOLUTION_BACKWARD ||
+           kind == WORK_MUON;
 }
 
 /* Measures all series in numbers of a type. */

@@ -42,6 +42,15 @@ typedef struct {
     float scale; /* of the scores, 1/sqrt(head size) */
 } Attention;
 
+/* Keys and values of earlier rows of sequences, for generation. A slot is `capacity` rows of kv and holds one sequence,
+ * whose row p is row slot capacity + p of kv. */
+typedef struct {
+    Tensor kv;             /* T [slots capacity, 2C]: k | v of a row, heads contiguous */
+    Tensor slots, lengths; /* i32 [S]: of each sequence its slot, and how many rows it has cached */
+    int64_t capacity;
+    int64_t longest; /* of the lengths, or more: what the host knows of them */
+} CachedKeys;
+
 /* A one-dimensional convolution over sequences of `length` rows, with `padding` rows of zeros before and behind each.
  */
 typedef struct {
@@ -152,6 +161,24 @@ typedef struct {
     Tensor params, copy, m, v, grads;
 } AdamWBuffers;
 
+/* A matrix [rows, columns] of the flat parameter buffer that Muon updates. Its rows begin `stride` elements apart: a
+ * part of the columns of a wider matrix is a matrix too. */
+typedef struct {
+    int64_t offset, stride, rows, columns; /* offset: of the first element */
+    float weight_decay;
+    float rate; /* multiplies Muon.learning_rate */
+    int group;  /* the parameter group, for the code that sets the rate */
+} MuonMatrix;
+
+typedef struct {
+    float learning_rate, momentum;
+    float clip; /* as of AdamW */
+} Muon;
+/* The coefficients a, b, c of the polynomial a x + b x^3 + c x^5 of Newton-Schulz, and how often it is applied. */
+#define MUON_POLYNOMIAL                                                                                                \
+    { 3.4445f, -4.7750f, 2.0315f }
+enum { MUON_STEPS = 5 };
+
 /* Dynamic loss scaling for 16-bit types of a small range, f32 [LOSS_SCALE_FIELDS] on the device, so that the host need
  * not wait: the factor on the loss, good steps since the factor last changed, updates done, updates skipped. */
 enum { LOSS_SCALE_FACTOR, LOSS_SCALE_GOOD, LOSS_SCALE_DONE, LOSS_SCALE_SKIPPED, LOSS_SCALE_FIELDS };
@@ -236,6 +263,14 @@ void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Seque
                        Dropout drop);
 void attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActivations forward, Sequences sequences,
                         Attention attention, Dropout drop);
+
+/* kv[rows[i]] = k | v of qkv[i]: qkv T [N, 3C] as above, kv T [R, 2C], rows i32 [N], distinct. */
+void cache_rows(Device *device, Tensor kv, Tensor qkv, Tensor rows);
+/* Attention of one new row per sequence over the rows that its sequence has cached, its own among them: out[s] =
+ * softmax(scale q[s] K^T) V. out T [S, C]; only q is read of qkv T [S, 3C]; attention.causal is not read. The number
+ * for a sequence does not depend on the other sequences, nor on `longest`. FLOPs and bytes are counted as if every
+ * sequence had `longest` rows, because the lengths lie on the device. */
+void attention_cached_forward(Device *device, Tensor out, Tensor qkv, CachedKeys keys, Attention attention);
 
 /* Returns the number of positions of the window: (length + 2 padding - taps) / stride + 1, rounded down. */
 int64_t window_positions(Window window);
@@ -361,6 +396,13 @@ void global_norm(Device *device, Tensor norm, Tensor grads, Tensor loss_scale, c
  * replaces options.step. */
 void adamw_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss_scale, const Segment *segments,
                   int n_segments, AdamW options);
+/* Muon (Jordan et al., 2024) of one matrix, with g the clipped gradient and lr the learning rate times the matrix's
+ * rate: m = momentum m + (1 - momentum) g,  G = momentum m + (1 - momentum) g,  X = G / max(|G|, 1e-7), MUON_STEPS
+ * times X = (a I + b A + c A A) X with A = X X^T, p = p (1 - lr wd) - lr 0.2 sqrt(max(rows, columns)) X. The steps
+ * bring singular values of G above 1/100 of |G| to between 0.67 and 1.21; the factor of X gives an update the root mean
+ * square of AdamW's, so that both share a learning rate. X and A are computed in the type of buffers.copy, f32 without
+ * one; sums are f32. buffers.v is not used. norm and loss_scale are as in adamw_update. */
+void muon_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss_scale, MuonMatrix matrix, Muon options);
 /* Call after the update. Halves the factor if the norm was not finite, doubles it after 2,000 good steps, and counts.
  * Does nothing if stopped[0] (optional) is set. */
 void loss_scale_update(Device *device, Tensor loss_scale, Tensor norm, Tensor stopped);

@@ -240,6 +240,12 @@ static double attention_pairs(const char *op, Tensor qkv, Sequences sequences, A
     return pairs;
 }
 
+static void check_heads(const char *op, Tensor qkv, Attention attention) {
+    int64_t c = qkv.dims[1] / 3;
+    if (qkv.dims[1] != 3 * c || attention.n_heads <= 0 || c % attention.n_heads)
+        die("%s: %lld columns are not q, k and v of %d heads", op, (long long)qkv.dims[1], attention.n_heads);
+}
+
 static void check_attention(const Device *device, const char *op, AttentionActivations of, Attention attention,
                             Dropout drop) {
     Tensor qkv = of.qkv;
@@ -248,8 +254,7 @@ static void check_attention(const Device *device, const char *op, AttentionActiv
     int64_t n = qkv.dims[0], c = qkv.dims[1] / 3;
     door_expect(op, "out", of.out, qkv.dtype, n, c);
     door_expect(op, "lse", of.lse, DTYPE_F32, attention.n_heads, n);
-    if (qkv.dims[1] != 3 * c || attention.n_heads <= 0 || c % attention.n_heads)
-        die("%s: %lld columns are not q, k and v of %d heads", op, (long long)qkv.dims[1], attention.n_heads);
+    check_heads(op, qkv, attention);
 }
 
 void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences, Attention attention,
@@ -276,6 +281,39 @@ void attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActiv
              door_bytes(qkv) + door_bytes(dqkv) + door_bytes(out) + door_bytes(dout) + door_bytes(forward.lse) +
                  door_bytes(sequences.offsets),
              device, dqkv, dout, forward, sequences, attention, drop);
+}
+
+void cache_rows(Device *device, Tensor kv, Tensor qkv, Tensor rows) {
+    const char *op = "cache_rows";
+    door_expect(op, "qkv", qkv, door_activation_type(device, op, "qkv", qkv), -1, -1);
+    int64_t n = qkv.dims[0], c = qkv.dims[1] / 3;
+    if (qkv.dims[1] != 3 * c) die("%s: %lld columns are not q, k and v", op, (long long)qkv.dims[1]);
+    door_expect(op, "kv", kv, qkv.dtype, -1, 2 * c);
+    door_expect(op, "rows", rows, DTYPE_I32, n, 0);
+    DISPATCH(cache_rows, 0, 4 * (double)(n * c) * (double)dtype_size(qkv.dtype) + door_bytes(rows), device, kv, qkv,
+             rows);
+}
+
+void attention_cached_forward(Device *device, Tensor out, Tensor qkv, CachedKeys keys, Attention attention) {
+    const char *op = "attention_cached_forward";
+    door_expect(op, "qkv", qkv, door_activation_type(device, op, "qkv", qkv), -1, -1);
+    int64_t n = qkv.dims[0], c = qkv.dims[1] / 3;
+    check_heads(op, qkv, attention);
+    door_expect(op, "out", out, qkv.dtype, n, c);
+    door_expect(op, "kv", keys.kv, qkv.dtype, -1, 2 * c);
+    door_expect(op, "slots", keys.slots, DTYPE_I32, n, 0);
+    door_expect(op, "lengths", keys.lengths, DTYPE_I32, n, 0);
+    if (keys.capacity < 1 || keys.kv.dims[0] % keys.capacity)
+        die("%s: the %lld rows of kv are not whole slots of %lld rows", op, (long long)keys.kv.dims[0],
+            (long long)keys.capacity);
+    if (keys.longest < 1 || keys.longest > keys.capacity)
+        die("%s: the longest sequence has %lld rows, expected 1 .. %lld, the rows of a slot", op,
+            (long long)keys.longest, (long long)keys.capacity);
+    double pairs = (double)n * (double)keys.longest, width = (double)c, h = attention.n_heads;
+    DISPATCH(attention_cached_forward, pairs * (4 * width + 5 * h),
+             2 * (pairs * width + (double)tensor_numel(out)) * (double)dtype_size(out.dtype) + door_bytes(keys.slots) +
+                 door_bytes(keys.lengths),
+             device, out, qkv, keys, attention);
 }
 
 static void check_mean_rows(const Device *device, const char *op, const char *mean_name, Tensor mean,

@@ -1,4 +1,4 @@
-/* Door functions of the optimizer: sums, norms, AdamW, the loss scale, copies. */
+/* Door functions of the optimizer: sums, norms, AdamW, Muon, the loss scale, copies. */
 #include "kernels/door.h"
 
 void sum_forward(Device *device, Tensor out, Tensor x) {
@@ -41,6 +41,34 @@ void adamw_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss
     door_expect_loss_scale(op, loss_scale);
     double n = segment_elements(op, buffers.grads, segments, n_segments), bytes = tensor_given(copy) ? 30 : 28;
     DISPATCH(adamw_update, 14 * n, bytes * n + 4, device, buffers, norm, loss_scale, segments, n_segments, options);
+}
+
+/* Multiply-adds of a step with s the shorter side and l the longer one: A and its product with X s s l each, A A s s s;
+ * the sum of the three is 3 s s. The rest is 13 a number: momentum, length, division, update. */
+static double muon_flops(MuonMatrix w) {
+    double l = (double)w.rows, s = (double)w.columns;
+    if (s > l) l = s, s = (double)w.rows;
+    return MUON_STEPS * s * s * (4 * l + 2 * s + 3) + 13 * s * l;
+}
+
+void muon_update(Device *device, AdamWBuffers buffers, Tensor norm, Tensor loss_scale, MuonMatrix w, Muon options) {
+    const char *op = "muon_update";
+    Tensor copy = buffers.copy;
+    door_expect(op, "params", buffers.params, DTYPE_F32, -1, 0);
+    int64_t length = buffers.params.dims[0];
+    door_expect_optional(op, "copy", copy, door_activation_type(device, op, "copy", copy), length, 0);
+    door_expect(op, "m", buffers.m, DTYPE_F32, length, 0);
+    door_expect(op, "grads", buffers.grads, DTYPE_F32, length, 0);
+    door_expect(op, "norm", norm, DTYPE_F32, 1, 0);
+    door_expect_loss_scale(op, loss_scale);
+    if (w.rows < 1 || w.columns < 1 || w.stride < w.columns || w.offset < 0 ||
+        w.offset + (w.rows - 1) * w.stride + w.columns > length)
+        die("%s: a matrix [%lld, %lld] with rows %lld apart at element %lld, the buffer has %lld elements", op,
+            (long long)w.rows, (long long)w.columns, (long long)w.stride, (long long)w.offset, (long long)length);
+    if (!(options.momentum >= 0 && options.momentum < 1))
+        die("%s: the momentum is %g, expected at least 0 and less than 1", op, (double)options.momentum);
+    double n = (double)w.rows * (double)w.columns, bytes = tensor_given(copy) ? 22 : 20;
+    DISPATCH(muon_update, muon_flops(w), bytes * n + 4, device, buffers, norm, loss_scale, w, options);
 }
 
 void loss_scale_update(Device *device, Tensor loss_scale, Tensor norm, Tensor stopped) {

@@ -29,6 +29,8 @@
     X(leaky_relu_backward)                                                                                             \
     X(attention_forward)                                                                                               \
     X(attention_backward)                                                                                              \
+    X(cache_rows)                                                                                                      \
+    X(attention_cached_forward)                                                                                        \
     X(unfold_forward)                                                                                                  \
     X(unfold_backward)                                                                                                 \
     X(conv3d_forward)                                                                                                  \
@@ -60,6 +62,7 @@
     X(sum_forward)                                                                                                     \
     X(global_norm)                                                                                                     \
     X(adamw_update)                                                                                                    \
+    X(muon_update)                                                                                                     \
     X(loss_scale_update)                                                                                               \
     X(norm_guard)                                                                                                      \
     X(copy_segments)

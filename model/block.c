@@ -66,8 +66,11 @@ static float init_scale(const BlockConfig *c, int which, int64_t in) {
 static int add_matrix(ParamTable *table, const BlockConfig *c, int which, int64_t in, int64_t out, const char *name,
                       int block, const char *part) {
     bool in_out = c->layout == WEIGHT_IN_OUT;
-    return param_add(table, c->torch_init ? INIT_UNIFORM : INIT_NORMAL, init_scale(c, which, in), true,
-                     in_out ? in : out, in_out ? out : in, name, block, part);
+    int index = param_add(table, c->torch_init ? INIT_UNIFORM : INIT_NORMAL, init_scale(c, which, in), true,
+                          in_out ? in : out, in_out ? out : in, name, block, part);
+    table->items[index].matrices = which == QKV_WEIGHT && !part ? 3 : 1;
+    table->items[index].matrices_in_columns = in_out;
+    return index;
 }
 
 static int add_gain(ParamTable *table, const BlockConfig *c, int64_t n, const char *name, int block) {
@@ -248,6 +251,26 @@ static Tensor norm(const Block *b, int which, Stream in, Tensor y, Tensor *sum, 
     return y;
 }
 
+/* Computes a->attended from a->qkv, of which a cache keeps the keys and values. */
+static void attend_heads(const Block *b) {
+    const KvCache *cache = b->run->cache;
+    Device *device = b->run->device;
+    Tensor kv = tensor_none();
+    if (cache) {
+        int64_t rows = cache->kv.dims[0] / b->stack->n_blocks;
+        kv = tensor_rows(cache->kv, b->l * rows, rows);
+        cache_rows(device, kv, b->a->qkv, cache->rows);
+    }
+    if (cache && tensor_given(cache->lengths)) {
+        CachedKeys keys = {kv, cache->slots, cache->lengths, cache->capacity, cache->longest};
+        attention_cached_forward(device, b->a->attended, b->a->qkv, keys, attention_of(b->config));
+        return;
+    }
+    b->a->lse = arena_2d(b->run->arena, DTYPE_F32, b->config->n_heads, b->a->qkv.dims[0]);
+    attention_forward(device, b->a->attended, b->a->lse, b->a->qkv, b->run->sequences, attention_of(b->config),
+                      drop_at(b, SITE_ATTENTION));
+}
+
 /* Computes branch = projection(attention(x)) for the output rows. Returns the stream of these rows, whose dropout is
  * still to be applied. */
 static Stream attend(const Block *b, Tensor x, Tensor residual, Tensor branch) {
@@ -255,10 +278,8 @@ static Stream attend(const Block *b, Tensor x, Tensor residual, Tensor branch) {
     int64_t n = x.dims[0];
     b->a->qkv = push_activations(b->run, n, 3 * c->d_model);
     b->a->attended = push_activations(b->run, n, c->d_model);
-    b->a->lse = arena_2d(b->run->arena, DTYPE_F32, c->n_heads, n);
     linear(b, QKV_WEIGHT, b->a->qkv, x);
-    attention_forward(b->run->device, b->a->attended, b->a->lse, b->a->qkv, b->run->sequences, attention_of(c),
-                      drop_at(b, SITE_ATTENTION));
+    attend_heads(b);
     b->a->selected = select_rows(b, b->a->attended);
     branch = tensor_rows(branch, 0, b->a->selected.dims[0]);
     linear(b, PROJECTION_WEIGHT, branch, b->a->selected);
@@ -348,6 +369,8 @@ static Tensor forward_keeping_inputs(BlockStack *stack, const BlockRun *run, Ten
 
 Tensor blocks_forward(BlockStack *stack, const BlockRun *run, Tensor x) {
     bool all = run->pass->train && !run->pass->recompute;
+    if (run->cache && (run->pass->train || !stack->config.causal))
+        die("blocks: only causal blocks that are not trained can cache keys and values");
     size_t mark = arena_mark(run->arena);
     Tensor branch = push_activations(run, x.dims[0], x.dims[1]);
     x = all ? forward_keeping_all(stack, run, x, branch) : forward_keeping_inputs(stack, run, x, branch);

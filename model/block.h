@@ -74,6 +74,15 @@ typedef struct {
     BlockActivations *kept; /* [n_blocks], of the current pass */
 } BlockStack;
 
+/* Keys and values of sequences, for generation without training. A pass adds those of its rows, which are whole
+ * sequences (prompts) or, with `lengths`, one new row of each of some sequences. */
+typedef struct {
+    Tensor kv;             /* T [n_blocks slots capacity, 2C]: for each block the kv of CachedKeys */
+    Tensor rows;           /* i32 [N]: where each row of the pass goes, slot capacity + its place in the sequence */
+    Tensor slots, lengths; /* of new rows: i32 [N], see CachedKeys; the new row counts. None: prompts */
+    int64_t capacity, longest;
+} KvCache;
+
 /* The context of one pass. */
 typedef struct {
     Device *device;
@@ -84,6 +93,7 @@ typedef struct {
     Sequences sequences;
     Tensor rows; /* i32, optional: the output rows of the last block. Behind its attention, in which all rows are keys
                   * and values, the block computes no others */
+    const KvCache *cache; /* optional; causal stacks only */
     const Pass *pass;
 } BlockRun;
 

@@ -28,6 +28,8 @@ typedef struct {
     bool moves;               /* a buffer that training changes (params_moving); other buffers are constant */
     bool decay;               /* subject to weight decay */
     int group;                /* parameters of one group share a learning rate */
+    int matrices; /* that Muon may update: 1, or 3 side by side (q, k, v); 0: none, as in heads and tables */
+    bool matrices_in_columns; /* several matrices divide the columns, not the rows */
     int64_t frozen_rows;      /* leading rows that the optimizer does not change */
     int64_t offset, count;    /* in the flat buffer, in elements */
 } Param;
@@ -77,6 +79,17 @@ void params_initialize(const ParamTable *table, float *flat, uint64_t seed, int 
 /* Makes the optimizer's segments, with learning rate 1. Neighbouring parameters share a segment if they have the same
  * group and decay and no padding lies between them. Returns the number of segments; free(*segments). */
 int params_segments(const ParamTable *table, float weight_decay, Segment **segments);
+/* What an optimizer step changes: AdamW the first n_adamw segments, Muon the matrices, which are in the segments behind
+ * them. The norm is that of all segments. */
+typedef struct {
+    Segment *segments;
+    MuonMatrix *matrices;
+    int n_segments, n_adamw, n_matrices;
+} ParamUpdates;
+/* Makes the segments, as params_segments does, and with `muon` the matrices, with learning rate 1. Without it, all is
+ * AdamW's. Dies if a row with matrices has frozen rows, and if `muon` finds no matrix. */
+ParamUpdates params_updates(const ParamTable *table, float weight_decay, bool muon);
+void params_updates_free(ParamUpdates *updates);
 /* Makes the segments of the buffers that training changes, and returns their number; free(*segments). A step copies
  * these buffers to the same offsets in the flat gradient buffer (copy_segments) and changes the copies; its update
  * copies them back. So the parameters change only in the update, and not at all if the update is skipped. */

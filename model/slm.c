@@ -165,6 +165,28 @@ static void slm_run(Model *model, Device *device, Arena *activations, const Batc
     arena_release(activations, mark);
 }
 
+static void slm_logits(Model *model, const BlockRun *run, Tensor logits, Tensor x) {
+    const Slm *slm = (Slm *)model;
+    size_t mark = arena_mark(run->arena);
+    Tensor y = push_activations(run, x.dims[0], x.dims[1]);
+    Tensor mean = arena_1d(run->arena, DTYPE_F32, x.dims[0]), rstd = arena_1d(run->arena, DTYPE_F32, x.dims[0]);
+    layernorm_forward(run->device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x,
+                      run_weight(run, slm->norm_gain), optional(run, run->weights, slm->norm_bias));
+    linear_forward(run->device, logits, y, run_matmul_weight(run, slm->tokens), tensor_none(), WEIGHT_OUT_IN);
+    arena_release(run->arena, mark);
+}
+
+GenerationModel slm_generation(Model *model) {
+    Slm *slm = (Slm *)model;
+    return (GenerationModel){.model = model,
+                             .blocks = &slm->blocks,
+                             .tables = {{slm->tokens, slm->positions}},
+                             .n_tables = 1,
+                             .context = slm->config.context,
+                             .vocabulary = slm->config.vocabulary,
+                             .head = slm_logits};
+}
+
 static void slm_close(Model *model) {
     Slm *slm = (Slm *)model;
     block_stack_close(&slm->blocks);

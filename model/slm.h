@@ -2,7 +2,7 @@
 #ifndef MODEL_SLM_H
 #define MODEL_SLM_H
 
-#include "model/model.h"
+#include "model/generate.h"
 
 typedef struct {
     int vocabulary, context;        /* ids; rows of the longest sequence */
@@ -22,5 +22,7 @@ enum { SLM_OUTPUTS = 1 };
 
 /* Builds the model and its parameter table. Ends the program if the configuration is wrong, naming the field. */
 Model *slm_open(const SlmConfig *config);
+/* Returns what generation knows of it: a prompt is one part, ids of table 0. */
+GenerationModel slm_generation(Model *model);
 
 #endif

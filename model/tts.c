@@ -133,6 +133,24 @@ static void norm_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, 
                        run_weight(run, index));
 }
 
+/* The two norms before a head: their outputs, and what their backward needs. */
+typedef struct {
+    Tensor middle, final;
+    Tensor mean[2], rstd[2];
+} Finished;
+
+static Finished finish(const TtsGpt *gpt, const BlockRun *run, Tensor x) {
+    int64_t n = x.dims[0], width = x.dims[1];
+    Finished f = {.middle = push_activations(run, n, width), .final = push_activations(run, n, width)};
+    for (int i = 0; i < 2; i++) {
+        f.mean[i] = arena_1d(run->arena, DTYPE_F32, n);
+        f.rstd[i] = arena_1d(run->arena, DTYPE_F32, n);
+    }
+    norm_forward(run, gpt->ln_f, f.middle, f.mean[0], f.rstd[0], x);
+    norm_forward(run, gpt->final_norm, f.final, f.mean[1], f.rstd[1], f.middle);
+    return f;
+}
+
 /* Sums the loss and the hits over the n rows of one head. In training it also computes the gradient and writes the
  * rows of dx [N, C]; the logits, the largest tensor, become their own gradient in place. */
 static void head_run(const TtsGpt *gpt, const BlockRun *run, const Tensor *fields, Head head, Tensor x, Tensor dx) {
@@ -143,18 +161,13 @@ static void head_run(const TtsGpt *gpt, const BlockRun *run, const Tensor *field
     int64_t n = rows.dims[0], width = x.dims[1];
     size_t mark = arena_mark(run->arena);
 
-    Tensor hidden = push_activations(run, n, width), middle = push_activations(run, n, width),
-           final = push_activations(run, n, width);
-    Tensor stat[6]; /* mean and rstd of ln_f, of final_norm; loss, hit */
-    for (int i = 0; i < 6; i++) stat[i] = arena_1d(run->arena, DTYPE_F32, n);
-    Tensor loss = stat[4], correct = stat[5];
-
+    Tensor hidden = push_activations(run, n, width);
     gather_rows(device, hidden, x, rows);
-    norm_forward(run, gpt->ln_f, middle, stat[0], stat[1], hidden);
-    norm_forward(run, gpt->final_norm, final, stat[2], stat[3], middle);
-    pass_dump(pass, final, "%s.final", head.name);
+    Finished f = finish(gpt, run, hidden);
+    Tensor loss = arena_1d(run->arena, DTYPE_F32, n), correct = arena_1d(run->arena, DTYPE_F32, n);
+    pass_dump(pass, f.final, "%s.final", head.name);
     Tensor logits = push_activations(run, n, w.dims[0]);
-    linear_forward(device, logits, final, w, bias, WEIGHT_OUT_IN);
+    linear_forward(device, logits, f.final, w, bias, WEIGHT_OUT_IN);
     pass_dump(pass, logits, "%s.logits", head.name);
     if (pass->train) {
         cross_entropy_forward_backward(device, loss, correct, logits, targets, tensor_none(),
@@ -166,12 +179,35 @@ static void head_run(const TtsGpt *gpt, const BlockRun *run, const Tensor *field
     sum_forward(device, tensor_rows(pass->sums, head.top1, 1), correct);
     if (pass->train) {
         Tensor dfinal = push_activations(run, n, width), dmiddle = push_activations(run, n, width), dhidden = dfinal;
-        linear_backward(device, run_layer_gradients(run, head.weight, dfinal), logits, final, w, WEIGHT_OUT_IN);
-        norm_backward(run, gpt->final_norm, dmiddle, dfinal, middle, stat[2], stat[3]);
-        norm_backward(run, gpt->ln_f, dhidden, dmiddle, hidden, stat[0], stat[1]);
+        linear_backward(device, run_layer_gradients(run, head.weight, dfinal), logits, f.final, w, WEIGHT_OUT_IN);
+        norm_backward(run, gpt->final_norm, dmiddle, dfinal, f.middle, f.mean[1], f.rstd[1]);
+        norm_backward(run, gpt->ln_f, dhidden, dmiddle, hidden, f.mean[0], f.rstd[0]);
         scatter_rows(device, dx, dhidden, rows);
     }
     arena_release(run->arena, mark);
+}
+
+static void mel_logits(Model *model, const BlockRun *run, Tensor logits, Tensor x) {
+    const TtsGpt *gpt = (TtsGpt *)model;
+    size_t mark = arena_mark(run->arena);
+    Finished f = finish(gpt, run, x);
+    linear_forward(run->device, logits, f.final, run_matmul_weight(run, gpt->mel_head),
+                   run_matmul_weight(run, gpt->mel_head + 1), WEIGHT_OUT_IN);
+    arena_release(run->arena, mark);
+}
+
+GenerationModel tts_generation(Model *model, int conditioning) {
+    TtsGpt *gpt = (TtsGpt *)model;
+    return (GenerationModel){.model = model,
+                             .blocks = &gpt->blocks,
+                             .tables = {[TTS_SPEED] = {gpt->speed, -1},
+                                        [TTS_TEXT] = {gpt->text_embedding, gpt->text_positions},
+                                        [TTS_MEL] = {gpt->mel_embedding, gpt->mel_positions}},
+                             .n_tables = 3,
+                             .vector_rows = conditioning,
+                             .context = gpt->config.max_mel_tokens + 2,
+                             .vocabulary = gpt->config.mel_codes,
+                             .head = mel_logits};
 }
 
 static void tts_gpt_run(Model *model, Device *device, Arena *activations, const Batch *batch, const Tensor *fields,

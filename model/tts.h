@@ -2,7 +2,7 @@
 #ifndef MODEL_TTS_H
 #define MODEL_TTS_H
 
-#include "model/model.h"
+#include "model/generate.h"
 
 typedef struct {
     int d_model, n_layers, n_heads; /* 1280, 24, 20; the MLP is 4 d_model wide */
@@ -22,5 +22,12 @@ enum { TTS_TEXT_LOSS, TTS_MEL_LOSS, TTS_MEL_TOP1, TTS_TEXT_TOP1, TTS_METRICS };
 
 /* Builds the model and its parameter table. Ends the program if the configuration is wrong, naming the field. */
 Model *tts_gpt_open(const TtsGptConfig *config);
+
+/* The tables of a prompt, whose parts are vectors (conditioning with the emotion added), TTS_SPEED {1, 0}, TTS_TEXT
+ * (start, text, stop) and TTS_MEL (start, perhaps codes). */
+enum { TTS_SPEED, TTS_TEXT, TTS_MEL };
+/* Returns what generation knows of the model; `conditioning` is the number of vectors of a prompt. A sequence has at
+ * most max_mel_tokens + 1 codes as input, as in training. */
+GenerationModel tts_generation(Model *model, int conditioning);
 
 #endif

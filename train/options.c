@@ -228,8 +228,8 @@ void train_options_resolve(TrainOptions *o, const OptionSet *set) {
     check_estimate(o, set);
     Error error;
     if (!price_parse(o->price_text, &o->price, &error)) die_usage("--%s", error.text);
-    const Option *data = options_holding(set, &o->manifest);
-    if (!o->manifest.count && !o->dry_run && !o->estimate && !o->calibrate)
+    const Option *data = options_holding(set, &o->manifest); /* NULL: a command that needs none */
+    if (data && !o->manifest.count && !o->dry_run && !o->estimate && !o->calibrate)
         die_usage("no data: give --%s %s", data->row.name, data->row.metavar);
 }
 

@@ -117,7 +117,7 @@ static void make_room(Training *t, const Dataset *dataset) {
     Batch largest = t->spec.batch.largest(dataset, t->spec.options->val_batch_size, 0);
     largest.fields[largest.n_fields] = dataset->device_data;
     DType half = tensor_given(t->spec.model->half_weights) ? t->spec.model->half_weights.dtype : DTYPE_F32;
-    size_t needed = memory_plan(t->spec.model, NULL, half, NULL, &largest, false).activations;
+    size_t needed = memory_plan(t->spec.model, NULL, half, NULL, &largest, (StepOptions){0}).activations;
     batch_close(&largest);
     if (needed <= t->activations.capacity) return;
     arena_close(&t->activations);

@@ -41,6 +41,9 @@ typedef struct {
 typedef struct {
     float beta1, beta2, epsilon; /* of AdamW; 0: 0.9, 0.999, 1e-8 */
     bool coupled_decay;          /* weight decay is part of the gradients: Adam with an L2 term, not AdamW */
+    /* Muon for the matrices of the transformer blocks, AdamW for the rest. A program that lets the user choose lists
+     * its option in fixed_options: the moments of one optimizer are not those of the other. */
+    bool muon;
 } OptimizerSpec;
 
 /* Decides which weights are the best, and whether a run ends early or is extended. */

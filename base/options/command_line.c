@@ -234,6 +234,14 @@ void options_remove(OptionSet *set, const char *const *names) {
     }
 }
 
+void options_keep(OptionSet *set, int from, const char *const *names) {
+    for (int i = set->count - 1; i >= from; i--) {
+        const char *const removed[] = {set->options[i].row.name, NULL}, *const *name = names;
+        while (*name && strcmp(*name, removed[0]) != 0) name++;
+        if (!*name) options_remove(set, removed);
+    }
+}
+
 /* Writes the command line into the set. argv[0] is the program's path, "train_psd pretrain", or the command alone. */
 static void keep_command(const CommandLine *c) {
     OptionSet *set = c->set;

@@ -7,15 +7,13 @@
  * codes: for comparison, --mel-from decodes the frames of a recording itself. */
 #include "commands/gpt/decode.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/options.h"
-#include "data/audio/audio.h"
-#include "data/audio/conversion.h"
+#include "commands/gpt/sound.h"
 #include "data/formats/npy.h"
 #include "data/tts/speech_coder.h"
 
@@ -23,8 +21,6 @@ typedef struct {
     const char *codes, *codebook, *mel_from, *output, *config;
     int64_t iterations, seed;
 } DecodeOptions;
-
-enum { MAX_SECONDS = 600 };
 
 #define FIELD(name) offsetof(DecodeOptions, name)
 
@@ -84,30 +80,10 @@ static float *frames_of_codes(const DecodeOptions *o, const char *path, int64_t 
     Error error;
     if (!speech_coder_read(path, &coder, &error)) die("%s", error.text);
     int32_t *codes = read_codes(o->codes, n);
-    float *frames = xmalloc((size_t)*n * MEL_BANDS * sizeof *frames);
-    for (int64_t t = 0; t < *n; t++) {
-        if (codes[t] < 0 || codes[t] >= coder.codebook.entries)
-            die("%s: code %lld is %d, but %s has %lld entries", o->codes, (long long)t, codes[t], path,
-                (long long)coder.codebook.entries);
-        memcpy(frames + t * MEL_BANDS, coder.codebook.centroids + codes[t] * MEL_BANDS, MEL_BANDS * sizeof *frames);
-    }
+    float *frames = gpt_frames_of_codes(&coder.codebook, path, codes, *n, &error);
+    if (!frames) die("%s: %s", o->codes, error.text);
     speech_coder_close(&coder);
     free(codes);
-    return frames;
-}
-
-/* Returns frames[*n, MEL_BANDS] of a recording; free(). */
-static float *frames_of_recording(const DecodeOptions *o, const Mel *mel, int64_t *n) {
-    Audio audio;
-    Error error;
-    if (!audio_read(o->mel_from, MEL_RATE, MAX_SECONDS, &audio, &error))
-        die("%s: %s%s%s", o->mel_from, error.text, audio.convertible ? "; convert it: " : "",
-            audio.convertible ? conversion_command(o->mel_from, MEL_RATE) : "");
-    *n = mel_frame_count(audio.count);
-    if (!*n) die("%s: has only %lld samples, less than one frame of 20 ms", o->mel_from, (long long)audio.count);
-    float *frames = xmalloc((size_t)*n * MEL_BANDS * sizeof *frames);
-    mel_analyse(mel, audio.samples, audio.count, frames);
-    audio_close(&audio);
     return frames;
 }
 
@@ -119,26 +95,14 @@ int gpt_decode(int argc, char **argv) {
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
     if (!o.codes == !o.mel_from) die_usage("give either --codes or --mel-from");
     char *codebook = o.codes ? codebook_path(&o) : NULL;
-    Error error;
-    if (!file_is_replaceable(o.output, &error)) die_usage("--output: %s", error.text);
-    if (!ends_with(o.output, ".wav"))
-        die_usage("--output %s: expected a name that ends in .wav; other formats are not written", o.output);
+    gpt_sound_check(o.output);
 
     Mel *mel = mel_open();
     int64_t n;
-    float *frames = o.codes ? frames_of_codes(&o, codebook, &n) : frames_of_recording(&o, mel, &n);
-    float *samples = xmalloc((size_t)(n * MEL_HOP) * sizeof *samples), peak = 0;
-    mel_invert(mel, frames, n, (int)o.iterations, (uint64_t)o.seed, samples);
-    for (int64_t i = 0; i < n * MEL_HOP; i++) peak = fmaxf(peak, fabsf(samples[i]));
-    for (int64_t i = 0; i < n * MEL_HOP && peak > 1; i++) samples[i] /= peak;
-    char *directory = path_directory(o.output);
-    make_directories(directory);
-    free(directory);
-    file_remove_stale(o.output);
-    if (!audio_write(o.output, samples, n * MEL_HOP, MEL_RATE, &error)) die("%s", error.text);
+    float *frames = o.codes ? frames_of_codes(&o, codebook, &n) : gpt_frames_of_recording(mel, o.mel_from, &n);
+    gpt_sound_write(mel, frames, n, (GriffinLim){(int)o.iterations, (uint64_t)o.seed}, o.output);
     printf("%s: %.2f s of sound from %lld %s\n", o.output, (double)n * MEL_HOP / MEL_RATE, (long long)n,
            o.codes ? "codes" : "frames");
-    free(samples);
     free(frames);
     free(codebook);
     mel_close(mel);

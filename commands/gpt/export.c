@@ -11,7 +11,6 @@
  * them if its training started from IndexTTS2's weights; otherwise --base-checkpoint adds them. */
 #include "commands/gpt/export.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,17 +18,14 @@
 
 #include "base/file.h"
 #include "base/format.h"
-#include "base/json.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
 #include "commands/export.h"
-#include "commands/gpt/base.h"
 #include "commands/gpt/export_config.h"
 #include "commands/gpt/origin.h"
+#include "commands/gpt/trained.h"
 #include "data/formats/pickle.h"
 #include "data/formats/torch_pth.h"
-#include "data/text/sentencepiece.h"
-#include "model/tts.h"
 
 typedef struct {
     const char *checkpoint, *output, *tokenizer, *base_checkpoint, *config;
@@ -58,11 +54,9 @@ static const OptionRow table[] = {
 
 typedef struct {
     const ExportOptions *options;
-    char *path; /* of the checkpoint */
+    GptTrained trained;
     TensorFile weights, base;
-    GptBase says; /* of the checkpoint */
     char *tokenizer;
-    TtsGptConfig config;
     Model *model;
     bool whole;                   /* with the encoders */
     int left_out;                 /* tensors of the checkpoint that no training loads or carries */
@@ -70,44 +64,7 @@ typedef struct {
     int n;
 } Export;
 
-static const char *fact(const Export *e, const char *name) {
-    return json_string_value(json_object_get(e->says.description, name));
-}
-
 /* ---- the checkpoint ---- */
-
-/* Returns a size of the model; dies if the checkpoint does not tell it. */
-static int size_of(const Export *e, const char *name) {
-    json_int_t size = json_integer_value(json_object_get(e->says.size.options, name));
-    if (size > 0 && size < INT_MAX) return (int)size;
-    die("--checkpoint %s: neither a config.json nor its tensors (text_embedding.weight, gpt.h.0.ln_1.weight, ...) tell "
-        "%s, so it is no model of train_gpt",
-        e->path, name);
-}
-
-/* Returns the number of heads, which shapes do not always tell. */
-static int heads_of(const Export *e, int width) {
-    int64_t given = e->options->heads;
-    json_t *number = json_integer((json_int_t)given);
-    if (given) checkpoint_options_check(&e->says.size, "heads", number, NULL);
-    json_decref(number);
-    int heads = given ? (int)given : size_of(e, "heads");
-    if (width % heads) die_usage("--heads %d does not divide the width of the model, %d", heads, width);
-    return heads;
-}
-
-static TtsGptConfig config_of(const Export *e) {
-    int width = size_of(e, "model-dim");
-    return (TtsGptConfig){.d_model = width,
-                          .n_layers = size_of(e, "layers"),
-                          .n_heads = heads_of(e, width),
-                          .text_vocabulary = size_of(e, "number-text-tokens"),
-                          .mel_codes = size_of(e, "number-mel-codes"),
-                          .max_text_tokens = size_of(e, "max-text-tokens"),
-                          .max_mel_tokens = size_of(e, "max-mel-tokens"),
-                          .text_weight = 1,
-                          .mel_weight = 1}; /* which no shape depends on */
-}
 
 /* Opens a file of weights under the names that a training reads it by. Returns the number of tensors left out. */
 static int open_weights(const Export *e, const char *option, const char *path, TensorFile *file) {
@@ -120,11 +77,10 @@ static int open_weights(const Export *e, const char *option, const char *path, T
 }
 
 static void open_checkpoint(Export *e) {
-    e->path = export_checkpoint(e->options->checkpoint);
-    e->says = gpt_base_read(e->path, "--checkpoint", e->options->heads > 0);
-    e->config = config_of(e);
-    e->model = tts_gpt_open(&e->config);
-    e->left_out = open_weights(e, "--checkpoint", e->path, &e->weights);
+    e->trained = gpt_trained_read(e->options->checkpoint, e->options->heads);
+    e->model = tts_gpt_open(&e->trained.config);
+    e->left_out = open_weights(e, "--checkpoint", e->trained.path, &e->weights);
+    e->tokenizer = gpt_trained_tokenizer(&e->trained, e->options->tokenizer);
 }
 
 /* ---- the tensors ---- */
@@ -140,7 +96,7 @@ static void take_trained(Export *e) {
         char want[128];
         if (!tensor || tensor->rank != param->rank ||
             memcmp(tensor->dims, param->dims, (size_t)param->rank * sizeof *param->dims) != 0)
-            die("--checkpoint %s: expected the tensor %s as %s, found %s", e->path, param->name,
+            die("--checkpoint %s: expected the tensor %s as %s, found %s", e->trained.path, param->name,
                 shape_text("F32", param->rank, param->dims, want), tensor ? "another shape" : "none");
         add_tensor(e, tensor);
     }
@@ -185,13 +141,13 @@ static void take_untrained(Export *e) {
     const char *base = e->options->base_checkpoint;
     bool own = take_encoders(e, &e->weights);
     if (own && base)
-        die_usage("--base-checkpoint %s: %s has all tensors of the reference: leave it out", base, e->path);
+        die_usage("--base-checkpoint %s: %s has all tensors of the reference: leave it out", base, e->trained.path);
     e->whole = own || base;
     if (!e->whole)
         warn("%s has no encoders for prompts and emotions (conditioning_encoder.*, ...), because its training did not "
              "start from IndexTTS2's weights: IndexTTS2 refuses to load gpt.pth without them. Add them with "
              "--base-checkpoint IndexTTS2's gpt.pth, which a model of width 1280 can take",
-             e->path);
+             e->trained.path);
     if (!base) return;
     open_weights(e, "--base-checkpoint", base, &e->base);
     e->tensors = xrealloc(e->tensors, (size_t)(e->n + e->base.n_tensors) * sizeof *e->tensors);
@@ -203,9 +159,9 @@ static void take_untrained(Export *e) {
 static void check_width(const Export *e) {
     for (int i = 0; i < e->n; i++) {
         const StoredTensor *t = e->tensors[i];
-        if (strcmp(t->name, "emo_layer.weight") || t->dims[0] == e->config.d_model) continue;
+        if (strcmp(t->name, "emo_layer.weight") || t->dims[0] == e->trained.config.d_model) continue;
         die("%s: the encoders give vectors of %lld numbers, and the model is %d wide: IndexTTS2 cannot join them",
-            e->base.path ? e->base.path : e->path, (long long)t->dims[0], e->config.d_model);
+            e->base.path ? e->base.path : e->trained.path, (long long)t->dims[0], e->trained.config.d_model);
     }
 }
 
@@ -227,30 +183,6 @@ static void collect_tensors(Export *e) {
     printf("\n");
 }
 
-/* ---- the tokenizer ---- */
-
-static void find_tokenizer(Export *e) {
-    const char *given = e->options->tokenizer, *sum = fact(e, GPT_TOKENIZER_FACT);
-    Error error;
-    e->tokenizer = given ? xstrdup(given) : export_text_of_training(e->path, "tokenizer");
-    if (!e->tokenizer)
-        die_usage("--checkpoint %s does not say which tokenizer it was trained with: give --tokenizer", e->path);
-    if (!given && access(e->tokenizer, F_OK) != 0)
-        die_usage("the tokenizer of the training, %s as seen from where it was started, is not there: give --tokenizer",
-                  e->tokenizer);
-    SentencePiece *tokenizer = sentencepiece_open(e->tokenizer, &error);
-    if (!tokenizer) die("%s: %s", e->tokenizer, error.text);
-    if (sentencepiece_vocabulary(tokenizer) != e->config.text_vocabulary)
-        die("%s has %d pieces, and %s was trained with %d: give its own with --tokenizer", e->tokenizer,
-            sentencepiece_vocabulary(tokenizer), e->path, e->config.text_vocabulary);
-    sentencepiece_close(tokenizer);
-    FileSum found = gpt_file_sum(e->tokenizer);
-    if (sum && strcmp(sum, found.text) != 0)
-        die("%s is not the tokenizer that %s was trained with: its xxh3_64 is %s, not %s; give that one with "
-            "--tokenizer",
-            e->tokenizer, e->path, found.text, sum);
-}
-
 /* ---- the files ---- */
 
 static bool write_pth(const Export *e, const char *path, Error *error) {
@@ -267,7 +199,7 @@ static bool write_pth(const Export *e, const char *path, Error *error) {
 }
 
 static bool write_config(const Export *e, const char *path, Error *error) {
-    char *text = export_config_text(&e->config, e->options->output);
+    char *text = export_config_text(&e->trained.config, e->options->output);
     bool ok = file_write_atomic(path, text, strlen(text), error);
     free(text);
     return ok;
@@ -276,10 +208,11 @@ static bool write_config(const Export *e, const char *path, Error *error) {
 static bool write_files(const void *context, Error *error) {
     const Export *e = context;
     const char *names[] = {"gpt.pth", "bpe.model", DESCRIPTION_FILE, "config.yaml"};
-    char *paths[4], *folder = checkpoint_folder(e->path), *description = path_join(folder, DESCRIPTION_FILE);
+    char *paths[4], *folder = checkpoint_folder(e->trained.path), *description = path_join(folder, DESCRIPTION_FILE);
     for (int i = 0; i < 4; i++) paths[i] = path_join(e->options->output, names[i]);
     bool ok = write_pth(e, paths[0], error) && export_copy(e->tokenizer, paths[1], error) &&
-              (!e->says.description || export_copy(description, paths[2], error)) && write_config(e, paths[3], error);
+              (!e->trained.says.description || export_copy(description, paths[2], error)) &&
+              write_config(e, paths[3], error);
     for (int i = 0; i < 4; i++) free(paths[i]);
     free(description);
     free(folder);
@@ -291,10 +224,10 @@ static bool write_files(const void *context, Error *error) {
 static void report(const Export *e) {
     char bytes[32];
     double size = 0;
-    const char *output = e->options->output, *kind = fact(e, GPT_CODES_FACT);
+    const char *output = e->options->output, *kind = gpt_trained_fact(&e->trained, GPT_CODES_FACT);
     for (int i = 0; i < e->n; i++) size += (double)e->tensors[i]->bytes;
     printf("[Export] %s: gpt.pth (%d tensors, %s), bpe.model (%d pieces), config.yaml\n", output, e->n,
-           format_bytes(size, bytes), e->config.text_vocabulary);
+           format_bytes(size, bytes), e->trained.config.text_vocabulary);
     if (gpt_codes_are_own(kind))
         warn("the model speaks in %s", gpt_codes_decoder(kind));
     else
@@ -312,17 +245,15 @@ int gpt_export(int argc, char **argv) {
     Export e = {.options = &o};
     Error error;
     open_checkpoint(&e);
-    find_tokenizer(&e);
     collect_tensors(&e);
     if (!export_folder(o.output, checkpoint_base_sum(&e.weights), write_files, &e, &error)) die("%s", error.text);
     report(&e);
     tensor_file_close(&e.weights);
     tensor_file_close(&e.base);
-    gpt_base_close(&e.says);
+    gpt_trained_close(&e.trained);
     e.model->close(e.model);
     free(e.tensors);
     free(e.tokenizer);
-    free(e.path);
     options_free(&set, argc, argv);
     return 0;
 }

@@ -8,7 +8,7 @@
 
 #include "base/program.h"
 #include "checkpoint/description.h"
-#include "commands/export.h"
+#include "commands/trained.h"
 
 const char *const SLM_MODEL_OPTIONS[] = {"vocabulary", "d-model", "layers", "heads", "context", "biases", "gelu", NULL};
 
@@ -221,7 +221,7 @@ static char *tokenizer_in(const char *folder) {
 static char *find_tokenizer(const char *checkpoint) {
     char *folder = checkpoint_folder(checkpoint), *run = path_directory(folder), *found = tokenizer_in(folder);
     if (!found) found = tokenizer_in(run);
-    if (!found) found = export_text_of_training(checkpoint, "tokenizer");
+    if (!found) found = trained_text(checkpoint, "tokenizer");
     free(run);
     free(folder);
     return found;

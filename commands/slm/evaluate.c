@@ -14,28 +14,21 @@
 
 #include "base/file.h"
 #include "base/threads.h"
-#include "commands/export.h"
-#include "commands/predict.h"
-#include "commands/slm/base.h"
 #include "commands/slm/evaluation.h"
+#include "commands/slm/inference.h"
 #include "commands/trainer.h"
-#include "train/train.h"
 
 typedef struct {
-    TrainOptions train;
+    SlmInference inference;
     SlmTexts texts;
     OptionList choices;
-    const char *checkpoint, *output, *tokenizer, *gelu;
-    int64_t heads;
+    const char *output;
 } Evaluate;
 
 #define FIELD(name) offsetof(Evaluate, name)
 
 // clang-format off
 static const OptionRow table[] = {
-    {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
-     .help = "folder of a run (its best weights, or the last if it has not validated), a checkpoint, or a file of "
-             "weights, also of another program"},
     {.name = "text", .type = OPTION_LIST, .offset = FIELD(texts.text), .metavar = "PATH", .positional = true,
      .help = "text files, JSON Lines, or folders of them, plain or .gz; repeatable"},
     {.name = "choices", .type = OPTION_LIST, .offset = FIELD(choices), .metavar = "PATH",
@@ -59,13 +52,6 @@ static const OptionRow table[] = {
     {.name = "normalize", .type = OPTION_CHOICE, .offset = FIELD(texts.normalize), .default_value = "nfc",
      .metavar = "nfc|none",
      .help = "nfc: compose characters, as train_slm prepare does unless told otherwise"},
-    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
-     .help = "tokenizer.json or SentencePiece model of the training, or its folder; default: the one in the folder of "
-             "the run"},
-    {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
-     .help = "attention heads of a model whose file does not tell them; 0: not needed"},
-    {.name = "gelu", .type = OPTION_CHOICE, .offset = FIELD(gelu), .default_value = "erf", .metavar = "erf|tanh",
-     .help = "kind of GELU of a model whose file does not tell it"},
 };
 // clang-format on
 
@@ -80,31 +66,17 @@ static void check_options(const Evaluate *e, const OptionSet *set) {
 }
 
 /* Returns the sums of the losses of all windows; free(). */
-static float *losses_of(Evaluate *e, OptionSet *set, const SlmConfig *config, const SlmScoring *scoring) {
-    const char *why;
-    Device *device = train_device_open(&e->train, &why);
-    Model *model = slm_open(config);
-    model->n_outputs = SLM_OUTPUTS;
-    TrainSpec spec = {.options = &e->train,
-                      .set = set,
-                      .model = model,
-                      .device = device,
-                      .device_why = why,
-                      .train = slm_windows_open(&scoring->windows, scoring->ids.ids),
-                      .batch = {.largest = slm_windows_largest},
-                      .import = SLM_IMPORT,
-                      .base_option = "checkpoint"};
-    Training *training = train_open_inference(&spec);
+static float *losses_of(Evaluate *e, const SlmScoring *scoring) {
+    SlmInference *i = &e->inference;
+    Dataset *windows = slm_windows_open(&scoring->windows, scoring->ids.ids);
+    slm_inference_open(i, &(SlmPasses){windows, SLM_OUTPUTS, slm_windows_largest});
     float *losses = xmalloc((size_t)scoring->windows.n * sizeof *losses);
     double start = seconds_now(), rows = 0;
-    train_outputs(training, spec.train, losses);
-    for (int64_t i = 0; i < scoring->windows.n; i++) rows += scoring->windows.windows[i].rows;
+    train_outputs(i->training, windows, losses);
+    for (int64_t w = 0; w < scoring->windows.n; w++) rows += scoring->windows.windows[w].rows;
     printf("[Evaluate] %lld windows, %.0f rows in %.2f s\n", (long long)scoring->windows.n, rows,
            seconds_now() - start);
-    train_close(training);
-    spec.train->close(spec.train);
-    model->close(model);
-    device_close(device);
+    windows->close(windows);
     return losses;
 }
 
@@ -116,19 +88,17 @@ static void write_table(const char *path, const Table *results) {
 }
 
 /* Evaluates texts or questions, and fills the table of results. */
-static void evaluate(Evaluate *e, OptionSet *set, const SlmBase *base, Table *results) {
-    SlmConfig config = slm_base_config(base);
-    Tokenizer *tokenizer = slm_base_tokenizer(base, e->tokenizer);
-    SlmScoring scoring = {.tokenizer = tokenizer, .context = config.context};
+static void evaluate(Evaluate *e, Table *results) {
+    SlmScoring scoring = {.tokenizer = e->inference.tokenizer, .context = e->inference.config.context};
     if (e->choices.count) {
         struct SlmQuestions *questions = slm_questions_open(&e->choices, &scoring);
-        float *losses = losses_of(e, set, &config, &scoring);
+        float *losses = losses_of(e, &scoring);
         slm_questions_results(questions, &scoring, losses, results);
         slm_questions_close(questions);
         free(losses);
     } else {
         struct SlmTextFiles *files = slm_texts_open(&e->texts, &scoring);
-        float *losses = losses_of(e, set, &config, &scoring);
+        float *losses = losses_of(e, &scoring);
         slm_texts_results(files, &scoring, losses, results);
         slm_texts_close(files);
         free(losses);
@@ -136,7 +106,6 @@ static void evaluate(Evaluate *e, OptionSet *set, const SlmBase *base, Table *re
     }
     token_ids_free(&scoring.ids);
     free(scoring.windows.windows);
-    tokenizer_close(tokenizer);
 }
 
 int slm_evaluate(int argc, char **argv) {
@@ -145,28 +114,23 @@ int slm_evaluate(int argc, char **argv) {
                                          "Measures how well a model predicts texts, or chooses among endings."};
     static const OptionOverride windows = {
         .name = "batch-size", .default_value = "8", .min = 1, .metavar = "N", .help = "windows per batch"};
-    Evaluate e = {.heads = 0};
-    OptionSet set = {.count = 0};
+    static Evaluate e;
+    SlmInference *i = &e.inference;
     Table results = {0};
-    options_add(&set, table, sizeof table / sizeof *table, &e);
-    predict_train_options_add(&set, &e.train);
-    options_override(&set, &windows, 1);
-    options_parse(&header, &set, argc, argv);
-    check_options(&e, &set);
-    e.train.manifest = e.texts.text.count ? e.texts.text : e.choices; /* the data */
-    train_options_resolve(&e.train, &set);
-    e.train.val_batch_size = e.train.batch_size;
-    e.texts.n_threads = threads_take((int)e.train.threads, "--threads");
-    char *path = export_checkpoint(e.checkpoint);
-    if (access(path, F_OK)) die("--checkpoint %s: %s", path, strerror(errno));
-    e.train.base_checkpoint = path;
-    SlmBase base = slm_base_adopt(path, &set);
-    trainer_begin(&e.train);
-    evaluate(&e, &set, &base, &results);
+    slm_inference_options(i);
+    options_override(&i->set, &windows, 1);
+    options_add(&i->set, table, sizeof table / sizeof *table, &e);
+    options_parse(&header, &i->set, argc, argv);
+    check_options(&e, &i->set);
+    i->train.manifest = e.texts.text.count ? e.texts.text : e.choices; /* the data */
+    train_options_resolve(&i->train, &i->set);
+    i->train.val_batch_size = i->train.batch_size;
+    e.texts.n_threads = threads_take((int)i->train.threads, "--threads");
+    trainer_begin(&i->train);
+    slm_inference_describe(i);
+    evaluate(&e, &results);
     if (e.output) write_table(e.output, &results);
     table_free(&results);
-    slm_base_close(&base);
-    free(path);
-    options_free(&set, argc, argv);
+    slm_inference_close(i, argc, argv);
     return 0;
 }

@@ -13,6 +13,7 @@
 #include "commands/export.h"
 #include "commands/slm/base.h"
 #include "commands/slm/export_formats.h"
+#include "commands/trained.h"
 
 typedef struct {
     const char *checkpoint, *output, *format, *tokenizer, *gelu, *config;
@@ -68,7 +69,7 @@ static void read_training(SlmExport *e, const char *path) {
     TrainState state;
     Error error;
     char *folder = checkpoint_folder(path);
-    json_t *dropout = export_option_of_training(path, "dropout");
+    json_t *dropout = trained_option(path, "dropout");
     e->config.dropout = (float)json_number_value(dropout);
     e->best = INFINITY;
     if (checkpoint_is_whole(folder, &state, &error)) {
@@ -88,7 +89,7 @@ int slm_export(int argc, char **argv) {
     ExportOptions o = {0};
     OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
     Error error;
-    char *path = export_checkpoint(o.checkpoint);
+    char *path = trained_checkpoint(o.checkpoint);
     if (access(path, F_OK)) die("--checkpoint %s: %s", path, strerror(errno));
     SlmBase base = slm_base_adopt(path, &set);
     SlmExport e = {.output = o.output, .config = slm_base_config(&base)};

@@ -116,6 +116,10 @@ static void print_record(const json_t *record, const SlmPrepareOptions *o) {
              "be "
              "validated; hold out more with --val-ratio or --val-file",
              number(val, "tokens"));
+    if (number(val, "bytes") > number(json_object_get(splits, "train"), "bytes"))
+        warn("more text is held out than is trained on: a few documents hold most of it; cut it with --split-at, or "
+             "hold "
+             "out documents by --val-file");
     printf("Next: ./train_slm --data %s\n", folder);
     free(folder);
 }

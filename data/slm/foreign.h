@@ -9,7 +9,12 @@
 #define DATA_SLM_FOREIGN_H
 
 #include "data/slm/shard.h"
-#include "data/slm/stream.h"
+
+/* What the caller knows of files of other programs. It precedes what the files say. */
+typedef struct {
+    int vocabulary;      /* 0: unknown */
+    int32_t end_of_text; /* -1: unknown */
+} SlmForeign;
 
 /* Opens a file and checks all of it. foreign: what the caller knows; NULL: nothing. The error names the file. */
 bool slm_foreign_open(const char *path, const SlmForeign *foreign, SlmShard *shard, Error *error);

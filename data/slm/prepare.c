@@ -36,6 +36,13 @@ typedef struct {
     TokenIds *ids; /* [threads] */
 } Prepare;
 
+/* Returns the place of a name among three. */
+static int place_of(const char *name, const char *const names[3]) {
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(names[i], name)) return i;
+    die("unknown choice '%s'", name);
+}
+
 /* ---- what is prepared from what ---- */
 
 static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -170,9 +177,10 @@ static void begin_folder(const Prepare *p) {
 static void scan(Prepare *p) {
     static const char *const names[] = {"keep", "exact", "near"};
     const SlmPrepareOptions *o = p->options;
-    ScanOptions options = {.min_characters = o->min_characters, .val_ratio = o->val_file.count ? 0 : o->val_ratio};
+    const ScanOptions options = {.duplicates = (Duplicates)place_of(o->duplicates, names),
+                                 .min_characters = o->min_characters,
+                                 .val_ratio = o->val_file.count ? 0 : o->val_ratio};
     Error error;
-    while (strcmp(names[options.duplicates], o->duplicates) != 0) options.duplicates++;
     if (!scan_documents(&p->corpus, &options, &p->scan, &error)) die("%s", error.text);
     int64_t train = p->scan.counts[FATE_TRAIN], val = p->scan.counts[FATE_VAL];
     if (!train)
@@ -218,12 +226,8 @@ static char *train_tokenizer(Prepare *p) {
     const char *folder = directory_temporary("train_slm", &error);
     if (!folder || !corpus_pass(&p->corpus, &pass, &error)) die("%s", error.text);
     char *path = path_join(folder, "tokenizer.json");
-    if (!bpe_trainer_write(context.trainer, path, &vocabulary, &error)) die("the tokenizer: %s", error.text);
-    if (vocabulary < o->vocabulary)
-        die("the training text is too small for a vocabulary of %lld: only %d tokens occur %d times or more; give more "
-            "text, or --vocabulary %d",
-            (long long)o->vocabulary, vocabulary, MIN_FREQUENCY,
-            vocabulary / 64 > 4 ? vocabulary / 64 * 64 : vocabulary);
+    if (!bpe_trainer_write(context.trainer, path, &vocabulary, &error))
+        die("the tokenizer: %s (--vocabulary %lld)", error.text, (long long)o->vocabulary);
     bpe_trainer_close(context.trainer);
     return path;
 }
@@ -350,12 +354,13 @@ static json_t *prepare(Prepare *p) {
 }
 
 json_t *slm_prepare_folder(const SlmPrepareOptions *o, bool *already) {
-    Prepare p = {
-        .options = o,
-        .corpus = {.text_field = o->text_field, .nfc = !strcmp(o->normalize, "nfc"), .n_threads = (int)o->threads}};
     static const char *const cuts[] = {"file", "blank-lines", "line"};
+    Prepare p = {.options = o,
+                 .corpus = {.split_at = (SplitAt)place_of(o->split_at, cuts),
+                            .text_field = o->text_field,
+                            .nfc = !strcmp(o->normalize, "nfc"),
+                            .n_threads = (int)o->threads}};
     Error error;
-    while (strcmp(cuts[p.corpus.split_at], o->split_at) != 0) p.corpus.split_at++;
     list_files(&p);
     p.corpus.files = &p.files;
     if (o->tokenizer) open_tokenizer(&p, o->tokenizer);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "data/slm/foreign.h"
 #include "data/slm/prepared.h"
 #include "data/slm/shard.h"
 #include "data/slm/split_files.h"

@@ -8,7 +8,7 @@
 #ifndef DATA_SLM_STREAM_H
 #define DATA_SLM_STREAM_H
 
-#include "base/base.h"
+#include "data/slm/foreign.h"
 
 typedef struct {
     int64_t n_tokens; /* at least 2 */
@@ -21,12 +21,6 @@ typedef struct {
     uint64_t tokenizer_hash; /* 0: unknown */
     void *state;
 } SlmStream;
-
-/* What the caller knows of files of other programs. It precedes what the files say. */
-typedef struct {
-    int vocabulary;      /* 0: unknown */
-    int32_t end_of_text; /* -1: unknown */
-} SlmForeign;
 
 /* Opens a split of a folder: the shards SPLIT_00000.safetensors ... that prepare wrote, or the files of another
  * program: SPLIT.bin, SPLIT_NUMBER.bin, NAME_SPLIT.bin or NAME_SPLIT_NUMBER.bin, sorted by name, in the folder or in

@@ -2,6 +2,7 @@
  * table). Loops are written so that the compiler vectorises them. Sums have a fixed order, so the same call gives the
  * same bits for any scheduling of the threads. */
 #include "kernels/cpu/attention.c"
+#include "kernels/cpu/attention_cached.c"
 #include "kernels/cpu/augment.c"
 #include "kernels/cpu/batchnorm.c"
 #include "kernels/cpu/binary_cross_entropy.c"
@@ -15,6 +16,7 @@
 #include "kernels/cpu/linear.c"
 #include "kernels/cpu/norm_activate.c"
 #include "kernels/cpu/optimizer.c"
+#include "kernels/cpu/optimizer_muon.c"
 #include "kernels/cpu/squared_error.c"
 #include "kernels/cpu/stem.c"
 

@@ -59,12 +59,13 @@ void *cuda_take_memory(Device *device, size_t bytes) {
  * is at least twice as large as the last, so all pieces together are smaller than twice the largest. */
 void *cuda_scratch(Device *device, size_t bytes) {
     CudaState *state = cuda_state(device);
+    bytes += state->kept;
     if (state->measuring) {
         if (bytes > state->measured) state->measured = bytes;
         return (void *)256; /* aligned; never accessed */
     }
     Scratch *last = &state->scratches[state->n_scratches ? state->n_scratches - 1 : 0];
-    if (bytes <= last->bytes) return last->memory;
+    if (bytes <= last->bytes) return (char *)last->memory + state->kept;
     Scratch larger = {.bytes = bytes > 2 * last->bytes ? bytes : 2 * last->bytes};
     enum cudaStreamCaptureMode mode =
         cudaStreamCaptureModeRelaxed; /* a capture may be under way: it is not disturbed */
@@ -72,5 +73,13 @@ void *cuda_scratch(Device *device, size_t bytes) {
     larger.memory = cuda_take_memory(device, larger.bytes);
     cuda_check(cudaThreadExchangeStreamCaptureMode(&mode), "taking memory");
     state->scratches[state->n_scratches++] = larger; /* no more than bits of a size */
-    return larger.memory;
+    return (char *)larger.memory + state->kept;
 }
+
+void *cuda_keep_scratch(Device *device, size_t bytes) {
+    void *memory = cuda_scratch(device, bytes);
+    cuda_state(device)->kept = (bytes + 255) / 256 * 256;
+    return memory;
+}
+
+void cuda_release_scratch(Device *device) { cuda_state(device)->kept = 0; }

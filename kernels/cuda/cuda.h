@@ -63,6 +63,7 @@ typedef struct {
     size_t shared_limit;   /* bytes of shared memory that a block can ask for */
     Scratch scratches[64]; /* the last is in use */
     int n_scratches;
+    size_t kept;     /* bytes at the beginning of the scratch: cuda_keep_scratch */
     bool measuring;  /* operations are called to learn how much scratch they need ... */
     size_t measured; /* ... which is this many bytes */
     bool at_most;    /* and must be enough for all smaller batches too */
@@ -90,6 +91,9 @@ static inline cudaStream_t cuda_stream(const Device *device) { return cuda_state
  * because it is divided into more parts that work at the same time. Such an operation asks for the most that any
  * smaller batch needs: always, or if that takes long to compute, only with CudaState.at_most. */
 void *cuda_scratch(Device *device, size_t bytes);
+/* Does the same for an operation that calls others as its parts: the memory stays valid until cuda_release_scratch. */
+void *cuda_keep_scratch(Device *device, size_t bytes);
+void cuda_release_scratch(Device *device);
 
 /* Returns device memory, not cleared, and counts it; dies, naming the size, if there is not enough. */
 void *cuda_take_memory(Device *device, size_t bytes);

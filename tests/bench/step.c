@@ -36,7 +36,7 @@ static Tensor flat(Device *device, DType type, int64_t n) {
 }
 
 static Bench bench_open(Model *model, Device *device, bool amp, const Batch *batch) {
-    MemoryPlan plan = memory_plan(model, device, amp ? device->half : DTYPE_F32, batch, NULL, false);
+    MemoryPlan plan = memory_plan(model, device, amp ? device->half : DTYPE_F32, batch, NULL, (StepOptions){0});
     plan.scratch += device->allocated;
     plan.batches = batch->size;
     plan.results = sizeof(PassNumbers) + (1 + MODEL_MAX_METRICS) * sizeof(float);

@@ -79,10 +79,10 @@ typedef struct {
 void ops_check(void **check);
 Sequences packed(Rig *rig, const int *lengths, int count);
 
-/* The files of test_ops_*.c, and test_stem.c. */
-typedef enum { OPS_LAYERS, OPS_VOLUMES, OPS_LOSSES, OPS_OPTIMIZER, OPS_STEM } OpsFile;
+/* The files of test_ops_*.c, test_attention_cached.c, test_stem.c and test_muon.c. */
+typedef enum { OPS_LAYERS, OPS_VOLUMES, OPS_LOSSES, OPS_OPTIMIZER, OPS_CACHED, OPS_STEM, OPS_MUON } OpsFile;
 /* Makes the last row of the tests of a file: fails unless every operation of the file has run on every device.
- * test_stem.c runs all its operations on all devices itself. */
+ * test_stem.c and test_muon.c run theirs on all devices themselves. */
 #define ops_last_test(file) cmocka_unit_test_prestate(every_operation_was_tested_on_every_device, &(OpsFile){file})
 void every_operation_was_tested_on_every_device(void **file);
 

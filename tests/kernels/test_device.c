@@ -137,6 +137,8 @@ static void run_layers(Device *device, Arena *arena, float p) {
     Dropout drop = dropout_of(arena, p);
     Sequences sequences = {uploaded(arena, offsets, 4), offsets, 3};
     Attention attention = {H, true, 0.5f};
+    Tensor kv = rows(arena, N, 2 * C);
+    CachedKeys keys = {kv, counted(arena), uploaded(arena, (const int32_t[N]){1, 1, 1, 1, 1, 1}, N), 1, 1};
     cast(device, mean, rstd);
     embedding_forward(device, x, none, ids, table, ids, table);
     embedding_backward(device, dtable, dtable, x, ids, ids, ids);
@@ -160,6 +162,8 @@ static void run_layers(Device *device, Arena *arena, float p) {
     attention_forward(device, y, lse, qkv, sequences, attention, drop);
     attention_backward(device, dqkv, y, (AttentionActivations){.qkv = qkv, .out = y, .lse = lse}, sequences, attention,
                        drop);
+    cache_rows(device, kv, qkv, ids);
+    attention_cached_forward(device, y, qkv, keys, attention);
     leaky_relu_forward(device, y, x, 0.1f);
     leaky_relu_backward(device, z, y, x, 0.1f);
     mean_rows_forward(device, means, x, 3);
@@ -236,6 +240,8 @@ static void run_update(Device *device, Arena *arena) {
     global_norm(device, one, flat, tensor_none(), segments, 2);
     adamw_update(device, (AdamWBuffers){.params = wide[0], .m = wide[1], .v = wide[2], .grads = flat}, one,
                  tensor_none(), segments, 2, (AdamW){0.1f, 0.9f, 0.99f, 1e-8f, 1, 1, false});
+    muon_update(device, (AdamWBuffers){.params = wide[0], .m = wide[1], .grads = flat}, one, tensor_none(),
+                (MuonMatrix){.offset = 10, .stride = 7, .rows = 12, .columns = 5, .rate = 1}, (Muon){0.1f, 0.95f, 1});
     loss_scale_update(device, numbers(arena, LOSS_SCALE_FIELDS), one, tensor_none());
     norm_guard(device, one, one, flat, false);
     copy_segments(device, wide[0], flat, one, segments, 2);
@@ -294,6 +300,8 @@ static void flops_and_bytes_are_exact(void **state) {
                    4 * (3 * n * c + 3 * c * v + n * v + 2 * v));
     expect_counted(dry, OP_attention_forward, pairs * (4 * c + 5 * H), 4 * (4 * n * c + H * n + 4));
     expect_counted(dry, OP_attention_backward, pairs * (10 * c + 6 * H) + 2 * n * c, 4 * (8 * n * c + H * n + 4));
+    expect_counted(dry, OP_cache_rows, 0, 4 * (4 * n * c + n));
+    expect_counted(dry, OP_attention_cached_forward, n * (4 * c + 5 * H), 4 * (4 * n * c + 2 * n));
     expect_counted(dry, OP_embedding_forward, n * c, 4 * (3 * n * c + 2 * n));
     expect_counted(dry, OP_gather_rows, 0, 4 * (2 * n * c + n));
     expect_counted(dry, OP_place_rows, n * c, 4 * (3 * n * c + 2 * n));
@@ -317,6 +325,7 @@ static void flops_and_bytes_are_exact(void **state) {
                    4 * (4 * n * c + 2 * c + 16 * c));
     expect_counted(dry, OP_global_norm, 2 * 90, 4 * 90 + 4);
     expect_counted(dry, OP_adamw_update, 14 * 90, 28 * 90 + 4);
+    expect_counted(dry, OP_muon_update, 5 * (2 * (2 * 5 * 5 * 12) + 2 * 5 * 5 * 5 + 3 * 5 * 5) + 13 * 60, 20 * 60 + 4);
     expect_counted(dry, OP_cast, 0, 8 * n);
     device_reset_counters(dry);
     run_every_operation(dry, 0.5f); /* dropout adds a random number per element, and no bytes */

@@ -88,6 +88,24 @@ static void wrong_sequences(Rig *r) {
     attention_forward(r->device, normal(r, 3, 4), normal(r, 2, 3), normal(r, 3, 12), packed(r, (int[]){1, 1}, 2),
                       (Attention){2, true, 1}, dropout_of(0));
 }
+static void cached(Rig *r, int64_t width, int64_t rows, int32_t slot, int32_t length, int64_t longest) {
+    Tensor slots = below(r, 2, 1), lengths = below(r, 2, 1);
+    integers(slots)[1] = slot, integers(lengths)[0] = 1, integers(lengths)[1] = length;
+    attention_cached_forward(r->device, normal(r, 2, 4), normal(r, 2, width),
+                             (CachedKeys){normal(r, rows, 8), slots, lengths, 3, longest}, (Attention){2, true, 1});
+}
+static void wrong_cached_heads(Rig *r) { cached(r, 13, 6, 1, 2, 2); }
+static void wrong_slots(Rig *r) { cached(r, 12, 7, 1, 2, 2); }
+static void wrong_longest(Rig *r) { cached(r, 12, 6, 1, 2, 4); }
+static void wrong_slot(Rig *r) { cached(r, 12, 6, 2, 2, 2); }
+static void wrong_cached_length(Rig *r) { cached(r, 12, 6, 1, 3, 2); }
+static void wrong_empty_length(Rig *r) { cached(r, 12, 6, 1, 0, 2); }
+static void wrong_cache(Rig *r) { cache_rows(r->device, normal(r, 4, 6), normal(r, 2, 12), below(r, 2, 4)); }
+static void wrong_cached_row(Rig *r) {
+    Tensor rows = below(r, 2, 1);
+    integers(rows)[1] = 4;
+    cache_rows(r->device, normal(r, 4, 8), normal(r, 2, 12), rows);
+}
 static void wrong_probability(Rig *r) { dropout(r->device, normal(r, 1, 4), normal(r, 1, 4), dropout_of(1)); }
 static void wrong_target(Rig *r) {
     Tensor targets = below(r, 2, 1);
@@ -254,6 +272,14 @@ static const WrongCall wrong_calls[] = {
     {wrong_none, "layernorm_forward: gain is none, expected f32 [3]"},
     {wrong_heads, "attention_forward: 12 columns are not q, k and v of 3 heads"},
     {wrong_sequences, "attention_forward: the sequences are rows 0 .. 2, qkv has 3"},
+    {wrong_cached_heads, "attention_cached_forward: 13 columns are not q, k and v of 2 heads"},
+    {wrong_slots, "attention_cached_forward: the 7 rows of kv are not whole slots of 3 rows"},
+    {wrong_longest, "attention_cached_forward: the longest sequence has 4 rows, expected 1 .. 3, the rows of a slot"},
+    {wrong_slot, "attention_cached_forward: slots[1] is 2, expected less than 2 and not negative"},
+    {wrong_cached_length, "attention_cached_forward: lengths[1] is 3, expected less than 3"},
+    {wrong_empty_length, "attention_cached_forward: lengths[1] is 0, expected less than 3"},
+    {wrong_cache, "cache_rows: kv is f32 [4, 6], expected f32 [any, 8]"},
+    {wrong_cached_row, "cache_rows: rows[1] is 4, expected less than 4 and not negative"},
     {wrong_probability, "dropout: the dropout is 1, expected at least 0 and less than 1"},
     {wrong_target, "cross_entropy_forward: targets[1] is 7, expected less than 7"},
     {wrong_weights, "cross_entropy_forward: weights is f32 [3], expected f32 [2]"},

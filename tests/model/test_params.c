@@ -135,6 +135,56 @@ static void segments_leave_out_frozen_rows_and_padding(void **state) {
     params_free(&table);
 }
 
+static void muon_has_matrices_and_adamw_the_rest(void **state) {
+    (void)state;
+    ParamTable table = small_table();
+    table.items[2].matrices = 1; /* "even", 16 x 2 */
+    int rows = param_add(&table, INIT_NORMAL, 0.1f, false, 12, 5, "qkv rows"),
+        columns = param_add(&table, INIT_NORMAL, 0.1f, true, 5, 12, "qkv columns");
+    table.items[rows].matrices = table.items[columns].matrices = 3;
+    table.items[columns].matrices_in_columns = true;
+    table.items[columns].group = 2;
+    ParamUpdates u = params_updates(&table, 0.01f, true);
+    const int64_t segments[][2] = {{10, 15}, {16, 23}, {64, 80}, {80, 88}, {32, 64}, {96, 156}, {160, 220}};
+    assert_int_equal(u.n_adamw, 4);
+    assert_int_equal(u.n_segments, 7);
+    for (int i = 0; i < 7; i++)
+        assert_true(u.segments[i].begin == segments[i][0] && u.segments[i].end == segments[i][1]);
+    const MuonMatrix matrices[] = {{32, 2, 16, 2, 0.01f, 1, 0},  {96, 5, 4, 5, 0, 1, 0},
+                                   {116, 5, 4, 5, 0, 1, 0},      {136, 5, 4, 5, 0, 1, 0},
+                                   {160, 12, 5, 4, 0.01f, 1, 2}, {164, 12, 5, 4, 0.01f, 1, 2},
+                                   {168, 12, 5, 4, 0.01f, 1, 2}};
+    assert_int_equal(u.n_matrices, 7);
+    for (int i = 0; i < 7; i++) {
+        const MuonMatrix *a = &u.matrices[i], *b = &matrices[i];
+        assert_true(a->offset == b->offset && a->stride == b->stride && a->rows == b->rows && a->columns == b->columns);
+        assert_true(a->weight_decay == b->weight_decay && a->rate == b->rate && a->group == b->group);
+    }
+    params_updates_free(&u);
+    Segment *all;
+    int n = params_segments(&table, 0.01f, &all);
+    u = params_updates(&table, 0.01f, false);
+    assert_int_equal(u.n_adamw, n);
+    assert_int_equal(u.n_segments, n);
+    assert_int_equal(u.n_matrices, 0);
+    for (int i = 0; i < n; i++) assert_true(u.segments[i].begin == all[i].begin && u.segments[i].end == all[i].end);
+    free(all);
+    params_updates_free(&u);
+    params_free(&table);
+}
+
+static void update_frozen_rows(void *argument) { params_updates(argument, 0, true); }
+
+static void muon_knows_no_frozen_rows(void **state) {
+    (void)state;
+    ParamTable table = small_table();
+    char output[512];
+    table.items[0].matrices = 1;
+    assert_int_equal(run_function(output, sizeof output, update_frozen_rows, &table), 1);
+    assert_contains(output, "Muon: parameter layer.7.weight has frozen rows");
+    params_free(&table);
+}
+
 static void add_overlong_name(void *argument) { param_add(argument, INIT_ZERO, 0, true, 1, 0, "%0100d", 1); }
 
 static void overlong_names_are_refused(void **state) {
@@ -208,6 +258,8 @@ int main(void) {
         cmocka_unit_test(initial_numbers_have_the_stated_moments),
         cmocka_unit_test(threads_do_not_change_the_numbers),
         cmocka_unit_test(segments_leave_out_frozen_rows_and_padding),
+        cmocka_unit_test(muon_has_matrices_and_adamw_the_rest),
+        cmocka_unit_test(muon_knows_no_frozen_rows),
         cmocka_unit_test(overlong_names_are_refused),
         cmocka_unit_test(buffers_are_not_parameters),
         cmocka_unit_test(moving_buffers_have_their_own_segments),

@@ -16,12 +16,17 @@ typedef struct {
     Judged judged;
     int64_t patience, extension_epochs, most_extensions;
     int monitor;
-    bool drop_last, hook, coupled, moved, moved_back;
+    bool drop_last, hook, coupled, muon, moved, moved_back;
 } Plan;
 
 static double by_group(const void *context, int group, int64_t step, int64_t epoch) {
     (void)context;
     return group ? 0 : 0.01 * (double)(1 + step) + 0.1 * (double)epoch;
+}
+
+static double at_all_times(const void *context, int group, int64_t step, int64_t epoch) {
+    (void)context, (void)group, (void)step, (void)epoch;
+    return 0.05;
 }
 
 /* In the fourth step another run takes the name of the folder. */
@@ -64,6 +69,11 @@ static void follow(void *argument) {
     spec->selection.metric = plan->monitor;
     spec->batch.drop_last = plan->drop_last;
     spec->optimizer.coupled_decay = plan->coupled;
+    if (plan->muon) {
+        spec->optimizer.muon = true;
+        spec->model->params.items[0].matrices = 1;
+        toy_set_rate(run, at_all_times);
+    }
     if (plan->hook) toy_set_rate(run, by_group);
     if (plan->moved) toy_set_rate(run, move_the_folder);
     if (plan->moved_back) toy_set_rate(run, move_and_move_back);
@@ -451,6 +461,59 @@ static void a_schedule_of_the_spec_replaces_the_cosine_to_zero(void **state) {
     assert_true(train_learning_rate(&spec, 20, 20) == 0.5);
 }
 
+/* The first step changes the matrix by Muon: rows of gradients of logits add up to 0, so two singular values of three
+ * are not 0, and come between 0.67 and 1.21; whatever the gradient, the change has the norm of about 0.2 sqrt(5) of two
+ * such numbers. The bias changes by AdamW, whose first step is the rate. */
+static void muon_updates_matrices_and_adamw_the_rest(void **state) {
+    (void)state;
+    float first[CLASSES * FEATURES], weight[CLASSES * FEATURES], bias[CLASSES], squares[CLASSES * FEATURES] = {0};
+    Plan start = {.directory = run_directory(), .monitor = -1, .options = "--max-steps 1 --learning-rate 0"};
+    Plan plan = {
+        .directory = run_directory(), .monitor = -1, .muon = true, .options = "--max-steps 1 --weight-decay 0"};
+    toy_must(follow, &start);
+    toy_must(follow, &plan);
+    assert_contains(toy_output, "[Optimizer] Muon updates 1 matrices (15 parameters), AdamW the other 3 parameters");
+    read_weights(start.directory, first, bias);
+    read_weights(plan.directory, weight, bias);
+    double change = 0, unit = 0.05 * 0.2 * sqrt(FEATURES);
+    for (int i = 0; i < CLASSES * FEATURES; i++) change += pow((double)weight[i] - (double)first[i], 2);
+    assert_true(sqrt(change / 2) > 0.67 * unit && sqrt(change / 2) < 1.21 * unit);
+    for (int i = 0; i < CLASSES; i++) assert_near(fabs((double)bias[i]), 0.05, 1e-5);
+    TensorFile file = open_in(plan.directory, "last/optimizer.safetensors");
+    float *matrix = floats(&file, "exp_avg_sq.", "head.weight"), *vector = floats(&file, "exp_avg_sq.", "head.bias");
+    assert_memory_equal(matrix, squares, sizeof squares); /* is not used */
+    assert_true(vector[0] > 0);
+    free(matrix);
+    free(vector);
+    tensor_file_close(&file);
+}
+
+static void muon_resumes_with_the_same_bits(void **state) {
+    (void)state;
+    Plan whole = {.directory = run_directory(), .monitor = -1, .muon = true, .options = "--epochs 4 --max-steps 5"};
+    Plan parts = {.directory = run_directory(), .monitor = -1, .muon = true, .options = "--epochs 4 --max-steps 2"};
+    double steps[64];
+    toy_must(follow, &whole);
+    toy_must(follow, &parts);
+    parts.options = "--epochs 4 --max-steps 5 --resume auto";
+    toy_must(follow, &parts);
+    assert_int_equal(steps_of(parts.directory, "start", steps), 2);
+    assert_near(steps[1], 2, 0);
+    assert_same_weights(whole.directory, parts.directory);
+}
+
+static void run_muon_without_matrices(void *argument) {
+    ToyRun *run = toy_run_open(open_cpu(), argument, "-b 2 -g 2 --max-steps 1", 10, 7, 3);
+    run->spec.optimizer.muon = true;
+    toy_train(run);
+}
+
+static void muon_wants_a_model_with_blocks(void **state) {
+    (void)state;
+    assert_int_equal(toy_try(run_muon_without_matrices, (void *)run_directory()), 1);
+    assert_contains(toy_output, "Muon: the model has no transformer blocks, whose matrices it updates");
+}
+
 static void the_spec_sets_the_optimizer_s_numbers(void **state) {
     (void)state;
     TrainOptions options = {.grad_clip = 0.5};
@@ -505,6 +568,9 @@ int main(void) {
         cmocka_unit_test(groups_have_rates_of_their_own),
         cmocka_unit_test(decay_can_be_part_of_the_gradients),
         cmocka_unit_test(a_schedule_of_the_spec_replaces_the_cosine_to_zero),
+        cmocka_unit_test(muon_updates_matrices_and_adamw_the_rest),
+        cmocka_unit_test(muon_resumes_with_the_same_bits),
+        cmocka_unit_test(muon_wants_a_model_with_blocks),
         cmocka_unit_test(the_spec_sets_the_optimizer_s_numbers),
         cmocka_unit_test(an_autotune_cache_that_cannot_be_written_stops_nothing),
         cmocka_unit_test(inference_wants_every_weight),

@@ -171,7 +171,7 @@ static Work counted(Model *model, const Batch *batch, TextBatch b, bool train) {
     Device *dry = dry_device_open();
     dry->half = b.half;
     if (train)
-        memory_dry_step(model, dry, batch, b.accumulation, b.recompute);
+        memory_dry_step(model, dry, batch, b.accumulation, (StepOptions){.recompute = b.recompute});
     else
         memory_dry_pass(model, dry, batch, false, false);
     work_add_counters(&work, dry, 1);
@@ -190,8 +190,9 @@ TextStep text_step(const TextModel *model, TextBatch b) {
     add_params(&t);
     Batch batch = text_batch(model, b, offsets);
     TextStep step = {counted(&t.base, &batch, b, true), counted(&t.base, &batch, b, false),
-                     memory_plan(&t.base, NULL, b.half, &batch, NULL, b.recompute),
-                     memory_plan(&t.base, NULL, b.half, NULL, &batch, false), (double)params_count(&t.base.params)};
+                     memory_plan(&t.base, NULL, b.half, &batch, NULL, (StepOptions){.recompute = b.recompute}),
+                     memory_plan(&t.base, NULL, b.half, NULL, &batch, (StepOptions){0}),
+                     (double)params_count(&t.base.params)};
     block_stack_close(&t.blocks);
     params_free(&t.base.params);
     free(offsets);

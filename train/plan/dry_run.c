@@ -29,7 +29,7 @@ void train_dry_run(const TrainSpec *spec) {
     if (half != DTYPE_F32 && !gpu) planned.device = dry; /* the closest stand-in for a GPU */
     MemoryPlan plan = train_plan_of(&planned, o, half);
     Batch batch = train_largest_batch(spec, o);
-    memory_dry_step(spec->model, dry, &batch, o->grad_accumulation, o->grad_checkpointing);
+    memory_dry_step(spec->model, dry, &batch, o->grad_accumulation, train_step_options(spec, o));
     printf("%lld parameters in %d tensors; one step = %lld micro-batch%s of %d sequence%s, %lld tokens\n",
            (long long)params_count(&model->params), params_n_trained(&model->params), (long long)o->grad_accumulation,
            o->grad_accumulation == 1 ? "" : "es", batch.n_sequences, batch.n_sequences == 1 ? "" : "s",

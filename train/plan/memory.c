@@ -13,7 +13,8 @@ typedef struct {
     Model *model;
     Device *dry, *on;
     const Batch *batch;
-    bool train, recompute;
+    bool train;
+    StepOptions options;
     int64_t micro_batches;
     bool update;
     size_t activations; /* out: the peak of the arena */
@@ -21,14 +22,16 @@ typedef struct {
 
 static void dry_update(const DryRun *r, Tensor flat, Tensor half) {
     Tensor norm = tensor_1d(r->dry->allocate(r->dry, 4), DTYPE_F32, 1), none = tensor_none();
-    Segment *segments, *moving;
-    int n = params_segments(&r->model->params, 0, &segments), n_moving = params_moving(&r->model->params, &moving);
+    ParamUpdates u = params_updates(&r->model->params, 0, r->options.muon);
+    AdamWBuffers buffers = {.params = flat, .copy = half, .m = flat, .v = flat, .grads = flat};
+    Segment *moving;
+    int n_moving = params_moving(&r->model->params, &moving);
     if (n_moving) copy_segments(r->on, flat, flat, none, moving, n_moving); /* at the beginning of a step */
-    global_norm(r->on, norm, flat, none, segments, n);
-    adamw_update(r->on, (AdamWBuffers){.params = flat, .copy = half, .m = flat, .v = flat, .grads = flat}, norm, none,
-                 segments, n, (AdamW){.step = 1});
+    global_norm(r->on, norm, flat, none, u.segments, u.n_segments);
+    adamw_update(r->on, buffers, norm, none, u.segments, u.n_adamw, (AdamW){.step = 1});
+    for (int i = 0; i < u.n_matrices; i++) muon_update(r->on, buffers, norm, none, u.matrices[i], (Muon){0});
     if (n_moving) copy_segments(r->on, flat, flat, norm, moving, n_moving);
-    free(segments);
+    params_updates_free(&u);
     free(moving);
 }
 
@@ -40,7 +43,7 @@ static void dry_run(void *argument) {
     Tensor fields[BATCH_MAX_FIELDS + 1] = {{0}};
     for (int i = 0; i <= r->batch->n_fields; i++) fields[i] = r->batch->fields[i];
     PassNumbers *numbers = dry->allocate(dry, sizeof *numbers);
-    Pass pass = {.train = r->train, .recompute = r->recompute, .step = &numbers->step};
+    Pass pass = {.train = r->train, .recompute = r->options.recompute, .step = &numbers->step};
     pass.loss_scale = tensor_1d(numbers->loss_scale, DTYPE_F32, model->n_metrics);
     int64_t n = model->params.flat_count;
     Tensor flat = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
@@ -58,16 +61,16 @@ static void dry_run(void *argument) {
     arena_close(&arena);
 }
 
-void memory_dry_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, bool recompute) {
-    dry_run(&(DryRun){model, dry, dry, batch, true, recompute, micro_batches, true, 0});
+void memory_dry_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, StepOptions options) {
+    dry_run(&(DryRun){model, dry, dry, batch, true, options, micro_batches, true, 0});
 }
 
 void memory_dry_pass(Model *model, Device *dry, const Batch *batch, bool train, bool recompute) {
-    dry_run(&(DryRun){model, dry, dry, batch, train, recompute, 1, false, 0});
+    dry_run(&(DryRun){model, dry, dry, batch, train, {.recompute = recompute}, 1, false, 0});
 }
 
 MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
-                       bool recompute) {
+                       StepOptions options) {
     MemoryPlan plan = {0};
     const Batch *batches[] = {train, validation};
     const void *counted = NULL;
@@ -79,7 +82,7 @@ MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *tr
     dry->half = half;
     for (int i = 0; i < 2; i++) {
         if (!batches[i]) continue;
-        DryRun r = {model, dry, dry, batches[i], i == 0, recompute, 1, i == 0, 0};
+        DryRun r = {model, dry, dry, batches[i], i == 0, options, 1, i == 0, 0};
         dry_run(&r);
         if (r.activations > plan.activations) plan.activations = r.activations;
         Tensor device_data = batches[i]->fields[batches[i]->n_fields];

@@ -11,13 +11,18 @@ typedef struct {
     size_t scratch;          /* of the device's operations */
 } MemoryPlan;
 
+/* How a step is made: with gradient checkpointing; with Muon for the matrices of the blocks. */
+typedef struct {
+    bool recompute, muon;
+} StepOptions;
+
 /* Plans the memory for batches that are at least as large as all in the data; either may be NULL. Without `train` there
  * are no gradients and no optimizer. `half` is the 16-bit type of the activations, or f32. The scratch of `device` is
  * included unless device is NULL. Leaves `batches` and `results`, which the loop needs, at 0. */
 MemoryPlan memory_plan(Model *model, Device *device, DType half, const Batch *train, const Batch *validation,
-                       bool recompute);
+                       StepOptions options);
 /* Runs an optimizer step of micro_batches times `batch` on a dry device, for its counters. */
-void memory_dry_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, bool recompute);
+void memory_dry_step(Model *model, Device *dry, const Batch *batch, int64_t micro_batches, StepOptions options);
 /* Runs one micro-batch of training, without the update, or of validation. */
 void memory_dry_pass(Model *model, Device *dry, const Batch *batch, bool train, bool recompute);
 size_t memory_total(const MemoryPlan *plan);

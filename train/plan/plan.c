@@ -51,13 +51,17 @@ Batch train_largest_batch(const TrainSpec *spec, const TrainOptions *o) {
     return largest_batch(spec, spec->train, o->batch_size, o->token_budget);
 }
 
+StepOptions train_step_options(const TrainSpec *spec, const TrainOptions *o) {
+    return (StepOptions){.recompute = o->grad_checkpointing, .muon = spec->optimizer.muon};
+}
+
 static MemoryPlan plan_of(const PlanRequest *r, DType half) {
     const TrainSpec *spec = r->spec;
     Batch train, validation;
     if (r->train) train = train_largest_batch(spec, r->options);
     if (r->validation) validation = largest_batch(spec, r->validation, r->options->val_batch_size, 0);
     MemoryPlan plan = memory_plan(spec->model, spec->device, half, r->train ? &train : NULL,
-                                  r->validation ? &validation : NULL, r->options->grad_checkpointing);
+                                  r->validation ? &validation : NULL, train_step_options(spec, r->options));
     if (r->train) batch_close(&train);
     if (r->validation) batch_close(&validation);
     plan.scratch += spec->device->allocated;

@@ -20,6 +20,7 @@ size_t train_to_allocate(const TrainSpec *spec, const MemoryPlan *plan);
 Batch train_largest_batch(const TrainSpec *spec, const TrainOptions *options);
 /* Returns the number of samples of the smallest micro-batch that is trained on. */
 int64_t train_min_samples(const TrainSpec *spec);
+StepOptions train_step_options(const TrainSpec *spec, const TrainOptions *options);
 /* Returns the 16-bit type of the activations; f32: there is none. */
 DType train_half(const TrainSpec *spec);
 

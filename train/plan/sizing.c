@@ -68,7 +68,8 @@ static double step_flops(const TrainSpec *spec, bool recompute) {
     double flops, bytes;
     Device *dry = dry_device_open();
     Batch batch = train_largest_batch(spec, o);
-    memory_dry_step(spec->model, dry, &batch, o->grad_accumulation, recompute);
+    memory_dry_step(spec->model, dry, &batch, o->grad_accumulation,
+                    (StepOptions){.recompute = recompute, .muon = spec->optimizer.muon});
     device_totals(dry, &flops, &bytes);
     batch_close(&batch);
     device_close(dry);

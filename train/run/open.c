@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,13 +27,24 @@ static void check_place(const Training *t, const LoaderOptions *options) {
             (long long)t->state.batch_index, (long long)t->state.epoch + 1, (long long)batches);
 }
 
+/* Prints what Muon updates, if it is used. */
+static void print_optimizer(const ParamUpdates *u) {
+    int64_t by_adamw = 0, by_muon = 0;
+    for (int i = 0; i < u->n_segments; i++)
+        *(i < u->n_adamw ? &by_adamw : &by_muon) += u->segments[i].end - u->segments[i].begin;
+    if (u->n_matrices)
+        printf("[Optimizer] Muon updates %d matrices (%lld parameters), AdamW the other %lld parameters\n",
+               u->n_matrices, (long long)by_muon, (long long)by_adamw);
+}
+
 static void open_segments(Run *run) {
     const TrainSpec *spec = &run->t->spec;
-    run->n_segments = params_segments(&spec->model->params, (float)spec->options->weight_decay, &run->segments);
+    run->updates = params_updates(&spec->model->params, (float)spec->options->weight_decay, spec->optimizer.muon);
+    print_optimizer(&run->updates);
     run->n_moving = params_moving(&spec->model->params, &run->moving);
     run->n_groups = 1;
-    for (int i = 0; i < run->n_segments; i++)
-        if (run->segments[i].group >= run->n_groups) run->n_groups = run->segments[i].group + 1;
+    for (int i = 0; i < run->updates.n_segments; i++)
+        if (run->updates.segments[i].group >= run->n_groups) run->n_groups = run->updates.segments[i].group + 1;
     assert(run->n_groups <= TRAIN_MAX_GROUPS && spec->selection.n_metrics <= TRAIN_MAX_METRICS);
 }
 
@@ -156,7 +168,7 @@ void run_close(Run *run) {
     free(run->keeping.aside);
     free(run->host_results);
     free(run->loss_scale);
-    free(run->segments);
+    params_updates_free(&run->updates);
     free(run->moving);
     run->t->run = NULL;
     free(run->t->state.options_json);

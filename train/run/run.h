@@ -60,8 +60,9 @@ typedef struct Run {
     Training *t;
     Log *log;
     Loader *loader;
-    Segment *segments, *moving; /* of the parameters; of the buffers that training updates */
-    int n_segments, n_moving;
+    ParamUpdates updates;
+    Segment *moving; /* of the buffers that training updates */
+    int n_moving;
     int n_groups; /* groups of parameters with rates of their own */
 
     int64_t total_steps;    /* the last step of the run */

@@ -119,7 +119,8 @@ void step_clip(Run *run) {
     const TrainSpec *spec = &run->t->spec;
     Model *model = spec->model;
     Tensor norm = results_norm(run), sums = results_sums(run, 0, spec->options->grad_accumulation);
-    global_norm(spec->device, norm, model->gradients, model->loss_scale, run->segments, run->n_segments);
+    global_norm(spec->device, norm, model->gradients, model->loss_scale, run->updates.segments,
+                run->updates.n_segments);
     norm_guard(spec->device, norm, stop_flag(run), sums, tensor_given(model->loss_scale));
 }
 
@@ -134,19 +135,31 @@ static void wait_for_weights(Run *run) {
     eta_wait(&run->eta, waited);
 }
 
+static void update_weights(Run *run, Tensor norm) {
+    Training *t = run->t;
+    Model *model = t->spec.model;
+    ParamUpdates *u = &run->updates;
+    AdamW adamw = train_adamw(&t->spec);
+    const Muon muon = {.learning_rate = 1, .momentum = 0.95f, .clip = adamw.clip};
+    adamw.step = t->state.step - t->state.skipped_steps + 1;
+    for (int i = 0; i < u->n_segments; i++)
+        u->segments[i].rate = (float)step_learning_rate(run, u->segments[i].group, t->state.step);
+    for (int i = 0; i < u->n_matrices; i++)
+        u->matrices[i].rate = (float)step_learning_rate(run, u->matrices[i].group, t->state.step);
+    AdamWBuffers buffers = {
+        .params = model->weights, .copy = model->half_weights, .m = t->m, .v = t->v, .grads = model->gradients};
+    adamw_update(t->spec.device, buffers, norm, model->loss_scale, u->segments, u->n_adamw, adamw);
+    for (int i = 0; i < u->n_matrices; i++)
+        muon_update(t->spec.device, buffers, norm, model->loss_scale, u->matrices[i], muon);
+}
+
 void step_update(Run *run) {
     Training *t = run->t;
     Device *device = t->spec.device;
     Model *model = t->spec.model;
     Tensor norm = results_norm(run);
-    AdamW adamw = train_adamw(&t->spec);
-    adamw.step = t->state.step - t->state.skipped_steps + 1;
     wait_for_weights(run);
-    for (int i = 0; i < run->n_segments; i++)
-        run->segments[i].rate = (float)step_learning_rate(run, run->segments[i].group, t->state.step);
-    AdamWBuffers buffers = {
-        .params = model->weights, .copy = model->half_weights, .m = t->m, .v = t->v, .grads = model->gradients};
-    adamw_update(device, buffers, norm, model->loss_scale, run->segments, run->n_segments, adamw);
+    update_weights(run, norm);
     copy_moving(run, model->weights, model->gradients, norm);
     double flops, bytes;
     device_totals(device, &flops, &bytes);

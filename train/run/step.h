@@ -12,7 +12,7 @@ void step_micro_batch(Run *run, int64_t micro);
 /* Computes the norm of the gradients, by which the update clips. If the norm is not finite, the update changes nothing.
  */
 void step_clip(Run *run);
-/* Updates the weights with AdamW, and ends the step. */
+/* Updates the weights with the optimizer of the spec, and ends the step. */
 void step_update(Run *run);
 /* Returns the learning rate of a parameter group in step `step` (0: the first), the latest step whose batches were
  * loaded. */

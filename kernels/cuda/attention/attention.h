@@ -29,6 +29,10 @@ struct AttentionShape {
     __host__ __device__ int slots(int rows) const { return n_tokens / rows + count; } /* tiles of a head, at most */
 };
 
+static inline void check_head_size(int head_size) {
+    if (head_size > 128) die("attention on the cuda device: heads of %d, at most 128 are implemented", head_size);
+}
+
 static inline AttentionShape attention_shape(Tensor qkv, Sequences sequences, Attention attention, Dropout drop) {
     AttentionShape a = {};
     a.offsets = (const int *)sequences.offsets.data;
@@ -47,7 +51,7 @@ static inline AttentionShape attention_shape(Tensor qkv, Sequences sequences, At
     a.seed = drop.seed;
     a.threshold = drop.p > 0 ? (uint32_t)ceil((double)drop.p * 0x1p32) : 0; /* p < 1, a float: fits */
     a.keep = 1.0f / (1.0f - drop.p);
-    if (a.head_size > 128) die("attention on the cuda device: heads of %d, at most 128 are implemented", a.head_size);
+    check_head_size(a.head_size);
     if (!(a.scale > 0)) die("attention on the cuda device: the scale is %g, expected more than 0", (double)a.scale);
     return a;
 }

@@ -34,6 +34,9 @@ typedef struct {
     bool depth_varies; /* ... or k is */
 } Gemm;
 
+/* Computes the product by the library, if it is installed and can, else by our own kernels. */
+void gemm_multiply(Device *device, const Gemm *gemm);
+
 /* Uses our own kernels: f32 in true f32, 16-bit types on tensor cores; the same bits every time. */
 void gemm_own(Device *device, const Gemm *gemm);
 

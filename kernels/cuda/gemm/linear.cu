@@ -51,15 +51,6 @@ bool multiply_then_finish(Device *device, const Gemm &gemm) {
     return true;
 }
 
-void multiply_matrices(Device *device, const Gemm &gemm) {
-    CudaState *state = cuda_state(device);
-    if (gemm.m == 0 || gemm.n == 0 || (gemm.accumulate && gemm.k == 0)) return;
-    gemm_prepare(device);
-    if (state->library && cublas_multiply(device, &gemm)) return;
-    if (state->library && gemm.epilogue && multiply_then_finish(device, gemm)) return;
-    gemm_own(device, &gemm);
-}
-
 /* Returns the product y = x W and the bias, without an epilogue. */
 Gemm forward_of(Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
     Gemm gemm = {};
@@ -86,7 +77,7 @@ void add_parameter_gradients(Device *device, Tensor dw, Tensor dbias, Tensor dy,
     gemm.transpose_a = true;
     gemm.accumulate = true;
     gemm.depth_varies = true;
-    multiply_matrices(device, gemm);
+    gemm_multiply(device, &gemm);
     if (dbias.data) add_column_sums(device, (float *)dbias.data, dy);
 }
 
@@ -123,6 +114,15 @@ void add_column_sums(Device *device, float *dbias, Tensor dy) {
     });
 }
 
+void gemm_multiply(Device *device, const Gemm *gemm) {
+    CudaState *state = cuda_state(device);
+    if (gemm->m == 0 || gemm->n == 0 || (gemm->accumulate && gemm->k == 0)) return;
+    gemm_prepare(device);
+    if (state->library && cublas_multiply(device, gemm)) return;
+    if (state->library && gemm->epilogue && multiply_then_finish(device, *gemm)) return;
+    gemm_own(device, gemm);
+}
+
 void gemm_prepare(Device *device) {
     if (cuda_state(device)->library || !LOOK_FOR_LIBRARY) return;
     cublas_open(device, NULL);
@@ -131,11 +131,13 @@ void gemm_prepare(Device *device) {
 }
 
 void cuda_linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
-    multiply_matrices(device, forward_of(y, x, w, bias, layout));
+    Gemm gemm = forward_of(y, x, w, bias, layout);
+    gemm_multiply(device, &gemm);
 }
 
 void cuda_linear_backward(Device *device, LayerGradients to, Tensor dy, Tensor x, Tensor w, WeightLayout layout) {
-    if (to.dx.data) multiply_matrices(device, backward_of(to.dx, dy, w, layout));
+    Gemm gemm = backward_of(to.dx, dy, w, layout);
+    if (to.dx.data) gemm_multiply(device, &gemm);
     add_parameter_gradients(device, to.dw, to.dbias, dy, x, layout);
 }
 
@@ -143,13 +145,13 @@ void cuda_linear_gelu_forward(Device *device, Tensor y, Tensor hidden, Tensor x,
                               WeightLayout layout, GeluDropout activation) {
     Gemm gemm = forward_of(y, x, w, bias, layout);
     gemm.epilogue = EPILOGUE_GELU, gemm.gelu = activation.kind, gemm.drop = activation.drop, gemm.hidden = hidden.data;
-    multiply_matrices(device, gemm);
+    gemm_multiply(device, &gemm);
 }
 
 void cuda_gelu_linear_backward(Device *device, LayerGradients to, Tensor dy, Tensor x, Tensor hidden, Tensor w,
                                WeightLayout layout, GeluDropout activation) {
     Gemm gemm = backward_of(to.dx, dy, w, layout);
     gemm.epilogue = EPILOGUE_SLOPE, gemm.gelu = activation.kind, gemm.drop = activation.drop, gemm.hidden = hidden.data;
-    multiply_matrices(device, gemm);
+    gemm_multiply(device, &gemm);
     add_parameter_gradients(device, to.dw, to.dbias, dy, x, layout);
 }

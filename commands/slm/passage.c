@@ -1,0 +1,47 @@
+#include "commands/slm/passage.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistr.h>
+
+char *passage_text(const Tokenizer *tokenizer, const int32_t *ids, int64_t n) {
+    static const char replacement[] = "\xEF\xBF\xBD";
+    size_t size, length = 0;
+    char *bytes = tokenizer_decode(tokenizer, ids, n, &size);
+    char *text = xmalloc(3 * size + 1);
+    for (size_t at = 0; at < size;) {
+        ucs4_t character;
+        int count = u8_mbtoucr(&character, (const uint8_t *)bytes + at, size - at);
+        bool whole = count > 0 && character; /* a byte 0 would end the text */
+        memcpy(text + length, whole ? bytes + at : replacement, whole ? (size_t)count : 3);
+        length += whole ? (size_t)count : 3;
+        at += count > 0 ? (size_t)count : 1;
+    }
+    text[length] = 0;
+    free(bytes);
+    return text;
+}
+
+Passage passage_open(const Tokenizer *tokenizer, const int32_t *ids, int64_t n, int64_t more) {
+    Passage p = {.tokenizer = tokenizer, .ids = xmalloc((size_t)(n + more + 1) * sizeof(int32_t))};
+    int32_t first = tokenizer_end_of_text(tokenizer);
+    for (int64_t i = 0; i < n; i++)
+        if (i || ids[i] != first) p.ids[p.n++] = ids[i]; /* the token before a text is no part of it */
+    return p;
+}
+
+void passage_add(Passage *p, int32_t id) { p->ids[p->n++] = id; }
+
+void passage_write(Passage *p, FILE *to) {
+    size_t size;
+    char *text = tokenizer_decode(p->tokenizer, p->ids, p->n, &size);
+    if (size > p->written) fwrite(text + p->written, 1, size - p->written, to);
+    if (size > p->written) p->written = size;
+    fflush(to);
+    free(text);
+}
+
+void passage_close(Passage *p) {
+    free(p->ids);
+    *p = (Passage){.n = 0};
+}

@@ -1,0 +1,27 @@
+/* Ids as text for people. */
+#ifndef COMMANDS_SLM_PASSAGE_H
+#define COMMANDS_SLM_PASSAGE_H
+
+#include <stdio.h>
+
+#include "data/text/tokenizer.h"
+
+/* Returns the text of ids; bytes that are no UTF-8, as where a text was cut, become U+FFFD; free(). */
+char *passage_text(const Tokenizer *tokenizer, const int32_t *ids, int64_t n);
+
+/* A text that is written while it grows. */
+typedef struct {
+    const Tokenizer *tokenizer;
+    int32_t *ids;
+    int64_t n;
+    size_t written; /* bytes */
+} Passage;
+
+/* Begins with the ids of a prompt, and has room for `more`. */
+Passage passage_open(const Tokenizer *tokenizer, const int32_t *ids, int64_t n, int64_t more);
+void passage_add(Passage *passage, int32_t id);
+/* Writes the part of the text that has not been written, and flushes the stream. */
+void passage_write(Passage *passage, FILE *to);
+void passage_close(Passage *passage);
+
+#endif

@@ -1,0 +1,436 @@
+/* From files to documents: which files, how they are cut and cleaned, which documents are dropped and held out. */
+#include "data/slm/corpus.h"
+
+#include <sys/stat.h>
+#include <unictype.h>
+#include <uninorm.h>
+#include <unistd.h>
+#include <unistr.h>
+#include <zlib.h>
+
+#include "data/slm/clean.h"
+#include "data/slm/scan.h"
+#include "tests/helpers.h"
+
+static const char *in(const char *directory, const char *name) { return keep_text(path_join(directory, name)); }
+
+static CorpusFiles files_of(const char *path, bool held_out) {
+    CorpusFiles files = {0};
+    Error error;
+    if (!corpus_files_add(&files, path, held_out, &error) || !corpus_files_measure(&files, 1, &error))
+        fail_msg("%s", error.text);
+    return files;
+}
+
+/* ---- files ---- */
+
+static void a_folder_gives_its_texts_in_order(void **state) {
+    (void)state;
+    static const char *const names[] = {"b.txt", "A.TXT.GZ", "sub/deep/c.jsonl", "sub/d.ndjson.gz", "e.text", "f.md",
+                                        "g.pdf", "h",        ".hidden.txt",      ".git/i.txt",      "j.gz",   "txt"},
+                             *const want[] = {"A.TXT.GZ", "b.txt",           "e.text",
+                                              "f.md",     "sub/d.ndjson.gz", "sub/deep/c.jsonl"};
+    const char *folder = run_directory();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *directory = path_directory(in(folder, names[i]));
+        make_directories(directory);
+        write_text(in(folder, names[i]), "x");
+        free(directory);
+    }
+    CorpusFiles files = files_of(folder, false);
+    assert_int_equal(files.n, 6);
+    for (int i = 0; i < 6; i++) {
+        assert_string_equal(files.files[i].name, want[i]);
+        assert_int_equal(files.files[i].jsonl, i >= 4);
+        assert_int_equal(files.files[i].size, 1);
+    }
+    assert_int_equal(files.left_out, 6);
+    assert_string_equal(files.first_left_out, in(folder, ".git"));
+    corpus_files_close(&files);
+    files = files_of(in(folder, "h"), true); /* named itself */
+    assert_true(files.n == 1 && files.files->held_out && !files.files->jsonl);
+    corpus_files_close(&files);
+    Error error;
+    make_directories(in(folder, "empty"));
+    assert_false(corpus_files_add(&files, in(folder, "empty"), false, &error));
+    assert_contains(error.text, "holds no text files; expected names that end in .txt");
+    assert_int_equal(symlink("..", in(folder, "sub/loop")), 0);
+    assert_false(corpus_files_add(&files, folder, false, &error));
+    assert_contains(error.text, "contains a link to itself");
+    corpus_files_close(&files);
+    assert_true(corpus_files_add(&files, in(folder, "absent.txt"), false, &error));
+    assert_false(corpus_files_measure(&files, 1, &error));
+    assert_contains(error.text, "absent.txt: ");
+    corpus_files_close(&files);
+}
+
+/* ---- documents ---- */
+
+typedef struct {
+    char *text; /* "[line:text]..." */
+    size_t size;
+    FILE *out;
+} Listing;
+
+static void nothing(void *context, int thread, const Document *d, void *result) {
+    (void)context, (void)thread, (void)d, (void)result;
+}
+
+static bool list_document(void *context, const Document *d, void *result, Error *error) {
+    FILE *out = ((Listing *)context)->out;
+    (void)result, (void)error;
+    fprintf(out, "[%lld:", (long long)d->line);
+    fwrite(d->text, 1, d->size, out);
+    fputc(']', out);
+    return true;
+}
+
+/* Returns the documents of a path as a listing, or the error; free(). */
+static char *documents(const char *path, SplitAt split_at, int n_threads, Error *error) {
+    Listing listing = {0};
+    CorpusFiles files = files_of(path, false);
+    const Corpus corpus = {
+        .files = &files, .split_at = split_at, .text_field = "text", .nfc = true, .n_threads = n_threads};
+    const CorpusPass pass = {.purpose = "Testing", .context = &listing, .work = nothing, .take = list_document};
+    listing.out = open_memstream(&listing.text, &listing.size);
+    bool ok = corpus_pass(&corpus, &pass, error);
+    fclose(listing.out);
+    corpus_files_close(&files);
+    if (ok) return listing.text;
+    free(listing.text);
+    return NULL;
+}
+
+static void assert_documents(const char *name, const void *bytes, size_t size, SplitAt split_at, const char *want) {
+    const char *path = in(run_directory(), name);
+    Error error;
+    write_bytes(path, bytes, size);
+    char *got = documents(path, split_at, 1, &error);
+    if (!got) fail_msg("%s", error.text);
+    assert_string_equal(got, want);
+    free(got);
+}
+
+static void assert_refused(const char *name, const void *bytes, size_t size, const char *reason) {
+    const char *path = in(run_directory(), name);
+    Error error = {.text = ""};
+    write_bytes(path, bytes, size);
+    assert_null(documents(path, SPLIT_AT_BLANK_LINES, 2, &error));
+    assert_contains(error.text, path);
+    assert_contains(error.text, reason);
+}
+
+#define TEXT(text) (text), sizeof(text) - 1
+
+static void texts_are_cut_as_documented(void **state) {
+    (void)state;
+    static const char text[] = "\xef\xbb\xbf\n a\r\nb\n \t\r\n\n\nc \n\nd";
+    assert_documents("x.txt", TEXT(text), SPLIT_AT_FILE, "[1:\n a\nb\n \t\n\n\nc \n\nd]");
+    assert_documents("x.txt", TEXT(text), SPLIT_AT_BLANK_LINES, "[2: a\nb][7:c ][9:d]");
+    assert_documents("x.txt", TEXT(text), SPLIT_AT_LINE, "[2: a][3:b][7:c ][9:d]");
+    assert_documents("x.txt", TEXT("a\rb\n"), SPLIT_AT_LINE, "[1:a\rb]");
+    assert_documents("x.txt", TEXT(""), SPLIT_AT_FILE, "[1:]");
+    assert_documents("x.txt", TEXT(""), SPLIT_AT_LINE, "");
+    assert_documents("x.txt", TEXT("\n\n"), SPLIT_AT_BLANK_LINES, "");
+    assert_documents("x.txt", TEXT("\n\n"), SPLIT_AT_FILE, "[1:\n\n]");
+    static const char records[] = "\xef\xbb\xbf{\"text\": \"a\\r\\nb\\n\\n\", \"id\": 3}\r\n\n{\"text\": "
+                                  "\"\"}\n{\"text\":\"e\\u0301\\ud83d\\ude00\"}";
+    for (SplitAt cut = SPLIT_AT_FILE; cut <= SPLIT_AT_LINE; cut++)
+        assert_documents("x.jsonl", TEXT(records), cut, "[1:a\nb\n\n][3:][4:\u00e9\U0001f600]");
+}
+
+static void texts_are_composed(void **state) {
+    (void)state;
+    assert_documents("x.txt", TEXT("e\u0301 \u212b \u1100\u1161\u11a8 q\u0323\u0307"), SPLIT_AT_FILE,
+                     "[1:\u00e9 \u00c5 \uac01 q\u0323\u0307]");
+    /* what is passed over as composed stays as it is, alone and behind any of its kind */
+    for (ucs4_t c = 1; c < 0x30000; c++) {
+        uint8_t text[12];
+        int n = u8_uctomb(text, c, sizeof text);
+        size_t size;
+        if (n < 1 || !clean_is_composed((char *)text, (size_t)n)) continue;
+        uint8_t *normal = u8_normalize(UNINORM_NFC, text, (size_t)n, NULL, &size);
+        if (size != (size_t)n || memcmp(normal, text, size) != 0 || uc_combining_class(c)) fail_msg("U+%04X", c);
+        free(normal);
+        for (ucs4_t before = 'A'; before < 0x250; before++)
+            if (uc_composition(before, c)) fail_msg("U+%04X U+%04X", before, c);
+    }
+}
+
+/* Documents whose ends are at all places of the buffer. */
+static void long_lines_are_read_whole(void **state) {
+    (void)state;
+    enum { LINES = 7, LONGEST = 300000 };
+    char *text = xmalloc(LINES * (LONGEST + 20)), *want = xmalloc(LINES * (LONGEST + 20)), *at = text, *listed = want;
+    for (int i = 0; i < LINES; i++) {
+        int n = i == 3 ? 1 : LONGEST - 1000 * i;
+        listed += sprintf(listed, "[%d:", i + 1);
+        memset(at, 'a' + i, (size_t)n);
+        memset(listed, 'a' + i, (size_t)n);
+        at += n;
+        listed += n;
+        *at++ = '\n';
+        *listed++ = ']';
+    }
+    *listed = 0;
+    assert_documents("x.txt", text, (size_t)(at - text), SPLIT_AT_LINE, want);
+    free(text);
+    free(want);
+}
+
+static void compressed_texts_are_the_same(void **state) {
+    (void)state;
+    const char *folder = run_directory(), *path = in(folder, "x.txt.gz");
+    for (int member = 0; member < 2; member++) { /* two members, as of cat a.gz b.gz */
+        gzFile gz = gzopen(path, member ? "ab" : "wb");
+        gzputs(gz, member ? "b\n\nc" : "a\n");
+        gzclose(gz);
+    }
+    Error error;
+    char *got = documents(path, SPLIT_AT_BLANK_LINES, 1, &error);
+    assert_string_equal(got, "[1:a\nb][4:c]");
+    free(got);
+    struct stat status;
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(truncate(path, status.st_size - 4), 0);
+    assert_null(documents(path, SPLIT_AT_FILE, 1, &error));
+    assert_contains(error.text, "x.txt.gz: its compressed data are cut off");
+    char *bytes = read_text(path);
+    bytes[15] ^= 0x55;
+    write_bytes(path, bytes, (size_t)status.st_size - 4);
+    free(bytes);
+    assert_null(documents(path, SPLIT_AT_FILE, 1, &error));
+    assert_contains(error.text, "its compressed data are");
+    write_text(path, "plain, whatever its name");
+    got = documents(path, SPLIT_AT_FILE, 1, &error);
+    assert_string_equal(got, "[1:plain, whatever its name]");
+    free(got);
+}
+
+static void bad_texts_are_refused_with_their_place(void **state) {
+    (void)state;
+    assert_refused("x.txt", TEXT("a\n\nb\nc\xe9 d\n"), "line 4, byte 6 of the file: 0xe9 begins no UTF-8 character");
+    assert_refused("x.txt",
+                   TEXT("\xef\xbb\xbf"
+                        "ab\xc3"),
+                   "line 1, byte 5 of the file: 0xc3");
+    assert_refused("x.txt",
+                   TEXT("\xff\xfe"
+                        "a\0b\0"),
+                   "line 1, byte 0 of the file: 0xff begins no UTF-8 character; convert");
+    assert_refused("x.jsonl", TEXT("{\"text\": \"\"}\n\n{\"text\": \"\xc0\x80\"}\n"),
+                   "line 3, byte 24 of the file: 0xc0");
+    assert_refused("x.jsonl", TEXT("{\"text\": \"\"}\n{\"text\": 3, \"body\": \"b\", \"title\": \"t\"}\n"),
+                   "line 2: the record has no text 'text'; its texts are: 'body', 'title' (--text-field NAME)");
+    assert_refused("x.jsonl", TEXT("{\"x\": 3}\n"), "line 1: the record has no text 'text'; its texts are: none");
+    assert_refused("x.jsonl", TEXT("\"text\"\n"), "line 1: is no JSON object");
+    assert_refused("x.jsonl", TEXT("{\"text\": \"a\"}\n{\"text\": \"a\n"), "line 2, column ");
+    assert_refused("x.jsonl", TEXT("{\"text\": \"a\"} {}\n"), "line 1, column ");
+}
+
+static void a_file_that_changes_is_noticed(void **state) {
+    (void)state;
+    const char *path = in(run_directory(), "x.txt");
+    write_text(path, "before");
+    CorpusFiles files = files_of(path, false);
+    const Corpus corpus = {.files = &files, .text_field = "text", .n_threads = 1};
+    const CorpusPass pass = {.purpose = "Testing", .work = nothing};
+    Error error;
+    assert_true(corpus_pass(&corpus, &pass, &error));
+    write_text(path, "behind");
+    assert_false(corpus_pass(&corpus, &pass, &error));
+    assert_contains(error.text, "the file changed while it was read");
+    corpus_files_close(&files);
+}
+
+static void documents_come_in_order_from_any_number_of_threads(void **state) {
+    (void)state;
+    const char *folder = run_directory();
+    for (int i = 0; i < 3; i++) {
+        FILE *file = fopen(in(folder, i == 0 ? "a.txt" : i == 1 ? "b.jsonl" : "c.txt"), "w");
+        for (int k = 0; k < 40000; k++) /* several batches */
+            fprintf(file, i == 1 ? "{\"text\": \"record %d of the second\"}\n" : "line %d of a file with lines\n",
+                    k * (i + 1));
+        fclose(file);
+    }
+    Error error;
+    char *one = documents(folder, SPLIT_AT_LINE, 1, &error);
+    assert_non_null(one);
+    for (int threads = 2; threads <= 8; threads *= 2) {
+        char *more = documents(folder, SPLIT_AT_LINE, threads, &error);
+        assert_string_equal(one, more);
+        free(more);
+    }
+    free(one);
+}
+
+/* ---- dropped and held out ---- */
+
+static const char LONG[] =
+    "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of "
+    "foolishness, it was the epoch of belief, it was the epoch of incredulity, it was the season of "
+    "Light, it was the season of Darkness, it was the spring of hope, it was the winter of despair, "
+    "we had everything before us, we had nothing before us, we were all going direct to Heaven";
+
+static void near_identical_texts_are_found(void **state) {
+    (void)state;
+    char upper[sizeof LONG * 2], changed[sizeof LONG], half[sizeof LONG];
+    int n = 0;
+    for (const char *c = LONG; *c; c++)
+        n += sprintf(upper + n, *c == ' ' ? "\n " : *c == ',' ? ";" : "%c", *c >= 'a' && *c <= 'z' ? *c - 32 : *c);
+    strcpy(changed, LONG);
+    changed[sizeof LONG / 2] = '#'; /* a misread letter */
+    strcpy(half, LONG);
+    for (size_t i = 0; i < sizeof half / 2; i++)
+        if (half[i] != ' ') half[i] = (char)('a' + i * 7 % 26);
+    const struct {
+        const char *text;
+        Seen exact, near;
+    } cases[] = {{LONG, SEEN_NEW, SEEN_NEW},
+                 {LONG, SEEN_EXACT, SEEN_EXACT},
+                 {upper, SEEN_NEW, SEEN_NEAR},
+                 {changed, SEEN_NEW, SEEN_NEAR},
+                 {half, SEEN_NEW, SEEN_NEW},
+                 {"Amen.", SEEN_NEW, SEEN_NEW},
+                 {"amen", SEEN_NEW, SEEN_NEAR},
+                 {"Amin", SEEN_NEW, SEEN_NEW},
+                 {"***", SEEN_NEW, SEEN_NEW},
+                 {"* *", SEEN_NEW, SEEN_NEW},
+                 {"\u00c9T\u00c9", SEEN_NEW, SEEN_NEW},
+                 {"\u00e9t\u00e9!", SEEN_NEW, SEEN_NEAR},
+                 {"Amen.", SEEN_EXACT, SEEN_EXACT}};
+    for (Duplicates mode = DUPLICATES_KEEP; mode <= DUPLICATES_NEAR; mode++) {
+        SeenDocuments *seen = seen_open(mode);
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            Signature s;
+            signature_compute(cases[i].text, strlen(cases[i].text), mode == DUPLICATES_NEAR, &s);
+            Seen want = mode == DUPLICATES_KEEP ? SEEN_NEW : mode == DUPLICATES_EXACT ? cases[i].exact : cases[i].near;
+            Seen got = seen_add(seen, &s);
+            if (got != want) fail_msg("mode %d, text %zu: %d, not %d", mode, i, got, want);
+        }
+        seen_close(seen);
+    }
+}
+
+/* Texts of random letters of which two share a known part of their shingles: those above 0.9 are found, and none below
+ * 0.6; the signature's estimate of 64 minima has a standard deviation of about 0.05. */
+static void similarity_decides(void **state) {
+    (void)state;
+    enum { LETTERS = 4000, PAIRS = 400 };
+    uint64_t x = 1;
+    int found[2] = {0, 0};
+    for (int pair = 0; pair < PAIRS; pair++) {
+        char *a = xmalloc(LETTERS), *b = xmalloc(LETTERS);
+        for (int i = 0; i < LETTERS; i++) {
+            x = x * 6364136223846793005u + 1442695040888963407u;
+            a[i] = (char)('a' + (x >> 33) % 26);
+        }
+        memcpy(b, a, LETTERS);
+        /* the last part of b is new: of 2 n - common shingles `common` are shared */
+        int common = pair % 2 ? LETTERS * 95 / 100 : LETTERS * 3 / 4; /* similarity 0.90 and 0.60 */
+        for (int i = common; i < LETTERS; i++) b[i] = (char)('a' + (a[i] - 'a' + 1 + i % 25) % 26);
+        SeenDocuments *seen = seen_open(DUPLICATES_NEAR);
+        Signature s;
+        signature_compute(a, LETTERS, true, &s);
+        assert_int_equal(seen_add(seen, &s), SEEN_NEW);
+        signature_compute(b, LETTERS, true, &s);
+        found[pair % 2] += seen_add(seen, &s) == SEEN_NEAR;
+        seen_close(seen);
+        free(a);
+        free(b);
+    }
+    if (found[0] > 2 || found[1] < PAIRS / 2 - 10) fail_msg("found %d of 200 and %d of 200", found[0], found[1]);
+}
+
+static Scan scan_path(const char *path, const char *held_out, ScanOptions options, int n_threads) {
+    CorpusFiles files = {0};
+    Error error;
+    if ((held_out && !corpus_files_add(&files, held_out, true, &error)) ||
+        !corpus_files_add(&files, path, false, &error) || !corpus_files_measure(&files, 1, &error))
+        fail_msg("%s", error.text);
+    const Corpus corpus = {
+        .files = &files, .split_at = SPLIT_AT_LINE, .text_field = "text", .nfc = true, .n_threads = n_threads};
+    Scan scan;
+    if (!scan_documents(&corpus, &options, &scan, &error)) fail_msg("%s", error.text);
+    corpus_files_close(&files);
+    return scan;
+}
+
+static void documents_are_held_out_by_their_text(void **state) {
+    (void)state;
+    enum { N = 5000 };
+    const char *folder = run_directory(), *path = in(folder, "x.txt"), *reversed = in(folder, "y.txt");
+    FILE *x = fopen(path, "w"), *y = fopen(reversed, "w");
+    for (int i = 0; i < N; i++) {
+        fprintf(x, "text number %d\n", i);
+        fprintf(y, "text number %d\n", N - 1 - i);
+    }
+    fclose(x);
+    fclose(y);
+    Scan a = scan_path(path, NULL, (ScanOptions){.val_ratio = 0.1}, 1),
+         b = scan_path(reversed, NULL, (ScanOptions){.val_ratio = 0.1}, 3);
+    assert_true(a.n == N && b.n == N);
+    for (int i = 0; i < N; i++) assert_int_equal(a.fates[i], b.fates[N - 1 - i]);
+    assert_near(a.counts[FATE_VAL], 500, 85); /* four standard deviations */
+    assert_int_equal(a.counts[FATE_TRAIN] + a.counts[FATE_VAL], N);
+    scan_close(&b);
+    b = scan_path(path, NULL, (ScanOptions){.val_ratio = 0.2}, 1); /* a larger share only adds documents */
+    for (int i = 0; i < N; i++) assert_true(a.fates[i] != FATE_VAL || b.fates[i] == FATE_VAL);
+    scan_close(&a);
+    scan_close(&b);
+}
+
+static void one_of_few_documents_is_held_out_and_one_is_not(void **state) {
+    (void)state;
+    const char *path = in(run_directory(), "x.txt");
+    write_text(path, "a\nbb\nccc\n");
+    for (double ratio = 1e-9; ratio < 1; ratio += 0.9 - 1e-6) {
+        Scan s = scan_path(path, NULL, (ScanOptions){.val_ratio = ratio}, 1);
+        assert_true(s.counts[FATE_VAL] >= 1 && s.counts[FATE_TRAIN] >= 1);
+        int64_t bytes[2] = {0}, counts[2] = {0};
+        for (int64_t i = 0; i < s.n; i++) {
+            bytes[s.fates[i]] += i + 1;
+            counts[s.fates[i]]++;
+        }
+        assert_memory_equal(bytes, s.bytes, sizeof bytes);
+        assert_memory_equal(counts, s.counts, sizeof counts);
+        scan_close(&s);
+    }
+    Scan s = scan_path(path, NULL, (ScanOptions){.val_ratio = 0}, 1);
+    assert_int_equal(s.counts[FATE_VAL], 0);
+    scan_close(&s);
+}
+
+static void each_document_has_one_fate(void **state) {
+    (void)state;
+    const char *folder = run_directory(), *path = in(folder, "x.txt"), *held_out = in(folder, "v.txt");
+    write_text(path, "abc\n \u00e9 e \nabc\nABC!\nx\nheld\n%s\n", LONG);
+    write_text(held_out, "held\nabd\n");
+    static const unsigned char want[3][9] = {
+        {1, 1, 0, 0, 0, 0, 0, 0, 0}, {1, 1, 0, 0, 3, 0, 2, 3, 0}, {1, 1, 0, 0, 3, 4, 2, 3, 0}};
+    for (Duplicates d = DUPLICATES_KEEP; d <= DUPLICATES_NEAR; d++) {
+        Scan s = scan_path(path, held_out, (ScanOptions){.duplicates = d, .min_characters = d ? 2 : 0}, 2);
+        assert_int_equal(s.n, 9);
+        assert_memory_equal(s.fates, want[d], 9);
+        scan_close(&s);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_folder_gives_its_texts_in_order),
+        cmocka_unit_test(texts_are_cut_as_documented),
+        cmocka_unit_test(texts_are_composed),
+        cmocka_unit_test(long_lines_are_read_whole),
+        cmocka_unit_test(compressed_texts_are_the_same),
+        cmocka_unit_test(bad_texts_are_refused_with_their_place),
+        cmocka_unit_test(a_file_that_changes_is_noticed),
+        cmocka_unit_test(documents_come_in_order_from_any_number_of_threads),
+        cmocka_unit_test(near_identical_texts_are_found),
+        cmocka_unit_test(similarity_decides),
+        cmocka_unit_test(documents_are_held_out_by_their_text),
+        cmocka_unit_test(one_of_few_documents_is_held_out_and_one_is_not),
+        cmocka_unit_test(each_document_has_one_fate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
