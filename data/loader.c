@@ -55,24 +55,6 @@ static int by_tokens(const void *a, const void *b) {
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Returns a random number below n, drawn from (seed, epoch, stream, i). */
-static int64_t draw(const LoaderOptions *o, int64_t epoch, uint64_t stream, int64_t i, int64_t n) {
-    uint64_t element = (stream << 40) + 2 * (uint64_t)i;
-    uint64_t bits = (uint64_t)philox_bits(o->seed, PURPOSE_SHUFFLE, (uint32_t)epoch, element) << 32 |
-                    philox_bits(o->seed, PURPOSE_SHUFFLE, (uint32_t)epoch, element + 1);
-    return (int64_t)(bits % (uint64_t)n);
-}
-
-/* Shuffles by the Fisher-Yates algorithm. */
-static void shuffle_samples(const LoaderOptions *o, int64_t epoch, int32_t *items, int64_t n) {
-    for (int64_t i = n - 1; i > 0; i--) {
-        int64_t j = draw(o, epoch, 0, i, i + 1);
-        int32_t swap = items[i];
-        items[i] = items[j];
-        items[j] = swap;
-    }
-}
-
 /* Sorts each pool of the order by length; samples of equal length keep their order. */
 static void sort_pools(const Dataset *dataset, const LoaderOptions *o, Plan *plan) {
     int64_t n = dataset->n_samples, pool = (int64_t)POOL_BATCHES * (o->batch_size > 0 ? o->batch_size : 16);
@@ -97,13 +79,17 @@ static int64_t batch_end(const Dataset *dataset, const LoaderOptions *o, const i
     return end;
 }
 
+/* The first of the draws that shuffle micro-batches; those below shuffle samples. */
+static const uint64_t BATCHES = UINT64_C(1) << 39;
+
 /* Shuffles the micro-batches, since sorting has put similar ones side by side. */
 static void shuffle_batches(const LoaderOptions *o, Plan *plan) {
     memcpy(plan->unshuffled, plan->samples, (size_t)plan->begin[plan->n_batches] * sizeof *plan->samples);
     memcpy(plan->unshuffled_begin, plan->begin, (size_t)(plan->n_batches + 1) * sizeof *plan->begin);
     for (int64_t i = 0; i < plan->n_batches; i++) plan->which[i] = i;
     for (int64_t i = plan->n_batches - 1; i > 0; i--) {
-        int64_t j = draw(o, plan->epoch, 1, i, i + 1), swap = plan->which[i];
+        int64_t j = philox_below(o->seed, PURPOSE_SHUFFLE, (uint32_t)plan->epoch, BATCHES + (uint64_t)i, i + 1),
+                swap = plan->which[i];
         plan->which[i] = plan->which[j];
         plan->which[j] = swap;
     }
@@ -141,7 +127,7 @@ static void plan_epoch(const Dataset *dataset, const LoaderOptions *o, int64_t e
     plan->epoch = epoch;
     plan->n_batches = 0;
     for (int64_t i = 0; i < n; i++) plan->samples[i] = (int32_t)i;
-    if (o->shuffle) shuffle_samples(o, epoch, plan->samples, n);
+    if (o->shuffle) philox_shuffle(o->seed, PURPOSE_SHUFFLE, (uint32_t)epoch, plan->samples, n);
     if (o->bucket) sort_pools(dataset, o, plan);
     for (int64_t i = 0; i < n; i = plan->begin[plan->n_batches]) {
         plan->begin[plan->n_batches++] = i;

@@ -65,6 +65,24 @@ PHILOX_FUNCTION float philox_uniform(uint64_t seed, uint32_t purpose, uint32_t s
     return (float)(philox_bits(seed, purpose, step, element) >> 8) * 0x1p-24f;
 }
 
+/* Returns random number i below n, from the 64 bits of elements 2 i and 2 i + 1: of n numbers, none is more likely than
+ * another by more than n / 2^64. */
+PHILOX_FUNCTION int64_t philox_below(uint64_t seed, uint32_t purpose, uint32_t step, uint64_t i, int64_t n) {
+    Philox r = philox(seed, purpose, step, i >> 1);
+    int half = 2 * (int)(i & 1);
+    return (int64_t)(((uint64_t)r.x[half] << 32 | r.x[half + 1]) % (uint64_t)n);
+}
+
+/* Shuffles n items by the Fisher-Yates algorithm. */
+PHILOX_FUNCTION void philox_shuffle(uint64_t seed, uint32_t purpose, uint32_t step, int32_t *items, int64_t n) {
+    for (int64_t i = n - 1; i > 0; i--) {
+        int64_t j = philox_below(seed, purpose, step, (uint64_t)i, i + 1);
+        int32_t swap = items[i];
+        items[i] = items[j];
+        items[j] = swap;
+    }
+}
+
 /* Returns a standard normal number by the Box-Muller transform: words 0 and 1 of block element / 2 for even elements,
  * words 2 and 3 for odd ones. */
 PHILOX_FUNCTION float philox_normal(uint64_t seed, uint32_t purpose, uint32_t step, uint64_t element) {

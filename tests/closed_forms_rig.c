@@ -31,8 +31,14 @@ void forms_expect(const char *what, double got, double want) {
 /* ---- expected calls, FLOPs and bytes of every operation ---- */
 
 CallWork forms_want[WORK_OPS];
+static double biases; /* 1: products and norms have them; 0: they do not */
 
-void forms_start(void) { memset(forms_want, 0, sizeof forms_want); }
+void forms_start(void) {
+    memset(forms_want, 0, sizeof forms_want);
+    biases = 1;
+}
+
+void forms_without_biases(void) { biases = 0; }
 
 void forms_call(int op, double flops, double bytes) {
     forms_want[op].calls++;
@@ -74,31 +80,34 @@ void forms_expect_operations(const json_t *root) {
     assert_int_equal(json_array_size(rows), n);
 }
 
-/* A product of n rows with a bias, from `in` numbers to `out`. dx: the gradient of the input is computed, too. */
+/* A product of n rows, from `in` numbers to `out`. dx: the gradient of the input is computed, too. */
 void forms_linear(double n, double in, double out) {
-    forms_call(OP_linear_forward, 2 * n * in * out + n * out, HALF * (n * in + in * out + n * out + out));
+    forms_call(OP_linear_forward, 2 * n * in * out + biases * n * out,
+               HALF * (n * in + in * out + n * out + biases * out));
 }
 void forms_linear_back(double n, double in, double out, bool dx) {
-    forms_call(OP_linear_backward, (dx ? 4 : 2) * n * in * out + n * out,
-               HALF * (n * in + n * out) + 8 * (in * out + out) + (dx ? HALF * (n * in + in * out) : 0));
+    forms_call(OP_linear_backward, (dx ? 4 : 2) * n * in * out + biases * n * out,
+               HALF * (n * in + n * out) + 8 * (in * out + biases * out) + (dx ? HALF * (n * in + in * out) : 0));
 }
 /* A product followed by GELU, and one after GELU. GELU takes 9 FLOPs, its slope 18, dropout one more. */
 void forms_linear_gelu(double n, double in, double out, bool drop) {
-    forms_call(OP_linear_gelu_forward, 2 * n * in * out + (10 + drop) * n * out,
-               HALF * (n * in + in * out + 2 * n * out + out));
+    forms_call(OP_linear_gelu_forward, 2 * n * in * out + (9 + biases + drop) * n * out,
+               HALF * (n * in + in * out + 2 * n * out + biases * out));
 }
 void forms_gelu_linear_back(double n, double in, double out, bool drop) {
-    forms_call(OP_gelu_linear_backward, 4 * n * in * out + (18 + drop) * n * in + n * out,
-               HALF * (3 * n * in + n * out + in * out) + 8 * (in * out + out));
+    forms_call(OP_gelu_linear_backward, 4 * n * in * out + (18 + drop) * n * in + biases * n * out,
+               HALF * (3 * n * in + n * out + in * out) + 8 * (in * out + biases * out));
 }
 
 /* Layer norms with f32 mean and rstd per row; sum_norm: after the sum of a residual and a branch. */
-void forms_norm(double n, double c) { forms_call(OP_layernorm_forward, 8 * n * c, 2 * HALF * n * c + 8 * n + 8 * c); }
+void forms_norm(double n, double c) {
+    forms_call(OP_layernorm_forward, 8 * n * c, 2 * HALF * n * c + 8 * n + 4 * (1 + biases) * c);
+}
 static void sum_norm(double n, double c, bool drop) {
-    forms_call(OP_residual_layernorm_forward, (drop ? 11 : 9) * n * c, 4 * HALF * n * c + 8 * n + 8 * c);
+    forms_call(OP_residual_layernorm_forward, (drop ? 11 : 9) * n * c, 4 * HALF * n * c + 8 * n + 4 * (1 + biases) * c);
 }
 void forms_norm_back(double n, double c, bool residual) {
-    forms_call(OP_layernorm_backward, 15 * n * c, (3 + residual) * HALF * n * c + 8 * n + 20 * c);
+    forms_call(OP_layernorm_backward, 15 * n * c, (3 + residual) * HALF * n * c + 8 * n + (12 + 8 * biases) * c);
 }
 void forms_drop(double n, double c) { forms_call(OP_dropout, 2 * n * c, 2 * HALF * n * c); }
 

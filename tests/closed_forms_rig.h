@@ -24,13 +24,15 @@ double forms_number(const json_t *object, const char *key);
 double forms_memory(const json_t *root, const char *group);
 void forms_expect(const char *what, double got, double want);
 void forms_start(void);
+/* From here to the next start, products and norms have no biases. */
+void forms_without_biases(void);
 void forms_call(int op, double flops, double bytes);
 /* Multiplies all calls so far by their number per step. */
 void forms_times(double n);
 CallWork forms_total(void);
 /* Fails unless the estimate has exactly the operations that were called here, with their calls, FLOPs and bytes. */
 void forms_expect_operations(const json_t *root);
-/* A product of n rows with a bias, from `in` numbers to `out`. dx: the gradient of the input is computed, too. */
+/* A product of n rows, from `in` numbers to `out`. dx: the gradient of the input is computed, too. */
 void forms_linear(double n, double in, double out);
 void forms_linear_back(double n, double in, double out, bool dx);
 /* A product followed by GELU, and one after GELU. GELU takes 9 FLOPs, its slope 18, dropout one more. */

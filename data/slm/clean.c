@@ -63,12 +63,14 @@ static bool take_record(const char *raw, size_t size, const char *field, int64_t
 
 /* ---- line ends ---- */
 
-/* Replaces \r\n by \n. */
+/* Removes carriage returns directly before a line end. */
 static size_t unify_line_ends(char *text, size_t size) {
-    char *to = memchr(text, '\r', size), *end = text + size;
+    char *begin = memchr(text, '\r', size), *to = begin, *end = text + size;
     if (!to) return size;
-    for (const char *from = to; from < end; from++)
-        if (*from != '\r' || from + 1 == end || from[1] != '\n') *to++ = *from;
+    for (const char *from = begin; from < end; from++) {
+        while (*from == '\n' && to > begin && to[-1] == '\r') to--;
+        *to++ = *from;
+    }
     return (size_t)(to - text);
 }
 

@@ -227,7 +227,7 @@ static bool run_batches(Reader *r, const CorpusPass *pass, Batch batches[2], Err
 
 bool corpus_pass(const Corpus *corpus, const CorpusPass *pass, Error *error) {
     Reader r = {.corpus = corpus, .buffer = xmalloc(BUFFER)};
-    Batch batches[2] = {{0}, {0}};
+    Batch batches[2] = {{.bytes = xmalloc(BUFFER), .capacity = BUFFER}, {.bytes = xmalloc(BUFFER), .capacity = BUFFER}};
     bool ok = run_batches(&r, pass, batches, error);
     terminal_progress_end();
     if (r.open) text_source_close(&r.source);

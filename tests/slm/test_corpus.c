@@ -129,6 +129,7 @@ static void texts_are_cut_as_documented(void **state) {
     assert_documents("x.txt", TEXT(text), SPLIT_AT_BLANK_LINES, "[2: a\nb][7:c ][9:d]");
     assert_documents("x.txt", TEXT(text), SPLIT_AT_LINE, "[2: a][3:b][7:c ][9:d]");
     assert_documents("x.txt", TEXT("a\rb\n"), SPLIT_AT_LINE, "[1:a\rb]");
+    assert_documents("x.txt", TEXT("a\r\r\nb\r\n\rc\r"), SPLIT_AT_FILE, "[1:a\nb\n\rc\r]");
     assert_documents("x.txt", TEXT(""), SPLIT_AT_FILE, "[1:]");
     assert_documents("x.txt", TEXT(""), SPLIT_AT_LINE, "");
     assert_documents("x.txt", TEXT("\n\n"), SPLIT_AT_BLANK_LINES, "");

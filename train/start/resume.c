@@ -33,7 +33,9 @@ static void compare_options(const Training *t, const char *before_text) {
         die("%s: the record of the options is damaged", t->resumed_from);
     json_object_foreach(before, name, value) {
         json_t *other = json_object_get(now, name);
-        if (!strcmp(name, "resume") || !other || json_equal(value, other)) continue;
+        const Option *option = options_find(t->spec.set, name);
+        bool resumes = option && option->value == (const void *)&t->spec.options->resume;
+        if (resumes || !other || json_equal(value, other)) continue;
         const size_t digits = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15); /* 0.6, not 0.59999999999999998 */
         char *old = json_text(name, value, digits), *new = json_text(name, other, digits);
         if (is_among(stream_options, name) || is_among(t->spec.fixed_options, name))

@@ -1,0 +1,114 @@
+/* train_slm on the emulated device: packed and separate documents in every precision, its memory, and its restarts
+ * (tests/cuda/program_rig.h). The loop's other duties do not depend on the model (tests/tts/cuda/test_program_gpt.c).
+ */
+#include "tests/cuda/program_rig.h"
+#include "tests/slm/train_rig.h"
+
+static const char *const cuda_run =
+    "--device cuda --d-model 32 --layers 1 --max-steps 6 --log-interval 3 --save-interval 3 --val-interval 6";
+
+/* The same seed and data on both devices, dropout too: f32 losses differ by the order of sums, which 6 steps of AdamW
+ * at a rate of 1e-3 carry on; 16-bit ones by the rounding of activations, 2^-9 each, of which some dozen lie one behind
+ * the other. */
+static void training_matches_the_cpu(void **state) {
+    (void)state;
+    static const struct {
+        const char *capability, *options;
+        double tolerance;
+    } cards[] = {{NULL, "--no-tf32", 1e-4},
+                 {NULL, "--no-tf32 --documents separate", 1e-4},
+                 {NULL, "--amp", 0.02},
+                 {"75", "--amp --documents separate", 0.02}};
+    static const char *const values[][2] = {
+        {"train", "train/loss"}, {"train", "train/grad_norm"}, {"val", "val/loss"}, {"val", "val/bits_per_byte"}};
+    for (int i = 0; i < 4; i++) {
+        if (!emulated && cards[i].capability) continue;
+        char *cpu = scratch_directory(), *run = scratch_directory();
+        bool separate = strstr(cards[i].options, "separate") != NULL;
+        assert_int_equal(slm_train(cpu, "%s --device cpu%s", cuda_run, separate ? " --documents separate" : ""), 0);
+        set_emulator(NULL, cards[i].capability);
+        int status = slm_train(run, "%s %s", cuda_run, cards[i].options);
+        if (status) fail_msg("%s", fixture.output);
+        for (int v = 0; v < 4; v++) {
+            double want = logged_last(cpu, values[v][0], values[v][1]),
+                   got = logged_last(run, values[v][0], values[v][1]);
+            print_message("%s %s: %.6f, on the cpu %.6f\n", values[v][1], cards[i].options, got, want);
+            assert_true(fabs(got / want - 1) <= cards[i].tolerance);
+        }
+        free(cpu);
+        free(run);
+    }
+    set_emulator(NULL, NULL);
+}
+
+/* The line has the share of the card's stated rate, which the emulator is far from. */
+static void the_line_divides_by_the_cards_peak(void **state) {
+    (void)state;
+    if (!emulated) skip();
+    char *run = scratch_directory();
+    set_variable("EMULATE_CARD", "NVIDIA A30");
+    int status = slm_train(run, "%s --amp --max-steps 1 --log-interval 1", cuda_run);
+    set_variable("EMULATE_CARD", NULL);
+    if (status) fail_msg("%s", fixture.output);
+    assert_contains(fixture.output, "ms, mfu 0.00% of 165 TFLOP/s, ");
+    free(run);
+}
+
+static void every_schedule_gives_the_same_bits(void **state) {
+    (void)state;
+    const char *const seeds[] = {NULL, "1", "7"};
+    char *runs[3];
+    for (int i = 0; i < 3; i++) {
+        runs[i] = scratch_directory();
+        set_emulator(seeds[i], NULL);
+        assert_int_equal(slm_train(runs[i], "%s --amp --documents separate", cuda_run), 0);
+        if (i) assert_same_result(runs[0], runs[i]);
+    }
+    set_emulator(NULL, NULL);
+    for (int i = 0; i < 3; i++) free(runs[i]);
+}
+
+/* float16: the loss scale goes on where it was, too. */
+static void a_resumed_run_gives_the_same_bits(void **state) {
+    (void)state;
+    char *whole = scratch_directory(), *run = scratch_directory(), *options = xformat("%s --amp", cuda_run);
+    set_emulator(NULL, "75");
+    slm_must_train(whole, options);
+    assert_int_equal(slm_train_and_signal(run, options, 3, SIGTERM), 128 + SIGTERM);
+    assert_int_equal(slm_train(run, "%s --resume auto", options), 0);
+    assert_same_result(whole, run);
+    set_emulator(NULL, NULL);
+    free(options);
+    free(whole);
+    free(run);
+}
+
+static void memory_is_as_planned(void **state) {
+    (void)state;
+    static const char *const ways[] = {"--grad-checkpointing", "--amp", "--amp --documents separate",
+                                       "--amp --documents separate --sampling random"};
+    for (int i = 0; i < 4; i++) {
+        char *run = scratch_directory();
+        assert_int_equal(slm_train(run, "%s --val-interval 2 %s", cuda_run, ways[i]), 0);
+        assert_memory_as_planned(run);
+        free(run);
+    }
+}
+
+/* Data are prepared by the program of the CPU, which is faster here. */
+static int open_fixture(void **state) {
+    slm_fixture_open(state);
+    fixture.program = cuda_program("train_slm");
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training_matches_the_cpu),
+        cmocka_unit_test(the_line_divides_by_the_cards_peak),
+        cmocka_unit_test(every_schedule_gives_the_same_bits),
+        cmocka_unit_test(a_resumed_run_gives_the_same_bits),
+        cmocka_unit_test(memory_is_as_planned),
+    };
+    return cmocka_run_group_tests(tests, open_fixture, NULL);
+}

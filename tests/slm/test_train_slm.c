@@ -1,0 +1,426 @@
+/* Runs train_slm as a user does, on a small data set: the reference's sizes, rates and log lines; the same bits with
+ * any number of workers and after signals and kills; what a resumed run refuses; and a clear message for bad options.
+ */
+#include "data/slm/prepared.h"
+#include "data/slm/stream.h"
+#include "tests/page_rig.h"
+#include "tests/slm/train_rig.h"
+
+#include <regex.h>
+
+#include "base/file.h"
+
+/* Trains like slm_train on other data. */
+static int train_on(char *data, const char *run, const char *options) {
+    char *before = fixture.data;
+    fixture.data = data;
+    int status = slm_train(run, "%s", options);
+    fixture.data = before;
+    return status;
+}
+
+/* ---- the model ---- */
+
+static void the_sizes_have_the_reference_s_parameters(void **state) {
+    (void)state;
+    must_run("%s --dry-run --device cpu -b 1", fixture.program);
+    assert_contains(fixture.output,
+                    "108780288 parameters in 75 tensors; one step = 1 micro-batch of 1 sequence, 1024 ");
+    must_run("%s --dry-run --device cpu -b 1 --context 512", fixture.program);
+    assert_contains(fixture.output, "108387072 parameters in 75 tensors");
+    must_run("%s --dry-run --device cpu -b 1 --size regular", fixture.program);
+    assert_contains(fixture.output, "333808640 parameters in 147 tensors");
+}
+
+/* With N(0, 0.02) the logits of a norm's output have a variance of 0.0004 C, so the loss begins at ln V + 0.0002 C. It
+ * is a mean over 96 sequences of 32 tokens: the sums over tokens of one kind share a logit, and 0.05 is far outside. */
+static void the_first_loss_is_that_of_the_initial_weights(void **state) {
+    (void)state;
+    static const int widths[] = {64, 512};
+    for (int i = 0; i < 2; i++) {
+        char *run = scratch_directory();
+        double loss = 0;
+        assert_int_equal(slm_train(run, "-b 96 --d-model %d --max-steps 1 --dropout 0", widths[i]), 0);
+        assert_int_equal(logged(run, "train", "train/loss", &loss, 1), 1);
+        assert_near(loss, log(SLM_TEST_VOCABULARY) + 0.0002 * widths[i], 0.05);
+        free(run);
+    }
+}
+
+static void a_small_text_is_learned_by_heart(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *data = slm_make_data(4, "");
+    int status = train_on(data, run, "-b 8 --max-steps 150 --dropout 0 --learning-rate 5e-3 --log-interval 10");
+    if (status) fail_msg("%s", fixture.output);
+    double loss = logged_last(run, "train", "train/loss");
+    if (!(loss < 0.1)) fail_msg("loss %g", loss);
+    free(data);
+    free(run);
+}
+
+/* ---- what is logged ---- */
+
+static void expect_lines(const char *output, const char *pattern, int lines) {
+    regex_t regex;
+    regmatch_t match;
+    int n = 0;
+    assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NEWLINE), 0);
+    for (const char *at = output; !regexec(&regex, at, 1, &match, 0); at += match.rm_eo) n++;
+    regfree(&regex);
+    if (n != lines) fail_msg("%d lines match %s:\n%s", n, pattern, output);
+}
+
+static void log_lines_are_the_reference_s(void **state) {
+    (void)state;
+    char *run = scratch_directory(), line[256];
+    slm_must_train(run, "-g 2 --max-steps 4 --log-interval 1 --val-interval 2 --mfu printed");
+    expect_lines(fixture.output,
+                 "^iter [0-9]+: loss [0-9]+\\.[0-9]{4}, time [0-9]+\\.[0-9]{2}ms, mfu [0-9]+\\.[0-9]{2}%", 4);
+    expect_lines(fixture.output, "^step [0-9]+: train loss [0-9]+\\.[0-9]{4}, val loss [0-9]+\\.[0-9]{4}, ", 2);
+    snprintf(line, sizeof line, "iter 4: loss %.4f, time %.2fms, mfu %.2f%% ", logged_last(run, "train", "train/loss"),
+             1e3 / logged_last(run, "train", "train/steps_per_second"),
+             100 * 8 * 117824 * logged_last(run, "train", "train/tokens_per_second") / 312e12);
+    assert_contains(fixture.output, line);
+    snprintf(line, sizeof line, "step 4: train loss %.4f, val loss %.4f, perplexity %.2f, bits per byte %.4f, ",
+             logged_last(run, "train", "train/loss"), logged_last(run, "val", "val/loss"),
+             exp(logged_last(run, "val", "val/loss")), logged_last(run, "val", "val/bits_per_byte"));
+    assert_contains(fixture.output, line);
+    free(run);
+}
+
+static void the_cpu_says_that_no_peak_is_known(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    slm_must_train(run, "--max-steps 1 --log-interval 1 --calibration none --device cpu");
+    expect_lines(fixture.output,
+                 "^iter 1: loss [0-9.]+, time [0-9.]+ms, mfu n/a, [0-9.]+ [kMG]FLOP/s, [0-9]+ tokens/s, lr ", 1);
+    free(run);
+}
+
+/* Bits per byte are the summed loss of the held-out tokens over the bytes of their documents, in every division. */
+static void validation_is_on_every_held_out_token(void **state) {
+    (void)state;
+    Error error;
+    SlmStream *stream = slm_stream_open(fixture.data, "val", &error);
+    if (!stream) fail_msg("%s", error.text);
+    double bytes = 0, tokens = (double)(stream->n_tokens - 1);
+    for (int64_t d = 0; d < stream->n_documents; d++) bytes += (double)stream->bytes[d];
+    slm_stream_close(stream);
+    for (int separate = 0; separate < 2; separate++) {
+        char *run = scratch_directory();
+        slm_must_train(run, separate ? "--max-steps 1 --documents separate" : "--max-steps 1");
+        double loss = logged_last(run, "val", "val/loss"), bits = logged_last(run, "val", "val/bits_per_byte");
+        assert_near(bits, loss * tokens / (log(2) * bytes), 1e-6 * bits);
+        assert_near(logged_last(run, "val", "val/perplexity"), exp(loss), 1e-6 * exp(loss));
+        free(run);
+    }
+}
+
+/* The values of the reference have 11 digits, of which the log keeps 9. */
+static void learning_rates_are_the_reference_s(void **state) {
+    (void)state;
+    char *run = scratch_directory();
+    double rates[8];
+    int status = slm_train_and_signal(
+        run, "--learning-rate 3e-4 --warmup-steps 500 --max-steps 60000 --log-interval 1 --val-interval 0", 2, SIGTERM);
+    assert_int_equal(status, 128 + SIGTERM);
+    assert_true(logged(run, "train", "train/lr", rates, 8) >= 2);
+    assert_near(rates[0], 5.9880239521e-07, 1e-15);
+    assert_near(rates[1], 2 * 5.9880239521e-07, 2e-15);
+    free(run);
+}
+
+static void a_schedule_ends_at_its_minimum(void **state) {
+    (void)state;
+    static const struct {
+        const char *options;
+        double share[6]; /* of the peak, in each of 6 steps with a warm-up of 2 */
+    } schedules[] = {
+        {"--schedule linear --min-lr 0.2", {1.0 / 3, 2.0 / 3, 1, 0.8, 0.6, 0.4}},
+        {"--schedule wsd --decay-share 0.5 --min-lr 0", {1.0 / 3, 2.0 / 3, 1, 1, 2.0 / 3, 1.0 / 3}},
+        {"--schedule cosine --min-lr 0", {1.0 / 3, 2.0 / 3, 1, 0.85355339, 0.5, 0.14644661}},
+    };
+    for (int i = 0; i < 3; i++) {
+        char *run = scratch_directory();
+        double rates[8];
+        assert_int_equal(slm_train(run, "%s --max-steps 6 --log-interval 1", schedules[i].options), 0);
+        assert_int_equal(logged(run, "train", "train/lr", rates, 8), 6);
+        for (int k = 0; k < 6; k++) assert_near(rates[k], 1e-3 * schedules[i].share[k], 1e-11);
+        free(run);
+    }
+}
+
+static void a_run_leaves_a_page_and_its_tokenizer(void **state) {
+    (void)state;
+    char *page = read_page(slm_reference_run());
+    assert_page_has(page, (const char *[]){"Finished after all 12 steps. Best val/loss ", "/train_slm --data ",
+                                           "<title>bits_per_byte</title>", "<title>learning rate</title>", NULL});
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output, "cmp %s/tokenizer.json %s/tokenizer.json",
+                                 slm_reference_run(), fixture.data),
+                     0);
+    free(page);
+}
+
+/* ---- the same bits ---- */
+
+static void one_and_eight_workers_give_the_same_bits(void **state) {
+    (void)state;
+    const char *const workers[] = {"1", "8"};
+    for (int i = 0; i < 2; i++) {
+        char *run = scratch_directory(), *options = xformat("%s --num-workers %s", slm_short_run, workers[i]);
+        slm_must_train(run, options);
+        assert_same_result(run, slm_reference_run());
+        slm_assert_same_losses(run, slm_reference_run());
+        free(options);
+        free(run);
+    }
+}
+
+static void recomputing_gives_the_same_bits(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *options = xformat("%s --grad-checkpointing", slm_short_run);
+    slm_must_train(run, options);
+    assert_same_result(run, slm_reference_run());
+    free(options);
+    free(run);
+}
+
+static void kills_and_resuming_change_no_bit(void **state) {
+    (void)state;
+    static const char *const ways[] = {"", "--documents separate", "--sampling random"};
+    for (int i = 0; i < 3; i++) {
+        char *whole = scratch_directory(), *run = scratch_directory(),
+             *options = xformat("%s %s --save-interval 1 --resume auto", slm_short_run, ways[i]);
+        slm_must_train(whole, options);
+        for (int step = 2; step < 12; step += 4) {
+            int status = slm_train_and_signal(run, options, step, step == 6 ? SIGTERM : SIGKILL);
+            assert_true(status > 128 || status == 0);
+        }
+        slm_must_train(run, options);
+        assert_same_result(run, whole);
+        slm_assert_same_losses(run, whole);
+        if (!i) assert_same_result(run, slm_reference_run());
+        free(options);
+        free(whole);
+        free(run);
+    }
+}
+
+/* ---- what is refused ---- */
+
+static void other_data_or_another_tokenizer_are_refused_on_resume(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *more = slm_make_data(SLM_TEST_DOCUMENTS + 1, ""),
+         *other = slm_make_data(SLM_TEST_DOCUMENTS, "--specials '<|x|>'");
+    slm_must_train(run, "--max-steps 2 --save-interval 2");
+    assert_int_equal(train_on(more, run, "--max-steps 4 --resume auto"), 1);
+    assert_contains(fixture.output, "so it would be another run");
+    assert_int_equal(train_on(other, run, "--max-steps 4 --resume auto"), 1);
+    assert_contains(fixture.output, "tokenizer_hash was ");
+    assert_int_equal(slm_train(run, "--max-steps 4 --resume auto"), 0);
+    free(other);
+    free(more);
+    free(run);
+}
+
+static void an_option_that_makes_another_run_is_refused_on_resume(void **state) {
+    (void)state;
+    static const char *const changed[] = {"--documents separate", "--sampling random", "--heads 2",
+                                          "--context 16",         "--gelu tanh",       "--seed 9"};
+    char *run = scratch_directory();
+    slm_must_train(run, "--max-steps 2 --save-interval 2");
+    for (size_t i = 0; i < sizeof changed / sizeof *changed; i++) {
+        assert_int_equal(slm_train(run, "--max-steps 4 --resume auto %s", changed[i]), 2);
+        assert_contains(fixture.output, "so it would be another run");
+    }
+    free(run);
+}
+
+static void options_that_contradict_each_other_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *options, *message;
+    } bad[] = {
+        {"--tokens-per-step 1000 -g 2", "--tokens-per-step 1000 and -g 2: both say how many micro-batches a step has"},
+        {"--tokens-per-step 1000 -b auto --effective-batch 4", "and --effective-batch 4: both say how large a step is"},
+        {"--decay-share 0.5", "--decay-share is for --schedule wsd; --schedule cosine"},
+        {"--documents separate -b auto", "-b auto with --documents separate"},
+        {"--vocabulary 200", "--vocabulary 200: the data have ids below 300"},
+        {"--data /tmp", ": one folder is expected"},
+        {"--size huge", "--size"},
+    };
+    char *run = scratch_directory();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(slm_train(run, "%s", bad[i].options), 2);
+        assert_contains(fixture.output, bad[i].message);
+    }
+    free(run);
+}
+
+static void missing_and_foreign_data_are_named(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *data = scratch_directory(), *path = path_join(data, "train.bin");
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s -o %s", fixture.program, run), 2);
+    assert_contains(fixture.output, "no data: give --data DIR");
+    assert_int_equal(
+        run_command(fixture.output, sizeof fixture.output, "%s --data %s -o %s", fixture.program, data, run), 1);
+    assert_contains(fixture.output, "has no split 'train'");
+    uint16_t ids[2000];
+    for (int i = 0; i < 2000; i++) ids[i] = (uint16_t)(i * i % 101);
+    write_bytes(path, ids, sizeof ids);
+    assert_int_equal(train_on(data, run, "--max-steps 2 --documents separate --vocabulary 101"), 2);
+    assert_contains(fixture.output, "does not say where documents end; give --tokenizer");
+    assert_int_equal(train_on(data, run, "--max-steps 2 --log-interval 1 --vocabulary 101"), 0);
+    assert_contains(fixture.output, "[Data] nothing is held out, so there is no validation");
+    double bits = 0;
+    assert_int_equal(logged(run, "train", "train/bits_per_byte", &bits, 1), 0);
+    free(path);
+    free(data);
+    free(run);
+}
+
+/* A tokenizer that did not make the data. */
+static void a_foreign_tokenizer_is_refused(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *other = slm_make_data(20, "--specials '<|x|>'");
+    assert_int_equal(slm_train(run, "--tokenizer_dir %s --max-steps 1", other), 1);
+    assert_contains(fixture.output, "was made with another tokenizer than ");
+    free(other);
+    free(run);
+}
+
+/* ---- names and numbers of options ---- */
+
+static void tokens_per_step_set_the_micro_batches(void **state) {
+    (void)state;
+    static const struct {
+        const char *options, *lines[2];
+    } cases[] = {
+        {"--tokens-per-step 960", {"960: 10 micro-batches of 96 tokens are 960\n", "effective batch 3 x 10 = 30;"}},
+        {"--tokens-per-step 1000", {"1000: 10 micro-batches of 96 tokens are 960\n", "effective batch 3 x 10 = 30;"}},
+        {"--tokens-per-step 1", {"1: 1 micro-batch of 96 tokens are 96\n", "effective batch 3 x 1 = 3;"}},
+        {"--tokens-per-step 200 --documents separate",
+         {"200: 2 micro-batches of 96 tokens are 192\n", "up to 96 tokens x 2 micro-batches a step;"}},
+        {"--tokens-per-step 200 --token-budget 50",
+         {"200: 4 micro-batches of 50 tokens are 200\n", "up to 50 tokens x 4 micro-batches a step;"}},
+        {"--tokens-per-step 250 -b auto", {"250: 8 sequences of 32 tokens are 256\n", "effective batch 8 x 1 = 8;"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *run = scratch_directory();
+        assert_int_equal(slm_train(run, "%s --max-steps 1", cases[i].options), 0);
+        for (int k = 0; k < 2; k++) assert_contains(fixture.output, cases[i].lines[k]);
+        free(run);
+    }
+}
+
+/* --max-steps decides the length, unless epochs were given. */
+static void steps_take_as_many_epochs_as_they_need(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *few = scratch_directory();
+    const char *line =
+        "%s --data %s --layers 1 --d-model 16 --heads 1 --context 32 --threads 1 -b 64 --max-steps 40 %s -o %s";
+    must_run(line, fixture.program, fixture.data, "", run);
+    assert_contains(fixture.output, "[Done] step 40 of 40 ");
+    must_run(line, fixture.program, fixture.data, "--epochs 2", few);
+    assert_null(strstr(fixture.output, " of 40 "));
+    free(few);
+    free(run);
+}
+
+static void the_reference_s_names_are_understood(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *config = path_join(run, "reference.yaml"), *last = path_join(run, "last");
+    write_text(config, "%s",
+               "model_name: london-historical-slm\narchitecture: gpt2\nbatch_size: 3\nmax_length: 32\nn_layer: 2\n"
+               "n_head: 4\nn_embd: 64\nlearning_rate: 1e-3\nmax_steps: 2\neval_steps: 2\nlogging_steps: 1\n"
+               "eval_iters: 1\nwarmup_steps: 2\nadam_beta1: 0.9\nadam_beta2: 0.95\nmax_grad_norm: 1.0\n"
+               "gradient_accumulation_steps: 1\nlr_scheduler_type: cosine\nenable_amp: True\namp_dtype: bf16\n"
+               "enable_tf32: False\nenable_compile: True\nuse_wandb: True\ndataloader_num_workers: 4\n"
+               "dataloader_pin_memory: True\nsave_steps: 500\nsave_total_limit: 5\nseed: 42\n");
+    must_run("%s --config %s --data_dir %s --tokenizer_dir %s --output_dir %s --threads 2", fixture.program, config,
+             fixture.data, fixture.data, run);
+    assert_contains(fixture.output, "max_length sets --context");
+    assert_contains(fixture.output, "enable_compile is not needed");
+    char *path = path_join(run, "last/state.json"), *text = read_text(path);
+    assert_contains(text, "\"no-tf32\": true");
+    assert_contains(text, "\"amp\": true");
+    assert_contains(text, "\"val-interval\": 2");
+    assert_contains(text, "\"max-val-batches\": 1");
+    must_run("%s --config %s --data_dir %s --output_dir %s --threads 2 --max-steps 3 --resume_from_checkpoint %s",
+             fixture.program, config, fixture.data, run, last);
+    assert_contains(fixture.output, "iter 3: ");
+    assert_null(strstr(fixture.output, "resume-from-checkpoint has changed"));
+    free(text);
+    free(path);
+    free(last);
+    free(config);
+    free(run);
+}
+
+/* The reference ignores these; here they would change the run. */
+static void keys_that_the_reference_ignores_are_refused(void **state) {
+    (void)state;
+    static const char *const keys[] = {"num_epochs: 3",
+                                       "warmup_ratio: 0.1",
+                                       "adam_epsilon: 1e-8",
+                                       "eval_split_ratio: 0.05",
+                                       "max_eval_samples: 3000",
+                                       "n_positions: 512",
+                                       "gradient_checkpointing_ratio: 1"};
+    char *run = scratch_directory(), *config = path_join(run, "bad.yaml");
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        write_text(config, "%s\n", keys[i]);
+        assert_int_equal(slm_train(run, "--config %s", config), 2);
+        char *key = xformat("bad.yaml:1: unknown key '%.*s'", (int)strcspn(keys[i], ":"), keys[i]);
+        assert_contains(fixture.output, key);
+        free(key);
+    }
+    free(config);
+    free(run);
+}
+
+static void presets_fit_their_cards(void **state) {
+    (void)state;
+    static const struct {
+        const char *preset, *card, *step;
+    } presets[] = {{"a30x2", "a30", "sequences: 48.0, tokens: 49152"},
+                   {"rtx3090", "rtx3090", "sequences: 16.0, tokens: 16384"},
+                   {"rtx4090", "rtx4090", "sequences: 24.0, tokens: 24576"},
+                   {"a100", "a100-40", "sequences: 32.0, tokens: 65536"},
+                   {"t4", "t4", "sequences: 12.0, tokens: 9216"}};
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        must_run("%s --estimate --calibration none --config configs/slm_%s.yaml --gpu %s", fixture.program,
+                 presets[i].preset, presets[i].card);
+        assert_contains(fixture.output, presets[i].step);
+        assert_contains(fixture.output, ": it fits, ");
+        assert_contains(fixture.output, "[Time] 60000 steps");
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_sizes_have_the_reference_s_parameters),
+        cmocka_unit_test(the_first_loss_is_that_of_the_initial_weights),
+        cmocka_unit_test(a_small_text_is_learned_by_heart),
+        cmocka_unit_test(log_lines_are_the_reference_s),
+        cmocka_unit_test(the_cpu_says_that_no_peak_is_known),
+        cmocka_unit_test(validation_is_on_every_held_out_token),
+        cmocka_unit_test(learning_rates_are_the_reference_s),
+        cmocka_unit_test(a_schedule_ends_at_its_minimum),
+        cmocka_unit_test(a_run_leaves_a_page_and_its_tokenizer),
+        cmocka_unit_test(one_and_eight_workers_give_the_same_bits),
+        cmocka_unit_test(recomputing_gives_the_same_bits),
+        cmocka_unit_test(kills_and_resuming_change_no_bit),
+        cmocka_unit_test(other_data_or_another_tokenizer_are_refused_on_resume),
+        cmocka_unit_test(an_option_that_makes_another_run_is_refused_on_resume),
+        cmocka_unit_test(options_that_contradict_each_other_are_refused),
+        cmocka_unit_test(missing_and_foreign_data_are_named),
+        cmocka_unit_test(a_foreign_tokenizer_is_refused),
+        cmocka_unit_test(tokens_per_step_set_the_micro_batches),
+        cmocka_unit_test(steps_take_as_many_epochs_as_they_need),
+        cmocka_unit_test(the_reference_s_names_are_understood),
+        cmocka_unit_test(keys_that_the_reference_ignores_are_refused),
+        cmocka_unit_test(presets_fit_their_cards),
+    };
+    return cmocka_run_group_tests(tests, slm_fixture_open, NULL);
+}

@@ -1,0 +1,280 @@
+/* train_slm: trains a text GPT from scratch on the documents of a corpus.
+ *
+ *   ./train_slm prepare --input texts --output prepared           texts to shards of token ids
+ *   ./train_slm --data prepared -o run --amp                      the training
+ *   ./train_slm generate --checkpoint run --prompt "In the year"  the model writes
+ *   ./train_slm export --checkpoint run --output model            the model for other programs
+ *
+ * The model (model/slm.c) is a decoder in the style of GPT-2: pre-norm blocks, causal attention, learned positions, a
+ * head that is the token table. It learns to predict the next token. The data are streams of token ids, cut into
+ * contexts of documents end to end, or a document at a time. The best weights are those of the lowest validation loss.
+ *
+ * This file is the whole training: data, model, loop. Its options are in commands/slm/options.c. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "commands/commands.h"
+#include "commands/report.h"
+#include "commands/slm/base.h"
+#include "commands/slm/baselines.h"
+#include "commands/slm/export.h"
+#include "commands/slm/generate.h"
+#include "commands/slm/lines.h"
+#include "commands/slm/options.h"
+#include "commands/slm/prepare.h"
+#include "commands/slm/samples.h"
+#include "commands/trainer.h"
+#include "cost/machine.h"
+#include "data/slm/dataset.h"
+#include "data/text/tokenizer.h"
+#include "model/slm.h"
+#include "train/stream.h"
+#include "train/train.h"
+
+/* ---- the tokenizer ---- */
+
+enum { NO_DATA_VOCABULARY = 30000, TOKENIZER_FILES = 2 };
+static const char *const tokenizer_files[TOKENIZER_FILES] = {"tokenizer.json", "tokenizer.model"};
+
+/* Returns the path of the tokenizer in a folder, NULL if there is none; free(). */
+static char *tokenizer_in(const char *folder) {
+    for (int i = 0; i < TOKENIZER_FILES; i++) {
+        char *path = path_join(folder, tokenizer_files[i]);
+        if (!access(path, F_OK)) return path;
+        free(path);
+    }
+    return NULL;
+}
+
+/* Opens --tokenizer, else the one of the data; NULL if there is none. */
+static Tokenizer *open_tokenizer(const SlmOptions *o) {
+    Error error;
+    const OptionList *data = &o->train.manifest;
+    char *path = o->tokenizer ? xstrdup(o->tokenizer) : data->count ? tokenizer_in(data->text[0]) : NULL;
+    if (!path) return NULL;
+    Tokenizer *tokenizer = tokenizer_open(path, &error);
+    if (!tokenizer) die("%s: %s", path, error.text);
+    free(path);
+    return tokenizer;
+}
+
+/* Copies the tokenizer into the folder of the run, so that the folder is all that generation and export need. */
+static void keep_tokenizer(const Tokenizer *tokenizer, const char *output_dir) {
+    const char *from = tokenizer_file(tokenizer);
+    size_t n = strlen(from), size;
+    bool json = n > 5 && !strcmp(from + n - 5, ".json");
+    char *to = path_join(output_dir, tokenizer_files[!json]), *bytes;
+    Error error;
+    make_directories(output_dir);
+    if (!read_file(from, &bytes, &size, &error)) die("%s: %s", from, error.text);
+    if (!file_write_atomic(to, bytes, size, &error)) die("%s", error.text);
+    free(bytes);
+    free(to);
+}
+
+/* ---- data ---- */
+
+typedef struct {
+    Tokenizer *tokenizer; /* NULL: not known */
+    SlmStream *streams[2];
+    Dataset *train, *validation; /* validation: NULL if there is none */
+    bool has_bytes;
+} SlmData;
+
+static void print_stream(const char *name, const SlmStream *s) {
+    int64_t bytes = 0;
+    for (int64_t d = 0; s->bytes && d < s->n_documents; d++) bytes += s->bytes[d];
+    printf("[Data] %s: %lld tokens of %lld document%s", name, (long long)s->n_tokens - 1, (long long)s->n_documents,
+           s->n_documents == 1 ? "" : "s");
+    if (s->bytes)
+        printf(", %lld bytes, %.3f a token\n", (long long)bytes, (double)bytes / (double)(s->n_tokens - 1));
+    else
+        printf("; their bytes are not known, so there are no bits per byte\n");
+}
+
+/* Dies unless the data were made with the tokenizer. */
+static void check_tokenizer(const SlmData *data, const SlmStream *stream, const char *path) {
+    if (!data->tokenizer) return;
+    if (stream->tokenizer_hash && stream->tokenizer_hash != tokenizer_hash(data->tokenizer))
+        die("%s was made with another tokenizer than %s: give the one that it was made with, or prepare it again", path,
+            tokenizer_file(data->tokenizer));
+    if (stream->vocabulary > tokenizer_vocabulary(data->tokenizer))
+        die("%s has ids below %d, and %s only %d", path, stream->vocabulary, tokenizer_file(data->tokenizer),
+            tokenizer_vocabulary(data->tokenizer));
+}
+
+static SlmStream *open_stream(const SlmOptions *o, const SlmData *data, const char *split) {
+    const char *path = o->train.manifest.text[0];
+    SlmForeign foreign = {(int)o->vocabulary, -1};
+    Error error;
+    if (data->tokenizer) {
+        if (!foreign.vocabulary) foreign.vocabulary = tokenizer_vocabulary(data->tokenizer);
+        foreign.end_of_text = tokenizer_end_of_text(data->tokenizer);
+    }
+    SlmStream *stream = slm_stream_open_foreign(path, split, &foreign, &error);
+    if (!stream) die("%s", error.text);
+    check_tokenizer(data, stream, path);
+    print_stream(split ? split : "train", stream);
+    if (o->separate && stream->n_documents == 1 && stream->end_of_text < 0)
+        die_usage("--documents separate: %s does not say where documents end; give --tokenizer", path);
+    return stream;
+}
+
+static Dataset *open_dataset(const SlmOptions *o, const SlmStream *stream, SlmSampling sampling) {
+    SlmDatasetOptions options = {
+        .context = (int)o->context, .sampling = sampling, .separate = o->separate, .seed = (uint64_t)o->train.seed};
+    Error error;
+    Dataset *dataset = slm_dataset_open(stream, &options, &error);
+    if (!dataset) die("%s: %s", o->train.manifest.text[0], error.text);
+    return dataset;
+}
+
+/* Sets the vocabulary to that of the data, unless a larger one was given. */
+static void resolve_vocabulary(SlmOptions *o, const SlmData *data) {
+    int64_t least = data->tokenizer ? tokenizer_vocabulary(data->tokenizer) : NO_DATA_VOCABULARY;
+    if (data->streams[0]) least = data->streams[0]->vocabulary;
+    if (data->streams[0] && o->vocabulary && o->vocabulary < least)
+        die_usage("--vocabulary %lld: the data have ids below %lld", (long long)o->vocabulary, (long long)least);
+    if (!o->vocabulary) o->vocabulary = least;
+}
+
+static SlmData open_data(SlmOptions *o) {
+    const TrainOptions *t = &o->train;
+    SlmData data = {.tokenizer = open_tokenizer(o), .has_bytes = true};
+    const char *path = t->manifest.count ? t->manifest.text[0] : NULL;
+    bool folder = path && path_is_folder(path);
+    if (path) data.streams[0] = open_stream(o, &data, folder ? "train" : NULL);
+    if (folder && slm_stream_exists(path, "val")) data.streams[1] = open_stream(o, &data, "val");
+    resolve_vocabulary(o, &data);
+    for (int i = 0; i < 2; i++)
+        if (data.streams[i] && !data.streams[i]->bytes) data.has_bytes = false;
+    if (path)
+        data.train = open_dataset(o, data.streams[0], o->random ? SLM_RANDOM : SLM_EPOCH);
+    else
+        data.train = slm_dataset_synthetic((int)o->context,
+                                           t->batch_size ? t->batch_size : 1 + (t->token_budget - 1) / o->context,
+                                           (int)o->vocabulary);
+    if (data.streams[1]) data.validation = open_dataset(o, data.streams[1], SLM_ORDER);
+    if (path && !data.validation) printf("[Data] nothing is held out, so there is no validation\n");
+    return data;
+}
+
+/* Raises --epochs to what --max-steps take, unless epochs were given. */
+static void resolve_epochs(SlmOptions *o, const OptionSet *set, const Dataset *train) {
+    TrainOptions *t = &o->train;
+    if (!t->max_steps || options_given(set, "epochs")) return;
+    LoaderOptions options = train_loader_options(t, NULL);
+    double batches =
+        (double)loader_epoch_batches(train, &options, 0); /* under a budget, an epoch may have half of it */
+    double epochs = 1 + 2 * (double)t->max_steps * (double)t->grad_accumulation / batches;
+    t->epochs = epochs < MAX_EPOCHS ? (int64_t)epochs : MAX_EPOCHS;
+}
+
+/* ---- the model ---- */
+
+static Model *model_of(const SlmOptions *o, const SlmData *data) {
+    SlmConfig config = slm_options_config(o);
+    Model *model = slm_open(&config);
+    if (!data->has_bytes) model->n_metrics = SLM_BITS_PER_BYTE;
+    return model;
+}
+
+static SlmLines lines_of(const SlmOptions *o, const Model *model, const Device *device) {
+    MachineOptions options = train_machine_options(&o->train);
+    Machine machine;
+    bool measured = !o->train.estimate && device->host_memory && machine_of_device(device, &options, &machine);
+    if (measured) machine.half = DTYPE_F32; /* whatever --amp says */
+    return (SlmLines){.printed = !strcmp(o->mfu, "printed"),
+                      .recomputes = o->train.grad_checkpointing,
+                      .parameters = (double)(params_count(&model->params) - o->context * o->d_model),
+                      .peak = measured ? machine_peak_flops(&machine) : 0,
+                      .bits = model->n_metrics == SLM_METRICS};
+}
+
+/* ---- the training ---- */
+
+/* What a training has besides its spec. */
+typedef struct {
+    const SlmOptions *options;
+    const Tokenizer *tokenizer; /* NULL: not known */
+    SlmSamples *samples;        /* NULL: none are written */
+} SlmRun;
+
+static void opened(const TrainSpec *spec, Training *training, void *context) {
+    SlmRun *run = context;
+    (void)training;
+    if (run->tokenizer) keep_tokenizer(run->tokenizer, spec->options->output_dir);
+    run->samples = slm_samples_open(&run->options->samples, spec, run->tokenizer);
+}
+
+static void validated(void *context, Training *training, int64_t step) {
+    SlmRun *run = context;
+    if (run->samples) slm_samples_write(run->samples, training, step);
+}
+
+static int train(int argc, char **argv) {
+    static const OptionsHeader header = {"train_slm", "./train_slm --data prepared -o run [options]",
+                                         "Trains a text GPT from scratch on prepared documents."};
+    static SlmOptions o; /* static: texts of a YAML file live as long as the process */
+    static OptionSet set;
+    slm_options_add(&set, &o);
+    options_parse(&header, &set, argc, argv);
+    SlmBase base = slm_base_adopt(o.train.base_checkpoint, &set);
+    slm_options_resolve(&o, &set);
+    trainer_begin(&o.train);
+    slm_options_print(&o);
+    const char *why;
+    Device *device = train_device_open(&o.train, &why);
+    SlmData data = open_data(&o);
+    resolve_epochs(&o, &set, data.train);
+    char hash[17] = "";
+    if (data.tokenizer) snprintf(hash, sizeof hash, "%016llx", (unsigned long long)tokenizer_hash(data.tokenizer));
+    Fact facts[] = {{.name = SLM_TOKENIZER_FACT, .text = hash}};
+    Schedule schedule = slm_options_schedule(&o);
+    Model *model = model_of(&o, &data);
+    SlmLines lines = lines_of(&o, model, device);
+    SlmRun run = {.options = &o, .tokenizer = data.tokenizer};
+    TrainSpec spec = {
+        .options = &o.train,
+        .set = &set,
+        .fixed_options = SLM_FIXED_OPTIONS,
+        .description = {.options = SLM_MODEL_OPTIONS, .facts = facts, .n_facts = data.tokenizer != NULL},
+        .model = model,
+        .device = device,
+        .device_why = why,
+        .train = data.train,
+        .validation = data.validation,
+        .synthetic = !o.train.manifest.count,
+        .batch = {.largest = slm_largest_batch},
+        .import = SLM_IMPORT,
+        .rate = {.schedule = &schedule},
+        .optimizer = {.beta1 = (float)o.beta1, .beta2 = (float)o.beta2, .muon = !strcmp(o.optimizer, "muon")},
+        .selection = {.metric = SLM_LOSS},
+        .labels = {.print_step = slm_print_step, .print_validation = slm_print_validation, .context = &lines},
+        .after_validation = {validated, &run},
+    };
+    int status = trainer_run(&spec, (TrainerHook){opened, &run}, NULL);
+    slm_samples_close(run.samples);
+    slm_base_close(&base);
+    for (int i = 0; i < 2; i++) slm_stream_close(data.streams[i]);
+    tokenizer_close(data.tokenizer);
+    device_close(device);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    static const Command commands[] = {
+        {NULL, "trains the model", train},
+        {"prepare", "makes shards of token ids, and a tokenizer, from texts", slm_prepare},
+        {"baselines", "counts what n-grams reach on the held-out documents", slm_baselines},
+        {"generate", "continues prompts with a trained model", slm_generate},
+        {"export", "writes a model for other programs", slm_export},
+        REPORT_COMMAND,
+    };
+    static const Program program = {"train_slm", "Trains a text GPT, from texts to weights.", commands,
+                                    sizeof commands / sizeof *commands};
+    return program_run(&program, argc, argv);
+}
