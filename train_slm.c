@@ -20,6 +20,7 @@
 #include "commands/report.h"
 #include "commands/slm/base.h"
 #include "commands/slm/baselines.h"
+#include "commands/slm/evaluate.h"
 #include "commands/slm/export.h"
 #include "commands/slm/generate.h"
 #include "commands/slm/lines.h"
@@ -271,6 +272,7 @@ int main(int argc, char **argv) {
         {"prepare", "makes shards of token ids, and a tokenizer, from texts", slm_prepare},
         {"baselines", "counts what n-grams reach on the held-out documents", slm_baselines},
         {"generate", "continues prompts with a trained model", slm_generate},
+        {"evaluate", "measures how well a model predicts texts, or chooses among endings", slm_evaluate},
         {"export", "writes a model for other programs", slm_export},
         REPORT_COMMAND,
     };

@@ -6,11 +6,8 @@
  * Both become windows of token ids, of which the model gives the sum of the losses. */
 #include "commands/slm/evaluate.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/threads.h"
@@ -89,7 +86,9 @@ static void write_table(const char *path, const Table *results) {
 
 /* Evaluates texts or questions, and fills the table of results. */
 static void evaluate(Evaluate *e, Table *results) {
-    SlmScoring scoring = {.tokenizer = e->inference.tokenizer, .context = e->inference.config.context};
+    SlmScoring scoring = {.tokenizer = e->inference.tokenizer,
+                          .context = e->inference.config.context,
+                          .first = slm_inference_first_id(&e->inference)};
     if (e->choices.count) {
         struct SlmQuestions *questions = slm_questions_open(&e->choices, &scoring);
         float *losses = losses_of(e, &scoring);
