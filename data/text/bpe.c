@@ -53,7 +53,7 @@ static void remember(Slot *slot, const char *word, size_t size, const TokenIds *
     slot->unknown = (uint8_t)(ids->unknown - before->unknown);
     slot->dropped = (uint8_t)(ids->dropped - before->dropped);
     memcpy(slot->word, word, size);
-    memcpy(slot->ids, ids->ids + before->n, (size_t)n * sizeof *slot->ids);
+    if (n) memcpy(slot->ids, ids->ids + before->n, (size_t)n * sizeof *slot->ids);
 }
 
 static void encode_words(const Bpe *bpe, const char *begin, const char *end, TokenIds *ids) {

@@ -55,7 +55,7 @@ char *bpe_normalize(const Bpe *bpe, const char *text, size_t *size) {
     const char *end = text + *size, *at = text;
     if (bpe->settings.form == NORMAL_NONE && !bpe->settings.strip_marks) return NULL;
     if (ascii_end(text, end) == end) return NULL;
-    Buffer buffer = {NULL, 0, 0};
+    Buffer buffer = {xmalloc(*size), 0, *size};
     for (const char *begin = text; begin < end; begin = at) {
         at = ascii_end(begin, end);
         const char *run = at > begin && at < end ? at - 1 : at;

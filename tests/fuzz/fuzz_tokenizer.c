@@ -32,7 +32,7 @@ static void make_byte_level(void) {
 
 /* Encodes and decodes the bytes. Returns whether they have come back. */
 static bool turn_round(const Tokenizer *tokenizer, const char *bytes, size_t size, bool specials) {
-    TokenIds ids = {0};
+    static TokenIds ids; /* its cache is cleared when the tokenizer changes */
     size_t back_size;
     for (int again = 0; again < 2; again++) { /* then with known words */
         ids.n = 0;
@@ -43,7 +43,6 @@ static bool turn_round(const Tokenizer *tokenizer, const char *bytes, size_t siz
     char *back = tokenizer_decode(tokenizer, ids.ids, ids.n, &back_size);
     const bool same = back_size == size && !memcmp(back, bytes, size);
     free(back);
-    token_ids_free(&ids);
     return same;
 }
 
