@@ -129,7 +129,8 @@ def steps(weights, model, stream, offsets, muon):
     momentum = {name: torch.zeros_like(w[name]) for name in blocks}
     losses, norms = [], []
     for k in range(STEPS):
-        adamw.zero_grad()
+        for p in w.values():
+            p.grad = None
         loss = forward(w, model, stream, offsets)[0].mean()
         loss.backward()
         norm = math.sqrt(sum(float(p.grad.square().sum()) for p in w.values()))
