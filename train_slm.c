@@ -3,6 +3,7 @@
  *   ./train_slm prepare --input texts --output prepared           texts to shards of token ids
  *   ./train_slm --data prepared -o run --amp                      the training
  *   ./train_slm generate --checkpoint run --prompt "In the year"  the model writes
+ *   ./train_slm evaluate --checkpoint run --text news.txt         loss, perplexity, bits per byte
  *   ./train_slm export --checkpoint run --output model            the model for other programs
  *
  * The model (model/slm.c) is a decoder in the style of GPT-2: pre-norm blocks, causal attention, learned positions, a
@@ -272,7 +273,7 @@ int main(int argc, char **argv) {
         {"prepare", "makes shards of token ids, and a tokenizer, from texts", slm_prepare},
         {"baselines", "counts what n-grams reach on the held-out documents", slm_baselines},
         {"generate", "continues prompts with a trained model", slm_generate},
-        {"evaluate", "measures how well a model predicts texts, or chooses among endings", slm_evaluate},
+        {"evaluate", "measures a trained model on texts and on multiple choice", slm_evaluate},
         {"export", "writes a model for other programs", slm_export},
         REPORT_COMMAND,
     };

@@ -3,6 +3,7 @@
  */
 #include "data/slm/prepared.h"
 #include "data/slm/stream.h"
+#include "tests/documented.h"
 #include "tests/page_rig.h"
 #include "tests/slm/train_rig.h"
 
@@ -159,6 +160,23 @@ static void a_run_leaves_a_page_and_its_tokenizer(void **state) {
                                  slm_reference_run(), fixture.data),
                      0);
     free(page);
+}
+
+static void what_is_written_is_documented(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *dump = path_join(run, "dump.safetensors"), *last = path_join(run, "last"),
+         *log = path_join(run, "log.jsonl");
+    static const char *const metrics[] = {"loss", "top1", "perplexity", "bits_per_byte", NULL};
+    assert_int_equal(slm_train(run, "--max-steps 2 --log-interval 1 --val-interval 1 --debug-dump %s", dump), 0);
+    TensorFile file = open_file(dump);
+    assert_dumps_documented(&file, 1, "### Dump of train_slm");
+    assert_checkpoint_documented(last);
+    assert_log_documented(log, metrics);
+    tensor_file_close(&file);
+    free(last);
+    free(log);
+    free(dump);
+    free(run);
 }
 
 /* ---- the same bits ---- */
@@ -408,6 +426,7 @@ int main(void) {
         cmocka_unit_test(learning_rates_are_the_reference_s),
         cmocka_unit_test(a_schedule_ends_at_its_minimum),
         cmocka_unit_test(a_run_leaves_a_page_and_its_tokenizer),
+        cmocka_unit_test(what_is_written_is_documented),
         cmocka_unit_test(one_and_eight_workers_give_the_same_bits),
         cmocka_unit_test(recomputing_gives_the_same_bits),
         cmocka_unit_test(kills_and_resuming_change_no_bit),

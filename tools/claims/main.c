@@ -1,5 +1,5 @@
-/* Writes docs/ESTIMATES.md (`make estimates`). Estimates of trainers come from $BUILD/train_gpt, train_psd and train_cv
- * with --estimate; those of models without a trainer come from their operations on the dry device. */
+/* Writes docs/ESTIMATES.md (`make estimates`). Estimates of trainers come from $BUILD/train_gpt, train_psd, train_cv
+ * and train_slm with --estimate; those of models without a trainer come from their operations on the dry device. */
 #include <stdio.h>
 #include <stdlib.h>
 
