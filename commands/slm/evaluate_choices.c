@@ -1,6 +1,6 @@
-/* Questions as windows of ids: the end-of-text id if the model knows it, the context, an ending, of which the ending's tokens
- * are scored. The ending is encoded by itself, behind a space unless it begins with one. A context that is too long
- * loses its first tokens. */
+/* Questions as windows of ids: the end-of-text id if the model knows it, the context, an ending, of which the ending's
+ * tokens are scored. The ending is encoded by itself, behind a space unless it begins with one. A context that is too
+ * long loses its first tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
