@@ -6,11 +6,8 @@
  * Both become windows of token ids, of which the model gives the sum of the losses. */
 #include "commands/slm/evaluate.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/threads.h"
@@ -38,8 +35,8 @@ static const OptionRow table[] = {
      .help = "CSV with a row per file, or of --choices per question"},
     {.name = "stride", .type = OPTION_INT, .offset = FIELD(texts.stride), .default_value = "0", .max = 1e6,
      .metavar = "N",
-     .help = "tokens by which the window of a context moves on: each predicts its last N tokens, so that these have at "
-             "least context - N tokens before them; 0: the context, the fastest"},
+     .help = "tokens by which the window of a context moves on: each predicts its last N tokens, which have at least "
+             "context - N tokens before them; 0: the context, as in training, the fastest"},
     {.name = "documents", .type = OPTION_CHOICE, .offset = FIELD(texts.documents), .default_value = "packed",
      .metavar = "packed|separate",
      .help = "packed: the documents of a file end to end, as in training; separate: tokens see their own document only"},
@@ -89,7 +86,9 @@ static void write_table(const char *path, const Table *results) {
 
 /* Evaluates texts or questions, and fills the table of results. */
 static void evaluate(Evaluate *e, Table *results) {
-    SlmScoring scoring = {.tokenizer = e->inference.tokenizer, .context = e->inference.config.context};
+    SlmScoring scoring = {.tokenizer = e->inference.tokenizer,
+                          .context = e->inference.config.context,
+                          .first = slm_inference_first_id(&e->inference)};
     if (e->choices.count) {
         struct SlmQuestions *questions = slm_questions_open(&e->choices, &scoring);
         float *losses = losses_of(e, &scoring);

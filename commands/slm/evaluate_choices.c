@@ -1,4 +1,4 @@
-/* Questions as windows of ids: an end-of-text id if there is one, the context, an ending, of which the ending's tokens
+/* Questions as windows of ids: the end-of-text id if the model knows it, the context, an ending, of which the ending's tokens
  * are scored. The ending is encoded by itself, behind a space unless it begins with one. A context that is too long
  * loses its first tokens. */
 #include <math.h>
@@ -58,12 +58,11 @@ static void encode(SlmScoring *scoring, const char *text) {
 static int add_ending(SlmQuestions *q, SlmScoring *scoring, const char *where, const char *context,
                       const char *ending) {
     TokenIds *ids = &scoring->ids;
-    int32_t end_of_text = tokenizer_end_of_text(scoring->tokenizer);
     size_t length = strlen(context);
     bool apart = length && !strchr(" \n\t", context[length - 1]) && *ending != ' ';
     char *text = xformat("%s%s", apart ? " " : "", ending);
     int64_t begin = ids->n;
-    if (end_of_text >= 0) token_ids_add(ids, end_of_text);
+    if (scoring->first >= 0) token_ids_add(ids, scoring->first);
     encode(scoring, context);
     int64_t middle = ids->n;
     encode(scoring, text);

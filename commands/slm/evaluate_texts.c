@@ -1,5 +1,6 @@
 /* Texts as windows of ids. Of a file: an end-of-text id before every document and one after the last, as in training,
- * so that every token and one end per document is predicted once. */
+ * so that every token and one end per document is predicted once. A model of another program has perhaps never seen
+ * that id: there, the texts of a file follow each other without it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,6 @@ typedef struct SlmTextFiles {
     SlmScoring *scoring;
     CorpusFiles files;
     TextFile *of; /* [files.n] */
-    int32_t end_of_text;
     int64_t stride, dropped;
     TokenIds *threads; /* [n_threads] */
 } SlmTextFiles;
@@ -54,20 +54,20 @@ static bool add_document(void *context, const Document *document, void *result, 
     TokenIds *ids = &f->scoring->ids;
     int32_t owner = (int32_t)(document->file - f->files.files);
     TextFile *file = &f->of[owner];
-    bool separate = !strcmp(f->options->documents, "separate"), ends = f->end_of_text >= 0;
+    bool separate = !strcmp(f->options->documents, "separate"), ends = f->scoring->first >= 0;
     (void)error;
     f->dropped += e->dropped;
     file->empty += !e->n;
     if (e->n) {
         if (file->first < 0) {
             file->first = ids->n;
-            if (ends) token_ids_add(ids, f->end_of_text);
+            if (ends) token_ids_add(ids, f->scoring->first);
         }
         int64_t first = ids->n - ends;
         token_ids_reserve(ids, e->n);
         memcpy(ids->ids + ids->n, e->ids, (size_t)e->n * sizeof *e->ids);
         ids->n += e->n;
-        if (ends) token_ids_add(ids, f->end_of_text);
+        if (ends) token_ids_add(ids, f->scoring->first);
         if (separate) cut(f, first, owner);
         file->documents++;
         file->bytes += (int64_t)document->size;
@@ -79,14 +79,15 @@ static bool add_document(void *context, const Document *document, void *result, 
 /* ---- files ---- */
 
 static void read_texts(SlmTextFiles *f) {
-    static const char *const cuts[] = {"file", "blank-lines", "line"};
     const SlmTexts *o = f->options;
     Corpus corpus = {.files = &f->files,
+                     .split_at = !strcmp(o->split_at, "file")   ? SPLIT_AT_FILE
+                                 : !strcmp(o->split_at, "line") ? SPLIT_AT_LINE
+                                                                : SPLIT_AT_BLANK_LINES,
                      .text_field = o->text_field,
                      .nfc = !strcmp(o->normalize, "nfc"),
                      .n_threads = o->n_threads};
     Error error;
-    while (strcmp(cuts[corpus.split_at], o->split_at) != 0) corpus.split_at++;
     const CorpusPass pass = {
         .purpose = "Tokenizing", .context = f, .result_bytes = sizeof(Encoded), .work = encode, .take = add_document};
     if (!corpus_pass(&corpus, &pass, &error)) die("%s", error.text);
@@ -120,7 +121,7 @@ static void print_texts(const SlmTextFiles *f) {
 SlmTextFiles *slm_texts_open(const SlmTexts *o, SlmScoring *scoring) {
     SlmTextFiles *f = xcalloc(1, sizeof *f);
     Error error;
-    *f = (SlmTextFiles){.options = o, .scoring = scoring, .end_of_text = tokenizer_end_of_text(scoring->tokenizer)};
+    *f = (SlmTextFiles){.options = o, .scoring = scoring};
     f->stride = o->stride ? o->stride : scoring->context;
     if (f->stride > scoring->context)
         die_usage("--stride %lld: the model's context is %lld tokens, and a window cannot move on by more",

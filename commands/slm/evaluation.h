@@ -10,6 +10,7 @@
 typedef struct {
     const Tokenizer *tokenizer;
     int64_t context; /* of the model */
+    int32_t first;   /* the id that stands before a text, and behind it; -1: none */
     TokenIds ids;
     SlmWindows windows;
 } SlmScoring;

@@ -1,22 +1,16 @@
 /* Writes what torch.save writes for dictionaries, lists, numbers and tensors. Each value becomes opcodes of pickle
- * (protocol 2) at once, the data of tensors are kept, and at the end everything goes into a zip.
- *
- * The whole zip is made in memory and then written atomically. The same calls give the same bytes: all times in the zip
- * are the first day of its calendar. */
-#include "base/file.h"
+ * (protocol 2) at once, the data of tensors are kept or copied, and at the end everything goes into a zip. */
 #include "data/formats/torch_pth.h"
 
 #include "data/formats/pickle.h"
+#include "data/formats/zip_store.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zip.h>
 
-enum { DEEPEST = 16, DATA_ALIGNMENT = 64, LOCAL_HEADER = 30, EXTRA_HEADER = 4, PADDING_ID = 'F' | 'B' << 8 };
-enum { FIRST_DAY = 1 << 5 | 1 }; /* 1980-01-01 */
+enum { DEEPEST = 16 };
 
 typedef struct {
     char *bytes;
@@ -175,75 +169,19 @@ void pth_tensor_in_place(PthWriter *w, TensorToWrite tensor) { put_tensor(w, ten
 
 /* ---- the zip ---- */
 
-typedef struct {
-    zip_t *zip;
-    const char *stem;
-    int stem_length;
-    size_t size; /* of the file so far */
-} Archive;
-
-/* Adds STEM/name without compression. The data begin at a multiple of 64 bytes in the file, so that torch can map them;
- * an extra field of the header fills the gap. */
-static bool add_entry(Archive *a, const char *name, const void *bytes, size_t size) {
-    static const zip_uint8_t filling[DATA_ALIGNMENT];
-    char *path = xformat("%.*s/%s", a->stem_length, a->stem, name);
-    size_t data = a->size + LOCAL_HEADER + strlen(path) + EXTRA_HEADER;
-    size_t gap = (DATA_ALIGNMENT - data % DATA_ALIGNMENT) % DATA_ALIGNMENT;
-    zip_source_t *source = zip_source_buffer(a->zip, bytes, size, 0);
-    zip_int64_t index = source ? zip_file_add(a->zip, path, source, ZIP_FL_ENC_UTF_8) : -1;
-    zip_uint64_t i = (zip_uint64_t)index;
-    a->size = data + gap + size;
-    free(path);
-    if (index < 0 && source) zip_source_free(source);
-    return index >= 0 && !zip_set_file_compression(a->zip, i, ZIP_CM_STORE, 0) &&
-           !zip_file_set_dostime(a->zip, i, 0, FIRST_DAY, 0) &&
-           !zip_file_extra_field_set(a->zip, i, PADDING_ID, ZIP_EXTRA_FIELD_NEW, filling, (zip_uint16_t)gap,
-                                     ZIP_FL_LOCAL);
-}
-
-static bool add_entries(Archive *a, const PthWriter *w) {
-    bool ok = add_entry(a, "data.pkl", w->pickle.bytes, w->pickle.size) && add_entry(a, "byteorder", "little", 6);
-    for (int i = 0; ok && i < w->n_storages; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "data/%d", i);
-        ok = add_entry(a, name, w->storages[i].bytes, w->storages[i].size);
-    }
-    return ok && add_entry(a, "version", "3\n", 2);
-}
-
-/* Writes the bytes of the finished zip to a file, a piece at a time: a whole model has gigabytes. */
-static bool write_source(zip_source_t *source, const char *path, Error *error) {
-    enum { PIECE = 1 << 20 };
-    zip_stat_t status;
-    FileWriter writer;
-    if (zip_source_stat(source, &status) || zip_source_open(source))
-        return error_set(error, "%s: %s", path, zip_error_strerror(zip_source_error(source)));
-    char *piece = xmalloc(PIECE);
-    bool ok = file_begin(&writer, path, status.size, error);
-    zip_int64_t n = 0;
-    while (ok && (n = zip_source_read(source, piece, PIECE)) > 0) file_put(&writer, piece, (size_t)n);
-    if (n < 0) writer.reason = EIO;
-    ok = ok && file_end(&writer, error);
-    zip_source_close(source);
-    free(piece);
-    return ok;
-}
-
-/* Makes the zip in memory, then writes it. torch names the folder in it after the file. */
+/* Writes the entries under the name of the file without its ending, as torch names the folder in the zip. */
 static bool write_zip(const PthWriter *w, const char *path, Error *error) {
-    zip_error_t why;
-    zip_error_init(&why);
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
-    Archive a = {.stem = name, .stem_length = (int)(dot && dot > name ? (size_t)(dot - name) : strlen(name))};
-    zip_source_t *source = zip_source_buffer_create(NULL, 0, 0, &why);
-    if (source) zip_source_keep(source); /* outlives zip_close */
-    a.zip = source ? zip_open_from_source(source, ZIP_CREATE | ZIP_TRUNCATE, &why) : NULL;
-    bool made = a.zip && add_entries(&a, w) && !zip_close(a.zip);
-    if (!made) error_set(error, "%s: %s", path, a.zip ? zip_strerror(a.zip) : zip_error_strerror(&why));
-    bool ok = made && write_source(source, path, error);
-    if (a.zip && !made) zip_discard(a.zip);
-    if (source) zip_source_free(source);
-    zip_error_fini(&why);
+    int stem = (int)(dot && dot > name ? (size_t)(dot - name) : strlen(name)), n = 0;
+    ZipEntry *entries = xcalloc((size_t)w->n_storages + 3, sizeof *entries);
+    entries[n++] = (ZipEntry){xformat("%.*s/data.pkl", stem, name), w->pickle.bytes, w->pickle.size};
+    entries[n++] = (ZipEntry){xformat("%.*s/byteorder", stem, name), "little", 6};
+    for (int i = 0; i < w->n_storages; i++)
+        entries[n++] = (ZipEntry){xformat("%.*s/data/%d", stem, name, i), w->storages[i].bytes, w->storages[i].size};
+    entries[n++] = (ZipEntry){xformat("%.*s/version", stem, name), "3\n", 2};
+    bool ok = zip_store(path, entries, n, error);
+    for (int i = 0; i < n; i++) free(entries[i].name);
+    free(entries);
     return ok;
 }
 

@@ -21,10 +21,8 @@ void slm_windows_add(SlmWindows *list, SlmWindow window) {
 }
 
 void slm_windows_cut(SlmWindows *list, int64_t begin, int64_t end, int64_t context, int64_t stride, int32_t owner) {
-    for (int64_t scored = begin, to; scored < end; scored = to) {
-        to = scored == begin ? begin + context : scored + stride;
-        if (to > end) to = end;
-        int64_t from = to - context > begin ? to - context : begin;
+    for (int64_t from = begin, scored = begin, to; scored < end; from += stride, scored = to) {
+        to = from + context < end ? from + context : end;
         slm_windows_add(list, (SlmWindow){from, (int32_t)(to - from), (int32_t)(to - scored), owner});
     }
 }

@@ -14,7 +14,7 @@ import tokenizers
 import torch
 from safetensors.torch import load_file
 
-CONTEXT, HEADS, END = 12, 2, 0
+CONTEXT, HEADS = 12, 2
 TEXTS = {
     "two.txt": "the dean denied the notes.\n\nhe noted it then, and then that.\n",
     "one.txt": "then he denied that the dean noted it. and the notes then noted that he denied the dean.",
@@ -41,18 +41,18 @@ def main():
         return float(losses[len(losses) - scored :].sum())
 
     def stream_loss(ids, stride):
-        total, done = 0.0, 0
+        total, begin, done = 0.0, 0, 0
         while done < len(ids) - 1:
-            end = min(len(ids) - 1, CONTEXT if done == 0 else done + stride)
-            total += loss(ids[max(0, end - CONTEXT) : end + 1], end - done)
-            done = end
+            end = min(len(ids) - 1, begin + CONTEXT)
+            total += loss(ids[begin : end + 1], end - done)
+            begin, done = begin + stride, end
         return total
 
     result = {"texts": [], "questions": []}
     for name, text in TEXTS.items():
-        ids = [END] + encode(text) + [END]
+        ids = encode(text)
         parts = [part.strip("\n") for part in text.split("\n\n")]
-        apart = [[END] + encode(part) + [END] for part in parts]
+        apart = [encode(part) for part in parts]
         result["texts"].append(
             {
                 "name": name,
@@ -71,7 +71,7 @@ def main():
         losses = []
         for ending in question["endings"]:
             scored = encode(ending if ending.startswith(" ") else " " + ending)
-            ids = [END] + encode(question.get("ctx", question.get("context"))) + scored
+            ids = encode(question.get("ctx", question.get("context"))) + scored
             losses.append(loss(ids[-CONTEXT - 1 :], len(scored)))
         tokens = [len(encode(" " + ending.strip())) for ending in question["endings"]]
         result["questions"].append({"question": question, "losses": losses, "tokens": tokens})

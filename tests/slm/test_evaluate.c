@@ -109,6 +109,34 @@ static void compressed_files_and_json_lines_are_read(void **state) {
     assert_texts("lines.csv", NULL, "tokens", "bytes", "loss");
 }
 
+/* ---- a run of train_slm ---- */
+
+/* An end-of-text token stands before and behind every document, as in training: the held-out text has the loss that
+ * the run has logged of its last weights. */
+static void the_held_out_text_of_a_run_has_its_validation_loss(void **state) {
+    (void)state;
+    double loss, bits, row[6];
+    must_run(
+        "cd %s && seq 1 300 | awk '{print \"line \" $1 * 37 %% 101 \" says \" $1 * $1 %% 89 \" and more\"}' >lines && "
+        "head -n 260 lines >text.txt && tail -n 40 lines >held.txt",
+        root);
+    must_run("here=$PWD; cd %s && $here/%s --input text.txt --val-file held.txt --split-at line --vocabulary 300 "
+             "--output prepared",
+             root, program_at("train_slm prepare"));
+    must_run("here=$PWD; cd %s && $here/%s --data prepared --layers 1 --d-model 32 --heads 2 --context 16 -b 8 "
+             "--max-steps 6 --val-interval 6 --threads 1 -o run",
+             root, program_at("train_slm"));
+    loss = logged_last(path_of("run"), "val", "val/loss");
+    bits = logged_last(path_of("run"), "val", "val/bits_per_byte");
+    must_run("here=$PWD; cd %s && $here/%s --checkpoint run/last --text held.txt --split-at line -o own.csv", root,
+             program_at("train_slm evaluate"));
+    assert_int_equal(
+        sscanf(row_of("own.csv", 0), "%lf,%lf,%lf,%lf,%lf,%lf", row, row + 1, row + 2, row + 3, row + 4, row + 5), 6);
+    assert_near(row[0], 40, 0);
+    assert_near(row[3], loss, 2e-6 * loss);
+    assert_near(row[5], bits, 2e-6 * bits);
+}
+
 /* ---- questions ---- */
 
 static void write_questions(const char *name) {
@@ -242,6 +270,7 @@ int main(void) {
         cmocka_unit_test(losses_of_texts_are_those_of_a_model_in_float64),
         cmocka_unit_test(batches_and_threads_do_not_matter),
         cmocka_unit_test(compressed_files_and_json_lines_are_read),
+        cmocka_unit_test(the_held_out_text_of_a_run_has_its_validation_loss),
         cmocka_unit_test(losses_and_choices_of_endings_are_those_of_a_model_in_float64),
         cmocka_unit_test(what_cannot_be_evaluated_is_named),
     };

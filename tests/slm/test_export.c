@@ -132,6 +132,43 @@ static void nanogpts_checkpoint_has_its_names_and_arguments(void **state) {
     import_close(&after);
 }
 
+/* ---- a run of train_slm ---- */
+
+/* The tokenizer comes from the folder of the run, dropout from its options; a new training takes sizes and weights. */
+static void a_run_is_exported_with_its_best_weights_and_trained_on(void **state) {
+    (void)state;
+    must_run("cd %s && seq 1 200 | awk '{print \"line \" $1 * 37 %% 101 \" says \" $1 * $1 %% 89}' >text.txt", root);
+    must_run("here=$PWD; cd %s && $here/%s --input text.txt --split-at line --val-ratio 0.2 --vocabulary 300 "
+             "--output prepared",
+             root, program_at("train_slm prepare"));
+    must_run(
+        "here=$PWD; cd %s && $here/%s --data prepared --layers 2 --d-model 32 --heads 4 --context 16 -b 8 --biases "
+        "--gelu tanh --dropout 0.25 --max-steps 4 --val-interval 2 --threads 1 -o run",
+        root, program_at("train_slm"));
+    must_export("--checkpoint run --output exported");
+    assert_contains(fixture.output, "the best weights of the run");
+    must_run("cmp %s %s && grep -c -e '\"activation_function\": \"gelu_new\"' -e '\"resid_pdrop\": 0.25' "
+             "-e '\"bos_token_id\": 0' -e '\"n_head\": 4' %s",
+             path_of("run/tokenizer.json"), path_of("exported/tokenizer.json"), path_of("exported/config.json"));
+    assert_string_equal(fixture.output, "4\n");
+    Imported own = import_file(path_of("run/best"), NULL), theirs = import_file(path_of("exported"), NULL);
+    assert_true(own.ok && theirs.ok && theirs.config.n_heads == 4 && theirs.config.biases);
+    assert_same_weights(&own, &theirs);
+    import_close(&own);
+    import_close(&theirs);
+    must_run("here=$PWD; cd %s && $here/%s --data prepared --base-checkpoint exported -b 8 --max-steps 1 --threads 1 "
+             "-o again",
+             root, program_at("train_slm"));
+    assert_contains(fixture.output,
+                    "[Base] exported: 28 tensors loaded, 0 resized, 0 carried along untouched, 8 transposed");
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output,
+                                 "here=$PWD; cd %s && $here/%s --data prepared "
+                                 "--base-checkpoint $here/" GOLDEN "slm_gpt2 --max-steps 1 -o small",
+                                 root, program_at("train_slm")),
+                     2);
+    assert_contains(fixture.output, "--vocabulary 40: the data have ids below 300");
+}
+
 /* ---- what is refused ---- */
 
 /* Writes the plain model with a table of ROWS tokens. */
@@ -195,6 +232,7 @@ int main(void) {
         cmocka_unit_test(gpt2s_layout_is_as_transformers_saves_it),
         cmocka_unit_test(an_import_of_an_export_has_the_same_weights),
         cmocka_unit_test(nanogpts_checkpoint_has_its_names_and_arguments),
+        cmocka_unit_test(a_run_is_exported_with_its_best_weights_and_trained_on),
         cmocka_unit_test(exports_that_would_be_wrong_are_refused),
     };
     choose_tests();
