@@ -201,13 +201,22 @@ static SlmLines lines_of(const SlmOptions *o, const Model *model, const Device *
 /* What a training has besides its spec. */
 typedef struct {
     const SlmOptions *options;
+    const SlmBase *base;        /* of --base-checkpoint */
     const Tokenizer *tokenizer; /* NULL: not known */
+    char hash[17];              /* its hash in hexadecimal digits */
     SlmSamples *samples;        /* NULL: none are written */
 } SlmRun;
 
+static void warn_of_base(const SlmRun *run) {
+    const char *known = json_string_value(json_object_get(run->base->description, SLM_TOKENIZER_FACT));
+    if (known && run->tokenizer && strcmp(known, run->hash) != 0)
+        warn("--base-checkpoint %s was trained with another tokenizer than %s: its tokens mean something else here",
+             run->options->train.base_checkpoint, tokenizer_file(run->tokenizer));
+}
+
 static void opened(const TrainSpec *spec, Training *training, void *context) {
     SlmRun *run = context;
-    (void)training;
+    if (!train_resumed_from(training)) warn_of_base(run);
     if (run->tokenizer) keep_tokenizer(run->tokenizer, spec->options->output_dir);
     run->samples = slm_samples_open(&run->options->samples, spec, run->tokenizer);
 }
@@ -232,18 +241,18 @@ static int train(int argc, char **argv) {
     Device *device = train_device_open(&o.train, &why);
     SlmData data = open_data(&o);
     resolve_epochs(&o, &set, data.train);
-    char hash[17] = "";
-    if (data.tokenizer) snprintf(hash, sizeof hash, "%016llx", (unsigned long long)tokenizer_hash(data.tokenizer));
-    Fact facts[] = {{.name = SLM_TOKENIZER_FACT, .text = hash}};
+    SlmRun run = {.options = &o, .base = &base, .tokenizer = data.tokenizer};
+    if (run.tokenizer)
+        snprintf(run.hash, sizeof run.hash, "%016llx", (unsigned long long)tokenizer_hash(run.tokenizer));
+    Fact facts[] = {{.name = SLM_TOKENIZER_FACT, .text = run.hash}};
     Schedule schedule = slm_options_schedule(&o);
     Model *model = model_of(&o, &data);
     SlmLines lines = lines_of(&o, model, device);
-    SlmRun run = {.options = &o, .tokenizer = data.tokenizer};
     TrainSpec spec = {
         .options = &o.train,
         .set = &set,
         .fixed_options = SLM_FIXED_OPTIONS,
-        .description = {.options = SLM_MODEL_OPTIONS, .facts = facts, .n_facts = data.tokenizer != NULL},
+        .description = {.options = SLM_MODEL_OPTIONS, .facts = facts, .n_facts = run.tokenizer != NULL},
         .model = model,
         .device = device,
         .device_why = why,

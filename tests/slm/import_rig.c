@@ -70,7 +70,7 @@ void import_close(Imported *i) {
     free(i->report.missing_names);
 }
 
-void assert_same_weights(const Imported *a, const Imported *b) {
+void assert_same_imported(const Imported *a, const Imported *b) {
     const ParamTable *x = &a->model->params, *y = &b->model->params;
     assert_int_equal(x->count, y->count);
     for (int i = 0; i < x->count; i++) {

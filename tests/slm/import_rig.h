@@ -22,7 +22,7 @@ Imported import_into(const char *path, const SlmConfig *config);
 void import_close(Imported *imported);
 
 /* Fails unless two models have the same weights bit by bit. */
-void assert_same_weights(const Imported *a, const Imported *b);
+void assert_same_imported(const Imported *a, const Imported *b);
 /* Fails unless the logits on the CPU are those of golden/slm_logits.safetensors, "plain" or "biased", to 1e-5. */
 void assert_logits(const Imported *imported, const char *name);
 

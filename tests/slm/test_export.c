@@ -92,7 +92,7 @@ static void an_import_of_an_export_has_the_same_weights(void **state) {
         must_export(keep_text(xformat("--checkpoint %s --output %s", first, second)));
         Imported before = import_file(golden, NULL), after = import_file(path_of(first), NULL);
         assert_true(before.ok && after.ok);
-        assert_same_weights(&before, &after);
+        assert_same_imported(&before, &after);
         assert_logits(&after, models[k].logits);
         must_run("diff -r %s %s", path_of(first), path_of(second));
         import_close(&before);
@@ -126,7 +126,7 @@ static void nanogpts_checkpoint_has_its_names_and_arguments(void **state) {
     tensor_file_close(&file);
     Imported before = import_file(GOLDEN "slm_nanogpt.pt", NULL), after = import_file(path_of("out/ckpt.pt"), NULL);
     assert_true(before.ok && after.ok);
-    assert_same_weights(&before, &after);
+    assert_same_imported(&before, &after);
     assert_logits(&after, "plain");
     import_close(&before);
     import_close(&after);
@@ -153,7 +153,7 @@ static void a_run_is_exported_with_its_best_weights_and_trained_on(void **state)
     assert_string_equal(fixture.output, "4\n");
     Imported own = import_file(path_of("run/best"), NULL), theirs = import_file(path_of("exported"), NULL);
     assert_true(own.ok && theirs.ok && theirs.config.n_heads == 4 && theirs.config.biases);
-    assert_same_weights(&own, &theirs);
+    assert_same_imported(&own, &theirs);
     import_close(&own);
     import_close(&theirs);
     must_run("here=$PWD; cd %s && $here/%s --data prepared --base-checkpoint exported -b 8 --max-steps 1 --threads 1 "

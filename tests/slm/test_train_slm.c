@@ -307,6 +307,22 @@ static void a_foreign_tokenizer_is_refused(void **state) {
     free(run);
 }
 
+/* The size comes from the base checkpoint; its tokens are those of its own tokenizer. */
+static void a_base_checkpoint_tells_its_size_and_its_tokenizer(void **state) {
+    (void)state;
+    char *run = scratch_directory(), *again = scratch_directory(), *other = slm_make_data(20, "--specials '<|x|>'");
+    const char *line = "%s --data %s --base-checkpoint %s/best --max-steps 1 --threads 2 -b 3 -o %s";
+    must_run(line, fixture.program, fixture.data, slm_reference_run(), run);
+    assert_contains(fixture.output, "d-model 64");
+    assert_contains(fixture.output, "15 tensors loaded, 0 resized");
+    assert_null(strstr(fixture.output, "another tokenizer"));
+    must_run(line, fixture.program, other, slm_reference_run(), again);
+    assert_contains(fixture.output, "was trained with another tokenizer than ");
+    free(again);
+    free(other);
+    free(run);
+}
+
 /* ---- names and numbers of options ---- */
 
 static void tokens_per_step_set_the_micro_batches(void **state) {
@@ -435,6 +451,7 @@ int main(void) {
         cmocka_unit_test(options_that_contradict_each_other_are_refused),
         cmocka_unit_test(missing_and_foreign_data_are_named),
         cmocka_unit_test(a_foreign_tokenizer_is_refused),
+        cmocka_unit_test(a_base_checkpoint_tells_its_size_and_its_tokenizer),
         cmocka_unit_test(tokens_per_step_set_the_micro_batches),
         cmocka_unit_test(steps_take_as_many_epochs_as_they_need),
         cmocka_unit_test(the_reference_s_names_are_understood),
