@@ -22,7 +22,7 @@ static const OptionRow rows[] = {
     {.name = "biases", .type = OPTION_FLAG, .offset = FIELD(biases), .help = "biases"},
 };
 
-Imported import_into(const char *path, const SlmConfig *config) {
+Imported slm_import_into(const char *path, const SlmConfig *config) {
     Imported i = {.config = *config, .model = slm_open(config)};
     const ParamTable *table = &i.model->params;
     CarriedTensors carried;
@@ -40,7 +40,7 @@ Imported import_into(const char *path, const SlmConfig *config) {
     return i;
 }
 
-Imported import_file(const char *path, const char *const *options) {
+Imported slm_import_file(const char *path, const char *const *options) {
     static const OptionsHeader header = {"train_slm", "train_slm", "Reads a file."};
     enum { WORDS = 16 };
     ModelOptions values = {0};
@@ -59,18 +59,18 @@ Imported import_file(const char *path, const char *const *options) {
     assert_string_equal(values.gelu, config.gelu == GELU_ERF ? "erf" : "tanh");
     config.biases = values.biases; /* of biases of zeros the user may decide */
     if (options_given(&set, "context")) config.context = (int)values.context;
-    Imported imported = import_into(path, &config);
+    Imported imported = slm_import_into(path, &config);
     slm_base_close(&base);
     return imported;
 }
 
-void import_close(Imported *i) {
+void slm_import_close(Imported *i) {
     i->model->close(i->model);
     free(i->weights);
     free(i->report.missing_names);
 }
 
-void assert_same_weights(const Imported *a, const Imported *b) {
+void slm_assert_same_weights(const Imported *a, const Imported *b) {
     const ParamTable *x = &a->model->params, *y = &b->model->params;
     assert_int_equal(x->count, y->count);
     for (int i = 0; i < x->count; i++) {
@@ -86,7 +86,7 @@ static void copy_logits(void *into, const char *name, Tensor tensor) {
     if (!strcmp(name, "logits")) memcpy(into, tensor.data, tensor_bytes(tensor));
 }
 
-void assert_logits(const Imported *imported, const char *name) {
+void slm_assert_logits(const Imported *imported, const char *name) {
     TensorFile golden = open_golden("slm_logits");
     const StoredTensor *ids = find(&golden, "", "ids"), *want = find(&golden, "", name);
     int32_t n = (int32_t)ids->count, offsets[] = {0, n}, *stream = xcalloc((size_t)n + 1, sizeof *stream);

@@ -16,14 +16,14 @@ typedef struct {
 } Imported;
 
 /* Reads a file as --base-checkpoint does. options: words of the command line, "--heads", "2"; the last is NULL. */
-Imported import_file(const char *path, const char *const *options);
+Imported slm_import_file(const char *path, const char *const *options);
 /* The same into a model of a given configuration. */
-Imported import_into(const char *path, const SlmConfig *config);
-void import_close(Imported *imported);
+Imported slm_import_into(const char *path, const SlmConfig *config);
+void slm_import_close(Imported *imported);
 
 /* Fails unless two models have the same weights bit by bit. */
-void assert_same_weights(const Imported *a, const Imported *b);
+void slm_assert_same_weights(const Imported *a, const Imported *b);
 /* Fails unless the logits on the CPU are those of golden/slm_logits.safetensors, "plain" or "biased", to 1e-5. */
-void assert_logits(const Imported *imported, const char *name);
+void slm_assert_logits(const Imported *imported, const char *name);
 
 #endif

@@ -90,13 +90,13 @@ static void an_import_of_an_export_has_the_same_weights(void **state) {
         must_export(keep_text(xformat("--checkpoint $golden/%s --tokenizer $golden/slm_gpt2/tokenizer.json --output %s",
                                       models[k].file, first)));
         must_export(keep_text(xformat("--checkpoint %s --output %s", first, second)));
-        Imported before = import_file(golden, NULL), after = import_file(path_of(first), NULL);
+        Imported before = slm_import_file(golden, NULL), after = slm_import_file(path_of(first), NULL);
         assert_true(before.ok && after.ok);
-        assert_same_weights(&before, &after);
-        assert_logits(&after, models[k].logits);
+        slm_assert_same_weights(&before, &after);
+        slm_assert_logits(&after, models[k].logits);
         must_run("diff -r %s %s", path_of(first), path_of(second));
-        import_close(&before);
-        import_close(&after);
+        slm_import_close(&before);
+        slm_import_close(&after);
     }
 }
 
@@ -124,12 +124,13 @@ static void nanogpts_checkpoint_has_its_names_and_arguments(void **state) {
     assert_ptr_equal(find(&file, "", "model.lm_head.weight")->data,
                      find(&file, "", "model.transformer.wte.weight")->data);
     tensor_file_close(&file);
-    Imported before = import_file(GOLDEN "slm_nanogpt.pt", NULL), after = import_file(path_of("out/ckpt.pt"), NULL);
+    Imported before = slm_import_file(GOLDEN "slm_nanogpt.pt", NULL),
+             after = slm_import_file(path_of("out/ckpt.pt"), NULL);
     assert_true(before.ok && after.ok);
-    assert_same_weights(&before, &after);
-    assert_logits(&after, "plain");
-    import_close(&before);
-    import_close(&after);
+    slm_assert_same_weights(&before, &after);
+    slm_assert_logits(&after, "plain");
+    slm_import_close(&before);
+    slm_import_close(&after);
 }
 
 /* ---- a run of train_slm ---- */
@@ -151,11 +152,11 @@ static void a_run_is_exported_with_its_best_weights_and_trained_on(void **state)
              "-e '\"bos_token_id\": 0' -e '\"n_head\": 4' %s",
              path_of("run/tokenizer.json"), path_of("exported/tokenizer.json"), path_of("exported/config.json"));
     assert_string_equal(fixture.output, "4\n");
-    Imported own = import_file(path_of("run/best"), NULL), theirs = import_file(path_of("exported"), NULL);
+    Imported own = slm_import_file(path_of("run/best"), NULL), theirs = slm_import_file(path_of("exported"), NULL);
     assert_true(own.ok && theirs.ok && theirs.config.n_heads == 4 && theirs.config.biases);
-    assert_same_weights(&own, &theirs);
-    import_close(&own);
-    import_close(&theirs);
+    slm_assert_same_weights(&own, &theirs);
+    slm_import_close(&own);
+    slm_import_close(&theirs);
     must_run("here=$PWD; cd %s && $here/%s --data prepared --base-checkpoint exported -b 8 --max-steps 1 --threads 1 "
              "-o again",
              root, program_at("train_slm"));

@@ -10,7 +10,7 @@ static const SlmConfig plain = {
     .vocabulary = TOKENS, .context = 12, .d_model = WIDTH, .n_layers = LAYERS, .n_heads = 2, .gelu = GELU_ERF};
 
 static Imported must_import(const char *path, const char *const *options) {
-    Imported i = import_file(path, options);
+    Imported i = slm_import_file(path, options);
     if (!i.ok) fail_msg("%s: %s", path, i.error.text);
     return i;
 }
@@ -29,13 +29,13 @@ static void every_layout_gives_the_same_weights_and_logits(void **state) {
     assert_true(nanogpt.report.moments > 0);
     assert_int_equal(reference.report.loaded, nanogpt.model->params.count);
     assert_int_equal(reference.report.missing, 0);
-    assert_same_weights(&gpt2, &nanogpt);
-    assert_same_weights(&gpt2, &reference);
-    assert_logits(&gpt2, "plain");
-    assert_logits(&reference, "plain");
-    import_close(&gpt2);
-    import_close(&nanogpt);
-    import_close(&reference);
+    slm_assert_same_weights(&gpt2, &nanogpt);
+    slm_assert_same_weights(&gpt2, &reference);
+    slm_assert_logits(&gpt2, "plain");
+    slm_assert_logits(&reference, "plain");
+    slm_import_close(&gpt2);
+    slm_import_close(&nanogpt);
+    slm_import_close(&reference);
 }
 
 /* attn.c_proj is square: its shape does not tell that it is stored transposed. */
@@ -50,7 +50,7 @@ static void square_matrices_are_transposed_with_the_others(void **state) {
         for (int c = 0; c < WIDTH; c++) assert_true(ours[r * WIDTH + c] == theirs[c * WIDTH + r]);
     free(theirs);
     tensor_file_close(&file);
-    import_close(&i);
+    slm_import_close(&i);
 }
 
 /* Names without "transformer.", masks among the tensors, biases, and GPT-2's GELU. */
@@ -60,8 +60,8 @@ static void an_old_gpt2_with_biases_is_computed_as_theirs(void **state) {
     assert_true(i.config.biases && i.config.gelu == GELU_TANH);
     assert_int_equal(i.report.conventions.constants, 2 * LAYERS);
     assert_int_equal(i.report.conventions.zero_biases, 0);
-    assert_logits(&i, "biased");
-    import_close(&i);
+    slm_assert_logits(&i, "biased");
+    slm_import_close(&i);
 }
 
 static void a_model_with_biases_takes_biases_of_zeros(void **state) {
@@ -70,8 +70,8 @@ static void a_model_with_biases_takes_biases_of_zeros(void **state) {
     Imported i = must_import(GOLDEN "slm_gpt2", with);
     assert_true(i.config.biases);
     assert_int_equal(i.report.missing, 0);
-    assert_logits(&i, "plain");
-    import_close(&i);
+    slm_assert_logits(&i, "plain");
+    slm_import_close(&i);
 }
 
 static void a_shorter_context_takes_the_first_positions(void **state) {
@@ -82,15 +82,15 @@ static void a_shorter_context_takes_the_first_positions(void **state) {
     assert_int_equal(cut.report.resized, 1);
     assert_memory_equal(cut.weights + cut.model->params.items[at].offset,
                         whole.weights + whole.model->params.items[at].offset, 5 * WIDTH * sizeof(float));
-    import_close(&whole);
-    import_close(&cut);
+    slm_import_close(&whole);
+    slm_import_close(&cut);
 }
 
 /* ---- what the file does not tell, and what contradicts it ---- */
 
 static void adopt(void *words) {
     const char *const *w = words;
-    Imported i = import_file(w[0], w + 1);
+    Imported i = slm_import_file(w[0], w + 1);
     if (!i.ok) die("%s", i.error.text);
 }
 
@@ -157,9 +157,9 @@ static Error import_edited(const char *path, int (*edit)(TensorToWrite *tensors,
     n = edit(tensors, n);
     char *edited = path_join(run_directory(), "edited.safetensors");
     if (!safetensors_write(edited, tensors, n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
-    Imported i = import_into(edited, &plain);
+    Imported i = slm_import_into(edited, &plain);
     if (i.ok)
-        import_close(&i);
+        slm_import_close(&i);
     else
         error = i.error;
     tensor_file_close(&file);
@@ -245,11 +245,11 @@ static void another_width_is_refused_by_name(void **state) {
     (void)state;
     SlmConfig wide = plain;
     wide.d_model = 32;
-    Imported i = import_into(GOLDEN "slm_nanogpt.pt", &wide);
+    Imported i = slm_import_into(GOLDEN "slm_nanogpt.pt", &wide);
     assert_false(i.ok);
     assert_contains(i.error.text, "transformer.wte.weight is F32 [40, 16] there, F32 [40, 32] in the model");
     wide.d_model = WIDTH, wide.vocabulary = TOKENS + 1;
-    i = import_into(GOLDEN "slm_gpt2", &wide);
+    i = slm_import_into(GOLDEN "slm_gpt2", &wide);
     assert_false(i.ok);
     assert_contains(i.error.text, "transformer.wte.weight is F32 [40, 16] there, F32 [41, 16] in the model");
 }
