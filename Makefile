@@ -33,6 +33,10 @@ demo-psd: packages-build ## makes synthetic radio spectra, pretrains, trains cla
 	@$(MAKE) all GPU=$(or $(CHOSEN_GPU),none)
 	@demo/psd.sh
 
+demo-slm: packages-build+demo-slm ## trains a tokenizer and a small text GPT on the King James Bible, which then writes
+	@$(MAKE) all GPU=$(or $(CHOSEN_GPU),none)
+	@demo/slm.sh
+
 demo-cv: packages-build ## makes synthetic FLIM cells and trains six folds, each tested on an unseen donor
 	@$(MAKE) all GPU=$(or $(CHOSEN_GPU),none)
 	@demo/cv.sh
@@ -78,6 +82,6 @@ help: ## prints this list
 	@echo "GPU: a card of configs/gpu ($(PRESETS)), the one in this machine, all of them, or none"
 
 FORCE:
-.PHONY: all demo demo-psd demo-cv test test-deep install uninstall readme estimates clean help FORCE
+.PHONY: all demo demo-psd demo-slm demo-cv test test-deep install uninstall readme estimates clean help FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

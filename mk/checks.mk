@@ -6,7 +6,7 @@ check-programs:
 	@JOBS=2 BUILD=$(BUILD) tools/run_tests.sh $(TESTS_OF_CPU)
 
 check: check-programs
-	@$(MAKE) $(PARALLEL) GPU=none $(BUILD)/tools/estimates
+	@$(MAKE) $(PARALLEL) GPU=none $(BUILD)/tools/estimates $(BUILD)/tools/tokenize
 	@BUILD=$(BUILD) tools/check_walls.sh
 	@BUILD=$(BUILD) tools/readme_options.sh --check
 	@BUILD=$(BUILD) $(BUILD)/tools/estimates >$(BUILD)/ESTIMATES.md

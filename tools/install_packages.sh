@@ -12,6 +12,7 @@ declare -A groups=(
     [test]="libcmocka-dev"
     [pip]="python3-pip"
     [demo]="espeak-ng"
+    [demo-slm]="bible-kjv xz-utils"
     [lint]="clang-format clang-tidy cppcheck shellcheck"
     [fuzz]="clang libclang-rt-dev|libclang-rt-14-dev|libclang-common-14-dev"
 )

@@ -1,12 +1,13 @@
 /* Runs the tokenizers for the scripts of tests/reference. Texts come from a file and end with zero bytes.
  *
- *   tokenize ids TOKENIZER TEXTS                     the ids of each text, a line each
- *   tokenize texts TOKENIZER TEXTS                   each text encoded and decoded again, with a zero byte behind it
- *   tokenize time TOKENIZER FILE                     seconds: to open the tokenizer, for FILE as one text, for its
- * lines tokenize train FILE VOCABULARY THREADS OUTPUT    trains byte-level BPE on the lines of FILE; seconds */
+ * - tokenize ids TOKENIZER TEXTS: prints the ids of each text, a line each.
+ * - tokenize texts TOKENIZER TEXTS: prints each text, encoded and decoded again, with a zero byte behind it.
+ * - tokenize time TOKENIZER FILE: prints processor seconds: to open the tokenizer, for FILE as one text, for its lines.
+ * - tokenize train FILE VOCABULARY THREADS OUTPUT: trains byte-level BPE on the lines of FILE; prints seconds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/file.h"
 #include "data/text/bpe_train.h"
@@ -56,16 +57,18 @@ static void print_texts(const char *path, const char *texts, bool decoded) {
     tokenizer_close(tokenizer);
 }
 
+static double processor_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
+
 /* Returns the seconds for the texts of a file, encoded with an empty cache. */
 static double time_texts(const Tokenizer *tokenizer, const char *bytes, size_t size, bool lines) {
     TokenIds ids = {0};
-    const double start = seconds_now();
+    const double start = processor_seconds();
     for (const char *at = bytes, *end = bytes + size, *stop; at < end; at = stop + 1) {
         stop = lines ? text_end(at, end, '\n') : end;
         ids.n = 0;
         tokenizer_encode(tokenizer, at, (size_t)(stop - at), true, &ids);
     }
-    const double seconds = seconds_now() - start;
+    const double seconds = processor_seconds() - start;
     token_ids_free(&ids);
     return seconds;
 }
@@ -73,9 +76,9 @@ static double time_texts(const Tokenizer *tokenizer, const char *bytes, size_t s
 static void print_times(const char *path, const char *file) {
     size_t size;
     char *bytes = read_texts(file, &size);
-    const double start = seconds_now();
+    const double start = processor_seconds();
     Tokenizer *tokenizer = open_tokenizer(path);
-    const double opened = seconds_now() - start;
+    const double opened = processor_seconds() - start;
     const double whole = time_texts(tokenizer, bytes, size, false);
     printf("%.6f %.6f %.6f\n", opened, whole, time_texts(tokenizer, bytes, size, true));
     tokenizer_close(tokenizer);

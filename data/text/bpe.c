@@ -1,8 +1,10 @@
 /* Texts to ids and back: added tokens, normaliser, words, the cache of words. */
-#include "data/text/bpe.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "data/text/bpe.h"
+#include "data/text/bpe_normalize.h"
+#include "data/text/bpe_word.h"
 
 /* ---- the words that a thread has encoded ---- */
 
@@ -51,7 +53,7 @@ static void remember(Slot *slot, const char *word, size_t size, const TokenIds *
     slot->unknown = (uint8_t)(ids->unknown - before->unknown);
     slot->dropped = (uint8_t)(ids->dropped - before->dropped);
     memcpy(slot->word, word, size);
-    memcpy(slot->ids, ids->ids + before->n, (size_t)n * sizeof *slot->ids);
+    if (n) memcpy(slot->ids, ids->ids + before->n, (size_t)n * sizeof *slot->ids);
 }
 
 static void encode_words(const Bpe *bpe, const char *begin, const char *end, TokenIds *ids) {
@@ -111,7 +113,7 @@ static void encode_between(const Bpe *bpe, const char *begin, const char *end, i
         return;
     }
     const bool *starts = bpe->starts[late];
-    for (const char *at = begin; at < end;) {
+    for (const char *at = bpe->any[late] ? begin : end; at < end;) {
         const BpeAdded *added = starts[(unsigned char)*at] ? added_at(bpe, at, end, late, specials) : NULL;
         at++;
         if (!added) continue;

@@ -4,7 +4,7 @@
 #include <uninorm.h>
 #include <unistr.h>
 
-#include "data/text/bpe.h"
+#include "data/text/bpe_normalize.h"
 #include "data/text/characters.h"
 
 typedef struct {
@@ -52,9 +52,10 @@ static void put_run(Buffer *buffer, const BpeSettings *settings, const char *at,
 }
 
 char *bpe_normalize(const Bpe *bpe, const char *text, size_t *size) {
-    const char *end = text + *size, *at = ascii_end(text, end);
-    if (at == end || (bpe->settings.form == NORMAL_NONE && !bpe->settings.strip_marks)) return NULL;
-    Buffer buffer = {NULL, 0, 0};
+    const char *end = text + *size, *at = text;
+    if (bpe->settings.form == NORMAL_NONE && !bpe->settings.strip_marks) return NULL;
+    if (ascii_end(text, end) == end) return NULL;
+    Buffer buffer = {xmalloc(*size), 0, *size};
     for (const char *begin = text; begin < end; begin = at) {
         at = ascii_end(begin, end);
         const char *run = at > begin && at < end ? at - 1 : at;

@@ -1,10 +1,11 @@
-/* Reads a tokenizer.json. What it names and is not supported is refused: other ids than its own would be worse. */
+/* What a tokenizer.json names and is not supported is refused: other ids than its own would be worse. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
-#include "data/text/bpe.h"
+#include "data/text/bpe_open.h"
+#include "data/text/bpe_word.h"
 #include "data/text/byte_alphabet.h"
 
 enum { MAX_VOCABULARY = 1 << 22 };
@@ -263,6 +264,16 @@ static bool take_model_settings(Bpe *bpe, const json_t *model, Error *error) {
 
 /* ---- added tokens ---- */
 
+/* Returns whether a piece of a byte-level vocabulary is written as the bytes that it stands for. */
+static bool means_itself(const char *text) {
+    const size_t size = strlen(text);
+    char *bytes = xmalloc(size + 1);
+    const int64_t n = byte_alphabet_decode(text, size, bytes);
+    const bool same = n < 0 || ((size_t)n == size && !memcmp(bytes, text, size));
+    free(bytes);
+    return same;
+}
+
 static bool take_added_token(Bpe *bpe, const json_t *token, Error *error) {
     static const char *const refused[] = {"single_word", "lstrip", "rstrip"};
     const char *text = json_string_value(json_object_get(token, "content"));
@@ -279,9 +290,12 @@ static bool take_added_token(Bpe *bpe, const json_t *token, Error *error) {
         return error_set(error, "added_tokens: the id %lld of \"%.100s\" is that of another piece, or it has two",
                          (long long)id, text);
     if (piece < 0 && !add_piece(bpe, text, id, error)) return false;
+    if (bpe->settings.byte_level && piece >= 0 && !means_itself(text))
+        return error_set(
+            error, "added_tokens: \"%.100s\" is also the piece of other bytes, so that its id is two texts", text);
     bpe->added[bpe->n_added++] = (BpeAdded){(int32_t)id, (uint32_t)strlen(text), bpe->piece_of[id] - 1,
                                             json_is_true(json_object_get(token, "special")), late};
-    bpe->starts[late][(unsigned char)*text] = true;
+    bpe->starts[late][(unsigned char)*text] = bpe->any[late] = true;
     return true;
 }
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/text/bpe.h"
+#include "data/text/bpe_word.h"
 #include "data/text/byte_alphabet.h"
 #include "data/text/characters.h"
 

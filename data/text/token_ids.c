@@ -3,8 +3,7 @@
 
 #include "data/text/token_ids.h"
 
-void token_ids_reserve(TokenIds *ids, int64_t more) {
-    if (ids->n + more <= ids->capacity) return;
+void token_ids_grow(TokenIds *ids, int64_t more) {
     ids->capacity = ids->n + more > 2 * ids->capacity ? ids->n + more : 2 * ids->capacity;
     ids->ids = xrealloc(ids->ids, (size_t)ids->capacity * sizeof *ids->ids);
 }

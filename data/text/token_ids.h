@@ -13,13 +13,17 @@ typedef struct {
     void *cache;     /* words and their ids; one block of memory */
 } TokenIds;
 
-/* Makes room for `more` ids. */
-void token_ids_reserve(TokenIds *ids, int64_t more);
+void token_ids_grow(TokenIds *ids, int64_t more); /* for token_ids_reserve */
 /* Releases the memory and makes the list empty. */
 void token_ids_free(TokenIds *ids);
 
+/* Makes room for `more` ids. */
+static inline void token_ids_reserve(TokenIds *ids, int64_t more) {
+    if (ids->capacity - ids->n < more) token_ids_grow(ids, more);
+}
+
 static inline void token_ids_add(TokenIds *ids, int32_t id) {
-    if (ids->n == ids->capacity) token_ids_reserve(ids, 1);
+    token_ids_reserve(ids, 1);
     ids->ids[ids->n++] = id;
 }
 

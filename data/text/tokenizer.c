@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "data/text/bpe.h"
+#include "data/text/bpe_open.h"
 #include "data/text/sentencepiece.h"
 #include "data/text/tokenizer.h"
 

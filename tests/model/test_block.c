@@ -319,6 +319,33 @@ static void separate_query_key_value_are_thirds_of_one_matrix(void **state) {
     block_rig_close(split);
 }
 
+/* Muon sees q, k and v as three matrices of width C, whether they are one parameter or three, and in either layout; and
+ * the other three weights of a block, but neither biases nor norms. */
+static void muon_updates_six_matrices_a_block(void **state) {
+    (void)state;
+    enum { EACH = 6, C = WIDTH };
+    BlockConfig config = gpt2_form(), transposed = config;
+    transposed.layout = WEIGHT_OUT_IN;
+    BlockRig *in_out = block_rig_open(&config, &fused_names), *fused = block_rig_open(&transposed, &fused_names),
+             *split = block_rig_open(&transposed, &split_names);
+    ParamUpdates a = params_updates(&in_out->table, 0.1f, true), b = params_updates(&fused->table, 0.1f, true),
+                 c = params_updates(&split->table, 0.1f, true);
+    assert_true(a.n_matrices == 2 * EACH && b.n_matrices == 2 * EACH && c.n_matrices == 2 * EACH);
+    const int64_t shapes[EACH][2] = {{C, C}, {C, C}, {C, C}, {C, C}, {INNER, C}, {C, INNER}};
+    for (int i = 0; i < 2 * EACH; i++) {
+        const MuonMatrix *x = &a.matrices[i], *y = &b.matrices[i], *z = &c.matrices[i];
+        assert_true(z->offset == y->offset && z->rows == y->rows && z->columns == y->columns && z->stride == y->stride);
+        assert_true(y->rows == shapes[i % EACH][0] && y->columns == shapes[i % EACH][1] && y->stride == y->columns);
+        assert_true(x->rows == y->columns && x->columns == y->rows);
+        assert_int_equal(x->stride, i % EACH < 3 ? 3 * C : x->columns);
+        int first = i / EACH * EACH;
+        int64_t after_first = i - first < 3 ? (i - first) * C : y->offset - b.matrices[first].offset;
+        assert_int_equal(x->offset - a.matrices[first].offset, after_first);
+    }
+    params_updates_free(&a), params_updates_free(&b), params_updates_free(&c);
+    block_rig_close(in_out), block_rig_close(fused), block_rig_close(split);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt2_blocks_have_the_gradients_of_their_loss),
@@ -330,6 +357,7 @@ int main(void) {
         cmocka_unit_test(output_rows_equal_those_of_a_full_output),
         cmocka_unit_test(blocks_are_initialised_as_in_torch),
         cmocka_unit_test(separate_query_key_value_are_thirds_of_one_matrix),
+        cmocka_unit_test(muon_updates_six_matrices_a_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Times one training step on the CPU in our programs and in PyTorch (eager, float32, as many threads).
+"""Times one training step on the CPU in our programs and in PyTorch (float32, as many threads; eager and compiled).
 
     python3 tests/reference/bench_cpu.py build/release/tests/bench_step [threads [repeats [WORD]]]
 
-A step is forward, backward, gradient norm and clip, AdamW. The two programs alternate, so that both see the same machine.
+A step is forward, backward, gradient norm and clip, AdamW (fused in PyTorch, which is faster than its foreach). The two
+programs alternate, so that both see the same machine.
 WORD: only steps with this word in their names. FLIM runs only if WORD asks for it, because a step takes seconds.
 PyTorch gets the TTS batch padded as in the reference implementation; our program packs it. If a model can be written in
-two ways in PyTorch, both are timed and the table has the faster one.
+two ways in PyTorch, both are timed. The table has PyTorch's fastest way.
 """
 import os
 import platform
@@ -23,28 +24,31 @@ import torch.nn.functional as F
 from torch import nn
 
 
+ROUNDS = 4  # in which our steps and PyTorch's alternate
+
+
 class Block(nn.Module):
-    def __init__(self, d, heads):
+    def __init__(self, d, heads, bias=True, gelu="tanh"):
         super().__init__()
-        self.heads = heads
-        self.ln_1, self.ln_2 = nn.LayerNorm(d), nn.LayerNorm(d)
-        self.attn, self.proj = nn.Linear(d, 3 * d), nn.Linear(d, d)
-        self.fc, self.out = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+        self.heads, self.gelu = heads, gelu
+        self.ln_1, self.ln_2 = nn.LayerNorm(d, bias=bias), nn.LayerNorm(d, bias=bias)
+        self.attn, self.proj = nn.Linear(d, 3 * d, bias=bias), nn.Linear(d, d, bias=bias)
+        self.fc, self.out = nn.Linear(d, 4 * d, bias=bias), nn.Linear(4 * d, d, bias=bias)
 
     def forward(self, x):
         b, t, d = x.shape
         q, k, v = (z.view(b, t, self.heads, d // self.heads).transpose(1, 2) for z in self.attn(self.ln_1(x)).split(d, 2))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.proj(y.transpose(1, 2).reshape(b, t, d))
-        return x + self.out(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
+        return x + self.out(F.gelu(self.fc(self.ln_2(x)), approximate=self.gelu))
 
 
 class Gpt2(nn.Module):
-    def __init__(self, vocabulary, d, layers, heads, positions):
+    def __init__(self, vocabulary, d, layers, heads, positions, bias=True, gelu="tanh"):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(vocabulary, d), nn.Embedding(positions, d)
-        self.blocks = nn.ModuleList(Block(d, heads) for _ in range(layers))
-        self.ln_f = nn.LayerNorm(d)
+        self.blocks = nn.ModuleList(Block(d, heads, bias, gelu) for _ in range(layers))
+        self.ln_f = nn.LayerNorm(d, bias=bias)
 
     def loss(self, ids, targets):
         x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
@@ -52,6 +56,20 @@ class Gpt2(nn.Module):
             x = block(x)
         logits = F.linear(self.ln_f(x), self.wte.weight)
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+
+GPT_SIZES = {  # of bench_step: vocabulary, d, layers, heads; biases, GELU
+    "gpt2": (50257, 768, 12, 12, True, "tanh"),
+    "slm": (30000, 768, 12, 12, False, "none"),
+    "slm-regular": (30000, 1024, 24, 16, False, "none"),
+    "slm-small": (4096, 256, 4, 4, False, "none"),
+}
+
+
+def gpt_case(label, size, b, t):
+    vocabulary, d, layers, heads, bias, gelu = GPT_SIZES[size]
+    build = lambda: (Gpt2(vocabulary, d, layers, heads, t, bias, gelu), list(torch.randint(vocabulary, (2, b, t))))
+    return f"{label}, B={b} T={t}", f"{size} {b} {t}", [build]
 
 
 class Tts(nn.Module):
@@ -122,16 +140,17 @@ def flim_case(b):
     return f"FLIM, B={b}", f"flim {b}", [partial(flim_step, b, channels_last) for channels_last in (False, True)]
 
 
-def stepper(model, batch):
+def stepper(model, batch, compiled):
     for p in model.parameters():
         if p.dim() > 1:
             nn.init.normal_(p, std=0.02)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
+    loss_of = torch.compile(model.loss) if compiled else model.loss
 
     def step():
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        model.loss(*batch).backward()
+        loss_of(*batch).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         return time.perf_counter() - start
@@ -140,12 +159,14 @@ def stepper(model, batch):
 
 
 def measure(program, threads, repeats, arguments, builds):
-    """Returns the median seconds of our step and of each variant in PyTorch, and the other output of our program."""
-    steps = [stepper(*build()) for build in builds]
+    """Returns the median seconds of our step and of each variant in PyTorch, each eager and compiled, and the other output of
+    our program."""
+    torch._dynamo.reset()
+    steps = [stepper(*build(), compiled) for build in builds for compiled in (False, True)]
     ours, theirs = [], [[] for _ in steps]
     for step in steps:
-        step()
-    for _ in range(2):
+        step(), step()
+    for _ in range(ROUNDS):
         command = [program, "cpu", str(threads), str(repeats), *arguments.split()]
         run = subprocess.run(command, capture_output=True, text=True, check=True)
         lines = run.stdout.splitlines()
@@ -166,8 +187,10 @@ def main():
     d, layers, heads, v, k = 128, 4, 4, 500, 256
     lengths = [(14, 100), (18, 130), (20, 140), (22, 160), (24, 170), (28, 200), (30, 220), (34, 250)]
     cases = [
-        ("GPT-2 124M, B=4 T=64", "gpt2 4 64", [lambda: (Gpt2(50257, 768, 12, 12, 64), [torch.randint(50257, (4, 64))] * 2)]),
-        ("GPT-2 124M, B=1 T=1024", "gpt2 1 1024", [lambda: (Gpt2(50257, 768, 12, 12, 1024), [torch.randint(50257, (1, 1024))] * 2)]),
+        gpt_case("GPT-2 124M", "gpt2", 4, 64),
+        gpt_case("GPT-2 124M", "gpt2", 1, 1024),
+        gpt_case("text GPT 4 x 256", "slm-small", 8, 128),
+        gpt_case("text GPT 108,780,288", "slm", 1, 256),
         (
             "demo TTS GPT, 8 utterances",
             f"tts {d} {layers} {heads} {v} {k} " + " ".join(f"{a},{b}" for a, b in lengths),
@@ -179,7 +202,8 @@ def main():
     if "FLIM" in word:
         cases.append(flim_case(4))
     model_name = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
-    print(f"{model_name}, {threads} threads, PyTorch {torch.__version__} eager float32, median of {repeats} steps after a warm-up")
+    print(f"{model_name}, {threads} threads, PyTorch {torch.__version__} float32, "
+          f"medians of {ROUNDS * repeats} steps after a warm-up")
     print(f"{'step':28} {'ours s':>9} {'PyTorch s':>10} {'PyTorch/ours':>13} {'GFLOP/s':>8}")
     details = []
     for name, arguments, builds in cases:
@@ -193,7 +217,7 @@ def main():
         ways = ", ".join(f"{seconds:.4f}" for seconds in theirs)
         estimate = f"--estimate says {predicted:.4f} s (measured / predicted {ours / predicted:.2f}); " if predicted else ""
         profile = next(i for i, l in enumerate(lines) if l.startswith("operation "))
-        details.append(f"{name}, PyTorch {ways} s; {estimate}where our time goes:\n" + "\n".join(lines[profile:]))
+        details.append(f"{name}, PyTorch (eager, compiled) {ways} s; {estimate}where our time goes:\n" + "\n".join(lines[profile:]))
     print("\n" + "\n\n".join(details))
 
 

@@ -200,11 +200,6 @@ def tts_case(label, d, layers, heads, v, k, lengths):
     return label, arguments, [lambda: (peer.Tts(d, layers, heads, v, k), peer.tts_batch(d, v, k, lengths))]
 
 
-def gpt2_case(b, t):
-    build = lambda: (peer.Gpt2(50257, 768, 12, 12, t), [torch.randint(50257, (b, t))] * 2)
-    return f"GPT-2 124M, B={b} T={t}", f"gpt2 {b} {t}", [build]
-
-
 def psd_case(task, size, b):
     builds = [lambda: peer.psd_step(task, size, b, sdpa=False), lambda: peer.psd_step(task, size, b, sdpa=True)]
     return f"PSD {size} {task}, B={b}", f"psd_{task} {size} {b}", builds
@@ -247,8 +242,10 @@ def main():
     cases = [
         tts_case("Amharic GPT, 8 utterances, padded as the reference", *full, utterances(8, 2)),
         tts_case("Amharic GPT, 8 utterances of similar length", *full, pool[128:136]),
-        gpt2_case(16, 1024),
-        gpt2_case(64, 128),
+        peer.gpt_case("GPT-2 124M", "gpt2", 16, 1024),
+        peer.gpt_case("GPT-2 124M", "gpt2", 64, 128),
+        peer.gpt_case("text GPT 108,780,288", "slm", 20, 1024),
+        peer.gpt_case("text GPT 333,808,640", "slm-regular", 12, 1024),
         psd_case("pretrain", "medium", 512),
         psd_case("finetune", "medium", 512),
     ]

@@ -2,7 +2,8 @@
 
     python make_golden_slm.py          writes golden/slm.safetensors (stored as float32 / int32)
 
-One stream of ids has five documents. Position p + 1 is the target of position p. It is cut into sequences in two ways:
+One stream of ids has five documents, an end-of-text id before each and one after the last. Position p + 1 is the target
+of position p. The stream is cut into sequences in two ways:
 "packed", into whole contexts, and "separate", at the documents' ends. Attention is causal inside a sequence; positions
 count from 0 in each. Two models share their matrices:
 
@@ -23,7 +24,7 @@ import torch.nn.functional as F
 from safetensors.numpy import save_file
 
 WIDTH, LAYERS, VOCABULARY, CONTEXT = 32, 2, 53, 12
-DOCUMENTS = [12, 5, 1, 9, 9]
+END_OF_TEXT, DOCUMENTS = 52, [12, 5, 2, 9, 8]
 HEADS = {"plain": 4, "biased": 2}
 STEPS, WARMUP, TOTAL, LEARNING_RATE, MINIMUM, WEIGHT_DECAY, CLIP = 5, 2, 10, 1e-3, 1e-4, 0.1, 1.0
 MOMENTUM, COEFFICIENTS, ITERATIONS = 0.95, (3.4445, -4.7750, 2.0315), 5
@@ -128,7 +129,8 @@ def steps(weights, model, stream, offsets, muon):
     momentum = {name: torch.zeros_like(w[name]) for name in blocks}
     losses, norms = [], []
     for k in range(STEPS):
-        adamw.zero_grad()
+        for p in w.values():
+            p.grad = None
         loss = forward(w, model, stream, offsets)[0].mean()
         loss.backward()
         norm = math.sqrt(sum(float(p.grad.square().sum()) for p in w.values()))
@@ -150,10 +152,9 @@ def steps(weights, model, stream, offsets, muon):
 def main():
     compare_with_torch()
     single = lambda t: numpy.asarray(t.detach() if torch.is_tensor(t) else t).astype(numpy.float32)
-    random, weights = numpy.random.default_rng(3), initial_weights()
-    ids = random.integers(0, VOCABULARY, sum(DOCUMENTS) + 1)
-    for i in numpy.flatnonzero(random.random(len(ids) - 1) < 0.3):
-        ids[i + 1] = ids[i]  # which a tied head likes, so that there are hits
+    random, weights = numpy.random.default_rng(7), initial_weights()
+    ids = random.integers(0, END_OF_TEXT, sum(DOCUMENTS) + 1)
+    ids[cuts()["separate"]] = END_OF_TEXT
     stream = torch.tensor(ids)
     out = {"stream": stream.numpy().astype(numpy.int32), "rates": single([rate(k) for k in range(STEPS)])}
     out |= {f"offsets.{name}": numpy.array(offsets, numpy.int32) for name, offsets in cuts().items()}

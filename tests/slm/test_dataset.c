@@ -1,75 +1,16 @@
 /* Batches of text: which rows of a stream are in which sample. In most streams here id p stands at position p, so that
  * a batch tells which rows it has. */
 #include "data/loader.h"
-#include "data/slm/batch.h"
-#include "data/slm/dataset.h"
-#include "kernels/cpu/device.h"
 #include "kernels/philox.h"
-#include "model/slm.h"
 #include "tests/helpers.h"
-#include "tests/model_rig.h"
-
-enum { MOST_DOCUMENTS = 5100, MOST_IDS = 6000 };
-
-/* ---- streams ---- */
-
-/* Opens a stream of documents of so many rows. Document d has 7 d % 31 bytes, so some have none, and some fewer than
- * rows. */
-static SlmStream *open_rows(const int64_t *rows, int n) {
-    int64_t first[MOST_DOCUMENTS + 1] = {0}, bytes[MOST_DOCUMENTS];
-    int32_t ids[MOST_IDS];
-    for (int d = 0; d < n; d++) {
-        first[d + 1] = first[d] + rows[d];
-        bytes[d] = 7 * d % 31;
-    }
-    assert_true(first[n] < MOST_IDS);
-    for (int32_t p = 0; p <= first[n]; p++) ids[p] = p;
-    return slm_stream_of(ids, first[n] + 1, first, bytes, n, MOST_IDS, -1);
-}
-
-enum { CORPORA = 5 };
-
-/* Single rows; short ones; one document; lengths of all kinds; a prime number of rows in documents around the contexts.
- */
-static SlmStream *open_corpus(int which) {
-    int64_t rows[MOST_DOCUMENTS];
-    int n = which == 2 ? 1 : which == 3 ? 120 : 97;
-    for (int d = 0; d < n; d++) {
-        uint32_t bits = philox_bits(3, PURPOSE_TEST, (uint32_t)which, (uint64_t)d);
-        rows[d] = which == 0   ? 1
-                  : which == 1 ? 1 + bits % 3
-                  : which == 2 ? 1009
-                  : which == 3 ? 1 + (int64_t)(bits % 9) * (bits >> 8) % 83
-                               : 15 + bits % 5;
-    }
-    return open_rows(rows, n);
-}
-
-static Dataset *open_set(const SlmStream *stream, int context, SlmSampling sampling, bool separate) {
-    Error error;
-    Dataset *dataset = slm_dataset_open(stream, &(SlmDatasetOptions){context, sampling, separate, 5}, &error);
-    if (!dataset) fail_msg("%s", error.text);
-    return dataset;
-}
+#include "tests/slm/streams.h"
 
 /* ---- batches ---- */
 
-static const int32_t *field(const Batch *batch, int which) { return batch->fields[which].data; }
-
-static Batch fill(const Dataset *dataset, int64_t epoch, int32_t first, int n) {
-    int32_t *samples = xcalloc((size_t)n, sizeof *samples);
-    for (int i = 0; i < n; i++) samples[i] = first + i;
-    Batch batch = batch_open(dataset->batch_bytes(dataset, samples, n), n);
-    batch.epoch = epoch;
-    assert_true(dataset->fill(dataset, &batch, samples, n, NULL));
-    free(samples);
-    return batch;
-}
-
-/* Checks what all batches of a stream of open_rows have in common, and returns the number of sequences. */
+/* Checks what all batches of a stream of rows have in common, and returns the number of sequences. */
 static int64_t check_batch(const Batch *batch) {
     assert_int_equal(batch->n_fields, SLM_FIELDS);
-    const int32_t *offsets = field(batch, SLM_OFFSETS), *ids = field(batch, SLM_IDS);
+    const int32_t *offsets = slm_field(batch, SLM_OFFSETS), *ids = slm_field(batch, SLM_IDS);
     int64_t n = batch->n_tokens, sequences = batch->fields[SLM_OFFSETS].dims[0] - 1;
     for (int f = SLM_IDS; f < SLM_FIELDS; f++) assert_int_equal(batch->fields[f].dims[0], n);
     assert_int_equal(offsets[0], 0);
@@ -77,9 +18,9 @@ static int64_t check_batch(const Batch *batch) {
     for (int64_t s = 0; s < sequences; s++) {
         assert_true(offsets[s] < offsets[s + 1]);
         for (int32_t r = offsets[s]; r < offsets[s + 1]; r++)
-            assert_int_equal(field(batch, SLM_POSITIONS)[r], r - offsets[s]);
+            assert_int_equal(slm_field(batch, SLM_POSITIONS)[r], r - offsets[s]);
     }
-    for (int64_t r = 0; r < n; r++) assert_int_equal(field(batch, SLM_TARGETS)[r], ids[r] + 1);
+    for (int64_t r = 0; r < n; r++) assert_int_equal(slm_field(batch, SLM_TARGETS)[r], ids[r] + 1);
     assert_true(batch->counts[SLM_COUNT_TOKENS] == (double)n);
     return sequences;
 }
@@ -113,7 +54,7 @@ static uint64_t check_epoch(const SlmStream *stream, const Dataset *dataset, Loa
     for (bool last = false; !last;) {
         const Batch *batch = loader_next(loader);
         assert_int_equal(check_batch(batch), batch->n_sequences);
-        const int32_t *offsets = field(batch, SLM_OFFSETS), *ids = field(batch, SLM_IDS);
+        const int32_t *offsets = slm_field(batch, SLM_OFFSETS), *ids = slm_field(batch, SLM_IDS);
         for (int64_t s = 0; s < batch->n_sequences; s++) {
             int64_t n = offsets[s + 1] - offsets[s];
             assert_true(n <= context && n == dataset->tokens(dataset, batch->samples[s]));
@@ -139,11 +80,11 @@ static uint64_t check_epoch(const SlmStream *stream, const Dataset *dataset, Loa
 
 static void every_token_is_a_target_once_an_epoch(void **state) {
     (void)state;
-    for (int which = 0; which < CORPORA; which++)
+    for (int which = 0; which < STREAM_KINDS; which++)
         for (int i = 0; i < MODES * CONTEXTS; i++) {
             int mode = i % MODES, context = contexts[i / MODES];
-            SlmStream *stream = open_corpus(which);
-            Dataset *dataset = open_set(stream, context, modes[mode].sampling, modes[mode].separate);
+            SlmStream *stream = slm_stream_of_kind(which);
+            Dataset *dataset = slm_dataset_of(stream, context, modes[mode].sampling, modes[mode].separate);
             LoaderOptions options = {.batch_size = modes[mode].separate ? 0 : 3,
                                      .token_budget = modes[mode].separate ? 3 * (int64_t)context : 0,
                                      .shuffle = modes[mode].sampling != SLM_ORDER,
@@ -165,14 +106,14 @@ static void every_token_is_a_target_once_an_epoch(void **state) {
 
 static void seeds_and_epochs_give_orders_of_their_own(void **state) {
     (void)state;
-    SlmStream *stream = open_corpus(3);
+    SlmStream *stream = slm_stream_of_kind(3);
     for (int random = 0; random < 2; random++) {
         uint64_t hash[9];
         for (int i = 0; i < 9; i++) {
             SlmDatasetOptions options = {16, random ? SLM_RANDOM : SLM_EPOCH, false, (uint64_t)(i / 3)};
             Dataset *dataset = slm_dataset_open(stream, &options, NULL);
-            Batch batch = fill(dataset, i % 3, 0, (int)dataset->n_samples);
-            hash[i] = checksum(0, field(&batch, SLM_IDS), (size_t)batch.n_tokens * sizeof(int32_t));
+            Batch batch = slm_batch_of(dataset, i % 3, 0, (int)dataset->n_samples);
+            hash[i] = checksum(0, slm_field(&batch, SLM_IDS), (size_t)batch.n_tokens * sizeof(int32_t));
             for (int before = 0; before < i; before++) assert_true(hash[before] != hash[i]);
             batch_close(&batch);
             dataset->close(dataset);
@@ -183,11 +124,11 @@ static void seeds_and_epochs_give_orders_of_their_own(void **state) {
 
 static void validation_reads_the_stream_in_order(void **state) {
     (void)state;
-    SlmStream *stream = open_corpus(3);
+    SlmStream *stream = slm_stream_of_kind(3);
     for (int separate = 0; separate < 2; separate++) {
-        Dataset *dataset = open_set(stream, 16, SLM_ORDER, separate);
-        Batch batch = fill(dataset, 0, 0, (int)dataset->n_samples);
-        for (int32_t r = 0; r < stream->n_tokens - 1; r++) assert_int_equal(field(&batch, SLM_IDS)[r], r);
+        Dataset *dataset = slm_dataset_of(stream, 16, SLM_ORDER, separate);
+        Batch batch = slm_batch_of(dataset, 0, 0, (int)dataset->n_samples);
+        for (int32_t r = 0; r < stream->n_tokens - 1; r++) assert_int_equal(slm_field(&batch, SLM_IDS)[r], r);
         batch_close(&batch);
         dataset->close(dataset);
     }
@@ -206,14 +147,14 @@ static void expect_uniform(const int64_t *counts, int n, int64_t draws) {
 /* Four pieces have 24 orders. */
 static void all_orders_of_pieces_are_equally_likely(void **state) {
     (void)state;
-    SlmStream *stream = open_rows((const int64_t[]){3, 1, 2, 5}, 4);
-    Dataset *dataset = open_set(stream, 11, SLM_EPOCH, false);
+    SlmStream *stream = slm_stream_of_rows((const int64_t[]){3, 1, 2, 5}, 4);
+    Dataset *dataset = slm_dataset_of(stream, 11, SLM_EPOCH, false);
     int64_t counts[24] = {0};
     for (int epoch = 0; epoch < 4800; epoch++) {
-        Batch batch = fill(dataset, epoch, 0, 1);
+        Batch batch = slm_batch_of(dataset, epoch, 0, 1);
         int order[4], n = 0, rank = 0;
         for (int r = 0; r < 11; r++) {
-            int32_t row = field(&batch, SLM_IDS)[r];
+            int32_t row = slm_field(&batch, SLM_IDS)[r];
             for (int d = 0; d < 4; d++)
                 if (row == stream->first[d]) order[n++] = d;
         }
@@ -236,22 +177,22 @@ static void all_orders_of_pieces_are_equally_likely(void **state) {
 static void random_places_are_uniform(void **state) {
     (void)state;
     enum { T = 7, PLACES = 101 - T, EPOCHS = 800 };
-    SlmStream *stream = open_rows((const int64_t[]){60, 40}, 2); /* 101 tokens */
-    Dataset *dataset = open_set(stream, T, SLM_RANDOM, false);
+    SlmStream *stream = slm_stream_of_rows((const int64_t[]){60, 40}, 2); /* 101 tokens */
+    Dataset *dataset = slm_dataset_of(stream, T, SLM_RANDOM, false);
     int64_t counts[PLACES] = {0}, equal = 0;
     double bytes = 0;
     assert_int_equal(dataset->n_samples, 14);
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
-        Batch batch = fill(dataset, epoch, 0, 14), again = fill(dataset, epoch, 9, 1);
+        Batch batch = slm_batch_of(dataset, epoch, 0, 14), again = slm_batch_of(dataset, epoch, 9, 1);
         assert_int_equal(check_batch(&batch), 14);
-        const int32_t *ids = field(&batch, SLM_IDS);
+        const int32_t *ids = slm_field(&batch, SLM_IDS);
         for (int r = 0; r < 14 * T; r++) assert_int_equal(ids[r], ids[r / T * T] + r % T);
         for (int s = 0; s < 14; s++) {
             assert_true(ids[s * T] < PLACES); /* 0 .. tokens - T - 1 */
             counts[ids[s * T]]++;
             equal += s && ids[s * T] == ids[0];
         }
-        assert_memory_equal(field(&again, SLM_IDS), ids + 9 * (ptrdiff_t)T,
+        assert_memory_equal(slm_field(&again, SLM_IDS), ids + 9 * (ptrdiff_t)T,
                             T * sizeof *ids); /* batches do not matter */
         bytes += batch.counts[SLM_COUNT_BYTES];
         batch_close(&batch);
@@ -278,17 +219,19 @@ static int64_t most_sequences(const SlmStream *stream, int64_t context) {
 static void random_rows_are_cut_where_documents_begin(void **state) {
     (void)state;
     enum { T = 16 };
-    for (int which = 0; which < CORPORA; which++) {
-        SlmStream *stream = open_corpus(which);
-        Dataset *dataset = open_set(stream, T, SLM_RANDOM, true), *whole = open_set(stream, T, SLM_RANDOM, false);
+    for (int which = 0; which < STREAM_KINDS; which++) {
+        SlmStream *stream = slm_stream_of_kind(which);
+        Dataset *dataset = slm_dataset_of(stream, T, SLM_RANDOM, true),
+                *whole = slm_dataset_of(stream, T, SLM_RANDOM, false);
         int n = (int)dataset->n_samples;
         for (int epoch = 0; epoch < 20; epoch++) {
-            Batch batch = fill(dataset, epoch, 0, n), uncut = fill(whole, epoch, 0, n);
-            assert_memory_equal(field(&batch, SLM_IDS), field(&uncut, SLM_IDS), (size_t)n * T * sizeof(int32_t));
+            Batch batch = slm_batch_of(dataset, epoch, 0, n), uncut = slm_batch_of(whole, epoch, 0, n);
+            assert_memory_equal(slm_field(&batch, SLM_IDS), slm_field(&uncut, SLM_IDS),
+                                (size_t)n * T * sizeof(int32_t));
             int64_t sequences = check_batch(&batch), s = 0;
             int32_t samples[MOST_IDS] = {0}; /* room for any sample is room for each */
             assert_true(batch.size <= dataset->batch_bytes(dataset, samples, n));
-            const int32_t *offsets = field(&batch, SLM_OFFSETS), *ids = field(&batch, SLM_IDS);
+            const int32_t *offsets = slm_field(&batch, SLM_OFFSETS), *ids = slm_field(&batch, SLM_IDS);
             for (int32_t r = 0; r < n * T; r++)
                 if (r % T == 0 || begins_piece(stream, ids[r], INT32_MAX)) assert_int_equal(offsets[s++], r);
             assert_int_equal(s, sequences);
@@ -320,8 +263,8 @@ static void workers_and_restarts_do_not_change_batches(void **state) {
     for (int c = 0; c < 8; c++) {
         bool separate = c & 1,
              tiny = c & 2; /* tiny: epochs of one or two batches, many of which are under way at once */
-        SlmStream *stream = open_corpus(3);
-        Dataset *dataset = open_set(stream, 16, sampling[c / 4], separate);
+        SlmStream *stream = slm_stream_of_kind(3);
+        Dataset *dataset = slm_dataset_of(stream, 16, sampling[c / 4], separate);
         LoaderOptions o = {.batch_size = separate ? 0 : tiny ? 200 : 5, .accumulate = 3, .shuffle = true, .seed = 9};
         o.token_budget = separate ? (tiny ? 4000 : 80) : 0;
         o.stop_after = -1;
@@ -341,7 +284,7 @@ static void workers_and_restarts_do_not_change_batches(void **state) {
             o.n_workers = runs[r].workers;
             o.start_epoch = epoch[runs[r].from];
             o.start_index = index[runs[r].from];
-            Dataset *fresh = open_set(stream, 16, sampling[c / 4], separate);
+            Dataset *fresh = slm_dataset_of(stream, 16, sampling[c / 4], separate);
             loader = loader_open(fresh, &o);
             for (int i = runs[r].from; i < STEPS; i++) assert_true(hash_batch(loader_next(loader)) == want[i]);
             loader_close(loader);
@@ -364,8 +307,8 @@ static struct {
 } race;
 
 static uint64_t hash_epoch(int epoch) {
-    Batch batch = fill(race.dataset, epoch, 0, (int)race.dataset->n_samples);
-    uint64_t hash = checksum(0, field(&batch, SLM_IDS), (size_t)batch.n_tokens * sizeof(int32_t));
+    Batch batch = slm_batch_of(race.dataset, epoch, 0, (int)race.dataset->n_samples);
+    uint64_t hash = checksum(0, slm_field(&batch, SLM_IDS), (size_t)batch.n_tokens * sizeof(int32_t));
     batch_close(&batch);
     return hash;
 }
@@ -385,8 +328,8 @@ static void threads_share_the_orders_of_epochs(void **state) {
     int64_t rows[PIECES];
     pthread_t threads[FILLERS];
     for (int d = 0; d < PIECES; d++) rows[d] = 1;
-    SlmStream *stream = open_rows(rows, PIECES);
-    Dataset *dataset = open_set(stream, 7, SLM_EPOCH, false);
+    SlmStream *stream = slm_stream_of_rows(rows, PIECES);
+    Dataset *dataset = slm_dataset_of(stream, 7, SLM_EPOCH, false);
     race.dataset = dataset;
     race.wrong = 0;
     for (int epoch = 0; epoch < ROUNDS + AT_ONCE; epoch++) race.want[epoch] = hash_epoch(epoch);
@@ -401,8 +344,8 @@ static void threads_share_the_orders_of_epochs(void **state) {
 
 static void filling_allocates_nothing(void **state) {
     (void)state;
-    SlmStream *stream = open_corpus(3);
-    Dataset *dataset = open_set(stream, 16, SLM_EPOCH, false);
+    SlmStream *stream = slm_stream_of_kind(3);
+    Dataset *dataset = slm_dataset_of(stream, 16, SLM_EPOCH, false);
     LoaderOptions options = {.batch_size = 4, .shuffle = true, .stop_after = -1, .n_workers = 2};
     Loader *loader = loader_open(dataset, &options);
     loader_next(loader);
@@ -424,25 +367,25 @@ static void bytes_are_shared_among_the_rows_of_their_document(void **state) {
     SlmStream *stream = slm_stream_of(ids, 9, first, bytes, 4, 9, -1),
               *unknown = slm_stream_of(ids, 9, first, NULL, 4, 9, -1);
     for (int separate = 0; separate < 2; separate++) {
-        Dataset *dataset = open_set(stream, 1, SLM_EPOCH, separate);
+        Dataset *dataset = slm_dataset_of(stream, 1, SLM_EPOCH, separate);
         assert_int_equal(dataset->n_samples, 8);
         for (int32_t s = 0; s < 8; s++) {
             double counts[BATCH_MAX_COUNTS] = {0};
-            Batch batch = fill(dataset, 3, s, 1);
+            Batch batch = slm_batch_of(dataset, 3, s, 1);
             dataset->counts(dataset, s, counts);
             assert_true(counts[SLM_COUNT_TOKENS] == 1 && counts[SLM_COUNT_BYTES] == want[s]);
-            assert_true(batch.counts[SLM_COUNT_BYTES] == want[field(&batch, SLM_IDS)[0]]);
+            assert_true(batch.counts[SLM_COUNT_BYTES] == want[slm_field(&batch, SLM_IDS)[0]]);
             batch_close(&batch);
         }
         dataset->close(dataset);
     }
-    Dataset *dataset = open_set(stream, 8, SLM_ORDER, false);
-    Batch batch = fill(dataset, 0, 0, 1);
+    Dataset *dataset = slm_dataset_of(stream, 8, SLM_ORDER, false);
+    Batch batch = slm_batch_of(dataset, 0, 0, 1);
     assert_true(batch.counts[SLM_COUNT_BYTES] == 14);
     batch_close(&batch);
     dataset->close(dataset);
-    dataset = open_set(unknown, 3, SLM_ORDER, false);
-    batch = fill(dataset, 0, 0, 3);
+    dataset = slm_dataset_of(unknown, 3, SLM_ORDER, false);
+    batch = slm_batch_of(dataset, 0, 0, 3);
     assert_true(batch.counts[SLM_COUNT_BYTES] == 0 && batch.counts[SLM_COUNT_TOKENS] == 8);
     batch_close(&batch);
     dataset->close(dataset);
@@ -475,7 +418,7 @@ static void expect_no_slack(const Dataset *dataset, int batch_size, int64_t budg
 static void expect_dominated(const Dataset *dataset, int batch_size, int64_t budget) {
     LoaderOptions options = {.batch_size = batch_size, .token_budget = budget, .shuffle = true, .stop_after = -1};
     Batch largest = slm_largest_batch(dataset, batch_size, budget);
-    const int32_t *at = field(&largest, SLM_OFFSETS);
+    const int32_t *at = slm_field(&largest, SLM_OFFSETS);
     int64_t sequences = largest.fields[SLM_OFFSETS].dims[0] - 1, longest = 0;
     for (int64_t s = 0; s < sequences; s++) longest = at[s + 1] - at[s] > longest ? at[s + 1] - at[s] : longest;
     assert_int_equal(at[sequences], largest.n_tokens);
@@ -483,7 +426,7 @@ static void expect_dominated(const Dataset *dataset, int batch_size, int64_t bud
         Loader *loader = loader_open(dataset, &options);
         for (int64_t i = loader_epoch_batches(dataset, &options, 0); i > 0; i--) {
             const Batch *batch = loader_next(loader);
-            const int32_t *offsets = field(batch, SLM_OFFSETS);
+            const int32_t *offsets = slm_field(batch, SLM_OFFSETS);
             int64_t n = batch->fields[SLM_OFFSETS].dims[0] - 1;
             assert_true(batch->n_tokens <= largest.n_tokens && n <= sequences && batch->size <= largest.size);
             assert_true(batch->n_sequences <= largest.n_sequences);
@@ -499,14 +442,14 @@ static void expect_dominated(const Dataset *dataset, int batch_size, int64_t bud
 
 static void the_largest_batch_dominates(void **state) {
     (void)state;
-    for (int which = 0; which < CORPORA; which++)
+    for (int which = 0; which < STREAM_KINDS; which++)
         for (int mode = 0; mode < 6; mode++) {
-            SlmStream *stream = open_corpus(which);
-            Dataset *dataset = open_set(stream, 16,
-                                        mode % 3 == 0   ? SLM_EPOCH
-                                        : mode % 3 == 1 ? SLM_RANDOM
-                                                        : SLM_ORDER,
-                                        mode / 3);
+            SlmStream *stream = slm_stream_of_kind(which);
+            Dataset *dataset = slm_dataset_of(stream, 16,
+                                              mode % 3 == 0   ? SLM_EPOCH
+                                              : mode % 3 == 1 ? SLM_RANDOM
+                                                              : SLM_ORDER,
+                                              mode / 3);
             for (int batch_size = 1; batch_size <= 64; batch_size *= 2) expect_dominated(dataset, batch_size, 0);
             for (int budget = 1; budget < 3000; budget += 1 + budget / 3) {
                 expect_dominated(dataset, 0, budget);
@@ -515,108 +458,6 @@ static void the_largest_batch_dominates(void **state) {
             dataset->close(dataset);
             slm_stream_close(stream);
         }
-}
-
-/* ---- the model ---- */
-
-enum { VOCABULARY = 50, CONTEXT = 24, MOST_ROWS = 400 };
-
-/* The loss of each row of a batch, from the model's logits. */
-typedef struct {
-    const int32_t *targets;
-    double of_row[MOST_ROWS];
-} Losses;
-
-static void keep_losses(void *context, const char *name, Tensor logits) {
-    Losses *losses = context;
-    if (strcmp(name, "logits") != 0) return;
-    for (int64_t r = 0; r < logits.dims[0]; r++) {
-        const float *x = (const float *)logits.data + r * VOCABULARY;
-        double sum = 0;
-        for (int c = 0; c < VOCABULARY; c++) sum += exp((double)x[c]);
-        losses->of_row[r] = log(sum) - (double)x[losses->targets[r]];
-    }
-}
-
-/* Computes the losses, and checks that the model's sum is theirs. */
-static void run_model(ModelRig *rig, const Batch *batch, Losses *losses) {
-    double sum = 0;
-    assert_true(batch->n_tokens <= MOST_ROWS);
-    losses->targets = field(batch, SLM_TARGETS);
-    Pass pass = {.sums = rig->sums, .dump = keep_losses, .dump_context = losses};
-    model_rig_run(rig, batch, &pass);
-    for (int64_t r = 0; r < batch->n_tokens; r++) sum += losses->of_row[r];
-    assert_near(((const float *)rig->sums.data)[SLM_LOSS], sum, 1e-6 * sum);
-}
-
-static ModelRig open_model(void) {
-    SlmConfig config = {
-        .vocabulary = VOCABULARY, .context = CONTEXT, .d_model = 32, .n_layers = 2, .n_heads = 2, .gelu = GELU_ERF};
-    ModelRig rig = model_rig_open(slm_open(&config), cpu_device_open(1), 1 << 24);
-    float *weights = rig.model->weights.data;
-    for (int64_t i = 0; i < rig.model->params.flat_count; i++) weights[i] *= 3; /* so that rows depend on each other */
-    return rig;
-}
-
-/* Opens documents of random ids. */
-static SlmStream *open_text(const int64_t *rows, int n) {
-    int64_t first[16] = {0};
-    int32_t ids[MOST_ROWS];
-    for (int d = 0; d < n; d++) first[d + 1] = first[d] + rows[d];
-    for (int32_t p = 0; p <= first[n]; p++) ids[p] = (int32_t)philox_below(8, PURPOSE_TEST, 0, (uint64_t)p, VOCABULARY);
-    return slm_stream_of(ids, first[n] + 1, first, NULL, n, VOCABULARY, -1);
-}
-
-/* Runs rows of a batch as a stream of their own, and returns the largest difference of a loss. */
-static double difference_alone(ModelRig *rig, const Batch *batch, const double *losses, int32_t first, int32_t n) {
-    int32_t ids[CONTEXT + 1];
-    Losses alone;
-    memcpy(ids, field(batch, SLM_IDS) + first, (size_t)n * sizeof *ids);
-    ids[n] = field(batch, SLM_TARGETS)[first + n - 1];
-    SlmStream *stream = slm_stream_of(ids, n + 1, (const int64_t[]){0, n}, NULL, 1, VOCABULARY, -1);
-    Dataset *dataset = open_set(stream, CONTEXT, SLM_ORDER, false);
-    Batch single = fill(dataset, 0, 0, 1);
-    run_model(rig, &single, &alone);
-    double worst = 0;
-    for (int32_t r = 0; r < n; r++) worst = fmax(worst, fabs(alone.of_row[r] - losses[first + r]) / alone.of_row[r]);
-    batch_close(&single);
-    dataset->close(dataset);
-    slm_stream_close(stream);
-    return worst;
-}
-
-static void separate_documents_do_not_see_each_other(void **state) {
-    (void)state;
-    static const int64_t rows[] = {5, 1, 17, 60, 24, 1, 1, 48, 9, 2, 25};
-    static const int sampling[] = {SLM_ORDER, SLM_RANDOM};
-    SlmStream *stream = open_text(rows, 11);
-    ModelRig rig = open_model();
-    for (int c = 0; c < 2; c++) {
-        Dataset *dataset = open_set(stream, CONTEXT, sampling[c], true);
-        Batch batch = fill(dataset, 1, 0, (int)dataset->n_samples);
-        const int32_t *offsets = field(&batch, SLM_OFFSETS);
-        Losses losses;
-        run_model(&rig, &batch, &losses);
-        double worst = 0;
-        for (int64_t s = 0; s < batch.fields[SLM_OFFSETS].dims[0] - 1; s++)
-            worst = fmax(worst, difference_alone(&rig, &batch, losses.of_row, offsets[s], offsets[s + 1] - offsets[s]));
-        print_message("separate: largest relative difference of a row's loss %.1e\n", worst);
-        assert_true(worst <= 1e-6);
-        batch_close(&batch);
-        dataset->close(dataset);
-    }
-    /* Packed, the first document of a sample is as alone; all later ones are not. */
-    Dataset *dataset = open_set(stream, CONTEXT, SLM_ORDER, false);
-    Batch batch = fill(dataset, 0, 0, 1);
-    Losses losses;
-    run_model(&rig, &batch, &losses);
-    assert_true(difference_alone(&rig, &batch, losses.of_row, 0, 5) <= 1e-6);
-    assert_true(difference_alone(&rig, &batch, losses.of_row, 5, 1) > 1e-3);
-    assert_true(difference_alone(&rig, &batch, losses.of_row, 6, 17) > 1e-3);
-    batch_close(&batch);
-    dataset->close(dataset);
-    model_rig_close(&rig);
-    slm_stream_close(stream);
 }
 
 /* ---- bad streams, names, checksums ---- */
@@ -629,12 +470,12 @@ static void short_streams_are_taken_or_refused_by_name(void **state) {
               *five = slm_stream_of(ids, 5, (const int64_t[]){0, 4}, NULL, 1, 9, -1),
               *one = slm_stream_of(ids, 1, (const int64_t[]){0, 0}, NULL, 1, 9, -1);
     for (int mode = 0; mode < MODES; mode++) {
-        Dataset *dataset = open_set(two, 1024, modes[mode].sampling, modes[mode].separate);
-        Batch batch = fill(dataset, 0, 0, 1);
+        Dataset *dataset = slm_dataset_of(two, 1024, modes[mode].sampling, modes[mode].separate);
+        Batch batch = slm_batch_of(dataset, 0, 0, 1);
         assert_int_equal(dataset->n_samples, 1);
         assert_int_equal(batch.n_tokens, 1);
-        assert_int_equal(field(&batch, SLM_IDS)[0], 3);
-        assert_int_equal(field(&batch, SLM_TARGETS)[0], 4);
+        assert_int_equal(slm_field(&batch, SLM_IDS)[0], 3);
+        assert_int_equal(slm_field(&batch, SLM_TARGETS)[0], 4);
         batch_close(&batch);
         dataset->close(dataset);
         assert_null(slm_dataset_open(one, &(SlmDatasetOptions){8, modes[mode].sampling, false, 0}, &error));
@@ -642,9 +483,9 @@ static void short_streams_are_taken_or_refused_by_name(void **state) {
     }
     assert_null(slm_dataset_open(five, &(SlmDatasetOptions){5, SLM_RANDOM, false, 0}, &error));
     assert_contains(error.text, "there are 5 tokens, and random places for a context of 5 need at least 6");
-    Dataset *dataset = open_set(five, 4, SLM_RANDOM, false); /* the only place is the first */
-    Batch batch = fill(dataset, 7, 0, 1);
-    assert_memory_equal(field(&batch, SLM_IDS), ids, 4 * sizeof *ids);
+    Dataset *dataset = slm_dataset_of(five, 4, SLM_RANDOM, false); /* the only place is the first */
+    Batch batch = slm_batch_of(dataset, 7, 0, 1);
+    assert_memory_equal(slm_field(&batch, SLM_IDS), ids, 4 * sizeof *ids);
     batch_close(&batch);
     dataset->close(dataset);
     slm_stream_close(two);
@@ -687,7 +528,7 @@ static void the_checksum_covers_the_last_id(void **state) {
     for (int change = 0; change < 2; change++) {
         ids[4096] = change;
         SlmStream *stream = slm_stream_of(ids, 4097, (const int64_t[]){0, 4096}, NULL, 1, 9, -1);
-        Dataset *dataset = open_set(stream, 4096, SLM_ORDER, false);
+        Dataset *dataset = slm_dataset_of(stream, 4096, SLM_ORDER, false);
         hash[change] = dataset_content_hash(dataset);
         dataset->close(dataset);
         slm_stream_close(stream);
@@ -697,9 +538,10 @@ static void the_checksum_covers_the_last_id(void **state) {
 
 static void samples_are_named_by_their_documents(void **state) {
     (void)state;
-    SlmStream *stream = open_rows((const int64_t[]){20, 3, 4}, 3);
-    Dataset *pieces = open_set(stream, 8, SLM_EPOCH, true), *order = open_set(stream, 8, SLM_ORDER, false),
-            *shuffled = open_set(stream, 8, SLM_EPOCH, false), *random = open_set(stream, 8, SLM_RANDOM, false);
+    SlmStream *stream = slm_stream_of_rows((const int64_t[]){20, 3, 4}, 3);
+    Dataset *pieces = slm_dataset_of(stream, 8, SLM_EPOCH, true), *order = slm_dataset_of(stream, 8, SLM_ORDER, false),
+            *shuffled = slm_dataset_of(stream, 8, SLM_EPOCH, false),
+            *random = slm_dataset_of(stream, 8, SLM_RANDOM, false);
     assert_string_equal(pieces->sample_id(pieces, 1), "document 0, tokens 8..15");
     assert_string_equal(pieces->sample_id(pieces, 4), "document 2, tokens 0..3");
     assert_string_equal(order->sample_id(order, 2), "document 0, token 16 to document 2, 8 tokens");
@@ -715,13 +557,13 @@ static void samples_are_named_by_their_documents(void **state) {
 static void synthetic_data_are_full_contexts(void **state) {
     (void)state;
     Dataset *dataset = slm_dataset_synthetic(33, 50, 70);
-    Batch batch = fill(dataset, 0, 0, 50);
+    Batch batch = slm_batch_of(dataset, 0, 0, 50);
     int64_t counts[70] = {0};
     assert_int_equal(dataset->n_samples, 50);
     assert_int_equal(batch.n_tokens, 50 * 33);
     for (int32_t r = 0; r < batch.n_tokens; r++) {
-        assert_in_range(field(&batch, SLM_IDS)[r], 0, 69);
-        counts[field(&batch, SLM_IDS)[r]]++;
+        assert_in_range(slm_field(&batch, SLM_IDS)[r], 0, 69);
+        counts[slm_field(&batch, SLM_IDS)[r]]++;
     }
     expect_uniform(counts, 70, batch.n_tokens);
     batch_close(&batch);
@@ -740,7 +582,6 @@ int main(void) {
                                        cmocka_unit_test(filling_allocates_nothing),
                                        cmocka_unit_test(bytes_are_shared_among_the_rows_of_their_document),
                                        cmocka_unit_test(the_largest_batch_dominates),
-                                       cmocka_unit_test(separate_documents_do_not_see_each_other),
                                        cmocka_unit_test(short_streams_are_taken_or_refused_by_name),
                                        cmocka_unit_test(the_checksum_covers_every_id),
                                        cmocka_unit_test(the_checksum_covers_the_last_id),

@@ -1,0 +1,11 @@
+/* Reads a tokenizer.json. */
+#ifndef DATA_TEXT_BPE_OPEN_H
+#define DATA_TEXT_BPE_OPEN_H
+
+#include "data/text/bpe_model.h"
+
+/* Returns NULL with the reason, which names what is not supported. */
+Bpe *bpe_open(const char *bytes, size_t size, Error *error);
+void bpe_close(Bpe *bpe); /* NULL: does nothing */
+
+#endif

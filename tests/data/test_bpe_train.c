@@ -1,0 +1,132 @@
+/* Training of byte-level BPE: the merges of the package `tokenizers`, whatever the threads; vocabularies that do not
+ * fit. */
+#include <jansson.h>
+#include <unistd.h>
+
+#include "data/text/bpe_train.h"
+#include "data/text/tokenizer.h"
+#include "tests/helpers.h"
+
+static const char *const end_of_text[] = {"<|endoftext|>"};
+
+/* Trains on texts[0 .. n - 1], by one thread after the other. */
+static bool train(const char *const *texts, int n, const BpeTraining *options, bool reverse, const char *path,
+                  Error *error) {
+    int vocabulary = 0;
+    BpeTrainer *trainer = bpe_trainer_open(options);
+    for (int i = 0; i < n; i++) {
+        const char *text = texts[reverse ? n - 1 - i : i];
+        bpe_trainer_add(trainer, i % options->n_threads, text, strlen(text));
+    }
+    const bool ok = bpe_trainer_write(trainer, path, &vocabulary, error);
+    if (ok) assert_int_equal(vocabulary, options->vocabulary);
+    bpe_trainer_close(trainer);
+    return ok;
+}
+
+static const char *output(void) {
+    static char *path;
+    if (!path) path = keep_text(path_join(run_directory(), "tokenizer.json"));
+    return path;
+}
+
+/* The training of tests/reference/make_tokenizers.py. */
+static void merges_are_those_of_the_package_tokenizers(void **state) {
+    (void)state;
+    json_t *golden = json_load_file("tests/reference/golden/tokenizers.json", 0, NULL),
+           *texts = json_object_get(golden, "texts");
+    const json_t *want = json_object_get(json_object_get(golden, "byte_level"), "model");
+    const char *all[1000];
+    int n = 0;
+    for (size_t i = 0; i < json_array_size(texts); i++)
+        for (int k = 0; k < 2; k++) all[n++] = json_string_value(json_array_get(texts, i));
+    for (int k = 0; k < 9; k++) all[n++] = json_string_value(json_object_get(golden, "sentence"));
+    const BpeTraining options = {420, 0, end_of_text, 1, 3};
+    Error error;
+    if (!train(all, n, &options, false, output(), &error)) fail_msg("%s", error.text);
+    json_t *got = json_load_file(output(), 0, NULL), *model = json_object_get(got, "model");
+    assert_true(json_equal(json_object_get(model, "vocab"), json_object_get(want, "vocab")));
+    const json_t *merges = json_object_get(want, "merges"), *ours = json_object_get(model, "merges");
+    assert_int_equal(json_array_size(ours), json_array_size(merges));
+    for (size_t i = 0; i < json_array_size(merges); i++) {
+        const json_t *pair = json_array_get(merges, i);
+        char *line =
+            xformat("%s %s", json_string_value(json_array_get(pair, 0)), json_string_value(json_array_get(pair, 1)));
+        assert_string_equal(json_string_value(json_array_get(ours, i)), line);
+        free(line);
+    }
+    json_decref(golden);
+    json_decref(got);
+}
+
+static void threads_and_order_do_not_count(void **state) {
+    (void)state;
+    char *sentences = read_text("demo/sentences.txt"), *readme = read_text("README.md"), *want = NULL;
+    const char *texts[] = {sentences, readme, "a text of its own"};
+    for (int i = 0; i < 4; i++) {
+        const BpeTraining options = {700, 2, end_of_text, 1, 1 + i};
+        Error error;
+        if (!train(texts, 3, &options, i % 2, output(), &error)) fail_msg("%s", error.text);
+        char *got = read_text(output());
+        if (want)
+            assert_string_equal(got, want);
+        else
+            want = xstrdup(got);
+        free(got);
+    }
+    Error error;
+    Tokenizer *tokenizer = tokenizer_open(output(), &error);
+    assert_non_null(tokenizer);
+    assert_int_equal(tokenizer_vocabulary(tokenizer), 700);
+    assert_int_equal(tokenizer_end_of_text(tokenizer), 0);
+    TokenIds ids = {0};
+    size_t size;
+    tokenizer_encode(tokenizer, sentences, strlen(sentences), true, &ids);
+    char *back = tokenizer_decode(tokenizer, ids.ids, ids.n, &size);
+    assert_string_equal(back, sentences);
+    assert_true((size_t)ids.n < size / 2);
+    tokenizer_close(tokenizer);
+    token_ids_free(&ids);
+    char *owned[] = {sentences, readme, want, back};
+    for (int i = 0; i < 4; i++) free(owned[i]);
+}
+
+static void a_vocabulary_that_does_not_fit_is_refused(void **state) {
+    (void)state;
+    static const char *const texts[] = {"abab abab", "aaaa"}; /* ab, abab, aa, " abab", aaaa */
+    static const char *const twice[] = {"<x>", "<x>"}, *const byte[] = {"\u0120"}, *const bad[] = {"\xff"},
+                             *const empty[] = {""};
+    static const struct {
+        BpeTraining options;
+        const char *message;
+    } cases[] = {
+        {{263, 0, end_of_text, 1, 1}, "a vocabulary of 263 is too large: the texts allow at most 262 pieces"},
+        {{263, 2, end_of_text, 1, 1}, "at most 260 pieces, since no other pair of pieces occurs 2 times"},
+        {{256, 0, end_of_text, 1, 1}, "256 bytes and 1 special tokens need 257"},
+        {{300, 0, twice, 2, 1}, "<x> is there twice"},
+        {{300, 0, byte, 1, 1}, "is what is written for the byte 0x20"},
+        {{300, 0, bad, 1, 1}, "special token 1 is empty or not UTF-8"},
+        {{300, 0, empty, 1, 1}, "special token 1 is empty or not UTF-8"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Error error = {""};
+        unlink(output());
+        assert_false(train(texts, 2, &cases[i].options, false, output(), &error));
+        assert_contains(error.text, cases[i].message);
+        assert_false(read_file(output(), &(char *){NULL}, &(size_t){0}, &error)); /* nothing was written */
+    }
+    Error error;
+    assert_true(train(texts, 2, &(BpeTraining){262, 0, end_of_text, 1, 1}, false, output(), &error));
+    assert_true(train(texts, 0, &(BpeTraining){257, 0, end_of_text, 1, 1}, false, output(), &error));
+    assert_false(train(texts, 2, &(BpeTraining){262, 0, end_of_text, 1, 1}, false, "/nowhere/tokenizer.json", &error));
+    assert_contains(error.text, "/nowhere/tokenizer.json");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(merges_are_those_of_the_package_tokenizers),
+        cmocka_unit_test(threads_and_order_do_not_count),
+        cmocka_unit_test(a_vocabulary_that_does_not_fit_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,184 @@
+/* train_slm against the independent implementation in float64 (tests/reference/make_golden_slm.py), read from the files
+ * that it writes: the first step's loss and gradients, five steps of AdamW and of Muon. The stream is a token file,
+ * which is one text, packed into contexts; or, with a tokenizer that knows where texts end, five, each trained on
+ * alone. */
+#include "tests/golden.h"
+#include "tests/train_rig.h"
+
+enum { STEPS = 5, MAX_TENSORS = 64 };
+
+typedef struct {
+    const char *name, *options;
+    bool biases, documents; /* documents: with a tokenizer, and so with the ends of documents */
+} Golden;
+
+static const Golden plain = {"plain", "--heads 4 --gelu erf", false, false};
+static const Golden biased = {"biased", "--heads 2 --biases --gelu tanh --documents separate", true, true};
+
+/* The values of make_golden_slm.py. Every epoch is one step. */
+static const char *const options =
+    "--vocabulary 53 --layers 2 --d-model 32 --context 12 --dropout 0 --threads 1 --log-interval 1 --max-steps 10 "
+    "--warmup-steps 2 --learning-rate 1e-3 --min-lr 0.1 --weight-decay 0.1 --grad-clip 1 --save-interval 1 "
+    "--keep-checkpoints 20";
+
+static TensorFile golden_file;
+
+/* ---- data and weights ---- */
+
+/* Writes a tokenizer of 52 letters, in which id 52 ends a text. */
+static void write_tokenizer(const char *folder) {
+    char *path = path_join(folder, "tokenizer.json");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "{\"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, \"model\": {\"type\": \"BPE\", \"vocab\": {");
+    for (int i = 0; i < 52; i++) fprintf(file, "\"%c\": %d, ", (i < 26 ? 'a' : 'A') + i % 26, i);
+    fprintf(file, "\"<|endoftext|>\": 52}, \"merges\": []}, "
+                  "\"added_tokens\": [{\"id\": 52, \"content\": \"<|endoftext|>\", \"special\": true}]}\n");
+    assert_int_equal(fclose(file), 0);
+    free(path);
+}
+
+static void write_data(const char *folder, const Golden *g) {
+    const StoredTensor *stream = find(&golden_file, "", "stream");
+    uint16_t ids[64];
+    assert_true(stream->count <= 64);
+    for (int64_t i = 0; i < stream->count; i++) ids[i] = (uint16_t)((const int32_t *)stream->data)[i];
+    char *path = path_join(folder, "train.bin");
+    write_bytes(path, ids, (size_t)stream->count * sizeof *ids);
+    if (g->documents) write_tokenizer(folder);
+    free(path);
+}
+
+/* Writes the model's tensors of the golden weights. */
+static void write_base(const char *folder, const Golden *g) {
+    TensorToWrite tensors[MAX_TENSORS];
+    int n = 0;
+    for (int i = 0; i < golden_file.n_tensors; i++) {
+        const StoredTensor *t = &golden_file.tensors[i];
+        if (strncmp(t->name, "weights.", 8) != 0 || (!g->biases && strstr(t->name, ".bias"))) continue;
+        assert_true(n < MAX_TENSORS);
+        tensors[n] = (TensorToWrite){.name = t->name + 8, .dtype = t->dtype, .rank = t->rank, .data = t->data};
+        memcpy(tensors[n++].dims, t->dims, sizeof t->dims);
+    }
+    char *path = path_join(folder, "base.safetensors");
+    Error error;
+    if (!safetensors_write(path, tensors, n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
+    free(path);
+}
+
+/* Trains from the golden weights. Returns the folder of data, weights, dump and run; free(). */
+static char *train(const Golden *g, const char *optimizer, const char *more) {
+    char *root = scratch_directory();
+    write_data(root, g);
+    write_base(root, g);
+    must_run(
+        "%s --data %s --base-checkpoint %s/base.safetensors -o %s/run --debug-dump %s/dump %s %s --optimizer %s %s",
+        program_at("train_slm"), root, root, root, root, options, g->options, optimizer, more);
+    return root;
+}
+
+/* ---- what came out ---- */
+
+static void check_first_step(const char *root, const Golden *g) {
+    TensorFile base = open_in(root, "base.safetensors"), dump = open_in(root, "dump");
+    char *prefix = xformat("%s.grad.", g->name),
+         *means = xformat("%s.%s.means", g->name, g->documents ? "separate" : "packed");
+    for (int i = 0; i < base.n_tensors; i++) {
+        const char *name = base.tensors[i].name;
+        float *want = floats(&golden_file, prefix, name), *got = floats(&dump, "grad.", name);
+        assert_close(name, got, want, base.tensors[i].count, golden_tolerance);
+        free(want);
+        free(got);
+    }
+    float *loss = floats(&dump, "", "loss"), *want = floats(&golden_file, "", means);
+    assert_close("loss", loss, want, 1, 1e-5);
+    free(loss);
+    free(want);
+    free(prefix);
+    free(means);
+    tensor_file_close(&base);
+    tensor_file_close(&dump);
+}
+
+static void check_logged(const char *run, const char *key, const char *prefix, const char *name) {
+    double values[STEPS];
+    float *want = floats(&golden_file, prefix, name);
+    assert_int_equal(logged(run, "train", key, values, STEPS), STEPS);
+    for (int k = 0; k < STEPS; k++) assert_near(values[k], want[k], golden_tolerance * (double)want[k]);
+    free(want);
+}
+
+static void check_moves(const char *root, const char *run, const char *prefix) {
+    char *checkpoint = xformat("%s/%s/step_00000005", root, run), *after = xformat("%safter.", prefix);
+    TensorFile before = open_in(root, "base.safetensors"), file = open_in(checkpoint, "model.safetensors");
+    compare_moves(prefix, &before, &golden_file, after, &file, 2e-4);
+    tensor_file_close(&before);
+    tensor_file_close(&file);
+    free(checkpoint);
+    free(after);
+}
+
+static void check_golden(const Golden *g, const char *optimizer, const char *more) {
+    char *root = train(g, optimizer, more), *run = path_join(root, "run");
+    char *prefix = xformat("%s.%s.", g->name, optimizer);
+    check_first_step(root, g);
+    check_logged(run, "train/loss", prefix, "losses");
+    check_logged(run, "train/grad_norm", prefix, "norms");
+    check_logged(run, "train/lr", "", "rates");
+    check_moves(root, "run", prefix);
+    char *owned[] = {root, run, prefix};
+    for (int i = 0; i < 3; i++) free(owned[i]);
+}
+
+static void five_steps_of_adamw_are_the_golden_ones(void **state) {
+    (void)state;
+    check_golden(&plain, "adamw", "-b 3");
+    check_golden(&biased, "adamw", "-b 3");
+}
+
+static void five_steps_of_muon_are_the_golden_ones(void **state) {
+    (void)state;
+    check_golden(&plain, "muon", "-b 3");
+    check_golden(&biased, "muon", "-b 3");
+}
+
+static void micro_batches_add_up_to_the_golden_steps(void **state) {
+    (void)state;
+    check_golden(&plain, "adamw", "-b 1 -g 3 --grad-checkpointing");
+    check_golden(&plain, "muon", "-b 1 -g 3 --grad-checkpointing");
+}
+
+static void a_resumed_run_takes_the_golden_steps(void **state) {
+    (void)state;
+    static const char *const optimizers[] = {"adamw", "muon"};
+    for (int i = 0; i < 2; i++) {
+        char *root = train(&biased, optimizers[i], "-b 3"), *prefix = xformat("biased.%s.", optimizers[i]);
+        must_run("%s --data %s --resume %s/run/step_00000003 -o %s/resumed %s %s --optimizer %s -b 3",
+                 program_at("train_slm"), root, root, root, options, biased.options, optimizers[i]);
+        check_moves(root, "resumed", prefix);
+        free(root);
+        free(prefix);
+    }
+}
+
+static int open_file_of_goldens(void **state) {
+    (void)state;
+    golden_file = open_golden("slm");
+    return 0;
+}
+
+static int close_file_of_goldens(void **state) {
+    (void)state;
+    tensor_file_close(&golden_file);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(five_steps_of_adamw_are_the_golden_ones),
+        cmocka_unit_test(five_steps_of_muon_are_the_golden_ones),
+        cmocka_unit_test(micro_batches_add_up_to_the_golden_steps),
+        cmocka_unit_test(a_resumed_run_takes_the_golden_steps),
+    };
+    return cmocka_run_group_tests(tests, open_file_of_goldens, close_file_of_goldens);
+}
