@@ -4,7 +4,10 @@
  * A product is divided into tiles of its output, by its shape alone. Each tile is one GEMM call that computes with one
  * thread: a sum over k is never divided, and has the same order for any number of threads. Tiles are narrow and tall,
  * because copying a part of a transposed B costs more than copying a part of A. oneDNN's GEMM takes up to a third
- * longer if B is transposed and few rows share it, so the tile's part of B is transposed here. */
+ * longer if B is transposed and few rows share it, so the tile's part of B is transposed here.
+ *
+ * Up to FEW rows, as generation has them, a forward is limited by reading the weight once, which a GEMM would copy
+ * first: they have loops of their own. A work item is some columns of the output. */
 #include "kernels/cpu/simd.h"
 
 enum { TILE_NARROW = 96, TILE_WIDE = 384, TILE_LOW = 192, TILE_TALL = 2048, TILES = 16 };
@@ -73,20 +76,85 @@ static void product(Device *device, Product p) {
         product_tile(&p, tile / columns * p.height, tile % columns * p.width, rooms + omp_get_thread_num() * room);
 }
 
+enum { FEW = 4, LANES = 16, FEW_DOTS = 32, FEW_COLUMNS = 128 };
+
+/* y[r, j] = bias[j] + x[r] . w[j] for `rows` rows, w [n, k]. */
+static inline __attribute__((always_inline)) void few_dots(const Product *p, const int rows, int64_t begin,
+                                                           int64_t end) {
+    for (int64_t j = begin; j < end; j++) {
+        const float *w = p->b + j * p->b_row;
+        float sums[FEW][LANES] = {{0}};
+        int64_t i = 0;
+        for (; i + LANES <= p->k; i += LANES)
+            for (int r = 0; r < rows; r++)
+#pragma omp simd
+                for (int l = 0; l < LANES; l++)
+                    sums[r][l] = multiply_add(p->a[r * p->a_row + i + l], w[i + l], sums[r][l]);
+        for (int r = 0; r < rows; r++) {
+            float sum = 0;
+            for (int l = 0; l < LANES; l++) sum += sums[r][l];
+            for (int64_t t = i; t < p->k; t++) sum = multiply_add(p->a[r * p->a_row + t], w[t], sum);
+            p->y[r * p->n + j] = sum + (p->bias ? p->bias[j] : 0);
+        }
+    }
+}
+
+/* The same with w [k, n]. */
+static inline __attribute__((always_inline)) void few_columns(const Product *p, const int rows, int64_t begin,
+                                                              int64_t end) {
+    float sums[FEW][FEW_COLUMNS] = {{0}};
+    for (int64_t i = 0; i < p->k; i++) {
+        const float *w = p->b + i * p->b_row + begin;
+        for (int r = 0; r < rows; r++)
+#pragma omp simd
+            for (int64_t j = 0; j < end - begin; j++)
+                sums[r][j] = multiply_add(p->a[r * p->a_row + i], w[j], sums[r][j]);
+    }
+    for (int r = 0; r < rows; r++)
+        for (int64_t j = begin; j < end; j++) p->y[r * p->n + j] = sums[r][j - begin] + (p->bias ? p->bias[j] : 0);
+}
+
+/* The number of rows is a constant in each case, so that their sums stay in registers. */
+#define FEW_CASE(name, rows)                                                                                           \
+    static void name##_##rows(const Product *p, int64_t begin, int64_t end) { name(p, rows, begin, end); }
+FEW_CASE(few_dots, 1)
+FEW_CASE(few_dots, 2)
+FEW_CASE(few_dots, 3)
+FEW_CASE(few_dots, 4)
+FEW_CASE(few_columns, 1)
+FEW_CASE(few_columns, 2)
+FEW_CASE(few_columns, 3)
+FEW_CASE(few_columns, 4)
+#undef FEW_CASE
+
+static void few_rows_item(const Product *p, int64_t begin, int64_t end) {
+    static void (*const cases[2][FEW])(const Product *, int64_t, int64_t) = {
+        {few_columns_1, few_columns_2, few_columns_3, few_columns_4}, {few_dots_1, few_dots_2, few_dots_3, few_dots_4}};
+    cases[p->op_b == 'T'][p->m - 1](p, begin, end);
+}
+
+static void few_rows_product(Device *device, Product p) {
+    int64_t width = p.op_b == 'T' ? FEW_DOTS : FEW_COLUMNS;
+#pragma omp parallel for num_threads(device->n_threads) schedule(dynamic)
+    for (int64_t begin = 0; begin < p.n; begin += width)
+        few_rows_item(&p, begin, begin + width < p.n ? begin + width : p.n);
+}
+
 static void cpu_linear_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, WeightLayout layout) {
     bool transposed = layout == WEIGHT_OUT_IN;
     int64_t in = x.dims[1], out = y.dims[1];
-    product(device, (Product){.y = y.data,
-                              .a = x.data,
-                              .b = w.data,
-                              .bias = bias.data,
-                              .op_a = 'N',
-                              .op_b = transposed ? 'T' : 'N',
-                              .m = x.dims[0],
-                              .n = out,
-                              .k = in,
-                              .a_row = in,
-                              .b_row = transposed ? in : out});
+    Product p = {.y = y.data,
+                 .a = x.data,
+                 .b = w.data,
+                 .bias = bias.data,
+                 .op_a = 'N',
+                 .op_b = transposed ? 'T' : 'N',
+                 .m = x.dims[0],
+                 .n = out,
+                 .k = in,
+                 .a_row = in,
+                 .b_row = transposed ? in : out};
+    (p.m && p.m <= FEW ? few_rows_product : product)(device, p);
 }
 
 static void cpu_linear_backward(Device *device, LayerGradients to, Tensor dy, Tensor x, Tensor w, WeightLayout layout) {

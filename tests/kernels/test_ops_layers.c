@@ -66,8 +66,9 @@ static void check_linear(Rig *rig, int64_t n, int64_t in, int64_t out, WeightLay
 }
 
 static void check_linear_matches_the_reference(Rig *rig) {
-    static const int64_t sizes[][3] = {{1, 1, 1}, {1, 7, 5}, {37, 45, 83}, {129, 65, 33}};
-    for (int i = 0; i < 4; i++)
+    static const int64_t sizes[][3] = {{1, 1, 1},    {1, 7, 5},    {2, 19, 300}, {3, 70, 129},
+                                       {4, 128, 37}, {5, 128, 37}, {37, 45, 83}, {129, 65, 33}};
+    for (int i = 0; i < 8; i++)
         for (int layout = 0; layout < 2; layout++)
             for (int given = 0; given < 4; given++)
                 check_linear(rig, sizes[i][0], sizes[i][1], sizes[i][2], (WeightLayout)layout, given & 1, given & 2);
