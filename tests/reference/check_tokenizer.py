@@ -9,6 +9,7 @@ character between letters, of the first 10,000 lines of TEXT, and of all of TEXT
 that the ids decode to. Then byte-level tokenizers are trained on TEXT by both: their merges are equal.
 """
 import json
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tokenizer_texts import NASTY, lines_of, ours, run, theirs, write_variants
 
-CHARACTERS = [chr(c) for c in range(1, 0x110000) if not 0xD800 <= c <= 0xDFFF]
+WHOLE = 0x11938  # the package does not know its decomposition
+CHARACTERS = [chr(c) for c in range(1, 0x110000) if not 0xD800 <= c <= 0xDFFF and c != WHOLE]
 CHARACTERS = [" ".join(f"a{c}b 1{c}!{c}" for c in CHARACTERS[i : i + 64]) for i in range(0, len(CHARACTERS), 64)]
 
 
@@ -43,10 +45,11 @@ def compare_training(tool, text, size):
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(lines_of(text), trainer)
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        subprocess.run([tool, "train", text, str(size), "2", file.name], check=True, stdout=subprocess.DEVNULL)
-        a, b = json.load(file), json.loads(tokenizer.to_str())
-        Tokenizer.from_file(file.name)
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "trained.json"
+        subprocess.run([tool, "train", text, str(size), "2", path], check=True, stdout=subprocess.DEVNULL)
+        a, b = json.loads(path.read_text()), json.loads(tokenizer.to_str())
+        Tokenizer.from_file(str(path))
     same = [m if isinstance(m, str) else " ".join(m) for m in b["model"]["merges"]] == a["model"]["merges"]
     same = same and a["model"]["vocab"] == b["model"]["vocab"]
     print(f"training, {size} pieces: {'equal' if same else 'DIFFERENT'}")
