@@ -38,7 +38,7 @@ Dataset *slm_dataset_of(const SlmStream *stream, int context, SlmSampling sampli
 
 const int32_t *slm_field(const Batch *batch, int which) { return batch->fields[which].data; }
 
-Batch slm_batch_of(const Dataset *dataset, int64_t epoch, int32_t first, int n) {
+Batch slm_batch_filled(const Dataset *dataset, int64_t epoch, int32_t first, int n) {
     int32_t *samples = xcalloc((size_t)n, sizeof *samples);
     for (int i = 0; i < n; i++) samples[i] = first + i;
     Batch batch = batch_open(dataset->batch_bytes(dataset, samples, n), n);

@@ -18,7 +18,7 @@ SlmStream *slm_stream_of_kind(int kind);
 /* Opens a data set with seed 5. Fails the test if that is an error. */
 Dataset *slm_dataset_of(const SlmStream *stream, int context, SlmSampling sampling, bool separate);
 /* Fills a batch with samples first .. first + n - 1. */
-Batch slm_batch_of(const Dataset *dataset, int64_t epoch, int32_t first, int n);
+Batch slm_batch_filled(const Dataset *dataset, int64_t epoch, int32_t first, int n);
 /* Returns the numbers of a field. */
 const int32_t *slm_field(const Batch *batch, int which);
 

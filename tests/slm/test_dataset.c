@@ -112,7 +112,7 @@ static void seeds_and_epochs_give_orders_of_their_own(void **state) {
         for (int i = 0; i < 9; i++) {
             SlmDatasetOptions options = {16, random ? SLM_RANDOM : SLM_EPOCH, false, (uint64_t)(i / 3)};
             Dataset *dataset = slm_dataset_open(stream, &options, NULL);
-            Batch batch = slm_batch_of(dataset, i % 3, 0, (int)dataset->n_samples);
+            Batch batch = slm_batch_filled(dataset, i % 3, 0, (int)dataset->n_samples);
             hash[i] = checksum(0, slm_field(&batch, SLM_IDS), (size_t)batch.n_tokens * sizeof(int32_t));
             for (int before = 0; before < i; before++) assert_true(hash[before] != hash[i]);
             batch_close(&batch);
@@ -127,7 +127,7 @@ static void validation_reads_the_stream_in_order(void **state) {
     SlmStream *stream = slm_stream_of_kind(3);
     for (int separate = 0; separate < 2; separate++) {
         Dataset *dataset = slm_dataset_of(stream, 16, SLM_ORDER, separate);
-        Batch batch = slm_batch_of(dataset, 0, 0, (int)dataset->n_samples);
+        Batch batch = slm_batch_filled(dataset, 0, 0, (int)dataset->n_samples);
         for (int32_t r = 0; r < stream->n_tokens - 1; r++) assert_int_equal(slm_field(&batch, SLM_IDS)[r], r);
         batch_close(&batch);
         dataset->close(dataset);
@@ -151,7 +151,7 @@ static void all_orders_of_pieces_are_equally_likely(void **state) {
     Dataset *dataset = slm_dataset_of(stream, 11, SLM_EPOCH, false);
     int64_t counts[24] = {0};
     for (int epoch = 0; epoch < 4800; epoch++) {
-        Batch batch = slm_batch_of(dataset, epoch, 0, 1);
+        Batch batch = slm_batch_filled(dataset, epoch, 0, 1);
         int order[4], n = 0, rank = 0;
         for (int r = 0; r < 11; r++) {
             int32_t row = slm_field(&batch, SLM_IDS)[r];
@@ -183,7 +183,7 @@ static void random_places_are_uniform(void **state) {
     double bytes = 0;
     assert_int_equal(dataset->n_samples, 14);
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
-        Batch batch = slm_batch_of(dataset, epoch, 0, 14), again = slm_batch_of(dataset, epoch, 9, 1);
+        Batch batch = slm_batch_filled(dataset, epoch, 0, 14), again = slm_batch_filled(dataset, epoch, 9, 1);
         assert_int_equal(check_batch(&batch), 14);
         const int32_t *ids = slm_field(&batch, SLM_IDS);
         for (int r = 0; r < 14 * T; r++) assert_int_equal(ids[r], ids[r / T * T] + r % T);
@@ -225,7 +225,7 @@ static void random_rows_are_cut_where_documents_begin(void **state) {
                 *whole = slm_dataset_of(stream, T, SLM_RANDOM, false);
         int n = (int)dataset->n_samples;
         for (int epoch = 0; epoch < 20; epoch++) {
-            Batch batch = slm_batch_of(dataset, epoch, 0, n), uncut = slm_batch_of(whole, epoch, 0, n);
+            Batch batch = slm_batch_filled(dataset, epoch, 0, n), uncut = slm_batch_filled(whole, epoch, 0, n);
             assert_memory_equal(slm_field(&batch, SLM_IDS), slm_field(&uncut, SLM_IDS),
                                 (size_t)n * T * sizeof(int32_t));
             int64_t sequences = check_batch(&batch), s = 0;
@@ -307,7 +307,7 @@ static struct {
 } race;
 
 static uint64_t hash_epoch(int epoch) {
-    Batch batch = slm_batch_of(race.dataset, epoch, 0, (int)race.dataset->n_samples);
+    Batch batch = slm_batch_filled(race.dataset, epoch, 0, (int)race.dataset->n_samples);
     uint64_t hash = checksum(0, slm_field(&batch, SLM_IDS), (size_t)batch.n_tokens * sizeof(int32_t));
     batch_close(&batch);
     return hash;
@@ -371,7 +371,7 @@ static void bytes_are_shared_among_the_rows_of_their_document(void **state) {
         assert_int_equal(dataset->n_samples, 8);
         for (int32_t s = 0; s < 8; s++) {
             double counts[BATCH_MAX_COUNTS] = {0};
-            Batch batch = slm_batch_of(dataset, 3, s, 1);
+            Batch batch = slm_batch_filled(dataset, 3, s, 1);
             dataset->counts(dataset, s, counts);
             assert_true(counts[SLM_COUNT_TOKENS] == 1 && counts[SLM_COUNT_BYTES] == want[s]);
             assert_true(batch.counts[SLM_COUNT_BYTES] == want[slm_field(&batch, SLM_IDS)[0]]);
@@ -380,12 +380,12 @@ static void bytes_are_shared_among_the_rows_of_their_document(void **state) {
         dataset->close(dataset);
     }
     Dataset *dataset = slm_dataset_of(stream, 8, SLM_ORDER, false);
-    Batch batch = slm_batch_of(dataset, 0, 0, 1);
+    Batch batch = slm_batch_filled(dataset, 0, 0, 1);
     assert_true(batch.counts[SLM_COUNT_BYTES] == 14);
     batch_close(&batch);
     dataset->close(dataset);
     dataset = slm_dataset_of(unknown, 3, SLM_ORDER, false);
-    batch = slm_batch_of(dataset, 0, 0, 3);
+    batch = slm_batch_filled(dataset, 0, 0, 3);
     assert_true(batch.counts[SLM_COUNT_BYTES] == 0 && batch.counts[SLM_COUNT_TOKENS] == 8);
     batch_close(&batch);
     dataset->close(dataset);
@@ -471,7 +471,7 @@ static void short_streams_are_taken_or_refused_by_name(void **state) {
               *one = slm_stream_of(ids, 1, (const int64_t[]){0, 0}, NULL, 1, 9, -1);
     for (int mode = 0; mode < MODES; mode++) {
         Dataset *dataset = slm_dataset_of(two, 1024, modes[mode].sampling, modes[mode].separate);
-        Batch batch = slm_batch_of(dataset, 0, 0, 1);
+        Batch batch = slm_batch_filled(dataset, 0, 0, 1);
         assert_int_equal(dataset->n_samples, 1);
         assert_int_equal(batch.n_tokens, 1);
         assert_int_equal(slm_field(&batch, SLM_IDS)[0], 3);
@@ -484,7 +484,7 @@ static void short_streams_are_taken_or_refused_by_name(void **state) {
     assert_null(slm_dataset_open(five, &(SlmDatasetOptions){5, SLM_RANDOM, false, 0}, &error));
     assert_contains(error.text, "there are 5 tokens, and random places for a context of 5 need at least 6");
     Dataset *dataset = slm_dataset_of(five, 4, SLM_RANDOM, false); /* the only place is the first */
-    Batch batch = slm_batch_of(dataset, 7, 0, 1);
+    Batch batch = slm_batch_filled(dataset, 7, 0, 1);
     assert_memory_equal(slm_field(&batch, SLM_IDS), ids, 4 * sizeof *ids);
     batch_close(&batch);
     dataset->close(dataset);
@@ -557,7 +557,7 @@ static void samples_are_named_by_their_documents(void **state) {
 static void synthetic_data_are_full_contexts(void **state) {
     (void)state;
     Dataset *dataset = slm_dataset_synthetic(33, 50, 70);
-    Batch batch = slm_batch_of(dataset, 0, 0, 50);
+    Batch batch = slm_batch_filled(dataset, 0, 0, 50);
     int64_t counts[70] = {0};
     assert_int_equal(dataset->n_samples, 50);
     assert_int_equal(batch.n_tokens, 50 * 33);

@@ -62,7 +62,7 @@ static double difference_alone(ModelRig *rig, const Batch *batch, const double *
     ids[n] = slm_field(batch, SLM_TARGETS)[first + n - 1];
     SlmStream *stream = slm_stream_of(ids, n + 1, (const int64_t[]){0, n}, NULL, 1, VOCABULARY, -1);
     Dataset *dataset = slm_dataset_of(stream, CONTEXT, SLM_ORDER, false);
-    Batch single = slm_batch_of(dataset, 0, 0, 1);
+    Batch single = slm_batch_filled(dataset, 0, 0, 1);
     run_model(rig, &single, &alone);
     double worst = 0;
     for (int32_t r = 0; r < n; r++) worst = fmax(worst, fabs(alone.of_row[r] - losses[first + r]) / alone.of_row[r]);
@@ -80,7 +80,7 @@ static void separate_documents_do_not_see_each_other(void **state) {
     ModelRig rig = open_model();
     for (int c = 0; c < 2; c++) {
         Dataset *dataset = slm_dataset_of(stream, CONTEXT, sampling[c], true);
-        Batch batch = slm_batch_of(dataset, 1, 0, (int)dataset->n_samples);
+        Batch batch = slm_batch_filled(dataset, 1, 0, (int)dataset->n_samples);
         const int32_t *offsets = slm_field(&batch, SLM_OFFSETS);
         Losses losses;
         run_model(&rig, &batch, &losses);
@@ -94,7 +94,7 @@ static void separate_documents_do_not_see_each_other(void **state) {
     }
     /* Packed, the first document of a sample is as alone; all later ones are not. */
     Dataset *dataset = slm_dataset_of(stream, CONTEXT, SLM_ORDER, false);
-    Batch batch = slm_batch_of(dataset, 0, 0, 1);
+    Batch batch = slm_batch_filled(dataset, 0, 0, 1);
     Losses losses;
     run_model(&rig, &batch, &losses);
     assert_true(difference_alone(&rig, &batch, losses.of_row, 0, 5) <= 1e-6);
