@@ -130,8 +130,8 @@ static void bad_configurations_are_refused_by_name(void **state) {
 
 /* ---- what a pass does ---- */
 
-/* The final norm gives rows of length sqrt(C), so that the logits at the start are N(0, C 0.02^2), nearly independent of
- * the targets: the expected loss is ln(V) + C 0.02^2 / 2, 10.46 for the reference's model. The mean over n rows lies
+/* The final norm gives rows of length sqrt(C), so that the logits at the start are N(0, C 0.02^2), nearly independent
+ * of the targets: the expected loss is ln(V) + C 0.02^2 / 2, 10.46 for the reference's model. The mean over n rows lies
  * within 5 standard errors. */
 static void the_loss_starts_at_its_expected_value(void **state) {
     (void)state;
@@ -299,8 +299,8 @@ static void the_tied_table_has_the_gradient_of_both_its_uses(void **state) {
     model_rig_close(&rig);
 }
 
-/* The head takes 8192 rows at a time. A batch of more has two pieces, and the sums and gradients of two batches that have
- * one piece each. */
+/* The head takes 8192 rows at a time. A batch of more has two pieces, and the sums and gradients of two batches that
+ * have one piece each. */
 static void a_head_in_pieces_gives_the_same(void **state) {
     (void)state;
     enum { CONTEXT = 64, N = 130, PART = 65 };
