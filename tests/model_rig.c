@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "kernels/ops_table.h"
+
 Tensor model_rig_flat(ModelRig *rig) {
     int64_t n = rig->model->params.flat_count;
     return tensor_1d(rig->device->allocate(rig->device, (size_t)n * sizeof(float)), DTYPE_F32, n);
@@ -62,4 +64,76 @@ Pass model_rig_pass(const ModelRig *rig, const double *counts, double share) {
 void model_rig_run(ModelRig *rig, const Batch *batch, const Pass *pass) {
     rig->model->run(rig->model, rig->device, &rig->arena, batch, batch->fields, pass);
     assert_int_equal(rig->arena.used, 0);
+}
+
+float *copy_floats(Tensor t) {
+    float *copy = xmalloc(tensor_bytes(t));
+    memcpy(copy, t.data, tensor_bytes(t));
+    return copy;
+}
+
+void model_rig_check_recompute(ModelRig *rig, const Batch *batch) {
+    Pass pass = model_rig_pass(rig, batch->counts, 1);
+    model_rig_run(rig, batch, &pass);
+    float *gradients = copy_floats(rig->model->gradients), *sums = copy_floats(rig->sums);
+    size_t peak = rig->arena.peak;
+    rig->arena.peak = 0;
+    pass.recompute = true;
+    model_rig_clear_gradients(rig);
+    model_rig_run(rig, batch, &pass);
+    assert_memory_equal(gradients, rig->model->gradients.data, tensor_bytes(rig->model->gradients));
+    assert_memory_equal(sums, rig->sums.data, tensor_bytes(rig->sums));
+    assert_true(rig->arena.peak < peak);
+    free(gradients);
+    free(sums);
+}
+
+void model_rig_check_evaluation(ModelRig *rig, ModelRig *without, const Batch *batch) {
+    Pass training = model_rig_pass(without, batch->counts, 1);
+    model_rig_run(without, batch, &training);
+    memset(rig->model->gradients.data, 0xff, tensor_bytes(rig->model->gradients));
+    float *before = copy_floats(rig->model->gradients);
+    model_rig_run(rig, batch, &(Pass){.sums = rig->sums, .seed = 1});
+    assert_memory_equal(before, rig->model->gradients.data, tensor_bytes(rig->model->gradients));
+    assert_memory_equal(rig->sums.data, without->sums.data, tensor_bytes(rig->sums));
+    assert_true(rig->arena.peak < without->arena.peak / 2);
+    free(before);
+}
+
+static float first_sum(ModelRig *rig, const Batch *batch, uint64_t seed, uint32_t step) {
+    Pass pass = model_rig_pass(rig, batch->counts, 1);
+    pass.seed = seed;
+    rig->numbers->step = step;
+    model_rig_run(rig, batch, &pass);
+    return *(float *)rig->sums.data;
+}
+
+void model_rig_check_dropout(ModelRig *rig, const Batch *batch) {
+    float first = first_sum(rig, batch, 1, 1);
+    assert_true(first == first_sum(rig, batch, 1, 1));
+    assert_true(first != first_sum(rig, batch, 2, 1));
+    assert_true(first != first_sum(rig, batch, 1, 2));
+}
+
+void model_rig_check_dry(ModelRig *cpu, ModelRig *dry, const Batch *batch) {
+    ModelRig *rigs[2] = {cpu, dry};
+    for (int mode = 0; mode < 3; mode++) {
+        for (int i = 0; i < 2; i++) {
+            Pass pass = model_rig_pass(rigs[i], batch->counts, 1);
+            pass.train = mode < 2;
+            pass.recompute = mode == 1;
+            rigs[i]->arena.peak = 0;
+            device_reset_counters(rigs[i]->device);
+            model_rig_run(rigs[i], batch, &pass);
+        }
+        assert_int_equal(cpu->arena.peak, dry->arena.peak);
+        double total = 0;
+        for (int op = 0; op < OP_COUNT; op++) {
+            const OpCounter *a = &cpu->device->counters[op], *b = &dry->device->counters[op];
+            assert_int_equal(a->calls, b->calls);
+            assert_true(a->flops == b->flops && a->bytes == b->bytes);
+            total += b->flops;
+        }
+        assert_true(total > 0);
+    }
 }

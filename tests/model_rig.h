@@ -28,5 +28,19 @@ void model_rig_clear_gradients(ModelRig *rig);
 /* Returns a training pass whose loss is `share` times the weighted means over these counts. */
 Pass model_rig_pass(const ModelRig *rig, const double *counts, double share);
 void model_rig_run(ModelRig *rig, const Batch *batch, const Pass *pass);
+/* Returns a copy of a tensor on the host; free(). */
+float *copy_floats(Tensor t);
+
+/* What holds for every transformer. The rigs are on the cpu, and their models have dropout unless said otherwise. */
+
+/* Recomputing in the backward gives the same bits in less memory. */
+void model_rig_check_recompute(ModelRig *rig, const Batch *batch);
+/* An evaluation touches no gradient, takes half the memory of a training step, and gives the metrics of `without`,
+ * which has the same weights and no dropout. */
+void model_rig_check_evaluation(ModelRig *rig, ModelRig *without, const Batch *batch);
+/* Dropout is drawn from seed and step. */
+void model_rig_check_dropout(ModelRig *rig, const Batch *batch);
+/* The dry device counts the calls, FLOPs, bytes and memory of the cpu: training, recomputing, evaluating. */
+void model_rig_check_dry(ModelRig *cpu, ModelRig *dry, const Batch *batch);
 
 #endif

@@ -6,12 +6,6 @@
 #include "model/block.h"
 #include "tests/model_rig.h"
 
-static float *copy_floats(Tensor t) {
-    float *copy = xmalloc(tensor_bytes(t));
-    memcpy(copy, t.data, tensor_bytes(t));
-    return copy;
-}
-
 enum { WIDTH = 32, ROWS = 15, INNER = 40 };
 static int32_t offsets[] = {0, 5, 6, ROWS};
 

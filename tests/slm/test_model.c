@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "kernels/device_open.h"
-#include "kernels/ops_table.h"
 #include "tests/slm/rig.h"
 
 enum { ARENA = 64 << 20 };
@@ -16,12 +15,6 @@ static ModelRig open_small(float dropout) {
 }
 
 static Batch small_batch(void) { return slm_batch_random(53, 0, lengths, SEQUENCES); }
-
-static float *copy_floats(Tensor t) {
-    float *copy = xmalloc(tensor_bytes(t));
-    memcpy(copy, t.data, tensor_bytes(t));
-    return copy;
-}
 
 /* ---- parameters ---- */
 
@@ -344,19 +337,7 @@ static void recomputing_gives_the_same_bits(void **state) {
     (void)state;
     ModelRig rig = open_small(0.1f);
     Batch batch = small_batch();
-    Pass pass = model_rig_pass(&rig, batch.counts, 1);
-    model_rig_run(&rig, &batch, &pass);
-    float *gradients = copy_floats(rig.model->gradients), *sums = copy_floats(rig.sums);
-    size_t peak = rig.arena.peak;
-    rig.arena.peak = 0;
-    pass.recompute = true;
-    model_rig_clear_gradients(&rig);
-    model_rig_run(&rig, &batch, &pass);
-    assert_memory_equal(gradients, rig.model->gradients.data, tensor_bytes(rig.model->gradients));
-    assert_memory_equal(sums, rig.sums.data, tensor_bytes(rig.sums));
-    assert_true(rig.arena.peak < peak);
-    free(gradients);
-    free(sums);
+    model_rig_check_recompute(&rig, &batch);
     batch_close(&batch);
     model_rig_close(&rig);
 }
@@ -392,36 +373,17 @@ static void evaluation_drops_nothing_and_touches_no_gradient(void **state) {
     (void)state;
     ModelRig rig = open_small(0.1f), without = open_small(0);
     Batch batch = small_batch();
-    Pass training = model_rig_pass(&without, batch.counts, 1);
-    model_rig_run(&without, &batch, &training);
-    memset(rig.model->gradients.data, 0xff, tensor_bytes(rig.model->gradients));
-    float *before = copy_floats(rig.model->gradients);
-    model_rig_run(&rig, &batch, &(Pass){.sums = rig.sums, .seed = 1});
-    assert_memory_equal(before, rig.model->gradients.data, tensor_bytes(rig.model->gradients));
-    assert_memory_equal(rig.sums.data, without.sums.data, tensor_bytes(rig.sums));
-    assert_true(rig.arena.peak < without.arena.peak / 2);
-    free(before);
+    model_rig_check_evaluation(&rig, &without, &batch);
     batch_close(&batch);
     model_rig_close(&rig);
     model_rig_close(&without);
-}
-
-static float dropped_loss(ModelRig *rig, const Batch *batch, uint64_t seed, uint32_t step) {
-    Pass pass = model_rig_pass(rig, batch->counts, 1);
-    pass.seed = seed;
-    rig->numbers->step = step;
-    model_rig_run(rig, batch, &pass);
-    return *(float *)rig->sums.data;
 }
 
 static void dropout_is_drawn_from_seed_and_step(void **state) {
     (void)state;
     ModelRig rig = open_small(0.1f);
     Batch batch = small_batch();
-    float first = dropped_loss(&rig, &batch, 1, 1);
-    assert_true(first == dropped_loss(&rig, &batch, 1, 1));
-    assert_true(first != dropped_loss(&rig, &batch, 2, 1));
-    assert_true(first != dropped_loss(&rig, &batch, 1, 2));
+    model_rig_check_dropout(&rig, &batch);
     batch_close(&batch);
     model_rig_close(&rig);
 }
@@ -449,26 +411,13 @@ static void named_activations_are_shown_once(void **state) {
 
 static void the_dry_device_counts_the_work_of_the_cpu(void **state) {
     (void)state;
-    for (int mode = 0; mode < 3; mode++) {
-        SlmConfig config = slm_config_small(0.1f);
-        ModelRig rigs[2] = {open_small(0.1f), model_rig_open(slm_open(&config), dry_device_open(), 0)};
-        Batch batch = small_batch();
-        for (int i = 0; i < 2; i++) {
-            Pass pass = model_rig_pass(&rigs[i], batch.counts, 1);
-            pass.train = mode < 2;
-            pass.recompute = mode == 1;
-            device_reset_counters(rigs[i].device);
-            model_rig_run(&rigs[i], &batch, &pass);
-        }
-        assert_int_equal(rigs[0].arena.peak, rigs[1].arena.peak);
-        for (int op = 0; op < OP_COUNT; op++) {
-            const OpCounter *a = &rigs[0].device->counters[op], *b = &rigs[1].device->counters[op];
-            assert_int_equal(a->calls, b->calls);
-            assert_true(a->flops == b->flops && a->bytes == b->bytes);
-        }
-        batch_close(&batch);
-        for (int i = 0; i < 2; i++) model_rig_close(&rigs[i]);
-    }
+    SlmConfig config = slm_config_small(0.1f);
+    ModelRig cpu = open_small(0.1f), dry = model_rig_open(slm_open(&config), dry_device_open(), 0);
+    Batch batch = small_batch();
+    model_rig_check_dry(&cpu, &dry, &batch);
+    batch_close(&batch);
+    model_rig_close(&cpu);
+    model_rig_close(&dry);
 }
 
 /* 20 contexts of 1024 rows. A token costs 6 (12 L C^2 + V C) for the matrices and 6 L C (T + 1) for causal attention,

@@ -34,12 +34,6 @@ static Batch small_batch(int first, int n) {
     return tts_batch_random(&config, first, n, small_text + first, small_codes + first);
 }
 
-static float *copy_floats(Tensor t) {
-    float *copy = xmalloc(tensor_bytes(t));
-    memcpy(copy, t.data, tensor_bytes(t));
-    return copy;
-}
-
 /* ---- parameters ---- */
 
 static void full_model_has_the_reference_tensors(void **state) {
@@ -177,19 +171,7 @@ static void recomputing_gives_the_same_bits(void **state) {
     (void)state;
     ModelRig rig = open_small(0.1f);
     Batch batch = small_batch(0, 6);
-    Pass pass = model_rig_pass(&rig, batch.counts, 1);
-    model_rig_run(&rig, &batch, &pass);
-    float *gradients = copy_floats(rig.model->gradients), *sums = copy_floats(rig.sums);
-    size_t peak = rig.arena.peak;
-    rig.arena.peak = 0;
-    pass.recompute = true;
-    model_rig_clear_gradients(&rig);
-    model_rig_run(&rig, &batch, &pass);
-    assert_memory_equal(gradients, rig.model->gradients.data, tensor_bytes(rig.model->gradients));
-    assert_memory_equal(sums, rig.sums.data, tensor_bytes(rig.sums));
-    assert_true(rig.arena.peak < peak);
-    free(gradients);
-    free(sums);
+    model_rig_check_recompute(&rig, &batch);
     batch_close(&batch);
     model_rig_close(&rig);
 }
@@ -198,37 +180,17 @@ static void evaluation_drops_nothing_and_touches_no_gradient(void **state) {
     (void)state;
     ModelRig rig = open_small(0.1f), without = open_small(0);
     Batch batch = small_batch(0, 6);
-    Pass training = model_rig_pass(&without, batch.counts, 1);
-    model_rig_run(&without, &batch, &training);
-    memset(rig.model->gradients.data, 0xff, tensor_bytes(rig.model->gradients));
-    float *before = copy_floats(rig.model->gradients);
-    Pass pass = {.sums = rig.sums, .seed = 1};
-    model_rig_run(&rig, &batch, &pass);
-    assert_memory_equal(before, rig.model->gradients.data, tensor_bytes(rig.model->gradients));
-    assert_memory_equal(rig.sums.data, without.sums.data, tensor_bytes(rig.sums));
-    assert_true(rig.arena.peak < without.arena.peak / 2);
-    free(before);
+    model_rig_check_evaluation(&rig, &without, &batch);
     batch_close(&batch);
     model_rig_close(&rig);
     model_rig_close(&without);
-}
-
-static float text_loss(ModelRig *rig, const Batch *batch, uint64_t seed, uint32_t step) {
-    Pass pass = model_rig_pass(rig, batch->counts, 1);
-    pass.seed = seed;
-    rig->numbers->step = step;
-    model_rig_run(rig, batch, &pass);
-    return *(float *)rig->sums.data;
 }
 
 static void dropout_is_drawn_from_seed_and_step(void **state) {
     (void)state;
     ModelRig rig = open_small(0.1f);
     Batch batch = small_batch(0, 6);
-    float first = text_loss(&rig, &batch, 1, 1);
-    assert_true(first == text_loss(&rig, &batch, 1, 1));
-    assert_true(first != text_loss(&rig, &batch, 2, 1));
-    assert_true(first != text_loss(&rig, &batch, 1, 2));
+    model_rig_check_dropout(&rig, &batch);
     batch_close(&batch);
     model_rig_close(&rig);
 }
@@ -334,32 +296,13 @@ static void named_activations_are_shown_once(void **state) {
 
 static void the_dry_device_counts_the_work_of_the_cpu(void **state) {
     (void)state;
-    for (int mode = 0; mode < 3; mode++) {
-        TtsGptConfig config = small_config(0.1f);
-        ModelRig cpu = tts_rig_open(&config, cpu_device_open(0), SMALL_ARENA);
-        ModelRig dry = tts_rig_open(&config, dry_device_open(), 0);
-        Batch batch = small_batch(0, 6);
-        ModelRig *rigs[2] = {&cpu, &dry};
-        for (int i = 0; i < 2; i++) {
-            Pass pass = model_rig_pass(rigs[i], batch.counts, 1);
-            pass.train = mode < 2;
-            pass.recompute = mode == 1;
-            device_reset_counters(rigs[i]->device);
-            model_rig_run(rigs[i], &batch, &pass);
-        }
-        assert_int_equal(cpu.arena.peak, dry.arena.peak);
-        double total = 0;
-        for (int op = 0; op < OP_COUNT; op++) {
-            const OpCounter *a = &cpu.device->counters[op], *b = &dry.device->counters[op];
-            assert_int_equal(a->calls, b->calls);
-            assert_true(a->flops == b->flops && a->bytes == b->bytes);
-            total += b->flops;
-        }
-        assert_true(total > 0);
-        batch_close(&batch);
-        model_rig_close(&cpu);
-        model_rig_close(&dry);
-    }
+    TtsGptConfig config = small_config(0.1f);
+    ModelRig cpu = open_small(0.1f), dry = tts_rig_open(&config, dry_device_open(), 0);
+    Batch batch = small_batch(0, 6);
+    model_rig_check_dry(&cpu, &dry, &batch);
+    batch_close(&batch);
+    model_rig_close(&cpu);
+    model_rig_close(&dry);
 }
 
 /* Eight sequences of 388 rows: 100 text tokens, 251 codes. Forward, by hand: 2 x 471 859 200 block weights a row;
