@@ -48,8 +48,8 @@ static const OptionRow table[] = {
 // clang-format on
 
 /* The options of a training that make sense here. */
-static const char *const kept[] = {"config", "batch-size", "device",      "threads",
-                                   "amp",    "no-tf32",    "num-workers", "profile", NULL};
+static const char *const kept[] = {"config",  "batch-size",  "device",  "threads", "amp",
+                                   "no-tf32", "num-workers", "profile", NULL};
 
 static void add_options(Predict *o) {
     static const OptionOverride cells = {.name = "batch-size",
