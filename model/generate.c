@@ -83,7 +83,7 @@ static void push_buffers(Generator *g) {
 }
 
 static Integers integers(Generator *g, int64_t n) {
-    Integers i = {g->host_integers ? g->host_integers + g->n_integers : NULL,
+    Integers i = {g->host_integers + g->n_integers,
                   tensor_1d((int32_t *)g->integers.data + g->n_integers, DTYPE_I32, n)};
     g->n_integers += (n + 15) / 16 * 16;
     return i;
@@ -173,24 +173,20 @@ static Input prompt_input(Generator *g, int n, int64_t rows, const int64_t ids[G
                 .offsets = integers(g, n + 1),
                 .last = integers(g, n),
                 .cache_rows = integers(g, rows)};
-    for (int t = 0; t < g->model.n_tables; t++) in.gathers[t] = gather_of(g, ids[t]);
+    for (int t = 0; t < GENERATION_TABLES; t++) in.gathers[t] = gather_of(g, ids[t]);
     return in;
 }
 
-/* Queues the largest passes. Needs no contents. */
+/* Queues the largest passes. Their rows are not embedded, which takes no memory. */
 static void rehearse(void *argument) {
     Generator *g = argument;
     int64_t rows = g->size.prompt_rows, none[GENERATION_TABLES] = {0};
     int n = g->size.sequences < rows ? g->size.sequences : (int)rows;
-    int32_t *offsets = xcalloc((size_t)n + 1, sizeof *offsets);
-    offsets[n] = (int32_t)rows;
-    for (int s = 1; s < n; s++) offsets[s] = (int32_t)(rows * s / n);
-    Input prompts = prompt_input(g, n, rows, none, 0); /* embedding takes no memory */
-    prompts.offsets.host = offsets;
+    Input prompts = prompt_input(g, n, rows, none, 0);
+    for (int s = 0; s <= n; s++) prompts.offsets.host[s] = (int32_t)(rows * s / n);
     queue(&(Work){g, &prompts});
     Input step = step_input(g, g->size.sequences, g->size.longest);
     queue(&(Work){g, &step});
-    free(offsets);
 }
 
 /* ---- opening ---- */
@@ -233,10 +229,12 @@ GenerationMemory generation_memory(const GenerationModel *model, DType half, con
     g.network.weights = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
     g.network.half_weights = half == DTYPE_F32 ? tensor_none() : tensor_1d(dry->allocate(dry, (size_t)n * 2), half, n);
     g.cache = dry->allocate(dry, memory.cache);
+    g.host_integers = xcalloc((size_t)most_integers(size), sizeof *g.host_integers);
     g.arena = arena_open(dry, 0, "generation");
     push_buffers(&g);
     rehearse(&g);
     memory.activations = g.arena.peak;
+    free(g.host_integers);
     arena_close(&g.arena);
     device_close(dry);
     return memory;
@@ -310,6 +308,8 @@ typedef struct {
 
 static bool check_part(const GenerationModel *m, const PromptPart *part, int i, Error *error) {
     if (!part->ids) return true;
+    if (part->table < 0 || part->table >= m->n_tables)
+        return error_set(error, "prompt %d: table %d, expected 0 .. %d", i + 1, part->table, m->n_tables - 1);
     const GenerationTable *table = &m->tables[part->table];
     const Param *params = m->model->params.items;
     int64_t rows = params[table->ids].rows;

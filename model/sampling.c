@@ -29,7 +29,8 @@ static int32_t most_probable(const float *logits, int n) {
 /* ---- a heap of ids, the most probable on top ---- */
 
 static bool comes_first(const float *logits, int32_t a, int32_t b) {
-    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+    if (logits[a] != logits[b]) return logits[a] > logits[b];
+    return a < b;
 }
 
 static void sift_down(const float *logits, int32_t *heap, int n, int at) {

@@ -120,12 +120,12 @@ static void check_cached_rows(DType type) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        test_in_every_type("heads_of_every_size", check_sizes),
-        test_in_every_type("heads_of_other_sizes", check_other_sizes),
-        test_in_every_type("sequences_of_many_parts", check_many_parts),
-        test_in_every_type("neighbours_change_nothing", check_neighbours),
-        test_in_every_type("large_scores_stay_finite", check_large_scores),
-        test_in_every_type("rows_are_cached", check_cached_rows),
+        test_in_every_type(heads_of_every_size, check_sizes),
+        test_in_every_type(heads_of_other_sizes, check_other_sizes),
+        test_in_every_type(sequences_of_many_parts, check_many_parts),
+        test_in_every_type(neighbours_change_nothing, check_neighbours),
+        test_in_every_type(large_scores_stay_finite, check_large_scores),
+        test_in_every_type(rows_are_cached, check_cached_rows),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

@@ -284,6 +284,8 @@ static void bad_prompts_and_options_are_refused(void **state) {
                    "prompt 2 has 41 ids, and the model's context is 40");
     expect_refused(g, PROMPT({.ids = ids, .n = 30, .table = 0}, {.ids = ids, .n = 21, .table = 1}), &o,
                    "prompt 2 has 51 rows, more than the 50");
+    expect_refused(g, PROMPT({.ids = ids, .n = 1, .table = 2}, {.ids = ids, .n = 1, .table = 1}), &o,
+                   "prompt 2: table 2, expected 0 .. 1");
     expect_refused(g, PROMPT({.ids = high, .n = 2, .table = 1}), &o, "prompt 2: id 50 at 1, expected 0 .. 49");
     expect_refused(g, PROMPT({.ids = low, .n = 1, .table = 1}), &o, "prompt 2: id -1 at 0");
     expect_refused(g, PROMPT({.vectors = vectors, .n = 4}, {.ids = ids, .n = 1, .table = 1}), &o,
