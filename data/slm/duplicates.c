@@ -13,7 +13,7 @@ enum {
     ROWS = 4,     /* minima per band */
     BANDS = SIGNATURE_MINIMA / ROWS,
     ALIKE = 52,         /* equal minima of near-identical documents */
-    MAX_CANDIDATES = 32 /* that are compared per band, so that boilerplate does not make it slow */
+    MAX_CANDIDATES = 32 /* documents that are kept per band, so that boilerplate does not make it slow */
 };
 
 /* ---- signatures ---- */
@@ -139,11 +139,28 @@ static size_t band_slot(const Bands *b, const uint32_t *minima, int band) {
     return hash & (b->capacity - 1);
 }
 
-static void bands_put(Bands *b, const uint32_t *minima, uint32_t document) {
-    for (int band = 0; band < BANDS; band++, b->n++) {
+/* Returns the next document with this band, beginning with slot *at, and moves behind it; NULL: *at is a free slot. */
+static const uint32_t *next_candidate(const SeenDocuments *seen, const uint32_t *minima, int band, size_t *at) {
+    const Bands *b = &seen->bands;
+    for (uint32_t number; (number = b->slots[*at]);) {
+        const uint32_t *other = seen->minima[number - 1];
+        *at = (*at + 1) & (b->capacity - 1);
+        if (!memcmp(other + band * ROWS, minima + band * ROWS, ROWS * sizeof *minima)) return other;
+    }
+    return NULL;
+}
+
+/* A band that as many documents have as are ever compared is left out. */
+static void bands_put(SeenDocuments *seen, uint32_t document) {
+    Bands *b = &seen->bands;
+    const uint32_t *minima = seen->minima[document];
+    for (int band = 0; band < BANDS; band++) {
+        int candidates = 0;
         size_t at = band_slot(b, minima, band);
-        while (b->slots[at]) at = (at + 1) & (b->capacity - 1);
+        while (candidates < MAX_CANDIDATES && next_candidate(seen, minima, band, &at)) candidates++;
+        if (candidates == MAX_CANDIDATES) continue;
         b->slots[at] = document + 1;
+        b->n++;
     }
 }
 
@@ -153,7 +170,7 @@ static void bands_grow(SeenDocuments *seen) {
     free(b->slots);
     *b = (Bands){.capacity = b->capacity ? 2 * b->capacity : 4096};
     b->slots = xcalloc(b->capacity, sizeof *b->slots);
-    for (size_t d = 0; d < seen->n; d++) bands_put(b, seen->minima[d], (uint32_t)d);
+    for (size_t d = 0; d < seen->n; d++) bands_put(seen, (uint32_t)d);
 }
 
 static bool alike(const uint32_t *a, const uint32_t *b) {
@@ -163,16 +180,10 @@ static bool alike(const uint32_t *a, const uint32_t *b) {
 }
 
 static bool find_alike(const SeenDocuments *seen, const uint32_t *minima) {
-    const Bands *b = &seen->bands;
     for (int band = 0; band < BANDS; band++) {
-        int candidates = 0;
-        for (size_t at = band_slot(b, minima, band); b->slots[at] && candidates < MAX_CANDIDATES;
-             at = (at + 1) & (b->capacity - 1)) {
-            const uint32_t *other = seen->minima[b->slots[at] - 1];
-            if (memcmp(other + band * ROWS, minima + band * ROWS, ROWS * sizeof *minima) != 0) continue;
+        size_t at = band_slot(&seen->bands, minima, band);
+        for (const uint32_t *other; (other = next_candidate(seen, minima, band, &at));)
             if (alike(other, minima)) return true;
-            candidates++;
-        }
     }
     return false;
 }
@@ -190,6 +201,6 @@ Seen seen_add(SeenDocuments *seen, const Signature *s) {
     if (seen->n == UINT32_MAX)
         die("more than %u documents: near-identical ones cannot be found among so many", UINT32_MAX);
     memcpy(seen->minima[seen->n], s->minima, sizeof s->minima);
-    bands_put(&seen->bands, s->minima, (uint32_t)seen->n++);
+    bands_put(seen, (uint32_t)seen->n++);
     return SEEN_NEW;
 }

@@ -4,8 +4,9 @@
  * count, in lower case; its shingles are all runs of 24 of them. Two documents are near-identical if they share about
  * 80 % of the shingles that either has (Jaccard similarity), estimated from 64 minima of hashed shingles
  * (one-permutation MinHash): 52 of the 64 must agree. A spread of spaces, line breaks, punctuation or capitals does not
- * matter; a misread letter costs 24 shingles. Candidates are found by 16 bands of four minima each. The first of
- * several documents stays, so the result depends on their order only. */
+ * matter; a misread letter costs 24 shingles. Candidates are found by 16 bands of four minima each; of
+ * the documents with the same band only the first 32 are. The first of several documents stays, so the result depends
+ * on their order only. */
 #ifndef DATA_SLM_DUPLICATES_H
 #define DATA_SLM_DUPLICATES_H
 

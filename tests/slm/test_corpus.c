@@ -343,6 +343,24 @@ static void similarity_decides(void **state) {
     if (found[0] > 2 || found[1] < PAIRS / 2 - 10) fail_msg("found %d of 200 and %d of 200", found[0], found[1]);
 }
 
+/* Documents that share 45 of 64 minima with all others are compared with a few of them, or a quadratic algorithm would
+ * need minutes here. Those that share 60 with one of them are found by what is their own. */
+static void boilerplate_hides_no_near_identical_texts(void **state) {
+    (void)state;
+    enum { N = 100000, COMMON = 45 };
+    SeenDocuments *seen = seen_open(DUPLICATES_NEAR);
+    for (uint32_t i = 0; i < N; i++) {
+        Signature s = {.hash = i + 1};
+        for (uint32_t k = 0; k < SIGNATURE_MINIMA; k++)
+            s.minima[k] = k < COMMON ? k : COMMON + SIGNATURE_MINIMA * i + k;
+        assert_int_equal(seen_add(seen, &s), SEEN_NEW);
+        s.hash += N;
+        for (int k = 0; k < 4; k++) s.minima[(i + (uint32_t)k) % SIGNATURE_MINIMA] = UINT32_MAX;
+        if (i % 10 == 0) assert_int_equal(seen_add(seen, &s), SEEN_NEAR);
+    }
+    seen_close(seen);
+}
+
 static Scan scan_path(const char *path, const char *held_out, ScanOptions options, int n_threads) {
     CorpusFiles files = {0};
     Error error;
@@ -429,6 +447,7 @@ int main(void) {
         cmocka_unit_test(documents_come_in_order_from_any_number_of_threads),
         cmocka_unit_test(near_identical_texts_are_found),
         cmocka_unit_test(similarity_decides),
+        cmocka_unit_test(boilerplate_hides_no_near_identical_texts),
         cmocka_unit_test(documents_are_held_out_by_their_text),
         cmocka_unit_test(one_of_few_documents_is_held_out_and_one_is_not),
         cmocka_unit_test(each_document_has_one_fate),
