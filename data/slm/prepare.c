@@ -201,7 +201,7 @@ static void add_to_trainer(void *context, int thread, const Document *d, void *r
         BpeTrainer *trainer;
     } *c = context;
     (void)result;
-    if (c->scan->fates[d->number] == FATE_TRAIN) bpe_trainer_add(c->trainer, thread, d->text, d->size);
+    if (scan_fate(c->scan, d) == FATE_TRAIN) bpe_trainer_add(c->trainer, thread, d->text, d->size);
 }
 
 /* Trains byte-level BPE on the training split. Returns the path of the file, in a temporary folder; free(). */
@@ -259,7 +259,7 @@ static void encode(void *context, int thread, const Document *d, void *result) {
     Prepare *p = context;
     TokenIds *t = &p->ids[thread];
     Encoded *e = result;
-    if (p->scan.fates[d->number] > FATE_VAL) return;
+    if (scan_fate(&p->scan, d) > FATE_VAL) return;
     t->n = t->unknown = t->dropped = 0;
     tokenizer_encode(p->tokenizer, d->text, d->size, p->options->parse_specials, t);
     size_t width = (size_t)p->writers[FATE_TRAIN].shard.width;
@@ -273,7 +273,7 @@ static void encode(void *context, int thread, const Document *d, void *result) {
 static bool write_document(void *context, const Document *d, void *result, Error *error) {
     Prepare *p = context;
     Encoded *e = result;
-    Fate fate = (Fate)p->scan.fates[d->number];
+    Fate fate = scan_fate(&p->scan, d);
     if (fate > FATE_VAL) return true;
     p->unknown[fate] += e->unknown;
     p->dropped[fate] += e->dropped;

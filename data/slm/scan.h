@@ -23,6 +23,11 @@ typedef struct {
 
 /* Goes through the corpus. Of equal documents the first stays: files that are held out come before the others. */
 bool scan_documents(const Corpus *corpus, const ScanOptions *options, Scan *scan, Error *error);
+/* Returns the fate of a document in a later pass. A file that has changed since may hold more documents than were
+ * scanned, before the pass comes to its end and fails: those count as too short. */
+static inline Fate scan_fate(const Scan *scan, const Document *document) {
+    return document->number < scan->n ? (Fate)scan->fates[document->number] : FATE_SHORT;
+}
 void scan_close(Scan *scan);
 
 #endif

@@ -244,6 +244,40 @@ static void a_file_that_changes_is_noticed(void **state) {
     corpus_files_close(&files);
 }
 
+typedef struct {
+    const Scan *scan;
+    int64_t counts[FATES];
+} Fates;
+
+static bool count_fate(void *context, const Document *d, void *result, Error *error) {
+    Fates *fates = context;
+    (void)result, (void)error;
+    fates->counts[scan_fate(fates->scan, d)]++;
+    return true;
+}
+
+static void documents_that_were_not_scanned_have_no_part(void **state) {
+    (void)state;
+    const char *path = in(run_directory(), "x.txt");
+    write_text(path, "one\ntwo\n");
+    CorpusFiles files = files_of(path, false);
+    const Corpus corpus = {.files = &files, .split_at = SPLIT_AT_LINE, .n_threads = 1};
+    Scan scan;
+    Fates fates = {.scan = &scan};
+    Error error;
+    assert_true(scan_documents(&corpus, &(ScanOptions){0}, &scan, &error));
+    const CorpusPass pass = {.purpose = "Testing", .context = &fates, .work = nothing, .take = count_fate};
+    FILE *file = fopen(path, "a");
+    for (int i = 0; i < 5000; i++) fprintf(file, "%d\n", i);
+    fclose(file);
+    assert_false(corpus_pass(&corpus, &pass, &error));
+    assert_contains(error.text, "the file changed while it was read");
+    assert_int_equal(fates.counts[FATE_TRAIN], 2);
+    assert_int_equal(fates.counts[FATE_SHORT], 5000);
+    scan_close(&scan);
+    corpus_files_close(&files);
+}
+
 static void documents_come_in_order_from_any_number_of_threads(void **state) {
     (void)state;
     const char *folder = run_directory();
@@ -444,6 +478,7 @@ int main(void) {
         cmocka_unit_test(compressed_texts_are_the_same),
         cmocka_unit_test(bad_texts_are_refused_with_their_place),
         cmocka_unit_test(a_file_that_changes_is_noticed),
+        cmocka_unit_test(documents_that_were_not_scanned_have_no_part),
         cmocka_unit_test(documents_come_in_order_from_any_number_of_threads),
         cmocka_unit_test(near_identical_texts_are_found),
         cmocka_unit_test(similarity_decides),
