@@ -224,26 +224,41 @@ const char *sentencepiece_piece(const SentencePiece *model, int32_t id) {
     return model->processor.IdToPiece(checked(model, id)).c_str();
 }
 
-/* Finds the first control piece at `from` or later, the longest of several there; -1: none. */
-static int next_control(const SentencePiece *model, std::string_view text, size_t from, size_t *at, size_t *length) {
-    int found = -1;
-    *at = text.size(), *length = 0;
-    for (int id : model->controls) {
-        const std::string &piece = model->processor.IdToPiece(id);
-        size_t place = text.find(piece, from);
-        if (place > *at || place == std::string_view::npos || (place == *at && piece.size() <= *length)) continue;
-        *at = place, *length = piece.size(), found = id;
+/* The control pieces in a text, one after the other. */
+class Controls {
+  public:
+    Controls(const SentencePiece &model, std::string_view text) : model_(model), text_(text) {
+        for (int id : model.controls) places_.push_back(text.find(piece(id)));
     }
-    return found;
-}
+
+    /* Finds the first one at `from` or later, the longest of several there; -1: none. No part of the text is searched
+     * twice for the same piece. */
+    int next(size_t from, size_t *at, size_t *length) {
+        int found = -1;
+        *at = text_.size(), *length = 0;
+        for (size_t i = 0; i < places_.size(); i++) {
+            const int id = model_.controls[i];
+            if (places_[i] < from) places_[i] = text_.find(piece(id), from);
+            const size_t place = places_[i], size = piece(id).size();
+            if (place > *at || place == std::string_view::npos || (place == *at && size <= *length)) continue;
+            *at = place, *length = size, found = id;
+        }
+        return found;
+    }
+
+  private:
+    const std::string &piece(int id) const { return model_.processor.IdToPiece(id); }
+    const SentencePiece &model_;
+    std::string_view text_;
+    std::vector<size_t> places_; /* of each control piece: the next */
+};
 
 void sentencepiece_encode(const SentencePiece *model, const char *bytes, size_t size, bool specials,
                           TokenIds *ids) try {
-    const std::string_view text(bytes, size);
+    Controls controls(*model, specials ? std::string_view(bytes, size) : std::string_view());
     std::vector<int> pieces;
     for (size_t begin = 0, end = size, length = 0; begin <= size; begin = end + length) {
-        int control = -1;
-        if (specials) control = next_control(model, text, begin, &end, &length);
+        const int control = specials ? controls.next(begin, &end, &length) : -1;
         auto status = model->processor.Encode({bytes + begin, end - begin}, &pieces);
         if (!status.ok()) die("%s: SentencePiece: %s", model->path.c_str(), status.error_message());
         token_ids_reserve(ids, static_cast<int64_t>(pieces.size()) + 1);

@@ -163,6 +163,22 @@ static void control_pieces_in_a_text_are_text_unless_asked_for(void **state) {
     sentencepiece_close(tokenizer);
 }
 
+/* A search of the rest of the text behind each of them would need minutes. */
+static void many_control_pieces_are_found(void **state) {
+    (void)state;
+    enum { N = 300000 };
+    int pieces;
+    TokenIds ids = {0};
+    SentencePiece *tokenizer = train(corpus, 120, &pieces);
+    char *text = xmalloc(4 * N + 1), *at = text;
+    for (int i = 0; i < N; i++) at = stpcpy(at, "</s>");
+    assert_int_equal(count_ids(tokenizer, text, true, &ids), N);
+    for (int i = 0; i < N; i++) assert_int_equal(ids.ids[i], 1);
+    free(text);
+    token_ids_free(&ids);
+    sentencepiece_close(tokenizer);
+}
+
 static void a_piece_is_found_by_its_text(void **state) {
     (void)state;
     int pieces;
@@ -283,6 +299,7 @@ int main(void) {
         cmocka_unit_test(merges_shorten_and_ids_grow_as_needed),
         cmocka_unit_test(unknown_characters_become_the_unknown_token),
         cmocka_unit_test(control_pieces_in_a_text_are_text_unless_asked_for),
+        cmocka_unit_test(many_control_pieces_are_found),
         cmocka_unit_test(a_piece_is_found_by_its_text),
         cmocka_unit_test(a_vocabulary_too_large_for_the_corpus_is_lowered),
         cmocka_unit_test(training_twice_gives_the_same_bytes),
