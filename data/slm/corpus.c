@@ -87,19 +87,22 @@ static bool next_piece(Reader *r, bool lines, const char **piece, size_t *n, Err
     return true;
 }
 
-static bool append(Batch *b, size_t begin, const char *bytes, size_t size, Error *error) {
-    if (b->used + size - begin > CORPUS_MAX_DOCUMENT)
-        return error_set(error,
-                         "a document of more than %zu MB begins in it, which is too large to be handled as one: choose "
-                         "another --split-at",
-                         CORPUS_MAX_DOCUMENT >> 20);
+static void append(Batch *b, const char *bytes, size_t size) {
     if (b->used + size > b->capacity) {
         b->capacity = 2 * (b->used + size);
         b->bytes = xrealloc(b->bytes, b->capacity);
     }
     memcpy(b->bytes + b->used, bytes, size);
     b->used += size;
-    return true;
+}
+
+static bool check_size(size_t size, int64_t line, bool jsonl, Error *error) {
+    return size <= CORPUS_MAX_DOCUMENT ||
+           error_set(error,
+                     "line %lld: the document that begins here has more than %zu MB, too many to be handled as "
+                     "one: %s",
+                     (long long)line, CORPUS_MAX_DOCUMENT >> 20,
+                     jsonl ? "divide the record" : "choose another --split-at");
 }
 
 static void add_item(Reader *r, Batch *b, size_t begin, int64_t line, int64_t offset) {
@@ -124,7 +127,8 @@ static bool read_document(Reader *r, Batch *b, Error *error) {
     const char *piece;
     for (;;) {
         if (!next_piece(r, split != SPLIT_AT_FILE, &piece, &n, error)) return false;
-        if (n && !append(b, begin, piece, n, error)) return false;
+        if (!check_size(b->used + n - begin, line, file->jsonl, error)) return false;
+        append(b, piece, n);
         if (n && (split == SPLIT_AT_FILE || piece[n - 1] != '\n')) continue; /* not yet at the end of a line */
         bool blank = split != SPLIT_AT_FILE && is_blank(b->bytes + line_begin, b->used - line_begin);
         if (blank) b->used = line_begin;

@@ -229,6 +229,25 @@ static void bad_texts_are_refused_with_their_place(void **state) {
     assert_refused("x.jsonl", TEXT("{\"text\": \"a\"} {}\n"), "line 1, column ");
 }
 
+/* Files of zero bytes that take no room on the disk. */
+static void a_document_that_is_too_large_is_named_by_its_line(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *advice;
+    } cases[] = {{"large.txt", "choose another --split-at"}, {"large.jsonl", "divide the record"}};
+    for (int i = 0; i < 2; i++) {
+        const char *path = in(run_directory(), cases[i].name);
+        Error error;
+        write_text(path, i ? "{\"text\": \"\"}\n\n" : "a\n\n");
+        assert_int_equal(truncate(path, (off_t)CORPUS_MAX_DOCUMENT + 64), 0);
+        assert_null(documents(path, SPLIT_AT_BLANK_LINES, 1, &error));
+        assert_contains(error.text, path);
+        assert_contains(error.text, "line 3: the document that begins here has more than 256 MB");
+        assert_contains(error.text, cases[i].advice);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
 static void a_file_that_changes_is_noticed(void **state) {
     (void)state;
     const char *path = in(run_directory(), "x.txt");
@@ -477,6 +496,7 @@ int main(void) {
         cmocka_unit_test(long_lines_are_read_whole),
         cmocka_unit_test(compressed_texts_are_the_same),
         cmocka_unit_test(bad_texts_are_refused_with_their_place),
+        cmocka_unit_test(a_document_that_is_too_large_is_named_by_its_line),
         cmocka_unit_test(a_file_that_changes_is_noticed),
         cmocka_unit_test(documents_that_were_not_scanned_have_no_part),
         cmocka_unit_test(documents_come_in_order_from_any_number_of_threads),
