@@ -78,6 +78,8 @@ static json_t *list_of(const OptionList *list) {
 static json_t *inputs_of(const Prepare *p) {
     const SlmPrepareOptions *o = p->options;
     json_t *files = json_array();
+    char ratio[32];
+    snprintf(ratio, sizeof ratio, "%.*g", PREPARED_DIGITS, o->val_ratio); /* as the record gives it back */
     for (int64_t i = 0; i < p->files.n; i++) {
         const CorpusFile *f = &p->files.files[i];
         char sum[17];
@@ -88,7 +90,7 @@ static json_t *inputs_of(const Prepare *p) {
     json_t *inputs = json_build("the inputs", "{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:b, s:s?, s:o}", "split-at",
                                 o->split_at, "text-field", o->text_field, "normalize", o->normalize, "duplicates",
                                 o->duplicates, "min-characters", (json_int_t)o->min_characters, "shard-tokens",
-                                (json_int_t)o->shard_tokens, "val-ratio", o->val_ratio, "parse-specials",
+                                (json_int_t)o->shard_tokens, "val-ratio", strtod(ratio, NULL), "parse-specials",
                                 o->parse_specials, "end-of-text", o->end_of_text, "specials", list_of(&o->specials));
     if (o->tokenizer)
         json_object_set_new(inputs, "tokenizer", json_string(p->tokenizer_sha1.text));

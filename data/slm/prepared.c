@@ -10,8 +10,6 @@
 #include "data/slm/split_files.h"
 #include "data/unfinished.h"
 
-enum { DIGITS = 15 };
-
 char *prepared_shard_path(const char *directory, const char *split, int64_t number) {
     char *name = xformat("%s_%05lld" SHARD_ENDING, split, (long long)number), *path = path_join(directory, name);
     free(name);
@@ -23,7 +21,7 @@ json_t *prepared_read(const char *directory, Error *error) {
     char *path = path_join(directory, PREPARED_NAME);
     Error why = {.text = ""};
     json_t *record = json_read(path, 0, &why);
-    if (record && !json_sum_check(record, DIGITS, 0, &why)) {
+    if (record && !json_sum_check(record, PREPARED_DIGITS, 0, &why)) {
         json_decref(record);
         record = NULL;
     }
@@ -34,8 +32,8 @@ json_t *prepared_read(const char *directory, Error *error) {
 
 bool prepared_write(const char *directory, json_t *record, Error *error) {
     char *path = path_join(directory, PREPARED_NAME);
-    json_sum_set(record, DIGITS, 0);
-    char *text = json_text(path, record, JSON_INDENT(1) | JSON_REAL_PRECISION(DIGITS));
+    json_sum_set(record, PREPARED_DIGITS, 0);
+    char *text = json_text(path, record, JSON_INDENT(1) | JSON_REAL_PRECISION(PREPARED_DIGITS));
     bool ok = file_write_atomic(path, text, strlen(text), error);
     free(text);
     free(path);

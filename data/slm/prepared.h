@@ -9,6 +9,7 @@
 #include "base/json.h"
 
 #define PREPARED_NAME "prepared.json"
+enum { PREPARED_DIGITS = 15 }; /* of its numbers that are not whole */
 
 /* Returns "DIRECTORY/train_00003.safetensors"; free(). */
 char *prepared_shard_path(const char *directory, const char *split, int64_t number);

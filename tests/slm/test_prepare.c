@@ -209,6 +209,13 @@ static void a_prepared_folder_is_prepared_again_only_if_asked(void **state) {
     check_folder("again");
 }
 
+static void a_ratio_of_many_digits_is_the_same_again(void **state) {
+    (void)state;
+    for (int again = 0; again < 2; again++)
+        assert_prepares("-i texts --vocabulary 300 --val-ratio 0.12345678901234567 -o digits");
+    assert_contains(output, "nothing to do");
+}
+
 static void a_killed_run_begins_again(void **state) {
     (void)state;
     assert_prepares(TRAINED "-o whole");
@@ -328,6 +335,7 @@ int main(void) {
         cmocka_unit_test(each_document_is_in_one_split_as_the_tokenizer_encodes_it),
         cmocka_unit_test(any_number_of_threads_writes_the_same_bytes),
         cmocka_unit_test(a_prepared_folder_is_prepared_again_only_if_asked),
+        cmocka_unit_test(a_ratio_of_many_digits_is_the_same_again),
         cmocka_unit_test(a_killed_run_begins_again),
         cmocka_unit_test(other_peoples_tokenizers_stay),
         cmocka_unit_test(val_files_are_the_held_out_split),
