@@ -146,7 +146,7 @@ static void run_pass(Generator *g, const Input *in) {
     else
         queue(&work);
     g->device->download(g->device, g->host_logits, g->wide.data,
-                        (size_t)(in->sequences * g->model.vocabulary) * sizeof(float));
+                        (size_t)in->sequences * (size_t)g->model.vocabulary * sizeof(float));
 }
 
 static Gather gather_of(Generator *g, int64_t n) {
@@ -381,8 +381,8 @@ static bool draw(Job *job, int n, Error *error) {
     Generator *g = job->g;
     const GenerationOptions *o = job->options;
     int64_t v = g->model.vocabulary;
-    int bad = -1;
-#pragma omp parallel for num_threads(g->device->n_threads) schedule(dynamic)
+    int bad = -1, n_threads = o->n_threads ? o->n_threads : g->device->n_threads;
+#pragma omp parallel for num_threads(n_threads) schedule(dynamic)
     for (int i = 0; i < n; i++) {
         float *logits = g->host_logits + i * v;
         const Slot *slot = &g->slots[job->taking[i]];
