@@ -279,8 +279,15 @@ Generator *generator_open(const GenerationModel *model, Device *device, const Ge
     g->seen = xmalloc(s * v);
     g->chosen = xmalloc(s * sizeof *g->chosen);
     g->slots = xcalloc(s, sizeof *g->slots);
-    if (device->measure) device->reserve(device, device->measure(device, rehearse, g), 0);
-    return g;
+    if (!device->measure) return g;
+    size_t scratch = device->measure(device, rehearse, g);
+    need.activations += scratch;
+    if (check_size(model, size, need, available, error)) {
+        device->reserve(device, scratch, 0);
+        return g;
+    }
+    generator_close(g);
+    return NULL;
 }
 
 void generator_close(Generator *g) {

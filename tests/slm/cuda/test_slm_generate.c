@@ -91,6 +91,17 @@ static void expect_same(const Generated *a, const Generated *b) {
     }
 }
 
+/* Memory for the rest but not for the scratch of the cached attention is too little. */
+static void check_scratch(const GenerationModel *model, Device *device, DType half, const GenerationPrompt *prompts) {
+    GenerationSize size = generation_size(model, prompts, PROMPTS, PROMPTS, NEW);
+    GenerationMemory need = generation_memory(model, half, &size);
+    size_t allocated = device->allocated;
+    Error error;
+    assert_null(generator_open(model, device, &size, need.cache + need.activations, &error));
+    assert_contains(error.text, "generation needs ");
+    assert_int_equal(device->allocated, allocated);
+}
+
 /* Roundings: as many as those of a forward of the blocks in a step of training, about 12 a block, and the head's. */
 static void compare(DType half) {
     Rig rig = rig_open(half);
@@ -108,6 +119,7 @@ static void compare(DType half) {
         for (int k = 0; k < lengths[i]; k++) prompt_ids[i][k] = (11 * k + 17 * i + 5) % IDS;
         prompts[i] = (GenerationPrompt){.parts = {{.ids = prompt_ids[i], .n = lengths[i]}}, .n_parts = 1};
     }
+    check_scratch(&model, rig.cuda, half, prompts);
     void (*repeat)(Device *, const void *, size_t, void (*)(void *), void *) = rig.cuda->repeat;
     rig.cuda->repeat = NULL;
     generate(&model, rig.cuda, prompts, PROMPTS, NEW, direct);
