@@ -83,7 +83,7 @@ static void push_buffers(Generator *g) {
 }
 
 static Integers integers(Generator *g, int64_t n) {
-    Integers i = {g->host_integers ? g->host_integers + g->n_integers : NULL,
+    Integers i = {g->host_integers + g->n_integers,
                   tensor_1d((int32_t *)g->integers.data + g->n_integers, DTYPE_I32, n)};
     g->n_integers += (n + 15) / 16 * 16;
     return i;
@@ -173,7 +173,7 @@ static Input prompt_input(Generator *g, int n, int64_t rows, const int64_t ids[G
                 .offsets = integers(g, n + 1),
                 .last = integers(g, n),
                 .cache_rows = integers(g, rows)};
-    for (int t = 0; t < g->model.n_tables; t++) in.gathers[t] = gather_of(g, ids[t]);
+    for (int t = 0; t < GENERATION_TABLES; t++) in.gathers[t] = gather_of(g, ids[t]);
     return in;
 }
 
@@ -182,15 +182,11 @@ static void rehearse(void *argument) {
     Generator *g = argument;
     int64_t rows = g->size.prompt_rows, none[GENERATION_TABLES] = {0};
     int n = g->size.sequences < rows ? g->size.sequences : (int)rows;
-    int32_t *offsets = xcalloc((size_t)n + 1, sizeof *offsets);
-    offsets[n] = (int32_t)rows;
-    for (int s = 1; s < n; s++) offsets[s] = (int32_t)(rows * s / n);
     Input prompts = prompt_input(g, n, rows, none, 0); /* embedding takes no memory */
-    prompts.offsets.host = offsets;
+    for (int s = 0; s <= n; s++) prompts.offsets.host[s] = (int32_t)(rows * s / n);
     queue(&(Work){g, &prompts});
     Input step = step_input(g, g->size.sequences, g->size.longest);
     queue(&(Work){g, &step});
-    free(offsets);
 }
 
 /* ---- opening ---- */
@@ -234,9 +230,11 @@ GenerationMemory generation_memory(const GenerationModel *model, DType half, con
     g.network.half_weights = half == DTYPE_F32 ? tensor_none() : tensor_1d(dry->allocate(dry, (size_t)n * 2), half, n);
     g.cache = dry->allocate(dry, memory.cache);
     g.arena = arena_open(dry, 0, "generation");
+    g.host_integers = xcalloc((size_t)most_integers(size), sizeof *g.host_integers);
     push_buffers(&g);
     rehearse(&g);
     memory.activations = g.arena.peak;
+    free(g.host_integers);
     arena_close(&g.arena);
     device_close(dry);
     return memory;
@@ -388,8 +386,8 @@ static bool draw(Job *job, int n, Error *error) {
     Generator *g = job->g;
     const GenerationOptions *o = job->options;
     int64_t v = g->model.vocabulary;
-    int bad = -1, n_threads = o->n_threads ? o->n_threads : g->device->n_threads;
-#pragma omp parallel for num_threads(n_threads) schedule(dynamic)
+    int bad = -1;
+#pragma omp parallel for num_threads(o->n_threads ? o->n_threads : g->device->n_threads) schedule(dynamic)
     for (int i = 0; i < n; i++) {
         float *logits = g->host_logits + i * v;
         const Slot *slot = &g->slots[job->taking[i]];
