@@ -146,7 +146,7 @@ static void run_pass(Generator *g, const Input *in) {
     else
         queue(&work);
     g->device->download(g->device, g->host_logits, g->wide.data,
-                        (size_t)(in->sequences * g->model.vocabulary) * sizeof(float));
+                        (size_t)in->sequences * (size_t)g->model.vocabulary * sizeof(float));
 }
 
 static Gather gather_of(Generator *g, int64_t n) {
@@ -229,8 +229,8 @@ GenerationMemory generation_memory(const GenerationModel *model, DType half, con
     g.network.weights = tensor_1d(dry->allocate(dry, (size_t)n * 4), DTYPE_F32, n);
     g.network.half_weights = half == DTYPE_F32 ? tensor_none() : tensor_1d(dry->allocate(dry, (size_t)n * 2), half, n);
     g.cache = dry->allocate(dry, memory.cache);
-    g.host_integers = xcalloc((size_t)most_integers(size), sizeof *g.host_integers);
     g.arena = arena_open(dry, 0, "generation");
+    g.host_integers = xcalloc((size_t)most_integers(size), sizeof *g.host_integers);
     push_buffers(&g);
     rehearse(&g);
     memory.activations = g.arena.peak;
@@ -277,8 +277,15 @@ Generator *generator_open(const GenerationModel *model, Device *device, const Ge
     g->seen = xmalloc(s * v);
     g->chosen = xmalloc(s * sizeof *g->chosen);
     g->slots = xcalloc(s, sizeof *g->slots);
-    if (device->measure) device->reserve(device, device->measure(device, rehearse, g), 0);
-    return g;
+    if (!device->measure) return g;
+    size_t scratch = device->measure(device, rehearse, g);
+    need.activations += scratch;
+    if (check_size(model, size, need, available, error)) {
+        device->reserve(device, scratch, 0);
+        return g;
+    }
+    generator_close(g);
+    return NULL;
 }
 
 void generator_close(Generator *g) {
@@ -382,7 +389,7 @@ static bool draw(Job *job, int n, Error *error) {
     const GenerationOptions *o = job->options;
     int64_t v = g->model.vocabulary;
     int bad = -1;
-#pragma omp parallel for num_threads(g->device->n_threads) schedule(dynamic)
+#pragma omp parallel for num_threads(o->n_threads ? o->n_threads : g->device->n_threads) schedule(dynamic)
     for (int i = 0; i < n; i++) {
         float *logits = g->host_logits + i * v;
         const Slot *slot = &g->slots[job->taking[i]];

@@ -60,7 +60,8 @@ typedef struct {
     Sampling sampling;
     const int32_t *forbidden, *stops; /* ids that are never generated; ids that end a sequence */
     int n_forbidden, n_stops;
-    int64_t max_new;                                      /* ids of a sequence */
+    int64_t max_new; /* ids of a sequence */
+    int n_threads;   /* that draw ids, on the host; 0: those of the device, which is one of a GPU */
     void (*on_id)(void *context, int prompt, int32_t id); /* with each new id, in order; NULL: none */
     void *context;
 } GenerationOptions;

@@ -18,7 +18,7 @@ static const OptionRow table[] = {
     {.name = "data", .type = OPTION_TEXT, .offset = FIELD(data), .metavar = "DIR", .required = true, .positional = true,
      .help = "folder that `train_slm prepare` wrote"},
     {.name = "max-tokens", .type = OPTION_INT, .offset = FIELD(max_tokens), .default_value = "50000000", .min = 1,
-     .max = 1e12, .metavar = "N",
+     .max = 4e9, .metavar = "N",
      .help = "training tokens to count, the first ones; each takes about 50 bytes of memory"},
 };
 // clang-format on

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/program.h"
+#include "base/threads.h"
 #include "commands/slm/inference.h"
 #include "commands/slm/passage.h"
 #include "model/generate.h"
@@ -136,7 +137,8 @@ static GenerationOptions options_of(const Generate *o, const int32_t *end) {
                                             .seed = (uint64_t)o->seed},
                                .stops = end,
                                .n_stops = *end >= 0,
-                               .max_new = o->max_tokens};
+                               .max_new = o->max_tokens,
+                               .n_threads = threads_take((int)o->inference.train.threads, "--threads")};
 }
 
 static const char *end_text(GenerationEnd end) {

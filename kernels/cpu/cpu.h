@@ -55,7 +55,9 @@ static inline void check_indices(const char *op, const char *name, Tensor indice
     for (int64_t i = 0; index && i < indices.dims[0]; i++)
         if (index[i] < from || index[i] >= limit)
             die("%s: %s[%lld] is %d, expected less than %lld%s", op, name, (long long)i, index[i], (long long)limit,
-                from == 0 ? " and not negative" : "");
+                from == 0  ? " and not negative"
+                : from > 0 ? " and not 0 or negative"
+                           : "");
 }
 
 #endif

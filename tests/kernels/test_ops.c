@@ -277,7 +277,7 @@ static const WrongCall wrong_calls[] = {
     {wrong_longest, "attention_cached_forward: the longest sequence has 4 rows, expected 1 .. 3, the rows of a slot"},
     {wrong_slot, "attention_cached_forward: slots[1] is 2, expected less than 2 and not negative"},
     {wrong_cached_length, "attention_cached_forward: lengths[1] is 3, expected less than 3"},
-    {wrong_empty_length, "attention_cached_forward: lengths[1] is 0, expected less than 3"},
+    {wrong_empty_length, "attention_cached_forward: lengths[1] is 0, expected less than 3 and not 0 or negative"},
     {wrong_cache, "cache_rows: kv is f32 [4, 6], expected f32 [any, 8]"},
     {wrong_cached_row, "cache_rows: rows[1] is 4, expected less than 4 and not negative"},
     {wrong_probability, "dropout: the dropout is 1, expected at least 0 and less than 1"},

@@ -181,7 +181,7 @@ static void expect_same(const Generated *a, const Generated *b) {
     assert_memory_equal(a->ids, b->ids, (size_t)a->n * sizeof *a->ids);
 }
 
-/* All at once, two at a time while the others wait, and alone: the same ids. */
+/* All at once, two at a time while the others wait, and alone, drawn by any number of threads: the same ids. */
 static void company_changes_no_id(void **state) {
     (void)state;
     Small *s = small_open(true, 2);
@@ -192,7 +192,9 @@ static void company_changes_no_id(void **state) {
     o.sampling.top_p = 0.9f, o.sampling.repetition_penalty = 1.2f;
     for (int i = 0; i < PROMPTS; i++) prompts[i] = prompt_of(i);
     generate(s, prompts, PROMPTS, PROMPTS, &o, all);
+    o.n_threads = 3;
     generate(s, prompts, PROMPTS, 2, &o, two);
+    o.n_threads = 0;
     for (int i = 0; i < PROMPTS; i++) {
         generate(s, &prompts[i], 1, 1, &o, &one);
         expect_same(&two[i], &all[i]);
