@@ -49,7 +49,8 @@ static void encode_prompts(SlmSamples *s, int context) {
         if (!ids->n || ids->n > context)
             die_usage("--sample-prompt %d has %lld tokens, expected 1 to %d, the context", i + 1, (long long)ids->n,
                       context);
-        s->prompts[i] = (GenerationPrompt){.parts = {{.ids = ids->ids, .n = ids->n}}, .n_parts = 1};
+        s->prompts[i] =
+            (GenerationPrompt){.parts = {{.ids = ids->ids, .n = ids->n}}, .n_parts = 1, .sequence = (uint32_t)i};
     }
 }
 
@@ -65,7 +66,11 @@ SlmSamples *slm_samples_open(const SlmSampleOptions *options, const TrainSpec *s
     GenerationSize size = generation_size(&model, s->prompts, s->n, s->n, options->tokens);
     if (s->n) s->generator = generator_open(&model, spec->device, &size, memory_available(spec->device), &error);
     if (s->generator) return s;
-    if (s->n) warn("no texts are written at validations: %s", error.text);
+    if (s->n)
+        warn("no texts are written at validations: %s", error.text);
+    else
+        printf("[Sample] the tokenizer has no end-of-text token that begins a text: give --sample-prompt for texts at "
+               "validations\n");
     slm_samples_close(s);
     return NULL;
 }
