@@ -14,9 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
+#include "base/format.h"
+#include "base/stop.h"
 #include "commands/commands.h"
 #include "commands/report.h"
 #include "commands/slm/base.h"
@@ -38,24 +39,13 @@
 
 /* ---- the tokenizer ---- */
 
-enum { NO_DATA_VOCABULARY = 30000, TOKENIZER_FILES = 2 };
-static const char *const tokenizer_files[TOKENIZER_FILES] = {"tokenizer.json", "tokenizer.model"};
-
-/* Returns the path of the tokenizer in a folder, NULL if there is none; free(). */
-static char *tokenizer_in(const char *folder) {
-    for (int i = 0; i < TOKENIZER_FILES; i++) {
-        char *path = path_join(folder, tokenizer_files[i]);
-        if (!access(path, F_OK)) return path;
-        free(path);
-    }
-    return NULL;
-}
+enum { NO_DATA_VOCABULARY = 30000 };
 
 /* Opens --tokenizer, else the one of the data; NULL if there is none. */
 static Tokenizer *open_tokenizer(const SlmOptions *o) {
     Error error;
     const OptionList *data = &o->train.manifest;
-    char *path = o->tokenizer ? xstrdup(o->tokenizer) : data->count ? tokenizer_in(data->text[0]) : NULL;
+    char *path = o->tokenizer ? xstrdup(o->tokenizer) : data->count ? slm_tokenizer_in(data->text[0]) : NULL;
     if (!path) return NULL;
     Tokenizer *tokenizer = tokenizer_open(path, &error);
     if (!tokenizer) die("%s: %s", path, error.text);
@@ -68,7 +58,7 @@ static void keep_tokenizer(const Tokenizer *tokenizer, const char *output_dir) {
     const char *from = tokenizer_file(tokenizer);
     size_t n = strlen(from), size;
     bool json = n > 5 && !strcmp(from + n - 5, ".json");
-    char *to = path_join(output_dir, tokenizer_files[!json]), *bytes;
+    char *to = path_join(output_dir, json ? "tokenizer.json" : "tokenizer.model"), *bytes;
     Error error;
     make_directories(output_dir);
     if (!read_file(from, &bytes, &size, &error)) die("%s: %s", from, error.text);
@@ -89,10 +79,10 @@ typedef struct {
 static void print_stream(const char *name, const SlmStream *s) {
     int64_t bytes = 0;
     for (int64_t d = 0; s->bytes && d < s->n_documents; d++) bytes += s->bytes[d];
-    printf("[Data] %s: %lld tokens of %lld document%s", name, (long long)s->n_tokens - 1, (long long)s->n_documents,
-           s->n_documents == 1 ? "" : "s");
+    printf("[Data] %s: %lld tokens of %lld document%s", name, (long long)s->n_tokens, (long long)s->n_documents,
+           format_plural(s->n_documents));
     if (s->bytes)
-        printf(", %lld bytes, %.3f a token\n", (long long)bytes, (double)bytes / (double)(s->n_tokens - 1));
+        printf(", %lld bytes\n", (long long)bytes);
     else
         printf("; their bytes are not known, so there are no bits per byte\n");
 }
@@ -204,6 +194,7 @@ typedef struct {
     const SlmBase *base;        /* of --base-checkpoint */
     const Tokenizer *tokenizer; /* NULL: not known */
     char hash[17];              /* its hash in hexadecimal digits */
+    int32_t first;              /* the id before every document; -1: none */
     SlmSamples *samples;        /* NULL: none are written */
 } SlmRun;
 
@@ -218,12 +209,25 @@ static void opened(const TrainSpec *spec, Training *training, void *context) {
     SlmRun *run = context;
     if (!train_resumed_from(training)) warn_of_base(run);
     if (run->tokenizer) keep_tokenizer(run->tokenizer, spec->options->output_dir);
-    run->samples = slm_samples_open(&run->options->samples, spec, run->tokenizer);
+    run->samples = slm_samples_open(&run->options->samples, spec, run->tokenizer, run->first);
 }
 
 static void validated(void *context, Training *training, int64_t step) {
     SlmRun *run = context;
     if (run->samples) slm_samples_write(run->samples, training, step);
+}
+
+/* Returns the id before every document of a stream; -1: there is none, or no data. */
+static int32_t first_of(const SlmStream *stream) {
+    int32_t id = -1;
+    if (stream) slm_stream_read(stream, 0, 1, &id);
+    return stream && (stream->n_documents > 1 || id == stream->end_of_text) ? stream->end_of_text : -1;
+}
+
+static void print_next(const SlmRun *run) {
+    char *folder = shell_path(run->options->train.output_dir);
+    printf("Next: ./train_slm generate --checkpoint %s --prompt TEXT\n", folder);
+    free(folder);
 }
 
 static int train(int argc, char **argv) {
@@ -241,10 +245,10 @@ static int train(int argc, char **argv) {
     Device *device = train_device_open(&o.train, &why);
     SlmData data = open_data(&o);
     resolve_epochs(&o, &set, data.train);
-    SlmRun run = {.options = &o, .base = &base, .tokenizer = data.tokenizer};
+    SlmRun run = {.options = &o, .base = &base, .tokenizer = data.tokenizer, .first = first_of(data.streams[0])};
     if (run.tokenizer)
         snprintf(run.hash, sizeof run.hash, "%016llx", (unsigned long long)tokenizer_hash(run.tokenizer));
-    Fact facts[] = {{.name = SLM_TOKENIZER_FACT, .text = run.hash}};
+    Fact facts[] = {{.name = SLM_FIRST_FACT, .number = run.first}, {.name = SLM_TOKENIZER_FACT, .text = run.hash}};
     Schedule schedule = slm_options_schedule(&o);
     Model *model = model_of(&o, &data);
     SlmLines lines = lines_of(&o, model, device);
@@ -252,7 +256,7 @@ static int train(int argc, char **argv) {
         .options = &o.train,
         .set = &set,
         .fixed_options = SLM_FIXED_OPTIONS,
-        .description = {.options = SLM_MODEL_OPTIONS, .facts = facts, .n_facts = run.tokenizer != NULL},
+        .description = {.options = SLM_MODEL_OPTIONS, .facts = facts, .n_facts = run.tokenizer ? 2 : 1},
         .model = model,
         .device = device,
         .device_why = why,
@@ -267,7 +271,10 @@ static int train(int argc, char **argv) {
         .labels = {.print_step = slm_print_step, .print_validation = slm_print_validation, .context = &lines},
         .after_validation = {validated, &run},
     };
-    int status = trainer_run(&spec, (TrainerHook){opened, &run}, NULL);
+    bool ended = false;
+    int status = trainer_run(&spec, (TrainerHook){opened, &run}, &ended);
+    if (ended) stop_forget();
+    if (ended && run.tokenizer) print_next(&run);
     slm_samples_close(run.samples);
     slm_base_close(&base);
     for (int i = 0; i < 2; i++) slm_stream_close(data.streams[i]);

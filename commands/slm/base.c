@@ -206,8 +206,7 @@ SlmConfig slm_base_config(const SlmBase *base) {
 
 /* ---- the tokenizer ---- */
 
-/* Returns the path of the tokenizer in a folder; free(). NULL: there is none. */
-static char *tokenizer_in(const char *folder) {
+char *slm_tokenizer_in(const char *folder) {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
     for (int i = 0; i < 2; i++) {
         char *path = path_join(folder, names[i]);
@@ -219,8 +218,8 @@ static char *tokenizer_in(const char *folder) {
 
 /* Returns where the tokenizer of a checkpoint is; free(). NULL: unknown. */
 static char *find_tokenizer(const char *checkpoint) {
-    char *folder = checkpoint_folder(checkpoint), *run = path_directory(folder), *found = tokenizer_in(folder);
-    if (!found) found = tokenizer_in(run);
+    char *folder = checkpoint_folder(checkpoint), *run = path_directory(folder), *found = slm_tokenizer_in(folder);
+    if (!found) found = slm_tokenizer_in(run);
     if (!found) found = trained_text(checkpoint, "tokenizer");
     free(run);
     free(folder);

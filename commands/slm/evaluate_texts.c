@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/format.h"
 #include "commands/slm/evaluation.h"
 #include "data/slm/corpus.h"
 
@@ -110,8 +111,9 @@ static void print_texts(const SlmTextFiles *f) {
     int64_t empty = 0;
     for (int64_t i = 0; i < f->files.n; i++) empty += f->of[i].empty;
     if (f->files.left_out)
-        printf("[Data] %lld other files left out, %s first\n", (long long)f->files.left_out, f->files.first_left_out);
-    if (empty) printf("[Data] %lld documents without a token left out\n", (long long)empty);
+        printf("[Data] %lld other file%s left out, %s first\n", (long long)f->files.left_out,
+               format_plural(f->files.left_out), f->files.first_left_out);
+    if (empty) printf("[Data] %lld document%s without a token left out\n", (long long)empty, format_plural(empty));
     if (f->dropped)
         printf("[Data] %lld characters without a token left out: bits per byte count their bytes as if they were "
                "predicted\n",
@@ -135,7 +137,8 @@ SlmTextFiles *slm_texts_open(const SlmTexts *o, SlmScoring *scoring) {
     read_texts(f);
     if (strcmp(o->documents, "separate") != 0) cut_files(f);
     print_texts(f);
-    if (!scoring->windows.n) die("--text: there is no token to predict in %lld files", (long long)f->files.n);
+    if (!scoring->windows.n)
+        die("--text: there is no token to predict in %lld file%s", (long long)f->files.n, format_plural(f->files.n));
     return f;
 }
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistr.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -54,7 +55,8 @@ static const OptionRow table[] = {
      .help = "the same as --temperature 0"},
     {.name = "top-k", .type = OPTION_INT, .offset = FIELD(top_k), .default_value = "0", .max = 1e9, .metavar = "N",
      .help = "draw from the N most probable tokens only; 0: from all"},
-    {.name = "top-p", .type = OPTION_FLOAT, .offset = FIELD(top_p), .default_value = "0.95", .max = 1, .metavar = "X",
+    {.name = "top-p", .type = OPTION_FLOAT, .offset = FIELD(top_p), .default_value = "0.95", .min = 1e-6, .max = 1,
+     .metavar = "X",
      .help = "draw from the fewest tokens that have this share of the probability; 1: from all"},
     {.name = "repetition-penalty", .type = OPTION_FLOAT, .offset = FIELD(repetition_penalty), .default_value = "1",
      .min = 0.01, .max = 100, .metavar = "X",
@@ -77,7 +79,23 @@ typedef struct {
     int n;
 } Prompts;
 
-static void add_prompt(Prompts *p, const Generate *o, const char *text) {
+/* Returns whether the model can continue a prompt. number: of the prompt, from 1. */
+static bool check_prompt(const Generate *o, const char *text, const TokenIds *ids, int number, Error *error) {
+    const uint8_t *bad = u8_check((const uint8_t *)text, strlen(text));
+    int64_t context = o->inference.config.context;
+    if (bad)
+        return error_set(error, "prompt %d: byte %lld, 0x%02x, begins no UTF-8 character", number,
+                         (long long)(bad - (const uint8_t *)text) + 1, *bad);
+    if (!ids->n)
+        return error_set(error, "prompt %d is empty, and this model knows no token that begins a text: give a text",
+                         number);
+    return ids->n <= context ||
+           error_set(error, "prompt %d has %lld tokens, and the model's context is %lld: shorten it", number,
+                     (long long)ids->n, (long long)context);
+}
+
+/* Adds a prompt. False if the model cannot continue it. */
+static bool add_prompt(Prompts *p, const Generate *o, const char *text, Error *error) {
     const SlmInference *inference = &o->inference;
     int32_t first = slm_inference_first_id(inference);
     p->texts = xrealloc(p->texts, (size_t)(p->n + 1) * sizeof *p->texts);
@@ -86,11 +104,16 @@ static void add_prompt(Prompts *p, const Generate *o, const char *text) {
     *ids = (TokenIds){.n = 0};
     if (first >= 0) token_ids_add(ids, first);
     tokenizer_encode(inference->tokenizer, text, strlen(text), o->special_tokens, ids);
-    if (!ids->n) die("prompt %d is empty, and this model knows no token that begins a text: give a text", p->n + 1);
-    if (ids->dropped)
-        warn("prompt %d: the tokenizer has no token for %lld of its characters, which are left out", p->n + 1,
-             (long long)ids->dropped);
     p->texts[p->n++] = xstrdup(text);
+    if (ids->dropped)
+        warn("prompt %d: the tokenizer has no token for %lld of its characters, which are left out", p->n,
+             (long long)ids->dropped);
+    return check_prompt(o, text, ids, p->n, error);
+}
+
+static void must_add_prompt(Prompts *p, const Generate *o, const char *text) {
+    Error error;
+    if (!add_prompt(p, o, text, &error)) die("%s", error.text);
 }
 
 static void add_lines(Prompts *p, const Generate *o) {
@@ -100,8 +123,12 @@ static void add_lines(Prompts *p, const Generate *o) {
     if (!read_file(o->prompts, &text, &size, &error)) die("--prompts %s: %s", o->prompts, error.text);
     if (strlen(text) != size) die("--prompts %s: expected text, found a byte 0 at %zu", o->prompts, strlen(text));
     rest = text;
-    for (char *line; (line = strsep(&rest, "\n"));)
-        if (*line) add_prompt(p, o, line);
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        size_t length = strlen(line);
+        if (length && line[length - 1] == '\r') line[length - 1] = 0;
+        if (*line) must_add_prompt(p, o, line);
+    }
+    if (!p->n) die("--prompts %s: the file has no line", o->prompts);
     free(text);
 }
 
@@ -245,17 +272,16 @@ static void converse(const Generate *o, GenerationOptions *options) {
     Generator *generator = open_generator(o, &size);
     char *line = NULL;
     size_t capacity = 0;
+    Error error;
     fprintf(stderr, "Type the beginning of a text, then Enter; Ctrl-D ends.\n");
     for (ssize_t length; (length = getline(&line, &capacity, stdin)) >= 0;) {
         Prompts p = {.n = 0};
         if (length && line[length - 1] == '\n') line[length - 1] = 0;
-        add_prompt(&p, o, line);
-        if (p.ids[0].n > context) {
-            fprintf(stderr, "this text has %lld tokens, and the model reads %lld: shorten it\n", (long long)p.ids[0].n,
-                    (long long)context);
-        } else {
+        if (add_prompt(&p, o, line, &error)) {
             make_runs(&p, o);
             stream(o, generator, &p, options);
+        } else {
+            warn("%s", error.text);
         }
         prompts_free(&p);
     }
@@ -293,7 +319,7 @@ int slm_generate(int argc, char **argv) {
     o.out = fdopen(program_free_stdout(), "w"); /* everything else goes to stderr */
     if (!o.out) die("standard output: %s", strerror(errno));
     slm_inference_describe(&o.inference);
-    for (int i = 0; i < o.prompt.count; i++) add_prompt(&prompts, &o, o.prompt.text[i]);
+    for (int i = 0; i < o.prompt.count; i++) must_add_prompt(&prompts, &o, o.prompt.text[i]);
     if (o.prompts) add_lines(&prompts, &o);
     make_runs(&prompts, &o);
     slm_inference_open(&o.inference, NULL);
@@ -301,10 +327,8 @@ int slm_generate(int argc, char **argv) {
     GenerationOptions options = options_of(&o, &end);
     if (o.interactive)
         converse(&o, &options);
-    else if (prompts.n)
-        generate(&o, &prompts, &options);
     else
-        die("--prompts %s: the file has no line", o.prompts);
+        generate(&o, &prompts, &options);
     if (fclose(o.out)) die("standard output: %s", strerror(errno));
     prompts_free(&prompts);
     slm_inference_close(&o.inference, argc, argv);

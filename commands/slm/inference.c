@@ -69,5 +69,6 @@ void slm_inference_close(SlmInference *i, int argc, char **argv) {
 }
 
 int32_t slm_inference_first_id(const SlmInference *i) {
-    return i->base.description ? tokenizer_end_of_text(i->tokenizer) : -1;
+    const json_t *first = json_object_get(i->base.description, SLM_FIRST_FACT);
+    return first ? (int32_t)json_integer_value(first) : -1;
 }

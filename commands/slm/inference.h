@@ -33,7 +33,7 @@ typedef struct {
 /* Opens the device, and the model with memory for the passes; NULL: only its weights. */
 void slm_inference_open(SlmInference *inference, const SlmPasses *passes);
 void slm_inference_close(SlmInference *inference, int argc, char **argv);
-/* Returns the id that stands before a text, as in training; -1: none. Only models of train_slm have seen one. */
+/* Returns the id that stood before every document of the training; -1: none, or it is not known. */
 int32_t slm_inference_first_id(const SlmInference *inference);
 
 #endif

@@ -102,26 +102,40 @@ static void print_split(const char *name, const json_t *split) {
            number(split, "shards"), format_plural(number(split, "shards")));
 }
 
+/* Prints the command that trains, with a size and a warm-up that suit few tokens. */
+static void print_next(const char *output, long long tokens) {
+    static const struct {
+        long long tokens, context; /* fewer tokens than these; of the size */
+        const char *options;
+    } sizes[] = {{2000000, 128, " --size tiny"}, {50000000, 256, " --size small"}, {INT64_MAX, 1024, ""}};
+    enum { BATCH = 20, EPOCHS = 10, WARMUP = 500, VALIDATION = 1000 };
+    int i = 0;
+    while (tokens >= sizes[i].tokens) i++;
+    long long steps = EPOCHS * (tokens / (BATCH * sizes[i].context) + 1);
+    char *folder = shell_path(output);
+    printf("Next: ./train_slm --data %s%s", folder, sizes[i].options);
+    if (steps < 10 * WARMUP) printf(" --warmup-steps %lld", steps / 10);
+    if (steps < 2 * VALIDATION) printf(" --val-interval 0");
+    printf(" -o run\n");
+    free(folder);
+}
+
 static void print_record(const json_t *record, const SlmPrepareOptions *o) {
     const json_t *splits = json_object_get(record, "splits"), *val = json_object_get(splits, "val"),
                  *tokenizer = json_object_get(record, "tokenizer");
-    char *folder = shell_path(o->output);
     print_corpus(json_object_get(record, "corpus"));
     printf("[Tokenizer] %s/%s: %lld tokens, %s\n", o->output, json_string_value(json_object_get(tokenizer, "file")),
            number(tokenizer, "vocabulary"), o->tokenizer ? "a copy of the one given" : "trained on the training split");
     print_split("train", json_object_get(splits, "train"));
     print_split("val", val);
     if (number(val, "documents") && number(val, "tokens") < FEW_TOKENS)
-        warn("only %lld tokens are held out: the validation loss will be noisy, and a context longer than that cannot "
-             "be "
-             "validated; hold out more with --val-ratio or --val-file",
+        warn("only %lld tokens are held out: the validation loss will be noisy; hold out more with --val-ratio or "
+             "--val-file",
              number(val, "tokens"));
     if (number(val, "bytes") > number(json_object_get(splits, "train"), "bytes"))
         warn("more text is held out than is trained on: a few documents hold most of it; cut it with --split-at, or "
-             "hold "
-             "out documents by --val-file");
-    printf("Next: ./train_slm --data %s\n", folder);
-    free(folder);
+             "hold out documents by --val-file");
+    print_next(o->output, number(json_object_get(splits, "train"), "tokens"));
 }
 
 int slm_prepare(int argc, char **argv) {

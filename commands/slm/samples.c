@@ -13,7 +13,8 @@ struct SlmSamples {
     const Tokenizer *tokenizer;
     const SlmSampleOptions *options;
     Generator *generator;
-    TokenIds *ids; /* [n] of the prompts, behind the end-of-text token */
+    int32_t first; /* the id before every document; -1: none */
+    TokenIds *ids; /* [n] of the prompts, behind `first` */
     GenerationPrompt *prompts;
     int n;
     uint64_t seed;
@@ -35,9 +36,9 @@ void slm_sample_options_add(OptionSet *set, SlmSampleOptions *options) {
     options_add(set, table, sizeof table / sizeof *table, options);
 }
 
-/* Encodes the prompts; without any, a text begins with the end-of-text token alone. */
+/* Encodes the prompts; without any, a text begins with `first` alone, if there is one. */
 static void encode_prompts(SlmSamples *s, int context) {
-    int32_t first = tokenizer_end_of_text(s->tokenizer);
+    int32_t first = s->first;
     const OptionList *texts = &s->options->prompts;
     s->n = texts->count ? texts->count : first >= 0;
     s->ids = xcalloc((size_t)s->n, sizeof *s->ids);
@@ -54,14 +55,16 @@ static void encode_prompts(SlmSamples *s, int context) {
     }
 }
 
-SlmSamples *slm_samples_open(const SlmSampleOptions *options, const TrainSpec *spec, const Tokenizer *tokenizer) {
+SlmSamples *slm_samples_open(const SlmSampleOptions *options, const TrainSpec *spec, const Tokenizer *tokenizer,
+                             int32_t first) {
     if (!options->tokens || !spec->validation) return NULL;
     if (!tokenizer && options->prompts.count) die_usage("--sample-prompt: there is no tokenizer; give --tokenizer");
     if (!tokenizer) return NULL;
     SlmSamples *s = xcalloc(1, sizeof *s);
     GenerationModel model = slm_generation(spec->model);
     Error error;
-    *s = (SlmSamples){.tokenizer = tokenizer, .options = options, .seed = (uint64_t)spec->options->seed};
+    *s =
+        (SlmSamples){.tokenizer = tokenizer, .options = options, .first = first, .seed = (uint64_t)spec->options->seed};
     encode_prompts(s, (int)model.context);
     GenerationSize size = generation_size(&model, s->prompts, s->n, s->n, options->tokens);
     if (s->n) s->generator = generator_open(&model, spec->device, &size, memory_available(spec->device), &error);
@@ -84,12 +87,14 @@ void slm_samples_close(SlmSamples *s) {
     free(s);
 }
 
-/* Prints a text on one line. */
+/* Prints a text on one line, without the control characters that an untrained model writes. */
 static void print_text(int64_t step, const char *text) {
     printf("[Sample] step=%lld ", (long long)step);
     for (; *text; text++)
         if (*text == '\n')
             printf("\\n");
+        else if ((unsigned char)*text < ' ' || *text == 0x7f)
+            printf("\\x%02x", (unsigned)*text);
         else
             putchar(*text);
     printf("\n");
@@ -113,7 +118,7 @@ void slm_samples_write(void *samples, Training *training, int64_t step) {
     for (int i = 0; i < s->n; i++) {
         for (int64_t k = 0; k < generated[i].n; k++) token_ids_add(&s->ids[i], generated[i].ids[k]);
         s->prompts[i].parts[0].ids = s->ids[i].ids; /* may have moved */
-        int64_t first = s->ids[i].ids[0] == end;
+        int64_t first = s->first >= 0;
         char *text = passage_text(s->tokenizer, s->ids[i].ids + first, s->ids[i].n - first);
         char *name = xformat("sample/%d", i + 1);
         print_text(step, text);

@@ -67,8 +67,8 @@ static bool take_meta(const char *path, SlmShard *s, Error *error) {
     bool ok = s->vocabulary ||
               (access(meta, F_OK)
                    ? error_set(error,
-                               "%s: its vocabulary is unknown: the file has no header, and there is no %s; name its "
-                               "tokenizer",
+                               "%s: its vocabulary is unknown: the file has no header, and there is no %s; give its "
+                               "tokenizer, or prepare it with train_slm prepare if it is text",
                                path, meta)
                    : read_meta(meta, &s->vocabulary, &why) || error_set(error, "%s: %s", meta, why.text));
     free(directory);
@@ -81,7 +81,9 @@ static bool take_headerless(SlmShard *s, Error *error) {
     s->n_ids = (int64_t)s->file.owner_bytes / 2;
     s->ids = s->file.owner;
     return !(s->file.owner_bytes % 2) ||
-           error_set(error, "has %zu bytes, an odd number, and no header: no file of uint16 ids, or cut off",
+           error_set(error,
+                     "has %zu bytes, an odd number, and no header: no file of uint16 ids, or cut off (texts become ids "
+                     "with train_slm prepare)",
                      s->file.owner_bytes);
 }
 

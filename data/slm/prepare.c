@@ -186,7 +186,7 @@ static void scan(Prepare *p) {
     if (!scan_documents(&p->corpus, &options, &p->scan, &error)) die("%s", error.text);
     int64_t train = p->scan.counts[FATE_TRAIN], val = p->scan.counts[FATE_VAL];
     if (!train)
-        die("the corpus has no text to train on: of %lld document%s in %lld file%s %lld %s shorter than "
+        die("the corpus has no text to train on: of %lld document%s in %lld file%s, %lld %s shorter than "
             "--min-characters, %lld are duplicates, %lld are held out",
             (long long)p->scan.n, p->scan.n == 1 ? "" : "s", (long long)p->files.n, p->files.n == 1 ? "" : "s",
             (long long)p->scan.counts[FATE_SHORT], p->scan.counts[FATE_SHORT] == 1 ? "is" : "are",

@@ -20,15 +20,20 @@ void split_files_free(SplitFiles *files) {
 
 static int compare_paths(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
+/* Returns the length of a name before _123 and the ending. */
+static size_t stem_length(const char *name, const char *ending) {
+    size_t n = strlen(name) - strlen(ending), end = n;
+    while (end && name[end - 1] >= '0' && name[end - 1] <= '9') end--;
+    return end < n && end && name[end - 1] == '_' ? end - 1 : n;
+}
+
 /* Returns whether a name is SPLIT.bin, SPLIT_123.bin, NAME_SPLIT.bin or NAME_SPLIT_123.bin; for shards of prepare,
  * whether it is SPLIT_123.safetensors. */
 static bool is_of_split(const char *name, const char *split, bool shards) {
     const char *ending = shards ? SHARD_ENDING : ".bin";
     if (!ends_with(name, ending)) return false;
-    size_t n = strlen(name) - strlen(ending), end = n, length = strlen(split);
-    while (end && name[end - 1] >= '0' && name[end - 1] <= '9') end--;
-    bool numbered = end < n && end && name[end - 1] == '_';
-    end = numbered ? end - 1 : n;
+    size_t end = stem_length(name, ending), length = strlen(split);
+    bool numbered = name[end] == '_';
     return end >= length && !memcmp(name + end - length, split, length) &&
            (shards ? end == length && numbered : end == length || name[end - length - 1] == '_');
 }
@@ -45,4 +50,14 @@ SplitFiles split_files_list(const char *directory, const char *split, bool shard
     if (folder) closedir(folder);
     if (files.n) qsort(files.paths, (size_t)files.n, sizeof *files.paths, compare_paths);
     return files;
+}
+
+bool split_files_check(const SplitFiles *files, Error *error) {
+    static const char ending[] = ".bin";
+    size_t length = files->n ? stem_length(files->paths[0], ending) : 0;
+    for (int i = 1; i < files->n; i++)
+        if (stem_length(files->paths[i], ending) != length || memcmp(files->paths[0], files->paths[i], length) != 0)
+            return error_set(error, "%s and %s are of two data sets: name one file, or give each set its own folder",
+                             files->paths[0], files->paths[i]);
+    return true;
 }

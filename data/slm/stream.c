@@ -157,10 +157,11 @@ SlmStream *slm_stream_open_foreign(const char *path, const char *split, const Sl
     if (!paths.n)
         ok = path_is_folder(path)
                  ? error_set(error,
-                             "%s has no split '%s': expected %s_00000" SHARD_ENDING " of train_slm prepare, or %s.bin",
+                             "%s has no split '%s': expected %s_00000" SHARD_ENDING
+                             ", which train_slm prepare makes from texts, or %s.bin",
                              path, split, split, split)
                  : error_set(error, "%s is no folder: expected what train_slm prepare has written", path);
-    if (ok && shards) ok = check_prepared(path, split, paths.n, error);
+    ok = ok && (shards ? check_prepared(path, split, paths.n, error) : split_files_check(&paths, error));
     SlmStream *stream = ok ? open_paths(&paths, foreign, error) : NULL;
     split_files_free(&paths);
     return stream;

@@ -218,7 +218,7 @@ static void what_cannot_be_evaluated_is_named(void **state) {
         {2, "", "one.txt --stride 13", "--stride 13: the model's context is 12 tokens"},
         {2, "", "--choices bad.jsonl --stride 3", "--stride is for --text"},
         {1, "", "nowhere.txt", "nowhere.txt"},
-        {1, "", "bad.jsonl", "there is no token to predict in 1 files"},
+        {1, "", "bad.jsonl", "there is no token to predict in 1 file"},
         {1, "", "--choices bad.jsonl", "bad.jsonl: there is no question in it"},
         {1, "{\"ctx\": \"he\"", "--choices bad.jsonl", "bad.jsonl: line 1: expected a JSON object"},
         {1, "{\"endings\": [\"he\", \"it\"], \"label\": 0}", "--choices bad.jsonl",

@@ -99,7 +99,7 @@ static void the_context_ends_a_text(void **state) {
 static void prompts_come_from_a_file(void **state) {
     char *path = path_join(fixture.data, "../prompts.txt"), options[512], a[TEXT];
     (void)state;
-    write_text(path, "Text 1:\n\nText 2:\n");
+    write_text(path, "Text 1:\n\nText 2:\r\n");
     snprintf(options, sizeof options, "--prompts %s --max-tokens 4 --json", path);
     must_generate(a, options);
     json_t *second = line_of(a, 1);
@@ -118,7 +118,10 @@ static void what_cannot_be_continued_is_named(void **state) {
     refuse("--greedy gives the same text every time", "--greedy -n 2 --prompt x");
     refuse("--prompts /nowhere: ", "--prompts /nowhere");
     for (int i = 0; i < 40; i++) strcat(prompt, " Text 10:");
-    refuse("context is 32", strcat(prompt, "'"));
+    refuse("train_slm generate: prompt 1 has ", strcat(prompt, "'")); /* nothing else on its line: no text has begun */
+    assert_contains(fixture.output, "context is 32");
+    refuse("prompt 2: byte 4, 0xff, begins no UTF-8 character", "--prompt x --prompt \"$(printf 'abc\\377')\"");
+    refuse("--top-p: expected 1e-06 to 1, found 0", "--prompt x --top-p 0");
     assert_int_not_equal(run_command(fixture.output, sizeof fixture.output, "%s generate --checkpoint %s --prompt x",
                                      fixture.program, fixture.data),
                          0);
@@ -173,6 +176,30 @@ static void a_training_writes_what_its_weights_would_generate(void **state) {
     free(run);
 }
 
+/* A model that has seen no end-of-text token gets none before its prompts. */
+static void a_prompt_begins_as_the_documents_of_the_training_did(void **state) {
+    char *run = scratch_directory(), *data = scratch_directory(), *path = path_join(data, "train.bin"),
+         *config = path_join(run, "last/config.json");
+    uint16_t ids[2000];
+    (void)state;
+    for (int i = 0; i < 2000; i++) ids[i] = (uint16_t)(10 + i * i % 101);
+    write_bytes(path, ids, sizeof ids);
+    must_run("%s --data %s --tokenizer %s %s -b 3 -o %s --max-steps 2", fixture.program, data, fixture.data,
+             slm_model_options, run);
+    assert_contains(fixture.output, "Next: ./train_slm generate --checkpoint ");
+    char *text = read_text(config);
+    assert_contains(text, "\"first_token\": -1");
+    assert_int_not_equal(run_command(fixture.output, sizeof fixture.output, "%s generate --checkpoint %s --prompt ''",
+                                     fixture.program, run),
+                         0);
+    assert_contains(fixture.output, "this model knows no token that begins a text");
+    free(text);
+    free(config);
+    free(path);
+    free(data);
+    free(run);
+}
+
 static void samples_change_no_weight(void **state) {
     char *with = scratch_directory(), *without = scratch_directory();
     (void)state;
@@ -224,6 +251,7 @@ int main(void) {
         cmocka_unit_test(prompts_come_from_a_file),
         cmocka_unit_test(what_cannot_be_continued_is_named),
         cmocka_unit_test(a_training_writes_what_its_weights_would_generate),
+        cmocka_unit_test(a_prompt_begins_as_the_documents_of_the_training_did),
         cmocka_unit_test(samples_change_no_weight),
         cmocka_unit_test(prompts_of_samples_are_checked),
         cmocka_unit_test(baselines_are_measured_on_the_held_out_documents),

@@ -150,7 +150,7 @@ static void each_document_is_in_one_split_as_the_tokenizer_encodes_it(void **sta
     assert_contains(output, "[Corpus] 300 documents; dropped: 0 too short, 0 duplicates, 0 near-identical");
     assert_contains(output, "trained/tokenizer.json: 320 tokens, trained on the training split");
     assert_contains(output, "0.0000 % unknown");
-    assert_contains(output, "Next: ./train_slm --data trained");
+    assert_contains(output, "Next: ./train_slm --data trained --size tiny --warmup-steps ");
     check_folder("trained");
     Error error;
     char *all = xcalloc(1, DOCUMENTS * 4096), *at = all;
@@ -296,7 +296,7 @@ static void bad_inputs_are_refused_with_one_line(void **state) {
     write_text(in("short.txt"), "a b c a b c");
     assert_fails("-i nothing -o x", "nothing: holds no text files");
     assert_fails("-i absent.txt -o x", "absent.txt: ");
-    assert_fails("-i empty.txt -o x", "the corpus has no text to train on: of 1 document in 1 file 1 is shorter");
+    assert_fails("-i empty.txt -o x", "the corpus has no text to train on: of 1 document in 1 file, 1 is shorter");
     assert_fails("-i latin.txt -o x", "latin.txt: line 2, byte 5 of the file: 0xe9 begins no UTF-8 character");
     assert_fails("-i fields.jsonl -o x",
                  "line 1: the record has no text 'text'; its texts are: 'body' (--text-field NAME)");

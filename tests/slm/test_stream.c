@@ -284,6 +284,8 @@ static void both_headers_of_llm_c_are_read(void **state) {
     assert_documents(s, (const int64_t[]){0, 2, 5, 6}, 3);
     assert_int_equal(s->vocabulary, 128256);
     slm_stream_close(s);
+    write_llm_c(in(folder, "train_000001.bin"), 20240520, 1, 5, gpt2, sizeof gpt2);
+    assert_refused(folder, "train", NULL, "are of two data sets");
     write_llm_c(file, 20240520, 2, 5, gpt2, sizeof gpt2);
     assert_refused(file, NULL, NULL, "version 2; expected version 1");
     write_llm_c(file, 20240520, 1, 6, gpt2, sizeof gpt2);
