@@ -236,19 +236,28 @@ static void check_vocabulary(const SlmBase *base, const Tokenizer *tokenizer) {
         tokenizer_file(tokenizer), tokens, base->size.checkpoint, rows);
 }
 
-Tokenizer *slm_base_tokenizer(const SlmBase *base, const char *given) {
-    const char *checkpoint = base->size.checkpoint,
-               *hash = json_string_value(json_object_get(base->description, SLM_TOKENIZER_FACT));
-    char *path = given ? xstrdup(given) : find_tokenizer(checkpoint), found[17];
-    Error error;
-    if (!path) die_usage("%s does not say which tokenizer it was trained with: give --tokenizer", checkpoint);
-    Tokenizer *tokenizer = tokenizer_open(path, &error);
-    if (!tokenizer) die("--tokenizer %s: %s", path, error.text);
-    check_vocabulary(base, tokenizer);
+/* Dies unless the tokenizer is the one of the training, if the model says which that was. */
+static void check_hash(const SlmBase *base, const Tokenizer *tokenizer) {
+    const char *hash = json_string_value(json_object_get(base->description, SLM_TOKENIZER_FACT));
+    char found[17];
     snprintf(found, sizeof found, "%016llx", (unsigned long long)tokenizer_hash(tokenizer));
     if (hash && strcmp(hash, found) != 0)
         die("%s is not the tokenizer that %s was trained with: its hash is %s, not %s; give that one with --tokenizer",
-            tokenizer_file(tokenizer), checkpoint, found, hash);
+            tokenizer_file(tokenizer), base->size.checkpoint, found, hash);
+}
+
+Tokenizer *slm_base_tokenizer(const SlmBase *base, const char *given) {
+    const char *checkpoint = base->size.checkpoint;
+    char *path = given ? xstrdup(given) : find_tokenizer(checkpoint);
+    Error error;
+    if (!path) die_usage("%s does not say which tokenizer it was trained with: give --tokenizer", checkpoint);
+    Tokenizer *tokenizer = tokenizer_open(path, &error);
+    if (tokenizer) {
+        check_vocabulary(base, tokenizer);
+        check_hash(base, tokenizer);
+    } else {
+        die("--tokenizer %s: %s", path, error.text);
+    }
     free(path);
     return tokenizer;
 }

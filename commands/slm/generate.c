@@ -220,14 +220,15 @@ static void write_id(void *context, int prompt, int32_t id) {
 }
 
 /* Generates a single text, and writes it meanwhile. */
-static void stream(const Generate *o, Generator *generator, const Prompts *p, GenerationOptions *options) {
+static void stream(const Generate *o, Generator *generator, const Prompts *p, const GenerationOptions *common) {
+    GenerationOptions options = *common;
     Generated generated;
     Error error;
-    Stream s = {passage_open(o->inference.tokenizer, p->ids[0].ids, p->ids[0].n, options->max_new), o->out};
+    Stream s = {passage_open(o->inference.tokenizer, p->ids[0].ids, p->ids[0].n, options.max_new), o->out};
     passage_write(&s.passage, s.out);
-    options->on_id = write_id;
-    options->context = &s;
-    if (!generator_run(generator, p->runs, 1, options, &generated, &error)) die("%s", error.text);
+    options.on_id = write_id;
+    options.context = &s;
+    if (!generator_run(generator, p->runs, 1, &options, &generated, &error)) die("%s", error.text);
     fprintf(s.out, "\n");
     fflush(s.out);
     fprintf(stderr, "[Generate] %lld tokens, %s\n", (long long)generated.n, end_text(generated.end));
@@ -235,7 +236,7 @@ static void stream(const Generate *o, Generator *generator, const Prompts *p, Ge
     generated_free(&generated, 1);
 }
 
-static void generate(const Generate *o, const Prompts *p, GenerationOptions *options) {
+static void generate(const Generate *o, const Prompts *p, const GenerationOptions *options) {
     GenerationModel model = slm_generation(o->inference.model);
     int n = p->n * (int)o->number;
     GenerationSize size = generation_size(&model, p->runs, n, (int)o->inference.train.batch_size, o->max_tokens);
@@ -266,7 +267,7 @@ static void generate(const Generate *o, const Prompts *p, GenerationOptions *opt
 }
 
 /* Continues each line of standard input until its end. */
-static void converse(const Generate *o, GenerationOptions *options) {
+static void converse(const Generate *o, const GenerationOptions *options) {
     int64_t context = o->inference.config.context;
     GenerationSize size = {.sequences = 1, .longest = context, .prompt_rows = context};
     Generator *generator = open_generator(o, &size);
