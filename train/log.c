@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 #include <jansson.h>
-#include <unistr.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/program.h"
 #include "data/formats/safetensors.h"
+#include "data/text/utf8.h"
 
 enum { PENDING = 1 << 18 };
 
@@ -408,32 +408,9 @@ void log_object(Log *log, const char *kind, int64_t step, double wall_time, json
     json_decref(record);
 }
 
-/* Returns the text with U+FFFD in place of each byte that is no UTF-8; free(). */
-static char *valid_text(const char *text, size_t *size) {
-    size_t left = strlen(text), n = 0;
-    char *valid = xmalloc(3 * left + 1);
-    while (left) {
-        const uint8_t *bad = u8_check((const uint8_t *)text, left);
-        size_t good = bad ? (size_t)((const char *)bad - text) : left;
-        memcpy(valid + n, text, good);
-        n += good;
-        text += good;
-        left -= good;
-        if (!left) break;
-        memcpy(valid + n, "\xef\xbf\xbd", 3);
-        n += 3;
-        text++;
-        left--;
-    }
-    valid[n] = 0;
-    *size = n;
-    return valid;
-}
-
 void log_text(Log *log, int64_t step, double wall_time, const char *name, const char *text) {
-    size_t size;
-    char *valid = valid_text(text, &size);
+    char *valid = utf8_of_bytes(text, strlen(text));
     log_object(log, "text", step, wall_time, json_build("the log", "{s:s, s:s}", "name", name, "text", valid));
-    write_text_value(log, step, name, valid, size);
+    write_text_value(log, step, name, valid, strlen(valid));
     free(valid);
 }

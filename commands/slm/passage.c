@@ -1,23 +1,12 @@
 #include "commands/slm/passage.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <unistr.h>
+
+#include "data/text/utf8.h"
 
 char *passage_text(const Tokenizer *tokenizer, const int32_t *ids, int64_t n) {
-    static const char replacement[] = "\xEF\xBF\xBD";
-    size_t size, length = 0;
-    char *bytes = tokenizer_decode(tokenizer, ids, n, &size);
-    char *text = xmalloc(3 * size + 1);
-    for (size_t at = 0; at < size;) {
-        ucs4_t character;
-        int count = u8_mbtoucr(&character, (const uint8_t *)bytes + at, size - at);
-        bool whole = count > 0 && character; /* a byte 0 would end the text */
-        memcpy(text + length, whole ? bytes + at : replacement, whole ? (size_t)count : 3);
-        length += whole ? (size_t)count : 3;
-        at += count > 0 ? (size_t)count : 1;
-    }
-    text[length] = 0;
+    size_t size;
+    char *bytes = tokenizer_decode(tokenizer, ids, n, &size), *text = utf8_of_bytes(bytes, size);
     free(bytes);
     return text;
 }
