@@ -17,6 +17,8 @@
 namespace {
 
 enum { CACHED_WARPS = 4, CACHED_THREADS = 32 * CACHED_WARPS, CACHED_PART = 128 };
+/* Blocks that a multiprocessor must have registers for; for more of them ptxas keeps registers in memory. */
+enum { CACHED_BLOCKS = 4 };
 
 /* The arguments of a call that are not tensors of numbers. */
 struct CachedShape {
@@ -145,7 +147,7 @@ template <int HEAD> GPU_INLINE CombinedState combine_states(const float *states,
 /* Grid: parts x sequences x heads, heads fastest, because their columns are neighbours. Bytes: 2 C the size of T a row
  * of a sequence, and per part of a sequence of several parts HEAD + 4 floats. */
 template <class T, int HEAD, int W>
-__global__ void __launch_bounds__(CACHED_THREADS)
+__global__ void __launch_bounds__(CACHED_THREADS, CACHED_BLOCKS)
     attention_cached_kernel(T *out, float *states, const T *qkv, const T *kv, CachedShape a) {
     only_where_used<T>();
     using Lanes = CachedLanes<HEAD, W>;
