@@ -32,9 +32,13 @@ typedef struct {
      * --learning-rate times `schedule` for all groups. */
     double (*at)(const void *context, int group, int64_t step, int64_t epoch);
     const void *context; /* the program's own */
-    /* The engine sets its warm-up to --warmup-steps, and its total to --max-steps or else to the steps of the run.
+    /* The engine sets its warm-up to --warmup-steps, or where that is 0 to its warmup_share of the total, and its total
+     * to --max-steps or else to the steps of the run.
      * NULL: schedule_cosine. */
     const Schedule *schedule;
+    /* Multiply the scheduled rate of each parameter group; NULL: all are 1. The log has the rate without them. They are
+     * not read if `at` is given. */
+    const double *factors;
 } RateSpec;
 
 /* The optimizer; the learning rate, its schedule, weight decay and clipping are options. */
