@@ -5,19 +5,16 @@
 
 #include "checkpoint/load.h"
 #include "commands/adopt.h"
+#include "commands/bert/texts.h"
 #include "data/bert/classes.h"
-#include "data/bert/texts.h"
-#include "data/segment/segmenter.h"
 #include "model/bert.h"
 
-/* Options that decide what the model computes, "d-model", "layers", "heads" and "d-ff", then those that decide the ids
- * of a text, "normalize", "compat" and "max-len"; the last is NULL. For Description.options. */
+/* Options that decide what the model computes, "vocabulary", "positions", "d-model", "layers", "heads" and "d-ff", then
+ * those that decide the ids of a text (BERT_TEXT_RULES); the last is NULL. For Description.options. */
 extern const char *const BERT_OPTIONS[];
-/* The fact in config.json that tells the segmenter_hash of the training, in hexadecimal digits; "none": no segmenter.
- * TOKENIZER_FACT is in commands/trained_tokenizer.h. */
-#define BERT_SEGMENTER_FACT "segmenter_hash"
-/* The folder in that of a run with a copy of the segmenter's files. */
-#define BERT_SEGMENTER_FOLDER "segmenter"
+
+/* The key in the config.json of an export under which our own description lies. */
+#define BERT_EXPORTED "train_bert"
 
 /* How these files name the model's tensors. Without the prefix roberta., with gamma and beta of norms, with
  * position_ids among the tensors; the heads of other tasks are left out. A head that the file lacks altogether keeps
@@ -29,7 +26,6 @@ typedef struct {
     CheckpointOptions options; /* BERT_OPTIONS as the file, its config.json and the user tell them; not all are known */
     json_t *description;       /* config.json of a checkpoint of ours, or train_bert's part of the config.json of an
                                 * export; NULL: neither */
-    int vocabulary, positions; /* rows of the tables */
     Classes classes;           /* n 0: it has no classifier. Without names in the file these are "0", "1", ... */
     bool masked_head;          /* it has the head of a masked language model */
 } BertBase;
@@ -42,11 +38,5 @@ BertBase bert_base_adopt(const char *path, OptionSet *set);
 void bert_base_close(BertBase *base);
 /* Returns the configuration of the model in the file, without dropout; classes 0: with the masked-language head. */
 BertConfig bert_base_config(const BertBase *base);
-/* Opens the tokenizer of the model (trained_tokenizer). */
-Tokenizer *bert_base_tokenizer(const BertBase *base, const char *given);
-/* Opens the segmenter of the model: `given` (--segment), else the one in the folder of its checkpoint or its run. NULL
- * if the training had none. Dies if it is not that of the training, or is not found. A file that does not say how it
- * was trained takes any. */
-Segmenter *bert_base_segmenter(const BertBase *base, const char *given);
 
 #endif
