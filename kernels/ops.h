@@ -251,6 +251,10 @@ void gelu_linear_backward(Device *device, LayerGradients gradients, Tensor dy, T
 void gelu_forward(Device *device, Tensor y, Tensor x, GeluKind kind);
 void gelu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, GeluKind kind);
 
+/* y = tanh(x) and dx = dy (1 - y^2), elementwise. y may be x; dx may be dy. */
+void tanh_forward(Device *device, Tensor y, Tensor x);
+void tanh_backward(Device *device, Tensor dx, Tensor dy, Tensor y);
+
 /* y = x where x > 0, else slope x, and dx = dy or slope dy, elementwise. y may be x; dx may be dy. */
 void leaky_relu_forward(Device *device, Tensor y, Tensor x, float slope);
 void leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, float slope);
@@ -353,6 +357,16 @@ void cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor l
  * in place. scale f32 [1]. */
 void cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
                                     Tensor weights, Tensor scale, Tensor loss_scale);
+
+/* Softmax cross-entropy of logits [N, K] against targets f32 [N, K], which are not negative and need not sum to 1:
+ * loss[i] = -sum over c of targets[i, c] log softmax(logits[i])_c; a class of target 0 adds nothing. labels i32 [N] are
+ * what correct[i] compares with the first largest logit; a negative one is never correct. loss, correct f32 [N]. */
+void soft_cross_entropy_forward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
+                                Tensor labels);
+/* Computes the same; the logits become the gradient of scale[0] * sum(loss), times the factor of loss_scale (optional),
+ * in place. scale f32 [1]. */
+void soft_cross_entropy_forward_backward(Device *device, Tensor loss, Tensor correct, Tensor logits, Tensor targets,
+                                         Tensor labels, Tensor scale, Tensor loss_scale);
 
 /* loss[i] = sum over the columns of (y - targets)^2. loss f32 [N]; y T [N, C]; targets f32 [N, C]. */
 void squared_error_forward(Device *device, Tensor loss, Tensor y, Tensor targets);

@@ -2,6 +2,8 @@
  * emulator. */
 #include "tests/cuda/schedules.h"
 
+#include <float.h>
+
 static Pair number(float x) {
     Pair p = poisoned(DTYPE_F32, 1, 0);
     *floats(p) = x;
@@ -161,6 +163,47 @@ static void check_binary_losses(DType type, int64_t n, float spread) {
 static void check_all_binary_losses(DType type) {
     static const int64_t sizes[] = {0, 1, 5, 64, 257, 600};
     for (int i = 0; i < 6; i++) check_binary_losses(type, sizes[i], i % 2 ? 2 : 20);
+}
+
+/* Soft cross-entropy. */
+
+/* Labels as targets_for makes them; targets that sum to something else than 1, some of them 0. A gradient is a
+ * probability less a target, and is compared with all of them. */
+static void check_soft_classes(DType type, int64_t n, int64_t classes, float spread) {
+    Pair logits = pair_normal(&rig, type, n, classes, spread), label = targets_for(logits, spread);
+    Pair target = normal(DTYPE_F32, n, classes), scale = number(0.7f), scaling = some_scaling();
+    Pair loss = poisoned(DTYPE_F32, n, 0), correct = poisoned(DTYPE_F32, n, 0);
+    for (int64_t i = 0; i < n * classes; i++) {
+        bool without = floats(logits)[i] < -FLT_MAX || i / classes % 7 == 6;
+        floats(target)[i] = without ? 0 : fabsf(floats(target)[i]);
+    }
+    pair_upload(&rig, target);
+    soft_cross_entropy_forward(rig.cpu, loss.cpu, correct.cpu, logits.cpu, target.cpu, label.cpu);
+    soft_cross_entropy_forward(rig.cuda, loss.cuda, correct.cuda, logits.cuda, target.cuda, label.cuda);
+    check_output("soft_cross_entropy_forward loss", loss, sum_error(classes, 16));
+    check_output("soft_cross_entropy_forward correct", correct, 0);
+    for (int with_scale = 0; with_scale < 2; with_scale++) {
+        Pair factor = with_scale ? scaling : pair_none(), loss2 = poisoned(DTYPE_F32, n, 0);
+        Pair correct2 = poisoned(DTYPE_F32, n, 0);
+        pair_upload(&rig, logits); /* the gradients of the first time, rounded, as logits */
+        soft_cross_entropy_forward_backward(rig.cpu, loss2.cpu, correct2.cpu, logits.cpu, target.cpu, label.cpu,
+                                            scale.cpu, factor.cpu);
+        soft_cross_entropy_forward_backward(rig.cuda, loss2.cuda, correct2.cuda, logits.cuda, target.cuda, label.cuda,
+                                            scale.cuda, factor.cuda);
+        check_output("soft_cross_entropy_forward_backward loss", loss2, sum_error(classes, 16));
+        check_output("soft_cross_entropy_forward_backward correct", correct2, 0);
+        check_output("soft_cross_entropy_forward_backward dlogits", reshaped(logits, n * classes, 0),
+                     error_in(type, classes, 16));
+    }
+}
+
+static void check_soft_cross_entropies(DType type) {
+    check_soft_classes(type, 0, 3, 1);
+    check_soft_classes(type, 3, 1, 1);
+    check_soft_classes(type, 130, 2, 1);
+    check_soft_classes(type, 300, 3, 2); /* more than one block */
+    check_soft_classes(type, 23, 31, 20);
+    check_soft_classes(type, 12, 129, 2);
 }
 
 /* NT-Xent. */
@@ -394,6 +437,14 @@ static void wrong_target(void *argument) {
     rig.cuda->synchronize(rig.cuda);
 }
 
+static void wrong_label(void *argument) {
+    (void)argument;
+    Pair label = pair_integers(&rig, (int32_t[]){-1, 7}, 2);
+    soft_cross_entropy_forward(rig.cuda, poisoned(DTYPE_F32, 2, 0).cuda, poisoned(DTYPE_F32, 2, 0).cuda,
+                               normal(DTYPE_F32, 2, 7).cuda, normal(DTYPE_F32, 2, 7).cuda, label.cuda);
+    rig.cuda->synchronize(rig.cuda);
+}
+
 static void a_target_outside_dies(void **state) {
     char output[4096];
     (void)state;
@@ -401,11 +452,14 @@ static void a_target_outside_dies(void **state) {
     assert_int_not_equal(run_function(output, sizeof output, wrong_target, NULL), 0);
     assert_contains(output, "CUDA: "); /* the kernel's message, printed by the host */
     assert_contains(output, ": cross_entropy: targets[0] is 7, expected less than 7 and not negative");
+    assert_int_not_equal(run_function(output, sizeof output, wrong_label, NULL), 0);
+    assert_contains(output, ": soft_cross_entropy: labels[1] is 7, expected less than 7");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_every_type(cross_entropy, check_cross_entropies),
+        test_in_every_type(soft_cross_entropy, check_soft_cross_entropies),
         test_in_every_type(squared_error, check_squared_errors),
         test_in_every_type(binary_cross_entropy, check_all_binary_losses),
         test_in_f32(nt_xent, check_nt_xents),

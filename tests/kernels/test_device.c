@@ -164,6 +164,8 @@ static void run_layers(Device *device, Arena *arena, float p) {
                        drop);
     cache_rows(device, kv, qkv, ids);
     attention_cached_forward(device, y, qkv, keys, attention);
+    tanh_forward(device, y, x);
+    tanh_backward(device, z, x, y);
     leaky_relu_forward(device, y, x, 0.1f);
     leaky_relu_backward(device, z, y, x, 0.1f);
     mean_rows_forward(device, means, x, 3);
@@ -220,8 +222,11 @@ static void run_losses(Device *device, Arena *arena) {
     Tensor ids = counted(arena), one = numbers(arena, 1), weights = numbers(arena, N);
     Tensor x = rows(arena, N, C), y = rows(arena, N, C), z = rows(arena, N, C);
     Tensor mean = numbers(arena, N), rstd = numbers(arena, N), logits = rows(arena, N, V), logit = rows(arena, N, 1);
+    Tensor soft = rows(arena, N, V);
     cross_entropy_forward(device, mean, rstd, logits, ids, weights);
     cross_entropy_forward_backward(device, mean, rstd, logits, ids, weights, one, tensor_none());
+    soft_cross_entropy_forward(device, mean, rstd, logits, soft, ids);
+    soft_cross_entropy_forward_backward(device, mean, rstd, logits, soft, ids, one, tensor_none());
     squared_error_forward(device, mean, y, x);
     squared_error_forward_backward(device, mean, y, x, one, tensor_none());
     binary_cross_entropy_forward(device, mean, rstd, logit, weights, weights);
@@ -309,6 +314,10 @@ static void flops_and_bytes_are_exact(void **state) {
     expect_counted(dry, OP_mixup, 3 * n * c, 4 * (3 * n * c + n + 1));
     expect_counted(dry, OP_cross_entropy_forward, 4 * n * v + n, 4 * (n * v + 4 * n));
     expect_counted(dry, OP_cross_entropy_forward_backward, 5 * n * v + 2 * n, 4 * (2 * n * v + 4 * n));
+    expect_counted(dry, OP_tanh_forward, 5 * n * c, 4 * 2 * n * c);
+    expect_counted(dry, OP_tanh_backward, 4 * n * c, 4 * 3 * n * c);
+    expect_counted(dry, OP_soft_cross_entropy_forward, 7 * n * v + 3 * n, 4 * (2 * n * v + 3 * n));
+    expect_counted(dry, OP_soft_cross_entropy_forward_backward, 10 * n * v + 5 * n, 4 * (3 * n * v + 3 * n));
     expect_counted(dry, OP_squared_error_forward, 3 * n * c, 4 * (2 * n * c + n));
     expect_counted(dry, OP_squared_error_forward_backward, 4 * n * c, 4 * (3 * n * c + n));
     expect_counted(dry, OP_binary_cross_entropy_forward, 5 * n, 4 * 5 * n);

@@ -128,6 +128,10 @@ static void check_scaled_gradients(Rig *rig, bool coupled) {
     cross_entropy_forward_backward(device, loss, hit, x, targets, none, number(rig, 0.5f * 1024), none);
     cross_entropy_forward_backward(device, loss, hit, x2, targets, none, number(rig, 0.5f), scale);
     expect_same(rig, "cross_entropy dlogits, scaled", x2, x);
+    Tensor soft = normal(rig, 4, 9);
+    soft_cross_entropy_forward_backward(device, loss, hit, x, soft, targets, number(rig, 0.5f * 1024), none);
+    soft_cross_entropy_forward_backward(device, loss, hit, x2, soft, targets, number(rig, 0.5f), scale);
+    expect_same(rig, "soft_cross_entropy dlogits, scaled", x2, x);
     squared_error_forward_backward(device, loss, x, normal(rig, 4, 9), number(rig, 0.5f * 1024), none);
     rig->seed--; /* the same targets again */
     squared_error_forward_backward(device, loss, x2, normal(rig, 4, 9), number(rig, 0.5f), scale);
