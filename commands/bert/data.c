@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "commands/class_weights.h"
 #include "data/bert/data_report.h"
 #include "report/table.h"
 
@@ -259,6 +260,22 @@ void bert_data_close(BertData *data) {
     classes_free(&data->classes);
     json_decref(data->report);
     bert_texts_close(&data->texts);
+}
+
+/* ---- class weights ---- */
+
+void bert_data_weigh_classes(const BertOptions *o, const Classes *classes, const BertSplit *train, float *weights) {
+    double given[BERT_MAX_CLASSES];
+    for (int c = 0; c < classes->n; c++) weights[c] = 1;
+    if (!strcmp(o->class_weights, "balanced")) {
+        classes_balance(train->labels, train->n, classes->n, weights);
+    } else if (strcmp(o->class_weights, "none")) {
+        class_weights_parse(o->class_weights, "balanced", classes->n, given);
+        for (int c = 0; c < classes->n; c++) weights[c] = (float)given[c];
+    }
+    printf("[Data] class weights:");
+    for (int c = 0; c < classes->n; c++)
+        printf(" %s %.4f%s", classes->names[c], (double)weights[c], c + 1 < classes->n ? "," : "\n");
 }
 
 /* ---- the folder of a run ---- */

@@ -34,6 +34,9 @@ Dataset *bert_data_synthetic(const BertOptions *options);
 /* Makes the splits of a fold, 0 .. --folds - 1: its texts are tested on, those of the next one validated on. */
 void bert_data_fold(const BertOptions *options, const BertData *data, int fold, BertSplit splits[BERT_SPLITS]);
 void bert_splits_close(BertSplit splits[BERT_SPLITS]);
+/* Sets weights[classes->n] by --class-weights and the training texts, and prints them. */
+void bert_data_weigh_classes(const BertOptions *options, const Classes *classes, const BertSplit *train,
+                             float *weights);
 /* Writes what a run's folder needs besides checkpoints: data_report.json, and copies of the files of tokenizer and
  * segmenter, so that the folder is all that evaluation, prediction and export need. */
 void bert_data_keep(const BertData *data, const char *directory);
