@@ -2,41 +2,43 @@
 #ifndef COMMANDS_BERT_DATA_H
 #define COMMANDS_BERT_DATA_H
 
+#include "commands/bert/model.h"
 #include "commands/bert/options.h"
-#include "data/bert/classes.h"
 #include "data/bert/dataset.h"
 #include "data/bert/splits.h"
 
 /* Texts of one split, in the order of their files. */
 typedef struct {
-    const char *name; /* "train", "validation", "test" */
-    int64_t n;        /* 0: there is no such split */
+    int64_t n; /* 0: there is no such split */
     const char **texts;
-    const char **ids;   /* [n]; NULL: no --id-column */
-    const char **files; /* [n] the path of each */
-    int64_t *lines;     /* [n] and its line there */
-    int32_t *labels;    /* [n] classes; NULL: masked words */
+    int64_t *lines;  /* [n] in their file, from 1 */
+    int32_t *labels; /* [n] classes; NULL: masked words */
     TokenizedTexts tokenized;
 } BertSplit;
 
-enum { BERT_MAX_FILES = 64 };
-
 typedef struct {
-    BertTexts texts; /* without data: nothing is open */
-    Comments files[BERT_MAX_FILES];
+    BertTexts texts; /* tokenizer: NULL: no data are given, and the texts are made up */
+    Comments *files; /* [n_files] */
     int n_files;
     Classes classes;
-    BertSplit splits[BERT_SPLITS]; /* as the files have them, or as --split-shares divides the only one */
-    bool synthetic;                /* no data are given: made-up texts, of which only lengths are known */
+    BertSplit splits[BERT_SPLITS]; /* with --folds all texts are in the first */
+    json_t *report;                /* data_report.json; NULL: made-up texts */
 } BertData;
 
 /* Opens tokenizer and segmenter, reads the files, finds the classes, divides the texts, tokenizes them and prints the
- * data report. Dies if any of it cannot be used. description: config.json of the base checkpoint; NULL: none. */
-BertData bert_data_open(const BertOptions *options, const json_t *description);
+ * data report; sets the sizes of the tables (bert_options_set_tables). Dies if any of it cannot be used. */
+BertData bert_data_open(BertOptions *options, const BertBase *base);
 void bert_data_close(BertData *data);
-/* Makes the splits of one fold, 0 .. --folds - 1, of the training and the validation texts: the texts of the fold are
- * the test split, those of the next one the validation split. bert_splits_close. */
+/* Returns the data set of made-up texts. */
+Dataset *bert_data_synthetic(const BertOptions *options);
+/* Makes the splits of a fold, 0 .. --folds - 1: its texts are tested on, those of the next one validated on. */
 void bert_data_fold(const BertOptions *options, const BertData *data, int fold, BertSplit splits[BERT_SPLITS]);
 void bert_splits_close(BertSplit splits[BERT_SPLITS]);
+/* Sets weights[classes->n] by --class-weights and the training texts, and prints them. */
+void bert_data_weigh_classes(const BertOptions *options, const Classes *classes, const BertSplit *train,
+                             float *weights);
+/* Writes what a run's folder needs besides checkpoints: data_report.json, and copies of the files of tokenizer and
+ * segmenter, so that the folder is all that evaluation, prediction and export need. */
+void bert_data_keep(const BertData *data, const char *directory);
 
 #endif

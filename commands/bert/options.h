@@ -20,7 +20,7 @@ typedef struct {
     int64_t frozen_layers, patience, folds, seeds, rows, row_tokens;
     double dropout, head_dropout, warmup_ratio, label_smoothing, layer_decay, mask_share;
     bool freeze_embeddings, compact_vocabulary, whole_words;
-    double shares[3]; /* --split-shares */
+    double shares[3]; /* --split-shares, of 1 */
 } BertOptions;
 
 /* Options that decide what a sample, the model or the best weights are; the last is NULL. */
@@ -30,6 +30,9 @@ extern const char *const BERT_FIXED_OPTIONS[];
 void bert_options_add(OptionSet *set, BertOptions *options, bool pretraining);
 /* Sets what follows from other options. Dies on combinations that contradict each other. */
 void bert_options_resolve(BertOptions *options);
+/* Sets the sizes of the tables that are not known, for so many ids. Dies if one of them is too small for --max-len or
+ * for the ids. */
+void bert_options_set_tables(BertOptions *options, int64_t ids);
 /* Returns the configuration of the model, for a number of classes; 0: a masked language model. */
 BertConfig bert_options_config(const BertOptions *options, int classes);
 /* Returns the learning rate's schedule; the engine sets its warm-up and its length. */

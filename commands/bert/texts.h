@@ -3,8 +3,8 @@
 #ifndef COMMANDS_BERT_TEXTS_H
 #define COMMANDS_BERT_TEXTS_H
 
-#include "base/json.h"
 #include "base/options.h"
+#include "commands/trained_tokenizer.h"
 #include "data/bert/comments.h"
 #include "data/bert/texts.h"
 
@@ -15,10 +15,10 @@ typedef struct {
     bool compat;
 } BertTextOptions;
 
-/* The options that decide the ids of a text, besides the two folders; config.json has them. The last is NULL. */
+/* The options that decide the ids of a text, besides the two folders; config.json has them. */
 #define BERT_TEXT_RULES "max-len", "normalize", "compat"
-/* Facts in config.json: tokenizer_hash and segmenter_hash (empty: none) of the training, in hexadecimal digits. */
-#define BERT_TOKENIZER_FACT "tokenizer_hash"
+/* The fact in config.json that tells the segmenter_hash of the training, in hexadecimal digits (empty: there was none);
+ * TOKENIZER_FACT tells the tokenizer. */
 #define BERT_SEGMENTER_FACT "segmenter_hash"
 /* The segmenter's folder in the folder of a run. */
 #define BERT_SEGMENTER_FOLDER "segmenter"
@@ -37,13 +37,13 @@ typedef struct {
     TextRules rules;
 } BertTexts;
 
-/* Opens the tokenizer and the segmenter of the options, else those of a checkpoint: in its folder, in the folder of its
- * run, or beside its file. checkpoint: NULL: there is none. description: its config.json, whose hashes they must have;
- * NULL: not known. Dies if there is no tokenizer, if a file is damaged, or if a hash differs. */
-BertTexts bert_texts_open(const BertTextOptions *options, const char *checkpoint, const json_t *description,
-                          int n_threads);
+/* Opens the tokenizer and the segmenter of the options, else those of a model: in the folder of its checkpoint or of
+ * its run. model: NULL: there is none. n_threads: 0: all processors. Dies if there is no tokenizer, if a file is
+ * damaged, if the model was trained with others, or if its segmenter is not found. */
+BertTexts bert_texts_open(const BertTextOptions *options, const TokenizedModel *model, int n_threads);
 void bert_texts_close(BertTexts *texts);
-/* Copies the files of both into a folder, so that it is all that evaluation, prediction and export need. */
+/* Copies the files of both into a folder, so that it is all that evaluation, prediction and export need. Dies if they
+ * cannot be written. */
 void bert_texts_keep(const BertTexts *texts, const char *directory);
 
 #endif
