@@ -9,6 +9,7 @@
 #include "base/program.h"
 #include "checkpoint/description.h"
 #include "commands/hf_config.h"
+#include "data/bert/batch.h"
 
 const char *const BERT_OPTIONS[] = {"vocabulary", "positions", "d-model",       "layers",
                                     "heads",      "d-ff",      BERT_TEXT_RULES, NULL};
@@ -35,6 +36,9 @@ const ImportRules BERT_IMPORT_CLASSIFIER = {
     .only = of_classifier, .n_only = 2, .optional = of_classifier + 1, .n_optional = 1, .conventions = &classifier};
 const ImportRules BERT_IMPORT_MASKED = {
     .only = of_masked, .n_only = 2, .optional = of_masked + 1, .n_optional = 1, .conventions = &masked};
+
+/* Texts may be cut at another length than in the training. */
+static const char *const unchecked[] = {"max-len", NULL};
 
 /* Sizes whose number of heads is known: RoBERTa's, which are also PhoBERT's. */
 static const struct { int layers, width, heads; } known[] = {{12, 768, 12}, {24, 1024, 16}};
@@ -168,6 +172,10 @@ static void read_base(BertBase *base, const char *path, const char *option) {
     tensor_file_close(&file);
 }
 
+static int size_of(const BertBase *base, const char *name) {
+    return (int)json_integer_value(json_object_get(base->options.options, name));
+}
+
 /* Takes the number of heads from --heads if the file does not tell it. */
 static void complete(BertBase *base, const OptionSet *set, const char *option) {
     if (json_object_get(base->options.options, "heads")) return;
@@ -177,15 +185,35 @@ static void complete(BertBase *base, const OptionSet *set, const char *option) {
     json_object_set_new(base->options.options, "heads", option_to_json(options_find(set, "heads")));
 }
 
-BertBase bert_base_adopt(const char *path, OptionSet *set) {
-    static const char *const unchecked[] = {"max-len", NULL};
+BertBase bert_base_read(const char *path, const OptionSet *set) {
     const char *option = options_find(set, "base-checkpoint") ? "--base-checkpoint" : "--checkpoint";
     BertBase base = {.description = NULL};
     if (!path || access(path, F_OK)) return base; /* the one who reads it complains */
     read_base(&base, path, option);
     complete(&base, set, option);
-    checkpoint_options_adopt(&base.options, set, unchecked);
+    checkpoint_options_check_given(&base.options, set, unchecked);
     return base;
+}
+
+BertBase bert_base_adopt(const char *path, OptionSet *set) {
+    BertBase base = bert_base_read(path, set);
+    if (base.options.options) checkpoint_options_adopt(&base.options, set, unchecked);
+    return base;
+}
+
+BertTextOptions bert_base_texts(const BertBase *base, const OptionSet *set, const BertTextOptions *given) {
+    BertTextOptions o = *given;
+    const json_t *options = base->options.options, *max_len = json_object_get(options, "max-len"),
+                 *normalize = json_object_get(options, "normalize"), *compat = json_object_get(options, "compat");
+    int64_t most = size_of(base, "positions") - BERT_FIRST_POSITION;
+    if (max_len && !options_given(set, "max-len")) o.max_len = json_integer_value(max_len);
+    if (normalize && !options_given(set, "normalize")) o.normalize = json_string_value(normalize);
+    if (compat && !options_given(set, "compat")) o.compat = json_is_true(compat);
+    if (o.max_len > most && options_given(set, "max-len"))
+        die_usage("--max-len %lld: %s has positions for %lld tokens", (long long)o.max_len, base->options.checkpoint,
+                  (long long)most);
+    if (o.max_len > most) o.max_len = most;
+    return o;
 }
 
 void bert_base_close(BertBase *base) {
@@ -193,10 +221,6 @@ void bert_base_close(BertBase *base) {
     json_decref(base->options.options);
     classes_free(&base->classes);
     *base = (BertBase){.description = NULL};
-}
-
-static int size_of(const BertBase *base, const char *name) {
-    return (int)json_integer_value(json_object_get(base->options.options, name));
 }
 
 BertConfig bert_base_config(const BertBase *base) {

@@ -30,11 +30,15 @@ typedef struct {
     bool masked_head;          /* it has the head of a masked language model */
 } BertBase;
 
-/* Reads what a file says of its model, and sets the options of BERT_OPTIONS that the set has, and that were not given,
- * to it; bert_base_close. Dies if an option that was given contradicts the file (only --max-len may), if the file is of
- * another model, or if the number of attention heads neither follows from it nor is given. All is zero if there is no
- * such file, or path is NULL. */
+/* Reads what a file says of its model; bert_base_close. Dies if an option of BERT_OPTIONS that was given contradicts it
+ * (only --max-len may), if the file is of another model, or if the number of attention heads neither follows from it
+ * nor is given. All is zero if there is no such file, or path is NULL. */
+BertBase bert_base_read(const char *path, const OptionSet *set);
+/* The same, and sets the options of BERT_OPTIONS that the set has, and that were not given, to what the file says. */
 BertBase bert_base_adopt(const char *path, OptionSet *set);
+/* Returns the options of texts as they were given or, if not, as the file says. --max-len is at most what the model has
+ * positions for; dies if more is given. The texts belong to `given` and the base. */
+BertTextOptions bert_base_texts(const BertBase *base, const OptionSet *set, const BertTextOptions *given);
 void bert_base_close(BertBase *base);
 /* Returns the configuration of the model in the file, without dropout; classes 0: with the masked-language head. */
 BertConfig bert_base_config(const BertBase *base);
