@@ -31,7 +31,8 @@ void model_rig_run(ModelRig *rig, const Batch *batch, const Pass *pass);
 /* Returns a copy of a tensor on the host; free(). */
 float *copy_floats(Tensor t);
 
-/* What holds for every transformer. The rigs are on the cpu, and their models have dropout unless said otherwise. */
+/* Checks of facts that hold for every transformer. The rigs are on the cpu, and their models have dropout unless said
+ * otherwise. */
 
 /* Recomputing in the backward gives the same bits in less memory. */
 void model_rig_check_recompute(ModelRig *rig, const Batch *batch);
