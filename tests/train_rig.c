@@ -39,6 +39,12 @@ void must_run(const char *format, ...) {
     free(command);
 }
 
+void assert_refused(int status, const Refusal *want) {
+    if (status != want->status)
+        fail_msg("%s: exit status %d, not %d:\n%s", want->options, status, want->status, fixture.output);
+    assert_contains(fixture.output, want->message);
+}
+
 /* ---- trainings ---- */
 
 /* Returns the command of a training; free(). */

@@ -35,6 +35,15 @@ int run_program(char *output, size_t size, const char *program, const char *form
 /* Runs a command into fixture.output. Fails the test if the command fails. */
 void must_run(const char *format, ...) PRINTF_LIKE(1, 2);
 
+/* A command that must fail. */
+typedef struct {
+    int status;
+    const char *options, *message;
+} Refusal;
+
+/* Fails unless a command, whose output is in fixture.output, has ended with this status and said this message. */
+void assert_refused(int status, const Refusal *want);
+
 /* Trains into `run` with fixture.options and more. Returns the exit status; what was printed is in fixture.output. */
 int fixture_train(const char *run, const char *more, ...) PRINTF_LIKE(2, 3);
 /* Trains. Fails the test if the training fails. */
