@@ -30,6 +30,20 @@ void share_autotune_cache(const char *from, const char *to) {
     free(copy);
 }
 
+void check_schedules(void (*train)(const char *run), void (*assert_same)(const char *a, const char *b)) {
+    const char *const seeds[] = {NULL, "1", "7"};
+    char *runs[3];
+    for (int i = 0; i < 3; i++) {
+        runs[i] = scratch_directory();
+        set_emulator(seeds[i], NULL);
+        if (i) share_autotune_cache(runs[0], runs[i]);
+        train(runs[i]);
+        if (i) assert_same(runs[0], runs[i]);
+    }
+    for (int i = 0; i < 3; i++) free(runs[i]);
+    set_emulator(NULL, NULL);
+}
+
 void assert_memory_as_planned(const char *run) {
     double planned = logged_last(run, "summary", "summary/planned_bytes");
     double peak = logged_last(run, "summary", "summary/peak_bytes");

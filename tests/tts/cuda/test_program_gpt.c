@@ -65,19 +65,15 @@ static void the_card_is_named_and_measured(void **state) {
     free(run);
 }
 
+static void train_with_amp(const char *run) {
+    char *options = xformat("%s --amp", cuda_run);
+    fixture_must_train(run, options);
+    free(options);
+}
+
 static void every_schedule_gives_the_same_bits(void **state) {
     (void)state;
-    const char *const seeds[] = {NULL, "1", "7"};
-    char *runs[3], *options = xformat("%s --amp", cuda_run);
-    for (int i = 0; i < 3; i++) {
-        runs[i] = scratch_directory();
-        set_emulator(seeds[i], NULL);
-        fixture_must_train(runs[i], options);
-        if (i) assert_same_result(runs[0], runs[i]);
-    }
-    set_emulator(NULL, NULL);
-    for (int i = 0; i < 3; i++) free(runs[i]);
-    free(options);
+    check_schedules(train_with_amp, assert_same_result);
 }
 
 /* float16: the loss scale goes on where it was, too. */
