@@ -107,6 +107,15 @@ void assert_same_result(const char *a, const char *b) {
     }
 }
 
+void fixture_check_same(const char *more) {
+    char *run = scratch_directory(), *options = xformat("%s %s", fixture.short_run, more);
+    fixture_must_train(run, options);
+    assert_same_result(run, fixture_reference_run());
+    assert_same_losses(run, fixture_reference_run());
+    free(options);
+    free(run);
+}
+
 /* ---- in the background ---- */
 
 pid_t start_command(const char *run, const char *command) {

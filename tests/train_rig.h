@@ -50,6 +50,9 @@ int fixture_train(const char *run, const char *more, ...) PRINTF_LIKE(2, 3);
 void fixture_must_train(const char *run, const char *more);
 /* Returns the folder of a short run to compare others with, made once. */
 const char *fixture_reference_run(void);
+/* Makes the short run with more options. Fails unless it logs the losses and ends with the bytes of
+ * fixture_reference_run. */
+void fixture_check_same(const char *more);
 /* Starts a training in the background with its output in RUN/output. */
 pid_t fixture_start(const char *run, const char *more);
 /* Starts a training and sends it a signal at a step, as signal_at_step does. */
