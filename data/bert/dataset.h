@@ -26,15 +26,9 @@ Dataset *bert_labelled_open(const TokenizedTexts *texts, const int32_t *labels, 
 Dataset *bert_masked_open(const TokenizedTexts *texts, const BertMasking *masking, bool fixed, Error *error);
 int64_t bert_masked_text(const Dataset *dataset, int64_t sample);
 
-/* Returns a data set of n texts of made-up tokens whose lengths are those of short comments (bert_length_quantile), cut
+/* Returns a data set of n texts of made-up tokens whose lengths are those of short comments (lengths.h), cut
  * to max_len. classes 0: masked words, a share of 0.15. */
 Dataset *bert_dataset_synthetic(int64_t n, int vocabulary, int classes, int max_len);
-/* Returns the length, in tokens with begin and end, below which this share of comments is: a public data set of 24,048
- * Vietnamese comments, with 12 at 0.5, 30 at 0.9, 42 at 0.95, 76 at 0.99. Cut to 192, their mean is 16.2. */
-double bert_length_quantile(double share);
-/* Returns the length of a synthetic text: the quantile of a random share. */
-int bert_synthetic_length(int64_t sample, int max_len);
-
 /* See BatchSpec.largest. */
 Batch bert_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget);
 

@@ -22,8 +22,9 @@ void bert_masking_close(BertMasking *masking);
 /* Returns how many of the n ids of a text are chosen; 0: none of them may be. */
 int bert_masking_count(const BertMasking *masking, const int32_t *ids, int n);
 /* Chooses them for a sample in an epoch: sets rows[] to their places, ascending, labels[] to their ids, and replaces
- * them in `ids`: 80 % by the mask token, 10 % by a random ordinary one, 10 % not at all. Returns their number. */
-int bert_masking_apply(const BertMasking *masking, int64_t epoch, int64_t sample, int32_t *ids, int n, int32_t *rows,
-                       int32_t *labels);
+ * them in ids[n]: 80 % by the mask token, 10 % by a random ordinary one, 10 % not at all. Uses scratch[n]. Returns
+ * their number. */
+int bert_masking_apply(const BertMasking *masking, int64_t epoch, int64_t sample, int32_t *ids, int n, int32_t *scratch,
+                       int32_t *rows, int32_t *labels);
 
 #endif

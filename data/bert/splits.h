@@ -13,6 +13,7 @@ typedef struct {
     int64_t n;
     const int32_t *labels; /* [n]; NULL: all are of one class */
     int classes;           /* 1 if labels is NULL */
+    char *const *names;    /* [classes] for messages; NULL: numbers */
     const int32_t *groups; /* [n] the first text that equals this one (texts_groups); NULL: every text is on its own */
 } SplitRows;
 

@@ -32,6 +32,7 @@ typedef struct {
     int64_t cut;       /* tokens */
     int64_t unknown;   /* tokens, of those that are left */
     int64_t empty;     /* texts without a token between begin and end */
+    int64_t dropped;   /* characters that the tokenizer has no token for and left out */
 } TokenizedTexts;
 
 /* Finds them by their usual names. False with an error if there is no begin or end token. */
