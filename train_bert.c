@@ -192,15 +192,6 @@ static void train_many(BertRun *run, BertOptions *o, int n) {
 
 /* ---- commands ---- */
 
-/* Trains on made-up texts of two classes, for --estimate and --dry-run without data. */
-static void plan_classifier(BertRun *run) {
-    static const char *const names[] = {"0", "1"};
-    Classes classes = {2, (char **)(uintptr_t)names};
-    TrainSpec spec = spec_of(run, &classes);
-    spec.train = bert_data_synthetic(run->options);
-    trainer_run(&spec, (TrainerHook){0}, NULL);
-}
-
 static int train(int argc, char **argv) {
     static const OptionsHeader header = {"train_bert",
                                          "./train_bert --data DIR --base-checkpoint phobert-base-v2 [options]",
@@ -218,11 +209,9 @@ static int train(int argc, char **argv) {
     int n = (int)(o.seeds * (o.folds ? o.folds : 1));
     Evaluation results[2];
     if (planning && n > 1) printf("[Run] this is the first of %d trainings, which take as long each\n", n);
-    if (!o.train.manifest.count) {
-        plan_classifier(&run);
-    } else if (n > 1 && planning) {
+    if (n > 1 && planning && o.train.manifest.count) {
         train_one(&run, &o, 0, n, results);
-    } else if (n > 1) {
+    } else if (n > 1 && !planning) {
         train_many(&run, &o, n);
     } else if (train_classifier(&run, data.splits, results)) {
         evaluation_free(&results[0]);
@@ -261,8 +250,9 @@ static int pretrain(int argc, char **argv) {
         !bert_masking_open(data.texts.tokenizer, o.mask_share, o.whole_words, (uint64_t)o.train.seed, &masking, &error))
         die("%s: %s", tokenizer_file(data.texts.tokenizer), error.text);
     TrainSpec spec = spec_of(&run, &(Classes){0});
-    spec.train = has_data ? open_masked(&data.splits[BERT_TRAIN], &masking, false) : bert_data_synthetic(&o);
-    spec.validation = open_masked(&data.splits[BERT_VALIDATION], &masking, true);
+    spec.train = has_data ? open_masked(&data.splits[BERT_TRAIN], &masking, false)
+                          : bert_dataset_synthetic(o.rows, (int)o.vocabulary, 0, (int)o.text.max_len);
+    if (has_data) spec.validation = open_masked(&data.splits[BERT_VALIDATION], &masking, true);
     int status = trainer_run(&spec, (TrainerHook){opened, &run}, NULL);
     run_end(&run);
     bert_masking_close(&masking);

@@ -5,6 +5,7 @@
 #include "commands/bert/model.h"
 #include "commands/bert/options.h"
 #include "data/bert/dataset.h"
+#include "data/bert/lengths.h"
 #include "data/bert/splits.h"
 
 /* Texts of one split, in the order of their files. */
@@ -26,11 +27,10 @@ typedef struct {
 } BertData;
 
 /* Opens tokenizer and segmenter, reads the files, finds the classes, divides the texts, tokenizes them and prints the
- * data report; sets the sizes of the tables (bert_options_set_tables). Dies if any of it cannot be used. */
+ * data report; sets the sizes of the tables (bert_options_set_tables). Without --data, for --estimate and --dry-run,
+ * makes up --rows texts. Dies if any of it cannot be used. */
 BertData bert_data_open(BertOptions *options, const BertBase *base);
 void bert_data_close(BertData *data);
-/* Returns the data set of made-up texts. */
-Dataset *bert_data_synthetic(const BertOptions *options);
 /* Makes the splits of a fold, 0 .. --folds - 1: its texts are tested on, those of the next one validated on. */
 void bert_data_fold(const BertOptions *options, const BertData *data, int fold, BertSplit splits[BERT_SPLITS]);
 void bert_splits_close(BertSplit splits[BERT_SPLITS]);

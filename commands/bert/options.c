@@ -38,9 +38,9 @@ static const char *const left_out[] = {"manifest", "train-manifest", "val-manife
 
 /* Of the options below, those that only one of the two trainings has. */
 static const char *const of_classifier[] = {
-    "label-column",      "id-column",          "labels", "test",  "head-dropout", "threshold",     "metric",
-    "class-weights",     "label-smoothing",    "folds",  "seeds", "layer-decay",  "frozen-layers", "patience",
-    "freeze-embeddings", "compact-vocabulary", NULL};
+    "row-tokens", "label-column",      "id-column",          "labels", "test",  "head-dropout", "threshold",
+    "metric",     "class-weights",     "label-smoothing",    "folds",  "seeds", "layer-decay",  "frozen-layers",
+    "patience",   "freeze-embeddings", "compact-vocabulary", NULL};
 static const char *const of_pretraining[] = {"mask-share", "whole-words", NULL};
 
 // clang-format off

@@ -20,8 +20,10 @@ static double loss_of(const BertValidation *v, const double *probabilities, int6
     return loss / all;
 }
 
+static const double TIE = 1e-9; /* decides between equal scores */
+
 /* Computes the scores of the most probable classes; those of two classes, F1 and so on, are of the second. Returns
- * minus the score of --metric, or the loss. */
+ * minus the score of --metric, or the loss, which also decides between equal scores. */
 static double evaluate(void *context, const float *outputs, int64_t n, double *values) {
     const BertValidation *v = context;
     int k = v->classes->n;
@@ -46,11 +48,11 @@ static double evaluate(void *context, const float *outputs, int64_t n, double *v
     free(predicted);
     free(confusion);
     free(each);
-    return !strcmp(v->metric, "loss")       ? loss
-           : !strcmp(v->metric, "accuracy") ? -s.accuracy
-           : !strcmp(v->metric, "mcc")      ? -s.mcc
-           : !strcmp(v->metric, "f1")       ? -scores[F1]
-                                            : -s.macro.f1;
+    double score = !strcmp(v->metric, "accuracy") ? s.accuracy
+                   : !strcmp(v->metric, "mcc")    ? s.mcc
+                   : !strcmp(v->metric, "f1")     ? scores[F1]
+                                                  : s.macro.f1;
+    return !strcmp(v->metric, "loss") ? loss : TIE * loss - score;
 }
 
 BertValidation bert_validation(const BertOptions *o, const Classes *classes, const BertSplit *split,

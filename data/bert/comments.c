@@ -137,16 +137,15 @@ static bool take_field(const Reader *r, int column, const json_t *object, char *
     json_t *value = name ? json_object_get(object, name) : NULL;
     *field = NULL;
     if (!value || json_is_null(value)) return true;
-    if (json_is_string(value)) {
-        *field = memcpy(*at, json_string_value(value), json_string_length(value) + 1);
-    } else if (json_is_integer(value) && column != TEXT) {
-        char digits[24];
-        snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(value));
-        *field = strcpy(*at, digits);
-    } else {
+    char digits[24];
+    const char *text = json_string_value(value);
+    if (!text && (!json_is_integer(value) || column == TEXT))
         return error_set(error, "\"%s\" is not a string%s", name, column == TEXT ? "" : " or a whole number");
-    }
-    *at += strlen(*field) + 1;
+    snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(value));
+    if (!text) text = digits;
+    const size_t size = strlen(text) + 1;
+    *field = memcpy(*at, text, size);
+    *at += size;
     return true;
 }
 

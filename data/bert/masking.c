@@ -68,7 +68,7 @@ int bert_masking_apply(const BertMasking *m, int64_t epoch, int64_t sample, int3
     const uint64_t first = (uint64_t)sample << 24; /* of the draws of this sample */
     const uint32_t step = (uint32_t)epoch;
     int wanted = bert_masking_count(m, ids, n), chosen = 0, units = list_units(m, ids, n, scratch);
-    for (int u = 0; chosen < wanted; u++) {
+    for (int u = 0; chosen < wanted && u < units; u++) {
         int64_t other = u + philox_below(m->seed, PURPOSE_ORDER, step, first + (uint64_t)u, units - u);
         int32_t i = scratch[other];
         scratch[other] = scratch[u];

@@ -123,7 +123,8 @@ static void tokenize_chunk(const TextRules *rules, const SpecialIds *specials, c
     ids->n = 0;
     for (int i = 0; i < n; i++) tokenize_text(rules, specials, texts[i], ids, chunk, &chunk->lengths[i]);
     size_t bytes = (size_t)ids->n * sizeof *ids->ids;
-    chunk->ids = memcpy(xmalloc(bytes), ids->ids, bytes);
+    chunk->ids = xmalloc(bytes);
+    if (ids->ids) memcpy(chunk->ids, ids->ids, bytes);
     chunk->dropped = ids->dropped - dropped;
 }
 
