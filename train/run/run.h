@@ -9,7 +9,7 @@
 #include "train/plan/plan.h"
 #include "train/run/eta.h"
 
-enum { TRAIN_MAX_GROUPS = 8 }; /* groups of parameters with rates of their own */
+enum { TRAIN_MAX_GROUPS = 64 }; /* groups of parameters with rates of their own */
 
 /* A queued step whose results have not been read yet. */
 typedef struct {
