@@ -20,6 +20,8 @@
 #include "base/stop.h"
 #include "commands/bert/data.h"
 #include "commands/bert/evaluate.h"
+#include "commands/bert/export.h"
+#include "commands/bert/predict.h"
 #include "commands/bert/test.h"
 #include "commands/bert/validation.h"
 #include "commands/commands.h"
@@ -263,6 +265,9 @@ int main(int argc, char **argv) {
     static const Command commands[] = {
         {NULL, "trains a classifier of texts", train},
         {"pretrain", "trains an encoder on masked words", pretrain},
+        {"evaluate", "scores a classifier on labelled texts", bert_evaluate},
+        {"predict", "predicts the classes of texts", bert_predict},
+        {"export", "writes a model for Hugging Face's transformers", bert_export},
         REPORT_COMMAND,
     };
     static const Program program = {"train_bert", "Classifies texts with an encoder such as PhoBERT.", commands,

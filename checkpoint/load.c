@@ -430,12 +430,22 @@ static char *list_missing(const Import *import) {
     return xformat("%s%s", text, listed < import->report->missing ? ", ..." : "");
 }
 
+char *checkpoint_weights(const char *path) {
+    static const char *const names[] = {"model.safetensors", "pytorch_model.bin"};
+    for (int i = 0; i < 2; i++) {
+        char *inside = path_join(path, names[i]);
+        if (!access(inside, F_OK)) return inside;
+        free(inside);
+    }
+    return xstrdup(path);
+}
+
 bool checkpoint_open_base(const char *path, TensorFile *file, Error *error) {
     static const char *const links[] = {"best", "last"};
-    char *inside = path_join(path, "model.safetensors");
-    bool ok = tensor_file_open(access(inside, F_OK) ? path : inside, file, error), is_run = false;
-    if (ok) file_keep(inside, "weights to start from");
-    free(inside);
+    char *weights = checkpoint_weights(path);
+    bool ok = tensor_file_open(weights, file, error), is_run = false;
+    if (ok && strcmp(weights, path) != 0) file_keep(weights, "weights to start from");
+    free(weights);
     for (int i = 0; i < 2 && !ok && !is_run; i++) {
         char *link = path_join(path, links[i]);
         is_run = !access(link, F_OK);

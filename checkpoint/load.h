@@ -19,6 +19,9 @@ void carried_close(CarriedTensors *carried);
 bool checkpoint_load(const char *path, const CheckpointBuffers *into, TrainState *state, CarriedTensors *carried,
                      Error *error);
 
+/* Returns the file of weights that a path means: in a folder model.safetensors, else pytorch_model.bin, as older models
+ * of Hugging Face's transformers have it; free(). The path itself if it is no folder with one of them. */
+char *checkpoint_weights(const char *path);
 /* Opens a base checkpoint: a file of tensors, or a checkpoint directory, whose weights are opened. */
 bool checkpoint_open_base(const char *path, TensorFile *file, Error *error);
 /* Returns the folder of a base checkpoint: its own, or the one in which its file lies; free(). */
