@@ -146,7 +146,16 @@ typedef struct {
     float weight_decay;
     float rate; /* multiplies AdamW.learning_rate */
     int group;  /* the parameter group, for the code that sets the rate */
+    /* Leaves out elements inside: row r, the `width` elements from begin + r width on, takes part only if used[r] is
+     * not 0. Sums and all other elements have the same bits as if its gradients were 0. NULL: all rows take part. */
+    const uint8_t *used;  /* on the device; the last row may be cut off by `end` */
+    int64_t width, count; /* count: elements that take part */
 } Segment;
+
+/* Returns the number of elements that take part. */
+static inline int64_t segment_count(const Segment *segment) {
+    return segment->used ? segment->count : segment->end - segment->begin;
+}
 
 typedef struct {
     float learning_rate, beta1, beta2, epsilon;
@@ -427,5 +436,7 @@ void norm_guard(Device *device, Tensor norm, Tensor stopped, Tensor sums, bool o
 /* to = from inside the segments only; does nothing if norm f32 [1] (optional) is not finite. to, from
  * f32 [P]. */
 void copy_segments(Device *device, Tensor to, Tensor from, Tensor norm, const Segment *segments, int n_segments);
+/* x = 0 inside the segments only. x f32 [P]. */
+void clear_segments(Device *device, Tensor x, const Segment *segments, int n_segments);
 
 #endif

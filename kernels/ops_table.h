@@ -69,7 +69,8 @@
     X(muon_update)                                                                                                     \
     X(loss_scale_update)                                                                                               \
     X(norm_guard)                                                                                                      \
-    X(copy_segments)
+    X(copy_segments)                                                                                                   \
+    X(clear_segments)
 
 /* Operations without 16-bit types. */
 #define FOR_EACH_F32_OP(X)                                                                                             \
@@ -80,7 +81,8 @@
     X(global_norm)                                                                                                     \
     X(loss_scale_update)                                                                                               \
     X(norm_guard)                                                                                                      \
-    X(copy_segments)
+    X(copy_segments)                                                                                                   \
+    X(clear_segments)
 
 #define OP_ENUM(op) OP_##op,
 enum { FOR_EACH_OP(OP_ENUM) OP_COUNT };

@@ -37,10 +37,23 @@ const char *const BERT_FIXED_OPTIONS[] = {"max-len",
 static const char *const left_out[] = {"manifest", "train-manifest", "val-manifest", "val-ratio", NULL};
 
 /* Of the options below, those that only one of the two trainings has. */
-static const char *const of_classifier[] = {
-    "row-tokens", "label-column",      "id-column",          "labels", "test",  "head-dropout", "threshold",
-    "metric",     "class-weights",     "label-smoothing",    "folds",  "seeds", "layer-decay",  "frozen-layers",
-    "patience",   "freeze-embeddings", "compact-vocabulary", NULL};
+static const char *const of_classifier[] = {"row-tokens",
+                                            "label-column",
+                                            "id-column",
+                                            "labels",
+                                            "test",
+                                            "head-dropout",
+                                            "threshold",
+                                            "metric",
+                                            "class-weights",
+                                            "label-smoothing",
+                                            "folds",
+                                            "seeds",
+                                            "layer-decay",
+                                            "frozen-layers",
+                                            "freeze-embeddings",
+                                            "compact-vocabulary",
+                                            NULL};
 static const char *const of_pretraining[] = {"mask-share", "whole-words", NULL};
 
 // clang-format off
@@ -79,6 +92,8 @@ static const OptionOverride of_texts[] = {
     {.name = "split-shares", .default_value = "99,1,0",
      .help = "percent of the texts to train and validate on, without --valid; the last number is 0"},
     {.name = "learning-rate", .default_value = "1e-4"},
+    {.name = "patience", .default_value = "0",
+     .help = "end the training after so many validations without a lower loss; 0: never"},
     {.name = "compact-vocabulary", .default_value = "false"}, /* the head has a logit for every token */
     {.name = "loss-norm",
      .help = "divide the loss by the masked pieces of each micro-batch, or of the whole effective batch"},
@@ -88,7 +103,7 @@ static const OptionOverride of_texts[] = {
 
 static const OptionRow table[] = {
     {.name = "data", .letter = 'd', .type = OPTION_LIST, .offset = FIELD(train.manifest), .metavar = "DIR|PATH",
-     .help = "folder with train, valid and test files (.csv, .tsv or .jsonl), or a training file, repeatable; without "
+     .help = "folder with train, valid and test files (.csv, .tsv or .jsonl), or a training file; without "
              "--valid it is divided by --split-shares"},
     {.name = "valid", .type = OPTION_TEXT, .offset = FIELD(valid), .metavar = "PATH",
      .help = "validation file; default: the one in the folder of --data, else a share of the training texts"},

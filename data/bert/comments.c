@@ -27,10 +27,11 @@ typedef struct {
 /* ---- records ---- */
 
 static bool is_blank(const char *text) {
+    const uint8_t *classes = character_classes();
     const char *end = text + strlen(text);
     uint32_t c;
     for (size_t n; (n = character_at(text, end, &c)); text += n)
-        if (!character_is_white(c)) return false;
+        if (!(classes[c] & CHARACTER_BLANK)) return false;
     return true;
 }
 

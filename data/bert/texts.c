@@ -41,12 +41,13 @@ static char *compose(const char *text, size_t *size) {
 
 /* Makes one blank of each run of white space, and removes it at both ends; in place. */
 static void set_blanks(char *text, size_t *size) {
+    const uint8_t *classes = character_classes();
     const char *end = text + *size;
     char *to = text;
     uint32_t c;
     bool blank = false;
     for (size_t i = 0, n; (n = character_at(text + i, end, &c)); i += n) {
-        if (character_is_white(c)) {
+        if (classes[c] & CHARACTER_BLANK) {
             blank = to > text;
             continue;
         }

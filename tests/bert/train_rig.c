@@ -35,7 +35,8 @@ int bert_make_comment(int row, char text[96]) {
     for (int w = 0; w < words; w++) {
         uint64_t at = 2 + 4 * (uint64_t)w;
         const char *first = syllables[philox_below(r, PURPOSE_TEST, 0, at, NEUTRAL)], *second = "";
-        if (!philox_below(r, PURPOSE_TEST, 0, at + 1, 3)) second = syllables[philox_below(r, PURPOSE_TEST, 0, at + 2, NEUTRAL)];
+        if (!philox_below(r, PURPOSE_TEST, 0, at + 1, 3))
+            second = syllables[philox_below(r, PURPOSE_TEST, 0, at + 2, NEUTRAL)];
         if (w == told)
             second = syllables[NEUTRAL + PER_CLASS * class + (int)philox_below(r, PURPOSE_TEST, 0, at + 3, PER_CLASS)];
         used += snprintf(text + used, 96 - (size_t)used, "%s%s%s", w ? " " : "", first, second);

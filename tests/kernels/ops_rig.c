@@ -193,6 +193,7 @@ static const OpsFile file_of[OP_COUNT] = {
     [OP_loss_scale_update] = OPS_OPTIMIZER,
     [OP_norm_guard] = OPS_OPTIMIZER,
     [OP_copy_segments] = OPS_OPTIMIZER,
+    [OP_clear_segments] = OPS_OPTIMIZER,
     [OP_cache_rows] = OPS_CACHED,
     [OP_attention_cached_forward] = OPS_CACHED,
     [OP_stem_statistics] = OPS_STEM,

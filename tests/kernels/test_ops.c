@@ -47,8 +47,8 @@ static void check_nan_inputs_give_nan_outputs(Rig *rig) {
             gelu_backward(device, y, x, x, (GeluKind)kind);
             for (int64_t i = 0; i < n * c; i++) assert_true(isnan(floats(y)[i]) == (i == 2 * c + at));
         }
-        global_norm(device, one, tensor_1d(x.data, DTYPE_F32, n * c), tensor_none(), (Segment[]){{0, n * c, 0, 1, 0}},
-                    1);
+        global_norm(device, one, tensor_1d(x.data, DTYPE_F32, n * c), tensor_none(),
+                    (Segment[]){{0, n * c, 0, 1, .group = 0}}, 1);
         assert_true(isnan(floats(one)[0]));
         Tensor w = normal(rig, c, 9), product = normal(rig, n, 9);
         linear_forward(device, product, x, w, tensor_none(), WEIGHT_IN_OUT);
@@ -177,7 +177,12 @@ static void wrong_row(Rig *r) {
 }
 static void wrong_segment(Rig *r) {
     global_norm(r->device, normal(r, 1, 0), normal(r, 10, 0), tensor_none(),
-                (Segment[]){{0, 4, 0, 1, 0}, {5, 11, 0, 1, 0}}, 2);
+                (Segment[]){{0, 4, 0, 1, .group = 0}, {5, 11, 0, 1, .group = 0}}, 2);
+}
+static void wrong_rows(Rig *r) {
+    static const uint8_t used[3] = {1, 1, 1};
+    clear_segments(r->device, normal(r, 10, 0), &(Segment){.begin = 1, .end = 7, .used = used, .width = 2, .count = 8},
+                   1);
 }
 static void wrong_window(Rig *r) { unfold_forward(r->device, normal(r, 1, 14), normal(r, 2, 2), (Window){2, 7, 1, 2}); }
 static void wrong_windows(Rig *r) {
@@ -317,6 +322,7 @@ static const WrongCall wrong_calls[] = {
     {wrong_positions, "embedding_forward: position_table is none, expected f32 [any, 4]"},
     {wrong_row, "gather_rows: rows[0] is 5, expected less than 5 and not negative"},
     {wrong_segment, "global_norm: segment 1 is 5 .. 11, the buffer has 10 elements"},
+    {wrong_rows, "clear_segments: 8 elements in rows of 2 take part in segment 0 of 6 elements"},
     {wrong_window, "unfold_forward: 7 taps, stride 1, padding 2 have no position in sequences of 2 rows"},
     {wrong_windows, "unfold_backward: dy is f32 [8, 6], expected f32 [4, 6]"},
     {wrong_convolution, "conv3d_forward: 3 taps, stride 1, padding 0 have no position in 2 along w"},

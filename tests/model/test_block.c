@@ -322,8 +322,9 @@ static void muon_updates_six_matrices_a_block(void **state) {
     transposed.layout = WEIGHT_OUT_IN;
     BlockRig *in_out = block_rig_open(&config, &fused_names), *fused = block_rig_open(&transposed, &fused_names),
              *split = block_rig_open(&transposed, &split_names);
-    ParamUpdates a = params_updates(&in_out->table, 0.1f, true), b = params_updates(&fused->table, 0.1f, true),
-                 c = params_updates(&split->table, 0.1f, true);
+    ParamUpdates a = params_updates(&in_out->table, NULL, 0.1f, true),
+                 b = params_updates(&fused->table, NULL, 0.1f, true),
+                 c = params_updates(&split->table, NULL, 0.1f, true);
     assert_true(a.n_matrices == 2 * EACH && b.n_matrices == 2 * EACH && c.n_matrices == 2 * EACH);
     const int64_t shapes[EACH][2] = {{C, C}, {C, C}, {C, C}, {C, C}, {INNER, C}, {C, INNER}};
     for (int i = 0; i < 2 * EACH; i++) {

@@ -24,7 +24,7 @@ from safetensors.numpy import save_file
 from transformers import RobertaConfig, RobertaForMaskedLM, RobertaForSequenceClassification
 
 BEGIN, PAD, END, MASK, LETTERS = 0, 1, 2, 52, (4, 52)
-LENGTHS, LABELS = [9, 4, 2, 13, 6, 3], [0, 2, 1, 0, 0, 2]
+LENGTHS, LABELS = [9, 4, 3, 13, 6, 3], [0, 2, 1, 0, 0, 2]
 CLASS_WEIGHTS, SMOOTHING = [0.6, 1.1, 2.8], 0.1
 STEPS, TOTAL, WEIGHT_DECAY, CLIP = 5, 10, 0.01, 1.0
 RATES = {"small": 2e-5, "large": 1e-3}

@@ -57,7 +57,7 @@ void step_begin(Run *run) {
     step->before = t->state;
     step->n_samples = 0;
     run->epoch_ended = false;
-    device->clear(device, model->gradients.data, tensor_bytes(model->gradients));
+    params_clear_gradients(&run->updates, device, model->gradients);
     copy_moving(run, model->gradients, model->weights, tensor_none());
 }
 
