@@ -193,7 +193,7 @@ static void class_weights_are_balanced(void **state) {
     (void)state;
     char *run = scratch_directory();
     fixture_must_train(run, "--max-steps 1");
-    assert_contains(fixture.output, "[Data] class weights: 0 0.7500, 1 1.5000"); /* 32 and 16 of 48 */
+    assert_contains(fixture.output, "[Data] class weights: 0 0.7500, 1 1.5000"); /* 64 and 32 of 96 */
     free(run);
     run = scratch_directory();
     fixture_must_train(run, "--max-steps 1 --class-weights 1,3.5");
@@ -519,7 +519,7 @@ static void the_guide_s_names_are_understood(void **state) {
                        "optim: adamw_torch_fused\n");
     must_run("%s --data %s %s -o %s/out --config %s -b 4 --max-len 20 --learning-rate 1e-3", fixture.program,
              fixture.data, fixture.options, run, config);
-    assert_contains(fixture.output, "effective batch 4 x 2 = 8; 48 samples, 12 micro-batches an epoch, 12 steps");
+    assert_contains(fixture.output, "effective batch 4 x 2 = 8; 96 samples, 24 micro-batches an epoch, 24 steps");
     free(config);
     free(run);
 }
