@@ -5,6 +5,7 @@
 #include <uninorm.h>
 
 #include "base/threads.h"
+#include "data/segment/segmenter.h"
 #include "data/text/characters.h"
 #include "data/text/strings.h"
 
@@ -88,7 +89,11 @@ static char *prepare(const TextRules *rules, const char *text, size_t *size) {
     *size = strlen(text);
     char *out = rules->nfc ? compose(text, size) : memcpy(xmalloc(*size + 1), text, *size + 1);
     if (!rules->compat || rules->segmenter) set_blanks(out, size);
-    return out;
+    if (!rules->segmenter) return out;
+    char *segmented = segmenter_run(rules->segmenter, SEGMENT_SENTENCES, out, *size, size);
+    free(out);
+    for (char *c = segmented; (c = strchr(c, '\n'));) *c = ' ';
+    return segmented;
 }
 
 /* ---- tokens ---- */
@@ -153,7 +158,6 @@ bool texts_tokenize(const char *const *texts, int64_t n, const TextRules *rules,
     SpecialIds specials;
     *out = (TokenizedTexts){0};
     if (!texts_specials(rules->tokenizer, &specials, error)) return false;
-    if (rules->segmenter) return error_set(error, "words cannot be segmented yet");
     if (rules->max_len < 3) return error_set(error, "a text needs 3 tokens or more, not %d", rules->max_len);
     int64_t n_chunks = (n + CHUNK - 1) / CHUNK;
     Chunk *chunks = xcalloc((size_t)n_chunks, sizeof *chunks);

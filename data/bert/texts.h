@@ -2,9 +2,8 @@
 #ifndef DATA_BERT_TEXTS_H
 #define DATA_BERT_TEXTS_H
 
+#include "data/segment/segmenter.h"
 #include "data/text/tokenizer.h"
-
-typedef struct Segmenter Segmenter; /* data/segment/segmenter.h */
 
 typedef struct {
     const Tokenizer *tokenizer;
