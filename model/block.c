@@ -212,6 +212,17 @@ Tensor push_activations(const BlockRun *run, int64_t rows, int64_t columns) {
     return arena_2d(run->arena, run->matmul_weights.dtype, rows, columns);
 }
 
+Tensor run_linear(const BlockRun *run, int index, Tensor x) {
+    Tensor w = run_matmul_weight(run, index), y = push_activations(run, x.dims[0], w.dims[0]);
+    linear_forward(run->device, y, x, w, run_matmul_weight(run, index + 1), WEIGHT_OUT_IN);
+    return y;
+}
+
+void run_linear_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x) {
+    linear_backward(run->device, run_layer_gradients(run, index, dx), dy, x, run_matmul_weight(run, index),
+                    WEIGHT_OUT_IN);
+}
+
 static Dropout drop_at(const Block *b, int site) {
     const BlockConfig *c = b->config;
     const float p[SITES] = {c->drop_attention, c->drop_projection, c->drop_hidden, c->drop_mlp};

@@ -117,6 +117,10 @@ Tensor run_gradient(const BlockRun *run, int index);
  * the next row, together with dx. */
 LayerGradients run_layer_gradients(const BlockRun *run, int index, Tensor dx);
 NormGradients run_norm_gradients(const BlockRun *run, int index, Tensor dx);
+/* Compute a linear layer of [out, in] weights: y = x W^T + b, pushed on the arena, and its gradients; dx is optional.
+ */
+Tensor run_linear(const BlockRun *run, int index, Tensor x);
+void run_linear_backward(const BlockRun *run, int index, Tensor dx, Tensor dy, Tensor x);
 /* Pushes a tensor of activations [rows, columns] on the arena. */
 Tensor push_activations(const BlockRun *run, int64_t rows, int64_t columns);
 

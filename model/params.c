@@ -114,7 +114,7 @@ const AbsorbedBias *absorbed_find(const AbsorbedBias *absorbed, int n, const cha
 }
 
 Tensor param_view(const ParamTable *table, Tensor flat, int index) {
-    if (!tensor_given(flat)) return flat;
+    if (index < 0 || !tensor_given(flat)) return tensor_none();
     const Param *param = &table->items[index];
     Tensor view = {.data = (char *)flat.data + (size_t)param->offset * dtype_size(flat.dtype),
                    .dtype = flat.dtype,

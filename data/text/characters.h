@@ -9,7 +9,8 @@ enum {
     CHARACTER_NUMBER = 2,      /* \p{N} */
     CHARACTER_SPACE = 4,       /* \s: the property White_Space */
     CHARACTER_PUNCTUATION = 8, /* ASCII's signs and \p{P}, of an older Unicode than the classes above */
-    CHARACTER_MARK = 16        /* \p{M}, of that Unicode: what is removed with accents */
+    CHARACTER_MARK = 16,       /* \p{M}, of that Unicode: what is removed with accents */
+    CHARACTER_BLANK = 32       /* \s as Python knows it: CHARACTER_SPACE and U+001C .. U+001F */
 };
 
 /* A byte that belongs to no character of UTF-8: in no class, and different from every character. */
