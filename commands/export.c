@@ -3,10 +3,25 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "checkpoint/load.h"
 #include "data/unfinished.h"
+
+// clang-format off
+static const OptionRow table[] = {
+    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = offsetof(ExportOptions, output), .metavar = "DIR",
+     .required = true,
+     .help = "new folder for the model"},
+    {.name = "config", .type = OPTION_TEXT, .offset = offsetof(ExportOptions, config), .metavar = "PATH",
+     .help = "YAML file with any of these options; the command line wins"},
+};
+// clang-format on
+
+void export_options_add(OptionSet *set, ExportOptions *options) {
+    options_add(set, table, sizeof table / sizeof *table, options);
+}
 
 bool export_copy(const char *from, const char *to, Error *error) {
     char *bytes;
@@ -15,6 +30,16 @@ bool export_copy(const char *from, const char *to, Error *error) {
     if (!read_file(from, &bytes, &size, &why)) return error_set(error, "%s: %s", from, why.text);
     bool ok = file_write_atomic(to, bytes, size, error);
     free(bytes);
+    return ok;
+}
+
+bool export_json(const char *folder, const char *name, json_t *object, Error *error) {
+    char *path = path_join(folder, name), *text = json_text(name, object, JSON_INDENT(2) | JSON_REAL_PRECISION(6)),
+         *line = xformat("%s\n", text);
+    bool ok = file_write_atomic(path, line, strlen(line), error);
+    json_decref(object);
+    char *owned[] = {path, text, line};
+    for (int i = 0; i < 3; i++) free(owned[i]);
     return ok;
 }
 

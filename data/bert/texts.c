@@ -41,12 +41,13 @@ static char *compose(const char *text, size_t *size) {
 
 /* Makes one blank of each run of white space, and removes it at both ends; in place. */
 static void set_blanks(char *text, size_t *size) {
+    const uint8_t *classes = character_classes();
     const char *end = text + *size;
     char *to = text;
     uint32_t c;
     bool blank = false;
     for (size_t i = 0, n; (n = character_at(text + i, end, &c)); i += n) {
-        if (character_is_white(c)) {
+        if (classes[c] & CHARACTER_BLANK) {
             blank = to > text;
             continue;
         }
@@ -123,7 +124,8 @@ static void tokenize_chunk(const TextRules *rules, const SpecialIds *specials, c
     ids->n = 0;
     for (int i = 0; i < n; i++) tokenize_text(rules, specials, texts[i], ids, chunk, &chunk->lengths[i]);
     size_t bytes = (size_t)ids->n * sizeof *ids->ids;
-    chunk->ids = memcpy(xmalloc(bytes), ids->ids, bytes);
+    chunk->ids = xmalloc(bytes);
+    if (ids->ids) memcpy(chunk->ids, ids->ids, bytes);
     chunk->dropped = ids->dropped - dropped;
 }
 

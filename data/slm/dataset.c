@@ -53,15 +53,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Returns the document of a row. */
 static int64_t document_at(const SlmStream *stream, int64_t row) {
-    int64_t low = 0, high = stream->n_documents - 1;
-    while (low < high) {
-        int64_t middle = low + (high - low + 1) / 2;
-        if (stream->first[middle] <= row)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
+    return last_at_most(stream->first, stream->n_documents, row);
 }
 
 /* Returns the bytes of a document's first rows, rounded down; all bytes for all rows. */

@@ -127,7 +127,7 @@ static void the_configuration_of_gpt2_is_read_critically(void **state) {
         {"sed -i s/.model_type.*,/\\\"model_type\\\":\\\"llama\\\",/ config.json", "model_type is llama; only gpt2"},
         {"sed -i s/\\\"gelu\\\"/\\\"relu\\\"/ config.json", "activation_function is relu; gelu, gelu_new and"},
         {"sed -i s/1e-05/1e-06/ config.json",
-         "layer_norm_epsilon is 1e-06, and the model of train_slm computes with 1e-05"},
+         "layer_norm_epsilon is 1e-06, and the model of this program computes with 1e-05"},
         {"sed -i s/.scale_attn_weights.*,/\\\"scale_attn_weights\\\":false,/ config.json", "scale_attn_weights is 0"},
     };
     char output[2048];

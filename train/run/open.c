@@ -43,7 +43,7 @@ static void open_segments(Run *run) {
     print_optimizer(&run->updates);
     run->n_moving = params_moving(&spec->model->params, &run->moving);
     run->n_groups = 1;
-    for (int i = 0; i < run->updates.n_segments; i++)
+    for (int i = 0; spec->rate.at && i < run->updates.n_segments; i++)
         if (run->updates.segments[i].group >= run->n_groups) run->n_groups = run->updates.segments[i].group + 1;
     assert(run->n_groups <= TRAIN_MAX_GROUPS && spec->selection.n_metrics <= TRAIN_MAX_METRICS);
 }
