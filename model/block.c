@@ -135,7 +135,8 @@ void block_stack_freeze(BlockStack *stack, ParamTable *table, int n) {
     for (int i = 0; i < n * BLOCK_TENSORS; i++) {
         int which = i % BLOCK_TENSORS, first = stack->params[i];
         int count = first < 0 ? 0 : stack->qkv_parts && (which == QKV_WEIGHT || which == QKV_BIAS) ? 3 : 1;
-        for (Param *param = table->items + first; count--; param++) param->frozen_rows = param->rows;
+        for (Param *param = table->items + first; count--; param++)
+            param->frozen_rows = param->rows, param->matrices = 0;
     }
 }
 
