@@ -11,8 +11,8 @@
 #include "commands/trained.h"
 
 char *tokenizer_in(const char *folder) {
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const names[] = {"bpe.codes", "tokenizer.json", "tokenizer.model"};
+    for (int i = 0; i < 3; i++) {
         char *path = path_join(folder, names[i]);
         if (!access(path, F_OK)) return path;
         free(path);
@@ -66,9 +66,15 @@ Tokenizer *trained_tokenizer(const TokenizedModel *model, const char *given) {
 }
 
 bool tokenizer_copy(const Tokenizer *tokenizer, const char *folder, Error *error) {
-    const char *from = tokenizer_file(tokenizer);
-    char *to = path_join(folder, ends_with(from, ".json") ? "tokenizer.json" : "tokenizer.model");
-    bool ok = export_copy(from, to, error);
-    free(to);
+    static const char *const pair[] = {"vocab.txt", "bpe.codes"};
+    const char *from[2];
+    int n = tokenizer_files(tokenizer, from);
+    bool ok = true;
+    for (int i = 0; i < n && ok; i++) {
+        const char *name = n == 2 ? pair[i] : ends_with(from[i], ".json") ? "tokenizer.json" : "tokenizer.model";
+        char *to = path_join(folder, name);
+        ok = export_copy(from[i], to, error);
+        free(to);
+    }
     return ok;
 }

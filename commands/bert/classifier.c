@@ -21,10 +21,16 @@ static const OptionRow table[] = {
 };
 // clang-format on
 
-void bert_use_options(BertUse *use) {
+void bert_use_options(BertUse *use, bool labelled) {
+    static const char *const plain[] = {"tokenizer", "segment",     "max-len",   "normalize",
+                                        "compat",    "text-column", "id-column", NULL},
+                             *const with_labels[] = {"tokenizer", "segment",     "max-len",      "normalize",
+                                                     "compat",    "text-column", "label-column", NULL};
+    int first = use->set.count;
     static const OptionOverride texts = {
         .name = "batch-size", .default_value = "64", .min = 1, .metavar = "N", .help = "texts per batch"};
     bert_text_options_add(&use->set, &use->text);
+    options_keep(&use->set, first, labelled ? with_labels : plain);
     options_add(&use->set, table, sizeof table / sizeof *table, use);
     predict_train_options_add(&use->set, &use->train);
     options_override(&use->set, &texts, 1);

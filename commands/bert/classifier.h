@@ -18,8 +18,9 @@ typedef struct {
     const char *device_why;
 } BertUse;
 
-/* Adds the options of texts, --heads, --threshold and those of predict_train_options_add to the set. */
-void bert_use_options(BertUse *use);
+/* Adds the options of texts (labelled: with --label-column), --heads, --threshold and those of
+ * predict_train_options_add to the set. */
+void bert_use_options(BertUse *use, bool labelled);
 /* Resolves them after they have been parsed, and opens the device. */
 void bert_use_open(BertUse *use);
 void bert_use_close(BertUse *use, int argc, char **argv);

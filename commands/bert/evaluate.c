@@ -86,7 +86,7 @@ int bert_evaluate(int argc, char **argv) {
     BertClassifier classifier;
     Error error;
     options_add(&e.use.set, table, sizeof table / sizeof *table, &e);
-    bert_use_options(&e.use);
+    bert_use_options(&e.use, true);
     options_parse(&header, &e.use.set, argc, argv);
     char *checkpoint = trained_checkpoint(e.checkpoint);
     const CommentColumns columns = bert_text_columns(&e.use.text);

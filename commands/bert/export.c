@@ -21,26 +21,23 @@
 #include "data/formats/safetensors.h"
 
 typedef struct {
+    ExportOptions shared;
     BertTextOptions text;
-    const char *checkpoint, *output, *format, *config;
+    const char *checkpoint, *format;
     int64_t heads;
-} ExportOptions;
+} BertExportOptions;
 
-#define FIELD(name) offsetof(ExportOptions, name)
+#define FIELD(name) offsetof(BertExportOptions, name)
 
 // clang-format off
 static const OptionRow table[] = {
     {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
      .help = "folder of a run (its best weights, or the last if it has not validated), a checkpoint, or a file of "
              "weights, also of another program"},
-    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "DIR", .required = true,
-     .help = "new folder for the model"},
     {.name = "format", .type = OPTION_CHOICE, .offset = FIELD(format), .default_value = "hf", .metavar = "hf",
      .help = "hf: RoBERTa's layout with tokenizer, for Hugging Face's transformers"},
     {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
      .help = "attention heads of a model whose file does not tell them; 0: not needed"},
-    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
-     .help = "YAML file with any of these options; the command line wins"},
 };
 // clang-format on
 
@@ -184,41 +181,47 @@ static bool write_hf(const void *context, Error *error) {
 
 /* ---- the command ---- */
 
-static float trained_number(const char *checkpoint, const char *option) {
-    json_t *value = trained_option(checkpoint, option);
-    float number = (float)json_number_value(value);
-    json_decref(value);
-    return number;
+/* Returns a rate of dropout in the training, which does not decide what the model computes; 0: unknown. */
+static float dropout_of(const BertBase *base, const char *option) {
+    json_t *told = json_incref(json_object_get(base->options.options, option));
+    if (!told) told = trained_option(base->options.checkpoint, option);
+    float dropout = (float)json_number_value(told);
+    json_decref(told);
+    return dropout;
 }
 
 int bert_export(int argc, char **argv) {
     static const OptionsHeader header = {"train_bert export", "./train_bert export --checkpoint run --output DIR",
                                          "Writes a trained model for other programs."};
     static const char *const kept[] = {"tokenizer", "segment", "max-len", "normalize", "compat", NULL};
-    ExportOptions o = {0};
+    BertExportOptions o = {0};
     OptionSet set = {0};
     Error error;
     bert_text_options_add(&set, &o.text);
     options_keep(&set, 0, kept);
     options_add(&set, table, sizeof table / sizeof *table, &o);
+    export_options_add(&set, &o.shared);
     options_parse(&header, &set, argc, argv);
     char *path = trained_checkpoint(o.checkpoint);
     if (access(path, F_OK)) die("--checkpoint %s: %s", path, strerror(errno));
     BertBase base = bert_base_read(path, &set);
     BertTextOptions rules = bert_base_texts(&base, &set, &o.text);
-    Export e = {
-        .checkpoint = path, .output = o.output, .base = &base, .rules = &rules, .config = bert_base_config(&base)};
+    Export e = {.checkpoint = path,
+                .output = o.shared.output,
+                .base = &base,
+                .rules = &rules,
+                .config = bert_base_config(&base)};
     if (!e.config.classes && !base.masked_head)
         die("--checkpoint %s: it has neither a classifier nor the head of a masked language model", path);
-    e.config.dropout = trained_number(path, "dropout");
-    e.config.head_dropout = trained_number(path, "head-dropout");
+    e.config.dropout = dropout_of(&base, "dropout");
+    e.config.head_dropout = dropout_of(&base, "head-dropout");
     TokenizedModel model = {path, base.description, e.config.vocabulary};
     BertTexts texts = bert_texts_open(&rules, &model, 1);
     e.texts = &texts;
     e.model = bert_open(&e.config);
     uint64_t sum = read_weights(&e);
-    if (!export_folder(o.output, sum, write_hf, &e, &error)) die("%s", error.text);
-    printf("[Export] %s: %s.from_pretrained and AutoTokenizer.from_pretrained read it\n", o.output,
+    if (!export_folder(o.shared.output, sum, write_hf, &e, &error)) die("%s", error.text);
+    printf("[Export] %s: %s.from_pretrained and AutoTokenizer.from_pretrained read it\n", o.shared.output,
            e.config.classes ? "AutoModelForSequenceClassification" : "AutoModelForMaskedLM");
     bert_texts_close(&texts);
     e.model->close(e.model);

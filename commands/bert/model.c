@@ -142,8 +142,13 @@ static void add_roberta(json_t *options, const char *path, const json_t *config)
     hf_config_check(path, config, "pad_token_id", 1);
     hf_config_check(path, config, "type_vocab_size", 1);
     hf_config_check(path, config, "is_decoder", 0);
-    const json_t *n = json_object_get(config, "num_attention_heads");
-    if (json_is_integer(n)) json_object_set(options, "heads", (json_t *)n);
+    json_t *heads_there = json_object_get(config, "num_attention_heads"),
+           *dropout = json_object_get(config, "hidden_dropout_prob"),
+           *of_head = json_object_get(config, "classifier_dropout");
+    if (json_is_integer(heads_there)) json_object_set(options, "heads", heads_there);
+    if (json_is_real(dropout)) json_object_set(options, "dropout", dropout);
+    if (json_is_real(of_head) || json_is_real(dropout))
+        json_object_set(options, "head-dropout", json_is_real(of_head) ? of_head : dropout);
 }
 
 /* ---- all of it ---- */

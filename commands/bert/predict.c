@@ -228,7 +228,7 @@ int bert_predict(int argc, char **argv) {
     static Predict p; /* static: texts of a YAML file live as long as the process */
     options_add(&p.use.set, table, sizeof table / sizeof *table, &p);
     predict_options_add(&p.use.set, &p.predict);
-    bert_use_options(&p.use);
+    bert_use_options(&p.use, false);
     options_parse(&header, &p.use.set, argc, argv);
     if (!p.inputs.count) die_usage("which texts? give files, or - for standard input");
     p.ensemble = predict_ensemble(&p.predict, "");

@@ -193,7 +193,7 @@ static void class_weights_are_balanced(void **state) {
     (void)state;
     char *run = scratch_directory();
     fixture_must_train(run, "--max-steps 1");
-    assert_contains(fixture.output, "[Data] class weights: 0 0.7500, 1 1.5000"); /* 32 and 16 of 48 */
+    assert_contains(fixture.output, "[Data] class weights: 0 0.7500, 1 1.5000"); /* 64 and 32 of 96 */
     free(run);
     run = scratch_directory();
     fixture_must_train(run, "--max-steps 1 --class-weights 1,3.5");
@@ -434,7 +434,7 @@ static void bad_data_are_named(void **state) {
     } bad[] = {
         {"text,label\nba,0\nde,1\n", "text,label\nba,0\nde,2\n", "valid.csv:3: "},
         {"text,label\nba,0\nde,1\n", "text,label\nba,0\n", "1"}, /* the class that validation lacks */
-        {"text,label\nba,0\n\"de,1\n", "text,label\nba,0\nde,1\n", "train.csv:3: "},
+        {"text,label\nba,0\n\"de,1\n", "text,label\nba,0\nde,1\n", "train.csv:3:1: the quote is not closed"},
         {"text,label\nba,0\n ,1\n", "text,label\nba,0\nde,1\n", "train.csv:3: "},
         {"text,class\nba,0\n", "text,label\nba,0\nde,1\n", "label"},
     };
@@ -492,19 +492,19 @@ static void another_run_is_refused_on_resume(void **state) {
                                           "--heads 2",
                                           "--seed 9",
                                           "--compat"};
-    char *run = scratch_directory(), *other = bert_make_tokenizer(), *codes = path_join(other, "bpe.codes");
+    char *run = scratch_directory(), *other = bert_make_tokenizer(), *vocabulary = path_join(other, "vocab.txt");
     fixture_must_train(run, "--max-steps 2 --save-interval 2");
     for (size_t i = 0; i < sizeof changed / sizeof *changed; i++) {
         assert_int_equal(fixture_train(run, "--max-steps 4 --resume auto %s", changed[i]), 2);
         assert_contains(fixture.output, "so it would be another run");
     }
-    char *text = read_text(codes);
-    write_text(codes, "%s", strchr(text, '\n') + 1); /* the first merge is gone */
+    char *text = read_text(vocabulary), *second = strchr(text, '\n') + 1, *third = strchr(second, '\n') + 1;
+    write_text(vocabulary, "%.*s%.*s%s", (int)(third - second), second, (int)(second - text), text, third);
     assert_int_equal(fixture_train(run, "--max-steps 4 --resume auto --tokenizer %s", other), 1);
     assert_contains(fixture.output, "tokenizer_hash was ");
     assert_int_equal(fixture_train(run, "--max-steps 4 --resume auto"), 0);
     free(text);
-    free(codes);
+    free(vocabulary);
     free(other);
     free(run);
 }
@@ -519,7 +519,7 @@ static void the_guide_s_names_are_understood(void **state) {
                        "optim: adamw_torch_fused\n");
     must_run("%s --data %s %s -o %s/out --config %s -b 4 --max-len 20 --learning-rate 1e-3", fixture.program,
              fixture.data, fixture.options, run, config);
-    assert_contains(fixture.output, "effective batch 4 x 2 = 8; 48 samples, 12 micro-batches an epoch, 12 steps");
+    assert_contains(fixture.output, "effective batch 4 x 2 = 8; 96 samples, 24 micro-batches an epoch, 24 steps");
     free(config);
     free(run);
 }

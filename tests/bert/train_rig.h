@@ -6,7 +6,7 @@
 #include "tests/train_rig.h"
 
 /* Rows of the three files. A third of the comments, those with the syllables xo or zu, are of class 1. */
-enum { BERT_TEST_TRAIN = 48, BERT_TEST_VALID = 24, BERT_TEST_TEST = 24 };
+enum { BERT_TEST_TRAIN = 96, BERT_TEST_VALID = 24, BERT_TEST_TEST = 24 };
 /* Tokens: four special ones in front, syllables as a word and as its beginning, and <mask>. */
 enum { BERT_TEST_SYLLABLES = 12, BERT_TEST_TOKENS = 4 + 2 * BERT_TEST_SYLLABLES + 1 };
 
