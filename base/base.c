@@ -269,6 +269,18 @@ const char *nearest_name(const char *name, const char *const *names, int count) 
     return best;
 }
 
+int64_t last_at_most(const int64_t *sorted, int64_t n, int64_t value) {
+    int64_t low = 0, high = n - 1;
+    while (low < high) {
+        int64_t middle = low + (high - low + 1) / 2;
+        if (sorted[middle] <= value)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size) {
     for (size_t i = 0; i < size; i++) hash = (hash ^ ((const unsigned char *)bytes)[i]) * 1099511628211u;
     return hash;

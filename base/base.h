@@ -74,6 +74,9 @@ char *path_absolute(const char *path);
  */
 const char *nearest_name(const char *name, const char *const *names, int count);
 
+/* Returns the last i in 0 .. n - 1 with sorted[i] <= value; 0 if there is none. */
+int64_t last_at_most(const int64_t *sorted, int64_t n, int64_t value);
+
 /* Returns the FNV-1a hash (64 bits) of more bytes after those of `hash`; begin with HASH_START. */
 #define HASH_START 14695981039346656037u
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size);

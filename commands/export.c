@@ -8,6 +8,20 @@
 #include "checkpoint/load.h"
 #include "data/unfinished.h"
 
+// clang-format off
+static const OptionRow table[] = {
+    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = offsetof(ExportOptions, output), .metavar = "DIR",
+     .required = true,
+     .help = "new folder for the model"},
+    {.name = "config", .type = OPTION_TEXT, .offset = offsetof(ExportOptions, config), .metavar = "PATH",
+     .help = "YAML file with any of these options; the command line wins"},
+};
+// clang-format on
+
+void export_options_add(OptionSet *set, ExportOptions *options) {
+    options_add(set, table, sizeof table / sizeof *table, options);
+}
+
 bool export_copy(const char *from, const char *to, Error *error) {
     char *bytes;
     size_t size;

@@ -2,7 +2,14 @@
 #ifndef COMMANDS_EXPORT_H
 #define COMMANDS_EXPORT_H
 
-#include "base/base.h"
+#include "base/options.h"
+
+/* --output and --config, which every command `export` has. */
+typedef struct {
+    const char *output, *config;
+} ExportOptions;
+
+void export_options_add(OptionSet *set, ExportOptions *options);
 
 /* Copies a file, whole or not at all. */
 bool export_copy(const char *from, const char *to, Error *error);

@@ -110,6 +110,13 @@ int run_function(char *output, size_t size, void (*function)(void *), void *argu
     return collect(ends[0], child, output, size);
 }
 
+void assert_dies(void (*function)(void *), void *argument, const char *message) {
+    char output[4096];
+    int status = run_function(output, sizeof output, function, argument);
+    if (status != 2) fail_msg("exit status %d, not 2: %s", status, output);
+    assert_contains(output, message);
+}
+
 static void run_shell(void *command) {
     execl("/bin/sh", "sh", "-c", (const char *)command, (char *)NULL);
     _exit(127);

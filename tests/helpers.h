@@ -28,6 +28,8 @@ char *read_text(const char *path); /* fails the test if the file cannot be read;
  * Return the exit status, or 128 + the signal that killed it. */
 int run_command(char *output, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
 int run_function(char *output, size_t size, void (*function)(void *), void *argument);
+/* Fails unless a function ends a child process as a wrong option does: exit status 2, and this message. */
+void assert_dies(void (*function)(void *), void *argument, const char *message);
 
 /* Makes SIGHUP and SIGINT have an effect again, which nohup and & in a script make a program ignore. For tests that
  * send these signals. */

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/device_open.h"
 #include "kernels/ops_table.h"
 
 Tensor model_rig_flat(ModelRig *rig) {
@@ -72,32 +73,82 @@ float *copy_floats(Tensor t) {
     return copy;
 }
 
-void model_rig_check_recompute(ModelRig *rig, const Batch *batch) {
-    Pass pass = model_rig_pass(rig, batch->counts, 1);
-    model_rig_run(rig, batch, &pass);
-    float *gradients = copy_floats(rig->model->gradients), *sums = copy_floats(rig->sums);
-    size_t peak = rig->arena.peak;
-    rig->arena.peak = 0;
+void model_rig_check_gradients(const ModelRig *rig, const float *want) {
+    double worst = 0;
+    for (int i = 0; i < rig->model->params.count; i++) {
+        const Param *param = &rig->model->params.items[i];
+        const float *got = (float *)rig->model->gradients.data + param->offset;
+        bool some = false;
+        for (int64_t e = 0; e < param->count; e++) some |= got[e] != 0;
+        if (!some) fail_msg("%s has no gradient", param->name);
+        worst = fmax(worst, relative_error(got, want + param->offset, param->count));
+        assert_close(param->name, got, want + param->offset, param->count, 6e-6);
+    }
+    print_message("largest relative difference of gradients %.2g\n", worst);
+}
+
+/* ---- facts of every transformer ---- */
+
+enum { CASE_ARENA = 64 << 20 };
+
+static ModelRig open_case(const ModelCase *c, float dropout) {
+    return model_rig_open(c->open(dropout), cpu_device_open(0), CASE_ARENA);
+}
+
+static void close_case(ModelRig *rig, Batch *batch) {
+    batch_close(batch);
+    model_rig_close(rig);
+}
+
+void recomputing_gives_the_same_bits(void **state) {
+    ModelRig rig = open_case(*state, 0.1f);
+    Batch batch = ((const ModelCase *)*state)->batch();
+    Pass pass = model_rig_pass(&rig, batch.counts, 1);
+    model_rig_run(&rig, &batch, &pass);
+    float *gradients = copy_floats(rig.model->gradients), *sums = copy_floats(rig.sums);
+    size_t peak = rig.arena.peak;
+    rig.arena.peak = 0;
     pass.recompute = true;
-    model_rig_clear_gradients(rig);
-    model_rig_run(rig, batch, &pass);
-    assert_memory_equal(gradients, rig->model->gradients.data, tensor_bytes(rig->model->gradients));
-    assert_memory_equal(sums, rig->sums.data, tensor_bytes(rig->sums));
-    assert_true(rig->arena.peak < peak);
+    model_rig_clear_gradients(&rig);
+    model_rig_run(&rig, &batch, &pass);
+    assert_memory_equal(gradients, rig.model->gradients.data, tensor_bytes(rig.model->gradients));
+    assert_memory_equal(sums, rig.sums.data, tensor_bytes(rig.sums));
+    assert_true(rig.arena.peak < peak);
+    free(gradients);
+    free(sums);
+    close_case(&rig, &batch);
+}
+
+void model_rig_check_threads(Model *(*open)(float dropout), const Batch *batch) {
+    static const int threads[] = {1, 2, 3, 8};
+    float *gradients = NULL, *sums = NULL;
+    for (int i = 0; i < 4; i++) {
+        ModelRig rig = model_rig_open(open(0.1f), cpu_device_open(threads[i]), CASE_ARENA);
+        Pass pass = model_rig_pass(&rig, batch->counts, 1);
+        model_rig_run(&rig, batch, &pass);
+        if (!i) gradients = copy_floats(rig.model->gradients), sums = copy_floats(rig.sums);
+        assert_memory_equal(gradients, rig.model->gradients.data, tensor_bytes(rig.model->gradients));
+        assert_memory_equal(sums, rig.sums.data, tensor_bytes(rig.sums));
+        model_rig_close(&rig);
+    }
     free(gradients);
     free(sums);
 }
 
-void model_rig_check_evaluation(ModelRig *rig, ModelRig *without, const Batch *batch) {
-    Pass training = model_rig_pass(without, batch->counts, 1);
-    model_rig_run(without, batch, &training);
-    memset(rig->model->gradients.data, 0xff, tensor_bytes(rig->model->gradients));
-    float *before = copy_floats(rig->model->gradients);
-    model_rig_run(rig, batch, &(Pass){.sums = rig->sums, .seed = 1});
-    assert_memory_equal(before, rig->model->gradients.data, tensor_bytes(rig->model->gradients));
-    assert_memory_equal(rig->sums.data, without->sums.data, tensor_bytes(rig->sums));
-    assert_true(rig->arena.peak < without->arena.peak / 2);
+void evaluation_drops_nothing_and_touches_no_gradient(void **state) {
+    ModelRig rig = open_case(*state, 0.1f), without = open_case(*state, 0);
+    Batch batch = ((const ModelCase *)*state)->batch();
+    Pass training = model_rig_pass(&without, batch.counts, 1);
+    model_rig_run(&without, &batch, &training);
+    memset(rig.model->gradients.data, 0xff, tensor_bytes(rig.model->gradients));
+    float *before = copy_floats(rig.model->gradients);
+    model_rig_run(&rig, &batch, &(Pass){.sums = rig.sums, .seed = 1});
+    assert_memory_equal(before, rig.model->gradients.data, tensor_bytes(rig.model->gradients));
+    assert_memory_equal(rig.sums.data, without.sums.data, tensor_bytes(rig.sums));
+    assert_true(rig.arena.peak < without.arena.peak / 2);
     free(before);
+    model_rig_close(&without);
+    close_case(&rig, &batch);
 }
 
 static float first_sum(ModelRig *rig, const Batch *batch, uint64_t seed, uint32_t step) {
@@ -108,32 +159,65 @@ static float first_sum(ModelRig *rig, const Batch *batch, uint64_t seed, uint32_
     return *(float *)rig->sums.data;
 }
 
-void model_rig_check_dropout(ModelRig *rig, const Batch *batch) {
-    float first = first_sum(rig, batch, 1, 1);
-    assert_true(first == first_sum(rig, batch, 1, 1));
-    assert_true(first != first_sum(rig, batch, 2, 1));
-    assert_true(first != first_sum(rig, batch, 1, 2));
+void dropout_is_drawn_from_seed_and_step(void **state) {
+    ModelRig rig = open_case(*state, 0.1f);
+    Batch batch = ((const ModelCase *)*state)->batch();
+    float first = first_sum(&rig, &batch, 1, 1);
+    assert_true(first == first_sum(&rig, &batch, 1, 1));
+    assert_true(first != first_sum(&rig, &batch, 2, 1));
+    assert_true(first != first_sum(&rig, &batch, 1, 2));
+    close_case(&rig, &batch);
 }
 
-void model_rig_check_dry(ModelRig *cpu, ModelRig *dry, const Batch *batch) {
-    ModelRig *rigs[2] = {cpu, dry};
+/* Returns the pass of a mode: training, recomputing, evaluating. */
+static Pass pass_of_mode(const ModelRig *rig, const Batch *batch, int mode) {
+    Pass pass = model_rig_pass(rig, batch->counts, 1);
+    pass.train = mode < 2;
+    pass.recompute = mode == 1;
+    return pass;
+}
+
+static void note_activation(void *context, const char *name, Tensor t) {
+    char *noted = context;
+    size_t used = strlen(noted);
+    snprintf(noted + used, 1024 - used, "%s:%lld ", name, (long long)tensor_numel(t));
+}
+
+void named_activations_are_shown_once(void **state) {
+    ModelRig rig = open_case(*state, 0.1f);
+    Batch batch = ((const ModelCase *)*state)->batch();
+    for (int mode = 0; mode < 3; mode++) {
+        char noted[1024] = "";
+        Pass pass = pass_of_mode(&rig, &batch, mode);
+        pass.dump = note_activation;
+        pass.dump_context = noted;
+        model_rig_run(&rig, &batch, &pass);
+        assert_string_equal(noted, ((const ModelCase *)*state)->activations);
+    }
+    close_case(&rig, &batch);
+}
+
+void the_dry_device_counts_the_work_of_the_cpu(void **state) {
+    const ModelCase *c = *state;
+    ModelRig rigs[2] = {open_case(c, 0.1f), model_rig_open(c->open(0.1f), dry_device_open(), 0)};
+    Batch batch = c->batch();
     for (int mode = 0; mode < 3; mode++) {
         for (int i = 0; i < 2; i++) {
-            Pass pass = model_rig_pass(rigs[i], batch->counts, 1);
-            pass.train = mode < 2;
-            pass.recompute = mode == 1;
-            rigs[i]->arena.peak = 0;
-            device_reset_counters(rigs[i]->device);
-            model_rig_run(rigs[i], batch, &pass);
+            Pass pass = pass_of_mode(&rigs[i], &batch, mode);
+            rigs[i].arena.peak = 0;
+            device_reset_counters(rigs[i].device);
+            model_rig_run(&rigs[i], &batch, &pass);
         }
-        assert_int_equal(cpu->arena.peak, dry->arena.peak);
+        assert_int_equal(rigs[0].arena.peak, rigs[1].arena.peak);
         double total = 0;
         for (int op = 0; op < OP_COUNT; op++) {
-            const OpCounter *a = &cpu->device->counters[op], *b = &dry->device->counters[op];
+            const OpCounter *a = &rigs[0].device->counters[op], *b = &rigs[1].device->counters[op];
             assert_int_equal(a->calls, b->calls);
             assert_true(a->flops == b->flops && a->bytes == b->bytes);
             total += b->flops;
         }
         assert_true(total > 0);
     }
+    model_rig_close(&rigs[1]);
+    close_case(&rigs[0], &batch);
 }

@@ -31,16 +31,39 @@ void model_rig_run(ModelRig *rig, const Batch *batch, const Pass *pass);
 /* Returns a copy of a tensor on the host; free(). */
 float *copy_floats(Tensor t);
 
-/* What holds for every transformer. The rigs are on the cpu, and their models have dropout unless said otherwise. */
+/* Fails unless the gradients are these, each of them not zero, to rounding: sums of some hundred terms in another
+ * order, and for the gradient of the keys' bias (zero in exact arithmetic) relative to the whole tensor that it is part
+ * of. */
+void model_rig_check_gradients(const ModelRig *rig, const float *want);
 
-/* Recomputing in the backward gives the same bits in less memory. */
-void model_rig_check_recompute(ModelRig *rig, const Batch *batch);
-/* An evaluation touches no gradient, takes half the memory of a training step, and gives the metrics of `without`,
- * which has the same weights and no dropout. */
-void model_rig_check_evaluation(ModelRig *rig, ModelRig *without, const Batch *batch);
-/* Dropout is drawn from seed and step. */
-void model_rig_check_dropout(ModelRig *rig, const Batch *batch);
-/* The dry device counts the calls, FLOPs, bytes and memory of the cpu: training, recomputing, evaluating. */
-void model_rig_check_dry(ModelRig *cpu, ModelRig *dry, const Batch *batch);
+/* Fails unless a training pass gives the same bits with 1, 2, 3 and 8 threads. The batch must be large enough to be
+ * divided. */
+void model_rig_check_threads(Model *(*open)(float dropout), const Batch *batch);
+
+/* Facts that hold for every transformer, as tests of a program: MODEL_TESTS(&small) in its table, with a small model
+ * and a batch for it. */
+typedef struct {
+    Model *(*open)(float dropout);
+    Batch (*batch)(void);
+    const char *activations; /* "NAME:ELEMENTS ", for each that a pass shows, in order */
+} ModelCase;
+
+// clang-format off
+#define MODEL_TESTS(model_case) \
+    cmocka_unit_test_prestate(recomputing_gives_the_same_bits, model_case), \
+    cmocka_unit_test_prestate(evaluation_drops_nothing_and_touches_no_gradient, model_case), \
+    cmocka_unit_test_prestate(dropout_is_drawn_from_seed_and_step, model_case), \
+    cmocka_unit_test_prestate(named_activations_are_shown_once, model_case), \
+    cmocka_unit_test_prestate(the_dry_device_counts_the_work_of_the_cpu, model_case)
+// clang-format on
+
+/* Recomputing in the backward takes less memory. */
+void recomputing_gives_the_same_bits(void **state);
+/* An evaluation takes half the memory of a training step, and gives the metrics of a model without dropout. */
+void evaluation_drops_nothing_and_touches_no_gradient(void **state);
+void dropout_is_drawn_from_seed_and_step(void **state);
+void named_activations_are_shown_once(void **state);
+/* The calls, FLOPs, bytes and memory are equal: training, recomputing, evaluating. */
+void the_dry_device_counts_the_work_of_the_cpu(void **state);
 
 #endif

@@ -39,6 +39,66 @@ void must_run(const char *format, ...) {
     free(command);
 }
 
+void assert_refused(int status, const Refusal *want) {
+    if (status != want->status)
+        fail_msg("%s: exit status %d, not %d:\n%s", want->options, status, want->status, fixture.output);
+    assert_contains(fixture.output, want->message);
+}
+
+/* ---- trainings ---- */
+
+/* Returns the command of a training; free(). */
+static char *training(const char *run, const char *more) {
+    return xformat("%s %s %s %s --output-dir %s %s", fixture.program, fixture.manifest ? "-m" : "--data",
+                   fixture.manifest ? fixture.manifest : fixture.data, fixture.options, run, more);
+}
+
+int fixture_train(const char *run, const char *more, ...) {
+    va_list arguments;
+    va_start(arguments, more);
+    char *words = vxformat(more, arguments), *command = training(run, words);
+    va_end(arguments);
+    int status = run_command(fixture.output, sizeof fixture.output, "%s", command);
+    free(command);
+    free(words);
+    return status;
+}
+
+void fixture_must_train(const char *run, const char *more) {
+    int status = fixture_train(run, "%s", more);
+    if (status) fail_msg("exit status %d:\n%s", status, fixture.output);
+}
+
+const char *fixture_reference_run(void) {
+    static char *run;
+    if (!run) {
+        run = scratch_directory();
+        fixture_must_train(run, fixture.short_run);
+    }
+    return run;
+}
+
+pid_t fixture_start(const char *run, const char *more) {
+    char *command = training(run, more);
+    pid_t child = start_command(run, command);
+    free(command);
+    return child;
+}
+
+int fixture_train_and_signal(const char *run, const char *more, int step, int number) {
+    return signal_at_step(run, fixture_start(run, more), step, number);
+}
+
+/* ---- results ---- */
+
+void assert_same_losses(const char *a, const char *b) {
+    double x[64], y[64];
+    int n = logged(a, "train", fixture.loss, x, 64);
+    assert_true(n > 0);
+    assert_int_equal(n, logged(b, "train", fixture.loss, y, 64));
+    for (int i = 0; i < n; i++) assert_true(x[i] == y[i]);
+}
+
 void assert_same_result(const char *a, const char *b) {
     const char *const names[] = {"last/model.safetensors", "last/optimizer.safetensors"};
     for (int i = 0; i < 2; i++) {
@@ -46,6 +106,17 @@ void assert_same_result(const char *a, const char *b) {
         if (status) fail_msg("%s", fixture.output);
     }
 }
+
+void fixture_check_same(const char *more) {
+    char *run = scratch_directory(), *options = xformat("%s %s", fixture.short_run, more);
+    fixture_must_train(run, options);
+    assert_same_result(run, fixture_reference_run());
+    assert_same_losses(run, fixture_reference_run());
+    free(options);
+    free(run);
+}
+
+/* ---- in the background ---- */
 
 pid_t start_command(const char *run, const char *command) {
     char *all = xformat("exec %s >%s/output 2>&1", command, run);

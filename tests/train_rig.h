@@ -10,10 +10,13 @@
 
 #include "tests/files.h"
 
-/* The program under test, its data, and its last output. */
+/* The program under test, its data, how it trains, and its last output. */
 typedef struct {
     const char *program;
-    char *data, *manifest;
+    char *data, *manifest; /* for -m, or for --data if there is no manifest */
+    char *options;         /* of every training: the model, the batch size */
+    const char *short_run; /* further options of fixture_reference_run */
+    const char *loss;      /* its name in the log */
     char output[1 << 16];
 } Fixture;
 
@@ -32,6 +35,31 @@ int run_program(char *output, size_t size, const char *program, const char *form
 /* Runs a command into fixture.output. Fails the test if the command fails. */
 void must_run(const char *format, ...) PRINTF_LIKE(1, 2);
 
+/* A command that must fail. */
+typedef struct {
+    int status;
+    const char *options, *message;
+} Refusal;
+
+/* Fails unless a command, whose output is in fixture.output, has ended with this status and said this message. */
+void assert_refused(int status, const Refusal *want);
+
+/* Trains into `run` with fixture.options and more. Returns the exit status; what was printed is in fixture.output. */
+int fixture_train(const char *run, const char *more, ...) PRINTF_LIKE(2, 3);
+/* Trains. Fails the test if the training fails. */
+void fixture_must_train(const char *run, const char *more);
+/* Returns the folder of a short run to compare others with, made once. */
+const char *fixture_reference_run(void);
+/* Makes the short run with more options. Fails unless it logs the losses and ends with the bytes of
+ * fixture_reference_run. */
+void fixture_check_same(const char *more);
+/* Starts a training in the background with its output in RUN/output. */
+pid_t fixture_start(const char *run, const char *more);
+/* Starts a training and sends it a signal at a step, as signal_at_step does. */
+int fixture_train_and_signal(const char *run, const char *more, int step, int number);
+
+/* Fails unless two runs have logged the same losses. */
+void assert_same_losses(const char *a, const char *b);
 /* Fails unless the last checkpoints of two runs have the same bytes. */
 void assert_same_result(const char *a, const char *b);
 

@@ -28,32 +28,29 @@
 #include "data/formats/torch_pth.h"
 
 typedef struct {
-    const char *checkpoint, *output, *tokenizer, *base_checkpoint, *config;
+    ExportOptions shared;
+    const char *checkpoint, *tokenizer, *base_checkpoint;
     int64_t heads;
-} ExportOptions;
+} GptExportOptions;
 
-#define FIELD(name) offsetof(ExportOptions, name)
+#define FIELD(name) offsetof(GptExportOptions, name)
 
 // clang-format off
 static const OptionRow table[] = {
     {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
      .help = "folder of a run (its best weights, or the last if it has not validated), a checkpoint, or a file of "
              "weights"},
-    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "DIR", .required = true,
-     .help = "new folder for gpt.pth, bpe.model and config.yaml"},
     {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
      .help = "SentencePiece model of the training; default: where the training found it"},
     {.name = "base-checkpoint", .type = OPTION_TEXT, .offset = FIELD(base_checkpoint), .metavar = "PATH",
      .help = "IndexTTS2's gpt.pth, for the encoders that a checkpoint trained from scratch lacks"},
     {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
      .help = "attention heads of a checkpoint that has neither a config.json nor IndexTTS2's size; 0: not needed"},
-    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
-     .help = "YAML file with any of these options; the command line wins"},
 };
 // clang-format on
 
 typedef struct {
-    const ExportOptions *options;
+    const GptExportOptions *options;
     GptTrained trained;
     TensorFile weights, base;
     char *tokenizer;
@@ -199,7 +196,7 @@ static bool write_pth(const Export *e, const char *path, Error *error) {
 }
 
 static bool write_config(const Export *e, const char *path, Error *error) {
-    char *text = export_config_text(&e->trained.config, e->options->output);
+    char *text = export_config_text(&e->trained.config, e->options->shared.output);
     bool ok = file_write_atomic(path, text, strlen(text), error);
     free(text);
     return ok;
@@ -209,7 +206,7 @@ static bool write_files(const void *context, Error *error) {
     const Export *e = context;
     const char *names[] = {"gpt.pth", "bpe.model", DESCRIPTION_FILE, "config.yaml"};
     char *paths[4], *folder = checkpoint_folder(e->trained.path), *description = path_join(folder, DESCRIPTION_FILE);
-    for (int i = 0; i < 4; i++) paths[i] = path_join(e->options->output, names[i]);
+    for (int i = 0; i < 4; i++) paths[i] = path_join(e->options->shared.output, names[i]);
     bool ok = write_pth(e, paths[0], error) && export_copy(e->tokenizer, paths[1], error) &&
               (!e->trained.says.description || export_copy(description, paths[2], error)) &&
               write_config(e, paths[3], error);
@@ -224,7 +221,7 @@ static bool write_files(const void *context, Error *error) {
 static void report(const Export *e) {
     char bytes[32];
     double size = 0;
-    const char *output = e->options->output, *kind = gpt_trained_fact(&e->trained, GPT_CODES_FACT);
+    const char *output = e->options->shared.output, *kind = gpt_trained_fact(&e->trained, GPT_CODES_FACT);
     for (int i = 0; i < e->n; i++) size += (double)e->tensors[i]->bytes;
     printf("[Export] %s: gpt.pth (%d tensors, %s), bpe.model (%d pieces), config.yaml\n", output, e->n,
            format_bytes(size, bytes), e->trained.config.text_vocabulary);
@@ -240,13 +237,19 @@ static void report(const Export *e) {
 int gpt_export(int argc, char **argv) {
     static const OptionsHeader header = {"train_gpt export", "./train_gpt export --checkpoint run --output DIR",
                                          "Writes a trained model for the inference of IndexTTS2."};
-    ExportOptions o = {0};
-    OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
+    static const OptionOverride files = {.name = "output", .help = "new folder for gpt.pth, bpe.model and config.yaml"};
+    GptExportOptions o = {0};
+    OptionSet set = {0};
+    options_add(&set, table, sizeof table / sizeof *table, &o);
+    export_options_add(&set, &o.shared);
+    options_override(&set, &files, 1);
+    options_parse(&header, &set, argc, argv);
     Export e = {.options = &o};
     Error error;
     open_checkpoint(&e);
     collect_tensors(&e);
-    if (!export_folder(o.output, checkpoint_base_sum(&e.weights), write_files, &e, &error)) die("%s", error.text);
+    if (!export_folder(o.shared.output, checkpoint_base_sum(&e.weights), write_files, &e, &error))
+        die("%s", error.text);
     report(&e);
     tensor_file_close(&e.weights);
     tensor_file_close(&e.base);

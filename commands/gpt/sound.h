@@ -1,4 +1,4 @@
-/* From audio codes and recordings to log-mel frames, and from frames to a WAV file. */
+/* Makes log-mel frames of audio codes and recordings, and WAV files of frames. */
 #ifndef COMMANDS_GPT_SOUND_H
 #define COMMANDS_GPT_SOUND_H
 

@@ -29,6 +29,29 @@ const ImportRules SLM_IMPORT = {
 /* Sizes whose number of heads is known: the reference's two, which are also GPT-2's. */
 static const struct { int layers, width, heads; } known[] = {{12, 768, 12}, {24, 1024, 16}};
 
+/* ---- options ---- */
+
+#define FIELD(name) offsetof(SlmSource, name)
+
+// clang-format off
+static const OptionRow table[] = {
+    {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
+     .help = "folder of a run (its best weights, or the last if it has not validated), a checkpoint, or a file of "
+             "weights, also of another program"},
+    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
+     .help = "tokenizer.json or SentencePiece model of the training, or its folder; default: the one in the folder of "
+             "the run"},
+    {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
+     .help = "attention heads of a model whose file does not tell them; 0: not needed"},
+    {.name = "gelu", .type = OPTION_CHOICE, .offset = FIELD(gelu), .default_value = "erf", .metavar = "erf|tanh",
+     .help = "kind of GELU of a model whose file does not tell it"},
+};
+// clang-format on
+
+void slm_source_options(OptionSet *set, SlmSource *source) {
+    options_add(set, table, sizeof table / sizeof *table, source);
+}
+
 /* ---- the tensors ---- */
 
 /* Returns the tensor that means the model's transformer.NAME, or NULL. */

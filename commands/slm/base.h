@@ -17,6 +17,15 @@ extern const char *const SLM_MODEL_OPTIONS[];
 /* How these files name and lay out the model's tensors. */
 extern const ImportRules SLM_IMPORT;
 
+/* Options that name a trained model. */
+typedef struct {
+    const char *checkpoint, *tokenizer, *gelu;
+    int64_t heads;
+} SlmSource;
+
+/* Adds --checkpoint, --tokenizer, --heads and --gelu. */
+void slm_source_options(OptionSet *set, SlmSource *source);
+
 typedef struct {
     CheckpointOptions size; /* SLM_MODEL_OPTIONS as the file, its config.json and the user tell them */
     json_t *description;    /* config.json of a checkpoint of ours; NULL: it has none */

@@ -16,31 +16,18 @@
 #include "commands/trained.h"
 
 typedef struct {
-    const char *checkpoint, *output, *format, *tokenizer, *gelu, *config;
-    int64_t heads;
-} ExportOptions;
+    SlmSource source;
+    ExportOptions shared;
+    const char *format;
+} SlmExportOptions;
 
-#define FIELD(name) offsetof(ExportOptions, name)
-
-// clang-format off
-static const OptionRow table[] = {
-    {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
-     .help = "folder of a run (its best weights, or the last if it has not validated), a checkpoint, or a file of "
-             "weights, also of another program"},
-    {.name = "output", .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(output), .metavar = "DIR", .required = true,
-     .help = "new folder for the model"},
-    {.name = "format", .type = OPTION_CHOICE, .offset = FIELD(format), .default_value = "hf", .metavar = "hf|nanogpt",
-     .help = "hf: GPT-2's layout with tokenizer, for Hugging Face's transformers; nanogpt: ckpt.pt for its sample.py"},
-    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer), .metavar = "PATH",
-     .help = "tokenizer.json of the training, or its folder; default: the one in the folder of the run"},
-    {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
-     .help = "attention heads of a model whose file does not tell them; 0: not needed"},
-    {.name = "gelu", .type = OPTION_CHOICE, .offset = FIELD(gelu), .default_value = "erf", .metavar = "erf|tanh",
-     .help = "kind of GELU of a model whose file does not tell it"},
-    {.name = "config", .type = OPTION_TEXT, .offset = FIELD(config), .metavar = "PATH",
-     .help = "YAML file with any of these options; the command line wins"},
-};
-// clang-format on
+static const OptionRow format_row = {
+    .name = "format",
+    .type = OPTION_CHOICE,
+    .offset = offsetof(SlmExportOptions, format),
+    .default_value = "hf",
+    .metavar = "hf|nanogpt",
+    .help = "hf: GPT-2's layout with tokenizer, for Hugging Face's transformers; nanogpt: ckpt.pt for its sample.py"};
 
 /* ---- the checkpoint ---- */
 
@@ -86,25 +73,30 @@ static void read_training(SlmExport *e, const char *path) {
 int slm_export(int argc, char **argv) {
     static const OptionsHeader header = {"train_slm export", "./train_slm export --checkpoint run --output DIR",
                                          "Writes a trained model for other programs."};
-    ExportOptions o = {0};
-    OptionSet set = options_parse_table(&header, table, sizeof table / sizeof *table, &o, argc, argv);
+    SlmExportOptions o = {0};
+    OptionSet set = {0};
+    slm_source_options(&set, &o.source);
+    export_options_add(&set, &o.shared);
+    options_add(&set, &format_row, 1, &o);
+    options_parse(&header, &set, argc, argv);
     Error error;
-    char *path = trained_checkpoint(o.checkpoint);
+    char *path = trained_checkpoint(o.source.checkpoint);
     if (access(path, F_OK)) die("--checkpoint %s: %s", path, strerror(errno));
     SlmBase base = slm_base_adopt(path, &set);
-    SlmExport e = {.output = o.output, .config = slm_base_config(&base)};
+    SlmExport e = {.output = o.shared.output, .config = slm_base_config(&base)};
     Model *model = slm_open(&e.config);
     e.model = model;
     read_training(&e, path);
     bool gpt2 = !strcmp(o.format, "hf");
-    Tokenizer *tokenizer = gpt2 || o.tokenizer ? slm_base_tokenizer(&base, o.tokenizer) : NULL;
+    Tokenizer *tokenizer = gpt2 || o.source.tokenizer ? slm_base_tokenizer(&base, o.source.tokenizer) : NULL;
     e.tokenizer = tokenizer;
     if (!gpt2 && e.config.gelu != GELU_ERF)
         die("--format nanogpt: nanoGPT computes the exact GELU, and %s was trained with its tanh form: use --format hf",
             path);
     uint64_t sum = read_weights(&e, path);
-    if (!export_folder(o.output, sum, gpt2 ? slm_export_gpt2 : slm_export_nanogpt, &e, &error)) die("%s", error.text);
-    printf("[Export] %s: %s\n", o.output,
+    if (!export_folder(o.shared.output, sum, gpt2 ? slm_export_gpt2 : slm_export_nanogpt, &e, &error))
+        die("%s", error.text);
+    printf("[Export] %s: %s\n", o.shared.output,
            gpt2 ? "AutoModelForCausalLM.from_pretrained and AutoTokenizer.from_pretrained read it"
                 : "ckpt.pt, which nanoGPT's sample.py --out_dir reads");
     tokenizer_close(tokenizer);

@@ -8,35 +8,18 @@
 #include "commands/predict.h"
 #include "commands/trained.h"
 
-#define FIELD(name) offsetof(SlmInference, name)
-
-// clang-format off
-static const OptionRow table[] = {
-    {.name = "checkpoint", .type = OPTION_TEXT, .offset = FIELD(checkpoint), .metavar = "PATH", .required = true,
-     .help = "folder of a run (its best weights, or the last if it has not validated), a checkpoint, or a file of "
-             "weights, also of another program"},
-    {.name = "tokenizer", .type = OPTION_TEXT, .offset = FIELD(tokenizer_path), .metavar = "PATH",
-     .help = "tokenizer.json or SentencePiece model of the training, or its folder; default: the one in the folder of "
-             "the run"},
-    {.name = "heads", .type = OPTION_INT, .offset = FIELD(heads), .default_value = "0", .max = 1000, .metavar = "N",
-     .help = "attention heads of a model whose file does not tell them; 0: not needed"},
-    {.name = "gelu", .type = OPTION_CHOICE, .offset = FIELD(gelu), .default_value = "erf", .metavar = "erf|tanh",
-     .help = "kind of GELU of a model whose file does not tell it"},
-};
-// clang-format on
-
 void slm_inference_options(SlmInference *i) {
-    options_add(&i->set, table, sizeof table / sizeof *table, i);
+    slm_source_options(&i->set, &i->source);
     predict_train_options_add(&i->set, &i->train);
 }
 
 void slm_inference_describe(SlmInference *i) {
-    char *path = trained_checkpoint(i->checkpoint);
+    char *path = trained_checkpoint(i->source.checkpoint);
     if (access(path, F_OK)) die("--checkpoint %s: %s", path, strerror(errno));
     i->train.base_checkpoint = path;
     i->base = slm_base_adopt(path, &i->set);
     i->config = slm_base_config(&i->base);
-    i->tokenizer = slm_base_tokenizer(&i->base, i->tokenizer_path);
+    i->tokenizer = slm_base_tokenizer(&i->base, i->source.tokenizer);
 }
 
 void slm_inference_open(SlmInference *i, const SlmPasses *passes) {

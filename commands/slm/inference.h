@@ -7,8 +7,7 @@
 
 typedef struct {
     TrainOptions train; /* where it computes */
-    const char *checkpoint, *tokenizer_path, *gelu;
-    int64_t heads;
+    SlmSource source;
     OptionSet set;
     SlmBase base;
     SlmConfig config;
@@ -18,7 +17,7 @@ typedef struct {
     Training *training;
 } SlmInference;
 
-/* Adds --checkpoint, --tokenizer, --heads, --gelu and the options of predict_train_options_add to the set, to which the
+/* Adds the options of slm_source_options and those of predict_train_options_add to the set, to which the
  * command then adds its own. */
 void slm_inference_options(SlmInference *inference);
 /* Reads what the checkpoint and the tokenizer are; the options have been parsed. */

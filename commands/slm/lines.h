@@ -17,7 +17,7 @@ typedef struct {
  * 6 and the products of attention are usual, over the peak of the device that computes. */
 double slm_printed_mfu(double parameters, double tokens);
 
-/* For LogLabels; the context is an SlmLines. */
+/* Print lines, as functions of LogLabels; the context is an SlmLines. */
 void slm_print_step(const void *context, const StepLine *line);
 void slm_print_validation(const void *context, const ValidationLine *line);
 

@@ -1,4 +1,4 @@
-/* From the bytes of a document to its text: UTF-8 is checked, the field of a JSON record is taken, line ends become \n,
+/* Makes a text of the bytes of a document: UTF-8 is checked, the field of a JSON record is taken, line ends become \n,
  * characters are composed (NFC). */
 #ifndef DATA_SLM_CLEAN_H
 #define DATA_SLM_CLEAN_H

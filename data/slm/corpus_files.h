@@ -1,6 +1,6 @@
 /* The text files of a corpus: files that are named, and those of folders, with the folders below, sorted by name.
  *
- * Of a folder, files that end in .txt, .text, .md, .jsonl or .ndjson are taken, each also with .gz behind it, in any
+ * Files that end in .txt, .text, .md, .jsonl or .ndjson are taken from a folder, each also with .gz behind it, in any
  * case; hidden files and folders and all others are left out and counted. A file that is named itself is taken whatever
  * its name. Files that end in .jsonl or .ndjson (.gz) hold a JSON object per line, all others plain text. */
 #ifndef DATA_SLM_CORPUS_FILES_H

@@ -1,6 +1,6 @@
 /* Finds documents that are there more than once.
  *
- * Exact: the same text, by its 64-bit hash. Near: most of the text is the same. Of a text only letters and digits
+ * Exact: the same text, by its 64-bit hash. Near: most of the text is the same. Only letters and digits of a text
  * count, in lower case; its shingles are all runs of 24 of them. Two documents are near-identical if they share about
  * 80 % of the shingles that either has (Jaccard similarity), estimated from 64 minima of hashed shingles
  * (one-permutation MinHash): 52 of the 64 must agree. A spread of spaces, line breaks, punctuation or capitals does not

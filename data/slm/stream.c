@@ -204,25 +204,12 @@ void slm_stream_close(SlmStream *stream) {
 
 /* ---- reading ---- */
 
-/* Returns the file that a position is in. */
-static int shard_at(const State *s, int64_t position) {
-    int low = 0, high = s->n - 1;
-    while (low < high) {
-        int middle = low + (high - low + 1) / 2;
-        if (s->begin[middle] <= position)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
-
 void slm_stream_read(const SlmStream *stream, int64_t position, int64_t n, int32_t *ids) {
     const State *s = stream->state;
     if (position < 0 || n < 0 || position > stream->n_tokens - n)
         die("ids %lld to %lld of a stream of %lld were asked for", (long long)position, (long long)(position + n),
             (long long)stream->n_tokens);
-    for (int i = shard_at(s, position); n > 0; i++) {
+    for (int64_t i = last_at_most(s->begin, s->n, position); n > 0; i++) {
         const SlmShard *shard = &s->shards[i];
         int64_t at = position - s->begin[i], some = shard->n_ids - at < n ? shard->n_ids - at : n;
         for (int64_t k = 0; k < some; k++) ids[k] = slm_shard_id(shard, at + k);

@@ -10,6 +10,7 @@
 #include <uninorm.h>
 #include <unistr.h>
 
+#include "data/text/characters.h"
 #include "data/text/normalize.h"
 
 /* A run of code points. Trimming moves its ends, so `at` need not be the start of the allocation. */
@@ -19,10 +20,7 @@ typedef struct {
 } Points;
 
 /* Returns what Python's str.isspace does, which also defines \s of its regular expressions and strip(). */
-static bool is_space(uint32_t c) {
-    return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
+static bool is_space(uint32_t c) { return character_classes()[c] & CHARACTER_BLANK; }
 
 static bool is_digit(uint32_t c) { return uc_is_general_category(c, UC_DECIMAL_DIGIT_NUMBER); }
 

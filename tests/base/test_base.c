@@ -87,8 +87,20 @@ static void a_long_path_does_not_cut_off_the_reason(void **state) {
     assert_true(strlen(error.text) > sizeof error.text - 10);
 }
 
+static void the_last_number_at_most_a_value_is_found(void **state) {
+    (void)state;
+    const int64_t sorted[] = {0, 3, 3, 7, 7, 12};
+    for (int64_t value = 0; value < 15; value++) {
+        int64_t want = 5;
+        while (sorted[want] > value) want--;
+        assert_int_equal(last_at_most(sorted, 6, value), want);
+    }
+    assert_int_equal(last_at_most(sorted, 1, 9), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_last_number_at_most_a_value_is_found),
         cmocka_unit_test(a_shell_reads_quoted_words_unchanged),
         cmocka_unit_test(a_long_path_does_not_cut_off_the_reason),
         cmocka_unit_test(hashes_are_fnv1a),

@@ -30,6 +30,32 @@ void share_autotune_cache(const char *from, const char *to) {
     free(copy);
 }
 
+void check_schedules(void (*train)(const char *run), void (*assert_same)(const char *a, const char *b)) {
+    const char *const seeds[] = {NULL, "1", "7"};
+    char *runs[3];
+    for (int i = 0; i < 3; i++) {
+        runs[i] = scratch_directory();
+        set_emulator(seeds[i], NULL);
+        if (i) share_autotune_cache(runs[0], runs[i]);
+        train(runs[i]);
+        if (i) assert_same(runs[0], runs[i]);
+    }
+    for (int i = 0; i < 3; i++) free(runs[i]);
+    set_emulator(NULL, NULL);
+}
+
+void check_resume(const char *options) {
+    char *whole = scratch_directory(), *run = scratch_directory();
+    set_emulator(NULL, "75");
+    fixture_must_train(whole, options);
+    assert_int_equal(fixture_train_and_signal(run, options, 3, SIGTERM), 128 + SIGTERM);
+    assert_int_equal(fixture_train(run, "%s --resume auto", options), 0);
+    assert_same_result(whole, run);
+    set_emulator(NULL, NULL);
+    free(whole);
+    free(run);
+}
+
 void assert_memory_as_planned(const char *run) {
     double planned = logged_last(run, "summary", "summary/planned_bytes");
     double peak = logged_last(run, "summary", "summary/peak_bytes");

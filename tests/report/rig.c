@@ -133,3 +133,16 @@ int occurrences(const char *text, const char *part) {
     for (; (text = strstr(text, part)); text += strlen(part)) n++;
     return n;
 }
+
+/* ---- predictions ---- */
+
+Covariate snr_of(const double *values) {
+    return (Covariate){values, .limit = 1000, .bin = 5, .name = "snr", .title = "SNR", .unit = "dB"};
+}
+
+Evaluation evaluate(const Predictions *p) {
+    Evaluation e;
+    Error error;
+    if (!evaluation_make(p, 1, &e, &error)) fail_msg("%s", error.text);
+    return e;
+}

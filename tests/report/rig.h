@@ -1,9 +1,10 @@
-/* Reads files of reports in tests, and checks that plots are valid XML. */
+/* Makes and reads reports in tests, and checks that plots are valid XML. */
 #ifndef TESTS_REPORT_RIG_H
 #define TESTS_REPORT_RIG_H
 
 #include <jansson.h>
 
+#include "report/evaluation.h"
 #include "tests/files.h"
 
 typedef struct {
@@ -29,5 +30,10 @@ void assert_xml(const char *text);
 char *svg_in(const char *directory, const char *name);
 /* Returns how often `part` occurs in a text. */
 int occurrences(const char *text, const char *part);
+
+/* Returns the covariate "snr" in dB, of values per row, in bins of 5. */
+Covariate snr_of(const double *values);
+/* Evaluates predictions at the temperature 1; evaluation_free(). */
+Evaluation evaluate(const Predictions *predictions);
 
 #endif

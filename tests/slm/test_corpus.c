@@ -1,4 +1,4 @@
-/* From files to documents: which files, how they are cut and cleaned, which documents are dropped and held out. */
+/* Reading documents from files: which files, how they are cut and cleaned, which documents are dropped and held out. */
 #include "data/slm/corpus.h"
 
 #include <sys/stat.h>

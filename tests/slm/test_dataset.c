@@ -322,7 +322,7 @@ static void *fill_many(void *number) {
     return NULL;
 }
 
-/* In every round, some threads ask for the same epoch, and all together for more epochs than are kept. */
+/* Some threads ask for the same epoch in every round, and all together for more epochs than are kept. */
 static void threads_share_the_orders_of_epochs(void **state) {
     (void)state;
     int64_t rows[PIECES];

@@ -8,7 +8,7 @@ enum { TEXT = 4096 };
 /* Runs `generate` on the reference run; stdout alone goes to `text`. */
 static void must_generate(char *text, const char *options) {
     char *to = path_join(fixture.data, "../generated.txt");
-    must_run("%s generate --checkpoint %s %s >%s 2>%s.log", fixture.program, slm_reference_run(), options, to, to);
+    must_run("%s generate --checkpoint %s %s >%s 2>%s.log", fixture.program, fixture_reference_run(), options, to, to);
     char *all = read_text(to);
     assert_true(strlen(all) < TEXT);
     strcpy(text, all);
@@ -18,7 +18,7 @@ static void must_generate(char *text, const char *options) {
 
 static void refuse(const char *expected, const char *options) {
     assert_int_not_equal(run_command(fixture.output, sizeof fixture.output, "%s generate --checkpoint %s %s 2>&1",
-                                     fixture.program, slm_reference_run(), options),
+                                     fixture.program, fixture_reference_run(), options),
                          0);
     assert_contains(fixture.output, expected);
 }
@@ -153,8 +153,8 @@ static void a_training_writes_what_its_weights_would_generate(void **state) {
     char *run = scratch_directory(), *last = path_join(run, "last"), *to = path_join(run, "generated.txt");
     int n[2];
     (void)state;
-    slm_must_train(run, "--max-steps 8 --val-interval 4 --sample-prompt 'Text 7: badelu' --sample-prompt 'Text' "
-                        "--sample-tokens 10");
+    fixture_must_train(run, "--max-steps 8 --val-interval 4 --sample-prompt 'Text 7: badelu' --sample-prompt 'Text' "
+                            "--sample-tokens 10");
     char *first = last_sample(run, "sample/1", &n[0]), *second = last_sample(run, "sample/2", &n[1]);
     assert_int_equal(n[0], 2);
     assert_int_equal(n[1], 2);
@@ -203,10 +203,10 @@ static void a_prompt_begins_as_the_documents_of_the_training_did(void **state) {
 static void samples_change_no_weight(void **state) {
     char *with = scratch_directory(), *without = scratch_directory();
     (void)state;
-    slm_must_train(with, "--max-steps 8 --val-interval 2 --log-interval 1");
-    slm_must_train(without, "--max-steps 8 --val-interval 2 --log-interval 1 --sample-tokens 0");
+    fixture_must_train(with, "--max-steps 8 --val-interval 2 --log-interval 1");
+    fixture_must_train(without, "--max-steps 8 --val-interval 2 --log-interval 1 --sample-tokens 0");
     assert_null(strstr(fixture.output, "[Sample]"));
-    slm_assert_same_losses(with, without);
+    assert_same_losses(with, without);
     free(with);
     free(without);
 }
@@ -214,9 +214,10 @@ static void samples_change_no_weight(void **state) {
 static void prompts_of_samples_are_checked(void **state) {
     char *run = scratch_directory();
     (void)state;
-    assert_int_not_equal(slm_train(run, "--max-steps 1 --sample-prompt '%s'",
-                                   "Text 1: Text 2: Text 3: Text 4: Text 5: Text 6: Text 7: Text 8: Text 9: Text 10:"),
-                         0);
+    assert_int_not_equal(
+        fixture_train(run, "--max-steps 1 --sample-prompt '%s'",
+                      "Text 1: Text 2: Text 3: Text 4: Text 5: Text 6: Text 7: Text 8: Text 9: Text 10:"),
+        0);
     assert_contains(fixture.output, "expected 1 to 32, the context");
     free(run);
 }

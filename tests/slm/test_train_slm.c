@@ -11,11 +11,11 @@
 
 #include "base/file.h"
 
-/* Trains like slm_train on other data. */
+/* Trains like fixture_train on other data. */
 static int train_on(char *data, const char *run, const char *options) {
     char *before = fixture.data;
     fixture.data = data;
-    int status = slm_train(run, "%s", options);
+    int status = fixture_train(run, "%s", options);
     fixture.data = before;
     return status;
 }
@@ -33,15 +33,16 @@ static void the_sizes_have_the_reference_s_parameters(void **state) {
     assert_contains(fixture.output, "333808640 parameters in 147 tensors");
 }
 
-/* With N(0, 0.02) the logits of a norm's output have a variance of 0.0004 C, so the loss begins at ln V + 0.0002 C. It
- * is a mean over 96 sequences of 32 tokens: the sums over tokens of one kind share a logit, and 0.05 is far outside. */
+/* The logits of a norm's output, with N(0, 0.02), have a variance of 0.0004 C, so the loss begins at ln V + 0.0002 C.
+ * The loss is a mean over 96 sequences of 32 tokens: the sums over tokens of one kind share a logit, and 0.05 is far
+ * outside. */
 static void the_first_loss_is_that_of_the_initial_weights(void **state) {
     (void)state;
     static const int widths[] = {64, 512};
     for (int i = 0; i < 2; i++) {
         char *run = scratch_directory();
         double loss = 0;
-        assert_int_equal(slm_train(run, "-b 96 --d-model %d --max-steps 1 --dropout 0", widths[i]), 0);
+        assert_int_equal(fixture_train(run, "-b 96 --d-model %d --max-steps 1 --dropout 0", widths[i]), 0);
         assert_int_equal(logged(run, "train", "train/loss", &loss, 1), 1);
         assert_near(loss, log(SLM_TEST_VOCABULARY) + 0.0002 * widths[i], 0.05);
         free(run);
@@ -74,7 +75,7 @@ static void expect_lines(const char *output, const char *pattern, int lines) {
 static void log_lines_are_the_reference_s(void **state) {
     (void)state;
     char *run = scratch_directory(), line[256];
-    slm_must_train(run, "-g 2 --max-steps 4 --log-interval 1 --val-interval 2 --mfu printed");
+    fixture_must_train(run, "-g 2 --max-steps 4 --log-interval 1 --val-interval 2 --mfu printed");
     expect_lines(fixture.output,
                  "^iter [0-9]+: loss [0-9]+\\.[0-9]{4}, time [0-9]+\\.[0-9]{2}ms, mfu [0-9]+\\.[0-9]{2}%", 4);
     expect_lines(fixture.output, "^step [0-9]+: train loss [0-9]+\\.[0-9]{4}, val loss [0-9]+\\.[0-9]{4}, ", 2);
@@ -92,7 +93,7 @@ static void log_lines_are_the_reference_s(void **state) {
 static void the_cpu_says_that_no_peak_is_known(void **state) {
     (void)state;
     char *run = scratch_directory();
-    slm_must_train(run, "--max-steps 1 --log-interval 1 --calibration none --device cpu");
+    fixture_must_train(run, "--max-steps 1 --log-interval 1 --calibration none --device cpu");
     expect_lines(fixture.output,
                  "^iter 1: loss [0-9.]+, time [0-9.]+ms, mfu n/a, [0-9.]+ [kMG]FLOP/s, [0-9]+ tokens/s, lr ", 1);
     free(run);
@@ -109,7 +110,7 @@ static void validation_is_on_every_held_out_token(void **state) {
     slm_stream_close(stream);
     for (int separate = 0; separate < 2; separate++) {
         char *run = scratch_directory();
-        slm_must_train(run, separate ? "--max-steps 1 --documents separate" : "--max-steps 1");
+        fixture_must_train(run, separate ? "--max-steps 1 --documents separate" : "--max-steps 1");
         double loss = logged_last(run, "val", "val/loss"), bits = logged_last(run, "val", "val/bits_per_byte");
         assert_near(bits, loss * tokens / (log(2) * bytes), 1e-6 * bits);
         assert_near(logged_last(run, "val", "val/perplexity"), exp(loss), 1e-6 * exp(loss));
@@ -122,7 +123,7 @@ static void learning_rates_are_the_reference_s(void **state) {
     (void)state;
     char *run = scratch_directory();
     double rates[8];
-    int status = slm_train_and_signal(
+    int status = fixture_train_and_signal(
         run, "--learning-rate 3e-4 --warmup-steps 500 --max-steps 60000 --log-interval 1 --val-interval 0", 2, SIGTERM);
     assert_int_equal(status, 128 + SIGTERM);
     assert_true(logged(run, "train", "train/lr", rates, 8) >= 2);
@@ -144,7 +145,7 @@ static void a_schedule_ends_at_its_minimum(void **state) {
     for (int i = 0; i < 3; i++) {
         char *run = scratch_directory();
         double rates[8];
-        assert_int_equal(slm_train(run, "%s --max-steps 6 --log-interval 1", schedules[i].options), 0);
+        assert_int_equal(fixture_train(run, "%s --max-steps 6 --log-interval 1", schedules[i].options), 0);
         assert_int_equal(logged(run, "train", "train/lr", rates, 8), 6);
         for (int k = 0; k < 6; k++) assert_near(rates[k], 1e-3 * schedules[i].share[k], 1e-11);
         free(run);
@@ -153,11 +154,11 @@ static void a_schedule_ends_at_its_minimum(void **state) {
 
 static void a_run_leaves_a_page_and_its_tokenizer(void **state) {
     (void)state;
-    char *page = read_page(slm_reference_run());
+    char *page = read_page(fixture_reference_run());
     assert_page_has(page, (const char *[]){"Finished after all 12 steps. Best val/loss ", "/train_slm --data ",
                                            "<title>bits_per_byte</title>", "<title>learning rate</title>", NULL});
     assert_int_equal(run_command(fixture.output, sizeof fixture.output, "cmp %s/tokenizer.json %s/tokenizer.json",
-                                 slm_reference_run(), fixture.data),
+                                 fixture_reference_run(), fixture.data),
                      0);
     free(page);
 }
@@ -167,7 +168,7 @@ static void what_is_written_is_documented(void **state) {
     char *run = scratch_directory(), *dump = path_join(run, "dump.safetensors"), *last = path_join(run, "last"),
          *log = path_join(run, "log.jsonl");
     static const char *const metrics[] = {"loss", "top1", "perplexity", "bits_per_byte", NULL};
-    assert_int_equal(slm_train(run, "--max-steps 2 --log-interval 1 --val-interval 1 --debug-dump %s", dump), 0);
+    assert_int_equal(fixture_train(run, "--max-steps 2 --log-interval 1 --val-interval 1 --debug-dump %s", dump), 0);
     TensorFile file = open_file(dump);
     assert_dumps_documented(&file, 1, "### Dump of train_slm");
     assert_checkpoint_documented(last);
@@ -183,24 +184,13 @@ static void what_is_written_is_documented(void **state) {
 
 static void one_and_eight_workers_give_the_same_bits(void **state) {
     (void)state;
-    const char *const workers[] = {"1", "8"};
-    for (int i = 0; i < 2; i++) {
-        char *run = scratch_directory(), *options = xformat("%s --num-workers %s", slm_short_run, workers[i]);
-        slm_must_train(run, options);
-        assert_same_result(run, slm_reference_run());
-        slm_assert_same_losses(run, slm_reference_run());
-        free(options);
-        free(run);
-    }
+    fixture_check_same("--num-workers 1");
+    fixture_check_same("--num-workers 8");
 }
 
 static void recomputing_gives_the_same_bits(void **state) {
     (void)state;
-    char *run = scratch_directory(), *options = xformat("%s --grad-checkpointing", slm_short_run);
-    slm_must_train(run, options);
-    assert_same_result(run, slm_reference_run());
-    free(options);
-    free(run);
+    fixture_check_same("--grad-checkpointing");
 }
 
 static void kills_and_resuming_change_no_bit(void **state) {
@@ -209,15 +199,15 @@ static void kills_and_resuming_change_no_bit(void **state) {
     for (int i = 0; i < 3; i++) {
         char *whole = scratch_directory(), *run = scratch_directory(),
              *options = xformat("%s %s --save-interval 1 --resume auto", slm_short_run, ways[i]);
-        slm_must_train(whole, options);
+        fixture_must_train(whole, options);
         for (int step = 2; step < 12; step += 4) {
-            int status = slm_train_and_signal(run, options, step, step == 6 ? SIGTERM : SIGKILL);
+            int status = fixture_train_and_signal(run, options, step, step == 6 ? SIGTERM : SIGKILL);
             assert_true(status > 128 || status == 0);
         }
-        slm_must_train(run, options);
+        fixture_must_train(run, options);
         assert_same_result(run, whole);
-        slm_assert_same_losses(run, whole);
-        if (!i) assert_same_result(run, slm_reference_run());
+        assert_same_losses(run, whole);
+        if (!i) assert_same_result(run, fixture_reference_run());
         free(options);
         free(whole);
         free(run);
@@ -230,12 +220,12 @@ static void other_data_or_another_tokenizer_are_refused_on_resume(void **state) 
     (void)state;
     char *run = scratch_directory(), *more = slm_make_data(SLM_TEST_DOCUMENTS + 1, ""),
          *other = slm_make_data(SLM_TEST_DOCUMENTS, "--specials '<|x|>'");
-    slm_must_train(run, "--max-steps 2 --save-interval 2");
+    fixture_must_train(run, "--max-steps 2 --save-interval 2");
     assert_int_equal(train_on(more, run, "--max-steps 4 --resume auto"), 1);
     assert_contains(fixture.output, "so it would be another run");
     assert_int_equal(train_on(other, run, "--max-steps 4 --resume auto"), 1);
     assert_contains(fixture.output, "tokenizer_hash was ");
-    assert_int_equal(slm_train(run, "--max-steps 4 --resume auto"), 0);
+    assert_int_equal(fixture_train(run, "--max-steps 4 --resume auto"), 0);
     free(other);
     free(more);
     free(run);
@@ -246,9 +236,9 @@ static void an_option_that_makes_another_run_is_refused_on_resume(void **state) 
     static const char *const changed[] = {"--documents separate", "--sampling random", "--heads 2",
                                           "--context 16",         "--gelu tanh",       "--seed 9"};
     char *run = scratch_directory();
-    slm_must_train(run, "--max-steps 2 --save-interval 2");
+    fixture_must_train(run, "--max-steps 2 --save-interval 2");
     for (size_t i = 0; i < sizeof changed / sizeof *changed; i++) {
-        assert_int_equal(slm_train(run, "--max-steps 4 --resume auto %s", changed[i]), 2);
+        assert_int_equal(fixture_train(run, "--max-steps 4 --resume auto %s", changed[i]), 2);
         assert_contains(fixture.output, "so it would be another run");
     }
     free(run);
@@ -269,7 +259,7 @@ static void options_that_contradict_each_other_are_refused(void **state) {
     };
     char *run = scratch_directory();
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(slm_train(run, "%s", bad[i].options), 2);
+        assert_int_equal(fixture_train(run, "%s", bad[i].options), 2);
         assert_contains(fixture.output, bad[i].message);
     }
     free(run);
@@ -301,7 +291,7 @@ static void missing_and_foreign_data_are_named(void **state) {
 static void a_foreign_tokenizer_is_refused(void **state) {
     (void)state;
     char *run = scratch_directory(), *other = slm_make_data(20, "--specials '<|x|>'");
-    assert_int_equal(slm_train(run, "--tokenizer_dir %s --max-steps 1", other), 1);
+    assert_int_equal(fixture_train(run, "--tokenizer_dir %s --max-steps 1", other), 1);
     assert_contains(fixture.output, "was made with another tokenizer than ");
     free(other);
     free(run);
@@ -312,11 +302,11 @@ static void a_base_checkpoint_tells_its_size_and_its_tokenizer(void **state) {
     (void)state;
     char *run = scratch_directory(), *again = scratch_directory(), *other = slm_make_data(20, "--specials '<|x|>'");
     const char *line = "%s --data %s --base-checkpoint %s/best --max-steps 1 --threads 2 -b 3 -o %s";
-    must_run(line, fixture.program, fixture.data, slm_reference_run(), run);
+    must_run(line, fixture.program, fixture.data, fixture_reference_run(), run);
     assert_contains(fixture.output, "d-model 64");
     assert_contains(fixture.output, "15 tensors loaded, 0 resized");
     assert_null(strstr(fixture.output, "another tokenizer"));
-    must_run(line, fixture.program, other, slm_reference_run(), again);
+    must_run(line, fixture.program, other, fixture_reference_run(), again);
     assert_contains(fixture.output, "was trained with another tokenizer than ");
     free(again);
     free(other);
@@ -341,7 +331,7 @@ static void tokens_per_step_set_the_micro_batches(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *run = scratch_directory();
-        assert_int_equal(slm_train(run, "%s --max-steps 1", cases[i].options), 0);
+        assert_int_equal(fixture_train(run, "%s --max-steps 1", cases[i].options), 0);
         for (int k = 0; k < 2; k++) assert_contains(fixture.output, cases[i].lines[k]);
         free(run);
     }
@@ -404,7 +394,7 @@ static void keys_that_the_reference_ignores_are_refused(void **state) {
     char *run = scratch_directory(), *config = path_join(run, "bad.yaml");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         write_text(config, "%s\n", keys[i]);
-        assert_int_equal(slm_train(run, "--config %s", config), 2);
+        assert_int_equal(fixture_train(run, "--config %s", config), 2);
         char *key = xformat("bad.yaml:1: unknown key '%.*s'", (int)strcspn(keys[i], ":"), keys[i]);
         assert_contains(fixture.output, key);
         free(key);

@@ -33,50 +33,13 @@ char *slm_make_data(int documents, const char *options) {
     return prepared;
 }
 
-int slm_train(const char *run, const char *extra, ...) {
-    char more[2048];
-    va_list arguments;
-    va_start(arguments, extra);
-    vsnprintf(more, sizeof more, extra, arguments);
-    va_end(arguments);
-    return run_command(fixture.output, sizeof fixture.output, "%s --data %s %s --output-dir %s -b 3 %s",
-                       fixture.program, fixture.data, slm_model_options, run, more);
-}
-
-void slm_must_train(const char *run, const char *extra) {
-    int status = slm_train(run, "%s", extra);
-    if (status) fail_msg("exit status %d:\n%s", status, fixture.output);
-}
-
-void slm_assert_same_losses(const char *a, const char *b) {
-    double x[64], y[64];
-    int n = logged(a, "train", "train/loss", x, 64);
-    assert_true(n > 0);
-    assert_int_equal(n, logged(b, "train", "train/loss", y, 64));
-    for (int i = 0; i < n; i++) assert_true(x[i] == y[i]);
-}
-
-const char *slm_reference_run(void) {
-    static char *run;
-    if (!run) {
-        run = scratch_directory();
-        slm_must_train(run, slm_short_run);
-    }
-    return run;
-}
-
-int slm_train_and_signal(const char *run, const char *options, int step, int number) {
-    char *command = xformat("%s --data %s %s --output-dir %s -b 3 %s", fixture.program, fixture.data, slm_model_options,
-                            run, options);
-    pid_t child = start_command(run, command);
-    free(command);
-    return signal_at_step(run, child, step, number);
-}
-
 int slm_fixture_open(void **state) {
     (void)state;
     heed_signals();
     fixture.program = program_at("train_slm");
+    fixture.options = xformat("%s -b 3", slm_model_options);
+    fixture.short_run = slm_short_run;
+    fixture.loss = "train/loss";
     fixture.data = slm_make_data(SLM_TEST_DOCUMENTS, "");
     return 0;
 }

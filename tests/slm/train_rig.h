@@ -16,17 +16,4 @@ int slm_fixture_open(void **state);
 /* Prepares documents made up by rule into a new folder, with further options; free() its name. */
 char *slm_make_data(int documents, const char *options);
 
-/* Trains into `run` with extra options. Returns the exit status; what was printed is in fixture.output. */
-int slm_train(const char *run, const char *extra, ...) PRINTF_LIKE(2, 3);
-void slm_must_train(const char *run, const char *extra);
-
-/* Returns the folder of a short run to compare others with, made once. */
-const char *slm_reference_run(void);
-
-/* Starts a training in the background and sends it a signal at a step, as signal_at_step does. */
-int slm_train_and_signal(const char *run, const char *options, int step, int number);
-
-/* Fails unless two runs have logged the same losses. */
-void slm_assert_same_losses(const char *a, const char *b);
-
 #endif

@@ -1,90 +1,24 @@
-/* report.html: made from logs and result files that are written here, whole, torn, hostile, old and large. */
+/* report.html: made from logs that are written here, whole, torn, hostile, old and large. */
 #include <math.h>
-#include <sndfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
-#include "tests/page_rig.h"
+#include "tests/train/story.h"
 #include "train/page/page.h"
 #include "train/run/page.h"
 
-/* ---- runs as a training leaves them ---- */
-
-static const char start_record[] =
-    "{\"kind\": \"start\", \"step\": 0, \"time\": 0.0, \"date\": \"2026-11-23T10:00:00Z\", \"program\": \"train_toy\", "
-    "\"version\": \"0.9\", \"revision\": \"abcdef012345\", \"command\": \"./train_toy -b 8 '<i>'\", \"host\": \"box\", "
-    "\"machine\": \"NVIDIA L4\", \"device\": \"cuda: NVIDIA L4\", \"numbers\": \"bf16\", \"peak_flops\": 121e12, "
-    "\"device_bytes\": 24000000000, \"planned_bytes\": 2000000000, \"model\": \"toy\", \"parameters\": 1234, "
-    "\"parameters_trained\": 1200, \"total_steps\": %d, \"metric\": \"val/auroc\", \"samples\": 640, "
-    "\"validation_samples\": 64, \"data_hash\": \"00000000000000d1\", \"content_hash\": \"00000000000000d2\", "
-    "\"validation_hash\": \"00000000000000d3\", \"baseline\": \"guess\", \"baseline_metric\": \"loss\", "
-    "\"baseline_value\": 0.9, \"price_per_hour\": 0.8, \"currency\": \"EUR\", "
-    "\"options\": {\"learning-rate\": %s, \"name\": \"<script>alert(1)</script>\", \"manifest\": [\"a\", \"b\"]}, "
-    "\"defaults\": {\"learning-rate\": 2e-05, \"name\": null}, \"given\": [\"learning-rate\"]}\n";
-
-/* The curves of a run: losses at each of its validations. */
-typedef struct {
-    int validations; /* one every 10 steps */
-    const double *train, *val;
-    const char *rate; /* of learning */
-    const char *end;  /* fields of the summary, ", ..."; NULL: killed */
-    bool old;         /* of a program without start records */
-} Story;
-
-/* Writes the log.jsonl of a folder. */
-static void tell_in(const char *directory, const Story *s) {
-    char *path = path_join(directory, "log.jsonl");
-    FILE *out = fopen(path, "w");
-    int best = 0;
-    if (!s->old) fprintf(out, start_record, 10 * s->validations, s->rate ? s->rate : "0.001");
-    for (int i = 0; i < s->validations; i++) {
-        if (s->val[i] < s->val[best]) best = i;
-        fprintf(out,
-                "{\"kind\": \"train\", \"step\": %d, \"time\": %d, \"train/loss\": %g, \"train/lr\": 1e-3, "
-                "\"train/steps_per_second\": 2, \"train/tokens_per_second\": 5000, \"train/epoch\": %d, "
-                "\"train/mfu\": 0.34}\n",
-                10 * (i + 1), 3600 * (i + 1), s->train[i], i + 1);
-        fprintf(out,
-                "{\"kind\": \"val\", \"step\": %d, \"time\": %d, \"val/loss\": %g, \"val/auroc\": %g, "
-                "\"val/epoch\": %d, \"val/objective\": %g, \"val/best_step\": %d}\n",
-                10 * (i + 1), 3600 * (i + 1), s->val[i], 1 - s->val[i] / 2, i + 1, s->val[i], 10 * (best + 1));
-    }
-    if (s->end)
-        fprintf(out,
-                "{\"kind\": \"summary\", \"step\": %d, \"time\": %d, \"summary/peak_bytes\": 1900000000, "
-                "\"summary/skipped_steps\": 2%s}\n",
-                10 * s->validations, 3600 * s->validations, s->end);
-    fclose(out);
-    free(path);
-}
-
-/* Writes it into a new folder, and returns that; free(). */
-static char *tell(const Story *s) {
-    char *directory = scratch_directory();
-    tell_in(directory, s);
-    return directory;
-}
-
-static const double falling[] = {1.0, 0.9, 0.8, 0.7, 0.6}, flat[] = {0.8, 0.7, 0.69, 0.69, 0.69},
-                    rising[] = {0.8, 0.7, 0.75, 0.8, 0.9}, high[] = {1.2, 1.1, 1.05, 1.05, 1.05};
-static const char finished[] = ", \"summary/ended\": 1, \"summary/out_of_patience\": 0, \"summary/signal\": 0";
-
-static char *page_of(const char *directory) {
-    Error error;
-    if (!page_write_in(directory, PAGE_DEPTH, false, &error)) fail_msg("%s", error.text);
-    return read_page(directory);
-}
+static const double rising[] = {0.8, 0.7, 0.75, 0.8, 0.9}, high[] = {1.2, 1.1, 1.05, 1.05, 1.05};
 
 static void must_say(const Story *story, const char *const *texts) {
-    char *directory = tell(story), *page = page_of(directory);
+    char *directory = story_write(story), *page = story_page(directory);
     assert_page_has(page, texts);
     free(page);
     free(directory);
 }
 
 static void must_not_say(const Story *story, const char *text) {
-    char *directory = tell(story), *page = page_of(directory);
+    char *directory = story_write(story), *page = story_page(directory);
     if (strstr(page, text)) fail_msg("the page has: %s", text);
     free(page);
     free(directory);
@@ -98,19 +32,11 @@ static void append(const char *directory, const char *name, const char *text) {
     free(path);
 }
 
-static void put(const char *directory, const char *name, const char *text) {
-    char *path = path_join(directory, name), *folder = path_directory(path);
-    make_directories(folder);
-    write_text(path, "%s", text);
-    free(folder);
-    free(path);
-}
-
 /* ---- one run ---- */
 
 static void every_fact_of_a_run_is_there(void **state) {
     (void)state;
-    must_say(&(Story){5, falling, flat, .end = finished},
+    must_say(&story_finished,
              (const char *[]){"Finished after all 50 steps. Best val/auroc 0.655 at step 30.",
                               "<dt>val/auroc</dt><dd>0.655</dd><dd class=\"note\">best, at step 30, epoch 3</dd>",
                               "<dd>34.0 %</dd>",
@@ -141,15 +67,15 @@ static void every_fact_of_a_run_is_there(void **state) {
 static void names_cannot_leave_their_place(void **state) {
     (void)state;
     char *parent = scratch_directory(), *hostile = path_join(parent, "<b onclick=x>"), *page;
-    char *plain = tell(&(Story){5, falling, flat, .end = finished});
+    char *plain = story_write(&story_finished);
     assert_int_equal(rename(plain, hostile), 0);
-    page = page_of(hostile); /* assert_page_is_sound finds a <script> and what is not closed */
+    page = story_page(hostile); /* assert_page_is_sound finds a <script> and what is not closed */
     assert_contains(page, "<h1>&lt;b onclick=x&gt;</h1>");
     assert_contains(page, "<td>&lt;script&gt;alert(1)&lt;/script&gt;</td>");
-    put(hostile, "x_<i>.json", "{}");
-    put(hostile, "x_<i>.md", "# <i>\n\n| <u> |\n|---|\n| </table><b> |\n");
+    put_text(hostile, "x_<i>.json", "{}");
+    put_text(hostile, "x_<i>.md", "# <i>\n\n| <u> |\n|---|\n| </table><b> |\n");
     free(page);
-    page = page_of(hostile);
+    page = story_page(hostile);
     assert_contains(page, "&lt;/table&gt;&lt;b&gt;</th>");
     free(page);
     free(plain);
@@ -159,14 +85,14 @@ static void names_cannot_leave_their_place(void **state) {
 
 static void the_end_is_told_as_it_was(void **state) {
     (void)state;
-    Story s = {5, falling, flat, .end = NULL};
+    Story s = {5, story_falling, story_flat, .end = NULL};
     must_say(&s, (const char *[]){"No end is recorded after step 50 of 50: the run was killed, or is still running.",
                                   "Cost so far", NULL});
     s.end = ", \"summary/ended\": 0, \"summary/signal\": 15";
     must_say(&s, (const char *[]){"Stopped at step 50 of 50 by signal 15; the same command with --resume auto", NULL});
     s.end = ", \"summary/ended\": 1, \"summary/out_of_patience\": 1";
     must_say(&s, (const char *[]){"Ended early at step 50 of 50: the validation had stopped improving.", NULL});
-    char *directory = tell(&(Story){5, falling, flat, .end = NULL});
+    char *directory = story_write(&(Story){5, story_falling, story_flat, .end = NULL});
     Error error;
     assert_true(page_write_in(directory, 0, true, &error));
     char *page = read_page(directory);
@@ -178,8 +104,9 @@ static void the_end_is_told_as_it_was(void **state) {
 
 static void trends_are_told_only_when_numbers_show_them(void **state) {
     (void)state;
-    Story over = {5, falling, rising, .end = finished}, under = {5, falling, high, .end = finished};
-    Story even = {5, falling, flat, .end = finished}, on = {5, falling, falling, .end = finished};
+    Story over = {5, story_falling, rising, .end = story_ended}, under = {5, story_falling, high, .end = story_ended};
+    Story even = {5, story_falling, story_flat, .end = story_ended},
+          on = {5, story_falling, story_falling, .end = story_ended};
     must_say(&over, (const char *[]){"Overfitting: val/loss rose from 0.7 (step 20) to 0.9 at the end (+29 %), while "
                                      "train/loss fell from 0.95 to 0.8.",
                                      NULL});
@@ -191,17 +118,18 @@ static void trends_are_told_only_when_numbers_show_them(void **state) {
     must_not_say(&on, "Overfitting");
     on.end = NULL; /* it goes on */
     must_not_say(&on, "Not at its end");
-    must_not_say(&(Story){3, falling, rising, .end = finished}, "Overfitting"); /* too few validations */
-    must_not_say(&(Story){5, flat, rising, .end = finished}, "Underfitting");
-    must_not_say(&(Story){3, falling, high, .end = NULL}, "Underfitting"); /* too early */
-    must_not_say(&(Story){1, falling, high, .end = ", \"summary/ended\": 0, \"summary/signal\": 2"}, "Underfitting");
-    must_say(&(Story){1, falling, high, .end = finished}, (const char *[]){"Underfitting", NULL});
-    must_say(&(Story){4, falling, high, .end = NULL}, (const char *[]){"Underfitting", NULL});
+    must_not_say(&(Story){3, story_falling, rising, .end = story_ended}, "Overfitting"); /* too few validations */
+    must_not_say(&(Story){5, story_flat, rising, .end = story_ended}, "Underfitting");
+    must_not_say(&(Story){3, story_falling, high, .end = NULL}, "Underfitting"); /* too early */
+    must_not_say(&(Story){1, story_falling, high, .end = ", \"summary/ended\": 0, \"summary/signal\": 2"},
+                 "Underfitting");
+    must_say(&(Story){1, story_falling, high, .end = story_ended}, (const char *[]){"Underfitting", NULL});
+    must_say(&(Story){4, story_falling, high, .end = NULL}, (const char *[]){"Underfitting", NULL});
 }
 
 static void an_older_log_leaves_facts_unknown(void **state) {
     (void)state;
-    must_say(&(Story){5, falling, rising, .end = "", .old = true},
+    must_say(&(Story){5, story_falling, rising, .end = "", .old = true},
              (const char *[]){"Ended at step 50. Best val/objective 0.7 at step 20.",
                               "<dt>Command</dt><dd class=\"unknown\">unknown</dd>",
                               "<dt>Machine</dt><dd class=\"unknown\">unknown</dd>",
@@ -211,12 +139,13 @@ static void an_older_log_leaves_facts_unknown(void **state) {
 
 static void restarts_are_listed_with_what_changed(void **state) {
     (void)state;
-    char *directory = tell(&(Story){5, falling, flat, .end = ", \"summary/ended\": 0, \"summary/signal\": 2"});
+    char *directory =
+        story_write(&(Story){5, story_falling, story_flat, .end = ", \"summary/ended\": 0, \"summary/signal\": 2"});
     append(directory, "log.jsonl",
            "{\"kind\": \"start\", \"step\": 50, \"time\": 18000, \"date\": \"2026-11-24T10:00:00Z\", "
            "\"revision\": \"fedcba\", \"total_steps\": 80, \"metric\": \"val/auroc\", "
            "\"options\": {\"learning-rate\": 0.01}, \"defaults\": {}, \"given\": []}\n");
-    char *page = page_of(directory);
+    char *page = story_page(directory);
     assert_page_has(page, (const char *[]){"No end is recorded after step 50 of 80", "<dt>Restarts</dt><dd>1</dd>",
                                            "<th scope=\"row\">50</th><td>2026-11-24T10:00:00Z</td><td>fedcba</td>",
                                            "<td>learning-rate 0.001 to 0.01</td>", "All options have their defaults",
@@ -233,16 +162,16 @@ static const char elsewhere[] =
 /* Speed and utilisation are those of the machine whose peak is named. */
 static void a_restart_on_another_machine_is_measured_by_itself(void **state) {
     (void)state;
-    char *directory = tell(&(Story){5, falling, flat, .end = NULL});
+    char *directory = story_write(&(Story){5, story_falling, story_flat, .end = NULL});
     append(directory, "log.jsonl", elsewhere);
-    char *page = page_of(directory);
+    char *page = story_page(directory);
     assert_page_has(page, (const char *[]){"<dd>34.0 %</dd>", "of 121 TFLOP/s, the stated bf16 peak of NVIDIA L4",
                                            "<dt>Machine</dt><dd>NVIDIA T4</dd>", NULL});
     append(directory, "log.jsonl",
            "{\"kind\": \"train\", \"step\": 60, \"time\": 25200, \"train/loss\": 0.5, \"train/mfu\": 0.5, "
            "\"train/steps_per_second\": 1, \"train/tokens_per_second\": 1000}\n");
     free(page);
-    page = page_of(directory);
+    page = story_page(directory);
     assert_page_has(page, (const char *[]){"<dd>50.0 %</dd>", "of 65.0 TFLOP/s, the stated f16 peak of NVIDIA T4",
                                            "<dd>1.00 k/s</dd><dd class=\"note\">cells; 1 it/s, medians</dd>",
                                            "a part of the run has no price in USD; the last part: 1.00 USD", NULL});
@@ -252,9 +181,9 @@ static void a_restart_on_another_machine_is_measured_by_itself(void **state) {
 
 static void an_extension_changes_the_number_of_steps(void **state) {
     (void)state;
-    char *directory = tell(&(Story){5, falling, flat, .end = NULL});
+    char *directory = story_write(&(Story){5, story_falling, story_flat, .end = NULL});
     append(directory, "log.jsonl", "{\"kind\": \"extension\", \"step\": 50, \"time\": 18000, \"total_steps\": 70}\n");
-    char *page = page_of(directory);
+    char *page = story_page(directory);
     assert_contains(page, "No end is recorded after step 50 of 70");
     free(page);
     free(directory);
@@ -263,8 +192,9 @@ static void an_extension_changes_the_number_of_steps(void **state) {
 /* The log has no validation at the step that the summary names. */
 static void a_best_value_is_not_taken_from_another_step(void **state) {
     (void)state;
-    char *directory = tell(&(Story){5, falling, flat, .end = ", \"summary/ended\": 1, \"summary/best_step\": 45"});
-    char *page = page_of(directory);
+    char *directory =
+        story_write(&(Story){5, story_falling, story_flat, .end = ", \"summary/ended\": 1, \"summary/best_step\": 45"});
+    char *page = story_page(directory);
     assert_page_has(page, (const char *[]){"Best val/auroc at step 45; the log does not have its value.",
                                            "<dt>val/auroc</dt><dd class=\"unknown\">unknown</dd>", NULL});
     assert_null(strstr(page, ">nan"));
@@ -281,7 +211,7 @@ static void a_baseline_without_its_metric_is_left_out(void **state) {
            "{\"kind\": \"train\", \"step\": 1, \"time\": 1, \"train/loss\": 3}\n"
            "{\"kind\": \"val\", \"step\": 1, \"time\": 1, \"val/loss\": 3, \"val/objective\": 3}\n"
            "{\"kind\": \"summary\", \"step\": 1, \"time\": 1, \"summary/ended\": 1}\n");
-    char *page = page_of(directory);
+    char *page = story_page(directory);
     assert_null(strstr(page, "guess"));
     free(page);
     free(directory);
@@ -289,9 +219,9 @@ static void a_baseline_without_its_metric_is_left_out(void **state) {
 
 static void a_half_written_line_is_told_and_a_damaged_one_named(void **state) {
     (void)state;
-    char *directory = tell(&(Story){5, falling, flat, .end = NULL});
+    char *directory = story_write(&(Story){5, story_falling, story_flat, .end = NULL});
     append(directory, "log.jsonl", "{\"kind\": \"train\", \"st");
-    char *page = page_of(directory);
+    char *page = story_page(directory);
     assert_contains(page, "Line 12 of log.jsonl, the last, is half-written");
     append(directory, "log.jsonl", "\n{\"kind\": \"train\", \"step\": 60}\n");
     Error error;
@@ -316,7 +246,7 @@ static void a_long_log_makes_a_small_page(void **state) {
         fprintf(out, "{\"kind\": \"train\", \"step\": %d, \"time\": %d, \"train/loss\": %g, \"train/lr\": %g}\n", i, i,
                 i == PEAK ? 777.0 : 5.0 + i % 7, 1e-3 / i);
     fclose(out);
-    char *page = page_of(directory);
+    char *page = story_page(directory);
     assert_true(strlen(page) > 10000);
     assert_contains(page, "drawn as their mean, within the band");
     assert_contains(page, ">1000</text>"); /* the axis reaches the one high value */
@@ -329,8 +259,8 @@ static void a_long_log_makes_a_small_page(void **state) {
 
 static void runs_stand_side_by_side(void **state) {
     (void)state;
-    char *a = tell(&(Story){5, falling, flat, .end = finished});
-    char *b = tell(&(Story){4, falling, rising, .rate = "0.01", .end = NULL});
+    char *a = story_write(&story_finished);
+    char *b = story_write(&(Story){4, story_falling, rising, .rate = "0.01", .end = NULL});
     char *path = path_join(a, "both.html");
     const char *const directories[] = {a, b};
     PageSummary summary;
@@ -382,7 +312,7 @@ static char *tell_below(const char *parent, const char *name, const char *fields
                         "{\"kind\": \"train\", \"step\": 5, \"time\": 9, \"train/loss\": 3%s}\n",
                         name, fields);
     make_directories(directory);
-    put(directory, "log.jsonl", log);
+    put_text(directory, "log.jsonl", log);
     free(log);
     return directory;
 }
@@ -426,10 +356,10 @@ static void hundreds_of_runs_still_fit(void **state) {
         snprintf(name, sizeof name, "run_%03d", i);
         char *run = path_join(parent, name);
         make_directories(run);
-        tell_in(run, &(Story){5, falling, flat, .end = finished});
+        story_write_in(run, &story_finished);
         free(run);
     }
-    char *page = page_of(parent);
+    char *page = story_page(parent);
     assert_page_has(page, (const char *[]){"300 trainings: 300 finished.", "The first 12 of 300 trainings are drawn.",
                                            "Not on this page", "too large for what is left of the page", NULL});
     free(page);
@@ -443,8 +373,8 @@ static void folders_that_cannot_be_read_are_listed(void **state) {
     Error error;
     make_directories(a);
     make_directories(locked);
-    tell_in(a, &(Story){5, falling, flat, .end = finished});
-    put(parent, "b/log.jsonl", "{\"kind\": \"train\", \"st\n{\"kind\": \"train\", \"step\": 60}\n");
+    story_write_in(a, &story_finished);
+    put_text(parent, "b/log.jsonl", "{\"kind\": \"train\", \"st\n{\"kind\": \"train\", \"step\": 60}\n");
     assert_int_equal(chmod(locked, 0) | chmod(parent, 0777), 0);
     bool root = !geteuid();
     if (root) assert_int_equal(seteuid(65534), 0);
@@ -469,7 +399,7 @@ static void only_the_run_that_writes_the_page_is_running(void **state) {
     char *parent = scratch_directory(), *fold = path_join(parent, "fold_D1");
     Error error;
     make_directories(fold);
-    tell_in(fold, &(Story){5, falling, flat, .end = NULL});
+    story_write_in(fold, &(Story){5, story_falling, story_flat, .end = NULL});
     assert_true(page_write_in(parent, 1, true, &error));
     char *page = read_page(parent);
     assert_page_has(page, (const char *[]){"No end is recorded after step 50", "while the run went on", NULL});
@@ -480,7 +410,7 @@ static void only_the_run_that_writes_the_page_is_running(void **state) {
 
 static void a_warning_is_all_that_a_failed_page_costs(void **state) {
     (void)state;
-    char *directory = tell(&(Story){5, falling, flat, .end = finished}), *path = path_join(directory, "report.html");
+    char *directory = story_write(&story_finished), *path = path_join(directory, "report.html");
     make_directories(path);
     assert_false(page_write_or_warn(directory, 0, false));
     assert_int_equal(rmdir(path), 0);
@@ -495,196 +425,6 @@ static void pages_take_little_of_the_time(void **state) {
     assert_true(page_pause(0.6, 1000) == 0.6 / 0.02);
     assert_true(page_pause(0.4, 40 << 20) == 600);
     assert_true(page_pause(30, 40 << 20) == 30 / 0.02);
-}
-
-/* ---- results ---- */
-
-static const char picture[] = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" width=\"10\" height=\"10\">"
-                              "<title>%s</title></svg>";
-
-static void put_picture(const char *directory, const char *name) {
-    char *text = xformat(picture, name);
-    put(directory, name, text);
-    free(text);
-}
-
-static void reports_come_with_their_pictures(void **state) {
-    (void)state;
-    char *directory = tell(&(Story){5, falling, flat, .end = finished});
-    put(directory, "all_results.json", "{}");
-    put(directory, "all_results.md",
-        "# All folds\n\naccuracy 0.9, AUROC 0.95\n\n## By donor\n\n| d |\n|---|\n| D1 |\n");
-    put(directory, "test_results_D1.json", "{}");
-    put(directory, "test_results_D1.md", "# D1\n\n- one\n");
-    put(directory, "README.md", "# Notes of the user\n");
-    put(directory, "calibration/calibration.json", "{}");
-    put(directory, "calibration/calibration.md", "# Calibration\n\nfitted\n");
-    put_picture(directory, "roc.svg");
-    put_picture(directory, "roc_D1.svg");
-    put_picture(directory, "loss.svg");
-    put_picture(directory, "calibration/reliability_before.svg");
-    put(directory, "evil.svg", "<svg ><script>alert(1)</script></svg>");
-    char *page = page_of(directory);
-    assert_page_has(page, (const char *[]){"Result: accuracy 0.9, AUROC 0.95", "<title>roc.svg</title>",
-                                           "<title>calibration/reliability_before.svg</title>", "<h3>By donor</h3>",
-                                           "evil.svg: it has an element &#39;script&#39;", NULL});
-    assert_null(strstr(page, "Notes of the user"));
-    assert_null(strstr(page, "<title>loss.svg</title>"));
-    const char *order[] = {"All folds <", "<title>roc.svg<", "D1 <small>", "<title>roc_D1.svg<", "Calibration <small>"};
-    const char *at = page;
-    for (int i = 0; i < 5; i++)
-        if (!(at = strstr(at, order[i]))) fail_msg("%s is not in its place", order[i]);
-    free(page);
-    free(directory);
-}
-
-/* The result is that of all, not of a part or of a calibration. */
-static void the_result_is_that_of_the_whole(void **state) {
-    (void)state;
-    char *directory = scratch_directory();
-    put(directory, "s00/s00.json", "{}");
-    put(directory, "s00/s00.md", "# s00\n\naccuracy 0.25\n");
-    put(directory, "calibration.json", "{}");
-    put(directory, "calibration.md", "# Calibration\n\nfitted on 5 rows\n");
-    char *page = page_of(directory);
-    assert_null(strstr(page, "Result: "));
-    free(page);
-    put(directory, "loso_results.json", "{}");
-    put(directory, "loso_results.md", "# loso\n\naccuracy 0.75\n\nMeans\n");
-    page = page_of(directory);
-    assert_contains(page, "Result: accuracy 0.75<");
-    free(page);
-    free(directory);
-    directory = scratch_directory(); /* the only run, in a folder within */
-    put(directory, "run/all.json", "{}");
-    put(directory, "run/all.md", "# all\n\naccuracy 0.5\n");
-    char *run = path_join(directory, "run");
-    tell_in(run, &(Story){5, falling, flat, .end = finished});
-    page = page_of(directory);
-    assert_contains(page, "Result: accuracy 0.5<");
-    free(page);
-    free(run);
-    free(directory);
-}
-
-/* The check of a picture ends at a zero byte; so would the page. */
-static void a_zero_byte_cuts_no_page(void **state) {
-    (void)state;
-    static const char evil[] = "<svg ></svg>\0<script>alert(1)</script>";
-    char *directory = tell(&(Story){5, falling, flat, .end = finished}), *path = path_join(directory, "evil.svg");
-    Error error;
-    put(directory, "all.json", "{}");
-    put(directory, "all.md", "# all\n\naccuracy 0.5\n");
-    assert_true(file_write_atomic(path, evil, sizeof evil - 1, &error));
-    char *page = page_of(directory);
-    assert_page_has(page, (const char *[]){"evil.svg: it is no text: byte 13 is zero", "</html>", NULL});
-    free(page);
-    free(path);
-    free(directory);
-}
-
-/* Each report is there with its text and its title, or not at all. */
-static void hundreds_of_reports_still_fit(void **state) {
-    (void)state;
-    enum { REPORTS = 300 };
-    char *directory = scratch_directory(), name[256], text[2048], long_name[151];
-    memset(long_name, '"', 150);
-    long_name[150] = 0;
-    for (int i = 0; i < REPORTS; i++) {
-        snprintf(name, sizeof name, "%03d_%s.json", i, long_name);
-        put(directory, name, "{}");
-        strcpy(strrchr(name, '.'), ".md");
-        snprintf(text, sizeof text, "# %s\n\nends here\n", long_name);
-        put(directory, name, text);
-        strcpy(strrchr(name, '.'), ".svg");
-        put_picture(directory, name);
-    }
-    char *page = page_of(directory);
-    int reports = 0, ends = 0;
-    for (const char *at = page; (at = strstr(at, "<details class=\"report\"")); at++) reports++;
-    for (const char *at = page; (at = strstr(at, "<p>ends here</p>")); at++) ends++;
-    assert_in_range(reports, 50, REPORTS - 1);
-    assert_int_equal(reports, ends);
-    assert_page_has(page, (const char *[]){"too large for what is left of the page", " more</li>", NULL});
-    free(page);
-    free(directory);
-}
-
-static void results_without_a_training_have_a_page(void **state) {
-    (void)state;
-    char *directory = scratch_directory();
-    Error error;
-    assert_false(page_write_in(directory, PAGE_DEPTH, false, &error));
-    assert_contains(error.text, "neither log.jsonl nor results are there");
-    put(directory, "by_file_test.json", "{}");
-    put(directory, "by_file_test.md", "# test: by_file\n\naccuracy 0.5\n");
-    char *page = page_of(directory);
-    assert_contains(page, "Results only: no training was logged here.");
-    assert_false(page_write_in("/no/such/folder", 0, false, &error));
-    assert_contains(error.text, "/no/such/folder");
-    free(page);
-    free(directory);
-}
-
-static void put_sound(const char *directory, const char *name, int seconds) {
-    enum { RATE = 24000 };
-    char *path = path_join(directory, name);
-    SF_INFO info = {.samplerate = RATE, .channels = 1, .format = SF_FORMAT_WAV | SF_FORMAT_PCM_16};
-    SNDFILE *file = sf_open(path, SFM_WRITE, &info);
-    assert_non_null(file);
-    float second[RATE];
-    for (int i = 0; i < RATE; i++) second[i] = 0.5f * sinf(0.1f * (float)i);
-    for (int s = 0; s < seconds; s++) assert_int_equal(sf_writef_float(file, second, RATE), RATE);
-    sf_close(file);
-    free(path);
-}
-
-static void sounds_are_embedded_and_small(void **state) {
-    (void)state;
-    char *directory = tell(&(Story){5, falling, flat, .end = finished});
-    put(directory, "samples/no_sound.wav", "foobar");
-    put_sound(directory, "samples/a.wav", 3); /* 144 kB */
-    put_sound(directory, "samples/b.wav", 3);
-    put_sound(directory, "samples/c.wav", 3);
-    put_sound(directory, "samples/long.wav", 61);
-    char *page = page_of(directory);
-    const char *at = strstr(page, "<audio controls preload=\"none\" aria-label=\"a.wav\" src=\"data:audio/");
-    assert_non_null(at);
-    assert_true(strcspn(at, ">") > 5000 && strcspn(at, ">") < 60000);
-    assert_page_has(
-        page, (const char *[]){"aria-label=\"b.wav\"", "aria-label=\"c.wav\"",
-                               "samples/no_sound.wav: no sound: ", "samples/long.wav: longer than 60 seconds", NULL});
-    free(page);
-    free(directory);
-}
-
-/* A training does not wait for the encoding, and nothing is encoded that has no place. */
-static void few_sounds_are_encoded(void **state) {
-    (void)state;
-    char *directory = tell(&(Story){5, falling, flat, .end = finished}), name[32];
-    Error error;
-    put_sound(directory, "samples_0.wav", 30); /* half a minute a piece: a few dozens fill a page */
-    char *sound = path_join(directory, "samples_0.wav"), *samples = path_join(directory, "samples");
-    make_directories(samples);
-    for (int i = 0; i < 150; i++) {
-        snprintf(name, sizeof name, "s%03d.wav", i);
-        char *copy = path_join(samples, name);
-        assert_int_equal(link(sound, copy), 0);
-        free(copy);
-    }
-    assert_true(page_write_in(directory, 0, true, &error));
-    char *page = read_page(directory);
-    assert_null(strstr(page, "<audio"));
-    assert_page_has(page, (const char *[]){"samples/s000.wav: sounds are embedded when the run has ended", NULL});
-    free(page);
-    page = page_of(directory);
-    assert_page_has(page,
-                    (const char *[]){"aria-label=\"s000.wav\"", "samples/s006.wav: 110 kB, too large",
-                                     "samples/s007.wav: no room is left for sounds", "<li>and 122 more</li>", NULL});
-    free(page);
-    free(samples);
-    free(sound);
-    free(directory);
 }
 
 int main(void) {
@@ -709,13 +449,6 @@ int main(void) {
         cmocka_unit_test(only_the_run_that_writes_the_page_is_running),
         cmocka_unit_test(a_warning_is_all_that_a_failed_page_costs),
         cmocka_unit_test(pages_take_little_of_the_time),
-        cmocka_unit_test(reports_come_with_their_pictures),
-        cmocka_unit_test(the_result_is_that_of_the_whole),
-        cmocka_unit_test(a_zero_byte_cuts_no_page),
-        cmocka_unit_test(hundreds_of_reports_still_fit),
-        cmocka_unit_test(results_without_a_training_have_a_page),
-        cmocka_unit_test(sounds_are_embedded_and_small),
-        cmocka_unit_test(few_sounds_are_encoded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ static void a_missing_gpu_is_reported_in_one_line(void **state) {
     (void)state;
     skip_where_there_is_a_gpu();
     char *run = scratch_directory(), *line = xformat("--device cuda: %s", why_there_is_none());
-    assert_int_equal(gpt_train(run, "--device cuda >/dev/null"), 1);
+    assert_int_equal(fixture_train(run, "--device cuda >/dev/null"), 1);
     assert_contains(fixture.output, line);
     assert_ptr_equal(strchr(fixture.output, '\n'), fixture.output + strlen(fixture.output) - 1);
     free(line);
@@ -29,10 +29,10 @@ static void auto_trains_on_the_cpu_and_gives_the_reason(void **state) {
     skip_where_there_is_a_gpu();
     char *run = scratch_directory(), *other = scratch_directory(),
          *line = xformat("; no GPU is used: %s", why_there_is_none());
-    gpt_must_train(run, "--device auto --max-steps 2");
+    fixture_must_train(run, "--device auto --max-steps 2");
     assert_contains(fixture.output, "[Device] cpu: ");
     assert_contains(fixture.output, line);
-    gpt_must_train(other, "--device cpu --max-steps 2");
+    fixture_must_train(other, "--device cpu --max-steps 2");
     assert_null(strstr(fixture.output, "no GPU"));
     free(line);
     free(other);

@@ -6,7 +6,7 @@
 
 #include "tests/tts/train_rig.h"
 
-/* Starts train_gpt as gpt_start does, after `before` in the new process. */
+/* Starts train_gpt as fixture_start does, after `before` in the new process. */
 static pid_t start_with(void (*before)(void), const char *run, const char *options) {
     char *command = xformat("exec %s -m %s %s --output-dir %s -b 3 -g 2 %s", fixture.program, fixture.manifest,
                             gpt_model_options, run, options);
@@ -35,7 +35,7 @@ static void closed_streams_are_not_taken_by_files(void **state) {
     (void)state;
     char *run = scratch_directory(), *path = path_join(run, "log.jsonl");
     assert_int_equal(end_of(start_with(close_streams, run, gpt_short_run)), 0);
-    assert_same_result(run, gpt_reference_run());
+    assert_same_result(run, fixture_reference_run());
     char *log = read_text(path);
     for (char *line = log, *end; (end = strchr(line, '\n')); line = end + 1)
         if (*line != '{') fail_msg("%.*s", (int)(end - line), line);
@@ -66,7 +66,7 @@ static void a_reader_that_goes_away_does_not_end_the_training(void **state) {
     char *run = scratch_directory();
     complaints = path_join(run, "complaints");
     assert_int_equal(end_of(start_with(break_stdout, run, gpt_short_run)), 1);
-    assert_same_result(run, gpt_reference_run());
+    assert_same_result(run, fixture_reference_run());
     char *said = read_text(complaints);
     assert_contains(said, "train_gpt: standard output cannot be written (Broken pipe): no more is printed");
     assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1); /* once */
@@ -109,7 +109,7 @@ static void an_ignored_hangup_stays_ignored(void **state) {
     wait_for_step(run, child, 2);
     kill(child, SIGHUP);
     assert_int_equal(end_of(child), 0);
-    assert_same_result(run, gpt_reference_run());
+    assert_same_result(run, fixture_reference_run());
     free(complaints);
     free(run);
 }

@@ -12,40 +12,25 @@
 
 static void two_runs_give_the_same_bits(void **state) {
     (void)state;
-    char *run = scratch_directory();
-    gpt_must_train(run, gpt_short_run);
-    assert_same_result(run, gpt_reference_run());
-    gpt_assert_same_losses(run, gpt_reference_run());
-    free(run);
+    fixture_check_same("");
 }
 
 static void one_and_eight_workers_give_the_same_bits(void **state) {
     (void)state;
-    const char *const workers[] = {"1", "8"};
-    for (int i = 0; i < 2; i++) {
-        char *run = scratch_directory(), *options = xformat("%s --num-workers %s", gpt_short_run, workers[i]);
-        gpt_must_train(run, options);
-        assert_same_result(run, gpt_reference_run());
-        gpt_assert_same_losses(run, gpt_reference_run());
-        free(options);
-        free(run);
-    }
+    fixture_check_same("--num-workers 1");
+    fixture_check_same("--num-workers 8");
 }
 
 static void recomputing_gives_the_same_bits(void **state) {
     (void)state;
-    char *run = scratch_directory(), *options = xformat("%s --grad-checkpointing", gpt_short_run);
-    gpt_must_train(run, options);
-    assert_same_result(run, gpt_reference_run());
-    free(options);
-    free(run);
+    fixture_check_same("--grad-checkpointing");
 }
 
 /* A handler would overwrite the heap (base/stop.c). */
 static void no_signal_has_a_handler(void **state) {
     (void)state;
     char *run = scratch_directory(), *options = xformat("%s --max-steps 100000", gpt_short_run);
-    pid_t child = gpt_start(run, options);
+    pid_t child = fixture_start(run, options);
     wait_for_step(run, child, 1);
     unsigned long long caught;
     int status = run_command(fixture.output, sizeof fixture.output, "grep SigCgt /proc/%d/status", (int)child);
@@ -63,16 +48,16 @@ static void signals_and_resuming_change_no_bit(void **state) {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
     for (int i = 0; i < 3; i++) {
         char *run = scratch_directory(), *output = path_join(run, "output");
-        int status = gpt_train_and_signal(run, gpt_short_run, 1 + 4 * i, numbers[i]);
+        int status = fixture_train_and_signal(run, gpt_short_run, 1 + 4 * i, numbers[i]);
         char *text = read_text(output);
         char *options = xformat("%s --resume auto", gpt_short_run);
         if (!strstr(text, "[Done] step 12 of 12")) {
             if (status != 128 + numbers[i]) fail_msg("exit status %d:\n%s", status, text);
             assert_contains(text, "--resume auto");
         }
-        gpt_must_train(run, options);
-        assert_same_result(run, gpt_reference_run());
-        gpt_assert_same_losses(run, gpt_reference_run());
+        fixture_must_train(run, options);
+        assert_same_result(run, fixture_reference_run());
+        assert_same_losses(run, fixture_reference_run());
         free(text);
         free(options);
         free(output);
@@ -84,12 +69,12 @@ static void kills_and_resuming_change_no_bit(void **state) {
     (void)state;
     char *run = scratch_directory(), *options = xformat("%s --save-interval 1 --resume auto", gpt_short_run);
     for (int step = 1; step < 12; step += 2) {
-        int status = gpt_train_and_signal(run, options, step, SIGKILL);
+        int status = fixture_train_and_signal(run, options, step, SIGKILL);
         assert_true(status == 128 + SIGKILL || status == 0);
     }
-    gpt_must_train(run, options);
-    assert_same_result(run, gpt_reference_run());
-    gpt_assert_same_losses(run, gpt_reference_run());
+    fixture_must_train(run, options);
+    assert_same_result(run, fixture_reference_run());
+    assert_same_losses(run, fixture_reference_run());
     free(options);
     free(run);
 }
@@ -101,7 +86,7 @@ static void reordered_data_is_refused_on_resume(void **state) {
          *text = read_text(fixture.manifest);
     char *second = strchr(text, '\n') + 1, *reordered = xformat("%s%.*s", second, (int)(second - text), text);
     write_text(copy, "%s", reordered);
-    gpt_must_train(run, "--max-steps 2");
+    fixture_must_train(run, "--max-steps 2");
     assert_int_equal(run_command(fixture.output, sizeof fixture.output,
                                  "%s -m %s %s --output-dir %s -b 3 -g 2 --max-steps 4 --resume auto", fixture.program,
                                  copy, gpt_model_options, run),
@@ -157,7 +142,7 @@ static void the_environment_names_the_tensorboard_run(void **state) {
     (void)state;
     char *run = scratch_directory(), *events = path_join(run, "logs/named");
     setenv("INDEXTTS_RUN_NAME", "named", 1);
-    gpt_must_train(run, "-b 3 -g 1 --max-steps 1");
+    fixture_must_train(run, "-b 3 -g 1 --max-steps 1");
     unsetenv("INDEXTTS_RUN_NAME");
     assert_int_equal(access(events, F_OK), 0);
     free(events);
@@ -167,19 +152,19 @@ static void the_environment_names_the_tensorboard_run(void **state) {
 static void a_changed_batch_is_refused_on_resume(void **state) {
     (void)state;
     char *run = scratch_directory();
-    gpt_must_train(run, gpt_short_run);
-    assert_int_equal(gpt_train(run, "%s --resume auto -b 4", gpt_short_run), 2);
+    fixture_must_train(run, gpt_short_run);
+    assert_int_equal(fixture_train(run, "%s --resume auto -b 4", gpt_short_run), 2);
     assert_contains(fixture.output, "--batch-size was 3 and is now 4");
-    assert_int_equal(gpt_train(run, "%s", gpt_short_run), 1);
+    assert_int_equal(fixture_train(run, "%s", gpt_short_run), 1);
     assert_contains(fixture.output, "already holds a run");
     free(run);
 }
 
-/* -b auto comes from a YAML file, then from the command line, where -g 0 overrides the -g 2 of gpt_train. */
+/* -b auto comes from a YAML file, then from the command line, where -g 0 overrides the -g 2 of fixture.options. */
 static void an_automatic_batch_trains_like_the_same_batch_given(void **state) {
     (void)state;
     char *given = scratch_directory(), *chosen = scratch_directory(), *config = path_join(chosen, "auto.yaml");
-    gpt_must_train(given, "-b 6 -g 1 --max-steps 3 --save-interval 3 --log-interval 1");
+    fixture_must_train(given, "-b 6 -g 1 --max-steps 3 --save-interval 3 --log-interval 1");
     write_text(config, "batch-size: auto\neffective_batch: 6\n");
     char *line = xformat("%s -m %s %s --config %s --output-dir %s --max-steps 3 --save-interval 3 --log-interval 1",
                          fixture.program, fixture.manifest, gpt_model_options, config, chosen);
@@ -191,13 +176,13 @@ static void an_automatic_batch_trains_like_the_same_batch_given(void **state) {
                                             : "[Batch] -b 6 -g 1 is an effective batch of 6: all of it fits at once, ");
     }
     assert_same_result(chosen, given);
-    gpt_assert_same_losses(chosen, given);
+    assert_same_losses(chosen, given);
     char *path = path_join(chosen, "last/state.json"), *record = read_text(path);
     assert_contains(record, "\"batch-size\": 6,");
     assert_contains(record, "\"grad-accumulation\": 1,");
-    gpt_must_train(given, "-b auto -g 0 --effective-batch 6 --max-steps 4 --resume auto");
+    fixture_must_train(given, "-b auto -g 0 --effective-batch 6 --max-steps 4 --resume auto");
     assert_contains(fixture.output, "[Batch] -b 6 -g 1, as in the run that is resumed\n");
-    assert_int_equal(gpt_train(given, "-b auto --max-steps 5 --resume auto"), 2);
+    assert_int_equal(fixture_train(given, "-b auto --max-steps 5 --resume auto"), 2);
     assert_contains(fixture.output, "instead of -g 2 give --effective-batch");
     free(record);
     free(path);
@@ -212,7 +197,7 @@ static void the_loss_falls_and_best_is_kept(void **state) {
     char *run = scratch_directory(),
          *options = xformat("%s --max-steps 80 --log-interval 20 --dropout 0 --keep-checkpoints 1", gpt_short_run);
     double losses[16];
-    gpt_must_train(run, options);
+    fixture_must_train(run, options);
     int n = logged(run, "train", "train/mel_loss", losses, 16);
     assert_true(n == 4 && losses[3] < 0.7 * losses[0]);
     char *best = path_join(run, "best/model.safetensors"), *picture = path_join(run, "loss.svg");
@@ -226,7 +211,7 @@ static void the_loss_falls_and_best_is_kept(void **state) {
 
 static void a_run_leaves_a_page(void **state) {
     (void)state;
-    char *page = read_page(gpt_reference_run());
+    char *page = read_page(fixture_reference_run());
     assert_page_has(page, (const char *[]){"Finished after all 12 steps. Best val/objective ", "unigram entropy",
                                            "/train_gpt -m ", "<title>mel_loss</title>", "<title>learning rate</title>",
                                            "<th scope=\"row\">max-steps</th><td>12</td><td>0</td><td>given</td>",
@@ -238,7 +223,7 @@ static void a_run_leaves_a_page(void **state) {
 static void a_killed_run_has_its_page(void **state) {
     (void)state;
     char *run = scratch_directory();
-    int status = gpt_train_and_signal(run, gpt_short_run, 6, SIGKILL);
+    int status = fixture_train_and_signal(run, gpt_short_run, 6, SIGKILL);
     char *page = read_page(run);
     assert_true(status == 128 + SIGKILL || status == 0);
     if (status) assert_contains(page, " of 12 when this page was written.");
@@ -248,7 +233,7 @@ static void a_killed_run_has_its_page(void **state) {
     page = read_page(run);
     if (status) assert_contains(page, "No end is recorded after step ");
     free(page);
-    must_run("%s report %s %s -o %s/report.html", program_at("train_gpt"), run, gpt_reference_run(), run);
+    must_run("%s report %s %s -o %s/report.html", program_at("train_gpt"), run, fixture_reference_run(), run);
     assert_contains(fixture.output, ", 2 trainings, 0 results");
     page = read_page(run);
     assert_contains(page, "2 trainings: ");
@@ -262,7 +247,7 @@ static void nothing_is_allocated_after_the_first_step(void **state) {
     (void)state;
     char *run = scratch_directory();
     double count;
-    gpt_must_train(run, "--max-steps 30 --log-interval 1 --save-interval 0 --val-ratio 0 --num-workers 2");
+    fixture_must_train(run, "--max-steps 30 --log-interval 1 --save-interval 0 --val-ratio 0 --num-workers 2");
     assert_int_equal(logged(run, "summary", "summary/allocations_after_first_step", &count, 1), 1);
     assert_true(count == 0);
     free(run);
@@ -276,8 +261,9 @@ static void peak_memory_is_as_planned(void **state) {
     double planned;
     struct rusage before, after;
     getrusage(RUSAGE_CHILDREN, &before);
-    gpt_must_train(run, "--model-dim 64 --layers 1000 --max-steps 2 --save-interval 0 --num-workers 1 --val-ratio 0 "
-                        "--grad-checkpointing");
+    fixture_must_train(run,
+                       "--model-dim 64 --layers 1000 --max-steps 2 --save-interval 0 --num-workers 1 --val-ratio 0 "
+                       "--grad-checkpointing");
     getrusage(RUSAGE_CHILDREN, &after);
     const char *total = strrchr(strtok(strstr(fixture.output, "[Memory]"), "\n"), '=');
     char unit[8];
@@ -293,7 +279,7 @@ static void peak_memory_is_as_planned(void **state) {
 static void a_full_disk_leaves_the_earlier_checkpoint(void **state) {
     (void)state;
     char *run = scratch_directory();
-    gpt_must_train(run, "--max-steps 3 --save-interval 3 --val-ratio 0");
+    fixture_must_train(run, "--max-steps 3 --save-interval 3 --val-ratio 0");
     /* At most 100 KB per file: the log fits, the next checkpoint does not. */
     int status = run_command(fixture.output, sizeof fixture.output,
                              "trap '' XFSZ; ulimit -f 100; exec %s -m %s %s --output-dir %s -b 3 -g 2 --max-steps 6 "
@@ -302,7 +288,7 @@ static void a_full_disk_leaves_the_earlier_checkpoint(void **state) {
     assert_int_equal(status, 1);
     assert_contains(fixture.output, "the checkpoint could not be written");
     assert_contains(fixture.output, "the earlier ones are whole");
-    gpt_must_train(run, "--max-steps 6 --val-ratio 0 --resume auto");
+    fixture_must_train(run, "--max-steps 6 --val-ratio 0 --resume auto");
     assert_contains(fixture.output, "step 3");
     free(run);
 }
@@ -333,7 +319,7 @@ static void a_base_checkpoint_is_resized_frozen_and_carried_over(void **state) {
     char *path = path_join(small, "last/model.safetensors");
     Error error;
     TensorFile file, result;
-    gpt_must_train(small, "--max-steps 2 --val-ratio 0");
+    fixture_must_train(small, "--max-steps 2 --val-ratio 0");
     assert_true(tensor_file_open(path, &file, &error));
     TensorToWrite tensors[64];
     float extra[6] = {1, 2, 3, 4, 5, 6};
@@ -349,7 +335,7 @@ static void a_base_checkpoint_is_resized_frozen_and_carried_over(void **state) {
         (TensorToWrite){.name = "conditioning_encoder.extra", .dtype = "F32", .rank = 2, .dims = {2, 3}, .data = extra};
     assert_true(safetensors_write(base, tensors, n, NULL, NULL, 0, &error));
     char *options = xformat("--max-steps 4 --val-ratio 0 --base-checkpoint %s", base);
-    gpt_must_train(run, options);
+    fixture_must_train(run, options);
     assert_contains(fixture.output, "3 resized, 1 carried");
     assert_contains(fixture.output, "rows 0..29");
     free(path);
@@ -378,8 +364,8 @@ static void a_base_checkpoint_is_resized_frozen_and_carried_over(void **state) {
 static void the_size_is_that_of_the_base_checkpoint(void **state) {
     (void)state;
     char *run = scratch_directory(), *other = scratch_directory(), *alone = path_join(other, "alone.safetensors");
-    const char *base = gpt_reference_run(), *same = "--number-text-tokens 50 --epochs 1000 --threads 2 -b 4 -g 2 "
-                                                    "--max-steps 1 --val-ratio 0 --val-interval 0 --device cpu";
+    const char *base = fixture_reference_run(), *same = "--number-text-tokens 50 --epochs 1000 --threads 2 -b 4 -g 2 "
+                                                        "--max-steps 1 --val-ratio 0 --val-interval 0 --device cpu";
     must_run("cp %s/last/model.safetensors %s", base, alone);
     const char *program = program_at("train_gpt");
     must_run("%s -m %s/manifest.jsonl %s --base-checkpoint %s/last -o %s/run", program, fixture.data, same, base, run);
@@ -396,7 +382,7 @@ static void the_size_is_that_of_the_base_checkpoint(void **state) {
                                  same, alone, other),
                      2);
     assert_contains(fixture.output, "does not follow from the shapes of its tensors: give --heads");
-    assert_int_equal(gpt_train(run, "--max-steps 2 --base-checkpoint %s --max-mel-tokens 70", alone), 2);
+    assert_int_equal(fixture_train(run, "--max-steps 2 --base-checkpoint %s --max-mel-tokens 70", alone), 2);
     assert_contains(fixture.output, "--max-mel-tokens 70 contradicts ");
     assert_contains(fixture.output, "which has max-mel-tokens 80: leave it out");
     free(a);
@@ -408,12 +394,13 @@ static void the_size_is_that_of_the_base_checkpoint(void **state) {
 
 static void a_nan_stops_the_run_and_names_the_samples(void **state) {
     (void)state;
-    char *run = scratch_directory(), *base = gpt_write_overflowing_base(gpt_reference_run(), run);
+    char *run = scratch_directory(), *base = gpt_write_overflowing_base(fixture_reference_run(), run);
     char *stopping = path_join(run, "a"), *skipping = path_join(run, "b");
-    assert_int_equal(gpt_train(stopping, "--max-steps 3 --val-ratio 0 --base-checkpoint %s", base), 1);
+    assert_int_equal(fixture_train(stopping, "--max-steps 3 --val-ratio 0 --base-checkpoint %s", base), 1);
     assert_contains(fixture.output, "step 1: the loss or its gradient is not finite");
     assert_contains(fixture.output, "utterance_");
-    assert_int_equal(gpt_train(skipping, "--max-steps 3 --val-ratio 0 --skip-nonfinite --base-checkpoint %s", base), 1);
+    assert_int_equal(fixture_train(skipping, "--max-steps 3 --val-ratio 0 --skip-nonfinite --base-checkpoint %s", base),
+                     1);
     assert_contains(fixture.output, "3 skipped so far");
     assert_contains(fixture.output, "all 3 steps were skipped");
     free(stopping);
@@ -425,22 +412,22 @@ static void a_nan_stops_the_run_and_names_the_samples(void **state) {
 static void a_warmup_longer_than_the_run_is_warned_of(void **state) {
     (void)state;
     char *run = scratch_directory();
-    gpt_must_train(run, "--max-steps 4 --warmup-steps 4 --learning-rate 1e-3 --val-ratio 0");
+    fixture_must_train(run, "--max-steps 4 --warmup-steps 4 --learning-rate 1e-3 --val-ratio 0");
     assert_contains(fixture.output,
                     "--warmup-steps 4 with 4 steps: the learning rate of 0.001 is never reached; the last "
                     "step has 0.00075. A tenth of the steps is usual: --warmup-steps 1");
     free(run);
     run = scratch_directory();
-    gpt_must_train(run, "--max-steps 4 --warmup-steps 3 --val-ratio 0");
+    fixture_must_train(run, "--max-steps 4 --warmup-steps 3 --val-ratio 0");
     assert_null(strstr(fixture.output, "is never reached"));
     free(run);
 }
 
 static void an_empty_batch_is_refused(void **state) {
     (void)state;
-    assert_int_equal(gpt_train("nowhere", "-b 0"), 2);
+    assert_int_equal(fixture_train("nowhere", "-b 0"), 2);
     assert_contains(fixture.output, "-b 0: expected at least 1 sequence per micro-batch");
-    assert_int_equal(gpt_train("nowhere", "-b 2 -g 0"), 2);
+    assert_int_equal(fixture_train("nowhere", "-b 2 -g 0"), 2);
     assert_contains(fixture.output, "-g 0: expected at least 1 micro-batch");
 }
 
@@ -452,7 +439,7 @@ static void the_debug_dump_has_every_gradient(void **state) {
     char *leftover = xformat("%s.0123456789abcdef.partial", path); /* left by a killed run */
     write_text(leftover, "half");
     options = xformat("--max-steps 1 --val-ratio 0 --debug-dump %s", path);
-    gpt_must_train(run, options);
+    fixture_must_train(run, options);
     assert_int_not_equal(access(leftover, F_OK), 0);
     free(leftover);
     assert_true(tensor_file_open(path, &file, &error));
@@ -485,7 +472,7 @@ static void other_ways_to_form_batches_work(void **state) {
     const char *const ways[] = {"--token-budget 300 -b 0", "--bucketing off", "--loss-norm batch", "--grad-clip 0"};
     for (int i = 0; i < 4; i++) {
         char *run = scratch_directory(), *options = xformat("--max-steps 6 --val-ratio 0 %s", ways[i]);
-        gpt_must_train(run, options);
+        fixture_must_train(run, options);
         free(options);
         free(run);
     }
@@ -542,19 +529,19 @@ static void padded_codes_are_reported_with_the_option_that_cuts_them(void **stat
                                  fixture.data),
                      0);
     fixture.manifest = path;
-    assert_int_equal(gpt_train("/nowhere", "--dry-run"), 0);
+    assert_int_equal(fixture_train("/nowhere", "--dry-run"), 0);
     assert_contains(fixture.output, "1 lines have more or fewer codes than their duration says");
     assert_contains(fixture.output, "; 0 repaired (--repair-codes cuts them)\n");
     assert_contains(fixture.output, "train: 1 lines have no duration: their padding cannot be checked\n");
-    assert_int_equal(gpt_train("/nowhere", "--dry-run --repair-codes"), 0);
+    assert_int_equal(fixture_train("/nowhere", "--dry-run --repair-codes"), 0);
     assert_contains(fixture.output, "; 1 repaired\n");
     assert_int_equal(run_command(fixture.output, sizeof fixture.output,
                                  "cd %s && sed -i '3s/duration\": [0-9.]*/duration\": 9/' padded.jsonl", fixture.data),
                      0);
-    assert_int_equal(gpt_train("/nowhere", "--dry-run --repair-codes"), 0); /* missing codes cannot be repaired */
+    assert_int_equal(fixture_train("/nowhere", "--dry-run --repair-codes"), 0); /* missing codes cannot be repaired */
     assert_contains(fixture.output, "; 0 repaired\n");
     fixture.manifest = good;
-    assert_int_equal(gpt_train("/nowhere", "--dry-run"), 0);
+    assert_int_equal(fixture_train("/nowhere", "--dry-run"), 0);
     assert_null(strstr(fixture.output, "no duration"));
     free(path);
 }

@@ -53,50 +53,6 @@ char *gpt_make_data(int long_codes) {
     return directory;
 }
 
-int gpt_train(const char *run, const char *extra, ...) {
-    char more[2048];
-    va_list arguments;
-    va_start(arguments, extra);
-    vsnprintf(more, sizeof more, extra, arguments);
-    va_end(arguments);
-    return run_command(fixture.output, sizeof fixture.output, "%s -m %s %s --output-dir %s -b 3 -g 2 %s",
-                       fixture.program, fixture.manifest, gpt_model_options, run, more);
-}
-
-void gpt_must_train(const char *run, const char *extra) {
-    int status = gpt_train(run, "%s", extra);
-    if (status) fail_msg("exit status %d:\n%s", status, fixture.output);
-}
-
-void gpt_assert_same_losses(const char *a, const char *b) {
-    double x[64], y[64];
-    int n = logged(a, "train", "train/mel_loss", x, 64);
-    assert_true(n > 0);
-    assert_int_equal(n, logged(b, "train", "train/mel_loss", y, 64));
-    for (int i = 0; i < n; i++) assert_true(x[i] == y[i]);
-}
-
-const char *gpt_reference_run(void) {
-    static char *run;
-    if (!run) {
-        run = scratch_directory();
-        gpt_must_train(run, gpt_short_run);
-    }
-    return run;
-}
-
-pid_t gpt_start(const char *run, const char *options) {
-    char *command = xformat("%s -m %s %s --output-dir %s -b 3 -g 2 %s", fixture.program, fixture.manifest,
-                            gpt_model_options, run, options);
-    pid_t child = start_command(run, command);
-    free(command);
-    return child;
-}
-
-int gpt_train_and_signal(const char *run, const char *options, int step, int number) {
-    return signal_at_step(run, gpt_start(run, options), step, number);
-}
-
 char *gpt_write_overflowing_base(const char *run, const char *directory) {
     char *base = path_join(directory, "base.safetensors"), *path = path_join(run, "last/model.safetensors");
     Error error;
@@ -126,6 +82,9 @@ int gpt_fixture_open(void **state) {
     (void)state;
     heed_signals();
     fixture.program = program_at("train_gpt");
+    fixture.options = xformat("%s -b 3 -g 2", gpt_model_options);
+    fixture.short_run = gpt_short_run;
+    fixture.loss = "train/mel_loss";
     fixture.data = gpt_make_data(0);
     fixture.manifest = path_join(fixture.data, "manifest.jsonl");
     return 0;

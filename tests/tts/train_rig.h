@@ -19,21 +19,6 @@ void gpt_write_sample(FILE *manifest, const char *directory, int i, int long_cod
 /* Makes a directory with manifest.jsonl and its files; free() the name. */
 char *gpt_make_data(int long_codes);
 
-/* Trains into `run` with extra options. Returns the exit status; what was printed is in fixture.output. */
-int gpt_train(const char *run, const char *extra, ...) PRINTF_LIKE(2, 3);
-void gpt_must_train(const char *run, const char *extra);
-
-/* Returns the folder of a short run to compare others with, made once. */
-const char *gpt_reference_run(void);
-
-/* Starts a training in the background. */
-pid_t gpt_start(const char *run, const char *options);
-/* Starts a training and sends it a signal at a step, as signal_at_step does. */
-int gpt_train_and_signal(const char *run, const char *options, int step, int number);
-
-/* Fails unless two runs have logged the same losses. */
-void gpt_assert_same_losses(const char *a, const char *b);
-
 /* Writes a copy of a run's last weights, in which the weights of one norm are the largest finite number, so that the
  * loss is not a number. Returns its path; free(). */
 char *gpt_write_overflowing_base(const char *run, const char *directory);

@@ -25,9 +25,9 @@ static void training_matches_the_cpu(void **state) {
         if (!emulated && cards[i].capability) continue;
         char *cpu = scratch_directory(), *run = scratch_directory();
         bool separate = strstr(cards[i].options, "separate") != NULL;
-        assert_int_equal(slm_train(cpu, "%s --device cpu%s", cuda_run, separate ? " --documents separate" : ""), 0);
+        assert_int_equal(fixture_train(cpu, "%s --device cpu%s", cuda_run, separate ? " --documents separate" : ""), 0);
         set_emulator(NULL, cards[i].capability);
-        int status = slm_train(run, "%s %s", cuda_run, cards[i].options);
+        int status = fixture_train(run, "%s %s", cuda_run, cards[i].options);
         if (status) fail_msg("%s", fixture.output);
         for (int v = 0; v < 4; v++) {
             double want = logged_last(cpu, values[v][0], values[v][1]),
@@ -47,40 +47,29 @@ static void the_line_divides_by_the_cards_peak(void **state) {
     if (!emulated) skip();
     char *run = scratch_directory();
     set_variable("EMULATE_CARD", "NVIDIA A30");
-    int status = slm_train(run, "%s --amp --max-steps 1 --log-interval 1", cuda_run);
+    int status = fixture_train(run, "%s --amp --max-steps 1 --log-interval 1", cuda_run);
     set_variable("EMULATE_CARD", NULL);
     if (status) fail_msg("%s", fixture.output);
     assert_contains(fixture.output, "ms, mfu 0.00% of 165 TFLOP/s, ");
     free(run);
 }
 
-static void every_schedule_gives_the_same_bits(void **state) {
-    (void)state;
-    const char *const seeds[] = {NULL, "1", "7"};
-    char *runs[3];
-    for (int i = 0; i < 3; i++) {
-        runs[i] = scratch_directory();
-        set_emulator(seeds[i], NULL);
-        assert_int_equal(slm_train(runs[i], "%s --amp --documents separate", cuda_run), 0);
-        if (i) assert_same_result(runs[0], runs[i]);
-    }
-    set_emulator(NULL, NULL);
-    for (int i = 0; i < 3; i++) free(runs[i]);
+static void train_with_amp(const char *run) {
+    char *options = xformat("%s --amp --documents separate", cuda_run);
+    fixture_must_train(run, options);
+    free(options);
 }
 
-/* float16: the loss scale goes on where it was, too. */
+static void every_schedule_gives_the_same_bits(void **state) {
+    (void)state;
+    check_schedules(train_with_amp, assert_same_result);
+}
+
 static void a_resumed_run_gives_the_same_bits(void **state) {
     (void)state;
-    char *whole = scratch_directory(), *run = scratch_directory(), *options = xformat("%s --amp", cuda_run);
-    set_emulator(NULL, "75");
-    slm_must_train(whole, options);
-    assert_int_equal(slm_train_and_signal(run, options, 3, SIGTERM), 128 + SIGTERM);
-    assert_int_equal(slm_train(run, "%s --resume auto", options), 0);
-    assert_same_result(whole, run);
-    set_emulator(NULL, NULL);
+    char *options = xformat("%s --amp", cuda_run);
+    check_resume(options);
     free(options);
-    free(whole);
-    free(run);
 }
 
 static void memory_is_as_planned(void **state) {
@@ -89,7 +78,7 @@ static void memory_is_as_planned(void **state) {
                                        "--amp --documents separate --sampling random"};
     for (int i = 0; i < 4; i++) {
         char *run = scratch_directory();
-        assert_int_equal(slm_train(run, "%s --val-interval 2 %s", cuda_run, ways[i]), 0);
+        assert_int_equal(fixture_train(run, "%s --val-interval 2 %s", cuda_run, ways[i]), 0);
         assert_memory_as_planned(run);
         free(run);
     }

@@ -75,8 +75,8 @@ static void both_sizes_of_the_reference(void **state) {
     check_size(&regular, "regular", 333808640);
 }
 
-/* Its causal count: 6 (12 L C^2 + V C) and 6 L C (T + 1) FLOPs a token, 14.43 T a step. Ours makes scores again in the
- * backward of attention, and counts norms, GELU, dropout, softmax and the update: 2 % of a step. */
+/* The causal count of the specification: 6 (12 L C^2 + V C) and 6 L C (T + 1) FLOPs a token, 14.43 T a step. Ours makes
+ * scores again in the backward of attention, and counts norms, GELU, dropout, softmax and the update: 2 % of a step. */
 static void the_steps_products_are_the_specifications(void **state) {
     (void)state;
     double causal = 20480 * (6 * (12 * 12 * 768.0 * 768 + 30000 * 768.0) + 6 * 12 * 768.0 * 1025);

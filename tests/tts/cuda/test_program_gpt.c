@@ -22,12 +22,12 @@ static void training_matches_the_cpu(void **state) {
     const char *const values[][2] = {
         {"train", "train/mel_loss"}, {"train", "train/grad_norm"}, {"val", "val/mel_loss"}};
     char *cpu = scratch_directory(), *options = xformat("%s --device cpu", cuda_run);
-    gpt_must_train(cpu, options);
+    fixture_must_train(cpu, options);
     for (int i = 0; i < 3; i++) {
         if (!emulated && cards[i].capability) continue;
         char *run = scratch_directory(), *with = xformat("%s %s", cuda_run, cards[i].options);
         set_emulator(NULL, cards[i].capability);
-        gpt_must_train(run, with);
+        fixture_must_train(run, with);
         assert_contains(fixture.output, " Optimizations] ");
         if (emulated) assert_contains(fixture.output, cards[i].line);
         for (int v = 0; v < 3; v++) {
@@ -50,7 +50,7 @@ static void the_card_is_named_and_measured(void **state) {
     if (!emulated) skip();
     char *run = scratch_directory(), *options = xformat("%s --amp --max-steps 2 --log-interval 1", cuda_run);
     set_variable("EMULATE_CARD", "NVIDIA L4");
-    gpt_must_train(run, options);
+    fixture_must_train(run, options);
     set_variable("EMULATE_CARD", NULL);
     assert_contains(fixture.output, "[L4 Optimizations] TF32 enabled");
     assert_contains(fixture.output,
@@ -65,36 +65,22 @@ static void the_card_is_named_and_measured(void **state) {
     free(run);
 }
 
-static void every_schedule_gives_the_same_bits(void **state) {
-    (void)state;
-    const char *const seeds[] = {NULL, "1", "7"};
-    char *runs[3], *options = xformat("%s --amp", cuda_run);
-    for (int i = 0; i < 3; i++) {
-        runs[i] = scratch_directory();
-        set_emulator(seeds[i], NULL);
-        gpt_must_train(runs[i], options);
-        if (i) assert_same_result(runs[0], runs[i]);
-    }
-    set_emulator(NULL, NULL);
-    for (int i = 0; i < 3; i++) free(runs[i]);
+static void train_with_amp(const char *run) {
+    char *options = xformat("%s --amp", cuda_run);
+    fixture_must_train(run, options);
     free(options);
 }
 
-/* float16: the loss scale goes on where it was, too. */
+static void every_schedule_gives_the_same_bits(void **state) {
+    (void)state;
+    check_schedules(train_with_amp, assert_same_result);
+}
+
 static void a_resumed_run_gives_the_same_bits(void **state) {
     (void)state;
-    char *whole = scratch_directory(), *run = scratch_directory(), *options = xformat("%s --amp", cuda_run);
-    set_emulator(NULL, "75");
-    gpt_must_train(whole, options);
-    assert_int_equal(gpt_train_and_signal(run, options, 3, SIGTERM), 128 + SIGTERM);
-    char *resumed = xformat("%s --resume auto", options);
-    gpt_must_train(run, resumed);
-    assert_same_result(whole, run);
-    set_emulator(NULL, NULL);
-    free(resumed);
+    char *options = xformat("%s --amp", cuda_run);
+    check_resume(options);
     free(options);
-    free(whole);
-    free(run);
 }
 
 /* The loop finds it when it writes the line of step 3: what was queued behind step 1 has changed nothing. */
@@ -102,11 +88,11 @@ static void a_nan_stops_all_that_is_queued(void **state) {
     (void)state;
     const char *const ways[] = {"", "--amp"}, *const cards[] = {NULL, "75"};
     for (int i = 0; i < 2; i++) {
-        char *run = scratch_directory(), *base = gpt_write_overflowing_base(gpt_reference_run(), run),
+        char *run = scratch_directory(), *base = gpt_write_overflowing_base(fixture_reference_run(), run),
              *into = path_join(run, "a");
         char *skipping = path_join(run, "b"), *last = path_join(into, "last/model.safetensors");
         set_emulator(NULL, cards[i]);
-        assert_int_equal(gpt_train(into, "%s %s --base-checkpoint %s", cuda_run, ways[i], base), 1);
+        assert_int_equal(fixture_train(into, "%s %s --base-checkpoint %s", cuda_run, ways[i], base), 1);
         assert_contains(fixture.output, "step 1: the loss or its gradient is not finite");
         Error error;
         TensorFile before, after;
@@ -120,8 +106,8 @@ static void a_nan_stops_all_that_is_queued(void **state) {
         char *state_path = path_join(into, "last/state.json"), *text = read_text(state_path);
         assert_contains(text, "\"step\": 0,");
         if (i && emulated) assert_contains(text, "65536");
-        assert_int_equal(gpt_train(skipping, "%s %s --skip-nonfinite --base-checkpoint %s", cuda_run, ways[i], base),
-                         1);
+        assert_int_equal(
+            fixture_train(skipping, "%s %s --skip-nonfinite --base-checkpoint %s", cuda_run, ways[i], base), 1);
         assert_contains(fixture.output, "6 skipped so far");
         assert_contains(fixture.output, "all 6 steps were skipped");
         free(state_path);
@@ -143,10 +129,10 @@ static void a_step_that_is_not_finite_may_be_queued_anywhere(void **state) {
     long long bad[2];
     for (int i = 0; i < 2; i++) {
         runs[i] = scratch_directory();
-        assert_int_equal(gpt_train(runs[i],
-                                   "--device cuda --max-steps 14 --val-ratio 0 --save-interval 0 --warmup-steps 2 "
-                                   "--learning-rate 10 --grad-clip 0 --weight-decay 10 --log-interval %d",
-                                   i ? 40 : 1),
+        assert_int_equal(fixture_train(runs[i],
+                                       "--device cuda --max-steps 14 --val-ratio 0 --save-interval 0 --warmup-steps 2 "
+                                       "--learning-rate 10 --grad-clip 0 --weight-decay 10 --log-interval %d",
+                                       i ? 40 : 1),
                          1);
         const char *line = strstr(fixture.output, "the loss or its gradient is not finite");
         assert_non_null(line);
@@ -184,7 +170,7 @@ static void memory_is_as_planned(void **state) {
     const char *const ways[] = {"--grad-checkpointing", "--amp"};
     for (int i = 0; i < 2; i++) {
         char *run = scratch_directory(), *options = xformat("%s --val-interval 2 %s", cuda_run, ways[i]);
-        gpt_must_train(run, options);
+        fixture_must_train(run, options);
         assert_memory_as_planned(run);
         free(options);
         free(run);
@@ -225,7 +211,7 @@ static void a_batch_that_leaves_too_little_free_is_refused(void **state) {
     if (!emulated) skip();
     char *run = scratch_directory(), *memory = xformat("%zu", CARD_HEADROOM + 1000000);
     set_variable("EMULATE_MEMORY", memory);
-    assert_int_equal(gpt_train(run, "%s", cuda_run), 1);
+    assert_int_equal(fixture_train(run, "%s", cuda_run), 1);
     assert_contains(fixture.output, " and 1.00 MB are available (268 MB more are kept free); ");
     set_variable("EMULATE_MEMORY", NULL);
     free(memory);
