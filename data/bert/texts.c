@@ -84,15 +84,14 @@ void texts_groups(const char *const *texts, int64_t n, int32_t *groups) {
     strings_free(&known);
 }
 
-/* Returns what the tokenizer gets; free(). */
-static char *prepare(const TextRules *rules, const char *text, size_t *size) {
+char *texts_prepare(const TextRules *rules, const char *text, size_t *size) {
     *size = strlen(text);
     char *out = rules->nfc ? compose(text, size) : memcpy(xmalloc(*size + 1), text, *size + 1);
     if (!rules->compat || rules->segmenter) set_blanks(out, size);
     if (!rules->segmenter) return out;
     char *segmented = segmenter_run(rules->segmenter, SEGMENT_SENTENCES, out, *size, size);
     free(out);
-    for (char *c = segmented; (c = strchr(c, '\n'));) *c = ' ';
+    for (char *at = segmented; (at = strchr(at, '\n'));) *at = ' '; /* between sentences */
     return segmented;
 }
 
@@ -107,7 +106,7 @@ typedef struct {
 static void tokenize_text(const TextRules *rules, const SpecialIds *specials, const char *text, TokenIds *ids,
                           Chunk *chunk, int32_t *length) {
     size_t size;
-    char *prepared = prepare(rules, text, &size);
+    char *prepared = texts_prepare(rules, text, &size);
     int64_t first = ids->n;
     token_ids_add(ids, specials->begin);
     tokenizer_encode(rules->tokenizer, prepared, size, rules->compat, ids);

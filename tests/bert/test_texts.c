@@ -84,6 +84,27 @@ static void normal_form_and_special_tokens_follow_the_rules(void **state) {
     tokenizer_close(tokenizer);
 }
 
+static void words_are_segmented_sentence_by_sentence(void **state) {
+    (void)state;
+    Error error = {""};
+    char *folder = segmenter_folder("ab cd");
+    Segmenter *segmenter = segmenter_open(folder, &error);
+    if (!segmenter) fail_msg("%s", error.text);
+    TextRules rules = {.segmenter = segmenter, .nfc = true};
+    static const char *const texts[][2] = {{"  ab\ncd ", "ab_cd"}, {"x ab cd. Ab ab", "x ab_cd . Ab ab"}, {"", ""}};
+    for (int compat = 0; compat < 2; compat++)
+        for (int i = 0; i < 3; i++) {
+            size_t size;
+            rules.compat = compat;
+            char *prepared = texts_prepare(&rules, texts[i][0], &size);
+            assert_string_equal(prepared, texts[i][1]);
+            assert_int_equal(size, strlen(prepared));
+            free(prepared);
+        }
+    segmenter_close(segmenter);
+    free(folder);
+}
+
 static void threads_do_not_change_the_ids(void **state) {
     (void)state;
     enum { N = 1500 };
@@ -234,6 +255,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_are_cut_and_what_was_lost_is_counted),
         cmocka_unit_test(normal_form_and_special_tokens_follow_the_rules),
+        cmocka_unit_test(words_are_segmented_sentence_by_sentence),
         cmocka_unit_test(threads_do_not_change_the_ids),
         cmocka_unit_test(white_space_is_that_of_python),
         cmocka_unit_test(words_are_joined_before_they_are_tokenized),
