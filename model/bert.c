@@ -70,14 +70,9 @@ static int add_norm(ParamTable *table, int64_t width, const char *name) {
     return index;
 }
 
-/* Puts the rows [begin, end) into a group. Frozen rows are not trained: the optimizer, Muon's too, leaves them alone.
- */
-static void set_group(ParamTable *table, int begin, int end, int group, bool frozen) {
-    for (int i = begin; i < end; i++) {
-        Param *param = &table->items[i];
-        param->group = group;
-        if (frozen) param->frozen_rows = param->rows, param->matrices = 0;
-    }
+/* Puts the rows from `begin` on into a group. */
+static void set_group(ParamTable *table, int begin, int group) {
+    for (int i = begin; i < table->count; i++) table->items[i].group = group;
 }
 
 static void add_embeddings(Bert *bert) {
@@ -87,7 +82,8 @@ static void add_embeddings(Bert *bert) {
     bert->positions = add_matrix(table, c->positions, c->d_model, "roberta.embeddings.position_embeddings");
     bert->types = add_matrix(table, 1, c->d_model, "roberta.embeddings.token_type_embeddings");
     bert->norm = add_norm(table, c->d_model, "roberta.embeddings.LayerNorm");
-    set_group(table, 0, table->count, 0, c->frozen_embeddings || c->frozen_layers);
+    for (int i = 0; i < table->count && (c->frozen_embeddings || c->frozen_layers); i++)
+        table->items[i].frozen_rows = table->items[i].rows;
 }
 
 static void add_blocks(Bert *bert) {
@@ -96,9 +92,9 @@ static void add_blocks(Bert *bert) {
     BlockConfig blocks = block_config(c);
     int first = table->count;
     bert->blocks = block_stack_open("bert", table, &blocks, c->n_layers, &names);
+    block_stack_freeze(&bert->blocks, table, c->frozen_layers);
     int each = (table->count - first) / c->n_layers;
-    for (int l = 0; l < c->n_layers; l++)
-        set_group(table, first + l * each, first + (l + 1) * each, 1 + l, l < c->frozen_layers);
+    for (int l = 0; l < c->n_layers; l++) set_group(table, first + l * each, 1 + l);
 }
 
 static void add_head(Bert *bert) {
@@ -113,7 +109,7 @@ static void add_head(Bert *bert) {
         bert->head_norm = add_norm(table, c->d_model, "lm_head.layer_norm");
         bert->head_bias = param_add(table, INIT_ZERO, 0, false, c->vocabulary, 0, "lm_head.bias");
     }
-    set_group(table, first, table->count, c->n_layers + 1, false);
+    set_group(table, first, c->n_layers + 1);
 }
 
 /* ---- embeddings ---- */
@@ -162,7 +158,7 @@ static Tensor embed(const Bert *bert, const BlockRun *run, const Tensor *fields,
     Dropout drop = embedding_dropout(bert, run->pass);
     if (drop.p > 0) dropout(run->device, x, x, drop);
     pass_dump(run->pass, x, "embedded");
-    bool trained = run->pass->train && !bert->base.params.items[bert->norm].frozen_rows;
+    bool trained = run->pass->train && !bert->blocks.frozen && !run->input_fixed;
     arena_release(run->arena, trained ? after : mark);
     return x;
 }
@@ -280,6 +276,7 @@ static void bert_run(Model *model, Device *device, Arena *activations, const Bat
     Sequences sequences = {fields[BERT_OFFSETS], batch->fields[BERT_OFFSETS].data, batch->n_sequences};
     BlockRun run = block_run(model, device, activations, sequences, pass);
     run.rows = fields[BERT_ROWS];
+    run.input_fixed = c->frozen_embeddings;
     Embedded kept;
     size_t mark = arena_mark(activations);
     Tensor x = embed(bert, &run, fields, &kept), y = blocks_forward(&bert->blocks, &run, x), dy = tensor_none();
@@ -290,7 +287,7 @@ static void bert_run(Model *model, Device *device, Arena *activations, const Bat
     arena_release(activations, of_head);
     if (below) {
         Tensor dx = blocks_backward(&bert->blocks, &run, dy);
-        if (!c->frozen_layers && !c->frozen_embeddings) embed_backward(bert, &run, fields, &kept, dx);
+        if (tensor_given(dx)) embed_backward(bert, &run, fields, &kept, dx);
     }
     arena_release(activations, mark);
 }

@@ -290,12 +290,11 @@ static bool take_lines(CommentInput *in, const CommentColumns *columns, Comments
 
 bool comments_next(CommentInput *in, const CommentColumns *columns, Comments *out, Error *error) {
     *out = (Comments){0};
-    do {
-        comments_free(out);
-        if (!read_ready(in, error) || !take_lines(in, columns, out, error)) return false;
-    } while (!out->n && !in->ended);
+    if (!read_ready(in, error) || !take_lines(in, columns, out, error)) return false;
     in->n += out->n;
-    return in->n || error_set(error, "standard input:1: there are no texts");
+    if (out->n || in->ended) return in->n || error_set(error, "standard input:1: there are no texts");
+    comments_free(out); /* the lines were empty */
+    return comments_next(in, columns, out, error);
 }
 
 void comments_input_close(CommentInput *in) { free(in->bytes); }

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "data/segment/pattern_url.h"
+
 typedef const Symbol *Match(const Symbol *at, const Symbol *end);
 
 /* Returns the character at `at`, 0 at the end: no pattern knows it. */

@@ -1,3 +1,5 @@
+#include "data/segment/rules_read.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistr.h>

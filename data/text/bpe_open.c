@@ -210,8 +210,7 @@ static bool take_merges(Bpe *bpe, const json_t *merges, Error *error) {
     json_t *merge;
     size_t i;
     if (!json_is_array(merges)) return error_set(error, "model: there are no merges");
-    for (bpe->n_slots = 2; bpe->n_slots < 2 * json_array_size(merges);) bpe->n_slots *= 2;
-    bpe->merges = xcalloc(bpe->n_slots, sizeof *bpe->merges);
+    bpe_merges_open(bpe, json_array_size(merges));
     json_array_foreach(merges, i, merge) if (!take_merge(bpe, merge, i, error)) return false;
     return true;
 }

@@ -34,6 +34,11 @@ static size_t slot_of(const Bpe *bpe, uint64_t pair) {
 
 static uint64_t pair_of(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
 
+void bpe_merges_open(Bpe *bpe, size_t n) {
+    for (bpe->n_slots = 2; bpe->n_slots < 2 * n;) bpe->n_slots *= 2;
+    bpe->merges = xcalloc(bpe->n_slots, sizeof *bpe->merges);
+}
+
 void bpe_merge_add(Bpe *bpe, int32_t left, int32_t right, uint32_t rank, int32_t id) {
     const uint64_t pair = pair_of(left, right);
     bpe->merges[slot_of(bpe, pair)] = (BpeMerge){pair, rank + 1, id};
@@ -132,17 +137,21 @@ static int64_t take_characters(Word *word, const char *text, size_t size) {
     return dropped;
 }
 
+size_t fastbpe_symbol_at(const char *at, const char *end, char symbol[FASTBPE_CHARACTER], size_t *size) {
+    uint32_t c;
+    const size_t step = character_at(at, end, &c);
+    memcpy(symbol, at, step);
+    memcpy(symbol + step, FASTBPE_END, sizeof FASTBPE_END);
+    *size = at + step == end ? step + sizeof FASTBPE_END - 1 : step;
+    return step;
+}
+
 /* Makes symbols of the characters for fastBPE; -1: a character that no merge knows. */
 static void take_symbols(Word *word, const char *text, size_t size) {
-    const char *const end = text + size;
-    char symbol[4 + sizeof FASTBPE_END];
-    uint32_t c;
-    for (size_t step; (step = character_at(text, end, &c)); text += step) {
-        memcpy(symbol, text, step);
-        memcpy(symbol + step, FASTBPE_END, sizeof FASTBPE_END);
-        const bool last = text + step == end;
-        add_symbol(word,
-                   (int32_t)strings_find(&word->bpe->symbols, symbol, last ? step + sizeof FASTBPE_END - 1 : step));
+    char symbol[FASTBPE_CHARACTER];
+    for (const char *const end = text + size; text < end;) {
+        text += fastbpe_symbol_at(text, end, symbol, &size);
+        add_symbol(word, (int32_t)strings_find(&word->bpe->symbols, symbol, size));
     }
 }
 

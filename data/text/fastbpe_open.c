@@ -19,6 +19,15 @@ static bool is_special(const char *text, size_t size) {
     return false;
 }
 
+bool fastbpe_ends_word(const char *symbol, size_t size) {
+    const size_t end = strlen(FASTBPE_END);
+    return size > end && !memcmp(symbol + size - end, FASTBPE_END, end);
+}
+
+bool fastbpe_makes_special(const char *symbol, size_t size) {
+    return fastbpe_ends_word(symbol, size) && is_special(symbol, size - strlen(FASTBPE_END));
+}
+
 /* ---- lines ---- */
 
 typedef struct {
@@ -118,15 +127,10 @@ static bool take_vocabulary(Bpe *bpe, Lines *lines, Error *error) {
 
 /* ---- bpe.codes ---- */
 
-static bool ends_word(const char *symbol, size_t size) {
-    const size_t end = strlen(FASTBPE_END);
-    return size > end && !memcmp(symbol + size - end, FASTBPE_END, end);
-}
-
 /* Returns whether the symbol is one character, with or without the mark of the end. */
 static bool is_character(const char *symbol, size_t size) {
     uint32_t c;
-    if (ends_word(symbol, size)) size -= strlen(FASTBPE_END);
+    if (fastbpe_ends_word(symbol, size)) size -= strlen(FASTBPE_END);
     return character_at(symbol, symbol + size, &c) == size;
 }
 
@@ -162,8 +166,7 @@ static bool take_merge(Bpe *bpe, const Lines *lines, const char *line, size_t si
 static bool take_merges(Bpe *bpe, Lines *lines, Error *error) {
     const char *line;
     size_t size;
-    for (bpe->n_slots = 2; bpe->n_slots < 2 * (size_t)lines->count;) bpe->n_slots *= 2;
-    bpe->merges = xcalloc(bpe->n_slots, sizeof *bpe->merges);
+    bpe_merges_open(bpe, (size_t)lines->count);
     while (lines->at < lines->end)
         if (!take_line(lines, &line, &size, error) || !take_merge(bpe, lines, line, size, error)) return false;
     return true;
@@ -210,7 +213,8 @@ static void find_ids(Bpe *bpe) {
         const size_t size = bpe->symbols.entries[i].size;
         char *inside = xformat("%s" FASTBPE_CONTINUES, symbol);
         bpe->symbol_ids[i][0] = piece_id(bpe, inside, strlen(inside));
-        bpe->symbol_ids[i][1] = ends_word(symbol, size) ? piece_id(bpe, symbol, size - strlen(FASTBPE_END)) : UNKNOWN;
+        bpe->symbol_ids[i][1] =
+            fastbpe_ends_word(symbol, size) ? piece_id(bpe, symbol, size - strlen(FASTBPE_END)) : UNKNOWN;
         free(inside);
     }
 }
@@ -226,8 +230,7 @@ static bool check_merges(const Bpe *bpe, Error *error) {
         if (!merge->rank || used[merge->id] || (first && first->rank < merge->rank)) continue;
         const char *made = strings_text(&bpe->symbols, (uint32_t)merge->id);
         const size_t size = bpe->symbols.entries[merge->id].size;
-        const bool last = ends_word(made, size);
-        if (bpe->symbol_ids[merge->id][last] == UNKNOWN && !(last && is_special(made, size - strlen(FASTBPE_END))))
+        if (bpe->symbol_ids[merge->id][fastbpe_ends_word(made, size)] == UNKNOWN && !fastbpe_makes_special(made, size))
             first = merge;
     }
     free(used);

@@ -15,5 +15,9 @@
 /* Opens both files; bpe_close. Returns NULL with the reason, which begins with "vocab.txt" or "bpe.codes" and the line.
  */
 Bpe *fastbpe_open(const char *vocab_path, const char *codes_path, Error *error);
+/* Returns whether a symbol ends with FASTBPE_END. */
+bool fastbpe_ends_word(const char *symbol, size_t size);
+/* Returns whether it does and would be a special token as a piece. */
+bool fastbpe_makes_special(const char *symbol, size_t size);
 
 #endif

@@ -350,6 +350,72 @@ static void gradients_are_slopes(void **state) {
     }
 }
 
+/* Fails unless frozen parameters have no gradient, and all others the bits of a model in which all are trained. Returns
+ * how many elements are frozen. */
+static int64_t check_frozen(const ModelRig *rig, const float *want) {
+    const float *gradients = rig->model->gradients.data;
+    int64_t frozen = 0;
+    for (int i = 0; i < rig->model->params.count; i++) {
+        const Param *param = &rig->model->params.items[i];
+        const float *got = gradients + param->offset;
+        if (param->frozen_rows) {
+            assert_int_equal(param->frozen_rows, param->rows);
+            frozen += param->count;
+            for (int64_t e = 0; e < param->count; e++) assert_true(got[e] == 0);
+        } else if (memcmp(got, want + param->offset, (size_t)param->count * sizeof *got) != 0) {
+            fail_msg("%s has another gradient", param->name);
+        }
+    }
+    return frozen;
+}
+
+static void frozen_parts_have_no_gradient_and_change_no_other(void **state) {
+    (void)state;
+    enum { EMBEDDINGS = (VOCABULARY + 18 + 1 + 2) * 32, LAYER = 4 * (32 * 32 + 32) + 2 * 32 * 64 + 64 + 32 + 4 * 32 };
+    const struct {
+        int layers;
+        bool embeddings;
+        int64_t frozen;
+    } cases[] = {{0, true, EMBEDDINGS},
+                 {1, false, EMBEDDINGS + LAYER},
+                 {1, true, EMBEDDINGS + LAYER},
+                 {2, false, EMBEDDINGS + 2 * LAYER}};
+    ModelRig all = open_small(CLASSES, 0.1f);
+    Batch batch = small_batch(CLASSES);
+    Pass pass = model_rig_pass(&all, batch.counts, 1);
+    model_rig_run(&all, &batch, &pass);
+    for (int i = 0; i < 8; i++) {
+        BertConfig config = bert_config_small(CLASSES, 0.1f);
+        config.frozen_layers = cases[i / 2].layers;
+        config.frozen_embeddings = cases[i / 2].embeddings;
+        ModelRig rig = open_config(&config);
+        pass = model_rig_pass(&rig, batch.counts, 1);
+        pass.recompute = i % 2;
+        model_rig_run(&rig, &batch, &pass);
+        assert_int_equal(check_frozen(&rig, all.model->gradients.data), cases[i / 2].frozen);
+        assert_int_equal(params_count(&rig.model->params) - params_trainable_count(&rig.model->params),
+                         cases[i / 2].frozen);
+        assert_memory_equal(rig.sums.data, all.sums.data, tensor_bytes(all.sums));
+        assert_true(rig.arena.peak < all.arena.peak);
+        model_rig_close(&rig);
+    }
+    batch_close(&batch);
+    model_rig_close(&all);
+}
+
+static void muon_updates_the_matrices_of_layers_that_are_trained(void **state) {
+    (void)state;
+    for (int frozen = 0; frozen < 2; frozen++) {
+        BertConfig config = bert_config_small(CLASSES, 0);
+        config.frozen_layers = frozen;
+        Model *model = bert_open(&config);
+        ParamUpdates updates = params_updates(&model->params, NULL, 0.01f, true);
+        assert_int_equal(updates.n_matrices, 6 * (config.n_layers - frozen));
+        params_updates_free(&updates);
+        model->close(model);
+    }
+}
+
 static void recomputing_gives_the_same_bits(void **state) {
     (void)state;
     for (int t = 0; t < TASKS; t++) {
@@ -489,6 +555,8 @@ int main(void) {
         cmocka_unit_test(packed_texts_equal_each_alone),
         cmocka_unit_test(texts_without_labels_have_logits),
         cmocka_unit_test(gradients_are_slopes),
+        cmocka_unit_test(frozen_parts_have_no_gradient_and_change_no_other),
+        cmocka_unit_test(muon_updates_the_matrices_of_layers_that_are_trained),
         cmocka_unit_test(recomputing_gives_the_same_bits),
         cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
         cmocka_unit_test(evaluation_drops_nothing_and_touches_no_gradient),

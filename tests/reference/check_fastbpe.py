@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """Compares tools/tokenize with PhobertTokenizer of the package transformers, which it needs.
 
-    check_fastbpe.py TOOL FOLDER [TEXT]
+    check_fastbpe.py TOOL FOLDER [TEXT...]
 
 TOOL is build/release/tools/tokenize; FOLDER holds vocab.txt and bpe.codes of PhoBERT. Compared are the ids, and the texts that
 they decode to, of difficult texts, of every character alone and within a word, of 10,000 made-up lines, and of the lines of
-TEXT; and those of random files. Then lines per second of processor time, each with an empty cache.
+each TEXT; and those of random files. Then files are learned from random lines and from each TEXT: they are those of the plain
+definition. Last, lines per second of processor time, each with an empty cache.
 """
+import pathlib
 import random
 import subprocess
 import sys
 import tempfile
 import time
 
-from fastbpe_files import TEXTS, random_files, reference, write
+from fastbpe_files import TEXTS, count_pieces, learn, random_files, reference, write
 from tokenizer_texts import NASTY, lines_of, ours, run
 
 PUBLISHED = {
@@ -43,6 +45,17 @@ def compare(tool, folder, name, texts):
     return len(different) + len(wrong)
 
 
+def compare_learning(tool, name, lines, merges):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "lines")
+        path.write_text("\n".join(lines))
+        subprocess.run([tool, "codes", path, str(merges), "3", folder], check=True, stdout=subprocess.DEVNULL)
+        codes = learn(lines, merges, 2)
+        same = lines_of(f"{folder}/bpe.codes")[:-1] == codes and lines_of(f"{folder}/vocab.txt")[:-1] == count_pieces(lines, codes)
+    print(f"  learned from {name}, {merges} merges: {'equal' if same else 'DIFFERENT'}")
+    return not same
+
+
 def measure(tool, folder, lines):
     tokenizer = reference(folder)
     start = time.process_time()
@@ -69,6 +82,10 @@ def main():
             vocab, codes, texts = random_files(seed)
             write(made, vocab, codes)
             wrong += compare(tool, made, f"random files {seed}", texts)
+    for seed in range(20):
+        wrong += compare_learning(tool, f"random lines {seed}", random_files(seed)[2], 100)
+    for path in rest:
+        wrong += compare_learning(tool, path, lines_of(path), 1000)
     words = [piece for piece in pieces[:8000] if not piece.endswith("@@")]
     rng, weights = random.Random(2), [1 / (i + 3) for i in range(len(words))]
     measure(tool, folder, [" ".join(rng.choices(words, weights, k=12)) for _ in range(20000)])

@@ -80,14 +80,14 @@ def learn(texts, n, least):
 
 
 def count_pieces(texts, codes):
-    """Returns the lines of vocab.txt: the pieces of the texts, and what a last merge would make."""
+    """Returns the lines of vocab.txt: the pieces of the texts, and others that their characters may become."""
     with tempfile.TemporaryDirectory() as folder:
         write(folder, "a 1\n", "".join(line + "\n" for line in codes))
         tokenizer = reference(folder)
         counts = collections.Counter(piece for text in texts for word in text.split() for piece in tokenizer.bpe(word).split(" "))
-    parts = {part for line in codes for part in line.split(" ")[:2]}
     for line in codes:
         made = "".join(line.split(" ")[:2])
-        if made not in parts:
-            counts[made[: -len(END)] if made.endswith(END) else made + CONTINUES] += 0
+        counts[made[: -len(END)] if made.endswith(END) else made + CONTINUES] += 0
+    for word in {word for text in texts for word in text.split()}:
+        counts.update({piece: 0 for c in word for piece in (c, c + CONTINUES)})
     return [f"{piece} {count}" for piece, count in sorted(counts.items(), key=lambda item: (-item[1], item[0].encode()))]

@@ -1,6 +1,6 @@
 /* Whole training steps of small encoders on the cuda device, real or emulated, against the cpu device: losses, every
- * gradient, what a validation says and the logits, and updates; in f32 and in the 16-bit types, with and without
- * recomputation, with dropout; and the same bits under another schedule and from a recording. */
+ * gradient, what a validation says and the logits, and updates; with a frozen layer; in f32 and in the 16-bit types,
+ * with and without recomputation, with dropout; and the same bits under another schedule and from a recording. */
 #include "tests/bert/rig.h"
 #include "tests/cuda/step_rig.h"
 
@@ -13,13 +13,15 @@ typedef struct {
     int classes;
     float dropout;
     bool recompute;
+    int frozen; /* layers */
 } Case;
 
 static const Case cases[] = {
-    {"classes", 3, 0, false},
-    {"classes, dropout, recomputed", 3, 0.1f, true},
-    {"masked", 0, 0, true},
-    {"masked, dropout", 0, 0.1f, false},
+    {"classes", 3, 0, false, 0},
+    {"classes, dropout, recomputed", 3, 0.1f, true, 0},
+    {"classes, one layer", 3, 0.1f, false, 1},
+    {"masked", 0, 0, true, 0},
+    {"masked, dropout", 0, 0.1f, false, 0},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -27,6 +29,7 @@ static Side bert_side_open(const Case *c, Device *device, const Batch *batches, 
     BertConfig config = bert_config_small(c->classes, c->dropout);
     config.vocabulary = VOCABULARY;
     config.positions = 41;
+    config.frozen_layers = c->frozen;
     Model *model = bert_open(&config);
     int64_t n = model->params.flat_count;
     float *weights = xaligned((size_t)n * 4);
