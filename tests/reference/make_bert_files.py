@@ -44,7 +44,7 @@ def old_names(state):
 
 
 def main(folder):
-    torch.manual_seed(5)
+    torch.manual_seed(16)
     config = transformers.RobertaConfig(
         vocab_size=len(PIECES) + 5, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
         intermediate_size=WIDE, max_position_embeddings=POSITIONS, type_vocab_size=1, layer_norm_eps=1e-5, pad_token_id=1,
