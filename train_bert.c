@@ -23,6 +23,7 @@
 #include "commands/bert/export.h"
 #include "commands/bert/predict.h"
 #include "commands/bert/test.h"
+#include "commands/bert/tokenizer.h"
 #include "commands/bert/validation.h"
 #include "commands/commands.h"
 #include "commands/report.h"
@@ -265,6 +266,7 @@ int main(int argc, char **argv) {
     static const Command commands[] = {
         {NULL, "trains a classifier of texts", train},
         {"pretrain", "trains an encoder on masked words", pretrain},
+        {"tokenizer", "learns a tokenizer of the fastBPE kind from texts", bert_tokenizer},
         {"evaluate", "scores a classifier on labelled texts", bert_evaluate},
         {"predict", "predicts the classes of texts", bert_predict},
         {"export", "writes a model for Hugging Face's transformers", bert_export},

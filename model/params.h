@@ -64,8 +64,8 @@ int64_t params_trainable_count(const ParamTable *table);
 int params_n_trained(const ParamTable *table);
 /* Returns the index of the row, or -1. */
 int params_find(const ParamTable *table, const char *name);
-/* Returns the part of a flat buffer that belongs to the row, with the row's shape. None if the buffer is none, or if the
- * index is -1, an absent parameter. */
+/* Returns the part of a flat buffer that belongs to the row, with the row's shape. None if the buffer is none, or if
+ * the index is -1, an absent parameter. */
 Tensor param_view(const ParamTable *table, Tensor flat, int index);
 
 /* A layer whose bias (LAYER.bias) exists in the reference but not in our table, because the batch norm that follows the

@@ -36,7 +36,7 @@ static void pretrain(void **state) {
     char *root = crash_root();
     write_data(root);
     crash_at_every(root, &(CrashRun){.command = "exec $PROGRAMS/train_bert pretrain --data ../data " MODEL
-                                                " --epochs 100 --max-steps 6 --learning-rate 0.5 -o run",
+                                                " --epochs 100 --max-steps 6 --learning-rate 0.1 --seed 2 -o run",
                                      .log = "run/log.jsonl",
                                      .lowest = "val/loss"});
     free(root);
