@@ -6,7 +6,7 @@
 
 #include "base/text_file.h"
 #include "checkpoint/description.h"
-#include "commands/bert/evaluate.h"
+#include "commands/bert/report.h"
 #include "data/bert/texts.h"
 #include "report/binary_report.h"
 #include "report/classification_report.h"

@@ -1,6 +1,6 @@
 /* train_bert evaluate, and the decision that validation texts choose: golden numbers of scikit-learn 1.9.1 and scipy,
  * and files that agree with each other. */
-#include "commands/bert/evaluate.h"
+#include "commands/bert/report.h"
 #include "tests/bert/use_rig.h"
 
 enum { N = 60 };
