@@ -156,6 +156,10 @@ typedef struct {
 static inline int64_t segment_count(const Segment *segment) {
     return segment->used ? segment->count : segment->end - segment->begin;
 }
+/* Returns the number of rows, with the one that is cut off. */
+static inline int64_t segment_rows(const Segment *segment) {
+    return (segment->end - segment->begin + segment->width - 1) / segment->width;
+}
 
 typedef struct {
     float learning_rate, beta1, beta2, epsilon;

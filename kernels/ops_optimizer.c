@@ -23,7 +23,7 @@ static SegmentWork segment_work(const char *op, Tensor flat, const Segment *segm
             die("%s: %lld elements in rows of %lld take part in segment %d of %lld elements", op, (long long)s->count,
                 (long long)s->width, i, (long long)(s->end - s->begin));
         work.elements += (double)segment_count(s);
-        if (s->used) work.masks += (double)((s->end - s->begin + s->width - 1) / s->width);
+        if (s->used) work.masks += (double)segment_rows(s);
     }
     return work;
 }

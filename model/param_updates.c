@@ -99,11 +99,9 @@ static int64_t width_of_rows(const ParamTable *table, const Segment *s) {
     return width;
 }
 
-static int64_t n_rows(const Segment *s) { return (s->end - s->begin + s->width - 1) / s->width; }
-
 /* Sets the mask of a segment whose width is known, and how many elements take part. */
 static void set_mask(const ParamTable *table, Segment *s, uint8_t *mask) {
-    memset(mask, 1, (size_t)n_rows(s));
+    memset(mask, 1, (size_t)segment_rows(s));
     for (int i = 0; i < table->count; i++) {
         const Param *param = &table->items[i];
         int64_t width = param->columns ? param->columns : 1, each = width / s->width;
@@ -112,7 +110,7 @@ static void set_mask(const ParamTable *table, Segment *s, uint8_t *mask) {
             if (!param->used[r] && from >= 0) memset(mask + from / s->width, 0, (size_t)each);
         }
     }
-    for (int64_t r = 0; r < n_rows(s); r++) {
+    for (int64_t r = 0; r < segment_rows(s); r++) {
         int64_t left = s->end - s->begin - r * s->width;
         s->count += !mask[r] ? 0 : left < s->width ? left : s->width;
     }
@@ -145,7 +143,7 @@ static void make_masks(const ParamTable *table, ParamUpdates *u) {
                 s->width = width_of_rows(table, s);
                 if (!s->width) continue;
                 if (fill) set_mask(table, s, host + at), s->used = u->masks + at;
-                at += (size_t)n_rows(s);
+                at += (size_t)segment_rows(s);
             }
         if (fill) break;
         u->mask_bytes = at;

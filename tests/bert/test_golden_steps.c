@@ -5,7 +5,7 @@
 #include "tests/golden.h"
 #include "tests/train_rig.h"
 
-enum { STEPS = 5, MAX_TENSORS = 64, FIRST_WORD = 4, WORDS = 48, VOCABULARY = 53 };
+enum { FIRST_WORD = 4, WORDS = 48, VOCABULARY = 53 };
 
 /* The values of make_golden_bert.py. */
 static const char *const options =
@@ -56,29 +56,12 @@ static void write_data(const char *folder) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* Writes the classifier of the golden weights. */
-static void write_base(const char *folder) {
-    TensorToWrite tensors[MAX_TENSORS];
-    int n = 0;
-    for (int i = 0; i < golden_file.n_tensors; i++) {
-        const StoredTensor *t = &golden_file.tensors[i];
-        if (strncmp(t->name, "weights.", 8) != 0 || strstr(t->name, "lm_head")) continue;
-        assert_true(n < MAX_TENSORS);
-        tensors[n] = (TensorToWrite){.name = t->name + 8, .dtype = t->dtype, .rank = t->rank, .data = t->data};
-        memcpy(tensors[n++].dims, t->dims, sizeof t->dims);
-    }
-    char *path = path_join(folder, "base.safetensors");
-    Error error;
-    if (!safetensors_write(path, tensors, n, NULL, NULL, 0, &error)) fail_msg("%s", error.text);
-    free(path);
-}
-
 /* Trains from the golden weights. Returns the folder of data, weights, dump and run; free(). */
 static char *train(const char *more) {
     char *root = scratch_directory();
     write_tokenizer(root);
     write_data(root);
-    write_base(root);
+    write_golden_base(&golden_file, root, "lm_head"); /* the classifier */
     must_run("%s --data %s/train.csv --tokenizer %s --base-checkpoint %s/base.safetensors -o %s/run --debug-dump "
              "%s/dump %s %s",
              program_at("train_bert"), root, root, root, root, root, options, more);
@@ -109,32 +92,14 @@ static void check_first_step(const char *root) {
     tensor_file_close(&dump);
 }
 
-static void check_logged(const char *run, const char *key, const char *prefix, const char *name) {
-    double values[STEPS];
-    float *want = floats(&golden_file, prefix, name);
-    assert_int_equal(logged(run, "train", key, values, STEPS), STEPS);
-    for (int k = 0; k < STEPS; k++) assert_near(values[k], want[k], golden_tolerance * (double)want[k]);
-    free(want);
-}
-
-static void check_moves(const char *root, const char *run, const char *prefix, double tolerance) {
-    char *checkpoint = xformat("%s/%s/step_00000005", root, run), *after = xformat("%safter.", prefix);
-    TensorFile before = open_in(root, "base.safetensors"), file = open_in(checkpoint, "model.safetensors");
-    compare_moves(prefix, &before, &golden_file, after, &file, tolerance);
-    tensor_file_close(&before);
-    tensor_file_close(&file);
-    free(checkpoint);
-    free(after);
-}
-
 /* Rounding of weights limits how well small moves are known (test_golden.c). */
 static void check_golden(const char *prefix, const char *more, double tolerance) {
     char *root = train(more), *run = path_join(root, "run");
     check_first_step(root);
-    check_logged(run, "train/loss", prefix, "losses");
-    check_logged(run, "train/grad_norm", prefix, "norms");
-    check_logged(run, "train/lr", prefix, "rates");
-    check_moves(root, "run", prefix, tolerance);
+    check_golden_log(&golden_file, run, "train/loss", prefix, "losses");
+    check_golden_log(&golden_file, run, "train/grad_norm", prefix, "norms");
+    check_golden_log(&golden_file, run, "train/lr", prefix, "rates");
+    check_golden_moves(&golden_file, root, "run", prefix, tolerance);
     free(root);
     free(run);
 }
@@ -160,7 +125,7 @@ static void a_resumed_run_takes_the_golden_steps(void **state) {
     must_run("%s --data %s/train.csv --tokenizer %s --base-checkpoint %s/base.safetensors --resume "
              "%s/run/step_00000003 -o %s/resumed %s %s",
              program_at("train_bert"), root, root, root, root, root, options, more);
-    check_moves(root, "resumed", "classes.large.", 2e-4);
+    check_golden_moves(&golden_file, root, "resumed", "classes.large.", 2e-4);
     free(root);
 }
 

@@ -198,17 +198,14 @@ static void the_loss_starts_at_its_expected_value(void **state) {
     }
 }
 
-/* Keeps the logits of a pass, and the names of all that is shown. */
+/* Keeps the logits of a pass. */
 typedef struct {
     float *logits;
     int64_t n, width;
-    char names[512];
 } Seen;
 
 static void see(void *context, const char *name, Tensor t) {
     Seen *seen = context;
-    size_t used = strlen(seen->names);
-    snprintf(seen->names + used, sizeof seen->names - used, "%s ", name);
     if (strcmp(name, "logits") != 0) return;
     seen->n = t.dims[0];
     seen->width = t.dims[1];
@@ -416,101 +413,25 @@ static void muon_updates_the_matrices_of_layers_that_are_trained(void **state) {
     }
 }
 
-static void recomputing_gives_the_same_bits(void **state) {
-    (void)state;
-    for (int t = 0; t < TASKS; t++) {
-        ModelRig rig = open_small(classes_of[t], 0.1f);
-        Batch batch = small_batch(classes_of[t]);
-        model_rig_check_recompute(&rig, &batch);
-        batch_close(&batch);
-        model_rig_close(&rig);
-    }
+static Model *open_wide(int classes, float dropout) {
+    BertConfig config = bert_config_small(classes, dropout);
+    config.vocabulary = 997, config.positions = 92, config.d_model = 64, config.d_ff = 256;
+    return bert_open(&config);
 }
+
+static Model *open_wide_classes(float dropout) { return open_wide(CLASSES, dropout); }
+static Model *open_wide_masked(float dropout) { return open_wide(0, dropout); }
 
 static void any_number_of_threads_gives_the_same_bits(void **state) {
     (void)state;
-    static const int threads[] = {1, 2, 3, 8};
     for (int t = 0; t < TASKS; t++) {
-        float *gradients = NULL, *sums = NULL;
         Batch batch = bert_batch_random(997, classes_of[t], 0, (const int32_t[]){70, 1, 90, 39}, 4);
-        BertConfig config = bert_config_small(classes_of[t], 0.1f);
-        config.vocabulary = 997, config.positions = 92, config.d_model = 64, config.d_ff = 256;
-        for (int i = 0; i < 4; i++) {
-            ModelRig rig = model_rig_open(bert_open(&config), cpu_device_open(threads[i]), ARENA);
-            Pass pass = model_rig_pass(&rig, batch.counts, 1);
-            model_rig_run(&rig, &batch, &pass);
-            if (!i) gradients = copy_floats(rig.model->gradients), sums = copy_floats(rig.sums);
-            assert_memory_equal(gradients, rig.model->gradients.data, tensor_bytes(rig.model->gradients));
-            assert_memory_equal(sums, rig.sums.data, tensor_bytes(rig.sums));
-            model_rig_close(&rig);
-        }
-        free(gradients);
-        free(sums);
+        model_rig_check_threads(classes_of[t] ? open_wide_classes : open_wide_masked, &batch);
         batch_close(&batch);
-    }
-}
-
-static void evaluation_drops_nothing_and_touches_no_gradient(void **state) {
-    (void)state;
-    for (int t = 0; t < TASKS; t++) {
-        ModelRig rig = open_small(classes_of[t], 0.1f), without = open_small(classes_of[t], 0);
-        Batch batch = small_batch(classes_of[t]);
-        model_rig_check_evaluation(&rig, &without, &batch);
-        batch_close(&batch);
-        model_rig_close(&rig);
-        model_rig_close(&without);
-    }
-}
-
-/* The dropout of the encoder and that of the head, each alone. */
-static void dropout_is_drawn_from_seed_and_step(void **state) {
-    (void)state;
-    for (int head = 0; head < 2; head++) {
-        BertConfig config = bert_config_small(CLASSES, 0);
-        *(head ? &config.head_dropout : &config.dropout) = 0.3f;
-        ModelRig rig = open_config(&config);
-        Batch batch = small_batch(CLASSES);
-        model_rig_check_dropout(&rig, &batch);
-        batch_close(&batch);
-        model_rig_close(&rig);
-    }
-}
-
-static void named_activations_are_shown_once(void **state) {
-    (void)state;
-    for (int t = 0; t < TASKS; t++) {
-        ModelRig rig = open_small(classes_of[t], 0.1f);
-        Batch batch = small_batch(classes_of[t]);
-        for (int mode = 0; mode < 3; mode++) {
-            Seen seen = {.n = 0};
-            Pass pass = model_rig_pass(&rig, batch.counts, 1);
-            pass.train = mode < 2;
-            pass.recompute = mode == 1;
-            pass.dump = see;
-            pass.dump_context = &seen;
-            model_rig_run(&rig, &batch, &pass);
-            assert_string_equal(seen.names, "embedded block.0.output block.1.output logits ");
-            free(seen.logits);
-        }
-        batch_close(&batch);
-        model_rig_close(&rig);
     }
 }
 
 /* ---- memory and work ---- */
-
-static void the_dry_device_counts_the_work_of_the_cpu(void **state) {
-    (void)state;
-    for (int t = 0; t < TASKS; t++) {
-        BertConfig config = bert_config_small(classes_of[t], 0.1f);
-        ModelRig cpu = open_config(&config), dry = model_rig_open(bert_open(&config), dry_device_open(), 0);
-        Batch batch = small_batch(classes_of[t]);
-        model_rig_check_dry(&cpu, &dry, &batch);
-        batch_close(&batch);
-        model_rig_close(&cpu);
-        model_rig_close(&dry);
-    }
-}
 
 /* A text of T tokens takes 12 (2 T (4 C^2 + 2 C F) + 4 T^2 C) + 2 C^2 + 4 C forward, three times that in
  * training: 67.05 GFLOP for 128 tokens. The projection and the MLP of the last layer are computed for one row only: 2
@@ -544,6 +465,24 @@ static void full_model_runs_dry_and_its_work_is_known(void **state) {
     model_rig_close(&rig);
 }
 
+static Model *open_model_of(int classes, float dropout, float head_dropout) {
+    BertConfig config = bert_config_small(classes, dropout);
+    config.head_dropout = head_dropout;
+    return bert_open(&config);
+}
+
+static Model *open_classes(float dropout) { return open_model_of(CLASSES, dropout, dropout); }
+static Model *open_masked(float dropout) { return open_model_of(0, dropout, dropout); }
+static Model *open_dropping_head(float dropout) { return open_model_of(CLASSES, 0, dropout); }
+static Batch batch_of_classes(void) { return small_batch(CLASSES); }
+static Batch batch_of_masks(void) { return small_batch(0); }
+
+static ModelCase classes = {open_classes, batch_of_classes,
+                            "embedded:1344 block.0.output:1344 block.1.output:160 logits:15 "},
+                 masked = {open_masked, batch_of_masks,
+                           "embedded:1344 block.0.output:1344 block.1.output:448 logits:742 "},
+                 dropping_head = {open_dropping_head, batch_of_classes, NULL};
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_have_the_reference_sizes),
@@ -557,12 +496,10 @@ int main(void) {
         cmocka_unit_test(gradients_are_slopes),
         cmocka_unit_test(frozen_parts_have_no_gradient_and_change_no_other),
         cmocka_unit_test(muon_updates_the_matrices_of_layers_that_are_trained),
-        cmocka_unit_test(recomputing_gives_the_same_bits),
         cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
-        cmocka_unit_test(evaluation_drops_nothing_and_touches_no_gradient),
-        cmocka_unit_test(dropout_is_drawn_from_seed_and_step),
-        cmocka_unit_test(named_activations_are_shown_once),
-        cmocka_unit_test(the_dry_device_counts_the_work_of_the_cpu),
+        MODEL_TESTS(&classes),
+        MODEL_TESTS(&masked),
+        cmocka_unit_test_prestate(dropout_is_drawn_from_seed_and_step, &dropping_head),
         cmocka_unit_test(full_model_runs_dry_and_its_work_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
