@@ -1,8 +1,8 @@
-/* The command train_bert evaluate. */
+/* train_bert evaluate: reports what a classifier says of labelled texts. */
 #ifndef COMMANDS_BERT_EVALUATE_H
 #define COMMANDS_BERT_EVALUATE_H
 
-/* Evaluates a classifier on labelled texts. Returns the exit status. */
+/* Returns the exit status. */
 int bert_evaluate(int argc, char **argv);
 
 #endif
