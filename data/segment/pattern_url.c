@@ -5,9 +5,9 @@
  * one way to go on behind a dot: all word characters that follow it are two to six lower-case letters, and the match
  * ends where the characters of V end. So it is enough to know whether there is such a dot 2 to 256 characters further
  * on, with nothing but U between. */
-#include <string.h>
+#include "data/segment/pattern_url.h"
 
-#include "data/segment/patterns.h"
+#include <string.h>
 
 enum { HOST_MIN = 2, HOST_MAX = 256, DOMAIN_MIN = 2, DOMAIN_MAX = 6, PREFIX_MAX = 12 /* https://www. */ };
 

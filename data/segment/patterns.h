@@ -31,8 +31,4 @@ SymbolSpan pattern_find(Pattern pattern, SymbolSpan token);
 /* Returns whether a pattern matches the whole token. */
 bool pattern_is_whole(Pattern pattern, SymbolSpan token);
 
-/* For patterns.c: the URL has a file of its own. Returns the end of a match at `at`, NULL if there is none. */
-const Symbol *pattern_match_url(const Symbol *at, const Symbol *end);
-SymbolSpan pattern_find_url(SymbolSpan token);
-
 #endif
