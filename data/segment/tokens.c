@@ -16,7 +16,7 @@
 #include "data/segment/patterns.h"
 #include "data/text/characters.h"
 
-enum { ENTRIES = 128, ENTRY_SYMBOLS = 12 };
+enum { ENTRIES = 128, ENTRY_SYMBOLS = 12 }; /* in the lists of data/segment/lists.c, at most */
 
 /* An abbreviation or an exception. `mask` has a bit for each of its characters; where one is missing, it is not. */
 typedef struct {
