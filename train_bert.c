@@ -22,6 +22,7 @@
 #include "commands/bert/evaluate.h"
 #include "commands/bert/export.h"
 #include "commands/bert/predict.h"
+#include "commands/bert/segment.h"
 #include "commands/bert/test.h"
 #include "commands/bert/tokenizer.h"
 #include "commands/bert/validation.h"
@@ -278,6 +279,7 @@ int main(int argc, char **argv) {
         {NULL, "trains a classifier of texts", train},
         {"pretrain", "trains an encoder on masked words", pretrain},
         {"tokenizer", "learns a tokenizer of the fastBPE kind from texts", bert_tokenizer},
+        {"segment", "joins the syllables of Vietnamese words, as a filter", bert_segment},
         {"evaluate", "scores a classifier on labelled texts", bert_evaluate},
         {"predict", "predicts the classes of texts", bert_predict},
         {"export", "writes a model for Hugging Face's transformers", bert_export},
