@@ -204,6 +204,7 @@ static void train_many(BertRun *run, int n) {
     else
         printf("[Run] stopped by signal %d; continue with the same command and --resume auto\n", stop_signal());
     total_print(&total);
+    run->total = NULL;
     page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false);
     for (int i = 0; i < done; i++) {
         evaluation_free(&results[i]);
