@@ -22,6 +22,7 @@ $(BUILD)/tests/bert/test_import: $(BUILD)/commands/bert/model.o
 $(BUILD)/tests/bert/test_evaluate: $(BUILD)/commands/bert/report.o
 $(BUILD)/tests/flim/test_cv_report $(BUILD)/tests/flim/test_fold_report: $(patsubst %.c,$(BUILD)/%.o,$(wildcard commands/cv/report/*.c))
 $(BUILD)/tests/slm/test_prepare: $(BUILD)/commands/slm/prepare.o
+$(BUILD)/tests/bert/test_segment: $(BUILD)/commands/bert/segment.o
 $(BUILD)/tests/slm/test_lines: $(BUILD)/commands/slm/lines.o
 $(BUILD)/tests/bert/test_tokenizer: $(BUILD)/commands/bert/tokenizer.o
 
@@ -38,6 +39,7 @@ $(FUZZERS:%=build/fuzz/%): build/fuzz/%: build/fuzz/tests/%.o build/fuzz/libtrai
 	@mkdir -p $(@D)
 	$(CXX) -fopenmp -fsanitize=fuzzer,address,undefined $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
 build/fuzz/flim/fuzz/fuzz_log: build/fuzz/commands/cv/report/epoch_curves.o
+build/fuzz/fuzz/fuzz_segmenter: build/fuzz/tests/segmenter_files.o
 
 # The cuda device on the CPU, for tests: the C++ compiler compiles the kernels and kernels/cuda/emulate replaces the CUDA
 # runtime. It needs only the CUDA headers; `make test-deep` downloads them if no toolkit is installed.

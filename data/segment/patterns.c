@@ -65,19 +65,14 @@ static const Symbol *match_short_name(const Symbol *at, const Symbol *end) {
 
 /* ---- dates and times ---- */
 
-/* Returns the end of 0?[1-9]|[1-9]\d up to `max`, for a number that something else than a digit follows; else NULL. */
-static const Symbol *match_ordinal(const Symbol *at, const Symbol *end, uint32_t max) {
+/* Returns the end of DAY or MON and one of these signs, or NULL. DAY, (0?[1-9]|[12]\d|3[01]), is a number of at most
+ * two digits up to 31, MON, (1[0-2]|0?[1-9]), one up to 12. */
+static const Symbol *match_date_part(const Symbol *at, const Symbol *end, uint32_t max, const char *signs) {
     uint32_t value = 0;
     const Symbol *digit = at;
     for (; digit - at < 3 && is_digit(digit, end); digit++) value = 10 * value + (symbol_character(*digit) - '0');
-    return digit - at < 3 && value >= 1 && value <= max ? digit : NULL;
-}
-
-/* Returns the end of DAY or MON and one of these signs, where DAY is (0?[1-9]|[12]\d|3[01]), MON (1[0-2]|0?[1-9]). */
-static const Symbol *match_date_part(const Symbol *at, const Symbol *end, uint32_t max, const char *signs) {
-    if (!is_digit(at, end)) return NULL;
-    at = match_ordinal(at, end, max);
-    return at && is_one_of(peek(at, end), signs) ? at + 1 : NULL;
+    if (digit - at > 2 || value < 1 || value > max) return NULL;
+    return is_one_of(peek(digit, end), signs) ? digit + 1 : NULL;
 }
 
 /* Returns the end of \d{4}; NULL also for NULL. */

@@ -1,8 +1,8 @@
-/* For data/segment/rules*.c. */
+/* A rule tree in memory, for data/segment/rules.c and rules_read.c. */
 #ifndef DATA_SEGMENT_RULE_TREE_H
 #define DATA_SEGMENT_RULE_TREE_H
 
-#include "base/base.h"
+#include <stdint.h>
 
 /* The keys, in the order in which rules are indexed by them: the word itself first. No key: a rule without words. */
 enum { RULE_WORD_KEYS = 5, RULE_NO_KEY = RULE_WORD_KEYS, RULE_KEYS = 10 };

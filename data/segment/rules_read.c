@@ -1,10 +1,9 @@
-#include "data/segment/rules_read.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <unistr.h>
 
 #include "data/segment/rule_tree.h"
+#include "data/segment/rules.h"
 
 static const char *const key_names[RULE_KEYS] = {"word", "prevWord1", "nextWord1", "prevWord2", "nextWord2",
                                                  "tag",  "prevTag1",  "nextTag1",  "prevTag2",  "nextTag2"};

@@ -20,7 +20,6 @@ typedef uint32_t Symbol;
 
 static inline uint32_t symbol_character(Symbol symbol) { return symbol & 0xFFFFFF; }
 static inline bool symbol_is(Symbol symbol, unsigned classes) { return (symbol >> 24 & classes) != 0; }
-static inline bool symbol_is_ascii_digit(Symbol symbol) { return symbol_character(symbol) - '0' < 10; }
 /* Returns whether it separates tokens: the blank and the characters from tab to carriage return, no others. */
 static inline bool symbol_is_space(Symbol symbol) {
     return symbol_character(symbol) == ' ' || symbol_character(symbol) - '\t' < 5;

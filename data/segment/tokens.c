@@ -3,9 +3,10 @@
  * limit.
  *
  * Abbreviations, exceptions and patterns are one list, which is searched in order for the first entry that occurs.
- * Where an entry does not occur, it does not occur in a part either, so a piece remembers where to begin in the list:
- * together all searches take time linear in the line but in odd cases. The URL is the exception: it needs a word
- * boundary at the end of its domain, which a cut can make. */
+ * Where an entry does not occur, it does not occur in a part either, so a piece remembers where to begin in the list.
+ * It also keeps what is known of its end, which the piece right of a cut inherits. So a token of a hundred thousand
+ * signs takes a fraction of a second. The URL is an exception: it needs a word boundary at the end of its domain, which
+ * a cut can make. */
 #include "data/segment/tokens.h"
 
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 #include "data/segment/patterns.h"
 #include "data/text/characters.h"
 
-enum { ENTRIES = 128, ENTRY_SYMBOLS = 12 };
+enum { ENTRIES = 128, ENTRY_SYMBOLS = 12 }; /* in the lists of data/segment/lists.c, at most */
 
 /* An abbreviation or an exception. `mask` has a bit for each of its characters; where one is missing, it is not. */
 typedef struct {
@@ -29,9 +30,12 @@ static int n_abbreviations, n_entries;
 
 typedef struct {
     SymbolSpan span;
-    int from;       /* earlier entries and patterns do not occur, but perhaps a URL */
-    bool maybe_url; /* a URL may occur */
-    bool is_token;  /* append it as it is */
+    uint64_t mask;  /* of the characters, perhaps with bits of others */
+    ptrdiff_t sign; /* how far before the end the last symbol is that is neither letter nor digit; 0: there is none */
+    ptrdiff_t foreign; /* the same of the last symbol that forbids a URL to be cut out */
+    int from;          /* earlier entries and patterns do not occur, but perhaps a URL */
+    bool maybe_url;    /* a URL may occur */
+    bool is_token;     /* append it as it is */
 } Piece;
 
 typedef struct {
@@ -57,6 +61,35 @@ static void make_entries(void) {
     add_entries(&segment_abbreviations);
     n_abbreviations = n_entries;
     add_entries(&segment_exceptions);
+}
+
+/* Returns whether a symbol forbids a URL to be cut out of its piece: all must be ASCII, and no part between dots a
+ * single capital. */
+static bool forbids_url(SymbolSpan t, const Symbol *at) {
+    const uint32_t c = symbol_character(*at);
+    return c >= 0x80 || (c - 'A' < 26 && (at == t.begin || symbol_character(at[-1]) == '.') &&
+                         (at + 1 == t.end || symbol_character(at[1]) == '.'));
+}
+
+static Piece new_piece(SymbolSpan t, int from) {
+    Piece piece = {.span = t, .from = from, .maybe_url = true};
+    for (const Symbol *at = t.begin; at < t.end; at++) {
+        piece.mask |= mask_of(symbol_character(*at));
+        if (!symbol_is(*at, UNIT_LETTER | UNIT_DIGIT)) piece.sign = t.end - at;
+        if (forbids_url(t, at)) piece.foreign = t.end - at;
+    }
+    return piece;
+}
+
+/* Returns whether a symbol so far before the end, 0: none, is in the span. */
+static bool is_inside(ptrdiff_t before_end, SymbolSpan t) { return before_end && before_end <= t.end - t.begin; }
+
+/* Returns a piece without what is before `begin`. */
+static Piece right_piece(Piece piece, const Symbol *begin) {
+    const SymbolSpan t = symbols_trim((SymbolSpan){begin, piece.span.end});
+    if (t.end != piece.span.end) return new_piece(t, piece.from);
+    piece.span = t;
+    return piece;
 }
 
 static void push(Work *work, Piece piece) {
@@ -91,23 +124,17 @@ static bool is_entry(SymbolSpan t, int from, int to) {
     return false;
 }
 
-/* Returns the first entry from *from on that occurs, and sets *from to its number; to the number of entries if there is
- * none. */
-static SymbolSpan find_entry(SymbolSpan t, int *from) {
-    uint64_t mask = 0;
-    for (const Symbol *at = t.begin; *from < n_entries && at < t.end; at++) mask |= mask_of(symbol_character(*at));
-    for (; *from < n_entries; ++*from) {
-        const Entry *entry = &entries[*from];
-        if (entry->mask & ~mask) continue;
+/* Returns the first entry from piece->from on that occurs, and sets piece->from to its number; to the number of entries
+ * if there is none. */
+static SymbolSpan find_entry(Piece *piece) {
+    const SymbolSpan t = piece->span;
+    for (; piece->from < n_entries; piece->from++) {
+        const Entry *entry = &entries[piece->from];
+        if (entry->mask & ~piece->mask) continue;
         for (SymbolSpan rest = t; rest.end - rest.begin >= entry->n; rest.begin++)
             if (begins_with(rest, entry)) return (SymbolSpan){rest.begin, rest.begin + entry->n};
     }
     return (SymbolSpan){NULL, NULL};
-}
-
-static bool is_all(SymbolSpan t, unsigned classes) {
-    while (t.begin < t.end && symbol_is(*t.begin, classes)) t.begin++;
-    return t.begin == t.end;
 }
 
 static bool has_letter(const Symbol *begin, const Symbol *end) {
@@ -115,28 +142,21 @@ static bool has_letter(const Symbol *begin, const Symbol *end) {
     return begin < end;
 }
 
-/* Returns whether a URL may be cut out: all is ASCII, and no part between dots is a single capital. */
-static bool url_is_allowed(SymbolSpan t) {
-    const Symbol *part = t.begin;
-    for (const Symbol *at = t.begin; at <= t.end; at++) {
-        if (at < t.end && symbol_character(*at) >= 0x80) return false;
-        if (at < t.end && symbol_character(*at) != '.') continue;
-        if (at - part == 1 && symbol_character(*part) - 'A' < 26) return false;
-        part = at + 1;
-    }
-    return true;
+static bool url_is_allowed(const Piece *piece) {
+    const SymbolSpan t = piece->span;
+    return piece->maybe_url && !is_inside(piece->foreign, t) && !forbids_url(t, t.begin);
 }
 
 /* Finds what is cut out of a piece; sets piece->from and piece->maybe_url to what is known then of its right part.
  * Begin is NULL: nothing, the piece is a token. */
 static SymbolSpan find_cut(Piece *piece) {
     const SymbolSpan t = piece->span;
-    SymbolSpan match = find_entry(t, &piece->from);
+    SymbolSpan match = find_entry(piece);
     if (match.begin) return match;
     for (int p = 0; p < PATTERNS; p++)
         if ((p >= piece->from - n_entries || p == PATTERN_URL) && pattern_is_whole((Pattern)p, t)) return match;
     for (int p = 0; p < PATTERNS; p++) {
-        if (p == PATTERN_URL ? !piece->maybe_url || !url_is_allowed(t) : p < piece->from - n_entries) continue;
+        if (p == PATTERN_URL ? !url_is_allowed(piece) : p < piece->from - n_entries) continue;
         match = pattern_find((Pattern)p, t);
         if (match.begin) {
             if (p > piece->from - n_entries) piece->from = n_entries + p;
@@ -149,18 +169,20 @@ static SymbolSpan find_cut(Piece *piece) {
 }
 
 static void cut(Work *work, Piece piece, SymbolSpan match) {
-    const SymbolSpan left = symbols_trim((SymbolSpan){piece.span.begin, match.begin});
-    const SymbolSpan right = symbols_trim((SymbolSpan){match.end, piece.span.end});
-    push(work, (Piece){right, piece.from, piece.maybe_url, false});
+    push(work, right_piece(piece, match.end));
     push(work, (Piece){.span = match, .is_token = true});
-    push(work, (Piece){left, piece.from, true, false});
+    push(work, new_piece(symbols_trim((SymbolSpan){piece.span.begin, match.begin}), piece.from));
 }
 
-/* Cuts the last sign off. */
-static void cut_last(Work *work, Piece piece) {
-    const SymbolSpan last = {piece.span.end - 1, piece.span.end};
-    piece.maybe_url = true;
-    cut(work, piece, last);
+/* Cuts off all of these signs at the end, but for one that is alone. */
+static void cut_last(Work *work, Piece piece, uint32_t sign) {
+    SymbolSpan t = piece.span;
+    while (t.end - t.begin > 1 && symbol_character(t.end[-1]) == sign) {
+        push(work, (Piece){.span = {t.end - 1, t.end}, .is_token = true});
+        t.end--;
+        t = symbols_trim(t);
+    }
+    push(work, new_piece(t, piece.from));
 }
 
 /* Returns whether the final dot of a piece belongs to it: one capital, or a short name somewhere. */
@@ -173,26 +195,25 @@ static void divide(Work *work, Piece piece) {
     const SymbolSpan t = piece.span;
     const ptrdiff_t n = t.end - t.begin;
     const uint32_t last = symbol_character(t.end[-1]);
-    if ((n == 1 && symbol_character(*t.begin) <= 0xFFFF) || is_all(t, UNIT_LETTER | UNIT_DIGIT)) {
-        append(&work->tokens, t);
-    } else if (last == ',') {
-        cut_last(work, piece);
-    } else if (is_entry(t, piece.from, n_abbreviations)) {
-        append(&work->tokens, t);
-    } else if (last == '.' && n > 1 && symbol_is(t.end[-2], UNIT_ALPHABETIC)) {
-        if (keeps_dot(t))
-            append(&work->tokens, t);
-        else
-            cut_last(work, piece);
-    } else if (is_entry(t, n_abbreviations, n_entries)) {
-        append(&work->tokens, t);
-    } else {
-        const SymbolSpan match = find_cut(&piece);
-        if (match.begin)
-            cut(work, piece, match);
-        else
-            append(&work->tokens, t);
+    bool is_token = (n == 1 && symbol_character(*t.begin) <= 0xFFFF) || !is_inside(piece.sign, t);
+    if (!is_token && last == ',') {
+        cut_last(work, piece, last);
+        return;
     }
+    is_token = is_token || is_entry(t, piece.from, n_abbreviations);
+    if (!is_token && last == '.' && n > 1 && symbol_is(t.end[-2], UNIT_ALPHABETIC)) {
+        is_token = keeps_dot(t);
+        if (!is_token) {
+            cut_last(work, piece, last);
+            return;
+        }
+    }
+    SymbolSpan match = {NULL, NULL};
+    if (!is_token && !is_entry(t, n_abbreviations, n_entries)) match = find_cut(&piece);
+    if (match.begin)
+        cut(work, piece, match);
+    else
+        append(&work->tokens, t);
 }
 
 SegmentTokens segment_tokens(const SymbolText *line) {
@@ -203,7 +224,7 @@ SegmentTokens segment_tokens(const SymbolText *line) {
     for (const Symbol *at = all.begin, *end; at < all.end; at = end) {
         while (at < all.end && symbol_is_space(*at)) at++;
         for (end = at; end < all.end && !symbol_is_space(*end);) end++;
-        push(&work, (Piece){{at, end}, 0, true, false});
+        push(&work, new_piece((SymbolSpan){at, end}, 0));
         while (work.n) {
             const Piece piece = work.pieces[--work.n];
             if (piece.is_token)
