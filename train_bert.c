@@ -209,6 +209,9 @@ static int train(int argc, char **argv) {
     bool planning = o.train.estimate || o.train.dry_run;
     int n = (int)(o.seeds * (o.folds ? o.folds : 1));
     Evaluation results[2];
+    if (n > 1 && o.train.resume && strcmp(o.train.resume, "auto") != 0)
+        die_usage("--resume %s: of several trainings each has a folder of its own; give --resume auto", o.train.resume);
+    if (n > 1 && o.train.debug_dump) die_usage("--debug-dump writes a single training: leave out --folds and --seeds");
     if (planning && n > 1) printf("[Run] this is the first of %d trainings, which take as long each\n", n);
     if (n > 1 && planning && o.train.manifest.count) {
         train_one(&run, &o, 0, n, results);

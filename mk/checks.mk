@@ -14,7 +14,7 @@ check: check-programs
 	    { echo "docs/ESTIMATES.md (<) differs from the output of $(BUILD)/tools/estimates (>): run make estimates" >&2; exit 1; }
 
 # Everything else must build and pass without one model: MODEL, or one that the hash of the commit chooses.
-test-without-a-model: packages-build+test ## builds, tests all but one model (MODEL=gpt|slm|psd|cv)
+test-without-a-model: packages-build+test ## builds, tests all but one model (MODEL=gpt|slm|bert|psd|cv)
 	@tools/take_away.sh $(MODEL)
 
 check-deep:

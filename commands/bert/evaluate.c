@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "commands/bert/classifier.h"
+#include "commands/bert/report.h"
 #include "commands/trained.h"
 #include "train/page/page.h"
 

@@ -34,12 +34,12 @@ const char *const BERT_FIXED_OPTIONS[] = {"max-len",
                                           "folds",
                                           NULL};
 
-static const char *const left_out[] = {"manifest", "train-manifest", "val-manifest", "val-ratio", NULL};
+static const char *const left_out[] = {"manifest", "train-manifest", "val-manifest", "val-ratio", "id-column", NULL};
 
 /* Of the options below, those that only one of the two trainings has. */
 static const char *const of_classifier[] = {"row-tokens",
                                             "label-column",
-                                            "id-column",
+
                                             "labels",
                                             "test",
                                             "head-dropout",

@@ -1,4 +1,5 @@
-/* The decision that validation texts choose, and the reports of tested texts. */
+#include "commands/bert/report.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +7,6 @@
 
 #include "base/text_file.h"
 #include "checkpoint/description.h"
-#include "commands/bert/evaluate.h"
 #include "data/bert/texts.h"
 #include "report/binary_report.h"
 #include "report/classification_report.h"

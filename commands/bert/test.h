@@ -3,7 +3,7 @@
 #define COMMANDS_BERT_TEST_H
 
 #include "commands/bert/data.h"
-#include "commands/bert/evaluate.h"
+#include "commands/bert/report.h"
 #include "train/train.h"
 
 /* Predicts validation and test texts with the best checkpoint of a run, decides and reports (bert_test_run). spec: that

@@ -464,6 +464,8 @@ static void options_that_contradict_each_other_are_refused(void **state) {
         {2, "--class-weights 1,2,3", "--class-weights: expected balanced, none or 2 numbers above 0, found 1,2,3"},
         {2, "--max-len 300 --positions 258", "it reads at most 256 tokens"},
         {2, "--vocabulary 20", "--vocabulary 20: the tokenizer has 29 ids"},
+        {2, "--seeds 2 --resume /tmp", "--resume /tmp: of several trainings each has a folder of its own"},
+        {2, "--folds 3 --debug-dump dump", "--debug-dump writes a single training"},
         {2, "--rows 20", "--rows and --row-tokens are of made-up texts"},
         {1, "--labels 0,2", "label"},
         {1, "--text-column comment", "comment"},
