@@ -22,6 +22,7 @@
 #include "commands/bert/evaluate.h"
 #include "commands/bert/export.h"
 #include "commands/bert/predict.h"
+#include "commands/bert/segment.h"
 #include "commands/bert/test.h"
 #include "commands/bert/tokenizer.h"
 #include "commands/bert/validation.h"
@@ -37,8 +38,10 @@
 
 /* What a training has besides its spec. */
 typedef struct {
-    const BertOptions *options;
-    const BertData *data;
+    bool pretraining;
+    BertOptions *options;
+    BertBase base; /* of --base-checkpoint */
+    BertData data;
     Device *device;
     const char *device_why;
     Schedule schedule;
@@ -48,20 +51,29 @@ typedef struct {
     char part[64];
 } BertRun;
 
-static BertRun run_begin(const BertOptions *o, const BertData *data) {
-    BertRun run = {.options = o,
-                   .data = data,
-                   .schedule = bert_options_schedule(o),
-                   .factors = bert_options_rate_factors(o),
-                   .facts = {{.name = TOKENIZER_FACT, .text = data->texts.tokenizer_hash},
-                             {.name = BERT_SEGMENTER_FACT, .text = data->texts.segmenter_hash}}};
-    run.device = train_device_open(&o->train, &run.device_why);
-    return run;
+/* Reads options, opens the base checkpoint, the data and the device. */
+static void run_begin(BertRun *run, const OptionsHeader *header, int argc, char **argv) {
+    static BertOptions o; /* static: texts of a YAML file live as long as the process */
+    static OptionSet set;
+    bert_options_add(&set, &o, run->pretraining);
+    options_parse(header, &set, argc, argv);
+    run->base = bert_base_adopt(o.train.base_checkpoint, &set);
+    bert_options_resolve(&o);
+    trainer_begin(&o.train);
+    run->options = &o;
+    run->data = bert_data_open(&o, &run->base);
+    run->schedule = bert_options_schedule(&o);
+    run->factors = bert_options_rate_factors(&o);
+    run->facts[0] = (Fact){.name = TOKENIZER_FACT, .text = run->data.texts.tokenizer_hash};
+    run->facts[1] = (Fact){.name = BERT_SEGMENTER_FACT, .text = run->data.texts.segmenter_hash};
+    run->device = train_device_open(&o.train, &run->device_why);
 }
 
 static void run_end(BertRun *run) {
     device_close(run->device);
     free(run->factors);
+    bert_data_close(&run->data);
+    bert_base_close(&run->base);
 }
 
 static TrainSpec spec_of(BertRun *run, const Classes *classes) {
@@ -88,7 +100,7 @@ static TrainSpec spec_of(BertRun *run, const Classes *classes) {
 static void opened(const TrainSpec *spec, Training *training, void *context) {
     const BertRun *run = context;
     total_add(spec, training, run->total);
-    bert_data_keep(run->data, spec->options->output_dir);
+    bert_data_keep(&run->data, spec->options->output_dir);
 }
 
 /* Marks the tokens of the training texts, to which alone the optimizer's work on the token table is limited. */
@@ -108,7 +120,7 @@ static uint8_t *mark_used(const BertRun *run, const BertSplit *train, Model *mod
 /* Trains a classifier on splits and tests it. results[2]: see bert_test_best. Returns whether it was tested: not after
  * a signal, nor with --estimate. */
 static bool train_classifier(BertRun *run, const BertSplit splits[BERT_SPLITS], Evaluation results[2]) {
-    const Classes *classes = &run->data->classes;
+    const Classes *classes = &run->data.classes;
     const BertOptions *o = run->options;
     const BertSplit *train = &splits[BERT_TRAIN], *held_out = &splits[BERT_VALIDATION];
     float weights[BERT_MAX_CLASSES];
@@ -127,6 +139,10 @@ static bool train_classifier(BertRun *run, const BertSplit splits[BERT_SPLITS], 
     int status = trainer_run(&spec, (TrainerHook){opened, run}, &ended);
     if (status) exit(status);
     free(used);
+    if (ended && !held_out->n) {
+        printf("[Data] nothing is held out, so there is nothing to choose weights and a threshold by\n");
+        stop_forget(); /* a signal came too late to leave anything out */
+    }
     if (!ended || !held_out->n) return false;
     BertConfig config = bert_options_config(o, classes->n);
     spec.model = bert_open(&config);
@@ -139,7 +155,8 @@ static bool train_classifier(BertRun *run, const BertSplit splits[BERT_SPLITS], 
 
 /* Trains in the fold or with the seed number i of n, into a folder of its own. Returns its name, free(); NULL if a
  * signal stopped it. */
-static char *train_one(BertRun *run, BertOptions *o, int i, int n, Evaluation *result) {
+static char *train_one(BertRun *run, int i, int n, Evaluation *result) {
+    BertOptions *o = run->options;
     int seed = i % (int)o->seeds, fold = i / (int)o->seeds;
     const TrainOptions before = o->train;
     BertSplit of_fold[BERT_SPLITS] = {{.n = 0}}, *splits = of_fold;
@@ -149,9 +166,9 @@ static char *train_one(BertRun *run, BertOptions *o, int i, int n, Evaluation *r
                                           : xformat("seed_%lld", (long long)o->train.seed + seed);
     char *directory = path_join(o->train.output_dir, name);
     if (o->folds)
-        bert_data_fold(o, run->data, fold, splits);
+        bert_data_fold(o, &run->data, fold, splits);
     else
-        splits = (BertSplit *)(uintptr_t)run->data->splits;
+        splits = (BertSplit *)(uintptr_t)run->data.splits;
     snprintf(run->part, sizeof run->part, "training %d of %d", i + 1, n);
     printf("\n[Run] %s\n", name);
     o->train.output_dir = directory; /* the record of the options, too */
@@ -168,18 +185,23 @@ static char *train_one(BertRun *run, BertOptions *o, int i, int n, Evaluation *r
     return NULL;
 }
 
-static void train_many(BertRun *run, BertOptions *o, int n) {
+static void train_many(BertRun *run, int n) {
+    const BertOptions *o = run->options;
     FoldResult *folds = xcalloc((size_t)n, sizeof *folds);
     Evaluation *results = xcalloc((size_t)n, sizeof *results);
     Total total = total_begin(&o->train.price);
     Error error;
     int done = 0;
     run->total = &total;
-    for (char *name; done < n && (name = train_one(run, o, done, n, &results[done])); done++)
+    if (!o->folds && !run->data.splits[BERT_VALIDATION].n)
+        die_usage("--seeds %lld: there are no validation texts to compare the trainings by", (long long)o->seeds);
+    for (char *name; done < n && !stop_signal() && (name = train_one(run, done, n, &results[done])); done++)
         folds[done] = (FoldResult){.group = name, .evaluation = &results[done]};
     if (done == n && !report_folds(folds, n, "training", o->folds ? "folds" : "seeds", o->train.output_dir, &error))
         die("%s", error.text);
-    if (done < n)
+    if (done == n)
+        stop_forget();
+    else
         printf("[Run] stopped by signal %d; continue with the same command and --resume auto\n", stop_signal());
     total_print(&total);
     page_write_or_warn(o->train.output_dir, PAGE_DEPTH, false);
@@ -197,33 +219,27 @@ static int train(int argc, char **argv) {
     static const OptionsHeader header = {"train_bert",
                                          "./train_bert --data DIR --base-checkpoint phobert-base-v2 [options]",
                                          "Fine-tunes an encoder to classify texts."};
-    static BertOptions o; /* static: texts of a YAML file live as long as the process */
-    static OptionSet set;
-    bert_options_add(&set, &o, false);
-    options_parse(&header, &set, argc, argv);
-    BertBase base = bert_base_adopt(o.train.base_checkpoint, &set);
-    bert_options_resolve(&o);
-    trainer_begin(&o.train);
-    BertData data = bert_data_open(&o, &base);
-    BertRun run = run_begin(&o, &data);
-    bool planning = o.train.estimate || o.train.dry_run;
-    int n = (int)(o.seeds * (o.folds ? o.folds : 1));
+    BertRun run = {.pretraining = false};
+    run_begin(&run, &header, argc, argv);
+    const BertOptions *o = run.options;
+    bool planning = o->train.estimate || o->train.dry_run;
+    int n = (int)(o->seeds * (o->folds ? o->folds : 1));
     Evaluation results[2];
-    if (n > 1 && o.train.resume && strcmp(o.train.resume, "auto") != 0)
-        die_usage("--resume %s: of several trainings each has a folder of its own; give --resume auto", o.train.resume);
-    if (n > 1 && o.train.debug_dump) die_usage("--debug-dump writes a single training: leave out --folds and --seeds");
+    if (n > 1 && o->train.resume && strcmp(o->train.resume, "auto") != 0)
+        die_usage("--resume %s: of several trainings each has a folder of its own; give --resume auto",
+                  o->train.resume);
+    if (n > 1 && o->train.debug_dump) die_usage("--debug-dump writes a single training: leave out --folds and --seeds");
     if (planning && n > 1) printf("[Run] this is the first of %d trainings, which take as long each\n", n);
-    if (n > 1 && planning && o.train.manifest.count) {
-        train_one(&run, &o, 0, n, results);
+    if (n > 1 && planning && o->train.manifest.count) {
+        train_one(&run, 0, n, results);
     } else if (n > 1 && !planning) {
-        train_many(&run, &o, n);
-    } else if (train_classifier(&run, data.splits, results)) {
+        train_many(&run, n);
+    } else if (train_classifier(&run, run.data.splits, results)) {
+        stop_forget();
         evaluation_free(&results[0]);
-        if (data.splits[BERT_TEST].n) evaluation_free(&results[1]);
+        if (run.data.splits[BERT_TEST].n) evaluation_free(&results[1]);
     }
     run_end(&run);
-    bert_data_close(&data);
-    bert_base_close(&base);
     return 0;
 }
 
@@ -238,30 +254,23 @@ static Dataset *open_masked(const BertSplit *split, const BertMasking *masking, 
 static int pretrain(int argc, char **argv) {
     static const OptionsHeader header = {"train_bert pretrain", "./train_bert pretrain --data texts.txt [options]",
                                          "Trains an encoder on masked words, from a base checkpoint or from scratch."};
-    static BertOptions o;
-    static OptionSet set;
-    bert_options_add(&set, &o, true);
-    options_parse(&header, &set, argc, argv);
-    BertBase base = bert_base_adopt(o.train.base_checkpoint, &set);
-    bert_options_resolve(&o);
-    trainer_begin(&o.train);
-    BertData data = bert_data_open(&o, &base);
-    BertRun run = run_begin(&o, &data);
+    BertRun run = {.pretraining = true};
+    run_begin(&run, &header, argc, argv);
+    const BertOptions *o = run.options;
+    const BertData *data = &run.data;
     BertMasking masking = {0};
     Error error;
-    bool has_data = o.train.manifest.count > 0;
-    if (has_data &&
-        !bert_masking_open(data.texts.tokenizer, o.mask_share, o.whole_words, (uint64_t)o.train.seed, &masking, &error))
-        die("%s: %s", tokenizer_file(data.texts.tokenizer), error.text);
+    bool has_data = o->train.manifest.count > 0;
+    if (has_data && !bert_masking_open(data->texts.tokenizer, o->mask_share, o->whole_words, (uint64_t)o->train.seed,
+                                       &masking, &error))
+        die("%s: %s", tokenizer_file(data->texts.tokenizer), error.text);
     TrainSpec spec = spec_of(&run, &(Classes){0});
-    spec.train = has_data ? open_masked(&data.splits[BERT_TRAIN], &masking, false)
-                          : bert_dataset_synthetic(o.rows, (int)o.vocabulary, 0, (int)o.text.max_len);
-    if (has_data) spec.validation = open_masked(&data.splits[BERT_VALIDATION], &masking, true);
+    spec.train = has_data ? open_masked(&data->splits[BERT_TRAIN], &masking, false)
+                          : bert_dataset_synthetic(o->rows, (int)o->vocabulary, 0, (int)o->text.max_len);
+    if (has_data) spec.validation = open_masked(&data->splits[BERT_VALIDATION], &masking, true);
     int status = trainer_run(&spec, (TrainerHook){opened, &run}, NULL);
-    run_end(&run);
     bert_masking_close(&masking);
-    bert_data_close(&data);
-    bert_base_close(&base);
+    run_end(&run);
     return status;
 }
 
@@ -270,6 +279,7 @@ int main(int argc, char **argv) {
         {NULL, "trains a classifier of texts", train},
         {"pretrain", "trains an encoder on masked words", pretrain},
         {"tokenizer", "learns a tokenizer of the fastBPE kind from texts", bert_tokenizer},
+        {"segment", "joins the syllables of Vietnamese words, as a filter", bert_segment},
         {"evaluate", "scores a classifier on labelled texts", bert_evaluate},
         {"predict", "predicts the classes of texts", bert_predict},
         {"export", "writes a model for Hugging Face's transformers", bert_export},

@@ -116,6 +116,23 @@ void fixture_check_same(const char *more) {
     free(run);
 }
 
+void fixture_check_restarts(const char *more) {
+    char *whole = scratch_directory(), *run = scratch_directory(),
+         *options = xformat("%s %s --save-interval 1 --resume auto", fixture.short_run, more);
+    fixture_must_train(whole, options);
+    for (int step = 2; step < 12; step += 4) {
+        int status = fixture_train_and_signal(run, options, step, step == 6 ? SIGTERM : SIGKILL);
+        assert_true(status > 128 || status == 0);
+    }
+    fixture_must_train(run, options);
+    assert_same_result(run, whole);
+    assert_same_losses(run, whole);
+    if (!*more) assert_same_result(run, fixture_reference_run());
+    free(options);
+    free(whole);
+    free(run);
+}
+
 /* ---- in the background ---- */
 
 pid_t start_command(const char *run, const char *command) {

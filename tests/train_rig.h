@@ -53,6 +53,10 @@ const char *fixture_reference_run(void);
 /* Makes the short run with more options. Fails unless it logs the losses and ends with the bytes of
  * fixture_reference_run. */
 void fixture_check_same(const char *more);
+/* Makes the short run, of 12 steps, with more options, once as a whole and once killed at steps 2 and 10 and stopped by
+ * a signal at step 6. Fails unless both log the same losses and end with the same bytes; without more options, those of
+ * fixture_reference_run. */
+void fixture_check_restarts(const char *more);
 /* Starts a training in the background with its output in RUN/output. */
 pid_t fixture_start(const char *run, const char *more);
 /* Starts a training and sends it a signal at a step, as signal_at_step does. */

@@ -220,11 +220,12 @@ static void report(BertData *data, const BertOptions *o) {
         if (!split->n) continue;
         if (split->labels && !classes_check(&data->classes, split->labels, split->n, BERT_SPLIT_NAMES[s], &error))
             die("%s", error.text);
-        splits[n++] = (BertReportSplit){.name = BERT_SPLIT_NAMES[s],
-                                        .n = split->n,
-                                        .texts = split->texts,
-                                        .tokenized = &split->tokenized,
-                                        .labels = split->labels};
+        splits[n] = (BertReportSplit){.name = BERT_SPLIT_NAMES[s],
+                                      .n = split->n,
+                                      .texts = split->texts,
+                                      .tokenized = &split->tokenized,
+                                      .labels = split->labels};
+        n++;
     }
     int batch = o->train.batch_size > 0 ? (int)o->train.batch_size : 32;
     data->report = json_object();

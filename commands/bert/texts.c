@@ -88,9 +88,10 @@ static void check_segmenter(const BertTexts *texts, const TokenizedModel *model)
 
 static void open_segmenter(BertTexts *texts, const BertTextOptions *o, const TokenizedModel *model) {
     Error error;
-    const json_t *hash = model ? json_object_get(model->description, BERT_SEGMENTER_FACT) : NULL;
-    bool wanted = hash && json_string_length(hash);
-    texts->segmenter_folder = o->segment ? xstrdup(o->segment) : wanted ? find_segmenter(model->checkpoint) : NULL;
+    if (o->segment)
+        texts->segmenter_folder = xstrdup(o->segment);
+    else if (model && json_string_length(json_object_get(model->description, BERT_SEGMENTER_FACT)))
+        texts->segmenter_folder = find_segmenter(model->checkpoint);
     if (texts->segmenter_folder) {
         texts->segmenter = segmenter_open(texts->segmenter_folder, &error);
         if (!texts->segmenter) die("--segment %s: %s", texts->segmenter_folder, error.text);

@@ -269,24 +269,7 @@ static void workers_threads_and_recomputing_change_no_bit(void **state) {
 static void kills_and_resuming_change_no_bit(void **state) {
     (void)state;
     static const char *const ways[] = {"", "--token-budget 60 -g 2", "--frozen-layers 1 --layer-decay 0.8"};
-    for (int i = 0; i < 3; i++) {
-        char *whole = scratch_directory(), *run = scratch_directory(),
-             *options = xformat("%s %s --save-interval 1 --resume auto", bert_short_run, ways[i]);
-        fixture_must_train(whole, options);
-        for (int step = 2; step < 12; step += 4) {
-            int status = fixture_train_and_signal(run, options, step, step == 6 ? SIGTERM : SIGKILL);
-            assert_true(status > 128 || status == 0);
-        }
-        fixture_must_train(run, options);
-        assert_same_result(run, whole);
-        assert_same_losses(run, whole);
-        if (!i) assert_same_result(run, fixture_reference_run());
-        assert_true(number_in(run, "best/decision.json", "threshold") ==
-                    number_in(whole, "best/decision.json", "threshold"));
-        free(options);
-        free(whole);
-        free(run);
-    }
+    for (int i = 0; i < 3; i++) fixture_check_restarts(ways[i]);
 }
 
 /* ---- folds and seeds ---- */
@@ -471,15 +454,20 @@ static void options_that_contradict_each_other_are_refused(void **state) {
         {1, "--text-column comment", "comment"},
         {1, "--valid /nowhere.csv", "/nowhere.csv"},
     };
-    char *run = scratch_directory();
+    char *run = scratch_directory(), *single = path_join(fixture.data, "train.csv");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_refused(fixture_train(run, "%s", bad[i].options), &bad[i]);
+    assert_int_equal(train_on(single, run, "--seeds 2 --split-shares 100,0,0"), 2);
+    assert_contains(fixture.output, "--seeds 2: there are no validation texts");
+    assert_int_equal(train_on(single, run, "--max-steps 1 --split-shares 100,0,0"), 0);
+    assert_contains(fixture.output, "[Data] nothing is held out");
     assert_int_equal(run_command(fixture.output, sizeof fixture.output, "%s -o %s", fixture.program, run), 2);
     assert_contains(fixture.output, "no data: give --data DIR");
     assert_int_equal(
         run_command(fixture.output, sizeof fixture.output, "%s --data %s -o %s", fixture.program, fixture.data, run),
         2);
     assert_contains(fixture.output, "no tokenizer: give --tokenizer");
+    free(single);
     free(run);
 }
 

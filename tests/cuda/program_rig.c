@@ -63,3 +63,11 @@ void assert_memory_as_planned(const char *run) {
     assert_true(fabs(peak / planned - 1) < 0.02);
     assert_true(logged_last(run, "summary", "summary/allocations_after_first_step") == 0);
 }
+
+void check_memory(const char *options, const char *more) {
+    char *run = scratch_directory();
+    int status = fixture_train(run, "%s --val-interval 2 %s", options, more);
+    if (status) fail_msg("%s: exit status %d:\n%s", more, status, fixture.output);
+    assert_memory_as_planned(run);
+    free(run);
+}

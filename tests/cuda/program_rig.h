@@ -22,5 +22,7 @@ void check_resume(const char *options);
 void share_autotune_cache(const char *from, const char *to);
 /* Requires the plan to lie within 2 % of the memory taken, all of it in the first step. */
 void assert_memory_as_planned(const char *run);
+/* Does so after a training of the fixture with these options and more. */
+void check_memory(const char *options, const char *more);
 
 #endif

@@ -196,22 +196,7 @@ static void recomputing_gives_the_same_bits(void **state) {
 static void kills_and_resuming_change_no_bit(void **state) {
     (void)state;
     static const char *const ways[] = {"", "--documents separate", "--sampling random"};
-    for (int i = 0; i < 3; i++) {
-        char *whole = scratch_directory(), *run = scratch_directory(),
-             *options = xformat("%s %s --save-interval 1 --resume auto", slm_short_run, ways[i]);
-        fixture_must_train(whole, options);
-        for (int step = 2; step < 12; step += 4) {
-            int status = fixture_train_and_signal(run, options, step, step == 6 ? SIGTERM : SIGKILL);
-            assert_true(status > 128 || status == 0);
-        }
-        fixture_must_train(run, options);
-        assert_same_result(run, whole);
-        assert_same_losses(run, whole);
-        if (!i) assert_same_result(run, fixture_reference_run());
-        free(options);
-        free(whole);
-        free(run);
-    }
+    for (int i = 0; i < 3; i++) fixture_check_restarts(ways[i]);
 }
 
 /* ---- what is refused ---- */

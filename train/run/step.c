@@ -149,10 +149,8 @@ static void update_weights(Run *run, Tensor norm) {
     AdamW adamw = train_adamw(&t->spec);
     const Muon muon = {.learning_rate = 1, .momentum = 0.95f, .clip = adamw.clip};
     adamw.step = t->state.step - t->state.skipped_steps + 1;
-    for (int i = 0; i < u->n_segments; i++)
-        u->segments[i].rate = update_rate(run, u->segments[i].group);
-    for (int i = 0; i < u->n_matrices; i++)
-        u->matrices[i].rate = update_rate(run, u->matrices[i].group);
+    for (int i = 0; i < u->n_segments; i++) u->segments[i].rate = update_rate(run, u->segments[i].group);
+    for (int i = 0; i < u->n_matrices; i++) u->matrices[i].rate = update_rate(run, u->matrices[i].group);
     AdamWBuffers buffers = {
         .params = model->weights, .copy = model->half_weights, .m = t->m, .v = t->v, .grads = model->gradients};
     adamw_update(t->spec.device, buffers, norm, model->loss_scale, u->segments, u->n_adamw, adamw);

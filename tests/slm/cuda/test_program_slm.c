@@ -76,12 +76,7 @@ static void memory_is_as_planned(void **state) {
     (void)state;
     static const char *const ways[] = {"--grad-checkpointing", "--amp", "--amp --documents separate",
                                        "--amp --documents separate --sampling random"};
-    for (int i = 0; i < 4; i++) {
-        char *run = scratch_directory();
-        assert_int_equal(fixture_train(run, "%s --val-interval 2 %s", cuda_run, ways[i]), 0);
-        assert_memory_as_planned(run);
-        free(run);
-    }
+    for (int i = 0; i < 4; i++) check_memory(cuda_run, ways[i]);
 }
 
 /* Data are prepared by the program of the CPU, which is faster here. */

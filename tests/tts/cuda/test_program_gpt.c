@@ -168,13 +168,7 @@ static void memory_is_enough_for_the_end_of_an_epoch(void **state) {
 static void memory_is_as_planned(void **state) {
     (void)state;
     const char *const ways[] = {"--grad-checkpointing", "--amp"};
-    for (int i = 0; i < 2; i++) {
-        char *run = scratch_directory(), *options = xformat("%s --val-interval 2 %s", cuda_run, ways[i]);
-        fixture_must_train(run, options);
-        assert_memory_as_planned(run);
-        free(options);
-        free(run);
-    }
+    for (int i = 0; i < 2; i++) check_memory(cuda_run, ways[i]);
 }
 
 /* Kernels' code is loaded when it is first used: what -b auto chooses must fit into what is left then, less what a run
