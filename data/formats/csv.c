@@ -3,19 +3,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistr.h>
+
+#include "data/text/utf8.h"
 
 bool csv_open(Csv *csv, char *text, size_t size, Error *error) {
-    *csv = (Csv){.next_line = 1};
-    const char *wrong = (const char *)u8_check((const uint8_t *)text, size);
-    const char *zero = memchr(text, 0, size);
-    const char *first = zero && (!wrong || zero < wrong) ? zero : wrong;
-    if (first) {
-        long long line = 1;
-        for (const char *c = text; c < first; c++) line += *c == '\n';
-        return error_set(error, "%lld: %s", line, first == zero ? "has a zero byte" : "is not UTF-8");
-    }
-    csv->at = size >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? text + 3 : text;
+    *csv = (Csv){.next_line = 1, .separator = ','};
+    if (!utf8_check(text, size, error)) return false;
+    csv->at = text + utf8_mark(text, size);
     return true;
 }
 
@@ -53,11 +47,11 @@ bool csv_next(Csv *csv, Error *error) {
         if (*at == '"') {
             end = unquote(csv, &at);
             if (!end) return error_set(error, "%lld:%lld: the quote is not closed", (long long)csv->line, column);
-            if (*at != ',' && !at_end(at))
+            if (*at != csv->separator && !at_end(at))
                 return error_set(error, "%lld:%lld: text behind a closing quote", (long long)csv->line,
                                  (long long)(at - start) + 1);
         } else {
-            while (*at != ',' && *at != '"' && !at_end(at)) at++;
+            while (*at != csv->separator && *at != '"' && !at_end(at)) at++;
             end = at;
             if (*at == '"')
                 return error_set(error, "%lld:%lld: a quote inside a field that does not begin with one",
@@ -66,7 +60,7 @@ bool csv_next(Csv *csv, Error *error) {
         if (csv->n == csv->capacity)
             csv->fields = xrealloc(csv->fields, (size_t)(csv->capacity = 2 * csv->capacity + 16) * sizeof(char *));
         csv->fields[csv->n++] = field;
-        bool last = *at != ',';
+        bool last = *at != csv->separator;
         csv->at = !*at ? at : at + (*at == '\r' ? 2 : 1);
         csv->next_line += last && *at;
         *end = 0;

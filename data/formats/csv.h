@@ -13,6 +13,7 @@ typedef struct {
     int64_t line; /* of the last record, counted from 1 */
     int n;        /* fields of the last record */
     char **fields;
+    char separator; /* ',' after csv_open; '\t', set before the first record, reads tables of that kind */
 
     char *at; /* the rest of the text */
     int64_t next_line;

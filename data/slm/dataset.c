@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "data/batch_bounds.h"
 #include "data/slm/batch.h"
 #include "kernels/philox.h"
 
@@ -419,54 +420,17 @@ Dataset *slm_dataset_synthetic(int context, int64_t n_samples, int vocabulary) {
 
 /* ---- the largest batch ---- */
 
-/* Bounds of the micro-batches that a loader can form. */
-typedef struct {
-    int64_t samples, rows, longest;
-} Bounds;
-
-static Bounds bounds_of(const Dataset *dataset, int64_t batch_size, int64_t token_budget) {
-    int64_t context = ((const SlmDataset *)dataset->state)->options.context, n = dataset->n_samples;
-    int64_t *of_length = xcalloc((size_t)context + 1, sizeof *of_length); /* samples */
-    for (int64_t i = 0; i < n; i++) of_length[slm_tokens(dataset, i)]++;
-    Bounds b = {.samples = batch_size > 0 && batch_size < n ? batch_size : n, .longest = 1};
-    for (int64_t length = context, left = b.samples; length > 0; length--) { /* the longest have the most rows */
-        int64_t count = least(of_length[length], left);
-        if (count && length > b.longest) b.longest = length;
-        b.rows += count * length;
-        left -= count;
-    }
-    if (token_budget > 0) {
-        int64_t fit = 0, left = token_budget;
-        for (int64_t length = 1; length <= context; length++) { /* of the shortest, most fit into the budget */
-            int64_t count = least(of_length[length], left / length);
-            fit += count;
-            left -= count * length;
-        }
-        b.samples = least(b.samples, fit ? fit : 1);
-        b.rows = least(b.rows, token_budget > b.longest ? token_budget : b.longest);
-    }
-    free(of_length);
-    return b;
-}
-
-/* Has as many rows and sequences as any micro-batch, and as many as possible of the longest. The most sequences and the
- * longest may not fit into the most rows; then it has a few rows more. */
 Batch slm_largest_batch(const Dataset *dataset, int64_t batch_size, int64_t token_budget) {
     const SlmDataset *d = dataset->state;
-    Bounds b = bounds_of(dataset, batch_size, token_budget);
-    int64_t sequences = least(b.samples * d->max_sequences, b.rows), fewest = (b.rows + b.longest - 1) / b.longest;
-    if (sequences < fewest) sequences = fewest;
-    if (b.rows < sequences + b.longest - 1) b.rows = sequences + b.longest - 1;
+    BatchBounds b = batch_bounds(dataset, batch_size, token_budget);
+    int64_t sequences = batch_bounds_fit(&b, b.samples * d->max_sequences);
     Batch batch = batch_open(fields_bytes(b.rows, sequences), (int)b.samples);
     Rows rows = push_rows(d->stream, &batch, sequences, b.rows);
     memset(rows.ids, 0, (size_t)b.rows * sizeof *rows.ids);
     memset(rows.targets, 0, (size_t)b.rows * sizeof *rows.targets);
-    for (int64_t s = 0, spare = b.rows - sequences; s < sequences; s++) {
-        int64_t more = least(b.longest - 1, spare);
-        begin_sequence(&rows);
-        rows.n += 1 + more;
-        spare -= more;
-    }
+    batch_bounds_offsets(&b, sequences, rows.offsets);
+    rows.n_sequences = sequences;
+    rows.n = b.rows;
     end_rows(&rows);
     batch.n_sequences = (int)b.samples;
     batch.counts[SLM_COUNT_TOKENS] = (double)b.rows;

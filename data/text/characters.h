@@ -18,6 +18,13 @@ enum { CHARACTER_NONE = 0x110000, CHARACTER_END };
 /* Returns the classes by code point, [CHARACTER_END]. */
 const uint8_t *character_classes(void);
 
+/* Returns what Python's str.isspace does, which also defines \s of its regular expressions and strip(): White_Space and
+ * U+001C to U+001F. */
+static inline bool character_is_white(uint32_t c) {
+    return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
 /* Decodes the character at `at`, or one byte that begins none, as CHARACTER_NONE. Returns its bytes; 0 at the end. */
 static inline size_t character_at(const char *at, const char *end, uint32_t *c) {
     const unsigned char *b = (const unsigned char *)at;

@@ -10,6 +10,7 @@
 #include <uninorm.h>
 #include <unistr.h>
 
+#include "data/text/characters.h"
 #include "data/text/normalize.h"
 
 /* A run of code points. Trimming moves its ends, so `at` need not be the start of the allocation. */
@@ -17,12 +18,6 @@ typedef struct {
     uint32_t *at;
     size_t n;
 } Points;
-
-/* Returns what Python's str.isspace does, which also defines \s of its regular expressions and strip(). */
-static bool is_space(uint32_t c) {
-    return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
 
 static bool is_digit(uint32_t c) { return uc_is_general_category(c, UC_DECIMAL_DIGIT_NUMBER); }
 
@@ -47,8 +42,8 @@ static const char *const replacements[][2] = {
     {"》", "'"}, {"【", "'"},  {"】", "'"},  {"[", "'"},  {"]", "'"},  {"「", "'"}, {"」", "'"}};
 
 static Points points_trim(Points p) {
-    while (p.n && is_space(p.at[0])) p.at++, p.n--;
-    while (p.n && is_space(p.at[p.n - 1])) p.n--;
+    while (p.n && character_is_white(p.at[0])) p.at++, p.n--;
+    while (p.n && character_is_white(p.at[p.n - 1])) p.n--;
     return p;
 }
 
@@ -58,14 +53,14 @@ static Points points_drop_speaker(Points p, const char *const *words, int n_word
         size_t at = 0;
         const uint8_t *word = (const uint8_t *)words[i];
         ucs4_t letter;
-        while (at < p.n && is_space(p.at[at])) at++;
+        while (at < p.n && character_is_white(p.at[at])) at++;
         while ((word = u8_next(&letter, word)) && at < p.n && uc_tolower(uc_toupper(p.at[at])) == letter) at++;
         if (word) continue;
-        while (at < p.n && is_space(p.at[at])) at++;
+        while (at < p.n && character_is_white(p.at[at])) at++;
         size_t digits = at;
         while (at < p.n && is_digit(p.at[at])) at++;
         if (at == digits) continue;
-        while (at < p.n && is_space(p.at[at])) at++;
+        while (at < p.n && character_is_white(p.at[at])) at++;
         if (at == p.n || (p.at[at] != ':' && p.at[at] != 0xFF1A)) continue;
         return points_trim((Points){p.at + at + 1, p.n - at - 1});
     }
@@ -88,7 +83,8 @@ static size_t points_match(Points p, const char *key) {
 static Points points_replace(Points p) {
     size_t n = 0;
     for (size_t i = 0; i < p.n; i++) /* writes never overtake reads */
-        if (!is_space(p.at[i]) || i == 0 || !is_space(p.at[i - 1])) p.at[n++] = is_space(p.at[i]) ? ' ' : p.at[i];
+        if (!character_is_white(p.at[i]) || i == 0 || !character_is_white(p.at[i - 1]))
+            p.at[n++] = character_is_white(p.at[i]) ? ' ' : p.at[i];
     Points in = {p.at, n};
     for (n = 0; in.n; n++) {
         uint32_t c = in.at[0];

@@ -19,3 +19,15 @@ char *utf8_of_bytes(const char *bytes, size_t size) {
     text[length] = 0;
     return text;
 }
+
+bool utf8_check(const char *text, size_t size, Error *error) {
+    const char *wrong = (const char *)u8_check((const uint8_t *)text, size);
+    const char *zero = memchr(text, 0, size);
+    const char *first = zero && (!wrong || zero < wrong) ? zero : wrong;
+    if (!first) return true;
+    long long line = 1;
+    for (const char *c = text; c < first; c++) line += *c == '\n';
+    return error_set(error, "%lld: %s", line, first == zero ? "has a zero byte" : "is not UTF-8");
+}
+
+size_t utf8_mark(const char *text, size_t size) { return size >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0; }

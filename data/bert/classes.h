@@ -1,0 +1,35 @@
+/* The classes of a training, and the labels of texts as numbers of classes. */
+#ifndef DATA_BERT_CLASSES_H
+#define DATA_BERT_CLASSES_H
+
+#include "data/bert/comments.h"
+
+enum { BERT_MAX_CLASSES = 1000 };
+
+typedef struct {
+    int n;
+    char **names; /* [n]; a class is an index into them */
+} Classes;
+
+/* Makes the classes from the labels of the training texts: whole numbers in ascending order if all labels are,
+ * otherwise in the order of their bytes. False with an error if there are fewer than 2 or more than BERT_MAX_CLASSES.
+ */
+bool classes_find(const Comments *training, Classes *out, Error *error);
+/* Makes the classes from names separated by commas (--labels), in this order. */
+bool classes_parse(const char *names, Classes *out, Error *error);
+/* Makes n classes with these names, such as those of a checkpoint. */
+Classes classes_of(const char *const *names, int n);
+void classes_free(Classes *classes);
+/* Returns the class with this name, -1: none. */
+int32_t classes_at(const Classes *classes, const char *name);
+/* Sets labels[comments->n]. False with path, line, label and the known classes if a label is none of them. */
+bool classes_assign(const Classes *classes, const Comments *comments, int32_t *labels, Error *error);
+/* Adds to counts[classes] the texts of each class. */
+void classes_count(const int32_t *labels, int64_t n, int64_t *counts);
+/* Returns false, naming `split` ("validation", or a path) and the class, if a class has no text. */
+bool classes_check(const Classes *classes, const int32_t *labels, int64_t n, const char *split, Error *error);
+/* Sets weights[classes] to n / (classes * texts of the class), as scikit-learn's "balanced"; every class must have a
+ * text. */
+void classes_balance(const int32_t *labels, int64_t n, int classes, float *weights);
+
+#endif

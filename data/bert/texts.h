@@ -1,0 +1,54 @@
+/* From raw texts to token ids: normalisation, word segmentation, tokenizer, cut, begin and end tokens. */
+#ifndef DATA_BERT_TEXTS_H
+#define DATA_BERT_TEXTS_H
+
+#include "data/text/tokenizer.h"
+
+typedef struct Segmenter Segmenter; /* data/segment/segmenter.h */
+
+typedef struct {
+    const Tokenizer *tokenizer;
+    const Segmenter *segmenter; /* joins the syllables of words by "_", sentence by sentence; NULL: none */
+    bool nfc;                   /* Unicode's normal form C; not with `compat` */
+    /* As Hugging Face's slow tokenizer alone: white space stays as it is, and special tokens that are written out in a
+     * text become their ids. Otherwise runs of white space become a blank, and special tokens are text. A segmenter
+     * gets blanks in any case. */
+    bool compat;
+    int max_len; /* tokens, with begin and end; at least 3 */
+    int n_threads;
+} TextRules;
+
+/* The ids of tokens with a task; -1: the tokenizer has none. */
+typedef struct {
+    int32_t begin, end; /* <s> </s>, or [CLS] [SEP] */
+    int32_t pad, mask, unknown;
+} SpecialIds;
+
+typedef struct {
+    int64_t n;
+    int64_t *first;    /* [n + 1] into ids */
+    int32_t *ids;      /* each text with its begin and end token */
+    int64_t truncated; /* texts */
+    int64_t cut;       /* tokens */
+    int64_t unknown;   /* tokens, of those that are left */
+    int64_t empty;     /* texts without a token between begin and end */
+    int64_t dropped;   /* characters that the tokenizer has no token for and left out */
+} TokenizedTexts;
+
+/* Finds them by their usual names. False with an error if there is no begin or end token. */
+bool texts_specials(const Tokenizer *tokenizer, SpecialIds *out, Error *error);
+/* Tokenizes n UTF-8 texts. The result does not depend on the number of threads. */
+bool texts_tokenize(const char *const *texts, int64_t n, const TextRules *rules, TokenizedTexts *out, Error *error);
+/* Returns the texts listed, in this order, with counts of their own but for truncated and cut, which are 0. */
+TokenizedTexts texts_select(const TokenizedTexts *texts, const int32_t *list, int64_t n, int32_t unknown_id);
+void texts_free(TokenizedTexts *texts);
+/* Sets used[id] to 1 for every id that occurs (--compact-vocabulary). */
+void texts_mark_used(const TokenizedTexts *texts, uint8_t *used);
+
+/* Returns the text in normal form C, with blanks for runs of white space and none at its ends, and sets *size, which
+ * may be NULL; free(). */
+char *texts_normal(const char *text, size_t *size);
+/* Sets groups[n] to the index of the first text with the same normal form. */
+void texts_groups(const char *const *texts, int64_t n, int32_t *groups);
+
+#endif

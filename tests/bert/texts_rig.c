@@ -1,0 +1,49 @@
+#include "tests/bert/texts_rig.h"
+
+Tokenizer *letters_open(void) {
+    static const char *const specials[] = {"<s>", "<pad>", "</s>", "<unk>"};
+    char *added = xstrdup(""), *vocabulary = xstrdup("");
+    for (int id = 0; id < ID_VOCABULARY; id++) {
+        char letter[8];
+        snprintf(letter, sizeof letter, "%c", 'a' + id - ID_A);
+        const char *piece = id < ID_A ? specials[id] : id <= ID_Z ? letter : id == ID_MASK ? "<mask>" : "ệ";
+        char *longer = xformat("%s%s\"%s\":%d", vocabulary, id ? "," : "", piece, id);
+        free(vocabulary);
+        vocabulary = longer;
+        if (id >= ID_A && id != ID_MASK) continue;
+        longer = xformat("%s%s{\"id\":%d,\"content\":\"%s\",\"special\":true}", added, id ? "," : "", id, piece);
+        free(added);
+        added = longer;
+    }
+    char *text =
+        xformat("{\"added_tokens\":[%s],\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"model\":{\"type\":"
+                "\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":false,\"continuing_subword_prefix\":\"\",\"vocab\":{"
+                "%s},\"merges\":[]}}",
+                added, vocabulary);
+    Error error = {""};
+    Tokenizer *tokenizer = tokenizer_open(text_file("tokenizer.json", text), &error);
+    if (!tokenizer) fail_msg("%s", error.text);
+    free(text);
+    free(added);
+    free(vocabulary);
+    return tokenizer;
+}
+
+TokenizedTexts texts_of_lengths(const int *lengths, int n) {
+    TokenizedTexts t = {.n = n, .first = xcalloc((size_t)n + 1, sizeof *t.first)};
+    for (int i = 0; i < n; i++) t.first[i + 1] = t.first[i] + lengths[i];
+    t.ids = xmalloc((size_t)t.first[n] * sizeof *t.ids);
+    for (int64_t i = 0; i < t.first[n]; i++) t.ids[i] = ID_A + (int32_t)(i % 20);
+    for (int i = 0; i < n; i++) {
+        t.ids[t.first[i]] = ID_BEGIN;
+        t.ids[t.first[i + 1] - 1] = ID_END;
+    }
+    return t;
+}
+
+const char *text_file(const char *name, const char *text) {
+    char *folder = scratch_directory(), *path = keep_text(path_join(folder, name));
+    write_bytes(path, text, strlen(text));
+    free(folder);
+    return path;
+}
